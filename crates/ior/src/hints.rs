@@ -17,9 +17,6 @@ pub struct Hints {
 }
 
 /// The hints of the environment and then of a hints file; what the file says counts.
-///
-/// # Errors
-/// `Usage` for a name that begins like a hint and is none, and when the file cannot be read; IOR goes on without them.
 pub fn collect(
     environment: impl Iterator<Item = (String, String)>,
     file: Option<&str>,

@@ -29,9 +29,6 @@ pub struct RankPlacement {
 }
 
 /// The plan of a command line that was checked, with these hints for MPI-IO.
-///
-/// # Errors
-/// `Usage` for values out of range, and for `-C` where it would come back to a rank's own data.
 pub fn plan(
     options: &IorOptions,
     hints: BTreeMap<String, String>,

@@ -37,9 +37,6 @@ impl From<Point> for Planned {
 impl Plan {
     /// The points of the plan for a run of `ranks` ranks with these engines and memories, in the order in which they
     /// are measured: experiments as they are written. The same plan always expands to the same points.
-    ///
-    /// # Errors
-    /// `Usage` for everything that can be found wrong without starting a rank.
     pub fn points(&self, ranks: u32, lists: &Lists) -> Result<Vec<Planned>> {
         if self.experiments.is_empty() && self.given.is_empty() {
             return usage(format!("the plan has no experiment: add {}", any_table()));

@@ -26,9 +26,6 @@ impl GivenPoint {
     }
 
     /// Reads the point.
-    ///
-    /// # Errors
-    /// `Usage` for one that was changed, or that this version does not know.
     pub fn point(&self) -> Result<Point> {
         if checksum(&self.json) != self.checksum {
             return Err(Error::Usage(

@@ -6,9 +6,6 @@ use tonnage_engine::{EngineOptions, Entry, Lists};
 use tonnage_units::Result;
 
 /// Refuses options of an engine's that are about memory of a GPU where none of the memories of one point is a GPU's.
-///
-/// # Errors
-/// `Usage`, with a memory that is a GPU's.
 pub(crate) fn check_gpu_options(
     entry: &Entry,
     asked: &EngineOptions,
@@ -36,9 +33,6 @@ pub(crate) fn check_gpu_options(
 
 /// Refuses options of an engine's that are about memory of a GPU in collectives, whose elements the CPU fills and
 /// checks.
-///
-/// # Errors
-/// `Usage`.
 pub(crate) fn refuse_gpu_options(entry: &Entry, asked: &EngineOptions) -> Result<()> {
     match about_gpus(entry, asked) {
         None => Ok(()),

@@ -25,9 +25,6 @@ pub trait Kind: AnyExperiment + Tables + Args {
     const AFTER_HELP: &'static str;
 
     /// Its cells, at most `points_max`, and what stands beside the results of all of them.
-    ///
-    /// # Errors
-    /// `Usage` for everything that can be found wrong without starting a rank, unless only some cells are.
     fn expand(
         &self,
         ranks: u32,
@@ -56,9 +53,6 @@ pub trait AnyExperiment: Debug {
     }
 
     /// Turns what is counted in nodes into ranks, of which a node has `ranks_of_node`.
-    ///
-    /// # Errors
-    /// `Usage` where that makes no sense.
     fn resolve_nodes(&mut self, _ranks_of_node: u32, _ranks: u32) -> Result<()> {
         Ok(())
     }
@@ -130,9 +124,6 @@ pub trait AnyPoint {
     }
 
     /// Facts about its engines, from the list that has them.
-    ///
-    /// # Errors
-    /// `Usage` for an engine that the list does not have.
     fn engine_facts(&self, lists: &Lists) -> Result<Vec<EngineFacts>> {
         let facts = |engine| EngineFacts::of(lists, engine);
         self.engines().into_iter().map(facts).collect()

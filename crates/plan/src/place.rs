@@ -7,9 +7,6 @@ use crate::roles::Roles;
 use tonnage_units::{PairPlace, Result};
 
 /// The places to measure in, each with points of its own; `None` leaves it to the ranks.
-///
-/// # Errors
-/// `Usage` for far pairs among ranks that cannot be divided so that each has its peers on the other side.
 pub(crate) fn places(
     asked: &Option<Many<PairPlace>>,
     roles: &[Roles],

@@ -28,9 +28,6 @@ impl Plan {
     /// bound of `until-ci`, but never below one iteration or one millisecond of each trial; trials and warm-up stay as
     /// they are. With files it is bytes: those of all the ranks that the plan is made for, times the factor, are shared
     /// out to the `ranks` of the run; stonewalls stay as they are.
-    ///
-    /// # Errors
-    /// When `factor` is not a number from 1/1,000,000,000 to 100,000.
     pub fn scale(&mut self, factor: f64, ranks: u32) -> Result<()> {
         if !(1e-9..=1e5).contains(&factor) {
             return Err(Error::Usage(format!(
@@ -50,9 +47,6 @@ impl Plan {
     }
 
     /// Refuses to change points that are given as they are.
-    ///
-    /// # Errors
-    /// `Usage` where there are any.
     pub fn refuse_given(&self, option: &str) -> Result<()> {
         match self.given.is_empty() {
             true => Ok(()),
@@ -64,9 +58,6 @@ impl Plan {
 
     /// Makes every experiment use these engines, whatever the plan says. One that is about others only is left out; the
     /// answer names those: their kinds, places in the plan and labels.
-    ///
-    /// # Errors
-    /// `Usage` where none is left.
     pub fn use_engines(&mut self, engines: &[String]) -> Result<Vec<String>> {
         let had_some = !self.experiments.is_empty();
         let (mut place, mut left_out) = (0, Vec::new());
@@ -101,9 +92,6 @@ impl Plan {
 
     /// Moves the files of all experiments to `place`: a directory (one that is there, or a name that ends with a
     /// slash) gets them under their own names, anything else is put before their names with a dash.
-    ///
-    /// # Errors
-    /// `Usage` when that would make one file of two, or the plan has no files.
     pub fn move_files(&mut self, place: &str) -> Result<()> {
         let all = self.experiments.iter_mut();
         let mut files: Vec<&mut Vec<String>> = all
@@ -143,9 +131,6 @@ impl Plan {
     }
 
     /// Turns what is counted in nodes into ranks; `hosts` says of each rank where it is.
-    ///
-    /// # Errors
-    /// `Usage` when a rank would read what it wrote itself.
     pub fn resolve_nodes<H: PartialEq>(&mut self, hosts: &[H]) -> Result<()> {
         let ranks_of_node = ranks_of_node(hosts);
         let ranks = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
@@ -154,9 +139,6 @@ impl Plan {
     }
 
     /// The text from which the ranks of a run see that they run the same plan with the same version of tonnage.
-    ///
-    /// # Errors
-    /// As for [`Plan::to_toml`].
     pub fn hash_text(&self) -> Result<String> {
         let version = env!("CARGO_PKG_VERSION");
         Ok(format!("tonnage {version}\n{}", self.to_toml()?))

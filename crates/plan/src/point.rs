@@ -46,17 +46,11 @@ tonnage_units::names! {
 
 tonnage_units::names! {
     /// Rounds of a matrix.
-    pub enum MatrixRounds: "matrix round" {
+    pub enum MatrixRounds: "matrix round", default Alone {
         /// Each ordered pair has a round for itself.
         Alone = "alone",
         /// Pairs that have no rank in common share a round.
         Disjoint = "disjoint",
-    }
-}
-
-impl Default for MatrixRounds {
-    fn default() -> Self {
-        Self::Alone
     }
 }
 

@@ -34,9 +34,6 @@ const PLAN_NEEDS: [(&str, &str); 1] = [("name", "my-plan")];
 
 impl Plan {
     /// Reads a plan file.
-    ///
-    /// # Errors
-    /// `Usage` when it cannot be read, is longer than [`PLAN_BYTES_MAX`], or is not a plan.
     pub fn load(path: &Path) -> Result<Self> {
         let shown = path.display();
         let unreadable = |why: &dyn std::fmt::Display| {
@@ -53,9 +50,6 @@ impl Plan {
     }
 
     /// Reads a plan; `path` is only for the messages. What the values mean together is checked by [`Plan::points`].
-    ///
-    /// # Errors
-    /// `Usage`, with path and line: not TOML, a key that is unknown or missing, or a value that cannot be read.
     pub fn from_toml(text: &str, path: &str) -> Result<Self> {
         let located = |span: Option<Range<usize>>, message: &str| {
             let line = line_of(text, span);
@@ -68,9 +62,6 @@ impl Plan {
 
     /// The plan as TOML: what `--print-plan` prints, and what [`Plan::from_toml`] reads back as the same plan. Only
     /// what was asked for is written; defaults are not.
-    ///
-    /// # Errors
-    /// For a value that TOML has no form for; none that was read from a plan or a command line is one.
     pub fn to_toml(&self) -> Result<String> {
         let mut lines = vec![line("name", string(&self.name))];
         lines.extend(

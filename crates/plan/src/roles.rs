@@ -1,14 +1,13 @@
 //! Ranks that initiate towards each other: a traffic pattern among so many ranks. What each of them does then is in the
-//! points of [`crate::kinds`]. Rounds beside the trials are in `beside`, those that stand for all in `sample`.
+//! points of [`crate::kinds`]. Rounds of a matrix are in `matrix`. Of the ranks of a traffic file, which all move their bytes
+//! in round 0, each pair has a later round for itself too.
 
-mod beside;
 mod matrix;
-mod members;
-mod sample;
 
 use std::ops::Range;
 
 use crate::point::{MatrixRounds, Traffic};
+use tonnage_engine::pattern::{GOLDEN, mix};
 
 /// A traffic pattern among the ranks of a run, from which every rank knows its own part and those of the others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -159,9 +158,10 @@ impl Roles {
     /// Returns whether a rank is behind those that initiate. Where bytes move both ways it initiates too, towards
     /// these.
     pub fn is_behind(self, rank: u32) -> bool {
-        match self.bidirectional {
-            true => rank >= self.sides().0,
-            false => !self.initiates(rank),
+        if self.bidirectional {
+            rank >= self.sides().0
+        } else {
+            !self.initiates(rank)
         }
     }
 
@@ -183,10 +183,12 @@ impl Roles {
                 at..(at + 1).min(all.end)
             }
             Traffic::Matrix => {
-                let target = matrix::target(self.matrix, self.ranks, (rank, round));
-                beside::place_among_others(rank, target)
+                place_among_others(rank, matrix::target(self.matrix, self.ranks, (rank, round)))
             }
-            Traffic::File if round > 0 => beside::place(self.ranks, (rank, round)),
+            Traffic::File if round > 0 => {
+                let pair = self.pair_of_round(round).filter(|(from, _)| *from == rank);
+                place_among_others(rank, pair.map(|(_, to)| to))
+            }
             _ => all,
         }
     }
@@ -222,7 +224,7 @@ impl Roles {
         match (self.traffic, self.matrix) {
             (Traffic::InTurn, _) => Some((0, round + 1)),
             (Traffic::Matrix, MatrixRounds::Alone) => matrix::alone(self.ranks, round),
-            (Traffic::File, _) => beside::pair(self.ranks, round),
+            (Traffic::File, _) => matrix::alone(self.ranks, round.checked_sub(1)?),
             _ => None,
         }
     }
@@ -241,7 +243,8 @@ impl Roles {
 
     /// The round beside the trials in which a pair of a traffic file has the path for itself.
     pub fn round_alone(self, pair: (u32, u32)) -> u32 {
-        beside::round(self.ranks, pair)
+        let (from, to) = pair;
+        1 + from * self.ranks.saturating_sub(1) + to - u32::from(to > from)
     }
 
     /// Returns whether there are rounds in which no rank has two targets or two initiators, so that pairs have figures
@@ -280,6 +283,50 @@ impl Roles {
         targets.max(self.initiators_max())
     }
 
+    /// Returns whether a rank initiates, which is asked of every rank: nothing is listed.
+    pub fn initiates(self, rank: u32) -> bool {
+        match self.traffic {
+            Traffic::FanOut | Traffic::InTurn => rank == 0 && self.ranks > 1,
+            Traffic::AllToAll | Traffic::Matrix | Traffic::File => self.ranks > 1,
+            // Their lists are short, or those of few ranks.
+            Traffic::Pair | Traffic::FanIn | Traffic::Shift => !self.targets(rank).is_empty(),
+        }
+    }
+
+    /// The ranks that take part in a round, ascending: those of its pairs, or all.
+    pub fn members_of_round(self, round: u32) -> Vec<u32> {
+        let pairs = self.pairs_of_round(round);
+        if pairs.is_empty() {
+            return (0..self.ranks).collect();
+        }
+        let ends = pairs.into_iter().flat_map(|(from, to)| [from, to]);
+        let mut members: Vec<u32> = ends.collect();
+        members.sort_unstable();
+        members.dedup();
+        members
+    }
+
+    /// All rounds, or one at random of each of so many equal parts: every so many rounds would meet the same targets
+    /// again.
+    pub fn sampled_rounds(self, most: u32) -> impl Iterator<Item = u32> {
+        let all = u64::from(self.rounds());
+        let count = all.min(most.max(1).into());
+        let of_part = move |at: u64| {
+            let (first, end) = (at * all / count, (at + 1) * all / count);
+            first + mix((at + 1).wrapping_mul(GOLDEN)) % (end - first)
+        };
+        (0..count).map(move |at| of_part(at) as u32)
+    }
+
+    /// Returns whether a rank is one of those whose copies add up to a limit: all that initiate, and of those that take
+    /// turns as many as initiate at once.
+    pub fn stands_for_a_round(self, rank: u32) -> bool {
+        match self.traffic {
+            Traffic::Matrix => rank < self.initiating_at_once(),
+            _ => self.initiates(rank),
+        }
+    }
+
     /// Describes it for the title of a table, without the number of initiators where that was asked for: it is a column
     /// then.
     pub fn title(self) -> String {
@@ -288,9 +335,10 @@ impl Roles {
             0 => String::new(),
             shift => format!(", targets shifted by {shift}"),
         };
-        let ways = match self.bidirectional {
-            true => ", both ways",
-            false => "",
+        let ways = if self.bidirectional {
+            ", both ways"
+        } else {
+            ""
         };
         match (self.traffic, self.initiators) {
             (Traffic::Pair, Some(_)) => format!("pairs among {ranks} ranks at once{ways}{shifted}"),
@@ -327,8 +375,16 @@ impl Roles {
     }
 }
 
+/// The place of a target among the others of a rank.
+fn place_among_others(rank: u32, target: Option<u32>) -> Range<usize> {
+    let place = target.map(|target| (target - u32::from(target > rank)) as usize);
+    place.map_or(0..0, |place| place..place + 1)
+}
+
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     fn both(roles: Roles) -> Roles {
@@ -496,5 +552,125 @@ mod tests {
         assert_eq!(roles.initiators_of(0), [1, 2]);
         let idle = |rank| roles.targets(rank).is_empty() && roles.initiators_of(rank).is_empty();
         assert!(idle(3) && idle(4) && !idle(2));
+    }
+
+    #[test]
+    fn each_pair_of_a_file_has_a_round_beside_that_of_all() {
+        let roles = Roles::new(Traffic::File, 4);
+        let mut rounds = Vec::new();
+        for (from, to) in
+            (0..4).flat_map(|from| roles.targets(from).into_iter().map(move |to| (from, to)))
+        {
+            let round = roles.round_alone((from, to));
+            rounds.push(round);
+            assert_eq!(roles.pair_of_round(round), Some((from, to)));
+            assert_eq!(roles.targets(from)[roles.in_round(from, round)], [to]);
+            assert_eq!(roles.in_round(to, round), 0..0);
+        }
+        rounds.sort_unstable();
+        assert!(rounds.into_iter().eq(1..13));
+        assert_eq!(
+            (roles.pair_of_round(0), roles.pair_of_round(13)),
+            (None, None)
+        );
+    }
+
+    #[test]
+    fn who_initiates_has_targets() {
+        for traffic in Traffic::ALL {
+            for (ranks, bidirectional) in [1, 2, 5].map(|n| [(n, false), (n, true)]).concat() {
+                let roles = Roles {
+                    bidirectional,
+                    ..Roles::new(traffic, ranks)
+                };
+                for rank in 0..ranks {
+                    let has_targets = !roles.targets(rank).is_empty();
+                    assert_eq!(roles.initiates(rank), has_targets, "{roles:?} {rank}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn members_are_at_the_ends_of_flows_of_the_round() {
+        for traffic in Traffic::ALL {
+            for (ranks, matrix) in [4, 5, 10]
+                .map(|ranks| MatrixRounds::ALL.map(|of| (ranks, of)))
+                .concat()
+            {
+                let roles = Roles {
+                    matrix,
+                    ..Roles::new(traffic, ranks)
+                };
+                for round in 0..roles.rounds() {
+                    let members = roles.members_of_round(round);
+                    let has_flow = |rank: &u32| {
+                        !roles.in_round(*rank, round).is_empty()
+                            || !roles.initiators_in_round(*rank, round).is_empty()
+                    };
+                    match roles.rounds() {
+                        1 => assert_eq!(members.len(), ranks as usize, "{roles:?}"),
+                        _ => assert!(
+                            members.into_iter().eq((0..ranks).filter(has_flow)),
+                            "{roles:?} {round}"
+                        ),
+                    }
+                }
+            }
+        }
+        let file = Roles::new(Traffic::File, 4);
+        assert_eq!(file.members_of_round(file.round_alone((3, 1))), [1, 3]);
+    }
+
+    #[test]
+    fn a_sample_has_many_targets_initiators_and_both_directions() {
+        for ranks in (2..200).chain([256, 512, 1000, 1024]) {
+            for matrix in MatrixRounds::ALL {
+                let roles = Roles {
+                    matrix,
+                    ..Roles::new(Traffic::Matrix, ranks)
+                };
+                let rounds: Vec<u32> = roles.sampled_rounds(32).collect();
+                assert_eq!(rounds.len() as u32, roles.rounds().min(32));
+                let pairs: Vec<_> = rounds
+                    .iter()
+                    .flat_map(|&round| roles.pairs_of_round(round))
+                    .collect();
+                let several = |of: fn(&(u32, u32)) -> u32| {
+                    let known: BTreeSet<u32> = pairs.iter().map(of).collect();
+                    known.len() as u32 >= ranks.min(16) * 3 / 4
+                };
+                assert!(several(|pair| pair.0), "{ranks} {matrix:?}");
+                assert!(several(|pair| pair.1), "{ranks} {matrix:?}");
+                let upwards = pairs.iter().filter(|(from, to)| from < to).count();
+                let part = upwards as f64 / pairs.len() as f64;
+                assert!((0.25..=0.75).contains(&part), "{ranks} {matrix:?}: {part}");
+            }
+        }
+    }
+
+    #[test]
+    fn few_rounds_are_all_measured_and_those_who_copy_are_those_at_once() {
+        let in_turn = Roles::new(Traffic::InTurn, 5);
+        assert!(in_turn.sampled_rounds(32).eq(0..4));
+        let copiers = |roles: Roles| {
+            let ranks = 0..roles.ranks;
+            ranks.filter(|&rank| roles.stands_for_a_round(rank)).count()
+        };
+        let alone = Roles::new(Traffic::Matrix, 6);
+        let disjoint = Roles {
+            matrix: MatrixRounds::Disjoint,
+            ..alone
+        };
+        assert_eq!((copiers(alone), copiers(disjoint)), (1, 3));
+        let odd = Roles {
+            ranks: 7,
+            ..disjoint
+        };
+        assert_eq!(copiers(odd), 3);
+        for traffic in Traffic::ALL.into_iter().filter(|&it| it != Traffic::Matrix) {
+            let roles = Roles::new(traffic, 6);
+            assert_eq!(copiers(roles) as u32, roles.initiating().0, "{traffic:?}");
+        }
     }
 }

@@ -53,9 +53,6 @@ impl Sweep {
     }
 
     /// A sweep over these values.
-    ///
-    /// # Errors
-    /// As for the text that lists them: none at all, a value twice, or more than [`VALUES_MAX`].
     pub fn list(values: &[u64]) -> Result<Self> {
         let texts: Vec<_> = values
             .iter()

@@ -46,7 +46,8 @@ impl<T: Named> Visitor<'_> for NameVisitor<T> {
 
 /// Declares an enum whose values have names: on the command line, in plans and in records. Its name for messages, each
 /// value's name and each value's doc comment are written once; from them come `ALL`, `name`, `FromStr` with the nearest
-/// name, `Display`, serde's two, and [`Named`] for help. The crate that uses it needs serde.
+/// name, `Display`, serde's two, and [`Named`] for help. One of them may be the default, behind the name for messages. The
+/// crate that uses it needs serde.
 ///
 /// ```
 /// tonnage_units::names! {
@@ -64,7 +65,7 @@ impl<T: Named> Visitor<'_> for NameVisitor<T> {
 /// ```
 #[macro_export]
 macro_rules! names {
-    ($(#[doc = $about_all:literal])+ $vis:vis enum $type:ident: $what:literal {
+    ($(#[doc = $about_all:literal])+ $vis:vis enum $type:ident: $what:literal $(, default $default:ident)? {
         $($(#[doc = $about:literal])+ $choice:ident = $name:literal),+ $(,)?
     }) => {
         $(#[doc = $about_all])+
@@ -86,6 +87,12 @@ macro_rules! names {
                 }
             }
         }
+
+        $(impl Default for $type {
+            fn default() -> Self {
+                Self::$default
+            }
+        })?
 
         impl $crate::names::Named for $type {
             const WHAT: &'static str = $what;

@@ -5,9 +5,6 @@ use tonnage_units::{Error, Result};
 use super::{Api, IorOptions, Stripes, SummaryFormat};
 
 /// Checks everything that the command line alone decides.
-///
-/// # Errors
-/// `Usage` with what to write instead.
 pub fn check(options: &IorOptions) -> Result<()> {
     sizes(options)?;
     files(options)?;

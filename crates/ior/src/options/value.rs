@@ -43,9 +43,6 @@ pub enum Stripes {
 }
 
 /// Reads `8`, `4k`, `4K`, `4kb`, `4KiB`: whatever follows the letter, IOR means a power of two.
-///
-/// # Errors
-/// For anything else; IOR takes what it understands of it and goes on.
 pub fn whole(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -63,9 +60,6 @@ pub fn whole(text: &str) -> Result<u64, String> {
 }
 
 /// Reads a whole number that may be negative, as IOR's numbers may: those that seed something.
-///
-/// # Errors
-/// As [`whole`], and for what is below the least number of IOR.
 pub fn signed(text: &str) -> Result<i64, String> {
     let below = |_| "is too small: write -2147483648 or more".to_owned();
     match text.strip_prefix('-') {
@@ -78,9 +72,6 @@ pub fn signed(text: &str) -> Result<i64, String> {
 }
 
 /// Reads a time, which IOR takes for none where it is negative.
-///
-/// # Errors
-/// As [`whole`].
 pub fn time(text: &str) -> Result<u64, String> {
     match text.strip_prefix('-') {
         None => whole(text),
@@ -106,9 +97,6 @@ fn shift_of(unit: &str) -> Option<u32> {
 }
 
 /// Reads what a flag is set to by `-F=1` or `-O filePerProc=1`.
-///
-/// # Errors
-/// For what is not a small number.
 pub fn times(text: &str) -> Result<u64, String> {
     let digits = !text.is_empty() && text.len() < 5 && text.bytes().all(|b| b.is_ascii_digit());
     match text.parse() {
@@ -118,9 +106,6 @@ pub fn times(text: &str) -> Result<u64, String> {
 }
 
 /// Reads the name of an API.
-///
-/// # Errors
-/// For those that are not here, with what comes nearest.
 pub fn api(name: &str) -> Result<Api, String> {
     let instead = match name.to_ascii_uppercase().as_str() {
         "POSIX" => return Ok(Api::Posix),
@@ -136,9 +121,6 @@ pub fn api(name: &str) -> Result<Api, String> {
 }
 
 /// Reads a number of targets.
-///
-/// # Errors
-/// As [`whole`].
 pub fn stripes(count: &str) -> Result<Stripes, String> {
     match count {
         "-1" => Ok(Stripes::All),
@@ -147,9 +129,6 @@ pub fn stripes(count: &str) -> Result<Stripes, String> {
 }
 
 /// Reads a kind of data.
-///
-/// # Errors
-/// For what IOR does not know either.
 pub fn data(name: &str) -> Result<String, String> {
     match name {
         "o" | "i" | "t" | "r" | "offset" | "incompressible" | "timestamp" | "random" => {
@@ -164,9 +143,6 @@ pub fn data(name: &str) -> Result<String, String> {
 }
 
 /// Reads a format of the result block.
-///
-/// # Errors
-/// For what IOR does not know either.
 pub fn summary_format(name: &str) -> Result<SummaryFormat, String> {
     match name.to_ascii_lowercase().as_str() {
         "default" => Ok(SummaryFormat::Text),

@@ -40,9 +40,6 @@ pub struct Divided {
 
 /// Reads a command line of IOR in which options of `own` may be mixed. Whether options go together is checked in
 /// [`super::check`].
-///
-/// # Errors
-/// `Usage` with the word that is wrong, and what to write instead.
 pub fn read(words: &[String], own: &[Own]) -> Result<Divided> {
     let mut said = Said::default();
     let help = match apart(words, own) {

@@ -7,9 +7,6 @@ use super::table::Tables;
 use tonnage_units::{Error, Result};
 
 /// The arguments of `tonnage` that ask for an experiment, its command first. Nothing is said that is not said in it.
-///
-/// # Errors
-/// For a value that a command line cannot say, such as figures of others, which only plans have.
 pub fn arguments<T: Tables + Args>(experiment: &T) -> Result<Vec<String>> {
     let cannot = |what: &dyn std::fmt::Display| {
         Error::Failed(format!("no command line asks for this experiment: {what}"))

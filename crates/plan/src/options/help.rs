@@ -14,9 +14,6 @@ use super::repeated::is_list;
 use super::table::{Group, keys};
 
 /// Reads `on` or `off`.
-///
-/// # Errors
-/// `Usage` for anything else.
 pub fn on_off(text: &str) -> Result<bool, Error> {
     match text {
         "on" => Ok(true),
@@ -30,25 +27,25 @@ pub fn on_off(text: &str) -> Result<bool, Error> {
 
 /// Reads one of the names of `T`, and lists them in the help.
 pub fn one_of<T: Named>() -> Names<T, T> {
-    Names(PhantomData)
+    Names(|_| true, PhantomData)
 }
 
-/// Reads one of these names of `T`, and lists them in the help: for an option that does not take all.
-pub fn one_of_these<T: Named + PartialEq>(these: &'static [T]) -> OneOfThese<T> {
-    OneOfThese(these)
+/// Reads one of the names of `T` that an option takes, and lists these in the help.
+pub fn one_of_these<T: Named>(takes: fn(&T) -> bool) -> Names<T, T> {
+    Names(takes, PhantomData)
 }
 
 /// Reads names of `T` joined by commas, and lists them in the help.
 pub fn many_of<T: Named>() -> Names<T, Many<T>> {
-    Names(PhantomData)
+    Names(|_| true, PhantomData)
 }
 
-/// Reads a `V` that is written with the names of `T`.
-pub struct Names<T, V>(PhantomData<fn() -> (T, V)>);
+/// Reads a `V` that is written with those names of `T` that an option takes.
+pub struct Names<T, V>(fn(&T) -> bool, PhantomData<fn() -> V>);
 
 impl<T, V> Clone for Names<T, V> {
     fn clone(&self) -> Self {
-        Self(PhantomData)
+        Self(self.0, PhantomData)
     }
 }
 
@@ -65,56 +62,24 @@ where
         arg: Option<&Arg>,
         value: &OsStr,
     ) -> Result<V, clap::Error> {
-        let read: fn(&str) -> Result<V, Error> = str::parse;
-        read.parse_ref(command, arg, value)
-    }
-
-    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let choices = T::CHOICES.iter();
-        Some(Box::new(choices.map(possible)))
-    }
-}
-
-/// Reads a name of `T` that is one of some.
-pub struct OneOfThese<T: 'static>(&'static [T]);
-
-impl<T> Clone for OneOfThese<T> {
-    fn clone(&self) -> Self {
-        Self(self.0)
-    }
-}
-
-impl<T: Named + PartialEq + Send + Sync> TypedValueParser for OneOfThese<T> {
-    type Value = T;
-
-    fn parse_ref(
-        &self,
-        command: &Command,
-        arg: Option<&Arg>,
-        value: &OsStr,
-    ) -> Result<T, clap::Error> {
-        let these = self.0;
+        let takes = self.0;
         let read = move |text: &str| {
-            let chosen = T::CHOICES
-                .iter()
-                .filter(|(choice, ..)| these.contains(choice));
-            let found = chosen.clone().find(|(_, name, _)| *name == text);
-            let names: Vec<_> = chosen.map(|(_, name, _)| *name).collect();
-            let found = found.map(|(choice, ..)| *choice);
-            found.ok_or_else(|| unknown(T::WHAT, text, &names))
+            let taken = T::CHOICES.iter().filter(|(choice, ..)| takes(choice));
+            let names: Vec<_> = taken.map(|(_, name, _)| *name).collect();
+            if names.len() < T::CHOICES.len() && !names.contains(&text) {
+                return Err(unknown(T::WHAT, text, &names));
+            }
+            text.parse()
         };
         read.parse_ref(command, arg, value)
     }
 
     fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
-        let choices = T::CHOICES.iter();
-        let these = choices.filter(|(choice, ..)| self.0.contains(choice));
-        Some(Box::new(these.map(possible)))
+        let taken = T::CHOICES.iter().filter(|(choice, ..)| self.0(choice));
+        Some(Box::new(taken.map(|(_, name, about)| {
+            PossibleValue::new(*name).help(about.trim().trim_end_matches('.').to_owned())
+        })))
     }
-}
-
-fn possible<T>((_, name, about): &(T, &'static str, &'static str)) -> PossibleValue {
-    PossibleValue::new(*name).help(about.trim().trim_end_matches('.').to_owned())
 }
 
 /// Name of the value of an option that takes a sweep.

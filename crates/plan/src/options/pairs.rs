@@ -45,17 +45,11 @@ pub fn map(pairs: &[Pair]) -> BTreeMap<String, String> {
 }
 
 /// Writes pairs as a table.
-///
-/// # Errors
-/// What the format says.
 pub fn serialize<S: Serializer>(pairs: &[Pair], serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_map(map(pairs))
 }
 
 /// Reads pairs from a table, numbers turned into their digits.
-///
-/// # Errors
-/// When a value is neither a text nor a number.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Pair>, D::Error> {
     let values = BTreeMap::<String, Text>::deserialize(deserializer)?;
     let plain = values.into_iter().map(|(name, Text(value))| (name, value));

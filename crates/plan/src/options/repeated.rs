@@ -11,9 +11,6 @@ use toml::{Table, Value};
 use super::table::{Parsed, Source, Tables};
 
 /// The experiment that a command line asks for.
-///
-/// # Errors
-/// When an option that is needed is missing, or the values of a list do not fit each other.
 pub fn from_command_line<T: Tables + Args>(matches: &ArgMatches) -> Result<T, clap::Error> {
     let read = T::from_arg_matches(matches)?;
     let mut command = T::augment_args(Command::new(T::KEY));

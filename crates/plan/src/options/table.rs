@@ -34,15 +34,9 @@ pub trait Tables: Sized {
     fn keys() -> Vec<&'static str>;
 
     /// Reads a table whose keys are known.
-    ///
-    /// # Errors
-    /// For a value that cannot be read, with its place.
     fn read(source: Source<'_>) -> Parsed<Self>;
 
     /// Writes what is said, and nothing else.
-    ///
-    /// # Errors
-    /// For a value that TOML has no form for.
     fn write(&self) -> Result<toml::Table, toml::ser::Error>;
 }
 
@@ -60,9 +54,6 @@ impl<'i> Source<'i> {
     }
 
     /// The options of one group.
-    ///
-    /// # Errors
-    /// For a value that cannot be read, with its place.
     pub fn group<T: Group>(&mut self) -> Parsed<T> {
         let mut own = DeTable::new();
         for &key in keys::<T>() {

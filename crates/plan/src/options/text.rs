@@ -8,9 +8,6 @@ use serde::ser::Serializer;
 use tonnage_units::written;
 
 /// Writes the text that reads back as the same value.
-///
-/// # Errors
-/// What the format says.
 pub fn serialize<S: Serializer, T: Display>(
     value: &Option<T>,
     serializer: S,
@@ -22,9 +19,6 @@ pub fn serialize<S: Serializer, T: Display>(
 }
 
 /// Reads a text or a number.
-///
-/// # Errors
-/// What the value's own parser says.
 pub fn deserialize<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

@@ -44,9 +44,6 @@ pub struct GroupSeat {
 
 impl Groups {
     /// The groups of so many ranks.
-    ///
-    /// # Errors
-    /// `Usage` where they would not be of equal size, with the nearest number that divides.
     pub fn of(self, ranks: u32) -> Result<Grouping> {
         if self.divides(ranks) {
             return Ok(Grouping {

@@ -45,7 +45,7 @@ pub struct What {
     pub engine_options: Vec<Pair>,
 
     /// Pattern of the connections.
-    #[arg(long, value_name = "PATTERN", value_parser = one_of_these(&TRAFFICS))]
+    #[arg(long, value_name = "PATTERN", value_parser = one_of_these(|it| TRAFFICS.contains(it)))]
     pub traffic: Option<Traffic>,
 
     /// Pinned threads in each rank, each with a connection to each of its peers: a value or a sweep.

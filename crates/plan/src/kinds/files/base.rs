@@ -28,9 +28,6 @@ const NAME_BYTES_MAX: usize = 255;
 const STRIPE_UNIT_BYTES: u64 = 64 << 10;
 
 /// A point of the job with everything but what its cell adds.
-///
-/// # Errors
-/// `Usage` for what contradicts itself, has no effect, or is out of range.
 pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
     let layout = job.files.layout.unwrap_or(LAYOUT_DEFAULT);
     check_paths(job, layout)?;
@@ -92,9 +89,6 @@ pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
 }
 
 /// Facts that stand beside the results of all points of the job, of which `base` has what they share.
-///
-/// # Errors
-/// `Usage` for a figure of a phase that is not measured, and for what is out of range.
 pub(super) fn reading(job: &FileJob, base: &FilePoint) -> Result<Reading> {
     check_published(job, &base.phases)?;
     Ok(Reading {

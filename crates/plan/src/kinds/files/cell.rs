@@ -38,9 +38,6 @@ pub(super) struct JobEngine<'a> {
 }
 
 /// The engines of a job.
-///
-/// # Errors
-/// `Usage` for an unknown engine or option, and where no engine can do what the job asks for.
 pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<JobEngine<'static>>> {
     let default = [ENGINE_DEFAULT.to_owned()];
     let names = match job.how.engine.as_ref().map(Many::values) {

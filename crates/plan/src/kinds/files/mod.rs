@@ -30,6 +30,4 @@ pub use point::{
 };
 
 #[cfg(test)]
-pub(crate) mod arbitrary;
-#[cfg(test)]
 mod tests;

@@ -67,9 +67,6 @@ pub struct Draw {
 
 impl Draw {
     /// The arguments of `tonnage` that ask for this transfer alone, but for the number of ranks.
-    ///
-    /// # Errors
-    /// As for printing a plan: none for values that were drawn.
     pub fn arguments(&self) -> Result<Vec<String>> {
         command_line::arguments(&self.transfer)
     }
@@ -77,9 +74,6 @@ impl Draw {
 
 impl StressPoint {
     /// The operations that are drawn for an engine.
-    ///
-    /// # Errors
-    /// `Usage` for an engine that the list does not have.
     pub fn ops_of(&self, engine: &str, lists: &Lists) -> Result<Vec<Verb>> {
         let verbs = lists.engine(engine)?.verbs;
         let can = |verb: &Verb| verbs.contains(verb);
@@ -88,9 +82,6 @@ impl StressPoint {
 
     /// The transfers of an engine's stretch with this number, counted from 0. As many stretches as the engine has
     /// operations, beginning with a multiple of that number, have each operation once.
-    ///
-    /// # Errors
-    /// `Usage` where even a plain transfer is refused.
     pub fn stretch(&self, engine: &str, number: u64, lists: &Lists) -> Result<Vec<Draw>> {
         let ops = self.ops_of(engine, lists)?;
         let at = self.engines().position(|other| other == engine);

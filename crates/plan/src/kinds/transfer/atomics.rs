@@ -51,9 +51,6 @@ impl TransferPoint {
 }
 
 /// Refuses more places than are held.
-///
-/// # Errors
-/// `Usage`, with the most iterations.
 pub(super) fn check_places(point: &TransferPoint) -> Result<()> {
     if !point.op.is_atomic() || point.word_places() <= PLACES_MAX {
         return Ok(());
@@ -67,9 +64,6 @@ pub(super) fn check_places(point: &TransferPoint) -> Result<()> {
 }
 
 /// Refuses what atomic operations do not go with.
-///
-/// # Errors
-/// `Usage`, with what they do.
 pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
     if !point.op.is_atomic() {
         return Ok(());

@@ -209,9 +209,6 @@ pub(super) fn workers_default(options: &BackgroundOptions) -> Option<u32> {
 const BYTES_PER_NS_MAX: u64 = 100;
 
 /// The loads to measure beside, each with its rate; one `None` where none is asked for.
-///
-/// # Errors
-/// `Usage` for a rate of nothing, and for transfers that have no latency to measure or no workers to spare.
 pub(super) fn backgrounds(
     transfer: &Transfer,
     roles: &[Roles],
@@ -378,9 +375,6 @@ pub(super) fn check_op(background: Option<Background>, entry: &Entry) -> Result<
 
 /// Refuses a background whose memory is more than a rank may be asked for, also where it is no point at all because its
 /// memory cannot be laid out.
-///
-/// # Errors
-/// `Usage`, as for the point's own memory.
 pub(super) fn check_footprint(point: &TransferPoint) -> Result<()> {
     let Some(background) = point.background else {
         return Ok(());

@@ -23,7 +23,7 @@ tonnage_units::names! {
 
 tonnage_units::names! {
     /// Owner of a batch.
-    pub enum BatchOf: "owner of batches" {
+    pub enum BatchOf: "owner of batches", default Worker {
         /// Each worker has batches of its own.
         Worker = "worker",
         /// The workers of a rank share each batch out.
@@ -69,12 +69,6 @@ impl Default for Batching {
     }
 }
 
-impl Default for BatchOf {
-    fn default() -> Self {
-        Self::Worker
-    }
-}
-
 /// The most batches in flight together.
 pub const BATCHES_MAX: u64 = 1024;
 
@@ -114,9 +108,6 @@ impl Group for BatchingOptions {
 }
 
 /// The ways to measure batches, one for each number in flight.
-///
-/// # Errors
-/// `Usage` for what only batches have, where there are none, and for numbers out of range.
 pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<Vec<Batching>> {
     let named = [
         ("batch-of", options.batch_of.is_some()),
@@ -149,9 +140,6 @@ pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<
 }
 
 /// Refuses more operations in flight than there are tags for, and merging where nothing is adjacent.
-///
-/// # Errors
-/// `Usage`, with what would be possible.
 pub(super) fn check_batching(point: &TransferPoint) -> Result<()> {
     let Pacing::Batch { batch } = point.pacing else {
         return Ok(());

@@ -20,9 +20,6 @@ const SIZE_BYTES_DEFAULT_MIN: u64 = 64;
 const SMALL_LOAD_BYTES_MAX: u64 = 64 << 10;
 
 /// The loads of a traffic file, where there is one.
-///
-/// # Errors
-/// `Usage` for other numbers of ranks than its rows, and for options that contradict it.
 pub(super) fn loads(transfer: &Transfer, ranks: u32) -> Result<Option<&PairLoads>> {
     let traffic = transfer.what.traffic;
     let Some(loads) = transfer.what.loads() else {
@@ -79,9 +76,6 @@ fn contradictions(transfer: &Transfer) -> Result<()> {
 }
 
 /// The length of a point whose trials are executions.
-///
-/// # Errors
-/// As [`length`].
 pub(super) fn execution_length(options: &LengthOptions) -> Result<PointLength> {
     length(&LengthOptions {
         iters: Some(Count(1)),
@@ -90,9 +84,6 @@ pub(super) fn execution_length(options: &LengthOptions) -> Result<PointLength> {
 }
 
 /// The sizes of operations, each of which divides all loads: those that were asked for, or else one.
-///
-/// # Errors
-/// `Usage` for a size that does not divide them, and where only tiny ones do.
 pub(super) fn execution_sizes(loads: &PairLoads, asked: Option<Vec<u32>>) -> Result<Vec<u32>> {
     let common = loads.common_divisor();
     let near = |most: u64| {

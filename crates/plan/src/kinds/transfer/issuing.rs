@@ -60,9 +60,6 @@ impl Group for IssuingOptions {
 
 /// The divisions to measure: every use of the devices with every number of queue pairs and every length of a part, the
 /// last varying fastest.
-///
-/// # Errors
-/// `Usage` for values out of range, and for a cut that cuts nothing.
 pub(super) fn divisions(options: &IssuingOptions, sizes: &[u32]) -> Result<Vec<Division>> {
     let queue_pairs = Sweep::values_or(&options.qps, Division::NONE.queue_pairs.into());
     let checked = |qps| movers("qps", qps, Division::QUEUE_PAIRS_MAX);
@@ -90,9 +87,6 @@ fn rails(options: &IssuingOptions) -> Result<&[Rails]> {
 }
 
 /// Refuses several rails of an engine that has no devices to choose from.
-///
-/// # Errors
-/// `Usage`, with engines that have some.
 pub(super) fn check_devices(options: &IssuingOptions, rails: Rails, entry: &Entry) -> Result<()> {
     let option = match options.rail_shift {
         _ if entry.has_devices => return Ok(()),
@@ -108,9 +102,6 @@ pub(super) fn check_devices(options: &IssuingOptions, rails: Rails, entry: &Entr
 }
 
 /// Places by which the devices of ranks that only serve are turned.
-///
-/// # Errors
-/// `Usage` where there are no such ranks.
 pub(super) fn rail_shift(options: &IssuingOptions, roles: &[Roles]) -> Result<u32> {
     let Some(Count(shift)) = options.rail_shift else {
         return Ok(0);
@@ -183,9 +174,6 @@ fn chunks_max(asked: Option<Count>) -> Result<u32> {
 }
 
 /// Refuses what paths without an order among them cannot carry.
-///
-/// # Errors
-/// `Usage`, with the nearest that they can.
 pub(super) fn check_order(point: &TransferPoint) -> Result<()> {
     let division = point.division();
     if point.op == Verb::Send && division.cuts() {

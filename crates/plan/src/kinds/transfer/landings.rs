@@ -98,9 +98,6 @@ fn known_pacing(point: &TransferPoint) -> String {
 }
 
 /// Refuses to verify what nobody can know.
-///
-/// # Errors
-/// `Usage`, with the pacing that lets it be known.
 pub(super) fn check_landings(point: &TransferPoint) -> Result<()> {
     if point.verify != Verification::Last || !point.lands_at_once() {
         return Ok(());

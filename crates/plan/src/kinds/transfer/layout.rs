@@ -24,9 +24,6 @@ pub(super) struct SlotLayout {
 }
 
 /// The values of `sizes`, checked.
-///
-/// # Errors
-/// `Usage` for 0 and for more than [`SIZE_BYTES_MAX`].
 pub(super) fn sizes(sweep: &Sweep) -> Result<Vec<u32>> {
     let checked = |&value: &u64| match u32::try_from(value) {
         Ok(0) => Err(Error::Usage(
@@ -44,9 +41,6 @@ pub(super) fn sizes(sweep: &Sweep) -> Result<Vec<u32>> {
 }
 
 /// The distance of slots of `size` bytes.
-///
-/// # Errors
-/// `Usage` for a stride that is too small for the size, for one that is absurdly large, and for two distances.
 fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
     let stride_bytes = match (options.stride, options.gap) {
         (Some(stride), Some(gap)) => {
@@ -82,9 +76,6 @@ fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
 }
 
 /// The layout of operations of `size` bytes, of which `depth` are in flight on one lane.
-///
-/// # Errors
-/// `Usage` for a stride or footprint that is too small for the size, or absurdly large.
 pub(super) fn layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<SlotLayout> {
     let size = u64::from(size);
     let stride_bytes = stride(options, size)?;
@@ -122,9 +113,6 @@ fn too_large(what: &str, bytes: u64) -> Error {
 }
 
 /// Refuses to share a target's footprint where somebody would write it, and where there is nobody to share it with.
-///
-/// # Errors
-/// `Usage`, with what can be shared.
 pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -> Result<()> {
     if options.target_footprint != Some(TargetFootprint::Shared) {
         return Ok(());
@@ -152,9 +140,6 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
 
 /// Refuses what no rank can have: every lane of every worker has a footprint here and one at the other end, unless that
 /// is shared.
-///
-/// # Errors
-/// `Usage`, with the largest footprint that would fit.
 pub(super) fn check_memory(
     layout: SlotLayout,
     target: TargetFootprint,

@@ -118,9 +118,6 @@ impl Group for LengthOptions {
 }
 
 /// The length of every point of a transfer, defaults filled in.
-///
-/// # Errors
-/// `Usage` for options that contradict each other and for values out of range.
 pub(crate) fn length(options: &LengthOptions) -> Result<PointLength> {
     contradictions(options)?;
     let trials = trials(options)?;
@@ -323,9 +320,6 @@ const CHECKPOINTS_MAX: u64 = 100;
 const INTERVALS_MAX: u64 = 604_800;
 
 /// The length of an interval, if trials are cut.
-///
-/// # Errors
-/// `Usage` for one that is too short, or longer than a trial.
 pub(super) fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Option<u64>> {
     let Some(Nanos(interval_ns)) = asked else {
         return Ok(None);
@@ -358,9 +352,6 @@ pub(super) fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Optio
 }
 
 /// The time between two checkpoints, if the series so far is written.
-///
-/// # Errors
-/// `Usage` where there is no series, or no checkpoint would be written.
 pub(super) fn checkpoint(
     asked: Option<Nanos>,
     interval_ns: Option<u64>,

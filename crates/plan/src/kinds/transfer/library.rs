@@ -35,9 +35,6 @@ pub(super) struct Calling {
 }
 
 /// The ways to measure: every api with every session, the last varying fastest.
-///
-/// # Errors
-/// `Usage` for a session that an api does not have.
 pub(super) fn callings(options: &LibraryOptions) -> Result<Vec<Calling>> {
     let sessions = match options.session.as_ref().map(Many::values) {
         Some([]) => return usage("session is empty: leave it out, or write session on"),
@@ -80,9 +77,6 @@ fn check_session(api: TransferApi, session: SessionUse) -> Result<()> {
 }
 
 /// Refuses an operation that the library has no call for.
-///
-/// # Errors
-/// `Usage`, with the nearest that it has.
 pub(super) fn check_call(api: TransferApi, op: Verb) -> Result<()> {
     if api == TransferApi::Engine {
         return Ok(());

@@ -30,8 +30,6 @@ pub struct PairLoads(Arc<Vec<Vec<u64>>>);
 impl TryFrom<Vec<Vec<u64>>> for PairLoads {
     type Error = Error;
 
-    /// # Errors
-    /// `Usage` for rows that are no loads of pairs, with the nearest that are.
     fn try_from(rows: Vec<Vec<u64>>) -> Result<Self> {
         let ranks = rows.len();
         if ranks > RANKS_MAX {

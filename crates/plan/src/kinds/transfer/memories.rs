@@ -34,10 +34,6 @@ impl TransferPoint {
 }
 
 /// The memories to measure in, each of `memory` with each of `target-memory`.
-///
-/// # Errors
-/// `Usage` for names that are not in the list, for memory that an operation cannot use, and for targets that there are
-/// none of.
 pub(super) fn memories<'a>(
     transfer: &'a Transfer,
     roles: &[Roles],
@@ -79,9 +75,6 @@ pub(super) fn memories<'a>(
 }
 
 /// Options of the memories at both ends, those that differ from the defaults. Each is for the ends that know it.
-///
-/// # Errors
-/// `Usage` for one that neither end knows, and for a value that one of them does not take.
 fn memory_options(
     transfer: &Transfer,
     (own, target): (&str, Option<&str>),

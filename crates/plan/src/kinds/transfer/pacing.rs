@@ -58,9 +58,6 @@ impl Group for PacingOptions {
 const RATE_PER_S_MAX: f64 = 1e10;
 
 /// The pacings of these options, one for each value of its window or batch.
-///
-/// # Errors
-/// `Usage` for options that contradict each other and for values out of range.
 pub(super) fn pacings(options: &PacingOptions, latency: Option<bool>) -> Result<Vec<Pacing>> {
     contradictions(options, latency)?;
     if options.ping_pong {
@@ -86,9 +83,6 @@ pub(super) fn pacings(options: &PacingOptions, latency: Option<bool>) -> Result<
 }
 
 /// The ways of waiting to measure.
-///
-/// # Errors
-/// `Usage` for a rate, which somebody who sleeps cannot keep.
 pub(super) fn cq_modes(options: &PacingOptions) -> Result<Vec<CqMode>> {
     let modes = match options.cq.as_ref().map(Many::values) {
         None => return Ok(vec![CqMode::Busy]),
@@ -107,9 +101,6 @@ pub(super) fn cq_modes(options: &PacingOptions) -> Result<Vec<CqMode>> {
 }
 
 /// Refuses an operation under a ping-pong whose end somebody who sleeps cannot see.
-///
-/// # Errors
-/// `Usage`, with what to use instead.
 pub(super) fn check_waiting(point: &TransferPoint) -> Result<()> {
     if point.cq == CqMode::Event && point.pacing == Pacing::PingPong && point.op == Verb::Write {
         return usage(
@@ -121,9 +112,6 @@ pub(super) fn check_waiting(point: &TransferPoint) -> Result<()> {
 }
 
 /// Refuses pacings that contradict each other.
-///
-/// # Errors
-/// `Usage` with the two.
 pub(crate) fn contradictions(options: &PacingOptions, latency: Option<bool>) -> Result<()> {
     let ping_pong = options.ping_pong;
     let (window, batch) = (options.window.is_some(), options.batch.is_some());
@@ -161,9 +149,6 @@ pub(crate) fn contradictions(options: &PacingOptions, latency: Option<bool>) -> 
 }
 
 /// Refuses a rate in whose trial not one operation is due: it would measure nothing.
-///
-/// # Errors
-/// `Usage`, with a trial that is long enough.
 pub(super) fn check_rate(option: &str, rate_per_s: f64, trial: TrialLength) -> Result<()> {
     match trial {
         TrialLength::DurationNs(trial_ns) if rate_per_s * (trial_ns as f64) < 1e9 => {
@@ -193,9 +178,6 @@ fn depths(what: &str, sweep: &Sweep) -> Result<Vec<u32>> {
 }
 
 /// A rate of one rank, which `option` has.
-///
-/// # Errors
-/// `Usage` for a rate out of range.
 pub(super) fn checked_rate(option: &str, rate: PerSecond) -> Result<f64> {
     if rate.0 <= 0.0 {
         return usage(format!(

@@ -402,17 +402,11 @@ impl Pacing {
 
 tonnage_units::names! {
     /// Way in which workers wait for completions, at both ends.
-    pub enum CqMode: "way of waiting" {
+    pub enum CqMode: "way of waiting", default Busy {
         /// They poll without end.
         Busy = "busy",
         /// They sleep until the device has something for them.
         Event = "event",
-    }
-}
-
-impl Default for CqMode {
-    fn default() -> Self {
-        Self::Busy
     }
 }
 
@@ -432,7 +426,7 @@ tonnage_units::names! {
 
 tonnage_units::names! {
     /// Footprints at a target.
-    pub enum TargetFootprint: "target footprint" {
+    pub enum TargetFootprint: "target footprint", default Own {
         /// Each initiator has one of its own.
         Own = "own",
         /// All initiators read one, or change its words; each of the target's workers has one.
@@ -440,27 +434,15 @@ tonnage_units::names! {
     }
 }
 
-impl Default for TargetFootprint {
-    fn default() -> Self {
-        Self::Own
-    }
-}
-
 tonnage_units::names! {
     /// Calls by which the loops reach an engine.
-    pub enum TransferApi: "api" {
+    pub enum TransferApi: "api", default Engine {
         /// The engine's own post and poll.
         Engine = "engine",
         /// The library's operations, whose tickets are taken as they end.
         Poll = "poll",
         /// The library's futures: a task for each operation in flight awaits it.
         Async = "async",
-    }
-}
-
-impl Default for TransferApi {
-    fn default() -> Self {
-        Self::Engine
     }
 }
 

@@ -10,9 +10,6 @@ use crate::sweep::Sweep;
 use tonnage_units::{Count, Result};
 
 /// The roles to measure, each with points of its own: one for each number of initiators.
-///
-/// # Errors
-/// `Usage` for ranks that the pattern cannot divide, and for options that it has no use for.
 pub(super) fn roles(what: &OperationOptions, ranks: u32) -> Result<Vec<Roles>> {
     let traffic = match what.traffic_file {
         Some(_) => Traffic::File,
@@ -220,9 +217,6 @@ pub(super) fn check_sides(point: &TransferPoint) -> Result<()> {
 }
 
 /// The roles with both directions, where they were asked for.
-///
-/// # Errors
-/// `Usage` for traffic that is not of pairs.
 pub(super) fn both_ways(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     if what.bidirectional && roles.traffic != Traffic::Pair {
         let name = roles.traffic.name();
@@ -244,9 +238,6 @@ pub(super) fn both_ways(what: &OperationOptions, roles: Roles) -> Result<Roles> 
 }
 
 /// Refuses both directions under ping-pong, whose round trips use one direction at a time.
-///
-/// # Errors
-/// `Usage`, with the pacings that can.
 pub(super) fn check_ping_pong(transfer: &Transfer) -> Result<()> {
     if !(transfer.what.bidirectional && transfer.pacing.ping_pong) {
         return Ok(());

@@ -128,9 +128,6 @@ pub fn compares_each(entry: &Entry, engine: &str) -> bool {
 }
 
 /// Refuses to compare every operation of an engine, or over a memory, for which that is not possible.
-///
-/// # Errors
-/// `Usage`, with the nearest choice.
 pub(super) fn check_engine(
     transfer: &Transfer,
     point: &TransferPoint,
@@ -166,9 +163,6 @@ pub(super) fn check_engine(
 }
 
 /// Refuses a point that comparing every operation does not go with.
-///
-/// # Errors
-/// `Usage`, with the nearest choice.
 pub(super) fn check_each(transfer: &Transfer, point: &TransferPoint) -> Result<()> {
     if !point.verify.is_each() {
         return Ok(());

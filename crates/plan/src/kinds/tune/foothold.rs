@@ -9,10 +9,6 @@ pub type RefusedValue = (String, Error);
 /// Finds values that `admits` does not refuse: those that the point begins with, or else of each dimension the first
 /// that is admitted beside the others, or while the others that can be chosen say nothing. So a value that is refused
 /// does not end the search of all other options.
-///
-/// # Errors
-/// The error of `admits`, when it cannot tell. The inner error has all values of a dimension that has no other, or why
-/// the values of several do not go together.
 pub fn foothold<E>(
     point: &TunePoint,
     admits: &mut impl FnMut(&[usize]) -> Result<Result<()>, E>,

@@ -92,9 +92,6 @@ impl TunePoint {
     }
 
     /// The point of a trial with these values of the dimensions.
-    ///
-    /// # Errors
-    /// `Usage` where expansion refuses it.
     pub fn candidate(&self, values: &[usize], lists: &Lists) -> Result<TransferPoint> {
         let mut words = self.arguments(values);
         let trial = format!("{}ns", self.trial_ns);

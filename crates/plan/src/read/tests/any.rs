@@ -1,374 +1,168 @@
-//! Plans, texts and values made at random: each reads back the same, or is refused as a wrong request.
+//! Plans, texts and values made at random: each reads back the same, or is refused as a wrong request. The values of an
+//! option follow from how it is declared, so that a new one is tried as well.
 
-use super::*;
-use crate::collective::{Across, Align, CallOptions, CheckOptions, CollectiveJob, Groups, Refill};
-use crate::connect;
-use crate::files::arbitrary::file_jobs;
-use crate::fixture::LISTS;
-use crate::options::Many;
-use crate::point::{LimitChoice, MatrixRounds, Traffic};
-use crate::published::{Cell, PublishedTable};
-use crate::skipping::SkippingOptions;
-use crate::stress::{Drawn, Stress, StressLength};
-use crate::sweep::Sweep;
-use crate::transfer::CqMode;
-use crate::transfer::{
-    Addresses, Background, BackgroundOptions, BackgroundPair, BackgroundRate, BatchCall,
-    BatchMerge, BatchOf, BatchingOptions, IssuingOptions, LengthOptions, LibraryOptions,
-    MeasureOptions, MemoryOptions, OperationOptions, PacingOptions, SessionUse, TargetFootprint,
-    TransferApi,
-};
-use crate::tune::{Goal, SearchOptions, Tune};
-use tonnage_collective::{Algorithm, Collective, Dtype, Reduction};
-use tonnage_engine::Verb;
-use tonnage_engine::paths::Rails;
-use tonnage_units::{Bytes, Fraction, Nanos, PairPlace, PerSecond};
-
+use clap::{Arg, ArgAction};
+use proptest::collection::{btree_map, vec};
 use proptest::option;
 use proptest::prelude::*;
+use proptest::sample::select;
+use proptest::strategy::Union;
 
-fn sweeps() -> impl Strategy<Value = Sweep> {
-    prop_oneof![
-        "[1-9][0-9]{0,2}\\.\\.[1-9][0-9]{3}[kM]?",
-        "[1-9][0-9]{0,5}[kM]?",
-        "[1-9],1[0-9],[1-9]k",
-        "[1-9]M\\.\\.[1-9]0M\\+1M",
-    ]
-    .prop_map(|text| text.parse().unwrap())
+use super::*;
+use crate::files::{Phase, Published};
+use crate::fixture::LISTS;
+use crate::point::LimitChoice;
+use crate::published::{Cell, PublishedTable};
+use tonnage_units::{Fraction, PerSecond};
+
+/// A text as TOML has it.
+fn quoted(text: impl Strategy<Value = String> + 'static) -> BoxedStrategy<String> {
+    text.prop_map(|text| string(&text).to_string()).boxed()
 }
 
-type Group<T> = BoxedStrategy<T>;
-
-type Said = (
-    Option<String>,
-    Option<Many<String>>,
-    Option<Many<Verb>>,
-    Option<Traffic>,
-    Option<Sweep>,
-);
-
-fn what() -> Group<Said> {
-    let engines = proptest::collection::vec("[a-z]{1,6}", 1..3).prop_map(|it| Some(Many(it)));
-    let ops =
-        proptest::sample::subsequence(Verb::ALL.to_vec(), 1..=4).prop_map(|it| Some(Many(it)));
-    let traffic = option::of(proptest::sample::select(Traffic::ALL.to_vec()));
-    (
-        option::of(".{0,20}"),
-        engines,
-        ops,
-        traffic,
-        sweeps().prop_map(Some),
-    )
-        .boxed()
+/// Several of these, joined by commas.
+fn joined(one: impl Strategy<Value = String> + 'static) -> BoxedStrategy<String> {
+    quoted(vec(one, 1..4).prop_map(|all| all.join(",")))
 }
 
-type Paced = (
-    Option<Sweep>,
-    Option<Sweep>,
-    bool,
-    Option<PerSecond>,
-    Option<Sweep>,
-);
-
-fn paced() -> Group<Paced> {
-    let rate = option::of((0.0..1e12).prop_map(PerSecond));
-    (
-        option::of(sweeps()),
-        option::of(sweeps()),
-        any::<bool>(),
-        rate,
-        option::of(sweeps()),
-    )
-        .boxed()
-}
-
-type Placed = (
-    [Option<Many<String>>; 2],
-    Option<Bytes>,
-    Option<TargetFootprint>,
-    Option<Bytes>,
-    Option<Bytes>,
-    Option<Addresses>,
-    Option<Addresses>,
-    Option<Count>,
-);
-
-fn placed() -> Group<Placed> {
-    let name = proptest::sample::select(vec!["host".to_owned(), "huge".to_owned()]);
-    let memory = option::of(proptest::collection::vec(name, 1..3).prop_map(Many));
-    let addresses = || option::of(proptest::sample::select(Addresses::ALL.to_vec()));
-    let bytes = || option::of(any::<u64>().prop_map(Bytes));
-    (
-        [memory.clone(), memory],
-        bytes(),
-        option::of(proptest::sample::select(TargetFootprint::ALL.to_vec())),
-        bytes(),
-        bytes(),
-        addresses(),
-        addresses(),
-        option::of(any::<u64>().prop_map(Count)),
-    )
-        .boxed()
-}
-
-fn limits() -> impl Strategy<Value = LimitChoice> {
-    prop_oneof![
-        Just(LimitChoice::Auto),
-        Just(LimitChoice::None),
-        (1e-3..1e15).prop_map(|bytes_per_s| LimitChoice::Stated { bytes_per_s }),
-    ]
-}
-
-type Long = (
-    Option<Count>,
-    Option<Nanos>,
-    Option<Count>,
-    Option<Nanos>,
-    Option<Nanos>,
-    Option<Fraction>,
-    [Option<Nanos>; 3],
-);
-
-fn long() -> Group<Long> {
-    let counts = || option::of(any::<u64>().prop_map(Count));
-    let times = || option::of(any::<u64>().prop_map(Nanos));
-    let part = option::of((0.0..2.0).prop_map(Fraction));
-    let others = [times(), times(), times()];
-    (counts(), times(), counts(), times(), times(), part, others).boxed()
-}
-
-fn places() -> impl Strategy<Value = Option<Many<PairPlace>>> {
-    let place = proptest::sample::select(PairPlace::ALL.to_vec());
-    option::of(proptest::collection::vec(place, 1..3).prop_map(Many))
-}
-
-fn published() -> impl Strategy<Value = Vec<PublishedTable>> {
+/// Figures of others, which only plans say.
+fn published(kind: &str) -> BoxedStrategy<String> {
+    let figures = (
+        select(Phase::ALL.to_vec()),
+        option::of(-1.0..1e9),
+        option::of(0.0..1e9),
+    );
+    let others = (
+        option::of(any::<u32>()),
+        option::of(0.0..200.0),
+        "\\PC{0,12}",
+    );
+    let figure =
+        (figures, others).prop_map(|((phase, mib, operations), (ranks, percent, what))| {
+            Published {
+                phase,
+                bandwidth_mib_per_s: mib,
+                operations_per_s: operations,
+                ranks,
+                percent_of_earlier: percent,
+                what,
+            }
+        });
     let cell = prop_oneof![
         (0..i64::MAX as u64).prop_map(Cell::Count),
         (-1e300..1e300).prop_map(Cell::Number),
         "\\PC{0,6}".prop_map(Cell::Text),
     ];
-    let rows = proptest::collection::vec(proptest::collection::vec(cell, 0..3), 0..3);
-    let columns = proptest::collection::vec("\\PC{0,6}", 0..3);
-    let table = ("\\PC{0,6}", columns, rows).prop_map(|(what, columns, rows)| PublishedTable {
+    let rows = vec(vec(cell, 0..3), 0..3);
+    let table = ("\\PC{0,6}", vec("\\PC{0,6}", 0..3), rows);
+    let table = table.prop_map(|(what, columns, rows)| PublishedTable {
         what,
         columns,
         rows,
     });
-    proptest::collection::vec(table, 0..3)
-}
-
-fn batching() -> impl Strategy<Value = BatchingOptions> {
-    let of = option::of(proptest::sample::select(BatchOf::ALL.to_vec()));
-    let call = option::of(proptest::sample::select(BatchCall::ALL.to_vec()));
-    let merge = option::of(proptest::sample::select(BatchMerge::ALL.to_vec()));
-    (of, option::of(sweeps()), call, merge).prop_map(
-        |(batch_of, batches_in_flight, batch_call, merge)| BatchingOptions {
-            batch_of,
-            batches_in_flight,
-            batch_call,
-            merge,
-        },
-    )
-}
-
-fn backgrounds() -> impl Strategy<Value = BackgroundOptions> {
-    let op = proptest::sample::select(Verb::ALL.to_vec());
-    let pair = proptest::sample::select(BackgroundPair::ALL.to_vec());
-    let load = (op, 1..1u32 << 20, 1..100u32, pair, 1..9u32);
-    let load = load.prop_map(|(op, size_bytes, window, pair, workers)| Background {
-        op,
-        size_bytes,
-        window,
-        pair,
-        workers,
-        rate_per_s: None,
-    });
-    let rate = prop_oneof![
-        Just(BackgroundRate::Full),
-        (0.0..1e12).prop_map(|rate| BackgroundRate::PerSecond(PerSecond(rate))),
-    ];
-    let rates = option::of(proptest::collection::vec(rate, 1..4).prop_map(Many));
-    (option::of(load), rates).prop_map(|(background, background_rate)| BackgroundOptions {
-        background,
-        background_rate,
-    })
-}
-
-fn library() -> impl Strategy<Value = LibraryOptions> {
-    let api = proptest::sample::select(TransferApi::ALL.to_vec());
-    let session = proptest::sample::select(SessionUse::ALL.to_vec());
-    let apis = option::of(proptest::collection::vec(api, 1..3).prop_map(Many));
-    let sessions = option::of(proptest::collection::vec(session, 1..3).prop_map(Many));
-    (apis, sessions).prop_map(|(api, session)| LibraryOptions { api, session })
-}
-
-prop_compose! {
-    fn transfers()(
-        (label, engine, op, traffic, sizes) in what(),
-        (window, batch, ping_pong, rate, workers) in paced(),
-        ([memory, target_memory], footprint, target_footprint, stride, gap, addresses, local_addresses, seed) in placed(),
-        (latency, verify, per_rank, limit) in (option::of(any::<bool>()), option::of(proptest::sample::select(vec![crate::transfer::Verification::Last, crate::transfer::Verification::Each])), any::<bool>(), option::of(limits())),
-        engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
-        (trials, trial_time, iters, duration, warmup, until_ci, [max_duration, interval, checkpoint]) in long(),
-        place in places(),
-        initiators in option::of(sweeps()),
-        ((target_shift, shift), (bidirectional, matrix)) in ((option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))), (any::<bool>(), option::of(proptest::sample::select(MatrixRounds::ALL.to_vec())))),
-        (qps, chunk) in (option::of(sweeps()), option::of(sweeps())),
-        (max_chunks, rail_shift) in (option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))),
-        cq in option::of(proptest::collection::vec(proptest::sample::select(CqMode::ALL.to_vec()), 1..3).prop_map(Many)),
-        rails in option::of(proptest::collection::vec(proptest::sample::select(Rails::ALL.to_vec()), 1..3).prop_map(Many)),
-        (batching, background, library, optional, published) in (batching(), backgrounds(), library(), any::<bool>(), published()),
-        traffic_file in option::weighted(0.2, crate::transfer::traffic_files()),
-        memory_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
-    ) -> Transfer {
-        let engine_options = engine_options.into_iter().collect();
-        let memory_options = memory_options.into_iter().collect();
-        Transfer {
-            what: OperationOptions { label, engine, engine_options, op, traffic, traffic_file, initiators, shift, matrix, target_shift, bidirectional, sizes, workers, place },
-            pacing: PacingOptions { window, batch, ping_pong, rate, cq },
-            issuing: IssuingOptions { rails, rail_shift, qps, chunk, max_chunks },
-            batching,
-            background,
-            library,
-            memory: MemoryOptions { memory, target_memory, memory_options, footprint, target_footprint, stride, gap, addresses, local_addresses, seed },
-            measure: MeasureOptions { latency, verify, per_rank, limit, published },
-            skipping: SkippingOptions { optional },
-            length: LengthOptions { trials, trial_time, iters, duration, warmup, until_ci, max_duration, interval, checkpoint },
-        }
+    match kind {
+        "file" => vec(figure, 0..3)
+            .prop_map(|all| Value::try_from(all).unwrap().to_string())
+            .boxed(),
+        _ => vec(table, 0..3)
+            .prop_map(|all| Value::try_from(all).unwrap().to_string())
+            .boxed(),
     }
 }
 
-prop_compose! {
-    fn connects()(
-        (label, engine, _, traffic, workers) in what(),
-        engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
-        register in option::of(sweeps()),
-        memory in option::of(proptest::collection::vec("[a-z]{1,4}", 1..3).prop_map(Many)),
-        (trials, duration, _, _, _, _, _) in long(),
-        (place, optional) in (places(), any::<bool>()),
-    ) -> Connect {
-        let engine_options = engine_options.into_iter().collect();
-        Connect {
-            what: connect::What { label, engine, engine_options, traffic, workers, place, register, memory },
-            length: connect::Length { duration, trials },
-            skipping: SkippingOptions { optional },
-        }
+/// Values of an option, as plans have them.
+fn values(key: &str, arg: &Arg) -> BoxedStrategy<String> {
+    if matches!(arg.get_action(), ArgAction::SetTrue) {
+        return any::<bool>().prop_map(|is_on| is_on.to_string()).boxed();
     }
-}
-
-prop_compose! {
-    fn stresses()(
-        (label, engine, op, _, workers) in what(),
-        engine_options in proptest::collection::btree_map("[a-z-]{1,8}", "\\PC{0,8}", 0..3),
-        max_size in option::of(any::<u64>().prop_map(Bytes)),
-        memory in option::of(proptest::collection::vec("[a-z]{1,4}", 1..3).prop_map(Many)),
-        seed in option::of(any::<u64>().prop_map(Count)),
-        (_, duration, _, _, _, _, _) in long(),
-    ) -> Stress {
-        let engine_options = engine_options.into_iter().collect();
-        Stress {
-            what: Drawn { label, engine, engine_options, op, max_size, workers, memory, seed },
-            length: StressLength { duration },
-        }
+    let names: Vec<_> = arg
+        .get_possible_values()
+        .iter()
+        .map(|it| it.get_name().to_owned())
+        .collect();
+    match arg.get_value_delimiter() {
+        Some(_) if !names.is_empty() => return joined(select(names)),
+        None if !names.is_empty() => return quoted(select(names)),
+        _ => {}
     }
-}
-
-prop_compose! {
-    /// Searches have most of their options from transfers.
-    fn tunes()(
-        transfer in transfers(),
-        goal in option::of(proptest::sample::select(Goal::ALL.to_vec())),
-        trial_time in option::of(any::<u64>().prop_map(Nanos)),
-    ) -> Tune {
-        Tune {
-            search: SearchOptions { goal, trial_time },
-            what: transfer.what,
-            pacing: transfer.pacing,
-            batching: transfer.batching,
-            issuing: transfer.issuing,
-            library: transfer.library,
-            memory: transfer.memory,
+    let counts = || quoted(prop_oneof![0u64..5, any::<u64>()].prop_map(|count| count.to_string()));
+    let name = arg.get_value_names().unwrap()[0].as_str();
+    match (name, key) {
+        ("SWEEP", _) => quoted(prop_oneof![
+            "[1-9][0-9]{0,2}\\.\\.[1-9][0-9]{3}[kM]?",
+            "[1-9][0-9]{0,5}[kM]?",
+            "[1-9],1[0-9],[1-9]k",
+            "[1-9]M\\.\\.[1-9]0M\\+1M",
+        ]),
+        ("TIME", _) => quoted(any::<u64>().prop_map(|ns| format!("{ns}ns"))),
+        ("N", "read-shift") => quoted("node|nodes=[1-9]|[0-9]{1,9}"),
+        ("N" | "K" | "RANK" | "SEED" | "BYTES", _) => counts(),
+        ("N|all", _) => quoted("all|[1-9][0-9]{0,8}"),
+        ("NAMES" | "NAME", "memory" | "target-memory") => joined("host|huge"),
+        ("NAMES", _) => joined("(native:)?[a-z]{1,6}"),
+        ("PATH" | "TEXT" | "FILE", "path" | "label" | "python" | "stonewall-status") => {
+            quoted("\\PC{1,20}")
         }
-    }
-}
-
-prop_compose! {
-    fn calls()(
-        label in option::of(".{0,20}"),
-        backend in proptest::collection::vec("(native:)?[a-z]{1,6}", 1..3),
-        op in proptest::sample::subsequence(Collective::ALL.to_vec(), 1..=4),
-        sizes in option::of(sweeps()),
-        dtype in option::of(proptest::sample::subsequence(Dtype::ALL.to_vec(), 1..=3)),
-        reduce in option::of(proptest::sample::subsequence(Reduction::ALL.to_vec(), 1..=3)),
-        algorithm in option::of(proptest::sample::subsequence(Algorithm::ALL.to_vec(), 1..=2)),
-        chunk in option::of(sweeps()),
-        (root, seed) in (option::of(any::<u64>().prop_map(Count)), option::of(any::<u64>().prop_map(Count))),
-        timeout in option::of(any::<u64>().prop_map(Nanos)),
-        groups in option::of((any::<bool>(), 1..u32::MAX)),
-        in_place in any::<bool>(),
-    ) -> CallOptions {
-        CallOptions {
-            label,
-            backend: Some(Many(backend)),
-            op: Some(Many(op)),
-            sizes,
-            dtype: dtype.map(Many),
-            reduce: reduce.map(Many),
-            algorithm: algorithm.map(Many),
-            chunk,
-            root,
-            seed,
-            timeout,
-            groups: groups.map(|(is_div, number)| if is_div { Groups::Div(number) } else { Groups::Mod(number) }),
-            in_place,
-            ..CallOptions::default()
-        }
-    }
-}
-
-prop_compose! {
-    /// Collectives have their length from transfers.
-    fn collectives()(
-        call in calls(),
-        transfer in transfers(),
-        (align, refill) in (
-            option::of(proptest::sample::select(Align::ALL.to_vec())),
-            option::of(proptest::sample::select(Refill::ALL.to_vec())),
+        ("FILE", _) => quoted(crate::transfer::traffic_files().prop_map(|file| file.to_string())),
+        ("PERCENT", _) => quoted((0.0..2.0).prop_map(|part| Fraction(part).to_string())),
+        ("OPS", _) => quoted((0.0..1e12).prop_map(|rate| PerSecond(rate).to_string())),
+        ("RATES", _) => joined("full|[1-9][0-9]{0,3}k?"),
+        ("LIMIT", _) => quoted(prop_oneof![
+            select(vec!["auto".to_owned(), "none".to_owned()]),
+            (1e-3..1e15).prop_map(|bytes_per_s| LimitChoice::Stated { bytes_per_s }.to_string()),
+        ]),
+        ("NAME=VALUE", _) => btree_map("[a-z_-]{1,8}", "\\PC{0,8}", 0..3)
+            .prop_map(|pairs| Value::try_from(pairs).unwrap().to_string())
+            .boxed(),
+        ("KEY=VALUE,...", _) => quoted(
+            "op=(read|send|fetch-add),size=[1-9][0-9]{0,5}k,window=[1-9][0-9]?,pair=(same|other),workers=[1-8]",
         ),
-        across in option::of(proptest::sample::select(Across::ALL.to_vec())),
-        (verify, per_rank, each) in any::<(bool, bool, bool)>(),
-    ) -> CollectiveJob {
-        CollectiveJob {
-            call: CallOptions { align, refill, ..call },
-            length: transfer.length,
-            check: CheckOptions {
-                verify, across, per_rank, each, limit: transfer.measure.limit, published: transfer.measure.published,
-            },
-            skipping: transfer.skipping,
-        }
+        ("GROUPS", _) => quoted("all|(div|mod):[1-9][0-9]{0,8}"),
+        ("KIND", _) => quoted("random|compressible=[1-9][0-9]?%"),
+        ("PHASES", _) => "true|false|'last'|'write'|'read,mixed'".boxed(),
+        ("WHICH", _) => "true|false|'last'|'each'".boxed(),
+        ("ON|OFF", _) => "true|false".boxed(),
+        other => panic!("no values for {other:?}"),
     }
 }
 
-fn experiments() -> impl Strategy<Value = Experiment> {
-    prop_oneof![
-        transfers().prop_map(Experiment::from),
-        file_jobs().prop_map(Experiment::from),
-        connects().prop_map(Experiment::from),
-        stresses().prop_map(Experiment::from),
-        tunes().prop_map(Experiment::from),
-        collectives().prop_map(Experiment::from),
-    ]
+/// A table of a kind, each option with a value or left out, unless it is needed.
+fn table(kind: &'static KindEntry<Experiment>) -> BoxedStrategy<String> {
+    let command = (kind.command)();
+    let long = |name: &str| {
+        command
+            .get_arguments()
+            .find(|arg| arg.get_long() == Some(name))
+    };
+    let lines = (kind.keys)().into_iter().map(|key| {
+        let values = match long(key).or_else(|| long(key.strip_suffix('s')?)) {
+            Some(arg) => values(key, arg),
+            None => published(kind.key),
+        };
+        let line = values.prop_map(move |value| format!("{key} = {value}\n"));
+        match kind.needs.iter().any(|(needed, _)| *needed == key) {
+            true => line.boxed(),
+            false => option::of(line).prop_map(Option::unwrap_or_default).boxed(),
+        }
+    });
+    let lines: Vec<_> = lines.collect();
+    lines
+        .prop_map(|lines| format!("[[{}]]\n{}", kind.key, lines.concat()))
+        .boxed()
 }
 
 prop_compose! {
     fn plans()(
-        name in "\\PC{0,12}",
-        title in option::of("(?s).{0,40}"),
+        name in quoted("\\PC{0,12}"),
+        title in option::of(quoted("(?s).{0,40}")),
         ranks in option::of(any::<u32>()),
-        experiments in proptest::collection::vec(experiments(), 0..5),
+        tables in vec(Union::new(KINDS.iter().map(table)), 0..5),
     ) -> Plan {
-        Plan { name, title, ranks, experiments, given: Vec::new() }
+        let title = title.map_or(String::new(), |title| format!("title = {title}\n"));
+        let ranks = ranks.map_or(String::new(), |ranks| format!("ranks = {ranks}\n"));
+        let none = if tables.is_empty() { "transfer = []\n" } else { "" };
+        let text = format!("name = {name}\n{title}{ranks}{none}{}", tables.concat());
+        Plan::from_toml(&text, "p").unwrap_or_else(|error| panic!("{error}\n{text}"))
     }
 }
 
