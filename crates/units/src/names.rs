@@ -2,7 +2,6 @@
 //! and how a user's text is quoted in messages.
 
 use std::fmt;
-use std::marker::PhantomData;
 
 use serde::de::{self, Visitor};
 
@@ -14,33 +13,32 @@ pub trait Named: Copy + Sized + 'static {
     const WHAT: &'static str;
     /// Every choice with its name and one line about it, in the order in which help lists them.
     const CHOICES: &'static [(Self, &'static str, &'static str)];
+    /// The names of the choices.
+    const NAMES: &'static [&'static str];
 }
 
-/// Reads one of the names of `T`.
-///
-/// # Errors
-/// `Usage` for any other text, with the nearest name.
-pub fn read<T: Named>(text: &str) -> Result<T> {
-    let found = T::CHOICES.iter().find(|(_, name, _)| *name == text);
-    found.map(|(choice, _, _)| *choice).ok_or_else(|| {
-        let names: Vec<_> = T::CHOICES.iter().map(|(_, name, _)| *name).collect();
-        unknown(T::WHAT, text, &names)
-    })
+/// The place of one of these names, or an error with the nearest one.
+pub fn place(what: &str, names: &[&str], text: &str) -> Result<usize> {
+    let place = names.iter().position(|name| *name == text);
+    place.ok_or_else(|| unknown(what, text, names))
 }
 
-/// Reads a name of `T`.
+/// Reads the place of a name. It is the same for all types, because each one takes formats kilobytes of code.
 #[doc(hidden)]
-pub struct NameVisitor<T>(pub PhantomData<T>);
+pub struct NameVisitor {
+    pub what: &'static str,
+    pub names: &'static [&'static str],
+}
 
-impl<T: Named> Visitor<'_> for NameVisitor<T> {
-    type Value = T;
+impl Visitor<'_> for NameVisitor {
+    type Value = usize;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the name of a {}", T::WHAT)
+        write!(f, "the name of a {}", self.what)
     }
 
-    fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<T, E> {
-        read(text).map_err(E::custom)
+    fn visit_str<E: de::Error>(self, text: &str) -> std::result::Result<usize, E> {
+        place(self.what, self.names, text).map_err(E::custom)
     }
 }
 
@@ -98,13 +96,15 @@ macro_rules! names {
             const WHAT: &'static str = $what;
             const CHOICES: &'static [(Self, &'static str, &'static str)] =
                 &[$((Self::$choice, $name, concat!($($about),+))),+];
+            const NAMES: &'static [&'static str] = &[$($name),+];
         }
 
         impl ::std::str::FromStr for $type {
             type Err = $crate::Error;
 
             fn from_str(text: &str) -> $crate::Result<Self> {
-                $crate::names::read(text)
+                let names = <Self as $crate::names::Named>::NAMES;
+                $crate::names::place($what, names, text).map(|place| Self::ALL[place])
             }
         }
 
@@ -127,7 +127,9 @@ macro_rules! names {
             fn deserialize<D: ::serde::Deserializer<'de>>(
                 deserializer: D,
             ) -> ::std::result::Result<Self, D::Error> {
-                deserializer.deserialize_str($crate::names::NameVisitor(::std::marker::PhantomData))
+                let names = <Self as $crate::names::Named>::NAMES;
+                let visitor = $crate::names::NameVisitor { what: $what, names };
+                deserializer.deserialize_str(visitor).map(|place| Self::ALL[place])
             }
         }
     };

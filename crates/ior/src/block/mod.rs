@@ -5,7 +5,7 @@
 //! | [`figures`] | from a record to the figures that IOR has |
 //! | [`text`] | the table, as IOR 4 prints it |
 //! | [`json`], [`csv`] | the formats of `-O summaryFormat=` |
-//! | [`date`], `run` | points in time as IOR writes them, and what else the block shows of a run |
+//! | [`date`] | points in time as IOR writes them |
 //!
 //! tonnage's own reports on a record are in `tonnage_report`; a figure that is only here would be lost.
 
@@ -13,15 +13,23 @@ pub mod csv;
 pub mod date;
 pub mod figures;
 pub mod json;
-mod run;
 pub mod text;
-
-pub use run::RunFacts;
 
 use tonnage_record::FileRecord;
 
 use super::options::{IorOptions, SummaryFormat};
 use figures::BlockFigures;
+
+/// Facts about a run that the block shows and no record or option holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunFacts {
+    /// The words of the command line, the program's name first.
+    pub command: Vec<String>,
+    /// Nanoseconds since 1970 when the run began.
+    pub began_unix_ns: u64,
+    /// Version of tonnage.
+    pub version: String,
+}
 
 /// The result block of one experiment in the format that the options ask for.
 pub fn render(options: &IorOptions, run: &RunFacts, record: FileRecord<'_>) -> String {

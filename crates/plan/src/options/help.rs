@@ -88,8 +88,14 @@ pub const SWEEP: &str = "SWEEP";
 /// Adds a group's default to the help of an option, makes a list of one that takes a sweep, and lets lists be repeated,
 /// for `#[command(mut_args = with_default::<Self>)]`.
 pub fn with_default<T: Group>(arg: Arg) -> Arg {
+    declared(arg, keys::<T>(), || {
+        toml::Table::try_from(T::defaults()).unwrap_or_default()
+    })
+}
+
+fn declared(arg: Arg, keys: &[&str], defaults: fn() -> toml::Table) -> Arg {
     let key = arg.get_id().as_str().replace('_', "-");
-    if !keys::<T>().contains(&key.as_str()) {
+    if !keys.contains(&key.as_str()) {
         return arg;
     }
     let is_sweep = arg.get_value_names().is_some_and(|names| names == [SWEEP]);
@@ -103,7 +109,7 @@ pub fn with_default<T: Group>(arg: Arg) -> Arg {
     } else {
         arg
     };
-    let defaults = toml::Table::try_from(T::defaults()).unwrap_or_default();
+    let defaults = defaults();
     let Some(default) = defaults.get(&key) else {
         return arg;
     };
@@ -113,14 +119,8 @@ pub fn with_default<T: Group>(arg: Arg) -> Arg {
     // clap leaves out the full stop that the sentence ends with.
     let with = |help: &StyledStr| format!("{help}. [default: {default}]");
     let (short, long) = (arg.get_help().map(with), arg.get_long_help().map(with));
-    let arg = match short {
-        Some(help) => arg.help(help),
-        None => arg,
-    };
-    match long {
-        Some(help) => arg.long_help(help),
-        None => arg,
-    }
+    // What is `None` is as it was: without help.
+    arg.help(short).long_help(long)
 }
 
 #[cfg(test)]
