@@ -10,6 +10,7 @@ use tonnage_engine::{
 use tonnage_units::{Error, Result};
 
 use crate::files::FilePoint;
+use crate::options::Group;
 use crate::transfer::TransferPoint;
 use crate::{Plan, Point};
 
@@ -232,6 +233,17 @@ impl Expand for Plan {
             });
         Ok(points.collect())
     }
+}
+
+/// The points of a plan with one transfer of these lines.
+pub(crate) fn transfers(lines: &str, ranks: u32) -> Result<Vec<TransferPoint>> {
+    let text = format!("name = 'test'\n[[transfer]]\n{lines}");
+    Plan::from_toml(&text, "test.toml")?.transfer_points(ranks)
+}
+
+/// Options of a group, as a plan has them.
+pub(crate) fn options<T: Group>(lines: &str) -> T {
+    toml::from_str(lines).unwrap_or_else(|error| panic!("{lines}: {error}"))
 }
 
 /// Assertions on messages, which show them where they fail.

@@ -119,8 +119,11 @@ fn declared(arg: Arg, keys: &[&str], defaults: fn() -> toml::Table) -> Arg {
     // clap leaves out the full stop that the sentence ends with.
     let with = |help: &StyledStr| format!("{help}. [default: {default}]");
     let (short, long) = (arg.get_help().map(with), arg.get_long_help().map(with));
-    // What is `None` is as it was: without help.
-    arg.help(short).long_help(long)
+    let arg = arg.help(short.unwrap_or_default());
+    match long {
+        Some(long) => arg.long_help(long),
+        None => arg,
+    }
 }
 
 #[cfg(test)]

@@ -210,7 +210,7 @@ fn scaled(length: &StressLength, factor: f64) -> Option<Nanos> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::LISTS;
+    use crate::fixture::{LISTS, Refused, cases};
     use crate::{Plan, Point};
 
     fn points(options: &str, ranks: u32) -> Result<Vec<StressPoint>> {
@@ -247,46 +247,23 @@ mod tests {
 
     #[test]
     fn what_cannot_be_drawn_is_refused_with_what_can() {
-        for (options, ranks, message) in [
-            ("engine = 'shm'", 1, "use --ranks 2 to --ranks 65536"),
-            ("engine = 'shn'", 2, "did you mean \"shm\"?"),
-            ("engine = 'null'", 2, "use one that does, such as shm"),
-            ("engine = 'shm,loose,shm'", 2, "engine shm is named twice"),
-            (
-                "engine = 'shm,loose'\nop = 'send'",
-                2,
-                "engine loose cannot do op send: use one of write, write-imm, read",
-            ),
-            ("engine = 'shm'\nop = []", 2, "write op write"),
-            ("engine = 'shm'\nmemory = []", 2, "write memory host"),
-            ("engine = 'shm'\nmemory = 'hots'", 2, "did you mean"),
-            (
-                "engine = 'shm'\nmax-size = 0",
-                2,
-                "the smallest is max-size 1",
-            ),
-            (
-                "engine = 'shm'\nmax-size = '2G'",
-                2,
-                "the largest is max-size 1G",
-            ),
-            ("engine = 'shm'\nworkers = 0", 2, "write workers 1 to"),
-            (
-                "engine = 'shm'\nduration = '1us'",
-                2,
-                "the shortest is duration 1ms",
-            ),
-            (
-                "engine = 'shm'\nduration = '8000h'",
-                2,
-                "the longest is duration 168h",
-            ),
-        ] {
-            let error = points(options, ranks).unwrap_err();
-            assert_eq!(error.exit_code(), 2, "{options}");
-            let text = error.to_string();
-            assert!(text.contains(message), "{options}: {text}");
+        for (lines, part) in cases([
+            "engine = 'shn' => did you mean \"shm\"?",
+            "engine = 'null' => use one that does, such as shm",
+            "engine = 'shm,loose,shm' => engine shm is named twice",
+            "engine = 'shm,loose'; op = 'send' => engine loose cannot do op send: use one of write, write-imm, read",
+            "engine = 'shm'; op = [] => write op write",
+            "engine = 'shm'; memory = [] => write memory host",
+            "engine = 'shm'; memory = 'hots' => did you mean",
+            "engine = 'shm'; max-size = 0 => the smallest is max-size 1",
+            "engine = 'shm'; max-size = '2G' => the largest is max-size 1G",
+            "engine = 'shm'; workers = 0 => write workers 1 to",
+            "engine = 'shm'; duration = '1us' => the shortest is duration 1ms",
+            "engine = 'shm'; duration = '8000h' => the longest is duration 168h",
+        ]) {
+            points(lines, 2).refused(part);
         }
+        points("engine = 'shm'", 1).refused("use --ranks 2 to --ranks 65536");
     }
 
     #[test]

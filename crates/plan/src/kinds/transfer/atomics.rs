@@ -129,36 +129,26 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Plan;
-    use crate::fixture::{Expand, Refused};
+    use crate::fixture::{Refused, cases, transfers};
 
     fn points(lines: &str) -> Result<Vec<TransferPoint>> {
-        let text = format!("name = 'test'\n[[transfer]]\nengine = 'shm'\n{lines}");
-        Plan::from_toml(&text, "test.toml")?.transfer_points(4)
+        transfers(&format!("engine = 'shm'\n{lines}"), 4)
     }
 
     #[test]
     fn words_are_8_bytes_and_are_not_cut_copied_or_moved_about() {
-        let refused = |lines: &str| {
-            let lines = format!("op = 'compare-swap'\n{lines}");
-            points(&lines).unwrap_err().to_string()
-        };
-        for (lines, expected) in [
-            ("sizes = 4", "size is 4: write sizes 8"),
-            ("sizes = 16", "size is 16: write sizes 8"),
-            ("stride = 12", "12 bytes apart"),
-            ("local-addresses = 'random'", "leave local-addresses out"),
-            ("api = 'poll'", "leave api out"),
-            ("traffic = 'matrix'", "use traffic fan-in or all-to-all"),
-            ("batch = 8\nmerge = 'on'", "merge on"),
-            ("verify = true\nqps = 2", "leave qps or verify out"),
-            (
-                "verify = true\ninterval = '50ms'\ntrial-time = '1s'",
-                "leave interval out",
-            ),
-        ] {
-            let message = refused(lines);
-            assert!(message.contains(expected), "{lines}: {message}");
+        for (lines, part) in cases([
+            "sizes = 4 => size is 4: write sizes 8",
+            "sizes = 16 => size is 16: write sizes 8",
+            "stride = 12 => 12 bytes apart",
+            "local-addresses = 'random' => leave local-addresses out",
+            "api = 'poll' => leave api out",
+            "traffic = 'matrix' => use traffic fan-in or all-to-all",
+            "batch = 8; merge = 'on' => merge on",
+            "verify = true; qps = 2 => leave qps or verify out",
+            "verify = true; interval = '50ms'; trial-time = '1s' => leave interval out",
+        ]) {
+            points(&format!("op = 'compare-swap'\n{lines}")).refused(part);
         }
     }
 

@@ -446,8 +446,7 @@ impl TransferPoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Plan;
-    use crate::fixture::Expand;
+    use crate::fixture::transfers;
     use tonnage_engine::Verb;
 
     #[test]
@@ -481,11 +480,11 @@ mod tests {
     }
 
     fn points(lines: &str) -> Vec<TransferPoint> {
-        let text = format!(
-            "name = \"test\"\n[[transfer]]\nengine = \"shm\"\nop = \"write\"\nsizes = 8\n{lines}"
-        );
-        let plan = Plan::from_toml(&text, "test.toml").unwrap();
-        plan.transfer_points(6).unwrap()
+        transfers(
+            &format!("engine = 'shm'\nop = 'write'\nsizes = 8\n{lines}"),
+            6,
+        )
+        .unwrap()
     }
 
     #[test]

@@ -207,75 +207,51 @@ fn check_merge(point: &TransferPoint) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Plan;
-    use crate::fixture::{Expand, Refused};
-
-    fn options(change: impl FnOnce(&mut BatchingOptions)) -> BatchingOptions {
-        let mut options = BatchingOptions::default();
-        change(&mut options);
-        options
-    }
-
-    fn refused(options: &BatchingOptions, has_batches: bool) -> String {
-        batchings(options, has_batches).unwrap_err().to_string()
-    }
+    use crate::fixture::{Refused, cases, options, transfers};
 
     #[test]
     fn each_number_in_flight_is_a_way_and_the_rest_is_common() {
         let plain = batchings(&BatchingOptions::default(), false).unwrap();
         assert_eq!(plain, [Batching::default()]);
-        let asked = options(|options| {
-            options.batch_of = Some(BatchOf::Rank);
-            options.batches_in_flight = Some("1,4".parse().unwrap());
-            options.batch_call = Some(BatchCall::Many);
-            options.merge = Some(BatchMerge::On);
-        });
+        let asked =
+            "batch-of = 'rank'\nbatches-in-flight = '1,4'\nbatch-call = 'many'\nmerge = 'on'";
         let expected = [1, 4].map(|in_flight| Batching {
             of: BatchOf::Rank,
             in_flight,
             call: BatchCall::Many,
             merge: BatchMerge::On,
         });
-        assert_eq!(batchings(&asked, true).unwrap(), expected);
+        assert_eq!(batchings(&options(asked), true).unwrap(), expected);
     }
 
     #[test]
     fn batches_that_there_are_not_and_numbers_out_of_range_are_refused() {
-        let in_flight =
-            |text: &str| options(|options| options.batches_in_flight = Some(text.parse().unwrap()));
-        assert_eq!(
-            refused(&in_flight("2"), false),
-            "batches-in-flight is of batches, and there are none: leave it out, or write batch 64"
-        );
-        let call = options(|options| options.batch_call = Some(BatchCall::One));
-        assert!(refused(&call, false).starts_with("batch-call is of batches"));
-        let of = options(|options| options.batch_of = Some(BatchOf::Worker));
-        assert!(refused(&of, false).starts_with("batch-of is of batches"));
-        let merge = options(|options| options.merge = Some(BatchMerge::Off));
-        assert!(refused(&merge, false).starts_with("merge is of batches"));
-        assert!(refused(&in_flight("0"), true).contains("the smallest is 1"));
-        assert!(refused(&in_flight("1025"), true).contains("the largest is 1024"));
+        for (lines, part) in cases([
+            "batches-in-flight = 2 => batches-in-flight is of batches, and there are none: leave it out, or write batch 64",
+            "batch-call = 'one' => batch-call is of batches",
+            "batch-of = 'worker' => batch-of is of batches",
+            "merge = 'off' => merge is of batches",
+        ]) {
+            batchings(&options(lines), false).refused(part);
+        }
+        batchings(&options("batches-in-flight = 0"), true).refused("the smallest is 1");
+        batchings(&options("batches-in-flight = 1025"), true).refused("the largest is 1024");
     }
 
     #[test]
     fn a_batch_of_a_rank_is_shared_out_whole() {
-        let text = |batch: u32, workers: u32, more: &str| {
-            format!(
-                "name = 'n'\n[[transfer]]\nengine = 'shm'\nop = 'write'\nsizes = 8\nbatch = {batch}\nworkers = \
-             {workers}\nbatch-of = 'rank'\n{more}"
+        let points = |batch: u32, workers: u32, more: &str| {
+            let shared = format!("batch = {batch}\nworkers = {workers}\nbatch-of = 'rank'\n{more}");
+            transfers(
+                &format!("engine = 'shm'\nop = 'write'\nsizes = 8\n{shared}"),
+                2,
             )
         };
-        let points = |text: &str| {
-            let plan = Plan::from_toml(text, "n.toml").unwrap();
-            plan.transfer_points(2)
-        };
         for (batch, workers, most) in [(128, 4, 32), (7, 3, 3), (3, 3, 1), (9, 1, 9)] {
-            let point = points(&text(batch, workers, "batches-in-flight = 2"))
+            let point = points(batch, workers, "batches-in-flight = 2")
                 .unwrap()
                 .remove(0);
-            let shares: Vec<u32> = (0..workers)
-                .map(|worker| point.batch_share(worker))
-                .collect();
+            let shares: Vec<u32> = (0..workers).map(|it| point.batch_share(it)).collect();
             assert_eq!(shares.iter().sum::<u32>(), batch);
             assert_eq!(shares.iter().max(), Some(&most), "{shares:?}");
             assert_eq!((point.batch_share_max(), point.depth()), (most, 2 * most));
@@ -292,8 +268,7 @@ mod tests {
             assert_eq!((own.batch_share(0), own.depth()), (batch, 2 * batch));
             assert_eq!(own.batches_to_a_peer(), 2 * workers);
         }
-        points(&text(2, 3, "")).refused("write batch 3 or more, workers 2 or less");
-        let merged = points(&text(3, 3, "merge = 'on'")).unwrap_err().to_string();
-        assert!(merged.contains("a worker's part of a batch"), "{merged}");
+        points(2, 3, "").refused("write batch 3 or more, workers 2 or less");
+        points(3, 3, "merge = 'on'").refused("a worker's part of a batch");
     }
 }

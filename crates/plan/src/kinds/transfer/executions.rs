@@ -150,19 +150,17 @@ impl TransferPoint {
 mod tests {
     use super::super::loads::TrafficFile;
     use super::*;
-    use crate::Plan;
-    use crate::fixture::{Expand, Holds};
+    use crate::fixture::{Holds, Refused, transfers};
 
     fn file(text: &str) -> PairLoads {
         text.parse::<TrafficFile>().unwrap().loads
     }
 
+    const WRITE: &str = "engine = 'shm'\nop = 'write'\n";
+
     fn points(more: &str) -> Result<Vec<TransferPoint>> {
-        let text = format!(
-            "name = \"p\"\n[[transfer]]\nengine = \"shm\"\nop = \"write\"\n{more}\n\
-             traffic-file = '''\n0 3M 1k\n0 0 4k\n0 0 0\n'''\n"
-        );
-        Plan::from_toml(&text, "p").unwrap().transfer_points(3)
+        let file = "traffic-file = \"\"\"\n0 3M 1k\n0 0 4k\n0 0 0\n\"\"\"";
+        transfers(&format!("{WRITE}{more}\n{file}"), 3)
     }
 
     #[test]
@@ -182,9 +180,8 @@ mod tests {
         assert_eq!(sizes.iter().map(|point| point.size_bytes).sum::<u32>(), 264);
         // A load of four operations has four slots.
         assert_eq!((point.slots(), sizes[0].slots()), (64, 64));
-        let small = "name = \"p\"\n[[transfer]]\nengine = \"shm\"\nop = \"read\"\ntraffic-file = \"\"\"0 4M\n0 0\"\"\"";
-        let plan = Plan::from_toml(small, "p").unwrap();
-        assert_eq!(plan.transfer_points(2).unwrap()[0].slots(), 4);
+        let small = format!("{WRITE}traffic-file = \"0 4M\\n0 0\"");
+        assert_eq!(transfers(&small, 2).unwrap()[0].slots(), 4);
     }
 
     #[test]
@@ -207,20 +204,10 @@ mod tests {
             let name = option.split(' ').next().unwrap();
             message.holds(&format!("traffic-file and {name} "));
         }
-        let plan = "name = \"p\"\n[[transfer]]\nengine = \"shm\"\nop = \"write\"\nsizes = 8\ntraffic = \"file\"";
-        let message = Plan::from_toml(plan, "p")
-            .unwrap()
-            .transfer_points(2)
-            .unwrap_err();
-        message.to_string().holds("add traffic-file FILE");
-        let rows = "name = \"p\"\n[[transfer]]\nengine = \"shm\"\nop = \"write\"\ntraffic-file = \"0 8\\n8 0\"";
-        let message = Plan::from_toml(rows, "p")
-            .unwrap()
-            .transfer_points(4)
-            .unwrap_err();
-        message
-            .to_string()
-            .holds("use --ranks 2, or a file with 4 rows");
+        transfers(&format!("{WRITE}sizes = 8\ntraffic = 'file'"), 2)
+            .refused("add traffic-file FILE");
+        let rows = format!("{WRITE}traffic-file = \"0 8\\n8 0\"");
+        transfers(&rows, 4).refused("use --ranks 2, or a file with 4 rows");
         for fits in [
             "trials = 3",
             "until-ci = '2%'",

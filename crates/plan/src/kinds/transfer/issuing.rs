@@ -204,23 +204,14 @@ pub(super) fn check_order(point: &TransferPoint) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn asked(qps: Option<&str>, chunk: Option<&str>, max_chunks: Option<u64>) -> IssuingOptions {
-        let sweep = |text: &str| text.parse().unwrap();
-        IssuingOptions {
-            rails: None,
-            rail_shift: None,
-            qps: qps.map(sweep),
-            chunk: chunk.map(sweep),
-            max_chunks: max_chunks.map(Count),
-        }
-    }
+    use crate::fixture::{Refused, cases, options};
 
     #[test]
     fn every_number_of_queue_pairs_goes_with_every_length_of_a_part() {
-        let none = divisions(&asked(None, None, None), &[8]).unwrap();
+        let none = divisions(&IssuingOptions::default(), &[8]).unwrap();
         assert_eq!(none, [Division::NONE]);
-        let all = divisions(&asked(Some("1,4"), Some("64k,1k"), Some(8)), &[8, 1 << 20]).unwrap();
+        let asked = options("qps = '1,4'\nchunk = '64k,1k'\nmax-chunks = 8");
+        let all = divisions(&asked, &[8, 1 << 20]).unwrap();
         let said = all.iter().map(|division| {
             let cut = division.cut.unwrap();
             assert_eq!(cut.chunks_max, 8);
@@ -232,47 +223,19 @@ mod tests {
 
     #[test]
     fn what_cannot_be_divided_is_refused_with_what_can() {
-        let refused = |options: IssuingOptions| {
-            let refused = divisions(&options, &[8, 4096]).unwrap_err();
-            refused.to_string()
-        };
-        for (options, message) in [
-            (
-                asked(Some("0"), None, None),
-                "qps 0 would move nothing: the fewest is qps 1",
-            ),
-            (
-                asked(Some("65"), None, None),
-                "qps 65 are too many: the most is qps 64",
-            ),
-            (
-                asked(None, Some("0"), None),
-                "chunk 0 would move nothing: the smallest is chunk 1",
-            ),
-            (
-                asked(None, Some("1k,8k"), None),
-                "chunk 8k cuts nothing, for the largest size is 4k: write chunk 2k or less, or leave chunk out",
-            ),
-            (
-                asked(None, Some("4k"), None),
-                "chunk 4k cuts nothing, for the largest size is 4k: write a smaller chunk, or leave chunk out",
-            ),
-            (
-                asked(None, None, Some(8)),
-                "max-chunks 8 bounds the parts that chunk cuts, and there is none: leave max-chunks out, or write chunk 64k",
-            ),
-            (
-                asked(None, Some("1k"), Some(1)),
-                "max-chunks 1 would leave operations whole: the fewest is max-chunks 2, or leave chunk out",
-            ),
-            (
-                asked(None, Some("1k"), Some(4097)),
-                "max-chunks 4097 are too many: the most is max-chunks 4096",
-            ),
-        ] {
-            assert_eq!(refused(options), message);
+        for (lines, part) in cases([
+            "qps = 0 => qps 0 would move nothing: the fewest is qps 1",
+            "qps = 65 => qps 65 are too many: the most is qps 64",
+            "chunk = 0 => chunk 0 would move nothing: the smallest is chunk 1",
+            "chunk = '1k,8k' => chunk 8k cuts nothing, for the largest size is 4k: write chunk 2k or less",
+            "chunk = '4k' => chunk 4k cuts nothing, for the largest size is 4k: write a smaller chunk",
+            "max-chunks = 8 => bounds the parts that chunk cuts, and there is none: leave max-chunks out",
+            "chunk = '1k'; max-chunks = 1 => the fewest is max-chunks 2, or leave chunk out",
+            "chunk = '1k'; max-chunks = 4097 => max-chunks 4097 are too many: the most is max-chunks 4096",
+        ]) {
+            divisions(&options(lines), &[8, 4096]).refused(part);
         }
         // The whole operation beside its parts is a comparison.
-        assert!(divisions(&asked(None, Some("1k,4k"), None), &[8, 4096]).is_ok());
+        assert!(divisions(&options("chunk = '1k,4k'"), &[8, 4096]).is_ok());
     }
 }

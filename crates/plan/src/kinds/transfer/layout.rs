@@ -170,88 +170,59 @@ pub(super) fn check_memory(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Holds, Refused};
+    use crate::fixture::{Holds, Refused, cases, options};
     use crate::point::Traffic;
 
-    fn with(footprint: Option<u64>, stride: Option<u64>) -> MemoryOptions {
-        MemoryOptions {
-            footprint: footprint.map(Bytes),
-            stride: stride.map(Bytes),
-            ..MemoryOptions::default()
-        }
-    }
-
-    fn of(transfer: &MemoryOptions, size: u32, depth: u32) -> (u64, u64) {
-        let layout = layout(transfer, size, depth).unwrap();
+    fn of(lines: &str, size: u32, depth: u32) -> (u64, u64) {
+        let layout = layout(&options(lines), size, depth).unwrap();
         (layout.footprint_bytes, layout.stride_bytes)
     }
 
     #[test]
     fn by_default_every_operation_in_flight_has_a_slot_up_to_64_mib() {
-        let plain = with(None, None);
-        assert_eq!(of(&plain, 8, 64), (512, 8));
-        assert_eq!(of(&plain, 1, 4), (32, 8));
-        assert_eq!(of(&plain, 9, 1), (16, 16));
-        assert_eq!(of(&plain, 1 << 20, 128), (64 << 20, 1 << 20));
-        assert_eq!(of(&plain, 1 << 30, 2), (1 << 30, 1 << 30));
-        assert_eq!(of(&plain, 3 << 20, 64), (63 << 20, 3 << 20));
-        assert_eq!(of(&with(None, Some(4096)), 8, 4), (16384, 4096));
+        for (size, depth, expected) in [
+            (8, 64, (512, 8)),
+            (1, 4, (32, 8)),
+            (9, 1, (16, 16)),
+            (1 << 20, 128, (64 << 20, 1 << 20)),
+            (1 << 30, 2, (1 << 30, 1 << 30)),
+            (3 << 20, 64, (63 << 20, 3 << 20)),
+        ] {
+            assert_eq!(of("", size, depth), expected);
+        }
+        assert_eq!(of("stride = 4096", 8, 4), (16384, 4096));
     }
 
     #[test]
     fn a_footprint_is_rounded_down_to_whole_strides() {
-        assert_eq!(of(&with(Some(100), None), 24, 64), (96, 24));
-        assert_eq!(of(&with(Some(1 << 30), None), 8, 1), (1 << 30, 8));
-    }
-
-    fn with_gap(gap: u64) -> MemoryOptions {
-        MemoryOptions {
-            gap: Some(Bytes(gap)),
-            ..MemoryOptions::default()
-        }
+        assert_eq!(of("footprint = 100", 24, 64), (96, 24));
+        assert_eq!(of("footprint = '1G'", 8, 1), (1 << 30, 8));
     }
 
     /// A gap is exact: nothing is rounded to the alignment that slots have by default.
     #[test]
     fn a_gap_is_what_lies_between_the_size_and_the_next_slot() {
-        assert_eq!(of(&with_gap(0), 9, 4), (36, 9));
-        assert_eq!(of(&with_gap(0), 8, 4), (32, 8));
-        assert_eq!(of(&with_gap(1), 64, 4), (260, 65));
-        assert_eq!(of(&with_gap(4032), 64, 2), (8192, 4096));
-    }
-
-    #[test]
-    fn gaps_that_cannot_be_name_what_can() {
-        let message = |transfer| layout(&transfer, 64, 4).unwrap_err().to_string();
-        let both = MemoryOptions {
-            stride: Some(Bytes(128)),
-            ..with_gap(64)
-        };
-        assert!(message(both).ends_with("how far apart slots are: leave one of them out"));
-        let largest = (1 << 40) - 64;
-        assert!(layout(&with_gap(largest), 64, 4).is_ok());
-        let most = message(with_gap(largest + 1));
-        most.holds(&format!("gap for size 64 is {largest}"));
-        assert!(message(with_gap(u64::MAX)).contains("is too large"));
+        assert_eq!(of("gap = 0", 9, 4), (36, 9));
+        assert_eq!(of("gap = 0", 8, 4), (32, 8));
+        assert_eq!(of("gap = 1", 64, 4), (260, 65));
+        assert_eq!(of("gap = 4032", 64, 2), (8192, 4096));
+        assert_eq!(of("gap = 1099511627712", 64, 1), (1 << 40, 1 << 40));
     }
 
     #[test]
     fn impossible_layouts_name_the_nearest_possible_one() {
-        let message = |transfer, size| layout(&transfer, size, 64).unwrap_err().to_string();
-        assert_eq!(
-            message(with(None, Some(64)), 4096),
-            "stride 64 is less than size 4k, so that slots would overlap: write stride 4k or more"
-        );
-        assert_eq!(
-            message(with(Some(64), None), 4096),
-            "footprint 64 is less than one slot of size 4k: write footprint 4k or more"
-        );
-        assert_eq!(
-            message(with(Some(2 << 40), None), 8),
-            "footprint 2T is too large: the largest footprint is 1T"
-        );
-        assert!(message(with(None, Some(u64::MAX)), 8).ends_with("the largest stride is 1T"));
-        assert!(message(with(Some(0), None), 8).contains("write footprint 8 or more"));
+        for (lines, part) in cases([
+            "stride = 128; gap = 64 => how far apart slots are: leave one of them out",
+            "gap = 1099511627713 => gap for size 64 is 1099511627712",
+            "gap = '16777215T' => is too large",
+            "stride = 32 => stride 32 is less than size 64, so that slots would overlap: write stride 64 or more",
+            "footprint = 32 => footprint 32 is less than one slot of size 64: write footprint 64 or more",
+            "footprint = '2T' => footprint 2T is too large: the largest footprint is 1T",
+            "stride = '16777215T' => the largest stride is 1T",
+            "footprint = 0 => write footprint 64 or more",
+        ]) {
+            layout(&options(lines), 64, 64).refused(part);
+        }
     }
 
     #[test]
@@ -298,10 +269,7 @@ mod tests {
 
     #[test]
     fn a_footprint_is_shared_by_those_that_read_it() {
-        let options = MemoryOptions {
-            target_footprint: Some(TargetFootprint::Shared),
-            ..MemoryOptions::default()
-        };
+        let options: MemoryOptions = options("target-footprint = 'shared'");
         let check = |traffic, op| check_shared(&options, &[Roles::new(traffic, 4)], op);
         assert!(check(Traffic::FanIn, Verb::Read).is_ok());
         assert!(check(Traffic::AllToAll, Verb::Read).is_ok());

@@ -405,6 +405,7 @@ pub(super) fn check_rounds(interval: Option<Nanos>, roles: &[Roles]) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture::{Refused, cases, options};
     use crate::point::Traffic;
 
     const MS: u64 = MILLISECOND_NS;
@@ -415,61 +416,40 @@ mod tests {
         options
     }
 
-    fn message(change: impl FnOnce(&mut LengthOptions)) -> String {
-        length(&with(change)).unwrap_err().to_string()
-    }
-
     fn ms(count: u64) -> Option<Nanos> {
         Some(Nanos(count * MS))
     }
 
     #[test]
     fn defaults_are_five_trials_of_200_ms() {
-        let expected = PointLength {
-            trials: 5,
-            trial: TrialLength::DurationNs(200 * MS),
-            warmup_ns: 50 * MS,
-            until_ci: None,
-            max_duration_ns: None,
-            interval_ns: None,
-            checkpoint_ns: None,
-        };
-        assert_eq!(length(&LengthOptions::default()).unwrap(), expected);
+        let default = length(&LengthOptions::default()).unwrap();
+        assert_eq!(default, crate::testing::transfer_point().length);
     }
 
     #[test]
     fn duration_is_split_over_the_trials() {
-        let options = with(|t| (t.duration, t.trials) = (ms(2000), Some(Count(4))));
-        assert_eq!(
-            length(&options).unwrap().trial,
-            TrialLength::DurationNs(500 * MS)
-        );
+        let length = length(&options("duration = '2s'\ntrials = 4")).unwrap();
+        assert_eq!(length.trial, TrialLength::DurationNs(500 * MS));
     }
 
     #[test]
     fn a_series_is_of_one_trial_unless_more_are_asked_for() {
-        let cut = |trials, until_ci: Option<f64>| {
-            let mut options = with(|t| (t.interval, t.trials) = (ms(1000), trials));
-            match until_ci {
-                None => options.duration = ms(6000),
-                Some(part) => {
-                    (options.until_ci, options.trial_time) = (Some(Fraction(part)), ms(2000))
-                }
-            }
-            length(&options).unwrap()
-        };
-        let one = cut(None, None);
+        let cut = |lines: &str| length(&options(&format!("interval = '1s'\n{lines}"))).unwrap();
+        let one = cut("duration = '6s'");
         assert_eq!(
             (one.trials, one.trial),
             (1, TrialLength::DurationNs(6000 * MS))
         );
         assert_eq!(one.interval_ns, Some(1000 * MS));
-        let three = cut(Some(Count(3)), None);
+        let three = cut("duration = '6s'\ntrials = 3");
         assert_eq!(
             (three.trials, three.trial),
             (3, TrialLength::DurationNs(2000 * MS))
         );
-        assert_eq!(cut(None, Some(0.02)).trials, TRIALS_DEFAULT);
+        assert_eq!(
+            cut("until-ci = '2%'\ntrial-time = '2s'").trials,
+            TRIALS_DEFAULT
+        );
         let mut scaled = with(|t| (t.interval, t.duration) = (ms(1000), ms(10_000)));
         scaled.checkpoint = ms(5000);
         scale(&mut scaled, 0.01);
@@ -482,8 +462,7 @@ mod tests {
 
     #[test]
     fn iterations_are_per_trial() {
-        let options = with(|t| (t.iters, t.warmup) = (Some(Count(128)), ms(0)));
-        let length = length(&options).unwrap();
+        let length = length(&options("iters = 128\nwarmup = 0")).unwrap();
         assert_eq!(
             (length.trial, length.warmup_ns),
             (TrialLength::Iterations(128), 0)
@@ -492,80 +471,42 @@ mod tests {
 
     #[test]
     fn until_ci_is_bounded_by_60_s_unless_said_otherwise() {
-        let options = with(|t| t.until_ci = Some(Fraction(0.02)));
-        let found = length(&options).unwrap();
-        assert_eq!(
-            (found.until_ci, found.max_duration_ns),
-            (Some(0.02), Some(60_000 * MS))
-        );
-        let options = with(|t| (t.until_ci, t.max_duration) = (Some(Fraction(0.02)), ms(5000)));
-        assert_eq!(length(&options).unwrap().max_duration_ns, Some(5000 * MS));
-        let options = with(|t| (t.until_ci, t.trial_time) = (Some(Fraction(0.02)), ms(100_000)));
-        assert_eq!(
-            length(&options).unwrap().max_duration_ns,
-            Some(500_000 * MS)
-        );
-    }
-
-    #[test]
-    fn contradictions_are_named() {
-        let iters = Some(Count(1));
-        let ci = Some(Fraction(0.02));
-        assert!(
-            message(|t| (t.iters, t.duration) = (iters, ms(5)))
-                .starts_with("iters and duration contradict each other")
-        );
-        assert!(
-            message(|t| (t.iters, t.trial_time) = (iters, ms(5)))
-                .starts_with("iters and trial-time contradict each other")
-        );
-        assert!(
-            message(|t| (t.duration, t.trial_time) = (ms(5), ms(5)))
-                .contains("use trial-time with trials, or duration alone")
-        );
-        assert!(
-            message(|t| (t.duration, t.until_ci) = (ms(5), ci))
-                .contains("use max-duration to bound it")
-        );
-        assert!(message(|t| t.max_duration = ms(5)).contains("add until-ci 2%, or use duration"));
-        assert!(
-            message(|t| (t.trials, t.until_ci) = (iters, ci)).contains("write trials 2 or more")
-        );
-        assert_eq!(
-            message(|t| (t.until_ci, t.max_duration) = (ci, ms(500))),
-            "max-duration 500ms is shorter than the fewest trials take: \
-         write max-duration 1s or more, or a shorter trial-time"
-        );
-    }
-
-    #[test]
-    fn values_out_of_range_name_the_nearest_valid_one() {
-        let many = Some(Count(u64::MAX));
-        let zero = Some(Count(0));
-        let ages = Some(Nanos(u64::MAX));
-        assert_eq!(
-            message(|t| t.trials = zero),
-            "trials 0 would measure nothing: the fewest is trials 1"
-        );
-        assert!(message(|t| t.trials = many).ends_with("the most is trials 100000"));
-        assert!(message(|t| t.iters = zero).ends_with("the fewest is iters 1"));
-        assert!(message(|t| t.iters = many).ends_with("the most is iters 1000000000000"));
-        assert_eq!(
-            message(|t| t.duration = ms(2)),
-            "duration 2ms over 5 trials is too short to be timed: the shortest is duration 5ms"
-        );
-        assert!(message(|t| t.trial_time = ms(0)).ends_with("the shortest is trial-time 1ms"));
-        assert!(message(|t| t.trial_time = ages).ends_with("the longest is trial-time 24h"));
-        assert!(message(|t| t.warmup = ages).ends_with("the longest is 1h"));
-        for wrong in [0.0, 1.0, 2.0] {
-            assert!(
-                message(|t| t.until_ci = Some(Fraction(wrong))).contains("above 0% and below 100%")
-            );
+        for (lines, bound_ms) in [
+            ("", 60_000),
+            ("max-duration = '5s'", 5000),
+            ("trial-time = '100s'", 500_000),
+        ] {
+            let found = length(&options(&format!("until-ci = '2%'\n{lines}"))).unwrap();
+            let bounds = (found.until_ci, found.max_duration_ns);
+            assert_eq!(bounds, (Some(0.02), Some(bound_ms * MS)), "{lines}");
         }
-        let ci = Some(Fraction(0.5));
-        assert!(
-            message(|t| (t.until_ci, t.max_duration) = (ci, ages)).ends_with("max-duration 168h")
-        );
+    }
+
+    #[test]
+    fn what_contradicts_itself_or_is_out_of_range_names_what_does_not() {
+        for (lines, part) in cases([
+            "iters = 1; duration = '5ms' => iters and duration contradict each other",
+            "iters = 1; trial-time = '5ms' => iters and trial-time contradict each other",
+            "duration = '5ms'; trial-time = '5ms' => use trial-time with trials, or duration alone",
+            "duration = '5ms'; until-ci = '2%' => use max-duration to bound it",
+            "max-duration = '5ms' => add until-ci 2%, or use duration",
+            "trials = 1; until-ci = '2%' => write trials 2 or more",
+            "until-ci = '2%'; max-duration = '500ms' => write max-duration 1s or more, or a shorter trial-time",
+            "trials = 0 => trials 0 would measure nothing: the fewest is trials 1",
+            "trials = 1000000 => the most is trials 100000",
+            "iters = 0 => the fewest is iters 1",
+            "iters = 1000000000001 => the most is iters 1000000000000",
+            "duration = '2ms' => duration 2ms over 5 trials is too short to be timed: the shortest is duration 5ms",
+            "trial-time = 0 => the shortest is trial-time 1ms",
+            "trial-time = '25h' => the longest is trial-time 24h",
+            "warmup = '2h' => the longest is 1h",
+            "until-ci = '0%' => above 0% and below 100%",
+            "until-ci = '100%' => above 0% and below 100%",
+            "until-ci = '200%' => above 0% and below 100%",
+            "until-ci = '50%'; max-duration = '169h' => the longest is max-duration 168h",
+        ]) {
+            length(&options(lines)).refused(part);
+        }
     }
 
     #[test]

@@ -135,8 +135,7 @@ pub(super) fn check_visible(point: &TransferPoint, lists: &Lists) -> Result<()> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Plan;
-    use crate::fixture::{Expand, Holds, LISTS};
+    use crate::fixture::{Holds, LISTS, transfers};
     use crate::options::Many;
     use crate::transfer::MemoryOptions;
 
@@ -227,10 +226,9 @@ mod tests {
     /// Two of the four clients initiate; the others are idle, and no targets.
     #[test]
     fn only_ranks_that_somebody_initiates_to_have_the_targets_memory() {
-        let text = "name = 'n'\n[[transfer]]\nengine = 'shm'\nop = 'write'\nsizes = 8\nmemory = 'host'\ntarget-memory = \
-                    'huge'\ntraffic = 'fan-in'\ninitiators = 2";
-        let plan = Plan::from_toml(text, "n.toml").unwrap();
-        let point = plan.transfer_points(5).unwrap().remove(0);
+        let lines = "engine = 'shm'\nop = 'write'\nsizes = 8\nmemory = 'host'\ntarget-memory = 'huge'\n\
+                     traffic = 'fan-in'\ninitiators = 2";
+        let point = transfers(lines, 5).unwrap().remove(0);
         let kinds: Vec<&str> = (0..5).map(|rank| point.memory_of(rank)).collect();
         assert_eq!(kinds, ["huge", "host", "host", "host", "host"]);
         let options: Vec<&str> = (0..3).map(|rank| point.memory_option(rank)).collect();

@@ -196,106 +196,53 @@ pub(super) fn checked_rate(option: &str, rate: PerSecond) -> Result<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transfer::Transfer;
+    use crate::fixture::{Refused, cases, options};
 
-    /// A transfer that only differs from the default in how it is paced.
-    fn paced(change: impl FnOnce(&mut Transfer)) -> Result<Vec<Pacing>> {
-        let mut transfer = Transfer::default();
-        change(&mut transfer);
-        pacings(&transfer.pacing, transfer.measure.latency)
-    }
-
-    fn sweep(text: &str) -> Option<Sweep> {
-        Some(text.parse().unwrap())
+    fn paced(lines: &str, latency: Option<bool>) -> Result<Vec<Pacing>> {
+        pacings(&options(lines), latency)
     }
 
     #[test]
     fn each_form_becomes_its_pacing() {
-        assert_eq!(paced(|_| ()).unwrap(), [Pacing::Stream { window: 64 }]);
-        assert_eq!(
-            paced(|t| t.pacing.ping_pong = true).unwrap(),
-            [Pacing::PingPong]
-        );
-        assert_eq!(
-            paced(|t| t.pacing.batch = sweep("1..4")).unwrap(),
-            [1, 2, 4].map(|batch| Pacing::Batch { batch })
-        );
-        assert_eq!(
-            paced(|t| t.pacing.window = sweep("1,8")).unwrap(),
-            [1, 8].map(|window| Pacing::Stream { window })
-        );
-        assert_eq!(
-            paced(|t| t.pacing.rate = Some(PerSecond(2e5))).unwrap(),
-            [Pacing::Paced {
-                window: 64,
-                rate_per_s: 2e5
-            }]
-        );
-    }
-
-    #[test]
-    fn contradictions_are_named() {
-        let message = |change: fn(&mut Transfer)| paced(change).unwrap_err().to_string();
-        for (change, part) in [
+        let stream = |window| Pacing::Stream { window };
+        for (lines, expected) in [
+            ("", vec![stream(64)]),
+            ("ping-pong = true", vec![Pacing::PingPong]),
             (
-                (|t| (t.pacing.ping_pong, t.pacing.window) = (true, sweep("4")))
-                    as fn(&mut Transfer),
-                "ping-pong and window contradict each other",
+                "batch = '1..4'",
+                [1, 2, 4].map(|batch| Pacing::Batch { batch }).to_vec(),
             ),
+            ("window = '1,8'", [1, 8].map(stream).to_vec()),
             (
-                |t| (t.pacing.ping_pong, t.pacing.batch) = (true, sweep("4")),
-                "ping-pong and batch contradict",
-            ),
-            (
-                |t| (t.pacing.ping_pong, t.pacing.rate) = (true, Some(PerSecond(1.0))),
-                "or use rate with window 1",
-            ),
-            (
-                |t| (t.pacing.ping_pong, t.measure.latency) = (true, Some(false)),
-                "ping-pong measures latency",
-            ),
-            (
-                |t| (t.pacing.window, t.pacing.batch) = (sweep("4"), sweep("4")),
-                "window and batch contradict",
-            ),
-            (
-                |t| (t.pacing.batch, t.pacing.rate) = (sweep("4"), Some(PerSecond(1.0))),
-                "use window with rate",
-            ),
-            (
-                |t| (t.measure.latency, t.pacing.rate) = (Some(false), Some(PerSecond(1.0))),
-                "response latency",
+                "rate = '200k'",
+                vec![Pacing::Paced {
+                    window: 64,
+                    rate_per_s: 2e5,
+                }],
             ),
         ] {
-            assert!(
-                message(change).contains(part),
-                "{part}: {}",
-                message(change)
-            );
+            assert_eq!(paced(lines, None).unwrap(), expected, "{lines}");
         }
     }
 
     #[test]
-    fn a_depth_or_rate_out_of_range_names_the_nearest_valid_one() {
-        let message = |change: fn(&mut Transfer)| paced(change).unwrap_err().to_string();
-        assert_eq!(
-            message(|t| t.pacing.window = sweep("0")),
-            "window 0 would move nothing: the smallest window is 1, as in window 1..64"
-        );
-        assert!(message(|t| t.pacing.batch = sweep("0")).contains("the smallest batch is 1"));
-        assert_eq!(
-            message(|t| t.pacing.batch = sweep("1048577")),
-            "batch 1048577 is too large: the largest batch is 1048576"
-        );
-        assert!(
-            message(|t| t.pacing.window = sweep("8G")).contains("the largest window is 1048576")
-        );
-        assert!(
-            message(|t| t.pacing.rate = Some(PerSecond(0.0))).contains("above 0, such as 200k")
-        );
-        assert!(
-            message(|t| t.pacing.rate = Some(PerSecond(1e11)))
-                .contains("the highest is 10000000000")
-        );
+    fn what_contradicts_itself_or_is_out_of_range_names_what_does_not() {
+        for (lines, part) in cases([
+            "ping-pong = true; window = 4 => ping-pong and window contradict each other",
+            "ping-pong = true; batch = 4 => ping-pong and batch contradict",
+            "ping-pong = true; rate = 1 => or use rate with window 1",
+            "window = 4; batch = 4 => window and batch contradict",
+            "batch = 4; rate = 1 => use window with rate",
+            "window = 0 => window 0 would move nothing: the smallest window is 1, as in window 1..64",
+            "batch = 0 => the smallest batch is 1",
+            "batch = 1048577 => batch 1048577 is too large: the largest batch is 1048576",
+            "window = '8G' => the largest window is 1048576",
+            "rate = 0 => above 0, such as 200k",
+            "rate = '100G' => the highest is 10000000000",
+        ]) {
+            paced(lines, None).refused(part);
+        }
+        paced("ping-pong = true", Some(false)).refused("ping-pong measures latency");
+        paced("rate = 1", Some(false)).refused("response latency");
     }
 }

@@ -252,130 +252,48 @@ pub(super) fn check_ping_pong(transfer: &Transfer) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Holds;
-    use crate::sweep::Sweep;
-    use crate::transfer::PacingOptions;
-
-    fn what(traffic: Traffic, initiators: Option<&str>, shift: Option<u64>) -> OperationOptions {
-        OperationOptions {
-            traffic: Some(traffic),
-            initiators: initiators.map(|text| text.parse::<Sweep>().unwrap()),
-            target_shift: shift.map(Count),
-            ..OperationOptions::default()
-        }
-    }
+    use crate::fixture::{Refused, cases, options, transfers};
 
     #[test]
     fn each_number_of_initiators_has_roles_of_its_own() {
-        let found = roles(&what(Traffic::FanIn, Some("1,4,8"), None), 9).unwrap();
-        let numbers: Vec<_> = found.iter().map(|roles| roles.initiating().0).collect();
+        let found = |lines, ranks| roles(&options(lines), ranks).unwrap();
+        let fan_in = found("traffic = 'fan-in'\ninitiators = '1,4,8'", 9);
+        let numbers: Vec<_> = fan_in.iter().map(|roles| roles.initiating().0).collect();
         assert_eq!(numbers, [1, 4, 8]);
-        let found = roles(&what(Traffic::Pair, Some("2"), Some(1)), 4).unwrap();
-        assert_eq!((found[0].initiators, found[0].target_shift), (Some(2), 1));
-        let found = roles(&what(Traffic::Pair, None, None), 4).unwrap();
-        assert_eq!(found, [Roles::new(Traffic::Pair, 4)]);
-    }
-
-    fn message(traffic: Traffic, initiators: Option<&str>, shift: Option<u64>) -> String {
-        let error = roles(&what(traffic, initiators, shift), 4).unwrap_err();
-        error.to_string()
+        let shifted = found("initiators = 2\ntarget-shift = 1", 4)[0];
+        assert_eq!((shifted.initiators, shifted.target_shift), (Some(2), 1));
+        assert_eq!(found("", 4), [Roles::new(Traffic::Pair, 4)]);
+        assert!(found("bidirectional = true", 4)[0].bidirectional);
     }
 
     #[test]
     fn numbers_that_cannot_be_name_the_nearest_that_can() {
-        for (traffic, initiators, part) in [
-            (Traffic::Pair, "0", "the fewest is initiators 1"),
-            (
-                Traffic::Pair,
-                "1,4",
-                "write initiators 3 or less, or use --ranks 5",
-            ),
-            (Traffic::Pair, "8T", "leave none of 4 ranks"),
-            (Traffic::FanIn, "4", "write initiators 3 or less"),
-            (Traffic::FanOut, "1", "rank 0 alone initiates"),
-            (Traffic::AllToAll, "1", "every rank initiates"),
-        ] {
-            let message = message(traffic, Some(initiators), None);
-            assert!(message.contains(part), "{message}");
+        for (lines, part) in cases([
+            "initiators = 0 => the fewest is initiators 1",
+            "initiators = '1,4' => write initiators 3 or less, or use --ranks 5",
+            "initiators = '8T' => leave none of 4 ranks",
+            "traffic = 'fan-in'; initiators = 4 => write initiators 3 or less",
+            "traffic = 'fan-out'; initiators = 1 => rank 0 alone initiates",
+            "traffic = 'all-to-all'; initiators = 1 => every rank initiates",
+            "traffic = 'fan-in'; initiators = 1; target-shift = 1 => leave target-shift out",
+            "initiators = 1; target-shift = 3 => among 3 targets: write target-shift 2 or less",
+            "target-shift = 2 => write target-shift 1 or less",
+            "initiators = '1,3'; target-shift = 1 => 3 initiators have one target",
+            "traffic = 'all-to-all'; bidirectional = true => leave bidirectional out, or use traffic pair",
+            "traffic = 'fan-out'; bidirectional = true => traffic fan-out has none: use traffic pair",
+            "traffic = 'in-turn'; bidirectional = true => traffic in-turn has none",
+            "traffic = 'fan-in'; bidirectional = true => traffic fan-in has none",
+        ]) {
+            roles(&options(lines), 4).refused(part);
         }
-        let odd = roles(&what(Traffic::Pair, None, None), 5).unwrap_err();
-        odd.to_string().holds("use --ranks 6, initiators 2, or");
-        let alone = roles(&what(Traffic::Pair, None, None), 1).unwrap_err();
-        assert!(alone.to_string().contains("use --ranks 2"), "{alone}");
-    }
-
-    #[test]
-    fn shifts_that_change_nothing_name_one_that_does() {
-        for (traffic, initiators, shift, part) in [
-            (Traffic::FanIn, Some("1"), 1, "leave target-shift out"),
-            (
-                Traffic::Pair,
-                Some("1"),
-                3,
-                "among 3 targets: write target-shift 2 or less",
-            ),
-            (Traffic::Pair, None, 2, "write target-shift 1 or less"),
-            (
-                Traffic::Pair,
-                Some("1,3"),
-                1,
-                "3 initiators have one target",
-            ),
-        ] {
-            let message = message(traffic, initiators, Some(shift));
-            assert!(message.contains(part), "{message}");
-        }
-    }
-
-    #[test]
-    fn only_pairs_have_two_directions() {
-        let what = OperationOptions {
-            bidirectional: true,
-            ..OperationOptions::default()
-        };
-        for (traffic, said) in [
-            (
-                Traffic::AllToAll,
-                "leave bidirectional out, or use traffic pair",
-            ),
-            (
-                Traffic::FanOut,
-                "traffic fan-out has none: use traffic pair",
-            ),
-            (Traffic::InTurn, "traffic in-turn has none"),
-            (Traffic::FanIn, "traffic fan-in has none"),
-        ] {
-            let message = both_ways(&what, Roles::new(traffic, 4))
-                .unwrap_err()
-                .to_string();
-            assert!(message.contains(said), "{message}");
-            let without = both_ways(&OperationOptions::default(), Roles::new(traffic, 4));
-            assert_eq!(without.unwrap(), Roles::new(traffic, 4));
-        }
-        assert!(
-            both_ways(&what, Roles::new(Traffic::Pair, 4))
-                .unwrap()
-                .bidirectional
-        );
+        roles(&options(""), 5).refused("use --ranks 6, initiators 2, or");
+        roles(&options(""), 1).refused("use --ranks 2");
     }
 
     #[test]
     fn a_round_trip_has_one_direction_at_a_time() {
-        let with = |bidirectional, ping_pong| Transfer {
-            what: OperationOptions {
-                bidirectional,
-                ..OperationOptions::default()
-            },
-            pacing: PacingOptions {
-                ping_pong,
-                ..PacingOptions::default()
-            },
-            ..Transfer::default()
-        };
-        let refused = check_ping_pong(&with(true, true)).unwrap_err().to_string();
-        assert!(refused.contains("use window 1 or batch 1"), "{refused}");
-        for (bidirectional, ping_pong) in [(true, false), (false, true), (false, false)] {
-            assert!(check_ping_pong(&with(bidirectional, ping_pong)).is_ok());
-        }
+        let both = "engine = 'shm'\nop = 'write'\nsizes = 8\nping-pong = true\nbidirectional = ";
+        assert!(transfers(&format!("{both}false"), 2).is_ok());
+        transfers(&format!("{both}true"), 2).refused("use window 1 or batch 1");
     }
 }

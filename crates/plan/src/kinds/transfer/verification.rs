@@ -224,13 +224,7 @@ pub(super) fn check_each(transfer: &Transfer, point: &TransferPoint) -> Result<(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Plan;
-    use crate::fixture::{Expand, cases};
-
-    fn points(lines: &str) -> Result<Vec<TransferPoint>> {
-        let text = format!("name = 'test'\n[[transfer]]\n{lines}");
-        Plan::from_toml(&text, "test.toml")?.transfer_points(4)
-    }
+    use crate::fixture::{Refused, cases, transfers};
 
     #[test]
     fn plans_write_a_switch_or_what_is_compared() {
@@ -241,41 +235,29 @@ mod tests {
             ("'each'", Verification::Each),
         ] {
             let lines = format!("engine = 'shm'\nop = 'write'\nsizes = 8\nverify = {text}");
-            let found = points(&lines).unwrap().remove(0).verify;
+            let found = transfers(&lines, 4).unwrap().remove(0).verify;
             assert_eq!(found, expected, "{text}");
             let json = serde_json::to_string(&found).unwrap();
             assert_eq!(serde_json::from_str::<Verification>(&json).unwrap(), found);
         }
-        let refused = points("engine = 'shm'\nop = 'write'\nsizes = 8\nverify = 'all'");
+        let refused = transfers("engine = 'shm'\nop = 'write'\nsizes = 8\nverify = 'all'", 4);
         let refused = refused.unwrap_err().to_string();
         assert!(refused.contains("use last or each"), "{refused}");
     }
 
     #[test]
     fn each_is_refused_with_the_nearest_choice() {
-        for (lines, expected) in cases([
-            "engine = 'null' => moves no bytes: leave verify out",
-            "engine = 'shm'; memory = 'cuda' => use verify=last, or memory host",
-            "engine = 'shm'; cq = 'event' => use cq busy",
-            "engine = 'shm'; api = 'poll' => use api engine",
-            "engine = 'shm'; limit = '1GB/s' => leave limit out",
-            "engine = 'shm'; ping-pong = true; sizes = 1 => use sizes 2",
-            "engine = 'shm'; rate = 1000; background = 'op=write,size=1k,window=1' => leave background out",
-            "engine = 'shm'; op = 'read'; traffic = 'fan-in'; target-footprint = 'shared' => use target-footprint own",
+        for (lines, part) in cases([
+            "engine = 'null'; op = 'write'; sizes = 8 => moves no bytes: leave verify out",
+            "engine = 'shm'; memory = 'cuda'; op = 'write'; sizes = 8 => use verify=last, or memory host",
+            "engine = 'shm'; cq = 'event'; op = 'write'; sizes = 8 => use cq busy",
+            "engine = 'shm'; api = 'poll'; op = 'write'; sizes = 8 => use api engine",
+            "engine = 'shm'; limit = '1GB/s'; op = 'write'; sizes = 8 => leave limit out",
+            "engine = 'shm'; ping-pong = true; sizes = 1; op = 'write' => use sizes 2",
+            "engine = 'shm'; rate = 1000; background = 'op=write,size=1k,window=1'; op = 'write'; sizes = 8 => leave background out",
+            "engine = 'shm'; op = 'read'; traffic = 'fan-in'; target-footprint = 'shared'; sizes = 8 => use target-footprint own",
         ]) {
-            let op = if lines.contains("op =") {
-                ""
-            } else {
-                "op = 'write'\n"
-            };
-            let size = if lines.contains("sizes") {
-                ""
-            } else {
-                "sizes = 8\n"
-            };
-            let refused = points(&format!("{lines}\n{op}{size}verify = 'each'"));
-            let refused = refused.unwrap_err().to_string();
-            assert!(refused.contains(expected), "{lines}: {refused}");
+            transfers(&format!("{lines}\nverify = 'each'"), 4).refused(part);
         }
     }
 
@@ -292,7 +274,7 @@ mod tests {
         ] {
             let lines =
                 format!("engine = 'shm'\nop = 'write-imm'\nsizes = 8\nverify = 'each'\n{lines}");
-            let found = points(&lines).unwrap_or_else(|error| panic!("{lines}: {error}"));
+            let found = transfers(&lines, 4).unwrap_or_else(|error| panic!("{lines}: {error}"));
             assert!(found.iter().all(|point| point.verify.is_each()));
         }
     }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::collective::Groups;
-use crate::fixture::{Holds, LISTS};
+use crate::fixture::{Holds, LISTS, Refused, cases};
 use crate::{Plan, Point};
 
 const TABLE: &str = "backend = 'native:shm'\nop = 'all-reduce'\nsizes = '1k'";
@@ -23,81 +23,48 @@ fn refused(ranks: u32, lines: &str) -> String {
 
 #[test]
 fn options_that_no_backend_looks_at_are_refused() {
-    let line = |backend: &str, more: &str| {
-        format!("backend = {backend}\nop = 'all-reduce'\nsizes = 8\n{more}")
-    };
-    let torch = refused(2, &line("'torch:gloo'", "place = 'near'"));
-    torch.holds("place has no effect on torch's workers");
-    let native = refused(2, &line("'native:shm'", "python = 'python3'"));
-    assert!(native.contains("without a torch backend"), "{native}");
-    let both = line(
-        "['torch:gloo', 'native:shm']",
-        "place = 'near'\npython = 'p'\ntimeout = '5s'",
-    );
-    assert_eq!(expanded(2, &both).unwrap().len(), 1);
+    let call = "op = 'all-reduce'\nsizes = 8\n";
+    let torch = format!("{call}backend = 'torch:gloo'\nplace = 'near'");
+    expanded(2, &torch).refused("place has no effect on torch's workers");
+    let native = format!("{call}backend = 'native:shm'\npython = 'python3'");
+    expanded(2, &native).refused("without a torch backend");
+    let both =
+        "backend = ['torch:gloo', 'native:shm']\nplace = 'near'\npython = 'p'\ntimeout = '5s'";
+    assert_eq!(expanded(2, &format!("{call}{both}")).unwrap().len(), 1);
 }
 
 #[test]
 fn options_that_no_operation_has_are_refused() {
-    let line =
-        |op: &str, more: &str| format!("backend = 'native:shm'\nop = {op}\nalign = 'none'\n{more}");
-    for (op, option, advice) in [
-        (
-            "'all-reduce'",
-            "root = 1",
-            "broadcast, reduce, gather, scatter",
-        ),
-        (
-            "['all-reduce', 'barrier']",
-            "root = 0",
-            "on all-reduce, barrier, which has no root",
-        ),
-        (
-            "['all-gather', 'gather']",
-            "reduce = 'max'",
-            "all-reduce, reduce-scatter, reduce",
-        ),
-        (
-            "'barrier'",
-            "in-place = true",
-            "barrier, which has no bytes that it moves",
-        ),
-        (
-            "'barrier'",
-            "dtype = 'int8'",
-            "barrier, which has no bytes that it moves",
-        ),
-        (
-            "'barrier'",
-            "chunk = 64",
-            "barrier, which has no bytes that it moves",
-        ),
-        (
-            "'barrier'",
-            "sizes = 64",
-            "leave it out, or add one of op all-reduce",
-        ),
-    ] {
-        let sizes = if op == "'barrier'" {
-            ""
+    let native = "backend = 'native:shm'\nalign = 'none'\n";
+    let barrier = "has no effect on barrier, which has no bytes that it moves";
+    for (lines, part) in cases([
+        "op = 'all-reduce'; sizes = 64; root = 1 => broadcast, reduce, gather, scatter",
+        "op = ['all-reduce', 'barrier']; sizes = 64; root = 0 => on all-reduce, barrier, which has no root",
+        "op = ['all-gather', 'gather']; sizes = 64; reduce = 'max' => all-reduce, reduce-scatter, reduce",
+        "op = 'barrier'; in-place = true => in-place",
+        "op = 'barrier'; dtype = 'int8' => dtype",
+        "op = 'barrier'; chunk = 64 => chunk",
+        "op = 'barrier'; sizes = 64 => leave it out, or add one of op all-reduce",
+    ]) {
+        let refused = refused(4, &format!("{native}{lines}"));
+        refused.holds(part);
+        refused.holds(if lines.starts_with("op = 'barrier'") {
+            barrier
         } else {
-            "sizes = 64\n"
-        };
-        let said = refused(4, &line(op, &format!("{sizes}{option}")));
-        let name = option.split(' ').next().unwrap();
-        said.holds(&format!("{name} has no effect on "));
-        assert!(said.contains(advice), "{said}");
+            " has no effect on "
+        });
     }
     // One operation that has it is enough, and what nobody gave is no option.
     let both = "sizes = 64\nroot = 1\nin-place = true\nreduce = 'max'\ndtype = 'int8'\nchunk = 64";
-    let ops = "['all-reduce', 'broadcast', 'barrier']";
-    assert_eq!(expanded(4, &line(ops, both)).unwrap().len(), 3);
+    let ops = "op = ['all-reduce', 'broadcast', 'barrier']";
     assert_eq!(
-        expanded(4, &line("'barrier'", "in-place = false"))
+        expanded(4, &format!("{native}{ops}\n{both}"))
             .unwrap()
             .len(),
-        1
+        3
     );
+    let unsaid = format!("{native}op = 'barrier'\nin-place = false");
+    assert_eq!(expanded(4, &unsaid).unwrap().len(), 1);
 }
 
 #[test]
@@ -134,36 +101,32 @@ fn totals_are_divided_among_the_ranks() {
 
 #[test]
 fn what_cannot_be_is_refused_with_the_nearest_choice() {
-    let with = |line: &str| refused(4, &format!("{TABLE}\n{line}"));
-    assert!(with("chunk = 2").contains("the smallest is chunk 4"));
-    assert!(with("algorithm = 'linear'").contains("ring, halving-doubling"));
-    assert!(with("align = 'none'\nrefill = 'iteration'").contains("use refill trial"));
-    assert!(with("memory = 'far'").contains("use memory host"));
-    assert!(with("interval = '1s'").contains("leave them out"));
-    assert!(with("timeout = '1ms'").contains("timeout 1s"));
-    let backend = |name: &str| {
-        refused(
-            4,
-            &format!("backend = {name}\nop = 'all-reduce'\nsizes = '1k'"),
-        )
-    };
-    assert!(backend("'nativ:shm'").contains("did you mean \"native\"?"));
-    assert!(backend("'native'").contains("native:shm"));
-    assert!(backend("'native:null'").contains("moves bytes by write-imm"));
-    assert!(backend("['native:shm', 'native:shm']").contains("named twice"));
-    let op = |op: &str, size: &str, ranks: u32| {
-        refused(
-            ranks,
-            &format!("backend = 'native:shm'\nop = '{op}'\nsizes = {size}"),
-        )
-    };
-    assert!(op("send-recv-pairs", "64", 3).contains("--ranks 4"));
-    assert!(op("reduce", "64\nroot = 4", 4).contains("the last one is root 3"));
-    assert!(op("all-gather", "8", 4).contains("the smallest is 16"));
-    assert!(op("all-reduce", "0", 4).contains("smallest"));
-    assert!(refused(4, "backend = 'native:shm'\nop = 'all-reduce'").contains("sizes 1M"));
-    let in_place = "backend = 'native:shm'\nop = 'all-to-all'\nsizes = '1k'\nin-place = true\nalgorithm = 'pairwise'";
-    assert!(refused(4, in_place).contains("bruck"));
+    for (lines, part) in cases([
+        "chunk = 2 => the smallest is chunk 4",
+        "algorithm = 'linear' => ring, halving-doubling",
+        "align = 'none'; refill = 'iteration' => use refill trial",
+        "align = 'none'; each = true => use align barrier, or leave each out",
+        "memory = 'far' => use memory host",
+        "interval = '1s' => leave them out",
+        "timeout = '1ms' => timeout 1s",
+    ]) {
+        expanded(4, &format!("{TABLE}\n{lines}")).refused(part);
+    }
+    for (lines, part) in cases([
+        "backend = 'nativ:shm'; op = 'all-reduce'; sizes = '1k' => did you mean \"native\"?",
+        "backend = 'native'; op = 'all-reduce'; sizes = '1k' => native:shm",
+        "backend = 'native:null'; op = 'all-reduce'; sizes = '1k' => moves bytes by write-imm",
+        "backend = ['native:shm', 'native:shm']; op = 'all-reduce'; sizes = '1k' => named twice",
+        "backend = 'native:shm'; op = 'reduce'; sizes = 64; root = 4 => the last one is root 3",
+        "backend = 'native:shm'; op = 'all-gather'; sizes = 8 => the smallest is 16",
+        "backend = 'native:shm'; op = 'all-reduce'; sizes = 0 => smallest",
+        "backend = 'native:shm'; op = 'all-reduce' => sizes 1M",
+        "backend = 'native:shm'; op = 'all-to-all'; sizes = '1k'; in-place = true; algorithm = 'pairwise' => bruck",
+    ]) {
+        expanded(4, lines).refused(part);
+    }
+    let pairs = "backend = 'native:shm'\nop = 'send-recv-pairs'\nsizes = 64";
+    expanded(3, pairs).refused("--ranks 4");
 }
 
 /// Records from before the ring have one send-recv, in pairs; whoever asks for it is told of both.

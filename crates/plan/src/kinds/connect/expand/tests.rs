@@ -1,5 +1,5 @@
 use super::*;
-use crate::fixture::{Holds, LISTS, SHIPPED};
+use crate::fixture::{Holds, LISTS, Refused, SHIPPED, cases};
 use crate::{Experiment, Plan, Point};
 use tonnage_units::PairPlace;
 
@@ -18,12 +18,6 @@ fn points(lines: &str) -> Vec<ConnectPoint> {
     points.collect()
 }
 
-fn message(ranks: u32, lines: &str) -> String {
-    let error = plan(lines).points(ranks, &LISTS).unwrap_err();
-    assert_eq!(error.exit_code(), 2);
-    error.to_string()
-}
-
 /// Its ranks would be threads of one process, and those of connections are processes.
 #[test]
 fn an_engine_within_one_process_connects_nobody() {
@@ -34,11 +28,9 @@ fn an_engine_within_one_process_connects_nobody() {
     ] {
         let text = format!("name = 'test'\n[[{kind}]]\nengine = 'cuda'\n{lines}");
         let plan = Plan::from_toml(&text, "test.toml").unwrap();
-        let refused = plan.points(2, &SHIPPED).unwrap_err();
-        assert_eq!(refused.exit_code(), 2);
-        let words = refused.to_string();
-        words.holds("engine cuda moves bytes within one process");
-        assert!(words.contains("use `tonnage transfer`"), "{words}");
+        let refused = plan.points(2, &SHIPPED).unwrap_err().to_string();
+        refused.holds("engine cuda moves bytes within one process");
+        refused.holds("use `tonnage transfer`");
     }
 }
 
@@ -115,29 +107,26 @@ fn connections_are_counted_once() {
 
 #[test]
 fn what_cannot_be_is_refused_with_the_nearest_that_can() {
-    for (ranks, lines, part) in [
-        (2, "traffic = 'fan-out'", "use traffic pair or fan-in"),
-        (2, "traffic = 'all-to-all'", "use traffic pair or fan-in"),
-        (3, "", "use --ranks 4, or traffic fan-in"),
-        (1, "", "use --ranks 2"),
-        (2, "workers = 0", "write workers 1 to workers 1024"),
-        (2, "workers = 2000", "write workers 1 to workers 1024"),
-        (2, "register = 0", "the smallest is register 1"),
-        (2, "register = '2T'", "the most is register 1T"),
-        (
-            2,
-            "register = '1T'\nworkers = 2",
-            "the most is register 512G",
-        ),
-        (2, "memory = []", "memory is empty"),
-        (2, "trials = 0", "write trials 1 to trials 100000"),
-        (2, "duration = '1ms'", "the shortest is duration 50ms"),
-        (2, "duration = '1000h'", "the longest is duration 120h"),
-        (2, "engine-options = { a = 'b' }", "has no option"),
-    ] {
-        let message = message(ranks, lines);
-        assert!(message.contains(part), "{lines}: {message}");
+    for (lines, part) in cases([
+        "traffic = 'fan-out' => use traffic pair or fan-in",
+        "traffic = 'all-to-all' => use traffic pair or fan-in",
+        "workers = 0 => write workers 1 to workers 1024",
+        "workers = 2000 => write workers 1 to workers 1024",
+        "register = 0 => the smallest is register 1",
+        "register = '2T' => the most is register 1T",
+        "register = '1T'; workers = 2 => the most is register 512G",
+        "memory = [] => memory is empty",
+        "trials = 0 => write trials 1 to trials 100000",
+        "duration = '1ms' => the shortest is duration 50ms",
+        "duration = '1000h' => the longest is duration 120h",
+        "engine-options = { a = 'b' } => has no option",
+    ]) {
+        plan(lines).points(2, &LISTS).refused(part);
     }
+    plan("")
+        .points(3, &LISTS)
+        .refused("use --ranks 4, or traffic fan-in");
+    plan("").points(1, &LISTS).refused("use --ranks 2");
     assert_eq!(points("traffic = 'fan-in'").len(), 1);
 }
 

@@ -1,25 +1,10 @@
 use super::*;
-use crate::Plan;
-use crate::fixture::{Expand, cases};
+use crate::fixture::{Holds, cases, transfers};
 
 const BASE: &str = "engine = 'shm'\nsizes = 8\nverify = true\n";
 
-fn text(lines: &str) -> String {
-    format!("name = 'landings'\n[[transfer]]\n{BASE}{lines}")
-}
-
-fn plan(text: &str) -> Plan {
-    Plan::from_toml(text, "landings.toml").unwrap()
-}
-
 fn first(lines: &str) -> TransferPoint {
-    let points = plan(&text(lines)).transfer_points(2).unwrap();
-    points[0].clone()
-}
-
-fn refused(lines: &str) -> String {
-    let error = plan(&text(lines)).transfer_points(2).unwrap_err();
-    error.to_string()
+    transfers(&format!("{BASE}{lines}"), 2).unwrap().remove(0)
 }
 
 #[test]
@@ -67,16 +52,19 @@ const KNOWN: &[&str] = &[
 #[test]
 fn what_stays_is_unknown_only_where_different_data_land_at_once() {
     for (lines, part) in cases(OVERLAPPING) {
-        let message = refused(lines);
-        assert!(message.contains("landings overlap"), "{lines}: {message}");
-        let instead = format!("write {part}, or leave verify out");
-        assert!(message.ends_with(&instead), "{lines}: {message}");
+        let refused = transfers(&format!("{BASE}{lines}"), 2)
+            .unwrap_err()
+            .to_string();
+        refused.holds("landings overlap");
+        refused.holds(&format!("write {part}, or leave verify out"));
     }
     for lines in KNOWN {
         first(lines);
     }
     let unverified = BASE.replace("verify = true\n", "");
     let lines = "op = 'read'\naddresses = 'random'\nlocal-addresses = 'fixed'\nwindow = 12";
-    let text = format!("name = 'landings'\n[[transfer]]\n{unverified}{lines}");
-    assert_eq!(plan(&text).transfer_points(2).unwrap().len(), 1);
+    assert_eq!(
+        transfers(&format!("{unverified}{lines}"), 2).unwrap().len(),
+        1
+    );
 }
