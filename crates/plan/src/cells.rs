@@ -77,7 +77,7 @@ impl<P> Cells<P> {
         if self.0.iter().all(|cell| cell.impossible.is_some())
             && let Some(why) = self.0.first_mut().and_then(|cell| cell.impossible.take())
         {
-            return Err(Error::Usage(why));
+            return usage(why);
         }
         Ok(self.0)
     }

@@ -3,6 +3,7 @@
 //! In a plan file each is a table `[[point]]` with its JSON and a checksum of it: what was changed by hand has not been
 //! checked by any experiment, and is refused.
 
+use crate::refuse::usage;
 use serde::{Deserialize, Serialize};
 use tonnage_units::{Error, Result};
 
@@ -28,11 +29,10 @@ impl GivenPoint {
     /// Reads the point.
     pub fn point(&self) -> Result<Point> {
         if checksum(&self.json) != self.checksum {
-            return Err(Error::Usage(
+            return usage(
                 "the point was changed by hand: points are measured as records have them, and a plan's experiments make \
-                 others"
-                    .to_owned(),
-            ));
+                 others",
+            );
         }
         serde_json::from_str(&self.json)
             .map_err(|error| Error::Usage(format!("the point is not of this version: {error}")))

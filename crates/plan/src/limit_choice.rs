@@ -3,6 +3,7 @@
 use std::str::FromStr;
 
 use crate::point::LimitChoice;
+use crate::refuse::usage;
 use tonnage_units::BytesPerSecond;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
@@ -18,10 +19,10 @@ impl FromStr for LimitChoice {
                 Ok(BytesPerSecond(bytes_per_s)) if bytes_per_s > 0.0 => {
                     Ok(Self::Stated { bytes_per_s })
                 }
-                _ => Err(Error::Usage(format!(
+                _ => usage(format!(
                     "{} is not a limit: write auto, none or a bandwidth above 0 such as 12.5GB/s or 100Gb/s",
                     quote(text)
-                ))),
+                )),
             },
         }
     }

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use crate::given::GivenPoint;
 use crate::kind::Scale;
 use crate::kinds::Experiment;
+use crate::refuse::usage;
+use tonnage_units::Result;
 use tonnage_units::names::quote;
-use tonnage_units::{Error, Result};
 
 /// Everything that one run is asked to measure.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -30,9 +31,9 @@ impl Plan {
     /// out to the `ranks` of the run; stonewalls stay as they are.
     pub fn scale(&mut self, factor: f64, ranks: u32) -> Result<()> {
         if !(1e-9..=1e5).contains(&factor) {
-            return Err(Error::Usage(format!(
+            return usage(format!(
                 "scale {factor} makes no sense: write a factor from 0.000000001 to 100000, such as 0.1 or 10"
-            )));
+            ));
         }
         self.refuse_given("--scale")?;
         let planned = self.ranks.unwrap_or(ranks).max(1);
@@ -48,12 +49,12 @@ impl Plan {
 
     /// Refuses to change points that are given as they are.
     pub fn refuse_given(&self, option: &str) -> Result<()> {
-        match self.given.is_empty() {
-            true => Ok(()),
-            false => Err(Error::Usage(format!(
-                "{option} cannot change a [[point]], which is measured as its record has it: leave it out"
-            ))),
+        if self.given.is_empty() {
+            return Ok(());
         }
+        usage(format!(
+            "{option} cannot change a [[point]], which is measured as its record has it: leave it out"
+        ))
     }
 
     /// Makes every experiment use these engines, whatever the plan says. One that is about others only is left out; the
@@ -69,13 +70,13 @@ impl Plan {
             }
             is_about_some
         });
-        match had_some && self.experiments.is_empty() {
-            false => Ok(left_out),
-            true => Err(Error::Usage(format!(
+        if had_some && self.experiments.is_empty() {
+            return usage(format!(
                 "no experiment of the plan is about {}: leave --engine out, or name one that it is about",
                 engines.join(", ")
-            ))),
+            ));
         }
+        Ok(left_out)
     }
 
     /// Makes a plan that names its ranks one for this many. Where that is fewer than it was made for, it has fewer
@@ -98,15 +99,15 @@ impl Plan {
             .filter_map(|experiment| experiment.any_mut().paths())
             .collect();
         if files.is_empty() {
-            return Err(Error::Usage(format!(
+            return usage(format!(
                 "path {place} has no effect on a plan without files: leave it out"
-            )));
+            ));
         }
         if place.is_empty() || place.contains('\0') {
-            return Err(Error::Usage(format!(
+            return usage(format!(
                 "path {} cannot be the place of files: write a directory, or what the files' names shall begin with",
                 quote(place)
-            )));
+            ));
         }
         let is_directory = std::path::Path::new(place).is_dir();
         let mut places = BTreeMap::new();
@@ -115,9 +116,9 @@ impl Plan {
             let old = std::mem::replace(path, new.clone());
             let before = places.entry(new.clone()).or_insert_with(|| old.clone());
             if *before != old {
-                return Err(Error::Usage(format!(
+                return usage(format!(
                     "path {place} would make {new} of {before} and of {old}: give them different names in the plan"
-                )));
+                ));
             }
         }
         Ok(())

@@ -14,6 +14,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::refuse::usage;
 use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 use tonnage_units::Bytes;
@@ -101,10 +102,10 @@ impl FromStr for Sweep {
         sorted.sort_unstable();
         if let Some(twice) = sorted.windows(2).find(|pair| pair[0] == pair[1]) {
             let value = Bytes(twice[0]);
-            return Err(Error::Usage(format!(
+            return usage(format!(
                 "the sweep {} has {value} twice: leave one of them out",
                 quote(&text)
-            )));
+            ));
         }
         Ok(Self { text, values })
     }
@@ -158,10 +159,10 @@ fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, Step)> {
         None => (rest, "*", "2"),
     };
     if first.is_empty() || last.is_empty() || step.is_empty() {
-        return Err(Error::Usage(format!(
+        return usage(format!(
             "the range {} is not complete: write it like 8..1M, 1M..32M+1M or 1..1000*10",
             quote(part)
-        )));
+        ));
     }
     let first = first.parse::<Bytes>()?;
     let last = last.parse::<Bytes>()?;
@@ -172,10 +173,7 @@ fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, Step)> {
         Step::Multiply(step)
     };
     let endless = |why: String, instead: String| {
-        Err(Error::Usage(format!(
-            "the range {} {why}: write {instead}",
-            quote(part)
-        )))
+        usage(format!("the range {} {why}: write {instead}", quote(part)))
     };
     if last < first {
         let why = format!("never reaches its end, for {last} is less than {first}");

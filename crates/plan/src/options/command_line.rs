@@ -70,9 +70,11 @@ pub fn quoted(words: &[String]) -> String {
         let harmless = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);
         !word.is_empty() && word.chars().all(harmless)
     };
-    let quote = |word: &String| match plain(word) {
-        true => word.clone(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
+    let quote = |word: &String| {
+        if plain(word) {
+            return word.clone();
+        }
+        format!("'{}'", word.replace('\'', "'\\''"))
     };
     words.iter().map(quote).collect::<Vec<_>>().join(" ")
 }

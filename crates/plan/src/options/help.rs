@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::marker::PhantomData;
 use std::str::FromStr;
 
+use crate::refuse::usage;
 use clap::builder::{PossibleValue, StyledStr, TypedValueParser};
 use clap::{Arg, ArgAction, Command};
 use tonnage_units::Error;
@@ -18,10 +19,7 @@ pub fn on_off(text: &str) -> Result<bool, Error> {
     match text {
         "on" => Ok(true),
         "off" => Ok(false),
-        _ => Err(Error::Usage(format!(
-            "{} is neither: write on or off",
-            quote(text)
-        ))),
+        _ => usage(format!("{} is neither: write on or off", quote(text))),
     }
 }
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use crate::refuse::usage;
 use serde::{Deserialize, Serialize};
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
@@ -60,10 +61,10 @@ impl Groups {
         let nearest = (1..=ranks)
             .filter(divides)
             .min_by_key(|it| it.abs_diff(number));
-        Err(Error::Usage(format!(
+        usage(format!(
             "groups {self} does not divide {ranks} ranks into equal groups: use groups {name}:{}",
             nearest.unwrap_or(1)
-        )))
+        ))
     }
 
     /// Returns whether so many ranks come to equal groups.
@@ -89,10 +90,10 @@ impl Grouping {
     /// The groups of ranks that were found to be equal when the plan was read. A record may say anything: there, one
     /// group stands for those that cannot be.
     pub(super) fn known(groups: Groups, ranks: u32) -> Self {
-        match groups.divides(ranks) {
-            true => Self { groups, ranks },
-            false => Self::whole(ranks),
+        if groups.divides(ranks) {
+            return Self { groups, ranks };
         }
+        Self::whole(ranks)
     }
 
     /// Ranks of each group.

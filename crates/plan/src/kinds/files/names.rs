@@ -8,6 +8,7 @@ use serde::ser::{Serialize, Serializer};
 
 use super::point::{DataKind, Phase};
 use crate::options::Many;
+use crate::refuse::usage;
 use tonnage_units::names::quote;
 use tonnage_units::written;
 use tonnage_units::{Count, Fraction};
@@ -50,17 +51,17 @@ impl FromStr for DataKind {
         }
         let part = text.strip_prefix("compressible=");
         let Some(Ok(Fraction(part))) = part.map(str::parse) else {
-            return Err(Error::Usage(format!(
+            return usage(format!(
                 "{} is not a kind of data: write random, or compressible=30%",
                 quote(text)
-            )));
+            ));
         };
         let percent = (part * 100.0).round();
         if !(1.0..=99.0).contains(&percent) || (part * 100.0 - percent).abs() > 1e-9 {
-            return Err(Error::Usage(format!(
+            return usage(format!(
                 "data {} makes no sense: write compressible=1% to compressible=99% in whole percents, or random",
                 quote(text)
-            )));
+            ));
         }
         Ok(Self::Compressible {
             percent: percent as u32,

@@ -221,8 +221,7 @@ pub(super) fn backgrounds(
             None => Ok(vec![None]),
             Some(_) => usage(
                 "background-rate is the rate of a background, and there is none: write background op=write,size=1M, or \
-                 leave background-rate out"
-                    .to_owned(),
+                 leave background-rate out",
             ),
         };
     };
@@ -234,7 +233,7 @@ pub(super) fn backgrounds(
     }
     let rates = match options.background_rate.as_ref().map(Many::values) {
         None => &[BackgroundRate::Full][..],
-        Some([]) => return usage("background-rate is empty: leave it out".to_owned()),
+        Some([]) => return usage("background-rate is empty: leave it out"),
         Some(rates) => rates,
     };
     let at = |rate: &BackgroundRate| {
@@ -334,8 +333,7 @@ fn check_pairs(background: Background, roles: Roles) -> Result<()> {
             match others {
                 0 | 1 => usage(
                     "pair=other of a background needs a second target to go to: use more ranks (4 with traffic pair), or \
-                     pair=same"
-                        .to_owned(),
+                     pair=same",
                 ),
                 _ => Ok(()),
             }

@@ -127,7 +127,7 @@ pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<
         merge: options.merge.unwrap_or(BatchMerge::Off),
     };
     let checked = |&value: &u64| match u32::try_from(value) {
-        Ok(0) => usage("batches-in-flight 0 would move nothing: the smallest is 1".to_owned()),
+        Ok(0) => usage("batches-in-flight 0 would move nothing: the smallest is 1"),
         Ok(number) if value <= BATCHES_MAX => Ok(with(number)),
         _ => usage(format!(
             "batches-in-flight {value} is too large: the largest is {BATCHES_MAX}"

@@ -318,7 +318,7 @@ fn workers(transfer: &Transfer) -> Result<Vec<u32>> {
 
 fn ops(what: &OperationOptions) -> Result<&[Verb]> {
     match what.op.as_ref().map(Many::values) {
-        None | Some([]) => usage("op is missing: write op write".to_owned()),
+        None | Some([]) => usage("op is missing: write op write"),
         Some(ops) => Ok(ops),
     }
 }

@@ -81,7 +81,7 @@ pub(super) fn divisions(options: &IssuingOptions, sizes: &[u32]) -> Result<Vec<D
 fn rails(options: &IssuingOptions) -> Result<&[Rails]> {
     match options.rails.as_ref().map(Many::values) {
         None => Ok(&[Rails::Single]),
-        Some([]) => usage("rails is empty: leave it out, or write rails single".to_owned()),
+        Some([]) => usage("rails is empty: leave it out, or write rails single"),
         Some(all) => Ok(all),
     }
 }
@@ -135,7 +135,7 @@ fn cuts(options: &IssuingOptions, largest: u32) -> Result<Vec<Option<Cut>>> {
     };
     let chunks_max = chunks_max(options.max_chunks)?;
     let cut = |&chunk: &u64| match u32::try_from(chunk) {
-        Ok(0) => usage("chunk 0 would move nothing: the smallest is chunk 1".to_owned()),
+        Ok(0) => usage("chunk 0 would move nothing: the smallest is chunk 1"),
         Ok(chunk_bytes) if chunk_bytes <= largest => Ok(Some(Cut {
             chunk_bytes,
             chunks_max,

@@ -26,16 +26,14 @@ pub(super) struct SlotLayout {
 /// The values of `sizes`, checked.
 pub(super) fn sizes(sweep: &Sweep) -> Result<Vec<u32>> {
     let checked = |&value: &u64| match u32::try_from(value) {
-        Ok(0) => Err(Error::Usage(
-            "size 0 would move nothing: the smallest size is 1".to_owned(),
-        )),
+        Ok(0) => usage("size 0 would move nothing: the smallest size is 1"),
         Ok(size) if size <= SIZE_BYTES_MAX => Ok(size),
-        _ => Err(Error::Usage(format!(
+        _ => usage(format!(
             "size {} is too large for one operation: the largest size is {}; \
              for more bytes in flight use several operations, as in batch 8",
             Bytes(value),
             Bytes(SIZE_BYTES_MAX.into())
-        ))),
+        )),
     };
     sweep.values().iter().map(checked).collect()
 }
@@ -44,30 +42,30 @@ pub(super) fn sizes(sweep: &Sweep) -> Result<Vec<u32>> {
 fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
     let stride_bytes = match (options.stride, options.gap) {
         (Some(stride), Some(gap)) => {
-            return Err(Error::Usage(format!(
+            return usage(format!(
                 "gap {gap} and stride {stride} contradict each other, for both say how far apart slots are: leave one of \
                  them out"
-            )));
+            ));
         }
         (Some(Bytes(stride)), None) => stride,
         (None, Some(Bytes(gap))) if gap > MEMORY_BYTES_MAX - size => {
-            return Err(Error::Usage(format!(
+            return usage(format!(
                 "gap {} is too large: the largest gap for size {} is {}",
                 Bytes(gap),
                 Bytes(size),
                 Bytes(MEMORY_BYTES_MAX - size)
-            )));
+            ));
         }
         (None, Some(Bytes(gap))) => size + gap,
         (None, None) => size.next_multiple_of(ALIGNMENT_BYTES),
     };
     if stride_bytes < size {
-        return Err(Error::Usage(format!(
+        return usage(format!(
             "stride {} is less than size {size}, so that slots would overlap: write stride {} or more",
             Bytes(stride_bytes),
             Bytes(size),
             size = Bytes(size)
-        )));
+        ));
     }
     if stride_bytes > MEMORY_BYTES_MAX {
         return Err(too_large("stride", stride_bytes));
@@ -91,12 +89,12 @@ pub(super) fn layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<S
         return Err(too_large("footprint", given));
     }
     if given < stride_bytes {
-        return Err(Error::Usage(format!(
+        return usage(format!(
             "footprint {} is less than one slot of size {}: write footprint {} or more",
             Bytes(given),
             Bytes(size),
             Bytes(stride_bytes)
-        )));
+        ));
     }
     Ok(SlotLayout {
         footprint_bytes: given / stride_bytes * stride_bytes,
@@ -133,8 +131,7 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
     }
     usage(
         "target-footprint shared changes nothing where each target has one initiator: leave target-footprint out, or use \
-         traffic fan-in"
-            .to_owned(),
+         traffic fan-in",
     )
 }
 
@@ -160,11 +157,11 @@ pub(super) fn check_memory(
         0 => "use smaller sizes, fewer workers or fewer ranks".to_owned(),
         fits => format!("write footprint {} or less", Bytes(fits)),
     };
-    Err(Error::Usage(format!(
+    usage(format!(
         "footprint {} for {footprints} lane ends needs more than {} in one rank: {instead}",
         Bytes(layout.footprint_bytes),
         Bytes(MEMORY_BYTES_MAX)
-    )))
+    ))
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::path::Path;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::refuse::usage;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tonnage_units::names::quote;
 use tonnage_units::{Bytes, Error, Result, written};
@@ -33,20 +34,18 @@ impl TryFrom<Vec<Vec<u64>>> for PairLoads {
     fn try_from(rows: Vec<Vec<u64>>) -> Result<Self> {
         let ranks = rows.len();
         if ranks > RANKS_MAX {
-            return wrong(format!(
+            return usage(format!(
                 "{ranks} rows are too many: the most is {RANKS_MAX}"
             ));
         }
         if let Some((at, row)) = numbered(&rows).find(|(_, row)| row.len() != ranks) {
-            return wrong(not_square(at, row.len(), ranks));
+            return usage(not_square(at, row.len(), ranks));
         }
         if ranks < 2 {
-            return wrong(
-                "it needs two rows at least, one for each rank: write 0 1M and 1M 0".into(),
-            );
+            return usage("it needs two rows at least, one for each rank: write 0 1M and 1M 0");
         }
         if let Some((at, row)) = numbered(&rows).find(|(at, row)| row[at - 1] > 0) {
-            return wrong(format!(
+            return usage(format!(
                 "number {at} of row {at} is {} from rank {from} to itself: write 0",
                 Bytes(row[at - 1]),
                 from = at - 1
@@ -55,12 +54,11 @@ impl TryFrom<Vec<Vec<u64>>> for PairLoads {
         let mut all = rows.iter().flatten();
         let total = all.try_fold(0u64, |sum, &bytes| sum.checked_add(bytes));
         match total {
-            Some(0) => wrong(
-                "all of it is 0, which would move nothing: write bytes of some pair, such as 1M"
-                    .into(),
+            Some(0) => usage(
+                "all of it is 0, which would move nothing: write bytes of some pair, such as 1M",
             ),
             Some(total) if total <= TOTAL_BYTES_MAX => Ok(Self(Arc::new(rows))),
-            _ => wrong(format!(
+            _ => usage(format!(
                 "all pairs together have too many bytes: the most is {}",
                 Bytes(TOTAL_BYTES_MAX)
             )),
@@ -185,13 +183,13 @@ fn rows(text: &str) -> Result<PairLoads> {
             continue;
         }
         if row.len() > RANKS_MAX || rows.len() == RANKS_MAX {
-            return wrong(format!(
+            return usage(format!(
                 "line {number} is of more than {RANKS_MAX} ranks, which is the most"
             ));
         }
         if let Some(first) = rows.first().filter(|first| first.len() != row.len()) {
             let (here, above) = (counted(row.len(), "number"), first.len());
-            return wrong(format!(
+            return usage(format!(
                 "line {number} has {here} and the first row {above}: write as many in each, one for each rank"
             ));
         }
@@ -202,20 +200,16 @@ fn rows(text: &str) -> Result<PairLoads> {
 
 fn size(word: &str, line: usize) -> Result<u64> {
     if word.starts_with('-') {
-        return wrong(format!(
+        return usage(format!(
             "line {line}: {} is negative: write 0 or more bytes",
             quote(word)
         ));
     }
     match word.parse() {
         Ok(Bytes(bytes)) => Ok(bytes),
-        Err(Error::Usage(why)) => wrong(format!("line {line}: {why}")),
+        Err(Error::Usage(why)) => usage(format!("line {line}: {why}")),
         Err(other) => Err(other),
     }
-}
-
-fn wrong<T>(why: String) -> Result<T> {
-    Err(Error::Usage(why))
 }
 
 /// The rows, which read back as the same loads.

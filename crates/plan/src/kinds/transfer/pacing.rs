@@ -86,7 +86,7 @@ pub(super) fn pacings(options: &PacingOptions, latency: Option<bool>) -> Result<
 pub(super) fn cq_modes(options: &PacingOptions) -> Result<Vec<CqMode>> {
     let modes = match options.cq.as_ref().map(Many::values) {
         None => return Ok(vec![CqMode::Busy]),
-        Some([]) => return usage("cq is empty: leave it out, or write cq busy".to_owned()),
+        Some([]) => return usage("cq is empty: leave it out, or write cq busy"),
         Some(modes) => modes.to_vec(),
     };
     if modes.contains(&CqMode::Event)

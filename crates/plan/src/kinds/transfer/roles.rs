@@ -162,7 +162,7 @@ fn initiators(roles: Roles, asked: u64) -> Result<u32> {
         ));
     }
     match u32::try_from(asked) {
-        Ok(0) => usage("initiators 0 would move nothing: the fewest is initiators 1".to_owned()),
+        Ok(0) => usage("initiators 0 would move nothing: the fewest is initiators 1"),
         Ok(narrow) if narrow < ranks => Ok(narrow),
         _ => usage(format!(
             "initiators {asked} leave none of {ranks} ranks to be their target: write initiators {} or less, or use \
@@ -244,8 +244,7 @@ pub(super) fn check_ping_pong(transfer: &Transfer) -> Result<()> {
     }
     usage(
         "bidirectional and ping-pong contradict each other, for a round trip has one direction at a time: use window 1 or \
-         batch 1, or leave bidirectional out"
-            .to_owned(),
+         batch 1, or leave bidirectional out",
     )
 }
 

@@ -134,9 +134,10 @@ impl TunePoint {
         let mut words = self.fixed.iter().skip(1).map(String::as_str);
         let mut beside = Vec::new();
         while let Some(word) = words.next() {
-            match NAMED.contains(&word) {
-                true => drop(words.next()),
-                false => beside.push(word),
+            if NAMED.contains(&word) {
+                words.next();
+            } else {
+                beside.push(word);
             }
         }
         beside
