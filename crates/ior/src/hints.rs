@@ -84,12 +84,12 @@ fn name(variable: &str, place: &str) -> Result<String> {
 }
 
 fn whole(variable: &str, value: &str, place: &str) -> Result<String> {
-    match value.is_empty() {
-        true => Err(Error::Usage(format!(
+    if value.is_empty() {
+        return Err(Error::Usage(format!(
             "{variable:.60} of {place} has no value: write {variable:.60}=VALUE, or take it out"
-        ))),
-        false => Ok(value.to_owned()),
+        )));
     }
+    Ok(value.to_owned())
 }
 
 #[cfg(test)]

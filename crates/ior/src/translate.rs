@@ -11,7 +11,7 @@ use tonnage_plan::files::{
     StripeCount, Verify, WorkOptions,
 };
 use tonnage_plan::files::{FileLayout, FileOrder, Fsync, Phase};
-use tonnage_plan::options::{Many, Pair};
+use tonnage_plan::options::Many;
 use tonnage_plan::skipping::SkippingOptions;
 use tonnage_plan::sweep::Sweep;
 use tonnage_units::{Bytes, Count, Nanos};
@@ -106,9 +106,10 @@ fn work(options: &IorOptions, placement: &RankPlacement) -> Result<WorkOptions> 
 }
 
 fn how(options: &IorOptions, hints: BTreeMap<String, String>) -> HowOptions {
+    let preallocate = || ("preallocate".to_owned(), "on".to_owned());
     HowOptions {
         engine: Some(vec![engine(options.api).to_owned()].into()),
-        engine_options: engine_options(options),
+        engine_options: options.preallocate.then(preallocate).into_iter().collect(),
         hints: hints.into_iter().collect(),
         direct: options.direct,
         fsync: Some(fsync(options)),
@@ -125,12 +126,6 @@ fn engine(api: Api) -> &'static str {
         Api::Mpiio => "mpiio",
         Api::Uring => "uring",
     }
-}
-
-fn engine_options(options: &IorOptions) -> Vec<Pair> {
-    let on = options.preallocate;
-    let preallocate = on.then(|| ("preallocate".to_owned(), "on".to_owned()));
-    preallocate.into_iter().collect()
 }
 
 fn phases(options: &IorOptions) -> Many<Phase> {
@@ -197,12 +192,15 @@ fn shift(options: &IorOptions, placement: &RankPlacement) -> Result<Option<ReadS
 fn stripes(stripes: Stripes) -> Result<StripeCount> {
     match stripes {
         Stripes::All => Ok(StripeCount::All),
-        Stripes::Targets(targets) => match u32::try_from(targets) {
-            Ok(targets) => Ok(StripeCount::Targets(targets)),
-            Err(_) => Err(Error::Usage(format!(
-                "a stripe count of {targets} is too large: write -1 for all targets"
-            ))),
-        },
+        Stripes::Targets(targets) => {
+            u32::try_from(targets)
+                .map(StripeCount::Targets)
+                .map_err(|_| {
+                    Error::Usage(format!(
+                        "a stripe count of {targets} is too large: write -1 for all targets"
+                    ))
+                })
+        }
     }
 }
 

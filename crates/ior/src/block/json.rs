@@ -82,27 +82,21 @@ pub fn asked(
 ) -> Vec<(&'static str, Value)> {
     let point = &record.body.point;
     let pick = |when: bool, yes: &str, no: &str| Value::from(if when { yes } else { no });
+    let per_process = pick(
+        options.file_per_process,
+        "file-per-process",
+        "single-shared-file",
+    );
+    let kind = pick(options.collective, "collective", "independent");
+    let order = pick(options.shuffled > 0, "random", "sequential");
     let mut all = vec![
         ("api", Value::from(options.api.name())),
         ("apiVersion", Value::from("")),
         ("test filename", Value::from(options.path.as_str())),
-        (
-            "access",
-            pick(
-                options.file_per_process,
-                "file-per-process",
-                "single-shared-file",
-            ),
-        ),
-        (
-            "type",
-            pick(options.collective, "collective", "independent"),
-        ),
+        ("access", per_process),
+        ("type", kind),
         ("segments", point.segments.into()),
-        (
-            "ordering in a file",
-            pick(options.shuffled > 0, "random", "sequential"),
-        ),
+        ("ordering in a file", order),
     ];
     match (options.reorder, options.reorder_random > 0) {
         (true, _) => all.extend([

@@ -156,29 +156,16 @@ fn short(value: f64) -> String {
 }
 
 fn summary_head() -> String {
+    let names = "Max(MiB) Min(MiB) Mean(MiB) StdDev Max(OPs) Min(OPs) Mean(OPs) StdDev Mean(s) Stonewall(s)";
     let mut head = format!("{:<9}", "Operation");
-    for name in [
-        "Max(MiB)",
-        "Min(MiB)",
-        "Mean(MiB)",
-        "StdDev",
-        "Max(OPs)",
-        "Min(OPs)",
-        "Mean(OPs)",
-        "StdDev",
-        "Mean(s)",
-        "Stonewall(s)",
-    ] {
+    for name in names.split(' ') {
         head.push_str(&format!(" {name:>10}"));
     }
-    head.push_str(
-        " Stonewall(MiB) Test# #Tasks tPN reps fPP reord reordoff reordrand seed segcnt ",
-    );
-    head.push_str(&format!(
-        "{:>8} {:>8} {:>9} {:>5} RefNum",
-        " blksiz", "xsize", "aggs(MiB)", "API"
-    ));
-    head
+    head + " Stonewall(MiB) Test# #Tasks tPN reps fPP reord reordoff reordrand seed segcnt "
+        + &format!(
+            "{:>8} {:>8} {:>9} {:>5} RefNum",
+            " blksiz", "xsize", "aggs(MiB)", "API"
+        )
 }
 
 fn summary_row(
@@ -190,21 +177,10 @@ fn summary_row(
 ) -> std::fmt::Result {
     let (bandwidth, operations) = (&summary.bandwidth, &summary.operations);
     write!(out, "{:<9} ", summary.access)?;
-    for value in [
-        bandwidth.max,
-        bandwidth.min,
-        bandwidth.mean,
-        bandwidth.stddev,
-    ] {
-        write!(out, "{:>10.2} ", value / MIB)?;
-    }
-    for value in [
-        operations.max,
-        operations.min,
-        operations.mean,
-        operations.stddev,
-    ] {
-        write!(out, "{value:>10.2} ")?;
+    for (spread, unit) in [(bandwidth, MIB), (operations, 1.0)] {
+        for value in [spread.max, spread.min, spread.mean, spread.stddev] {
+            write!(out, "{:>10.2} ", value / unit)?;
+        }
     }
     write!(out, "{:>10.5} ", summary.total_s_mean)?;
     match summary.stonewall {
