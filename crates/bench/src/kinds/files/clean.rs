@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::ledger::{Inode, Ledger, LedgerEntry, entries};
-use super::ours::{self, Content, Much};
+use super::ours::{self, Content};
 use super::stamp::STAMP_BYTES;
 use super::storage::directory_of;
 use crate::kinds::files::names::{bytes_of_file, number_of, path_of};
@@ -206,20 +206,20 @@ impl Made {
     /// Removes files that this run made, and then the directories that it made for them. Returns a line for each that
     /// was left, because it is somebody else's by now.
     pub fn remove(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<Vec<String>> {
-        self.remove_after(paths, Much::Sample)
+        self.remove_after(paths, None)
     }
 
     fn remove_after(
         &mut self,
         paths: impl IntoIterator<Item = PathBuf>,
-        much: Much,
+        hurry: Option<Instant>,
     ) -> Result<Vec<String>> {
         let (mut outcome, mut left) = (Ok(()), Vec::new());
         for path in paths {
             let (made, kept) = (self.files.remove(&path), self.kept.remove(&path));
             let Some(file) = made.or(kept) else { continue };
             self.enter(&path, None);
-            match file.why_left(&path, much) {
+            match file.why_left(&path, hurry) {
                 Some(why) => left.push(format!("{} was left: {why}", path.display())),
                 None => outcome = outcome.and(remove_file(&path)),
             }
@@ -332,7 +332,7 @@ impl Made {
     fn remove_until(&mut self, end: Instant) {
         self.ask_neighbours();
         let all: Vec<_> = self.files.keys().cloned().collect();
-        match self.remove_after(all, Much::SampleUntil(end)) {
+        match self.remove_after(all, Some(end)) {
             Ok(left) => left.iter().for_each(|line| log::warn!("{line}")),
             Err(error) => log::warn!("{error}"),
         }
@@ -341,7 +341,7 @@ impl Made {
 
 impl MadeFile {
     /// Reason why what is at the path is not this run's to remove; `None` where it is, or nothing is there.
-    fn why_left(&self, path: &Path, much: Much) -> Option<String> {
+    fn why_left(&self, path: &Path, hurry: Option<Instant>) -> Option<String> {
         let found = fs::symlink_metadata(path).ok()?;
         let now = Noted::of(&found);
         if !found.is_file() || self.inode.get().is_some_and(|inode| *inode != now.inode) {
@@ -358,8 +358,12 @@ impl MadeFile {
             return None;
         }
         // Reading a file that nobody has written to since would take as long as measuring it did.
-        let much = if is_as_noted { Much::Begin } else { much };
-        match ours::look(path, now.inode, self.number, much) {
+        let hurry = if is_as_noted {
+            Some(Instant::now())
+        } else {
+            hurry
+        };
+        match ours::look(path, now.inode, self.number, hurry) {
             Content::Nothing | Content::Ours => None,
             Content::Foreign { offset } => Some(format!(
                 "at offset {offset} it holds what this run did not write"

@@ -57,6 +57,7 @@ pub struct Experiment<'a> {
 }
 
 /// State that lasts from phase to phase.
+#[derive(Default)]
 pub struct State {
     /// This rank's threads.
     pub team: Vec<FileWorker>,
@@ -177,12 +178,8 @@ impl Experiment<'_> {
             team: self.agree("open the engine's threads", team)?,
             places,
             written,
-            prefilled: false,
             sums: self.point.phases.iter().copied().map(Sums::new).collect(),
-            streams: None,
-            remarks: Vec::new(),
-            striping: None,
-            removed: RemovedFiles::default(),
+            ..State::default()
         };
         record.effective = self.effective(&*domain, &state)?;
         self.remark(&mut state);

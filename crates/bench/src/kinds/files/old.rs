@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::clean::remove_file;
 use super::ledger::Inode;
-use super::ours::{self, Content, Much};
+use super::ours::{self, Content};
 use crate::kinds::files::names::number_of;
 use serde::{Deserialize, Serialize};
 use tonnage_plan::files::FilePoint;
@@ -87,7 +87,7 @@ pub fn remove_old(point: &FilePoint, path: &Path, writer: u32) -> Result<bool> {
         )));
     }
     let inode = Inode::of(&found);
-    let why = match ours::look(path, inode, number_of(point, writer), Much::Sample) {
+    let why = match ours::look(path, inode, number_of(point, writer), None) {
         Content::Ours => return remove_file(path).map(|()| true),
         Content::Nothing if found.len() == 0 => {
             return remove_file(path).map(|()| false);

@@ -17,28 +17,6 @@ const CHUNK_BYTES: u64 = 256 << 10;
 /// Of a file with more chunks, so many are looked at.
 const CHUNKS: u64 = 64;
 
-/// Part of a file to look at.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Much {
-    /// The first chunk that holds anything.
-    Begin,
-    /// All of a file of up to 16 MiB; of a larger one its begin, its end, and chunks in between at equal distances.
-    Sample,
-    /// As a sample until then, and from then on the begin only.
-    SampleUntil(Instant),
-}
-
-impl Much {
-    /// Returns whether a file that holds something of tonnage needs no further look.
-    fn is_enough(self) -> bool {
-        match self {
-            Self::Begin => true,
-            Self::Sample => false,
-            Self::SampleUntil(end) => Instant::now() >= end,
-        }
-    }
-}
-
 /// Content of a file, as far as it was looked at.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Content {
@@ -55,8 +33,10 @@ pub enum Content {
     Unknown(String),
 }
 
-/// Looks at the stamps of a file that should hold data of this number, and be this very file.
-pub fn look(path: &Path, inode: Inode, number: u32, much: Much) -> Content {
+/// Looks at the stamps of a file that should hold data of this number, and be this very file: at all of a file of up to
+/// 16 MiB, of a larger one at its begin, its end, and chunks in between at equal distances. From `hurry` on only at the
+/// first chunk that holds anything.
+pub fn look(path: &Path, inode: Inode, number: u32, hurry: Option<Instant>) -> Content {
     let mut found = Found {
         number,
         ..Found::default()
@@ -74,7 +54,8 @@ pub fn look(path: &Path, inode: Inode, number: u32, much: Much) -> Content {
             let len = CHUNK_BYTES.min(bytes - at) as usize;
             file.read_exact_at(&mut chunk[..len], at)?;
             found.judge(&chunk[..len], at);
-            if found.foreign.is_some() || found.ours && much.is_enough() {
+            let hurries = hurry.is_some_and(|hurry| Instant::now() >= hurry);
+            if found.foreign.is_some() || found.ours && hurries {
                 break;
             }
         }

@@ -178,20 +178,20 @@ fn after_a_failure_too_data_of_others_is_left() {
 #[test]
 fn once_the_time_for_looking_is_over_only_the_begin_counts() {
     let directory = tempfile::tempdir().unwrap();
-    let is_left = |at: u64, much: Much| {
+    let is_left = |at: u64, hurry: Instant| {
         let (_, mut all, own) = made(directory.path(), false);
         all.files.get_mut(&own).unwrap().bytes_max = 1 << 20;
         fs::write(&own, stamped(0, 2048)).unwrap();
         let file = OpenOptions::new().write(true).open(&own).unwrap();
         file.write_all_at(b"somebody's letters", at).unwrap();
-        let left = all.remove_after([own.clone()], much).unwrap();
+        let left = all.remove_after([own.clone()], Some(hurry)).unwrap();
         let _ = fs::remove_file(&own);
         !left.is_empty()
     };
     let (over, late) = (Instant::now(), Instant::now() + Duration::from_secs(60));
-    assert!(is_left(512, Much::SampleUntil(over)));
-    assert!(!is_left(768 << 10, Much::SampleUntil(over)));
-    assert!(is_left(768 << 10, Much::SampleUntil(late)));
+    assert!(is_left(512, over));
+    assert!(!is_left(768 << 10, over));
+    assert!(is_left(768 << 10, late));
 }
 
 /// The supervisor removes what all ranks together have left, and no other file or directory of the same name.
