@@ -14,6 +14,7 @@ use tonnage_record::spread::spread;
 use tonnage_record::{LatencyKind, Limit, Outcome, Spread};
 
 /// One backend during a point.
+#[derive(Default)]
 pub struct Contestant<'a> {
     pub name: &'a str,
     /// The backend; `None` once it has ended.
@@ -65,19 +66,7 @@ impl<'a> Contestant<'a> {
             name,
             backend,
             ended,
-            prepared: None,
-            choice: Choice::default(),
-            calls: 0,
-            turn_ns: 0,
-            verified_bytes: 0,
-            limit: None,
-            trials: Vec::new(),
-            histogram: LatencyHistogram::default(),
-            own_ns: 0.0,
-            began_last: 0,
-            group_ns: [0.0; 3],
-            ranks: Vec::new(),
-            groups: Vec::new(),
+            ..Self::default()
         }
     }
 

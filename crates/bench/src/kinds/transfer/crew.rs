@@ -73,6 +73,7 @@ pub struct CrewReport {
 }
 
 /// State that the workers of a rank share while bytes move.
+#[derive(Default)]
 pub struct Deck {
     /// Workers that still drive their own flows.
     driving: AtomicU32,
@@ -93,13 +94,10 @@ impl Deck {
     /// Makes the deck of `workers` workers, of which some may sleep.
     pub fn new(workers: usize, sleepers: Arc<Sleepers>) -> Self {
         Self {
-            driving: AtomicU32::new(0),
-            over: AtomicBool::new(false),
             issued: Mutex::new(vec![Issued::default(); workers]),
             expected: Mutex::new(vec![Expected::default(); workers]),
-            failure: Mutex::new(None),
-            failed: AtomicBool::new(false),
             sleepers,
+            ..Self::default()
         }
     }
 

@@ -551,10 +551,7 @@ mod tests {
         assert_eq!((all.last.window_ns, rates(&all.last)), (20, 10));
         let whole = all.whole();
         assert_eq!((whole.window_ns, whole.operations), (420, 4));
-    }
-
-    #[test]
-    fn a_trial_of_one_round_is_what_it_was() {
+        // A trial of one round is what that was.
         let alone = StretchTotals {
             rounds: TrialTotals::default(),
             last: one_rail(10, 4),

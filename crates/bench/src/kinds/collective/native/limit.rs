@@ -9,7 +9,7 @@ use crate::limit::Copies;
 use crate::limit::memory_copy::{agree_on_turns, describe, with_choice};
 use tonnage_collective::Collective;
 use tonnage_engine::LimitKind;
-use tonnage_engine::memory::{CopyRate, CopyTurns, Stretch};
+use tonnage_engine::memory::Stretch;
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_record::Limit;
 use tonnage_units::Result;
@@ -73,7 +73,14 @@ fn copies(
     let turns = agree_on_turns(stage.rank, pass_bytes)?;
     let mut own = Copies::default();
     if let Some(stretch) = stretch {
-        let rates = rates(open, &stretch, stage, turns)?;
+        let mut next = 0;
+        let mut slots = || {
+            let slot = next % stretch.pieces;
+            next += 1;
+            (slot, slot)
+        };
+        let memory = &open.engine.workers[0].memory;
+        let rates = memory.copy_rates(&stretch, &mut slots, &stage.settings.clock, turns)?;
         own.add(with_choice(rates));
     }
     let sum = stage
@@ -104,22 +111,6 @@ fn stretch(bytes: u64, to: u64) -> Stretch {
         slices: 1,
         slice_bytes: bytes,
     }
-}
-
-fn rates(
-    open: &OpenNative,
-    stretch: &Stretch,
-    stage: &Stage<'_>,
-    turns: CopyTurns,
-) -> Result<Vec<CopyRate>> {
-    let mut next = 0;
-    let mut slots = || {
-        let slot = next % stretch.pieces;
-        next += 1;
-        (slot, slot)
-    };
-    let memory = &open.engine.workers[0].memory;
-    memory.copy_rates(stretch, &mut slots, &stage.settings.clock, turns)
 }
 
 /// The slowest of the ranks' links, where no two ranks share one.

@@ -35,7 +35,7 @@ pub(super) struct Collector {
 }
 
 /// Ticks of a rank that initiates, taken together.
-#[derive(Clone)]
+#[derive(Clone, Default)]
 struct Client {
     rank: u32,
     /// Operations that its ticks told of.
@@ -63,12 +63,7 @@ impl Collector {
     pub(super) fn new(trial: u64, interval_ns: u64, ranks: impl Iterator<Item = u32>) -> Self {
         let client = |rank| Client {
             rank,
-            told: 0,
-            passed: 0,
-            is_driven: false,
-            driven_from: None,
-            is_over: false,
-            still_from: None,
+            ..Client::default()
         };
         let clients: Vec<Client> = ranks.map(client).collect();
         let kept = |client: &Client| ClientSeries {
