@@ -87,6 +87,27 @@ pub struct Caps {
     pub limit: LimitKind,
 }
 
+impl Caps {
+    /// Capabilities of no device at all, for rows that name what differs.
+    pub const NONE: Self = Self {
+        verbs: &[],
+        immediate_bits: 0,
+        depth: 0,
+        message_bytes_max: 0,
+        moves_bytes: false,
+        delivered: false,
+        delivery_on_request: false,
+        sends_taken: false,
+        passive_target: false,
+        arrivals_named: false,
+        arrives_by_polling: false,
+        ordered_writes: false,
+        shared_memory: false,
+        carried: false,
+        limit: LimitKind::None,
+    };
+}
+
 /// Configuration of one worker's engine.
 #[derive(Debug, Clone)]
 pub struct WorkerConfig {
@@ -105,6 +126,21 @@ pub struct WorkerConfig {
     pub sleeps: bool,
     /// A calibrated clock, for an engine that compares its own ways.
     pub clock: Clock,
+}
+
+impl WorkerConfig {
+    /// The first worker of a rank, which polls for its completions.
+    pub fn polling(rank: Peer, peers_max: u32, depth: u32) -> Self {
+        Self {
+            rank,
+            worker: 0,
+            peers_max,
+            depth,
+            queue_pairs: 1,
+            sleeps: false,
+            clock: Clock::new(),
+        }
+    }
 }
 
 /// One device of one engine, shared by a rank's workers.

@@ -18,6 +18,16 @@ pub struct Card(pub Vec<u8>);
 impl Card {
     /// Bound on what a worker may tell one peer.
     pub const BYTES_MAX: usize = 64 << 10;
+
+    /// An address as JSON.
+    pub fn of(address: &impl Serialize) -> Self {
+        Self(json(address))
+    }
+}
+
+/// Numbers, texts and lists of them as JSON, which cannot fail.
+pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(value).unwrap_or_default()
 }
 
 /// Place of a peer's process beside this one. The ranks of a run work it out once, so no engine asks the system again.

@@ -138,6 +138,23 @@ impl OpenRequest<'_> {
 }
 
 impl Entry {
+    /// An engine without variants, options, devices and libraries; rows name what differs.
+    pub const BASE: Self = Self {
+        name: "",
+        about: "",
+        variant: None,
+        options: &[],
+        has_devices: false,
+        libraries: &[],
+        lifecycle: Lifecycle::NONE,
+        device_memory: None,
+        one_process: false,
+        verbs: &Verb::COPYING,
+        ordered_writes: false,
+        moves_bytes: true,
+        open: |_| Ok(Vec::new()),
+    };
+
     /// Checks options against what the engine knows, and returns those that differ from the defaults. `variant` is what
     /// followed the engine's name; of a layered one ("tcp;ofi_rxm") the lowest layer counts.
     ///

@@ -15,6 +15,7 @@
 //! | `domain` | a device: its capabilities, its report, its workers |
 //! | `engine` | a worker's calls: register, connect, lane, post, poll |
 //! | `operation` | what passes through the timed loops |
+//! | `tables` | lanes and regions by number, for engines to keep theirs in |
 //! | `failure` | why an operation failed |
 //! | [`paths`] | several paths for each flow, over any engine |
 //! | `report` | what was chosen and granted, for the record |
@@ -62,6 +63,7 @@ mod options;
 pub mod paths;
 pub mod pattern;
 mod report;
+mod tables;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
@@ -78,4 +80,5 @@ pub use operation::{
 };
 pub use options::{EngineOption, EngineOptions, OptionKind, OptionsOf, check_options};
 pub use report::{EngineReport, Fact, Facts, LibraryReport, fact_names};
+pub use tables::{Lanes, Regions, never_connected, take_waiting};
 pub use tonnage_units::{WireDevice, WireKind};

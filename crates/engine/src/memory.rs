@@ -18,7 +18,7 @@ use tonnage_units::{Error, Result};
 use crate::library::{Libraries, Library};
 use crate::name::Variant;
 use crate::options::{EngineOption, EngineOptions, OptionsOf, check_options, find_option};
-use crate::pattern::{Key, Mismatches};
+use crate::pattern::{self, Key, Mismatches};
 
 /// One row of the list of memories.
 pub struct MemoryEntry {
@@ -162,11 +162,13 @@ pub trait Memory: Any + Send + Sync {
     /// The real memory: kind, pages, node, and why it is less than what was asked for.
     fn report(&self) -> MemoryReport;
     /// Writes the bytes that `key` says belong at `offset..offset + len`; `origin` is where the key's own offset 0
-    /// lies.
+    /// lies. This and the next three are written for memory that the CPU addresses; any other has its own.
     ///
     /// # Errors
     /// When the range lies outside, or the device fails.
-    fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()>;
+    fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()> {
+        pattern::fill(addressed(self)?, origin, offset, len, key)
+    }
     /// Compares the range with what [`Self::fill`] would have written, and adds what differs to `found`.
     ///
     /// # Errors
@@ -178,17 +180,25 @@ pub trait Memory: Any + Send + Sync {
         len: u64,
         key: Key,
         found: &mut Mismatches,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        pattern::verify(addressed(self)?, origin, offset, len, key, found)
+    }
     /// Copies bytes out, for looking at a few of them; no loop calls it.
     ///
     /// # Errors
     /// When the range lies outside, or the device fails.
-    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()>;
+    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
+        let read = addressed(self)?.read(offset, bytes);
+        read.map_err(|error| Error::Failed(error.to_string()))
+    }
     /// Copies bytes in, for changing a few of them; no loop calls it.
     ///
     /// # Errors
     /// When the range lies outside, or the device fails.
-    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()>;
+    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
+        let written = addressed(self)?.write(offset, bytes);
+        written.map_err(|error| Error::Failed(error.to_string()))
+    }
     /// Measures the fastest copies between two stretches of it: the limit of what stays in this memory. `slots` gives
     /// the next slots, of the source and of the destination, for each copy.
     ///
@@ -204,6 +214,13 @@ pub trait Memory: Any + Send + Sync {
         clock: &Clock,
         turns: CopyTurns,
     ) -> Result<Vec<CopyRate>>;
+}
+
+fn addressed<M: Memory + ?Sized>(memory: &M) -> Result<&Arc<Arena>> {
+    memory.host().ok_or_else(|| {
+        let kind = memory.report().kind;
+        Error::Failed(format!("the CPU cannot address memory {kind}"))
+    })
 }
 
 impl dyn Memory {

@@ -1,6 +1,9 @@
 //! Types that pass through the timed loops: operations and their completions, and the lanes that carry them.
 
 use serde::{Deserialize, Serialize};
+
+use crate::engine::json;
+
 /// Number of a peer; within a run its rank.
 pub type Peer = u32;
 
@@ -77,7 +80,7 @@ impl LaneKind {
 }
 
 /// Handle of a lane, unique within its engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[repr(transparent)]
 pub struct Lane(pub u32);
 
@@ -94,6 +97,13 @@ pub struct RegionId(pub u32);
 /// A registered memory as a peer reaches it. Opaque to everybody but the engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Descriptor(pub Vec<u8>);
+
+impl Descriptor {
+    /// A description as JSON.
+    pub fn of(description: &impl Serialize) -> Self {
+        Self(json(description))
+    }
+}
 
 /// Memory as one worker's engine knows it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -143,7 +153,7 @@ impl<'a> LaneSpec<'a> {
 }
 
 /// One operation: 32 bytes, offsets only, so that no pointer crosses a process.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Op {
     /// Lane that carries it.

@@ -15,7 +15,7 @@
 //! | [`mpi`] | a backend of collectives; others are in `tonnage_bench` |
 //! | [`mpi_world`] | the MPI library that both use |
 //! | [`memory`] | where bytes live |
-//! | `rings`, `slots`, `early`, `locked_memory`, `host_file` | what several engines need: rings of arrivals, tables of lanes, early arrivals, advice, files of this host |
+//! | `rings`, `libraries`, `host_file` | what several engines need: rings of arrivals, files of libraries, files of this host |
 //!
 //! The contract of engines is [`tonnage_engine`]; unsafe calls into libraries and the system are in `tonnage_sys`; the
 //! loops that drive engines are in `tonnage_bench::drive`. To add one, go to docs/ADDING-AN-ENGINE.md.
@@ -23,11 +23,9 @@
 
 pub mod cuda;
 pub mod cuda_ipc;
-mod early;
 pub mod fabric;
 pub mod hip;
 mod host_file;
-mod locked_memory;
 pub mod memory;
 pub mod mpi;
 pub mod mpi_world;
@@ -37,7 +35,6 @@ pub mod posix;
 mod registration;
 mod rings;
 pub mod shm;
-mod slots;
 mod staged;
 pub mod uring;
 pub mod verbs;

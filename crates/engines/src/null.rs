@@ -10,12 +10,10 @@ use std::sync::Arc;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Entry, Facts,
-    Failure, Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Neighbor, Op, Peer, Region,
-    RegionId, Verb, WorkerConfig,
+    Failure, Flush, Lane, LaneKind, LaneSpec, Lanes, Neighbor, Op, Peer, Region, RegionId, Verb,
+    WorkerConfig, take_waiting,
 };
 use tonnage_units::Result;
-
-use crate::slots::never_resolved;
 
 /// Completions that wait to be polled; a posted operation takes one or two.
 const DEPTH: u32 = 1024;
@@ -25,34 +23,21 @@ static CAPS: Caps = Caps {
     immediate_bits: 32,
     depth: DEPTH,
     message_bytes_max: u32::MAX as u64,
-    moves_bytes: false,
     delivered: true,
     delivery_on_request: true,
     arrivals_named: true,
-    arrives_by_polling: false,
-    ordered_writes: false,
     sends_taken: true,
-    passive_target: false,
-    shared_memory: false,
-    carried: false,
-    limit: LimitKind::None,
+    ..Caps::NONE
 };
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "null",
     about: "completes at once and moves nothing: the harness's own floor",
-    variant: None,
-    options: &[],
-    has_devices: false,
-    libraries: &[],
-    lifecycle: Lifecycle::NONE,
-    device_memory: None,
-    one_process: false,
     verbs: &Verb::ALL,
-    ordered_writes: false,
     moves_bytes: false,
     open: |_| Ok(vec![Arc::new(NullDomain)]),
+    ..Entry::BASE
 };
 
 struct NullDomain;
@@ -71,20 +56,25 @@ impl Domain for NullDomain {
     }
 
     fn worker(&self, _config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
-        let queue = VecDeque::with_capacity(2 * DEPTH as usize);
-        Ok(Box::new(Null {
-            regions: 0,
-            lanes: Vec::new(),
-            queue,
-        }))
+        Ok(Box::new(Null::new()))
     }
 }
 
 struct Null {
     /// Regions so far; none is looked at.
     regions: u32,
-    lanes: Vec<Option<(LaneKind, Peer)>>,
+    lanes: Lanes<(LaneKind, Peer)>,
     queue: VecDeque<Completion>,
+}
+
+impl Null {
+    fn new() -> Self {
+        Self {
+            regions: 0,
+            lanes: Lanes::default(),
+            queue: VecDeque::with_capacity(2 * DEPTH as usize),
+        }
+    }
 }
 
 impl Engine for Null {
@@ -109,25 +99,21 @@ impl Engine for Null {
 
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
         let wanted = (spec.kind, spec.peer);
-        let known = self.lanes.iter().position(|&lane| lane == Some(wanted));
-        Ok(match known {
-            Some(index) => Lane(index as u32),
-            None => crate::slots::put(&mut self.lanes, wanted),
-        })
+        let known = self.lanes.find(|&lane| lane == wanted);
+        Ok(known.unwrap_or_else(|| self.lanes.put(wanted)))
     }
 
     fn release(&mut self, lane: Lane) {
-        crate::slots::take(&mut self.lanes, lane);
+        self.lanes.release(lane);
     }
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         let mut taken = 0;
         for op in ops {
-            let Some(&Some((kind, peer))) = self.lanes.get(op.lane.0 as usize) else {
-                if taken > 0 {
-                    break;
-                }
-                return Err(never_resolved(op.lane));
+            let (kind, peer) = match self.lanes.get(op.lane) {
+                Ok(&lane) => lane,
+                Err(error) if taken == 0 => return Err(error),
+                Err(_) => break,
             };
             let LaneKind::Initiate(verb) = kind else {
                 taken += 1;
@@ -136,13 +122,7 @@ impl Engine for Null {
             if self.queue.len() + 2 > 2 * DEPTH as usize {
                 break;
             }
-            let done = Completion {
-                tag: op.tag,
-                lane: op.lane,
-                len: op.len,
-                imm: op.imm,
-                ending: Ending::Done,
-            };
+            let done = Completion::of(op, Ending::Done);
             self.queue.push_back(done);
             if verb.notifies_target() {
                 self.queue.push_back(Completion {
@@ -158,18 +138,11 @@ impl Engine for Null {
     }
 
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
-        match self.lanes.get(lane.0 as usize) {
-            Some(Some(_)) => Ok(Flush::Delivered),
-            _ => Err(never_resolved(lane)),
-        }
+        self.lanes.get(lane).map(|_| Flush::Delivered)
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
-        let count = self.queue.len().min(done.len());
-        for (slot, completion) in done.iter_mut().zip(self.queue.drain(..count)) {
-            *slot = completion;
-        }
-        Ok(count)
+        Ok(take_waiting(&mut self.queue, done))
     }
 
     fn flush_incoming(&mut self) -> Result<bool> {
@@ -186,24 +159,9 @@ impl Engine for Null {
 mod tests {
     use super::*;
 
-    fn engine() -> Null {
-        Null {
-            regions: 0,
-            lanes: Vec::new(),
-            queue: VecDeque::with_capacity(2 * DEPTH as usize),
-        }
-    }
-
     fn lane(null: &mut Null, verb: Verb, peer: Peer) -> Lane {
-        let spec = LaneSpec {
-            kind: LaneKind::Initiate(verb),
-            peer,
-            local: RegionId(0),
-            remote: &Descriptor::default(),
-            ordered: false,
-            in_order: false,
-            delivered: false,
-        };
+        let (kind, remote) = (LaneKind::Initiate(verb), Descriptor::default());
+        let spec = LaneSpec::new(kind, peer, RegionId(0), &remote);
         null.lane(&spec).unwrap()
     }
 
@@ -211,16 +169,14 @@ mod tests {
         Op {
             lane,
             tag,
-            local: 0,
-            remote: 0,
             len: 8,
-            imm: 0,
+            ..Op::default()
         }
     }
 
     #[test]
     fn a_call_that_is_an_error_took_nothing() {
-        let mut null = engine();
+        let mut null = Null::new();
         let good = op(lane(&mut null, Verb::Write, 1), 3);
         let bad = op(Lane(99), 4);
         assert_eq!(null.post(&[good, bad]).unwrap(), 1);
@@ -231,7 +187,7 @@ mod tests {
 
     #[test]
     fn everything_posted_completes_once_in_order_without_growing_the_queue() {
-        let mut null = engine();
+        let mut null = Null::new();
         let lane = lane(&mut null, Verb::Write, 1);
         let capacity = null.queue.capacity();
         let ops: Vec<Op> = (0..5000).map(|tag| op(lane, tag)).collect();
@@ -248,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_notifying_operation_is_answered() {
-        let mut null = engine();
+        let mut null = Null::new();
         let lane = lane(&mut null, Verb::Send, 3);
         null.post(&[op(lane, 9)]).unwrap();
         let mut done = [Completion::EMPTY; 64];
@@ -259,7 +215,7 @@ mod tests {
 
     #[test]
     fn a_released_lane_takes_nothing_and_its_number_is_given_again() {
-        let mut null = engine();
+        let mut null = Null::new();
         let first = lane(&mut null, Verb::Write, 1);
         let second = lane(&mut null, Verb::Read, 1);
         assert_eq!(null.flush(first, 0).unwrap(), Flush::Delivered);

@@ -111,55 +111,35 @@ impl Posix {
         file.ok_or_else(|| not_open(number))?.close()
     }
 
-    fn read(&self, transfer: &FileTransfer) -> Result<u64> {
+    #[inline]
+    fn transfer(&self, transfer: &FileTransfer, write: bool) -> Result<u64> {
         let file = self.file(transfer.file)?;
         let FileTransfer {
             local, offset, len, ..
         } = *transfer;
         file.check(self.memory.address().wrapping_add(local), offset, len)?;
+        let ended = |done| {
+            if write {
+                file.cut_short(offset, len, done)
+            } else {
+                file.ended(offset, len, offset + done)
+            }
+        };
         let mut done = 0;
         while done < len {
-            let count = read_at(
-                file.fd(),
-                &self.memory,
-                local + done,
-                offset + done,
-                len - done,
-            );
+            let (from, at, left) = (local + done, offset + done, len - done);
+            let count = if write {
+                write_at(file.fd(), &self.memory, from, at, left)
+            } else {
+                read_at(file.fd(), &self.memory, from, at, left)
+            };
             match count {
-                Ok(0) => return Err(file.ended(offset, len, offset + done)),
+                Ok(0) => return Err(ended(done)),
                 Ok(count) => done += count as u64,
-                Err(error) => return Err(file.failed(false, offset + done, len - done, error)),
+                Err(error) => return Err(file.failed(write, at, left, error)),
             }
             if done < len && !file.goes_on_at(offset + done) {
-                return Err(file.ended(offset, len, offset + done));
-            }
-        }
-        Ok(done)
-    }
-
-    fn write(&self, transfer: &FileTransfer) -> Result<u64> {
-        let file = self.file(transfer.file)?;
-        let FileTransfer {
-            local, offset, len, ..
-        } = *transfer;
-        file.check(self.memory.address().wrapping_add(local), offset, len)?;
-        let mut done = 0;
-        while done < len {
-            let count = write_at(
-                file.fd(),
-                &self.memory,
-                local + done,
-                offset + done,
-                len - done,
-            );
-            match count {
-                Ok(0) => return Err(file.cut_short(offset, len, done)),
-                Ok(count) => done += count as u64,
-                Err(error) => return Err(file.failed(true, offset + done, len - done, error)),
-            }
-            if done < len && !file.goes_on_at(offset + done) {
-                return Err(file.cut_short(offset, len, done));
+                return Err(ended(done));
             }
         }
         Ok(done)
@@ -174,8 +154,8 @@ fn not_open(number: u32) -> Error {
 impl Calls for Posix {
     fn call(&mut self, call: &Call<'_>) -> Result<u64> {
         match call {
-            Call::Read(transfer) => self.read(transfer),
-            Call::Write(transfer) => self.write(transfer),
+            Call::Read(transfer) => self.transfer(transfer, false),
+            Call::Write(transfer) => self.transfer(transfer, true),
             Call::Open(request) => self.open(request).map(|()| 0),
             Call::Sync { file } => self.file(*file)?.sync().map(|()| 0),
             Call::Close { file } => self.close(*file).map(|()| 0),

@@ -198,10 +198,7 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooMany> {
             out.wait(right, ready);
         }
     }
-    let place = |at: u64| match is_eager {
-        true => scratch(at),
-        false => output(at),
-    };
+    let place = |at: u64| if is_eager { scratch(at) } else { output(at) };
     let mut message = data;
     for chunk in seat.cut(0..seat.block()) {
         let way = (input(chunk.at), place(own + chunk.at));

@@ -1,7 +1,10 @@
 //! Number of paths between a worker and a peer, and bounds of what is cut.
 
-use super::cut::Cut;
-use super::rails::Rails;
+use std::ops::Range;
+
+use serde::{Deserialize, Serialize};
+
+use crate::Peer;
 
 /// Division of the operations between a worker and a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -120,8 +123,69 @@ impl Shares {
     }
 }
 
+/// Bounds of the parts of an operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Cut {
+    /// Bytes of a part, more than 0; the last one may have fewer.
+    pub chunk_bytes: u32,
+    /// The most parts; where they do not suffice, parts are longer.
+    pub chunks_max: u32,
+}
+
+impl Cut {
+    /// Number of parts of an operation of so many bytes, and the bytes of each but the last.
+    #[inline]
+    pub fn parts(self, len: u32) -> (u32, u32) {
+        if len <= self.chunk_bytes {
+            return (1, len);
+        }
+        let bytes = self.chunk_bytes.max(len.div_ceil(self.chunks_max.max(1)));
+        (len.div_ceil(bytes), bytes)
+    }
+}
+
+tonnage_units::names! {
+    /// Use of the devices of a rank.
+    pub enum Rails: "rails" {
+        /// A worker has one device; the workers of a host take them in turn.
+        Single = "single",
+        /// Each operation is cut into equal parts, one for each device.
+        Stripe = "stripe",
+        /// All operations towards a peer take one device: the place (peer + rank) mod devices in the list of either
+        /// end.
+        RoundRobin = "round-robin",
+    }
+}
+
+impl Rails {
+    /// Value where nothing was asked for.
+    pub fn single() -> Self {
+        Self::Single
+    }
+
+    /// Returns whether a worker has one device.
+    pub fn is_single(&self) -> bool {
+        *self == Self::Single
+    }
+
+    /// Places, among `devices`, of those that carry what is between a rank and its peer. Both ends find the same.
+    pub fn of_peer(self, rank: Peer, peer: Peer, devices: usize) -> Range<usize> {
+        match self {
+            Self::RoundRobin => {
+                let at = (u64::from(rank) + u64::from(peer)) as usize % devices.max(1);
+                at..at + 1
+            }
+            Self::Single | Self::Stripe => 0..devices,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn shares(devices: usize, cut: Option<(u32, u32)>) -> Shares {
@@ -160,5 +224,52 @@ mod tests {
         assert_eq!(parts(2, Some((64, 64)), 130), 2 + 2);
         assert_eq!(shares(4, Some((64, 2))).parts_max(), 4);
         assert_eq!(Division::NONE.shares(4), Shares::WHOLE);
+    }
+
+    fn parts(len: u32, chunk_bytes: u32, chunks_max: u32) -> (u32, u32) {
+        let cut = Cut {
+            chunk_bytes,
+            chunks_max,
+        };
+        cut.parts(len)
+    }
+
+    #[test]
+    fn what_is_longer_than_a_chunk_is_cut_into_chunks_as_long_as_there_are_enough() {
+        assert_eq!(parts(64 << 10, 64 << 10, 64), (1, 64 << 10));
+        assert_eq!(parts((64 << 10) + 1, 64 << 10, 64), (2, 64 << 10));
+        assert_eq!(parts(1 << 20, 64 << 10, 64), (16, 64 << 10));
+        assert_eq!(parts(4 << 20, 64 << 10, 64), (64, 64 << 10));
+        assert_eq!(parts(8 << 20, 64 << 10, 64), (64, 128 << 10));
+        assert_eq!(parts(10, 4, 2), (2, 5));
+        assert_eq!(parts(10, 4, 1), (1, 10));
+        assert_eq!(parts(0, 4, 1), (1, 0));
+    }
+
+    proptest! {
+        #[test]
+        fn parts_cover_the_operation_and_none_is_empty(
+            len in 1u32.., chunk_bytes in 1u32.., chunks_max in 1u32..1000,
+        ) {
+            let (parts, bytes) = parts(len, chunk_bytes, chunks_max);
+            prop_assert!(parts <= chunks_max || len <= chunk_bytes);
+            prop_assert!(u64::from(parts) * u64::from(bytes) >= u64::from(len));
+            prop_assert!(u64::from(parts - 1) * u64::from(bytes) < u64::from(len));
+        }
+    }
+
+    #[test]
+    fn both_ends_of_a_flow_find_the_same_rail() {
+        for devices in 1..5 {
+            for (rank, peer) in (0..6).flat_map(|rank| (0..6).map(move |peer| (rank, peer))) {
+                let one = Rails::RoundRobin.of_peer(rank, peer, devices);
+                assert_eq!(one, Rails::RoundRobin.of_peer(peer, rank, devices));
+                assert!(one.len() == 1 && one.end <= devices);
+                assert_eq!(Rails::Stripe.of_peer(rank, peer, devices), 0..devices);
+            }
+        }
+        // Three targets of rank 0 over four rails use three of them.
+        let used = [1, 2, 3].map(|peer| Rails::RoundRobin.of_peer(0, peer, 4).start);
+        assert_eq!(used, [1, 2, 3]);
     }
 }

@@ -22,7 +22,7 @@ pub(super) struct PathsDomain {
 impl PathsDomain {
     pub(super) fn new(devices: Vec<Arc<dyn Domain>>, division: Division) -> Self {
         let all = devices.iter().map(|device| *device.caps());
-        let mut caps = all.reduce(least).unwrap_or(NOTHING);
+        let mut caps = all.reduce(least).unwrap_or(Caps::NONE);
         // What one path, or one part, promises of its last byte says nothing about the others.
         caps.ordered_writes &= !division.divides_flows();
         Self {
@@ -32,25 +32,6 @@ impl PathsDomain {
         }
     }
 }
-
-/// Capabilities of no device at all.
-const NOTHING: Caps = Caps {
-    verbs: &[],
-    immediate_bits: 0,
-    depth: 0,
-    message_bytes_max: 0,
-    moves_bytes: false,
-    delivered: false,
-    delivery_on_request: false,
-    sends_taken: false,
-    passive_target: false,
-    arrivals_named: false,
-    arrives_by_polling: false,
-    ordered_writes: false,
-    shared_memory: false,
-    carried: false,
-    limit: LimitKind::None,
-};
 
 /// Capabilities that two devices have in common.
 fn least(one: Caps, other: Caps) -> Caps {

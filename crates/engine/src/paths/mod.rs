@@ -7,13 +7,9 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `cut`, `division`, `rails` | the lengths of the parts, how many paths there are, and how devices share them |
+//! | `division` | the lengths of the parts, how many paths there are, and how devices share them |
 //! | `domain` | capabilities of all paths together: the least of their parts' |
-//! | `worker`, `posting` | registering, connecting, lanes and polling on all paths; cutting and handing over |
-//! | `lanes` | a lane of each path, and whose turn it is |
-//! | `messages` | cards and descriptors of all paths as one |
-//! | `nest` | one descriptor to sleep on for those of all paths |
-//! | `path` | one of a device's own engines, and what waits for room in it |
+//! | `worker` | registering, connecting, lanes, cutting, handing over and polling on all paths |
 //! | `operations` | operations of which parts are still on their way |
 //! | `assembly` | write-imms that have arrived in part |
 //!
@@ -23,25 +19,16 @@
 //! [`Engine`]: crate::Engine
 
 mod assembly;
-mod cut;
 mod division;
 mod domain;
-mod lanes;
-mod messages;
-mod nest;
 mod operations;
-mod path;
-mod posting;
-mod rails;
 #[cfg(test)]
 mod tests;
 mod worker;
 
 use std::sync::Arc;
 
-pub use cut::Cut;
-pub use division::{Division, Shares};
-pub use rails::Rails;
+pub use division::{Cut, Division, Rails, Shares};
 
 use crate::Domains;
 use domain::PathsDomain;

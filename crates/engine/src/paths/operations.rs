@@ -5,7 +5,7 @@ use tonnage_units::{Error, Result};
 use crate::{Completion, Ending, Lane};
 
 /// An operation or a flush on its way.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 struct Place {
     tag: u32,
     lane: Lane,
@@ -28,15 +28,7 @@ impl PathOperations {
     /// Makes places until there are so many.
     pub(super) fn grow_to(&mut self, count: usize) {
         let (from, to) = (self.places.len(), self.places.len().max(count));
-        let empty = Place {
-            tag: 0,
-            lane: Lane(0),
-            len: 0,
-            imm: 0,
-            left: 0,
-            failed: false,
-        };
-        self.places.resize(to, empty);
+        self.places.resize(to, Place::default());
         self.free.reserve(to);
         // The first places are used first, so that few of them stay in the cache.
         self.free.splice(0..0, (from as u32..to as u32).rev());
@@ -50,7 +42,7 @@ impl PathOperations {
         (lane, tag): (Lane, u32),
         len: u32,
         imm: u32,
-        parts: u32,
+        left: u32,
     ) -> Option<u32> {
         let at = self.free.pop()?;
         self.places[at as usize] = Place {
@@ -58,7 +50,7 @@ impl PathOperations {
             lane,
             len,
             imm,
-            left: parts,
+            left,
             failed: false,
         };
         Some(at + 1)
@@ -73,10 +65,7 @@ impl PathOperations {
 
     /// Adds a part to what has this tag.
     pub(super) fn add_part(&mut self, tag: u32) {
-        if let Some(place) = tag
-            .checked_sub(1)
-            .and_then(|at| self.places.get_mut(at as usize))
-        {
+        if let Some(place) = self.places.get_mut(tag.wrapping_sub(1) as usize) {
             place.left += 1;
         }
     }

@@ -1,21 +1,20 @@
 //! A worker's engine over several paths: one of the device's own for each, and what is in flight on all of them.
 
 use std::ops::Range;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use rustix::event::epoll;
 use tonnage_units::{Error, Result};
 
 use super::assembly::Assembly;
 use super::division::{Division, Shares};
-use super::lanes::{Flushing, LanePath, PathLane, never_resolved};
-use super::messages::{join, split};
-use super::nest::Nest;
 use super::operations::PathOperations;
-use super::path::Path;
 use crate::memory::Memory;
 use crate::{
     Arm, Caps, Card, Completion, Descriptor, Ending, Engine, Fact, Facts, Failure, Flush, Lane,
-    LaneKind, LaneSpec, Neighbor, Op, Peer, RailLoad, Region, RegionId, WorkerConfig,
+    LaneKind, LaneSpec, Lanes, Neighbor, Op, Peer, RailLoad, Region, RegionId, Regions,
+    WorkerConfig,
 };
 
 /// Parts of one lane that wait to be taken by the engines of its paths, beside those of one operation.
@@ -39,8 +38,8 @@ pub(super) struct PathsWorker {
     /// Operations that a path's engine takes on one lane.
     path_depth: u32,
     arrivals_named: bool,
-    regions: Vec<Option<Vec<RegionId>>>,
-    pub(super) lanes: Vec<Option<PathLane>>,
+    regions: Regions<Vec<RegionId>>,
+    lanes: Lanes<PathLane>,
     pub(super) in_flight: PathOperations,
     assembly: Assembly,
     /// Parts that wait on all paths.
@@ -83,8 +82,8 @@ impl PathsWorker {
             depth: config.depth,
             path_depth: caps.depth,
             arrivals_named: caps.arrivals_named,
-            regions: Vec::new(),
-            lanes: Vec::new(),
+            regions: Regions::default(),
+            lanes: Lanes::default(),
             in_flight: PathOperations::default(),
             assembly: Assembly::default(),
             staged: 0,
@@ -114,8 +113,7 @@ impl PathsWorker {
         }
         let lane = self.in_flight.lane_of(part.tag);
         let ended = self.in_flight.end_part(part)?;
-        let lane = lane.and_then(|lane| self.lanes.get(lane.0 as usize));
-        if lane.is_some_and(|lane| lane.as_ref().is_some_and(|lane| lane.counts)) {
+        if lane.is_some_and(|lane| self.lanes.get(lane).is_ok_and(|lane| lane.counts)) {
             let in_flight = &mut self.paths[path].in_flight;
             *in_flight = in_flight.saturating_sub(1);
         }
@@ -168,12 +166,171 @@ impl PathsWorker {
         }
         Ok(())
     }
+}
 
-    fn flush_ways(&mut self, index: Lane, tag: u32) -> Result<Flush> {
-        let lane = match self.lanes.get_mut(index.0 as usize) {
-            Some(Some(lane)) => lane,
-            _ => return Err(never_resolved(index)),
+impl Engine for PathsWorker {
+    fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
+        let (mut ids, mut descriptors) = (Vec::new(), Vec::new());
+        for path in &mut self.paths {
+            let Region { id, descriptor } = path.engine.register(memory)?;
+            ids.push(id);
+            descriptors.push(descriptor.0);
+        }
+        let descriptor = Descriptor(join(&descriptors)?);
+        let id = self.regions.put(ids);
+        Ok(Region { id, descriptor })
+    }
+
+    fn deregister(&mut self, region: RegionId) -> Result<()> {
+        let mut of_paths = self.paths.iter_mut().zip(self.regions.take(region)?);
+        of_paths.try_for_each(|(path, id)| path.engine.deregister(id))
+    }
+
+    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
+        let mut of_peers = vec![vec![Vec::new(); self.paths.len()]; peers.len()];
+        for path in 0..self.paths.len() {
+            let leads = |peer: &Peer| self.paths_to(*peer).contains(&path);
+            let reached: Vec<Peer> = peers.iter().copied().filter(leads).collect();
+            if reached.is_empty() {
+                continue;
+            }
+            let mut cards = self.paths[path].engine.cards(&reached)?.into_iter();
+            for (peer, of_peer) in peers.iter().zip(&mut of_peers) {
+                if self.paths_to(*peer).contains(&path) {
+                    of_peer[path] = cards.next().map_or_else(Vec::new, |card| card.0);
+                }
+            }
+        }
+        of_peers
+            .iter()
+            .map(|cards| Ok(Card(join(cards)?)))
+            .collect()
+    }
+
+    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
+        let mut of_paths = vec![Vec::with_capacity(peers.len()); self.paths.len()];
+        for neighbor in peers {
+            let reached = self.paths_to(neighbor.peer);
+            let cards = self.split(&neighbor.card.0, neighbor.peer)?;
+            for (path, card) in cards.into_iter().enumerate() {
+                if reached.contains(&path) {
+                    of_paths[path].push(Neighbor {
+                        card: Card(card),
+                        ..neighbor.clone()
+                    });
+                }
+            }
+            for path in reached.step_by(self.division.queue_pairs as usize) {
+                self.rails[self.paths[path].rail].peers += 1;
+            }
+        }
+        for (path, peers) in self.paths.iter_mut().zip(of_paths) {
+            if !peers.is_empty() {
+                path.leads = true;
+                path.engine.connect(&peers)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
+        // Both ends do so in this order.
+        let mut paths = self.paths.iter_mut().filter(|path| path.leads);
+        paths.try_for_each(|path| path.engine.meet(stopped))
+    }
+
+    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
+        let locals = self.regions.get(spec.local)?.clone();
+        let remotes = match spec.kind {
+            LaneKind::Receive if spec.remote.0.is_empty() => vec![Vec::new(); self.paths.len()],
+            _ => self.split(&spec.remote.0, spec.peer)?,
         };
+        let mut ways = Vec::with_capacity(self.paths.len());
+        if let Err(error) = self.resolve(spec, &locals, remotes, &mut ways) {
+            for LanePath { path, lane, .. } in ways {
+                self.paths[path].engine.release(lane);
+            }
+            return Err(error);
+        }
+        let shares = if spec.in_order {
+            Shares::WHOLE
+        } else {
+            self.shares
+        };
+        let counts = matches!(spec.kind, LaneKind::Initiate(_)) && !spec.in_order;
+        let way = |way: &LanePath| (way.path, way.lane);
+        let alike = |lane: &PathLane| {
+            lane.shares == shares
+                && lane.counts == counts
+                && lane.ways.iter().map(way).eq(ways.iter().map(way))
+        };
+        if let Some(known) = self.lanes.find(alike) {
+            return Ok(known);
+        }
+        let lane = self.lanes.put(PathLane {
+            ways,
+            flushing: None,
+            shares,
+            counts,
+            staged: 0,
+            turns: vec![0; shares.rails as usize],
+        });
+        let lanes = self.lanes.iter().count();
+        // A flush takes a place too.
+        self.in_flight
+            .grow_to(lanes * (self.path_depth as usize + 1));
+        for path in &mut self.paths {
+            path.staged.reserve(lanes * self.staged_max);
+        }
+        Ok(lane)
+    }
+
+    fn release(&mut self, lane: Lane) {
+        for way in self
+            .lanes
+            .release(lane)
+            .into_iter()
+            .flat_map(|lane| lane.ways)
+        {
+            self.paths[way.path].engine.release(way.lane);
+        }
+    }
+
+    fn expect(&mut self, peer: Peer, bytes: Option<u32>) -> Result<()> {
+        let Some(bytes) = bytes else {
+            return self.assembly.end(peer);
+        };
+        let parts = self.shares.parts(bytes);
+        let others = self.assembly.peers().any(|other| other != peer);
+        if parts > 1 && others && !self.arrivals_named {
+            return Err(Error::Unavailable {
+                what: "write-imm in parts from several ranks".into(),
+                why: "the device does not say which rank a part came from".into(),
+                how:
+                    "Leave --chunk and --rails stripe out, or choose one initiator for each target"
+                        .into(),
+            });
+        }
+        self.assembly.begin(peer, bytes, parts, self.depth as usize);
+        Ok(())
+    }
+
+    fn post(&mut self, ops: &[Op]) -> Result<usize> {
+        let mut taken = 0;
+        for op in ops {
+            match self.stage(op) {
+                Ok(true) => taken += 1,
+                // What is before it has been taken; the next call begins with this one.
+                Err(error) if taken == 0 => return Err(error),
+                Ok(false) | Err(_) => break,
+            }
+        }
+        self.hand_over()?;
+        Ok(taken)
+    }
+
+    fn flush(&mut self, index: Lane, tag: u32) -> Result<Flush> {
+        let lane = self.lanes.get_mut(index)?;
         let flushing = match lane.flushing.take() {
             Some(flushing) => flushing,
             // One part more than there are ways, so that it does not end before all have been asked.
@@ -216,181 +373,6 @@ impl PathsWorker {
             None => Flush::Posted,
         })
     }
-}
-
-impl Engine for PathsWorker {
-    fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
-        let (mut ids, mut descriptors) = (Vec::new(), Vec::new());
-        for path in &mut self.paths {
-            let Region { id, descriptor } = path.engine.register(memory)?;
-            ids.push(id);
-            descriptors.push(descriptor.0);
-        }
-        let descriptor = Descriptor(join(&descriptors)?);
-        let id = RegionId(put(&mut self.regions, ids));
-        Ok(Region { id, descriptor })
-    }
-
-    fn deregister(&mut self, region: RegionId) -> Result<()> {
-        let known = self
-            .regions
-            .get_mut(region.0 as usize)
-            .and_then(Option::take);
-        let ids = known
-            .ok_or_else(|| Error::Failed(format!("region {} was never registered", region.0)))?;
-        let mut of_paths = self.paths.iter_mut().zip(ids);
-        of_paths.try_for_each(|(path, id)| path.engine.deregister(id))
-    }
-
-    fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
-        let mut of_peers = vec![vec![Vec::new(); self.paths.len()]; peers.len()];
-        for path in 0..self.paths.len() {
-            let leads = |peer: &Peer| self.paths_to(*peer).contains(&path);
-            let reached: Vec<Peer> = peers.iter().copied().filter(leads).collect();
-            if reached.is_empty() {
-                continue;
-            }
-            let mut cards = self.paths[path].engine.cards(&reached)?.into_iter();
-            for (peer, of_peer) in peers.iter().zip(&mut of_peers) {
-                if self.paths_to(*peer).contains(&path) {
-                    of_peer[path] = cards.next().map_or_else(Vec::new, |card| card.0);
-                }
-            }
-        }
-        of_peers
-            .iter()
-            .map(|cards| Ok(Card(join(cards)?)))
-            .collect()
-    }
-
-    fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
-        let mut of_paths = vec![Vec::with_capacity(peers.len()); self.paths.len()];
-        for neighbor in peers {
-            let reached = self.paths_to(neighbor.peer);
-            let cards = split(
-                &neighbor.card.0,
-                of_paths.len(),
-                self.division.queue_pairs,
-                neighbor.peer,
-            )?;
-            for (path, card) in cards.into_iter().enumerate() {
-                if reached.contains(&path) {
-                    of_paths[path].push(Neighbor {
-                        card: Card(card),
-                        ..neighbor.clone()
-                    });
-                }
-            }
-            for path in reached.step_by(self.division.queue_pairs as usize) {
-                self.rails[self.paths[path].rail].peers += 1;
-            }
-        }
-        for (path, peers) in self.paths.iter_mut().zip(of_paths) {
-            if !peers.is_empty() {
-                path.leads = true;
-                path.engine.connect(&peers)?;
-            }
-        }
-        Ok(())
-    }
-
-    fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
-        // Both ends do so in this order.
-        let mut paths = self.paths.iter_mut().filter(|path| path.leads);
-        paths.try_for_each(|path| path.engine.meet(stopped))
-    }
-
-    fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
-        let known = self.regions.get(spec.local.0 as usize);
-        let never = || Error::Failed(format!("region {} was never registered", spec.local.0));
-        let locals = known.and_then(Option::as_ref).ok_or_else(never)?;
-        let remotes = match spec.kind {
-            LaneKind::Receive if spec.remote.0.is_empty() => vec![Vec::new(); self.paths.len()],
-            _ => split(
-                &spec.remote.0,
-                self.paths.len(),
-                self.division.queue_pairs,
-                spec.peer,
-            )?,
-        };
-        let locals = locals.clone();
-        let mut ways = Vec::with_capacity(self.paths.len());
-        if let Err(error) = self.resolve(spec, &locals, remotes, &mut ways) {
-            for LanePath { path, lane, .. } in ways {
-                self.paths[path].engine.release(lane);
-            }
-            return Err(error);
-        }
-        let shares = if spec.in_order {
-            Shares::WHOLE
-        } else {
-            self.shares
-        };
-        let counts = matches!(spec.kind, LaneKind::Initiate(_)) && !spec.in_order;
-        let way = |way: &LanePath| (way.path, way.lane);
-        let alike = |lane: &PathLane| {
-            lane.shares == shares
-                && lane.counts == counts
-                && lane.ways.iter().map(way).eq(ways.iter().map(way))
-        };
-        let same = |lane: &Option<PathLane>| lane.as_ref().is_some_and(alike);
-        if let Some(known) = self.lanes.iter().position(same) {
-            return Ok(Lane(known as u32));
-        }
-        let lane = Lane(put(&mut self.lanes, PathLane::new(ways, shares, counts)));
-        let lanes = self.lanes.iter().flatten().count();
-        // A flush takes a place too.
-        self.in_flight
-            .grow_to(lanes * (self.path_depth as usize + 1));
-        for path in &mut self.paths {
-            path.staged.reserve(lanes * self.staged_max);
-        }
-        Ok(lane)
-    }
-
-    fn release(&mut self, lane: Lane) {
-        let known = self.lanes.get_mut(lane.0 as usize).and_then(Option::take);
-        for way in known.into_iter().flat_map(|lane| lane.ways) {
-            self.paths[way.path].engine.release(way.lane);
-        }
-    }
-
-    fn expect(&mut self, peer: Peer, bytes: Option<u32>) -> Result<()> {
-        let Some(bytes) = bytes else {
-            return self.assembly.end(peer);
-        };
-        let parts = self.shares.parts(bytes);
-        let others = self.assembly.peers().any(|other| other != peer);
-        if parts > 1 && others && !self.arrivals_named {
-            return Err(Error::Unavailable {
-                what: "write-imm in parts from several ranks".into(),
-                why: "the device does not say which rank a part came from".into(),
-                how:
-                    "Leave --chunk and --rails stripe out, or choose one initiator for each target"
-                        .into(),
-            });
-        }
-        self.assembly.begin(peer, bytes, parts, self.depth as usize);
-        Ok(())
-    }
-
-    fn post(&mut self, ops: &[Op]) -> Result<usize> {
-        let mut taken = 0;
-        for op in ops {
-            match self.stage(op) {
-                Ok(true) => taken += 1,
-                // What is before it has been taken; the next call begins with this one.
-                Err(error) if taken == 0 => return Err(error),
-                Ok(false) | Err(_) => break,
-            }
-        }
-        self.hand_over()?;
-        Ok(taken)
-    }
-
-    fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
-        self.flush_ways(lane, tag)
-    }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         self.failed.clear();
@@ -426,8 +408,8 @@ impl Engine for PathsWorker {
     }
 
     fn failure(&self, done: &Completion) -> Failure {
-        let told = (done.tag, done.lane);
-        let Some(failed) = self.failed.iter().find(|failed| failed.told == told) else {
+        let told = |failed: &&Failed| failed.told == (done.tag, done.lane);
+        let Some(failed) = self.failed.iter().find(told) else {
             return Failure::default();
         };
         let mut failure = self.paths[failed.path].engine.failure(&failed.part);
@@ -488,10 +470,300 @@ impl Engine for PathsWorker {
     }
 }
 
-/// Puts something into the first free place of a list.
-fn put<T>(list: &mut Vec<Option<T>>, one: T) -> u32 {
-    let at = (list.iter().position(Option::is_none)).unwrap_or(list.len());
-    list.resize_with(list.len().max(at + 1), || None);
-    list[at] = Some(one);
-    at as u32
+impl PathsWorker {
+    /// Cuts an operation and stages its parts; returns whether there was room.
+    #[inline]
+    pub(super) fn stage(&mut self, op: &Op) -> Result<bool> {
+        let lane = self.lanes.get_mut(op.lane)?;
+        let parts = lane.shares.parts(op.len);
+        if lane.staged + parts as usize > self.staged_max {
+            return Ok(false);
+        }
+        let Some(tag) = self
+            .in_flight
+            .begin((op.lane, op.tag), op.len, op.imm, parts)
+        else {
+            return Ok(false);
+        };
+        if parts == 1 {
+            let LanePath { path, lane, .. } = lane.next_way(0);
+            self.paths[path].staged.push(Op { lane, tag, ..*op });
+        } else {
+            stage_parts(&mut self.paths, lane, &Op { tag, ..*op });
+        }
+        lane.staged += parts as usize;
+        self.staged += parts as usize;
+        Ok(true)
+    }
+
+    /// Counts a poll for each rail that has something in flight: how long it was busy, without a clock.
+    #[inline]
+    pub(super) fn count_busy(&mut self) {
+        let (mut any, queue_pairs) = (false, self.division.queue_pairs as usize);
+        for (rail, paths) in self.rails.iter_mut().zip(self.paths.chunks(queue_pairs)) {
+            let busy = paths.iter().any(|path| path.in_flight > 0);
+            rail.busy_polls += u64::from(busy);
+            any |= busy;
+        }
+        for rail in &mut self.rails {
+            rail.polls += u64::from(any);
+        }
+    }
+
+    /// Hands over what waits, as far as there is room.
+    #[inline]
+    pub(super) fn hand_over(&mut self) -> Result<()> {
+        if self.staged > 0 {
+            let (lanes, in_flight, staged) = (&mut self.lanes, &self.in_flight, &mut self.staged);
+            for path in &mut self.paths {
+                path.hand_over(|tag| {
+                    *staged -= 1;
+                    let lane = in_flight.lane_of(tag);
+                    let Some(Ok(lane)) = lane.map(|lane| lanes.get_mut(lane)) else {
+                        return false;
+                    };
+                    lane.staged -= 1;
+                    lane.counts
+                })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Stages the parts of an operation, share by share, each on its rail.
+fn stage_parts(paths: &mut [Path], lane: &mut PathLane, op: &Op) {
+    let shares = lane.shares;
+    let share_bytes = shares.share_bytes(op.len);
+    let (mut rail, mut offset) = (0, 0);
+    while offset < op.len {
+        let end = offset + share_bytes.min(op.len - offset);
+        let (_, bytes) = shares.parts_of_share(end - offset);
+        while offset < end {
+            let way = lane.next_way(rail);
+            let len = bytes.min(end - offset);
+            paths[way.path].staged.push(Op {
+                lane: way.lane,
+                local: op.local + u64::from(offset),
+                remote: op.remote + u64::from(offset),
+                len,
+                ..*op
+            });
+            offset += len;
+        }
+        rail += 1;
+    }
+}
+
+/// One path of a worker.
+pub(super) struct Path {
+    pub(super) engine: Box<dyn Engine + Send>,
+    /// Parts that its engine has not taken yet, in their order.
+    pub(super) staged: Vec<Op>,
+    /// Its rail.
+    pub(super) rail: usize,
+    /// Some peer is reached by it; others need not be polled.
+    pub(super) leads: bool,
+    /// Parts and flushes of operations that its engine has taken and that have not ended.
+    pub(super) in_flight: u64,
+    /// Bytes of the parts that were handed over since this was asked last.
+    pub(super) bytes: u64,
+}
+
+impl Path {
+    /// Hands over what its engine has room for, and says the tag of each part that it took; the answer is whether it is
+    /// of an operation, whose bytes count.
+    #[inline]
+    pub(super) fn hand_over(&mut self, mut took: impl FnMut(u32) -> bool) -> Result<()> {
+        if self.staged.is_empty() {
+            return Ok(());
+        }
+        let taken = self.engine.post(&self.staged)?;
+        for part in self.staged.drain(..taken) {
+            if took(part.tag) {
+                self.in_flight += 1;
+                self.bytes += u64::from(part.len);
+            }
+        }
+        match self.staged.is_empty() {
+            true => Ok(()),
+            false => self.pass_by(took),
+        }
+    }
+
+    /// Hands over parts behind one that there is no room for, where they are of other lanes: a slow peer must not hold
+    /// up the others.
+    fn pass_by(&mut self, mut took: impl FnMut(u32) -> bool) -> Result<()> {
+        let mut at = 1;
+        while at < self.staged.len() {
+            let part = self.staged[at];
+            let waits = self.staged[..at]
+                .iter()
+                .any(|before| before.lane == part.lane);
+            if !waits && self.engine.post(&[part])? == 1 {
+                if took(part.tag) {
+                    self.in_flight += 1;
+                    self.bytes += u64::from(part.len);
+                }
+                self.staged.remove(at);
+            } else {
+                at += 1;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// One path of a lane.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LanePath {
+    /// Index of the path.
+    pub(super) path: usize,
+    /// The lane in the path's own engine.
+    pub(super) lane: Lane,
+    /// It carried something since it was flushed.
+    pub(super) used: bool,
+}
+
+/// A flush of which some paths have been asked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Flushing {
+    /// The way that is asked next.
+    pub(super) next: usize,
+    /// Tag of its parts.
+    pub(super) tag: u32,
+}
+
+/// A lane over several paths.
+#[derive(Debug)]
+pub(super) struct PathLane {
+    /// Its ways, as many of one rail after the other for each.
+    pub(super) ways: Vec<LanePath>,
+    pub(super) flushing: Option<Flushing>,
+    /// Parts that its operations are cut into.
+    pub(super) shares: Shares,
+    /// It carries operations, and not receives or what keeps senders in step.
+    pub(super) counts: bool,
+    /// Parts that no path has taken yet.
+    pub(super) staged: usize,
+    /// The next way of each rail.
+    turns: Vec<usize>,
+}
+
+impl PathLane {
+    /// The way of the next part on a rail, of which an operation that is not spread has one.
+    #[inline]
+    pub(super) fn next_way(&mut self, rail: usize) -> LanePath {
+        let of_rail = self.ways.len() / self.turns.len();
+        let turn = &mut self.turns[rail];
+        let way = &mut self.ways[rail * of_rail + *turn];
+        way.used = true;
+        let way = *way;
+        *turn += 1;
+        if *turn == of_rail {
+            *turn = 0;
+        }
+        way
+    }
+}
+
+/// The descriptors of paths in one epoll instance.
+#[derive(Debug, Default)]
+pub(super) struct Nest {
+    /// Made when the first path has a descriptor.
+    epoll: Option<OwnedFd>,
+    /// Paths whose descriptor is in it: it stays the same for a path's life.
+    known: Vec<usize>,
+}
+
+impl Nest {
+    /// Adds the descriptor of a path, if it is not there.
+    ///
+    /// # Errors
+    /// When the system has no descriptor left, or cannot wait for this one.
+    pub(super) fn add(&mut self, path: usize, descriptor: BorrowedFd<'_>) -> Result<()> {
+        if self.known.contains(&path) {
+            return Ok(());
+        }
+        let failed = |error| Error::io("cannot wait for the descriptors of several paths", error);
+        let epoll = match self.epoll.take() {
+            Some(epoll) => epoll,
+            None => epoll::create(epoll::CreateFlags::CLOEXEC).map_err(failed)?,
+        };
+        let data = epoll::EventData::new_u64(path as u64);
+        let added = epoll::add(&epoll, descriptor, data, epoll::EventFlags::IN);
+        self.epoll = Some(epoll);
+        added.map_err(failed)?;
+        self.known.push(path);
+        Ok(())
+    }
+
+    /// The descriptor for all of them; `None` where none was added.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.epoll.as_ref().map(AsFd::as_fd)
+    }
+}
+
+/// One message of those of all paths.
+pub(super) fn join(of_paths: &[Vec<u8>]) -> Result<Vec<u8>> {
+    postcard::to_allocvec(of_paths)
+        .map_err(|error| Error::Failed(format!("paths cannot be described: {error}")))
+}
+
+impl PathsWorker {
+    fn split(&self, message: &[u8], peer: Peer) -> Result<Vec<Vec<u8>>> {
+        split(message, self.paths.len(), self.division.queue_pairs, peer)
+    }
+}
+
+/// The messages of all paths of a peer, each device having so many queue pairs.
+fn split(message: &[u8], paths: usize, queue_pairs: u32, peer: Peer) -> Result<Vec<Vec<u8>>> {
+    let unreadable =
+        |error| Error::Failed(format!("the paths of rank {peer} cannot be read: {error}"));
+    let of_paths: Vec<Vec<u8>> = postcard::from_bytes(message).map_err(unreadable)?;
+    if of_paths.len() == paths {
+        return Ok(of_paths);
+    }
+    let (theirs, queue_pairs) = (of_paths.len(), queue_pairs.max(1) as usize);
+    let devices = |paths: usize| match paths / queue_pairs {
+        1 => "1 device".to_owned(),
+        several => format!("{several} devices"),
+    };
+    Err(Error::Failed(match theirs.is_multiple_of(queue_pairs) {
+        true => format!(
+            "rank {peer} has {} and this rank has {}, and --rails joins the n-th of both: name as many for each rank \
+             with --devices or --devices-of (`all` leaves out what has no way to other hosts: devices_left_out in the \
+             record names it)",
+            devices(theirs),
+            devices(paths)
+        ),
+        false => format!(
+            "rank {peer} has {theirs} paths and this rank has {paths}: start all ranks with the same --qps"
+        ),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_numbers_of_devices_or_queue_pairs_are_told_apart() {
+        let message = join(&vec![vec![1, 2]; 6]).unwrap();
+        assert_eq!(split(&message, 6, 2, 1).unwrap().len(), 6);
+        let refused = |paths, queue_pairs| {
+            let refused = split(&message, paths, queue_pairs, 1).unwrap_err();
+            refused.to_string()
+        };
+        assert_eq!(
+            refused(2, 2),
+            "rank 1 has 3 devices and this rank has 1 device, and --rails joins the n-th of both: name as many for each \
+         rank with --devices or --devices-of (`all` leaves out what has no way to other hosts: devices_left_out in \
+         the record names it)"
+        );
+        assert_eq!(
+            refused(4, 4),
+            "rank 1 has 6 paths and this rank has 4: start all ranks with the same --qps"
+        );
+    }
 }

@@ -14,26 +14,23 @@ mod registry;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use registry::CudaRegistration;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Caps, Card, Completion, Descriptor, DeviceMemoryBy, Domain, Domains, Ending, Engine,
-    EngineOption, EngineReport, Entry, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
-    LibraryReport, Lifecycle, LimitKind, Neighbor, Op, OpenRequest, OptionKind, Peer, Region,
-    RegionId, Verb, WorkerConfig,
+    Caps, Card, Completion, Descriptor, DeviceMemoryBy, Domain, Domains, Engine, EngineOption,
+    EngineReport, Entry, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, Lanes, LibraryReport,
+    Neighbor, Op, OpenRequest, OptionKind, Peer, Region, RegionId, Regions, Verb, WorkerConfig,
 };
 use tonnage_sys::cuda::{CopyMark, CudaCopier, CudaFailure};
 use tonnage_units::{Error, Result};
 
-use crate::memory::cuda_limit::{self, LimitedEnd};
+use crate::memory::cuda_limit;
+use crate::memory::cuda_limit::LimitedEnd;
 use crate::memory::cuda_region::{CudaEnd, driver_report, library, unavailable};
 use crate::memory::nvidia::NVIDIA;
 use crate::memory::vendor::GpuVendor;
-use crate::slots::{self, has_lanes, never_resolved};
-
-use registry::CudaRegistration;
 
 /// Copies under way on each stream of a lane, at most: a driver that holds more makes the caller wait, whose queue of
 /// launches has some thousand places for two commands of each copy.
@@ -82,17 +79,13 @@ pub(crate) const fn entry(
     Entry {
         name: vendor.copies,
         about,
-        variant: None,
         options: &OPTIONS,
-        has_devices: false,
         libraries: std::slice::from_ref(&vendor.library),
-        lifecycle: Lifecycle::NONE,
         device_memory: Some(vendor.memory),
         one_process: true,
         verbs: &[Verb::Write, Verb::Read],
-        ordered_writes: false,
-        moves_bytes: true,
         open,
+        ..Entry::BASE
     }
 }
 
@@ -103,7 +96,6 @@ pub(crate) fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Res
 
 const CAPS: Caps = Caps {
     verbs: &[Verb::Write, Verb::Read],
-    immediate_bits: 0,
     depth: DEPTH,
     message_bytes_max: u32::MAX as u64,
     moves_bytes: true,
@@ -112,13 +104,9 @@ const CAPS: Caps = Caps {
     delivered: true,
     delivery_on_request: true,
     arrivals_named: true,
-    arrives_by_polling: false,
-    ordered_writes: false,
     sends_taken: true,
     passive_target: true,
-    shared_memory: false,
-    carried: false,
-    limit: LimitKind::None,
+    ..Caps::NONE
 };
 
 struct CudaDomain {
@@ -165,16 +153,20 @@ impl Domain for CudaDomain {
     }
 
     fn report(&self) -> EngineReport {
-        let by = match self.by_kernel {
-            true => "a kernel of the GPU",
-            false => self.vendor.copies_by,
-        };
+        let copies_by = self.vendor.copies_by;
         EngineReport {
             name: self.vendor.copies.to_owned(),
             library: Some(self.driver.clone()),
             device: Some(self.end.name.clone()),
             facts: Facts::default()
-                .with("by", by)
+                .with(
+                    "by",
+                    if self.by_kernel {
+                        "a kernel of the GPU"
+                    } else {
+                        copies_by
+                    },
+                )
                 .with("streams", u64::from(self.streams))
                 .maybe("limit_of_links", self.end.links.clone())
                 .maybe("limit_of_links_unknown", self.end.links_unknown.clone())
@@ -196,9 +188,8 @@ impl Domain for CudaDomain {
             streams: self.streams,
             // Of each stream.
             depth: config.depth.clamp(1, DEPTH),
-            regions: BTreeMap::new(),
-            region_next: 0,
-            lanes: Vec::new(),
+            regions: Regions::default(),
+            lanes: Lanes::default(),
             broken: None,
         }))
     }
@@ -230,9 +221,8 @@ struct CudaCopies {
     by_kernel: bool,
     streams: u32,
     depth: u32,
-    regions: BTreeMap<u32, CudaRegistration>,
-    region_next: u32,
-    lanes: Vec<Option<LaneState>>,
+    regions: Regions<CudaRegistration>,
+    lanes: Lanes<LaneState>,
     /// The first failure of the driver, after which nobody knows what is under way.
     broken: Option<String>,
 }
@@ -250,11 +240,6 @@ impl CudaCopies {
     fn breaks(&mut self, error: Error) -> Error {
         self.broken = Some(error.to_string());
         error
-    }
-
-    fn region(&self, region: RegionId) -> Result<&CudaRegistration> {
-        let known = self.regions.get(&region.0);
-        known.ok_or_else(|| Error::Failed(format!("region {} is not registered", region.0)))
     }
 
     /// A memory as an end of copies.
@@ -346,28 +331,21 @@ impl LaneState {
 impl Engine for CudaCopies {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
         self.end(&**memory)?;
-        let id = RegionId(self.region_next);
-        self.region_next += 1;
         let registration = CudaRegistration::new(memory);
         let descriptor = registration.descriptor();
-        self.regions.insert(id.0, registration);
+        let id = self.regions.put(registration);
         Ok(Region { id, descriptor })
     }
 
     fn deregister(&mut self, region: RegionId) -> Result<()> {
-        self.region(region)?;
-        let mut lanes = self.lanes.iter().flatten();
-        if lanes.any(|lane| lane.key.local == region) {
-            return Err(has_lanes(region));
-        }
-        self.regions.remove(&region.0);
-        Ok(())
+        self.lanes.check_unused(region, |lane| lane.key.local)?;
+        self.regions.take(region).map(|_| ())
     }
 
     /// Descriptors of this worker's memories, one behind the other: peers find out whether they can be copied.
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
-        let all = self.regions.values();
-        let card: Vec<u8> = all.flat_map(|region| region.descriptor().0).collect();
+        let all = self.regions.iter();
+        let card: Vec<u8> = all.flat_map(|(_, it)| it.descriptor().0).collect();
         Ok(vec![Card(card); peers.len()])
     }
 
@@ -376,11 +354,11 @@ impl Engine for CudaCopies {
             for descriptor in neighbor.card.0.chunks(registry::DESCRIPTOR_BYTES) {
                 let remote = Descriptor(descriptor.to_vec());
                 let far = registry::find(self.vendor.copies, &remote, neighbor.peer)?;
-                for (&region, own) in &self.regions {
+                for (local, own) in self.regions.iter() {
                     let key = LaneKey {
                         verb: Verb::Write,
                         peer: neighbor.peer,
-                        local: RegionId(region),
+                        local,
                         remote: remote.0.clone(),
                     };
                     // A lane that cannot be had later would end the run; here it is a skip.
@@ -402,27 +380,26 @@ impl Engine for CudaCopies {
             local: spec.local,
             remote: spec.remote.0.clone(),
         };
-        let known = |lane: &Option<LaneState>| lane.as_ref().is_some_and(|lane| lane.key == key);
-        if let Some(index) = self.lanes.iter().position(known) {
-            return Ok(Lane(index as u32));
+        if let Some(known) = self.lanes.find(|lane| lane.key == key) {
+            return Ok(known);
         }
-        let own = Arc::clone(self.region(spec.local)?.memory());
+        let own = Arc::clone(self.regions.get(spec.local)?.memory());
         let far = registry::find(self.vendor.copies, spec.remote, spec.peer)?;
         let lane = self.resolve(key, [own, far], (self.streams, self.depth))?;
-        Ok(slots::put(&mut self.lanes, lane))
+        Ok(self.lanes.put(lane))
     }
 
     fn release(&mut self, lane: Lane) {
-        slots::take(&mut self.lanes, lane);
+        self.lanes.release(lane);
     }
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         self.check()?;
         let mut waited = 0;
         for (taken, op) in ops.iter().enumerate() {
-            let Some(Some(lane)) = self.lanes.get_mut(op.lane.0 as usize) else {
-                let error = never_resolved(op.lane);
-                return if taken > 0 { Ok(taken) } else { Err(error) };
+            let lane = match self.lanes.get_mut(op.lane) {
+                Ok(lane) => lane,
+                Err(error) => return if taken > 0 { Ok(taken) } else { Err(error) },
             };
             let mark = CopyMark {
                 tag: op.tag,
@@ -454,39 +431,34 @@ impl Engine for CudaCopies {
     }
 
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
-        match self.lanes.get(lane.0 as usize) {
-            Some(Some(_)) => Ok(Flush::Delivered),
-            _ => Err(never_resolved(lane)),
-        }
+        self.lanes.get(lane).map(|_| Flush::Delivered)
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         self.check()?;
-        let mut count = 0;
-        for (index, lane) in (0..).zip(&mut self.lanes) {
-            let Some(lane) = lane else { continue };
+        let (mut count, mut failed) = (0, None);
+        for (number, lane) in self.lanes.iter_mut() {
             let room = done.len() - count;
             let mut free = done[count..].iter_mut();
             let polled = lane.copier.poll(room, |mark| {
                 if let Some(slot) = free.next() {
                     *slot = Completion {
                         tag: mark.tag,
-                        lane: Lane(index),
+                        lane: number,
                         len: mark.len,
-                        imm: 0,
-                        ending: Ending::Done,
+                        ..Completion::EMPTY
                     };
                 }
             });
             match polled {
                 Ok(ended) => count += ended,
                 Err(failure) => {
-                    let error = lane.failed(&failure);
-                    return Err(self.breaks(error));
+                    failed = Some(lane.failed(&failure));
+                    break;
                 }
             }
         }
-        Ok(count)
+        failed.map_or(Ok(count), |error| Err(self.breaks(error)))
     }
 
     fn flush_incoming(&mut self) -> Result<bool> {

@@ -14,7 +14,7 @@ use tonnage_units::{Error, Result};
 
 use crate::memory::cuda_region::{DriverMemory, context_of, gpu_failed, gpu_name};
 use crate::memory::vendor::GpuVendor;
-use crate::memory::vendors::vendor_of;
+use crate::memory::vendor::vendor_of;
 use crate::rings::Contacts;
 
 /// A registered memory as a peer opens it.

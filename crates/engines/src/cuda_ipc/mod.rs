@@ -4,9 +4,7 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `mod` | the row of the list, capabilities, report |
-//! | `bounds` | how much is in flight |
 //! | `worker` | a worker: registrations, lanes, posting, polling |
-//! | `card` | a worker's address |
 //! | `far` | describing memory to peers, and opening theirs |
 //! | `outlet` | the stream towards a peer: copies, the arrivals behind them, what is in flight |
 //! | `closing` | giving back peers' memory before they free it |
@@ -19,8 +17,6 @@
 //!
 //! Memory is allocated, filled and verified by [`crate::memory`]; calls of the driver are in `tonnage_sys::cuda`.
 
-mod bounds;
-mod card;
 mod closing;
 mod far;
 mod outlet;
@@ -28,21 +24,20 @@ mod worker;
 
 use std::sync::Arc;
 
+use closing::LeavePatience;
+use far::IpcDriver;
 use tonnage_engine::{
-    Caps, DeviceMemoryBy, Domain, Domains, Engine, EngineReport, Entry, Facts, Lifecycle,
-    LimitKind, OpenRequest, Verb, WorkerConfig,
+    Caps, DeviceMemoryBy, Domain, Domains, Engine, EngineReport, Entry, Facts, OpenRequest, Verb,
+    WorkerConfig,
 };
 use tonnage_units::Result;
+use worker::{CudaIpc, IN_FLIGHT_MAX};
 
-use crate::memory::cuda_limit::{self, LimitedEnd};
+use crate::memory::cuda_limit;
+use crate::memory::cuda_limit::LimitedEnd;
 use crate::memory::cuda_region::{driver_report, library};
 use crate::memory::nvidia::NVIDIA;
 use crate::memory::vendor::GpuVendor;
-
-use bounds::IN_FLIGHT_MAX;
-use closing::LeavePatience;
-use far::IpcDriver;
-use worker::CudaIpc;
 
 const CAPS: Caps = Caps {
     verbs: &Verb::COPYING,
@@ -53,15 +48,12 @@ const CAPS: Caps = Caps {
     delivered: true,
     delivery_on_request: true,
     arrivals_named: true,
-    arrives_by_polling: false,
     // A copy engine promises no order within a copy.
     ordered_writes: false,
     sends_taken: true,
-    passive_target: false,
     // Pinned memory of the host is mapped by peers; GPU memory is shared by its handle in any case.
     shared_memory: true,
-    carried: false,
-    limit: LimitKind::None,
+    ..Caps::NONE
 };
 
 /// The row of the list of engines.
@@ -80,17 +72,10 @@ pub(crate) const fn entry(
     Entry {
         name: vendor.ipc,
         about,
-        variant: None,
-        options: &[],
-        has_devices: false,
         libraries: std::slice::from_ref(&vendor.library),
-        lifecycle: Lifecycle::NONE,
         device_memory: Some(vendor.memory),
-        one_process: false,
-        verbs: &Verb::COPYING,
-        ordered_writes: false,
-        moves_bytes: true,
         open,
+        ..Entry::BASE
     }
 }
 

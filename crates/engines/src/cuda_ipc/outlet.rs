@@ -11,9 +11,9 @@ use tonnage_sys::cuda::{
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-use super::bounds::IN_FLIGHT_MAX;
+use super::worker::IN_FLIGHT_MAX;
 use crate::memory::cuda_region::gpu_failed;
-use crate::memory::vendors::vendor_of;
+use crate::memory::vendor::vendor_of;
 use crate::rings::{ArrivalEntry, Outbox, torn};
 
 /// The way in which arrivals are told.

@@ -1,23 +1,23 @@
 //! A worker of `cuda-ipc`: its registrations, its peers, its lanes, and the loop of posting and polling.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Card, Completion, Descriptor, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
-    Neighbor, Op, Peer, Region, RegionId, Verb, WorkerConfig,
+    Lanes, Neighbor, Op, Peer, Region, RegionId, Regions, Verb, WorkerConfig, never_connected,
+    take_waiting,
 };
 use tonnage_sys::cuda::{CudaContext, CudaFailure};
 use tonnage_units::{Error, Result};
 
-use super::card::{join, split};
 use super::closing::{LeavePatience, take_leave};
 use super::far::{IpcDriver, IpcMemories, IpcMemory, OwnBytes, describe, not_known};
 use super::outlet::IpcOutlet;
 use crate::memory::cuda_region::DriverMemory;
-use crate::rings::{Arrival, Contacts, PeerRings, take_arrivals, torn};
-use crate::slots::{has_lanes, never_resolved, not_registered};
+use crate::rings::{Arrival, Contacts, IN_OTHER_REGION, PeerRings, take_arrivals, torn};
 
 /// Sends that failed before their copy and wait to be told, at most.
 const REFUSED_MAX: usize = 64;
@@ -39,14 +39,13 @@ pub(super) struct CudaIpc {
     initiates: bool,
     contacts: Contacts,
     far: IpcMemories,
-    regions: BTreeMap<u32, Arc<dyn Memory>>,
-    region_next: u32,
+    regions: Regions<Arc<dyn Memory>>,
     /// Descriptors of these, which peers are told with the card.
     described: Vec<(RegionId, Descriptor)>,
     peers: Vec<PeerRings>,
     /// One for each peer and context.
     outlets: Vec<IpcOutlet>,
-    lanes: Vec<Option<LaneState>>,
+    lanes: Lanes<LaneState>,
     /// Sends that their receives refused.
     refused: VecDeque<Completion>,
     patience: Arc<LeavePatience>,
@@ -70,12 +69,11 @@ impl CudaIpc {
             driver,
             initiates,
             far: IpcMemories::default(),
-            regions: BTreeMap::new(),
-            region_next: 0,
+            regions: Regions::default(),
             described: Vec::new(),
             peers: Vec::new(),
             outlets: Vec::new(),
-            lanes: Vec::new(),
+            lanes: Lanes::default(),
             refused: VecDeque::with_capacity(REFUSED_MAX),
             patience,
             copied: BTreeSet::new(),
@@ -110,7 +108,7 @@ impl CudaIpc {
         if !self.initiates {
             return Ok(());
         }
-        for own in self.regions.values() {
+        for (_, own) in self.regions.iter() {
             let Some(bytes) = DriverMemory::of_vendor(self.driver.vendor, &**own) else {
                 continue;
             };
@@ -124,7 +122,7 @@ impl CudaIpc {
 
     /// Keeps what the record is to say of a lane.
     fn remember(&mut self, verb: Verb, outlet: usize, way: String) {
-        if self.lanes.iter().all(Option::is_none) {
+        if self.lanes.iter().next().is_none() {
             self.copied.clear();
             self.arrivals.clear();
         }
@@ -138,9 +136,7 @@ impl CudaIpc {
     #[inline]
     fn carry_out(&mut self, op: &Op) -> Result<bool> {
         let name = self.driver.vendor.ipc;
-        let Some(Some(lane)) = self.lanes.get(op.lane.0 as usize) else {
-            return Err(never_resolved(op.lane));
-        };
+        let lane = self.lanes.get(op.lane)?;
         let peer = &mut self.peers[lane.peer];
         let (LaneKind::Initiate(verb), Some((outlet, own, far))) = (lane.kind, &lane.ends) else {
             let posted = peer
@@ -155,13 +151,7 @@ impl CudaIpc {
         {
             return Ok(false);
         }
-        let mut done = Completion {
-            tag: op.tag,
-            lane: op.lane,
-            len: op.len,
-            imm: op.imm,
-            ending: Ending::Done,
-        };
+        let mut done = Completion::of(op, Ending::Done);
         let (mut remote, mut tag) = (op.remote, 0);
         if verb == Verb::Send {
             let receive = peer.outbox.next_receive();
@@ -190,9 +180,10 @@ impl CudaIpc {
         }
         let (len, imm) = (op.len, op.imm);
         let entry = told.then(|| peer.outbox.entry(Arrival { tag, len, imm }));
-        let way = match verb.fetches() {
-            true => (far, own),
-            false => (own, far),
+        let way = if verb.fetches() {
+            (far, own)
+        } else {
+            (own, far)
         };
         let handed = outlet.hand_over(way, done, entry);
         if let Err(failure) = handed {
@@ -210,24 +201,19 @@ impl Engine for CudaIpc {
         let vendor = self.driver.vendor;
         let bytes = DriverMemory::of_vendor(vendor, &**memory);
         let bytes = bytes.ok_or_else(|| not_known(vendor, &**memory))?;
-        let id = RegionId(self.region_next);
-        let described = describe(vendor, id.0, &**memory, &bytes)?;
-        self.regions.insert(id.0, Arc::clone(memory));
-        self.region_next += 1;
-        // Numbers and a few short strings: writing them as JSON cannot fail.
-        let descriptor = Descriptor(serde_json::to_vec(&described).unwrap_or_default());
+        let described = describe(vendor, self.regions.next().0, &**memory, &bytes)?;
+        let (id, descriptor) = (
+            self.regions.put(Arc::clone(memory)),
+            Descriptor::of(&described),
+        );
         self.described.push((id, descriptor.clone()));
         Ok(Region { id, descriptor })
     }
 
     fn deregister(&mut self, region: RegionId) -> Result<()> {
-        let mut lanes = self.lanes.iter().flatten();
-        if lanes.any(|lane| lane.local == region) {
-            return Err(has_lanes(region));
-        }
+        self.lanes.check_unused(region, |lane| lane.local)?;
         self.described.retain(|(id, _)| *id != region);
-        let taken = self.regions.remove(&region.0);
-        taken.map(|_| ()).ok_or_else(|| not_registered(region))
+        self.regions.take(region).map(|_| ())
     }
 
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
@@ -254,14 +240,8 @@ impl Engine for CudaIpc {
 
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
         let peer = self.peers.iter().position(|peer| peer.rank == spec.peer);
-        let peer = peer.ok_or_else(|| {
-            Error::Failed(format!(
-                "rank {} was never connected to rank {}",
-                self.config.rank, spec.peer
-            ))
-        })?;
-        let own = self.regions.get(&spec.local.0).cloned();
-        let own = own.ok_or_else(|| not_registered(spec.local))?;
+        let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
+        let own = Arc::clone(self.regions.get(spec.local)?);
         let ends = match spec.kind {
             LaneKind::Initiate(verb) => {
                 let vendor = self.driver.vendor;
@@ -281,15 +261,10 @@ impl Engine for CudaIpc {
         let region = |ends: &Option<(usize, OwnBytes, Arc<IpcMemory>)>| {
             ends.as_ref().map(|ends| ends.2.region)
         };
-        let same = |lane: &Option<LaneState>| {
-            lane.as_ref().is_some_and(|lane| {
-                (lane.kind, lane.peer, lane.local) == (spec.kind, peer, spec.local)
-                    && region(&lane.ends) == region(&ends)
-            })
-        };
-        if let Some(index) = self.lanes.iter().position(same) {
-            return Ok(Lane(index as u32));
-        }
+        let known = self.lanes.find(|lane| {
+            (lane.kind, lane.peer, lane.local) == (spec.kind, peer, spec.local)
+                && region(&lane.ends) == region(&ends)
+        });
         let state = LaneState {
             kind: spec.kind,
             peer,
@@ -297,11 +272,11 @@ impl Engine for CudaIpc {
             _own: own,
             ends,
         };
-        Ok(crate::slots::put(&mut self.lanes, state))
+        Ok(known.unwrap_or_else(|| self.lanes.put(state)))
     }
 
     fn release(&mut self, lane: Lane) {
-        crate::slots::take(&mut self.lanes, lane);
+        self.lanes.release(lane);
     }
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
@@ -318,10 +293,7 @@ impl Engine for CudaIpc {
 
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
         // A completed operation has been passed by an event, behind which everybody sees its bytes.
-        match self.lanes.get(lane.0 as usize) {
-            Some(Some(_)) => Ok(Flush::Delivered),
-            _ => Err(never_resolved(lane)),
-        }
+        self.lanes.get(lane).map(|_| Flush::Delivered)
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
@@ -330,12 +302,7 @@ impl Engine for CudaIpc {
         let share = done.len().div_ceil(2);
         let arrived = take_arrivals(&mut self.peers, &mut done[..share]);
         let mut count = arrived.map_err(|error| torn(self.driver.vendor.ipc, error))?;
-        while count < done.len()
-            && let Some(completion) = self.refused.pop_front()
-        {
-            done[count] = completion;
-            count += 1;
-        }
+        count += take_waiting(&mut self.refused, &mut done[count..]);
         for outlet in &mut self.outlets {
             let outbox = &self.peers[outlet.peer].outbox;
             while count < done.len()
@@ -353,14 +320,9 @@ impl Engine for CudaIpc {
     }
 
     fn failure(&self, done: &Completion) -> Failure {
-        let lane = self.lanes.get(done.lane.0 as usize);
-        let lane = lane.and_then(Option::as_ref);
-        let peer = |lane: &LaneState| self.peers.get(lane.peer).map(|peer| peer.rank);
-        crate::rings::failure(
-            self.driver.vendor.ipc,
-            done,
-            lane.map(|lane| (lane.kind, peer(lane))),
-        )
+        let lane = self.lanes.get(done.lane).ok();
+        let lane = lane.map(|lane| (lane.kind, self.peers[lane.peer].rank));
+        crate::rings::failure(self.driver.vendor.ipc, done, lane, IN_OTHER_REGION)
     }
 
     fn chosen(&self) -> Facts {
@@ -387,4 +349,46 @@ impl Drop for CudaIpc {
         let peers: Vec<_> = self.peers.drain(..).map(process).collect();
         take_leave(&peers, &self.patience);
     }
+}
+
+/// Operations in flight on a stream, at most: a driver that holds more makes the caller wait, whose queue has some
+/// thousand places for up to four commands of each operation, the copy, two words and the event.
+pub(super) const IN_FLIGHT_MAX: u32 = 128;
+
+#[derive(Serialize, Deserialize)]
+struct IpcCard {
+    rings: Card,
+    regions: Vec<Descriptor>,
+}
+
+/// The card of rings and regions.
+///
+/// # Errors
+/// More regions than a card has room for.
+pub(super) fn join(rings: Card, described: &[(RegionId, Descriptor)]) -> Result<Card> {
+    let regions = described.iter().map(|(_, region)| region.clone()).collect();
+    let card = Card::of(&IpcCard { rings, regions });
+    if card.0.len() <= Card::BYTES_MAX {
+        return Ok(card);
+    }
+    Err(Error::Failed(format!(
+        "{} memories are more than a peer can be told of: register those that it needs first",
+        described.len()
+    )))
+}
+
+/// The parts of a peer's card: the peer with the card of its rings, and its regions.
+pub(super) fn split(
+    contacts: &Contacts,
+    neighbor: &Neighbor,
+) -> Result<(Neighbor, Vec<Descriptor>)> {
+    let card: IpcCard = serde_json::from_slice(&neighbor.card.0).map_err(|error| {
+        let why = format!("the peer's address cannot be read ({error})");
+        contacts.unusable(neighbor.peer, why)
+    })?;
+    let rings = Neighbor {
+        card: card.rings,
+        ..neighbor.clone()
+    };
+    Ok((rings, card.regions))
 }

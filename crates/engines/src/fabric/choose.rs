@@ -15,9 +15,9 @@ use tonnage_machine::kernel_files::{Tree, natural};
 use tonnage_sys::libfabric::{Hints, Info, Libfabric};
 use tonnage_units::{Error, Result};
 
-use super::device_memory::without_hmem;
 use super::files;
 use super::options::{LIBRARY, OPTIONS, SHM_WRITES, core_of};
+use super::worker::without_hmem;
 use crate::memory::cuda_region::is_of_gpu;
 use crate::memory::gpu_nic::GpuPlace;
 

@@ -3,17 +3,17 @@
 //! First contact is a write of eight bytes to each peer's mailbox. It sets up what a provider sets up lazily, proves
 //! that each pair can talk before anything is measured, and names the pair that cannot.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::{Card, Descriptor, Locality};
-use tonnage_sys::libfabric::{Attributes, Libfabric, RemoteRegion};
-use tonnage_sys::mapping::Arena;
+use tonnage_sys::libfabric::{Attributes, Libfabric, RegionHandle, RemoteRegion};
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::process::{AddressSpace, address_space};
 use tonnage_units::{Error, Result};
 
-use super::mail::{Mail, greeting};
 use super::options::core_of;
 
 /// Longest time that first contact may take.
@@ -33,7 +33,7 @@ pub(super) struct Address {
     pub(super) mailbox: FarMemory,
     pub(super) place: u64,
     /// The rank that this is for.
-    peer: u32,
+    pub(super) peer: u32,
     /// True when its receives tell peers apart by tags.
     pub(super) tags: bool,
     /// The process, as its host counts, and where its mailbox lies in its memory: for finding out whether peers may
@@ -65,11 +65,6 @@ impl From<FarMemory> for RemoteRegion {
 }
 
 impl FarMemory {
-    pub(super) fn descriptor(self) -> Descriptor {
-        // Three numbers: writing them as JSON cannot fail.
-        Descriptor(serde_json::to_vec(&self).unwrap_or_default())
-    }
-
     pub(super) fn parse(descriptor: &Descriptor, rank: u32) -> Result<Self> {
         serde_json::from_slice(&descriptor.0).map_err(|error| {
             Error::Failed(format!(
@@ -102,11 +97,6 @@ impl Address {
             pid: std::process::id(),
             mailbox_address: mail.arena.address(),
         }
-    }
-
-    pub(super) fn card(&self) -> Card {
-        // An address holds only numbers and texts, so that writing it as JSON cannot fail.
-        Card(serde_json::to_vec(self).unwrap_or_default())
     }
 
     pub(super) fn parse(card: &Card) -> Result<Self> {
@@ -160,14 +150,6 @@ impl Address {
     /// Reads a byte of this peer's mailbox straight from its memory.
     pub(super) fn try_to_attach(&self) -> std::io::Result<u8> {
         tonnage_sys::process::read_byte_of(self.pid, self.mailbox_address)
-    }
-
-    /// Returns whether this card was made for `rank`.
-    pub(super) fn check_is_for(&self, rank: u32) -> Result<()> {
-        if self.peer == rank {
-            return Ok(());
-        }
-        Err(Error::Failed("it does not expect this rank".into()))
     }
 }
 
@@ -318,6 +300,76 @@ fn ranks(list: &str) -> String {
         "rank"
     };
     format!("{plural} {list}")
+}
+
+/// Bytes of one place: a cache line.
+const PLACE_BYTES: u64 = 64;
+
+/// A mailbox for peers whose cards were made together.
+pub(super) struct Mail {
+    pub(super) arena: Arc<Arena>,
+    pub(super) region: RegionHandle,
+    pub(super) remote: RemoteRegion,
+    /// Peers whose greetings come, each with the number of its place.
+    peers: BTreeMap<u32, u64>,
+}
+
+/// The place where a peer's greeting comes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Greeted {
+    /// Index of the mailbox.
+    pub(super) mail: usize,
+    /// Offset in it.
+    pub(super) place: u64,
+}
+
+impl Mail {
+    /// Memory for a mailbox of so many peers.
+    pub(super) fn allocate(peers: usize) -> Result<Arc<Arena>> {
+        let bytes = (peers + 2) * PLACE_BYTES as usize;
+        let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None);
+        let arena = arena.map_err(|error| Error::io(format!("cannot map {bytes} bytes"), error))?;
+        Ok(Arc::new(arena))
+    }
+
+    /// A mailbox in registered memory, with the greeting of `rank` ready to be sent.
+    pub(super) fn new(
+        arena: Arc<Arena>,
+        region: RegionHandle,
+        remote: RemoteRegion,
+        peers: Vec<u32>,
+        rank: u32,
+    ) -> Result<Self> {
+        let mail = Self {
+            arena,
+            region,
+            remote,
+            peers: peers.into_iter().zip(0..).collect(),
+        };
+        let written = mail.arena.write(mail.own(), &greeting(rank).to_le_bytes());
+        written.map_err(|error| Error::Failed(error.to_string()))?;
+        Ok(mail)
+    }
+
+    /// Place of the greeting of a peer.
+    pub(super) fn place(&self, peer: u32) -> Option<u64> {
+        Some(self.peers.get(&peer)? * PLACE_BYTES)
+    }
+
+    /// Place of this side's own greeting.
+    pub(super) fn own(&self) -> u64 {
+        self.peers.len() as u64 * PLACE_BYTES
+    }
+
+    /// Place for the bytes that a flush reads.
+    pub(super) fn scratch(&self) -> u64 {
+        self.own() + PLACE_BYTES
+    }
+}
+
+/// Greeting that a rank writes into its peers' mailboxes: never 0, which is what they hold before.
+pub(super) fn greeting(rank: u32) -> u64 {
+    u64::from(rank) + 1
 }
 
 #[cfg(test)]

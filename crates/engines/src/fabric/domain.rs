@@ -71,14 +71,6 @@ impl FabricDomain {
     }
 }
 
-impl FabricDomain {
-    /// The longest write whose arrival a flush proves, where that is not any.
-    fn flushed_bytes_max(&self) -> Option<u32> {
-        let flushes = matches!(self.arrival, Some(ArrivalProof::Flush { .. }));
-        Some(self.raw_bytes_max).filter(|&bytes| flushes && bytes < u32::MAX)
-    }
-}
-
 fn caps(attributes: &Attributes, arrival: Option<ArrivalProof>, shm_writes: Option<&str>) -> Caps {
     let depth = attributes.tx_depth.min(attributes.rx_depth);
     Caps {
@@ -94,26 +86,19 @@ fn caps(attributes: &Attributes, arrival: Option<ArrivalProof>, shm_writes: Opti
         delivery_on_request: arrival == Some(ArrivalProof::Flush { on_request: true }),
         arrivals_named: attributes.immediate_bytes >= 8,
         arrives_by_polling: true,
-        ordered_writes: writes_in_address_order(&attributes.provider, shm_writes),
-        sends_taken: false,
-        passive_target: false,
-        shared_memory: false,
-        carried: false,
+        // Whether the last byte of a write is known to appear last.
+        ordered_writes: match core_of(&attributes.provider) {
+            "shm" => shm_writes == Some("ordered"),
+            "tcp" | "verbs" => true,
+            _ => false,
+        },
         limit: limit(attributes),
+        ..Caps::NONE
     }
 }
 
 /// Operations in flight on one lane, at most: more only fill queues.
 const DEPTH_MAX: u32 = 4096;
-
-/// Returns whether the last byte of a write is known to appear last.
-fn writes_in_address_order(provider: &str, shm_writes: Option<&str>) -> bool {
-    match core_of(provider) {
-        "shm" => shm_writes == Some("ordered"),
-        "tcp" | "verbs" => true,
-        _ => false,
-    }
-}
 
 /// Upper bound of the bandwidth.
 fn limit(attributes: &Attributes) -> LimitKind {
@@ -164,6 +149,9 @@ impl Domain for FabricDomain {
         } else {
             0
         };
+        // The longest write whose arrival a flush proves, where that is not any.
+        let flushes = matches!(self.arrival, Some(ArrivalProof::Flush { .. }));
+        let flushed = Some(self.raw_bytes_max).filter(|&bytes| flushes && bytes < u32::MAX);
         let address = attributes.address.map(|address| address.to_string());
         EngineReport {
             name: "fabric".to_owned(),
@@ -174,7 +162,6 @@ impl Domain for FabricDomain {
             provider: Some(attributes.provider.clone()),
             provider_version: Some(attributes.provider_version.to_string()),
             device: Some(attributes.domain.clone()),
-            devices: Vec::new(),
             facts: (self.chosen.clone())
                 .with("api_version", attributes.api_version.to_string())
                 .with("fabric", attributes.fabric.clone())
@@ -182,7 +169,7 @@ impl Domain for FabricDomain {
                 .with("mr_mode", attributes.mr_mode.clone())
                 .with("ordering", attributes.ordering.clone())
                 .maybe("completion", self.arrival.map(ArrivalProof::describe))
-                .maybe("flushed_bytes_max", self.flushed_bytes_max())
+                .maybe("flushed_bytes_max", flushed)
                 .maybe("shm_writes", self.shm_writes.clone())
                 .with("inject_bytes_max", inject)
                 .with("tx_depth", attributes.tx_depth)
@@ -191,6 +178,7 @@ impl Domain for FabricDomain {
                 .with("progress", progress)
                 .with("threading", attributes.threading.clone())
                 .with("immediate_bytes", attributes.immediate_bytes),
+            ..EngineReport::default()
         }
     }
 

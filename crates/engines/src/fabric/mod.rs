@@ -5,41 +5,33 @@
 //! | --- | --- |
 //! | `arrival` | proof that written bytes have arrived |
 //! | `choose` | choice of library, provider and device; the errors of those that are not there |
-//! | `contact`, `mail` | what workers tell their peers, comparing it, and first contact by mailboxes |
-//! | `device_memory` | memory of a GPU: registered, arrived in, and the refusal of a provider that has no use for it |
+//! | `contact` | what workers tell their peers, comparing it, and first contact by mailboxes |
 //! | `queue_sizes` | queue sizes of an endpoint |
 //! | `options` | the names that a user may give |
 //! | `domain` | one device of a provider |
-//! | `worker`, `lanes`, `longer` | posting and polling; what a lane stands for; writes too long for a flush |
-//! | `setup`, `resolve` | before that: registrations and peers; resolving lanes |
-//! | `causes` | what usually causes an error |
+//! | `worker` | registrations, peers and lanes; posting and polling; what usually causes an error |
 //! | `files` | files that the provider shm leaves in /dev/shm |
 //!
 //! Each worker opens a domain and an endpoint of its own, so that threads share nothing (FI_THREAD_DOMAIN). Calls into
 //! the library and everything `unsafe` are in `tonnage_sys::libfabric`.
 
 mod arrival;
-mod causes;
 mod choose;
 mod contact;
-mod device_memory;
 mod domain;
 mod files;
-mod lanes;
-mod longer;
-mod mail;
 mod options;
 mod queue_sizes;
-mod resolve;
-mod setup;
 #[cfg(test)]
 mod tests;
 mod worker;
 
 use std::sync::Arc;
 
+use domain::FabricDomain;
+use options::{LIBRARY, OPTIONS, core_of};
 use tonnage_engine::{
-    Domain, Domains, Entry, Facts, Library, Lifecycle, OpenRequest, Variant, Verb, fact_names,
+    Domain, Domains, Entry, Facts, Library, Lifecycle, OpenRequest, Variant, fact_names,
 };
 use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
 use tonnage_sys::libfabric::Info;
@@ -47,9 +39,6 @@ use tonnage_sys::process::{allow_to_attach, common_ancestor};
 use tonnage_units::Result;
 
 use crate::staged::open_staged;
-
-use domain::FabricDomain;
-use options::{LIBRARY, OPTIONS, core_of};
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
@@ -74,12 +63,9 @@ pub const ENTRY: Entry = Entry {
         clean_up: files::clean_up_after,
         ..Lifecycle::NONE
     },
-    device_memory: None,
-    one_process: false,
-    verbs: &Verb::COPYING,
     ordered_writes: true,
-    moves_bytes: true,
     open: |request| open_staged(request, &OPTIONS, open),
+    ..Entry::BASE
 };
 
 fn open(request: &OpenRequest<'_>) -> Result<Domains> {

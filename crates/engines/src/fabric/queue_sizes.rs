@@ -4,7 +4,7 @@ use tonnage_engine::WorkerConfig;
 use tonnage_sys::libfabric::QueueSizes;
 use tonnage_units::Error;
 
-use crate::locked_memory;
+use crate::registration::locked_memory_advice;
 
 /// Operations in flight over all lanes, at most.
 const OPERATIONS: std::ops::RangeInclusive<usize> = 256..=32_768;
@@ -32,7 +32,7 @@ pub(super) fn sizes(config: &WorkerConfig) -> QueueSizes {
 }
 
 pub(super) fn not_registered(name: &str, bytes: usize, why: &str) -> Error {
-    let advice = locked_memory::advice(bytes);
+    let advice = locked_memory_advice(bytes);
     Error::Failed(format!(
         "{name} cannot register {bytes} bytes: {why}{advice}"
     ))
@@ -40,7 +40,6 @@ pub(super) fn not_registered(name: &str, bytes: usize, why: &str) -> Error {
 
 #[cfg(test)]
 mod tests {
-    use tonnage_sys::clock::Clock;
 
     use super::*;
 
@@ -48,15 +47,7 @@ mod tests {
     fn there_is_room_for_the_receives_of_all_peers() {
         for peers in [1u32, 2, 40, 500, 2000] {
             for depth in [1, 8, 64, 4096] {
-                let config = WorkerConfig {
-                    rank: peers,
-                    worker: 0,
-                    peers_max: peers,
-                    queue_pairs: 1,
-                    sleeps: false,
-                    depth,
-                    clock: Clock::new(),
-                };
+                let config = WorkerConfig::polling(peers, peers, depth);
                 // What the loops post for each peer, at most 512.
                 let posted = peers * (2 * depth.max(8)).min(512);
                 let sizes = sizes(&config);

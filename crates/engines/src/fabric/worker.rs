@@ -1,28 +1,31 @@
 //! One worker: an endpoint, its registrations, lanes, posting and polling.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Arm, Card, Completion, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
-    Neighbor, Op, Region, RegionId, WorkerConfig,
+    Arm, Card, Completion, Descriptor, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind,
+    LaneSpec, Lanes, Neighbor, Op, Region, RegionId, Regions, Verb, WorkerConfig, fact_names,
+    never_connected, take_waiting,
 };
+use tonnage_machine::kernel_files::Tree;
+use tonnage_sys::libfabric;
 use tonnage_sys::libfabric::{
-    self, Attributes, Endpoint, Event, EventKind, Info, PeerAddress, Posted, RemoteRegion, Wait,
+    Action, Attributes, Endpoint, Event, EventKind, Hints, Info, Libfabric, PeerAddress,
+    PeerToPeer, Posted, RegionHandle, RemoteRegion, Route, Wait,
 };
+use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-use super::causes::usual_cause;
-use super::contact::FarMemory;
+use super::contact::{Address, Awaited, Contact, FarMemory, Greeted, Mail, device};
 use super::files;
-use super::lanes::LaneState;
-use super::mail::{Greeted, Mail};
-use super::options::OR_INSTEAD;
-use super::queue_sizes::sizes;
-use crate::early::EarlyArrivals;
-use crate::registration::CardRegions;
-use crate::slots::{self, has_lanes, never_resolved};
+use super::files::remove_own;
+use super::options::{CARD_WAYS, OR_INSTEAD, UNTOLD};
+use super::queue_sizes::{not_registered, sizes};
+use crate::memory::vendor::vendor_of_memory;
+use crate::registration::{CardMemory, CardRegions};
+use crate::staged::INSTEAD;
 
 /// Tag of the greeting, which is posted before any lane exists.
 pub(super) const GREETING: u64 = u64::MAX;
@@ -79,23 +82,21 @@ pub(super) struct FabricWorker {
     pub(super) named: bool,
     pub(super) endpoint: Endpoint,
     /// Registered memories by the number of their region.
-    pub(super) regions: BTreeMap<u32, libfabric::RegionHandle>,
+    regions: Regions<RegionHandle>,
     /// Way to register memory of GPUs; `None` where the provider was not asked for that.
     pub(super) registration: Option<String>,
     /// Those of them that are of GPUs.
     pub(super) card_regions: CardRegions,
-    /// Numbers regions and their keys, where the provider lets its user choose; none is given twice.
-    pub(super) region_next: u32,
     /// One for each call of `cards`.
     pub(super) mails: Vec<Mail>,
     pub(super) peers: Vec<PeerState>,
     /// Number of the peers that have met this worker.
     pub(super) met: usize,
-    pub(super) lanes: Vec<Option<LaneState>>,
+    lanes: Lanes<LaneState>,
     /// Injected operations, which are done but not yet reported.
     done: VecDeque<Completion>,
     /// Arrivals during first contact, which are told before anything that comes later.
-    pub(super) early: EarlyArrivals,
+    early: VecDeque<Completion>,
     /// Receives for which the library had no room. Those of other peers must not wait for them: it may be their
     /// messages that fill the room.
     held: VecDeque<Op>,
@@ -138,16 +139,15 @@ impl FabricWorker {
             named: attributes.immediate_bytes >= 8,
             attributes,
             endpoint,
-            regions: BTreeMap::new(),
+            regions: Regions::default(),
             registration,
             card_regions: CardRegions::default(),
-            region_next: 0,
             mails: Vec::new(),
             peers: Vec::with_capacity(config.peers_max as usize),
             met: 0,
-            lanes: Vec::new(),
+            lanes: Lanes::default(),
             done: VecDeque::with_capacity(sizes.operations as usize),
-            early: EarlyArrivals::default(),
+            early: VecDeque::new(),
             held: VecDeque::with_capacity(sizes.receives as usize),
             failed: None,
         })
@@ -156,9 +156,7 @@ impl FabricWorker {
     /// Posts one operation; false when there is no room for it now.
     #[inline]
     fn take(&mut self, op: &Op) -> Result<bool> {
-        let Some(Some(lane)) = self.lanes.get_mut(op.lane.0 as usize) else {
-            return Err(never_resolved(op.lane));
-        };
+        let lane = self.lanes.get_mut(op.lane)?;
         if self.done.len() == self.done.capacity() {
             return Ok(false);
         }
@@ -174,19 +172,11 @@ impl FabricWorker {
             .endpoint
             .post(&lane.route, op.local, op.remote, op.len, data, user);
         match posted {
-            Ok(Posted::Pending) => {
+            Ok(taken @ (Posted::Pending | Posted::Injected)) => {
                 lane.last_byte = Some(op.remote + u64::from(op.len.saturating_sub(1)));
-                Ok(true)
-            }
-            Ok(Posted::Injected) => {
-                lane.last_byte = Some(op.remote + u64::from(op.len.saturating_sub(1)));
-                self.done.push_back(Completion {
-                    tag: op.tag,
-                    lane: op.lane,
-                    len: op.len,
-                    imm: op.imm,
-                    ending: Ending::Done,
-                });
+                if taken == Posted::Injected {
+                    self.done.push_back(Completion::of(op, Ending::Done));
+                }
                 Ok(true)
             }
             Ok(Posted::Again) if lane.spec.kind == LaneKind::Receive => Ok(self.hold(op)),
@@ -201,7 +191,7 @@ impl FabricWorker {
         if self.held.len() == self.held.capacity() {
             return false;
         }
-        if let Some(Some(lane)) = self.lanes.get_mut(op.lane.0 as usize) {
+        if let Ok(lane) = self.lanes.get_mut(op.lane) {
             lane.holds = true;
         }
         self.held.push_back(*op);
@@ -215,8 +205,8 @@ impl FabricWorker {
         if self.done.len() == self.done.capacity() {
             return Ok(());
         }
-        let lanes = self.lanes.iter_mut().flatten();
-        lanes.for_each(|lane| lane.holds = false);
+        let lanes = self.lanes.iter_mut();
+        lanes.for_each(|(_, lane)| lane.holds = false);
         for _ in 0..self.held.len() {
             // What finds no room again goes to the end, and takes those of its lane that follow with it.
             if let Some(op) = self.held.pop_front() {
@@ -229,7 +219,7 @@ impl FabricWorker {
     /// The lane of an operation that the library names.
     fn lane_of(&self, user: Option<u64>) -> Option<&LaneState> {
         let user = user.filter(|&user| user != GREETING)?;
-        self.lanes.get((user >> 32) as usize)?.as_ref()
+        self.lanes.get(Lane((user >> 32) as u32)).ok()
     }
 
     /// Describes a failure by the words of the library.
@@ -284,9 +274,8 @@ impl FabricWorker {
         *place = Completion {
             tag: user as u32,
             lane: Lane((user >> 32) as u32),
-            len: 0,
-            imm: 0,
             ending: Ending::Failed(failure.code),
+            ..Completion::EMPTY
         };
         self.failed = Some(failure);
         Ok(1)
@@ -294,42 +283,34 @@ impl FabricWorker {
 }
 
 /// The lanes and peers of a worker, by which an event of the library becomes a completion.
-pub(super) struct Ends<'a> {
-    pub(super) lanes: &'a [Option<LaneState>],
-    pub(super) peers: &'a [PeerState],
-    pub(super) named: bool,
+struct Ends<'a> {
+    lanes: &'a Lanes<LaneState>,
+    peers: &'a [PeerState],
+    named: bool,
 }
 
 impl Ends<'_> {
     #[inline]
     pub(super) fn completion(&self, event: &Event) -> Completion {
-        let lane = (event.user >> 32) as u32;
+        let lane = Lane((event.user >> 32) as u32);
         let (tag, len) = (event.user as u32, event.len as u32);
-        match event.kind {
-            EventKind::Done => Completion {
-                tag,
-                lane: Lane(lane),
-                len,
-                imm: 0,
-                ending: Ending::Done,
-            },
-            EventKind::Received => Completion {
-                tag,
-                lane: match self.lanes.get(lane as usize) {
-                    Some(Some(lane)) => Lane(lane.spec.peer),
-                    _ => Lane::UNNAMED,
-                },
-                len,
-                imm: 0,
-                ending: Ending::Arrived,
-            },
-            EventKind::Arrived => Completion {
-                tag: 0,
-                lane: self.sender(event.data),
-                len,
-                imm: event.data as u32,
-                ending: Ending::Arrived,
-            },
+        let (tag, lane, imm, ending) = match event.kind {
+            EventKind::Done => (tag, lane, 0, Ending::Done),
+            EventKind::Received => {
+                let sender = self.lanes.get(lane).map(|lane| Lane(lane.spec.peer));
+                (tag, sender.unwrap_or(Lane::UNNAMED), 0, Ending::Arrived)
+            }
+            EventKind::Arrived => {
+                let (sender, imm) = (self.sender(event.data), event.data as u32);
+                (0, sender, imm, Ending::Arrived)
+            }
+        };
+        Completion {
+            tag,
+            lane,
+            len,
+            imm,
+            ending,
         }
     }
 
@@ -346,26 +327,24 @@ impl Ends<'_> {
 
 impl Engine for FabricWorker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
-        let (number, region, remote) = match memory.host() {
+        let (id, remote) = match memory.host() {
             Some(arena) => self.register_arena(arena)?,
-            None => self.register_device(memory)?,
+            None => {
+                let region = self.register_card_memory(memory)?;
+                self.numbered(region)?
+            }
         };
-        self.regions.insert(number, region);
         Ok(Region {
-            id: RegionId(number),
-            descriptor: FarMemory::from(remote).descriptor(),
+            id,
+            descriptor: Descriptor::of(&FarMemory::from(remote)),
         })
     }
 
     fn deregister(&mut self, region: RegionId) -> Result<()> {
-        let lanes = || self.lanes.iter().flatten();
-        if lanes().any(|lane| lane.spec.local == region) {
-            return Err(has_lanes(region));
-        }
-        let registered = self.regions.remove(&region.0);
+        self.lanes.check_unused(region, |lane| lane.spec.local)?;
+        let registered = self.regions.take(region)?;
         self.card_regions.forget(region);
-        let never = || Error::Failed(format!("region {} is not registered", region.0));
-        let closed = self.endpoint.deregister(registered.ok_or_else(never)?);
+        let closed = self.endpoint.deregister(registered);
         closed.map_err(|why| Error::Failed(format!("{} cannot deregister: {why}", self.name)))
     }
 
@@ -391,7 +370,7 @@ impl Engine for FabricWorker {
     }
 
     fn release(&mut self, lane: Lane) {
-        slots::take(&mut self.lanes, lane);
+        self.lanes.release(lane);
     }
 
     #[inline]
@@ -407,9 +386,7 @@ impl Engine for FabricWorker {
     }
 
     fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
-        let Some(Some(state)) = self.lanes.get(lane.0 as usize) else {
-            return Err(never_resolved(lane));
-        };
+        let state = self.lanes.get(lane)?;
         let (Some((route, scratch)), Some(last_byte)) = (&state.flush, state.last_byte) else {
             return Ok(Flush::Delivered);
         };
@@ -469,7 +446,7 @@ impl Engine for FabricWorker {
             self.post_held()?;
         }
         if !self.early.is_empty() {
-            let count = self.early.tell(done);
+            let count = take_waiting(&mut self.early, done);
             self.flush_arrived(&done[..count])?;
             return Ok(count);
         }
@@ -491,12 +468,7 @@ impl Engine for FabricWorker {
             Ok(count) => count,
             Err(failure) => return self.failed(failure, done),
         };
-        while count < done.len()
-            && let Some(completion) = self.done.pop_front()
-        {
-            done[count] = completion;
-            count += 1;
-        }
+        count += take_waiting(&mut self.done, &mut done[count..]);
         self.flush_arrived(&done[..count])?;
         Ok(count)
     }
@@ -505,4 +477,486 @@ impl Engine for FabricWorker {
 #[inline]
 fn user_of(lane: Lane, tag: u32) -> u64 {
     u64::from(lane.0) << 32 | u64::from(tag)
+}
+
+/// Key that tells lanes apart.
+#[derive(PartialEq)]
+pub(super) struct Spec {
+    pub(super) kind: LaneKind,
+    pub(super) peer: u32,
+    pub(super) local: RegionId,
+    pub(super) remote: RemoteRegion,
+    pub(super) ordered: bool,
+    pub(super) delivered: bool,
+}
+
+/// One lane.
+pub(super) struct LaneState {
+    pub(super) spec: Spec,
+    pub(super) route: Route,
+    /// The read that proves arrival, and where its byte goes; writes that are delivered need none.
+    pub(super) flush: Option<(Route, u64)>,
+    /// The longest write that such a read proves; of no account to lanes without one.
+    pub(super) flushed_bytes_max: u32,
+    /// Offset of the last byte that was written and not delivered; `None` before the first such write.
+    pub(super) last_byte: Option<u64>,
+    /// The sender, in the high half of the data of a write-imm.
+    pub(super) sender: u64,
+    /// Receives of it are held, so that later ones have to wait behind them.
+    pub(super) holds: bool,
+}
+
+impl FabricWorker {
+    /// Posts a write that is too long for a read after it to prove its arrival, so that it asks for delivery itself.
+    #[cold]
+    pub(super) fn take_longer(&mut self, op: &Op, data: u64, user: u64) -> Result<bool> {
+        let lane = self.lanes.get(op.lane)?;
+        if !self.ways.flushes.is_some_and(|by| by.longer_delivered) {
+            return Err(Error::Failed(format!(
+                "{} orders reads only after writes of {} bytes or less, so that nothing would prove that one of {} has \
+                 arrived: take smaller sizes, or --engine-option completion=auto where the provider can tell delivery, or \
+                 --op send",
+                self.name, lane.flushed_bytes_max, op.len
+            )));
+        }
+        let route = Route {
+            delivered: true,
+            ..lane.route
+        };
+        let posted = self
+            .endpoint
+            .post(&route, op.local, op.remote, op.len, data, user);
+        match posted {
+            Ok(taken) => Ok(taken != Posted::Again),
+            Err(failure) => Err(self.dead(&failure, None)),
+        }
+    }
+}
+
+impl FabricWorker {
+    /// The lane of a specification: the same for the same.
+    pub(super) fn resolve(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
+        let peer = self.peers.iter().find(|peer| peer.rank == spec.peer);
+        let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
+        let local = *self.regions.get(spec.local)?;
+        let action = self.action(spec.kind, peer)?;
+        let remote = match action {
+            Action::Write | Action::WriteData | Action::Read => {
+                FarMemory::parse(spec.remote, spec.peer)?.into()
+            }
+            // Where a message lands is said by its receive.
+            _ => RemoteRegion {
+                base: 0,
+                key: 0,
+                len: 0,
+            },
+        };
+        let wanted = Spec {
+            kind: spec.kind,
+            peer: spec.peer,
+            local: spec.local,
+            remote,
+            ordered: spec.ordered,
+            delivered: spec.delivered,
+        };
+        if let Some(known) = self.lanes.find(|lane| lane.spec == wanted) {
+            return Ok(known);
+        }
+        let state = self.state(wanted, (action, local), peer);
+        Ok(self.lanes.put(state))
+    }
+
+    /// Kind of operation of a lane.
+    fn action(&self, kind: LaneKind, peer: &PeerState) -> Result<Action> {
+        let own_tag = u64::from(self.config.rank);
+        Ok(match kind {
+            LaneKind::Initiate(Verb::Write) => Action::Write,
+            LaneKind::Initiate(Verb::WriteImm) => Action::WriteData,
+            LaneKind::Initiate(Verb::Read) => Action::Read,
+            LaneKind::Initiate(Verb::Send) if peer.tags => Action::SendTagged(own_tag),
+            LaneKind::Initiate(Verb::Send) => Action::Send,
+            LaneKind::Receive if self.tags() => Action::ReceiveTagged(u64::from(peer.rank)),
+            LaneKind::Receive => Action::Receive,
+            LaneKind::Initiate(Verb::FetchAdd | Verb::CompareSwap) => {
+                let text = format!("{} is not among the verbs of fabric", kind.name());
+                return Err(Error::Failed(text));
+            }
+        })
+    }
+
+    fn state(
+        &self,
+        spec: Spec,
+        (action, local): (Action, RegionHandle),
+        peer: &PeerState,
+    ) -> LaneState {
+        let writes = matches!(action, Action::Write | Action::WriteData);
+        let route = Route {
+            action,
+            peer: peer.peer,
+            remote: spec.remote,
+            local,
+            delivered: writes && (spec.delivered || self.ways.deliver_every_write),
+            inject_bytes_max: self.inject_bytes_max,
+        };
+        let mail = &self.mails[peer.greeted.mail];
+        let flush = Route {
+            action: Action::Read,
+            local: mail.region,
+            ..route
+        };
+        let flushed = self.ways.flushes.filter(|_| writes && !route.delivered);
+        LaneState {
+            spec,
+            route,
+            flush: flushed.map(|_| (flush, mail.scratch())),
+            flushed_bytes_max: flushed.map_or(u32::MAX, |by| by.bytes_max),
+            last_byte: None,
+            sender: if self.named {
+                u64::from(self.config.rank) << 32
+            } else {
+                0
+            },
+            holds: false,
+        }
+    }
+}
+
+impl FabricWorker {
+    /// Registers bytes under a key of their own.
+    pub(super) fn register_arena(
+        &mut self,
+        arena: &Arc<Arena>,
+    ) -> Result<(RegionId, RemoteRegion)> {
+        let registered = self.endpoint.register(Arc::clone(arena), self.key());
+        let region = registered.map_err(|why| not_registered(&self.name, arena.len(), &why))?;
+        self.numbered(region)
+    }
+
+    /// The key of the next region, where the provider lets its user choose; none is given twice.
+    fn key(&self) -> u64 {
+        u64::from(self.regions.next().0) + 1
+    }
+
+    fn numbered(&mut self, region: RegionHandle) -> Result<(RegionId, RemoteRegion)> {
+        let remote = self.endpoint.remote(region);
+        let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;
+        Ok((self.regions.put(region), remote))
+    }
+
+    /// True when its receives tell peers apart by tags.
+    pub(super) fn tags(&self) -> bool {
+        self.config.peers_max > 1
+    }
+
+    /// A mailbox for peers that have no place yet.
+    pub(super) fn make_mail(&mut self, peers: &[u32]) -> Result<()> {
+        let has_place = |peer: &u32| self.mails.iter().any(|mail| mail.place(*peer).is_some());
+        let fresh: Vec<u32> = peers
+            .iter()
+            .copied()
+            .filter(|peer| !has_place(peer))
+            .collect();
+        if fresh.is_empty() {
+            return Ok(());
+        }
+        let arena = Mail::allocate(fresh.len())?;
+        let (region, remote) = self.register_arena(&arena)?;
+        let region = *self.regions.get(region)?;
+        let mail = Mail::new(arena, region, remote, fresh, self.config.rank)?;
+        self.mails.push(mail);
+        Ok(())
+    }
+
+    /// Place of a peer's greeting.
+    pub(super) fn greeted(&self, rank: u32) -> Result<Greeted> {
+        let find = |(index, mail): (usize, &Mail)| {
+            let place = mail.place(rank)?;
+            Some(Greeted { mail: index, place })
+        };
+        let found = self.mails.iter().enumerate().find_map(find);
+        found.ok_or_else(|| Error::Failed(format!("no card was made for rank {rank}")))
+    }
+
+    pub(super) fn card(&self, rank: u32) -> Result<Card> {
+        let greeted = self.greeted(rank)?;
+        let mail = &self.mails[greeted.mail];
+        Ok(Card::of(&Address::new(
+            &self.attributes,
+            self.endpoint.library(),
+            self.endpoint.name(),
+            (mail, greeted.place),
+            (rank, self.tags()),
+        )))
+    }
+
+    pub(super) fn connect_one(&mut self, neighbor: &Neighbor) -> Result<PeerState> {
+        let rank = neighbor.peer;
+        let about = |error: Error| {
+            Error::Failed(format!(
+                "{} between ranks {} and {rank}: {error}",
+                self.name, self.config.rank
+            ))
+        };
+        if self.peers.len() >= self.config.peers_max as usize {
+            let most = self.config.peers_max;
+            return Err(about(Error::Failed(format!(
+                "it was opened for {most} peers and has as many"
+            ))));
+        }
+        let address = Address::parse(&neighbor.card).map_err(about)?;
+        let own = (&self.attributes, self.endpoint.library());
+        address.check_fits(own, [self.config.rank, rank], neighbor.locality)?;
+        if address.peer != self.config.rank {
+            return Err(about(Error::Failed("it does not expect this rank".into())));
+        }
+        let greeted = self.greeted(rank).map_err(about)?;
+        if self.ways.is_shm {
+            self.try_to_attach(rank, &address)?;
+        }
+        let peer = self.endpoint.insert(&address.name).map_err(|why| {
+            Error::Failed(format!("{} cannot address rank {rank}: {why}", self.name))
+        })?;
+        Ok(PeerState {
+            rank,
+            device: address.device,
+            peer,
+            mailbox: address.mailbox.into(),
+            place: address.place,
+            greeted,
+            tags: address.tags,
+        })
+    }
+
+    /// Greets every peer that is new, and waits until all have greeted this worker.
+    pub(super) fn first_contact(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
+        let fresh = &self.peers[self.met..];
+        let awaited = |peer: &PeerState| Awaited {
+            rank: peer.rank,
+            device: peer.device.clone(),
+            mailbox: Arc::clone(&self.mails[peer.greeted.mail].arena),
+            place: peer.greeted.place,
+        };
+        let own = device(&self.attributes);
+        let mut contact = Contact::new(own, fresh.iter().map(awaited).collect());
+        let all = fresh.len();
+        let mut left: Vec<u32> = fresh.iter().map(|peer| peer.rank).collect();
+        let mut completed = 0;
+        loop {
+            // An earlier call that was stopped may have left greetings, which complete in this one.
+            let in_flight = all.saturating_sub(left.len() + completed);
+            if contact.is_complete(self.config.rank, &left, in_flight)? {
+                // Who has greeted this worker has mapped it. Its name goes once nobody else is to come.
+                self.met = self.peers.len();
+                if self.met == self.config.peers_max as usize {
+                    remove_own(self.endpoint.name());
+                }
+                return Ok(());
+            }
+            if stopped() {
+                return Err(Error::Failed("the run was stopped".into()));
+            }
+            left = self.greet(&left)?;
+            let ends = Ends {
+                lanes: &self.lanes,
+                peers: &self.peers,
+                named: self.named,
+            };
+            let early = &mut self.early;
+            let polled = self.endpoint.poll(usize::MAX, |event| match event.user {
+                GREETING => completed += 1,
+                // A peer that has met all of its own writes at once.
+                _ => early.push_back(ends.completion(&event)),
+            });
+            polled.map_err(|failure| self.dead(&failure, None))?;
+        }
+    }
+
+    /// Greets the peers that have not been greeted, each that takes it now; returns those that are left. A peer that is
+    /// not ready must not keep the others waiting.
+    pub(super) fn greet(&mut self, left: &[u32]) -> Result<Vec<u32>> {
+        let mut later = Vec::new();
+        for peer in self.peers.iter().filter(|peer| left.contains(&peer.rank)) {
+            let mail = &self.mails[peer.greeted.mail];
+            let route = Route {
+                action: Action::Write,
+                peer: peer.peer,
+                remote: peer.mailbox,
+                local: mail.region,
+                delivered: false,
+                inject_bytes_max: 0,
+            };
+            match self
+                .endpoint
+                .post(&route, mail.own(), peer.place, 8, 0, GREETING)
+            {
+                Ok(Posted::Again) => later.push(peer.rank),
+                Ok(Posted::Pending | Posted::Injected) => {}
+                Err(failure) => return Err(self.dead(&failure, Some(peer.rank))),
+            }
+        }
+        Ok(later)
+    }
+
+    /// Finds out whether this process may read and write a peer's memory directly.
+    pub(super) fn try_to_attach(&mut self, rank: u32, address: &Address) -> Result<()> {
+        let tried = address.try_to_attach();
+        self.attachable = Some(self.attachable.unwrap_or(true) && tried.is_ok());
+        match tried {
+            Err(error) if self.ways.attaches => Err(Error::Unavailable {
+                what: format!("shm-writes=cma between ranks {} and {rank}", self.config.rank),
+                why: format!("process_vm_readv of the peer's memory failed: {error}"),
+                how: "Start both ranks as one user in one container, with kernel.yama.ptrace_scope at most 1, or use \
+                      shm-writes=ordered"
+                    .into(),
+            }),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl FabricWorker {
+    /// Registers memory of a GPU under a key.
+    pub(super) fn register_card_memory(
+        &mut self,
+        memory: &Arc<dyn Memory>,
+    ) -> Result<RegionHandle> {
+        let key = self.key();
+        let card = CardMemory::of(memory, &self.name)?;
+        let device = &self.attributes.domain;
+        let what = format!(
+            "memory {} with engine {} on {device}",
+            card.kind(),
+            self.name
+        );
+        let Some(asked) = &self.registration else {
+            return Err(Error::Unavailable {
+                what,
+                why: "the provider was opened for memory of the host".to_owned(),
+                how: format!("Name a memory of a GPU when the engine is opened; or {INSTEAD}"),
+            });
+        };
+        let (endpoint, region) = (&mut self.endpoint, self.regions.next());
+        let refused = (what, INSTEAD);
+        (self.card_regions).register((region, &card), (asked, &CARD_WAYS), refused, |way| {
+            let interface = card.interface()?;
+            card.register((&Tree::host(), device), way, |bytes| {
+                endpoint.register_device(bytes, interface, key)
+            })
+        })
+    }
+
+    /// Facts about memory of GPUs, and how many bytes are injected.
+    pub(super) fn card_facts(&self) -> Facts {
+        let regions = &self.card_regions;
+        let untold = self.endpoint.peer_to_peer() == Some(PeerToPeer::Untold);
+        let mut facts = regions.add_granted(Facts::default());
+        if untold {
+            facts = facts.with("peer_to_peer", UNTOLD);
+            if !regions.is_empty() {
+                let mut remarks: Vec<_> = facts.texts(fact_names::REMARKS);
+                let doubt = format!(
+                    "{} reaches memory of the GPU by a way that is {UNTOLD}",
+                    self.name
+                );
+                remarks.push(&doubt);
+                let remarks: Vec<String> = remarks.into_iter().map(str::to_owned).collect();
+                facts = facts.with(fact_names::REMARKS, remarks);
+            }
+        }
+        // The endpoint can allow less for writes than the provider's attributes say of all messages. What the CPU does
+        // not address is not injected.
+        let injects = regions.is_empty();
+        facts.with(
+            "inject_bytes_max",
+            if injects { self.inject_bytes_max } else { 0 },
+        )
+    }
+
+    /// Waits until the GPUs see what these completions tell of.
+    #[inline]
+    pub(super) fn flush_arrived(&self, done: &[Completion]) -> Result<()> {
+        let read = LaneKind::Initiate(Verb::Read);
+        let reads = |lane: Lane| {
+            self.lanes
+                .get(lane)
+                .is_ok_and(|lane| lane.spec.kind == read)
+        };
+        self.card_regions.flush(&self.name, done, reads)
+    }
+}
+
+/// The refusal of memory of a device where the provider does without FI_HMEM what else was asked of it; `None` where it
+/// does not do that either.
+pub(super) fn without_hmem(
+    library: &Arc<Libfabric>,
+    hints: &Hints<'_>,
+    (memory, why_embedded): (&str, Option<&str>),
+) -> Option<Error> {
+    let provider = hints.provider;
+    let of_host = Hints {
+        device_memory: false,
+        ..hints.clone()
+    };
+    let offers = |hints: &Hints<'_>| Info::query(library, hints).unwrap_or_default();
+    if offers(&of_host).is_empty() {
+        return None;
+    }
+    let any = Hints {
+        provider: "",
+        ..hints.clone()
+    };
+    let names: BTreeSet<String> = offers(&any)
+        .into_iter()
+        .map(|info| info.attributes().provider.clone())
+        .collect();
+    let names: Vec<_> = names.into_iter().collect();
+    let who = match names.as_slice() {
+        [] => "no provider of this library has it here".to_owned(),
+        names => format!(
+            "those of this library that have it here: {}",
+            names.join(", ")
+        ),
+    };
+    // Memory that is no maker's here is that of an engine's caller.
+    let (built_with, providers) = vendor_of_memory(memory)
+        .map_or(("CUDA or ROCm", "verbs;ofi_rxm"), |maker| {
+            (maker.cards.built_with, maker.cards.providers)
+        });
+    let used = why_embedded.map_or_else(String::new, |why| {
+        format!("; this library is used because {why}")
+    });
+    Some(Error::Unavailable {
+        what: format!("memory {memory} with engine fabric:{provider}"),
+        why: format!(
+            "provider {provider} of libfabric {} ({}) does not register memory of devices (FI_HMEM); {who}{used}",
+            library.release(),
+            library.path()
+        ),
+        how: format!(
+            "Name a libfabric that was built with {built_with} with --libfabric, and a provider that has it, such as \
+             {providers}; or {INSTEAD}"
+        ),
+    })
+}
+
+/// Advice for an error number; `None` for what has no usual cause.
+pub(super) fn usual_cause(code: i32) -> Option<&'static str> {
+    Some(match code {
+        // EIO, EPIPE, ESHUTDOWN, ECONNRESET, ECONNABORTED, ENOTCONN
+        5 | 32 | 108 | 104 | 103 | 107 => {
+            "the process at the other end has ended, or its device is gone"
+        }
+        // ECONNREFUSED, EHOSTUNREACH, ENETUNREACH
+        111 | 113 | 101 => "a filter or a missing route between the two devices; see --devices",
+        // ETIMEDOUT
+        110 => "packets were lost for longer than the provider tries again",
+        // ENOMEM
+        12 => "too little memory, or too little that may be locked (ulimit -l)",
+        // EACCES, EPERM, EKEYREJECTED
+        13 | 1 | 129 => "the peer's registration does not allow it, or is gone",
+        // EMSGSIZE, FI_ETRUNC
+        90 | 265 => "a message that is longer than the receive that it met",
+        _ => return None,
+    })
 }

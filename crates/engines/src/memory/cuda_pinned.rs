@@ -6,13 +6,13 @@ use std::sync::Arc;
 use tonnage_engine::memory::{
     CopyRate, CopyTurns, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request, Stretch,
 };
-use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_sys::clock::Clock;
 use tonnage_sys::cuda::PinnedArena;
 use tonnage_sys::mapping::Arena;
 use tonnage_units::Result;
 
-use super::cuda::driver::{self, GpuInUse};
+use super::cuda::driver;
+use super::cuda::driver::GpuInUse;
 use super::host::HOST;
 use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
@@ -108,29 +108,6 @@ impl Memory for PinnedMemory {
             device: Some(self.gpu.name()),
             ..self.host.report()
         }
-    }
-
-    fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()> {
-        self.host.fill(origin, offset, len, key)
-    }
-
-    fn verify(
-        &self,
-        origin: u64,
-        offset: u64,
-        len: u64,
-        key: Key,
-        found: &mut Mismatches,
-    ) -> Result<()> {
-        self.host.verify(origin, offset, len, key, found)
-    }
-
-    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        self.host.read(offset, bytes)
-    }
-
-    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.host.write(offset, bytes)
     }
 
     fn copy_rates(

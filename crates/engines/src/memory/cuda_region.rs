@@ -14,7 +14,7 @@ use super::cuda::CudaMemory;
 use super::cuda::driver::{self, GpuInUse, advice};
 use super::cuda_pinned::PinnedMemory;
 use super::vendor::GpuVendor;
-use super::vendors::{vendor_of, vendor_of_memory};
+use super::vendor::{vendor_of, vendor_of_memory};
 
 pub(crate) use super::cuda::driver::{gpu_name, library, unavailable};
 

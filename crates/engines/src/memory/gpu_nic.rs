@@ -9,7 +9,7 @@ use tonnage_machine::kernel_files::Tree;
 
 use super::cuda_region::{library, number_of};
 use super::vendor::GpuVendor;
-use super::vendors::VENDORS;
+use super::vendor::VENDORS;
 
 /// The GPU that a rank's memory is of.
 #[derive(Debug, Clone, PartialEq, Eq)]

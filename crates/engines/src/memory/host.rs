@@ -9,9 +9,8 @@ use std::sync::Arc;
 use tonnage_engine::memory::{
     Available, CopyRate, CopyTurns, Memory, MemoryEntry, MemoryReport, Request, Stretch,
 };
-use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_sys::clock::Clock;
-use tonnage_sys::mapping::{Arena, OutOfRange, Pages, Sharing};
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_units::{Error, Result};
 
 use super::copy;
@@ -293,29 +292,6 @@ impl Memory for HostMemory {
         self.report.clone()
     }
 
-    fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()> {
-        tonnage_engine::pattern::fill(&self.arena, origin, offset, len, key)
-    }
-
-    fn verify(
-        &self,
-        origin: u64,
-        offset: u64,
-        len: u64,
-        key: Key,
-        found: &mut Mismatches,
-    ) -> Result<()> {
-        tonnage_engine::pattern::verify(&self.arena, origin, offset, len, key, found)
-    }
-
-    fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
-        self.arena.read(offset, bytes).map_err(outside)
-    }
-
-    fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
-        self.arena.write(offset, bytes).map_err(outside)
-    }
-
     fn copy_rates(
         &self,
         stretch: &Stretch,
@@ -325,10 +301,6 @@ impl Memory for HostMemory {
     ) -> Result<Vec<CopyRate>> {
         copy::rates(&self.arena, stretch, slots, clock, turns)
     }
-}
-
-fn outside(error: OutOfRange) -> Error {
-    Error::Failed(error.to_string())
 }
 
 #[cfg(test)]

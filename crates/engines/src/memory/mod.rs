@@ -26,7 +26,6 @@ mod hip;
 mod host;
 pub(crate) mod nvidia;
 pub(crate) mod vendor;
-pub(crate) mod vendors;
 
 use tonnage_engine::memory::MemoryEntry;
 
@@ -34,7 +33,7 @@ pub use cuda::CUDA;
 pub use cuda_pinned::CUDA_PINNED;
 pub use hip::{HIP, HIP_PINNED};
 pub use host::{HOST, HUGE, SMALL, of_arena};
-pub use vendors::known_gpu_makers;
+pub use vendor::known_gpu_makers;
 
 /// Every memory, the default first.
 pub static MEMORIES: &[MemoryEntry] = &[HOST, SMALL, HUGE, CUDA, CUDA_PINNED, HIP, HIP_PINNED];

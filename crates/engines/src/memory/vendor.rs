@@ -4,9 +4,12 @@
 //! Memories and engines of GPUs are written once, for all makers. Each maker is a constant in a file of its own
 //! (`nvidia`, `amd`), and `vendors` lists them; their drivers are `tonnage_sys`'.
 
-use tonnage_engine::Library;
+use tonnage_engine::{Library, split_name};
 use tonnage_machine::kernel_files::Tree;
 use tonnage_sys::cuda::{CudaFailure, GpuDriver};
+
+use super::amd::AMD;
+use super::nvidia::NVIDIA;
 
 /// Codes that the drivers of all makers return: of an argument that they do not take, of memory that is not there, of a
 /// number that no GPU has, and of what driver or GPU do not have.
@@ -96,4 +99,25 @@ pub(crate) struct GpuVendor {
     pub(crate) no_gpu: &'static str,
     /// The next thing to try where a GPU does not reach memory that another process has on another one.
     pub(crate) no_way: &'static str,
+}
+
+/// All of them.
+pub(crate) static VENDORS: [&GpuVendor; 2] = [NVIDIA, AMD];
+
+/// The maker whose driver this is.
+pub(crate) fn vendor_of(driver: &GpuDriver) -> &'static GpuVendor {
+    let of = |vendor: &&&GpuVendor| vendor.driver.name == driver.name;
+    VENDORS.iter().find(of).copied().unwrap_or(NVIDIA)
+}
+
+/// The maker whose GPUs a memory of this name, with or without a number, is of.
+pub(crate) fn vendor_of_memory(name: &str) -> Option<&'static GpuVendor> {
+    let (name, _) = split_name(name);
+    VENDORS.into_iter().find(|vendor| vendor.memory == name)
+}
+
+/// Makers of GPUs, as `tonnage devices` names them, each with the name of the memory of its GPUs; the most usual first.
+pub fn known_gpu_makers() -> Vec<(&'static str, &'static str)> {
+    let both = |vendor: &GpuVendor| (vendor.maker, vendor.memory);
+    VENDORS.into_iter().map(both).collect()
 }

@@ -10,7 +10,7 @@ use tonnage_sys::cuda::{CardWrites, CudaContext, WritesOrdering};
 use tonnage_units::Result;
 
 use crate::memory::cuda_region::gpu_failed;
-use crate::memory::vendors::vendor_of;
+use crate::memory::vendor::vendor_of;
 
 /// The moment at which a flush is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

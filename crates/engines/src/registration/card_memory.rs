@@ -13,7 +13,7 @@ use tonnage_units::{Error, Result};
 use super::ways::CardWay;
 use crate::memory::cuda_region::DriverMemory;
 use crate::memory::vendor::CardRules;
-use crate::memory::vendors::vendor_of;
+use crate::memory::vendor::vendor_of;
 
 /// Memory of a device that is to be registered.
 pub(crate) struct CardMemory {

@@ -9,7 +9,8 @@ use tonnage_units::Result;
 
 use super::REGISTRATION;
 use super::arrivals::{CardArrivals, FlushMoment};
-use super::ways::{CardWay, NotGranted};
+use super::card_memory::CardMemory;
+use super::ways::{CardWay, NotGranted, first_granted, not_granted};
 
 /// One registered memory.
 struct GrantedRegion {
@@ -31,29 +32,41 @@ pub(crate) struct CardRegions {
 }
 
 impl CardRegions {
-    /// Keeps what was granted for the memory of a region, and who is to see what arrives in it.
-    pub(crate) fn keep(
+    /// Registers memory as a region by the first way that is granted, of those that an option's value asks for. Keeps
+    /// what was granted, a doubt of where the bytes are then, and who is to see what arrives there.
+    ///
+    /// # Errors
+    /// The refusal of `what`, where none is granted; `instead` says how to move the bytes through the host.
+    pub(crate) fn register<T>(
+        &mut self,
+        (region, card): (RegionId, &CardMemory),
+        (asked, ways): (&str, &[CardWay]),
+        (what, instead): (String, &str),
+        attempt: impl FnMut(CardWay) -> Result<(T, Option<String>), String>,
+    ) -> Result<T> {
+        let tried = first_granted(asked, ways, attempt);
+        let (way, (made, doubt), before) =
+            tried.map_err(|all| not_granted((what, card.rules()), &all, instead))?;
+        self.keep(region, (way, &before), card.context(), doubt);
+        Ok(made)
+    }
+
+    pub(super) fn keep(
         &mut self,
         region: RegionId,
         (way, before): (CardWay, &[NotGranted]),
         context: Option<&Arc<CudaContext>>,
+        doubt: Option<String>,
     ) {
         let granted = GrantedRegion {
             way,
             before: before.iter().map(ToString::to_string).collect(),
             context: context.cloned(),
-            doubt: None,
+            doubt,
         };
         self.granted.insert(region.0, granted);
         if !self.arrivals.iter().any(|known| known.are_in(context)) {
             self.arrivals.push(CardArrivals::of(context));
-        }
-    }
-
-    /// Keeps a doubt of where a region's bytes are, for the record.
-    pub(crate) fn keep_doubt(&mut self, region: RegionId, doubt: Option<String>) {
-        if let Some(granted) = self.granted.get_mut(&region.0) {
-            granted.doubt = doubt;
         }
     }
 

@@ -22,12 +22,12 @@ pub(crate) mod double;
 mod over_double;
 mod ways;
 
-use tonnage_engine::{EngineOption, OpenRequest, OptionKind};
-use tonnage_units::{Error, Result};
-
 pub(crate) use card_memory::CardMemory;
 pub(crate) use card_regions::CardRegions;
-pub(crate) use ways::{CardWay, first_granted, not_granted};
+pub(crate) use ways::CardWay;
+
+use tonnage_engine::{EngineOption, OpenRequest, OptionKind};
+use tonnage_units::{Error, Result};
 
 /// The option's name.
 pub(crate) const REGISTRATION: &str = "registration";
@@ -60,15 +60,23 @@ pub(crate) fn check_registration(
     is_staged: bool,
 ) -> Result<()> {
     let asked = request.option(options, REGISTRATION);
-    if asked.is_empty() || asked == AUTO {
+    if !is_staged || asked.is_empty() || asked == AUTO {
         return Ok(());
     }
-    match is_staged {
-        false => Ok(()),
-        true => Err(Error::Usage(format!(
-            "{REGISTRATION}={asked} is about memory of a GPU that is registered, and staging=pinned registers pinned memory \
-             of the host in its place: leave one of them out"
-        ))),
+    Err(Error::Usage(format!(
+        "{REGISTRATION}={asked} is about memory of a GPU that is registered, and staging=pinned registers pinned memory of \
+         the host in its place: leave one of them out"
+    )))
+}
+
+/// Words behind the refusal of so many bytes, where this process may lock too little memory; else empty.
+pub(crate) fn locked_memory_advice(bytes: usize) -> String {
+    match tonnage_sys::process::locked_memory_limit() {
+        Some(limit) if limit < bytes as u64 => format!(
+            ": this process may lock {limit} bytes of memory; raise it with `ulimit -l unlimited`, or LimitMEMLOCK of the \
+             service that starts it"
+        ),
+        _ => String::new(),
     }
 }
 

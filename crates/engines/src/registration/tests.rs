@@ -9,7 +9,8 @@ use tonnage_sys::libfabric::HmemInterface;
 use tonnage_sys::registrable::DeviceBytes;
 
 use super::double::Double;
-use super::{AUTO, CardMemory, CardRegions, CardWay, first_granted, not_granted};
+use super::ways::{first_granted, not_granted};
+use super::{AUTO, CardMemory, CardRegions, CardWay};
 use crate::memory::{CUDA, HIP, HOST};
 
 const WAYS: [CardWay; 2] = [CardWay::Dmabuf, CardWay::Peermem];
@@ -200,8 +201,7 @@ fn memory_that_the_kernel_moves_to_the_host_is_a_remark() {
             let (made, doubt) = card.register(at, way, register).unwrap();
             assert_eq!((made, doubt.is_some()), (7, doubted), "{way:?} {moved}");
             let mut regions = CardRegions::default();
-            regions.keep(RegionId(0), (way, &[]), card.context());
-            regions.keep_doubt(RegionId(0), doubt);
+            regions.keep(RegionId(0), (way, &[]), card.context(), doubt);
             let facts = regions.add_granted(Facts::default());
             let remarks = facts.texts(fact_names::REMARKS).join("");
             assert_eq!(
@@ -236,7 +236,7 @@ fn refusals_of_amd_are_of_amd() {
     let told = memory.report().allocated.unwrap();
     assert!(told.starts_with("vmm: hipMemCreate and hipMemMap, in granules of 2097152"));
     let mut regions = CardRegions::default();
-    regions.keep(RegionId(0), (CardWay::Dmabuf, &[]), card.context());
+    regions.keep(RegionId(0), (CardWay::Dmabuf, &[]), card.context(), None);
     let facts = regions.add_granted(Facts::default());
     let flushed = facts.get("card_writes_flushed").unwrap().text().unwrap();
     let all = format!("{said} {told} {flushed}").to_lowercase();
@@ -257,7 +257,7 @@ fn arrivals_are_flushed_where_the_driver_needs_it() {
     let card = CardMemory::of(&memory, "verbs:rc").unwrap();
     let mut regions = CardRegions::default();
     assert!(regions.add_granted(Facts::default()).0.is_empty());
-    regions.keep(RegionId(3), (CardWay::Peermem, &[]), card.context());
+    regions.keep(RegionId(3), (CardWay::Peermem, &[]), card.context(), None);
     let facts = regions.add_granted(Facts::default());
     assert_eq!(facts.get("registration").unwrap().text(), Some("peermem"));
     let said = |regions: &CardRegions| {
@@ -297,7 +297,7 @@ fn plain_writes_are_flushed_when_they_have_ended() {
     let card = CardMemory::of(&memory, "verbs:rc").unwrap();
     let mut regions = CardRegions::default();
     assert!(!regions.flush_all("verbs:rc").unwrap());
-    regions.keep(RegionId(0), (CardWay::Peermem, &[]), card.context());
+    regions.keep(RegionId(0), (CardWay::Peermem, &[]), card.context(), None);
     let said = |regions: &CardRegions| {
         let facts = regions.add_granted(Facts::default());
         assert!(facts.get(fact_names::REMARKS).is_none());
@@ -341,7 +341,7 @@ fn a_flush_that_is_lacking_is_a_remark() {
         };
         let card = CardMemory::of(&memory, "verbs:rc").unwrap();
         let mut regions = CardRegions::default();
-        regions.keep(RegionId(0), (CardWay::Peermem, &[]), card.context());
+        regions.keep(RegionId(0), (CardWay::Peermem, &[]), card.context(), None);
         let remarks = |regions: &CardRegions| {
             let facts = regions.add_granted(Facts::default());
             let texts = facts.texts(fact_names::REMARKS);
@@ -375,9 +375,9 @@ fn ways_are_those_of_the_regions_that_are_left() {
             .get("registration")
             .and_then(|way| way.text().map(str::to_owned))
     };
-    regions.keep(RegionId(1), (CardWay::Dmabuf, &[]), card.context());
-    regions.keep(RegionId(2), (CardWay::Peermem, &[]), card.context());
-    regions.keep(RegionId(4), (CardWay::Peermem, &[]), card.context());
+    regions.keep(RegionId(1), (CardWay::Dmabuf, &[]), card.context(), None);
+    regions.keep(RegionId(2), (CardWay::Peermem, &[]), card.context(), None);
+    regions.keep(RegionId(4), (CardWay::Peermem, &[]), card.context(), None);
     assert_eq!(ways(&regions).as_deref(), Some("dmabuf, peermem"));
     // Memory of the host has other numbers.
     regions.forget(RegionId(3));

@@ -16,7 +16,8 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use tonnage_engine::{Completion, Ending, Lane, Peer};
 use tonnage_sys::mapping::{Arena, OutOfRange};
 
-use super::refusals::{MESSAGE_TOO_LONG, OTHER_REGION};
+use super::OTHER_REGION;
+use crate::rings::MESSAGE_TOO_LONG;
 
 /// Entries of each ring: posted receives and unread arrivals of one peer.
 pub(crate) const DEPTH: u32 = 1024;

@@ -7,30 +7,27 @@
 //! `crate::rings`. Which way of copying is fastest depends on size and caches, so each point finds it out by trying:
 //! see `tuner`.
 
-mod ends;
-mod far;
-mod tuner;
-
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
+use ends::Ends;
+use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Caps, Card, Completion, Descriptor, Domain, Ending, Engine, EngineReport, Entry, Facts,
-    Failure, Flush, Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Neighbor, Op, Peer, Region,
-    RegionId, Verb, WorkerConfig,
+    Failure, Flush, Lane, LaneKind, LaneSpec, Lanes, LimitKind, Neighbor, Op, Peer, Region,
+    RegionId, Regions, Verb, WorkerConfig, never_connected, take_waiting,
 };
 use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::{Arena, OutOfRange};
 use tonnage_units::{Error, Result};
-
-use crate::rings::{Contacts, DEPTH, PeerRings, take_arrivals, torn};
-use crate::slots::{has_lanes, never_resolved, not_registered};
-
-use ends::Ends;
-use far::{FarMaps, FarRegion};
 use tuner::Tuner;
+
+use crate::rings::{Contacts, DEPTH, IN_OTHER_REGION, PeerRings, take_arrivals, torn};
+
+mod ends;
+mod tuner;
 
 /// One call of `post` moves at most about this much, so that a loop stays in control of large operations.
 const POST_BYTES_MAX: u64 = 256 << 10;
@@ -44,30 +41,21 @@ static CAPS: Caps = Caps {
     delivered: true,
     delivery_on_request: true,
     arrivals_named: true,
-    arrives_by_polling: false,
     ordered_writes: true,
     sends_taken: true,
-    passive_target: false,
     shared_memory: true,
-    carried: false,
     limit: LimitKind::MemoryCopy,
+    ..Caps::NONE
 };
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
     name: "shm",
     about: "direct memory between ranks of one host over a shared mapping: what this host can do at best",
-    variant: None,
-    options: &[],
-    has_devices: false,
-    libraries: &[],
-    lifecycle: Lifecycle::NONE,
-    device_memory: None,
-    one_process: false,
     verbs: &Verb::ALL,
     ordered_writes: true,
-    moves_bytes: true,
     open: |_| Ok(vec![Arc::new(ShmDomain)]),
+    ..Entry::BASE
 };
 
 struct ShmDomain;
@@ -99,10 +87,9 @@ impl Domain for ShmDomain {
             verb: None,
             contacts: Contacts::new("shm", config.rank),
             far: FarMaps::default(),
-            regions: BTreeMap::new(),
-            region_next: 0,
+            regions: Regions::default(),
             peers: Vec::new(),
-            lanes: Vec::new(),
+            lanes: Lanes::default(),
             done: VecDeque::with_capacity(DEPTH as usize),
         }))
     }
@@ -126,10 +113,9 @@ struct Shm {
     verb: Option<Verb>,
     contacts: Contacts,
     far: FarMaps,
-    regions: BTreeMap<u32, Arc<Arena>>,
-    region_next: u32,
+    regions: Regions<Arc<Arena>>,
     peers: Vec<PeerRings>,
-    lanes: Vec<Option<LaneState>>,
+    lanes: Lanes<LaneState>,
     done: VecDeque<Completion>,
 }
 
@@ -137,9 +123,7 @@ impl Shm {
     /// Carries out one operation. `false`: there is no room now, try again after polling.
     #[inline]
     fn carry_out(&mut self, op: &Op) -> Result<bool> {
-        let Some(Some(lane)) = self.lanes.get(op.lane.0 as usize) else {
-            return Err(never_resolved(op.lane));
-        };
+        let lane = self.lanes.get(op.lane)?;
         let (peer, tuner) = (&mut self.peers[lane.peer], &mut self.tuner);
         let mut ending = Ending::Done;
         let taken = match (lane.kind, &lane.far) {
@@ -172,13 +156,7 @@ impl Shm {
         let taken = taken
             .map_err(|error| Error::Failed(format!("an operation with rank {rank}: {error}")))?;
         if taken {
-            self.done.push_back(Completion {
-                tag: op.tag,
-                lane: op.lane,
-                len: op.len,
-                imm: op.imm,
-                ending,
-            });
+            self.done.push_back(Completion::of(op, ending));
         }
         Ok(taken)
     }
@@ -197,25 +175,19 @@ impl Engine for Shm {
         };
         let region = FarRegion {
             pid: std::process::id(),
-            region: self.region_next,
+            region: self.regions.next().0,
             fd: file.as_raw_fd(),
             bytes: arena.len() as u64,
         };
-        let id = RegionId(self.region_next);
-        self.regions.insert(id.0, Arc::clone(arena));
-        self.region_next += 1;
-        // Four numbers: writing them as JSON cannot fail.
-        let descriptor = Descriptor(serde_json::to_vec(&region).unwrap_or_default());
-        Ok(Region { id, descriptor })
+        Ok(Region {
+            id: self.regions.put(Arc::clone(arena)),
+            descriptor: Descriptor::of(&region),
+        })
     }
 
     fn deregister(&mut self, region: RegionId) -> Result<()> {
-        let mut lanes = self.lanes.iter().flatten();
-        if lanes.any(|lane| lane.local == region) {
-            return Err(has_lanes(region));
-        }
-        let taken = self.regions.remove(&region.0);
-        taken.map(|_| ()).ok_or_else(|| not_registered(region))
+        self.lanes.check_unused(region, |lane| lane.local)?;
+        self.regions.take(region).map(|_| ())
     }
 
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
@@ -233,14 +205,8 @@ impl Engine for Shm {
 
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
         let peer = self.peers.iter().position(|peer| peer.rank == spec.peer);
-        let peer = peer.ok_or_else(|| {
-            Error::Failed(format!(
-                "rank {} was never connected to rank {}",
-                self.config.rank, spec.peer
-            ))
-        })?;
-        let own = self.regions.get(&spec.local.0).cloned();
-        let own = own.ok_or_else(|| not_registered(spec.local))?;
+        let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
+        let own = Arc::clone(self.regions.get(spec.local)?);
         // Lanes are resolved at the beginning of a point, for which another copy method may be the fastest.
         let far = match spec.kind {
             LaneKind::Initiate(verb) => {
@@ -251,16 +217,11 @@ impl Engine for Shm {
             LaneKind::Receive => None,
         };
         let region = |far: &Option<(u32, Arc<Arena>)>| far.as_ref().map(|(region, _)| *region);
-        let same = |lane: &Option<LaneState>| {
-            lane.as_ref().is_some_and(|lane| {
-                (lane.kind, lane.peer, lane.local) == (spec.kind, peer, spec.local)
-                    && lane.ordered == spec.ordered
-                    && region(&lane.far) == region(&far)
-            })
-        };
-        if let Some(index) = self.lanes.iter().position(same) {
-            return Ok(Lane(index as u32));
-        }
+        let known = self.lanes.find(|lane| {
+            (lane.kind, lane.peer, lane.local) == (spec.kind, peer, spec.local)
+                && lane.ordered == spec.ordered
+                && region(&lane.far) == region(&far)
+        });
         let state = LaneState {
             kind: spec.kind,
             peer,
@@ -269,11 +230,11 @@ impl Engine for Shm {
             far,
             ordered: spec.ordered,
         };
-        Ok(crate::slots::put(&mut self.lanes, state))
+        Ok(known.unwrap_or_else(|| self.lanes.put(state)))
     }
 
     fn release(&mut self, lane: Lane) {
-        crate::slots::take(&mut self.lanes, lane);
+        self.lanes.release(lane);
     }
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
@@ -294,23 +255,14 @@ impl Engine for Shm {
     }
 
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
-        match self.lanes.get(lane.0 as usize) {
-            Some(Some(_)) => Ok(Flush::Delivered),
-            _ => Err(never_resolved(lane)),
-        }
+        self.lanes.get(lane).map(|_| Flush::Delivered)
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         // Arrivals first, because somebody waits for them, but never all of the room: own completions would starve.
         let share = done.len().div_ceil(2);
-        let mut count = take_arrivals(&mut self.peers, &mut done[..share]).map_err(ring)?;
-        while count < done.len()
-            && let Some(completion) = self.done.pop_front()
-        {
-            done[count] = completion;
-            count += 1;
-        }
-        Ok(count)
+        let count = take_arrivals(&mut self.peers, &mut done[..share]).map_err(ring)?;
+        Ok(count + take_waiting(&mut self.done, &mut done[count..]))
     }
 
     fn flush_incoming(&mut self) -> Result<bool> {
@@ -318,12 +270,9 @@ impl Engine for Shm {
     }
 
     fn failure(&self, done: &Completion) -> Failure {
-        let lane = self
-            .lanes
-            .get(done.lane.0 as usize)
-            .and_then(Option::as_ref);
-        let peer = |lane: &LaneState| self.peers.get(lane.peer).map(|peer| peer.rank);
-        crate::rings::failure("shm", done, lane.map(|lane| (lane.kind, peer(lane))))
+        let lane = self.lanes.get(done.lane).ok();
+        let lane = lane.map(|lane| (lane.kind, self.peers[lane.peer].rank));
+        crate::rings::failure("shm", done, lane, IN_OTHER_REGION)
     }
 
     fn settle(&mut self, trying: bool) -> bool {
@@ -349,3 +298,54 @@ fn ring(error: OutOfRange) -> Error {
 
 #[cfg(test)]
 mod tests;
+
+/// A registered memory as a peer maps it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FarRegion {
+    pub(super) pid: u32,
+    /// Never given twice, as a file's number is.
+    pub(super) region: u32,
+    pub(super) fd: i32,
+    pub(super) bytes: u64,
+}
+
+/// A peer's memory in this process. It stays while a lane uses it, and until another one of that peer is mapped.
+struct Mapped {
+    peer: Peer,
+    region: FarRegion,
+    memory: Arc<Arena>,
+}
+
+/// The memory of peers that is mapped.
+#[derive(Default)]
+pub(super) struct FarMaps {
+    mapped: Vec<Mapped>,
+}
+
+impl FarMaps {
+    /// The memory that a peer's descriptor means.
+    pub(super) fn of(
+        &mut self,
+        contacts: &Contacts,
+        peer: Peer,
+        descriptor: &Descriptor,
+    ) -> Result<(u32, Arc<Arena>)> {
+        let region: FarRegion = serde_json::from_slice(&descriptor.0).map_err(|error| {
+            contacts.unusable(peer, format!("the peer's region cannot be read ({error})"))
+        })?;
+        let known = |mapped: &&Mapped| mapped.peer == peer && mapped.region == region;
+        if let Some(mapped) = self.mapped.iter().find(known) {
+            return Ok((region.region, Arc::clone(&mapped.memory)));
+        }
+        let memory = contacts.attach(peer, (region.pid, region.fd), region.bytes)?;
+        self.mapped
+            .retain(|old| old.peer != peer || Arc::strong_count(&old.memory) > 1);
+        let number = region.region;
+        self.mapped.push(Mapped {
+            peer,
+            region,
+            memory: Arc::clone(&memory),
+        });
+        Ok((number, memory))
+    }
+}

@@ -1,11 +1,11 @@
 //! Two workers of one process, connected through their cards as two ranks are.
 
+use tonnage_engine::memory::Request;
+use tonnage_engine::{Locality, OpenRequest};
+
 use super::*;
 use crate::memory::HOST;
 use crate::rings::OTHER_REGION;
-use tonnage_engine::memory::Request;
-use tonnage_engine::{Locality, OpenRequest};
-use tonnage_sys::clock::Clock;
 
 const BYTES: u64 = 1 << 20;
 
@@ -17,15 +17,7 @@ fn worker(rank: u32) -> (Arc<dyn Memory>, Box<dyn Engine + Send>, Region) {
         ..Request::default()
     };
     let memory = (HOST.allocate)(&request).unwrap();
-    let config = WorkerConfig {
-        rank,
-        worker: 0,
-        peers_max: 1,
-        queue_pairs: 1,
-        sleeps: false,
-        depth: 64,
-        clock: Clock::new(),
-    };
+    let config = WorkerConfig::polling(rank, 1, 64);
     let domains = (ENTRY.open)(&OpenRequest::default()).unwrap();
     let mut engine = domains[0].worker(&config).unwrap();
     let region = engine.register(&memory).unwrap();
@@ -59,15 +51,7 @@ impl Pair {
     }
 
     fn lane_to(&mut self, side: usize, kind: LaneKind, remote: &Descriptor) -> Lane {
-        let spec = LaneSpec {
-            kind,
-            peer: 1 - side as u32,
-            local: self.region[side].id,
-            remote,
-            ordered: false,
-            in_order: false,
-            delivered: false,
-        };
+        let spec = LaneSpec::new(kind, 1 - side as u32, self.region[side].id, remote);
         self.engine[side].lane(&spec).unwrap()
     }
 }
@@ -328,15 +312,7 @@ fn peers_that_come_later_are_connected_too() {
     late.connect(&[Neighbor::beside(0, card)]).unwrap();
     memory.write(0, b"late").unwrap();
     let remote = pair.region[0].descriptor.clone();
-    let spec = LaneSpec {
-        kind: LaneKind::Initiate(Verb::WriteImm),
-        peer: 0,
-        local: region.id,
-        remote: &remote,
-        ordered: false,
-        in_order: false,
-        delivered: false,
-    };
+    let spec = LaneSpec::new(LaneKind::Initiate(Verb::WriteImm), 0, region.id, &remote);
     let lane = late.lane(&spec).unwrap();
     let op = Op {
         lane,

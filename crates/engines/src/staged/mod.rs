@@ -7,11 +7,9 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `mod` | the option, the domain |
-//! | `bounds` | the option's name, and how much is in flight |
-//! | `message`, `tag` | the header of a piece, and the tag under which it goes |
+//! | `message` | the header of a piece |
 //! | `ring` | the places of pieces in pinned memory, and copies between them and the registered memory |
-//! | `channel` | one peer: what waits to be sent, what is on its way, what has arrived |
-//! | `pieces` | a channel's steps: filling places, sending them, taking what arrived |
+//! | `channel` | one peer: filling places, sending them, taking what arrived |
 //! | `worker` | registering, connecting, lanes, posting, polling |
 //!
 //! The engine below is only asked for sends, whose receives are places of the peer's ring. A piece that has arrived is
@@ -19,12 +17,9 @@
 //! when all of its pieces are. So a completed write is visible to the peer, by whatever way the engine below and its
 //! network carried it, and no write of a network card into memory of a GPU has to be flushed: there are none.
 
-mod bounds;
 mod channel;
 mod message;
-mod pieces;
 mod ring;
-mod tag;
 mod worker;
 
 use std::net::IpAddr;
@@ -37,7 +32,7 @@ use tonnage_engine::{
 use tonnage_units::{Error, Result, WireDevice};
 
 use crate::registration::check_registration;
-use bounds::{DEPTH_MAX, STAGING};
+use ring::{DEPTH_MAX, STAGING};
 use worker::StagedWorker;
 
 /// The option, for the row of an engine of which these variants can be staged; all where none is named.

@@ -165,20 +165,14 @@ impl StagingRing {
                 "memory {kind} was registered for staging and is not known to it"
             ))));
         };
-        let stream = match is_out {
-            true => &gpu.leaving,
-            false => &gpu.arriving,
-        };
+        let stream = if is_out { &gpu.leaving } else { &gpu.arriving };
         let failed = |failure: CudaFailure| match failure {
             CudaFailure::Outside(range) => NotCopied::Outside(range),
             other => NotCopied::Other(gpu_failed("staging", stream.context(), &other)),
         };
         let far = bytes.part(offset, len.into()).map_err(failed)?;
         let near = gpu.pinned.part(payload, len.into()).map_err(failed)?;
-        let (from, to) = match is_out {
-            true => (far, near),
-            false => (near, far),
-        };
+        let (from, to) = if is_out { (far, near) } else { (near, far) };
         stream.copy(from, to).map_err(failed)?;
         event.record(stream).map_err(failed)?;
         Ok(false)
@@ -193,6 +187,40 @@ impl StagingRing {
         passed.map_err(|failure| gpu_failed("staging", gpu.pinned.context(), &failure))
     }
 }
+
+/// Tag of an operation of the engine below: the channel and the place that it is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Tag(pub(super) u32);
+
+impl Tag {
+    pub(super) fn new(channel: u32, place: RingPlace) -> Self {
+        let (kind, index) = match place {
+            RingPlace::Leaving(index) => (0, index),
+            RingPlace::Arriving(index) => (1, index),
+            RingPlace::Note(index) => (2, index),
+        };
+        Self(channel << 8 | kind << 6 | index)
+    }
+
+    pub(super) fn channel(self) -> usize {
+        (self.0 >> 8) as usize
+    }
+
+    pub(super) fn place(self) -> RingPlace {
+        let index = self.0 & 0x3f;
+        match self.0 >> 6 & 3 {
+            0 => RingPlace::Leaving(index),
+            1 => RingPlace::Arriving(index),
+            _ => RingPlace::Note(index),
+        }
+    }
+}
+
+/// The option's name.
+pub(super) const STAGING: &str = "staging";
+
+/// Operations in flight on a lane, at most.
+pub(super) const DEPTH_MAX: u32 = 256;
 
 #[cfg(test)]
 mod tests {
@@ -252,5 +280,19 @@ mod tests {
             end = offset + bytes;
         }
         assert_eq!(end, 2 * PEER_BYTES);
+    }
+
+    #[test]
+    fn tags_name_channel_and_place() {
+        for channel in [0, 3, 9999] {
+            for place in [
+                RingPlace::Leaving(7),
+                RingPlace::Arriving(15),
+                RingPlace::Note(0),
+            ] {
+                let tag = Tag::new(channel, place);
+                assert_eq!((tag.channel(), tag.place()), (channel as usize, place));
+            }
+        }
     }
 }

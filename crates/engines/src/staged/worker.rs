@@ -1,26 +1,23 @@
 //! A worker whose bytes are staged: registering, connecting, lanes, posting and polling.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Card, Completion, Descriptor, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
-    Neighbor, Op, Peer, Region, RegionId, Verb, WorkerConfig,
+    Lanes, Neighbor, Op, Peer, Region, RegionId, Regions, Verb, WorkerConfig, never_connected,
+    take_waiting,
 };
 use tonnage_sys::cuda::CudaContext;
 use tonnage_units::{Error, Result};
 
-use super::bounds::{DEPTH_MAX, STAGING};
-use super::channel::{Spot, StagedChannel, StagedRegions, WaitingReceive};
+use super::channel::{OUTSIDE, Spot, StagedChannel, StagedRegions, WaitingReceive};
 use super::message::{MessageKind, NO_OPERATION, StagedMessage};
-use super::pieces::{OUTSIDE, TOO_LONG};
-use super::ring::{RingPlace, StagingRing};
-use super::tag::Tag;
+use super::ring::{DEPTH_MAX, RingPlace, STAGING, StagingRing, Tag};
 use crate::memory::cuda_region::{DriverMemory, gpu_name};
-use crate::rings::described;
-use crate::slots::{has_lanes, never_resolved, not_registered};
+use crate::rings::failure;
 
 /// Completions of the engine below that are looked at at once.
 const POLLED: usize = 32;
@@ -62,14 +59,13 @@ pub(super) struct StagedWorker {
     below_name: String,
     config: WorkerConfig,
     regions: StagedRegions,
-    region_next: u32,
     /// The GPU whose memory is registered.
     context: Option<Arc<CudaContext>>,
     rings: Vec<PeersRing>,
     channels: Vec<StagedChannel>,
     /// The peers' rings, in the order of the channels.
     far_rings: Vec<Descriptor>,
-    lanes: Vec<Option<StagedLane>>,
+    lanes: Lanes<StagedLane>,
     ready: VecDeque<Completion>,
 }
 
@@ -82,13 +78,12 @@ impl StagedWorker {
             below,
             below_name,
             config: config.clone(),
-            regions: BTreeMap::new(),
-            region_next: 0,
+            regions: Regions::default(),
             context: None,
             rings: Vec::new(),
             channels: Vec::new(),
             far_rings: Vec::new(),
-            lanes: Vec::new(),
+            lanes: Lanes::default(),
             ready: VecDeque::with_capacity(2 * DEPTH_MAX as usize),
         }
     }
@@ -124,24 +119,9 @@ impl StagedWorker {
         }
     }
 
-    fn channel_of(&self, peer: Peer) -> Result<usize> {
-        let place = self
-            .channels
-            .iter()
-            .position(|channel| channel.peer == peer);
-        place.ok_or_else(|| {
-            Error::Failed(format!(
-                "rank {} was never connected to rank {peer}",
-                self.config.rank
-            ))
-        })
-    }
-
     /// Hands over one operation. `false`: there is no room now.
     fn take(&mut self, op: &Op) -> Result<bool> {
-        let Some(Some(lane)) = self.lanes.get(op.lane.0 as usize).copied() else {
-            return Err(never_resolved(op.lane));
-        };
+        let lane = *self.lanes.get(op.lane)?;
         let channel = &mut self.channels[lane.channel];
         let inside = |offset: u64, bytes: u64| {
             let end = offset.checked_add(op.len.into());
@@ -192,14 +172,7 @@ impl StagedWorker {
             len: 0,
             code: 0,
         };
-        let done = Completion {
-            tag: op.tag,
-            lane: op.lane,
-            len: op.len,
-            imm: op.imm,
-            ending: Ending::Done,
-        };
-        Ok(channel.take(message, spot, done))
+        Ok(channel.take(message, spot, Completion::of(op, Ending::Done)))
     }
 
     /// Moves everything on that need not wait.
@@ -237,37 +210,27 @@ impl StagedWorker {
 impl Engine for StagedWorker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
         self.check_memory(&**memory)?;
-        let id = RegionId(self.region_next);
-        self.regions.insert(id.0, Arc::clone(memory));
-        self.region_next += 1;
-        let described = StagedRegion {
+        let id = self.regions.put(Arc::clone(memory));
+        let descriptor = Descriptor::of(&StagedRegion {
             region: id.0,
             bytes: memory.bytes(),
-        };
-        // Two numbers: writing them as JSON cannot fail.
-        let descriptor = Descriptor(serde_json::to_vec(&described).unwrap_or_default());
+        });
         Ok(Region { id, descriptor })
     }
 
     fn deregister(&mut self, region: RegionId) -> Result<()> {
-        let mut lanes = self.lanes.iter().flatten();
-        if lanes.any(|lane| lane.local == region) {
-            return Err(has_lanes(region));
-        }
-        let taken = self.regions.remove(&region.0);
-        taken.map(|_| ()).ok_or_else(|| not_registered(region))
+        self.lanes.check_unused(region, |lane| lane.local)?;
+        self.regions.take(region).map(|_| ())
     }
 
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
         let ring = Arc::new(StagingRing::new(peers.len(), self.context.as_ref())?);
         let region = self.below.register(ring.memory())?;
         let cards = self.below.cards(peers)?.into_iter().map(|below| {
-            let card = StagedCard {
+            Card::of(&StagedCard {
                 below,
                 ring: region.descriptor.clone(),
-            };
-            // Two lists of bytes: writing them as JSON cannot fail.
-            Card(serde_json::to_vec(&card).unwrap_or_default())
+            })
         });
         let cards = cards.collect();
         self.rings.push(PeersRing {
@@ -317,13 +280,8 @@ impl Engine for StagedWorker {
             }
             let mut lane = |kind| {
                 self.below.lane(&LaneSpec {
-                    kind,
-                    peer: channel.peer,
-                    local: known.region.id,
-                    remote,
-                    ordered: false,
                     in_order: true,
-                    delivered: false,
+                    ..LaneSpec::new(kind, channel.peer, known.region.id, remote)
                 })
             };
             let sending = lane(LaneKind::Initiate(Verb::Send))?;
@@ -334,9 +292,10 @@ impl Engine for StagedWorker {
     }
 
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
-        let channel = self.channel_of(spec.peer)?;
-        let own = self.regions.get(&spec.local.0);
-        let own = own.ok_or_else(|| not_registered(spec.local))?;
+        let of_peer = |channel: &StagedChannel| channel.peer == spec.peer;
+        let channel = self.channels.iter().position(of_peer);
+        let channel = channel.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
+        let own = self.regions.get(spec.local)?;
         let far = match spec.kind {
             LaneKind::Receive => None,
             LaneKind::Initiate(_) => {
@@ -356,15 +315,12 @@ impl Engine for StagedWorker {
             local_bytes: own.bytes(),
             far,
         };
-        let same = |lane: &Option<StagedLane>| *lane == Some(state);
-        if let Some(index) = self.lanes.iter().position(same) {
-            return Ok(Lane(index as u32));
-        }
-        Ok(crate::slots::put(&mut self.lanes, state))
+        let known = self.lanes.find(|lane| *lane == state);
+        Ok(known.unwrap_or_else(|| self.lanes.put(state)))
     }
 
     fn release(&mut self, lane: Lane) {
-        crate::slots::take(&mut self.lanes, lane);
+        self.lanes.release(lane);
     }
 
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
@@ -382,44 +338,25 @@ impl Engine for StagedWorker {
 
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
         // What has completed has been acknowledged by the peer.
-        match self.lanes.get(lane.0 as usize) {
-            Some(Some(_)) => Ok(Flush::Delivered),
-            _ => Err(never_resolved(lane)),
-        }
+        self.lanes.get(lane).map(|_| Flush::Delivered)
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         self.look_below()?;
         self.step()?;
-        let mut count = 0;
-        while count < done.len()
-            && let Some(completion) = self.ready.pop_front()
-        {
-            done[count] = completion;
-            count += 1;
-        }
-        Ok(count)
+        Ok(take_waiting(&mut self.ready, done))
     }
 
     fn failure(&self, done: &Completion) -> Failure {
-        let lane = self.lanes.get(done.lane.0 as usize).copied().flatten();
-        let (name, usual_cause) = match done.ending {
-            Ending::Failed(TOO_LONG) => (
-                "message too long",
-                Some("the peer posted a receive that is shorter than the message"),
-            ),
-            Ending::Failed(OUTSIDE) => (
-                "outside of the peer's memory",
-                Some("the peer has taken the registration of that memory back"),
-            ),
-            _ => ("not a failure", None),
-        };
-        let of = (
-            lane.map(|lane| lane.kind),
-            lane.map(|lane| self.channels[lane.channel].peer),
+        let lane = self.lanes.get(done.lane).ok();
+        let lane = lane.map(|lane| (lane.kind, self.channels[lane.channel].peer));
+        let outside = (
+            OUTSIDE,
+            "outside of the peer's memory",
+            "the peer has taken the registration of that memory back",
         );
         let engine = format!("{STAGING} over {}", self.below_name);
-        described(&engine, done, of, (name, usual_cause))
+        failure(&engine, done, lane, outside)
     }
 
     fn settle(&mut self, trying: bool) -> bool {

@@ -3,15 +3,20 @@
 //!
 //! Nothing here waits for a peer before [`VerbsWorker::meet_by_cm`], in which all queue pairs go on side by side.
 
-use std::net::SocketAddr;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
 
-use tonnage_sys::verbs::{CmEvent, CmEventKind, CmHandle, CmTerms, PathTo};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use tonnage_engine::Facts;
+use tonnage_sys::verbs::{CmChannel, CmEvent, CmEventKind, CmHandle, CmTerms, PathTo};
 use tonnage_units::{Error, Result};
 
+use super::cm_port::CmPort;
 use super::cm_private::{CardSecret, CmCard, PairIntroduction, asks};
 use super::cm_terms::{advice, advice_late, agreed};
-use super::cm_ways::{CmSide, CmStep, CmWay, RESOLVING};
-use super::pairs::PairCard;
+use super::peers::PairCard;
 use super::worker::VerbsWorker;
 
 impl VerbsWorker {
@@ -260,5 +265,246 @@ impl VerbsWorker {
             self.peers[way.peer].device,
             self.port.events()
         ))
+    }
+}
+
+/// Time that the kernel has for resolving an address, or a path.
+pub(super) const RESOLVING: Duration = Duration::from_secs(2);
+
+/// Time that a wait for events lasts, at most: then others than the channel are asked whether to go on.
+const NAP: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
+
+/// Step of a queue pair on its way to a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CmStep {
+    /// This side asks, and has not begun.
+    Unasked,
+    /// The address is being resolved.
+    Resolving,
+    /// The path is.
+    Routing,
+    /// The peer was asked.
+    Asking,
+    /// The peer has to ask.
+    Awaiting,
+    /// The peer was accepted, and has to confirm it.
+    Accepted,
+    /// It is connected.
+    Done,
+}
+
+impl CmStep {
+    /// Time after which a step that has not ended is a failure. Who asks says more about it, and says it first.
+    pub(super) fn patience(self) -> Duration {
+        match self {
+            Self::Unasked | Self::Resolving | Self::Routing => 2 * RESOLVING,
+            Self::Asking => Duration::from_secs(10),
+            Self::Awaiting | Self::Accepted | Self::Done => Duration::from_secs(15),
+        }
+    }
+
+    /// Words for what did not happen.
+    pub(super) fn missing(self) -> &'static str {
+        match self {
+            Self::Unasked | Self::Resolving => "its address was not resolved",
+            Self::Routing => "no path to its address was found",
+            Self::Asking => "its device did not answer the request to connect",
+            Self::Awaiting => "its request to connect did not come",
+            Self::Accepted => "it did not confirm the connection",
+            Self::Done => "nothing is missing",
+        }
+    }
+}
+
+/// A queue pair that rdma_cm is to connect.
+pub(super) struct CmWay {
+    /// Place of the peer in the worker's list.
+    pub(super) peer: usize,
+    /// Its rank.
+    pub(super) rank: u32,
+    /// Place of the queue pair in the worker's list.
+    pub(super) place: usize,
+    /// The path by the options and both cards.
+    pub(super) wanted: PathTo,
+    /// The part of the peer's card that is for this.
+    pub(super) card: CmCard,
+    /// Private data that the peer shows, and that it is shown.
+    pub(super) expected: PairIntroduction,
+    pub(super) shown: PairIntroduction,
+    pub(super) id: Option<CmHandle>,
+    pub(super) step: CmStep,
+    since: Instant,
+}
+
+impl CmWay {
+    pub(super) fn new(
+        [peer, place]: [usize; 2],
+        wanted: PathTo,
+        card: &CmCard,
+        expected: PairIntroduction,
+        step: CmStep,
+    ) -> Self {
+        Self {
+            peer,
+            rank: expected.from,
+            place,
+            wanted,
+            card: card.clone(),
+            shown: PairIntroduction {
+                secret: card.secret,
+                from: expected.to,
+                to: expected.from,
+                purpose: expected.purpose,
+            },
+            expected,
+            id: None,
+            step,
+            since: Instant::now(),
+        }
+    }
+
+    pub(super) fn go_to(&mut self, step: CmStep) {
+        self.step = step;
+        self.since = Instant::now();
+    }
+
+    /// Begins to count the time of its step anew.
+    pub(super) fn restart(&mut self) {
+        self.since = Instant::now();
+    }
+
+    pub(super) fn is_overdue(&self) -> bool {
+        self.step != CmStep::Done && self.since.elapsed() > self.step.patience()
+    }
+}
+
+/// One worker's side of connecting by rdma_cm.
+pub(super) struct CmSide {
+    pub(super) channel: CmChannel,
+    pub(super) address: IpAddr,
+    /// Identifier and port that peers ask at, while some have to.
+    listener: Option<(CmHandle, u16)>,
+    /// Secrets of the cards that peers have, by rank.
+    pub(super) secrets: BTreeMap<u32, CardSecret>,
+    /// Queue pairs since the last time that all were connected.
+    pub(super) ways: Vec<CmWay>,
+    /// Requests that showed nothing of a card's.
+    pub(super) strangers: u64,
+    granted: GrantedTerms,
+}
+
+impl CmSide {
+    pub(super) fn open(port: &CmPort) -> Result<Self, String> {
+        Ok(Self {
+            channel: CmChannel::open(&port.library)?,
+            address: port.address,
+            listener: None,
+            secrets: BTreeMap::new(),
+            ways: Vec::new(),
+            strangers: 0,
+            granted: GrantedTerms::default(),
+        })
+    }
+
+    /// The port that peers ask at.
+    pub(super) fn listen(&mut self) -> Result<u16, String> {
+        if let Some((_, port)) = self.listener {
+            return Ok(port);
+        }
+        let id = self.channel.create()?;
+        match self.channel.listen(id, self.address) {
+            Ok(port) => {
+                self.listener = Some((id, port));
+                Ok(port)
+            }
+            Err(why) => {
+                self.channel.close(id);
+                Err(why)
+            }
+        }
+    }
+
+    /// Lets nobody ask any more.
+    pub(super) fn stop_listening(&mut self) {
+        if let Some((id, _)) = self.listener.take() {
+            self.channel.close(id);
+        }
+    }
+
+    /// Waits a moment for events.
+    pub(super) fn nap(&self) {
+        let mut waited = [PollFd::from_borrowed_fd(
+            self.channel.as_fd(),
+            PollFlags::IN,
+        )];
+        // A signal, or whatever else ends it early, only makes the next look come sooner.
+        let _ = poll(&mut waited, Some(&NAP));
+    }
+
+    pub(super) fn note_granted(&mut self, path: &PathTo) {
+        self.granted.note(path);
+    }
+
+    /// Adds what was granted to the facts.
+    pub(super) fn add_granted(&self, facts: Facts) -> Facts {
+        self.granted.add_to(facts)
+    }
+}
+
+/// Different values that are told one by one; of more only how many there are.
+const TOLD_MAX: usize = 8;
+
+/// Terms of paths, each value once.
+#[derive(Default)]
+pub(super) struct GrantedTerms {
+    service_levels: BTreeSet<u32>,
+    traffic_classes: BTreeSet<u32>,
+    flow_labels: BTreeSet<u32>,
+}
+
+impl GrantedTerms {
+    /// Notes those of one more path.
+    pub(super) fn note(&mut self, path: &PathTo) {
+        self.service_levels.insert(path.service_level.into());
+        self.traffic_classes.insert(path.traffic_class.into());
+        self.flow_labels.insert(path.flow_label);
+    }
+
+    /// Adds them to the facts: several values where paths differ.
+    pub(super) fn add_to(&self, facts: Facts) -> Facts {
+        let facts = told(facts, "service_level", &self.service_levels);
+        let facts = told(facts, "traffic_class", &self.traffic_classes);
+        told(facts, "flow_label_granted", &self.flow_labels)
+    }
+}
+
+fn told(facts: Facts, name: &'static str, all: &BTreeSet<u32>) -> Facts {
+    let words = || all.iter().map(u32::to_string).collect::<Vec<_>>();
+    match all.len() {
+        0 => facts,
+        1 => facts.maybe(name, all.first().copied()),
+        2..=TOLD_MAX => facts.with(name, words().join(", ")),
+        many => facts.with(name, format!("{many} different ones")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_told_or_counted() {
+        let fact = |values: std::ops::Range<u32>| {
+            told(Facts::default(), "flow_label_granted", &values.collect())
+                .get("flow_label_granted")
+                .cloned()
+        };
+        assert_eq!(fact(0..0), None);
+        assert_eq!(fact(5..6), Some(5u32.into()));
+        assert_eq!(fact(5..8), Some("5, 6, 7".into()));
+        assert_eq!(fact(0..9), Some("9 different ones".into()));
     }
 }

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 
 use tonnage_sys::verbs::{CmEvent, CmEventKind, PathTo};
 
-use super::cm_ways::CmStep;
+use super::cm::CmStep;
 
 /// The path that a queue pair takes: rdma_cm's, with what was asked for set over it. Zero is what was not asked for.
 ///

@@ -3,13 +3,12 @@
 
 use std::time::{Duration, Instant};
 
-use tonnage_sys::verbs::{WorkAction, WorkRequest, WorkTarget};
+use tonnage_sys::verbs::{WorkAction, WorkTarget};
 use tonnage_units::{Error, Result};
 
 use super::causes::{state_name, usual_cause};
-use super::page::{PAGE, SCRATCH};
 use super::send_queue::{SILENT, send_id};
-use super::worker::VerbsWorker;
+use super::worker::{VerbsWorker, own_request};
 
 /// Time until a peer that does not answer is a failure; a queue pair gives up sooner, unless it was told to try
 /// forever.
@@ -100,14 +99,7 @@ impl VerbsWorker {
         for (kind, len) in [(BYTE, 1), (PACKET, packet)] {
             let tag = tag(kind, peer);
             let (number, _) = self.pairs[place].sends.push(SILENT, tag, len, 1);
-            let request = WorkRequest {
-                id: send_id(place, number),
-                local: SCRATCH,
-                remote: 0,
-                len,
-                imm: 0,
-                signalled: true,
-            };
+            let request = own_request(send_id(place, number), 0, len);
             let staged = self.queues.stage(&target, &request);
             staged.map_err(|why| self.about_device(why))?;
         }
@@ -160,6 +152,12 @@ impl VerbsWorker {
         ))
     }
 }
+
+/// Bytes that peers read, and behind them as many that this side's reads land in: a packet at most.
+pub(super) const PAGE: usize = 4096;
+
+/// Place of the byte that a flush reads, and of what first contact does.
+pub(super) const SCRATCH: u64 = PAGE as u64;
 
 #[cfg(test)]
 mod tests {

@@ -14,7 +14,7 @@ use tonnage_units::{Error, Result, WireDevice, WireKind};
 
 use super::choose::{ChosenPort, unavailable};
 use super::cm_port::cm_port;
-use super::dc_device::dc_device;
+use super::dc::dc_device;
 use super::kernel_session::{depth_max, module_version};
 use super::kernel_worker::KernelWorker;
 use super::options::{Asked, times};
@@ -98,17 +98,14 @@ impl PortDomain {
                     u64::MAX
                 }),
             moves_bytes: true,
-            delivered: false,
-            delivery_on_request: false,
             // A send is acknowledged by the device that put it into a receive.
             sends_taken: true,
             passive_target: true,
             arrivals_named: true,
-            arrives_by_polling: false,
             ordered_writes: !asked.relaxed && !is_kernel,
-            shared_memory: false,
             carried: is_kernel,
             limit: limit(&chosen.device, &chosen.state),
+            ..Caps::NONE
         };
         Ok(Self {
             port: Arc::new(OpenPort {
@@ -130,51 +127,49 @@ impl PortDomain {
 
 /// Refuses what the device cannot grant.
 fn check_limits(name: &str, asked: &Asked, limits: &DeviceLimits) -> Result<()> {
-    if let Some(depth) = asked
-        .send_depth
-        .filter(|&depth| depth > limits.work_requests)
-    {
-        let why = format!(
-            "sq-depth={depth}, and {name} takes {}",
-            limits.work_requests
-        );
-        return Err(unavailable(
-            why,
-            &format!("Choose at most sq-depth={}", limits.work_requests),
-        ));
-    }
-    if let Some(reads) = asked
-        .reads
-        .filter(|&reads| reads > limits.reads_as_initiator)
-    {
-        let why = format!(
-            "rd-atomic={reads}, and {name} takes {}",
-            limits.reads_as_initiator
-        );
-        let how = format!(
-            "Choose rd-atomic=max or at most {}",
-            limits.reads_as_initiator
-        );
-        return Err(unavailable(why, &how));
-    }
-    if let Some(bytes) = asked
-        .region_bytes
-        .filter(|&bytes| bytes > limits.region_bytes)
-    {
-        let why = format!(
-            "mr-size={bytes}, and {name} registers {} at once",
-            limits.region_bytes
-        );
-        let how = format!("Choose mr-size=auto or at most {}", limits.region_bytes);
-        return Err(unavailable(why, &how));
-    }
-    if asked.stretches > limits.stretches.max(1) {
-        let why = format!(
-            "max-sge={}, and {name} takes {}",
-            asked.stretches, limits.stretches
-        );
-        let how = format!("Choose at most max-sge={}", limits.stretches);
-        return Err(unavailable(why, &how));
+    let (depth, reads, stretches) = (asked.send_depth, asked.reads, asked.stretches);
+    for (option, word, asked, verb, most, at_once) in [
+        (
+            "sq-depth",
+            "",
+            depth.map(u64::from),
+            "takes",
+            limits.work_requests.into(),
+            "",
+        ),
+        (
+            "rd-atomic",
+            "max",
+            reads.map(u64::from),
+            "takes",
+            limits.reads_as_initiator.into(),
+            "",
+        ),
+        (
+            "mr-size",
+            "auto",
+            asked.region_bytes,
+            "registers",
+            limits.region_bytes,
+            " at once",
+        ),
+        (
+            "max-sge",
+            "",
+            Some(stretches.into()),
+            "takes",
+            limits.stretches.max(1).into(),
+            "",
+        ),
+    ] {
+        if let Some(asked) = asked.filter(|&asked| asked > most) {
+            let why = format!("{option}={asked}, and {name} {verb} {most}{at_once}");
+            let how = match word {
+                "" => format!("Choose at most {option}={most}"),
+                word => format!("Choose {option}={word} or at most {most}"),
+            };
+            return Err(unavailable(why, &how));
+        }
     }
     if asked.list < asked.stretches as usize {
         let (list, stretches) = (asked.list, asked.stretches);
@@ -189,10 +184,8 @@ fn check_limits(name: &str, asked: &Asked, limits: &DeviceLimits) -> Result<()> 
         && list > depth as usize
     {
         let why = format!("post-list={list} does not fit sq-depth={depth}");
-        return Err(unavailable(
-            why,
-            &format!("Choose at most post-list={depth}"),
-        ));
+        let how = format!("Choose at most post-list={depth}");
+        return Err(unavailable(why, &how));
     }
     Ok(())
 }
@@ -230,7 +223,6 @@ impl Domain for PortDomain {
             provider: Some(driver.unwrap_or_else(|| "in software".to_owned())),
             provider_version: firmware,
             device: Some(format!("{}:{}", chosen.context.name(), self.port.number())),
-            devices: Vec::new(),
             facts: Facts::default()
                 .with("transport", asked.transport.name())
                 .maybe("kernel_module", self.kernel_module())
@@ -262,6 +254,7 @@ impl Domain for PortDomain {
                 .with("depth", self.caps.depth)
                 .with("progress", "the device's own: targets of write and read rest")
                 .with("completion", "acknowledged by the peer's device; trials of writes end with a read behind them"),
+            ..EngineReport::default()
         }
     }
 

@@ -13,9 +13,7 @@ use tonnage_sys::kread::{
 };
 use tonnage_units::{Error, Result};
 
-use super::kernel_touch::{was_interrupted, was_stopped};
-use super::kernel_worker::KernelWorker;
-use crate::slots::never_resolved;
+use super::kernel_worker::{KernelWorker, was_interrupted, was_stopped};
 
 /// Progress of the lanes of an order.
 #[derive(Debug)]
@@ -69,11 +67,7 @@ impl KernelWorker {
     fn flows(&self, order: &CarriedOrder<'_>) -> Result<Vec<KreadFlow>> {
         let each = self.each();
         let flow = |flow: &tonnage_engine::carried::CarriedFlow| {
-            let lane = self
-                .lanes
-                .get(flow.lane.0 as usize)
-                .and_then(Option::as_ref);
-            let lane = lane.ok_or_else(|| never_resolved(flow.lane))?;
+            let lane = self.lanes.get(flow.lane)?;
             let left = lane.len.checked_sub(flow.remote).ok_or_else(|| {
                 self.about(format!(
                     "offset {} lies outside the peer's {} bytes",
@@ -127,9 +121,8 @@ impl KernelWorker {
             return Ok(());
         }
         for (flow, carried) in flows.iter().zip(order.flows) {
-            if let Some(Some(lane)) = self.lanes.get(carried.lane.0 as usize) {
-                self.touch(lane.peer, (flow.remote.0, flow.key), 1, order.stop)?;
-            }
+            let lane = self.lanes.get(carried.lane)?;
+            self.touch(lane.peer, (flow.remote.0, flow.key), 1, order.stop)?;
         }
         Ok(())
     }

@@ -2,29 +2,31 @@
 //! the other end, which are the peers' `verbs:rc`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 use tonnage_engine::carried::Carrier;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Card, Completion, Descriptor, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec,
-    Neighbor, Op, Region, RegionId, Verb, WorkerConfig,
+    Card, Completion, Descriptor, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, Lanes,
+    Neighbor, Op, Region, RegionId, Verb, WorkerConfig, never_connected,
 };
-use tonnage_sys::kread::{KreadOutcome, KreadPath, KreadSession};
+use tonnage_sys::kread::{
+    KreadFlow, KreadOrder, KreadOutcome, KreadPacing, KreadPath, KreadSession, KreadSlotOrder,
+    KreadVerb,
+};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
 use super::causes::{state_name, usual_cause};
 use super::choose::unavailable;
-use super::kernel_card::KernelCard;
 use super::kernel_session::{Landing, open_session};
-use super::options::FlowLabel;
-use super::pairs::{FarBytes, PairCard};
-use super::peers::spread;
+use super::peers::{FarBytes, PairCard, least};
 use super::port::OpenPort;
 use super::worker::VerbsWorker;
-use crate::slots::{self, never_resolved};
 
 /// Routers on the way, at most, as for queue pairs of user space.
 const HOPS: u8 = 64;
@@ -43,7 +45,7 @@ pub(super) struct KernelWorker {
     pub(super) peers: Vec<KernelPeer>,
     /// Peers that have answered.
     met: usize,
-    pub(super) lanes: Vec<Option<KernelLane>>,
+    pub(super) lanes: Lanes<KernelLane>,
     mtu: Option<u32>,
     reads: Option<u8>,
     /// Lanes of the order that is carried out, and what they had completed before it.
@@ -85,7 +87,7 @@ impl KernelWorker {
             memory: None,
             peers: Vec::new(),
             met: 0,
-            lanes: Vec::new(),
+            lanes: Lanes::default(),
             mtu: None,
             reads: None,
             driven: Vec::new(),
@@ -130,7 +132,7 @@ impl KernelWorker {
             mailbox: None,
             mtu: 0,
         });
-        Ok(KernelCard { pairs, lanes }.card())
+        Ok(Card::of(&KernelCard { pairs, lanes }))
     }
 
     /// Connects the lanes to a peer's queue pairs, and this side's queue pairs to its lanes.
@@ -143,9 +145,8 @@ impl KernelWorker {
         };
         let card = KernelCard::parse(&neighbor.card, own, each).map_err(failed)?;
         for pair in card.as_pairs() {
-            let card = Card(serde_json::to_vec(&pair).unwrap_or_default());
             self.targets.connect(&[Neighbor {
-                card,
+                card: Card::of(&pair),
                 ..neighbor.clone()
             }])?;
         }
@@ -163,8 +164,8 @@ impl KernelWorker {
                     failed(format!("{why}; {}", self.port.both_ends(&pair.device)))
                 })?;
                 let mtu = path.mtu_bytes;
-                self.mtu = Some(self.mtu.map_or(mtu, |least| least.min(mtu)));
-                self.reads = Some(self.reads.map_or(path.reads, |least| least.min(path.reads)));
+                self.mtu = least(self.mtu, mtu);
+                self.reads = least(self.reads, path.reads);
             }
         }
         let peer = &mut self.peers[at];
@@ -184,11 +185,7 @@ impl KernelWorker {
             lid: to.lid,
             gid: gids.map(|(_, gid)| gid),
             mtu_bytes: port.mtu().min(to.mtu),
-            flow_label: match asked.flow_label {
-                FlowLabel::Auto => 0,
-                FlowLabel::Fixed(label) => label,
-                FlowLabel::Spread => spread(own, to.numbers[0]),
-            },
+            flow_label: asked.flow_label.between(own, to.numbers[0]),
             pkey_index: asked.pkey_index,
             timeout: asked.patience.timeout,
             retry: asked.patience.retry,
@@ -304,11 +301,7 @@ impl Engine for KernelWorker {
     }
 
     fn deregister(&mut self, region: RegionId) -> Result<()> {
-        let mut lanes = self.lanes.iter().flatten();
-        if lanes.any(|lane| lane.local == region) {
-            let text = format!("region {} has lanes that were not released", region.0);
-            return Err(Error::Failed(text));
-        }
+        self.lanes.check_unused(region, |lane| lane.local)?;
         self.memory = self.memory.take().filter(|(id, _)| *id != region);
         self.targets.deregister(region)
     }
@@ -356,13 +349,7 @@ impl Engine for KernelWorker {
             _ => return Err(carries_trials_only()),
         };
         let peer = self.peers.iter().position(|peer| peer.rank == spec.peer);
-        let own = self.config.rank;
-        let peer = peer.ok_or_else(|| {
-            Error::Failed(format!(
-                "rank {} was never connected to rank {own}",
-                spec.peer
-            ))
-        })?;
+        let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
         self.session()?;
         let (base, len, key) = self.far(spec.remote, spec.peer)?;
         let lane = KernelLane {
@@ -373,15 +360,12 @@ impl Engine for KernelWorker {
             len,
             key,
         };
-        let same = |known: &Option<KernelLane>| known.as_ref() == Some(&lane);
-        match self.lanes.iter().position(same) {
-            Some(index) => Ok(Lane(index as u32)),
-            None => Ok(slots::put(&mut self.lanes, lane)),
-        }
+        let known = self.lanes.find(|known| *known == lane);
+        Ok(known.unwrap_or_else(|| self.lanes.put(lane)))
     }
 
     fn release(&mut self, lane: Lane) {
-        slots::take(&mut self.lanes, lane);
+        self.lanes.release(lane);
     }
 
     fn post(&mut self, _ops: &[Op]) -> Result<usize> {
@@ -390,10 +374,7 @@ impl Engine for KernelWorker {
 
     /// Nothing is left to do: an order ends with its flush.
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
-        match self.lanes.get(lane.0 as usize) {
-            Some(Some(_)) => Ok(Flush::Delivered),
-            _ => Err(never_resolved(lane)),
-        }
+        self.lanes.get(lane).map(|_| Flush::Delivered)
     }
 
     /// Nothing completes here: lanes are polled in the kernel, and targets rest.
@@ -424,14 +405,238 @@ impl Engine for KernelWorker {
             .maybe("rd_atomic", self.reads.map(u32::from))
             .maybe(
                 "signalling",
-                self.session
-                    .as_ref()
-                    .map(|_| if first { "first" } else { "each" }),
+                self.landing.map(|_| if first { "first" } else { "each" }),
             )
-            .maybe("landing_slots", self.landing.map(|landing| landing.slots))
-            .maybe(
-                "landing_slot_bytes",
-                self.landing.map(|landing| landing.slot_bytes),
-            )
+            .maybe("landing_slots", self.landing.map(|it| it.slots))
+            .maybe("landing_slot_bytes", self.landing.map(|it| it.slot_bytes))
+    }
+}
+
+/// Time without an answer that first contact and flushes forgive; queue pairs give up sooner, unless they were told to
+/// try forever.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Time between two looks at whether the run was stopped.
+const LOOK: Duration = Duration::from_millis(10);
+
+impl KernelWorker {
+    /// Reads so many bytes from a place of a peer by each of its lanes, to behind the worker's memory.
+    pub(super) fn touch(
+        &self,
+        peer: usize,
+        from: (u64, u32),
+        bytes: u32,
+        stop: &AtomicBool,
+    ) -> Result<()> {
+        self.read_by_each(peer, from, bytes, stop, |session, order, flow| {
+            Ok(one_read(session, order, flow))
+        })
+    }
+
+    /// Does the same, and asks meanwhile whether the run was stopped.
+    pub(super) fn touch_unless(
+        &self,
+        stopped: &dyn Fn() -> bool,
+        peer: usize,
+        from: (u64, u32),
+        bytes: u32,
+    ) -> Result<()> {
+        let stop = AtomicBool::new(stopped());
+        self.read_by_each(peer, from, bytes, &stop, |session, order, flow| {
+            let asker = thread::current();
+            thread::scope(|scope| {
+                let read = || {
+                    let outcome = one_read(session, order, flow);
+                    asker.unpark();
+                    outcome
+                };
+                let reader = thread::Builder::new().spawn_scoped(scope, read);
+                let reader = reader.map_err(|error| Error::not_started("a thread", &error))?;
+                while !reader.is_finished() {
+                    thread::park_timeout(LOOK);
+                    if stopped() {
+                        stop.store(true, Ordering::Relaxed);
+                    }
+                }
+                let outcome = reader.join();
+                Ok(outcome.unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
+            })
+        })
+    }
+
+    fn read_by_each(
+        &self,
+        peer: usize,
+        from: (u64, u32),
+        bytes: u32,
+        stop: &AtomicBool,
+        read: impl Fn(&KreadSession, &KreadOrder<'_>, KreadFlow) -> Result<KreadOutcome>,
+    ) -> Result<()> {
+        let (each, peer) = (self.each(), &self.peers[peer]);
+        let session = self.session()?;
+        let memory = self.memory.as_ref();
+        let order = KreadOrder {
+            verb: KreadVerb::Read,
+            bytes,
+            window: 1,
+            pacing: KreadPacing::Each,
+            orders: (KreadSlotOrder::Fixed, KreadSlotOrder::Fixed),
+            slots: (1, bytes.into()),
+            operations_max: Some(1),
+            duration: None,
+            patience: PATIENCE,
+            timed: false,
+            stop,
+        };
+        for lane in peer.first..peer.first + each {
+            let flow = KreadFlow {
+                lane,
+                lanes: 1,
+                remote: (from.0, bytes.into()),
+                key: from.1,
+                local: memory.map_or(0, |(_, memory)| memory.len() as u64),
+                seed: 0,
+                begin: 0,
+            };
+            if stop.load(Ordering::Relaxed) {
+                return Err(was_stopped());
+            }
+            let outcome = read(session, &order, flow)?;
+            if stop.load(Ordering::Relaxed) {
+                return Err(was_stopped());
+            }
+            self.check(&outcome, Verb::Read, PATIENCE)?;
+        }
+        Ok(())
+    }
+}
+
+pub(super) fn was_stopped() -> Error {
+    Error::Failed("the run was stopped".into())
+}
+
+/// Returns whether a signal that did not end the program ended a run.
+pub(super) fn was_interrupted(outcome: &KreadOutcome) -> bool {
+    let signal = |error: &std::io::Error| Errno::from_io_error(error) == Some(Errno::INTR);
+    outcome.failed.is_none() && outcome.ended.as_ref().is_some_and(signal)
+}
+
+/// A read, begun again where a signal came before it was posted.
+fn one_read(session: &KreadSession, order: &KreadOrder<'_>, flow: KreadFlow) -> KreadOutcome {
+    loop {
+        let outcome = session.run(order, &[flow]);
+        let posted = outcome.issued.iter().any(|&issued| issued != 0);
+        if posted || !was_interrupted(&outcome) || order.stop.load(Ordering::Relaxed) {
+            return outcome;
+        }
+    }
+}
+
+/// Card of a worker for one peer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct KernelCard {
+    /// Queue pairs of user space, for the peer's lanes: one for each.
+    pub(super) pairs: Vec<PairCard>,
+    /// Lanes of this worker that lead to the peer: number of the queue pair, and of its first packet. Empty on a rank
+    /// that is only a target.
+    pub(super) lanes: Vec<(u32, u32)>,
+}
+
+impl KernelCard {
+    /// Reads a peer's card, which has to be for this rank and for so many queue pairs.
+    pub(super) fn parse(card: &Card, own: u32, pairs: u32) -> Result<Self, String> {
+        let card: Self = serde_json::from_slice(&card.0)
+            .map_err(|error| format!("its address cannot be read ({error})"))?;
+        if card.pairs.iter().any(|pair| pair.peer != own) {
+            return Err("it does not expect this rank".into());
+        }
+        let lanes = card.lanes.len();
+        if card.pairs.len() != pairs as usize || (lanes != 0 && lanes != pairs as usize) {
+            return Err(format!(
+                "it has {} queue pairs for this rank, and this side {pairs}",
+                card.pairs.len()
+            ));
+        }
+        if card.pairs.iter().any(|pair| pair.numbers.len() != 1) {
+            return Err("its queue pairs have no number each".into());
+        }
+        Ok(card)
+    }
+
+    /// Cards of the lanes as if they were queue pairs of user space, so that those of the other side connect to them.
+    pub(super) fn as_pairs(&self) -> impl Iterator<Item = PairCard> {
+        let lanes = self.lanes.iter().zip(&self.pairs);
+        lanes.map(|(&(number, first_packet), pair)| PairCard {
+            numbers: vec![number],
+            first_packet,
+            ..pair.clone()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_sys::verbs::{KeyedRegion, RegionKeys};
+
+    use super::super::peers::FarBytes;
+    use super::*;
+
+    fn card() -> KernelCard {
+        let pair = |number| PairCard {
+            device: "rxeA:1".into(),
+            numbers: vec![number],
+            first_packet: 7,
+            mtu: 4096,
+            gid: Some([3; 16]),
+            lid: 0,
+            over_ethernet: true,
+            reads_as_target: 16,
+            reads_as_initiator: 16,
+            mailbox: FarBytes::from(&KeyedRegion {
+                base: 1 << 40,
+                keys: RegionKeys::one(5),
+                len: 8192,
+            }),
+            peer: 3,
+            cm: None,
+        };
+        KernelCard {
+            pairs: vec![pair(17), pair(18)],
+            lanes: vec![(40, 1000), (41, 1001)],
+        }
+    }
+
+    #[test]
+    fn a_card_is_read_as_it_was_written_and_lanes_pass_for_queue_pairs() {
+        let read = KernelCard::parse(&Card::of(&card()), 3, 2).unwrap();
+        assert_eq!(read, card());
+        let seen: Vec<(u32, u32, u32)> = read
+            .as_pairs()
+            .map(|pair| (pair.numbers[0], pair.first_packet, pair.mtu))
+            .collect();
+        assert_eq!(seen, [(40, 1000, 4096), (41, 1001, 4096)]);
+        let target = KernelCard {
+            lanes: Vec::new(),
+            ..card()
+        };
+        let read = KernelCard::parse(&Card::of(&target), 3, 2).unwrap();
+        assert_eq!(read.as_pairs().count(), 0);
+    }
+
+    #[test]
+    fn a_card_that_does_not_fit_is_refused() {
+        let refused = |card: &KernelCard, own, pairs| {
+            KernelCard::parse(&Card::of(card), own, pairs).unwrap_err()
+        };
+        assert!(refused(&card(), 4, 2).contains("does not expect"));
+        assert!(refused(&card(), 3, 1).contains("2 queue pairs"));
+        let mut few = card();
+        few.lanes.pop();
+        assert!(refused(&few, 3, 2).contains("queue pairs"));
+        let mut nameless = card();
+        nameless.pairs[1].numbers.clear();
+        assert!(refused(&nameless, 3, 2).contains("no number"));
+        let garbage = KernelCard::parse(&Card(b"{}".to_vec()), 3, 2).unwrap_err();
+        assert!(garbage.contains("cannot be read"));
     }
 }

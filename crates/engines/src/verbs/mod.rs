@@ -6,18 +6,15 @@
 //! | `options` | names that a user may give, and the values that were asked for |
 //! | `choose`, `port` | the library, devices, ports and addresses; the errors of those that are not there |
 //! | `domain` | one port of a device |
-//! | `worker`, `send_queue`, `endings` | posting; what a queue pair was given and has not completed; completions |
-//! | `closing` | the end of what was not signalled |
-//! | `device_memory` | memory of a GPU, registered and arrived in |
-//! | `lanes`, `resolve` | what a lane stands for |
-//! | `pairs`, `peers` | the queue pairs to each peer: making, cards, connecting |
-//! | `cm`, `cm_ways`, `cm_terms` | connecting by rdma_cm: its steps, what each queue pair waits for, what is agreed upon |
-//! | `cm_port`, `cm_private`, `cm_granted` | what that needs of a port; what the sides prove to each other; what was granted |
+//! | `worker`, `send_queue` | registering, lanes, posting, completions; what a queue pair was given and has not completed |
+//! | `peers` | the queue pairs to each peer: making, cards, connecting |
+//! | `cm`, `cm_terms` | connecting by rdma_cm: its steps, what is agreed upon and granted |
+//! | `cm_port`, `cm_private` | what that needs of a port; what the sides prove to each other |
 //! | `transport` | the transports, and the refusals of others |
-//! | `dc_device`, `dc_ends`, `target_card` | DC: the device, a worker's initiators and its target, what peers are told |
-//! | `kernel_session`, `kernel_card` | the session of the kernel's module, and what peers are told of its lanes |
-//! | `kernel_worker`, `kernel_carrier`, `kernel_touch` | a worker over it; carrying its trials out; single reads |
-//! | `page`, `contact` | first contact |
+//! | `dc` | DC: the device, a worker's initiators and its target, what peers are told |
+//! | `kernel_session` | the session of the kernel's module |
+//! | `kernel_worker`, `kernel_carrier` | a worker over it, with single reads; carrying its trials out |
+//! | `contact` | first contact |
 //! | `causes` | what usually causes a failure |
 //!
 //! Each worker has a completion queue of its own, and for each peer one queue pair; a second one for messages where
@@ -27,33 +24,20 @@
 
 mod causes;
 mod choose;
-mod closing;
 mod cm;
-mod cm_granted;
 mod cm_port;
 mod cm_private;
 mod cm_terms;
-mod cm_ways;
 mod contact;
-mod dc_device;
-mod dc_ends;
-mod device_memory;
+mod dc;
 mod domain;
-mod endings;
-mod kernel_card;
 mod kernel_carrier;
 mod kernel_session;
-mod kernel_touch;
 mod kernel_worker;
-mod lanes;
 mod options;
-mod page;
-mod pairs;
 mod peers;
 mod port;
-mod resolve;
 mod send_queue;
-mod target_card;
 #[cfg(test)]
 mod tests;
 mod transport;
@@ -61,14 +45,13 @@ mod worker;
 
 use std::sync::Arc;
 
-use tonnage_engine::{Domain, Domains, Entry, Library, Lifecycle, OpenRequest, Variant, Verb};
-use tonnage_units::Result;
-
-use crate::staged::open_staged;
-
 use domain::PortDomain;
 use options::{LIBIBVERBS_VARIABLE, LIBRARY, LIBRDMACM, LIBRDMACM_VARIABLE, OPTIONS};
+use tonnage_engine::{Domain, Domains, Entry, Library, OpenRequest, Variant, Verb};
+use tonnage_units::Result;
 use transport::{DC, KERNEL, RC, VerbsTransport, check_transport};
+
+use crate::staged::open_staged;
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
@@ -97,13 +80,10 @@ pub const ENTRY: Entry = Entry {
             about: "the librdmacm of an OFED installation, else the system's; only for connect=cm",
         },
     ],
-    lifecycle: Lifecycle::NONE,
-    device_memory: None,
-    one_process: false,
     verbs: &Verb::ALL,
     ordered_writes: true,
-    moves_bytes: true,
     open: |request| open_staged(request, &OPTIONS, open),
+    ..Entry::BASE
 };
 
 fn open(request: &OpenRequest<'_>) -> Result<Domains> {

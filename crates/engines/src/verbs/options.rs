@@ -260,6 +260,24 @@ pub(super) enum FlowLabel {
     Fixed(u32),
 }
 
+impl FlowLabel {
+    /// The label between two queue pairs; 0 leaves it to the driver.
+    pub(super) fn between(self, one: u32, other: u32) -> u32 {
+        match self {
+            Self::Auto => 0,
+            Self::Fixed(label) => label,
+            Self::Spread => spread(one, other),
+        }
+    }
+}
+
+/// A flow label of 20 bits, alike on both sides and another for other queue pairs.
+fn spread(one: u32, other: u32) -> u32 {
+    let product = u64::from(one).wrapping_mul(u64::from(other));
+    let label = (product ^ product >> 20 ^ product >> 40) as u32 & 0xf_ffff;
+    label.max(1)
+}
+
 impl std::fmt::Display for FlowLabel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
@@ -361,5 +379,18 @@ pub(super) fn times(number: u8) -> String {
     match number {
         WITHOUT_END => FOREVER.to_owned(),
         number => number.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flow_labels_are_alike_on_both_sides_and_differ_between_queue_pairs() {
+        let labels: std::collections::BTreeSet<u32> = (17..81).map(|n| spread(n, n + 1)).collect();
+        assert!(labels.len() > 60, "{labels:?}");
+        assert!(labels.iter().all(|label| (1..=0xf_ffff).contains(label)));
+        assert_eq!(spread(0x1234, 0x77), spread(0x77, 0x1234));
     }
 }

@@ -3,12 +3,14 @@
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
-use tonnage_engine::{Card, Neighbor};
-use tonnage_sys::verbs::{LinkLayer, PathTo, QueueDepths};
+use serde::{Deserialize, Serialize};
+use tonnage_engine::{Card, Descriptor, Neighbor};
+use tonnage_sys::verbs::{
+    AddressHandle, KeyedRegion, LinkLayer, PairHandle, PathTo, QueueDepths, RegionKeys,
+};
 use tonnage_units::{Error, Result};
 
-use super::options::FlowLabel;
-use super::pairs::{FarBytes, PairCard, PeerPairs, WorkerPair};
+use super::cm_private::CmCard;
 use super::send_queue::SendQueue;
 use super::worker::VerbsWorker;
 
@@ -35,53 +37,18 @@ impl VerbsWorker {
                 .queues
                 .initialize(handle, port.number(), key, port.atomics);
             ready.map_err(about)?;
-            let limits = self.queues.limits(handle);
-            let inline = limits.map_or(0, |limits| limits.inline_bytes);
-            port.check_inline(inline)?;
             places.push(self.pairs.len());
-            self.pairs.push(WorkerPair {
-                handle,
-                number: self.queues.number(handle),
-                peer: rank,
-                sends: SendQueue::new(self.send_depth),
-                // What was not asked for is not taken, so that the option has its effect.
-                inline_bytes: inline.min(port.inline_bytes()),
-                receives_posted: 0,
-                used_up: 0,
-                broken: None,
-            });
+            let pair = self.pair(handle, rank)?;
+            self.pairs.push(pair);
         }
         let one_sided = places[0];
-        let pairs = PeerPairs {
-            rank,
-            device: String::new(),
-            one_sided,
-            messages: places.last().copied().unwrap_or(one_sided),
-            // Packets of an earlier run between queue pairs of the same numbers must not be taken for this one's.
-            first_packet: RandomState::new().hash_one(rank) as u32 & 0xff_ffff,
-            mailbox: None,
-            mtu: 0,
-            is_connected: false,
-            address: None,
-        };
-        let mut card = self.card_of(&pairs, &places)?;
-        card.cm = self.card_by_cm(rank)?;
-        self.peers.push(pairs);
-        // Numbers and texts: writing them as JSON cannot fail.
-        Ok(Card(serde_json::to_vec(&card).unwrap_or_default()))
-    }
-
-    fn card_of(&self, pairs: &PeerPairs, places: &[usize]) -> Result<PairCard> {
-        let mailbox = self.queues.remote(self.contact_region);
-        let mailbox =
-            mailbox.ok_or_else(|| Error::Failed("the mailbox is not registered".into()))?;
-        let port = &self.port;
-        Ok(PairCard {
+        let mut pairs = PeerPairs::new(rank, one_sided);
+        pairs.messages = places.last().copied().unwrap_or(one_sided);
+        pairs.first_packet = first_packet(rank);
+        let numbers = places.iter().map(|&place| self.pairs[place].number);
+        let card = PairCard {
             device: port.in_words(),
-            numbers: places
-                .iter()
-                .map(|&place| self.pairs[place].number)
-                .collect(),
+            numbers: numbers.collect(),
             first_packet: pairs.first_packet,
             mtu: port.mtu(),
             gid: port.gid(),
@@ -89,10 +56,45 @@ impl VerbsWorker {
             over_ethernet: port.chosen.port.link_layer == LinkLayer::Ethernet,
             reads_as_target: port.limits.reads_as_target,
             reads_as_initiator: port.reads(),
-            mailbox: FarBytes::from(&mailbox),
-            peer: pairs.rank,
-            cm: None,
+            mailbox: self.mailbox()?,
+            peer: rank,
+            cm: self.card_by_cm(rank)?,
+        };
+        self.peers.push(pairs);
+        Ok(Card::of(&card))
+    }
+
+    /// A queue pair that was made, if it has room for payloads in its work requests.
+    pub(super) fn pair(&self, handle: PairHandle, peer: u32) -> Result<WorkerPair> {
+        let limits = self.queues.limits(handle);
+        let inline = limits.map_or(0, |limits| limits.inline_bytes);
+        self.port.check_inline(inline)?;
+        Ok(WorkerPair {
+            handle,
+            number: self.queues.number(handle),
+            peer,
+            sends: SendQueue::new(self.send_depth),
+            // What was not asked for is not taken, so that the option has its effect.
+            inline_bytes: inline.min(self.port.inline_bytes()),
+            receives_posted: 0,
+            used_up: 0,
+            broken: None,
         })
+    }
+
+    /// The bytes of this worker that first contact reads.
+    pub(super) fn mailbox(&self) -> Result<FarBytes> {
+        let mailbox = self.queues.remote(self.contact_region);
+        let mailbox =
+            mailbox.ok_or_else(|| Error::Failed("the mailbox is not registered".into()))?;
+        Ok(FarBytes::from(&mailbox))
+    }
+
+    /// Place of a peer that is not connected yet.
+    pub(super) fn unconnected(&self, rank: u32) -> Result<usize, String> {
+        let is_it = |peer: &PeerPairs| peer.rank == rank && !peer.is_connected;
+        let at = self.peers.iter().position(is_it);
+        at.ok_or_else(|| "no card was made for it".to_owned())
     }
 
     /// Connects the queue pairs of a peer with its own.
@@ -105,11 +107,7 @@ impl VerbsWorker {
         if card.peer != own {
             return Err(failed("it does not expect this rank".into()));
         }
-        let at = self
-            .peers
-            .iter()
-            .position(|peer| peer.rank == rank && !peer.is_connected);
-        let at = at.ok_or_else(|| failed("no card was made for it".into()))?;
+        let at = self.unconnected(rank).map_err(failed)?;
         let path = self
             .path(&card, self.peers[at].first_packet)
             .map_err(failed)?;
@@ -122,22 +120,22 @@ impl VerbsWorker {
         }
         for (&place, &number) in places.iter().zip(&card.numbers) {
             self.fill_with_receives(place).map_err(failed)?;
-            let label = match self.port.asked.flow_label {
-                FlowLabel::Auto => 0,
-                FlowLabel::Fixed(label) => label,
-                FlowLabel::Spread => spread(self.pairs[place].number, number),
-            };
+            let own = self.pairs[place].number;
             let path = PathTo {
                 number,
-                flow_label: label,
+                flow_label: self.port.asked.flow_label.between(own, number),
                 ..path
             };
             let handle = self.pairs[place].handle;
-            let connected = match self.cm.is_some() {
-                true => self.begin_by_cm(at, place, path, &card),
-                false => self.queues.connect(handle, &path, self.port.asked.patience),
+            let connected = if self.cm.is_some() {
+                self.begin_by_cm(at, place, path, &card)
+            } else {
+                self.queues.connect(handle, &path, self.port.asked.patience)
             };
-            connected.map_err(|why| failed(format!("{why}; {}", self.both_ends(&card))))?;
+            connected.map_err(|why| {
+                let ends = self.port.both_ends(&card.device);
+                failed(format!("{why}; {ends}"))
+            })?;
         }
         let mailbox = card.mailbox.keyed().map_err(failed)?;
         let peer = &mut self.peers[at];
@@ -145,60 +143,162 @@ impl VerbsWorker {
         peer.mailbox = Some(mailbox);
         peer.mtu = path.mtu;
         peer.is_connected = true;
-        self.mtu = Some(self.mtu.map_or(path.mtu, |mtu| mtu.min(path.mtu)));
-        self.reads = Some(
-            self.reads
-                .map_or(path.reads_out, |it| it.min(path.reads_out)),
-        );
+        self.mtu = least(self.mtu, path.mtu);
+        self.reads = least(self.reads, path.reads_out);
         Ok(())
-    }
-
-    fn both_ends(&self, card: &PairCard) -> String {
-        self.port.both_ends(&card.device)
     }
 
     /// The way to a peer; the queue pair's number and the flow label are the caller's to fill in.
     fn path(&self, card: &PairCard, first_packet: u32) -> Result<PathTo, String> {
         let port = &self.port;
         let gids = port.gids_with(card.over_ethernet, card.gid, &card.device)?;
+        let reads_in = port.limits.reads_as_target;
         Ok(PathTo {
-            port: port.number(),
-            pkey_index: port.asked.pkey_index,
-            number: 0,
             first_packet_out: first_packet,
             first_packet_in: card.first_packet,
             mtu: port.mtu().min(card.mtu),
             gids,
             lid: card.lid,
-            service_level: port.asked.service_level,
-            traffic_class: port.asked.traffic_class,
-            flow_label: 0,
             reads_out: port.reads().min(card.reads_as_target).max(1),
-            reads_in: port
-                .limits
-                .reads_as_target
-                .min(card.reads_as_initiator)
-                .max(1),
+            reads_in: reads_in.min(card.reads_as_initiator).max(1),
+            ..port.path()
         })
     }
 }
 
-/// A flow label of 20 bits, alike on both sides and another for other queue pairs.
-pub(super) fn spread(one: u32, other: u32) -> u32 {
-    let product = u64::from(one).wrapping_mul(u64::from(other));
-    let label = (product ^ product >> 20 ^ product >> 40) as u32 & 0xf_ffff;
-    label.max(1)
+/// The least of what was agreed upon with any peer, with one more.
+pub(super) fn least<T: Ord + Copy>(so_far: Option<T>, more: T) -> Option<T> {
+    Some(so_far.map_or(more, |least| least.min(more)))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// Number of a first packet: those of an earlier run between queue pairs of the same numbers must not be taken for this
+/// one's.
+pub(super) fn first_packet(of: impl std::hash::Hash) -> u32 {
+    RandomState::new().hash_one(of) as u32 & 0xff_ffff
+}
 
-    #[test]
-    fn flow_labels_are_alike_on_both_sides_and_differ_between_queue_pairs() {
-        let labels: std::collections::BTreeSet<u32> = (17..81).map(|n| spread(n, n + 1)).collect();
-        assert!(labels.len() > 60, "{labels:?}");
-        assert!(labels.iter().all(|label| (1..=0xf_ffff).contains(label)));
-        assert_eq!(spread(0x1234, 0x77), spread(0x77, 0x1234));
+/// A queue pair of this worker.
+pub(super) struct WorkerPair {
+    pub(super) handle: PairHandle,
+    pub(super) number: u32,
+    /// The rank that it leads to; of an initiator of DC, that of the operation that failed first.
+    pub(super) peer: u32,
+    pub(super) sends: SendQueue,
+    pub(super) inline_bytes: u32,
+    /// Receives of messages that are posted.
+    pub(super) receives_posted: u32,
+    /// Receives that writes with an immediate have used up since some were posted.
+    pub(super) used_up: u32,
+    /// State in which its first operation failed, with the device's code.
+    pub(super) broken: Option<(u32, u32)>,
+}
+
+/// The queue pairs of a peer, by their places in the worker's list.
+pub(super) struct PeerPairs {
+    pub(super) rank: u32,
+    /// Its device and port, in words; known once it is connected.
+    pub(super) device: String,
+    pub(super) one_sided: usize,
+    /// Equal to that of the one-sided verbs where messages need no other.
+    pub(super) messages: usize,
+    /// Number of the first packet that this side sends.
+    pub(super) first_packet: u32,
+    /// Bytes of the peer that first contact reads; known once it is connected.
+    pub(super) mailbox: Option<KeyedRegion>,
+    /// Payload of a packet to it; known once it is connected.
+    pub(super) mtu: u32,
+    pub(super) is_connected: bool,
+    /// Its target, over DC; known once it is connected.
+    pub(super) address: Option<AddressHandle>,
+}
+
+impl PeerPairs {
+    /// A peer that one queue pair leads to, and that is not connected yet.
+    pub(super) fn new(rank: u32, place: usize) -> Self {
+        Self {
+            rank,
+            device: String::new(),
+            one_sided: place,
+            messages: place,
+            first_packet: 0,
+            mailbox: None,
+            mtu: 0,
+            is_connected: false,
+            address: None,
+        }
     }
+}
+
+/// Registered memory of a peer, as a descriptor says it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct FarBytes {
+    base: u64,
+    len: u64,
+    /// Bytes between the beginnings of two pieces that have a key each; 0 where there is one key.
+    stride: u64,
+    keys: Vec<u32>,
+}
+
+impl From<&KeyedRegion> for FarBytes {
+    fn from(region: &KeyedRegion) -> Self {
+        let (stride, keys) = region.keys.parts();
+        Self {
+            base: region.base,
+            len: region.len,
+            stride,
+            keys,
+        }
+    }
+}
+
+/// No bytes at all.
+pub(super) fn no_bytes() -> KeyedRegion {
+    KeyedRegion {
+        base: 0,
+        keys: RegionKeys::one(0),
+        len: 0,
+    }
+}
+
+impl FarBytes {
+    pub(super) fn parse(descriptor: &Descriptor, rank: u32) -> Result<KeyedRegion> {
+        let bytes = serde_json::from_slice(&descriptor.0).map_err(|error| error.to_string());
+        bytes.and_then(Self::keyed).map_err(|why| {
+            Error::Failed(format!("the region of rank {rank} cannot be read ({why})"))
+        })
+    }
+
+    /// The memory that this describes.
+    pub(super) fn keyed(self) -> Result<KeyedRegion, String> {
+        let keys = RegionKeys::of_pieces(self.len, self.stride, &self.keys);
+        Ok(KeyedRegion {
+            base: self.base,
+            keys: keys.ok_or("its keys are not as many as its pieces")?,
+            len: self.len,
+        })
+    }
+}
+
+/// Card of a worker for one peer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct PairCard {
+    /// Device and port, in words.
+    pub(super) device: String,
+    /// Numbers of the queue pairs: that of the one-sided verbs, and that of messages where it is another.
+    pub(super) numbers: Vec<u32>,
+    pub(super) first_packet: u32,
+    pub(super) mtu: u32,
+    pub(super) gid: Option<[u8; 16]>,
+    pub(super) lid: u16,
+    pub(super) over_ethernet: bool,
+    /// Reads that it can serve at once, and that it would have in flight.
+    pub(super) reads_as_target: u8,
+    pub(super) reads_as_initiator: u8,
+    /// Bytes that first contact reads.
+    pub(super) mailbox: FarBytes,
+    /// The rank that it is for.
+    pub(super) peer: u32,
+    /// The part for rdma_cm; `None` where it does not connect.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) cm: Option<CmCard>,
 }

@@ -1,11 +1,11 @@
 //! One open port of a device, which its workers share.
 
-use tonnage_sys::verbs::{DeviceLimits, Gid, LinkLayer};
+use tonnage_sys::verbs::{DeviceLimits, Gid, LinkLayer, PathTo};
 use tonnage_units::Result;
 
 use super::choose::{ChosenPort, unavailable};
 use super::cm_port::CmPort;
-use super::dc_device::DcDevice;
+use super::dc::DcDevice;
 use super::options::{Asked, INLINE_USUAL};
 
 /// Work requests of an initiator that many peers share, where nobody says how many: each takes several places of what
@@ -66,6 +66,25 @@ impl OpenPort {
         self.chosen.gid.as_ref().map(|gid| gid.address.octets())
     }
 
+    /// This side of every path: port, partition, MTU, service level and traffic class.
+    pub(super) fn path(&self) -> PathTo {
+        PathTo {
+            port: self.number(),
+            pkey_index: self.asked.pkey_index,
+            number: 0,
+            first_packet_out: 0,
+            first_packet_in: 0,
+            mtu: self.mtu(),
+            gids: None,
+            lid: 0,
+            service_level: self.asked.service_level,
+            traffic_class: self.asked.traffic_class,
+            flow_label: 0,
+            reads_out: 0,
+            reads_in: 0,
+        }
+    }
+
     /// Index of this side's address, and the address; `None` where packets carry none.
     pub(super) fn own_gids(&self) -> Option<(u8, Gid)> {
         Some((self.gid_index()?, self.gid()?))
@@ -106,14 +125,12 @@ impl OpenPort {
 
     /// Refuses room in a work request that was asked for and not granted.
     pub(super) fn check_inline(&self, granted: u32) -> Result<()> {
-        match self.asked.inline_bytes.filter(|&asked| asked > granted) {
-            None => Ok(()),
-            Some(asked) => {
-                let why = format!("inline={asked}, and {} grants {granted}", self.in_words());
-                let how = format!("Choose inline=auto or at most {granted}");
-                Err(unavailable(why, &how))
-            }
-        }
+        let Some(asked) = self.asked.inline_bytes.filter(|&asked| asked > granted) else {
+            return Ok(());
+        };
+        let why = format!("inline={asked}, and {} grants {granted}", self.in_words());
+        let how = format!("Choose inline=auto or at most {granted}");
+        Err(unavailable(why, &how))
     }
 
     /// Bytes of one registration, at most.

@@ -1,32 +1,34 @@
 //! One worker: posting and polling.
 
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Arm, Card, Completion, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, Neighbor, Op,
-    Region, RegionId, WorkerConfig,
+    Arm, Card, Completion, Descriptor, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind,
+    LaneSpec, Lanes, Neighbor, Op, Region, RegionId, Regions, Verb, WorkerConfig, never_connected,
+    take_waiting,
 };
+use tonnage_machine::kernel_files::Tree;
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::verbs::{
-    PairHandle, Queues, RegionAccess, RegistrationHandle, WorkAction, WorkEvent, WorkRequest,
-    WorkTarget,
+    KeyedRegion, PairHandle, Queues, RegionAccess, RegistrationHandle, WorkAction, WorkEvent,
+    WorkRequest, WorkTarget,
 };
 use tonnage_units::{Error, Result};
 
 use super::causes::{state_name, usual_cause};
-use super::cm_ways::CmSide;
-use super::lanes::VerbsLane;
-use super::page::{SCRATCH, page};
-use super::pairs::{PeerPairs, WorkerPair};
+use super::cm::CmSide;
+use super::contact::{PAGE, SCRATCH, closing_tag};
+use super::dc::OwnTarget;
+use super::options::{CARD_WAYS, INLINE};
+use super::peers::{FarBytes, PeerPairs, WorkerPair, no_bytes};
 use super::port::OpenPort;
-use super::send_queue::{EndedWork, IMMEDIATE, RECEIVE, send_id};
-use super::target_card::OwnTarget;
+use super::send_queue::{EndedWork, IMMEDIATE, RECEIVE, SILENT, send_id};
 use super::transport::VerbsTransport;
-use crate::early::EarlyArrivals;
-use crate::locked_memory;
-use crate::registration::CardRegions;
-use crate::slots::{self, never_resolved};
+use crate::memory::vendor::CardRules;
+use crate::registration::{CardMemory, CardRegions, CardWay, locked_memory_advice};
+use crate::staged::INSTEAD;
 
 /// Completions that are taken from the library at once.
 const EVENTS: usize = 64;
@@ -40,8 +42,7 @@ pub(super) struct VerbsWorker {
     pub(super) cm: Option<CmSide>,
     pub(super) send_depth: u32,
     pub(super) receive_depth: u32,
-    pub(super) regions: BTreeMap<u32, RegistrationHandle>,
-    pub(super) region_next: u32,
+    regions: Regions<RegistrationHandle>,
     /// Those of them that are of GPUs.
     pub(super) card_regions: CardRegions,
     pub(super) pairs: Vec<WorkerPair>,
@@ -50,7 +51,7 @@ pub(super) struct VerbsWorker {
     pub(super) target: Option<OwnTarget>,
     /// Number of the peers that have answered.
     pub(super) met: usize,
-    pub(super) lanes: Vec<Option<VerbsLane>>,
+    lanes: Lanes<VerbsLane>,
     /// Registered bytes of first contact, and where flushes land.
     pub(super) contact_region: RegistrationHandle,
     /// The least that was agreed upon with any peer.
@@ -61,7 +62,7 @@ pub(super) struct VerbsWorker {
     unread: [usize; 2],
     pub(super) ended: Option<EndedWork>,
     /// Arrivals from peers that had met this worker before it had met all of its own.
-    early: EarlyArrivals,
+    early: VecDeque<Completion>,
     /// Reason why the queues cannot be relied on any more, for whoever calls next.
     pub(super) dead: Option<String>,
     /// Every so many operations of a queue pair one is signalled.
@@ -88,9 +89,11 @@ impl VerbsWorker {
         queues.gather_up_to(port.asked.stretches);
         queues.register_up_to(port.region_bytes());
         let thread_domain = !port.asked.locks && port.dc.is_none() && queues.without_locks();
-        let page = page()?;
+        let page = Arena::allocate(2 * PAGE, Pages::Normal, Sharing::Private, None);
+        let page =
+            page.map_err(|why| Error::Failed(format!("no memory for first contact: {why}")))?;
         let bytes = page.len();
-        let contact_region = queues.register(page, RegionAccess::default());
+        let contact_region = queues.register(Arc::new(page), RegionAccess::default());
         let mut worker = Self {
             contact_region: contact_region.map_err(|why| about(not_registered(bytes, &why)))?,
             config: config.clone(),
@@ -104,20 +107,19 @@ impl VerbsWorker {
                 .map_err(about)?,
             send_depth,
             receive_depth,
-            regions: BTreeMap::new(),
-            region_next: 0,
+            regions: Regions::default(),
             card_regions: CardRegions::default(),
             pairs: Vec::new(),
             peers: Vec::with_capacity(config.peers_max as usize),
             target: None,
             met: 0,
-            lanes: Vec::new(),
+            lanes: Lanes::default(),
             mtu: None,
             reads: None,
             events: Box::new([WorkEvent::EMPTY; EVENTS]),
             unread: [0, 0],
             ended: None,
-            early: EarlyArrivals::default(),
+            early: VecDeque::new(),
             dead: None,
             signal: port.signal(config.depth, send_depth),
             closing_writes: 0,
@@ -148,9 +150,7 @@ impl VerbsWorker {
     /// Takes one operation; false when there is no room for it now.
     #[inline]
     fn take(&mut self, op: &Op) -> Result<bool> {
-        let Some(Some(lane)) = self.lanes.get_mut(op.lane.0 as usize) else {
-            return Err(never_resolved(op.lane));
-        };
+        let lane = self.lanes.get_mut(op.lane)?;
         if lane.asked.kind == LaneKind::Receive {
             let (place, pair, region) = (lane.pair, lane.target.pair, lane.target.local);
             return self.take_receive(place, (pair, region), op);
@@ -229,9 +229,7 @@ impl VerbsWorker {
     pub(super) fn take_silently(&mut self) -> Result<()> {
         let mut done = [Completion::EMPTY; 8];
         let count = self.take_completions(&mut done)?;
-        done[..count]
-            .iter()
-            .for_each(|&completion| self.early.keep(completion));
+        self.early.extend(&done[..count]);
         self.alive()
     }
 
@@ -282,23 +280,36 @@ impl VerbsWorker {
 }
 
 pub(super) fn not_registered(bytes: usize, why: &str) -> String {
-    let advice = locked_memory::advice(bytes);
+    let advice = locked_memory_advice(bytes);
     format!("{bytes} bytes cannot be registered: {why}{advice}")
 }
 
 impl Engine for VerbsWorker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
-        self.register_memory(memory)
+        let bytes = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
+        let locked = self.bytes_to_lock(bytes)?;
+        let access = RegionAccess {
+            relaxed: self.port.asked.relaxed,
+            atomics: self.port.atomics,
+        };
+        let handle = match memory.host() {
+            Some(arena) => {
+                let registered = self.queues.register(Arc::clone(arena), access);
+                registered.map_err(|why| self.about_device(not_registered(locked, &why)))?
+            }
+            None => self.register_card_memory(memory, access)?,
+        };
+        let remote = self.queues.remote(handle);
+        let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;
+        Ok(Region {
+            id: self.regions.put(handle),
+            descriptor: Descriptor::of(&FarBytes::from(&remote)),
+        })
     }
 
     fn deregister(&mut self, region: RegionId) -> Result<()> {
-        let mut lanes = self.lanes.iter().flatten();
-        if lanes.any(|lane| lane.asked.local == region) {
-            let text = format!("region {} has lanes that were not released", region.0);
-            return Err(Error::Failed(text));
-        }
-        let handle = self.region(region)?;
-        self.regions.remove(&region.0);
+        self.lanes.check_unused(region, |lane| lane.asked.local)?;
+        let handle = self.regions.take(region)?;
         self.card_regions.forget(region);
         let closed = self.queues.deregister(handle);
         closed.map_err(|why| self.about_device(why))
@@ -331,7 +342,7 @@ impl Engine for VerbsWorker {
     }
 
     fn release(&mut self, lane: Lane) {
-        slots::take(&mut self.lanes, lane);
+        self.lanes.release(lane);
     }
 
     #[inline]
@@ -359,9 +370,7 @@ impl Engine for VerbsWorker {
     }
 
     fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush> {
-        let Some(Some(state)) = self.lanes.get(lane.0 as usize) else {
-            return Err(never_resolved(lane));
-        };
+        let state = self.lanes.get(lane)?;
         let writes = matches!(
             state.target.action,
             WorkAction::Write | WorkAction::WriteImm
@@ -379,14 +388,7 @@ impl Engine for VerbsWorker {
             local: self.contact_region,
             ..state.target.clone()
         };
-        let request = WorkRequest {
-            id: send_id(state.pair, number),
-            local: SCRATCH,
-            remote: last_byte,
-            len: 1,
-            imm: 0,
-            signalled: true,
-        };
+        let request = own_request(send_id(state.pair, number), last_byte, 1);
         let staged = self.queues.stage(&target, &request);
         staged.map_err(|why| self.about_device(why))?;
         self.ring()?;
@@ -403,10 +405,7 @@ impl Engine for VerbsWorker {
     }
 
     fn failure(&self, done: &Completion) -> Failure {
-        let lane = self
-            .lanes
-            .get(done.lane.0 as usize)
-            .and_then(Option::as_ref);
+        let lane = self.lanes.get(done.lane).ok();
         let pair = lane.map(|lane| &self.pairs[lane.pair]);
         let Some((pair, failure)) = pair.and_then(|pair| Some((pair, pair.broken?))) else {
             return Failure {
@@ -473,12 +472,12 @@ impl Engine for VerbsWorker {
             .with("thread_domain", self.thread_domain)
             .maybe(
                 "rq_depth",
-                self.target.is_none().then_some(self.receive_depth),
+                Some(self.receive_depth).filter(|_| self.target.is_none()),
             )
             .maybe("dci", self.target.map(|_| self.pairs.len() as u64))
             .maybe(
                 "closing_writes",
-                (self.closing_writes > 0).then_some(self.closing_writes),
+                Some(self.closing_writes).filter(|&count| count > 0),
             )
             .maybe("gathered_operations", gathered)
             .maybe("registrations", in_pieces.then_some(registrations as u64))
@@ -487,14 +486,417 @@ impl Engine for VerbsWorker {
     #[inline]
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         self.alive()?;
-        let count = match self.early.is_empty() {
-            false => self.early.tell(done),
-            true => self.take_completions(done)?,
+        let count = if self.early.is_empty() {
+            self.take_completions(done)?
+        } else {
+            take_waiting(&mut self.early, done)
         };
         if count == 0 {
             return self.alive().map(|()| 0);
         }
         self.flush_arrived(&done[..count])?;
         Ok(count)
+    }
+}
+
+/// Key that tells lanes apart.
+#[derive(Debug, PartialEq)]
+pub(super) struct Asking {
+    pub(super) kind: LaneKind,
+    pub(super) peer: u32,
+    pub(super) local: RegionId,
+    pub(super) remote: KeyedRegion,
+}
+
+/// One lane.
+pub(super) struct VerbsLane {
+    pub(super) asked: Asking,
+    /// Place of its queue pair in the worker's list.
+    pub(super) pair: usize,
+    /// Work requests of a lane that initiates; of a receive only region and queue pair mean something.
+    pub(super) target: WorkTarget,
+    /// Offset of the last byte that was written since the lane was resolved; `None` before.
+    pub(super) last_byte: Option<u64>,
+}
+
+/// Registrations of one memory, at most: each peer gets all their keys.
+const PIECES_MAX: u64 = 4096;
+
+impl VerbsWorker {
+    /// The lane of a specification: the same for the same. Order needs nothing: a queue pair keeps it.
+    pub(super) fn resolve(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
+        let peer = self.peers.iter().find(|peer| peer.rank == spec.peer);
+        let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
+        let local = *self.regions.get(spec.local)?;
+        let (action, pair) = action(spec.kind, peer);
+        let is_one_sided = !matches!(action, WorkAction::Send);
+        let asked = Asking {
+            kind: spec.kind,
+            peer: spec.peer,
+            local: spec.local,
+            remote: if is_one_sided && spec.kind != LaneKind::Receive {
+                FarBytes::parse(spec.remote, spec.peer)?
+            } else {
+                // Where a message lands is said by its receive.
+                no_bytes()
+            },
+        };
+        if let Some(known) = self.lanes.find(|lane| lane.asked == asked) {
+            return Ok(known);
+        }
+        let lane = VerbsLane {
+            target: WorkTarget {
+                action,
+                pair: self.pairs[pair].handle,
+                local,
+                remote: asked.remote.clone(),
+                inline_bytes_max: self.pairs[pair].inline_bytes,
+                address: peer.address,
+            },
+            asked,
+            pair,
+            last_byte: None,
+        };
+        Ok(self.lanes.put(lane))
+    }
+
+    /// Bytes that registering a memory locks, where its registrations are not too many.
+    pub(super) fn bytes_to_lock(&self, bytes: usize) -> Result<usize> {
+        let (pieces, locked) = self.queues.would_register(bytes as u64);
+        if pieces > PIECES_MAX {
+            return Err(self.about_device(format!(
+                "a memory of {bytes} bytes would have {pieces} registrations, whose keys all peers get: choose a larger \
+                 mr-size, for {PIECES_MAX} at most"
+            )));
+        }
+        Ok(usize::try_from(locked).unwrap_or(usize::MAX))
+    }
+}
+
+/// A work request of what the engine does by itself, whose bytes land in the scratch of first contact.
+pub(super) fn own_request(id: u64, remote: u64, len: u32) -> WorkRequest {
+    WorkRequest {
+        id,
+        local: SCRATCH,
+        remote,
+        len,
+        imm: 0,
+        signalled: true,
+    }
+}
+
+/// Action of a lane's work requests, and the place of the queue pair that carries them.
+fn action(kind: LaneKind, peer: &PeerPairs) -> (WorkAction, usize) {
+    let action = match kind {
+        LaneKind::Initiate(Verb::Write) => WorkAction::Write,
+        LaneKind::Initiate(Verb::WriteImm) => WorkAction::WriteImm,
+        LaneKind::Initiate(Verb::Read) => WorkAction::Read,
+        LaneKind::Initiate(Verb::FetchAdd) => WorkAction::FetchAdd,
+        LaneKind::Initiate(Verb::CompareSwap) => WorkAction::CompareSwap,
+        LaneKind::Initiate(Verb::Send) | LaneKind::Receive => {
+            return (WorkAction::Send, peer.messages);
+        }
+    };
+    (action, peer.one_sided)
+}
+
+/// Receives for writes with an immediate that are posted again at once.
+const POSTED_AGAIN: u32 = 16;
+
+impl VerbsWorker {
+    /// Tells of work requests that have ended, as many as fit.
+    #[inline]
+    pub(super) fn tell(&mut self, ended: EndedWork, done: &mut [Completion]) -> usize {
+        let mut count = 0;
+        // What shared a work request has failed with it, and nothing tells what else ended with it and did not.
+        let all_failed = self.port.asked.stretches > 1;
+        while count < done.len() {
+            let pair = &mut self.pairs[ended.pair];
+            let Some((pending, is_last)) = pair.sends.pop(ended.last) else {
+                self.ended = None;
+                return count;
+            };
+            let failure = ended.failure.filter(|_| is_last || all_failed);
+            if pending.lane == SILENT {
+                if let Some(failure) = failure
+                    && self.pairs[ended.pair].broken.is_none()
+                {
+                    // Told by the next poll: what this one has found is not lost.
+                    let error = self.silent_failure(ended.pair, pending.tag, failure);
+                    self.pairs[ended.pair].broken = Some(failure);
+                    self.dead = Some(error.to_string());
+                }
+                continue;
+            }
+            let lane = Lane(pending.lane);
+            let ending = match failure {
+                None => Ending::Done,
+                Some(failure) => self.note_failure(ended.pair, lane, failure),
+            };
+            done[count] = Completion {
+                tag: pending.tag,
+                lane,
+                len: pending.len,
+                imm: 0,
+                ending,
+            };
+            count += 1;
+            if is_last {
+                self.ended = None;
+                return count;
+            }
+        }
+        count
+    }
+
+    #[cold]
+    fn note_failure(&mut self, pair: usize, lane: Lane, failure: (u32, u32)) -> Ending {
+        if self.pairs[pair].broken.is_none()
+            && let Ok(lane) = self.lanes.get(lane)
+        {
+            self.pairs[pair].peer = lane.asked.peer;
+        }
+        // What fails behind another operation of its queue pair fails for the same reason.
+        let first = *self.pairs[pair].broken.get_or_insert(failure);
+        Ending::Failed(first.0 as i32)
+    }
+
+    /// A receive that was filled or used up; `None` for what nobody is told of.
+    #[inline]
+    pub(super) fn arrived(&mut self, event: WorkEvent) -> Result<Option<Completion>> {
+        let id = event.id();
+        if let Some(state) = event.failure() {
+            return self.receive_failed(id, (state, event.vendor_code()));
+        }
+        if id & IMMEDIATE != 0 {
+            let place = id as u32 as usize;
+            let pair = &mut self.pairs[place];
+            let peer = pair.peer;
+            pair.used_up += 1;
+            if pair.used_up >= POSTED_AGAIN.min(self.receive_depth.div_ceil(2)) {
+                let (handle, count) = (pair.handle, std::mem::take(&mut pair.used_up));
+                let again = self.queues.receive_immediates(handle, count as usize, id);
+                again.map_err(|why| self.about_device(why))?;
+            }
+            return Ok(Some(Completion {
+                tag: 0,
+                lane: Lane(peer),
+                len: event.len(),
+                imm: event.immediate().unwrap_or(0),
+                ending: Ending::Arrived,
+            }));
+        }
+        let pair = &mut self.pairs[place_of(id)];
+        pair.receives_posted = pair.receives_posted.saturating_sub(1);
+        Ok(Some(Completion {
+            tag: id as u32,
+            lane: Lane(pair.peer),
+            len: event.len(),
+            imm: 0,
+            ending: Ending::Arrived,
+        }))
+    }
+
+    #[cold]
+    fn receive_failed(&mut self, id: u64, failure: (u32, u32)) -> Result<Option<Completion>> {
+        let name = state_name(failure.0);
+        // The queue pair has failed before, at its other end too: that end says why.
+        if name == "WR_FLUSH_ERR" {
+            return Ok(None);
+        }
+        if id & IMMEDIATE != 0 {
+            let why = format!("a receive for a write-imm failed: {name} ({})", failure.0);
+            return Err(self.about_device(why));
+        }
+        let place = place_of(id);
+        let of_pair = |lane: &VerbsLane| lane.pair == place && lane.asked.kind == LaneKind::Receive;
+        let lane = self.lanes.find(of_pair).unwrap_or(Lane::UNNAMED);
+        let ending = self.note_failure(place, lane, failure);
+        Ok(Some(Completion {
+            tag: id as u32,
+            lane,
+            ending,
+            ..Completion::EMPTY
+        }))
+    }
+}
+
+/// Place of the queue pair of a receive.
+#[inline]
+fn place_of(id: u64) -> usize {
+    (id >> 32) as usize & 0x3fff_ffff
+}
+
+impl VerbsWorker {
+    /// Makes what nothing in flight would tell the end of tell it, by a write without a byte.
+    #[cold]
+    pub(super) fn close_silent_queues(&mut self) -> Result<()> {
+        for place in 0..self.pairs.len() {
+            let pair = &mut self.pairs[place];
+            if !pair.sends.must_close() {
+                continue;
+            }
+            // Any peer that the queue pair leads to will do.
+            let leads = |peer: &PeerPairs| {
+                peer.is_connected && [peer.one_sided, peer.messages].contains(&place)
+            };
+            let Some(at) = self.peers.iter().position(leads) else {
+                continue;
+            };
+            let peer = &self.peers[at];
+            let (number, _) = pair.sends.push(SILENT, closing_tag(at), 0, 1);
+            let target = WorkTarget {
+                action: WorkAction::Write,
+                pair: pair.handle,
+                local: self.contact_region,
+                remote: peer.mailbox.clone().unwrap_or_else(no_bytes),
+                inline_bytes_max: 0,
+                address: peer.address,
+            };
+            let request = own_request(send_id(place, number), 0, 0);
+            self.closing_writes += 1;
+            let staged = self.queues.stage(&target, &request);
+            staged.map_err(|why| self.about_device(why))?;
+        }
+        self.ring()
+    }
+}
+
+impl VerbsWorker {
+    fn register_card_memory(
+        &mut self,
+        memory: &Arc<dyn Memory>,
+        access: RegionAccess,
+    ) -> Result<RegistrationHandle> {
+        let engine = self.port.engine();
+        let staging = match self.port.asked.transport {
+            VerbsTransport::Dc => {
+                "choose verbs:rc with --engine-option staging=pinned, or --memory host"
+            }
+            _ => INSTEAD,
+        };
+        let card = CardMemory::of(memory, engine)?;
+        let (kind, at) = (card.kind(), self.port.in_words());
+        let what = format!("memory {kind} with engine {engine} on {at}");
+        self.check_untouched(&what)?;
+        let (port, queues, region) = (&self.port, &mut self.queues, self.regions.next());
+        let (tree, device) = (Tree::host(), port.chosen.context.name());
+        let ways = (port.asked.registration.as_str(), &CARD_WAYS[..]);
+        let regions = &mut self.card_regions;
+        regions.register((region, &card), ways, (what, staging), |way| {
+            card.register((&tree, device), way, |bytes| {
+                let registered = queues.register_device(bytes, access);
+                registered.map_err(|why| {
+                    let lacking = without_peer_memory(way, card.rules(), &tree);
+                    format!("{why}{lacking}")
+                })
+            })
+        })
+    }
+
+    /// Refuses what the CPU would do with bytes that it does not address.
+    fn check_untouched(&self, what: &str) -> Result<()> {
+        let copied = copied_bytes(self.port.asked.inline_bytes, self.port.sends_payload);
+        let (why, how) = match copied {
+            _ if self.port.atomics => (
+                "the CPU writes and reads the words of atomic operations, and cannot address this memory".to_owned(),
+                "Choose --memory host for fetch-add and compare-swap",
+            ),
+            Some(bytes) => (
+                format!("{INLINE}={bytes} has the CPU copy payloads into work requests, and it cannot address this memory"),
+                "Leave the option out, or choose inline=0",
+            ),
+            None => return Ok(()),
+        };
+        Err(Error::Unavailable {
+            what: what.to_owned(),
+            why,
+            how: how.to_owned(),
+        })
+    }
+
+    /// Waits until the GPUs see what these completions tell of.
+    #[inline]
+    pub(super) fn flush_arrived(&self, done: &[Completion]) -> Result<()> {
+        let read = LaneKind::Initiate(Verb::Read);
+        let reads = |lane: Lane| {
+            self.lanes
+                .get(lane)
+                .is_ok_and(|lane| lane.asked.kind == read)
+        };
+        self.card_regions.flush(self.port.engine(), done, reads)
+    }
+}
+
+/// Bytes of payload that the CPU was asked to copy into work requests. Whoever is only a target copies none, and reads
+/// carry no payload.
+fn copied_bytes(asked: Option<u32>, sends_payload: bool) -> Option<u32> {
+    asked.filter(|&bytes| bytes > 0 && sends_payload)
+}
+
+/// Words about what a way needs of the kernel, where the kernel does not list it.
+fn without_peer_memory(way: CardWay, rules: Option<&CardRules>, tree: &Tree) -> String {
+    match rules {
+        Some(rules) if way == CardWay::Peermem && !(rules.has_peer_memory)(tree) => {
+            format!("; {}", rules.no_peer_memory)
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_engine::OpenRequest;
+
+    use super::super::domain::sends_payload;
+    use super::*;
+    use crate::memory::amd::AMD;
+    use crate::memory::nvidia::NVIDIA;
+
+    #[test]
+    fn payload_is_refused_where_the_cpu_would_copy_it() {
+        use Verb::{Read, Send, Write};
+        for (initiates, verbs, inline, copied) in [
+            (true, &[Write][..], Some(64), Some(64)),
+            (true, &[Read, Send], Some(64), Some(64)),
+            (true, &[Write], Some(0), None),
+            (true, &[Write], None, None),
+            (true, &[Read], Some(64), None),
+            // A target's memory is no reason.
+            (false, &[Write, Send], Some(64), None),
+        ] {
+            let request = OpenRequest {
+                initiates,
+                verbs,
+                ..OpenRequest::default()
+            };
+            let found = copied_bytes(inline, sends_payload(&request));
+            assert_eq!(found, copied, "{initiates} {verbs:?} {inline:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_named_for_each_maker() {
+        for (vendor, words, path) in [
+            (
+                NVIDIA,
+                "nvidia_peermem is not loaded",
+                "sys/module/nvidia_peermem",
+            ),
+            (
+                AMD,
+                "no amdkfd under memory_peers",
+                "sys/kernel/memory_peers/amdkfd/version",
+            ),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            let tree = Tree::at(root.path());
+            let said = |way| without_peer_memory(way, Some(&vendor.cards), &tree);
+            assert!(said(CardWay::Peermem).contains(words));
+            assert_eq!(said(CardWay::Dmabuf), "");
+            assert_eq!(without_peer_memory(CardWay::Peermem, None, &tree), "");
+            std::fs::create_dir_all(root.path().join(path)).unwrap();
+            assert_eq!(said(CardWay::Peermem), "");
+        }
     }
 }

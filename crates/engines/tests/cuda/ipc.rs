@@ -18,7 +18,6 @@ use tonnage_engine::{
 };
 use tonnage_engines::cuda_ipc;
 use tonnage_engines::memory::CUDA;
-use tonnage_sys::clock::Clock;
 use tonnage_sys::counting_alloc::counts;
 use tonnage_sys::cuda::Libcuda;
 
@@ -77,15 +76,7 @@ fn connected(rank: u32, (library, gpu): (PathBuf, &str), socket: UnixStream) -> 
         ..OpenRequest::default()
     });
     let mut engine = domains.unwrap()[0]
-        .worker(&WorkerConfig {
-            rank,
-            worker: 0,
-            peers_max: 1,
-            queue_pairs: 1,
-            sleeps: false,
-            depth: WINDOW,
-            clock: Clock::new(),
-        })
+        .worker(&WorkerConfig::polling(rank, 1, WINDOW))
         .unwrap();
     let region = engine.register(&memory).unwrap();
     let peer = 1 - rank;
@@ -117,15 +108,7 @@ fn word(number: u32) -> [u8; WORD as usize] {
 
 impl IpcSide {
     fn lane(&mut self, kind: LaneKind) -> Lane {
-        let spec = LaneSpec {
-            kind,
-            peer: 1 - self.rank,
-            local: self.region.id,
-            remote: &self.remote,
-            ordered: false,
-            in_order: false,
-            delivered: false,
-        };
+        let spec = LaneSpec::new(kind, 1 - self.rank, self.region.id, &self.remote);
         self.engine.lane(&spec).unwrap()
     }
 

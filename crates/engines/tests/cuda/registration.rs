@@ -6,7 +6,6 @@ use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{EngineOptions, Libraries, OpenRequest, RankMemory, WorkerConfig};
 use tonnage_engines::fabric;
 use tonnage_engines::memory::{CUDA, HIP};
-use tonnage_sys::clock::Clock;
 use tonnage_sys::libfabric::Libfabric;
 use tonnage_units::Error;
 
@@ -35,15 +34,7 @@ fn refused(
     let error = match opened {
         Err(error) => error,
         Ok(domains) => {
-            let config = WorkerConfig {
-                rank: 0,
-                worker: 0,
-                peers_max: 1,
-                queue_pairs: 1,
-                sleeps: false,
-                depth: 16,
-                clock: Clock::new(),
-            };
+            let config = WorkerConfig::polling(0, 1, 16);
             let mut engine = domains[0].worker(&config).unwrap();
             let memory = allocate(double, entry, "", BYTES).unwrap();
             engine.register(&memory).unwrap_err()

@@ -10,7 +10,6 @@ use tonnage_engine::{
 };
 use tonnage_engines::fabric;
 use tonnage_engines::memory::CUDA;
-use tonnage_sys::clock::Clock;
 
 use super::{BYTES, Double, allocate, found, host};
 
@@ -28,15 +27,7 @@ fn side(rank: u32, memory: Arc<dyn Memory>) -> Side {
         ..OpenRequest::default()
     });
     let mut engine = domains.unwrap()[0]
-        .worker(&WorkerConfig {
-            rank,
-            worker: 0,
-            peers_max: 1,
-            queue_pairs: 1,
-            sleeps: false,
-            depth: 16,
-            clock: Clock::new(),
-        })
+        .worker(&WorkerConfig::polling(rank, 1, 16))
         .unwrap();
     let region = engine.register(&memory).unwrap();
     Side {
@@ -66,15 +57,7 @@ fn pair(memories: [Arc<dyn Memory>; 2]) -> [Side; 2] {
 
 fn lane(sides: &mut [Side; 2], at: usize, kind: LaneKind) -> Lane {
     let remote = sides[1 - at].region.descriptor.clone();
-    let spec = LaneSpec {
-        kind,
-        peer: 1 - at as u32,
-        local: sides[at].region.id,
-        remote: &remote,
-        ordered: false,
-        in_order: false,
-        delivered: false,
-    };
+    let spec = LaneSpec::new(kind, 1 - at as u32, sides[at].region.id, &remote);
     sides[at].engine.lane(&spec).unwrap()
 }
 

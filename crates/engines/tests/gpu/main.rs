@@ -151,15 +151,7 @@ impl Driver {
             memories: (RankMemory::default(), &[]),
             ..OpenRequest::default()
         });
-        let config = WorkerConfig {
-            rank: 0,
-            worker: 0,
-            peers_max: 1,
-            depth,
-            queue_pairs: 1,
-            sleeps: false,
-            clock: Clock::new(),
-        };
+        let config = WorkerConfig::polling(0, 1, depth);
         domains.unwrap()[0].worker(&config).unwrap()
     }
 }
@@ -333,15 +325,12 @@ fn lanes_are_known_again_and_ranges_outside_are_refused() {
         let mut line = Line::new(&driver, (&own, &far), Verb::Write, (&[], 2)).unwrap();
         let far_away = driver.memory("host", BYTES).unwrap();
         let region = line.engine.register(&far_away).unwrap();
-        let spec = LaneSpec {
-            kind: LaneKind::Initiate(Verb::Write),
-            peer: 1,
-            local: region.id,
-            remote: &region.descriptor,
-            ordered: false,
-            in_order: false,
-            delivered: false,
-        };
+        let spec = LaneSpec::new(
+            LaneKind::Initiate(Verb::Write),
+            1,
+            region.id,
+            &region.descriptor,
+        );
         // Two memories of the host.
         let refused = line.engine.lane(&spec).unwrap_err().to_string();
         assert!(

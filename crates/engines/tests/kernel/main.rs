@@ -39,13 +39,8 @@ fn side(rank: u32, device: &str, clock: Clock) -> Side {
         ..OpenRequest::default()
     });
     let config = WorkerConfig {
-        rank,
-        worker: 0,
-        peers_max: 1,
-        depth: 4,
-        queue_pairs: 1,
-        sleeps: false,
         clock,
+        ..WorkerConfig::polling(rank, 1, 4)
     };
     let mut engine = opened.unwrap()[0].worker(&config).unwrap();
     let memory = (SMALL.allocate)(&Request {
@@ -82,15 +77,12 @@ fn pair(devices: [&str; 2]) -> [Side; 2] {
 /// Four operations, one after the other.
 #[cfg(test)]
 fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<CarriedTrial> {
-    let lane = initiator.engine.lane(&LaneSpec {
-        kind: LaneKind::Initiate(verb),
-        peer: 0,
-        local: initiator.region.id,
+    let lane = initiator.engine.lane(&LaneSpec::new(
+        LaneKind::Initiate(verb),
+        0,
+        initiator.region.id,
         remote,
-        ordered: false,
-        in_order: false,
-        delivered: false,
-    })?;
+    ))?;
     let (stop, flow) = (
         AtomicBool::new(false),
         CarriedFlow {

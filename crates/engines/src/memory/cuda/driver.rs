@@ -13,8 +13,8 @@ use tonnage_sys::cuda::{CopyKernel, CudaContext, CudaFailure, Libcuda, PatternKe
 use tonnage_units::{Error, Result};
 
 use super::super::host::group_bytes;
+use super::super::vendor::vendor_of;
 use super::super::vendor::{GpuVendor, INVALID_DEVICE, PinBound};
-use super::super::vendors::vendor_of;
 use super::proof;
 
 /// A GPU that is in use.

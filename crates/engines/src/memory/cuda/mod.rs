@@ -11,30 +11,28 @@
 //! Filling and comparing are done by the GPU, by kernels that `tonnage_sys::cuda` keeps. A GPU is trusted with that
 //! only after it has done as the host does; otherwise the bytes are copied through the host, and the report says why.
 
-mod copies;
-pub(super) mod driver;
-mod numbers;
-mod proof;
-
 use std::sync::Arc;
 
+use copies::CopiesBy;
+use driver::GpuInUse;
 use tonnage_engine::memory::{
     BusDevice, CopyRate, CopyTurns, DeviceMemory, Memory, MemoryEntry, MemoryReport, Request,
     Stretch,
 };
-use tonnage_engine::pattern::{self, Key, Mismatches};
-use tonnage_engine::{EngineOption, OptionKind, Variant};
+use tonnage_engine::pattern::{Key, Mismatches};
+use tonnage_engine::{EngineOption, OptionKind, Variant, pattern};
 use tonnage_sys::clock::Clock;
-use tonnage_sys::cuda::{CudaFailure, DeviceBuffer, PatternKernels};
+use tonnage_sys::cuda::{CudaFailure, DeviceBuffer, PatternKernels, PatternNumbers};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
 use super::bus_device::bus_device;
 use super::nvidia::NVIDIA;
 use super::vendor::{GpuVendor, INVALID_VALUE, NOT_SUPPORTED, OUT_OF_MEMORY};
-use copies::CopiesBy;
-use driver::GpuInUse;
-use numbers::numbers;
+
+mod copies;
+pub(super) mod driver;
+mod proof;
 
 /// The option for the way of allocating.
 const ALLOC: &str = "alloc";
@@ -317,4 +315,14 @@ impl Memory for CudaMemory {
         }
         copies::rates(&self.buffer, stretch, &by).map_err(|failure| self.gpu.failed(&failure))
     }
+}
+
+/// The key's numbers, for the kernels.
+pub(super) fn numbers(key: Key, origin: u64, offset: u64) -> Result<PatternNumbers> {
+    let numbers = key.numbers(origin, offset)?;
+    Ok(PatternNumbers {
+        place: numbers.place,
+        base: numbers.base,
+        inverted: numbers.inverted,
+    })
 }

@@ -11,7 +11,7 @@ use tonnage_sys::cuda::{
     PatternKernels,
 };
 
-use super::numbers::numbers;
+use super::numbers;
 
 /// Bytes that are filled and verified.
 const BYTES: u64 = 1 << 20;

@@ -1,0 +1,202 @@
+//! Tables of what an engine hands out by number: its lanes and its registered memories.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tonnage_units::{Error, Result};
+
+use crate::{Completion, Lane, Peer, RegionId};
+
+/// The lanes of a worker. A number is given out again once its lane was released; the others keep theirs.
+#[derive(Debug)]
+pub struct Lanes<T>(Vec<Option<T>>);
+
+impl<T> Default for Lanes<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<T> Lanes<T> {
+    /// A resolved lane.
+    ///
+    /// # Errors
+    /// When it was never resolved, or has been released.
+    #[inline]
+    pub fn get(&self, lane: Lane) -> Result<&T> {
+        match self.0.get(lane.0 as usize) {
+            Some(Some(state)) => Ok(state),
+            _ => Err(never_resolved(lane)),
+        }
+    }
+
+    /// A resolved lane, to change it.
+    ///
+    /// # Errors
+    /// When it was never resolved, or has been released.
+    #[inline]
+    pub fn get_mut(&mut self, lane: Lane) -> Result<&mut T> {
+        match self.0.get_mut(lane.0 as usize) {
+            Some(Some(state)) => Ok(state),
+            _ => Err(never_resolved(lane)),
+        }
+    }
+
+    /// The first lane that fits: the same specification may be resolved again.
+    pub fn find(&self, fits: impl Fn(&T) -> bool) -> Option<Lane> {
+        let fits = |lane: &Option<T>| lane.as_ref().is_some_and(&fits);
+        self.0.iter().position(fits).map(|at| Lane(at as u32))
+    }
+
+    /// Gives a lane the first free number.
+    pub fn put(&mut self, state: T) -> Lane {
+        let free = self.0.iter().position(Option::is_none);
+        let at = free.unwrap_or(self.0.len());
+        self.0.resize_with(self.0.len().max(at + 1), || None);
+        self.0[at] = Some(state);
+        Lane(at as u32)
+    }
+
+    /// Takes a lane out; `None` for one that is not there.
+    pub fn release(&mut self, lane: Lane) -> Option<T> {
+        self.0.get_mut(lane.0 as usize)?.take()
+    }
+
+    /// Releases all lanes.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    /// All lanes.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.0.iter().flatten()
+    }
+
+    /// All lanes with their numbers, to change them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (Lane, &mut T)> {
+        let all = (0..).map(Lane).zip(&mut self.0);
+        all.filter_map(|(lane, state)| Some((lane, state.as_mut()?)))
+    }
+
+    /// Checks that no lane uses a region that is to be taken back.
+    ///
+    /// # Errors
+    /// When one does.
+    pub fn check_unused(&self, region: RegionId, of: impl Fn(&T) -> RegionId) -> Result<()> {
+        if !self.iter().any(|lane| of(lane) == region) {
+            return Ok(());
+        }
+        let text = format!("region {} has lanes that were not released", region.0);
+        Err(Error::Failed(text))
+    }
+}
+
+#[cold]
+fn never_resolved(lane: Lane) -> Error {
+    Error::Failed(format!("lane {} was never resolved", lane.0))
+}
+
+/// The registered memories of a worker. No number is given out twice.
+#[derive(Debug)]
+pub struct Regions<T> {
+    known: BTreeMap<u32, T>,
+    next: u32,
+}
+
+impl<T> Default for Regions<T> {
+    fn default() -> Self {
+        Self {
+            known: BTreeMap::new(),
+            next: 0,
+        }
+    }
+}
+
+impl<T> Regions<T> {
+    /// The number of the next registration.
+    pub fn next(&self) -> RegionId {
+        RegionId(self.next)
+    }
+
+    /// Keeps a registration under [`Self::next`].
+    pub fn put(&mut self, state: T) -> RegionId {
+        let id = self.next();
+        self.known.insert(id.0, state);
+        self.next += 1;
+        id
+    }
+
+    /// A registration.
+    ///
+    /// # Errors
+    /// When it was never made, or has been taken back.
+    pub fn get(&self, region: RegionId) -> Result<&T> {
+        let known = self.known.get(&region.0);
+        known.ok_or_else(|| not_registered(region))
+    }
+
+    /// Takes a registration out.
+    ///
+    /// # Errors
+    /// When it was never made, or has been taken back.
+    pub fn take(&mut self, region: RegionId) -> Result<T> {
+        let known = self.known.remove(&region.0);
+        known.ok_or_else(|| not_registered(region))
+    }
+
+    /// All registrations, the oldest first.
+    pub fn iter(&self) -> impl Iterator<Item = (RegionId, &T)> {
+        self.known.iter().map(|(&id, state)| (RegionId(id), state))
+    }
+
+    /// Number of registrations.
+    pub fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    /// True where there are none.
+    pub fn is_empty(&self) -> bool {
+        self.known.is_empty()
+    }
+}
+
+fn not_registered(region: RegionId) -> Error {
+    Error::Failed(format!("region {} is not registered", region.0))
+}
+
+/// The refusal of a lane to a peer that was never connected.
+pub fn never_connected(own: Peer, peer: Peer) -> Error {
+    let text = format!("rank {own} was never connected to rank {peer}");
+    Error::Failed(text)
+}
+
+/// Moves completions that wait into the free places of a poll, the oldest first, and returns how many.
+#[inline]
+pub fn take_waiting(waiting: &mut VecDeque<Completion>, done: &mut [Completion]) -> usize {
+    let count = waiting.len().min(done.len());
+    for (place, completion) in done.iter_mut().zip(waiting.drain(..count)) {
+        *place = completion;
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_lanes_are_given_again_and_those_of_regions_are_not() {
+        let mut lanes = Lanes::default();
+        assert_eq!([lanes.put('a'), lanes.put('b')], [Lane(0), Lane(1)]);
+        assert_eq!(lanes.release(Lane(0)), Some('a'));
+        assert_eq!(lanes.release(Lane(7)), None);
+        assert!(lanes.get(Lane(0)).is_err() && lanes.get_mut(Lane(7)).is_err());
+        assert_eq!(lanes.put('c'), Lane(0));
+        assert_eq!(lanes.find(|&it| it == 'b'), Some(Lane(1)));
+        assert!(lanes.check_unused(RegionId(3), |_| RegionId(3)).is_err());
+        let mut regions = Regions::default();
+        assert_eq!(regions.put('a'), RegionId(0));
+        assert_eq!(regions.take(RegionId(0)).unwrap(), 'a');
+        assert!(regions.get(RegionId(0)).is_err() && regions.take(RegionId(0)).is_err());
+        assert_eq!(regions.put('b'), RegionId(1));
+    }
+}

@@ -1,0 +1,382 @@
+//! The ends of `verbs:dc`: a worker's initiators and its target, made once for all peers, and the addresses of their
+//! targets.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tonnage_engine::{Card, Neighbor};
+use tonnage_machine::devices::RdmaDevice;
+use tonnage_sys::verbs::{DcReads, Libmlx5, LinkLayer, PathTo, probe_dc};
+use tonnage_units::{Error, Result};
+
+use super::choose::{ChosenPort, unavailable};
+use super::options::FlowLabel;
+use super::peers::{FarBytes, PeerPairs, first_packet, least};
+use super::port::OpenPort;
+use super::transport::VerbsTransport;
+use super::worker::VerbsWorker;
+
+/// The peer of an initiator before an operation of it has failed.
+const NO_RANK: u32 = u32::MAX;
+
+impl VerbsWorker {
+    /// Makes the initiators and the target, where the transport is DC.
+    pub(super) fn open_dc(&mut self) -> Result<()> {
+        let port = Arc::clone(&self.port);
+        let Some(device) = &port.dc else {
+            return Ok(());
+        };
+        let about = |why| Error::Failed(format!("verbs:dc on {}: {why}", port.in_words()));
+        self.queues.open_dc(&device.library).map_err(about)?;
+        for _ in 0..port.asked.initiators {
+            self.add_initiator(&port, device)?;
+        }
+        // Only who was given the key is let in, whatever else is on the network.
+        let access_key = AccessKey::fresh()?;
+        let target = self.queues.make_target(access_key.0).map_err(about)?;
+        let path = PathTo {
+            gids: port.own_gids(),
+            lid: port.chosen.port.lid,
+            flow_label: match port.asked.flow_label {
+                FlowLabel::Fixed(label) => label,
+                FlowLabel::Auto | FlowLabel::Spread => 0,
+            },
+            ..port.path()
+        };
+        let started = self.queues.start_target(target, &path, port.asked.patience);
+        let number = started.map_err(about)?;
+        self.target = Some(OwnTarget { number, access_key });
+        self.mtu = Some(port.mtu());
+        Ok(())
+    }
+
+    fn add_initiator(&mut self, port: &OpenPort, device: &DcDevice) -> Result<()> {
+        let about = |why: String| {
+            let depth = self.send_depth;
+            Error::Failed(format!(
+                "verbs:dc on {}: {why}; an initiator was to have {depth} work requests (engine-options dci and sq-depth)",
+                port.in_words()
+            ))
+        };
+        let made = self
+            .queues
+            .make_initiator(self.send_depth, port.inline_bytes());
+        let handle = made.map_err(about)?;
+        let pair = self.pair(handle, NO_RANK)?;
+        let most = device.reads.map_or(u8::MAX, |reads| reads.as_initiator);
+        let asked = port.asked.reads;
+        let too_many = |most: u8| match asked.filter(|&asked| asked > most) {
+            None => Ok(()),
+            Some(asked) => {
+                let name = port.chosen.context.name();
+                let why = format!("rd-atomic={asked}, and an initiator of {name} takes {most}");
+                let how = format!("Choose rd-atomic=max or at most {most}");
+                Err(unavailable(why, &how))
+            }
+        };
+        too_many(most)?;
+        let path = PathTo {
+            reads_out: port.reads().min(most).max(1),
+            first_packet_out: first_packet(self.pairs.len()),
+            ..port.path()
+        };
+        let started = self
+            .queues
+            .start_initiator(handle, &path, port.asked.patience);
+        let granted = started
+            .map_err(|why| Error::Failed(format!("verbs:dc on {}: {why}", port.in_words())))?;
+        too_many(granted)?;
+        self.reads = least(self.reads, granted);
+        self.pairs.push(pair);
+        Ok(())
+    }
+
+    /// Gives a peer one of the initiators, the next in turn, and returns the card that tells it of the target.
+    pub(super) fn target_card(&mut self, rank: u32) -> Result<Card> {
+        let (Some(target), false) = (self.target, self.pairs.is_empty()) else {
+            return Err(Error::Failed("verbs:dc has no target".into()));
+        };
+        let mailbox = self.mailbox()?;
+        let place = self.peers.len() % self.pairs.len();
+        self.peers.push(PeerPairs::new(rank, place));
+        let port = &self.port;
+        Ok(Card::of(&TargetCard {
+            device: port.in_words(),
+            target: target.number,
+            access_key: target.access_key,
+            mtu: port.mtu(),
+            gid: port.gid(),
+            lid: port.chosen.port.lid,
+            over_ethernet: port.chosen.port.link_layer == LinkLayer::Ethernet,
+            mailbox,
+            peer: rank,
+        }))
+    }
+
+    /// Makes the address of a peer's target.
+    pub(super) fn address_one(&mut self, neighbor: &Neighbor) -> Result<()> {
+        let (rank, own) = (neighbor.peer, self.config.rank);
+        let failed =
+            |why: String| Error::Failed(format!("verbs:dc between ranks {own} and {rank}: {why}"));
+        let mtu = self.port.mtu();
+        let card = TargetCard::parse(&neighbor.card, own, mtu).map_err(failed)?;
+        let at = self.unconnected(rank).map_err(failed)?;
+        let gids = self
+            .port
+            .gids_with(card.over_ethernet, card.gid, &card.device)
+            .map_err(failed)?;
+        let number = self.pairs[self.peers[at].one_sided].number;
+        let path = PathTo {
+            number: card.target,
+            gids,
+            lid: card.lid,
+            flow_label: self.port.asked.flow_label.between(number, card.target),
+            ..self.port.path()
+        };
+        let made = self.queues.make_address(&path, card.access_key.0);
+        let mailbox = card.mailbox.keyed().map_err(failed)?;
+        let address = made.map_err(|why| {
+            let ends = self.port.both_ends(&card.device);
+            failed(format!("{why}; {ends}"))
+        })?;
+        let peer = &mut self.peers[at];
+        peer.device = card.device;
+        peer.mailbox = Some(mailbox);
+        peer.mtu = mtu;
+        peer.address = Some(address);
+        peer.is_connected = true;
+        Ok(())
+    }
+}
+
+/// The driver of mlx5 cards, and the beginning of the names of its parts.
+const DRIVER: &str = "mlx5";
+
+/// A device as DC needs it: with libmlx5, and the limits that this tells of it.
+pub(super) struct DcDevice {
+    pub(super) library: Arc<Libmlx5>,
+    /// `None` where the library is too old to say.
+    pub(super) reads: Option<DcReads>,
+}
+
+/// Opens what DC needs of a port's device, where it is asked for, and sees whether the device has it.
+pub(super) fn dc_device(
+    transport: VerbsTransport,
+    chosen: &ChosenPort,
+) -> Result<Option<DcDevice>> {
+    if transport != VerbsTransport::Dc {
+        return Ok(None);
+    }
+    let (context, device) = (&chosen.context, &chosen.device);
+    let loaded = Libmlx5::load(context.library());
+    let drives = loaded.as_ref().map(|library| library.drives(context));
+    check_driver(device, drives.map_err(String::as_str))?;
+    let library = Arc::new(loaded.map_err(Error::Failed)?);
+    let name = context.name();
+    probe_dc(context, &library).map_err(|why| {
+        let how = "Choose a device that has it: Connect-IB, or ConnectX-4 and later, where firmware and kernel offer it \
+                   (a virtual function may have none); or verbs:rc";
+        unavailable(format!("{name} makes no queue pairs of DC ({why})"), how)
+    })?;
+    let reads = library
+        .dc_reads(context)
+        .map_err(|why| Error::Failed(format!("{name}: {why}")))?;
+    Ok(Some(DcDevice { library, reads }))
+}
+
+/// Refuses a device that is not mlx5's; and one that is, where the library is missing. `drives` is the library's answer
+/// for the device, or the reason why there is no library.
+fn check_driver(device: &RdmaDevice, drives: std::result::Result<bool, &str>) -> Result<()> {
+    let is_its_driver = |driver: &String| driver.starts_with(DRIVER);
+    match drives {
+        Ok(true) => Ok(()),
+        Err(why) if device.driver.as_ref().is_some_and(is_its_driver) => {
+            let how = "Install ibverbs-providers (Debian, Ubuntu) or libibverbs (others), of rdma-core 24 or later, or the \
+                       card's OFED";
+            Err(unavailable(format!("libmlx5 cannot be loaded: {why}"), how))
+        }
+        Ok(false) if device.driver.as_ref().is_some_and(is_its_driver) => {
+            let why = format!(
+                "{} is an mlx5 device, but libmlx5 is not the one that libibverbs has loaded for it",
+                device.name
+            );
+            let how = "Set LD_LIBRARY_PATH to the folder of that installation's libmlx5.so.1, or name the system's libibverbs \
+                       by --library libibverbs=PATH";
+            Err(unavailable(why, how))
+        }
+        Ok(false) | Err(_) => {
+            let why = format!("{} is not an mlx5 device; DC is mlx5's own", device.name);
+            let how =
+                "Choose an mlx5 device (ConnectX-4 or later, Connect-IB) by --devices, or verbs:rc";
+            Err(unavailable(why, how))
+        }
+    }
+}
+
+/// The largest number of a queue pair.
+const NUMBER_MAX: u32 = 0xff_ffff;
+
+/// Key that lets initiators in to a target.
+#[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct AccessKey(u64);
+
+impl AccessKey {
+    /// One that nobody knows yet.
+    pub(super) fn fresh() -> Result<Self> {
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes)
+            .map_err(|error| Error::Failed(format!("no random bytes from the system: {error}")))?;
+        Ok(Self(u64::from_ne_bytes(bytes)))
+    }
+}
+
+/// Not for logs.
+impl std::fmt::Debug for AccessKey {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("AccessKey(…)")
+    }
+}
+
+/// The target of a worker, as initiators reach it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct OwnTarget {
+    pub(super) number: u32,
+    pub(super) access_key: AccessKey,
+}
+
+/// Card of a worker for one peer. It holds the key that lets initiators in: cards travel over a channel that nobody
+/// else reads.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct TargetCard {
+    /// Device and port, in words.
+    pub(super) device: String,
+    /// Number of the target.
+    pub(super) target: u32,
+    /// Its access key.
+    pub(super) access_key: AccessKey,
+    /// Payload of a packet.
+    pub(super) mtu: u32,
+    pub(super) gid: Option<[u8; 16]>,
+    pub(super) lid: u16,
+    pub(super) over_ethernet: bool,
+    /// Bytes that first contact reads.
+    pub(super) mailbox: FarBytes,
+    /// The rank that it is for.
+    pub(super) peer: u32,
+}
+
+impl TargetCard {
+    /// Reads a card for rank `own`, whose initiators have packets of `mtu` bytes.
+    pub(super) fn parse(card: &Card, own: u32, mtu: u32) -> Result<Self, String> {
+        let card: Self = serde_json::from_slice(&card.0)
+            .map_err(|error| format!("its address cannot be read ({error})"))?;
+        if card.peer != own {
+            return Err("it does not expect this rank".into());
+        }
+        if card.target == 0 || card.target > NUMBER_MAX {
+            return Err(format!("its target cannot have the number {}", card.target));
+        }
+        if card.mtu != mtu {
+            return Err(format!(
+                "its packets carry {} bytes and those of this side {mtu}: initiators of DC need one MTU for all their \
+                 targets; give all ranks the engine-option mtu={}",
+                card.mtu,
+                card.mtu.min(mtu)
+            ));
+        }
+        Ok(card)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_sys::verbs::{KeyedRegion, RegionKeys};
+
+    use super::*;
+
+    fn device(driver: Option<&str>) -> RdmaDevice {
+        RdmaDevice {
+            name: "rxeA".into(),
+            driver: driver.map(str::to_owned),
+            firmware: None,
+            board: None,
+            pci: None,
+            ports: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_device_that_is_not_of_mlx5_is_refused_with_and_without_the_library() {
+        for drives in [Ok(false), Err("libmlx5.so.1: cannot open")] {
+            for driver in [None, Some("bnxt_en")] {
+                let refused = check_driver(&device(driver), drives).unwrap_err();
+                let refused = refused.to_string();
+                let expected = "rxeA is not an mlx5 device; DC is mlx5's own";
+                assert!(refused.contains(expected), "{refused}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_card_without_its_library_is_told_what_to_install() {
+        let card = device(Some("mlx5_core"));
+        let missing = check_driver(&card, Err("libmlx5.so.1: cannot open")).unwrap_err();
+        let missing = missing.to_string();
+        assert!(missing.contains("libmlx5.so.1: cannot open"), "{missing}");
+        assert!(missing.contains("ibverbs-providers"), "{missing}");
+        let other = check_driver(&card, Ok(false)).unwrap_err().to_string();
+        assert!(
+            other.contains("not the one that libibverbs has loaded"),
+            "{other}"
+        );
+        check_driver(&card, Ok(true)).unwrap();
+        // A name that the kernel has not told is no reason to refuse what the library drives.
+        check_driver(&device(None), Ok(true)).unwrap();
+    }
+
+    fn card() -> TargetCard {
+        TargetCard {
+            device: "mlx5_0:1".into(),
+            target: 0x1234,
+            access_key: AccessKey(u64::MAX - 1),
+            mtu: 4096,
+            gid: Some([7; 16]),
+            lid: 9,
+            over_ethernet: true,
+            mailbox: FarBytes::from(&KeyedRegion {
+                base: 1 << 40,
+                keys: RegionKeys::one(77),
+                len: 8192,
+            }),
+            peer: 3,
+        }
+    }
+
+    #[test]
+    fn a_card_is_read_as_it_was_written() {
+        assert_eq!(TargetCard::parse(&Card::of(&card()), 3, 4096), Ok(card()));
+        let without = TargetCard {
+            gid: None,
+            ..card()
+        };
+        assert_eq!(TargetCard::parse(&Card::of(&without), 3, 4096), Ok(without));
+    }
+
+    #[test]
+    fn a_card_that_does_not_fit_is_refused() {
+        let refused = |card: &Card| TargetCard::parse(card, 3, 4096).unwrap_err();
+        assert!(refused(&Card(b"{}".to_vec())).contains("cannot be read"));
+        assert!(refused(&Card(vec![0xff; 9])).contains("cannot be read"));
+        let other = TargetCard { peer: 4, ..card() };
+        assert!(refused(&Card::of(&other)).contains("does not expect"));
+        for target in [0, 1 << 24] {
+            let nowhere = TargetCard { target, ..card() };
+            assert!(refused(&Card::of(&nowhere)).contains("number"));
+        }
+        let small = TargetCard {
+            mtu: 1024,
+            ..card()
+        };
+        assert!(refused(&Card::of(&small)).contains("mtu=1024"));
+    }
+}
