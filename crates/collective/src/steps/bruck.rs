@@ -63,14 +63,10 @@ impl AllGather {
         let from = self.stretches(&seat, seat.rank, passed);
         let to = self.stretches(&seat, before, come.clone());
         for ((from, bytes), (to, _)) in from.into_iter().zip(to) {
-            for chunk in seat.cut(0..bytes) {
-                let from = match round {
-                    0 => input(chunk.at),
-                    _ => from.beyond(chunk.at),
-                };
-                out.put(before, message, (from, to.beyond(chunk.at)), chunk.bytes);
-                message += 1;
-            }
+            let from = if round == 0 { input(0) } else { from };
+            message = out.put_range(before, message, 0..bytes, |at| {
+                (from.beyond(at), to.beyond(at))
+            });
         }
         if round == 0 {
             // It is passed on in the rounds that follow.
@@ -81,10 +77,7 @@ impl AllGather {
         }
         let mut message = first;
         for (_, bytes) in self.stretches(&seat, seat.rank, come) {
-            for _ in seat.cut(0..bytes) {
-                out.wait(after, message);
-                message += 1;
-            }
+            message = out.wait_bytes(after, message, bytes);
         }
     }
 }
@@ -101,14 +94,11 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooMany> {
     let call = AllGather { is_eager };
     // The rank that is put to in the last round is one whose block has come, unless their number is a power of two.
     let is_unknown = |round: &u32| seat.ranks() >> *round >= 2;
-    match is_eager {
-        true => {
-            out.reserve(seat.blocks(seat.ranks()));
-        }
-        false => {
-            let rounds = (0..rounds).filter(is_unknown);
-            rounds.for_each(|round| out.signal(seat.after(1 << round), ready + round));
-        }
+    if is_eager {
+        out.reserve(seat.blocks(seat.ranks()));
+    } else {
+        let rounds = (0..rounds).filter(is_unknown);
+        rounds.for_each(|round| out.signal(seat.after(1 << round), ready + round));
     }
     for round in 0..rounds {
         if !is_eager && is_unknown(&round) {
@@ -119,17 +109,10 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooMany> {
     }
     if is_eager {
         let until_last = seat.ranks() - seat.rank;
-        let next = seat.blocks(seat.rank + 1);
-        out.copy(
-            scratch(seat.block()),
-            output(next),
-            seat.blocks(until_last - 1),
-        );
-        out.copy(
-            scratch(seat.blocks(until_last)),
-            output(0),
-            seat.blocks(seat.rank),
-        );
+        let (next, front) = (seat.blocks(seat.rank + 1), scratch(seat.blocks(until_last)));
+        let behind = seat.blocks(until_last - 1);
+        out.copy(scratch(seat.block()), output(next), behind);
+        out.copy(front, output(0), seat.blocks(seat.rank));
     }
     Ok(())
 }
@@ -173,17 +156,11 @@ impl AllToAll {
                 chunks.next_if(|(_, chunk)| chunk.at + chunk.bytes <= packed)
             {
                 let to = scratch(self.come[round as usize] + chunk.at);
-                out.put(
-                    seat.after(digit),
-                    message,
-                    (scratch(pack + chunk.at), to),
-                    chunk.bytes,
-                );
+                let way = (scratch(pack + chunk.at), to);
+                out.put(seat.after(digit), message, way, chunk.bytes);
             }
         }
-        for (message, _) in (first..).zip(seat.cut(0..bytes)) {
-            out.wait(seat.before(digit), message);
-        }
+        out.wait_bytes(seat.before(digit), first, bytes);
     }
 }
 
@@ -206,11 +183,8 @@ pub(super) fn all_to_all(out: &mut Emitter) -> Result<(), TooMany> {
     out.keep(own, own, seat.block());
     for distance in 1..seat.ranks() {
         let from = call.place(&seat, distance, distance);
-        out.copy(
-            from,
-            output(seat.blocks(seat.before(distance))),
-            seat.block(),
-        );
+        let to = output(seat.blocks(seat.before(distance)));
+        out.copy(from, to, seat.block());
     }
     Ok(())
 }

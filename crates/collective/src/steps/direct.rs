@@ -4,7 +4,7 @@ use super::emitter::{Emitter, TooMany, input, output, scratch};
 use super::ring::copy_others;
 
 /// Emits an all-to-all in which at most `lead` peers are put to before the first one's block is awaited.
-fn all_to_all(out: &mut Emitter, lead: u32) -> Result<(), TooMany> {
+pub(super) fn all_to_all(out: &mut Emitter, lead: u32) -> Result<(), TooMany> {
     let seat = out.seat;
     let (ranks, chunks) = (seat.ranks(), seat.count(seat.block()));
     let is_eager = seat.is_eager(seat.blocks(ranks));
@@ -13,14 +13,11 @@ fn all_to_all(out: &mut Emitter, lead: u32) -> Result<(), TooMany> {
     let own = seat.blocks(seat.rank);
     // A peer whose block has come has entered the call: of those that are put to late it is known.
     let is_unknown = |step: &u32| u64::from(*step) * 2 <= u64::from(ranks) + u64::from(lead);
-    match is_eager {
-        true => {
-            out.reserve(seat.blocks(ranks));
-        }
-        false => {
-            let steps = (1..ranks).filter(is_unknown);
-            steps.for_each(|step| out.signal(seat.before(step), ready + seat.rank));
-        }
+    if is_eager {
+        out.reserve(seat.blocks(ranks));
+    } else {
+        let steps = (1..ranks).filter(is_unknown);
+        steps.for_each(|step| out.signal(seat.before(step), ready + seat.rank));
     }
     for turn in 1..ranks + lead {
         if turn < ranks {
@@ -29,14 +26,10 @@ fn all_to_all(out: &mut Emitter, lead: u32) -> Result<(), TooMany> {
                 out.wait(peer, ready + peer);
             }
             let first = data + seat.rank * chunks as u32;
-            for (message, chunk) in (first..).zip(seat.cut(0..seat.block())) {
-                let from = input(seat.blocks(peer) + chunk.at);
-                let to = match is_eager {
-                    true => scratch(own + chunk.at),
-                    false => output(own + chunk.at),
-                };
-                out.put(peer, message, (from, to), chunk.bytes);
-            }
+            let to = if is_eager { scratch(own) } else { output(own) };
+            out.put_range(peer, first, 0..seat.block(), |at| {
+                (input(seat.blocks(peer) + at), to.beyond(at))
+            });
         }
         if turn == 1 {
             out.keep(own, own, seat.block());
@@ -44,25 +37,13 @@ fn all_to_all(out: &mut Emitter, lead: u32) -> Result<(), TooMany> {
         if turn > lead {
             let peer = seat.before(turn - lead);
             let first = data + peer * chunks as u32;
-            (0..chunks as u32).for_each(|index| out.wait(peer, first + index));
+            out.wait_bytes(peer, first, seat.block());
         }
     }
     if is_eager {
         copy_others(out);
     }
     Ok(())
-}
-
-/// Emits an all-to-all by pairs: one peer's block is on its way while the next is put, so that no rank is put to by
-/// many at once.
-pub(super) fn pairwise_all_to_all(out: &mut Emitter) -> Result<(), TooMany> {
-    all_to_all(out, 1)
-}
-
-/// Emits an all-to-all that puts everything at once.
-pub(super) fn linear_all_to_all(out: &mut Emitter) -> Result<(), TooMany> {
-    let lead = out.seat.ranks() - 1;
-    all_to_all(out, lead)
 }
 
 /// A block on its way between two ranks that know nothing of each other: into the scratch by a grant where there are
@@ -90,13 +71,13 @@ impl Parcel {
             true => out.claim(peer),
             false => out.wait(peer, self.ready),
         }
-        for (message, chunk) in (self.data..).zip(out.seat.cut(0..out.seat.block())) {
-            let to = match self.is_eager {
-                true => scratch(self.landing + chunk.at),
-                false => output(self.at + chunk.at),
-            };
-            out.put(peer, message, (input(from + chunk.at), to), chunk.bytes);
-        }
+        let to = match self.is_eager {
+            true => scratch(self.landing),
+            false => output(self.at),
+        };
+        out.put_range(peer, self.data, 0..out.seat.block(), |at| {
+            (input(from + at), to.beyond(at))
+        });
     }
 
     fn announce(self, out: &mut Emitter, peer: u32) {
@@ -181,10 +162,8 @@ pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooMany> {
 pub(super) fn send_recv(out: &mut Emitter) -> Result<(), TooMany> {
     let seat = out.seat;
     let [data, ready] = out.number([seat.count(seat.block()), 1])?;
-    let (giver, taker) = (
-        seat.shape.receives_from(seat.rank),
-        seat.shape.sends_to(seat.rank),
-    );
+    let giver = seat.shape.receives_from(seat.rank);
+    let taker = seat.shape.sends_to(seat.rank);
     let parcel = Parcel {
         is_eager: seat.is_eager(seat.block()),
         is_mutual: giver == taker,

@@ -91,7 +91,7 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooMany> {
         for chunk in &chunks {
             outlet.put(out, helper, input(chunk.at), chunk.bytes);
         }
-        (0..count as u32).for_each(|index| out.wait(helper, result + index));
+        out.wait_bytes(helper, result, seat.block());
         return Ok(());
     }
     let outbox = out.reserve(row.bytes * u64::from(core.rounds()));
@@ -105,13 +105,8 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooMany> {
         (outlet, Inlet::new(row, numbers, slots + before, count))
     };
     let (outlets, inlets) = (0..core.rounds()).map(of_round).unzip();
-    let ward = |peer| {
-        (
-            peer,
-            Inlet::new(row, of_excess, excess_slots, count),
-            result,
-        )
-    };
+    let of_ward = || Inlet::new(row, of_excess, excess_slots, count);
+    let ward = |peer| (peer, of_ward(), result);
     let mut call = AllReduce {
         outlets,
         inlets,
@@ -161,16 +156,12 @@ impl AllGather {
         let mut message = self.first[round as usize];
         for blocks in self.core.blocks(&Core::near(seat.rank, round)) {
             let place = self.place(out, blocks.start);
+            let is_own = round == 0 && blocks.start == seat.rank;
+            let from = if is_own { input(0) } else { place };
             let bytes = seat.blocks(blocks.end - blocks.start);
-            for chunk in seat.cut(0..bytes) {
-                let place = place.beyond(chunk.at);
-                let from = match round == 0 && blocks.start == seat.rank {
-                    true => input(chunk.at),
-                    false => place,
-                };
-                out.put(partner, message, (from, place), chunk.bytes);
-                message += 1;
-            }
+            message = out.put_range(partner, message, 0..bytes, |at| {
+                (from.beyond(at), place.beyond(at))
+            });
         }
         if round == 0 {
             self.keep(out);
@@ -178,10 +169,7 @@ impl AllGather {
         let mut message = self.first[round as usize];
         for blocks in self.core.blocks(&Core::near(partner, round)) {
             let bytes = seat.blocks(blocks.end - blocks.start);
-            for _ in seat.cut(0..bytes) {
-                out.wait(partner, message);
-                message += 1;
-            }
+            message = out.wait_bytes(partner, message, bytes);
         }
     }
 
@@ -228,14 +216,9 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooMany> {
             out.wait(helper, ready + rounds);
         }
         let to = call.place(out, seat.rank);
-        for (message, chunk) in (excess..).zip(seat.cut(0..seat.block())) {
-            out.put(
-                helper,
-                message,
-                (input(chunk.at), to.beyond(chunk.at)),
-                chunk.bytes,
-            );
-        }
+        out.put_range(helper, excess, 0..seat.block(), |at| {
+            (input(at), to.beyond(at))
+        });
         out.keep(0, seat.blocks(seat.rank), seat.block());
         for (message, _) in (result..).zip(without(out, seat.rank)) {
             out.wait(helper, message);
@@ -250,10 +233,7 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooMany> {
         (0..rounds).for_each(|round| out.signal(seat.rank ^ (1 << round), ready + round));
     }
     if let Some(peer) = ward {
-        let pieces = seat.cut(0..seat.block());
-        (excess..)
-            .zip(pieces)
-            .for_each(|(message, _)| out.wait(peer, message));
+        out.wait_bytes(peer, excess, seat.block());
     }
     for round in 0..rounds {
         if !is_eager {

@@ -192,15 +192,12 @@ impl Emitter {
     }
 
     pub fn finish(self) -> Program {
-        let gets = (0..).zip(&self.gets);
+        let gets = (0..).zip(&self.gets).filter(|(_, gets)| **gets);
         Program {
             steps: self.steps,
             scratch_bytes: self.scratch_bytes,
             messages: self.messages as u32,
-            gets_from: gets
-                .filter(|(_, gets)| **gets)
-                .map(|(rank, _)| rank)
-                .collect(),
+            gets_from: gets.map(|(rank, _)| rank).collect(),
         }
     }
 
@@ -210,15 +207,15 @@ impl Emitter {
         let begin = |index: usize| {
             counts[..index]
                 .iter()
-                .fold(0u64, |sum, count| sum.saturating_add(*count))
+                .fold(0, |sum: u64, n| sum.saturating_add(*n))
         };
         self.messages = begin(N);
-        match self.messages <= self.messages_max {
-            true => Ok(std::array::from_fn(|index| begin(index) as u32)),
-            false => Err(TooMany {
+        if self.messages > self.messages_max {
+            return Err(TooMany {
                 messages: self.messages,
-            }),
+            });
         }
+        Ok(std::array::from_fn(|index| begin(index) as u32))
     }
 
     /// Sets a stretch of the scratch apart, and returns its offset.
@@ -247,6 +244,30 @@ impl Emitter {
     pub fn wait(&mut self, peer: u32, message: u32) {
         self.gets[peer as usize] = true;
         self.steps.push(Step::Await { message });
+    }
+
+    /// Puts a range of bytes in chunks, whose messages are numbered from `first` on; `way` is that of the range's
+    /// beginning. Returns the number after them.
+    pub fn put_range(
+        &mut self,
+        peer: u32,
+        first: u32,
+        range: Range<u64>,
+        way: impl Fn(u64) -> (Place, Place),
+    ) -> u32 {
+        let mut message = first;
+        for chunk in self.seat.cut(range) {
+            self.put(peer, message, way(chunk.at), chunk.bytes);
+            message += 1;
+        }
+        message
+    }
+
+    /// Waits for as many messages as so many bytes go in. Returns the number after them.
+    pub fn wait_bytes(&mut self, peer: u32, first: u32, bytes: u64) -> u32 {
+        let end = first + self.seat.count(bytes) as u32;
+        (first..end).for_each(|message| self.wait(peer, message));
+        end
     }
 
     pub fn fold(&mut self, from: Place, to: Place, bytes: u64) {

@@ -163,10 +163,9 @@ fn halve(out: &mut Emitter, round: &Round, is_first: bool) {
 
 /// Emits a round of doubling.
 fn double(out: &mut Emitter, round: &Round, ward: &mut Option<(u32, u32)>) {
-    for (message, chunk) in (round.doubling..).zip(out.seat.cut(round.kept.clone())) {
-        let place = output(chunk.at);
-        out.put(round.partner, message, (place, place), chunk.bytes);
-    }
+    out.put_range(round.partner, round.doubling, round.kept.clone(), |at| {
+        (output(at), output(at))
+    });
     for (message, chunk) in (round.doubling..).zip(out.seat.cut(round.given.clone())) {
         out.wait(round.partner, message);
         pass_on(out, ward, chunk);

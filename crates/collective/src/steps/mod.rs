@@ -56,6 +56,7 @@ pub use program::{Buffer, GRANTS_INITIAL, MESSAGES_MAX, Place, Program, Step};
 
 use crate::{Collective, Reduction, Shape};
 use emitter::{CallSeat, Emitter, TooMany, Tuning};
+use kin::Kin;
 
 /// The one stretch that input and output lie in when a call works in place, as MPI and torch mean it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -147,7 +148,8 @@ fn of_seat(seat: CallSeat, algorithm: Algorithm) -> Result<Program> {
 fn emit(out: &mut Emitter, algorithm: Algorithm) -> Result<(), TooMany> {
     use Collective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast};
     use Collective::{Gather, Reduce, ReduceScatter, Scatter, SendRecvPairs, SendRecvRing};
-    match (out.seat.shape.op, algorithm) {
+    let seat = out.seat;
+    match (seat.shape.op, algorithm) {
         (AllReduce, Algorithm::HalvingDoubling) => halving::all_reduce(out),
         (AllReduce, Algorithm::RecursiveDoubling) => doubling::all_reduce(out),
         (AllReduce, Algorithm::Tree) => tree::all_reduce(out),
@@ -159,12 +161,13 @@ fn emit(out: &mut Emitter, algorithm: Algorithm) -> Result<(), TooMany> {
         (AllGather, Algorithm::RecursiveDoubling) => doubling::all_gather(out),
         (AllGather, _) => ring::all_gather(out),
         (AllToAll, Algorithm::Bruck) => bruck::all_to_all(out),
-        (AllToAll, Algorithm::Linear) => direct::linear_all_to_all(out),
-        (AllToAll, _) => direct::pairwise_all_to_all(out),
-        (Broadcast, Algorithm::Ring) => tree::chain_broadcast(out),
-        (Broadcast, _) => tree::tree_broadcast(out),
-        (Reduce, Algorithm::Ring) => tree::chain_reduce(out),
-        (Reduce, _) => tree::tree_reduce(out),
+        // Everything at once, or one peer's block on its way while the next is put, so that none is put to by many.
+        (AllToAll, Algorithm::Linear) => direct::all_to_all(out, seat.ranks() - 1),
+        (AllToAll, _) => direct::all_to_all(out, 1),
+        (Broadcast, Algorithm::Ring) => tree::broadcast(out, Kin::chain(&seat)),
+        (Broadcast, _) => tree::broadcast(out, Kin::binomial(&seat)),
+        (Reduce, Algorithm::Ring) => tree::reduce(out, Kin::chain(&seat)),
+        (Reduce, _) => tree::reduce(out, Kin::binomial(&seat)),
         (Gather, Algorithm::Tree) => subtree::gather(out),
         (Gather, _) => direct::gather(out),
         (Scatter, Algorithm::Tree) => subtree::scatter(out),
@@ -182,17 +185,12 @@ fn too_many(seat: CallSeat, algorithm: Algorithm, messages: u64) -> Error {
     let fits = |elements: u64| {
         let chunk_bytes = elements * element;
         // Nothing is emitted before messages have been numbered.
-        let mut out = Emitter::new(
-            CallSeat {
-                chunk_bytes,
-                ..seat
-            },
-            0,
-        );
-        let counted = emit(&mut out, algorithm);
-        counted
-            .err()
-            .is_none_or(|many| many.messages <= MESSAGES_MAX)
+        let seat = CallSeat {
+            chunk_bytes,
+            ..seat
+        };
+        let counted = emit(&mut Emitter::new(seat, 0), algorithm);
+        counted.map_or_else(|many| many.messages <= MESSAGES_MAX, |()| true)
     };
     let (mut short, mut fit) = (
         seat.chunk_bytes / element,
@@ -206,9 +204,10 @@ fn too_many(seat: CallSeat, algorithm: Algorithm, messages: u64) -> Error {
     }
     while fit - short > 1 {
         let middle = short + (fit - short) / 2;
-        match fits(middle) {
-            true => fit = middle,
-            false => short = middle,
+        if fits(middle) {
+            fit = middle;
+        } else {
+            short = middle;
         }
     }
     Error::Usage(format!(

@@ -45,10 +45,8 @@ impl Reducing {
             let range = parts.range(part..part + 1);
             seat.count(range.end - range.start)
         };
-        let total = (0..seat.ranks())
-            .filter(|part| *part != left_out)
-            .map(of)
-            .sum();
+        let others = (0..seat.ranks()).filter(|part| *part != left_out);
+        let total = others.map(of).sum();
         Self {
             parts,
             lanes,
@@ -110,13 +108,8 @@ impl Reducing {
 
 impl Spreading {
     fn put(&mut self, out: &mut Emitter, chunk: Chunk) {
-        let place = output(chunk.at);
-        out.put(
-            out.seat.after(1),
-            self.first + self.put,
-            (place, place),
-            chunk.bytes,
-        );
+        let (place, message) = (output(chunk.at), self.first + self.put);
+        out.put(out.seat.after(1), message, (place, place), chunk.bytes);
         self.put += 1;
     }
 
@@ -189,22 +182,16 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooMany> {
     let [data, ready] = out.number([chunks * u64::from(seat.ranks() - 1), 1])?;
     let is_eager = seat.is_eager(seat.blocks(seat.ranks()));
     let own = seat.blocks(seat.rank);
-    match is_eager {
-        true => {
-            out.reserve(seat.blocks(seat.ranks()));
-        }
-        false => {
-            out.signal(left, ready);
-            out.wait(right, ready);
-        }
+    if is_eager {
+        out.reserve(seat.blocks(seat.ranks()));
+    } else {
+        out.signal(left, ready);
+        out.wait(right, ready);
     }
     let place = |at: u64| if is_eager { scratch(at) } else { output(at) };
-    let mut message = data;
-    for chunk in seat.cut(0..seat.block()) {
-        let way = (input(chunk.at), place(own + chunk.at));
-        out.put(right, message, way, chunk.bytes);
-        message += 1;
-    }
+    let mut message = out.put_range(right, data, 0..seat.block(), |at| {
+        (input(at), place(own + at))
+    });
     out.keep(0, own, seat.block());
     let mut come = data;
     for step in 1..seat.ranks() {

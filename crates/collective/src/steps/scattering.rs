@@ -46,13 +46,10 @@ pub(super) fn halving(out: &mut Emitter) -> Result<(), TooMany> {
         0
     });
     if let Some(helper) = core.helper(seat.rank) {
-        for (message, chunk) in (excess..).zip(seat.cut(0..seat.blocks(seat.ranks()))) {
-            let way = (input(chunk.at), scratch(area + chunk.at));
-            out.put(helper, message, way, chunk.bytes);
-        }
-        for (message, _) in (result..).zip(seat.cut(0..seat.block())) {
-            out.wait(helper, message);
-        }
+        out.put_range(helper, excess, 0..seat.blocks(seat.ranks()), |at| {
+            (input(at), scratch(area + at))
+        });
+        out.wait_bytes(helper, result, seat.block());
         return Ok(());
     }
     let ranks = 0..core.size;
@@ -100,11 +97,10 @@ fn halve(
     for range in core.blocks(&given.ranks) {
         let from = sums.place(out, core, range.start);
         let to = given.place(out, core, range.start);
-        for chunk in seat.cut(0..seat.blocks(range.end - range.start)) {
-            let way = (from.beyond(chunk.at), to.beyond(chunk.at));
-            out.put(partner, message, way, chunk.bytes);
-            message += 1;
-        }
+        let bytes = seat.blocks(range.end - range.start);
+        message = out.put_range(partner, message, 0..bytes, |at| {
+            (from.beyond(at), to.beyond(at))
+        });
     }
     let mut message = first;
     for range in core.blocks(&kept.ranks) {
@@ -126,12 +122,8 @@ fn halve(
             } else {
                 out.fold(own, come, chunk.bytes);
                 out.complete(come, chunk.bytes);
-                out.put(
-                    range.start,
-                    result + index,
-                    (come, output(chunk.at)),
-                    chunk.bytes,
-                );
+                let way = (come, output(chunk.at));
+                out.put(range.start, result + index, way, chunk.bytes);
             }
         }
     }
@@ -166,13 +158,9 @@ pub(super) fn pairwise(out: &mut Emitter) -> Result<(), TooMany> {
         put(out);
         let come = inlet.take(out, seat.before(step));
         let to = output(chunk.at);
+        let own = input(seat.blocks(seat.rank) + chunk.at);
         match step {
-            1 => out.merge(
-                come,
-                input(seat.blocks(seat.rank) + chunk.at),
-                to,
-                chunk.bytes,
-            ),
+            1 => out.merge(come, own, to, chunk.bytes),
             _ => out.fold(come, to, chunk.bytes),
         }
         if let Some(successor) = inlet.successor() {

@@ -18,10 +18,8 @@ impl SlotRow {
     /// Slots for at most `count` messages of at most a chunk and at most `longest` bytes.
     pub fn new(seat: &CallSeat, longest: u64, count: u64) -> Self {
         let element = seat.shape.dtype.bytes();
-        let slot_bytes = longest
-            .min(seat.chunk_bytes)
-            .max(element)
-            .next_multiple_of(64);
+        let longest = longest.min(seat.chunk_bytes).max(element);
+        let slot_bytes = longest.next_multiple_of(64);
         let slots = (seat.tuning.slots_bytes / slot_bytes).max(seat.tuning.slots_min);
         let bytes = slot_bytes * slots.min(count);
         Self {
@@ -104,12 +102,8 @@ impl Outlet {
     pub fn put(&mut self, out: &mut Emitter, peer: u32, from: Place, bytes: u64) {
         self.free(out, peer);
         let to = scratch(self.slots + self.next % self.row.slots * self.row.slot_bytes);
-        out.put(
-            peer,
-            self.numbers.data + self.next as u32,
-            (from, to),
-            bytes,
-        );
+        let message = self.numbers.data + self.next as u32;
+        out.put(peer, message, (from, to), bytes);
         self.next += 1;
     }
 }

@@ -26,13 +26,6 @@ impl Down {
 fn broadcast_eager(out: &mut Emitter, down: &Down) {
     let seat = out.seat;
     let landing = out.reserve(seat.block());
-    let claim = |out: &mut Emitter| {
-        down.kin
-            .children
-            .iter()
-            .rev()
-            .for_each(|child| out.claim(*child))
-    };
     for (index, chunk) in (0..).zip(seat.cut(0..seat.block())) {
         let from = match down.kin.parent {
             None => input(chunk.at),
@@ -44,7 +37,8 @@ fn broadcast_eager(out: &mut Emitter, down: &Down) {
             }
         };
         if index == 0 {
-            claim(out);
+            let children = down.kin.children.iter().rev();
+            children.for_each(|child| out.claim(*child));
         }
         down.put(out, index, (from, scratch(landing + chunk.at)), chunk.bytes);
     }
@@ -55,7 +49,8 @@ fn broadcast_eager(out: &mut Emitter, down: &Down) {
     }
 }
 
-fn broadcast(out: &mut Emitter, kin: Kin) -> Result<(), TooMany> {
+/// Emits a broadcast.
+pub(super) fn broadcast(out: &mut Emitter, kin: Kin) -> Result<(), TooMany> {
     let seat = out.seat;
     let count = seat.count(seat.block());
     let [data, ready] = out.number([count, u64::from(kin.children_max)])?;
@@ -155,7 +150,8 @@ impl Up {
     }
 }
 
-fn reduce(out: &mut Emitter, kin: Kin) -> Result<(), TooMany> {
+/// Emits a reduce.
+pub(super) fn reduce(out: &mut Emitter, kin: Kin) -> Result<(), TooMany> {
     let seat = out.seat;
     let numbers = out.number(Up::counts(&seat, &kin))?;
     let mut up = Up::new(out, kin, numbers);
@@ -171,30 +167,6 @@ fn reduce(out: &mut Emitter, kin: Kin) -> Result<(), TooMany> {
         up.kin.children.iter().for_each(|child| out.grant(*child));
     }
     Ok(())
-}
-
-/// Emits a broadcast along the binomial tree.
-pub(super) fn tree_broadcast(out: &mut Emitter) -> Result<(), TooMany> {
-    let kin = Kin::binomial(&out.seat);
-    broadcast(out, kin)
-}
-
-/// Emits a broadcast along the chain.
-pub(super) fn chain_broadcast(out: &mut Emitter) -> Result<(), TooMany> {
-    let kin = Kin::chain(&out.seat);
-    broadcast(out, kin)
-}
-
-/// Emits a reduce along the binomial tree.
-pub(super) fn tree_reduce(out: &mut Emitter) -> Result<(), TooMany> {
-    let kin = Kin::binomial(&out.seat);
-    reduce(out, kin)
-}
-
-/// Emits a reduce along the chain.
-pub(super) fn chain_reduce(out: &mut Emitter) -> Result<(), TooMany> {
-    let kin = Kin::chain(&out.seat);
-    reduce(out, kin)
 }
 
 /// Emits an all-reduce: up the binomial tree and down again. Results come down while later chunks go up; a child whose
@@ -241,9 +213,7 @@ pub(super) fn barrier(out: &mut Emitter) -> Result<(), TooMany> {
         out.signal(parent, up + place);
         out.wait(parent, down);
     }
-    kin.children
-        .iter()
-        .rev()
-        .for_each(|child| out.signal(*child, down));
+    let children = kin.children.iter().rev();
+    children.for_each(|child| out.signal(*child, down));
     Ok(())
 }

@@ -67,20 +67,24 @@ fn bytes(memory: &Arc<dyn Memory>, offset: u64, len: usize) -> Vec<u8> {
     bytes
 }
 
+fn op(lane: Lane, tag: u32, local: u64, remote: u64, len: u32) -> Op {
+    Op {
+        lane,
+        tag,
+        local,
+        remote,
+        len,
+        imm: 0,
+    }
+}
+
 #[test]
 fn a_write_lands_where_it_should_and_the_target_is_not_told() {
     let mut pair = pair();
     let text: Vec<u8> = (0..5001).map(|i| (i % 255) as u8).collect();
     pair.memory[0].write(100, &text).unwrap();
     let lane = pair.lane(0, LaneKind::Initiate(Verb::Write));
-    let op = Op {
-        lane,
-        tag: 5,
-        local: 100,
-        remote: 777,
-        len: 5001,
-        imm: 0,
-    };
+    let op = op(lane, 5, 100, 777, 5001);
     assert_eq!(pair.engine[0].post(&[op]).unwrap(), 1);
     let done = poll_one(&mut pair.engine[0]).unwrap();
     assert_eq!((done.tag, done.ending), (5, Ending::Done));
@@ -94,16 +98,7 @@ fn a_read_fetches() {
     let mut pair = pair();
     pair.memory[1].write(9, b"over there").unwrap();
     let lane = pair.lane(0, LaneKind::Initiate(Verb::Read));
-    pair.engine[0]
-        .post(&[Op {
-            lane,
-            tag: 0,
-            local: 3,
-            remote: 9,
-            len: 10,
-            imm: 0,
-        }])
-        .unwrap();
+    pair.engine[0].post(&[op(lane, 0, 3, 9, 10)]).unwrap();
     assert_eq!(poll_one(&mut pair.engine[0]).unwrap().ending, Ending::Done);
     assert_eq!(bytes(&pair.memory[0], 3, 10), b"over there");
 }
@@ -115,12 +110,8 @@ fn a_write_imm_carries_all_32_bits() {
     let lane = pair.lane(0, LaneKind::Initiate(Verb::WriteImm));
     pair.engine[0]
         .post(&[Op {
-            lane,
-            tag: 1,
-            local: 0,
-            remote: 8,
-            len: 1,
             imm: 0xfedc_ba98,
+            ..op(lane, 1, 0, 8, 1)
         }])
         .unwrap();
     let arrival = poll_one(&mut pair.engine[1]).unwrap();
@@ -136,24 +127,10 @@ fn a_send_waits_for_a_receive_and_lands_in_it() {
     let mut pair = pair();
     pair.memory[0].write(0, b"post").unwrap();
     let send = pair.lane(0, LaneKind::Initiate(Verb::Send));
-    let op = Op {
-        lane: send,
-        tag: 1,
-        local: 0,
-        remote: 0,
-        len: 4,
-        imm: 0,
-    };
+    let op = op(send, 1, 0, 0, 4);
     assert_eq!(pair.engine[0].post(&[op]).unwrap(), 0);
     let receive = pair.lane(1, LaneKind::Receive);
-    let place = Op {
-        lane: receive,
-        tag: 42,
-        local: 512,
-        remote: 0,
-        len: 64,
-        imm: 0,
-    };
+    let place = op(receive, 42, 512, 0, 64);
     assert_eq!(pair.engine[1].post(&[place]).unwrap(), 1);
     assert_eq!(pair.engine[0].post(&[op]).unwrap(), 1);
     let arrival = poll_one(&mut pair.engine[1]).unwrap();
@@ -168,27 +145,9 @@ fn a_send_waits_for_a_receive_and_lands_in_it() {
 fn a_send_that_is_too_long_fails_with_the_systems_code() {
     let mut pair = pair();
     let receive = pair.lane(1, LaneKind::Receive);
-    pair.engine[1]
-        .post(&[Op {
-            lane: receive,
-            tag: 0,
-            local: 0,
-            remote: 0,
-            len: 3,
-            imm: 0,
-        }])
-        .unwrap();
+    pair.engine[1].post(&[op(receive, 0, 0, 0, 3)]).unwrap();
     let send = pair.lane(0, LaneKind::Initiate(Verb::Send));
-    pair.engine[0]
-        .post(&[Op {
-            lane: send,
-            tag: 0,
-            local: 0,
-            remote: 0,
-            len: 4,
-            imm: 0,
-        }])
-        .unwrap();
+    pair.engine[0].post(&[op(send, 0, 0, 0, 4)]).unwrap();
     assert_eq!(
         poll_one(&mut pair.engine[0]).unwrap().ending,
         Ending::Failed(90)
@@ -200,14 +159,7 @@ fn offsets_outside_the_peers_memory_are_an_error_and_touch_nothing() {
     let mut pair = pair();
     let lane = pair.lane(0, LaneKind::Initiate(Verb::Write));
     for remote in [BYTES, u64::MAX, BYTES - 1] {
-        let op = Op {
-            lane,
-            tag: 0,
-            local: 0,
-            remote,
-            len: 8,
-            imm: 0,
-        };
+        let op = op(lane, 0, 0, remote, 8);
         assert!(pair.engine[0].post(&[op]).is_err());
     }
 }
@@ -250,14 +202,7 @@ fn a_worker_has_several_memories_and_lanes_name_theirs() {
     assert_ne!(lanes[0], lanes[1]);
     for (lane, text) in lanes.into_iter().zip([b"one", b"two"]) {
         pair.memory[0].write(0, text).unwrap();
-        let op = Op {
-            lane,
-            tag: 0,
-            local: 0,
-            remote: 64,
-            len: 3,
-            imm: 0,
-        };
+        let op = op(lane, 0, 0, 64, 3);
         assert_eq!(pair.engine[0].post(&[op]).unwrap(), 1);
         assert_eq!(pair.engine[0].flush(lane, 0).unwrap(), Flush::Delivered);
     }
@@ -279,14 +224,7 @@ fn a_send_into_a_receive_of_another_region_fails_and_says_so() {
     let other = worker(9).0;
     let region = pair.engine[1].register(&other).unwrap();
     let receive = pair.lane(1, LaneKind::Receive);
-    let op = |lane| Op {
-        lane,
-        tag: 3,
-        local: 0,
-        remote: 0,
-        len: 8,
-        imm: 0,
-    };
+    let op = |lane| op(lane, 3, 0, 0, 8);
     assert_eq!(pair.engine[1].post(&[op(receive)]).unwrap(), 1);
     let send = pair.lane_to(0, LaneKind::Initiate(Verb::Send), &region.descriptor);
     assert_eq!(pair.engine[0].post(&[op(send)]).unwrap(), 1);
@@ -315,12 +253,8 @@ fn peers_that_come_later_are_connected_too() {
     let spec = LaneSpec::new(LaneKind::Initiate(Verb::WriteImm), 0, region.id, &remote);
     let lane = late.lane(&spec).unwrap();
     let op = Op {
-        lane,
-        tag: 0,
-        local: 0,
-        remote: 0,
-        len: 4,
         imm: 5,
+        ..op(lane, 0, 0, 0, 4)
     };
     assert_eq!(late.post(&[op]).unwrap(), 1);
     let arrived = poll_one(&mut pair.engine[0]).unwrap();
@@ -339,12 +273,8 @@ fn atomics_change_a_word_and_bring_its_old_value() {
     pair.memory[1].write(16, &wide.to_ne_bytes()).unwrap();
     let lane = pair.lane(0, LaneKind::Initiate(Verb::FetchAdd));
     let op = Op {
-        lane,
-        tag: 3,
-        local: 8,
-        remote: 16,
-        len: 8,
         imm: 7,
+        ..op(lane, 3, 8, 16, 8)
     };
     assert_eq!(pair.engine[0].post(&[op, op]).unwrap(), 2);
     assert_eq!(poll_one(&mut pair.engine[0]).unwrap().ending, Ending::Done);
@@ -375,12 +305,8 @@ fn atomics_on_what_is_no_word_are_refused() {
         let lane = pair.lane(0, LaneKind::Initiate(verb));
         for (local, remote) in [(0, 4), (0, BYTES - 4), (4, 0), (BYTES - 4, 0)] {
             let op = Op {
-                lane,
-                tag: 0,
-                local,
-                remote,
-                len: 8,
                 imm: 1,
+                ..op(lane, 0, local, remote, 8)
             };
             assert!(
                 pair.engine[0].post(&[op]).is_err(),
@@ -388,12 +314,8 @@ fn atomics_on_what_is_no_word_are_refused() {
             );
         }
         let long = Op {
-            lane,
-            tag: 0,
-            local: 0,
-            remote: 0,
-            len: 16,
             imm: 1,
+            ..op(lane, 0, 0, 0, 16)
         };
         let error = pair.engine[0].post(&[long]).unwrap_err().to_string();
         assert!(error.contains("8 bytes, and not 16"), "{error}");
