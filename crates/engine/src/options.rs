@@ -52,6 +52,40 @@ pub enum OptionKind {
 }
 
 impl EngineOption {
+    /// One of some values, the default first, on all variants.
+    pub const fn choice(
+        name: &'static str,
+        values: &'static [&'static str],
+        about: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            kind: OptionKind::Choice(values),
+            variants: &[],
+            about,
+        }
+    }
+
+    /// A whole number within bounds, both included, on all variants.
+    pub const fn bounded(
+        name: &'static str,
+        default: u64,
+        [min, max]: [u64; 2],
+        about: &'static str,
+    ) -> Self {
+        Self {
+            name,
+            kind: OptionKind::Number { default, min, max },
+            variants: &[],
+            about,
+        }
+    }
+
+    /// The same option, which has an effect on these variants alone.
+    pub const fn on(self, variants: &'static [&'static str]) -> Self {
+        Self { variants, ..self }
+    }
+
     /// The value where nothing is said.
     pub fn default(&self) -> String {
         match self.kind {

@@ -6,9 +6,8 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
 
-use tonnage_engine::calls::FileUse;
-use tonnage_engine::calls::OpenFile;
-use tonnage_engine::{EngineOption, Facts, OptionKind};
+use tonnage_engine::calls::{FileUse, OpenFile};
+use tonnage_engine::{EngineOption, Facts};
 use tonnage_machine::direct;
 use tonnage_machine::direct::Direct;
 use tonnage_sys::files::file_system::identity;
@@ -45,12 +44,11 @@ impl OpenMode {
 }
 
 /// The option of engines that open files so.
-pub(crate) const ACCESS_TIME: EngineOption = EngineOption {
-    name: "atime",
-    kind: OptionKind::Choice(&["off", "on"]),
-    variants: &[],
-    about: "on: reads touch the file's time of last access, as the mount has it; off: they do not, for a file of one's own",
-};
+pub(crate) const ACCESS_TIME: EngineOption = EngineOption::choice(
+    "atime",
+    &["off", "on"],
+    "on: reads touch the file's time of last access, as the mount has it; off: they do not, for a file of one's own",
+);
 
 /// The rules of direct transfers, for the record.
 pub(crate) fn direct_facts(direct: Direct) -> Facts {

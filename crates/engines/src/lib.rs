@@ -26,6 +26,7 @@ pub mod cuda_ipc;
 pub mod fabric;
 pub mod hip;
 mod host_file;
+mod libraries;
 pub mod memory;
 pub mod mpi;
 pub mod mpi_world;

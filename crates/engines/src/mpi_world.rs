@@ -170,28 +170,11 @@ fn how_to_get_a_usable_one(why: &str, said_by: &str) -> String {
 /// Processes that the launcher's MPI does not know come up as so many jobs of one process each, which would write over
 /// each other's data and call it a run.
 fn refuse_other_world(user: MpiUser, world: &World, ranks: (u32, u32)) -> Result<()> {
-    if (world.rank(), world.size()) == ranks {
+    let (mpi_rank, mpi_size) = (world.rank(), world.size());
+    if (mpi_rank, mpi_size) == ranks {
         return Ok(());
     }
-    Err(Error::Failed(other_world(
-        user,
-        (world.rank(), world.size()),
-        ranks,
-        world.path(),
-        world.dialect(),
-        Family::sniff(&env),
-    )))
-}
-
-fn other_world(
-    user: MpiUser,
-    (mpi_rank, mpi_size): (u32, u32),
-    (rank, size): (u32, u32),
-    path: &str,
-    dialect: Dialect,
-    family: Family,
-) -> String {
-    let fix = match (family, dialect) {
+    let fix = match (Family::sniff(&env), world.dialect()) {
         (Family::Unknown, _) if mpi_size == 1 => {
             let start_them = "start them by one (mpirun -np … tonnage …, without --ranks), or with srun by --mpi=pmix or \
                               --mpi=pmi2";
@@ -209,9 +192,9 @@ fn other_world(
              the other mpirun"
         }
     };
-    format!(
-        "for the MPI library {path} ({}) this is rank {mpi_rank} of {mpi_size}, but it is rank {rank} of {size} of this run: \
-         {fix}",
-        dialect.name()
-    )
+    let (path, dialect, (rank, size)) = (world.path(), world.dialect().name(), ranks);
+    Err(Error::Failed(format!(
+        "for the MPI library {path} ({dialect}) this is rank {mpi_rank} of {mpi_size}, but it is rank {rank} of {size} of \
+         this run: {fix}"
+    )))
 }

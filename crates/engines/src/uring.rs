@@ -10,7 +10,7 @@ use tonnage_engine::calls::{
     Call, Calls, FileDomain, FileEntry, FileTransfer, OpenFile, OpenFiles, Queue, file_of, lane_of,
 };
 use tonnage_engine::{
-    Completion, Ending, EngineOption, EngineReport, Fact, Facts, Lane, Lifecycle, Op, OptionKind,
+    Completion, Ending, EngineOption, EngineReport, Fact, Facts, Lane, Lifecycle, Op,
 };
 use tonnage_machine::direct::Direct;
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
@@ -41,22 +41,17 @@ const SUBMIT_BATCH: &str = "submit-batch";
 
 static OPTIONS: [EngineOption; 3] = [
     ACCESS_TIME,
-    EngineOption {
-        name: FIXED_BUFFERS,
-        kind: OptionKind::Choice(&["on", "off"]),
-        variants: &[],
-        about: "registers the memory once, so that the kernel need not look its pages up for each transfer",
-    },
-    EngineOption {
-        name: SUBMIT_BATCH,
-        kind: OptionKind::Number {
-            default: 8,
-            min: 1,
-            max: 32,
-        },
-        variants: &[],
-        about: "transfers that are handed to the kernel, and waited for, together; 1 is exact, more are cheaper",
-    },
+    EngineOption::choice(
+        FIXED_BUFFERS,
+        &["on", "off"],
+        "registers the memory once, so that the kernel need not look its pages up for each transfer",
+    ),
+    EngineOption::bounded(
+        SUBMIT_BATCH,
+        8,
+        [1, 32],
+        "transfers that are handed to the kernel, and waited for, together; 1 is exact, more are cheaper",
+    ),
 ];
 
 /// The largest piece of a transfer that blocks; longer ones are made of several.

@@ -21,7 +21,7 @@ use tonnage_engine::memory::Memory;
 use tonnage_engine::{
     Caps, Card, Completion, Descriptor, DeviceMemoryBy, Domain, Domains, Engine, EngineOption,
     EngineReport, Entry, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, Lanes, LibraryReport,
-    Neighbor, Op, OpenRequest, OptionKind, Peer, Region, RegionId, Regions, Verb, WorkerConfig,
+    Neighbor, Op, OpenRequest, Peer, Region, RegionId, Regions, Verb, WorkerConfig,
 };
 use tonnage_sys::cuda::{CopyMark, CudaCopier, CudaFailure};
 use tonnage_units::{Error, Result};
@@ -44,23 +44,18 @@ const WAITED_BYTES_MAX: u64 = 4 << 20;
 const BY_KERNEL: &str = "sm";
 
 const OPTIONS: [EngineOption; 2] = [
-    EngineOption {
-        name: "by",
-        kind: OptionKind::Choice(&["ce", BY_KERNEL]),
-        variants: &[],
-        about: "the driver's own copies (copy engines; HIP's runtime may take a kernel of its own), or our kernel on the GPU's \
-                processors (streaming multiprocessors, compute units)",
-    },
-    EngineOption {
-        name: "streams",
-        kind: OptionKind::Number {
-            default: 1,
-            min: 1,
-            max: 32,
-        },
-        variants: &[],
-        about: "streams of a lane, which take its copies in turn; copies of different streams may run at once",
-    },
+    EngineOption::choice(
+        "by",
+        &["ce", BY_KERNEL],
+        "the driver's own copies (copy engines; HIP's runtime may take a kernel of its own), or our kernel on the GPU's \
+         processors (streaming multiprocessors, compute units)",
+    ),
+    EngineOption::bounded(
+        "streams",
+        1,
+        [1, 32],
+        "streams of a lane, which take its copies in turn; copies of different streams may run at once",
+    ),
 ];
 
 /// The row of the list of engines.

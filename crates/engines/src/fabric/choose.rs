@@ -5,7 +5,6 @@
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
-use std::path::Path;
 use std::sync::Arc;
 
 use tonnage_engine::{DeviceRequest, OpenRequest, Verb};
@@ -18,6 +17,7 @@ use tonnage_units::{Error, Result};
 use super::files;
 use super::options::{LIBRARY, OPTIONS, SHM_WRITES, core_of};
 use super::worker::without_hmem;
+use crate::libraries;
 use crate::memory::cuda_region::is_of_gpu;
 use crate::memory::gpu_nic::GpuPlace;
 
@@ -37,7 +37,7 @@ pub(super) struct Chosen {
 
 pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
     let provider = request.variant;
-    let (library, why_embedded) = library(request.library(LIBRARY), provider)?;
+    let (library, why_embedded) = library(request)?;
     let library = Arc::new(library);
     let is_shm = core_of(provider) == "shm";
     let writes = request
@@ -59,10 +59,8 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
         .map_err(|why| unavailable(provider, why, "Run `tonnage devices`".into()))?;
     if offered.is_empty() {
         let with = (request.memories.0.name, why_embedded.as_deref());
-        let asked = hints.device_memory;
-        if let Some(refusal) = asked
-            .then(|| without_hmem(&library, &hints, with))
-            .flatten()
+        if hints.device_memory
+            && let Some(refusal) = without_hmem(&library, &hints, with)
         {
             return Err(refusal);
         }
@@ -76,13 +74,12 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
     let mut why_device = None;
     let (infos, left_out) = match request.devices {
         DeviceRequest::Own => {
-            let (near, why) = match has_sockets(provider) {
-                true => (offered, None),
-                false => beside_gpu(offered, |addresses| {
-                    GpuPlace::of(request)?.nearest(addresses)
-                }),
-            };
-            why_device = why;
+            let mut near = offered;
+            if !has_sockets(provider) {
+                let nearest =
+                    |addresses: &[Option<&str>]| GpuPlace::of(request)?.nearest(addresses);
+                (near, why_device) = beside_gpu(near, nearest);
+            }
             (vec![preferred(near, request)], String::new())
         }
         DeviceRequest::All => all_devices(offered, request, no_way_out),
@@ -117,15 +114,11 @@ fn beside_gpu(
     mut offered: Vec<Info>,
     near_gpu: impl Fn(&[Option<&str>]) -> Option<(usize, String)>,
 ) -> (Vec<Info>, Option<String>) {
-    let offers: Vec<DomainOffer> = offered
-        .iter()
-        .map(|info| {
-            (
-                info.attributes().domain.clone(),
-                info.attributes().address.is_some(),
-            )
-        })
-        .collect();
+    let offer = |info: &Info| {
+        let attributes = info.attributes();
+        (attributes.domain.clone(), attributes.address.is_some())
+    };
+    let offers: Vec<DomainOffer> = offered.iter().map(offer).collect();
     let Some((name, why)) = domain_beside_gpu(&offers, &Tree::host(), near_gpu) else {
         return (offered, None);
     };
@@ -160,23 +153,15 @@ fn domain_beside_gpu(
 }
 
 /// The library that was asked for on the command line, else in the environment, else the one that is found.
-fn library(asked: Option<&Path>, provider: &str) -> Result<(Libfabric, Option<String>)> {
-    let (asked, option) = match asked {
-        Some(path) => (Some(path.as_os_str().to_owned()), "--libfabric"),
-        None => (
-            std::env::var_os(LIBFABRIC_VARIABLE).filter(|path| !path.is_empty()),
-            LIBFABRIC_VARIABLE,
-        ),
-    };
-    let asked = asked
-        .map(|path| path.into_string())
-        .transpose()
-        .map_err(|path| Error::Usage(format!("{option}: {} is not UTF-8", path.display())))?;
+fn library(request: &OpenRequest<'_>) -> Result<(Libfabric, Option<String>)> {
+    let asked = libraries::named(request, LIBRARY, LIBFABRIC_VARIABLE)?;
     Libfabric::choose(asked.as_deref()).map_err(|why| {
+        let by_option = request.library(LIBRARY).map(|_| "--libfabric");
+        let option = by_option.unwrap_or(LIBFABRIC_VARIABLE);
         let how = format!(
             "Name another file with {option}, or \"embedded\" for the library inside this program"
         );
-        unavailable(provider, why, how)
+        unavailable(request.variant, why, how)
     })
 }
 
@@ -190,21 +175,13 @@ fn unavailable(provider: &str, why: String, how: String) -> Error {
 
 /// Says which providers there are, and how to get the one that is not.
 fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) -> Error {
-    let names: BTreeSet<String> = library
-        .offers()
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|offer| offer.endpoint == "rdm")
-        .map(|offer| offer.provider)
-        .collect();
+    let offers = library.offers().unwrap_or_default().into_iter();
+    let usable = offers.filter(|offer| offer.endpoint == "rdm");
+    let names: BTreeSet<String> = usable.map(|offer| offer.provider).collect();
     let names: Vec<_> = names.into_iter().collect();
-    let release = library.release();
-    let built_in = library
-        .parts()
-        .unwrap_or_default()
-        .iter()
-        .any(|part| part.provider == core_of(provider));
-    let path = library.path();
+    let (path, release) = (library.path(), library.release());
+    let parts = library.parts().unwrap_or_default();
+    let built_in = (parts.iter()).any(|part| part.provider == core_of(provider));
     let trouble = (built_in && core_of(provider) == "shm")
         .then(files::trouble)
         .flatten();

@@ -1,8 +1,9 @@
 //! Names that a user may give: the engine's own options, its library, and providers.
 
-use tonnage_engine::{EngineOption, OptionKind};
+use tonnage_engine::EngineOption;
 
-use crate::registration::{self, AUTO, CardWay};
+use crate::registration;
+use crate::registration::{AUTO, CardWay};
 
 /// The name by which the library is chosen.
 pub(super) const LIBRARY: &str = "libfabric";
@@ -27,26 +28,23 @@ pub(super) const OR_INSTEAD: &str =
 
 /// All of them, for the row of the list.
 pub(super) static OPTIONS: [EngineOption; 5] = [
-    EngineOption {
-        name: COMPLETION,
-        kind: OptionKind::Choice(&["auto", "delivery", "transmit"]),
-        variants: &[],
-        about: "meaning of a completed write: delivery to the peer's memory, transmit (its buffer may be reused), or \
-                auto: delivery for batches and timetables, transmit for streams, which end with a read of their last byte",
-    },
-    EngineOption {
-        name: SHM_WRITES,
-        kind: OptionKind::Choice(&["ordered", "cma"]),
-        variants: &["shm"],
-        about: "way in which the provider shm writes: ordered (through its queue, fast for small messages) or cma (each plain \
-                write is a process_vm_writev by the initiator; write-imm goes through the queue all the same)",
-    },
-    EngineOption {
-        name: INJECT,
-        kind: OptionKind::Choice(&["auto", "off"]),
-        variants: &[],
-        about: "auto: writes and sends below the provider's inject size are copied at once and done; off: none is",
-    },
+    EngineOption::choice(
+        COMPLETION,
+        &["auto", "delivery", "transmit"],
+        "meaning of a completed write: delivery to the peer's memory, transmit (its buffer may be reused), or \
+         auto: delivery for batches and timetables, transmit for streams, which end with a read of their last byte",
+    ),
+    EngineOption::choice(
+        SHM_WRITES,
+        &["ordered", "cma"],
+        "way in which the provider shm writes: ordered (through its queue, fast for small messages) or cma (each plain \
+         write is a process_vm_writev by the initiator; write-imm goes through the queue all the same)",
+    ).on(&["shm"]),
+    EngineOption::choice(
+        INJECT,
+        &["auto", "off"],
+        "auto: writes and sends below the provider's inject size are copied at once and done; off: none is",
+    ),
     registration::option(
         &[AUTO, CARD_WAYS[1].name(), CARD_WAYS[0].name()],
         &[],

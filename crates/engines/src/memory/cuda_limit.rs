@@ -137,14 +137,12 @@ fn name(own: Option<usize>, peers: &[Option<usize>], title: impl Fn(usize) -> St
     let host = "memory of the host";
     match own {
         Some(gpu) => title(gpu),
+        None if peers.iter().all(Option::is_none) => host.to_owned(),
+        // The same links as of those GPUs, and of no others.
         None => {
             let peers: BTreeSet<String> = peers.iter().flatten().map(|&peer| title(peer)).collect();
             let peers: Vec<String> = peers.into_iter().collect();
-            match peers.is_empty() {
-                true => host.to_owned(),
-                // The same links as of those GPUs, and of no others.
-                false => format!("{host}, to {}", peers.join(" and ")),
-            }
+            format!("{host}, to {}", peers.join(" and "))
         }
     }
 }

@@ -15,9 +15,10 @@ mod hints;
 
 use std::sync::Arc;
 
-use tonnage_engine::calls::{Calls, FileDomain, FileEntry, OpenFiles};
-use tonnage_engine::calls::{FileLayout, FileOrder, FileUse, Fsync};
-use tonnage_engine::{EngineOption, EngineReport, OptionKind};
+use tonnage_engine::calls::{
+    Calls, FileDomain, FileEntry, FileLayout, FileOrder, FileUse, Fsync, OpenFiles,
+};
+use tonnage_engine::{EngineOption, EngineReport};
 use tonnage_sys::mapping::Arena;
 use tonnage_sys::mpi::CALL_BYTES_MAX;
 use tonnage_units::{Error, Result};
@@ -40,12 +41,11 @@ pub const ENTRY: FileEntry = FileEntry {
 
 const PREALLOCATE: &str = "preallocate";
 
-static OPTIONS: [EngineOption; 1] = [EngineOption {
-    name: PREALLOCATE,
-    kind: OptionKind::Choice(&["off", "on"]),
-    variants: &[],
-    about: "makes room for the whole file when it is opened to be written, by MPI_File_preallocate",
-}];
+static OPTIONS: [EngineOption; 1] = [EngineOption::choice(
+    PREALLOCATE,
+    &["off", "on"],
+    "makes room for the whole file when it is opened to be written, by MPI_File_preallocate",
+)];
 
 /// Refuses what cannot be carried out, and what would hang, for syncs are made by all ranks together.
 fn check(usage: &FileUse) -> Result<()> {

@@ -127,12 +127,12 @@ fn a_send_waits_for_a_receive_and_lands_in_it() {
     let mut pair = pair();
     pair.memory[0].write(0, b"post").unwrap();
     let send = pair.lane(0, LaneKind::Initiate(Verb::Send));
-    let op = op(send, 1, 0, 0, 4);
-    assert_eq!(pair.engine[0].post(&[op]).unwrap(), 0);
+    let message = op(send, 1, 0, 0, 4);
+    assert_eq!(pair.engine[0].post(&[message]).unwrap(), 0);
     let receive = pair.lane(1, LaneKind::Receive);
     let place = op(receive, 42, 512, 0, 64);
     assert_eq!(pair.engine[1].post(&[place]).unwrap(), 1);
-    assert_eq!(pair.engine[0].post(&[op]).unwrap(), 1);
+    assert_eq!(pair.engine[0].post(&[message]).unwrap(), 1);
     let arrival = poll_one(&mut pair.engine[1]).unwrap();
     assert_eq!(
         (arrival.ending, arrival.tag, arrival.len),

@@ -10,6 +10,7 @@ use tonnage_sys::verbs::{Context, Libibverbs, LinkLayer, PortState};
 use tonnage_units::{Error, Result};
 
 use super::options::{Asked, FlowLabel, LIBIBVERBS_VARIABLE, LIBRARY};
+use crate::libraries;
 use crate::memory::gpu_nic::GpuPlace;
 
 /// A port, its device open.
@@ -50,14 +51,7 @@ pub(super) fn unavailable(why: String, how: &str) -> Error {
 }
 
 fn library(request: &OpenRequest<'_>) -> Result<Libibverbs> {
-    let named = request
-        .library(LIBRARY)
-        .map(|path| path.as_os_str().to_owned())
-        .or_else(|| std::env::var_os(LIBIBVERBS_VARIABLE).filter(|path| !path.is_empty()));
-    let named = named
-        .map(|path| path.into_string())
-        .transpose()
-        .map_err(|path| Error::Usage(format!("{}: {} is not UTF-8", LIBRARY, path.display())))?;
+    let named = libraries::named(request, LIBRARY, LIBIBVERBS_VARIABLE)?;
     Libibverbs::load(named.as_deref()).map_err(|why| {
         let how = "Install libibverbs1 and ibverbs-providers (Debian, Ubuntu) or libibverbs (others), or name a file with \
                    --library libibverbs=PATH";

@@ -8,10 +8,11 @@ use std::sync::Arc;
 use tonnage_engine::OpenRequest;
 use tonnage_sys::interfaces;
 use tonnage_sys::verbs::{CmChannel, Librdmacm, LinkLayer};
-use tonnage_units::{Error, Result};
+use tonnage_units::Result;
 
 use super::choose::{ChosenPort, unavailable};
 use super::options::{Asked, LIBRDMACM, LIBRDMACM_VARIABLE};
+use crate::libraries;
 
 /// The library, and the address of a port that its queue pairs are connected from.
 pub(super) struct CmPort {
@@ -40,14 +41,7 @@ pub(super) fn cm_port(
 }
 
 fn load(request: &OpenRequest<'_>) -> Result<Librdmacm> {
-    let named = request
-        .library(LIBRDMACM)
-        .map(|path| path.as_os_str().to_owned())
-        .or_else(|| std::env::var_os(LIBRDMACM_VARIABLE).filter(|path| !path.is_empty()));
-    let named = named
-        .map(|path| path.into_string())
-        .transpose()
-        .map_err(|path| Error::Usage(format!("{LIBRDMACM}: {} is not UTF-8", path.display())))?;
+    let named = libraries::named(request, LIBRDMACM, LIBRDMACM_VARIABLE)?;
     Librdmacm::load(named.as_deref()).map_err(|why| {
         let how = "Install librdmacm1 (Debian, Ubuntu) or librdmacm (others), name a file with --library librdmacm=PATH, \
                    or leave out connect=cm";

@@ -150,10 +150,8 @@ impl KernelWorker {
                 ..neighbor.clone()
             }])?;
         }
-        let at = self
-            .peers
-            .iter()
-            .position(|peer| peer.rank == rank && peer.mailbox.is_none());
+        let is_it = |peer: &KernelPeer| peer.rank == rank && peer.mailbox.is_none();
+        let at = self.peers.iter().position(is_it);
         let at = at.ok_or_else(|| failed("no card was made for it".into()))?;
         let first = &card.pairs[0];
         if let Some(session) = &self.session {
@@ -228,14 +226,10 @@ impl KernelWorker {
     fn failure_of(&self, (state, vendor, lane): (u32, u32, u32), verb: Verb) -> Failure {
         let name = state_name(state);
         let each = self.each();
-        let peer = self
-            .peers
-            .iter()
-            .find(|peer| (peer.first..peer.first + each).contains(&lane));
-        let number = self
-            .session
-            .as_ref()
-            .and_then(|session| session.address(lane).ok());
+        let has_it = |peer: &&KernelPeer| (peer.first..peer.first + each).contains(&lane);
+        let peer = self.peers.iter().find(has_it);
+        let session = self.session.as_ref();
+        let number = session.and_then(|session| session.address(lane).ok());
         let cause = usual_cause(name).unwrap_or("none is known");
         let at = peer.map_or_else(String::new, |peer| {
             format!("; rank {} is at {}", peer.rank, peer.device)

@@ -59,32 +59,30 @@ pub(super) const INLINE_USUAL: u32 = 220;
 
 /// All of them, for the row of the list.
 pub(super) static OPTIONS: [EngineOption; 23] = [
-    EngineOption {
-        name: CONNECT,
-        kind: OptionKind::Choice(&["exchange", "cm"]),
-        variants: &["rc"],
-        about: "exchange: peers are told addresses over the control channel; cm: librdmacm connects the queue pairs, along routes of IP",
-    },
+    EngineOption::choice(
+        CONNECT,
+        &["exchange", "cm"],
+        "exchange: peers are told addresses over the control channel; cm: librdmacm connects the queue pairs, along routes of IP",
+    ).on(&["rc"]),
     or_number(
         GID,
         (&["auto"], None),
         [0, 255],
         "index of the port's address: auto takes that of RoCE v2 with an IPv4 address, then any of RoCE v2",
     ),
-    EngineOption {
-        name: MTU,
-        kind: OptionKind::Choice(&["auto", "256", "512", "1024", "2048", "4096"]),
-        variants: &[],
-        about: "payload of a packet: auto is the lesser of both ports'",
-    },
-    number(SERVICE_LEVEL, 0, [0, 15], "service level"),
-    number(
+    EngineOption::choice(
+        MTU,
+        &["auto", "256", "512", "1024", "2048", "4096"],
+        "payload of a packet: auto is the lesser of both ports'",
+    ),
+    EngineOption::bounded(SERVICE_LEVEL, 0, [0, 15], "service level"),
+    EngineOption::bounded(
         TRAFFIC_CLASS,
         0,
         [0, 255],
         "traffic class of packets that carry addresses: six bits of DSCP, two of ECN",
     ),
-    number(PKEY, 0, [0, 65_535], "index of the partition key"),
+    EngineOption::bounded(PKEY, 0, [0, 65_535], "index of the partition key"),
     or_number(
         FLOW_LABEL,
         (&["auto", "spread"], None),
@@ -98,16 +96,13 @@ pub(super) static OPTIONS: [EngineOption; 23] = [
         [0, 6],
         "times that a packet without an answer is sent again; forever is 7 on the wire, and some devices then never give up",
     ),
-    EngineOption {
-        variants: &["rc"],
-        ..or_number(
-            RNR_RETRY,
-            (&[FOREVER], None),
-            [0, 6],
-            "times that a message is sent again because its receiver had no receive ready, each after 0.64 ms",
-        )
-    },
-    number(
+    or_number(
+        RNR_RETRY,
+        (&[FOREVER], None),
+        [0, 6],
+        "times that a message is sent again because its receiver had no receive ready, each after 0.64 ms",
+    ).on(&["rc"]),
+    EngineOption::bounded(
         TIMEOUT,
         14,
         [1, 31],
@@ -119,93 +114,68 @@ pub(super) static OPTIONS: [EngineOption; 23] = [
         [1, 128],
         "reads in flight on a queue pair: max is the lesser of what both devices can do",
     ),
-    EngineOption {
-        variants: IN_USER_SPACE,
-        ..or_number(
-            INLINE,
-            (&["auto"], None),
-            [0, 4096],
-            "writes and sends up to so many bytes lie in the work request itself: auto asks for 220, and takes what is granted",
-        )
-    },
-    EngineOption {
-        variants: IN_USER_SPACE,
-        ..or_number(
-            SEND_DEPTH,
-            (&["auto"], None),
-            [2, 32_768],
-            "work requests of a send queue: auto has room for the window; a window above it is handed over as room appears",
-        )
-    },
-    EngineOption {
-        variants: IN_USER_SPACE,
-        ..or_number(
-            POST_LIST,
-            (&["all"], None),
-            [1, 64],
-            "operations that are handed over with one doorbell: all that a loop posts at once, 64 at most",
-        )
-    },
-    EngineOption {
-        variants: &["rc"],
-        ..number(
-            STRETCHES,
-            1,
-            [1, 64],
-            "writes and reads that are handed over together and are neighbours at the peer share a work request of up to so \
-             many stretches of local memory, and complete together",
-        )
-    },
-    EngineOption {
-        name: LOCKS,
-        kind: OptionKind::Choice(&["auto", "on"]),
-        variants: &["rc"],
-        about: "auto: queue pairs of a thread domain, which are handed work without a lock, where the driver has them; on: the \
-                driver's locks stay",
-    },
-    EngineOption {
-        variants: IN_USER_SPACE,
-        ..or_number(
-            SIGNAL,
-            (&["auto"], None),
-            [1, 1024],
-            "every Nth operation of a queue pair is signalled, and the others complete with it, so that latencies are coarse, \
-             at least two in a window; auto signals each",
-        )
-    },
-    EngineOption {
-        name: ORDERING,
-        kind: OptionKind::Choice(&["strict", "relaxed"]),
-        variants: &[],
-        about: "relaxed lets the device write the bytes of memory in another order (PCIe relaxed ordering)",
-    },
-    EngineOption {
-        variants: IN_USER_SPACE,
-        ..or_number(
-            REGION_BYTES,
-            (&["auto"], None),
-            [8192, 1 << 40],
-            "bytes of one registration: auto is what the device can; longer memory is registered in pieces that overlap, each with a \
-             key of its own; an operation may have half of it",
-        )
-    },
-    EngineOption {
-        name: INITIATORS,
-        kind: OptionKind::Number {
-            default: 1,
-            min: 1,
-            max: 1024,
-        },
-        variants: &[DC],
-        about: "initiators of a worker over verbs:dc: peers have them in turn, each always the same",
-    },
-    EngineOption {
-        name: SIGNALLING,
-        kind: OptionKind::Choice(&["each", "first"]),
-        variants: &[KERNEL],
-        about: "first: of each window only the first operation is signalled, and waited for once the whole window is posted, as the \
-                published benchmark of one-sided reads did; each waits for all",
-    },
+    or_number(
+        INLINE,
+        (&["auto"], None),
+        [0, 4096],
+        "writes and sends up to so many bytes lie in the work request itself: auto asks for 220, and takes what is granted",
+    ).on(IN_USER_SPACE),
+    or_number(
+        SEND_DEPTH,
+        (&["auto"], None),
+        [2, 32_768],
+        "work requests of a send queue: auto has room for the window; a window above it is handed over as room appears",
+    ).on(IN_USER_SPACE),
+    or_number(
+        POST_LIST,
+        (&["all"], None),
+        [1, 64],
+        "operations that are handed over with one doorbell: all that a loop posts at once, 64 at most",
+    ).on(IN_USER_SPACE),
+    EngineOption::bounded(
+        STRETCHES,
+        1,
+        [1, 64],
+        "writes and reads that are handed over together and are neighbours at the peer share a work request of up to so \
+         many stretches of local memory, and complete together",
+    ).on(&["rc"]),
+    EngineOption::choice(
+        LOCKS,
+        &["auto", "on"],
+        "auto: queue pairs of a thread domain, which are handed work without a lock, where the driver has them; on: the \
+         driver's locks stay",
+    ).on(&["rc"]),
+    or_number(
+        SIGNAL,
+        (&["auto"], None),
+        [1, 1024],
+        "every Nth operation of a queue pair is signalled, and the others complete with it, so that latencies are coarse, \
+         at least two in a window; auto signals each",
+    ).on(IN_USER_SPACE),
+    EngineOption::choice(
+        ORDERING,
+        &["strict", "relaxed"],
+        "relaxed lets the device write the bytes of memory in another order (PCIe relaxed ordering)",
+    ),
+    or_number(
+        REGION_BYTES,
+        (&["auto"], None),
+        [8192, 1 << 40],
+        "bytes of one registration: auto is what the device can; longer memory is registered in pieces that overlap, each with a \
+         key of its own; an operation may have half of it",
+    ).on(IN_USER_SPACE),
+    EngineOption::bounded(
+        INITIATORS,
+        1,
+        [1, 1024],
+        "initiators of a worker over verbs:dc: peers have them in turn, each always the same",
+    ).on(&[DC]),
+    EngineOption::choice(
+        SIGNALLING,
+        &["each", "first"],
+        "first: of each window only the first operation is signalled, and waited for once the whole window is posted, as the \
+         published benchmark of one-sided reads did; each waits for all",
+    ).on(&[KERNEL]),
     registration::option(
         &[AUTO, CARD_WAYS[0].name(), CARD_WAYS[1].name()],
         IN_USER_SPACE,
@@ -215,20 +185,6 @@ pub(super) static OPTIONS: [EngineOption; 23] = [
     ),
     crate::staged::option(&["rc"]),
 ];
-
-const fn number(
-    name: &'static str,
-    default: u64,
-    [min, max]: [u64; 2],
-    about: &'static str,
-) -> EngineOption {
-    EngineOption {
-        name,
-        kind: OptionKind::Number { default, min, max },
-        variants: &[],
-        about,
-    }
-}
 
 const fn or_number(
     name: &'static str,

@@ -99,12 +99,7 @@ impl VerbsWorker {
             config: config.clone(),
             port: Arc::clone(port),
             queues,
-            cm: port
-                .cm
-                .as_ref()
-                .map(CmSide::open)
-                .transpose()
-                .map_err(about)?,
+            cm: (port.cm.as_ref().map(CmSide::open).transpose()).map_err(about)?,
             send_depth,
             receive_depth,
             regions: Regions::default(),

@@ -300,9 +300,8 @@ pub(in crate::memory) fn not_pinned(
     bytes: usize,
     failure: &CudaFailure,
 ) -> Error {
-    let is_too_much = failure
-        .code()
-        .is_some_and(|code| vendor.codes.not_pinned.contains(&code));
+    let refused = vendor.codes.not_pinned;
+    let is_too_much = failure.code().is_some_and(|code| refused.contains(&code));
     let how = match (is_too_much, vendor.pins_within) {
         (true, PinBound::Locked) => NOT_PINNED,
         (true, PinBound::SystemMemory) => NOT_PINNED_BY_KFD,
