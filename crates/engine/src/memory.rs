@@ -162,7 +162,7 @@ pub trait Memory: Any + Send + Sync {
     /// The real memory: kind, pages, node, and why it is less than what was asked for.
     fn report(&self) -> MemoryReport;
     /// Writes the bytes that `key` says belong at `offset..offset + len`; `origin` is where the key's own offset 0
-    /// lies. This and the next three are written for memory that the CPU addresses; any other has its own.
+    /// lies. This and the next three are written for memory that the CPU addresses; any other has its own, or refuses.
     ///
     /// # Errors
     /// When the range lies outside, or the device fails.
@@ -206,21 +206,33 @@ pub trait Memory: Any + Send + Sync {
     /// reach together.
     ///
     /// # Errors
-    /// When a stretch lies outside, or the device fails.
+    /// When a stretch lies outside, the device fails, or nothing here copies within this memory.
     fn copy_rates(
         &self,
         stretch: &Stretch,
         slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
         turns: CopyTurns,
-    ) -> Result<Vec<CopyRate>>;
+    ) -> Result<Vec<CopyRate>> {
+        let _ = (stretch, slots, clock, turns);
+        Err(not_addressed(&self.report()))
+    }
 }
 
 fn addressed<M: Memory + ?Sized>(memory: &M) -> Result<&Arc<Arena>> {
-    memory.host().ok_or_else(|| {
-        let kind = memory.report().kind;
-        Error::Failed(format!("the CPU cannot address memory {kind}"))
-    })
+    memory.host().ok_or_else(|| not_addressed(&memory.report()))
+}
+
+fn not_addressed(memory: &MemoryReport) -> Error {
+    let device = memory.device.as_ref();
+    let of_device = device.map_or_else(String::new, |device| format!(" of {device}"));
+    Error::Unavailable {
+        what: format!("memory {}{of_device}", memory.kind),
+        why: "the CPU does not address it, and its bytes are not looked at by other means"
+            .to_owned(),
+        how: "Look at it by the device's own library, or transfer it into memory of the host"
+            .to_owned(),
+    }
 }
 
 impl dyn Memory {

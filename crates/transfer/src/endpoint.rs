@@ -1,21 +1,25 @@
 //! Endpoints: one engine of one thread, its memory, its peers, and the sessions between them.
 
 use std::fmt;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tonnage_engine::memory::{Memory, Request};
-use tonnage_engine::{Caps, Domain, Engine, Facts, Peer, RailLoad, Verb, split_name};
+use tonnage_engine::{Caps, Domain, Engine, Facts, Peer, RailLoad, Region, Verb, split_name};
 use tonnage_engines::LISTS;
 
 use crate::card::{EndpointCard, RemoteId, RemoteMemory};
 use crate::cell::EndpointCell;
 use crate::error::{Subject, TransferError, TransferErrorKind, TransferResult};
-use crate::extent::Extent;
+use crate::extent::{Extent, TicketEnd};
 use crate::memory::LocalMemory;
 use crate::named::LaneSource;
 use crate::session::Session;
-use crate::state::{ArrivedWrite, EndpointState, KnownRemote, LocalId, SessionOptions, TableSizes};
+use crate::state::{
+    ArrivedWrite, EndpointState, KnownPeer, KnownRemote, LocalId, SessionOptions, TableSizes,
+};
 use crate::ticket::Ticket;
 
 /// Configuration of an endpoint.
@@ -429,5 +433,119 @@ impl fmt::Debug for TransferEndpoint {
             .field("sessions", &state.sessions.len())
             .field("in_flight", &state.flights.in_flight())
             .finish()
+    }
+}
+
+impl TransferEndpoint {
+    /// Takes over peers that the engine has connected to, and met, before it became an endpoint's. Their processes are
+    /// not watched: whoever connected them may know how.
+    pub fn adopt_peers(&self, peers: impl IntoIterator<Item = Peer>) {
+        let mut state = self.cell().borrow();
+        for peer in peers {
+            let known = KnownPeer {
+                place: None,
+                met: true,
+            };
+            state.peers.entry(peer).or_insert(known);
+        }
+    }
+
+    /// Takes over memory that was registered with the engine before. It stays registered when this is dropped, and when
+    /// [`Self::into_parts`] gives the engine back.
+    pub fn adopt_memory(&self, memory: Arc<dyn Memory>, region: Region) -> LocalMemory {
+        let index = self
+            .cell()
+            .borrow()
+            .adopt_region(Arc::clone(&memory), region);
+        LocalMemory::new(self.cell().clone(), index, memory)
+    }
+
+    /// Says how long the write-imms are that a peer sends from now on, for an engine that cuts them
+    /// ([`Engine::expect`](tonnage_engine::Engine::expect)); `None` when it sends no more.
+    ///
+    /// # Errors
+    /// When the engine could not tell whose parts arrive, or some have arrived only in part.
+    pub fn expect(&self, peer: Peer, bytes: Option<u32>) -> TransferResult<()> {
+        self.cell().borrow().expect(peer, bytes)
+    }
+}
+
+/// Ways to wait for an endpoint.
+#[derive(Debug, Clone)]
+pub enum Readiness {
+    /// There may be something already: poll or take it, and ask again before sleeping.
+    Ready,
+    /// Nothing can be taken until this descriptor is readable. It is the same one as long as the endpoint lives.
+    Sleep(Rc<OwnedFd>),
+    /// The engine can only be polled, or [`EndpointConfig::sleeps`](crate::EndpointConfig::sleeps) was not said.
+    Unsupported,
+}
+
+impl TransferEndpoint {
+    /// Makes ready for sleeping until the endpoint has something to do. Peers whose processes end in silence are found
+    /// by polling only, so that nobody sleeps without an end.
+    ///
+    /// # Errors
+    /// `EndpointFailed` when the engine is dead, `Unavailable` when this process may have no more descriptors.
+    pub fn arm(&self) -> TransferResult<Readiness> {
+        self.cell().borrow().arm()
+    }
+}
+
+impl TransferEndpoint {
+    /// Queues a ticket of this endpoint, whose end [`Self::poll_ended`] then tells by this number. The endpoint has one
+    /// queue.
+    ///
+    /// # Errors
+    /// The ticket, when it is of another endpoint, or has told that its operation ended well.
+    pub fn queue(&self, ticket: Ticket, token: u64) -> Result<(), Ticket> {
+        ticket.hand_over(self.cell(), |state, slot| {
+            state.flights.queue(slot, token);
+        })
+    }
+
+    /// [`Self::transfer`] of one operation whose end [`Self::poll_ended`] tells by this number, as if its ticket had
+    /// been queued.
+    ///
+    /// # Errors
+    /// As [`Self::transfer`].
+    #[inline]
+    pub fn transfer_queued(
+        &self,
+        source: LaneSource,
+        verb: Verb,
+        names: (LocalId, RemoteId),
+        extent: &Extent,
+        token: u64,
+    ) -> TransferResult<()> {
+        let mut state = self.cell().borrow();
+        let slot = state.transfer(source, verb, names, std::slice::from_ref(extent))?;
+        state.flights.queue(slot, token);
+        Ok(())
+    }
+
+    /// Takes ends of queued tickets in the order in which they ended, and returns how many. Polls the engine once,
+    /// unless some have ended before.
+    ///
+    /// # Errors
+    /// `EndpointFailed` when the engine is dead, `ArrivalsFull` when nobody takes arrivals; ends that were found before
+    /// are taken first.
+    #[inline]
+    pub fn poll_ended(&self, ended: &mut [TicketEnd]) -> TransferResult<usize> {
+        let mut state = self.cell().borrow();
+        if state.flights.has_ended() {
+            return Ok(state.take_ended(ended));
+        }
+        let mut told = 0;
+        let progressed = state.progress_into(ended, &mut told);
+        if !state.woken.is_empty() {
+            drop(state);
+            self.cell().wake();
+            state = self.cell().borrow();
+        }
+        match told + state.take_ended(&mut ended[told..]) {
+            0 => progressed.map(|_| 0),
+            count => Ok(count),
+        }
     }
 }

@@ -61,6 +61,7 @@ impl Subject {
 #[derive(Clone)]
 pub struct TransferError(Arc<Detail>);
 
+#[derive(Clone)]
 struct Detail {
     kind: TransferErrorKind,
     subject: Subject,
@@ -129,10 +130,7 @@ impl TransferError {
     pub(crate) fn of(&self, subject: Subject) -> Self {
         Self(Arc::new(Detail {
             subject,
-            kind: self.0.kind,
-            reason: self.0.reason.clone(),
-            failure: self.0.failure.clone(),
-            unavailable: self.0.unavailable.clone(),
+            ..(*self.0).clone()
         }))
     }
 

@@ -67,16 +67,13 @@
 //! | module | what lives there |
 //! | --- | --- |
 //! | `transport` | engines by their names |
-//! | `endpoint` | endpoints: memory, connecting, arrivals |
-//! | `adopted` | endpoints over engines that were used before |
+//! | `endpoint` | endpoints: memory, connecting, arrivals, ends of many operations at once, sleeping |
 //! | `session`, `ticket` | operations, and waiting for them |
 //! | `extent` | what is handed over for an operation, and told of its end |
-//! | `queue` | taking the ends of many operations at once |
-//! | `readiness` | sleeping until there is something |
 //! | `future`, `executor` | operations as futures |
 //! | `named` | operations without a session |
 //! | `memory`, `card` | memory; what processes tell each other |
-//! | `state`, `resources`, `progress`, `flights`, `slab`, `cell` | inside: what an endpoint owns, and how its handles share it |
+//! | `state`, `progress`, `flights`, `slab`, `cell` | inside: what an endpoint owns, and how its handles share it |
 //! | `place` | which host and container a process is on, and its end |
 //! | `error` | errors |
 //!
@@ -87,7 +84,6 @@
 #![warn(missing_docs, clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 
-mod adopted;
 mod card;
 mod cell;
 mod endpoint;
@@ -102,9 +98,6 @@ mod mock;
 mod named;
 mod place;
 mod progress;
-mod queue;
-mod readiness;
-mod resources;
 mod session;
 mod slab;
 mod state;
@@ -114,7 +107,7 @@ mod ticket;
 mod transport;
 
 pub use card::{EndpointCard, RemoteId, RemoteMemory};
-pub use endpoint::{EndpointConfig, EngineParts, TransferEndpoint};
+pub use endpoint::{EndpointConfig, EngineParts, Readiness, TransferEndpoint};
 pub use error::{TransferError, TransferErrorKind, TransferResult};
 pub use executor::Executor;
 pub use extent::{Extent, QueuedExtent, TicketEnd};
@@ -122,7 +115,6 @@ pub use flights::TransferStatus;
 pub use future::{AsyncSession, TransferFuture};
 pub use memory::{DmabufMemory, LocalMemory, caller_memory};
 pub use named::LaneSource;
-pub use readiness::Readiness;
 pub use session::Session;
 pub use state::{ArrivedWrite, LocalId, SessionOptions};
 pub use ticket::Ticket;

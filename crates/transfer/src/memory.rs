@@ -6,13 +6,9 @@ use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use tonnage_engine::memory::{
-    CopyRate, CopyTurns, DeviceMemory, Dmabuf, Memory, MemoryReport, Stretch,
-};
-use tonnage_engine::pattern::{Key, Mismatches};
-use tonnage_sys::clock::Clock;
+use tonnage_engine::memory::{DeviceMemory, Dmabuf, Memory, MemoryReport};
 use tonnage_sys::mapping::Arena;
-use tonnage_units::{Error, Result};
+use tonnage_units::Error;
 
 use crate::card::RemoteMemory;
 use crate::cell::EndpointCell;
@@ -157,15 +153,6 @@ impl DmabufMemory {
             address,
         }
     }
-
-    fn unaddressed<T>(&self) -> Result<T> {
-        Err(Error::Unavailable {
-            what: format!("memory of {} device {}", self.interface, self.device),
-            why: "it is known by its dmabuf, and the CPU does not address it".to_owned(),
-            how: "Look at it by the device's own library, or transfer it into memory of the host"
-                .to_owned(),
-        })
-    }
 }
 
 impl Memory for DmabufMemory {
@@ -196,38 +183,5 @@ impl Memory for DmabufMemory {
             device: Some(format!("{} {}", self.interface, self.device)),
             ..MemoryReport::default()
         }
-    }
-
-    fn fill(&self, _origin: u64, _offset: u64, _len: u64, _key: Key) -> Result<()> {
-        self.unaddressed()
-    }
-
-    fn verify(
-        &self,
-        _origin: u64,
-        _offset: u64,
-        _len: u64,
-        _key: Key,
-        _found: &mut Mismatches,
-    ) -> Result<()> {
-        self.unaddressed()
-    }
-
-    fn read(&self, _offset: u64, _bytes: &mut [u8]) -> Result<()> {
-        self.unaddressed()
-    }
-
-    fn write(&self, _offset: u64, _bytes: &[u8]) -> Result<()> {
-        self.unaddressed()
-    }
-
-    fn copy_rates(
-        &self,
-        _stretch: &Stretch,
-        _slot: &mut dyn FnMut() -> (u64, u64),
-        _clock: &Clock,
-        _turns: CopyTurns,
-    ) -> Result<Vec<CopyRate>> {
-        self.unaddressed()
     }
 }

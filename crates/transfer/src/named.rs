@@ -10,8 +10,7 @@ use crate::card::RemoteId;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
 use crate::extent::{Extent, carries};
 use crate::flights::OperationName;
-use crate::resources::lane_index;
-use crate::state::{EndpointState, LocalId};
+use crate::state::{EndpointState, LocalId, lane_index};
 
 /// Reason of a call that names a memory which is gone.
 const NOT_REGISTERED: &str = "the local memory is not registered";

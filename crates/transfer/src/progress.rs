@@ -1,13 +1,15 @@
 //! Posting operations and polling for their ends: the path that every operation takes. With a session it allocates
 //! nothing, takes no lock and reads no clock.
 
+use std::rc::Rc;
 use std::task::Waker;
 
-use tonnage_engine::{Completion, Ending, Flush, Lane};
+use tonnage_engine::{Arm, Completion, Ending, Flush, Lane};
 
+use crate::endpoint::Readiness;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
 use crate::extent::{Extent, QueuedExtent, TicketEnd};
-use crate::flights::OperationName;
+use crate::flights::{OperationName, TransferStatus};
 use crate::state::{ArrivedWrite, BURST, EndpointState, Rest};
 
 /// Polls without a completion after which tasks that wait for room try again.
@@ -299,5 +301,62 @@ impl EndpointState {
         let waker = ended.waker.take();
         self.account(ended);
         waker
+    }
+
+    pub(crate) fn arm(&mut self) -> TransferResult<Readiness> {
+        if let Some(dead) = &self.dead {
+            return Err(dead.clone());
+        }
+        let has_work = self.flights.has_ended()
+            || !self.arrivals.is_empty()
+            || !self.backlog.is_empty()
+            || !self.ending.is_empty()
+            || !self.waiting.is_empty();
+        if has_work {
+            return Ok(Readiness::Ready);
+        }
+        match self.engine.arm() {
+            Ok(Arm::Ready) => Ok(Readiness::Ready),
+            Ok(Arm::Unsupported) => Ok(Readiness::Unsupported),
+            Ok(Arm::Sleep(descriptor)) => match &self.descriptor {
+                Some(known) => Ok(Readiness::Sleep(Rc::clone(known))),
+                None => match descriptor.try_clone_to_owned() {
+                    Ok(own) => {
+                        let known = self.descriptor.insert(Rc::new(own));
+                        Ok(Readiness::Sleep(Rc::clone(known)))
+                    }
+                    Err(error) => Err(TransferError::new(
+                        TransferErrorKind::Unavailable,
+                        self.subject.with("getting ready to sleep", None),
+                        error.to_string(),
+                    )),
+                },
+            },
+            Err(error) => Err(self.die(error.to_string())),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn take_ended(&mut self, ended: &mut [TicketEnd]) -> usize {
+        let mut count = 0;
+        for end in ended {
+            let Some((token, rest)) = self.flights.next_ended() else {
+                break;
+            };
+            end.token = token;
+            end.error = rest.and_then(|slot| self.finish_queued(slot));
+            count += 1;
+        }
+        count
+    }
+
+    /// Lets a queued ticket go that had more to tell; returns its error.
+    #[cold]
+    fn finish_queued(&mut self, slot: u32) -> Option<TransferError> {
+        let has_failed = self.flights.status(slot) == TransferStatus::Failed;
+        let error = has_failed.then(|| self.error_of(slot));
+        // A queued ticket has no waker that would have to be dropped elsewhere.
+        drop(self.let_go(slot));
+        error
     }
 }

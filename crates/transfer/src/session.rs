@@ -9,8 +9,7 @@ use crate::cell::EndpointCell;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
 use crate::extent::{Extent, QueuedExtent, carries};
 use crate::flights::OperationName;
-use crate::resources::lane_index;
-use crate::state::{NO_ROOM, SESSION_VERBS};
+use crate::state::{NO_ROOM, SESSION_VERBS, lane_index};
 use crate::ticket::Ticket;
 
 /// A local memory, a remote memory and the peer that owns it, resolved once.
