@@ -395,7 +395,7 @@ fn shared_memory_that_is_too_small_for_all_endpoints() {
 #[test]
 fn arguments_of_hundreds_of_kilobytes() {
     let dir = tempdir().unwrap();
-    let word = "x".repeat(100_000);
+    let word = "x".repeat(60_000);
     let words = "x ".repeat(50_000);
     // W stands for a word, and V for many of them.
     for request in [
