@@ -305,7 +305,6 @@ fn wrong_requests_are_refused_with_the_code_of_their_style() {
     for (arguments, part) in [
         ("r.jsonl r.jsonl -o x.toml", "named twice"),
         ("r.jsonl -o b.toml", "--force"),
-        ("r.jsonl --min-runs 6 -o x.toml", "1 of the 6 runs"),
     ] {
         run(dir, &format!("baseline {arguments}"))
             .with_code(2)
