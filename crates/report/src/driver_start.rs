@@ -15,7 +15,7 @@ pub fn line(records: &[TransferRecord<'_>]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use tonnage_record::{Body, Record};
+    use tonnage_record::Record;
 
     use super::*;
     use crate::samples;
@@ -29,9 +29,7 @@ mod tests {
         };
         assert_eq!(told(&all), None);
         for (record, ms) in all.iter_mut().zip([210, 123]) {
-            let Body::Transfer(body) = &mut record.body else {
-                unreachable!("a sample of transfers");
-            };
+            let body = samples::transfer(record);
             body.driver_start_ns = Some(ms * 1_000_000);
         }
         let said = told(&all).unwrap();

@@ -22,7 +22,7 @@ use tonnage_record::transfer::{
     BrokenOff, ClientSeries, Directions, InitiatorFigures, PairDirection, PairRate, Standstill,
     TrialSeries, judge,
 };
-use tonnage_record::{Canary, LatencyKind, PublishedRow, Record, TransferBody};
+use tonnage_record::{Body, Canary, LatencyKind, PublishedRow, Record, TransferBody};
 
 pub use atomics::atomics;
 pub use engines::engines;
@@ -466,6 +466,14 @@ pub fn all() -> Vec<Record> {
         verifies(),
     ]
     .concat()
+}
+
+/// The body of a record of a transfer.
+pub fn transfer(record: &mut Record) -> &mut TransferBody {
+    match &mut record.body {
+        Body::Transfer(body) => body,
+        other => panic!("not of transfers: {other:?}"),
+    }
 }
 
 /// Samples of kinds that are no transfers.

@@ -6,7 +6,7 @@ mod xml;
 use std::collections::BTreeSet;
 
 use serde_json::json;
-use tonnage_record::{Body, HostGroup, Outcome, Record};
+use tonnage_record::{HostGroup, Outcome, Record};
 
 use super::{ExportFormat, export};
 use crate::samples;
@@ -62,9 +62,7 @@ fn hostile() -> Vec<Record> {
     let mut records = samples::streams();
     records.truncate(1);
     let labelled = |mut record: Record, label: &str| {
-        if let Body::Transfer(body) = &mut record.body {
-            body.point.label = Some(label.to_owned());
-        }
+        samples::transfer(&mut record).point.label = Some(label.to_owned());
         record.environment = vec![on_host(label)];
         record
     };
@@ -123,9 +121,7 @@ fn values_are_in_base_units_and_of_the_newest_record() {
     old.truncate(1);
     let mut new = old[0].clone();
     new.time_unix_ns += 1_000_000_000;
-    let Body::Transfer(body) = &mut new.body else {
-        panic!("a transfer")
-    };
+    let body = samples::transfer(&mut new);
     let summary = body.summary.as_mut().unwrap();
     summary.bandwidth_bytes_per_s.mean = 1.25e9;
     let p50_ns = summary.latency.as_ref().unwrap().latency_ns_p50 as f64;
@@ -151,9 +147,7 @@ fn values_are_in_base_units_and_of_the_newest_record() {
     failed.outcome = Outcome::Failed {
         why: "x".to_owned(),
     };
-    if let Body::Transfer(body) = &mut failed.body {
-        body.summary = None;
-    }
+    samples::transfer(&mut failed).summary = None;
     failed.effective.clear();
     let text = exported(ExportFormat::Prometheus, &[new, failed], &[]);
     let families = exposition::parse(&text).unwrap();
@@ -168,9 +162,7 @@ fn too_many_series_are_refused_with_what_to_leave_out() {
     let sample = samples::streams().remove(0);
     let sized = |size: u32| {
         let mut record = sample.clone();
-        if let Body::Transfer(body) = &mut record.body {
-            body.point.size_bytes = size;
-        }
+        samples::transfer(&mut record).point.size_bytes = size;
         record
     };
     let many: Vec<Record> = (1..=200).map(sized).collect();

@@ -123,13 +123,11 @@ mod tests {
     use crate::samples;
     use crate::table::Markup;
     use tonnage_record::transfer::Stall;
-    use tonnage_record::{Body, Record, TransferBody};
+    use tonnage_record::{Record, TransferBody};
 
     fn changed(change: impl Fn(&mut TransferBody)) -> Record {
         let mut record = samples::loaded().remove(0);
-        let Body::Transfer(body) = &mut record.body else {
-            unreachable!("a sample of transfers");
-        };
+        let body = samples::transfer(&mut record);
         change(body);
         record
     }

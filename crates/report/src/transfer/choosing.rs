@@ -164,8 +164,8 @@ impl<'a> Cell<'a> {
 mod tests {
     use tonnage_engine::paths::Rails;
     use tonnage_plan::transfer::Batching;
+    use tonnage_record::Record;
     use tonnage_record::spread::spread;
-    use tonnage_record::{Body, Record};
 
     use super::*;
     use crate::samples;
@@ -173,9 +173,7 @@ mod tests {
     /// A row of 4 KiB: its window and queue pairs, the bandwidth of its trials in GB/s, and its CPU time.
     fn row((window, queue_pairs): (u32, u32), trials: &[f64], cpu_ns: f64) -> Record {
         let mut record: Record = samples::streams()[0].clone();
-        let Body::Transfer(body) = &mut record.body else {
-            unreachable!("a sample of transfers");
-        };
+        let body = samples::transfer(&mut record);
         body.point.pacing = Pacing::Stream { window };
         body.point.queue_pairs = queue_pairs;
         let summary = body.summary.as_mut().unwrap();
@@ -232,9 +230,7 @@ mod tests {
     #[test]
     fn what_has_no_choice_has_no_best_row() {
         let mut given = row((8, 1), &[1.0, 1.0, 1.0], 1.0);
-        let Body::Transfer(body) = &mut given.body else {
-            unreachable!("a sample of transfers");
-        };
+        let body = samples::transfer(&mut given);
         body.point.pacing = Pacing::PingPong;
         assert_eq!(said(&[given.clone(), given]), None);
     }
@@ -244,9 +240,7 @@ mod tests {
     fn rows_are_set_beside_the_first_that_differs_in_options_alone() {
         let with = |rails, record: Record| {
             let mut record = record;
-            let Body::Transfer(body) = &mut record.body else {
-                unreachable!("a sample of transfers");
-            };
+            let body = samples::transfer(&mut record);
             body.point.rails = rails;
             body.point.batching = Batching::default();
             record
@@ -254,9 +248,7 @@ mod tests {
         let single = |window, trials: &[f64]| with(Rails::Single, row((window, 1), trials, 1.0));
         let stripe = |window, trials: &[f64]| with(Rails::Stripe, row((window, 1), trials, 1.0));
         let mut lost = stripe(16, &[1.0]);
-        let Body::Transfer(body) = &mut lost.body else {
-            unreachable!("a sample of transfers");
-        };
+        let body = samples::transfer(&mut lost);
         body.summary = None;
         let records = [
             single(4, &[2.0, 2.0, 2.0]),

@@ -277,8 +277,8 @@ mod tests {
     use super::*;
     use crate::samples;
     use tonnage_engine::paths::Rails;
+    use tonnage_record::Record;
     use tonnage_record::transfer::Rail;
-    use tonnage_record::{Body, Record};
 
     /// Two rows of a table that may differ in more than their rails.
     fn striped(change: fn(&mut tonnage_plan::transfer::TransferPoint)) -> Vec<String> {
@@ -291,9 +291,7 @@ mod tests {
         };
         let row = |stripe: bool| {
             let mut record: Record = samples::streams()[0].clone();
-            let Body::Transfer(body) = &mut record.body else {
-                unreachable!("a sample of transfers");
-            };
+            let body = samples::transfer(&mut record);
             if stripe {
                 body.point.rails = Rails::Stripe;
                 body.summary.as_mut().unwrap().rails = vec![rail(0), rail(1)];

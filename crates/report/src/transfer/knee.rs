@@ -166,7 +166,7 @@ fn knee(
 mod tests {
     use super::*;
     use crate::samples;
-    use tonnage_record::{Body, Record};
+    use tonnage_record::Record;
 
     /// Rows with these loads, in GB/s, and latencies, in microseconds, each of them off by so large a part in one trial
     /// and another.
@@ -174,9 +174,7 @@ mod tests {
         let all = samples::loaded();
         let row = |(at, &(gigabytes_per_s, latency_us)): (usize, &(f64, f64))| {
             let mut record = all[0].clone();
-            let Body::Transfer(body) = &mut record.body else {
-                unreachable!("a sample of transfers");
-            };
+            let body = samples::transfer(&mut record);
             body.point.background.as_mut().unwrap().rate_per_s = Some(1000.0 * (at + 1) as f64);
             for (trial, sign) in body.trials.iter_mut().zip([0.0, 1.0, -1.0]) {
                 let load = trial.background.as_mut().unwrap();
@@ -224,9 +222,7 @@ mod tests {
     fn latencies_of_the_scheduler_have_no_knee() {
         let mut records = samples::loaded();
         for record in &mut records {
-            let Body::Transfer(body) = &mut record.body else {
-                unreachable!("a sample of transfers");
-            };
+            let body = samples::transfer(record);
             body.measuring_cpus = Some(MeasuringCpus::WithLoad);
         }
         let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();

@@ -359,15 +359,13 @@ mod tests {
     use super::*;
     use crate::samples;
     use tonnage_record::histogram::LowerBounds;
-    use tonnage_record::{Body, Canary, Record};
+    use tonnage_record::{Canary, Record};
 
     #[test]
     fn a_start_that_is_late_by_more_than_1_percent_of_a_trial_is_told() {
         let mut record = samples::paced()[0].clone();
         let mut note = |skew: f64| {
-            let Body::Transfer(body) = &mut record.body else {
-                unreachable!("a sample of transfers");
-            };
+            let body = samples::transfer(&mut record);
             let trial = body.trials.last_mut().unwrap();
             trial.start_skew_ns = (trial.window_ns as f64 * skew) as u64;
             marks(&[record.of_kind().unwrap()]).1.join("\n")
@@ -384,9 +382,7 @@ mod tests {
         let record = samples::paced()[0].clone();
         let note_at = |carried: f64, late_fraction: f64| {
             let mut record = record.clone();
-            let Body::Transfer(body) = &mut record.body else {
-                unreachable!("a sample of transfers");
-            };
+            let body = samples::transfer(&mut record);
             let pace = body.summary.as_mut().unwrap().pace.as_mut().unwrap();
             pace.reached_per_s = carried * pace.offered_per_s;
             pace.late_fraction = late_fraction;
@@ -405,9 +401,7 @@ mod tests {
     /// A trial of three in which nothing ended for 1.2 s, and what came of the others.
     fn stalled(length_ns: u64, loop_ns: u64) -> Record {
         let mut record = samples::paced()[0].clone();
-        let Body::Transfer(body) = &mut record.body else {
-            unreachable!("a sample of transfers");
-        };
+        let body = samples::transfer(&mut record);
         let pace = body.summary.as_mut().unwrap().pace.as_mut().unwrap();
         // As a mean of trials of which one took so long.
         pace.reached_per_s = 0.7 * pace.offered_per_s;
@@ -450,9 +444,7 @@ mod tests {
     #[test]
     fn a_stall_hides_no_overload() {
         let mut record = stalled(1_200_000_000, 0);
-        let Body::Transfer(body) = &mut record.body else {
-            unreachable!("a sample of transfers");
-        };
+        let body = samples::transfer(&mut record);
         for trial in &mut body.trials {
             trial.operations /= 2;
         }
@@ -464,9 +456,7 @@ mod tests {
     fn lower_bounds_are_explained() {
         let note = |unfinished| {
             let mut record = samples::paced()[0].clone();
-            let Body::Transfer(body) = &mut record.body else {
-                unreachable!("a sample of transfers");
-            };
+            let body = samples::transfer(&mut record);
             let latency = body.summary.as_mut().unwrap().latency.as_mut().unwrap();
             latency.samples = 100;
             latency.lower_bounds = Some(LowerBounds {
@@ -485,9 +475,7 @@ mod tests {
     fn what_is_in_flight_for_longer_than_a_trial_is_told() {
         let note = |window: u32, took_ns: u64, trial: TrialLength| {
             let mut record = samples::streams()[0].clone();
-            let Body::Transfer(body) = &mut record.body else {
-                unreachable!("a sample of transfers");
-            };
+            let body = samples::transfer(&mut record);
             body.point.pacing = Pacing::Stream { window };
             (body.point.size_bytes, body.point.workers) = (4 << 20, 1);
             body.point.length.trial = trial;
@@ -541,9 +529,7 @@ mod tests {
                 after_ns: 67.0,
                 changed: true,
             });
-            let Body::Transfer(body) = &mut record.body else {
-                unreachable!("a sample of transfers");
-            };
+            let body = samples::transfer(&mut record);
             body.trials.truncate(rates.len());
             for (trial, rate) in body.trials.iter_mut().zip(rates) {
                 (trial.message_rate_per_s, trial.latency_ns_mean) = (*rate, None);
