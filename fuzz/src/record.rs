@@ -50,7 +50,7 @@ pub fn try_input(data: &[u8]) {
     for record in &records {
         let written = line(record).expect("a record that was read can be written") + "\n";
         let again = read(written.as_bytes()).expect("a written record reads back");
-        assert_eq!(again, [record.clone()]);
+        assert_eq!(again, std::slice::from_ref(record));
         // The input chooses what is damaged, so that each finding can be repeated.
         let mut damaged = written.into_bytes();
         let choice = data.iter().fold(0usize, |sum, byte| {
