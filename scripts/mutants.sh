@@ -32,7 +32,7 @@ mutants() {
         chosen+=(--in-diff "$out/diff")
     fi
     [ ${#chosen[@]} != 0 ] || {
-        echo "make mutants: of which files? FILES='crates/bench/src/drive/*.rs' or DIFF=HEAD~1" >&2
+        echo "make mutants: of which files? FILES='crates/loops/src/*.rs' or DIFF=HEAD~1" >&2
         exit 2
     }
     cargo_tool mutants "$CARGO_MUTANTS_VERSION" || {

@@ -9,12 +9,10 @@
 //! | [`failure`], [`deadlines`] | how far a failure reaches, and how long ranks wait for each other |
 //! | `latencies`, `json` | what ranks say to each other in several kinds |
 //! | `opening` | devices, places of workers, memory and introductions, for kinds that move bytes between memories |
-//! | [`drive`] | the timed loops |
 //! | [`each`] | comparing every operation, between the loops and an engine |
 //! | [`library`] | the library for other programs, between the loops and an engine |
 //! | [`kinds`] | the kinds of experiments |
 //! | [`limit`] | upper bounds that utilization is a fraction of |
-//! | [`permutation`] | seeded orders of slots and transfers |
 //! | [`canary`] | a check that the machine did not change under a point |
 //! | [`cpu_time`] | CPU time that ranks did not get during their trials |
 //! | [`network_paths`] | settings of the paths of engines' sockets |
@@ -29,7 +27,6 @@ pub mod canary;
 pub mod conductor;
 pub mod cpu_time;
 pub mod deadlines;
-pub mod drive;
 pub mod each;
 pub mod failure;
 pub mod host;
@@ -41,7 +38,6 @@ pub mod limit;
 pub mod network_paths;
 pub mod observer;
 pub mod opening;
-pub mod permutation;
 pub mod run;
 pub mod settings;
 pub mod threads;

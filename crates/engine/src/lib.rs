@@ -35,7 +35,7 @@
 //! ```
 //!
 //! What does not live here: the engines and memories themselves (`tonnage_engines`), the loops that drive them
-//! (`tonnage_bench::drive`), ranks, plans and records. docs/ADDING-AN-ENGINE.md walks through a complete engine.
+//! (`tonnage_loops`), ranks, plans and records. docs/ADDING-AN-ENGINE.md walks through a complete engine.
 //!
 //! Rules that the types cannot say: `post` and `poll` allocate nothing, take no lock and read no clock; every operation
 //! that was taken completes exactly once; a peer may be wrong or worse, so every offset is checked on both sides; what

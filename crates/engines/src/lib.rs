@@ -18,7 +18,7 @@
 //! | `rings`, `libraries`, `host_file` | what several engines need: rings of arrivals, files of libraries, files of this host |
 //!
 //! The contract of engines is [`tonnage_engine`]; unsafe calls into libraries and the system are in `tonnage_sys`; the
-//! loops that drive engines are in `tonnage_bench::drive`. To add one, go to docs/ADDING-AN-ENGINE.md.
+//! loops that drive engines are in `tonnage_loops`. To add one, go to docs/ADDING-AN-ENGINE.md.
 #![forbid(unsafe_code)]
 
 pub mod cuda;

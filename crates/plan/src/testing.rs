@@ -10,6 +10,22 @@ use crate::transfer::{
 use tonnage_engine::Verb;
 use tonnage_engine::paths::Rails;
 
+/// A small point with `slots` places of 8 bytes, for loops over a test engine.
+pub fn slots_point(addresses: Addresses, slots: u64) -> TransferPoint {
+    TransferPoint {
+        engine: "mock".into(),
+        size_bytes: 8,
+        pacing: Pacing::Stream { window: 4 },
+        footprint_bytes: slots * 8,
+        stride_bytes: 8,
+        addresses,
+        seed: 5,
+        limit: LimitChoice::None,
+        length: iterations(100),
+        ..transfer_point()
+    }
+}
+
 /// The point of `engine = "shm"`, `op = "write"` and `sizes = 64` between two ranks.
 pub fn transfer_point() -> TransferPoint {
     TransferPoint {

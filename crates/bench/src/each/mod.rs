@@ -34,7 +34,7 @@ use tonnage_engine::{
 };
 use tonnage_units::{Error, Result};
 
-use crate::drive::BURST;
+use tonnage_loops::BURST;
 
 /// The next step after an operation that came to the wrong place, twice or not at all.
 pub(crate) const ENGINE_AT_FAULT: &str =

@@ -195,7 +195,7 @@ mod tests {
     const FAST: LimitKind = LimitKind::Link { bytes_per_s: 5_000 };
 
     fn point(traffic: Traffic, ranks: usize) -> TransferPoint {
-        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
         (point.traffic, point.ranks) = (traffic, ranks as u32);
         point
     }

@@ -12,8 +12,8 @@ use tonnage_units::Result;
 use tonnage_units::reduce::Largest;
 
 use crate::deadlines::DEADLINES;
-use crate::drive::flow_walk::FlowWalk;
 use crate::kinds::transfer::layout::{SLICE_BYTES_MIN, SliceLayout};
+use tonnage_loops::flow_walk::FlowWalk;
 
 /// Smallest copy that operations without gaps between them are compared with: the limit is the hardware's, and the cost
 /// of each small operation is what utilization should show.
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn every_way_gets_a_rate_over_the_slices_of_a_point() {
-        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
+        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
         point.size_bytes = 8;
         let layout = SliceLayout::new(&point, 0);
         let memory = (HOST.allocate)(&Request {
@@ -268,7 +268,7 @@ mod tests {
 
     /// Offsets and lengths of all copies of one pass.
     fn pieces(size_bytes: u32, stride_bytes: u64, footprint_bytes: u64) -> Vec<(u64, u64)> {
-        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1);
+        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1);
         (point.size_bytes, point.stride_bytes) = (size_bytes, stride_bytes);
         point.footprint_bytes = footprint_bytes;
         let layout = SliceLayout::new(&point, 0);
@@ -325,7 +325,7 @@ mod tests {
     fn slices_of_rounds_are_not_all_copied_at_once() {
         use tonnage_plan::point::Traffic;
         let slices = |traffic| {
-            let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
+            let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
             (point.traffic, point.ranks) = (traffic, 4);
             stretch(&SliceLayout::new(&point, 0), &point).slices
         };
@@ -337,7 +337,7 @@ mod tests {
     /// Three initiators and one target that initiates towards all of them.
     #[test]
     fn ranks_with_unequal_stretches_agree_on_the_longest() {
-        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
+        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
         (point.ranks, point.initiators, point.bidirectional) = (4, Some(3), true);
         let all = tonnage_ranks::testing::run(4, move |mut rank| {
             let layout = SliceLayout::new(&point, rank.id());
@@ -373,7 +373,7 @@ mod tests {
 
     #[test]
     fn slots_are_told_where_there_are_gaps_between_them() {
-        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1);
+        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1);
         assert_eq!(gaps(&point), None);
         point.stride_bytes = 4096;
         assert_eq!(gaps(&point).unwrap(), "slots of 8 B, 4096 B apart");

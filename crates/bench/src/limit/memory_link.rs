@@ -244,7 +244,7 @@ mod tests {
         names: &[&str],
         change: impl Fn(&mut TransferPoint),
     ) -> (String, f64) {
-        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
         (point.traffic, point.ranks) = (Traffic::Pair, all.len() as u32);
         change(&mut point);
         let all = openings(all, point.roles()).all;
@@ -288,7 +288,7 @@ mod tests {
         let (ranks, card) = (100_000, ("link speed of mlx5_0".to_owned(), 50.0));
         for rest in [None, Some((1, Some(20)))] {
             // Rank 0 is at both ends of an all-to-all, and bounds neither.
-            let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+            let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
             (point.traffic, point.ranks) = (Traffic::AllToAll, ranks);
             let mut all = vec![rank(rest); ranks as usize];
             all[0] = rank(None);
@@ -305,7 +305,7 @@ mod tests {
         let device = untold.memory_device.as_mut().unwrap();
         device.links_unknown = Some("no library".to_owned());
         let told = |all: &[OpenMessage]| {
-            let point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+            let point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
             links_unknown(&openings(all, point.roles()).all)
         };
         assert_eq!(told(&[rank(None), rank(Some((1, Some(20))))]), None);

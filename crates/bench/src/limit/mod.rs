@@ -315,7 +315,7 @@ mod tests {
     const LINK: LimitKind = LimitKind::Link { bytes_per_s: 1_000 };
 
     fn point(limit: LimitChoice) -> TransferPoint {
-        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
         point.limit = limit;
         point
     }

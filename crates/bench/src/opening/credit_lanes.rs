@@ -1,6 +1,6 @@
 //! Memory and lanes of credits, for engines whose sends complete before their receiver has taken them.
 //!
-//! Counting itself is in [`crate::drive::credits`]. The counts have a memory of their own, of the host,
+//! Counting itself is in [`tonnage_loops::credits`]. The counts have a memory of their own, of the host,
 //! because the CPU looks at them whatever memory the payload is in. Moments at which senders are told follow from the
 //! pacing, which a kind knows.
 
@@ -13,7 +13,7 @@ use tonnage_engine::{
 use tonnage_units::{Error, Result};
 
 use super::introduction::PlaceInMemory;
-use crate::drive::credits::{Credits, Telling};
+use tonnage_loops::credits::{Credits, Telling};
 
 /// Returns whether sends of a device are done only by credits.
 pub(crate) fn needs_credits(op: Verb, caps: &Caps) -> bool {

@@ -60,7 +60,7 @@ fn routes(hosts: &[&str], named: &[Option<NamedDevices>]) -> Routes {
 }
 
 fn point(op: Verb, ranks: u32) -> TransferPoint {
-    let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 4);
+    let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 4);
     (point.op, point.ranks, point.size_bytes, point.engine) = (op, ranks, 1000, "toy".into());
     point
 }

@@ -10,25 +10,23 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use tonnage_bench::drive::Scratch;
-use tonnage_bench::drive::batch::{BatchLoop, BatchPart, SharedBatches, batch};
-use tonnage_bench::drive::extent::FlowLoads;
-use tonnage_bench::drive::flow::Flow;
-use tonnage_bench::drive::paced::{Timetable, paced};
-use tonnage_bench::drive::ping_pong::{Table, return_all, serve_first};
-use tonnage_bench::drive::port::Port;
-use tonnage_bench::drive::pulse::{Counted, FeltPulse, Pulse};
-use tonnage_bench::drive::recorder::{
-    PerBatch, PerOperation, PhaseHistograms, PhaseTimes, Recorder,
-};
-use tonnage_bench::drive::serve::serve;
-use tonnage_bench::drive::stream::{stream, stream_extents};
-use tonnage_bench::drive::until::Until;
 use tonnage_bench::kinds::transfer::layout::answers;
 use tonnage_engine::paths::Cut;
 use tonnage_engine::testing::{Script, TestEngine, at_once};
 use tonnage_engine::{Engine, Entry, Lane, Verb, WORD_BYTES, find};
 use tonnage_engines::ENGINES;
+use tonnage_loops::Scratch;
+use tonnage_loops::batch::{BatchLoop, BatchPart, SharedBatches, batch};
+use tonnage_loops::extent::FlowLoads;
+use tonnage_loops::flow::Flow;
+use tonnage_loops::paced::{Timetable, paced};
+use tonnage_loops::ping_pong::{Table, return_all, serve_first};
+use tonnage_loops::port::Port;
+use tonnage_loops::pulse::{Counted, FeltPulse, Pulse};
+use tonnage_loops::recorder::{PerBatch, PerOperation, PhaseHistograms, PhaseTimes, Recorder};
+use tonnage_loops::serve::serve;
+use tonnage_loops::stream::{stream, stream_extents};
+use tonnage_loops::until::Until;
 use tonnage_machine::devices::RdmaDevice;
 use tonnage_machine::kernel_files::Tree;
 use tonnage_plan::point::LimitChoice;

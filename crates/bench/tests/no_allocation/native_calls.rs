@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use tonnage_bench::drive::calls::{CallSpan, Caller, aligned, back_to_back};
 use tonnage_bench::kinds::collective::backend::Buffers;
 use tonnage_bench::kinds::collective::data::RankData;
 use tonnage_bench::kinds::collective::native::candidates::Candidate;
@@ -16,6 +15,7 @@ use tonnage_collective::Reduction;
 use tonnage_collective::steps::{Program, program};
 use tonnage_engine::{Lane, Verb};
 use tonnage_engines::LISTS;
+use tonnage_loops::calls::{CallSpan, Caller, aligned, back_to_back};
 use tonnage_plan::collective::{Align, CollectivePoint};
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_plan::{Plan, Point};

@@ -4,12 +4,12 @@
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
 use tonnage_bench::canary;
-use tonnage_bench::drive::walk::Walk;
 use tonnage_bench::limit::memory_copy;
 use tonnage_bench::limit::socket_stream::{Stream, StreamDirection, Waiting, Window, pump};
 use tonnage_bench::threads;
 use tonnage_engine::memory::{CopyTurns, Request, Stretch};
 use tonnage_engines::memory::HOST;
+use tonnage_loops::walk::Walk;
 use tonnage_machine::{Environment, Topology, pin_thread};
 use tonnage_plan::transfer::Addresses;
 use tonnage_record::Limit;

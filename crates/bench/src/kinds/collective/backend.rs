@@ -1,16 +1,16 @@
 //! The contract of those who carry collectives out, beside that of engines and that of calls on files: one object for
 //! each rank. Whoever calls, times: a backend inside this process has only the call, and one loop times all of them
-//! ([`crate::drive::calls`]); one in another process times itself.
+//! ([`tonnage_loops::calls`]); one in another process times itself.
 
 use std::sync::Arc;
 
 use crate::deadlines::DEADLINES;
-use crate::drive::calls::CallSpan;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::Stage;
 use tonnage_collective::steps::InPlace;
 use tonnage_collective::{Algorithm, Shape};
 use tonnage_engine::Facts;
+use tonnage_loops::calls::CallSpan;
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_record::{Effective, Limit};
 use tonnage_sys::mapping::Arena;

@@ -13,7 +13,7 @@
 //! | [`trial_times`] | times of iterations, combined over the ranks |
 //!
 //! Algorithms, shapes and data are those of `tonnage_collective`; the loop that times calls is in
-//! [`crate::drive::calls`].
+//! [`tonnage_loops::calls`].
 
 pub mod backend;
 pub mod contest;

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::deadlines::DEADLINES;
-use crate::drive::calls::CallSpan;
+use tonnage_loops::calls::CallSpan;
 use tonnage_ranks::{Circle, Rank};
 use tonnage_units::{Reduce, Result};
 

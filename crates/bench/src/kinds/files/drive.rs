@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tonnage_sys::mapping::Arena;
 
-use crate::drive::BURST;
 use crate::kinds::files::data::{POOL_BYTES, Pool};
 use crate::kinds::files::sequence::{Access, Sequence};
 use crate::kinds::files::stamp::FileKey;
 use crate::kinds::files::timeline::Timeline;
 use tonnage_engine::calls::{Call, Calls, FileTransfer, Queue, lane_of};
 use tonnage_engine::{Completion, Ending, Op};
+use tonnage_loops::BURST;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};

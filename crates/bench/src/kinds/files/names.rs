@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::permutation::Permutation;
+use tonnage_loops::permutation::Permutation;
 use tonnage_plan::files::{FileLayout, FilePoint, ReadFrom};
 
 /// The file that holds what `writer` wrote, in repetition `trial`.

@@ -1,7 +1,7 @@
 //! The sequence of transfers that one thread of a rank makes in a phase. Offsets follow from the point alone, so that
 //! no rank needs to be told another's, and the n-th transfer costs the same wherever n is.
 
-use crate::permutation::{Permutation, mix};
+use tonnage_loops::permutation::{Permutation, mix};
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase};
 
 /// Offset and direction of one transfer.

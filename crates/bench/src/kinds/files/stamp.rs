@@ -4,7 +4,7 @@
 
 use tonnage_sys::mapping::Arena;
 
-use crate::permutation::{GOLDEN, mix};
+use tonnage_loops::permutation::{GOLDEN, mix};
 use tonnage_units::{Error, Result};
 
 /// A sector: what a stamp covers.

@@ -105,8 +105,8 @@ pub(super) fn depth(point: &TransferPoint) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::walk::tests::point;
     use tonnage_engine::Verb;
+    use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::{Addresses, Background, BackgroundPair, Pacing};
 
     fn beside() -> TransferPoint {

@@ -188,8 +188,8 @@ pub(super) fn claims_arrival(point: &TransferPoint) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::walk::tests::point;
     use tonnage_engine::OpenRequest;
+    use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Addresses;
 
     /// Nobody can flush a lane that was released with its operation.

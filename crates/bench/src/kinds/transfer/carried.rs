@@ -7,8 +7,8 @@ use super::layout::GUARD_BYTES;
 use super::totals::TrialTotals;
 use super::trial::Schedule;
 use super::work::Work;
-use crate::drive::flow::Flow;
 use tonnage_engine::carried::{CarriedFlow, CarriedOrder, Carrier, SlotOrder};
+use tonnage_loops::flow::Flow;
 use tonnage_plan::transfer::{Addresses, Pacing, TransferPoint, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
@@ -179,8 +179,8 @@ mod tests {
     use std::sync::atomic::AtomicBool;
 
     use super::*;
-    use crate::drive::walk::tests::point;
     use tonnage_engine::Lane;
+    use tonnage_plan::testing::slots_point as point;
 
     #[test]
     fn an_iteration_is_an_operation_or_a_batch_of_each_flow() {

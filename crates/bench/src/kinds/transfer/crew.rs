@@ -15,13 +15,13 @@ use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, Station};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
-use crate::drive::batch::SharedBatches;
-use crate::drive::recorder::PhaseHistograms;
 use crate::kinds::transfer::verify::Expected;
 use crate::limit::socket_stream::{Berths, Streamed};
 use crate::opening::engine::{EngineWorker, OpenEngine};
 use crate::threads::Followers;
 use tonnage_engine::memory::{CopyRate, CopyTurns};
+use tonnage_loops::batch::SharedBatches;
+use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_plan::transfer::{BatchOf, CqMode, Pacing, TransferPoint};
 use tonnage_ranks::{Rank, Sleepers};
 use tonnage_record::histogram::LatencyHistogram;
@@ -301,7 +301,7 @@ impl Drop for Alarm<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::serve::tests::{LONG, rested};
+    use tonnage_loops::testing::{LONG, rested};
 
     /// Ends of the deck's own that a resting worker waits for, by turns: each wakes it at once.
     #[test]
@@ -318,8 +318,7 @@ mod tests {
         deck.reset(1);
         for (over, action) in each {
             assert!(!over());
-            let (took, ended) = rested(&sleepers, &stop, over, action);
-            ended.unwrap();
+            let took = rested(&sleepers, &stop, over, action).unwrap();
             assert!(took < LONG / 2, "{took:?}");
         }
     }

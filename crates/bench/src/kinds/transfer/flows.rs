@@ -6,16 +6,16 @@ use std::sync::Arc;
 use super::caps::{claims_arrival, delivers};
 use super::driven::compares_each;
 use super::trial::Schedule;
-use crate::drive::Scratch;
-use crate::drive::credits::{Credits, Telling};
-use crate::drive::flow::{Flow, Receives};
-use crate::drive::paced::Timetable;
-use crate::drive::ping_pong::{Signal, Table};
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use crate::opening::credit_lanes::CreditLanes;
 use crate::opening::engine::{EngineWorker, OpenEngine};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{Caps, Engine, Lane, LaneKind, LaneSpec, Verb};
+use tonnage_loops::Scratch;
+use tonnage_loops::credits::{Credits, Telling};
+use tonnage_loops::flow::{Flow, Receives};
+use tonnage_loops::paced::Timetable;
+use tonnage_loops::ping_pong::{Signal, Table};
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_units::{Error, Result};
 
@@ -280,12 +280,12 @@ mod tests {
     #[test]
     fn only_targets_of_a_round_flush_in_it() {
         let of = |traffic, op, round| {
-            let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
+            let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
             (point.traffic, point.op, point.ranks) = (traffic, op, 3);
             let flushes = |rank: &u32| flushes_in_round(&point, *rank, round);
             (0..3).filter(flushes).collect::<Vec<_>>()
         };
-        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
+        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
         (point.traffic, point.ranks) = (Traffic::Matrix, 3);
         let roles = point.roles();
         assert!(roles.rounds() > 1);
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn records_say_where_latency_ends_at_the_initiator() {
         let of = |op, pacing, delivers| {
-            let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
+            let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
             (point.op, point.pacing) = (op, pacing);
             delivered_by(&point, delivers, false)
         };
@@ -317,7 +317,7 @@ mod tests {
         assert_eq!(of(Verb::WriteImm, BATCH, never), Some(false));
         assert_eq!(of(Verb::WriteImm, STREAM, always), Some(true));
         assert_eq!(of(Verb::Send, STREAM, always), Some(false));
-        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 15);
+        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
         (point.op, point.pacing) = (Verb::Send, STREAM);
         assert_eq!(delivered_by(&point, never, true), Some(true));
     }

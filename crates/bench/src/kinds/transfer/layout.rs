@@ -127,9 +127,9 @@ pub fn answers(point: &TransferPoint) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::walk::tests::point;
     use tonnage_engine::Verb;
     use tonnage_plan::point::Traffic;
+    use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Addresses;
 
     /// A target's memory does not grow with those that read the same there, and what they read is where they look.
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn pairs_without_bytes_have_no_slices() {
-        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 8);
+        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 8);
         (point.traffic, point.ranks) = (Traffic::File, 3);
         let rows = vec![vec![0, 0, 8], vec![8, 0, 16], vec![0, 0, 0]];
         point.loads = Some(rows.try_into().unwrap());

@@ -12,10 +12,10 @@ use super::point::Lead;
 use super::totals::{OperationSums, TrialTotals};
 use super::trial::{RoundStretch, Schedule, WARM_UP};
 use crate::deadlines::DEADLINES;
-use crate::drive::extent::FlowLoads;
 use crate::failure::StepFailure;
 use crate::opening::description::WorkerPlaces;
 use tonnage_engine::Verb;
+use tonnage_loops::extent::FlowLoads;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
 use tonnage_plan::transfer::TransferPoint;
@@ -395,7 +395,7 @@ fn rates_of_file<'a>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::walk::tests::point;
+    use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Addresses;
 
     #[test]

@@ -71,7 +71,7 @@ mod tests {
         for trial in [totals(100, 30), totals(300, 10), TrialTotals::default()] {
             sums.add(&trial);
         }
-        let point = crate::drive::walk::tests::point(Addresses::Sequential, 4);
+        let point = tonnage_plan::testing::slots_point(Addresses::Sequential, 4);
         let all = [sums, RankSums::default()].into_iter().collect();
         let said = initiators(&point, &all);
         let [one] = &said[..] else { panic!("{said:?}") };

@@ -119,7 +119,7 @@ mod tests {
 
     /// The remark of ranks that are all on one machine.
     fn said(all: &[(OpenMessage, u32)], change: impl Fn(&mut TransferPoint)) -> Option<String> {
-        let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+        let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
         (point.traffic, point.ranks) = (Traffic::AllToAll, all.len() as u32);
         change(&mut point);
         let info = |(rank, (_, pid)): (u32, &(OpenMessage, u32))| RankInfo {

@@ -1,9 +1,9 @@
 //! Words about operations that make no progress: their peers, and the device that carries them.
 
-use crate::drive::flow::Flow;
-use crate::drive::stall::Stall;
 use crate::opening::description::Device;
 use tonnage_engine::RailLoad;
+use tonnage_loops::flow::Flow;
+use tonnage_loops::stall::Stall;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::RankInfo;
 use tonnage_units::Error;
@@ -103,8 +103,8 @@ fn list(peers: &[&String], all: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::mock::flow;
-    use crate::drive::walk::tests::point;
+    use tonnage_loops::testing::flow;
+    use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Addresses;
 
     fn names(peers: u32) -> FlowNames {

@@ -3,8 +3,8 @@
 use super::pairs::PAIRS_MAX;
 use super::point::Measured;
 use super::totals::{TrialTotals, directions};
-use crate::drive::recorder::PhaseHistograms;
 use tonnage_engine::Verb;
+use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{BatchMerge, Pacing, TransferPoint};
 use tonnage_record::LatencyKind;
@@ -127,7 +127,7 @@ fn pace(point: &TransferPoint, measured: &Measured, reached_per_s: f64) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::walk::tests::point;
+    use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Addresses;
     use tonnage_record::Limit;
 

@@ -10,8 +10,8 @@ use tonnage_ranks::Sleepers;
 use super::background::WorkerPart;
 use super::stalled::FlowNames;
 use super::verify::Ascents;
-use crate::drive::batch::SharedBatches;
-use crate::drive::pulse::Pulse;
+use tonnage_loops::batch::SharedBatches;
+use tonnage_loops::pulse::Pulse;
 
 /// The number of a warm-up, which is no trial: engines may try things out in it.
 pub const WARM_UP: u64 = 0;

@@ -8,14 +8,14 @@ use self::reports::Reports;
 pub use self::words::Ascents;
 use self::words::WordWalks;
 use super::trial::{FlowIssued, Issued};
-use crate::drive::flow::Flow;
-use crate::drive::flow_walk::{End, FlowWalk};
-use crate::drive::port::{Arrivals, arrival_mix};
 use crate::each::ENGINE_AT_FAULT;
 use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout, answers};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engine::{Lane, Verb};
+use tonnage_loops::flow::Flow;
+use tonnage_loops::flow_walk::{End, FlowWalk};
+use tonnage_loops::port::{Arrivals, arrival_mix};
 use tonnage_plan::transfer::{Pacing, TargetFootprint, TransferPoint};
 use tonnage_units::{Error, Result};
 

@@ -258,7 +258,7 @@ fn a_stream_that_brings_nothing_is_silent_and_one_that_ends_early_is_an_error() 
 }
 
 pub(super) fn point(traffic: Traffic, ranks: u32, op: Verb) -> TransferPoint {
-    let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1 << 16);
+    let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
     point.limit = LimitChoice::Auto;
     (point.traffic, point.ranks, point.op, point.workers) = (traffic, ranks, op, 2);
     point.length.trial = TrialLength::DurationNs(1);

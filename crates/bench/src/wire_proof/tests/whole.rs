@@ -103,7 +103,7 @@ impl Observer for Keep {
 
 /// The record of a write and a read by an engine of two ranks on one host.
 fn records(engine: &'static str, open: Open) -> Vec<Record> {
-    let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 4);
+    let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 4);
     (point.engine, point.size_bytes) = (engine.to_owned(), SIZE_BYTES);
     (point.stride_bytes, point.footprint_bytes) = (SIZE_BYTES.into(), 4 * u64::from(SIZE_BYTES));
     point.length.trial = TrialLength::Iterations(OPERATIONS);

@@ -9,7 +9,7 @@ use tonnage_sys::clock::monotonic_ns;
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_units::{Error, Result};
 
-use crate::drive::calls::CallSpan;
+use tonnage_loops::calls::CallSpan;
 
 /// Inputs of a ring begin at multiples of this, for any type of elements and whole cache lines.
 const SLOT_ALIGNMENT_BYTES: u64 = 64;

@@ -19,12 +19,12 @@ use super::{
     RunOrder, TorchBackend, TorchBuffers, TorchCall, TorchWorker, WorkerSettings, is_in_place,
 };
 use crate::deadlines::DEADLINES;
-use crate::drive::calls::CallSpan;
 use crate::failure::StepFailure;
 use crate::json::Json;
 use crate::kinds::collective::backend::{Backend, Buffers, CallOrder, Prepared};
 use crate::kinds::kind::{Stage, together};
 use crate::opening::description::interface_of;
+use tonnage_loops::calls::CallSpan;
 
 /// Inputs of a ring, so that no iteration has the data of the one before.
 const SLOTS: u32 = 2;

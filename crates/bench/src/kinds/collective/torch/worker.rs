@@ -13,7 +13,7 @@ use super::call::{TorchCall, is_in_place};
 use super::conversation::{Conversation, WorkerOrder};
 use super::failure::WorkerFailure;
 use super::rounds::together;
-use crate::drive::calls::CallSpan;
+use tonnage_loops::calls::CallSpan;
 
 /// Time for Python to start and torch to be loaded, which may lie on a disk that is far away.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(180);

@@ -8,7 +8,7 @@
 //! | `checkpoints` | records of what was put together so far |
 //! | `watcher` | the thread that does both |
 //!
-//! What the loops do for it is in [`crate::drive::pulse`]; nothing here is on their way.
+//! What the loops do for it is in [`tonnage_loops::pulse`]; nothing here is on their way.
 
 mod checkpoints;
 mod collector;
@@ -24,9 +24,9 @@ use ticker::Ticker;
 use watcher::{Collecting, TrialWatch, Watcher};
 
 use super::trial::{Schedule, WARM_UP};
-use crate::drive::pulse::Pulse;
 use crate::kinds::kind::Stage;
 use crate::observer::IntervalListener;
+use tonnage_loops::pulse::Pulse;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Notes;
 use tonnage_record::Record;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
-use crate::drive::pulse::Pulse;
+use tonnage_loops::pulse::Pulse;
 use tonnage_ranks::{Notes, pack};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::Result;

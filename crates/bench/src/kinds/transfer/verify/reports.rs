@@ -93,8 +93,8 @@ impl Reports {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::drive::walk::tests::point;
     use tonnage_plan::point::Traffic;
+    use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Addresses;
 
     /// Reports as `rank` has them of a round of all ranks, of whose workers each `issued[rank][worker]`.

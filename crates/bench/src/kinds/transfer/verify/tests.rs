@@ -2,12 +2,12 @@ use std::sync::Arc;
 
 use super::reports::tests::reports;
 use super::*;
-use crate::drive::walk::tests::point;
 use crate::kinds::transfer::trial::Issued;
 use tonnage_engine::Lane;
 use tonnage_engine::memory::Request;
 use tonnage_engines::memory::HOST;
 use tonnage_plan::point::Traffic;
+use tonnage_plan::testing::slots_point as point;
 use tonnage_plan::transfer::{Addresses, Verification};
 
 /// Memory for a layout.

@@ -15,10 +15,10 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
 
 use super::{Expected, data_of, worker_seed};
-use crate::drive::flow::Flow;
-use crate::drive::flow_walk::FlowWalk;
 use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout};
 use crate::kinds::transfer::trial::Issued;
+use tonnage_loops::flow::Flow;
+use tonnage_loops::flow_walk::FlowWalk;
 
 const WORD: u64 = WORD_BYTES as u64;
 

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::drive::walk::tests::point;
 use crate::kinds::transfer::verify::reports::tests::reports;
 use crate::kinds::transfer::verify::tests::memory;
 use tonnage_engine::{Lane, Op};
 use tonnage_plan::point::Traffic;
+use tonnage_plan::testing::slots_point as point;
 use tonnage_plan::transfer::{Addresses, TargetFootprint, TrialLength};
 
 /// Rank 0, whose words ranks 1 and 2 change.

@@ -218,12 +218,12 @@ impl StreamExtent for FlowLoads {
 mod tests {
     use std::sync::atomic::AtomicBool;
 
-    use super::super::mock::{Counter, flow, mock, silent_port};
     use super::super::recorder::{Recorder, Silent};
     use super::super::stall::StallWatch;
     use super::super::stream::stream_extents;
     use super::super::until::Until;
     use super::*;
+    use crate::testing::{Counter, flow, mock, silent_port};
     use tonnage_engine::testing::stalling_after;
 
     fn loads(operations: &[u64], flushes: bool) -> FlowLoads {

@@ -3,8 +3,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::*;
-use crate::drive::walk::tests::point;
 use proptest::prelude::*;
+use tonnage_plan::testing::slots_point as point;
 
 fn steps(walk: &mut FlowWalk, count: usize) -> Vec<(u64, u64)> {
     (0..count).map(|_| walk.next_slots()).collect()

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use super::BatchTurns;
-use crate::drive::OwnLine;
-use crate::drive::until::Until;
+use crate::OwnLine;
+use crate::until::Until;
 use tonnage_ranks::Sleepers;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};

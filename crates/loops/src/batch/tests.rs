@@ -1,4 +1,4 @@
-use super::super::mock::{Counter, flow, mock, silent_port};
+use crate::testing::{Counter, flow, mock, silent_port};
 use super::*;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

@@ -155,8 +155,8 @@ impl StallWatch {
 
 #[cfg(test)]
 mod tests {
-    use super::super::mock::flow;
     use super::*;
+    use crate::testing::flow;
 
     const PATIENCE_NS: u64 = 1000;
 

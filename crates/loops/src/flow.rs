@@ -1,6 +1,6 @@
 //! A flow: the operations of one worker towards one peer, and the receives that a peer's sends land in.
 
-use crate::drive::flow_walk::FlowWalk;
+use crate::flow_walk::FlowWalk;
 use tonnage_engine::carried::CarriedFlow;
 use tonnage_engine::{Lane, Op, Verb};
 use tonnage_plan::transfer::TransferPoint;
@@ -150,7 +150,7 @@ impl Receives {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::walk::tests::point;
+    use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Addresses;
 
     #[test]

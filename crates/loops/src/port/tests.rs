@@ -1,5 +1,5 @@
-use super::super::mock::{flow, mock, silent_port};
 use super::*;
+use crate::testing::{flow, mock, silent_port};
 use tonnage_engine::Lane;
 use tonnage_engine::testing::arrival;
 use tonnage_plan::transfer::Addresses;
@@ -93,7 +93,7 @@ fn completing_ends_with_the_last_operation() {
 }
 
 fn receives(peers: u32) -> Vec<Receives> {
-    let point = crate::drive::walk::tests::point(Addresses::Sequential, 8);
+    let point = tonnage_plan::testing::slots_point(Addresses::Sequential, 8);
     let of = |peer| Receives::new(&point, peer, 0, Lane(peer), 0);
     (0..peers).map(of).collect()
 }

@@ -29,8 +29,8 @@ const REST: Duration = Duration::from_millis(50);
 /// rests for wakes the rank's sleepers; what woke it while it did not rest costs one more look.
 #[derive(Debug)]
 pub struct RestingPlace {
-    sleeper: Sleeper,
-    longest: Duration,
+    pub(crate) sleeper: Sleeper,
+    pub(crate) longest: Duration,
 }
 
 impl RestingPlace {
@@ -57,42 +57,13 @@ impl RestingPlace {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::time::Instant;
 
     use super::*;
-    use crate::drive::mock::{mock, silent_port};
+    use crate::testing::{LONG, mock, silent_port};
     use tonnage_engine::testing::arrival;
-
-    /// Far longer than any of these tests takes: whoever is not woken is seen by it.
-    pub(crate) const LONG: Duration = Duration::from_secs(20);
-
-    /// Rests with looks that are as far apart as that until `over`, while another thread does `action`; the time that
-    /// it took, and what came of it.
-    pub(crate) fn rested(
-        sleepers: &Sleepers,
-        stop: &AtomicBool,
-        over: impl FnMut() -> bool,
-        action: impl FnOnce() + Send,
-    ) -> (Duration, Result<()>) {
-        let rest = RestingPlace {
-            longest: LONG,
-            ..RestingPlace::among(sleepers).unwrap()
-        };
-        let mut mock = mock(1);
-        let mut port = silent_port(&mut mock, stop);
-        let began = Instant::now();
-        let ended = std::thread::scope(|scope| {
-            scope.spawn(|| {
-                // It should be asleep by then; where it is not, it does not sleep over it.
-                std::thread::sleep(Duration::from_millis(20));
-                action();
-            });
-            rest.until(&mut port, over)
-        });
-        (began.elapsed(), ended)
-    }
 
     #[test]
     fn a_start_that_is_near_is_looked_at_each_millisecond() {

@@ -11,9 +11,12 @@
 //! | [`credits`] | beside the loops: a message is done once its receiver has taken it |
 //! | [`pulse`] | beside the loops: how far they are, for a thread that looks once an interval |
 //! | [`stall`] | beside the loops: operations that make no progress |
+//! | [`flow`], [`flow_walk`], [`walk`], [`permutation`] | an initiator's traffic with a peer; the order in which it visits the places of a buffer |
+//! | [`port`], [`until`], [`recorder`] | the engine as the loops see it; when a loop ends; what it records |
 //! | [`serve`] | the target of one-sided operations: progress until everybody is done |
 //!
-//! The start and end of a trial, the agreement on them, and the checks afterwards are in [`crate::kinds`].
+//! The start and end of a trial, the agreement on them, and the checks afterwards are in `tonnage_bench`.
+#![forbid(unsafe_code)]
 
 use std::collections::VecDeque;
 
@@ -24,6 +27,7 @@ pub mod extent;
 pub mod flow;
 pub mod flow_walk;
 pub mod paced;
+pub mod permutation;
 pub mod ping_pong;
 pub mod port;
 pub mod pulse;
@@ -34,8 +38,8 @@ pub mod stream;
 pub mod until;
 pub mod walk;
 
-#[cfg(test)]
-pub(crate) mod mock;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 
 /// Most operations handed over, and most completions taken, at a time. Sixteen already amortise the indirect call
 /// (4.79 ns against 4.71 ns static per operation); 64 lets an engine ring one doorbell for a default window.

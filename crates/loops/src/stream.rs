@@ -102,10 +102,10 @@ pub fn stream_extents<R: Recorder, E: StreamExtent>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::mock::{Counter, flow, mock, silent_port};
     use super::super::recorder::Silent;
     use super::super::stall::StallWatch;
     use super::*;
+    use crate::testing::{Counter, flow, mock, silent_port};
     use std::sync::atomic::AtomicBool;
     use tonnage_engine::Lane;
     use tonnage_engine::testing::{except_on, failing_after, stalling_after};

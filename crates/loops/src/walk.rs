@@ -116,28 +116,9 @@ impl Walk {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
     use proptest::prelude::*;
-    use tonnage_plan::point::LimitChoice;
-    use tonnage_plan::testing::{iterations, transfer_point};
-    use tonnage_plan::transfer::{Pacing, TransferPoint};
-
-    /// A small point for unit tests of the loops.
-    pub(crate) fn point(addresses: Addresses, slots: u64) -> TransferPoint {
-        TransferPoint {
-            engine: "mock".into(),
-            size_bytes: 8,
-            pacing: Pacing::Stream { window: 4 },
-            footprint_bytes: slots * 8,
-            stride_bytes: 8,
-            addresses,
-            seed: 5,
-            limit: LimitChoice::None,
-            length: iterations(100),
-            ..transfer_point()
-        }
-    }
 
     #[test]
     fn sequential_goes_round_and_fixed_stays() {

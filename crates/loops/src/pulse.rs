@@ -231,9 +231,9 @@ impl<R: Recorder> Recorder for Counted<'_, R> {
 mod tests {
     use tonnage_sys::clock::{Clock, thread_cpu_ns};
 
-    use super::super::mock::Counter;
     use super::super::recorder::{PerOperation, Silent};
     use super::*;
+    use crate::testing::Counter;
 
     #[test]
     fn latencies_are_handed_over_once_and_all_of_them_are_in_the_whole() {

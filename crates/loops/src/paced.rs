@@ -406,9 +406,9 @@ fn paced_by<R: Recorder>(
 
 #[cfg(test)]
 mod tests {
-    use super::super::mock::{flow, mock, silent_port};
     use super::super::stall::StallWatch;
     use super::*;
+    use crate::testing::{flow, mock, silent_port};
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
     use std::sync::{Arc, Mutex};
     use tonnage_engine::Ending;

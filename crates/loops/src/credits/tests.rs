@@ -1,6 +1,6 @@
 use super::super::BURST;
-use super::super::mock::mock;
 use super::*;
+use crate::testing::mock;
 use tonnage_sys::mapping::{Pages, Sharing};
 
 const TELLING: Telling = Telling {

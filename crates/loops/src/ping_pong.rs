@@ -14,7 +14,7 @@ use super::flow::Flow;
 use super::port::Port;
 use super::recorder::Recorder;
 use super::until::Until;
-use crate::drive::flow_walk::FlowWalk;
+use crate::flow_walk::FlowWalk;
 use tonnage_engine::{Caps, Completion, Ending, Op};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};

@@ -1,8 +1,8 @@
 use std::sync::atomic::AtomicBool;
 
-use super::super::mock::{Counter, flow, mock, silent_port};
 use super::super::stall::StallWatch;
 use super::*;
+use crate::testing::{Counter, flow, mock, silent_port};
 use tonnage_engine::Peer;
 use tonnage_engine::testing::{CAPS, arrival};
 use tonnage_plan::transfer::Addresses;
@@ -13,7 +13,7 @@ const INTO: u64 = 256;
 
 /// Two slots of 8 bytes each way, 16 bytes apart.
 fn signal() -> Signal {
-    let mut point = crate::drive::walk::tests::point(Addresses::Sequential, 1);
+    let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1);
     (point.stride_bytes, point.footprint_bytes) = (16, 32);
     let arena = Arena::allocate(4096, Pages::Normal, Sharing::Private, None).unwrap();
     Signal::new(&point, 0, 1, Arc::new(arena), OUT, INTO)

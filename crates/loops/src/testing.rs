@@ -1,0 +1,98 @@
+//! For unit tests of the loops, and of other crates with the feature `testing`: an engine that completes what was posted a few polls later, recorders and flows.
+
+use std::sync::atomic::AtomicBool;
+use std::time::{Duration, Instant};
+
+use tonnage_sys::clock::Clock;
+
+use crate::flow::Flow;
+use crate::port::Port;
+use crate::recorder::{PhaseTimes, Recorder};
+use crate::serve::RestingPlace;
+use tonnage_engine::testing::{Script, TestEngine, at_once};
+use tonnage_engine::{Flush, Lane};
+use tonnage_plan::testing::slots_point;
+use tonnage_plan::transfer::Addresses;
+use tonnage_ranks::Sleepers;
+use tonnage_units::Result;
+
+/// An engine that takes at most `post_max` operations per post, and completes at most 5 per poll.
+pub fn mock(post_max: usize) -> TestEngine {
+    TestEngine::new(Script {
+        panics_at_nothing: true,
+        post_max: Some(post_max),
+        poll_max: Some(5),
+        ends: Some(at_once()),
+        // Busy at first, then on its way, so that both are waited for.
+        flush_answers: [Flush::Again].into(),
+        posts_flushes: true,
+        ..Script::default()
+    })
+}
+
+/// Far longer than any of these tests takes: whoever is not woken is seen by it.
+pub const LONG: Duration = Duration::from_secs(20);
+
+/// Rests with looks that are as far apart as that until `over`, while another thread does `action`; the time that
+/// it took.
+pub fn rested(
+    sleepers: &Sleepers,
+    stop: &AtomicBool,
+    over: impl FnMut() -> bool,
+    action: impl FnOnce() + Send,
+) -> Result<Duration> {
+    let rest = RestingPlace {
+        longest: LONG,
+        ..RestingPlace::among(sleepers)?
+    };
+    let mut mock = mock(1);
+    let mut port = silent_port(&mut mock, stop);
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // It should be asleep by then; where it is not, it does not sleep over it.
+            std::thread::sleep(Duration::from_millis(20));
+            action();
+        });
+        rest.until(&mut port, over)
+    })?;
+    Ok(began.elapsed())
+}
+
+/// Keeps samples; its clock advances by one at each reading.
+#[derive(Default)]
+pub struct Counter {
+    pub readings: std::cell::Cell<u64>,
+    pub samples: Vec<u64>,
+    pub phases: Vec<PhaseTimes>,
+}
+
+impl Recorder for Counter {
+    fn now_ns(&self) -> u64 {
+        self.readings.set(self.readings.get() + 1);
+        self.readings.get()
+    }
+
+    fn sample(&mut self, latency_ns: u64) {
+        self.samples.push(latency_ns);
+    }
+
+    fn phases(&mut self, times: PhaseTimes) {
+        self.phases.push(times);
+    }
+}
+
+pub fn flow(lane: u32, peer: u32) -> Flow {
+    Flow::new(
+        &slots_point(Addresses::Sequential, 8),
+        0,
+        peer,
+        Lane(lane),
+        0,
+        0,
+    )
+}
+
+pub fn silent_port<'a>(engine: &'a mut TestEngine, stop: &'a AtomicBool) -> Port<'a> {
+    Port::new(engine, Clock::new(), stop, false)
+}
