@@ -1,7 +1,7 @@
-use crate::testing::{Counter, flow, mock, silent_port};
 use super::*;
+use crate::testing::{Counter, LONG, flow, mock, silent_port};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use tonnage_engine::testing::{TestEngine, failing_after};
@@ -259,11 +259,25 @@ fn no_batch_begins_before_the_last_share_of_the_one_before_is_done() {
     for (slow, in_flight) in [(0, 1), (1, 1), (2, 1), (2, 3)] {
         let mut mocks = [64, 64, 64].map(mock);
         mocks[slow].lock().ends = None;
+        let posted = Arc::new(AtomicU32::new(0));
+        for mock in &mocks {
+            let posted = Arc::clone(&posted);
+            mock.lock().takes = Some(Box::new(move |_| {
+                posted.fetch_add(1, Ordering::Relaxed);
+                true
+            }));
+        }
         let stop = AtomicBool::new(false);
         let ends = std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(std::time::Duration::from_millis(100));
-                stop.store(true, std::sync::atomic::Ordering::Release);
+                let began = Instant::now();
+                let all = in_flight * 2 * SHARES.iter().sum::<u32>();
+                while posted.load(Ordering::Relaxed) < all && began.elapsed() < LONG {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                // Time for a batch that should not begin.
+                std::thread::sleep(Duration::from_millis(50));
+                stop.store(true, Ordering::Release);
             });
             shared_by(None, (SHARES, in_flight, 1000), &mut mocks, &stop)
         });
