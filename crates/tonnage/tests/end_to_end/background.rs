@@ -114,13 +114,18 @@ fn latency_over_load_has_a_row_for_each_rate() {
 #[test]
 fn a_rank_that_is_killed_beside_a_load_is_named() {
     let dir = tempdir().unwrap();
-    let experiment = |time: &str| {
+    let experiment = |trials: u32, time: &str| {
         format!(
-            "[[transfer]]\nengine = 'shm'\nop = 'write'\nping-pong = true\nsizes = 8\ntrials = 1\ntrial-time = '{time}'\n\
-             warmup = '0'\nbackground = 'op=write,window=2'\n"
+            "[[transfer]]\nengine = 'shm'\nop = 'write'\nping-pong = true\nsizes = 8\ntrials = {trials}\n\
+             trial-time = '{time}'\nwarmup = '0'\nbackground = 'op=write,window=2'\n"
         )
     };
-    let plan = format!("name = 'p'\n{}{}", experiment("5ms"), experiment("1m"));
+    // Each trial of the second point has half a second without the load, and then half a second beside it.
+    let plan = format!(
+        "name = 'p'\n{}{}",
+        experiment(1, "5ms"),
+        experiment(60, "500ms")
+    );
     std::fs::write(dir.path().join("p.toml"), plan).unwrap();
     let line = "run p.toml --ranks 4 -o r.jsonl --log-level debug";
     let run = tonnage(dir.path(), line).start();
