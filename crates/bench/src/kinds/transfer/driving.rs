@@ -9,13 +9,10 @@ use super::trial::{Schedule, WARM_UP};
 use super::work::Work;
 use tonnage_engine::Verb;
 use tonnage_engine::carried::CarriedFlow;
-use tonnage_loops::batch::{AbandonOnPanic, BatchLoop, BatchPart, batch};
+use tonnage_loops::batch::{AbandonOnPanic, BatchLoop};
 use tonnage_loops::flow::Flow;
-use tonnage_loops::paced::{Timetable, paced};
-use tonnage_loops::ping_pong::{read_in_turn, serve_first};
-use tonnage_loops::pulse::{Counted, Pulse};
-use tonnage_loops::recorder::{PerBatch, PerOperation, Recorder, Silent};
-use tonnage_loops::stream::{stream, stream_extents};
+use tonnage_loops::paced::Timetable;
+use tonnage_loops::timed_loop::{Pace, Recording, TimedLoop};
 use tonnage_loops::until::Until;
 use tonnage_plan::transfer::{Pacing, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
@@ -206,7 +203,6 @@ impl Work<'_> {
         if let Some(flows) = carried {
             return self.drive_carried(schedule, flows, totals);
         }
-        let clock = self.port.clock;
         let (mut trial, mut phases) = (self.trial.take(), self.phases.take());
         let mut pulse = self.pulse.take();
         let felt = pulse.as_mut().filter(|_| is_felt(schedule));
@@ -215,33 +211,14 @@ impl Work<'_> {
             None => (None, trial.as_mut()),
         };
         let records = self.point.latency && !self.follows_batches();
-        // Each way of recording is a loop of its own.
-        let result = match (histogram.filter(|_| records), phases.as_mut()) {
-            (None, _) => self.drive_counted(schedule, totals, Silent, pulse_of),
-            (Some(histogram), None) => {
-                let recorder = PerOperation { clock, histogram };
-                self.drive_counted(schedule, totals, recorder, pulse_of)
-            }
-            (Some(histogram), Some(phases)) => {
-                let whole = PerOperation { clock, histogram };
-                self.drive_counted(schedule, totals, PerBatch { whole, phases }, pulse_of)
-            }
+        let recording = Recording {
+            latencies: histogram.filter(|_| records),
+            phases: phases.as_mut(),
+            pulse: pulse_of,
         };
+        let result = self.drive_recording(schedule, totals, recording);
         (self.trial, self.phases, self.pulse) = (trial, phases, pulse);
         result
-    }
-
-    fn drive_counted<R: Recorder>(
-        &mut self,
-        schedule: &Schedule,
-        totals: &mut TrialTotals,
-        mut recorder: R,
-        pulse: Option<&Pulse>,
-    ) -> Result<()> {
-        match pulse {
-            None => self.drive_with(schedule, totals, &mut recorder),
-            Some(pulse) => self.drive_with(schedule, totals, &mut Counted::new(recorder, pulse)),
-        }
     }
 
     /// Gives the flows of a round their operations, where a file says them; the warm-up drives the same flows without
@@ -259,6 +236,15 @@ impl Work<'_> {
         }
     }
 
+    fn timetable(&self, schedule: &Schedule, rate_per_s: f64) -> Timetable {
+        let workers = self.point.measuring_workers();
+        let mut timetable = timetable(schedule, rate_per_s, self.station.part.place, workers);
+        if let Some(most) = self.point.iterations_max() {
+            timetable.operations = timetable.operations.min(most);
+        }
+        timetable
+    }
+
     /// End of the round's operations.
     fn until(&self, schedule: &Schedule) -> Until {
         let until = match (schedule.length, &self.loads) {
@@ -271,15 +257,24 @@ impl Work<'_> {
         until.at_most(self.point.iterations_max().unwrap_or(u64::MAX))
     }
 
-    fn drive_with<R: Recorder>(
+    fn drive_recording(
         &mut self,
         schedule: &Schedule,
         totals: &mut TrialTotals,
-        recorder: &mut R,
+        recording: Recording<'_>,
     ) -> Result<()> {
         self.set_loads(schedule);
         let mut until = self.until(schedule);
-        let (port, scratch) = (&mut self.port, &mut self.scratch);
+        let batching = BatchLoop {
+            size: self.point.batch_share(self.station.worker),
+            in_flight: self.point.batching.in_flight,
+            call: self.point.batching.call,
+            merged_bytes_max: self.merged_bytes_max,
+        };
+        let timetable = match self.point.pacing {
+            Pacing::Paced { rate_per_s, .. } => Some(self.timetable(schedule, rate_per_s)),
+            _ => None,
+        };
         let flows = match &mut self.table {
             Some(table) => {
                 table.activate(self.active.clone());
@@ -287,58 +282,44 @@ impl Work<'_> {
             }
             None => &mut self.flows[self.active.clone()],
         };
-        totals.operations = match self.point.pacing {
-            Pacing::PingPong => match &mut self.table {
-                Some(table) => 2 * serve_first(port, table, &mut until, recorder)?,
-                None => read_in_turn(port, flows, &mut until, recorder)?,
+        let pace = match (self.point.pacing, &timetable) {
+            (Pacing::Paced { .. }, Some(timetable)) => Pace::Paced(timetable),
+            (Pacing::Batch { .. }, _) => match &self.station.shared {
+                None => Pace::Batch(batching),
+                Some(shared) => Pace::SharedBatch(batching, shared, self.station.worker),
             },
-            Pacing::Stream { .. } => match &mut self.loads {
-                Some(loads) => stream_extents(port, flows, scratch, &mut until, recorder, loads)?,
-                None => stream(port, flows, scratch, &mut until, recorder)?,
+            (Pacing::PingPong, _) => match &mut self.table {
+                Some(table) => Pace::PingPong(table),
+                None => Pace::ReadInTurn,
             },
-            Pacing::Batch { .. } => {
-                let batching = BatchLoop {
-                    size: self.point.batch_share(self.station.worker),
-                    in_flight: self.point.batching.in_flight,
-                    call: self.point.batching.call,
-                    merged_bytes_max: self.merged_bytes_max,
-                };
-                let part = match &self.station.shared {
-                    None => BatchPart::Whole(&mut until),
-                    Some(shared) if self.station.worker == 0 => BatchPart::Lead(shared, &mut until),
-                    Some(shared) => BatchPart::Follow(shared),
-                };
-                let batched = batch(port, flows, &batching, scratch, part, recorder)?;
-                totals.handed_over = batched.handed_over;
-                batched.completed
-            }
-            Pacing::Paced { rate_per_s, .. } => {
-                let mut timetable = timetable(
-                    schedule,
-                    rate_per_s,
-                    self.station.part.place,
-                    self.point.measuring_workers(),
-                );
-                if let Some(most) = self.point.iterations_max() {
-                    timetable.operations = timetable.operations.min(most);
-                }
-                let paced = paced(port, flows, &timetable, scratch, recorder)?;
-                (totals.due, totals.late) = (timetable.operations, paced.late);
-                totals.stall = paced.stall().map(|stall| Stall {
-                    length_ns: stall.length_ns,
-                    begin_ns: stall.begin_ns.saturating_sub(schedule.start_ns),
-                    loop_ns: stall.turn_ns,
-                    rank: self.station.rank,
-                    peer: flows[stall.flow].peer,
-                });
-                self.unsettled = Unsettled::Paced {
-                    flows: flows.len(),
-                    timetable,
-                    ended_ns: paced.ended_ns,
-                };
-                paced.completed
-            }
+            _ => Pace::Stream(self.loads.as_mut()),
         };
+        let timed_loop = TimedLoop {
+            pace,
+            port: &mut self.port,
+            flows,
+            scratch: &mut self.scratch,
+            until: &mut until,
+        };
+        let driven = timed_loop.run(recording)?;
+        totals.operations = driven.operations;
+        totals.handed_over = driven.handed_over;
+        if let (Some(paced), Some(timetable)) = (driven.punctuality, timetable) {
+            let flows = &self.flows[self.active.clone()];
+            (totals.due, totals.late) = (timetable.operations, paced.late);
+            totals.stall = paced.stall().map(|stall| Stall {
+                length_ns: stall.length_ns,
+                begin_ns: stall.begin_ns.saturating_sub(schedule.start_ns),
+                loop_ns: stall.turn_ns,
+                rank: self.station.rank,
+                peer: flows[stall.flow].peer,
+            });
+            self.unsettled = Unsettled::Paced {
+                flows: flows.len(),
+                timetable,
+                ended_ns: paced.ended_ns,
+            };
+        }
         // Flows that end by themselves have been flushed.
         let writes = matches!(self.point.op, Verb::Write | Verb::WriteImm)
             && (self.loads.is_none() || schedule.number == WARM_UP);
