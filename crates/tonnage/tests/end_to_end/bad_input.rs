@@ -43,6 +43,14 @@ fn what_is_wrong_is_one_error_and_leaves_nothing() {
             &format!("{shm} --sizes 8 --windw 8 -o r.jsonl"),
             &["--window"],
         ),
+        (
+            "transfer --engine fabric:tcp --op write --ranks 2 --sizes 8 --devices-of 2=lo -o r.jsonl",
+            &["the last is rank 1"],
+        ),
+        (
+            &format!("{shm} --sizes 8 --place far --cpus 0 -o r.jsonl"),
+            &["--cpus 0 and place far contradict each other"],
+        ),
         (&records, &["notes.txt, line 1"]),
         (
             "file --path t --block 10k --transfer 4k -o r.jsonl",

@@ -318,7 +318,7 @@ fn a_worker_that_is_killed_is_named_and_the_next_points_are_measured() {
         .iter()
         .map(|record| record.outcome == Outcome::Measured);
     assert!(is_measured.eq([true, false, true, true]), "{records:#?}");
-    let why = records::why(&records[1]);
+    let why = records::why_failed(&records[1]);
     for part in ["rank 1 on", "was killed by signal 9 (SIGKILL"] {
         assert!(why.contains(part), "{why}");
     }

@@ -4,7 +4,7 @@ use tempfile::tempdir;
 use tonnage_record::connect::Step;
 use tonnage_record::{Outcome, Record};
 
-use super::support::records::why;
+use super::support::records::{why, why_skipped};
 use super::support::{Ended, records, tonnage, under};
 
 /// The run of a command, and its records.
@@ -111,7 +111,7 @@ fn more_connections_than_descriptors_are_skipped_with_the_number_that_fits() {
         };
         limited("64").with_code(1);
         let records = records::of_any_kind(&dir.path().join("64.jsonl"));
-        let why = why(&records[0]);
+        let why = why_skipped(&records[0]);
         assert!(why.contains("workers fit"), "{why}");
         let fit = advised(why, "--workers");
         assert!((8..=32).contains(&fit.parse::<u32>().unwrap()), "{why}");
@@ -125,7 +125,7 @@ fn registrations_beyond_memory_are_skipped_with_what_there_is() {
         connect("--engine shm --ranks 2 --register 4k,512G --duration 20ms --trials 1");
     run.with_code(1);
     assert_eq!(records[0].outcome, Outcome::Measured);
-    let why = why(&records[1]);
+    let why = why_skipped(&records[1]);
     assert!(why.contains("bytes of memory available"), "{why}");
     let fits = advised(why, "--register").strip_suffix('M');
     assert!(

@@ -47,11 +47,17 @@ fn who_sleeps_stands_beside_who_polls_with_the_cpu_time_of_both_ends() {
 #[test]
 fn engines_without_a_descriptor_cannot_sleep() {
     let dir = tempdir().unwrap();
-    let line = "transfer --engine shm,null,fabric:shm --op write --ranks 2 --sizes 64 --cq event";
+    let line = "transfer --engine shm,null,fabric:shm --op write --ranks 2 --sizes 64 --cq event -o r.jsonl";
     let run = tonnage(dir.path(), &format!("{line} {BRIEF}"))
         .run()
         .with_code(1);
-    let run = run.printing(&["the engine has no descriptor to sleep on"]);
+    for record in records::read(&dir.path().join("r.jsonl")) {
+        let why = records::why(&record);
+        assert!(
+            why.contains("the engine has no descriptor to sleep on"),
+            "{why}"
+        );
+    }
     run.saying(&["3 of 3 points failed or were skipped"]);
 }
 

@@ -9,7 +9,7 @@ use tonnage_report::Format;
 
 use super::gpu_drivers::TriedDriver;
 use super::gpu_memory::double::Double;
-use super::support::records::{body, summary, why};
+use super::support::records::{body, summary, why_failed};
 use super::support::{BRIEF, records, tonnage};
 
 /// Arguments with the double's library and a file of records.
@@ -219,7 +219,7 @@ fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
             .run()
             .with_code(1);
         let records = read(dir.path());
-        let why = why(&records[0]);
+        let why = why_failed(&records[0]);
         let words = told(why);
         let count = format!("{bytes} of 16384 bytes are wrong");
         assert!(why.contains(&count), "{how}: {why}");
@@ -253,7 +253,7 @@ fn a_gpu_that_falls_off_ends_the_run_and_leaves_the_records() {
     run.saying(&[error, "Xid"]);
     let records = read(dir.path());
     assert_eq!(records[0].outcome, Outcome::Measured);
-    assert!(why(&records[1]).contains("(719)"), "{records:#?}");
+    assert!(why_failed(&records[1]).contains("(719)"), "{records:#?}");
 }
 
 /// Refusals are records that say why and what to do.

@@ -315,6 +315,7 @@ fn bytes_of_a_gpu_are_not_staged_where_nobody_asked_for_it() {
     );
     tonnage(dir.path(), &arguments).succeed();
     let records = records::read(&dir.path().join("r.jsonl"));
+    assert_eq!(records.len(), 2, "{records:#?}");
     skipped(&records[..1], &["--engine-option staging=pinned"]);
     // The driver makes no handle of such memory.
     skipped(&records[1..], &["alloc=malloc is shared between processes"]);

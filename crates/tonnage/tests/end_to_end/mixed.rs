@@ -117,7 +117,7 @@ fn a_rank_that_is_killed_in_a_mixed_run_is_named() {
         .iter()
         .all(|it| it.outcome == Outcome::Measured);
     assert!(
-        is_measured && records::why(&records[3]).contains("rank 1"),
+        is_measured && records::why_failed(&records[3]).contains("rank 1"),
         "{records:#?}"
     );
     assert!(!dir.path().join("t").exists(), "the files are gone");

@@ -82,6 +82,24 @@ pub fn why(record: &Record) -> &str {
     }
 }
 
+/// The reason why a point was skipped.
+pub fn why_skipped(record: &Record) -> &str {
+    assert!(
+        matches!(record.outcome, Outcome::Skipped { .. }),
+        "{record:#?}"
+    );
+    why(record)
+}
+
+/// The reason why a point failed.
+pub fn why_failed(record: &Record) -> &str {
+    assert!(
+        matches!(record.outcome, Outcome::Failed { .. }),
+        "{record:#?}"
+    );
+    why(record)
+}
+
 /// CSV as columns by their names, of the first row.
 pub fn first_row(csv: &str) -> BTreeMap<&str, &str> {
     let mut lines = csv.lines().map(|line| line.split(','));
