@@ -46,7 +46,7 @@ fuzz: ## Each fuzz target for SECONDS with coverage, or one: make fuzz SECONDS=3
 fuzz-corpus: ## Fewest inputs that reach what any has reached, for fuzz/corpus: make fuzz-corpus TARGET=plan
 	@FUZZ_TARGET=$(TARGET) bash scripts/test.sh corpus
 
-mutants: ## Changes that no unit test notices: make mutants FILES='crates/bench/src/drive/*.rs' DIFF= TESTS= SECONDS=1800
+mutants: ## Changes that no unit test notices: make mutants FILES='crates/loops/src/*.rs' DIFF= TESTS= SECONDS=1800
 	@MUTANT_FILES="$(FILES)" MUTANT_DIFF=$(DIFF) MUTANT_TESTS="$(TESTS)" MUTANT_SECONDS=$(SECONDS) bash scripts/test.sh mutants
 
 test: ## Everything that must pass before a change.
@@ -54,7 +54,7 @@ test: ## Everything that must pass before a change.
 
 test-long: ## The search for rare faults, half an hour, before an issue or a release is called done: make test-long SECONDS=60
 	@FAULTS=$(or $(FAULTS),500) FAULT_SEED=$(FAULT_SEED) FUZZ_SECONDS=$(or $(SECONDS),60) KREAD_FUZZ_S=$(or $(SECONDS),60) \
-	KREAD_FUZZ_SEED=$(shell od -An -N2 -tu2 /dev/urandom) KREAD_KERNEL=both bash scripts/test.sh faults fuzz kernel
+	KREAD_FUZZ_SEED=$(strip $(shell od -An -N2 -tu2 /dev/urandom)) KREAD_KERNEL=both bash scripts/test.sh faults fuzz kernel
 
 fmt: ## Format the source.
 	cargo fmt

@@ -16,8 +16,8 @@ FUZZ_FILES_MAX=100
 FUZZ_CORPUS_BYTES_MAX=100000
 FUZZ_FILE_BYTES_MAX=3000
 
-# fuzz_build: the program that is all targets. Fails where it cannot be built, and skips where something is missing that
-# is no part of the repository.
+# fuzz_build: builds the one program with all targets. Fails where it cannot be built, and skips where something is
+# missing that is no part of the repository.
 fuzz_build() {
     local host
     if ! command -v c++ >/dev/null; then
@@ -26,13 +26,22 @@ fuzz_build() {
     fi
     say "cargo build, the fuzz targets"
     host=$(rustc -vV | sed -n 's/^host: //p')
+    # Optimised, and an overflow is a finding.
+    export CARGO_PROFILE_PACKAGED_OVERFLOW_CHECKS=true CARGO_PROFILE_PACKAGED_DEBUG_ASSERTIONS=true
     # With a target, build scripts and macros are built without the flags. No target runs any C but libFuzzer's.
     CFLAGS=-O0 RUSTFLAGS=$FUZZ_FLAGS cargo build --locked -p tonnage-fuzz --target-dir "$FUZZ" --target "$host" \
         --profile packaged || { FAILED+=("fuzz targets"); return 1; }
     FUZZ_PROGRAM=$FUZZ/$host/packaged/tonnage-fuzz
 }
 
-fuzz_targets() { ls fuzz/corpus; }
+# fuzz_targets: those that FUZZ_TARGET names, or all.
+fuzz_targets() {
+    local name
+    for name in ${FUZZ_TARGET:-$(ls fuzz/corpus)}; do
+        [ -d "fuzz/corpus/$name" ] || { FAILED+=("no fuzz target $name: it is one of $(ls -m fuzz/corpus)") && return 1; }
+        TARGETS+=("$name")
+    done
+}
 
 # fuzz_run SECONDS TARGET...: as many side by side as there are CPUs. What is found new is kept under target/, beside
 # what is committed; an input that fails is kept too, and its target fails.
@@ -41,7 +50,7 @@ fuzz_run() {
     shift
     say "the fuzz targets, $seconds s each"
     mkdir -p "$FUZZ/tmp"
-    for name in "$@"; do mkdir -p "$FUZZ/corpus/$name" "$FUZZ/artifacts/$name" "fuzz/corpus/$name"; done
+    for name in "$@"; do mkdir -p "$FUZZ/corpus/$name" "$FUZZ/artifacts/$name"; done
     printf '%s\n' "$@" | TMPDIR=$FUZZ/tmp xargs -P "$(nproc)" -I '{}' sh -c '
         TONNAGE_FUZZ_TARGET=$2 timeout $(($3 + 120)) "$1" -max_total_time="$3" -timeout="$4" -rss_limit_mb="$5" \
             -artifact_prefix="$6/artifacts/$2/" "$6/corpus/$2" "fuzz/corpus/$2" >"$7/fuzz-$2.txt" 2>&1 || echo "$2" >>"$7/fuzz-failed.txt"' \
@@ -61,25 +70,25 @@ fuzz_figures() {
     fi
     tail -n 40 "$log"
     input=$(sed -n 's/.*Test unit written to //p' "$log" | tail -n 1)
-    printf '%s failed; again: cargo run -p tonnage-fuzz -- %s %s\n' "$1" "$1" "${input:-fuzz/corpus/$1/*}"
+    # An input that takes too long or too much is found by libFuzzer alone.
+    printf '%s failed; again: TONNAGE_FUZZ_TARGET=%s %s -timeout=%s -rss_limit_mb=%s %s\n' "$1" "$1" "$FUZZ_PROGRAM" \
+        "$FUZZ_INPUT_S_MAX" "$FUZZ_MEMORY_MIB_MAX" "${input:-fuzz/corpus/$1/*}"
     FAILED+=("fuzz target $1")
 }
 
 # For `make fuzz`.
 fuzz() {
-    local targets
-    fuzz_build || return 0
-    read -ra targets <<<"${FUZZ_TARGET:-$(fuzz_targets | tr '\n' ' ')}"
-    fuzz_run "${FUZZ_SECONDS:-60}" "${targets[@]}"
+    local TARGETS=()
+    { fuzz_targets && fuzz_build; } || return 0
+    fuzz_run "${FUZZ_SECONDS:-60}" "${TARGETS[@]}"
 }
 
 # For `make fuzz-corpus`: few inputs that reach all edges which any has reached, and of these the largest that fit,
 # because what is short is found again in a second.
 fuzz_corpus() {
-    local targets name
-    fuzz_build || return 0
-    read -ra targets <<<"${FUZZ_TARGET:-$(fuzz_targets | tr '\n' ' ')}"
-    for name in "${targets[@]}"; do
+    local TARGETS=() name
+    { fuzz_targets && fuzz_build; } || return 0
+    for name in "${TARGETS[@]}"; do
         rm -rf "$FUZZ/merged"
         mkdir -p "$FUZZ/merged" "$FUZZ/corpus/$name" "fuzz/corpus/$name"
         TONNAGE_FUZZ_TARGET=$name "$FUZZ_PROGRAM" -set_cover_merge=1 -use_counters=0 -max_len="$FUZZ_FILE_BYTES_MAX" "$FUZZ/merged" \

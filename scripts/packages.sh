@@ -58,7 +58,7 @@ PREPARING=
 prepare() {
     local parts=" $* "
     {
-        if [[ $parts == *" unit "* || $parts == *" system "* ]]; then packages; fi
+        if [[ $parts == *" unit "* || $parts == *" system "* || $parts == *" faults "* ]]; then packages; fi
         if [[ $parts == *" browser "* ]]; then browser; fi
         if [[ $parts == *" rdma "* ]]; then bash scripts/rdma-guest.sh setup || true; fi
     } >"$LOGS/packages.log" 2>&1 &

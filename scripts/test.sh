@@ -37,7 +37,7 @@ for part in "$@"; do
         check) check ;;
         unit) prepared; unit_tests ;;
         system) prepared; system_tests ;;
-        faults) fault_tests ;;
+        faults) prepared; fault_tests ;;
         rdma) prepared; if [[ " $* " == *" kernel "* ]]; then rdma_tests kernel; else rdma_tests; fi ;;
         kernel) [[ " $* " == *" rdma "* ]] || { prepared; kernel_tests; } ;;
         gpu) gpu_tests ;;
