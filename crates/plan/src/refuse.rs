@@ -52,7 +52,7 @@ pub(crate) fn possible<T: PartialOrd + Display>(
     ))
 }
 
-/// A time within bounds. `why` completes that it is too short, `over` what it is shared by.
+/// A time within bounds. In messages `why` follows "is too short", and `over` follows the given value.
 pub(crate) fn time(
     option: &str,
     over: &str,

@@ -91,6 +91,13 @@ fn cells(
     check_effects(call, ops)?;
     let common = common(job, ranks, lists)?;
     let group_ranks = common.point.grouping().size();
+    if call
+        .algorithm
+        .as_ref()
+        .is_some_and(|asked| asked.values().is_empty())
+    {
+        return usage("algorithm is empty: leave it out, or write algorithm ring");
+    }
     let algorithms = several(call.algorithm.as_ref().map_or(&[], Many::values));
     let chunks = several(call.chunk.as_ref().map_or(&[], Sweep::values));
     let mut cells = Cells::new();
@@ -271,7 +278,8 @@ fn backends(
     Ok((entries, options))
 }
 
-/// Refuses options that none of the operations has: their results would be taken for those of another call. One that some have is taken: it is theirs.
+/// Refuses options that none of the operations has: their results would be taken for those of another call. An option
+/// that some of them have applies to those.
 fn check_effects(call: &CallOptions, ops: &[Collective]) -> Result<()> {
     let moves = |op: Collective| op != Collective::Barrier;
     let (no_root, no_reduction, no_bytes) =

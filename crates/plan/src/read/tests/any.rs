@@ -211,7 +211,7 @@ proptest! {
         }
     }
 
-    // The same entry points as the cargo-fuzz targets, so that a bounded run is part of every test.
+    // The same entry points as the fuzz targets, so that a bounded run is part of every test.
     #[test]
     fn any_text_is_a_plan_or_refused_as_usage(text in "(?s).{0,200}") {
         if let Err(error) = Plan::from_toml(&text, "p") {

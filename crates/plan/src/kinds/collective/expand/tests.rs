@@ -41,6 +41,7 @@ fn options_that_no_operation_has_are_refused() {
         "op = 'all-reduce'; sizes = 64; root = 1 => broadcast, reduce, gather, scatter",
         "op = ['all-reduce', 'barrier']; sizes = 64; root = 0 => on all-reduce, barrier, which has no root",
         "op = ['all-gather', 'gather']; sizes = 64; reduce = 'max' => all-reduce, reduce-scatter, reduce",
+        "op = 'all-reduce'; sizes = 64; algorithm = [] => algorithm is empty",
         "op = 'barrier'; in-place = true => in-place",
         "op = 'barrier'; dtype = 'int8' => dtype",
         "op = 'barrier'; chunk = 64 => chunk",
