@@ -23,10 +23,19 @@ impl<T> Lanes<T> {
     /// When it was never resolved, or has been released.
     #[inline]
     pub fn get(&self, lane: Lane) -> Result<&T> {
-        match self.0.get(lane.0 as usize) {
-            Some(Some(state)) => Ok(state),
-            _ => Err(never_resolved(lane)),
-        }
+        self.look(lane).ok_or_else(|| never_resolved(lane))
+    }
+
+    /// A lane that may have been released by now.
+    #[inline]
+    pub fn look(&self, lane: Lane) -> Option<&T> {
+        self.0.get(lane.0 as usize)?.as_ref()
+    }
+
+    /// A lane that may have been released by now, to change it.
+    #[inline]
+    pub fn look_mut(&mut self, lane: Lane) -> Option<&mut T> {
+        self.0.get_mut(lane.0 as usize)?.as_mut()
     }
 
     /// A resolved lane, to change it.
@@ -35,10 +44,7 @@ impl<T> Lanes<T> {
     /// When it was never resolved, or has been released.
     #[inline]
     pub fn get_mut(&mut self, lane: Lane) -> Result<&mut T> {
-        match self.0.get_mut(lane.0 as usize) {
-            Some(Some(state)) => Ok(state),
-            _ => Err(never_resolved(lane)),
-        }
+        self.look_mut(lane).ok_or_else(|| never_resolved(lane))
     }
 
     /// The first lane that fits: the same specification may be resolved again.
@@ -172,6 +178,9 @@ pub fn never_connected(own: Peer, peer: Peer) -> Error {
 /// Moves completions that wait into the free places of a poll, the oldest first, and returns how many.
 #[inline]
 pub fn take_waiting(waiting: &mut VecDeque<Completion>, done: &mut [Completion]) -> usize {
+    if waiting.is_empty() {
+        return 0;
+    }
     let count = waiting.len().min(done.len());
     for (place, completion) in done.iter_mut().zip(waiting.drain(..count)) {
         *place = completion;

@@ -113,7 +113,7 @@ impl PathsWorker {
         }
         let lane = self.in_flight.lane_of(part.tag);
         let ended = self.in_flight.end_part(part)?;
-        if lane.is_some_and(|lane| self.lanes.get(lane).is_ok_and(|lane| lane.counts)) {
+        if lane.is_some_and(|lane| self.lanes.look(lane).is_some_and(|lane| lane.counts)) {
             let in_flight = &mut self.paths[path].in_flight;
             *in_flight = in_flight.saturating_sub(1);
         }
@@ -519,7 +519,7 @@ impl PathsWorker {
                 path.hand_over(|tag| {
                     *staged -= 1;
                     let lane = in_flight.lane_of(tag);
-                    let Some(Ok(lane)) = lane.map(|lane| lanes.get_mut(lane)) else {
+                    let Some(lane) = lane.and_then(|lane| lanes.look_mut(lane)) else {
                         return false;
                     };
                     lane.staged -= 1;

@@ -191,7 +191,7 @@ impl FabricWorker {
         if self.held.len() == self.held.capacity() {
             return false;
         }
-        if let Ok(lane) = self.lanes.get_mut(op.lane) {
+        if let Some(lane) = self.lanes.look_mut(op.lane) {
             lane.holds = true;
         }
         self.held.push_back(*op);
@@ -219,7 +219,7 @@ impl FabricWorker {
     /// The lane of an operation that the library names.
     fn lane_of(&self, user: Option<u64>) -> Option<&LaneState> {
         let user = user.filter(|&user| user != GREETING)?;
-        self.lanes.get(Lane((user >> 32) as u32)).ok()
+        self.lanes.look(Lane((user >> 32) as u32))
     }
 
     /// Describes a failure by the words of the library.
@@ -297,7 +297,7 @@ impl Ends<'_> {
         let (tag, lane, imm, ending) = match event.kind {
             EventKind::Done => (tag, lane, 0, Ending::Done),
             EventKind::Received => {
-                let sender = self.lanes.get(lane).map(|lane| Lane(lane.spec.peer));
+                let sender = self.lanes.look(lane).map(|lane| Lane(lane.spec.peer));
                 (tag, sender.unwrap_or(Lane::UNNAMED), 0, Ending::Arrived)
             }
             EventKind::Arrived => {
