@@ -13,7 +13,7 @@
 //! | [`stall`] | beside the loops: operations that make no progress |
 //! | [`flow`], [`flow_walk`], [`walk`], [`permutation`] | an initiator's traffic with a peer; the order in which it visits the places of a buffer |
 //! | [`port`], [`until`], [`recorder`] | the engine as the loops see it; when a loop ends; what it records |
-//! | [`timed_loop`] | one of them with its recorder: what [`stream`] to [`paced`] are called by |
+//! | [`timed_loop`] | picks the loop of a trial and its recorder |
 //! | [`serve`] | the target of one-sided operations: progress until everybody is done |
 //!
 //! The start and end of a trial, the agreement on them, and the checks afterwards are in `tonnage_bench`.

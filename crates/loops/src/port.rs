@@ -147,6 +147,7 @@ impl<'a> Port<'a> {
     }
 
     /// Returns whether an idle turn may take as long as a sleep.
+    #[inline]
     pub fn sleeps(&self) -> bool {
         self.sleeper.is_some() && !self.wakeful
     }

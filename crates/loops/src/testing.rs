@@ -1,4 +1,5 @@
-//! For unit tests of the loops, and of other crates with the feature `testing`: an engine that completes what was posted a few polls later, recorders and flows.
+//! For unit tests of the loops, and of other crates with the feature `testing`: an engine that completes operations a
+//! few polls later, recorders and flows.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
