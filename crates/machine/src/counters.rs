@@ -158,7 +158,7 @@ pub fn received_bytes(counters: &Counters) -> Option<u64> {
 /// Returns whether a counter should stand still while all is well.
 pub fn is_trouble(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    TROUBLE.split(' ').any(|part| name.contains(part))
+    TROUBLE.split_whitespace().any(|part| name.contains(part))
 }
 
 /// Segments that a host's TCP sent again while it saw reordering, of the growth of its counters.

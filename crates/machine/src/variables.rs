@@ -25,9 +25,11 @@ pub(super) fn steering(
 ) -> BTreeMap<String, String> {
     all.filter_map(|(name, value)| {
         let name = name.into_string().ok()?;
-        let steers = NAMES.split(' ').any(|one| one == name)
+        let steers = NAMES.split_whitespace().any(|one| one == name)
             || more.contains(&&*name)
-            || PREFIXES.split(' ').any(|prefix| name.starts_with(prefix));
+            || PREFIXES
+                .split_whitespace()
+                .any(|prefix| name.starts_with(prefix));
         let is_recorded = steers && !names_a_secret(&name);
         is_recorded.then(|| (name, shorten(&value.to_string_lossy())))
     })
@@ -37,7 +39,7 @@ pub(super) fn steering(
 /// Returns whether the name is one of a variable that may hold a secret.
 pub fn names_a_secret(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
-    SECRET.split(' ').any(|word| upper.contains(word))
+    SECRET.split_whitespace().any(|word| upper.contains(word))
 }
 
 fn shorten(value: &str) -> String {

@@ -41,8 +41,10 @@ const NAMES_OF_LAUNCHERS: &str = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MA
 
 /// Returns whether a variable tells a process of others that a launcher has started: a run of its own must not have it.
 pub fn is_of_launcher(name: &str) -> bool {
-    NAMES_OF_LAUNCHERS.split(' ').any(|one| one == name)
-        || OF_LAUNCHERS.split(' ').any(|begin| name.starts_with(begin))
+    NAMES_OF_LAUNCHERS.split_whitespace().any(|one| one == name)
+        || OF_LAUNCHERS
+            .split_whitespace()
+            .any(|begin| name.starts_with(begin))
 }
 
 impl Launcher {
