@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0 OR MIT */
 /*
- * Orders of slots: the same numbers as crates/bench/src/drive/walk.rs, flow_walk.rs and
+ * Orders of slots: the same numbers as crates/loops/src/walk.rs, flow_walk.rs and
  * permutation.rs give, so that user space knows which slot an operation used.
  */
 #ifndef TONNAGE_KREAD_WALK_H

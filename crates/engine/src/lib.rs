@@ -42,7 +42,7 @@
 //! is missing is an [`Unavailable`](tonnage_units::Error::Unavailable) that says how to get it, never something else
 //! instead.
 
-// Others read these pages; elsewhere a comment stands where it helps.
+// Authors of other crates read these docs; other crates have comments where they help.
 #![warn(missing_docs, clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 

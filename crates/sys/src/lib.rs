@@ -19,7 +19,7 @@
 //! Every function that leaves this crate is safe to call with any argument. Engines, loops and statistics are in the
 //! other crates, which forbid `unsafe`. Next: [`mapping`], and `tonnage_engine`.
 
-// Others read these pages; elsewhere a comment stands where it helps.
+// Authors of other crates read these docs; other crates have comments where they help.
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
 pub mod clock;

@@ -80,7 +80,7 @@
 //! Engines are in `tonnage_engines` and their contract in [`tonnage_engine`]; measuring them is in other crates.
 //! Nothing here knows ranks or plans.
 
-// Others read these pages; elsewhere a comment stands where it helps.
+// Authors of other crates read these docs; other crates have comments where they help.
 #![warn(missing_docs, clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,6 @@
 //! Everything that an endpoint owns: its engine, registrations, sessions and operations, and the accounts of them.
 //!
-//! Making and giving back registrations and sessions is in `resources`, posting and polling in `progress`. How handles
-//! share this is in `cell`.
+//! Posting and polling are in `progress`. How handles share this is in `cell`.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};

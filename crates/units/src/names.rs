@@ -23,7 +23,7 @@ pub fn place(what: &str, names: &[&str], text: &str) -> Result<usize> {
     place.ok_or_else(|| unknown(what, text, names))
 }
 
-/// Reads the place of a name. It is the same for all types, because each one takes formats kilobytes of code.
+/// Reads the place of a name. One for all types: each format would compile kilobytes of code for each of them.
 #[doc(hidden)]
 pub struct NameVisitor {
     pub what: &'static str,
@@ -44,8 +44,8 @@ impl Visitor<'_> for NameVisitor {
 
 /// Declares an enum whose values have names: on the command line, in plans and in records. Its name for messages, each
 /// value's name and each value's doc comment are written once; from them come `ALL`, `name`, `FromStr` with the nearest
-/// name, `Display`, serde's two, and [`Named`] for help. One of them may be the default, behind the name for messages. The
-/// crate that uses it needs serde.
+/// name, `Display`, serde's two, and [`Named`] for help. The default, if there is one, comes
+/// after the name for messages. The crate that uses it needs serde.
 ///
 /// ```
 /// tonnage_units::names! {

@@ -11,7 +11,7 @@
 //! | `bus_device` | the GPU of a memory that is not allocated yet, and its link |
 //! | `cuda_limit` | what bounds such copies |
 //! | `gpu_nic` | the NIC that is nearest to the GPU of a rank's memory |
-//! | `vendor`, `vendors` | a maker of GPUs: names, and advice for failures; the list of them |
+//! | `vendor` | a maker of GPUs: names, and advice for failures; the list of makers |
 //! | `nvidia`, `amd` | the makers |
 
 pub(crate) mod amd;

@@ -2,7 +2,7 @@
 //! the next thing to try where a driver fails.
 //!
 //! Memories and engines of GPUs are written once, for all makers. Each maker is a constant in a file of its own
-//! (`nvidia`, `amd`), and `vendors` lists them; their drivers are `tonnage_sys`'.
+//! (`nvidia`, `amd`), and they are listed below; their drivers are `tonnage_sys`'.
 
 use tonnage_engine::{Library, split_name};
 use tonnage_machine::kernel_files::Tree;

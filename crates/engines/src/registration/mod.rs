@@ -69,7 +69,7 @@ pub(crate) fn check_registration(
     )))
 }
 
-/// Words behind the refusal of so many bytes, where this process may lock too little memory; else empty.
+/// Advice to append when `bytes` could not be registered: how to raise the limit of locked memory, if it is too low.
 pub(crate) fn locked_memory_advice(bytes: usize) -> String {
     match tonnage_sys::process::locked_memory_limit() {
         Some(limit) if limit < bytes as u64 => format!(

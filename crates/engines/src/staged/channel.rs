@@ -1,5 +1,5 @@
 //! One peer: operations that wait to be cut into pieces, pieces on their way, what has arrived, and what is posted for
-//! what arrives. The steps between these are in `pieces`.
+//! what arrives.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

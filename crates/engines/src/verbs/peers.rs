@@ -64,7 +64,7 @@ impl VerbsWorker {
         Ok(Card::of(&card))
     }
 
-    /// A queue pair that was made, if it has room for payloads in its work requests.
+    /// Takes in a new queue pair; fails if its work requests have less room for payloads than was asked for.
     pub(super) fn pair(&self, handle: PairHandle, peer: u32) -> Result<WorkerPair> {
         let limits = self.queues.limits(handle);
         let inline = limits.map_or(0, |limits| limits.inline_bytes);
@@ -120,10 +120,10 @@ impl VerbsWorker {
         }
         for (&place, &number) in places.iter().zip(&card.numbers) {
             self.fill_with_receives(place).map_err(failed)?;
-            let own = self.pairs[place].number;
+            let own_number = self.pairs[place].number;
             let path = PathTo {
                 number,
-                flow_label: self.port.asked.flow_label.between(own, number),
+                flow_label: self.port.asked.flow_label.between(own_number, number),
                 ..path
             };
             let handle = self.pairs[place].handle;

@@ -113,6 +113,7 @@ pub fn gpu_makers_here(tree: &Tree) -> BTreeSet<String> {
 pub fn gpu_addresses(tree: &Tree) -> Vec<String> {
     all(tree).map(|gpu| gpu.pci.address).collect()
 }
+
 pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<Gpu> {
     let found: Vec<Gpu> = all(tree).collect();
     if found.is_empty() {

@@ -38,10 +38,10 @@ impl Store {
                 Ok(Self::Pmix(Box::new(client)))
             }
             Exchange::Pmi1 { fd } => {
-                let why = Pmi1Client::start(*fd).map(Self::Pmi1);
+                let started = Pmi1Client::start(*fd).map(Self::Pmi1);
                 let how = "Start tonnage by mpirun or srun itself rather than by a script or shell that closes open \
                            files; or export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT";
-                why.map_err(|why| unavailable(identity, "PMI", why, how))
+                started.map_err(|why| unavailable(identity, "PMI", why, how))
             }
         }
     }

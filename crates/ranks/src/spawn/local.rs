@@ -152,7 +152,6 @@ pub fn start_local(
 
 /// To be called first in a process that [`start_local`] started, or that is one of several runs ([`TURN_PARENT`]): it
 /// ends with its supervisor, even if that is killed. Does nothing in any other process.
-/// ends with its supervisor, even if that is killed. Does nothing in any other process.
 pub fn end_with_supervisor(env: Env<'_>) -> Result<()> {
     let parent = if env("TONNAGE_RANK").is_some() {
         env("TONNAGE_PARENT")

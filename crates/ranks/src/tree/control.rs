@@ -346,6 +346,7 @@ impl Control {
 fn is_below_root(node: &TreeNode) -> bool {
     node.links.first().is_some_and(|link| link.info.rank == 0)
 }
+
 /// Says goodbye, and gives the last words time to arrive: a connection that is closed while something unread waits
 /// in it takes what was said last with it.
 fn linger(node: &mut TreeNode) {

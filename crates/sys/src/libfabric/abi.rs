@@ -1,7 +1,7 @@
 //! The part of libfabric's binary interface that tonnage uses, for 64-bit Linux, under the names of its headers.
 //!
-//! What lives here: structs and constants, nothing that acts. Structs that the *library*
-//! allocates are declared as their leading part only, because later releases grow them at the end. Structs that *we*
+//! What lives here: structs and constants, nothing that acts. Structs that the *library* allocates
+//! are declared as their leading part only, because later releases grow them at the end. Structs that *we*
 //! allocate have the newest, largest layout, zeroed, because a library reads as much as it knows of. A test (`layout`)
 //! compares every field and constant with the headers of the embedded source.
 #![allow(

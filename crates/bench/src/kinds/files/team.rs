@@ -38,7 +38,7 @@ const FILE: u32 = 0;
 pub struct FileWorker {
     /// Its engine.
     pub calls: Box<dyn Calls>,
-    /// Its bytes, with the node that they were asked of.
+    /// Its memory, and the NUMA node that was asked for.
     pub memory: ThreadMemory,
     /// Division of that memory.
     pub buffers: BufferLayout,

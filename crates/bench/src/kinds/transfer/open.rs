@@ -73,7 +73,7 @@ pub fn open(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngi
     OpenEngine::open(&need, &any, stage.rank, stage.settings, stage.host)
 }
 
-/// Opens it, with the reach of a failure.
+/// Opens it; an error says whether it ends the point or the run.
 pub fn open_or_fail(
     points: &[&TransferPoint],
     stage: &mut Stage<'_>,

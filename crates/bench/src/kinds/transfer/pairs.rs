@@ -195,8 +195,8 @@ impl PairSum {
 }
 
 impl PairSums {
-    /// Adds a turn of the pair with the target at this place among the initiator's. Of one beside those of the trials
-    /// only the best rate counts.
+    /// Adds a turn of the pair with the target at this place among the initiator's. Of turns that
+    /// are no trials only the best rate counts.
     fn add(&mut self, place: usize, turn: PairSum, beside: bool) {
         if self.of_targets.len() <= place && !beside {
             self.of_targets.resize(place + 1, PairSum::default());

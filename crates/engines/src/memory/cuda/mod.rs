@@ -5,7 +5,6 @@
 //! | `mod` | the row of the list, and the memory |
 //! | `driver` | the library, the GPUs in use, and what to do where something fails |
 //! | `proof` | the check of a GPU's kernels against the host's pattern |
-//! | `numbers` | the numbers that the kernels compute the pattern from |
 //! | `copies` | how fast it copies within its own memory |
 //!
 //! Filling and comparing are done by the GPU, by kernels that `tonnage_sys::cuda` keeps. A GPU is trusted with that

@@ -328,6 +328,7 @@ impl PartyMember {
         let said = self.said.last();
         ended + &said.map_or(String::new(), |line| format!(" ({line})"))
     }
+
     fn end_within(&mut self, time: Duration) -> String {
         let connection = self.connection.take();
         connection.map_or("is not there".to_owned(), |mut connection| {

@@ -222,6 +222,7 @@ fn passed_on(number: i32) -> Result<OwnedFd> {
     tonnage_sys::descriptor::duplicate(number)
         .map_err(|error| Error::io(format!("open file {number} of the agent"), error))
 }
+
 /// A report of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentReport {
