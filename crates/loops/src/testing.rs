@@ -15,7 +15,7 @@ use tonnage_engine::{Flush, Lane};
 use tonnage_plan::testing::slots_point;
 use tonnage_plan::transfer::Addresses;
 use tonnage_ranks::Sleepers;
-use tonnage_units::Result;
+use tonnage_units::{Error, Result};
 
 /// An engine that takes at most `post_max` operations per post, and completes at most 5 per poll.
 pub fn mock(post_max: usize) -> TestEngine {
@@ -50,11 +50,13 @@ pub fn rested(
     let mut port = silent_port(&mut mock, stop);
     let began = Instant::now();
     std::thread::scope(|scope| {
-        scope.spawn(|| {
+        let act = || {
             // It should be asleep by then; where it is not, it does not sleep over it.
             std::thread::sleep(Duration::from_millis(20));
             action();
-        });
+        };
+        let started = std::thread::Builder::new().spawn_scoped(scope, act);
+        started.map_err(|error| Error::not_started("a thread", &error))?;
         rest.until(&mut port, over)
     })?;
     Ok(began.elapsed())

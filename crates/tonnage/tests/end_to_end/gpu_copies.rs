@@ -9,7 +9,7 @@ use tonnage_report::Format;
 
 use super::gpu_drivers::TriedDriver;
 use super::gpu_memory::double::Double;
-use super::support::records::{body, summary, why_failed};
+use super::support::records::{body, summary, why, why_failed};
 use super::support::{BRIEF, records, tonnage};
 
 /// Arguments with the double's library and a file of records.
