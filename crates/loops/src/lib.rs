@@ -7,7 +7,7 @@
 //! | [`batch`] | post B, wait for B; several such batches at once |
 //! | [`ping_pong`] | one operation, one answer; both sides |
 //! | [`paced`] | operations due at fixed times |
-//! | [`calls`] | collectives, each between two looks at the clock |
+//! | [`calls`], [`collective`] | collectives, each between two looks at the clock; native ones carried out |
 //! | [`credits`] | beside the loops: a message is done once its receiver has taken it |
 //! | [`pulse`] | beside the loops: how far they are, for a thread that looks once an interval |
 //! | [`stall`] | beside the loops: operations that make no progress |
@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 
 pub mod batch;
 pub mod calls;
+pub mod collective;
 pub mod credits;
 pub mod extent;
 pub mod flow;

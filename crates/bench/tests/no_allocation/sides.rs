@@ -9,8 +9,6 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 use double::Double;
-use tonnage_bench::kinds::collective::native::executor::WorkerView;
-use tonnage_bench::kinds::collective::native::layout::Layout;
 use tonnage_bench::kinds::transfer::layout::{SliceLayout, answers};
 use tonnage_bench::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOver};
 use tonnage_engine::memory::{Memory, Request};
@@ -21,6 +19,8 @@ use tonnage_engine::{
 };
 use tonnage_engines::memory::HOST;
 use tonnage_engines::{ENGINES, LISTS};
+use tonnage_loops::collective::executor::WorkerView;
+use tonnage_loops::collective::layout::Layout;
 use tonnage_loops::flow::{Flow, Receives};
 use tonnage_loops::ping_pong::{Signal, Table};
 use tonnage_plan::transfer::{Pacing, TransferPoint};

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::backend::{Backend, Buffers, CallOrder, Prepared};
-use super::native::layout::{Layout, Needs};
 use super::watchdog::{CallProgress, Watchdog};
 use crate::deadlines::DEADLINES;
 use crate::failure::all_or_none;
@@ -18,6 +17,7 @@ use tonnage_engine::backend::{BackendEntry, GroupCall, GroupCalls, OpenGroup, Op
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::split_name;
 use tonnage_loops::calls::{Caller, aligned, back_to_back};
+use tonnage_loops::collective::layout::{Layout, Needs};
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;

@@ -4,19 +4,13 @@
 //! | --- | --- |
 //! | [`open`] | the engine on all ranks, with the peers and the memory that the points of a stretch need |
 //! | [`mod@candidates`] | algorithms and messages that compete in the warm-up |
-//! | [`layout`] | division of a rank's memory |
-//! | [`script`] | steps with lanes and kernels resolved |
-//! | [`executor`], [`immediate`] | the steps carried out, and what immediates say |
 //!
-//! Algorithms and their proof are in `tonnage_collective::steps`.
+//! Algorithms and their proof are in `tonnage_collective::steps`; a rank's steps are carried out in
+//! [`tonnage_loops::collective`].
 
 pub mod candidates;
-pub mod executor;
-pub mod immediate;
-pub mod layout;
 mod limit;
 pub mod open;
-pub mod script;
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -27,12 +21,12 @@ use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::Stage;
 use candidates::{Candidate, KnownWays, candidates};
-use executor::{CallState, StepExecutor, WorkerView};
-use immediate::CallStream;
 use open::OpenNative;
-use script::{Script, ScriptParts};
 use tonnage_collective::Collective;
 use tonnage_loops::calls::{Caller, aligned, back_to_back};
+use tonnage_loops::collective::executor::{CallState, StepExecutor, WorkerView};
+use tonnage_loops::collective::immediate::CallStream;
+use tonnage_loops::collective::script::{Script, ScriptParts};
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_record::{Effective, Limit};
 use tonnage_sys::clock::Clock;
@@ -264,9 +258,14 @@ impl Backend for Native {
 
     fn run(&mut self, order: &mut CallOrder<'_>) -> Result<()> {
         let ready = self.ready.as_ref().ok_or_else(not_ready)?;
-        let (layout, yielding) = (self.open.layout, self.open.engine.yielding);
         let worker = &mut self.open.engine.workers[0];
-        let view = WorkerView::new(worker, layout, yielding)?;
+        let view = WorkerView {
+            arena: Arc::clone(worker.memory.mapped("native collectives")?),
+            layout: self.open.layout,
+            clock: worker.clock,
+            yielding: self.open.engine.yielding,
+            arrives_by_polling: worker.caps.arrives_by_polling,
+        };
         let engine = worker.engine.as_mut().ok_or_else(not_ready)?.as_mut();
         let (state, timeout_ns) = (&mut self.state, ready.point.timeout_ns);
         let mut calls = Calls {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use super::super::backend::Buffers;
 use super::candidates::{Candidate, candidates};
-use super::layout::{Layout, Needs};
 use crate::deadlines::DEADLINES;
 use crate::failure::all_or_none;
 use crate::kinds::kind::Stage;
@@ -18,6 +17,7 @@ use tonnage_collective::{Algorithm, Collective};
 use tonnage_engine::backends::NATIVE;
 use tonnage_engine::paths::Division;
 use tonnage_engine::{Caps, Entry, Lane, LaneKind, LaneSpec, Peer, Verb};
+use tonnage_loops::collective::layout::{Layout, Needs};
 use tonnage_plan::collective::{CollectivePoint, Groups};
 use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;

@@ -9,11 +9,10 @@ use std::sync::atomic::AtomicBool;
 use super::immediate::{CallStream, Mark, Notice};
 use super::layout::Layout;
 use super::script::{LocalWork, Move, Script};
-use crate::opening::engine::EngineWorker;
+use crate::BURST;
+use crate::port::Port;
 use tonnage_collective::steps::{Buffer, GRANTS_INITIAL, Place};
 use tonnage_engine::{Completion, Ending, Engine, Op, Peer};
-use tonnage_loops::BURST;
-use tonnage_loops::port::Port;
 use tonnage_sys::copy::Method;
 use tonnage_sys::fold::FoldError;
 use tonnage_sys::mapping::{Arena, OutOfRange};
@@ -303,20 +302,4 @@ pub struct WorkerView {
     pub yielding: bool,
     /// True when arrivals wait for the next poll.
     pub arrives_by_polling: bool,
-}
-
-impl WorkerView {
-    /// The view of a worker whose memory is laid out like this.
-    ///
-    /// # Errors
-    /// [`Error::Unavailable`] for memory that the CPU cannot address.
-    pub fn new(worker: &EngineWorker, layout: Layout, yielding: bool) -> Result<Self> {
-        Ok(Self {
-            arena: Arc::clone(worker.memory.mapped("native collectives")?),
-            layout,
-            clock: worker.clock,
-            yielding,
-            arrives_by_polling: worker.caps.arrives_by_polling,
-        })
-    }
 }
