@@ -14,7 +14,7 @@ use tonnage_engine::{Completion, Ending, Op};
 use tonnage_plan::transfer::BatchCall;
 use tonnage_units::Result;
 
-pub use shared::{AbandonOnPanic, SharedBatches};
+pub use shared::SharedBatches;
 use shared::{FollowTurns, LeadTurns};
 
 /// Batches of a loop.

@@ -84,7 +84,13 @@ fn end(bytes: usize) -> ! {
     let len = describe(bytes, &mut line);
     // SAFETY: the bytes are the array's own. Standard error's lock may be held by this thread, so it is not used.
     let _ = unsafe { libc::write(2, line.as_ptr().cast(), len.min(LINE_BYTES_MAX)) };
-    // SAFETY: ends the process at once; what runs at an orderly end could want memory.
+    end_now()
+}
+
+/// Ends the process at once, with the code of one whose memory has run out: what runs at an orderly end could want
+/// memory, or wait for a thread that is stuck.
+pub fn end_now() -> ! {
+    // SAFETY: it touches no memory of this process.
     unsafe { libc::_exit(CODE.load(Ordering::SeqCst).into()) }
 }
 

@@ -1,41 +1,27 @@
 //! The last resort: a bug that ends in a panic, and memory that has run out, are one line each that says which rank it
 //! was and what to do. Nothing is meant to come here; what goes wrong by itself is a [`tonnage_units::Error`].
 
-use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind};
-use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::panic::PanicHookInfo;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tonnage_sys::out_of_memory;
 use tonnage_units::message::say;
 
 use crate::command::{env, program};
 
-/// The thread that answers for this rank. Without it nobody would notice that the main thread waits in vain.
-const CONTROL: &str = "control";
-
-/// Code of a process that has come here.
-static CODE: AtomicU8 = AtomicU8::new(1);
-
-/// Sets the code of a process that comes here. For some who read it 1 is a verdict.
-pub fn end_with(code: u8) {
-    CODE.store(code, Ordering::SeqCst);
-    out_of_memory::end_with(code);
-}
-
-/// Runs the program. A panic of the main thread ends it as any other failure does.
-pub fn guard(program: impl FnOnce() -> ExitCode) -> ExitCode {
+/// From now on a panic of any thread ends the process, after one line: the other threads may wait for what the lost one
+/// would have done, so that nothing is cleaned up. The other ranks see a rank that is gone, as after a SIGKILL.
+pub fn prepare() {
     out_of_memory::introduce(who());
-    let said = AtomicBool::new(false);
+    let is_ending = AtomicBool::new(false);
     std::panic::set_hook(Box::new(move |panic| {
-        // Further panics of this process follow from the first.
-        if !said.swap(true, Ordering::SeqCst) {
-            say(&describe(out_of_memory::who(), panic));
+        while is_ending.swap(true, Ordering::SeqCst) {
+            // The thread that panicked first has the word, and ends the process.
+            std::thread::park();
         }
-        if std::thread::current().name() == Some(CONTROL) {
-            std::process::exit(CODE.load(Ordering::SeqCst).into());
-        }
+        say(&describe(out_of_memory::who(), panic));
+        out_of_memory::end_now();
     }));
-    catch_unwind(AssertUnwindSafe(program)).unwrap_or_else(|_| CODE.load(Ordering::SeqCst).into())
 }
 
 /// This process in words: its rank, as far as its environment tells, and its host. A rank that ssh has started learns
@@ -68,39 +54,7 @@ fn describe(who: &str, panic: &PanicHookInfo<'_>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::{Arc, Mutex};
-
     use super::*;
-
-    #[test]
-    fn a_panic_is_one_line_and_a_failure() {
-        let lines = Arc::new(Mutex::new(Vec::new()));
-        let kept = lines.clone();
-        let before = std::panic::take_hook();
-        let name = std::thread::current().id();
-        let code = guard(|| {
-            // In place of the hook that writes to standard error, one that keeps the line.
-            std::panic::set_hook(Box::new(move |panic| {
-                if std::thread::current().id() == name {
-                    kept.lock().unwrap().push(describe("rank 1 on n7", panic));
-                }
-            }));
-            panic!("a bug\nof two lines");
-        });
-        std::panic::set_hook(before);
-        assert_eq!(format!("{code:?}"), format!("{:?}", ExitCode::FAILURE));
-        let lines = lines.lock().unwrap();
-        assert_eq!(lines.len(), 1);
-        let line = &lines[0];
-        assert!(
-            line.starts_with("error: rank 1 on n7: internal error at "),
-            "{line}"
-        );
-        assert!(
-            line.contains(": a bug of two lines. ") && line.contains("please report"),
-            "{line}"
-        );
-    }
 
     /// Variable that makes a process of this test one that panics.
     const PANICS: &str = "TONNAGE_TEST_PANICS";
@@ -108,52 +62,48 @@ mod tests {
     /// The code of processes that come here, in this test.
     const ENDS_WITH: u8 = 7;
 
-    /// Panics as it is told to, where the test has started it for that.
-    fn panic_as_told(which: &str) -> ! {
-        end_with(ENDS_WITH);
-        let code = guard(|| {
-            if which == CONTROL {
-                let control = std::thread::Builder::new().name(CONTROL.into());
-                drop(control.spawn(|| panic!("a bug in the thread")));
-                // The main thread is stuck in a library, and nobody else would end this process.
-                std::thread::sleep(std::time::Duration::from_secs(600));
-            }
-            let worker = std::thread::Builder::new().name("worker 1".into());
-            let worker = worker.spawn(|| panic!("a bug in the thread")).unwrap();
-            assert!(worker.join().is_err());
-            panic!("the main thread fails because of it");
-        });
-        let is_right = format!("{code:?}") == format!("{:?}", ExitCode::from(ENDS_WITH));
-        std::process::exit(if is_right { ENDS_WITH.into() } else { 99 })
+    /// Panics in a thread of that name, where the test has started this process for that.
+    fn panic_in(thread: &str) {
+        out_of_memory::end_with(ENDS_WITH);
+        prepare();
+        let bug = || panic!("a bug\nof two lines");
+        if thread == "main" {
+            bug();
+        }
+        let thread = std::thread::Builder::new().name(thread.into());
+        drop(thread.spawn(bug));
+        // The main thread is stuck in a library.
+        std::thread::sleep(std::time::Duration::from_secs(600));
     }
 
-    /// A process says its first panic and no other, ends with the code that it is to have, and does so too where the
-    /// panic is the control thread's and the main thread never returns.
     #[test]
     fn a_process_that_panics_ends_with_one_line_and_its_code() {
-        if let Ok(which) = std::env::var(PANICS) {
-            panic_as_told(&which);
+        if let Ok(thread) = std::env::var(PANICS) {
+            panic_in(&thread);
         }
         let this = "last_resort::tests::a_process_that_panics_ends_with_one_line_and_its_code";
-        for which in ["main", CONTROL] {
+        for thread in ["main", "control", "worker 1"] {
             let mut process = std::process::Command::new(std::env::current_exe().unwrap());
             process
                 .args(["--exact", this, "--nocapture"])
-                .env(PANICS, which);
+                .env(PANICS, thread);
             let ended = process.output().unwrap();
             let said = String::from_utf8(ended.stderr).unwrap();
             assert_eq!(
                 ended.status.code(),
                 Some(ENDS_WITH.into()),
-                "{which}: {said}"
+                "{thread}: {said}"
             );
             let lines: Vec<_> = said.lines().collect();
             let [line] = lines[..] else {
-                panic!("{which}: {said}")
+                panic!("{thread}: {said}")
             };
-            assert!(line.starts_with("error: "), "{line}");
             assert!(
-                line.contains(": a bug in the thread. This is a bug of"),
+                line.starts_with("error: ") && line.contains(": internal error at "),
+                "{line}"
+            );
+            assert!(
+                line.contains(": a bug of two lines. ") && line.contains("please report"),
                 "{line}"
             );
         }

@@ -30,10 +30,7 @@ use command::screen::MessageWriter;
 static ALLOCATOR: tonnage_sys::out_of_memory::OrEnd = tonnage_sys::out_of_memory::OrEnd;
 
 fn main() -> ExitCode {
-    last_resort::guard(program)
-}
-
-fn program() -> ExitCode {
+    last_resort::prepare();
     tonnage_sys::process::refuse_oversized_writes();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -48,7 +45,7 @@ fn program() -> ExitCode {
         _ => None,
     };
     if let Some(style) = style {
-        last_resort::end_with(style.code(CheckVerdict::Error));
+        tonnage_sys::out_of_memory::end_with(style.code(CheckVerdict::Error));
     }
     let outcome = match cli.command {
         Some(Command::HostRank) => remote_rank::read().and_then(|work| {

@@ -33,33 +33,6 @@ pub struct SharedBatches {
     sleepers: Option<Arc<Sleepers>>,
 }
 
-/// Ends the loops of the other workers when this one ends by a panic.
-pub struct AbandonOnPanic {
-    shared: Option<Arc<SharedBatches>>,
-    worker: u32,
-}
-
-impl AbandonOnPanic {
-    /// Guards a worker's loop, where it shares batches.
-    pub fn new(shared: Option<&Arc<SharedBatches>>, worker: u32) -> Self {
-        let shared = shared.cloned();
-        Self { shared, worker }
-    }
-}
-
-impl Drop for AbandonOnPanic {
-    fn drop(&mut self) {
-        if let Some(shared) = &self.shared
-            && std::thread::panicking()
-        {
-            shared.abandon(
-                self.worker,
-                &Error::Failed("its thread ended by a panic".into()),
-            );
-        }
-    }
-}
-
 impl SharedBatches {
     /// State of `workers` workers with so many batches in flight together; `sleepers` where they sleep.
     pub fn new(workers: u32, in_flight: u32, sleepers: Option<Arc<Sleepers>>) -> Self {

@@ -195,7 +195,6 @@ fn shared_by(
         if let Some(sleepers) = &sleepers {
             port = port.with_sleeper(sleepers.join().unwrap());
         }
-        let guard = AbandonOnPanic::new(Some(&shared), worker);
         let batched = batch(
             &mut port,
             &mut [flow(0, 1), flow(1, 2)],
@@ -204,7 +203,6 @@ fn shared_by(
             part,
             &mut recorder,
         );
-        drop(guard);
         if let Err(error) = &batched {
             shared.abandon(worker, error);
         }

@@ -77,7 +77,7 @@ mod tests {
 
     use super::super::letter::{JobLetter, job_of_check};
     use super::*;
-    use crate::last_resort::guard;
+    use crate::last_resort;
 
     /// Variable that makes a process of this test one to which an agent has written.
     const HAS_A_LETTER: &str = "TONNAGE_TEST_HAS_A_LETTER";
@@ -117,11 +117,9 @@ mod tests {
     fn a_process_of_an_agent_says_in_a_panic_who_it_is() {
         if std::env::var_os(HAS_A_LETTER).is_some() {
             // What is in the letter may be as wrong as it likes.
-            guard(|| {
-                drop(read());
-                panic!("a bug")
-            });
-            std::process::exit(0);
+            last_resort::prepare();
+            drop(read());
+            panic!("a bug");
         }
         let host = tonnage_sys::host::name();
         let rank = JobLetter {

@@ -268,7 +268,6 @@ pub(super) fn serve(
     let index = station.worker as usize;
     let mut driven = Driven::begin(point, (station.rank, station.worker), worker)?;
     let mut work = Work::new(point, station, driven.engine(), worker, stop)?;
-    let alarm = Alarm(deck);
     if answers.send(Ok(CrewReport::default())).is_ok() {
         while let Ok(order) = orders.recv() {
             let answer = deck.follow(index, &mut work, &order);
@@ -280,22 +279,9 @@ pub(super) fn serve(
             }
         }
     }
-    drop(alarm);
     drop(work);
     driven.end(worker);
     Ok(())
-}
-
-/// Tells the leader when a following worker's thread ends by a panic.
-struct Alarm<'a>(&'a Deck);
-
-impl Drop for Alarm<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0
-                .fail("a worker thread of this rank ended by a panic".into());
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::trial::{Schedule, WARM_UP};
 use super::work::Work;
 use tonnage_engine::Verb;
 use tonnage_engine::carried::CarriedFlow;
-use tonnage_loops::batch::{AbandonOnPanic, BatchLoop};
+use tonnage_loops::batch::BatchLoop;
 use tonnage_loops::flow::Flow;
 use tonnage_loops::paced::Timetable;
 use tonnage_loops::timed_loop::{Pace, Recording, TimedLoop};
@@ -41,9 +41,7 @@ pub(super) fn is_felt(schedule: &Schedule) -> bool {
 impl Work<'_> {
     /// Waits for the aligned start, then drives this worker's own flows to their end, the closing flush included.
     pub fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
-        let guard = AbandonOnPanic::new(self.station.shared.as_ref(), self.station.worker);
         let driven = self.drive_trial(&schedule.of_worker(self.station.part.is_background));
-        drop(guard);
         if let (Err(error), Some(shared)) = (&driven, &self.station.shared) {
             shared.abandon(self.station.worker, error);
         }
