@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that no cell is slower than with another binary: null, shm, fabric:shm, fabric:tcp and files.
+"""Checks that no cell is slower than with another binary: null, shm, fabric:shm, fabric:tcp, collectives and files.
 
     benches/no_cell_slower.py OLD [NEW]
 
@@ -7,7 +7,7 @@ For each engine `tonnage ab` runs both binaries by turns, and `tonnage compare -
 worse,unclear,missing` judges each cell. An engine with failing cells is measured once more, and a cell that fails both
 times counts. A cell with fewer than 8 of 11 runs that can be used is unclear or not comparable, and fails too.
 
-Two local ranks on an idle machine. It takes 7 minutes, and 14 if all engines are measured again.
+Two local ranks on an idle machine. It takes 10 minutes, and 20 if all engines are measured again.
 """
 
 import argparse
@@ -43,6 +43,18 @@ sizes = 8
 ping-pong = true
 {length}
 """
+COLLECTIVES = """
+name = "no-cell-slower"
+ranks = 2
+[[collective]]
+backend = ["native:shm", "native:fabric:shm"]
+op = ["all-reduce", "all-to-all", "barrier"]
+sizes = "64,64k,4M"
+trials = 3
+trial-time = "100ms"
+warmup = "30ms"
+limit = "none"
+"""
 FILES = """
 name = "no-cell-slower"
 ranks = 2
@@ -63,7 +75,7 @@ def main():
     parser.add_argument("--times", type=int, default=11, help="runs of each binary [default: %(default)s]")
     parser.add_argument("--only", help="engines to measure, joined by commas, such as shm,files")
     options = parser.parse_args()
-    engines = ["null", "shm", "fabric:shm", "fabric:tcp", "files"]
+    engines = ["null", "shm", "fabric:shm", "fabric:tcp", "collectives", "files"]
     if options.only:
         engines = options.only.split(",")
     slower = []
@@ -80,7 +92,8 @@ def main():
 def failing_cells(options, engine):
     """Measures the cells of an engine with both binaries, and prints and returns those that fail, with their verdict."""
     old, new = os.path.abspath(options.old), os.path.abspath(options.new)
-    plan = FILES if engine == "files" else TRANSFERS.format(engine=engine, length=LENGTH)
+    others = {"collectives": COLLECTIVES, "files": FILES}
+    plan = others.get(engine) or TRANSFERS.format(engine=engine, length=LENGTH)
     with tempfile.TemporaryDirectory(prefix="no-cell-slower-") as place:
         with open(os.path.join(place, "plan.toml"), "w", encoding="utf-8") as file:
             file.write(plan)
