@@ -15,7 +15,7 @@ packages: ## A wheel, a .deb, a tarball, an image, in target/packages: make pack
 test-packages: ## Install each of them and run it; before that, make packages.
 	@bash scripts/test-packages.sh
 
-check: ## Formatting, lints, documentation, licences: before a commit.
+check: ## Formatting, lints, documentation: before a commit.
 	@bash scripts/test.sh check
 
 test-unit: ## Tests beside the code, and those in the documentation.

@@ -2,7 +2,7 @@
 # Tests that must pass: `scripts/test.sh check unit system`, or some of these parts; and searches for rare faults. `make`
 # has a command for each of them.
 #
-#     check     formatting, lints, documentation, licences     check.sh
+#     check     formatting, lints, documentation     check.sh
 #     unit      tests beside the code, and those in the documentation     tests.sh
 #     system    the program from outside, hosts on this machine, whole crates     tests.sh
 #     faults    signals to random ranks, links that are cut: FAULTS cases of FAULT_SEED     tests.sh

@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | `rooms` | arrows between crates |
 //! | `engines` | engines that are known by name |
+//! | `licences` | licences of dependencies, and where these come from |
 //! | `safety` | `unsafe`, and how threads are started |
 //! | `packaging` | versions, files and settings that contrib/ and packages name |
 //! | `source` | reading the source |
@@ -12,6 +13,8 @@
 
 #[cfg(test)]
 mod engines;
+#[cfg(test)]
+mod licences;
 #[cfg(test)]
 mod packaging;
 #[cfg(test)]
