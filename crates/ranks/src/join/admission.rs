@@ -225,7 +225,7 @@ fn gather_members(
             if objection.is_none() {
                 acknowledge(&mut channel)?;
             }
-            watch.add(members.len(), &channel)?;
+            watch.add(members.len(), &channel, channel.peer)?;
             members.push(Member {
                 channel,
                 hello: *hello,

@@ -150,7 +150,7 @@ impl TreeNode {
             links.push(Link::new(peer, Way::Down(child), is_leaf));
         }
         for (index, link) in links.iter().enumerate() {
-            watch.add(index, &link.channel)?;
+            watch.add(index, &link.channel, link.channel.peer)?;
         }
         let node = Self {
             clock: if settings.me.rank == 0 {

@@ -7,6 +7,7 @@
 //! All connections are in one set. The control thread waits for that set by way of a gate, which the main thread shuts
 //! while it waits for the set itself. What is done about a connection that is ready is in [`super::node`].
 
+use std::fmt::Display;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
@@ -46,10 +47,16 @@ impl LinkWatch {
         Ok(watch)
     }
 
-    /// Adds a connection with its number.
-    pub(crate) fn add(&self, number: usize, connection: impl AsFd) -> Result<()> {
+    /// Adds a connection with its number; an error names the peer.
+    pub(crate) fn add(
+        &self,
+        number: usize,
+        connection: impl AsFd,
+        peer: impl Display,
+    ) -> Result<()> {
         let number = EventData::new_u64(number as u64);
-        epoll::add(&self.set, connection, number, EventFlags::IN).map_err(unwatched)
+        epoll::add(&self.set, connection, number, EventFlags::IN)
+            .map_err(|error| Error::io(format!("cannot wait for the connection of {peer}"), error))
     }
 
     /// Tells of a connection also when it can be written to, or no longer.
@@ -59,11 +66,8 @@ impl LinkWatch {
         connection: impl AsFd,
         wants_write: bool,
     ) -> Result<()> {
-        let flags = if wants_write {
-            EventFlags::IN | EventFlags::OUT
-        } else {
-            EventFlags::IN
-        };
+        let mut flags = EventFlags::IN;
+        flags.set(EventFlags::OUT, wants_write);
         let number = EventData::new_u64(number as u64);
         epoll::modify(&self.set, connection, number, flags).map_err(unwatched)
     }
@@ -76,11 +80,8 @@ impl LinkWatch {
 
     /// The main thread waits for the connections from now on, or no longer.
     pub(crate) fn shut_gate(&self, is_shut: bool) -> Result<()> {
-        let flags = if is_shut {
-            EventFlags::empty()
-        } else {
-            EventFlags::IN
-        };
+        let mut flags = EventFlags::IN;
+        flags.set(EventFlags::IN, !is_shut);
         epoll::modify(&self.gate, &self.set, EventData::new_u64(BELL), flags).map_err(unwatched)
     }
 
@@ -101,7 +102,7 @@ impl LinkWatch {
         let count = match epoll::wait(&self.set, &mut events, Some(&timeout)) {
             Ok(count) => count,
             Err(Errno::INTR) => 0,
-            Err(error) => return Err(Error::io("cannot wait for connections", error)),
+            Err(error) => return Err(unwatched(error)),
         };
         let numbers = events.into_iter().take(count);
         let numbers = numbers.map(|event| event.data.u64());
@@ -115,7 +116,7 @@ impl LinkWatch {
 }
 
 fn unwatched(error: Errno) -> Error {
-    Error::io("cannot wait for a connection", error)
+    Error::io("cannot wait for connections", error)
 }
 
 #[cfg(test)]
@@ -125,6 +126,7 @@ mod tests {
 
     use super::*;
     use crate::channel::{Interest, wait_for};
+    use crate::testing::says;
 
     const NONE: Duration = Duration::ZERO;
 
@@ -136,7 +138,7 @@ mod tests {
     fn one_thread_wakes_at_a_time() {
         let (mut far, near) = UnixStream::pair().unwrap();
         let watch = LinkWatch::new().unwrap();
-        watch.add(7, &near).unwrap();
+        watch.add(7, &near, "far").unwrap();
         assert!(!gate_is_ready(&watch) && watch.ready(NONE).unwrap().next().is_none());
         watch.shut_gate(true).unwrap();
         far.write_all(b"x").unwrap();
@@ -147,6 +149,14 @@ mod tests {
         assert!(gate_is_ready(&watch));
         watch.remove(&near);
         assert!(!gate_is_ready(&watch));
+    }
+
+    /// What the system cannot watch, such as a file, stands for a connection that is gone.
+    #[test]
+    fn a_connection_that_cannot_be_watched_is_named() {
+        let gone = tempfile::tempfile().unwrap();
+        let error = LinkWatch::new().unwrap().add(0, gone, "10.0.0.7:5");
+        says(&error.unwrap_err(), &["connection of 10.0.0.7:5"]);
     }
 
     #[test]
@@ -164,7 +174,7 @@ mod tests {
             .map(|_| UnixStream::pair().unwrap())
             .collect();
         for (number, (near, _)) in pairs.iter().enumerate() {
-            watch.add(number, near).unwrap();
+            watch.add(number, near, "far").unwrap();
         }
         assert!(!gate_is_ready(&watch));
         pairs[66].1.write_all(&[1]).unwrap();
@@ -188,7 +198,7 @@ mod tests {
     fn a_connection_can_be_waited_for_until_it_takes_more() {
         let (near, _far) = UnixStream::pair().unwrap();
         let watch = LinkWatch::new().unwrap();
-        watch.add(0, &near).unwrap();
+        watch.add(0, &near, "far").unwrap();
         watch.change(0, &near, true).unwrap();
         assert!(watch.ready(NONE).unwrap().eq([0]));
         watch.change(0, &near, false).unwrap();
