@@ -191,10 +191,10 @@ pub struct Script {
 
 impl Script {
     fn alive(&self) -> Result<()> {
-        match self.dead {
-            true => Err(Error::Failed("the device is gone".into())),
-            false => Ok(()),
+        if self.dead {
+            return Err(Error::Failed("the device is gone".into()));
         }
+        Ok(())
     }
 
     /// Ends the oldest operations.
@@ -222,6 +222,13 @@ impl Script {
     fn room_left(&self) -> usize {
         let room = self.room.unwrap_or(usize::MAX);
         room.saturating_sub(self.in_flight.len())
+    }
+
+    /// Notes the use of a lane that was released.
+    fn note_lane(&mut self, lane: Lane, what: &str) {
+        if !self.resolved.is_empty() && !self.lanes.contains(&lane.0) {
+            self.wrong.push(format!("{what} on {lane:?}"));
+        }
     }
 
     /// Peer of a lane; one that was never resolved has its peer's number.
@@ -371,9 +378,7 @@ impl Engine for TestEngine {
             taken = refused;
         }
         for op in &ops[..taken] {
-            if !script.resolved.is_empty() && !script.lanes.contains(&op.lane.0) {
-                script.wrong.push(format!("posted on {:?}", op.lane));
-            }
+            script.note_lane(op.lane, "posted");
             let peer = script.peer(op.lane);
             if let Some(answers) = &mut script.answers {
                 script.done.extend(answers(peer, op));
@@ -392,6 +397,7 @@ impl Engine for TestEngine {
         let mut script = self.lock();
         script.alive()?;
         script.flushes += 1;
+        script.note_lane(lane, "flushed");
         let answer = match script.flush_answers.pop_front() {
             Some(answer) => answer,
             None if !script.posts_flushes => Flush::Delivered,
@@ -662,5 +668,24 @@ impl Memory for TestMemory {
             is_choice: false,
             turns_bytes_per_s: vec![copied_bytes as f64 * 1e9 / ns.max(1) as f64],
         }])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[allow(clippy::unwrap_used, reason = "it is a test")]
+    fn a_released_lane_that_is_used_is_noticed() {
+        let mut engine = TestEngine::default();
+        let remote = Descriptor::default();
+        let spec = LaneSpec::new(LaneKind::Initiate(Verb::Write), 1, RegionId(0), &remote);
+        let lane = engine.lane(&spec).unwrap();
+        engine.flush(lane, 0).unwrap();
+        engine.release(lane);
+        assert!(engine.lock().wrong.is_empty());
+        engine.flush(lane, 0).unwrap();
+        assert_eq!(engine.lock().wrong, [format!("flushed on {lane:?}")]);
     }
 }
