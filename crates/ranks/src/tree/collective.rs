@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exchange::{Delivery, Subtree};
 use super::shared::{CollectiveResult, Enter, Merge, Slot};
+use crate::RankInfo;
 use crate::channel::message::{CallNumber, CollectiveKind, Terms};
 use crate::channel::pack::{pack, unpack_first};
 use crate::rank_set::RankSet;
@@ -19,13 +20,6 @@ use tonnage_units::{Error, Result};
 const UNDER_WAY_MAX: usize = 64;
 /// Numbers of finished collectives that are remembered, to know a late complaint.
 const FINISHED_KEPT: usize = 256;
-
-/// A rank and its host, for messages.
-#[derive(Clone)]
-pub(crate) struct Member {
-    pub(crate) rank: u32,
-    pub(crate) host: String,
-}
 
 /// The contribution of a child's subtree.
 #[derive(PartialEq)]
@@ -38,7 +32,8 @@ enum Part {
 
 struct Collective {
     terms: Terms,
-    first: Member,
+    /// The first that came, for messages.
+    first: RankInfo,
     /// False at a node that only passes it on.
     takes_part: bool,
     mine: Option<Vec<u8>>,
@@ -76,7 +71,7 @@ impl Collectives {
     }
 
     /// This rank enters.
-    pub(crate) fn enter(&mut self, here: &Member, enter: Enter) -> Result<Option<Combined>> {
+    pub(crate) fn enter(&mut self, here: &RankInfo, enter: Enter) -> Result<Option<Combined>> {
         let call = enter.terms.call;
         let collective = self.at(enter.terms, here)?;
         collective.mine = Some(enter.mine);
@@ -89,7 +84,7 @@ impl Collectives {
     pub(crate) fn child(
         &mut self,
         terms: Terms,
-        from: (usize, &Member),
+        from: (usize, &RankInfo),
         payload: Vec<u8>,
     ) -> Result<Option<Combined>> {
         let call = terms.call;
@@ -106,7 +101,7 @@ impl Collectives {
         Err(Error::Failed(format!("entered \"{what}\" ({call}){fault}")))
     }
 
-    fn at(&mut self, terms: Terms, who: &Member) -> Result<&mut Collective> {
+    fn at(&mut self, terms: Terms, who: &RankInfo) -> Result<&mut Collective> {
         let call = terms.call;
         if self.under_way.len() >= self.under_way_max && !self.under_way.contains_key(&call) {
             return Err(Error::Failed(format!(
@@ -304,14 +299,11 @@ pub(crate) fn gather_entries(mut bytes: &[u8], members: &RankSet) -> Result<Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::says;
+    use crate::testing::{rank_info, says};
     use proptest::prelude::*;
 
-    fn place(rank: u32) -> Member {
-        Member {
-            rank,
-            host: format!("h{rank}"),
-        }
+    fn place(rank: u32) -> RankInfo {
+        rank_info(rank, &format!("h{rank}"))
     }
 
     /// The root of a tree with so many other ranks, all of them its children.
@@ -407,7 +399,7 @@ mod tests {
             ..here
         };
         let error = part(&mut all, &there, 0, b"").err().unwrap();
-        says(&error, &["trial 1", "trial 2", "rank 0 on h0"]);
+        says(&error, &["trial 1", "trial 2", "rank 0 on h0", "same plan"]);
     }
 
     #[test]

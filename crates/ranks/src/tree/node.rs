@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::clock::{ClockSync, monotonic_ns};
-use super::collective::{Collectives, Member};
+use super::collective::Collectives;
 use super::exchange::Subtree;
 use super::missing::{Answers, Complaint, Inquiry};
 use super::shape::{PeerConnection, TreePosition, children_of};
@@ -94,13 +94,6 @@ impl Link {
     /// The loss of the rank behind it.
     fn loss(&self, message: &str) -> Cause {
         Cause::lost(self.info.rank, &self.info.host, message)
-    }
-
-    pub(crate) fn place(&self) -> Member {
-        Member {
-            rank: self.info.rank,
-            host: self.info.host.to_string(),
-        }
     }
 }
 

@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use super::clock::{Answer, monotonic_ns};
-use super::collective::{Combined, Member};
+use super::collective::Combined;
 use super::missing::{Answers, Complaint, Inquiry, collect_time};
 use super::node::{TreeNode, Way};
 use super::shared::{CollectiveResult, Enter};
+use crate::RankInfo;
 use crate::channel::message::{CallNumber, CollectiveKind, Head, Message, Terms, clip};
 use crate::channel::pack::{pack, unpack};
 use crate::rank_set::RankSet;
@@ -30,7 +31,7 @@ impl TreeNode {
             }
             (head, Way::Up) => return self.understand_parent(head, payload),
             (head, Way::Down(child)) => {
-                let from = link.place();
+                let from = link.info.clone();
                 return self.understand_child(index, (child, &from), head, payload);
             }
         }
@@ -73,7 +74,7 @@ impl TreeNode {
     fn understand_child(
         &mut self,
         index: usize,
-        from: (usize, &Member),
+        from: (usize, &RankInfo),
         head: Head,
         payload: Vec<u8>,
     ) -> Result<()> {
@@ -113,13 +114,8 @@ impl TreeNode {
         if self.aborted.is_some() {
             return enter.slot.set(CollectiveResult::Stopped);
         }
-        let me = &self.settings.me;
-        let here = Member {
-            rank: me.rank,
-            host: me.host.to_string(),
-        };
         let slot = enter.slot.clone();
-        match self.collectives.enter(&here, enter) {
+        match self.collectives.enter(&self.settings.me, enter) {
             Ok(combined) => self.proceed(combined),
             Err(error) => {
                 self.fail(&error);
