@@ -15,7 +15,7 @@ use rustix::process::{
 };
 
 use super::supervisor::Supervisor;
-use super::{RankExit, Running, Spawn, Start};
+use super::{RankExit, Running};
 use crate::bootstrap::Env;
 use crate::bootstrap::options::heartbeat_timeout;
 use crate::bootstrap::secret;
@@ -37,24 +37,17 @@ impl Local {
         let child = self.children.get_mut(rank as usize);
         child.ok_or_else(|| Error::Failed(format!("rank {rank} was not started")))
     }
-}
 
-impl Spawn for Local {
-    fn start(&mut self, rank: u32, start: Start) -> Result<()> {
-        let child = Command::new(&start.program)
-            .args(start.arguments)
-            .envs(start.environment)
-            .stdin(start.input.map_or_else(Stdio::null, Stdio::from))
-            .spawn()
-            .map_err(|error| Error::Rank {
+    /// Starts the next rank.
+    fn start(&mut self, rank: u32, command: &mut Command) -> Result<()> {
+        let child = command.spawn().map_err(|error| {
+            let what = format!("its process ({})", command.get_program().display());
+            Error::Rank {
                 rank,
                 host: tonnage_sys::host::name(),
-                message: Error::not_started(
-                    format!("its process ({})", start.program.display()),
-                    &error,
-                )
-                .to_string(),
-            })?;
+                message: Error::not_started(what, &error).to_string(),
+            }
+        })?;
         self.children.push(child);
         Ok(())
     }
@@ -131,22 +124,20 @@ pub fn start_local(
     let secret = secret::generate_text()?;
     // Rank 0's: it listens there.
     let mut input = Some(OwnedFd::from(listener));
-    let starts = (0..ranks).map(|rank| Start {
-        program: program.to_owned(),
-        arguments: args.to_vec(),
-        environment: [
-            ("TONNAGE_RANK", rank.to_string()),
-            ("TONNAGE_SIZE", ranks.to_string()),
-            ("TONNAGE_CONTROL", control.to_string()),
-            ("TONNAGE_SECRET", secret.clone()),
-            ("TONNAGE_PARENT", std::process::id().to_string()),
-        ]
-        .into_iter()
-        .chain(variables.iter().cloned())
-        .collect(),
-        input: input.take(),
-    });
-    let supervisor = Supervisor::start(Local::default(), starts, heartbeat_timeout)?;
+    let start = |local: &mut Local, rank: u32| {
+        let mut command = Command::new(program);
+        command
+            .args(args)
+            .env("TONNAGE_RANK", rank.to_string())
+            .env("TONNAGE_SIZE", ranks.to_string())
+            .env("TONNAGE_CONTROL", control.to_string())
+            .env("TONNAGE_SECRET", &secret)
+            .env("TONNAGE_PARENT", std::process::id().to_string())
+            .envs(variables.iter().map(|(name, value)| (name, value)))
+            .stdin(input.take().map_or_else(Stdio::null, Stdio::from));
+        local.start(rank, &mut command)
+    };
+    let supervisor = Supervisor::start(Local::default(), ranks, heartbeat_timeout, start)?;
     Ok(supervisor.with_patience(beyond_here(ranks)))
 }
 
@@ -226,13 +217,9 @@ mod tests {
     #[test]
     fn a_rank_that_is_stopped_is_seen_until_it_goes_on() {
         let mut local = Local::default();
-        let start = Start {
-            program: "/bin/sleep".into(),
-            arguments: vec!["60".into()],
-            environment: Vec::new(),
-            input: None,
-        };
-        local.start(0, start).unwrap();
+        local
+            .start(0, Command::new("/bin/sleep").arg("60"))
+            .unwrap();
         let mut wait_for = |signal: Option<i32>| {
             let since = Instant::now();
             while local.stopped_by(0) != signal {

@@ -13,21 +13,12 @@ pub mod local;
 pub mod remote;
 pub mod supervisor;
 
-use std::ffi::OsString;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 use tonnage_units::Result;
 
-/// A way to start ranks. Ranks are called by their numbers, in the order in which they are started.
-pub trait Spawn: Running {
-    /// Starts the next rank.
-    fn start(&mut self, rank: u32, start: Start) -> Result<()>;
-}
-
-/// Ranks that were started, in whatever way.
+/// Ranks that were started, in whatever way. They are called by their numbers.
 pub trait Running {
     /// Hears what is new of all ranks, before they are asked for one by one.
     fn refresh(&mut self) {}
@@ -54,19 +45,6 @@ pub trait Running {
     fn news(&self) -> Option<&UnixStream> {
         None
     }
-}
-
-/// Program, arguments and environment of a rank to start.
-#[derive(Debug)]
-pub struct Start {
-    /// The program.
-    pub program: PathBuf,
-    /// Its arguments.
-    pub arguments: Vec<OsString>,
-    /// Variables that it gets beside those of this process.
-    pub environment: Vec<(&'static str, String)>,
-    /// Its standard input; it reads nothing where there is none.
-    pub input: Option<OwnedFd>,
 }
 
 /// End of a rank.

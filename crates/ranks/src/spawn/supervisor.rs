@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use signal_hook::consts::{SIGBUS, SIGCHLD, SIGINT, SIGKILL, SIGSTOP, SIGTERM};
 
-use super::{RankExit, Running, Spawn, Start};
+use super::{RankExit, Running};
 use crate::channel::{Interest, wait_for};
 use crate::signals::Signals;
 use tonnage_units::message::say;
@@ -76,27 +76,27 @@ impl Watched {
     }
 }
 
-impl<S: Spawn> Supervisor<S> {
-    /// Starts ranks in the order of their numbers. `heartbeat_timeout` is the time that a rank may be stopped.
-    pub fn start(
+impl<S: Running> Supervisor<S> {
+    /// Starts this many ranks in the order of their numbers, by `start`. `heartbeat_timeout` is the time that a rank may
+    /// be stopped.
+    pub(super) fn start(
         spawn: S,
-        starts: impl IntoIterator<Item = Start>,
+        ranks: u32,
         heartbeat_timeout: Duration,
+        mut start: impl FnMut(&mut S, u32) -> Result<()>,
     ) -> Result<Self> {
+        if ranks == 0 {
+            return Err(Error::Usage("a run needs at least one rank".into()));
+        }
         // Before any child exists, so that no end of one is missed.
         let mut supervisor = Self::of(spawn, 0, heartbeat_timeout)?;
-        for (rank, start) in (0u32..).zip(starts) {
-            supervisor.spawn.start(rank, start)?;
+        for rank in 0..ranks {
+            start(&mut supervisor.spawn, rank)?;
             supervisor.ranks.push(Watched::default());
-        }
-        if supervisor.ranks.is_empty() {
-            return Err(Error::Usage("a run needs at least one rank".into()));
         }
         Ok(supervisor)
     }
-}
 
-impl<S: Running> Supervisor<S> {
     /// Looks after this many ranks that were started already.
     pub fn of(spawn: S, ranks: u32, heartbeat_timeout: Duration) -> Result<Self> {
         Ok(Self {

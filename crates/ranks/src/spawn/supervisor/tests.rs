@@ -27,16 +27,6 @@ impl Fake {
     }
 }
 
-impl Spawn for Fake {
-    fn start(&mut self, rank: u32, start: Start) -> Result<()> {
-        if matches!(self.plays[rank as usize], Play::CannotStart) {
-            return Err(Error::Failed(format!("cannot start rank {rank}")));
-        }
-        self.note(format!("start {rank} {:?}", start.arguments));
-        Ok(())
-    }
-}
-
 impl Running for Fake {
     fn ended(&mut self, rank: u32) -> Result<Option<RankExit>> {
         Ok(match self.plays[rank as usize] {
@@ -79,14 +69,13 @@ fn started(plays: &[Play]) -> (Result<Supervisor<Fake>>, Done) {
         plays: plays.to_vec(),
         done: done.clone(),
     };
-    let start = |rank: usize| Start {
-        program: "tonnage".into(),
-        arguments: vec![rank.to_string().into()],
-        environment: Vec::new(),
-        input: None,
+    let start = |fake: &mut Fake, rank: u32| match fake.plays[rank as usize] {
+        Play::CannotStart => Err(Error::Failed(format!("cannot start rank {rank}"))),
+        _ => Ok(fake.note(format!("start {rank}"))),
     };
-    let starts = (0..plays.len()).map(start);
-    (Supervisor::start(fake, starts, HEARTBEAT_TIMEOUT), done)
+    let ranks = plays.len() as u32;
+    let supervisor = Supervisor::start(fake, ranks, HEARTBEAT_TIMEOUT, start);
+    (supervisor, done)
 }
 
 fn code(endings: &[RankExit]) -> u8 {
