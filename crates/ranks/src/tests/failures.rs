@@ -251,26 +251,6 @@ fn a_rank_that_does_not_come_is_named_with_what_it_does() {
 }
 
 #[test]
-fn ranks_at_different_places_are_both_named() {
-    for error in run(3, |mut rank| {
-        let what = if rank.id() == 1 { "trial 2" } else { "trial 1" };
-        rank.barrier(what, SOON).unwrap_err()
-    }) {
-        says(&error, &["trial 1", "trial 2", "rank 1", "same plan"]);
-    }
-}
-
-#[test]
-fn nobody_is_lost_after_closing() {
-    run_and_close(7, |rank| {
-        if rank.id() == 0 {
-            sleep(Duration::from_millis(100));
-        }
-        rank.barrier("end", SOON).unwrap();
-    });
-}
-
-#[test]
 fn a_rank_that_just_ends_is_named() {
     let outcomes = run(4, |mut rank| {
         rank.barrier("begin", SOON).unwrap();

@@ -42,22 +42,9 @@ fn nobody_at_the_supervisors_meeting_place_ends_the_run_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(1));
 }
 
-#[test]
-fn another_plan_is_refused_by_name() {
-    let misfit = |rank, options: &mut JoinOptions| {
-        if rank == 2 {
-            options.plan_hash = "other".into();
-        }
-    };
-    for error in run_with(3, misfit, |rank| rank.unwrap_err()) {
-        assert_eq!(blamed(&error), (2, "h2".into()));
-        says(&error, &["another command line"]);
-    }
-}
-
 /// Rank 0 says it, and the rank that is meant, perhaps on a terminal of its own; who only hears of it does not.
 #[test]
-fn another_plan_is_not_told_by_ranks_that_it_does_not_concern() {
+fn another_plan_is_refused_by_name_and_not_told_by_ranks_that_it_does_not_concern() {
     for order in [[1, 2], [2, 1]] {
         let told = told_of_rank_2(order);
         assert_eq!(told, [false, true, false], "{order:?}");
@@ -75,7 +62,10 @@ fn told_of_rank_2(order: [u32; 2]) -> [bool; 3] {
         if rank == 2 {
             options.plan_hash = "other".into();
         }
-        Rank::join(identity, options).unwrap_err().is_told
+        let failure = Rank::join(identity, options).unwrap_err();
+        assert_eq!(blamed(&failure.error), (2, "h2".into()));
+        says(&failure.error, &["another command line"]);
+        failure.is_told
     };
     std::thread::scope(|scope| {
         let zero = scope.spawn(|| join(0, Some(listener)));
@@ -141,16 +131,6 @@ fn a_process_that_comes_when_the_run_has_begun_is_told_why_it_cannot_join() {
         other.join().unwrap().unwrap();
         TcpListener::bind(address).unwrap();
     });
-}
-
-#[test]
-fn another_number_of_ranks_is_refused_by_name() {
-    let (listener, address) = door();
-    let zero = failing(0, 3, (Some(listener), address), |_| {});
-    let one = failing(1, 8, (None, address), |_| {});
-    for error in [zero.join().unwrap(), one.join().unwrap()] {
-        assert!(error.to_string().contains("told of 8 ranks"), "{error}");
-    }
 }
 
 #[test]

@@ -200,25 +200,6 @@ mod tests {
         merged
     }
 
-    /// Those who have no part in it need not come.
-    #[test]
-    fn only_members_are_missed() {
-        let answers = answers(&[(0, true), (1, true), (3, false)]);
-        let (rank, _, message) = blamed(RankSet::of([1, 3]), 4, &answers);
-        assert_eq!(rank, 3);
-        assert!(!message.contains("missing too"), "{message}");
-    }
-
-    /// However many others answer, a member that is missing is described.
-    #[test]
-    fn others_do_not_crowd_out_a_member() {
-        let all: Vec<_> = (0..48).map(|rank| (rank, rank != 40)).collect();
-        let (rank, _, message) = blamed(RankSet::of([40, 41]), 48, &answers(&all));
-        assert_eq!(rank, 40);
-        assert!(message.contains("warm-up"), "{message}");
-        assert!(!message.contains("missing too"), "{message}");
-    }
-
     #[test]
     fn the_missing_and_the_silent_are_named() {
         let answers = answers(&[(3, false), (0, true), (1, true)]);
