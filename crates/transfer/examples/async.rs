@@ -22,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let side = Side::open()?;
     match side.second {
         Some(_) => first(&side)?,
-        None => second(&side)?,
+        None => side.check_when_told([WRITTEN, DONE], &pattern(2))?,
     }
     side.close("wrote 1 MiB from 8 tasks and read it back")
 }
@@ -62,18 +62,6 @@ async fn write_part(session: &AsyncSession, task: usize) -> TransferResult<()> {
     let part = BYTES / TASKS;
     for at in (task * part..(task + 1) * part).step_by(PIECE) {
         session.write(at as u64, at as u64, PIECE as u32).await?;
-    }
-    Ok(())
-}
-
-fn second(side: &Side) -> Result<(), Box<dyn Error>> {
-    // Waiting also keeps bytes moving that the first process reads.
-    for expected in [WRITTEN, DONE] {
-        let arrived = side.endpoint.wait_arrival(TIMEOUT)?;
-        if arrived.imm != expected {
-            return Err(format!("{} arrived, not {expected}", arrived.imm).into());
-        }
-        side.check(&pattern(2))?;
     }
     Ok(())
 }

@@ -91,6 +91,18 @@ impl Side {
         Ok(())
     }
 
+    /// Checks this side's memory at each of these arrivals. Waiting also keeps bytes moving that the other side reads.
+    pub fn check_when_told(&self, imms: [u32; 2], bytes: &[u8]) -> Result<(), Box<dyn Error>> {
+        for expected in imms {
+            let arrived = self.endpoint.wait_arrival(TIMEOUT)?;
+            if arrived.imm != expected {
+                return Err(format!("{} arrived, not {expected}", arrived.imm).into());
+            }
+            self.check(bytes)?;
+        }
+        Ok(())
+    }
+
     /// Checks this side's memory against what it should hold.
     pub fn check(&self, expected: &[u8]) -> Result<(), Box<dyn Error>> {
         let mut bytes = vec![0; expected.len()];

@@ -5,7 +5,7 @@ use std::fs::File;
 use tonnage_engine::testing::at_once;
 use tonnage_engine::{Ending, Verb};
 
-use super::opened;
+use super::{opened, room_and_in_flight};
 use crate::error::TransferErrorKind;
 use crate::extent::Extent;
 use crate::flights::TransferStatus;
@@ -122,10 +122,7 @@ fn sessions_that_share_a_lane_release_it_once() {
 fn a_dead_engine_fails_everything_by_name() {
     let opened = opened(8);
     let write = opened.session.write(0, 0, 8).unwrap();
-    let batch = opened
-        .session
-        .batch(Verb::Read, &[Extent::new(0, 0, 8); 2])
-        .unwrap();
+    let batch = opened.batch(Verb::Read, 2);
     opened.remote.lock().dead = true;
     let error = write.poll().unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::EndpointFailed);
@@ -137,28 +134,17 @@ fn a_dead_engine_fails_everything_by_name() {
     let late = opened.session.write(0, 0, 8).unwrap_err();
     assert_eq!(late.kind(), TransferErrorKind::EndpointFailed);
     assert_eq!(late.operation(), Some("write"));
-    assert!(
-        opened
-            .endpoint
-            .session(&opened.memory, &mock::memory_of(PEERS[0]))
-            .is_err()
-    );
+    assert!(opened.session_with(PEERS[0]).is_err());
     assert!(opened.endpoint.progress().is_err());
 }
 
 #[test]
 fn a_peer_that_is_lost_fails_its_own_operations_alone() {
     let opened = opened(8);
-    let other = opened
-        .endpoint
-        .session(&opened.memory, &mock::memory_of(PEERS[1]))
-        .unwrap();
+    let other = opened.session_with(PEERS[1]).unwrap();
     opened.remote.lock().room = Some(3);
     let lost = opened.session.write(0, 0, 8).unwrap();
-    let batch = opened
-        .session
-        .batch(Verb::Write, &[Extent::new(0, 0, 8); 4])
-        .unwrap();
+    let batch = opened.batch(Verb::Write, 4);
     drop(opened.session.write_imm(0, 0, 8, 1));
     opened.endpoint.cell().borrow().lose(PEERS[0]);
     let error = lost.poll().unwrap_err();
@@ -215,10 +201,7 @@ fn a_post_that_fails_is_an_error_and_keeps_nothing() {
     opened.remote.lock().post_fails = true;
     let error = opened.session.write(0, 0, 8).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::OperationFailed);
-    assert_eq!(
-        (opened.endpoint.room(), opened.endpoint.in_flight()),
-        (4, 0)
-    );
+    assert_eq!(room_and_in_flight(&opened.endpoint), (4, 0));
     assert!(!opened.session.alive());
     // The other operations are not touched: which of them an error meant is not known.
     let next = opened.session.write(0, 0, 8).unwrap();
@@ -227,10 +210,7 @@ fn a_post_that_fails_is_an_error_and_keeps_nothing() {
     drop(next);
     // A batch keeps nothing either, and waits for the part of it that was taken.
     opened.remote.lock().post_fails = true;
-    let batch = opened
-        .session
-        .batch(Verb::Write, &[Extent::new(0, 0, 8); 2])
-        .unwrap();
+    let batch = opened.batch(Verb::Write, 2);
     assert_eq!(
         batch.poll().unwrap_err().operation(),
         Some("batch of writes")

@@ -12,7 +12,7 @@ use std::time::Duration;
 use tonnage_engine::testing::at_once;
 use tonnage_engine::{Ending, Verb};
 
-use super::opened;
+use super::{opened, room_and_in_flight};
 use crate::error::TransferErrorKind;
 use crate::executor::Executor;
 use crate::extent::Extent;
@@ -77,10 +77,7 @@ fn tasks_share_an_endpoint_and_wait_for_room() {
     assert_eq!(done.get(), 100);
     let sum = executor.block_on(async { session.read(0, 0, 8).await.map(|()| 7) }, LONG);
     assert_eq!(sum.unwrap().unwrap(), 7);
-    assert_eq!(
-        (opened.endpoint.room(), opened.endpoint.in_flight()),
-        (3, 0)
-    );
+    assert_eq!(room_and_in_flight(&opened.endpoint), (3, 0));
 }
 
 #[test]
@@ -91,16 +88,10 @@ fn a_task_that_is_never_woken_runs_into_the_deadline() {
     let late = executor.block_on(session.write(0, 0, 8), SOON).unwrap_err();
     assert_eq!(late.kind(), TransferErrorKind::Deadline);
     // The future is gone, and its operation is not.
-    assert_eq!(
-        (opened.endpoint.room(), opened.endpoint.in_flight()),
-        (2, 1)
-    );
+    assert_eq!(room_and_in_flight(&opened.endpoint), (2, 1));
     opened.remote.lock().end(1, Ending::Done);
     opened.endpoint.progress().unwrap();
-    assert_eq!(
-        (opened.endpoint.room(), opened.endpoint.in_flight()),
-        (3, 0)
-    );
+    assert_eq!(room_and_in_flight(&opened.endpoint), (3, 0));
     executor.spawn(std::future::pending());
     assert_eq!(
         executor.run(SOON).unwrap_err().kind(),
@@ -161,10 +152,7 @@ fn futures_that_are_dropped_leak_nothing() {
     drop(session);
     opened.remote.lock().ends = Some(at_once());
     opened.endpoint.wait_all(LONG).unwrap();
-    assert_eq!(
-        (opened.endpoint.room(), opened.endpoint.in_flight()),
-        (16, 0)
-    );
+    assert_eq!(room_and_in_flight(&opened.endpoint), (16, 0));
     drop(opened.memory);
     let accounts = opened.remote.lock();
     assert_eq!(accounts.left(), (0, 0));
@@ -222,10 +210,7 @@ fn wakers_may_use_the_endpoint() {
     assert!(meddled.load(Ordering::Relaxed) >= 2);
     INSIDE.set(None);
     opened.endpoint.wait_all(LONG).unwrap();
-    assert_eq!(
-        (opened.endpoint.room(), opened.endpoint.in_flight()),
-        (4, 0)
-    );
+    assert_eq!(room_and_in_flight(&opened.endpoint), (4, 0));
 }
 
 #[test]

@@ -8,14 +8,15 @@ mod queued;
 mod sleeping;
 
 use tonnage_engine::testing::{TestEngine, arrival, at_once};
-use tonnage_engine::{Ending, Verb};
+use tonnage_engine::{Ending, Peer, Verb};
 
-use crate::error::TransferErrorKind;
+use crate::error::{TransferErrorKind, TransferResult};
 use crate::extent::Extent;
 use crate::flights::TransferStatus;
 use crate::memory::LocalMemory;
 use crate::mock::{self, BYTES, PEERS, SOON};
 use crate::session::Session;
+use crate::ticket::Ticket;
 use crate::{SessionOptions, TransferEndpoint};
 
 /// An endpoint with a memory and a session with the first peer.
@@ -40,6 +41,23 @@ fn opened(operations_max: u32) -> Opened {
     }
 }
 
+impl Opened {
+    /// A batch of so many operations of 8 bytes.
+    fn batch(&self, verb: Verb, count: usize) -> Ticket {
+        let extents = vec![Extent::new(0, 0, 8); count];
+        self.session.batch(verb, &extents).unwrap()
+    }
+
+    fn session_with(&self, peer: Peer) -> TransferResult<Session> {
+        let far = mock::memory_of(peer);
+        self.endpoint.session(&self.memory, &far)
+    }
+}
+
+fn room_and_in_flight(endpoint: &TransferEndpoint) -> (usize, usize) {
+    (endpoint.room(), endpoint.in_flight())
+}
+
 #[test]
 fn a_ticket_follows_its_operation() {
     let opened = opened(4);
@@ -55,10 +73,7 @@ fn a_ticket_follows_its_operation() {
     // The ticket that told a good end needs no slot any more.
     assert_eq!(opened.endpoint.room(), 4);
     drop(ticket);
-    assert_eq!(
-        (opened.endpoint.room(), opened.endpoint.in_flight()),
-        (4, 0)
-    );
+    assert_eq!(room_and_in_flight(&opened.endpoint), (4, 0));
 }
 
 #[test]
@@ -209,10 +224,7 @@ fn a_batch_ends_beside_a_caller_who_refills_every_place() {
     opened.remote.lock().room = Some(2);
     opened.remote.lock().ends = Some(at_once());
     let mut singles: Vec<_> = (0..2).map(|_| opened.session.write(0, 0, 8)).collect();
-    let batch = opened
-        .session
-        .batch(Verb::Read, &[Extent::new(0, 0, 8); 6])
-        .unwrap();
+    let batch = opened.batch(Verb::Read, 6);
     let mut turns = 0;
     while batch.status() == TransferStatus::InFlight {
         opened.endpoint.progress().unwrap();
@@ -231,10 +243,7 @@ fn a_batch_ends_beside_a_caller_who_refills_every_place() {
 #[test]
 fn a_failed_part_fails_its_batch_once_all_parts_have_ended() {
     let opened = opened(4);
-    let ticket = opened
-        .session
-        .batch(Verb::Read, &[Extent::new(0, 0, 8); 3])
-        .unwrap();
+    let ticket = opened.batch(Verb::Read, 3);
     opened.remote.lock().end(1, Ending::Failed(3));
     assert!(!ticket.poll().unwrap());
     opened.remote.lock().end(2, Ending::Done);
@@ -285,10 +294,7 @@ fn what_cannot_be_promised_is_refused() {
     for error in [with(true, false), with(false, true)] {
         assert_eq!(error.kind(), TransferErrorKind::Unavailable);
     }
-    let stranger = opened
-        .endpoint
-        .session(&opened.memory, &mock::memory_of(77))
-        .unwrap_err();
+    let stranger = opened.session_with(77).unwrap_err();
     assert_eq!(
         (stranger.kind(), stranger.peer()),
         (TransferErrorKind::Usage, Some(77))

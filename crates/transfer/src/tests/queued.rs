@@ -27,9 +27,10 @@ fn ends_are_taken_in_their_order_and_slots_are_free_then() {
         let ticket = session.write(0, 0, 8).unwrap();
         opened.endpoint.queue(ticket, token).unwrap();
     }
-    let batch = [Extent::new(0, 0, 8); 3];
-    let batch = session.batch(Verb::Read, &batch).unwrap();
-    opened.endpoint.queue(batch, 20).unwrap();
+    opened
+        .endpoint
+        .queue(opened.batch(Verb::Read, 3), 20)
+        .unwrap();
     assert!(tokens(&opened.endpoint, 4).is_empty());
     // The engine ends the third first; the batch lacks a part then.
     opened.remote.lock().in_flight.rotate_left(2);
@@ -299,8 +300,8 @@ fn ends_keep_their_order_whichever_way_they_are_told() {
         posted.unwrap()
     };
     assert_eq!(post(0..1), 1);
-    let batch = opened.session.batch(Verb::Read, &[Extent::new(0, 0, 8); 2]);
-    opened.endpoint.queue(batch.unwrap(), 1).unwrap();
+    let batch = opened.batch(Verb::Read, 2);
+    opened.endpoint.queue(batch, 1).unwrap();
     assert_eq!(post(2..5), 3);
     opened.remote.lock().end(3, Ending::Done);
     opened.remote.lock().end(1, Ending::Failed(7));

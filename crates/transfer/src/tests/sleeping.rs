@@ -8,7 +8,7 @@ use tonnage_engine::{Ending, Verb};
 use super::{Opened, opened};
 use crate::error::TransferErrorKind;
 use crate::extent::Extent;
-use crate::mock::{PEERS, SOON, memory_of};
+use crate::mock::{PEERS, SOON};
 use crate::{Executor, Readiness};
 
 fn sleeps(opened: &Opened) -> bool {
@@ -67,10 +67,7 @@ fn a_batch_that_is_posted_in_part_keeps_awake() {
 fn a_dead_engine_is_told_and_a_woken_task_is_known() {
     let opened = opened(4);
     let mut executor = Executor::new(&opened.endpoint);
-    let session = opened
-        .endpoint
-        .session(&opened.memory, &memory_of(PEERS[1]));
-    let session = crate::AsyncSession::new(session.unwrap());
+    let session = crate::AsyncSession::new(opened.session_with(PEERS[1]).unwrap());
     executor.spawn(async move { session.write(0, 0, 8).await.unwrap() });
     assert!(executor.has_woken());
     executor.turn().unwrap();

@@ -2,7 +2,7 @@
 
 use tonnage_transfer::{Extent, TransferErrorKind, Verb};
 
-use super::pair::{BYTES, TIMEOUT, engines, first, second};
+use super::pair::{BYTES, TIMEOUT, done, engines, first, second};
 
 /// Takes its memory back, tells the first process, and ends once that has seen what follows.
 pub fn serve() {
@@ -10,11 +10,7 @@ pub fn serve() {
     let other = side.endpoint.allocate("host", BYTES).unwrap();
     let session = side.endpoint.session(&other, &side.remote).unwrap();
     drop(side.memory);
-    session
-        .write_imm(0, 0, 0, 1)
-        .unwrap()
-        .wait(TIMEOUT)
-        .unwrap();
+    done(session.write_imm(0, 0, 0, 1));
     // The device has refused what came for this side by then, and its queue pair is of no use any more.
     let _ = side.endpoint.wait_arrival(TIMEOUT);
 }
@@ -30,7 +26,7 @@ fn a_key_that_was_taken_back_is_refused_by_name() {
     for verb in [Verb::Write, Verb::Read] {
         let (side, mut process) = first("verbs:rc", "take the memory back");
         assert_eq!(side.endpoint.wait_arrival(TIMEOUT).unwrap().imm, 1);
-        let session = side.endpoint.session(&side.memory, &side.remote).unwrap();
+        let session = side.session();
         let ticket = session.post(verb, &Extent::new(0, 0, 4096)).unwrap();
         let error = ticket.wait(TIMEOUT).unwrap_err();
         assert_eq!(error.kind(), TransferErrorKind::OperationFailed);

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use tonnage_transfer::{Extent, TransferErrorKind, Verb};
 
-use super::pair::{TIMEOUT, first, for_each_engine, second};
+use super::pair::{TIMEOUT, done, first, for_each_engine, second};
 
 /// Longest time from the kill to the failure.
 const BOUND: Duration = Duration::from_secs(10);
@@ -32,9 +32,9 @@ fn every_verb_fails_after_the_peer_was_killed() {
     for_each_engine(|engine| {
         for verb in [Verb::Write, Verb::WriteImm, Verb::Read] {
             let (side, mut process) = first(engine, "to be killed");
-            let session = side.endpoint.session(&side.memory, &side.remote).unwrap();
+            let session = side.session();
             let extent = Extent::new(0, 0, 4096);
-            session.post(verb, &extent).unwrap().wait(TIMEOUT).unwrap();
+            done(session.post(verb, &extent));
             // Some are in flight when it dies.
             let tickets: Vec<_> = (0..32)
                 .map_while(|_| session.post(verb, &extent).ok())

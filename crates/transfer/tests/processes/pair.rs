@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use tonnage_transfer::{
-    EndpointCard, EndpointConfig, LocalMemory, RemoteMemory, TransferEndpoint, Transport,
-    TransportOptions,
+    EndpointCard, EndpointConfig, LocalMemory, RemoteMemory, Session, Ticket, TransferEndpoint,
+    TransferResult, Transport, TransportOptions,
 };
 
 /// Engines that every machine has.
@@ -29,6 +29,17 @@ pub struct Side {
     pub memory: LocalMemory,
     pub remote: RemoteMemory,
     pub endpoint: TransferEndpoint,
+}
+
+impl Side {
+    pub fn session(&self) -> Session {
+        self.endpoint.session(&self.memory, &self.remote).unwrap()
+    }
+}
+
+/// Waits for an operation that was taken.
+pub fn done(posted: TransferResult<Ticket>) {
+    posted.unwrap().wait(TIMEOUT).unwrap();
 }
 
 /// The second process, killed when it is dropped.
