@@ -6,7 +6,6 @@ use std::time::{Duration, Instant};
 
 use tonnage_engine::testing::{TestEngine, failing_after};
 use tonnage_ranks::Sleepers;
-use tonnage_units::Error;
 
 const PLAIN: BatchLoop = BatchLoop {
     size: 8,
@@ -216,8 +215,7 @@ fn shared_by(
             scope.spawn(move || work(2, three)),
         ];
         let first = work(0, one);
-        let panicked = || (Err(Error::Failed("a panic".into())), Counter::default());
-        let [two, three] = others.map(|other| other.join().unwrap_or_else(|_| panicked()));
+        let [two, three] = others.map(|other| other.join().unwrap());
         [first, two, three]
     })
 }
@@ -307,23 +305,6 @@ fn a_worker_that_fails_ends_the_loops_of_the_others() {
             let named = error.contains(&format!("worker {failing}: "));
             assert_eq!(named, worker != failing, "{error}");
         }
-    }
-}
-
-#[test]
-fn a_worker_that_panics_ends_the_loops_of_the_others() {
-    let mut mocks = [64, 64, 64].map(mock);
-    let mut left = 40;
-    mocks[2].lock().takes = Some(Box::new(move |_| {
-        left -= 1;
-        assert!(left > 0, "as asked");
-        true
-    }));
-    let stop = AtomicBool::new(false);
-    let ends = shared_by(None, (SHARES, 2, 1000), &mut mocks, &stop);
-    for (batched, _) in &ends[..2] {
-        let error = batched.as_ref().unwrap_err().to_string();
-        assert_eq!(error, "worker 2: its thread ended by a panic");
     }
 }
 
