@@ -18,7 +18,7 @@ gpu_tests() {
     cargo test --release --locked -p tonnage-sys --test cuda kernels:: -- --show-output --test-threads 1 2>&1 |
         tee -a "$LOGS/gpu.log" || FAILED+=("gpu-kernels")
     if [ -e /dev/nvidiactl ]; then
-        TONNAGE_TEST_GPUS=$(gpus_of_nvidia) cargo test --release --locked -p tonnage --test end_to_end gpu_ -- \
+        TONNAGE_TEST_GPUS=$(gpus_of_nvidia) cargo test --release --locked -p tonnage --test end_to_end gpu:: -- \
             --show-output --test-threads 1 2>&1 | tee -a "$LOGS/gpu.log" || FAILED+=("gpu-program")
     fi
     unset TONNAGE_GPU_FIGURES

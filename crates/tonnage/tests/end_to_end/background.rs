@@ -12,7 +12,7 @@ use tonnage_testbed::{Hosts, LinkRates, Rate};
 
 use super::hosts::{all_good, end, hosts, start};
 use super::support::records::{body, summary, transfer};
-use super::support::{records, tonnage, wait_for_records, wait_until};
+use super::support::{records, tonnage};
 
 fn load(record: &Record) -> &BackgroundSummary {
     summary(record).background.as_ref().unwrap()
@@ -56,34 +56,17 @@ fn adds_up(record: &Record, line: &str) {
 
 #[test]
 fn every_byte_of_both_is_right_and_the_sums_agree() {
-    for (engine, latency, background) in [
-        (
-            "shm",
-            "--op write --ping-pong",
-            "op=write,size=64k,window=4",
-        ),
-        ("shm", "--op send --ping-pong", "op=read,size=4k,pair=other"),
-        ("shm", "--op read --rate 2k", "op=send,size=64k,window=4"),
-        (
-            "shm",
-            "--op write-imm --rate 2k",
-            "op=write-imm,size=1000,workers=2",
-        ),
-        (
-            "fabric:tcp",
-            "--op write-imm --ping-pong",
-            "op=write,size=64k",
-        ),
-        (
-            "fabric:tcp",
-            "--op send --rate 1k",
-            "op=write-imm,size=8k,pair=other",
-        ),
-        ("fabric:tcp", "--op read --ping-pong", "op=send,size=8k"),
+    for line in [
+        "shm --op write --ping-pong --background op=write,size=64k,window=4",
+        "shm --op send --ping-pong --background op=read,size=4k,pair=other",
+        "shm --op read --rate 2k --background op=send,size=64k,window=4",
+        "shm --op write-imm --rate 2k --background op=write-imm,size=1000,workers=2",
+        "fabric:tcp --op write-imm --ping-pong --background op=write,size=64k",
+        "fabric:tcp --op send --rate 1k --background op=write-imm,size=8k,pair=other",
+        "fabric:tcp --op read --ping-pong --background op=send,size=8k",
     ] {
         let line = format!(
-            "--engine {engine} {latency} --ranks 4 --sizes 64 --background {background} --verify --trials 3 \
-             --trial-time 20ms --warmup 1ms"
+            "--engine {line} --ranks 4 --sizes 64 --verify --trials 3 --trial-time 20ms --warmup 1ms"
         );
         let (run, records) = transfer(&line);
         adds_up(&records[0], &line);
@@ -111,31 +94,6 @@ fn latency_over_load_has_a_row_for_each_rate() {
     run.printing(&["knee"]);
 }
 
-#[test]
-fn a_rank_that_is_killed_beside_a_load_is_named() {
-    let dir = tempdir().unwrap();
-    let experiment = |trials: u32, time: &str| {
-        format!(
-            "[[transfer]]\nengine = 'shm'\nop = 'write'\nping-pong = true\nsizes = 8\ntrials = {trials}\n\
-             trial-time = '{time}'\nwarmup = '0'\nbackground = 'op=write,window=2'\n"
-        )
-    };
-    // Each trial of the second point has half a second without the load, and then half a second beside it.
-    let plan = format!(
-        "name = 'p'\n{}{}",
-        experiment(1, "5ms"),
-        experiment(60, "500ms")
-    );
-    std::fs::write(dir.path().join("p.toml"), plan).unwrap();
-    let line = "run p.toml --ranks 4 -o r.jsonl --log-level debug";
-    let run = tonnage(dir.path(), line).start();
-    wait_for_records(dir.path(), 1);
-    let trials = || run.said().matches("rank 3: trial 1 beside").count();
-    wait_until("the second point is measured", || trials() == 2);
-    run.kill_rank(3);
-    assert_eq!(records::read(&dir.path().join("r.jsonl")).len(), 2);
-}
-
 /// Bytes that wait at the switch's port to host 1, now.
 fn backlog(hosts: &Hosts) -> u64 {
     let mut tc: Command = hosts.switch_command("tc");
@@ -161,8 +119,8 @@ fn a_queue_of_known_length_adds_the_time_that_it_takes_to_drain() {
     hosts.link(1, 0).set_rates(rates).unwrap();
     let dir = tempdir().unwrap();
     let line = "transfer --engine fabric:tcp --engine-option completion=delivery --op write --rate 100 --sizes 8 \
-                --background op=write,size=16k,window=8 --trials 2 --trial-time 1500ms --warmup 200ms -o r.jsonl";
-    let mut runs = start(&hosts, 1, dir.path(), line, |rank| rank);
+                --background op=write,size=16k,window=8 --trials 2 --trial-time 1s --warmup 200ms -o r.jsonl";
+    let mut runs = start(&hosts, dir.path(), line);
     let mut samples = Vec::new();
     while runs[0].is_running() {
         samples.push(backlog(&hosts));

@@ -2,11 +2,10 @@
 //! nothing on standard output. Every refusal of a command line has its row in `src/refused.rs`.
 
 use std::fs;
-use std::time::Duration;
 
 use tempfile::tempdir;
 
-use super::support::tonnage;
+use super::support::{SOON, parts, rows, tonnage};
 
 #[test]
 fn what_is_wrong_is_one_error_and_leaves_nothing() {
@@ -28,68 +27,35 @@ fn what_is_wrong_is_one_error_and_leaves_nothing() {
     }
     fs::write(dir.path().join("bytes.toml"), [0xff, 0xfe, 0x00]).unwrap();
     let shm = "transfer --engine shm --op write --ranks 2";
-    let records = format!("{shm} --sizes 8 --resume notes.txt");
-    for (arguments, parts) in [
-        (&*format!("{shm} -o r.jsonl"), &["sizes is missing"][..]),
-        (
-            &format!("{shm} --sizes 0 -o r.jsonl"),
-            &["the smallest size is 1"],
-        ),
-        (
-            &format!("{shm} --sizes 8 --interface lo -o r.jsonl"),
-            &["leave --interface out"],
-        ),
-        (
-            &format!("{shm} --sizes 8 --windw 8 -o r.jsonl"),
-            &["--window"],
-        ),
-        (
-            "transfer --engine fabric:tcp --op write --ranks 2 --sizes 8 --devices-of 2=lo -o r.jsonl",
-            &["the last is rank 1"],
-        ),
-        (
-            &format!("{shm} --sizes 8 --place far --cpus 0 -o r.jsonl"),
-            &["--cpus 0 and place far contradict each other"],
-        ),
-        (&records, &["notes.txt, line 1"]),
-        (
-            "file --path t --block 10k --transfer 4k -o r.jsonl",
-            &["write block 8k"],
-        ),
-        (
-            "run key.toml",
-            &[
-                "key.toml:7",
-                "unknown key \"windoww\"",
-                "did you mean \"window\"?",
-            ],
-        ),
-        ("run zero.toml", &["the smallest window is 1"]),
-        ("run cut.toml", &["cut.toml:1"]),
-        ("run none.toml", &["[[transfer]]"]),
-        ("run fly.toml", &["\"fly\""]),
-        ("run control.toml", &["control.toml"]),
-        ("run bytes.toml", &["bytes.toml"]),
-        ("run nowhere.toml", &["nowhere.toml", "cannot be read"]),
-        ("run .", &[".", "cannot be read"]),
-        ("show nowhere.jsonl", &["no file nowhere.jsonl"]),
-        ("show notes.txt", &["notes.txt, line 1", "not a record"]),
-        ("show other.json", &["other.json, line 1", "not a record"]),
-        (
-            "show newer.jsonl",
-            &["schema version 99, and this tonnage reads version 2 only"],
-        ),
-        ("explain MsgSiz", &["no column \"MsgSiz\"", "\"MsgSize"]),
-        ("expalin", &["explain"]),
-    ] {
+    let refused = r#"
+        SHM -o r.jsonl                                        => sizes is missing
+        SHM --sizes 0 -o r.jsonl                              => the smallest size is 1
+        SHM --sizes 8 --interface lo -o r.jsonl               => leave --interface out
+        SHM --sizes 8 --place far --cpus 0 -o r.jsonl         => --cpus 0 and place far contradict each other
+        SHM --sizes 8 --resume notes.txt                      => notes.txt, line 1
+        file --path t --block 10k --transfer 4k -o r.jsonl    => write block 8k
+        run key.toml                                          => key.toml:7 | unknown key "windoww" | did you mean "window"?
+        run zero.toml                                         => the smallest window is 1
+        run cut.toml                                          => cut.toml:1
+        run none.toml                                         => [[transfer]]
+        run fly.toml                                          => "fly"
+        run control.toml                                      => control.toml
+        run bytes.toml                                        => bytes.toml
+        run nowhere.toml                                      => nowhere.toml | cannot be read
+        run .                                                 => . | cannot be read
+        show nowhere.jsonl                                    => no file nowhere.jsonl
+        show notes.txt                                        => notes.txt, line 1 | not a record
+        show other.json                                       => other.json, line 1 | not a record
+        show newer.jsonl                                      => schema version 99, and this tonnage reads version 2 only
+        explain MsgSiz                                        => no column "MsgSiz" | "MsgSize
+        expalin                                               => explain
+    "#;
+    for [arguments, reason] in rows(&refused.replace("SHM", shm)) {
         let ended = tonnage(dir.path(), arguments).run().with_code(2);
         assert!(ended.stdout.is_empty(), "{arguments}: {ended:#?}");
         // Far less than any run takes, with much room for a busy machine.
-        assert!(
-            ended.took < Duration::from_secs(5),
-            "{arguments}: {ended:#?}"
-        );
-        ended.with_one_error(parts);
+        assert!(ended.took < SOON, "{arguments}: {ended:#?}");
+        ended.with_one_error(&parts(reason));
     }
     assert!(!dir.path().join("r.jsonl").exists());
     let notes = fs::read_to_string(dir.path().join("notes.txt")).unwrap();
@@ -102,16 +68,8 @@ fn what_can_be_explained() {
     let one = tonnage(dir.path(), "explain p99.9").succeed().stdout;
     let all = tonnage(dir.path(), "explain").succeed();
     assert!(all.stdout.lines().count() > one.lines().count());
-    all.printing(&[
-        "MsgSize",
-        "BatchSize",
-        "TotalSize",
-        "Max BW",
-        "Avg BW",
-        "Min Lat",
-        "Avg Lat",
-        "p99.9",
-    ]);
+    let columns = "MsgSize | BatchSize | TotalSize | Max BW | Avg BW | Min Lat | Avg Lat | p99.9";
+    all.printing(&parts(columns));
     let session = tonnage(dir.path(), "explain Session").succeed();
     session.printing(&["looked up by their names"]);
 }

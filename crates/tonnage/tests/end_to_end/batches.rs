@@ -41,16 +41,19 @@ fn every_byte_of_every_kind_of_batch_arrives() {
                 );
                 assert!(most <= 33 * u64::from(in_flight), "{line}: {most}");
             }
-            for (way, ways) in [("--session on,off,fresh", 3), ("--api async", 1)] {
-                let (records, _) = measured(&format!("{line} --op write,write-imm,read {way}"));
-                assert_eq!(records.len(), 3 * 2 * ways, "{line} {way}");
-                assert!(
-                    records
-                        .iter()
-                        .all(|it| summary(it).operations == operations),
-                    "{line} {way}"
-                );
-            }
+        }
+        // Through the library for other programs.
+        let line = format!(
+            "--engine {engine} --op write,read --ranks 2 --sizes 100 --batch 33 --batches-in-flight 3 --verify"
+        );
+        for (way, ways) in [
+            ("--session on,off,fresh --batch-call many", 3),
+            ("--api async", 1),
+        ] {
+            let (records, _) = measured(&format!("{line} {way}"));
+            assert_eq!(records.len(), 2 * ways, "{line} {way}");
+            let mut moved = records.iter().map(|it| summary(it).operations);
+            assert!(moved.all(|it| it == operations), "{line} {way}");
         }
     }
 }

@@ -139,7 +139,7 @@ fn a_quota_is_named_by_every_kind() {
         let dir = tempdir().unwrap();
         let launcher = format!("sh {}", group.enter(dir.path()).display());
         let run = under(dir.path(), &launcher, &format!("{arguments} -o r.jsonl")).succeed();
-        let record = &records::of_any_kind(&dir.path().join("r.jsonl"))[0];
+        let record = &records::read(&dir.path().join("r.jsonl"))[0];
         let quotas = record.environment.iter();
         let quotas = quotas.map(|host| host.machine.cpu.quota_millicpus);
         assert!(quotas.eq([Some(500)]), "{arguments}");
@@ -181,7 +181,7 @@ fn records_show_the_settings_of_the_paths_of_their_sockets() {
     ] {
         let dir = tempdir().unwrap();
         tonnage(dir.path(), &format!("{arguments} -o r.jsonl")).succeed();
-        let record = &records::of_any_kind(&dir.path().join("r.jsonl"))[0];
+        let record = &records::read(&dir.path().join("r.jsonl"))[0];
         let [path] = &record.network_paths[..] else {
             panic!("{arguments}: {:?}", record.network_paths);
         };

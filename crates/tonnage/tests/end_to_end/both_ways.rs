@@ -1,13 +1,11 @@
 //! Pairs that move bytes in both directions at once.
 
 use tempfile::tempdir;
-use tonnage_record::transfer::{Directions, Trial};
-use tonnage_record::{Outcome, Record};
-use tonnage_testbed::{HostsSpec, Rate};
+use tonnage_record::Record;
+use tonnage_record::transfer::Directions;
 
-use super::hosts::{all_good, end, hosts_of, start};
 use super::support::records::{body, first_row, measured, summary};
-use super::support::{BRIEF, records, tonnage};
+use super::support::{BRIEF, tonnage};
 
 fn directions(record: &Record) -> &Directions {
     summary(record).directions.as_ref().unwrap()
@@ -89,55 +87,4 @@ fn tables_and_csv_give_each_direction_and_the_sum() {
     // One way has neither.
     let run = tonnage(dir.path(), &line).succeed();
     assert!(!run.stdout.contains("forward"), "{run:#?}");
-}
-
-/// A link of 1 Gb/s sends and receives at once: each direction has it for itself, and the sum is twice as much.
-#[test]
-fn a_link_of_1_gigabit_carries_twice_as_much_both_ways() {
-    let spec = HostsSpec {
-        count: 2,
-        links: 1,
-        rates: Rate::GBIT_1.into(),
-    };
-    let Some(hosts) = hosts_of(spec) else { return };
-    let dir = tempdir().unwrap();
-    let arguments = "transfer --engine fabric:tcp --op write,read --sizes 1M --window 8 --bidirectional --devices eth0 \
-                     --trials 2 --trial-time 500ms --warmup 200ms --link-speed 1Gb/s --require-path -o r.jsonl";
-    all_good(&end(start(&hosts, 1, dir.path(), arguments, |rank| rank)));
-    let records = records::read(&dir.path().join("r.jsonl"));
-    assert_eq!(records.len(), 2);
-    let link = Rate::GBIT_1.tcp_payload_bytes_per_s();
-    for record in &records {
-        assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
-        let limit = record.limit.as_ref().unwrap();
-        let what = "stated link speed of eth0, both directions added up";
-        assert_eq!((limit.what.as_str(), limit.bytes_per_s), (what, 2.5e8));
-        let both = directions(record);
-        let sum = summary(record).bandwidth_bytes_per_s.mean / link;
-        let each = [&both.forward, &both.back].map(|it| it.bandwidth_bytes_per_s.mean / link);
-        assert!(
-            each.iter().all(|&links| links < 1.05),
-            "{each:?}: {record:#?}"
-        );
-        let share = |trial: &Trial| trial.initiator_cpu_ns as f64 / (2 * trial.window_ns) as f64;
-        let starved = body(record).trials.iter().map(share).fold(1.0, f64::min);
-        if (sum - 2.0).abs() > 0.15 && starved < 0.9 {
-            let percent = 100.0 * starved;
-            println!(
-                "skip: {sum:.2} of 2 links where the workers had {percent:.0} % of their CPUs"
-            );
-            continue;
-        }
-        assert!((sum - 2.0).abs() < 0.15, "{sum}: {record:#?}");
-        assert!(
-            each.iter().all(|&links| links > 0.9),
-            "{each:?}: {record:#?}"
-        );
-        let proof = record.wire_proof.as_ref().unwrap();
-        assert!(proof.crossed, "{proof:#?}");
-        for device in &proof.devices {
-            let expected = [device.sent_bytes_expected, device.received_bytes_expected];
-            assert!(expected.iter().all(|&bytes| bytes > 0), "{proof:#?}");
-        }
-    }
 }

@@ -12,7 +12,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use super::support::{Ended, free_port, tonnage};
+use super::support::{Ended, free_port, rows, tonnage};
 
 /// A paced point, whose rate is the one that is offered.
 const PACED: &str = "transfer --engine null --op write --ranks 2 --rate 2k --duration 60ms --trials 2 --warmup 1ms \
@@ -267,30 +267,19 @@ fn wrong_requests_are_refused_with_the_code_of_their_style() {
     of_other_hosts(dir);
     fs::create_dir(dir.join("open")).unwrap();
     fs::set_permissions(dir.join("open"), Permissions::from_mode(0o777)).unwrap();
-    for (arguments, part) in [
-        ("--baseline none.toml", "cannot be read"),
-        ("--baseline b.toml --only shm", "there are null write"),
-        (
-            "--baseline b.toml --hosts a,b,c",
-            "no point of 3 ranks on 3 hosts",
-        ),
-        (
-            "--baseline b.toml --budget 3s --retest 9",
-            "the shortest needs",
-        ),
-        ("--baseline b.toml --budget 1s", "too short"),
-        ("--baseline b.toml --devices eth7", "nothing over eth7"),
-        (
-            "--baseline b.toml --state open --cache 1m",
-            "may be written by others",
-        ),
-        ("--baseline b.toml -o b.toml", "--force"),
-        (
-            "--baseline b.toml -o b.toml --force",
-            "b.toml is the baseline",
-        ),
-        ("--baseline b.toml --bugdet 3s", "unexpected argument"),
-    ] {
+    let cases = "
+        --baseline none.toml                      => cannot be read
+        --baseline b.toml --only shm              => there are null write
+        --baseline b.toml --hosts a,b,c           => no point of 3 ranks on 3 hosts
+        --baseline b.toml --budget 3s --retest 9  => the shortest needs
+        --baseline b.toml --budget 1s             => too short
+        --baseline b.toml --devices eth7          => nothing over eth7
+        --baseline b.toml --state open --cache 1m => may be written by others
+        --baseline b.toml -o b.toml               => --force
+        --baseline b.toml -o b.toml --force       => b.toml is the baseline
+        --baseline b.toml --bugdet 3s             => unexpected argument
+    ";
+    for [arguments, part] in rows(cases) {
         for (style, code) in [("plain", 2), ("prolog", 0)] {
             let ended = run(dir, &format!("check {arguments} --exit {style}")).with_code(code);
             told(&ended.saying(&[part]), "error: ");

@@ -49,7 +49,7 @@ fn each(arguments: &str) -> Vec<Record> {
         };
         let started = [(0, clocks.0), (1, clocks.1)].map(start);
         let ended = started.map(|rank| rank.end().with_code(0));
-        let found = records::of_any_kind(&dir.path().join("r.jsonl"));
+        let found = records::read(&dir.path().join("r.jsonl"));
         assert!(!found.is_empty());
         for record in found {
             assert_eq!(record.outcome, Outcome::Measured, "{ended:#?}");

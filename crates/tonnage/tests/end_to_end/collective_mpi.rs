@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tempfile::tempdir;
 
-use super::collective_torch::{every_operation, every_result};
+use super::collective_torch::{every_result, plan_every_operation};
 use super::support::launchers::{MPICH, OPEN_MPI, is_there, under_mpirun};
-use super::support::{tonnage, words};
+use super::support::{at_once, tonnage, words};
 
 fn installed() -> impl Iterator<Item = &'static str> {
     let all = [OPEN_MPI, MPICH].into_iter();
@@ -18,27 +18,24 @@ fn installed() -> impl Iterator<Item = &'static str> {
 
 #[test]
 fn every_result_of_every_operation_is_checked_beside_native_ones() {
+    // Types once: what else is varied does not depend on them.
+    let cases = [
+        ("", "float32,int8"),
+        ("in-place = true", "float32"),
+        ("groups = 'mod:2'", "float32"),
+    ];
     for launcher in installed() {
         let launcher = launcher.replace("-np 2", "-np 4");
-        // Types once: what else is varied does not depend on them.
-        for (options, dtypes) in [
-            ("", "float32,int8"),
-            ("--in-place", "float32"),
-            ("--groups mod:2", "float32"),
-        ] {
-            let dir = tempdir().unwrap();
-            let line = every_operation("mpi", options, dtypes);
-            let run = under_mpirun(dir.path(), &launcher, &line)
-                .run()
-                .with_code(0);
-            run.printing(&["mpi: "]);
-            for body in every_result(&dir.path().join("r.jsonl"), options, dtypes) {
-                let summaries = body.backends.iter().map(|it| it.summary.as_ref().unwrap());
-                assert!(summaries.map(|it| it.iterations).eq([10; 2]), "{body:#?}");
-                let is_broadcast = body.point.op.name() == "broadcast";
-                let in_place = options == "--in-place" || is_broadcast;
-                assert_eq!(body.backends[0].really_in_place, in_place, "{body:#?}");
-            }
+        let dir = tempdir().unwrap();
+        plan_every_operation(dir.path(), "mpi", &cases);
+        let run = under_mpirun(dir.path(), &launcher, "run p.toml -o r.jsonl").run();
+        run.with_code(0).printing(&["mpi: "]);
+        for (keys, body) in every_result(dir.path(), &cases) {
+            let summaries = body.backends.iter().map(|it| it.summary.as_ref().unwrap());
+            assert!(summaries.map(|it| it.iterations).eq([10; 2]), "{body:#?}");
+            let is_broadcast = body.point.op.name() == "broadcast";
+            let in_place = keys.starts_with("in-place") || is_broadcast;
+            assert_eq!(body.backends[0].really_in_place, in_place, "{body:#?}");
         }
     }
 }
@@ -101,26 +98,24 @@ fn hanging_mpi(dir: &Path, library: &str) -> Option<String> {
 /// All ranks live, and their control threads answer; only the library's call does not come back.
 #[test]
 fn a_call_that_hangs_ends_the_run_with_its_name() {
-    for (launcher, library) in [(OPEN_MPI, "libmpi.so.40"), (MPICH, "libmpich.so.12")] {
+    at_once(installed(), |launcher| {
         let dir = tempdir().unwrap();
-        if !is_there(launcher) {
-            continue;
-        }
+        let library = ["libmpi.so.40", "libmpich.so.12"][usize::from(launcher == MPICH)];
         let Some(mpi) = hanging_mpi(dir.path(), library) else {
-            continue;
+            return;
         };
         let line = format!(
-            "collective --backend mpi --mpi {mpi} --op all-reduce --sizes 64k --timeout 2s -o r.jsonl"
+            "collective --backend mpi --mpi {mpi} --op all-reduce --sizes 64k --timeout 2s"
         );
         let ended = under_mpirun(dir.path(), launcher, &line).run();
         assert!(ended.code != Some(0), "{ended:#?}");
         assert!(ended.took < Duration::from_secs(15), "{ended:#?}");
         let said = words(&format!("{}{}", ended.stdout, ended.stderr));
-        for part in [
-            "call 1 of all-reduce of 64 KiB by mpi has not come back for ",
-            &format!(" on {}: ", tonnage_sys::host::name()),
-        ] {
-            assert!(said.contains(part), "{part}: {said}");
-        }
-    }
+        let call = "call 1 of all-reduce of 64 KiB by mpi has not come back for ";
+        assert!(said.contains(call), "{said}");
+        assert!(
+            said.contains(&format!(" on {}: ", tonnage_sys::host::name())),
+            "{said}"
+        );
+    });
 }

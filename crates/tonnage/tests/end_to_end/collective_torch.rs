@@ -32,7 +32,7 @@ pub(super) fn python() -> Option<String> {
 
 /// The bodies of a file's records.
 fn bodies(path: &Path) -> Vec<CollectiveBody> {
-    let records = records::of_any_kind(path).into_iter();
+    let records = records::read(path).into_iter();
     records
         .map(|record| record.collective().unwrap().clone())
         .collect()
@@ -42,33 +42,47 @@ fn bodies(path: &Path) -> Vec<CollectiveBody> {
 const ALL: &str = "all-reduce,reduce-scatter,all-gather,all-to-all,broadcast,reduce,gather,scatter,barrier,send-recv-pairs,\
                    send-recv-ring";
 
-/// Operations of a library with these options.
-fn operations(library: &str, options: &str) -> Vec<&'static str> {
+/// Operations of a library with these keys of a plan.
+fn operations(library: &str, keys: &str) -> Vec<&'static str> {
     let is_there = |op: &&str| match *op {
         "reduce-scatter" => !library.starts_with("torch"),
-        "send-recv-ring" => options != "--in-place",
+        "send-recv-ring" => !keys.contains("in-place"),
         _ => true,
     };
     ALL.split(',').filter(is_there).collect()
 }
 
-/// Arguments of every operation by a library beside native calls, verified, in r.jsonl; four ranks.
-pub(super) fn every_operation(library: &str, options: &str, dtypes: &str) -> String {
-    let ops = operations(library, options).join(",");
+/// Writes a plan, p.toml, of every operation by a library beside native calls, verified: for each case, which is keys of
+/// a plan and types, an experiment.
+pub(super) fn plan_every_operation(dir: &Path, library: &str, cases: &[(&str, &str)]) {
     // MPICH 4.0 reduces in place to no other root.
     let root = if library == "mpi" { 0 } else { 1 };
-    format!(
-        "collective --backend {library},native:shm --op {ops} --sizes 4000 --root {root} --dtype {dtypes} {options} --trials 2 \
-         --iters 5 --warmup 0s --verify -o r.jsonl"
-    )
+    let experiment = |(keys, dtypes): &(&str, &str)| {
+        let ops = operations(library, keys).join("', '");
+        let dtypes = dtypes.replace(',', "', '");
+        format!(
+            "[[collective]]\nbackend = ['{library}', 'native:shm']\nop = ['{ops}']\nsizes = 4000\nroot = {root}\n\
+             dtype = ['{dtypes}']\ntrials = 2\niters = 5\nwarmup = '0s'\nverify = true\n{keys}\n"
+        )
+    };
+    let experiments: String = cases.iter().map(experiment).collect();
+    std::fs::write(dir.join("p.toml"), format!("name = 'p'\n{experiments}")).unwrap();
 }
 
-/// Bodies of such a run, whose results were all checked.
-pub(super) fn every_result(path: &Path, options: &str, dtypes: &str) -> Vec<CollectiveBody> {
-    let bodies = bodies(path);
-    let ops = operations(&bodies[0].backends[0].backend, options).len();
-    let types = dtypes.split(',').count();
-    assert_eq!(bodies.len(), (ops - 1) * types + 1, "a barrier has no type");
+/// Bodies of such a plan's records, whose results were all checked, each with the keys of its case.
+pub(super) fn every_result<'a>(
+    dir: &Path,
+    cases: &[(&'a str, &str)],
+) -> Vec<(&'a str, CollectiveBody)> {
+    let bodies = bodies(&dir.join("r.jsonl"));
+    let library = bodies[0].backends[0].backend.clone();
+    let keys = cases.iter().flat_map(|(keys, dtypes)| {
+        let ops = operations(&library, keys).len();
+        // A barrier has no type.
+        std::iter::repeat_n(*keys, (ops - 1) * dtypes.split(',').count() + 1)
+    });
+    let keys: Vec<_> = keys.collect();
+    assert_eq!(bodies.len(), keys.len());
     for body in &bodies {
         let shape = body.point.shape();
         let place = |rank| body.point.grouping().seat(rank).place;
@@ -79,73 +93,66 @@ pub(super) fn every_result(path: &Path, options: &str, dtypes: &str) -> Vec<Coll
             assert_eq!(verified, bytes * 3, "{body:#?}");
         }
     }
-    bodies
+    keys.into_iter().zip(bodies).collect()
 }
 
 #[test]
 fn every_result_of_every_operation_is_checked_beside_native_ones() {
     let Some(python) = python() else { return };
     // Types once: what else is varied does not depend on them, but for sums that grow in a small one.
-    for (options, dtypes) in [
+    let cases = [
         ("", "float32,int8"),
-        ("--in-place", "float32"),
-        ("--align none", "int8"),
-        ("--groups div:2", "float32"),
-    ] {
-        let dir = tempdir().unwrap();
-        let line = every_operation("torch:gloo", options, dtypes);
-        let run = tonnage(dir.path(), &format!("{line} --ranks 4 --python {python}")).succeed();
-        records::shown_of_any_kind(dir.path(), &run);
-        run.printing(&["PyTorch "]);
-        for body in every_result(&dir.path().join("r.jsonl"), options, dtypes) {
-            for backend in &body.backends {
-                // Small types in place stop before they overflow.
-                let few = options == "--align none" && backend.really_in_place;
-                let iterations = backend.summary.as_ref().unwrap().iterations;
-                assert!(iterations == 10 || few && iterations > 0, "{body:#?}");
-            }
-            let op = body.point.op.name();
-            let always = ["all-reduce", "reduce", "broadcast"].contains(&op);
-            let never =
-                ["all-to-all", "barrier", "send-recv-pairs", "send-recv-ring"].contains(&op);
-            let in_place = always || options == "--in-place" && !never;
-            assert_eq!(body.backends[0].really_in_place, in_place, "{op}");
+        ("in-place = true", "float32"),
+        ("align = 'none'", "int8"),
+        ("groups = 'div:2'", "float32"),
+    ];
+    let with_python = cases.map(|(keys, dtypes)| (format!("{keys}\npython = '{python}'"), dtypes));
+    let cases = with_python
+        .each_ref()
+        .map(|(keys, dtypes)| (keys.as_str(), *dtypes));
+    let dir = tempdir().unwrap();
+    plan_every_operation(dir.path(), "torch:gloo", &cases);
+    let run = tonnage(dir.path(), "run p.toml --ranks 4 -o r.jsonl").succeed();
+    records::shown(dir.path(), &run);
+    run.printing(&["PyTorch "]);
+    for (keys, body) in every_result(dir.path(), &cases) {
+        for backend in &body.backends {
+            // Small types in place stop before they overflow.
+            let few = keys.starts_with("align") && backend.really_in_place;
+            let iterations = backend.summary.as_ref().unwrap().iterations;
+            assert!(iterations == 10 || few && iterations > 0, "{body:#?}");
         }
+        let op = body.point.op.name();
+        let always = ["all-reduce", "reduce", "broadcast"].contains(&op);
+        let never = ["all-to-all", "barrier", "send-recv-pairs", "send-recv-ring"].contains(&op);
+        let in_place = always || keys.starts_with("in-place") && !never;
+        assert_eq!(body.backends[0].really_in_place, in_place, "{op}");
     }
 }
 
+/// The second point fills memory for longer than a whole trial takes, which is no part of it.
 #[test]
 fn a_worker_that_calls_nothing_has_a_time_and_no_bandwidth() {
     let Some(python) = python() else { return };
     let dir = tempdir().unwrap();
-    let line = format!(
-        "collective --backend torch:null --python {python} --op all-reduce --sizes 1M --ranks 2 --iters 100 --verify \
-         -o r.jsonl"
+    let null = format!(
+        "[[collective]]\nbackend = 'torch:null'\npython = '{python}'\nop = 'all-reduce'\ntrials = 2\n"
     );
-    tonnage(dir.path(), &line).succeed();
-    let body = bodies(&dir.path().join("r.jsonl")).remove(0);
-    let summary = body.backends[0].summary.as_ref().unwrap();
+    let plan = format!(
+        "name = 'p'\n{null}sizes = '1M'\niters = 100\nverify = true\n\
+         {null}sizes = '32M'\nrefill = 'trial'\ntrial-time = '10ms'\nwarmup = '1ms'\n"
+    );
+    std::fs::write(dir.path().join("p.toml"), plan).unwrap();
+    tonnage(dir.path(), "run p.toml --ranks 2 -o r.jsonl").succeed();
+    let [null, filled] = &bodies(&dir.path().join("r.jsonl"))[..] else {
+        panic!("not two records")
+    };
+    let summary = null.backends[0].summary.as_ref().unwrap();
     assert!(summary.call_ns.mean > 0.0 && summary.call_ns.min < 1e6);
     let rates = (summary.algbw_bytes_per_s, summary.busbw_bytes_per_s);
     assert_eq!((rates, summary.verified_bytes), ((None, None), 0));
-}
-
-/// Filling that takes longer than a whole trial, and is no part of it.
-#[test]
-fn filling_before_a_trial_takes_none_of_its_calls() {
-    let Some(python) = python() else { return };
-    let dir = tempdir().unwrap();
-    let line = format!(
-        "collective --backend torch:null --python {python} --op all-reduce --sizes 32M --ranks 1 --refill trial \
-         --trials 2 --trial-time 10ms --warmup 1ms -o r.jsonl"
-    );
-    tonnage(dir.path(), &line).succeed();
-    let body = bodies(&dir.path().join("r.jsonl")).remove(0);
-    let trials = &body.backends[0].trials;
-    assert!(
-        trials.iter().all(|trial| trial.iterations > 50),
-        "{trials:?}"
-    );
+    let mut trials = filled.backends[0].trials.iter();
+    assert!(trials.all(|trial| trial.iterations > 50), "{filled:?}");
 }
 
 /// The plan of the published benchmark, whose rows are those of the same number of ranks.
@@ -173,19 +180,16 @@ fn the_published_plan_runs_whether_torch_is_there_or_not() {
         "op = \"all-reduce\"",
         "op = \"all-reduce\"\nalgorithm = 'ring'",
     );
-    // Four ranks share the CPUs: they move less, and the published rows are of as much. To check 100 MB takes seconds.
-    let checked = change("100MB", "4MB");
+    // To check 100 MB takes seconds.
     let unchecked = whole.replace("verify = true", "verify = false");
-    for (ranks, text, tables) in [(2, unchecked, [4, 4]), (4, checked, [4, 0])] {
-        std::fs::write(dir.path().join("p.toml"), text).unwrap();
-        let line = format!("run p.toml --ranks {ranks} --scale 0.02 -o {ranks}.jsonl");
-        let run = tonnage(dir.path(), &line).succeed();
-        let records = records::of_any_kind(&dir.path().join(format!("{ranks}.jsonl")));
-        assert!(records.iter().all(Record::is_fine), "{records:#?}");
-        assert!(records.iter().map(|it| it.published_rows.len()).eq(tables));
-        let beside = run.stdout.matches("beside torch.distributed").count();
-        assert_eq!(beside, tables.iter().sum::<usize>(), "{}", run.stdout);
-    }
+    std::fs::write(dir.path().join("p.toml"), unchecked).unwrap();
+    let run = tonnage(dir.path(), "run p.toml --ranks 2 --scale 0.02 -o r.jsonl").succeed();
+    let records = records::read(&dir.path().join("r.jsonl"));
+    assert!(records.iter().all(Record::is_fine), "{records:#?}");
+    let tables = records.iter().map(|it| it.published_rows.len());
+    assert!(tables.eq([4, 4]));
+    let beside = run.stdout.matches("beside torch.distributed").count();
+    assert_eq!(beside, 8, "{}", run.stdout);
 }
 
 /// A line for each call and rank, in the words of the scripts that tables of torch.distributed come from.
@@ -291,7 +295,7 @@ fn a_worker_that_hangs_is_named() {
     let Some(python) = python() else { return };
     let dir = tempdir().unwrap();
     let lengths = ["iters = 1", "trial-time = '60s'"];
-    let (run, worker) = in_the_second_point(dir.path(), (&python, "3s"), &lengths);
+    let (run, worker) = in_the_second_point(dir.path(), (&python, "2s"), &lengths);
     let since = Instant::now();
     assert!(run.signal_process(&worker, Signal::STOP));
     let ended = run.end().with_code(1);
@@ -313,7 +317,7 @@ fn a_worker_that_is_killed_is_named_and_the_next_points_are_measured() {
     assert!(run.signal_process(&worker, Signal::KILL));
     let ended = run.end().with_code(1);
     assert!(since.elapsed() < Duration::from_secs(30), "{ended:#?}");
-    let records = records::of_any_kind(&dir.path().join("r.jsonl"));
+    let records = records::read(&dir.path().join("r.jsonl"));
     let is_measured = records
         .iter()
         .map(|record| record.outcome == Outcome::Measured);

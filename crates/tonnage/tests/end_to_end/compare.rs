@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::tempdir;
 
-use super::support::{Ended, LONG, tonnage};
+use super::support::{Ended, LONG, parts, rows, tonnage};
 
 const BRIEF: &str = "--duration 6ms --trials 2 --warmup 1ms";
 
@@ -127,42 +127,22 @@ fn a_run_that_cannot_be_measured_is_refused_before_the_first() {
     fs::write(dir.path().join("ab.jsonl"), "old\n").unwrap();
     let good = "transfer --engine shm --op write --ranks 2 --sizes 64";
     let fabric = "transfer --engine fabric:shm --op write --ranks 2 --sizes 64";
-    for (sides, parts) in [
-        (
-            format!("-- {good} -- {good} --window 0"),
-            ["side B", "window"],
-        ),
-        (
-            format!("-- {good} -- run nowhere.toml"),
-            ["side B", "nowhere.toml"],
-        ),
-        (
-            format!("-- {good} -- show ab.jsonl"),
-            ["side B", "no command that measures"],
-        ),
-        (
-            format!("--b-library libfabrik=/x.so -- {fabric}"),
-            ["side B", "libfabric"],
-        ),
-        (
-            format!("-- {good} -- {good} --devices mlx5_0"),
-            ["side B", "no effect"],
-        ),
-        (
-            format!("-- {good} --times 2 -- {fabric}"),
-            ["side A", "--times"],
-        ),
-        (
-            format!("--b-env X=1 -- {good} --checkpoint 1s"),
-            ["side A", "--checkpoint"],
-        ),
-    ] {
+    // G stands for a transfer that can be measured, and F for one over fabric.
+    let refused = "
+        -- G -- G --window 0                  => side B | window
+        -- G -- run nowhere.toml              => side B | nowhere.toml
+        -- G -- show ab.jsonl                 => side B | no command that measures
+        --b-library libfabrik=/x.so -- F      => side B | libfabric
+        -- G -- G --devices mlx5_0            => side B | no effect
+        -- G --times 2 -- F                   => side A | --times
+        --b-env X=1 -- G --checkpoint 1s      => side A | --checkpoint
+    ";
+    for [sides, reason] in rows(refused) {
+        let sides = sides.replace('G', good).replace('F', fabric);
         let ended = run(dir.path(), &format!("ab --force -o ab.jsonl {sides}")).with_code(2);
-        ended.with_one_error(&parts);
-        assert_eq!(
-            fs::read_to_string(dir.path().join("ab.jsonl")).unwrap(),
-            "old\n"
-        );
+        ended.with_one_error(&parts(reason));
+        let left = fs::read_to_string(dir.path().join("ab.jsonl")).unwrap();
+        assert_eq!(left, "old\n");
     }
     fs::remove_file(dir.path().join("ab.jsonl")).unwrap();
     run(
@@ -255,7 +235,7 @@ fn workers_have_the_same_cpus_in_each_run() {
     for line in lines {
         let dir = tempdir().unwrap();
         run(dir.path(), &format!("{line} --times 2 -o r.jsonl")).with_code(0);
-        let records = super::support::records::of_any_kind(&dir.path().join("r.jsonl"));
+        let records = super::support::records::read(&dir.path().join("r.jsonl"));
         let of = |repetition: u32| {
             let own = records
                 .iter()
@@ -294,32 +274,24 @@ fn what_cannot_be_compared_has_one_clear_message() {
     fs::write(path("junk.jsonl"), "junk\n").unwrap();
     let all = fs::read_to_string(path("a.jsonl")).unwrap();
     fs::write(path("other.jsonl"), all.lines().last().unwrap()).unwrap();
-    for (arguments, parts) in [
-        ("a.jsonl a.jsonl", &["the same file"][..]),
-        ("a.jsonl link.jsonl", &["the same file"]),
-        ("a.jsonl copy.jsonl", &["both hold records of run"]),
-        ("a.jsonl", &["belong to no side", "tonnage ab"]),
-        ("a.jsonl nowhere.jsonl", &["nowhere.jsonl"]),
-        ("a.jsonl empty.jsonl", &["empty.jsonl holds no records"]),
-        (
-            "a.jsonl junk.jsonl",
-            &["junk.jsonl holds no records that can be read", "line 1"],
-        ),
-        (
-            "b.jsonl other.jsonl",
-            &["no points in common", "size (64 B, 128 B)", "--ignore"],
-        ),
-        ("a.jsonl b.jsonl --ignore siz", &["--ignore", "\"size\""]),
-        (
-            "a.jsonl b.jsonl --accept kernle",
-            &["--accept", "\"kernel\""],
-        ),
-        ("a.jsonl b.jsonl --metric busbw", &["busbw", "message-rate"]),
-        ("a.jsonl b.jsonl --margin 150%", &["margin"]),
-    ] {
+    let cases = "
+        a.jsonl a.jsonl                 => the same file
+        a.jsonl link.jsonl              => the same file
+        a.jsonl copy.jsonl              => both hold records of run
+        a.jsonl                         => belong to no side | tonnage ab
+        a.jsonl nowhere.jsonl           => nowhere.jsonl
+        a.jsonl empty.jsonl             => empty.jsonl holds no records
+        a.jsonl junk.jsonl              => junk.jsonl holds no records that can be read | line 1
+        b.jsonl other.jsonl             => no points in common | size (64 B, 128 B) | --ignore
+        a.jsonl b.jsonl --ignore siz    => --ignore | \"size\"
+        a.jsonl b.jsonl --accept kernle => --accept | \"kernel\"
+        a.jsonl b.jsonl --metric busbw  => busbw | message-rate
+        a.jsonl b.jsonl --margin 150%   => margin
+    ";
+    for [arguments, reason] in rows(cases) {
         run(dir.path(), &format!("compare {arguments}"))
             .with_code(2)
-            .with_one_error(parts);
+            .with_one_error(&parts(reason));
     }
 }
 

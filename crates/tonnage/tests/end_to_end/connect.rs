@@ -4,15 +4,12 @@ use tempfile::tempdir;
 use tonnage_record::connect::Step;
 use tonnage_record::{Outcome, Record};
 
-use super::support::records::{why, why_skipped};
-use super::support::{Ended, records, tonnage, under};
+use super::support::records::{are_skipped, recorded, why};
+use super::support::{Ended, records, under};
 
 /// The run of a command, and its records.
 fn connect(arguments: &str) -> (Ended, Vec<Record>) {
-    let dir = tempdir().unwrap();
-    let run = tonnage(dir.path(), &format!("connect {arguments} -o r.jsonl")).run();
-    let records = records::shown_of_any_kind(dir.path(), &run);
-    (run, records)
+    recorded(&format!("connect {arguments}"))
 }
 
 #[test]
@@ -35,15 +32,7 @@ fn connections_over_every_engine() {
         let parts: f64 = set_up.map(mean).sum();
         assert!(parts <= mean(Step::Total) * 1.001, "{body:#?}");
     }
-    for word in [
-        "open",
-        "register",
-        "exchange",
-        "connect",
-        "first_byte",
-        "total",
-        "close",
-    ] {
+    for word in "open register exchange connect first_byte total close".split(' ') {
         let mut lines = run.stdout.lines();
         let row = lines.any(|line| line.split_whitespace().nth(2) == Some(word));
         assert!(row, "no row of {word} in {run:#?}");
@@ -110,9 +99,9 @@ fn more_connections_than_descriptors_are_skipped_with_the_number_that_fits() {
             under(dir.path(), "prlimit --nofile=128", &line).run()
         };
         limited("64").with_code(1);
-        let records = records::of_any_kind(&dir.path().join("64.jsonl"));
-        let why = why_skipped(&records[0]);
-        assert!(why.contains("workers fit"), "{why}");
+        let records = records::read(&dir.path().join("64.jsonl"));
+        are_skipped(&records, "workers fit");
+        let why = why(&records[0]);
         let fit = advised(why, "--workers");
         assert!((8..=32).contains(&fit.parse::<u32>().unwrap()), "{why}");
         limited(fit).with_code(0);
@@ -125,8 +114,8 @@ fn registrations_beyond_memory_are_skipped_with_what_there_is() {
         connect("--engine shm --ranks 2 --register 4k,512G --duration 20ms --trials 1");
     run.with_code(1);
     assert_eq!(records[0].outcome, Outcome::Measured);
-    let why = why_skipped(&records[1]);
-    assert!(why.contains("bytes of memory available"), "{why}");
+    are_skipped(&records[1..], "bytes of memory available");
+    let why = why(&records[1]);
     let fits = advised(why, "--register").strip_suffix('M');
     assert!(
         (16..512 << 10).contains(&fits.unwrap().parse::<u64>().unwrap()),

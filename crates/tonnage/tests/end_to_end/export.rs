@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 
 use tempfile::tempdir;
 
-use super::support::tonnage;
+use super::support::{parts, rows, tonnage};
 
 /// One measurement in all formats.
 #[test]
@@ -50,28 +50,17 @@ fn records_are_exported_and_files_replaced_whole() {
 
     // Requests that are refused before a file is touched.
     fs::write(dir.path().join("empty.jsonl"), "").unwrap();
-    for (arguments, parts) in [
-        ("empty.jsonl --to junit", ["empty.jsonl", "no records"]),
-        ("r.jsonl r.jsonl --to junit", ["same file", "once"]),
-        (
-            "r.jsonl --to junit --metric bandwidth",
-            ["--metric", "junit"],
-        ),
-        (
-            "r.jsonl --to github-benchmark --metric bandwidth,latency-p50",
-            ["one direction", "latency-p50"],
-        ),
-        (
-            "r.jsonl --to github-benchmark --metric busbw",
-            ["busbw", "they have bandwidth"],
-        ),
-        (
-            "r.jsonl --to junit -o r.jsonl --force",
-            ["r.jsonl", "another file"],
-        ),
-    ] {
+    let cases = "
+        empty.jsonl --to junit                                       => empty.jsonl | no records
+        r.jsonl r.jsonl --to junit                                   => same file | once
+        r.jsonl --to junit --metric bandwidth                        => --metric | junit
+        r.jsonl --to github-benchmark --metric bandwidth,latency-p50 => one direction | latency-p50
+        r.jsonl --to github-benchmark --metric busbw                 => busbw | they have bandwidth
+        r.jsonl --to junit -o r.jsonl --force                        => r.jsonl | another file
+    ";
+    for [arguments, reason] in rows(cases) {
         run(&format!("export {arguments}"))
             .with_code(2)
-            .with_one_error(&parts);
+            .with_one_error(&parts(reason));
     }
 }

@@ -2,29 +2,29 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use rustix::process::Signal;
 use tempfile::tempdir;
-use tonnage_record::Outcome;
+use tonnage_record::transfer::Trial;
+use tonnage_record::{Outcome, Record};
 use tonnage_testbed::{Error, Hosts, HostsSpec, Rate};
 
-use super::support::{
-    BRIEF, Ended, Program, SOON, Started, records, tonnage_by, tonnage_in, wait_for_records,
-};
+use super::support::records::body;
+use super::support::{BRIEF, Ended, Started, records, tonnage_by, tonnage_in, wait_for_records};
 
 /// Hosts with one link each, which carries as much either way.
 pub(super) fn hosts(count: usize, rate: Option<Rate>) -> Option<Hosts> {
-    hosts_of(HostsSpec {
-        count,
-        rates: rate.into(),
-        ..HostsSpec::default()
-    })
+    hosts_with_links(count, 1, rate)
 }
 
-/// Hosts as they are asked for, or `None` with the reason printed where this machine cannot have any.
-pub(super) fn hosts_of(spec: HostsSpec) -> Option<Hosts> {
-    match Hosts::new(spec) {
+/// Hosts with links of this rate, or `None` with the reason printed where this machine cannot have any.
+pub(super) fn hosts_with_links(count: usize, links: usize, rate: Option<Rate>) -> Option<Hosts> {
+    let rates = rate.into();
+    match Hosts::new(HostsSpec {
+        count,
+        links,
+        rates,
+    }) {
         Ok(hosts) => Some(hosts),
         Err(Error::Unavailable(why)) => {
             println!("skip: no hosts in network namespaces: {why}");
@@ -34,19 +34,12 @@ pub(super) fn hosts_of(spec: HostsSpec) -> Option<Hosts> {
     }
 }
 
-/// Starts the program as `ranks_per_host` ranks in each host, in the order of the hosts. All ranks share a secret as
-/// hosts with a common home would.
-pub(super) fn start(
-    hosts: &Hosts,
-    ranks_per_host: usize,
-    dir: &Path,
-    arguments: &str,
-    change: impl Fn(Program) -> Program,
-) -> Vec<Started> {
-    let size = hosts.count() * ranks_per_host;
+/// Starts a rank in each host. All share a secret as hosts with a common home would.
+pub(super) fn start(hosts: &Hosts, dir: &Path, arguments: &str) -> Vec<Started> {
+    let size = hosts.count();
     let start = |rank: usize| {
-        let program = tonnage_in(hosts, rank / ranks_per_host, dir, arguments);
-        change(program.on_hosts(hosts, rank, size)).start()
+        let program = tonnage_in(hosts, rank, dir, arguments);
+        program.on_hosts(hosts, rank, size).start()
     };
     (0..size).map(start).collect()
 }
@@ -61,36 +54,60 @@ pub(super) fn all_good(runs: &[Ended]) {
     }
 }
 
-#[test]
-fn the_record_lists_the_hosts() {
-    for (count, ranks_per_host, expected) in [
-        (2, 1, [("h0", "0"), ("h1", "1")]),
-        (2, 2, [("h0", "0-1"), ("h1", "2-3")]),
-    ] {
-        let Some(hosts) = hosts(count, None) else {
-            return;
-        };
-        let dir = tempdir().unwrap();
-        let arguments = format!("transfer --engine null --op write --sizes 64 {BRIEF} -o r.jsonl");
-        all_good(&end(start(
-            &hosts,
-            ranks_per_host,
-            dir.path(),
-            &arguments,
-            |rank| rank,
-        )));
-        let records = records::read(&dir.path().join("r.jsonl"));
-        assert_eq!(
-            (records.len(), &records[0].outcome),
-            (1, &Outcome::Measured)
+/// Records of a rank in each host, all of which must go well.
+pub(super) fn measured(hosts: &Hosts, arguments: &str) -> Vec<Record> {
+    measured_in(tempdir().unwrap().path(), hosts, arguments)
+}
+
+/// The same, with the file of records in a directory.
+pub(super) fn measured_in(dir: &Path, hosts: &Hosts, arguments: &str) -> Vec<Record> {
+    all_good(&end(start(hosts, dir, &format!("{arguments} -o r.jsonl"))));
+    let records = records::read(&dir.join("r.jsonl"));
+    let is_measured = |record: &Record| record.outcome == Outcome::Measured;
+    assert!(!records.is_empty() && records.iter().all(is_measured));
+    records
+}
+
+/// Checks that no trial is above this rate by more than `within` of it, and that one of them reaches it. Where other
+/// programs took the CPUs, which shapers and switches need too, it may be less, which is said: `share` is the part of
+/// its time that a worker, which spins, had a CPU.
+pub(super) fn reads(record: &Record, bytes_per_s: f64, within: f64, share: fn(&Trial) -> f64) {
+    let what = format!(
+        "{} of {:.1} MB/s",
+        body(record).point.op.name(),
+        bytes_per_s / 1e6
+    );
+    let part = |trial: &Trial| trial.bandwidth_bytes_per_s / bytes_per_s;
+    let trials = &body(record).trials;
+    let is_below = trials.iter().all(|trial| part(trial) < 1.0 + within);
+    assert!(is_below, "{what}: {record:#?}");
+    let best = trials
+        .iter()
+        .max_by(|one, other| part(one).total_cmp(&part(other)));
+    let best = best.unwrap();
+    if part(best) <= 1.0 - within {
+        let (read, share) = (100.0 * part(best), share(best));
+        let said = format!(
+            "{what}: {read:.0} % where workers had {:.0} % of their CPUs",
+            100.0 * share
         );
-        let hosts = records[0].environment.iter().flat_map(|part| &part.hosts);
-        let mut found: Vec<_> = hosts
-            .map(|it| (it.name.as_str(), it.ranks.as_str()))
-            .collect();
-        found.sort_unstable();
-        assert_eq!(found, expected, "{:#?}", records[0].environment);
+        assert!(share < 0.9, "{said}: {record:#?}");
+        println!("skip: {said}");
     }
+}
+
+/// Part of its time that a lone initiator was on its CPU.
+pub(super) fn initiator_share(trial: &Trial) -> f64 {
+    trial.initiator_cpu_ns as f64 / trial.window_ns as f64
+}
+
+/// Hosts of each record's environment with their ranks, sorted.
+pub(super) fn named(records: &[Record]) -> Vec<(&str, &str)> {
+    let parts = records.iter().flat_map(|record| &record.environment);
+    let hosts = parts.flat_map(|part| &part.hosts);
+    let mut found: Vec<_> = hosts.map(|it| (&*it.name, &*it.ranks)).collect();
+    found.sort_unstable();
+    found
 }
 
 #[test]
@@ -118,67 +135,30 @@ fn networks_of_one_machine_are_not_taken_for_its_loopback() {
             let engine = format!("{:?}", effective.engine);
             assert!(engine.contains("eth0"), "{inside:?}: {engine}");
         }
-        let names = records[0].environment.iter().flat_map(|part| &part.hosts);
-        assert_eq!(names.count(), 1, "one name of one machine is one host");
+        assert_eq!(
+            named(&records).len(),
+            1,
+            "one name of one machine is one host"
+        );
     }
 }
 
 /// Some seconds of short points, so that a run is surely in the middle when the first of them is recorded.
-const SECONDS: &str = "transfer --engine null --op write --sizes 1..64k --trials 3 --trial-time 100ms --warmup 0 --limit none \
-                       -o r.jsonl";
-
-/// The points of [`SECONDS`].
-const POINTS: usize = 17;
-
-#[test]
-fn a_rank_that_is_killed_on_another_host_is_named() {
-    let Some(hosts) = hosts(2, None) else { return };
-    let dir = tempdir().unwrap();
-    let runs = start(&hosts, 1, dir.path(), SECONDS, |rank| rank);
-    wait_for_records(dir.path(), 1);
-    runs[1].signal_rank(1, Signal::KILL);
-    let since = Instant::now();
-    let ended = end(runs);
-    assert!(since.elapsed() < SOON, "{:?}: {ended:#?}", since.elapsed());
-    assert_eq!(ended[0].code, Some(1), "{ended:#?}");
-    assert!(ended[0].stderr.contains("rank 1 on h1"), "{ended:#?}");
-}
-
-#[test]
-fn a_cable_that_stays_cut_ends_the_run_on_both_sides() {
-    let Some(hosts) = hosts(2, None) else { return };
-    let dir = tempdir().unwrap();
-    let runs = start(&hosts, 1, dir.path(), SECONDS, |rank| rank);
-    wait_for_records(dir.path(), 1);
-    hosts.link(1, 0).cut().unwrap();
-    let since = Instant::now();
-    let ended = end(runs);
-    assert!(
-        since.elapsed() < 2 * SOON,
-        "{:?}: {ended:#?}",
-        since.elapsed()
-    );
-    for (run, other) in ended.iter().zip(["rank 1 on h1", "rank 0 on h0"]) {
-        assert_eq!(run.code, Some(1), "{ended:#?}");
-        assert!(run.stderr.contains(other), "no {other:?} in {run:#?}");
-    }
-}
-
 #[test]
 fn a_cable_that_is_mended_in_time_does_not_end_the_run() {
     let Some(hosts) = hosts(2, None) else { return };
     let dir = tempdir().unwrap();
-    let runs = start(&hosts, 1, dir.path(), SECONDS, |rank| rank);
+    let line = "transfer --engine null --op write --sizes 1..128 --trials 3 --trial-time 100ms --warmup 0 --limit none \
+                -o r.jsonl";
+    let runs = start(&hosts, dir.path(), line);
     wait_for_records(dir.path(), 1);
     hosts.link(1, 0).cut().unwrap();
     std::thread::sleep(Duration::from_secs(2));
     hosts.link(1, 0).mend().unwrap();
     all_good(&end(runs));
     let records = records::read(&dir.path().join("r.jsonl"));
-    assert_eq!(records.len(), POINTS);
-    assert!(
-        records
-            .iter()
-            .all(|record| record.outcome == Outcome::Measured)
-    );
+    assert_eq!(records.len(), 8);
+    let mut outcomes = records.iter().map(|record| &record.outcome);
+    assert!(outcomes.all(|it| *it == Outcome::Measured));
+    assert_eq!(named(&records[..1]), [("h0", "0"), ("h1", "1")]);
 }

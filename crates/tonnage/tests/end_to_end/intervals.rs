@@ -7,7 +7,6 @@ use rustix::process::Signal;
 use tempfile::tempdir;
 use tonnage_record::transfer::TrialSeries;
 use tonnage_record::{Outcome, Record};
-use tonnage_report::Format;
 
 use super::support::records::{body, summary};
 use super::support::{Started, records, tonnage, wait_for_records, wait_until};
@@ -247,7 +246,7 @@ fn checkpoints_keep_what_moved_until_then() {
         "it had not ended when this checkpoint was written",
     ]);
     // In the end the point has its record, and the checkpoints are those of attempts that came to nothing.
-    let all = records::shown(dir.path(), "r.jsonl", &ended, Format::Table);
+    let all = records::shown(dir.path(), &ended);
     let (last, before) = all.split_last().unwrap();
     assert_eq!(last.outcome, Outcome::Measured);
     assert!((4..=5).contains(&before.len()), "{}", before.len());

@@ -10,7 +10,8 @@ use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
 
 use super::support::{
-    LONG, Started, free_port, records, shared_memory, tonnage, wait_for_records, wait_until,
+    LONG, Started, at_once, free_port, records, rows, shared_memory, tonnage, wait_for_records,
+    wait_until,
 };
 
 /// Checks that nothing is left in /dev/shm but files of other processes than `pids`, whose names begin with their
@@ -21,10 +22,8 @@ pub fn nothing_new(before: &BTreeSet<String>, pids: &[i32]) {
         pid.is_some_and(|pid: i32| !pids.contains(&pid))
     };
     let after = shared_memory();
-    let new: Vec<_> = after
-        .difference(before)
-        .filter(|name| !of_others(name))
-        .collect();
+    let new = after.difference(before).filter(|name| !of_others(name));
+    let new: Vec<_> = new.collect();
     assert!(new.is_empty(), "left in /dev/shm: {new:?}");
 }
 
@@ -64,20 +63,7 @@ fn kill_one(arguments: &str, rank: u32, measured: usize, ready: impl Fn(&Path, &
     }
 }
 
-const SHM: &str = "--engine shm --sizes 8..64";
-
-#[test]
-fn in_the_middle_of_a_trial() {
-    for (ranks, rank, what) in [
-        (2, 0, "--op write"),
-        (2, 1, "--op send"),
-        (2, 1, "--op write-imm --ping-pong"),
-        (4, 2, "--op read --traffic all-to-all"),
-    ] {
-        let line = format!("{SHM} --ranks {ranks} {what} {LONG}");
-        kill_one(&line, rank, 0, |_, run| working(run, rank));
-    }
-}
+const SHM: &str = "--engine shm --sizes 8..64 --ranks 2 --op write";
 
 /// Waits until a rank is in its trial: working, not waiting, is what it does there.
 fn working(run: &Started, rank: u32) {
@@ -90,47 +76,79 @@ fn working(run: &Started, rank: u32) {
 fn cpu_ticks(pid: i32) -> u64 {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default().split(' ');
-    let times = fields
-        .skip(11)
-        .take(2)
-        .filter_map(|text| text.parse::<u64>().ok());
-    times.sum()
+    let times = fields.skip(11).take(2);
+    times.filter_map(|text| text.parse::<u64>().ok()).sum()
 }
 
 /// The tcp provider of libfabric 1.17 can crash by itself when a peer dies, and a process that is gone says nothing.
 fn library_for(engine: &str) -> &'static str {
-    match engine.ends_with("tcp") {
-        true => "--libfabric embedded",
-        false => "",
+    if engine.ends_with("tcp") {
+        "--libfabric embedded"
+    } else {
+        ""
     }
 }
 
 /// A peer's connection breaks, or its memory stays: that it is dead is what must be said.
 #[test]
-fn in_the_middle_of_a_trial_over_fabric() {
-    for (provider, rank, what) in [
-        ("tcp", 1, "--op write --sizes 1M"),
-        ("tcp", 0, "--op read --sizes 1M"),
-        ("tcp", 1, "--op write-imm --sizes 8"),
-        ("tcp", 0, "--op send --sizes 8"),
-        ("shm", 1, "--op write --sizes 1M --libfabric embedded"),
-        ("shm", 0, "--op read --sizes 1M"),
-        ("shm", 1, "--op write-imm --sizes 8"),
-        ("shm", 0, "--op send --sizes 8 --libfabric embedded"),
-    ] {
-        let library = library_for(provider);
-        let line = format!("--engine fabric:{provider} --ranks 2 {what} {library} {LONG}");
+fn in_the_middle_of_a_trial() {
+    let ranks = "
+        0 => shm        => --op write --sizes 8..64
+        1 => shm        => --op send --sizes 8..64
+        1 => shm        => --op write-imm --sizes 8..64 --ping-pong
+        2 => shm        => --op read --sizes 8..64 --traffic all-to-all --ranks 4
+        1 => fabric:tcp => --op write --sizes 1M
+        0 => fabric:tcp => --op read --sizes 1M
+        1 => fabric:tcp => --op write-imm --sizes 8
+        0 => fabric:tcp => --op send --sizes 8
+        1 => fabric:tcp => --op write --sizes 64k --traffic all-to-all --ranks 3
+        1 => fabric:shm => --op write --sizes 1M --libfabric embedded
+        0 => fabric:shm => --op read --sizes 1M
+        1 => fabric:shm => --op write-imm --sizes 8
+        0 => fabric:shm => --op send --sizes 8 --libfabric embedded
+        1 => fabric:shm => --op write --sizes 64k --traffic all-to-all --ranks 3
+    ";
+    for [rank, engine, what] in rows(ranks) {
+        let rank = rank.parse().unwrap();
+        let ranks = if what.contains("--ranks") {
+            ""
+        } else {
+            "--ranks 2"
+        };
+        let library = library_for(engine);
+        let line = format!("--engine {engine} {ranks} {what} {library} {LONG}");
         kill_one(&line, rank, 0, |_, run| working(run, rank));
     }
 }
 
+/// In a round of its own and in one of others, asleep, beside a load, in a call, and in a race of a search.
 #[test]
-fn of_several_peers_over_fabric() {
-    for provider in ["tcp", "shm"] {
-        let what = "--ranks 3 --op write --traffic all-to-all --sizes 64k";
-        let library = library_for(provider);
-        let line = format!("--engine fabric:{provider} {what} {library} {LONG}");
-        kill_one(&line, 1, 0, |_, run| working(run, 1));
+fn in_every_pattern_and_kind() {
+    let endless = "0 1T 0\n0 0 1T\n0 0 0\n";
+    let ranks = "
+        2 => rank 2: trial 1 of     => transfer --engine shm --op write --ranks 4 --traffic matrix --matrix alone --sizes 4k
+        2 => rank 2: trial 1 of     => transfer --engine shm --op write --ranks 4 --traffic matrix --matrix disjoint --sizes 4k
+        1 => rank 1: trial 1 of     => transfer --engine shm --op write --ranks 4 --traffic in-turn --sizes 4k
+        3 => rank 3: trial 1 of     => transfer --engine shm --op write --ranks 4 --traffic in-turn --sizes 4k
+        2 => rank 2: trial 1 of     => transfer --engine shm --op write --ranks 3 --traffic-file endless --sizes 4k
+        3 => rank 3: trial 1 beside => transfer --engine shm --op write --ranks 4 --ping-pong --sizes 8 --background op=write
+        2 => rank 2: trial 1 of     => transfer --engine fabric:tcp --op write --ranks 3 --traffic fan-in --sizes 64k --cq event
+        2 => rank 2: trial 1 of     => transfer --engine fabric:tcp --op send --ranks 3 --traffic fan-in --sizes 64k --cq event
+        1 => rank 1: a trial of     => collective --backend native:shm --op all-reduce --sizes 1M --ranks 3
+        1 => race of pacing         => tune --engine shm --op write --sizes 64k --ranks 2
+    ";
+    for [rank, step, line] in rows(ranks) {
+        let dir = tempdir().unwrap();
+        fs::write(dir.path().join("endless"), endless).unwrap();
+        let length = match step.contains("trial 1 of") && !line.contains("endless") {
+            true => "--trials 1 --trial-time 20s --warmup 0 --limit none",
+            false if line.contains("endless") => "--trials 1 --warmup 0 --limit none",
+            false => "--trial-time 500ms",
+        };
+        let line = format!("{line} {length} --log-level debug");
+        let run = tonnage(dir.path(), &line).start();
+        run.wait_until_said(step);
+        run.kill_rank(rank.parse().unwrap());
     }
 }
 
@@ -141,11 +159,7 @@ fn while_fabric_opens_and_connects() {
     for provider in ["tcp", "shm"] {
         let library = library_for(provider);
         for (step, delay_ms) in [10, 40, 70, 100, 150, 250].into_iter().enumerate() {
-            let much = if step % 2 == 0 {
-                "--footprint 256M"
-            } else {
-                ""
-            };
+            let much = ["--footprint 256M", ""][step % 2];
             let line = format!(
                 "--engine fabric:{provider} --ranks 2 --op write --sizes 64k {much} {library} {LONG}"
             );
@@ -160,20 +174,22 @@ fn while_fabric_opens_and_connects() {
 fn after_points_were_measured() {
     for rank in [0, 1] {
         let length = "--trials 1 --trial-time 300ms --warmup 0 --limit none";
-        let line = format!("{SHM} --ranks 2 --op write {length}");
-        kill_one(&line, rank, 1, |dir, _| wait_for_records(dir, 1));
+        kill_one(&format!("{SHM} {length}"), rank, 1, |dir, _| {
+            wait_for_records(dir, 1);
+        });
     }
 }
 
-/// Joining, opening the engine, exchanging cards, the canary, the first point: whatever comes then.
+/// Joining, opening the engine, exchanging cards, the canary, the first point: whatever comes then. Some at a time,
+/// because ranks that wait for one that was lost before it had joined take a while to end.
 #[test]
 fn soon_after_the_start() {
-    for (step, delay_ms) in [0, 3, 6, 10, 15, 25, 40, 80].into_iter().enumerate() {
-        let line = format!("{SHM} --ranks 2 --op write {LONG}");
-        kill_one(&line, step as u32 % 2, 0, |_, _| {
+    let delays = [0, 3, 6, 10, 15, 25, 40, 80];
+    at_once((0..).zip(delays), |(step, delay_ms)| {
+        kill_one(&format!("{SHM} {LONG}"), step % 2, 0, |_, _| {
             std::thread::sleep(Duration::from_millis(delay_ms));
         });
-    }
+    });
 }
 
 /// Ranks that have not come yet find nobody where they should meet, and the others are left in the middle of joining:
@@ -231,7 +247,7 @@ fn the_supervisor() {
     for delay_ms in [0, 10, 300] {
         let dir = tempdir().unwrap();
         let before = shared_memory();
-        let line = format!("transfer --engine shm --op write --ranks 2 --sizes 8 {LONG}");
+        let line = format!("transfer {SHM} {LONG}");
         let run = tonnage(dir.path(), &line).start();
         run.rank(1);
         std::thread::sleep(Duration::from_millis(delay_ms));

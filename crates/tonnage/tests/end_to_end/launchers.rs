@@ -9,7 +9,9 @@ use tempfile::tempdir;
 use tonnage_record::Record;
 
 use super::support::records::body;
-use super::support::{BRIEF, Ended, Program, SECRET, Started, free_port, records, tonnage};
+use super::support::{
+    BRIEF, Ended, Program, SECRET, Started, free_port, has, parts, records, rows, tonnage,
+};
 
 fn transfer(dir: &Path, ranks: u32, more: &str) -> Program {
     let traffic = if ranks.is_multiple_of(2) {
@@ -48,28 +50,21 @@ fn all_good(runs: &[Ended]) {
 fn written(dir: &Path) -> Vec<Record> {
     let records = records::read(&dir.join("r.jsonl"));
     assert_eq!(records.len(), 2);
-    let launchers = records
-        .iter()
-        .map(|record| &*record.environment[0].launcher);
+    let launchers = records.iter().map(|it| &*it.environment[0].launcher);
     assert!(launchers.eq(["RANK/WORLD_SIZE, MASTER_ADDR"; 2]));
     records
 }
 
 #[test]
 fn ranks_find_each_other_by_environment() {
-    for ranks in [2, 3] {
-        let dir = tempdir().unwrap();
-        let runs = launch(dir.path(), ranks, "-o r.jsonl", |_, program| {
-            program.env("TONNAGE_SECRET", SECRET)
-        });
-        all_good(&runs);
-        assert_eq!(runs[0].rows().len(), 2, "{runs:#?}");
-        assert!(
-            written(dir.path())
-                .iter()
-                .all(|it| body(it).point.ranks == ranks)
-        );
-    }
+    let dir = tempdir().unwrap();
+    let runs = launch(dir.path(), 3, "-o r.jsonl", |_, program| {
+        program.env("TONNAGE_SECRET", SECRET)
+    });
+    all_good(&runs);
+    assert_eq!(runs[0].rows().len(), 2, "{runs:#?}");
+    let records = written(dir.path());
+    assert!(records.iter().all(|it| body(it).point.ranks == 3));
 }
 
 #[test]
@@ -106,20 +101,14 @@ fn without_a_secret_the_home_gets_one() {
 fn a_wrong_secret_keeps_a_rank_out_and_is_told_on_both_sides() {
     let dir = tempdir().unwrap();
     let runs = launch(dir.path(), 3, "", |rank, program| {
-        let secret = if rank == 2 {
-            "a wholly different secret"
-        } else {
-            SECRET
-        };
+        let secret = ["a wholly different secret", SECRET][usize::from(rank != 2)];
         program
             .env("TONNAGE_SECRET", secret)
-            .env("TONNAGE_JOIN_TIMEOUT", "2")
+            .env("TONNAGE_JOIN_TIMEOUT", "1")
     });
     assert!(runs.iter().all(|run| run.code == Some(1)), "{runs:#?}");
     let root = &runs[0].stderr;
-    for part in ["rank 2", "did not come within 2s"] {
-        assert!(root.contains(part), "{runs:#?}");
-    }
+    has(root, "rank 2 | did not come within 1s");
     assert_eq!(root.matches("refused a connection").count(), 1, "{runs:#?}");
     let wrong = &runs[2].stderr;
     assert!(wrong.to_lowercase().contains("secret"), "{runs:#?}");
@@ -194,48 +183,34 @@ fn nor_does_the_secret_of_local_ranks() {
 #[test]
 fn sources_that_disagree_are_refused() {
     let dir = tempdir().unwrap();
-    let launched = || transfer(dir.path(), 2, "").launched(0, 2, free_port());
-    for (program, parts) in [
-        (
-            launched().env("PMI_RANK", "1").env("PMI_SIZE", "2"),
-            ["RANK=0", "PMI_RANK=1", "disagree"],
-        ),
-        (launched().env("WORLD_SIZE", "x"), ["WORLD_SIZE=x", "", ""]),
-        (
-            launched().env("RANK", "2"),
-            ["rank 2 of 2", "RANK", "WORLD_SIZE"],
-        ),
-        (
-            launched().env("TONNAGE_SECRET", "short"),
-            ["TONNAGE_SECRET", "5 bytes", "at least 16"],
-        ),
-        (
-            launched().env("TONNAGE_JOIN_TIMEOUT", "soon"),
-            ["TONNAGE_JOIN_TIMEOUT=soon", "seconds", "above 0"],
-        ),
-        (
-            tonnage(dir.path(), "transfer --engine shm --op write --sizes 8").env("RANK", "0"),
-            ["WORLD_SIZE is not set", "RANK", "incomplete"],
-        ),
-        (
-            transfer(dir.path(), 2, "--ranks 4").launched(0, 2, free_port()),
-            ["--ranks 4", "leave --ranks out", "`unset RANK WORLD_SIZE`"],
-        ),
-        (
-            transfer(dir.path(), 2, "--ranks 4")
-                .env("SLURM_JOB_ID", "7")
-                .env("SLURM_STEP_ID", "0")
-                .env("SLURM_PROCID", "0")
-                .env("SLURM_STEP_NUM_TASKS", "8")
-                .env("SLURM_STEP_NODELIST", "n1"),
-            [
-                "the 8 ranks",
-                "leave --ranks out",
-                "`unset ${!SLURM_*}` in bash",
-            ],
-        ),
-    ] {
-        program.run().with_code(2).with_one_error(&parts);
+    let slurm = "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_STEP_NUM_TASKS=8 SLURM_STEP_NODELIST=n1";
+    let of_launcher = format!(
+        "RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT={}",
+        free_port()
+    );
+    // L stands for the variables of a launcher, and S for those of Slurm.
+    let refused = "
+        L PMI_RANK=1 PMI_SIZE=2     =>           => RANK=0 | PMI_RANK=1 | disagree
+        L WORLD_SIZE=x              =>           => WORLD_SIZE=x
+        L RANK=2                    =>           => rank 2 of 2 | RANK | WORLD_SIZE
+        L TONNAGE_SECRET=short      =>           => TONNAGE_SECRET | 5 bytes | at least 16
+        L TONNAGE_JOIN_TIMEOUT=soon =>           => TONNAGE_JOIN_TIMEOUT=soon | seconds | above 0
+        RANK=0                      =>           => WORLD_SIZE is not set | RANK | incomplete
+        L                           => --ranks 4 => --ranks 4 | leave --ranks out | `unset RANK WORLD_SIZE`
+        S                           => --ranks 4 => the 8 ranks | leave --ranks out | `unset ${!SLURM_*}` in bash
+    ";
+    for [variables, more, reason] in rows(refused) {
+        let mut program = transfer(dir.path(), 2, more);
+        for variable in variables.split(' ').flat_map(|it| match it {
+            "L" => of_launcher.split(' ').collect(),
+            "S" => slurm.split(' ').collect(),
+            it => vec![it],
+        }) {
+            if let Some((name, value)) = variable.split_once('=') {
+                program = program.env(name, value);
+            }
+        }
+        program.run().with_code(2).with_one_error(&parts(reason));
     }
 }
 

@@ -41,7 +41,7 @@ fn each_layer_is_set_beside_the_one_that_it_stands_on() {
         assert!(words.ends_with(below), "{words:?}");
     }
     // Each round has a write of each engine and two collectives; native calls compete in each.
-    let records = records::shown_of_any_kind(dir.path(), &run);
+    let records = records::shown(dir.path(), &run);
     assert_eq!(records.len(), 2 * 4);
     let ways = |round: usize| {
         let body = records[round * 4 + 3].collective().unwrap();
@@ -63,7 +63,7 @@ fn collectives_are_verified_and_counted() {
     let dir = tempdir().unwrap();
     let line = "verify --collectives=all-reduce,gather --ranks 5 --sizes 20,4100 --python no-such-python -o v.jsonl";
     let run = tonnage(dir.path(), line).succeed();
-    let records = records::of_any_kind(&dir.path().join("v.jsonl"));
+    let records = records::read(&dir.path().join("v.jsonl"));
     let native = |record: &&Record| record.collective().unwrap().point.backends == ["native:shm"];
     let measured: Vec<_> = records.iter().filter(native).collect();
     assert!(measured.iter().all(|it| it.outcome == Outcome::Measured));

@@ -6,12 +6,12 @@ use std::path::Path;
 
 use tempfile::tempdir;
 use tonnage_record::transfer::{MatrixVerdict, Unclear};
-use tonnage_testbed::{Hosts, HostsSpec, LinkRates, Rate};
+use tonnage_testbed::{Hosts, LinkRates, Rate};
 
 use super::check::last_line;
-use super::hosts::{all_good, end, hosts_of, start};
-use super::support::records::{self, measured, summary, transfer};
-use super::support::{BRIEF, tonnage, wait_for_records};
+use super::hosts::{end, hosts_with_links, measured_in, start};
+use super::support::records::{measured, summary, transfer};
+use super::support::{BRIEF, has, tonnage};
 
 /// The limit of two ranks that copy at once is of both, and of one where they copy one after the other.
 #[test]
@@ -61,14 +61,8 @@ fn pairs_add_up_and_none_is_missing() {
         let operations = 2 * 40 * 2 * count as u64;
         assert_eq!(summary.operations, operations, "{line}");
         for pair in pairs {
-            assert!(
-                pair.bandwidth_bytes_per_s_max >= pair.bandwidth_bytes_per_s,
-                "{pair:?}"
-            );
-            assert!(
-                pair.latency_ns_mean.is_some_and(|mean| mean > 0.0),
-                "{pair:?}"
-            );
+            let is_most = pair.bandwidth_bytes_per_s_max >= pair.bandwidth_bytes_per_s;
+            assert!(is_most && pair.latency_ns_mean > Some(0.0), "{pair:?}");
         }
         let unclear = summary.matrix.as_ref().unwrap().unclear;
         assert_eq!(unclear == Some(Unclear::FewRanks), ranks < 4);
@@ -93,131 +87,84 @@ fn every_rank_has_one_target_and_one_initiator_when_shifted() {
     }
 }
 
-#[test]
-fn a_rank_that_is_killed_in_any_round_ends_the_run() {
-    for rounds in ["alone --trial-time 100ms", "disjoint --trial-time 300ms"] {
-        let dir = tempdir().unwrap();
-        let line = format!(
-            "transfer --engine shm --op write --ranks 4 --traffic matrix --matrix {rounds} --sizes 4k,64k --trials 1 \
-             --warmup 0 --limit none -o r.jsonl"
-        );
-        let run = tonnage(dir.path(), &line).start();
-        wait_for_records(dir.path(), 1);
-        run.kill_rank(2);
-        assert_eq!(records::read(&dir.path().join("r.jsonl")).len(), 2);
-    }
-}
-
-/// Six hosts on links of 200 Mb/s, with a second link each that only a slow pair takes.
-fn six_hosts() -> Option<Hosts> {
-    hosts_of(HostsSpec {
-        count: 6,
-        links: 2,
-        rates: fast().into(),
-    })
-}
-
-fn fast() -> Rate {
-    "200mbit".parse().unwrap()
-}
-
-fn tenth() -> Option<Rate> {
-    "20mbit".parse().ok()
-}
-
-/// The verdict on a matrix of all hosts.
-fn judged(hosts: &Hosts, arguments: &str) -> MatrixVerdict {
-    judged_in(tempdir().unwrap().path(), hosts, arguments)
-}
-
-/// Verdict on a matrix whose record is in a directory.
-fn judged_in(dir: &Path, hosts: &Hosts, arguments: &str) -> MatrixVerdict {
+/// The verdict on a matrix of all hosts, whose record is in a directory. Writes complete when they have arrived: what
+/// sockets have taken would have to drain over a slow link after each trial.
+fn judged(dir: &Path, hosts: &Hosts, op: &str) -> MatrixVerdict {
+    let _ = std::fs::remove_file(dir.join("r.jsonl"));
     let line = format!(
-        "transfer --engine fabric:tcp --devices eth0 --traffic matrix --matrix disjoint --sizes 64k --window 2 --trials 2 \
-         --trial-time 60ms --warmup 0 --limit none --cq event {arguments} -o r.jsonl"
+        "transfer --engine fabric:tcp --engine-option completion=delivery --devices eth0 --traffic matrix --matrix disjoint \
+         --sizes 64k --window 2 --trials 2 --trial-time 60ms --warmup 0 --limit none --cq event --op {op}"
     );
-    let ended = end(start(hosts, 1, dir, &line, |rank| rank));
-    all_good(&ended);
-    let records = records::read(&dir.join("r.jsonl"));
+    let records = measured_in(dir, hosts, &line);
     summary(&records[0]).matrix.clone().unwrap()
 }
 
 /// Slow senders, receivers and pairs.
 fn marked(verdict: &MatrixVerdict) -> (Vec<u32>, Vec<u32>, Vec<(u32, u32)>) {
     let pairs = verdict.slow_pairs.iter();
+    let senders = verdict.slow_senders.iter().map(|slow| slow.rank);
+    let receivers = verdict.slow_receivers.iter().map(|slow| slow.rank);
     (
-        verdict.slow_senders.iter().map(|slow| slow.rank).collect(),
-        verdict
-            .slow_receivers
-            .iter()
-            .map(|slow| slow.rank)
-            .collect(),
+        senders.collect(),
+        receivers.collect(),
         pairs.map(|pair| (pair.sender, pair.receiver)).collect(),
     )
 }
 
+/// Six hosts on links of 200 Mb/s: one that sends or receives slowly is marked, and so is a pair whose bytes take a
+/// second link that is slow, and nothing else.
 #[test]
-fn a_host_that_is_slow_one_way_or_both_is_marked_and_nothing_else() {
-    let Some(hosts) = six_hosts() else { return };
+fn what_is_slow_in_a_matrix_is_marked_and_nothing_else() {
+    let [fast, tenth] = ["200mbit", "20mbit"].map(|rate| rate.parse::<Rate>().ok());
+    let Some(hosts) = hosts_with_links(6, 2, fast) else {
+        return;
+    };
     let link = hosts.link(2, 0);
     let dir = tempdir().unwrap();
-    let even = judged_in(dir.path(), &hosts, "--op write");
+    let even = judged(dir.path(), &hosts, "write");
     assert_eq!(marked(&even), (vec![], vec![], vec![]), "{even:#?}");
+    // A baseline of the links as they should be.
+    std::fs::rename(dir.path().join("r.jsonl"), dir.path().join("even.jsonl")).unwrap();
     for (send, receive, op, expected) in [
-        (tenth(), Some(fast()), "write", (vec![2], vec![])),
-        (tenth(), Some(fast()), "read", (vec![2], vec![])),
-        (Some(fast()), tenth(), "write", (vec![], vec![2])),
+        (tenth, fast, "read", (vec![2], vec![], vec![])),
+        (fast, tenth, "write", (vec![], vec![2], vec![])),
     ] {
         link.set_rates(LinkRates { send, receive }).unwrap();
-        let verdict = judged(&hosts, &format!("--op {op}"));
-        let (senders, receivers) = expected;
-        assert_eq!(
-            marked(&verdict),
-            (senders, receivers, vec![]),
-            "{op}: {verdict:#?}"
-        );
-        let slow = verdict.slow_senders.iter().chain(&verdict.slow_receivers);
-        for slow in slow {
-            assert!((0.05..0.2).contains(&slow.of_median), "{verdict:#?}");
-        }
+        let verdict = judged(dir.path(), &hosts, op);
+        assert_eq!(marked(&verdict), expected, "{op}: {verdict:#?}");
+        let mut slow = verdict.slow_senders.iter().chain(&verdict.slow_receivers);
+        let is_tenth = slow.all(|slow| (0.05..0.2).contains(&slow.of_median));
+        assert!(is_tenth, "{verdict:#?}");
     }
     // Both ways, as a check sees it.
-    let both = LinkRates {
-        send: tenth(),
-        receive: tenth(),
-    };
-    link.set_rates(both).unwrap();
-    assert_blamed(&hosts, dir.path(), "h2");
+    link.set_rates(tenth.into()).unwrap();
+    is_blamed(&hosts, dir.path(), "h2");
+    link.set_rates(fast.into()).unwrap();
+    reroute(&hosts, tenth);
+    let verdict = judged(dir.path(), &hosts, "write");
+    let expected = (vec![], vec![], vec![(1, 3)]);
+    assert_eq!(marked(&verdict), expected, "{verdict:#?}");
 }
 
-/// Checks beside the matrix of `r.jsonl`: one of the six hosts fails, and it is this one. All together keep within the
-/// half that the baseline grants.
-fn assert_blamed(hosts: &Hosts, dir: &Path, slow: &str) {
-    let baseline = "baseline r.jsonl --min-runs 1 --warn 40% --fail 50% -o b.toml";
+/// Checks beside the matrix of `even.jsonl`: one of the six hosts fails, and it is this one. All together keep within
+/// the half that the baseline grants.
+fn is_blamed(hosts: &Hosts, dir: &Path, slow: &str) {
+    let baseline = "baseline even.jsonl --min-runs 1 --warn 40% --fail 50% -o b.toml";
     tonnage(dir, baseline).run().with_code(0);
     let check = "check --baseline b.toml --devices eth0 --budget 50s --retest 0 --nodelist failed";
-    let ended = end(start(hosts, 1, dir, check, |rank| rank));
+    let ended = end(start(hosts, dir, check));
     assert_eq!(ended[0].code, Some(1), "{ended:#?}");
     let reason = last_line(&ended[0]);
-    assert!(
-        reason.starts_with(&format!("fail: fabric:tcp write 64k: {slow} "))
-            && reason.contains(&format!("{slow} sends at "))
-            && reason.contains(&format!("{slow} receives at ")),
-        "{ended:#?}"
-    );
+    let begin = format!("fail: fabric:tcp write 64k: {slow} ");
+    assert!(reason.starts_with(&begin), "{ended:#?}");
+    has(reason, &format!("{slow} sends at  | {slow} receives at "));
     let failed = std::fs::read_to_string(dir.join("failed")).unwrap();
     assert_eq!(failed, format!("{slow}\n"), "{ended:#?}");
 }
 
-/// The second link, which is slow, has what host 1 sends to host 3.
-#[test]
-fn a_pair_that_is_slow_by_itself_is_marked_and_no_rank() {
-    let Some(hosts) = six_hosts() else { return };
-    let slow = LinkRates {
-        send: tenth(),
-        receive: tenth(),
-    };
-    hosts.link(1, 1).set_rates(slow).unwrap();
+/// Gives what host 1 sends to host 3 to its second link, which has this rate from now on.
+fn reroute(hosts: &Hosts, rate: Option<Rate>) {
+    hosts.link(1, 1).set_rates(rate.into()).unwrap();
     let (from, to) = (hosts.address(1), hosts.address(3));
     let run = |host, program: &str, arguments: &[&str]| {
         let done = hosts.command(host, program).args(arguments).status();
@@ -230,10 +177,4 @@ fn a_pair_that_is_slow_by_itself_is_marked_and_no_rank() {
     // Its second interface answers for the address of the first one.
     let answer = "echo 0 > /proc/sys/net/ipv4/conf/all/arp_ignore";
     run(3, "sh", &["-c", answer]);
-    let verdict = judged(&hosts, "--op write");
-    assert_eq!(
-        marked(&verdict),
-        (vec![], vec![], vec![(1, 3)]),
-        "{verdict:#?}"
-    );
 }

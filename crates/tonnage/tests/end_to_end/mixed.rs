@@ -64,7 +64,7 @@ fn a_plan_of_all_kinds_is_one_run() {
     let run = tonnage(dir.path(), arguments).run().with_code(0);
     let asked = run.stderr.matches("of plan mixed").count();
     assert_eq!(asked, 1, "hosts are described once: {run:#?}");
-    let records = records::shown_of_any_kind(dir.path(), &run);
+    let records = records::shown(dir.path(), &run);
     assert_eq!(kinds(&records), ["transfer", "file", "connect", "transfer"]);
     for record in &records {
         assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
@@ -85,7 +85,7 @@ fn a_mixed_run_is_taken_up_where_it_was() {
     let whole = fs::read_to_string(&path).unwrap();
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
     let resume = || tonnage(dir.path(), "run mixed.toml --ranks 2 --resume r.jsonl").succeed();
-    let all = records::of_any_kind(&path);
+    let all = records::read(&path);
     // Each kind in turn is what is left to measure.
     for left in 0..lines.len() {
         let kept = [&lines[..left], &lines[left + 1..]].concat().concat();
@@ -93,14 +93,14 @@ fn a_mixed_run_is_taken_up_where_it_was() {
         resume();
         let after = fs::read_to_string(&path).unwrap();
         assert!(after.starts_with(&kept), "whole lines are untouched");
-        let records = records::of_any_kind(&path);
+        let records = records::read(&path);
         assert_eq!(records.len(), lines.len());
         let again = &records[records.len() - 1..];
         assert_ne!(again[0].run_id, records[0].run_id);
         assert_eq!(kinds(again), kinds(&all[left..=left]));
     }
     resume();
-    let after = records::of_any_kind(&path);
+    let after = records::read(&path);
     assert_eq!(after.len(), lines.len(), "nothing was left");
 }
 
@@ -111,7 +111,7 @@ fn a_rank_that_is_killed_in_a_mixed_run_is_named() {
     let run = tonnage(dir.path(), "run mixed.toml --ranks 2 -o r.jsonl").start();
     wait_for_records(dir.path(), 3);
     run.kill_rank(1);
-    let records = records::of_any_kind(&dir.path().join("r.jsonl"));
+    let records = records::read(&dir.path().join("r.jsonl"));
     assert_eq!(kinds(&records), ["transfer", "file", "connect", "transfer"]);
     let is_measured = records[..3]
         .iter()

@@ -26,7 +26,7 @@ fn installed() -> impl Iterator<Item = (&'static str, &'static str)> {
 }
 
 fn read(dir: &Path) -> Vec<Record> {
-    records::of_any_kind(&dir.join("r.jsonl"))
+    records::read(&dir.join("r.jsonl"))
 }
 
 /// The engine's part of what the ranks agree on.

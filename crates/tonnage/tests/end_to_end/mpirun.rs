@@ -8,11 +8,14 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
+use tonnage_record::Outcome;
 
 use super::support::launchers::{MPICH, OPEN_MPI, is_there, under_mpirun};
 use super::support::processes::Process;
 use super::support::records::body;
-use super::support::{BRIEF, Ended, LONG, Started, free_port, records, tonnage, under, wait_until};
+use super::support::{
+    BRIEF, Ended, LONG, Program, Started, free_port, records, rows, tonnage, under, wait_until,
+};
 
 const POINT: &str = "transfer --engine shm --op write --sizes 8,4k";
 
@@ -36,52 +39,30 @@ fn torchrun() -> String {
     )
 }
 
-fn launcher_of(dir: &Path) -> String {
+/// A run of four points, by two engines.
+const POINTS: &str = "--engine shm,fabric:tcp --op write --sizes 8,4k";
+
+/// Checks that the one run in a directory was of two ranks, which this launcher had started.
+fn started_by(dir: &Path, launcher: &str) {
     let records = records::read(&dir.join("r.jsonl"));
-    assert_eq!(records.len(), 2, "one run of two points");
-    assert!(records.iter().all(|record| body(record).point.ranks == 2));
-    records[0].environment[0].launcher.clone()
+    assert_eq!(records.len(), 4, "one run of four points");
+    for record in &records {
+        assert_eq!(
+            (&record.outcome, body(record).point.ranks),
+            (&Outcome::Measured, 2)
+        );
+        assert_eq!(record.environment[0].launcher, launcher);
+    }
 }
 
+/// Ranks of one host meet on loopback, with a secret of the run's own that nothing says.
 #[test]
 fn mpirun_needs_no_configuration() {
     for (launcher, source) in mpiruns() {
         let dir = tempdir().unwrap();
-        let arguments = format!("{POINT} {BRIEF} -o r.jsonl");
-        let ended = under_mpirun(dir.path(), launcher, &arguments)
-            .run()
-            .with_code(0);
-        assert_eq!(ended.rows().len(), 2, "{ended:#?}");
-        assert!(!ended.stderr.contains("error"), "{ended:#?}");
-        assert_eq!(launcher_of(dir.path()), source);
-        let home = dir.path().join(".config/tonnage/secret");
-        assert!(!home.exists(), "the run has a secret of its own");
-    }
-}
-
-#[test]
-fn fabric_runs_under_every_launcher() {
-    for launcher in [OPEN_MPI, MPICH, &torchrun()] {
-        if !is_there(launcher) {
-            continue;
-        }
-        let dir = tempdir().unwrap();
-        let point = "transfer --engine fabric:tcp --op read --sizes 4k,64k --window 32";
-        under_mpirun(dir.path(), launcher, &format!("{point} {BRIEF} -o r.jsonl"))
-            .env("TONNAGE_PORT", free_port().to_string())
-            .run()
-            .with_code(0);
-        launcher_of(dir.path());
-    }
-}
-
-#[test]
-fn ranks_of_one_host_meet_on_loopback_and_nothing_says_the_secret() {
-    for (launcher, _) in mpiruns() {
-        let dir = tempdir().unwrap();
         // Long enough to be looked at where each look takes a while.
-        let slower = BRIEF.replace("5ms", "500ms");
-        let arguments = format!("{POINT} {slower} --log-level debug -o r.jsonl");
+        let slower = BRIEF.replace("5ms", "100ms");
+        let arguments = format!("transfer {POINTS} {slower} --log-level debug -o r.jsonl");
         let port = free_port();
         let run = under_mpirun(dir.path(), launcher, &arguments)
             .env("TONNAGE_PORT", port.to_string())
@@ -90,10 +71,13 @@ fn ranks_of_one_host_meet_on_loopback_and_nothing_says_the_secret() {
         let mut lines = format!("{:?}", run.rank(0));
         let ranks = run.processes();
         lines.extend(ranks.iter().map(|process| process.command_line.clone()));
-        let ended = run
-            .end()
-            .with_code(0)
-            .saying(&[&format!("rank 0 listens on 127.0.0.1:{port} ")]);
+        let listens = format!("rank 0 listens on 127.0.0.1:{port} ");
+        let ended = run.end().with_code(0).saying(&[&listens]);
+        assert_eq!(ended.rows().len(), 4, "{ended:#?}");
+        assert!(!ended.stderr.contains("error: "), "{ended:#?}");
+        started_by(dir.path(), source);
+        let home = dir.path().join(".config/tonnage/secret");
+        assert!(!home.exists(), "the run has a secret of its own");
         let record = fs::read_to_string(dir.path().join("r.jsonl")).unwrap();
         assert!(lines.contains("transfer") && !ended.stdout.is_empty());
         for text in [record, ended.stderr, ended.stdout, lines] {
@@ -101,6 +85,53 @@ fn ranks_of_one_host_meet_on_loopback_and_nothing_says_the_secret() {
             let mut words = text.split(|sign: char| !sign.is_ascii_hexdigit());
             assert!(!words.any(is_secret), "{text}");
         }
+    }
+}
+
+#[test]
+fn torchrun_needs_no_configuration() {
+    let launcher = torchrun();
+    if !is_there(&launcher) {
+        return;
+    }
+    let dir = tempdir().unwrap();
+    let arguments = format!("transfer {POINTS} {BRIEF} -o r.jsonl");
+    // torchrun listens on its port itself, so the ranks take the next one.
+    under(dir.path(), &launcher, &arguments).run().with_code(0);
+    started_by(dir.path(), "RANK/WORLD_SIZE, MASTER_ADDR");
+}
+
+/// Pods of an Indexed Job, and ranks that are stated by hand.
+#[test]
+fn ranks_may_be_named_without_a_launcher() {
+    let port = free_port().to_string();
+    let of_pod = |rank: u32, program: Program| {
+        program
+            .env("JOB_COMPLETION_INDEX", rank.to_string())
+            .env("WORLD_SIZE", "2")
+            .env("MASTER_ADDR", "127.0.0.1")
+            .env("MASTER_PORT", &port)
+    };
+    let by_hand = |rank: u32, program: Program| {
+        let place = format!("--rank {rank} --size 2 --master 127.0.0.1:{port}");
+        let words = place.split(' ').map(str::to_owned);
+        program.arguments(&words.collect::<Vec<_>>())
+    };
+    type Named<'a> = &'a dyn Fn(u32, Program) -> Program;
+    let ways: [(Named<'_>, &str); 2] = [
+        (&of_pod, "JOB_COMPLETION_INDEX, MASTER_ADDR"),
+        (&by_hand, "--rank/--size, --master"),
+    ];
+    for (way, source) in ways {
+        let dir = tempdir().unwrap();
+        let rank = |rank| {
+            let line = format!("transfer {POINTS} {BRIEF} -o r.jsonl");
+            way(rank, tonnage(dir.path(), &line)).start()
+        };
+        for run in [rank(0), rank(1)] {
+            run.end().with_code(0);
+        }
+        started_by(dir.path(), source);
     }
 }
 
@@ -180,6 +211,11 @@ fn an_srun_that_mpirun_started_is_not_hidden_by_it() {
     under(dir.path(), "sh around.sh", "").run().with_code(0);
 }
 
+/// Waits for a results file, which rank 0 opens when all have joined.
+fn joined(dir: &Path, file: &str) {
+    wait_until("the ranks have joined", || dir.join(file).exists());
+}
+
 #[test]
 fn a_stopped_launcher_does_not_keep_a_run_that_is_over() {
     for (launcher, helper) in [(OPEN_MPI, "mpirun.openmpi"), (MPICH, "hydra_pmi_proxy")] {
@@ -187,13 +223,10 @@ fn a_stopped_launcher_does_not_keep_a_run_that_is_over() {
             continue;
         }
         let dir = tempdir().unwrap();
-        let arguments = "transfer --engine shm --op write --sizes 8 --trials 1 --trial-time 1s --warmup 0 --limit none \
+        let arguments = "transfer --engine shm --op write --sizes 8 --trials 1 --trial-time 500ms --warmup 0 --limit none \
                          -o r.jsonl";
         let run = under_mpirun(dir.path(), launcher, arguments).start();
-        // Rank 0 opens the file when all have joined.
-        wait_until("the ranks have joined", || {
-            dir.path().join("r.jsonl").exists()
-        });
+        joined(dir.path(), "r.jsonl");
         let is_server = |it: &Process| it.rank.is_none() && it.command_line.contains(helper);
         let server = run.processes().into_iter().find(is_server).unwrap();
         let server = Pid::from_raw(server.pid).unwrap();
@@ -216,9 +249,7 @@ fn a_killed_launcher_leaves_no_rank_behind() {
         let dir = tempdir().unwrap();
         let arguments = format!("transfer --engine shm --op write --sizes 8 {LONG} -o r.jsonl");
         let run = under_mpirun(dir.path(), launcher, &arguments).start();
-        wait_until("the ranks have joined", || {
-            dir.path().join("r.jsonl").exists()
-        });
+        joined(dir.path(), "r.jsonl");
         run.rank(1);
         run.signal(Signal::KILL);
         // That its ranks end within 5 s is looked at for every run.
@@ -236,23 +267,9 @@ fn a_secret_that_was_given_is_used() {
                 .run()
         };
         run("correct-horse-battery-staple").with_code(0);
-        let short = run("short");
+        let short = run("short").saying(&["TONNAGE_SECRET", "at least 16"]);
         assert!(short.code != Some(0), "{short:#?}");
-        short.saying(&["TONNAGE_SECRET", "at least 16"]);
     }
-}
-
-#[test]
-fn torchrun_as_it_is() {
-    let launcher = torchrun();
-    if !is_there(&launcher) {
-        return;
-    }
-    let dir = tempdir().unwrap();
-    let arguments = format!("{POINT} {BRIEF} -o r.jsonl");
-    // torchrun listens on its port itself, so the ranks take the next one.
-    under(dir.path(), &launcher, &arguments).run().with_code(0);
-    assert_eq!(launcher_of(dir.path()), "RANK/WORLD_SIZE, MASTER_ADDR");
 }
 
 /// Kills rank 1 and waits for the end of all.
@@ -274,10 +291,7 @@ fn a_killed_rank_ends_mpirun() {
         };
         kill_one(start("early.jsonl"));
         let run = start("late.jsonl");
-        // Rank 0 opens the file when all have joined.
-        wait_until("the ranks have joined", || {
-            dir.path().join("late.jsonl").exists()
-        });
+        joined(dir.path(), "late.jsonl");
         kill_one(run);
     }
 }
@@ -294,9 +308,7 @@ fn a_stopped_rank_ends_with_the_others_under_mpirun() {
             let run = under_mpirun(dir.path(), launcher, &arguments)
                 .env("TONNAGE_HEARTBEAT_TIMEOUT", "1")
                 .start();
-            wait_until("the ranks have joined", || {
-                dir.path().join("r.jsonl").exists()
-            });
+            joined(dir.path(), "r.jsonl");
             run.signal_rank(1, Signal::STOP);
             (dir, run, Instant::now())
         })
@@ -312,28 +324,20 @@ fn a_stopped_rank_ends_with_the_others_under_mpirun() {
 
 #[test]
 fn processes_that_cannot_know_each_other_are_refused() {
-    for (launcher, lost, part) in [
-        (
-            OPEN_MPI,
-            "env -u OMPI_COMM_WORLD_RANK -u OMPI_COMM_WORLD_SIZE",
-            "OMPI_COMM_WORLD_LOCAL_SIZE=2",
-        ),
-        (OPEN_MPI, "env RANK=0 WORLD_SIZE=1", "disagree"),
-        (
-            OPEN_MPI,
-            "env OMPI_COMM_WORLD_SIZE=4",
-            "of 4, but PMIx says rank",
-        ),
-        (MPICH, "env -u PMI_RANK -u PMI_SIZE", "MPI_LOCALNRANKS=2"),
-        (MPICH, "env RANK=0 WORLD_SIZE=1", "disagree"),
-        (MPICH, "env -u PMI_FD", "PMI_FD is not set"),
-    ] {
-        if !is_there(launcher) {
+    let changes = "
+        mpirun.openmpi => -u OMPI_COMM_WORLD_RANK -u OMPI_COMM_WORLD_SIZE => OMPI_COMM_WORLD_LOCAL_SIZE=2
+        mpirun.openmpi => RANK=0 WORLD_SIZE=1                             => disagree
+        mpirun.openmpi => OMPI_COMM_WORLD_SIZE=4                          => of 4, but PMIx says rank
+        mpirun.mpich   => -u PMI_RANK -u PMI_SIZE                         => MPI_LOCALNRANKS=2
+        mpirun.mpich   => -u PMI_FD                                       => PMI_FD is not set
+    ";
+    for [name, lost, part] in rows(changes) {
+        let Some((launcher, _)) = mpiruns().find(|(it, _)| it.starts_with(name)) else {
             continue;
-        }
+        };
         let dir = tempdir().unwrap();
         let line = format!("{POINT} {BRIEF}");
-        let ended = under_mpirun(dir.path(), &format!("{launcher} {lost}"), &line).run();
+        let ended = under_mpirun(dir.path(), &format!("{launcher} env {lost}"), &line).run();
         ended.with_code(2).saying(&[part]);
     }
 }
@@ -359,36 +363,4 @@ fn what_only_looks_like_a_launcher_says_what_is_missing() {
         .run()
         .with_code(1)
         .with_one_error(&["PMI_FD=999", "rank 1 on", "mpirun or srun itself"]);
-}
-
-#[test]
-fn a_pod_of_an_indexed_job_is_a_rank() {
-    let dir = tempdir().unwrap();
-    let port = free_port().to_string();
-    let pod = |index: u32| {
-        tonnage(dir.path(), &format!("{POINT} {BRIEF} -o r.jsonl"))
-            .env("JOB_COMPLETION_INDEX", index.to_string())
-            .env("WORLD_SIZE", "2")
-            .env("MASTER_ADDR", "127.0.0.1")
-            .env("MASTER_PORT", &port)
-            .start()
-    };
-    for run in [pod(0), pod(1)] {
-        run.end().with_code(0);
-    }
-    assert_eq!(launcher_of(dir.path()), "JOB_COMPLETION_INDEX, MASTER_ADDR");
-}
-
-#[test]
-fn a_rank_may_be_stated_by_hand() {
-    let dir = tempdir().unwrap();
-    let master = format!("127.0.0.1:{}", free_port());
-    let rank = |rank: u32| {
-        let place = format!("--rank {rank} --size 2 --master {master}");
-        tonnage(dir.path(), &format!("{POINT} {BRIEF} -o r.jsonl {place}")).start()
-    };
-    for run in [rank(0), rank(1)] {
-        run.end().with_code(0);
-    }
-    assert_eq!(launcher_of(dir.path()), "--rank/--size, --master");
 }

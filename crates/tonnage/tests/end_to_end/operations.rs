@@ -1,54 +1,42 @@
 //! Every operation with every pacing and every pattern, on several ranks and workers, every byte checked.
 
-use tonnage_plan::point::LimitChoice;
-use tonnage_record::Outcome;
-
 use super::support::BRIEF;
-use super::support::records::{body, summary, transfer};
+use super::support::records::{body, succeeded, summary, transfer};
 
 const OPS: &str = "write,write-imm,read,send";
 
-/// One point for each operation and size, with the bytes checked where the engine moves any.
+/// One point for each operation, with the bytes checked where the engine moves any.
 fn every(engine: &str, traffic: &str, pacing: &str, ops: &str) {
     let verify = if engine == "null" { "" } else { "--verify" };
     let line = format!(
-        "--engine {engine} --op {ops} --traffic {traffic} --sizes 8,3001 {pacing} {verify} {BRIEF}"
+        "transfer --engine {engine} --op {ops} --traffic {traffic} --sizes 3001 {pacing} {verify} {BRIEF}"
     );
-    let (_, records) = transfer(&line);
-    assert_eq!(records.len(), 2 * ops.split(',').count(), "{line}");
-    for record in &records {
-        assert_eq!(record.outcome, Outcome::Measured, "{line}");
-        assert_eq!(body(record).point.limit, LimitChoice::None);
-    }
+    let (_, records) = succeeded(&line);
+    assert!(records.len() >= ops.split(',').count(), "{line}");
 }
 
+/// Every pacing, of one worker and of two.
 fn every_pacing(engine: &str, traffic: &str) {
-    for workers in [1, 2] {
-        for pacing in [
-            "--window 16",
-            "--batch 8",
-            "--ping-pong",
-            "--rate 20k --window 4",
-        ] {
-            // In a ping-pong between all ranks nobody would answer, and without bytes no last byte appears.
-            let ops = match (pacing, engine) {
-                ("--ping-pong", _) if traffic.starts_with("all-to-all") => "read",
-                ("--ping-pong", "null") => "write-imm,read,send",
-                _ => OPS,
-            };
-            every(
-                engine,
-                traffic,
-                &format!("{pacing} --workers {workers}"),
-                ops,
-            );
-        }
+    for pacing in [
+        "--window 16",
+        "--batch 8",
+        "--ping-pong",
+        "--rate 20k --window 4",
+    ] {
+        // In a ping-pong between all ranks nobody would answer, and without bytes no last byte appears.
+        let ops = match (pacing, engine) {
+            ("--ping-pong", _) if traffic.starts_with("all-to-all") => "read",
+            ("--ping-pong", "null") => "write-imm,read,send",
+            _ => OPS,
+        };
+        every(engine, traffic, &format!("{pacing} --workers 1,2"), ops);
     }
 }
 
 #[test]
 fn pairs() {
     every_pacing("shm", "pair --ranks 2");
+    every("shm", "pair --ranks 4", "--window 16", OPS);
 }
 
 #[test]
@@ -64,18 +52,6 @@ fn many_to_one() {
 #[test]
 fn all_to_all() {
     every_pacing("shm", "all-to-all --ranks 3");
-}
-
-#[test]
-fn four_ranks() {
-    for (traffic, pacing) in [
-        ("pair", "--window 16"),
-        ("fan-out", "--batch 8"),
-        ("fan-in", "--ping-pong"),
-        ("all-to-all", "--rate 5k --window 4"),
-    ] {
-        every("shm", &format!("{traffic} --ranks 4"), pacing, OPS);
-    }
 }
 
 /// Words that ranks change in one step, alone and against each other: every step is there once.
@@ -115,8 +91,7 @@ fn words() {
 
 #[test]
 fn no_bytes_at_all() {
-    every_pacing("null", "pair --ranks 2");
-    every("null", "fan-out --ranks 3", "--window 16", OPS);
+    every_pacing("null", "fan-out --ranks 3");
 }
 
 /// Walks over more slots than operations in flight, in another order, at another distance.

@@ -3,20 +3,13 @@
 use tempfile::tempdir;
 use tonnage_machine::Topology;
 use tonnage_record::{Outcome, Placed, Record};
-use tonnage_report::Format;
 
-use super::support::{BRIEF, Ended, records, tonnage};
+use super::support::records::recorded as run;
+use super::support::{BRIEF, records, tonnage};
 
 const TITLES: [&str; 2] = ["near (peers on one socket)", "far (peers on two sockets)"];
 
 const TRANSFER: &str = "transfer --engine shm --op write --ranks 2 --sizes 8";
-
-fn run(arguments: &str) -> (Ended, Vec<Record>) {
-    let dir = tempdir().unwrap();
-    let run = tonnage(dir.path(), &format!("{arguments} -o r.jsonl")).run();
-    let records = records::shown(dir.path(), "r.jsonl", &run, Format::Table);
-    (run, records)
-}
 
 /// Sockets of all workers.
 fn sockets(record: &Record) -> Vec<Option<u32>> {
@@ -78,7 +71,7 @@ fn a_pair_is_placed_near_by_itself_and_the_title_says_so() {
     assert_eq!(placed, Placed::Near, "{run:#?}");
     assert!(run.stdout.contains(placed.about()), "{run:#?}");
     assert_eq!(records::body(&records[0]).point.place, None);
-    let unpinned = self::run(&format!("{TRANSFER} --cpus none {BRIEF}"));
+    let unpinned = super::support::records::recorded(&format!("{TRANSFER} --cpus none {BRIEF}"));
     assert_eq!(unpinned.1[0].placed, None);
     assert!(!unpinned.0.stdout.contains("(peers on"), "{unpinned:#?}");
 }

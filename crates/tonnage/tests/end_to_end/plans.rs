@@ -67,7 +67,7 @@ fn every_format_can_be_printed_and_redrawn() {
         let run = tonnage(dir.path(), &arguments).succeed();
         let again = tonnage(dir.path(), &format!("show {file} --format {format}")).succeed();
         assert_eq!(again.stdout, run.stdout);
-        let records = records::shown(dir.path(), &file, &run, format);
+        let records = records::shown_as(&dir.path().join(&file), &run, format);
         assert_eq!(records.len(), 2);
         match format {
             Format::Csv => {

@@ -4,9 +4,8 @@ use std::fs;
 
 use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
-use tonnage_report::Format;
 
-use super::support::records::{body, summary, why};
+use super::support::records::{are_skipped, body, summary};
 use super::support::{records, tonnage};
 
 const PLANS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
@@ -28,15 +27,9 @@ fn what_a_machine_may_lack_is_a_skip_and_no_failure() {
         let dir = tempdir().unwrap();
         let line = format!("{arguments} --ranks 2 --optional -o r.jsonl");
         let run = tonnage(dir.path(), &line).succeed();
-        let record = &records::of_any_kind(&dir.path().join("r.jsonl"))[0];
-        assert!(
-            matches!(record.outcome, Outcome::Skipped { .. }),
-            "{record:#?}"
-        );
-        assert!(
-            record.optional && why(record).contains(reason),
-            "{record:#?}"
-        );
+        let record = &records::read(&dir.path().join("r.jsonl"))[0];
+        assert!(record.optional, "{record:#?}");
+        are_skipped(std::slice::from_ref(record), reason);
         run.printing(&["skipped, which the plan allows"]);
     }
 }
@@ -57,7 +50,7 @@ fn published_figures_stand_beside_ours() {
         "[64, 4, 12.25], [64, 8, 99.5]",
     );
     let run = tonnage(dir.path(), "run p.toml -o r.jsonl").succeed();
-    let records = records::shown(dir.path(), "r.jsonl", &run, Format::Table);
+    let records = records::shown(dir.path(), &run);
     let rows = records.iter().map(|record| record.published_rows.len());
     assert!(rows.eq([0, 1]));
     let ours = summary(&records[1]).bandwidth_bytes_per_s.mean * 8e-9;
@@ -111,7 +104,11 @@ fn rails_and_memory_of_gpus_are_skipped_where_they_are_not() {
     for (devices, measured) in [("lo", 3), ("lo,lo", 9)] {
         let file = format!("{measured}.jsonl");
         let ended = tonnage(dir.path(), &format!("{run} --devices {devices} -o {file}")).succeed();
-        let records = records::shown(dir.path(), &file, &ended, Format::Table);
+        let records = records::shown_as(
+            &dir.path().join(&file),
+            &ended,
+            tonnage_report::Format::Table,
+        );
         assert_eq!(records.len(), 18);
         let (done, skipped): (Vec<_>, Vec<_>) = records
             .iter()
@@ -148,6 +145,6 @@ fn clients_of_one_server_are_beside_two_tables() {
         };
         assert_eq!(record.published_rows.len(), tables, "{point:?}");
     };
-    let records = records::shown(dir.path(), "r.jsonl", &ended, Format::Table);
+    let records = records::shown(dir.path(), &ended);
     records.iter().for_each(published);
 }

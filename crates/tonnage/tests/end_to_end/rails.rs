@@ -1,14 +1,13 @@
 //! Workers with several rails, and traffic in rounds. The loopback named twice stands for two devices; links of known
 //! speed are those of hosts in network namespaces.
 
-use tempfile::{TempDir, tempdir};
-use tonnage_record::transfer::Trial;
-use tonnage_record::{Outcome, Record};
-use tonnage_testbed::{Hosts, HostsSpec, Rate};
+use tempfile::tempdir;
+use tonnage_record::Record;
+use tonnage_testbed::Rate;
 
-use super::hosts::{all_good, end, hosts_of, start};
-use super::support::records::{body, measured, summary};
-use super::support::{BRIEF, records, tonnage, wait_for_records, wait_until};
+use super::hosts::{self, hosts_with_links, initiator_share, reads};
+use super::support::records::{are_skipped, body, measured, recorded, summary};
+use super::support::{BRIEF, tonnage};
 
 fn rail_bytes(record: &Record) -> Vec<u64> {
     let rails = summary(record).rails.iter();
@@ -99,15 +98,11 @@ fn a_rank_may_have_devices_of_its_own_and_a_turned_list() {
 /// What only the devices can say is a skip, with what to do.
 #[test]
 fn rails_that_this_machine_lacks_are_told() {
-    let dir = tempdir().unwrap();
     let line = "transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 --rails stripe";
-    let run = tonnage(dir.path(), &format!("{line} {BRIEF}"))
-        .run()
-        .with_code(1);
-    run.printing(&[
-        "it is about several devices, and this is one",
-        "--devices lo,lo",
-    ]);
+    let (run, records) = recorded(&format!("{line} {BRIEF}"));
+    run.with_code(1);
+    let why = "it is about several devices, and this is one | --devices lo,lo";
+    are_skipped(&records, why);
 }
 
 #[test]
@@ -144,181 +139,65 @@ fn pairs_take_turns_and_each_is_in_the_record() {
     }
 }
 
-#[test]
-fn a_rank_that_is_killed_in_its_turn_or_another_s_ends_the_run() {
-    for victim in [1, 3] {
-        let dir = tempdir().unwrap();
-        let arguments = "transfer --engine shm --op write --ranks 4 --traffic in-turn --sizes 4k,64k --trials 1 \
-                         --warmup 0 --trial-time 400ms --limit none -o r.jsonl";
-        let run = tonnage(dir.path(), arguments).start();
-        wait_for_records(dir.path(), 1);
-        run.kill_rank(victim);
-        let records = records::read(&dir.path().join("r.jsonl"));
-        let measured = records.iter().filter(|it| it.outcome == Outcome::Measured);
-        assert_eq!(measured.count(), 1, "{records:#?}");
-    }
-}
-
-fn two_rails(count: usize) -> Option<Hosts> {
-    hosts_of(HostsSpec {
-        count,
-        links: 2,
-        rates: Rate::GBIT_1.into(),
-    })
-}
-
-/// Ranks on all hosts, one on each, over both links.
-fn over_links(hosts: &Hosts, arguments: &str) -> (TempDir, Vec<Record>) {
-    let dir = tempdir().unwrap();
-    let arguments = format!(
-        "transfer --engine fabric:tcp --op write --sizes 1M --window 8 --trials 2 --trial-time 500ms \
-         --warmup 200ms {arguments} -o r.jsonl"
-    );
-    let ended = end(start(hosts, 1, dir.path(), &arguments, |rank| rank));
-    all_good(&ended);
-    let records = records::read(&dir.path().join("r.jsonl"));
-    assert!(
-        records
-            .iter()
-            .all(|record| record.outcome == Outcome::Measured)
-    );
-    (dir, records)
-}
-
-/// Payload bytes per second of a link of 1 Gb/s.
-fn gigabit() -> f64 {
-    Rate::GBIT_1.tcp_payload_bytes_per_s()
-}
-
-/// The best trial in links of 1 Gb/s; `None`, said as a skip, where it is less than it should be and others had the
-/// CPUs.
-fn links(record: &Record, expected: f64) -> Option<f64> {
-    let trials = body(record).trials.iter();
-    let rate = |trial: &&Trial| trial.bandwidth_bytes_per_s;
-    let best = trials
-        .max_by(|one, other| rate(one).total_cmp(&rate(other)))
-        .unwrap();
-    let links = best.bandwidth_bytes_per_s / gigabit();
-    let share = best.initiator_cpu_ns as f64 / best.window_ns as f64;
-    if links < expected * 0.95 && share < 0.9 {
-        println!(
-            "skip: {links:.2} of {expected} links where the workers had {:.0} % of a CPU",
-            100.0 * share
-        );
-        return None;
-    }
-    Some(links)
-}
+const STREAM: &str = "transfer --engine fabric:tcp --op write --sizes 1M --window 8 --trials 2 --trial-time 500ms \
+                      --warmup 200ms";
 
 #[test]
-fn a_stripe_over_two_links_of_1_gigabit_is_twice_one() {
-    let Some(hosts) = two_rails(2) else { return };
-    let (_dir, records) = over_links(
-        &hosts,
-        "--devices eth0,eth1 --rails single,stripe --require-path --link-speed 1Gb/s",
-    );
-    for (record, expected) in records.iter().zip([1.0, 2.0]) {
-        if let Some(links) = links(record, expected) {
-            assert!(
-                (links / expected - 1.0).abs() < 0.05,
-                "{links}: {record:#?}"
-            );
-        }
+fn a_stripe_over_two_links_is_twice_the_slower_one_which_is_named() {
+    let Some(hosts) = hosts_with_links(2, 2, Some(Rate::GBIT_1)) else {
+        return;
+    };
+    let gigabit = Rate::GBIT_1.tcp_payload_bytes_per_s();
+    let devices = "--devices eth0,eth1 --require-path --link-speed 1Gb/s";
+    let records = hosts::measured(&hosts, &format!("{STREAM} {devices} --rails single,stripe"));
+    for (record, links) in records.iter().zip([1.0, 2.0]) {
+        reads(record, links * gigabit, 0.05, initiator_share);
         let limit = record.limit.as_ref().unwrap();
-        assert_eq!(limit.bytes_per_s, expected * 1.25e8, "{limit:?}");
+        assert_eq!(limit.bytes_per_s, links * 1.25e8, "{limit:?}");
     }
-    let proof = records[1].wire_proof.as_ref().unwrap();
-    let sent = proof
-        .devices
+    let striped = &records[1];
+    let devices = &striped.wire_proof.as_ref().unwrap().devices;
+    let sent = devices
         .iter()
         .filter(|device| device.sent_bytes_expected > 0);
     let names: Vec<_> = sent.map(|device| device.name.as_str()).collect();
-    assert_eq!(names, ["eth0", "eth1"], "{proof:#?}");
-    assert!(
-        summary(&records[1]).slow_rail.is_none(),
-        "{:#?}",
-        records[1]
-    );
-}
+    assert_eq!(names, ["eth0", "eth1"], "{devices:#?}");
+    assert!(summary(striped).slow_rail.is_none(), "{striped:#?}");
 
-#[test]
-fn the_slower_of_two_links_holds_a_stripe_up_and_is_named() {
-    let Some(hosts) = two_rails(2) else { return };
     let half: Rate = "500mbit".parse().unwrap();
     hosts.link(0, 1).set_rates(half.into()).unwrap();
-    let (dir, records) = over_links(&hosts, "--devices eth0,eth1 --rails stripe --limit none");
-    if let Some(links) = links(&records[0], 1.0) {
-        // Twice the slower one.
-        assert!((links - 1.0).abs() < 0.05, "{links}: {:#?}", records[0]);
-    }
-    let slow = summary(&records[0]).slow_rail.as_ref().unwrap();
-    assert_eq!(
-        (slow.rank, slow.rail, slow.device.as_deref()),
-        (0, 1, Some("eth1"))
-    );
+    let dir = tempdir().unwrap();
+    let line = format!("{STREAM} --devices eth0,eth1 --rails stripe --limit none");
+    let record = hosts::measured_in(dir.path(), &hosts, &line).remove(0);
+    reads(&record, gigabit, 0.05, initiator_share);
+    let slow = summary(&record).slow_rail.as_ref().unwrap();
+    let named = (slow.rank, slow.rail, slow.device.as_deref());
+    assert_eq!(named, (0, 1, Some("eth1")));
     let shown = tonnage(dir.path(), "show r.jsonl").succeed();
     shown.printing(&["rail 1 (eth1) of rank 0 on h0 carries"]);
-    let [fast, slow] = &summary(&records[0]).rails[..] else {
-        panic!("{:#?}", records[0])
+    let [fast, slow] = &summary(&record).rails[..] else {
+        panic!("{record:#?}")
     };
-    assert!(
-        slow.busy_fraction > 0.9 && fast.busy_fraction < 0.8,
-        "{fast:?} {slow:?}"
-    );
+    let waits = slow.busy_fraction > 0.9 && fast.busy_fraction < 0.8;
+    assert!(waits, "{fast:?} {slow:?}");
 }
 
 #[test]
 fn three_targets_take_three_links_in_turn() {
-    let spec = HostsSpec {
-        count: 4,
-        links: 3,
-        rates: "300mbit".parse::<Rate>().unwrap().into(),
+    let rate: Rate = "300mbit".parse().unwrap();
+    let Some(hosts) = hosts_with_links(4, 3, Some(rate)) else {
+        return;
     };
-    let Some(hosts) = hosts_of(spec) else { return };
-    let before: Vec<_> = (0..3)
-        .map(|rail| hosts.link(0, rail).counters().unwrap().sent_bytes)
-        .collect();
-    let (_dir, records) = over_links(
-        &hosts,
-        "--devices eth0,eth1,eth2 --rails single,round-robin --traffic fan-out --limit none",
-    );
-    let link = 0.3;
-    for (record, expected) in records.iter().zip([link, 3.0 * link]) {
-        if let Some(links) = links(record, expected) {
-            assert!(
-                (links / expected - 1.0).abs() < 0.05,
-                "{links}: {record:#?}"
-            );
-        }
+    let sent = |rail| hosts.link(0, rail).counters().unwrap().sent_bytes;
+    let before = [0, 1, 2].map(sent);
+    let line = "--devices eth0,eth1,eth2 --rails single,round-robin --traffic fan-out --limit none";
+    let records = hosts::measured(&hosts, &format!("{STREAM} {line}"));
+    for (record, links) in records.iter().zip([1.0, 3.0]) {
+        let link = rate.tcp_payload_bytes_per_s();
+        reads(record, links * link, 0.05, initiator_share);
     }
-    let sent = |rail| hosts.link(0, rail).counters().unwrap().sent_bytes - before[rail];
-    let payload: Vec<u64> = rail_bytes(&records[1]);
-    for (rail, payload) in payload.into_iter().enumerate() {
-        assert!(sent(rail) > payload && payload > 0, "rail {rail}");
+    for (rail, payload) in rail_bytes(&records[1]).into_iter().enumerate() {
+        let sent = sent(rail) - before[rail];
+        assert!(sent > payload && payload > 0, "rail {rail}");
     }
-}
-
-#[test]
-fn a_rail_whose_link_goes_down_is_named_in_time() {
-    let Some(hosts) = two_rails(2) else { return };
-    let dir = tempdir().unwrap();
-    let arguments = "transfer --engine fabric:tcp --op write --sizes 1M --window 8 --devices eth0,eth1 --rails stripe \
-                     --trials 1 --trial-time 60s --limit none -o r.jsonl";
-    let runs = start(&hosts, 1, dir.path(), arguments, |rank| rank);
-    let sent = || hosts.link(0, 1).counters().unwrap().sent_bytes;
-    wait_until("payload goes over the second link", || sent() > 32 << 20);
-    let cut = std::time::Instant::now();
-    hosts.link(1, 1).cut().unwrap();
-    let ended = end(runs);
-    // The network's time-out of 7 s, and 5 s beside it; a busy machine may take longer.
-    assert!(cut.elapsed().as_secs() < 20, "{:?}", cut.elapsed());
-    for run in &ended {
-        assert_eq!(run.code, Some(1), "{ended:#?}");
-    }
-    // Rank 0 waits for it in vain, and says so for both.
-    let said = &ended[0].stderr;
-    assert!(
-        said.contains("eth1") && !said.contains("eth0"),
-        "{ended:#?}"
-    );
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tempfile::tempdir;
 
-use super::support::{BRIEF, tonnage};
+use super::support::{BRIEF, rows, tonnage};
 
 /// A library that is not there, so that what needs it is skipped.
 const WITHOUT: &str = "--engine fabric:tcp --library libfabric=/nowhere/libfabric.so --ranks 2";
@@ -42,43 +42,34 @@ fn failing() -> Vec<(String, i32, &'static str)> {
     let compare = "compare 8.jsonl 16.jsonl --fail-on missing";
     cases.push((compare.to_owned(), 1, "missing (--fail-on)"));
     // Wrong requests, of every command.
-    for (line, part) in [
-        (
-            "transfer --engine shm --op write --sizes 1,2, --ranks 2",
-            "comma",
-        ),
-        ("file --ranks 2 --path t --block 4 --transfer 4", "block 4"),
-        ("ior --ranks 2 -t 1 -b 1 -o t", "block 1"),
-        ("ior -r -z-k -o t", "-z-k"),
-        ("connect --engine shmm --ranks 2", "did you mean"),
-        ("stress --engine shmm --ranks 2", "did you mean"),
-        ("tune --engine shmm --ranks 2", "tune"),
-        (
-            "collective --backend nothing --op all-reduce --ranks 2",
-            "nothing",
-        ),
-        ("layers --engine shmm --ranks 2", "shmm"),
-        ("verify --engine shmm --ranks 2", "did you mean"),
-        ("run nowhere.toml", "nowhere.toml"),
-        ("show nowhere.jsonl", "nowhere.jsonl"),
-        ("explain Nothing", "Nothing"),
-        (
-            "ab -o ab.jsonl -- devices -- devices",
-            "no command that measures",
-        ),
-        ("compare nowhere.jsonl 8.jsonl", "nowhere.jsonl"),
-        ("baseline nowhere.jsonl -o b.toml", "nowhere.jsonl"),
-        ("history nowhere.jsonl", "nowhere.jsonl"),
-        ("export --to junit nowhere.jsonl", "nowhere.jsonl"),
-        ("report nowhere.jsonl -o r.html", "nowhere.jsonl"),
-        ("hosts --hostfile nowhere", "nowhere"),
-        ("man nothing", "nothing"),
-        ("completions nothing", "nothing"),
-        ("nothing", "nothing"),
-        ("devices --nothing", "--nothing"),
-    ] {
-        cases.push((line.to_owned(), 2, part));
-    }
+    let wrong = "
+        transfer --engine shm --op write --sizes 1,2, --ranks 2     => comma
+        file --ranks 2 --path t --block 4 --transfer 4              => block 4
+        ior --ranks 2 -t 1 -b 1 -o t                                => block 1
+        ior -r -z-k -o t                                            => -z-k
+        connect --engine shmm --ranks 2                             => did you mean
+        stress --engine shmm --ranks 2                              => did you mean
+        tune --engine shmm --ranks 2                                => tune
+        collective --backend nothing --op all-reduce --ranks 2      => nothing
+        layers --engine shmm --ranks 2                              => shmm
+        verify --engine shmm --ranks 2                              => did you mean
+        run nowhere.toml                                            => nowhere.toml
+        show nowhere.jsonl                                          => nowhere.jsonl
+        explain Nothing                                             => Nothing
+        ab -o ab.jsonl -- devices -- devices                        => no command that measures
+        compare nowhere.jsonl 8.jsonl                               => nowhere.jsonl
+        baseline nowhere.jsonl -o b.toml                            => nowhere.jsonl
+        history nowhere.jsonl                                       => nowhere.jsonl
+        export --to junit nowhere.jsonl                             => nowhere.jsonl
+        report nowhere.jsonl -o r.html                              => nowhere.jsonl
+        hosts --hostfile nowhere                                    => nowhere
+        man nothing                                                 => nothing
+        completions nothing                                         => nothing
+        nothing                                                     => nothing
+        devices --nothing                                           => --nothing
+    ";
+    let wrong = rows(wrong).map(|[line, part]| (line.to_owned(), 2, part));
+    cases.extend(wrong);
     cases
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 
 use tempfile::tempdir;
 
-use super::support::tonnage;
+use super::support::{rows, tonnage};
 
 /// The parts are in the page, in this order.
 fn follow_each_other(page: &str, parts: &[&str]) {
@@ -98,14 +98,12 @@ fn a_page_judges_hosts_beside_a_baseline() {
     follow_each_other(&page, &parts);
     let broken = read("fleet.toml").replace("median =", "medium =");
     fs::write(dir.path().join("broken.toml"), broken).unwrap();
-    for (arguments, words) in [
-        ("--baseline broken.toml -o b.html", "medium"),
-        ("--baseline none.toml -o b.html", "tonnage baseline"),
-        (
-            "--baseline fleet.toml -o fleet.toml --force",
-            "would be replaced",
-        ),
-    ] {
+    let cases = "
+        --baseline broken.toml -o b.html            => medium
+        --baseline none.toml -o b.html              => tonnage baseline
+        --baseline fleet.toml -o fleet.toml --force => would be replaced
+    ";
+    for [arguments, words] in rows(cases) {
         let refused = run(&format!("report n1.jsonl {arguments}")).with_code(2);
         refused.with_one_error(&[words]);
     }

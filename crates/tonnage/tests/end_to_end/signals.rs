@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tempfile::tempdir;
 
-use super::support::{LONG, Program, SOON, free_port, tonnage, wait_until};
+use super::support::{LONG, Program, SOON, at_once, free_port, tonnage, wait_until};
 
 fn long_run(dir: &std::path::Path, ranks: &str) -> Program {
     let line = format!("transfer --engine shm --op write {ranks} --sizes 8 {LONG} -o r.jsonl");
@@ -46,7 +46,8 @@ fn a_signal_to_the_supervisor_or_a_rank_ends_the_run_with_its_code() {
 /// Before a rank looks at signals, while it waits for the others, and while all tell each other who they are.
 #[test]
 fn a_signal_to_a_rank_that_joins_has_one_cause() {
-    for (step, delay_ms) in (0u32..).zip([0, 2, 5, 10, 15, 20, 25, 30, 40, 60]) {
+    let delays = [0, 2, 5, 10, 15, 20, 25, 30, 40, 60];
+    at_once((0..).zip(delays), |(step, delay_ms)| {
         let dir = tempdir().unwrap();
         let run = long_run(dir.path(), "--ranks 4 --traffic fan-in").start();
         let rank = step % 2 * 3;
@@ -57,11 +58,9 @@ fn a_signal_to_a_rank_that_joins_has_one_cause() {
         // At the very end of joining the rank itself and rank 0, which has joined, may both say it.
         let told = ended.stderr.lines().collect::<BTreeSet<_>>();
         let cause = format!("error: rank {rank} on {}", tonnage_sys::host::name());
-        assert!(
-            told.len() == 1 && told.iter().all(|line| line.starts_with(&cause)),
-            "{ended:#?}"
-        );
-    }
+        let is_one = told.len() == 1 && told.iter().all(|line| line.starts_with(&cause));
+        assert!(is_one, "{ended:#?}");
+    });
 }
 
 #[test]

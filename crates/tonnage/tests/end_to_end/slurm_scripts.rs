@@ -90,7 +90,7 @@ fn batch_scripts_run_as_they_stand() {
             "{job_says}\n{output}"
         );
         let name = format!("tonnage-{}-{job}.jsonl", case.script);
-        let records = records::of_any_kind(&dir.path().join(name));
+        let records = records::read(&dir.path().join(name));
         assert!(!records.is_empty(), "{output}");
         for record in records {
             assert_eq!(record.outcome, Outcome::Measured, "{output}");

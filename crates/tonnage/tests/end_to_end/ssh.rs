@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::tempdir;
-use tonnage_record::Outcome;
-use tonnage_testbed::{Error, Hosts, HostsSpec, Ssh};
+use tonnage_record::{Outcome, Record};
+use tonnage_testbed::{Error, Hosts, Ssh};
 
-use super::hosts::{hosts, hosts_of};
-use super::support::{BRIEF, Ended, Program, SECRET, Started, records, tonnage, wait_for_records};
+use super::hosts::{hosts, hosts_with_links, named};
+use super::support::{
+    BRIEF, Ended, Program, SECRET, Started, parts, records, rows, tonnage, wait_for_records,
+};
 
 /// The promise: after this, nothing is left anywhere.
 const GONE: Duration = Duration::from_secs(10);
@@ -78,27 +80,12 @@ fn nothing_is_left(hosts: &Hosts, since: Instant) {
     }
 }
 
-/// Hosts of the only record, each with its ranks.
-fn hosts_of_records(file: &Path) -> Vec<(String, String)> {
+/// Checks that the points of a file were measured by these hosts, each with its ranks.
+fn were_measured_by(file: &Path, hosts: [(&str, &str); 2]) {
     let records = records::read(file);
-    assert!(
-        records
-            .iter()
-            .all(|record| record.outcome == Outcome::Measured)
-    );
-    let parts = records.iter().flat_map(|record| &record.environment);
-    let hosts = parts.flat_map(|part| &part.hosts);
-    let mut found: Vec<_> = hosts
-        .map(|it| (it.name.clone(), it.ranks.clone()))
-        .collect();
-    found.sort();
-    found
-}
-
-fn pair(one: (&str, &str), other: (&str, &str)) -> Vec<(String, String)> {
-    [one, other]
-        .map(|(name, ranks)| (name.to_owned(), ranks.to_owned()))
-        .into()
+    let is_measured = |record: &Record| record.outcome == Outcome::Measured;
+    assert!(records.iter().all(is_measured), "{records:#?}");
+    assert_eq!(named(&records), hosts);
 }
 
 #[test]
@@ -112,7 +99,7 @@ fn ranks_start_by_ssh_and_records_come_back() {
     );
     let run = by_ssh(&ssh, dir.path(), &arguments, "").succeed();
     assert_eq!(run.rows().len(), 1, "{run:#?}");
-    assert_eq!(hosts_of_records(&file), pair(("h0", "0"), ("h1", "1-2")));
+    were_measured_by(&file, [("h0", "0"), ("h1", "1-2")]);
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("\"tonnage --hosts, ssh\""), "{text}");
     nothing_is_left(&hosts, Instant::now());
@@ -143,8 +130,7 @@ fn ranks_start_by_ssh_and_records_come_back() {
     by_ssh(&ssh, dir.path(), line, "")
         .succeed()
         .printing(&["fabric:tcp"]);
-    let found = hosts_of_records(&dir.path().join("p.jsonl"));
-    assert_eq!(found, pair(("h0", "2-3"), ("h1", "0-1")));
+    were_measured_by(&dir.path().join("p.jsonl"), [("h0", "2-3"), ("h1", "0-1")]);
 }
 
 #[test]
@@ -161,37 +147,19 @@ fn what_is_wrong_there_is_said_with_the_host() {
     let other = dir.path().join("other");
     let key = ssh.known_hosts().with_file_name("key.pub");
     fs::write(&other, format!("h* {}", fs::read_to_string(key).unwrap())).unwrap();
-    for (names, options, parts) in [
-        (
-            "h0,nosuchhost",
-            "",
-            ["nosuchhost: no such name is known", "correct the name"],
-        ),
-        (
-            "h0,h1",
-            "-o UserKnownHostsFile=/dev/null",
-            ["h1: its host key is unknown", "check it once by hand"],
-        ),
-        (
-            "h0,h1",
-            "-o IdentityFile=none -o IdentityAgent=none -F /dev/null -o UserKnownHostsFile=KNOWN",
-            ["h1: ssh was refused", "ssh-copy-id"],
-        ),
-        (
-            "h0,h1",
-            "-o UserKnownHostsFile=OTHER",
-            ["h1: the host key has changed", "ssh-keygen -R h1"],
-        ),
-        (
-            "h0,h1",
-            "-p 2",
-            ["h1: nobody listens for ssh there", "sshd"],
-        ),
-    ] {
-        let known = ssh.known_hosts();
-        let options = options.replace("KNOWN", &known.display().to_string());
+    let known = ssh.known_hosts().display().to_string();
+    let wrong = "
+        h0,nosuchhost =>                                   => nosuchhost: no such name is known | correct the name
+        h0,h1         => -o UserKnownHostsFile=/dev/null   => h1: its host key is unknown | check it once by hand
+        h0,h1         => -o UserKnownHostsFile=OTHER       => h1: the host key has changed | ssh-keygen -R h1
+        h0,h1         => -p 2                              => h1: nobody listens for ssh there | sshd
+        h0,h1         => -o IdentityFile=none -o IdentityAgent=none -F /dev/null -o UserKnownHostsFile=KNOWN
+            => h1: ssh was refused | ssh-copy-id
+    ";
+    for [names, options, reason] in rows(&wrong.replace("\n            =>", " =>")) {
+        let options = options.replace("KNOWN", &known);
         let options = options.replace("OTHER", &other.display().to_string());
-        let ended = run(names, &options).with_code(1).saying(&parts);
+        let ended = run(names, &options).with_code(1).saying(&parts(reason));
         assert!(ended.took < Duration::from_secs(10), "{ended:#?}");
     }
     run("h0,h1", "-p 'x")
@@ -212,11 +180,9 @@ fn ip(hosts: &Hosts, host: usize, step: &str) {
 
 #[test]
 fn ranks_meet_where_all_can_come_or_the_host_is_named_in_time() {
-    let spec = HostsSpec {
-        links: 2,
-        ..HostsSpec::default()
+    let Some(hosts) = hosts_with_links(2, 2, None) else {
+        return;
     };
-    let Some(hosts) = hosts_of(spec) else { return };
     let Some(ssh) = serving(&hosts) else { return };
     let dir = tempdir().unwrap();
     for host in 0..2 {
@@ -300,22 +266,13 @@ fn whoever_is_killed_nothing_is_left() {
         assert_eq!(found.len(), 2, "an agent and a rank: {found:#?}");
         for process in &found {
             let words: Vec<_> = process.command_line.split_whitespace().skip(1).collect();
-            assert!(
-                words == ["host-agent"] || words == ["host-rank"],
-                "{found:#?}"
-            );
-            for hidden in [
-                "SECRET",
-                "correct-horse",
-                "TONNAGE_RANK",
-                "TONNAGE_SIZE",
-                "10.77.0.1:",
-                "plan",
-            ] {
-                assert!(
-                    !process.environment.contains(hidden),
-                    "{hidden}: {found:#?}"
-                );
+            let is_alone = words == ["host-agent"] || words == ["host-rank"];
+            assert!(is_alone, "{found:#?}");
+            for hidden in
+                "SECRET correct-horse TONNAGE_RANK TONNAGE_SIZE 10.77.0.1: plan".split(' ')
+            {
+                let shows = process.environment.contains(hidden);
+                assert!(!shows, "{hidden}: {found:#?}");
             }
         }
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use rustix::process::Signal;
 use tempfile::tempdir;
 
-use super::support::{BRIEF, Ended, tonnage, wait_until};
+use super::support::{BRIEF, Ended, parts, rows, tonnage, wait_until};
 
 /// Runs the last argument as sshd would: by a shell, and without this process's environment.
 pub const RUNS: &str =
@@ -101,19 +101,14 @@ fn a_login_that_hangs_ends_with_the_run() {
 #[test]
 fn requests_that_do_not_fit_are_refused() {
     let dir = tempdir().unwrap();
-    for (hosts, parts) in [
-        ("--hosts h0,h1", ["h0 and h1 are one machine", "h0:2"]),
-        (
-            "--hosts h0:2 --interface nosuch0",
-            ["h0: --interface nosuch0", "interfaces with an address:"],
-        ),
-        (
-            "--hosts h0:2 --env NOT_SET",
-            ["--env NOT_SET", "NOT_SET=VALUE"],
-        ),
-    ] {
+    let cases = "
+        --hosts h0,h1                    => h0 and h1 are one machine | h0:2
+        --hosts h0:2 --interface nosuch0 => h0: --interface nosuch0 | interfaces with an address:
+        --hosts h0:2 --env NOT_SET       => --env NOT_SET | NOT_SET=VALUE
+    ";
+    for [hosts, reason] in rows(cases) {
         let refused = run(dir.path(), RUNS, &transfer(hosts)).with_code(2);
-        refused.with_one_error(&parts);
+        refused.with_one_error(&parts(reason));
     }
     let launched = tonnage(dir.path(), &transfer("--hosts h0,h1"))
         .launched(0, 2, 1)
@@ -131,43 +126,21 @@ fn requests_that_do_not_fit_are_refused() {
 fn hosts_that_are_wrong_are_named_with_the_next_thing_to_try() {
     let dir = tempdir().unwrap();
     let other = r#"echo 'Welcome!'; echo '@tonnage {"Hello":{"build":{"version":"9.9","revision":"beef"},"program":"/opt/t"}}'; cat >/dev/null"#;
-    for (script, more, parts) in [
-        (
-            other,
-            "",
-            ["h0: tonnage 9.9 (beef) is there as /opt/t", "--push"],
-        ),
-        (
-            "echo tonnage-wanted sparc64 glibc 2.99; cat >/dev/null",
-            "--push",
-            ["h0: its architecture is sparc64", "was built for it"],
-        ),
-        (
-            "echo tonnage-wanted $(uname -m) glibc 2.9; cat >/dev/null",
-            "--push",
-            ["h0: its C library is glibc 2.9", "runs with glibc"],
-        ),
-        (
-            "echo tonnage-absent; exit 127",
-            "",
-            ["h0: the program is not there", "--push"],
-        ),
-        (
-            "echo \"error: unrecognized subcommand 'host-agent'\" >&2; exit 2",
-            "",
-            ["h0: another version", "--push"],
-        ),
-        (
-            "exit 3",
-            "",
-            ["h0: ssh ended with code 3", "ssh -o BatchMode=yes h0 true"],
-        ),
-    ] {
+    let hosts = "
+        OTHER                                                   =>        => h0: tonnage 9.9 (beef) is there as /opt/t | --push
+        echo tonnage-wanted sparc64 glibc 2.99; cat >/dev/null  => --push => h0: its architecture is sparc64 | was built for it
+        echo tonnage-wanted $(uname -m) glibc 2.9; cat >/dev/null => --push => h0: its C library is glibc 2.9 | runs with glibc
+        echo tonnage-absent; exit 127                           =>        => h0: the program is not there | --push
+        echo \"error: unrecognized subcommand 'host-agent'\" >&2; exit 2 => => h0: another version | --push
+        exit 3 => => h0: ssh ended with code 3 | ssh -o BatchMode=yes h0 true
+    ";
+    for [script, more, reason] in rows(hosts) {
+        let script = if script == "OTHER" { other } else { script };
         let line = transfer(&format!("--hosts h0:2 {more}"));
         let ended = run(dir.path(), script, &line).with_code(1);
         // What the program there has said itself stands in brackets.
         assert_eq!(ended.stderr.lines().count(), 1, "{ended:#?}");
-        ended.saying(&parts);
+        ended.saying(&parts(reason));
     }
     let page = run(dir.path(), "echo tonnage-absent; exit 127", "hosts h0,h1").with_code(1);
     page.printing(&["h0\n  not reachable", "h1\n  not reachable"]);

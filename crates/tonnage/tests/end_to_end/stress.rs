@@ -12,7 +12,7 @@ use super::support::{Ended, Started, records, tonnage};
 
 /// The one record of r.jsonl, allowed by the schema, and its body.
 fn read(dir: &Path) -> (Record, StressBody) {
-    let mut all = records::of_any_kind(&dir.join("r.jsonl"));
+    let mut all = records::read(&dir.join("r.jsonl"));
     assert_eq!(all.len(), 1, "{all:#?}");
     let record = all.remove(0);
     let body = record.stress().unwrap().clone();
@@ -30,7 +30,7 @@ fn several_engines_are_tried_in_turn_and_every_byte_is_right() {
                      -o r.jsonl";
     let run = tonnage(dir.path(), arguments).succeed();
     assert!(run.took >= Duration::from_secs(2));
-    records::shown_of_any_kind(dir.path(), &run);
+    records::shown(dir.path(), &run);
     let (record, body) = read(dir.path());
     assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
     assert_eq!(body.rows.len(), 8, "{body:#?}");

@@ -10,10 +10,10 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 use tempfile::tempdir;
 
-use super::support::file_records::{only, why};
+use super::files::{only, why};
 use super::support::{
-    BRIEF, Ended, LONG, Program, SOON, Started, free_port, records, tonnage, under, wait_until,
-    words,
+    BRIEF, Ended, LONG, Program, SOON, Started, free_port, parts, records, rows, tonnage, under,
+    wait_until, words,
 };
 
 /// A run of one point, or of as many as sizes say.
@@ -115,58 +115,28 @@ fn limits_on_open_files() {
 #[test]
 fn networks_that_ranks_cannot_meet_by() {
     let veth = "ip link set lo up\nip link add v0 type veth peer name v1\nip link set v0 up\nip link set v1 up";
-    let by_hand = "--size 2 --master 127.0.0.1:29000";
-    for (prepare, arguments, code, parts) in [
-        (
-            "true",
-            "--ranks 2",
-            1,
-            ["cannot reach 127.0.0.1", "`ip link set lo up`"],
-        ),
-        (
-            "ip link set lo up\nip addr del 127.0.0.1/8 dev lo",
-            "--ranks 2",
-            1,
-            [
-                "cannot listen on 127.0.0.1",
-                "`ip addr add 127.0.0.1/8 dev lo`",
-            ],
-        ),
-        (
-            veth,
-            &format!("--interface v0 --rank 0 {by_hand}"),
-            2,
-            [
-                "--interface v0: it is down",
-                "`ip addr add ADDRESS/BITS dev v0`",
-            ],
-        ),
-        (
-            veth,
-            &format!("--interface v9 --rank 0 {by_hand}"),
-            2,
-            [
-                "--interface v9",
-                "has no such interface; interfaces with an address: lo",
-            ],
-        ),
-        (
-            veth,
-            "--rank 1 --size 2 --master [fe80::1]:29000",
-            2,
-            [
-                "--master: fe80::1 is an address of one link",
-                "fe80::1%eth0",
-            ],
-        ),
-    ] {
+    // V stands for two links without addresses, and H for a rank that is stated by hand.
+    let cases = "
+        true                                                   => 1 => --ranks 2
+            => cannot reach 127.0.0.1 | `ip link set lo up`
+        ip link set lo up && ip addr del 127.0.0.1/8 dev lo    => 1 => --ranks 2
+            => cannot listen on 127.0.0.1 | `ip addr add 127.0.0.1/8 dev lo`
+        V => 2 => --interface v0 H => --interface v0: it is down | `ip addr add ADDRESS/BITS dev v0`
+        V => 2 => --interface v9 H => --interface v9 | has no such interface; interfaces with an address: lo
+        V => 2 => --rank 1 --size 2 --master [fe80::1]:29000
+            => --master: fe80::1 is an address of one link | fe80::1%eth0
+    ";
+    for [prepare, code, arguments, reason] in rows(&cases.replace("\n            =>", " =>")) {
+        let prepare = prepare.replace('V', veth);
+        let code = code.parse().unwrap();
+        let arguments = arguments.replace('H', "--rank 0 --size 2 --master 127.0.0.1:29000");
         let dir = tempdir().unwrap();
         let line = format!("transfer --engine null --op write --sizes 8 {BRIEF} {arguments}");
         let prepare = format!("({prepare}) >&2");
         let Some(ended) = unshared(dir.path(), "-n", &prepare, &line) else {
             return;
         };
-        ended.with_code(code).with_one_error(&parts);
+        ended.with_code(code).with_one_error(&parts(reason));
     }
     let dir = tempdir().unwrap();
     let line = format!("transfer --engine null --op write --sizes 8 --ranks 2 {BRIEF}");
@@ -313,18 +283,13 @@ fn an_output_that_is_always_full() {
 
 #[test]
 fn shared_memory_that_cannot_be_used() {
-    for (mount, expected) in [
-        ("tmpfs -o size=64k", "/dev/shm has only 64 KiB free"),
-        (
-            "tmpfs -o ro",
-            "no file can be made in /dev/shm (Read-only file system",
-        ),
-        (
-            "tmpfs -o nr_inodes=1",
-            "no file can be made in /dev/shm (No space left",
-        ),
-        ("proc", "no file can be made in /dev/shm ("),
-    ] {
+    let cases = "
+        tmpfs -o size=64k    => /dev/shm has only 64 KiB free
+        tmpfs -o ro          => no file can be made in /dev/shm (Read-only file system
+        tmpfs -o nr_inodes=1 => no file can be made in /dev/shm (No space left
+        proc                 => no file can be made in /dev/shm (
+    ";
+    for [mount, expected] in rows(cases) {
         let dir = tempdir().unwrap();
         let arguments = format!(
             "transfer --engine fabric:shm --libfabric embedded --op write --ranks 2 --sizes 8 {BRIEF} -o r.jsonl"

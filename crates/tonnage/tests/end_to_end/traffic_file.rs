@@ -6,12 +6,11 @@ use std::path::Path;
 use tempfile::tempdir;
 use tonnage_plan::point::Traffic;
 use tonnage_record::transfer::PairRate;
-use tonnage_report::Format;
 use tonnage_testbed::{Hosts, Rate};
 
-use super::hosts::{all_good, end, hosts, start};
+use super::hosts::{hosts, measured_in};
 use super::support::records::{body, summary};
-use super::support::{records, tonnage, wait_for_records, wait_until};
+use super::support::{records, rows, tonnage};
 
 /// Loads of four ranks, one of which initiates nothing, and one of which nobody initiates to.
 const UNEVEN: &str = "# to 0 1 2 3\n0 640k 80k 0\n160k 0 40k 0\n0 320k 0 0\n20k 10k 0 0 # from 3\n";
@@ -41,7 +40,7 @@ fn pairs_and_ranks_add_up_to_the_file_and_every_byte_is_right() {
              {BRIEF} -o r.jsonl"
         );
         let run = tonnage(dir.path(), &line).succeed();
-        let records = records::shown(dir.path(), "r.jsonl", &run, Format::Table);
+        let records = records::shown(dir.path(), &run);
         let point = &body(&records[0]).point;
         let loads = point.loads.as_ref().unwrap();
         assert_eq!((point.traffic, point.size_bytes), (Traffic::File, 10 << 10));
@@ -60,10 +59,7 @@ fn pairs_and_ranks_add_up_to_the_file_and_every_byte_is_right() {
         }
         for pair in &summary.pairs {
             let times = [pair.time_ns_alone, pair.time_ns_together];
-            assert!(
-                times.iter().all(|ns| ns.is_some_and(|ns| ns > 0.0)),
-                "{pair:?}"
-            );
+            assert!(times.iter().all(|ns| *ns > Some(0.0)), "{pair:?}");
         }
         run.printing(&["Slowdown", "3 trials of one execution"]);
     }
@@ -93,78 +89,30 @@ fn nothing_but_the_file_has_to_be_said() {
 #[test]
 fn what_is_no_matrix_of_bytes_is_refused_before_a_rank_starts() {
     let dir = tempdir().unwrap();
-    let one = "0 1M\n0 0\n";
-    for (text, more, refusal) in [
-        (
-            "0 1M 1M\n1M 0\n",
-            "",
-            "line 2 has 2 numbers and the first row 3",
-        ),
-        (
-            "0 1M 1M\n1M 0 1M\n",
-            "",
-            "row 1 has 3 numbers and there are 2 rows",
-        ),
-        (
-            "0 -1M\n1M 0\n",
-            "",
-            "\"-1M\" is negative: write 0 or more bytes",
-        ),
-        (
-            "0 many\n1M 0\n",
-            "",
-            "line 1: \"many\" is not a number of bytes",
-        ),
-        ("0 0\n0 0\n", "", "write bytes of some pair, such as 1M"),
-        ("8 1M\n1M 0\n", "", "is 8 from rank 0 to itself: write 0"),
-        (
-            "0 1M 0\n0 0 0\n0 0 0\n",
-            "",
-            "use --ranks 3, or a file with 2 rows of 2 sizes",
-        ),
-        (one, "--sizes 3M", "write sizes 1M"),
-        (
-            "0 4000001\n4000000 0\n",
-            "",
-            "round them to multiples of 4k, or write sizes 1",
-        ),
-        (one, "--batch 4", "leave batch out"),
-        (one, "--iters 4", "leave iters out"),
-        (one, "--traffic pair", "leave one of them out"),
-        (
-            one,
-            "--link-speed 100Gb/s",
-            "a traffic file, which loads links unevenly",
-        ),
-    ] {
-        write(dir.path(), text);
+    // Rows of a file are separated by `/`.
+    let refused = r#"
+        0 1M 1M / 1M 0           =>                       => line 2 has 2 numbers and the first row 3
+        0 1M 1M / 1M 0 1M        =>                       => row 1 has 3 numbers and there are 2 rows
+        0 -1M / 1M 0             =>                       => "-1M" is negative: write 0 or more bytes
+        0 many / 1M 0            =>                       => line 1: "many" is not a number of bytes
+        0 0 / 0 0                =>                       => write bytes of some pair, such as 1M
+        8 1M / 1M 0              =>                       => is 8 from rank 0 to itself: write 0
+        0 1M 0 / 0 0 0 / 0 0 0   =>                       => use --ranks 3, or a file with 2 rows of 2 sizes
+        0 4000001 / 4000000 0    =>                       => round them to multiples of 4k, or write sizes 1
+        0 1M / 0 0               => --sizes 3M            => write sizes 1M
+        0 1M / 0 0               => --batch 4             => leave batch out
+        0 1M / 0 0               => --iters 4             => leave iters out
+        0 1M / 0 0               => --traffic pair        => leave one of them out
+        0 1M / 0 0               => --link-speed 100Gb/s  => a traffic file, which loads links unevenly
+    "#;
+    for [text, more, refusal] in rows(refused) {
+        write(dir.path(), &text.replace(" / ", "\n"));
         let line = format!(
             "transfer --engine fabric:tcp --op write --ranks 2 --traffic-file m.txt {more}"
         );
         let run = tonnage(dir.path(), &line).run();
         run.with_code(2).with_one_error(&[refusal]);
     }
-}
-
-#[test]
-fn a_rank_that_is_killed_in_an_execution_ends_the_run() {
-    let dir = tempdir().unwrap();
-    let experiment = |loads: &str| {
-        format!(
-            "[[transfer]]\nengine = 'shm'\nop = 'write'\nlimit = 'none'\nwarmup = '0'\nwindow = 4\ntrials = 1\nsizes = '4k'\n\
-             traffic-file = '''\n{loads}'''\n"
-        )
-    };
-    let (few, endless) = ("0 4k 0\n0 0 4k\n0 0 0\n", "0 1T 0\n0 0 1T\n0 0 0\n");
-    let plan = format!("name = 'p'\n{}{}", experiment(few), experiment(endless));
-    std::fs::write(dir.path().join("p.toml"), plan).unwrap();
-    let line = "run p.toml --ranks 3 -o r.jsonl --log-level debug";
-    let run = tonnage(dir.path(), line).start();
-    wait_for_records(dir.path(), 1);
-    let trials = || run.said().matches("rank 2: trial 1 of").count();
-    wait_until("the second point is measured", || trials() == 2);
-    run.kill_rank(2);
-    assert_eq!(records::read(&dir.path().join("r.jsonl")).len(), 2);
 }
 
 /// Bandwidth of the best of the trials, and pairs, of a run on hosts. Writes complete when they have arrived, so that
@@ -177,10 +125,9 @@ fn on_hosts(hosts: &Hosts, loads: Option<&str>, arguments: &str) -> (f64, Vec<Pa
     });
     let line = format!(
         "transfer --engine fabric:tcp --engine-option completion=delivery --op write --sizes 16k --window 4 --warmup 50ms \
-         --limit none {file} {arguments} -o r.jsonl"
+         --limit none {file} {arguments}"
     );
-    all_good(&end(start(hosts, 1, dir.path(), &line, |rank| rank)));
-    let records = records::read(&dir.path().join("r.jsonl"));
+    let records = measured_in(dir.path(), hosts, &line);
     let summary = summary(&records[0]);
     (summary.bandwidth_bytes_per_s.max, summary.pairs.clone())
 }
@@ -195,55 +142,40 @@ fn is_near(value: f64, expected: f64) -> bool {
 }
 
 /// One link carries all of a row, or of a column: as fast as it carries that pattern, and each pair alone takes its
-/// part of that time.
+/// part of that time. Pairs that share a link have half of it each until the shorter one has ended.
 #[test]
 fn a_row_is_a_fan_out_and_a_column_a_fan_in() {
     let Some(hosts) = hosts(3, Some(slow())) else {
         return;
     };
     let link = slow().tcp_payload_bytes_per_s();
-    for (loads, pattern) in [
-        ("0 2M 2M\n0 0 0\n0 0 0\n", "fan-out"),
-        ("0 0 0\n2M 0 0\n2M 0 0\n", "fan-in"),
+    let ns = |mebibytes: u32| f64::from(mebibytes << 20) / link * 1e9;
+    // Mebibytes in whose time each pair is done alone, and together with the other.
+    for (loads, pattern, alone, together) in [
+        ("0 3M 1M\n0 0 0\n0 0 0\n", "fan-out", [3, 1], Some([4, 2])),
+        ("0 0 0\n2M 0 0\n2M 0 0\n", "fan-in", [2, 2], None),
     ] {
         let (of_file, pairs) = on_hosts(&hosts, Some(loads), "--trials 3");
-        let as_pattern = format!("--traffic {pattern} --trials 3 --trial-time 400ms");
+        let as_pattern = format!("--traffic {pattern} --trials 2 --trial-time 300ms");
         let (of_pattern, _) = on_hosts(&hosts, None, &as_pattern);
         assert!(
             is_near(of_file, of_pattern),
             "{pattern}: {of_file} {of_pattern}"
         );
         assert!(is_near(of_file, link), "{pattern}: {of_file} {link}");
-        let whole_ns = f64::from(4 << 20) / link * 1e9;
-        let alone_ns: f64 = pairs.iter().filter_map(|pair| pair.time_ns_alone).sum();
-        assert!(
-            is_near(alone_ns, whole_ns),
-            "{pattern}: {pairs:#?} {whole_ns}"
-        );
+        let are_near = |of: fn(&PairRate) -> Option<f64>, expected: [u32; 2]| {
+            let each = pairs.iter().zip(expected);
+            let is_near = each.map(|(pair, size)| is_near(of(pair).unwrap(), ns(size)));
+            assert!(
+                is_near.min() == Some(true),
+                "{pattern}: {pairs:#?} {expected:?}"
+            );
+        };
+        are_near(|pair| pair.time_ns_alone, alone);
+        if let Some(together) = together {
+            are_near(|pair| pair.time_ns_together, together);
+        }
         let last_ns = pairs.iter().filter_map(|pair| pair.time_ns_together);
-        let last_ns = last_ns.fold(0.0, f64::max);
-        assert!(
-            is_near(last_ns, whole_ns),
-            "{pattern}: {pairs:#?} {whole_ns}"
-        );
-    }
-}
-
-/// Pairs that share a link have half of it each until the shorter one has ended.
-#[test]
-fn a_pair_is_slowed_by_what_it_shares_its_link_with() {
-    let Some(hosts) = hosts(3, Some(slow())) else {
-        return;
-    };
-    let (_, pairs) = on_hosts(&hosts, Some("0 3M 1M\n0 0 0\n0 0 0\n"), "--trials 3");
-    let [long, short] = &pairs[..] else {
-        panic!("{pairs:#?}")
-    };
-    let ns = |mebibytes: f64| mebibytes * 1_048_576.0 / slow().tcp_payload_bytes_per_s() * 1e9;
-    for (pair, alone, together) in [(long, 3.0, 4.0), (short, 1.0, 2.0)] {
-        let [alone_ns, together_ns] =
-            [pair.time_ns_alone, pair.time_ns_together].map(Option::unwrap);
-        assert!(is_near(alone_ns, ns(alone)), "{pairs:#?}");
-        assert!(is_near(together_ns, ns(together)), "{pairs:#?}");
+        assert!(is_near(last_ns.fold(0.0, f64::max), ns(4)), "{pairs:#?}");
     }
 }

@@ -11,7 +11,7 @@ use tonnage_record::{Outcome, Record};
 use super::support::{records, tonnage};
 
 fn read(dir: &Path) -> Record {
-    records::of_any_kind(&dir.join("r.jsonl")).remove(0)
+    records::read(&dir.join("r.jsonl")).remove(0)
 }
 
 /// Each race has one winner, and what is said of the others follows from their intervals.
@@ -68,7 +68,7 @@ fn a_search_ends_with_a_command_line_that_runs() {
             &format!("{arguments} --trials 1 --trial-time 5ms"),
         )
         .succeed();
-        records::shown_of_any_kind(dir.path(), &run);
+        records::shown(dir.path(), &run);
     }
 }
 
@@ -148,14 +148,4 @@ fn a_search_that_is_interrupted_has_no_winner() {
         "{body:#?}"
     );
     assert!(!ended.stdout.contains("won"), "{}", ended.stdout);
-}
-
-#[test]
-fn a_rank_that_is_killed_in_a_race_is_named() {
-    let dir = tempdir().unwrap();
-    let line =
-        "tune --engine shm --op write --sizes 64k --ranks 2 --trial-time 1s --log-level debug";
-    let run = tonnage(dir.path(), line).start();
-    run.wait_until_said("race of pacing");
-    run.kill_rank(1);
 }

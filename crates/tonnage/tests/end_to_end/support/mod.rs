@@ -2,7 +2,6 @@
 
 pub mod chromium;
 pub mod cpu_share;
-pub mod file_records;
 pub mod launchers;
 pub mod processes;
 pub mod program;
@@ -35,6 +34,28 @@ pub fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
+/// Rows of a table: lines whose `N` cells are separated by `=>`.
+pub fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
+    let lines = table.lines().filter(|line| !line.trim().is_empty());
+    lines.map(|line| {
+        let cells = line.split("=>").map(str::trim).collect::<Vec<_>>();
+        let row = cells.try_into();
+        row.unwrap_or_else(|_| panic!("{line:?} has not {N} cells"))
+    })
+}
+
+/// Parts of a text that a cell asks for, separated by ` | `.
+pub fn parts(cell: &str) -> Vec<&str> {
+    cell.split(" | ").collect()
+}
+
+/// Checks that a text has all parts that a cell asks for.
+pub fn has(text: &str, cell: &str) {
+    for part in parts(cell) {
+        assert!(text.contains(part), "no {part:?} in {text}");
+    }
+}
+
 /// Waits until r.jsonl has so many lines.
 pub fn wait_for_records(dir: &Path, count: usize) {
     let lines = || fs::read_to_string(dir.join("r.jsonl")).map_or(0, |it| it.matches('\n').count());
@@ -50,6 +71,19 @@ pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
             "waited in vain until {what}"
         );
         std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// Does it for each case, four of them at a time: for those that wait more than they work.
+pub fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
+    let mut cases = cases.into_iter().peekable();
+    while cases.peek().is_some() {
+        let some: Vec<T> = cases.by_ref().take(4).collect();
+        std::thread::scope(|scope| {
+            for case in some {
+                scope.spawn(|| test(case));
+            }
+        });
     }
 }
 

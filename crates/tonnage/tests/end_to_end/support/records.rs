@@ -1,57 +1,71 @@
-//! Records of a file, checked one by one: against the schema, and against themselves.
+//! Runs and their records: each is checked against the schema and against itself.
 
 use std::collections::BTreeMap;
+use std::fs;
 use std::path::Path;
 use std::sync::OnceLock;
 
 use serde_json::Value;
 use tempfile::tempdir;
+use tonnage_plan::files::{FilePoint, Fsync, Phase};
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{BatchOf, Pacing, TransferPoint, TrialLength};
-use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::files::{FileBody, PhaseRecord, PhaseTrial};
+use tonnage_record::histogram::{Latency, LatencyHistogram};
 use tonnage_record::read::read_records;
 use tonnage_record::transfer::{Summary, TransferBody, Trial, TrialDirection};
-use tonnage_record::{Outcome, Record};
+use tonnage_record::{Outcome, Record, Spread};
 use tonnage_report::{Format, render};
 
-use super::{Ended, tonnage, words};
+use super::{Ended, has, tonnage, words};
 
-/// The records of a file, each checked.
+/// The records of a file.
 pub fn read(path: &Path) -> Vec<Record> {
-    parse(&std::fs::read_to_string(path).unwrap())
+    parse(&fs::read_to_string(path).unwrap())
 }
 
-/// The records of these lines, each checked.
+/// The records of these lines.
 pub fn parse(text: &str) -> Vec<Record> {
-    assert!(
-        text.is_empty() || text.ends_with('\n'),
-        "a broken last line"
-    );
+    let is_whole = text.is_empty() || text.ends_with('\n');
+    assert!(is_whole, "a broken last line");
     text.lines().map(check).collect()
 }
 
-/// The records of a file that a run filled alone; drawing them again must give what the run printed.
-pub fn shown(dir: &Path, file: &str, run: &Ended, format: Format) -> Vec<Record> {
-    let path = dir.join(file);
-    let again = render(format, &read_records(&path).unwrap().records).unwrap();
-    assert_eq!(again, run.stdout);
-    read(&path)
+/// The records that a run wrote to r.jsonl; drawing them again must give what it printed.
+pub fn shown(dir: &Path, run: &Ended) -> Vec<Record> {
+    shown_as(&dir.join("r.jsonl"), run, Format::Table)
 }
 
-/// The same of records of any kind in r.jsonl.
-pub fn shown_of_any_kind(dir: &Path, run: &Ended) -> Vec<Record> {
-    let path = dir.join("r.jsonl");
-    let again = render(Format::Table, &read_records(&path).unwrap().records).unwrap();
+/// The same of another file and format.
+pub fn shown_as(path: &Path, run: &Ended, format: Format) -> Vec<Record> {
+    let again = render(format, &read_records(path).unwrap().records).unwrap();
     assert_eq!(again, run.stdout);
-    of_any_kind(&path)
+    read(path)
 }
 
-/// Runs a transfer, which has to succeed; gives what it printed, and its records.
-pub fn transfer(arguments: &str) -> (Ended, Vec<Record>) {
+/// Runs a command in a directory of its own; gives how it ended, and the records that it wrote.
+pub fn recorded(arguments: &str) -> (Ended, Vec<Record>) {
     let dir = tempdir().unwrap();
-    let line = format!("transfer {arguments} -o r.jsonl");
-    let run = tonnage(dir.path(), &line).succeed();
-    let records = shown(dir.path(), "r.jsonl", &run, Format::Table);
+    let run = tonnage(dir.path(), &format!("{arguments} -o r.jsonl")).run();
+    let records = shown(dir.path(), &run);
+    (run, records)
+}
+
+/// Runs a command that has to succeed without a word on standard error, and has to measure all of its points.
+pub fn succeeded(arguments: &str) -> (Ended, Vec<Record>) {
+    let (run, records) = recorded(arguments);
+    let is_measured = |it: &Record| it.outcome == Outcome::Measured;
+    assert!(
+        run.code == Some(0) && run.stderr.is_empty() && records.iter().all(is_measured),
+        "{run:#?}"
+    );
+    (run, records)
+}
+
+/// Runs a transfer that has to succeed, though points may be skipped.
+pub fn transfer(arguments: &str) -> (Ended, Vec<Record>) {
+    let (run, records) = recorded(&format!("transfer {arguments}"));
+    assert!(run.code == Some(0) && run.stderr.is_empty(), "{run:#?}");
     (run, records)
 }
 
@@ -61,8 +75,8 @@ pub fn measured(arguments: &str) -> (Vec<Record>, String) {
         true => "",
         false => "--limit none",
     };
-    let line = format!("{arguments} --trials 2 --iters 40 --warmup 1ms {limit}");
-    let (run, records) = transfer(&line);
+    let line = format!("transfer {arguments} --trials 2 --iters 40 --warmup 1ms {limit}");
+    let (run, records) = succeeded(&line);
     (records, words(&run.stdout))
 }
 
@@ -82,22 +96,31 @@ pub fn why(record: &Record) -> &str {
     }
 }
 
-/// The reason why a point was skipped.
-pub fn why_skipped(record: &Record) -> &str {
-    assert!(
-        matches!(record.outcome, Outcome::Skipped { .. }),
-        "{record:#?}"
-    );
-    why(record)
+/// Checks that all points were skipped, each for a reason that has these parts.
+pub fn are_skipped(records: &[Record], reason: &str) {
+    assert!(!records.is_empty(), "nothing is recorded");
+    for record in records {
+        let is_skipped = matches!(record.outcome, Outcome::Skipped { .. });
+        assert!(is_skipped, "{record:#?}");
+        has(why(record), reason);
+    }
 }
 
 /// The reason why a point failed.
 pub fn why_failed(record: &Record) -> &str {
-    assert!(
-        matches!(record.outcome, Outcome::Failed { .. }),
-        "{record:#?}"
-    );
+    let is_failed = matches!(record.outcome, Outcome::Failed { .. });
+    assert!(is_failed, "{record:#?}");
     why(record)
+}
+
+/// Checks that every record has a result, and bytes of each trial were checked.
+pub fn all_verified(records: &[Record]) {
+    for record in records {
+        assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
+        let mut verified = body(record).trials.iter().map(|trial| trial.verified_bytes);
+        let is_verified = verified.len() > 0 && verified.all(|bytes| bytes > Some(0));
+        assert!(is_verified, "{record:#?}");
+    }
 }
 
 /// CSV as columns by their names, of the first row.
@@ -122,88 +145,35 @@ pub fn allowed(line: &str) -> Value {
     value
 }
 
-/// Records of any kind, which the schema allows.
-pub fn of_any_kind(path: &Path) -> Vec<Record> {
-    let text = std::fs::read_to_string(path).unwrap();
-    text.lines().map(record_of).collect()
-}
-
-fn record_of(line: &str) -> Record {
-    serde_json::from_value(allowed(line)).unwrap()
-}
-
 fn check(line: &str) -> Record {
-    let record = record_of(line);
-    if record.outcome == Outcome::Measured {
-        check_measured(&record);
-    } else {
-        let body = body(&record);
-        assert!(body.summary.is_none() && body.histogram.is_none(), "{line}");
+    let record: Record = serde_json::from_value(allowed(line)).unwrap();
+    let is_measured = record.outcome == Outcome::Measured;
+    if let Some(file) = record.file() {
+        check_file(file, is_measured);
+    }
+    match record.transfer() {
+        Some(body) if is_measured => check_transfer(&record, body),
+        Some(body) => assert!(body.summary.is_none() && body.histogram.is_none(), "{line}"),
+        None => {}
+    }
+    if is_measured && let Some(ranks) = ranks_of_point(&record) {
+        let everyone: Vec<_> = (0..ranks).collect();
+        let effective = record.effective.iter().map(|part| &part.ranks);
+        assert_eq!(ranks_of(effective), everyone);
+        let environment = record.environment.iter().map(|part| &part.ranks);
+        assert_eq!(ranks_of(environment), everyone);
     }
     record
 }
 
+fn ranks_of_point(record: &Record) -> Option<u32> {
+    let of_transfer = record.transfer().map(|body| body.point.ranks);
+    of_transfer.or(record.file().map(|body| body.point.ranks))
+}
+
 /// Equal but for the last bits, which depend on the order of additions.
-pub fn about(left: f64, right: f64) -> bool {
+fn about(left: f64, right: f64) -> bool {
     (left - right).abs() <= 1e-9 * left.abs().max(right.abs())
-}
-
-fn check_measured(record: &Record) {
-    let (body, summary) = (body(record), summary(record));
-    let (point, trials) = (&body.point, body.trials.len());
-    body.trials
-        .iter()
-        .for_each(|trial| check_trial(point, trial));
-    match point.length.until_ci {
-        None => assert_eq!(trials, point.length.trials as usize),
-        Some(_) => assert!(trials >= point.length.trials as usize),
-    }
-    assert_eq!(summary.converged.is_some(), point.length.until_ci.is_some());
-    check_sums(record, summary);
-    check_latency(body, summary);
-    check_phases(point, summary);
-    assert!(record.canary.is_some());
-    let effective = record.effective.iter();
-    assert_eq!(
-        ranks_of(effective.map(|part| &part.ranks)),
-        all(point.ranks)
-    );
-    let environment = record.environment.iter();
-    assert_eq!(
-        ranks_of(environment.map(|part| &part.ranks)),
-        all(point.ranks)
-    );
-    let workers = point.workers as usize;
-    assert!(
-        record
-            .effective
-            .iter()
-            .all(|part| part.cpus.len() == workers)
-    );
-}
-
-/// The phases of a batch make up its latency, so their means do.
-fn check_phases(point: &TransferPoint, summary: &Summary) {
-    let is_timed = point.latency && matches!(point.pacing, Pacing::Batch { .. });
-    assert_eq!(summary.batch_phases.is_some(), is_timed);
-    let (Some(phases), Some(latency)) = (&summary.batch_phases, &summary.latency) else {
-        return;
-    };
-    let each = [&phases.prepare, &phases.post, &phases.complete];
-    let sum: f64 = each.iter().map(|phase| phase.time_ns_mean).sum();
-    assert!(
-        about(sum, latency.latency_ns_mean),
-        "{phases:?} {latency:?}"
-    );
-    for phase in each {
-        assert!(phase.time_ns_p50 <= phase.time_ns_p99, "{phases:?}");
-        assert!(phase.time_ns_p50 <= latency.latency_ns_max, "{phases:?}");
-    }
-}
-
-/// These ranks, from 0.
-pub fn all(ranks: u32) -> Vec<u32> {
-    (0..ranks).collect()
 }
 
 /// The ranks that lists such as "0-3,8" name.
@@ -215,6 +185,69 @@ pub fn ranks_of<'a>(lists: impl Iterator<Item = &'a String>) -> Vec<u32> {
     }
     ranks.sort_unstable();
     ranks
+}
+
+/// The spread is that of these rates, one of each trial.
+fn check_spread(spread: &Spread, rates: impl Iterator<Item = f64>) {
+    let rates: Vec<f64> = rates.collect();
+    let mean = rates.iter().sum::<f64>() / rates.len() as f64;
+    assert!(about(spread.mean, mean), "{spread:?}");
+    assert_eq!(spread.min, rates.iter().copied().fold(f64::MAX, f64::min));
+    assert_eq!(spread.max, rates.iter().copied().fold(0.0, f64::max));
+    assert_eq!(spread.ci95.is_some(), rates.len() > 1);
+}
+
+/// The histogram has the samples of the figures, whose percentiles rise.
+fn check_percentiles(latency: &Latency, histogram: &LatencyHistogram) {
+    assert_eq!(histogram.count(), latency.samples);
+    let rising = [
+        latency.latency_ns_min,
+        latency.latency_ns_p50,
+        latency.latency_ns_p90,
+        latency.latency_ns_p99,
+        latency.latency_ns_p999,
+        latency.latency_ns_max,
+    ];
+    assert!(rising.is_sorted(), "{latency:?}");
+    let range = latency.latency_ns_min as f64..=latency.latency_ns_max as f64;
+    assert!(range.contains(&latency.latency_ns_mean), "{latency:?}");
+}
+
+fn check_transfer(record: &Record, body: &TransferBody) {
+    let (summary, point) = (summary(record), &body.point);
+    for trial in &body.trials {
+        check_series(point, trial);
+        check_trial(point, trial);
+    }
+    let trials = body.trials.len();
+    match point.length.until_ci {
+        None => assert_eq!(trials, point.length.trials as usize),
+        Some(_) => assert!(trials >= point.length.trials as usize),
+    }
+    assert_eq!(summary.converged.is_some(), point.length.until_ci.is_some());
+    check_sums(record, body, summary);
+    check_latency(body, summary);
+    check_phases(point, summary);
+    assert!(record.canary.is_some());
+    let mut cpus = record.effective.iter().map(|part| part.cpus.len());
+    assert!(cpus.all(|count| count == point.workers as usize));
+}
+
+/// The phases of a batch make up its latency, so their means do.
+fn check_phases(point: &TransferPoint, summary: &Summary) {
+    let is_timed = point.latency && matches!(point.pacing, Pacing::Batch { .. });
+    assert_eq!(summary.batch_phases.is_some(), is_timed);
+    let (Some(phases), Some(latency)) = (&summary.batch_phases, &summary.latency) else {
+        return;
+    };
+    let each = [&phases.prepare, &phases.post, &phases.complete];
+    let sum: f64 = each.iter().map(|phase| phase.time_ns_mean).sum();
+    let is_whole = about(sum, latency.latency_ns_mean);
+    assert!(is_whole, "{phases:?} {latency:?}");
+    for phase in each {
+        assert!(phase.time_ns_p50 <= phase.time_ns_p99, "{phases:?}");
+        assert!(phase.time_ns_p50 <= latency.latency_ns_max, "{phases:?}");
+    }
 }
 
 /// Every operation of a trial is in one interval.
@@ -229,14 +262,11 @@ fn check_series(point: &TransferPoint, trial: &Trial) {
         assert_eq!(all, trial.operations, "{trial:?}");
     }
     let whole_ns = series.interval_ns * (series.operations.len() as u64 - 1);
-    assert!(
-        whole_ns < trial.window_ns || series.operations.len() == 1,
-        "{trial:?}"
-    );
+    let is_short = whole_ns < trial.window_ns || series.operations.len() == 1;
+    assert!(is_short, "{trial:?}");
 }
 
 fn check_trial(point: &TransferPoint, trial: &Trial) {
-    check_series(point, trial);
     let size = u64::from(point.size_bytes);
     let moved = if point.engine == "null" {
         0
@@ -245,15 +275,10 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
     };
     assert_eq!(trial.payload_bytes, moved, "{trial:?}");
     assert!(trial.operations > 0, "{trial:?}");
-    let seconds = trial.window_ns as f64 / 1e9;
-    assert!(about(
-        trial.bandwidth_bytes_per_s,
-        trial.payload_bytes as f64 / seconds
-    ));
-    assert!(about(
-        trial.message_rate_per_s,
-        trial.operations as f64 / seconds
-    ));
+    let per_s = |count: u64| count as f64 / (trial.window_ns as f64 / 1e9);
+    let bandwidth = per_s(trial.payload_bytes);
+    assert!(about(trial.bandwidth_bytes_per_s, bandwidth));
+    assert!(about(trial.message_rate_per_s, per_s(trial.operations)));
     match point.length.trial {
         TrialLength::Iterations(_) if point.loads.is_some() => {
             let bytes = point.loads.as_ref().unwrap().total();
@@ -283,10 +308,8 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
     if let Some(both) = &trial.directions {
         let sum = |of: fn(&TrialDirection) -> u64| of(&both.forward) + of(&both.back);
         assert_eq!(sum(|direction| direction.operations), trial.operations);
-        assert_eq!(
-            sum(|direction| direction.payload_bytes),
-            trial.payload_bytes
-        );
+        let bytes = sum(|direction| direction.payload_bytes);
+        assert_eq!(bytes, trial.payload_bytes);
         let rates = both.forward.bandwidth_bytes_per_s + both.back.bandwidth_bytes_per_s;
         assert!(about(rates, trial.bandwidth_bytes_per_s), "{trial:?}");
     }
@@ -327,53 +350,38 @@ fn rounds(point: &TransferPoint) -> u64 {
     }
 }
 
-/// Lanes at a time of each worker of an initiating rank.
-fn lanes(point: &TransferPoint) -> u64 {
-    match point.traffic {
+fn operations_per_iteration(point: &TransferPoint) -> u64 {
+    // Lanes at a time of each worker of an initiating rank.
+    let lanes = match point.traffic {
         Traffic::FanOut | Traffic::AllToAll | Traffic::File => u64::from(point.ranks) - 1,
         _ => 1,
-    }
-}
-
-fn operations_per_iteration(point: &TransferPoint) -> u64 {
+    };
     match point.pacing {
         Pacing::PingPong if !point.op.fetches() => 2,
-        Pacing::Batch { batch } => u64::from(batch) * lanes(point),
+        Pacing::Batch { batch } => u64::from(batch) * lanes,
         _ => 1,
     }
 }
 
-fn check_sums(record: &Record, summary: &Summary) {
-    let body = body(record);
+fn check_sums(record: &Record, body: &TransferBody, summary: &Summary) {
     let trials = &body.trials;
     assert_eq!(summary.trials as usize, trials.len());
     let sum = |of: fn(&Trial) -> u64| trials.iter().map(of).sum::<u64>();
     assert_eq!(summary.operations, sum(|trial| trial.operations));
     assert_eq!(summary.payload_bytes, sum(|trial| trial.payload_bytes));
-    type Rate = fn(&Trial) -> f64;
-    let rates: [(_, Rate); 2] = [
-        (summary.bandwidth_bytes_per_s, |trial| {
-            trial.bandwidth_bytes_per_s
-        }),
-        (summary.message_rate_per_s, |trial| trial.message_rate_per_s),
-    ];
-    for (spread, of) in rates {
-        let mean = trials.iter().map(of).sum::<f64>() / trials.len() as f64;
-        assert!(about(spread.mean, mean), "{spread:?}");
-        assert_eq!(spread.min, trials.iter().map(of).fold(f64::MAX, f64::min));
-        assert_eq!(spread.max, trials.iter().map(of).fold(0.0, f64::max));
-        assert_eq!(spread.ci95.is_some(), trials.len() > 1);
-    }
-    let mean = summary.bandwidth_bytes_per_s.mean;
-    let limit = record.limit.as_ref();
-    let part = limit.map(|limit| mean / limit.bytes_per_s);
+    let bandwidths = trials.iter().map(|trial| trial.bandwidth_bytes_per_s);
+    check_spread(&summary.bandwidth_bytes_per_s, bandwidths);
+    let rates = trials.iter().map(|trial| trial.message_rate_per_s);
+    check_spread(&summary.message_rate_per_s, rates);
+    let limit = record.limit.as_ref().map(|limit| limit.bytes_per_s);
+    let part = limit.map(|limit| summary.bandwidth_bytes_per_s.mean / limit);
     match (summary.utilization, part) {
         (Some(said), Some(part)) => assert!(about(said, part)),
         (said, part) => assert_eq!(said, part),
     }
     match body.point.limit {
         LimitChoice::None => assert_eq!(limit, None),
-        LimitChoice::Stated { bytes_per_s } => assert_eq!(limit.unwrap().bytes_per_s, bytes_per_s),
+        LimitChoice::Stated { bytes_per_s } => assert_eq!(limit, Some(bytes_per_s)),
         LimitChoice::Auto => {}
     }
     let is_paced = matches!(body.point.pacing, Pacing::Paced { .. });
@@ -385,8 +393,7 @@ fn check_latency(body: &TransferBody, summary: &Summary) {
         assert!(summary.latency.is_none() && body.histogram.is_none() && !body.point.latency);
         return;
     };
-    let histogram = LatencyHistogram::from_data(data).unwrap();
-    assert_eq!(histogram.count(), latency.samples);
+    check_percentiles(latency, &LatencyHistogram::from_data(data).unwrap());
     let per_sample = match body.point.pacing {
         Pacing::Batch { .. } | Pacing::PingPong => operations_per_iteration(&body.point),
         Pacing::Stream { .. } | Pacing::Paced { .. } => 1,
@@ -400,19 +407,134 @@ fn check_latency(body: &TransferBody, summary: &Summary) {
     let pace = summary.pace.as_ref();
     let never = pace.map_or(0.0, |pace| pace.never_issued_fraction);
     assert_eq!(never > 0.0, unfinished > 0, "{latency:?}");
-    let rising = [
-        latency.latency_ns_min,
-        latency.latency_ns_p50,
-        latency.latency_ns_p90,
-        latency.latency_ns_p99,
-        latency.latency_ns_p999,
-        latency.latency_ns_max,
-    ];
-    assert!(rising.is_sorted(), "{latency:?}");
-    let range = latency.latency_ns_min as f64..=latency.latency_ns_max as f64;
-    assert!(range.contains(&latency.latency_ns_mean), "{latency:?}");
     let least = body.trials.iter().filter_map(|trial| trial.latency_ns_min);
     assert_eq!(least.min(), Some(latency.latency_ns_min));
     let most = body.trials.iter().filter_map(|trial| trial.latency_ns_max);
     assert_eq!(most.max(), Some(latency.latency_ns_max));
+}
+
+fn check_file(body: &FileBody, is_measured: bool) {
+    let point = &body.point;
+    for phase in &body.phases {
+        check_phase(point, phase);
+        for trial in &phase.trials {
+            // The last is there without when the check found something.
+            let verified = trial.verified_bytes.is_some();
+            let asked = point.verify_after.contains(&phase.phase);
+            assert!(verified == asked || (asked && !is_measured));
+        }
+    }
+    if is_measured {
+        let phases = body.phases.iter().map(|phase| phase.phase);
+        assert!(phases.eq(point.phases.iter().copied()), "{body:?}");
+        let most = point.trials as usize;
+        let fewest = point.max_duration_ns.map_or(most, |_| 1);
+        let mut trials = body.phases.iter().map(|phase| phase.trials.len());
+        let is_right = trials.all(|count| (fewest..=most).contains(&count));
+        assert!(is_right, "{body:?}");
+        let storage = ranks_of(body.storage.iter().map(|part| &part.ranks));
+        assert!(storage.into_iter().eq(0..point.ranks));
+    }
+}
+
+fn check_phase(point: &FilePoint, record: &PhaseRecord) {
+    let trials = &record.trials;
+    for (index, trial) in (0u32..).zip(trials) {
+        assert_eq!(trial.trial, index);
+        check_phase_trial(point, record.phase, trial);
+    }
+    let summary = &record.summary;
+    let sum = |of: fn(&PhaseTrial) -> u64| trials.iter().map(of).sum::<u64>();
+    let operations = sum(|trial| trial.operations);
+    assert_eq!(summary.trials as usize, trials.len());
+    assert_eq!(summary.operations, operations);
+    assert_eq!(summary.payload_bytes, sum(|trial| trial.payload_bytes));
+    let cpu_ns = summary.cpu_ns_per_operation * operations as f64;
+    assert!(about(cpu_ns, sum(|trial| trial.transfer_cpu_ns) as f64));
+    let bandwidths = trials.iter().map(|trial| trial.bandwidth_bytes_per_s);
+    check_spread(&summary.bandwidth_bytes_per_s, bandwidths);
+    let rates = trials.iter().map(|trial| trial.operations_per_s);
+    check_spread(&summary.operations_per_s, rates);
+    let limit = summary.limit.as_ref();
+    let part = limit.map(|limit| summary.bandwidth_bytes_per_s.mean / limit.bytes_per_s);
+    match (summary.utilization, part) {
+        (Some(said), Some(part)) => assert!(about(said, part)),
+        // What came from the page cache, or stayed there, is not set beside the storage's limit.
+        (None, Some(_)) => {
+            let stays = record.phase.writes() && !point.direct && point.fsync == Fsync::None;
+            assert!(stays || trials.iter().any(is_warm), "{summary:?}");
+        }
+        (said, None) => assert_eq!(said, None),
+    }
+    // Each transfer is in one histogram, once.
+    let reads = trials.iter().map(|trial| trial.reads).sum();
+    let mut left = [reads, operations - reads];
+    for latency in &record.latencies {
+        let histogram = LatencyHistogram::from_data(&latency.histogram).unwrap();
+        check_percentiles(&latency.latency, &histogram);
+        assert_eq!(left[usize::from(latency.write)], histogram.count());
+        left[usize::from(latency.write)] = 0;
+    }
+    assert_eq!(left, [0, 0], "transfers without a latency");
+}
+
+fn is_warm(trial: &PhaseTrial) -> bool {
+    let cache = trial.cache.as_ref();
+    cache.is_some_and(|cache| !cache.direct && cache.resident_bytes > 0)
+}
+
+fn check_phase_trial(point: &FilePoint, phase: Phase, trial: &PhaseTrial) {
+    let payload = trial.operations * point.transfer_bytes;
+    assert_eq!(trial.payload_bytes, payload, "{trial:?}");
+    let (seconds, within) = (trial.total_ns as f64 / 1e9, trial.transfer_ns as f64 / 1e9);
+    let bandwidth = payload as f64 / seconds;
+    assert!(about(trial.bandwidth_bytes_per_s, bandwidth));
+    let rate = trial.operations as f64 / within;
+    assert!(about(trial.operations_per_s, rate));
+    assert!(trial.total_ns >= trial.transfer_ns, "{trial:?}");
+    assert!(trial.total_ns >= trial.open_ns.max(trial.close_ns));
+    assert!(trial.transfer_ns >= trial.transfer_of_rank.ns_max);
+    assert!(trial.cpu_ns >= trial.transfer_cpu_ns, "{trial:?}");
+    match phase {
+        Phase::Write => assert_eq!(trial.reads, 0),
+        Phase::Read => assert_eq!(trial.reads, trial.operations),
+        Phase::Mixed => assert!(trial.reads <= trial.operations),
+    }
+    let series = &trial.series.bytes;
+    assert_eq!(series.iter().sum::<u64>(), payload, "{trial:?}");
+    assert_ne!(series.last(), Some(&0));
+    assert!(trial.first_done_ns <= trial.last_done_ns, "{trial:?}");
+    assert!(trial.first_done_bytes <= payload, "{trial:?}");
+    for times in [
+        trial.open_of_rank,
+        trial.transfer_of_rank,
+        trial.close_of_rank,
+    ] {
+        let range = times.ns_min as f64..=times.ns_max as f64;
+        assert!(range.contains(&times.ns_mean), "{times:?}");
+        assert!(times.slowest < point.ranks);
+    }
+    let syncs = point.fsync != Fsync::None && phase.writes();
+    assert_eq!(trial.sync_of_rank.is_some(), syncs, "{trial:?}");
+    assert_eq!(trial.cache.is_some(), phase.reads());
+    if let Some(cache) = &trial.cache {
+        assert!(cache.resident_bytes <= cache.bytes, "{cache:?}");
+        let asked = (point.drop_caches, point.direct);
+        assert_eq!((cache.dropped, cache.direct), asked);
+    }
+    assert_eq!(trial.stonewall.is_some(), point.stonewall.is_some());
+    let ranks = u64::from(point.ranks);
+    let Some(wall) = &trial.stonewall else {
+        // Who reads may have been told how little there is.
+        if point.status_file.is_none() {
+            assert_eq!(payload, ranks * point.bytes_of_rank());
+        }
+        return;
+    };
+    assert!(wall.operations <= trial.operations, "{trial:?}");
+    assert_eq!(wall.payload_bytes, wall.operations * point.transfer_bytes);
+    assert!(wall.rank_bytes_min * ranks <= wall.payload_bytes);
+    assert!(wall.rank_bytes_max * ranks >= wall.payload_bytes);
+    let wears_out = point.stonewall.is_some_and(|wall| wall.wear_out);
+    assert_eq!(wall.worn_out_transfers.is_some(), wears_out);
 }

@@ -4,36 +4,13 @@
 use std::fs;
 
 use tempfile::tempdir;
-use tonnage_record::{Outcome, Record};
-use tonnage_report::Format;
+use tonnage_record::Outcome;
 
-use super::gpu_drivers::TriedDriver;
-use super::gpu_memory::{Double, lacks_its_driver, transfer};
-use super::killing::{nothing_new, pids};
-use super::support::records::{body, why};
-use super::support::{BRIEF, LONG, records, shared_memory, tonnage, wait_until};
-
-/// Every record has a result, and bytes of each trial were checked.
-pub fn all_verified(records: &[Record]) {
-    for record in records {
-        assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
-        let mut verified = body(record).trials.iter().map(|trial| trial.verified_bytes);
-        assert!(
-            verified.len() > 0 && verified.all(|bytes| bytes > Some(0)),
-            "{record:#?}"
-        );
-    }
-}
-
-/// The reason of each skip holds these parts.
-fn skipped(records: &[Record], parts: &[&str]) {
-    for why in records.iter().map(why) {
-        assert!(
-            parts.iter().all(|part| why.contains(part)),
-            "{parts:?}: {why}"
-        );
-    }
-}
+use super::drivers::TriedDriver;
+use super::{Double, brief, cuda, json};
+use crate::killing::{nothing_new, pids};
+use crate::support::records::{all_verified, are_skipped, body};
+use crate::support::{BRIEF, LONG, has, records, shared_memory, tonnage, wait_until};
 
 /// Another GPU than the initiator's, and pinned memory, with every verb. The double tells on standard error of memory
 /// that is freed while a peer has it open.
@@ -47,7 +24,7 @@ fn every_verb_reaches_memory_of_another_process() {
             driver.far()
         ));
         let run = driver.run(tonnage(dir.path(), &arguments));
-        let records = records::shown(dir.path(), "r.jsonl", &run, Format::Table);
+        let records = records::shown(dir.path(), &run);
         assert_eq!(records.len(), 8);
         let records = driver.reached(records);
         all_verified(&records);
@@ -76,25 +53,21 @@ fn arrivals_that_the_cpu_tells_are_recorded_as_such() {
     let Some(double) = Double::with("words 0") else {
         return;
     };
-    let dir = tempdir().unwrap();
-    let library = double.path();
-    let arguments = transfer(
+    let records = brief(
+        &cuda(&double),
         "--engine cuda-ipc --op write-imm --ping-pong --ranks 2 --memory cuda --target-memory cuda,cuda-pinned --sizes 8 \
          --verify",
-        library.to_str().unwrap(),
     );
-    tonnage(dir.path(), &arguments).succeed();
-    let records = records::read(&dir.path().join("r.jsonl"));
     all_verified(&records);
-    let told = serde_json::to_string(&records).unwrap();
-    for part in [
-        "told by the CPU, when it sees the copy done",
-        "this GPU writes no words of 64 bits",
-        "within cuda:0 (Double of a GPU, 0000:1b:00.0)",
-        "and pinned memory of the host",
-    ] {
-        assert!(told.contains(part), "{part}: {told}");
-    }
+    let told = json(&records);
+    has(
+        &told,
+        "told by the CPU, when it sees the copy done | this GPU writes no words of 64 bits",
+    );
+    has(
+        &told,
+        "within cuda:0 (Double of a GPU, 0000:1b:00.0) | and pinned memory of the host",
+    );
 }
 
 #[test]
@@ -121,48 +94,27 @@ fn verify_takes_the_memory_that_the_engine_is_for() {
 /// GPUs that do not reach each other, memory of the host, and a check that would need the CPU to look.
 #[test]
 fn what_ipc_cannot_do_is_refused_by_name() {
-    let Some(double) = Double::with("gpus 2\npeers 0") else {
+    let (Some(double), Some(refusing)) = (
+        Double::with("gpus 2\npeers 0"),
+        Double::with("gpus 2\npeers 2"),
+    ) else {
         return;
     };
-    let dir = tempdir().unwrap();
-    let library = double.path();
-    let arguments = transfer(
-        "--engine cuda-ipc --op write --ranks 2 --sizes 8 --memory cuda,host --target-memory cuda:1,host --optional",
-        library.to_str().unwrap(),
-    );
-    tonnage(dir.path(), &arguments).succeed();
-    let records = records::read(&dir.path().join("r.jsonl"));
+    let write = "--engine cuda-ipc --op write --ranks 2 --sizes 8 --optional";
+    let line = format!("{write} --memory cuda,host --target-memory cuda:1,host");
+    let records = brief(&cuda(&double), &line);
     let (no_way, of_host) = records.split_at(1);
+    let peers = "cuda-ipc between ranks 0 and 1 | cuDeviceCanAccessPeer: cuda:0 cannot reach the memory of cuda:1";
+    are_skipped(no_way, &format!("{peers} | nvidia-smi topo -p2p r"));
     assert_eq!(of_host.len(), 3);
-    skipped(
-        no_way,
-        &[
-            "cuda-ipc between ranks 0 and 1",
-            "cuDeviceCanAccessPeer: cuda:0 cannot reach the memory of cuda:1",
-            "nvidia-smi topo -p2p r",
-        ],
-    );
-    skipped(
-        of_host,
-        &[
-            "memory host with engine cuda-ipc",
-            "--memory cuda, cuda:N or cuda-pinned",
-        ],
-    );
+    let others = "memory host with engine cuda-ipc | --memory cuda, cuda:N or cuda-pinned";
+    are_skipped(of_host, others);
     // A way that there is, and memory that is not opened all the same: the code has its advice.
-    let Some(refusing) = Double::with("gpus 2\npeers 2") else {
-        return;
-    };
-    let arguments = transfer(
-        "--engine cuda-ipc --op write --ranks 2 --sizes 8 --memory cuda --target-memory cuda:1 --optional",
-        refusing.path().to_str().unwrap(),
-    );
-    let elsewhere = tempdir().unwrap();
-    tonnage(elsewhere.path(), &arguments).succeed();
-    let records = records::read(&elsewhere.path().join("r.jsonl"));
+    let line = format!("{write} --memory cuda --target-memory cuda:1");
+    let records = brief(&cuda(&refusing), &line);
     assert_eq!(records.len(), 1);
     let refused = "cuIpcOpenMemHandle_v2: CUDA_ERROR_PEER_ACCESS_UNSUPPORTED (217)";
-    skipped(&records, &[refused, "nvidia-smi topo -p2p r"]);
+    are_skipped(&records, &format!("{refused} | nvidia-smi topo -p2p r"));
 }
 
 /// Rank 0's GPU reaches none, and rank 1's reaches it: neither frees what the other one has open.
@@ -171,27 +123,19 @@ fn a_rank_that_cannot_open_its_peers_memory_keeps_its_own_while_that_is_open() {
     let Some(double) = Double::with("gpus 2\nblind 0") else {
         return;
     };
-    let dir = tempdir().unwrap();
-    let library = double.path();
-    let arguments = transfer(
-        "--engine cuda-ipc --op write --ranks 2 --traffic all-to-all --sizes 8 --memory cuda --gpus 0,1 --optional",
-        library.to_str().unwrap(),
-    );
-    let run = tonnage(dir.path(), &arguments).succeed();
-    let records = records::read(&dir.path().join("r.jsonl"));
-    skipped(
+    let write = "--engine cuda-ipc --op write --ranks 2 --sizes 8 --memory cuda";
+    // The double would say on standard error that memory is freed while a peer has it open.
+    let line = format!("{write} --traffic all-to-all --gpus 0,1 --optional");
+    let records = brief(&cuda(&double), &line);
+    are_skipped(
         &records[..1],
-        &["cuda:0 (Double of a GPU, 0000:1b:00.0) does not open"],
+        "cuda:0 (Double of a GPU, 0000:1b:00.0) does not open",
     );
-    assert!(!run.stderr.contains("frees memory"), "{}", run.stderr);
-    fs::remove_file(dir.path().join("r.jsonl")).unwrap();
     // Who initiates nothing opens nothing: the other direction alone is there.
-    let arguments = transfer(
-        "--engine cuda-ipc --op write --ranks 2 --sizes 8 --memory cuda --gpus 1,0 --verify",
-        library.to_str().unwrap(),
-    );
-    tonnage(dir.path(), &arguments).succeed();
-    all_verified(&records::read(&dir.path().join("r.jsonl")));
+    all_verified(&brief(
+        &cuda(&double),
+        &format!("{write} --gpus 1,0 --verify"),
+    ));
 }
 
 /// With memory of the other rank open, and with pieces in the ring of staging.
@@ -208,8 +152,8 @@ fn a_killed_rank_leaves_nothing_though_its_memory_is_open() {
         let dir = tempdir().unwrap();
         let before = shared_memory();
         let arguments = format!(
-            "transfer --engine {engine} --op write --ranks 2 --memory cuda --sizes 4096 {LONG} --library libcuda={} -o r.jsonl",
-            double.path().display()
+            "transfer --engine {engine} --op write --ranks 2 --memory cuda --sizes 4096 {LONG} --library {} -o r.jsonl",
+            cuda(&double)
         );
         let run = tonnage(dir.path(), &arguments).start();
         let rank = run.rank(1);
@@ -235,7 +179,7 @@ fn bytes_of_a_gpu_are_staged_where_that_is_asked_for() {
         ));
         let run = tonnage(dir.path(), &arguments).succeed();
         let run = run.printing(&["staging=pinned"]);
-        let records = records::shown(dir.path(), "r.jsonl", &run, Format::Table);
+        let records = records::shown(dir.path(), &run);
         assert_eq!(records.len(), 8);
         all_verified(&records);
         let told = serde_json::to_string(&records).unwrap();
@@ -257,8 +201,8 @@ fn bytes_of_a_gpu_go_no_faster_than_its_own_link() {
     let dir = tempdir().unwrap();
     let arguments = format!(
         "transfer --engine fabric:tcp,fabric:shm --op write --ranks 2 --memory cuda:1 --engine-option staging=pinned \
-         --sizes 4096 --trials 1 --trial-time 2ms --warmup 0s --library libcuda={} -o r.jsonl",
-        double.path().display()
+         --sizes 4096 --trials 1 --trial-time 2ms --warmup 0s --library {} -o r.jsonl",
+        cuda(&double)
     );
     tonnage(dir.path(), &arguments)
         .env("TONNAGE_LIBNVML", management.path())
@@ -307,33 +251,13 @@ fn bytes_of_a_gpu_are_not_staged_where_nobody_asked_for_it() {
     let Some(double) = Double::with("gpus 2") else {
         return;
     };
-    let dir = tempdir().unwrap();
-    let library = double.path();
-    let arguments = transfer(
-        "--engine fabric:tcp,cuda-ipc --op write --ranks 2 --memory cuda --memory-option alloc=vmm --sizes 8 --optional",
-        library.to_str().unwrap(),
+    let line = "--op write --ranks 2 --memory cuda --memory-option alloc=vmm --sizes 8 --optional";
+    let records = brief(
+        &cuda(&double),
+        &format!("--engine fabric:tcp,cuda-ipc {line}"),
     );
-    tonnage(dir.path(), &arguments).succeed();
-    let records = records::read(&dir.path().join("r.jsonl"));
     assert_eq!(records.len(), 2, "{records:#?}");
-    skipped(&records[..1], &["--engine-option staging=pinned"]);
+    are_skipped(&records[..1], "--engine-option staging=pinned");
     // The driver makes no handle of such memory.
-    skipped(&records[1..], &["alloc=malloc is shared between processes"]);
-}
-
-#[test]
-fn without_a_driver_each_is_one_skip_that_says_how() {
-    let dir = tempdir().unwrap();
-    for engine in ["cuda-ipc", "fabric:tcp --engine-option staging=pinned"] {
-        let arguments = transfer(
-            &format!("--engine {engine} --op write --ranks 2 --sizes 8 --memory cuda --optional"),
-            "/nonexistent/libcuda.so.1",
-        );
-        tonnage(dir.path(), &arguments).succeed();
-    }
-    let records = records::read(&dir.path().join("r.jsonl"));
-    assert_eq!(records.len(), 2);
-    records
-        .iter()
-        .for_each(|record| lacks_its_driver(record, "libcuda"));
+    are_skipped(&records[1..], "alloc=malloc is shared between processes");
 }

@@ -12,26 +12,105 @@ use std::sync::LazyLock;
 use rustix::fs::inotify;
 use tempfile::{TempDir, tempdir, tempdir_in};
 use tonnage_plan::files::Phase;
-use tonnage_record::Record;
-use tonnage_record::files::PhaseTrial;
-use tonnage_record::read::read_records;
+use tonnage_record::files::{CacheState, FileBody, PhaseTrial};
+use tonnage_record::{Outcome, Record};
+use tonnage_testbed::Hosts;
 
-use super::support::file_records::{body, failed, measured, trial};
-use super::support::tonnage;
+use crate::hosts::{all_good, end, hosts, start};
+use crate::support::{Ended, Started, records, tonnage, tonnage_by, words};
+
+mod faults;
+mod refused;
+mod stonewall;
+mod verify;
 
 const MIB: u64 = 1 << 20;
 
+/// Runs an experiment, which must succeed, and returns what it printed and its one record. Nothing is left of the
+/// record in the directory.
+fn measured(dir: &Path, arguments: &str) -> (Ended, Record) {
+    let ended = tonnage(dir, &experiment(arguments)).succeed();
+    let record = drawn_again(dir, &ended);
+    assert_eq!(record.outcome, Outcome::Measured, "{ended:#?}");
+    (ended, record)
+}
+
+/// The one record of a run; drawing it again must give what the run printed.
+fn drawn_again(dir: &Path, ended: &Ended) -> Record {
+    records::shown(dir, ended);
+    only(&dir.join("r.jsonl"))
+}
+
+/// Measures with a stonewall: the shortest by which a busy disk had opened the files.
+fn walled(dir: &Path, arguments: &str) -> (Ended, Record) {
+    for wall_ms in [60, 240, 960] {
+        let arguments = experiment(&format!("{arguments} --stonewall {wall_ms}ms"));
+        let ended = tonnage(dir, &arguments).run();
+        let record = drawn_again(dir, &ended);
+        if record.outcome == Outcome::Measured {
+            return (ended.with_code(0), record);
+        }
+        let why = why(&record, &ended);
+        assert!(why.contains("its stonewall came"), "{why}");
+    }
+    panic!("no file could be opened within a second");
+}
+
+/// Runs an experiment that must end with code 1, and returns why, as its one record says it, and the record.
+fn failed(dir: &Path, arguments: &str) -> (String, Record) {
+    let ended = tonnage(dir, &experiment(arguments)).run().with_code(1);
+    let record = only(&dir.join("r.jsonl"));
+    (why(&record, &ended), record)
+}
+
+/// Reason why an experiment failed or was skipped, which is printed too.
+pub fn why(record: &Record, ended: &Ended) -> String {
+    let why = records::why(record).to_owned();
+    let printed = words(&format!("{} {}", ended.stdout, ended.stderr));
+    assert!(printed.contains(&words(&why)), "{why} in {ended:#?}");
+    why
+}
+
+/// The command line of an experiment whose records are in r.jsonl.
+fn experiment(arguments: &str) -> String {
+    match arguments.contains("--limit") {
+        true => format!("file -o r.jsonl {arguments}"),
+        false => format!("file --limit none -o r.jsonl {arguments}"),
+    }
+}
+
+/// The one record of a file, which is removed then.
+pub fn only(path: &Path) -> Record {
+    let mut records = records::read(path);
+    assert_eq!(records.len(), 1, "{records:#?}");
+    fs::remove_file(path).unwrap();
+    records.remove(0)
+}
+
+fn body(record: &Record) -> &FileBody {
+    record.file().unwrap()
+}
+
+/// The first trial of a phase of the record.
+fn trial(record: &Record, phase: usize) -> &PhaseTrial {
+    &body(record).phases[phase].trials[0]
+}
+
 /// A directory where the build is, which is on a disk more often than /tmp is.
-pub fn on_disk() -> TempDir {
+fn on_disk() -> TempDir {
     tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
 /// A directory in memory, named so that tests which look for what runs leave there know it as another process's.
-pub fn in_memory() -> std::io::Result<TempDir> {
+fn in_memory() -> Option<TempDir> {
     let prefix = format!("{}:", std::process::id());
-    tempfile::Builder::new()
+    let dir = tempfile::Builder::new()
         .prefix(&prefix)
-        .tempdir_in("/dev/shm")
+        .tempdir_in("/dev/shm");
+    if dir.is_err() {
+        println!("skip: no /dev/shm to write to");
+    }
+    dir.ok()
 }
 
 /// The names in a directory, sorted, with a slash behind those of directories.
@@ -46,6 +125,10 @@ pub fn names(dir: &Path) -> Vec<String> {
     names
 }
 
+fn is_empty(dir: &Path) {
+    assert_eq!(names(dir), Vec::<String>::new());
+}
+
 fn payloads(record: &Record) -> Vec<(Phase, u64)> {
     let phases = body(record).phases.iter();
     phases
@@ -54,7 +137,7 @@ fn payloads(record: &Record) -> Vec<(Phase, u64)> {
 }
 
 /// Returns whether the engine cannot run here; says why.
-pub fn unavailable(engine: &str) -> bool {
+fn unavailable(engine: &str) -> bool {
     static URING: LazyLock<Result<(), String>> = LazyLock::new(|| {
         let dir = tempdir().unwrap();
         let line = "file --engine uring --path t --block 4k --transfer 4k --limit none";
@@ -111,34 +194,34 @@ fn the_commands_of_the_plan_at_a_small_size() {
     );
     assert_eq!(payloads(&record), write_and_read((12 * 64) << 10));
     assert_eq!(trial(&record, 1).verified_bytes, Some((12 * 64) << 10));
-    assert_eq!(names(dir.path()), Vec::<String>::new());
+    is_empty(dir.path());
 }
 
 #[test]
 fn every_engine_layout_and_order() {
     let dir = tempdir().unwrap();
     for engine in engines() {
-        for layout in ["shared", "per-process"] {
-            for order in ["sequential", "shuffled"] {
-                for more in ["", "--threads 2 --barriers", "--read-shift 1 --trials 2"] {
-                    let arguments = format!(
-                        "--ranks 2 --engine {engine} --path t --layout {layout} --order {order} --block 48k \
-                         --transfer 3k --segments 2 --verify=write,read {more}"
-                    );
-                    let (_, record) = measured(dir.path(), &arguments);
-                    let operations = 64 * u64::from(body(&record).point.trials);
-                    assert_eq!(
-                        body(&record).phases[1].summary.operations,
-                        operations,
-                        "{arguments}"
-                    );
-                    let verified = [0, 1].map(|phase| trial(&record, phase).verified_bytes);
-                    assert_eq!(verified, [Some(192 << 10); 2], "{arguments}");
-                }
-            }
+        for (layout, order, more) in [
+            ("shared", "sequential", ""),
+            ("shared", "sequential", "--read-shift 1 --trials 2"),
+            ("shared", "shuffled", "--threads 2 --barriers"),
+            ("per-process", "sequential", "--threads 2 --barriers"),
+            ("per-process", "shuffled", ""),
+            ("per-process", "shuffled", "--read-shift 1 --trials 2"),
+        ] {
+            let arguments = format!(
+                "--ranks 2 --engine {engine} --path t --layout {layout} --order {order} --block 48k --transfer 3k \
+                 --segments 2 --verify=write,read {more}"
+            );
+            let (_, record) = measured(dir.path(), &arguments);
+            let operations = 64 * u64::from(body(&record).point.trials);
+            let read = &body(&record).phases[1].summary;
+            assert_eq!(read.operations, operations, "{arguments}");
+            let verified = [0, 1].map(|phase| trial(&record, phase).verified_bytes);
+            assert_eq!(verified, [Some(192 << 10); 2], "{arguments}");
         }
     }
-    assert_eq!(names(dir.path()), Vec::<String>::new());
+    is_empty(dir.path());
 }
 
 #[test]
@@ -163,7 +246,7 @@ fn the_storages_own_limit_stands_beside_the_figures() {
     let auto = format!("{arguments} --fsync end --limit auto --phases write");
     let summary = summary(&measured(dir.path(), &auto).1, 0);
     assert!(summary.limit.unwrap().bytes_per_s > 0.0 && summary.utilization.is_some());
-    assert_eq!(names(dir.path()), Vec::<String>::new());
+    is_empty(dir.path());
     // A stream before or beside the phases would change what they find. Its file has no name, which the system writes
     // as a number.
     let names = events.names();
@@ -183,7 +266,7 @@ fn a_read_that_removes_its_file_has_a_limit() {
     let ended = tonnage(dir.path(), "run p.toml --ranks 2 -o r.jsonl").succeed();
     assert_eq!(names(dir.path()), ["p.toml", "r.jsonl"]);
     assert!(!ended.stdout.contains("limit is not known"), "{ended:#?}");
-    let records = read_records(&dir.path().join("r.jsonl")).unwrap().records;
+    let records = records::read(&dir.path().join("r.jsonl"));
     let body = body(&records[1]);
     if body.storage.iter().any(|it| it.direct_alignment.is_none()) {
         return println!(
@@ -221,10 +304,7 @@ impl Events {
 
 #[test]
 fn files_in_memory_have_no_limit_and_say_so() {
-    let Ok(dir) = in_memory() else {
-        println!("skip: no /dev/shm to write to");
-        return;
-    };
+    let Some(dir) = in_memory() else { return };
     let arguments = "--ranks 2 --path t --block 1m --transfer 256k";
     let (ended, record) = measured(dir.path(), &format!("{arguments} --limit auto"));
     for phase in &body(&record).phases {
@@ -267,17 +347,14 @@ fn a_read_says_how_cold_it_was() {
             ended.printing(&["cold"]);
         }
     }
-    let Ok(memory) = in_memory() else {
-        println!("skip: no /dev/shm to write to");
-        return;
-    };
+    let Some(memory) = in_memory() else { return };
     let arguments = format!("{arguments} {}/t --drop-caches", memory.path().display());
     let (ended, record) = measured(dir.path(), &arguments);
     let kept = cache(&record);
     assert_eq!((kept.bytes, kept.resident_bytes), (2 * MIB, 2 * MIB));
     assert!(kept.dropped, "{kept:?}");
     ended.printing(&["read: warm, 100 %"]);
-    assert_eq!(names(memory.path()), Vec::<String>::new());
+    is_empty(memory.path());
 }
 
 #[test]
@@ -303,18 +380,17 @@ fn a_mixed_phase_has_its_share_of_reads_exactly() {
 #[test]
 fn ranks_read_what_others_wrote_and_are_told_what_it_proves() {
     let dir = tempdir().unwrap();
-    for layout in ["shared", "per-process"] {
-        for choice in ["--read-shift 1", "--read-shuffled 5", "--read-shift 2"] {
-            let line = "--ranks 3 --path t --block 64k --transfer 16k --verify";
-            let line = format!("{line} --layout {layout} {choice}");
-            let (ended, record) = measured(dir.path(), &line);
-            assert_eq!(trial(&record, 1).verified_bytes, Some(192 << 10));
-            assert!(
-                record.remarks.iter().any(|it| it.contains("on one host")),
-                "{record:#?}"
-            );
-            ended.printing(&["proves nothing about"]);
-        }
+    for choice in [
+        "shared --read-shift 1",
+        "shared --read-shuffled 5",
+        "per-process --read-shift 2",
+    ] {
+        let line = "--ranks 3 --path t --block 64k --transfer 16k --verify --layout";
+        let (ended, record) = measured(dir.path(), &format!("{line} {choice}"));
+        assert_eq!(trial(&record, 1).verified_bytes, Some(192 << 10));
+        let mut remarks = record.remarks.iter();
+        assert!(remarks.any(|it| it.contains("on one host")), "{record:#?}");
+        ended.printing(&["proves nothing about"]);
     }
 }
 
@@ -481,4 +557,91 @@ fn what_a_queue_really_did_is_in_the_record() {
         assert!((2..=32).contains(&most("--engine uring --window 32", phase)));
     }
     assert_eq!(most("--threads 3", 0), 1);
+}
+
+/// Writes and reads a shared file of 16 MiB with a rank in each host.
+const SHARED: &str =
+    "file -o r.jsonl --path t --block 512k --transfer 64k --segments 8 --limit none";
+
+fn cache_of_read(dir: &Path) -> CacheState {
+    let record = only(&dir.join("r.jsonl"));
+    trial(&record, 1).cache.clone().unwrap()
+}
+
+/// Starts a rank that takes its host for a machine of its own, by a boot identifier of its own.
+fn rank_of_another_machine(hosts: &Hosts, rank: usize, dir: &Path, arguments: &str) -> Started {
+    let boot_id = dir.join(format!("boot-{rank}"));
+    let id = format!("00000000-0000-4000-8000-00000000000{rank}\n");
+    fs::write(&boot_id, id).unwrap();
+    let mut command = hosts.command(rank, "unshare");
+    let script = format!(
+        "mount --bind {} /proc/sys/kernel/random/boot_id && exec \"$@\"",
+        boot_id.display()
+    );
+    command.args(["--mount", "sh", "-c", &script, "sh"]);
+    tonnage_by(command, dir, arguments)
+        .on_hosts(hosts, rank, hosts.count())
+        .start()
+}
+
+#[test]
+fn a_page_cache_is_counted_once_however_many_hosts_a_machine_plays() {
+    let Some(hosts) = hosts(4, None) else { return };
+    let dir = on_disk();
+    let is_whole = |order: &str| {
+        let cache = cache_of_read(dir.path());
+        let bytes = (cache.bytes, cache.resident_bytes);
+        assert_eq!(bytes, (16 * MIB, 16 * MIB), "{order}: {cache:?}");
+    };
+    all_good(&end(start(&hosts, dir.path(), SHARED)));
+    is_whole("one machine");
+    // Machines count what their own ranks read.
+    for order in ["sequential", "shuffled"] {
+        let arguments = format!("{SHARED} --order {order}");
+        let start = |rank| rank_of_another_machine(&hosts, rank, dir.path(), &arguments);
+        all_good(&end((0..4).map(start).collect()));
+        is_whole(order);
+    }
+}
+
+/// The most memory that the process has had so far, in KiB.
+fn most_kib(pid: i32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
+    line.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Runs an experiment and returns the most memory that any rank had.
+fn peak_kib(dir: &Path, engine: &str, block: &str) -> u64 {
+    let arguments = format!(
+        "file --ranks 2 --engine {engine} --path {}/t --layout per-process --block {block} --transfer 4k --trials 2 \
+         --delay 200ms --limit none",
+        dir.display()
+    );
+    let run: Started = tonnage(dir, &arguments).start();
+    let ranks = [run.rank(0).pid, run.rank(1).pid];
+    let mut peak = 0;
+    // The peak of a process that has ended cannot be asked for, so that it is looked at again and again until then.
+    while let [Some(first), Some(second)] = ranks.map(most_kib) {
+        peak = first.max(second);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    run.end().with_code(0);
+    peak
+}
+
+#[test]
+fn memory_of_ranks_does_not_grow_with_files_nor_with_transfers() {
+    let Some(memory) = in_memory() else { return };
+    let room = rustix::fs::statvfs(memory.path()).unwrap();
+    if room.f_bavail * room.f_frsize < 1 << 30 {
+        println!("skip: /dev/shm has no room for two files of 256 MiB");
+        return;
+    }
+    for engine in engines() {
+        // 2048 transfers of each rank, and 65536.
+        let few = peak_kib(memory.path(), engine, "8m");
+        let many = peak_kib(memory.path(), engine, "256m");
+        assert!(many < few + 2048, "{engine}: {few} KiB and {many} KiB");
+    }
 }

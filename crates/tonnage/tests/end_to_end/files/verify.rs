@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tempfile::{TempDir, tempdir};
 
-use super::files::{names, on_disk, unavailable};
-use super::support::file_records::{body, failed, measured, trial};
+use super::{body, failed, measured, names, on_disk, trial, unavailable};
 
 const SECTOR: u64 = 512;
 
@@ -158,15 +157,22 @@ fn put(path: &Path, offset: u64, bytes: &[u8]) {
     file.write_all_at(bytes, offset).unwrap();
 }
 
-/// Every damage to a job's files, each by itself.
-fn every_damage(job: &Job) {
+/// Damages to a job's files, each by itself: every one, or one of each sort.
+fn damage(job: &Job, every: bool) {
     job.passes();
     two_blocks_swapped(job);
     a_stale_block(job);
-    a_flipped_byte(job);
+    let offsets = [700, 0, job.block + 5];
+    for &offset in &offsets[..if every { 3 } else { 1 }] {
+        a_flipped_byte(job, offset);
+    }
     a_hole(job);
-    a_truncated_file(job);
-    if job.files.len() > 2 {
+    let whole = fs::metadata(job.file()).unwrap().len();
+    let lengths = [whole - job.transfer, whole - 1, 0];
+    for &short in &lengths[..if every { 3 } else { 1 }] {
+        a_truncated_file(job, short);
+    }
+    if every && job.files.len() > 2 {
         files_swapped(job);
     }
     job.passes();
@@ -221,13 +227,11 @@ fn a_stale_block(job: &Job) {
     assert!(why.contains(&seeds), "{why}");
 }
 
-fn a_flipped_byte(job: &Job) {
-    for offset in [0, 700, job.block + 5] {
-        let expected = bytes_at(job.file(), offset, 1);
-        let found = [expected[0] ^ 0x80];
-        let why = job.complains(|job| put(job.file(), offset, &found));
-        job.names(&why, Damage { offset, bytes: 1 }, &found, &expected);
-    }
+fn a_flipped_byte(job: &Job, offset: u64) {
+    let expected = bytes_at(job.file(), offset, 1);
+    let found = [expected[0] ^ 0x80];
+    let why = job.complains(|job| put(job.file(), offset, &found));
+    job.names(&why, Damage { offset, bytes: 1 }, &found, &expected);
 }
 
 fn a_hole(job: &Job) {
@@ -239,19 +243,14 @@ fn a_hole(job: &Job) {
     assert!(why.contains("zeros: never written"), "{why}");
 }
 
-fn a_truncated_file(job: &Job) {
-    let whole = fs::metadata(job.file()).unwrap().len();
-    for short in [whole - 1, whole - job.transfer, 0] {
-        let why = job.complains(|job| {
-            let file = OpenOptions::new().write(true).open(job.file()).unwrap();
-            file.set_len(short).unwrap();
-        });
-        let said = format!(
-            "{} is too short: it has {short} bytes, and ",
-            name(job.file())
-        );
-        assert!(why.contains(&said) && why.contains("rank "), "{why}");
-    }
+fn a_truncated_file(job: &Job, short: u64) {
+    let why = job.complains(|job| {
+        let file = OpenOptions::new().write(true).open(job.file()).unwrap();
+        file.set_len(short).unwrap();
+    });
+    let name = name(job.file());
+    let said = format!("{name} is too short: it has {short} bytes, and ");
+    assert!(why.contains(&said) && why.contains("rank "), "{why}");
 }
 
 fn files_swapped(job: &Job) {
@@ -274,55 +273,48 @@ fn files_swapped(job: &Job) {
     }
 }
 
-fn check(ranks: u32, sizes: (u64, u64), options: &str) {
-    if let Some(job) = Job::write(ranks, sizes, options) {
-        every_damage(&job);
+/// A block of whole sectors, in transfers of some; and one that is not.
+const ALIGNED: (u64, u64) = (16 << 10, 4 << 10);
+const UNALIGNED: (u64, u64) = (3000, 1000);
+
+fn check(cases: &[(u32, (u64, u64), &str)], every: bool) {
+    for &(ranks, sizes, options) in cases {
+        if let Some(job) = Job::write(ranks, sizes, options) {
+            damage(&job, every);
+        }
     }
 }
 
-/// A block of whole sectors, in transfers of some.
-const ALIGNED: (u64, u64) = (16 << 10, 4 << 10);
-
 #[test]
-fn in_a_file_of_each_rank() {
-    check(3, ALIGNED, "--layout per-process");
+fn every_damage_is_found_and_named() {
+    check(
+        &[
+            (3, ALIGNED, "--layout per-process"),
+            (2, ALIGNED, "--layout shared --order shuffled"),
+            (3, UNALIGNED, "--layout per-process --order shuffled"),
+        ],
+        true,
+    );
 }
 
 #[test]
-fn in_one_shared_file() {
-    check(2, ALIGNED, "--layout shared");
-}
-
-#[test]
-fn in_a_shuffled_order() {
-    check(3, ALIGNED, "--layout per-process --order shuffled");
-    check(2, ALIGNED, "--layout shared --order shuffled");
-}
-
-#[test]
-fn with_several_threads() {
-    check(3, ALIGNED, "--layout per-process --threads 2");
-    check(2, (16 << 10, 2 << 10), "--threads 3 --order shuffled");
-}
-
-#[test]
-fn through_io_uring() {
-    check(3, ALIGNED, "--layout per-process --engine uring --window 3");
-    check(2, ALIGNED, "--engine uring --threads 2 --order shuffled");
-}
-
-#[test]
-fn without_the_page_cache() {
-    check(2, ALIGNED, "--direct");
-    let both = "--layout per-process --engine uring --direct --order shuffled";
-    check(3, ALIGNED, both);
-}
-
-#[test]
-fn in_transfers_that_are_not_aligned() {
-    check(3, (3000, 1000), "--layout per-process");
-    check(2, (3000, 1000), "");
-    check(2, (3000, 1000), "--engine uring --order shuffled");
+fn however_it_was_written() {
+    check(
+        &[
+            (2, ALIGNED, "--layout shared"),
+            (3, ALIGNED, "--layout per-process --threads 2"),
+            (2, (16 << 10, 2 << 10), "--threads 3 --order shuffled"),
+            (2, UNALIGNED, "--engine uring --order shuffled"),
+            (3, ALIGNED, "--layout per-process --engine uring --window 3"),
+            (2, ALIGNED, "--direct"),
+            (
+                3,
+                ALIGNED,
+                "--layout per-process --engine uring --direct --order shuffled",
+            ),
+        ],
+        false,
+    );
 }
 
 #[test]

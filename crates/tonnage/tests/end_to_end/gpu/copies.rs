@@ -5,21 +5,11 @@ use std::path::Path;
 
 use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
-use tonnage_report::Format;
 
-use super::gpu_drivers::TriedDriver;
-use super::gpu_memory::double::Double;
-use super::support::records::{body, summary, why, why_failed};
-use super::support::{BRIEF, records, tonnage};
-
-/// Arguments with the double's library and a file of records.
-fn with(double: &Double, arguments: &str) -> String {
-    let library = double.path();
-    format!(
-        "{arguments} --library libcuda={} -o r.jsonl",
-        library.display()
-    )
-}
+use super::drivers::TriedDriver;
+use super::{Double, cuda, with};
+use crate::support::records::{all_verified, are_skipped, body, summary, transfer, why_failed};
+use crate::support::{BRIEF, records, rows, tonnage};
 
 fn read(dir: &Path) -> Vec<Record> {
     records::read(&dir.join("r.jsonl"))
@@ -34,40 +24,30 @@ fn copies_between_all_sorts_of_memory_are_verified() {
     };
     for (arguments, points) in [
         (
-            "--memory cuda-pinned,host,cuda --target-memory cuda:1 --sizes 5003 --window 4",
+            "cuda-pinned,host,cuda --target-memory cuda:1 --sizes 5003 --window 4",
             6,
         ),
         (
-            "--engine-option by=sm --memory cuda-pinned,cuda:1 --target-memory cuda --memory-option alloc=vmm --sizes 777 \
-             --batch 3",
+            "cuda-pinned,cuda:1 --target-memory cuda --memory-option alloc=vmm --engine-option by=sm --sizes 777 --batch 3",
             4,
         ),
         (
-            "--memory cuda-pinned --target-memory cuda --sizes 4k --bidirectional --engine-option streams=3 --window 7",
+            "cuda-pinned --target-memory cuda --sizes 4k --bidirectional --engine-option streams=3 --window 7",
             2,
         ),
     ] {
-        let dir = tempdir().unwrap();
-        let arguments =
-            format!("transfer --engine cuda --op write,read {arguments} --verify {BRIEF}");
-        let run = tonnage(dir.path(), &with(&double, &arguments)).succeed();
-        let records = records::shown(dir.path(), "r.jsonl", &run, Format::Table);
+        let line = format!("--engine cuda --op write,read --memory {arguments} --verify {BRIEF}");
+        let (run, records) = transfer(&format!("{line} --library {}", cuda(&double)));
         assert_eq!(records.len(), points, "{arguments}");
+        all_verified(&records);
         let is_mapped = arguments.contains("alloc=vmm");
         assert_eq!(run.stdout.contains("alloc=vmm"), is_mapped);
         for record in &records {
-            assert_eq!(record.outcome, Outcome::Measured);
-            assert_eq!(
-                (body(record).point.ranks, &record.run_id),
-                (2, &records[0].run_id)
-            );
-            let mut verified = body(record).trials.iter().map(|trial| trial.verified_bytes);
-            assert!(verified.all(|bytes| bytes > Some(0)));
+            let run_id = &records[0].run_id;
+            assert_eq!((body(record).point.ranks, &record.run_id), (2, run_id));
             let text = serde_json::to_string(&record.effective).unwrap();
-            assert!(
-                text.contains("\"ranks_are\":\"threads of one process\""),
-                "{text}"
-            );
+            let are_threads = text.contains("\"ranks_are\":\"threads of one process\"");
+            assert!(are_threads, "{text}");
             assert_eq!(text.contains("\"vmm: cuMemCreate"), is_mapped, "{text}");
         }
     }
@@ -88,9 +68,12 @@ fn copies_between_linked_gpus_are_bounded_by_their_links() {
             "transfer --engine {engine} --op write --ranks 2 --memory cuda --gpus {gpus} --sizes 512 --trials 2 \
              --trial-time 2ms --warmup 0s"
         );
-        let run = tonnage(dir.path(), &with(&double, &arguments))
-            .env("TONNAGE_LIBNVML", management.path())
-            .succeed();
+        let run = tonnage(
+            dir.path(),
+            &format!("{arguments} --library {} -o r.jsonl", cuda(&double)),
+        )
+        .env("TONNAGE_LIBNVML", management.path())
+        .succeed();
         let record = &read(dir.path())[0];
         assert!(
             body(record).driver_start_ns >= Some(20_000_000),
@@ -140,9 +123,12 @@ fn pairs_that_take_turns_are_bounded_by_one_bundle_of_links() {
             "transfer --engine cuda --op write --memory cuda --gpus 0-2 --ranks 3 --traffic {traffic} --sizes 512 --trials 1 \
              --trial-time 1ms --warmup 0s"
         );
-        tonnage(dir.path(), &with(&double, &arguments))
-            .env("TONNAGE_LIBNVML", management.path())
-            .succeed();
+        tonnage(
+            dir.path(),
+            &format!("{arguments} --library {} -o r.jsonl", cuda(&double)),
+        )
+        .env("TONNAGE_LIBNVML", management.path())
+        .succeed();
         let record = read(dir.path()).remove(0);
         let limit = record.limit.as_ref().map(|limit| limit.bytes_per_s);
         assert_eq!(limit, Some(bytes_per_s), "{traffic}: {record:#?}");
@@ -156,14 +142,13 @@ fn a_run_of_processes_has_points_within_one() {
         return;
     };
     let dir = tempdir().unwrap();
-    let arguments = "verify --engine cuda,shm --op write,read --ranks 2 --sizes 1,4099 --gpus 1,0";
-    tonnage(dir.path(), &with(&double, arguments)).succeed();
+    let line =
+        "verify --engine cuda,shm --op write,read --ranks 2 --sizes 1,4099 --gpus 1,0 -o r.jsonl";
+    let line = format!("{line} --library {}", cuda(&double));
+    tonnage(dir.path(), &line).succeed();
     let records = read(dir.path());
     assert_eq!(records.len(), 12);
-    assert!(
-        records.iter().all(|it| it.outcome == Outcome::Measured),
-        "{records:#?}"
-    );
+    all_verified(&records);
     let (by_copies, by_shm): (Vec<_>, Vec<_>) = records
         .iter()
         .partition(|record| body(record).point.engine == "cuda");
@@ -212,13 +197,10 @@ fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
         let Some(double) = Double::with(&format!("spoil {how} 2")) else {
             return;
         };
-        let dir = tempdir().unwrap();
         let arguments = "transfer --engine cuda --op write --memory cuda-pinned --target-memory cuda --sizes 4096 --batch 4 \
                          --iters 1 --trials 1 --warmup 0s --limit none --verify";
-        tonnage(dir.path(), &with(&double, arguments))
-            .run()
-            .with_code(1);
-        let records = read(dir.path());
+        let (run, records) = with(&double, arguments);
+        run.with_code(1);
         let why = why_failed(&records[0]);
         let words = told(why);
         let count = format!("{bytes} of 16384 bytes are wrong");
@@ -243,15 +225,11 @@ fn a_gpu_that_falls_off_ends_the_run_and_leaves_the_records() {
     let Some(double) = Double::with("fail cuMemcpyAsync 719 100") else {
         return;
     };
-    let dir = tempdir().unwrap();
     let arguments = "transfer --engine cuda --op write --memory cuda-pinned --target-memory cuda --sizes 64,128,256 --window 4 \
                      --iters 40 --trials 2 --warmup 0s --limit none";
-    let run = tonnage(dir.path(), &with(&double, arguments))
-        .run()
-        .with_code(1);
+    let (run, records) = with(&double, arguments);
     let error = "cuda:0 (Double of a GPU, 0000:1b:00.0): cuMemcpyAsync: an error (719)";
-    run.saying(&[error, "Xid"]);
-    let records = read(dir.path());
+    run.with_code(1).saying(&[error, "Xid"]);
     assert_eq!(records[0].outcome, Outcome::Measured);
     assert!(why_failed(&records[1]).contains("(719)"), "{records:#?}");
 }
@@ -259,74 +237,20 @@ fn a_gpu_that_falls_off_ends_the_run_and_leaves_the_records() {
 /// Refusals are records that say why and what to do.
 #[test]
 fn what_cannot_be_copied_is_skipped_by_name() {
-    let (Some(whole), Some(apart), Some(small)) = (
-        Double::with("gpus 2"),
-        Double::with("peers 0"),
-        Double::with("memory 2097152"),
-    ) else {
-        return;
-    };
-    for (double, arguments, parts) in [
-        (
-            &whole,
-            "--memory host,cuda-pinned",
-            &["neither end", "--target-memory cuda"][..],
-        ),
-        (
-            &whole,
-            "--engine-option by=sm --memory host --target-memory cuda",
-            &["only where the driver has pinned it", "by=ce"],
-        ),
-        (
-            &whole,
-            "--memory cuda --gpus 5,0",
-            &["memory cuda on rank 0", "sees 2 GPUs"],
-        ),
-        (
-            &apart,
-            "--memory cuda --gpus 0,1",
-            &[
-                "cuda:0 cannot reach the memory of cuda:1",
-                "nvidia-smi topo",
-            ],
-        ),
-        (
-            &small,
-            "--memory cuda --footprint 4M",
-            &["bytes were asked for", "of 2097152 are free"],
-        ),
-    ] {
-        let dir = tempdir().unwrap();
-        let arguments =
-            format!("transfer --engine cuda --op write --sizes 64 {arguments} {BRIEF} --optional");
-        tonnage(dir.path(), &with(double, &arguments)).succeed();
-        let records = read(dir.path());
-        assert!(!records.is_empty(), "{arguments}");
-        for why in records.iter().map(why) {
-            assert!(
-                parts.iter().all(|part| why.contains(part)),
-                "{arguments}: {why}"
-            );
-        }
+    let refused = "
+        gpus 2         => host,cuda-pinned                            => neither end | --target-memory cuda
+        gpus 2         => host --target-memory cuda --engine-option by=sm => only where the driver has pinned it | by=ce
+        gpus 2         => cuda --gpus 5,0                             => memory cuda on rank 0 | sees 2 GPUs
+        peers 0        => cuda --gpus 0,1                             => cuda:0 cannot reach the memory of cuda:1 | nvidia-smi topo
+        memory 2097152 => cuda --footprint 4M                         => bytes were asked for | of 2097152 are free
+    ";
+    for [lines, memory, reason] in rows(refused) {
+        let Some(double) = Double::with(lines) else {
+            return;
+        };
+        let line = format!("--engine cuda --op write --sizes 64 --memory {memory} --optional");
+        are_skipped(&super::brief(&cuda(&double), &line), reason);
     }
-}
-
-/// A driver that is not there is one issue for all points.
-#[test]
-fn without_a_driver_every_copy_is_skipped() {
-    let dir = tempdir().unwrap();
-    let arguments = "transfer --engine cuda --op write,read --memory cuda-pinned --target-memory cuda --sizes 64..256M*16 \
-                     --library libcuda=/nonexistent/libcuda.so.1 -o r.jsonl";
-    let run = tonnage(dir.path(), arguments).run().with_code(1);
-    run.printing(&["Install NVIDIA's driver"]);
-    let records = read(dir.path());
-    // Two operations at six sizes.
-    assert_eq!(records.len(), 12);
-    assert!(
-        records
-            .iter()
-            .all(|it| matches!(it.outcome, Outcome::Skipped { .. }))
-    );
 }
 
 /// Points of a plan in which only verbs and sizes are lists.
@@ -347,7 +271,7 @@ fn points(plan: &str) -> usize {
 fn the_page_of_a_node_is_measured_whole() {
     for driver in TriedDriver::all("") {
         let dir = tempdir().unwrap();
-        let shipped = include_str!("../../../../plans/gpu-node.toml");
+        let shipped = include_str!("../../../../../plans/gpu-node.toml");
         let brief = shipped
             .replace("\"64k,1M,16M,256M\"", "1024")
             .replace("\"16M,256M\"", "1024")

@@ -10,13 +10,12 @@ use tempfile::tempdir;
 use tonnage_plan::files::Phase;
 use tonnage_record::Outcome;
 
-use super::files::{names, on_disk, unavailable};
-use super::files_refused::{left, on_tmpfs};
-use super::killing::{nothing_new, pids};
-use super::ssh_stand_in::write as stand_in;
-use super::support::file_records::{body, experiment, failed, only, walled, why};
-use super::support::processes::Process;
-use super::support::{SOON, Started, shared_memory, tonnage, wait_until};
+use super::refused::{left, on_tmpfs};
+use super::{body, experiment, failed, is_empty, names, on_disk, only, unavailable, walled, why};
+use crate::killing::{nothing_new, pids};
+use crate::ssh_stand_in::write as stand_in;
+use crate::support::processes::Process;
+use crate::support::{SOON, Started, has, rows, shared_memory, tonnage, wait_until};
 
 /// A phase that nobody waits for: of small writes, each synced, so that a disk is not filled meanwhile.
 const ENDLESS: &str = "--block 1G --transfer 4k --fsync each --stonewall 1h --phases write";
@@ -40,23 +39,16 @@ fn a_disk_that_is_full_in_the_middle_of_a_phase() {
         assert!(ended.took < SOON, "{ended:#?}");
         let record = only(&dir.path().join("r.jsonl"));
         let why = why(&record, &ended);
-        for part in [
-            "rank ",
-            &format!(" on {}: ", tonnage_sys::host::name()),
-            " bytes at offset ",
-            "m/t.0000000",
-            ".2",
-            "No space left on device",
-        ] {
-            assert!(why.contains(part), "no {part:?} in {why}");
-        }
+        has(
+            &why,
+            "rank  |  bytes at offset  | m/t.0000000 | .2 | No space left on device",
+        );
+        has(&why, &format!(" on {}: ", tonnage_sys::host::name()));
         let ended = ended.saying(&["No space left on device"]);
         assert_eq!(ended.stderr.matches("error: ").count(), 1, "{ended:#?}");
         let phases = body(&record).phases.iter();
-        let phases: Vec<_> = phases
-            .map(|phase| (phase.phase, phase.trials.len()))
-            .collect();
-        assert_eq!(phases, [(Phase::Write, 2), (Phase::Read, 2)]);
+        let phases = phases.map(|phase| (phase.phase, phase.trials.len()));
+        assert!(phases.eq([(Phase::Write, 2), (Phase::Read, 2)]));
         let left = left(dir.path());
         assert_eq!(left.is_empty(), keep.is_empty(), "{left}");
     }
@@ -65,24 +57,19 @@ fn a_disk_that_is_full_in_the_middle_of_a_phase() {
 #[test]
 fn a_disk_that_is_too_small_from_the_beginning() {
     let dir = tempdir().unwrap();
-    // A stonewall may end the writing before the disk is full; here it does not.
-    for (more, whys) in [
-        (
-            "",
-            &["the files in m take 8 MiB", "are free", "--stonewall"][..],
-        ),
-        ("--prefill --stonewall 1h", &["are free"]),
-        ("--layout per-process --directory-per-rank", &["are free"]),
-        ("--data compressible=10%", &["are free"]),
-        ("--stonewall 1h", &["No space left on device"]),
-        ("--stonewall 1h --threads 2 --barriers", &["No space left"]),
-        (
-            "--stonewall 1h --layout per-process --directory-per-rank",
-            &["No space left on device"],
-        ),
-        // A file system that compresses would have room for it.
-        ("--data compressible=99%", &["No space left on device"]),
-    ] {
+    // A stonewall may end the writing before the disk is full; here it does not. A file system that compresses would have
+    // room for the last.
+    let cases = "
+                                                                 => the files in m take 8 MiB | are free | --stonewall
+        --prefill --stonewall 1h                                 => are free
+        --layout per-process --directory-per-rank                => are free
+        --data compressible=10%                                  => are free
+        --stonewall 1h                                           => No space left on device
+        --stonewall 1h --threads 2 --barriers                    => No space left on device
+        --stonewall 1h --layout per-process --directory-per-rank => No space left on device
+        --data compressible=99%                                  => No space left on device
+    ";
+    for [more, reason] in rows(cases) {
         let arguments = format!("--ranks 2 --path m/t --block 4m --transfer 64k {more}");
         let Some(ended) = on_tmpfs(dir.path(), "size=2m", "", &arguments) else {
             return;
@@ -91,17 +78,13 @@ fn a_disk_that_is_too_small_from_the_beginning() {
         assert!(ended.took < SOON, "{ended:#?}");
         let record = only(&dir.path().join("r.jsonl"));
         let why = why(&record, &ended);
-        for part in whys {
-            assert!(why.contains(part), "{more}: no {part:?} in {why}");
-        }
+        has(&why, reason);
         assert!(body(&record).phases.is_empty());
         // That it would not fit was known before.
         let refused = why.contains("are free");
-        let remarked = |remark: &String| remark.contains("are free");
-        assert!(
-            refused || record.remarks.iter().any(remarked),
-            "{record:#?}"
-        );
+        let mut remarks = record.remarks.iter();
+        let is_known = refused || remarks.any(|remark| remark.contains("are free"));
+        assert!(is_known, "{record:#?}");
         assert_eq!(left(dir.path()), "", "{more}");
     }
 }
@@ -115,7 +98,7 @@ fn files_that_no_disk_has_room_for() {
         assert!(begun.elapsed() < SOON, "{:?}", begun.elapsed());
         assert!(why.contains("are free"), "{why}");
         assert!(body(&record).phases.is_empty());
-        assert_eq!(names(dir.path()), Vec::<String>::new());
+        is_empty(dir.path());
     }
     let bounded = "--path t --block 1024T --transfer 4k --fsync each --phases write";
     walled(dir.path(), bounded);
@@ -171,12 +154,8 @@ fn a_rank_that_is_killed_while_it_writes() {
     for (rank, options) in [
         (0, ""),
         (1, ""),
-        (1, "--layout per-process"),
         (0, "--layout per-process --directory-per-rank"),
-        (
-            1,
-            "--layout per-process --directory-per-rank --threads 2 --barriers",
-        ),
+        (1, "--layout per-process --directory-per-rank --threads 2"),
         (1, "--layout per-process --order shuffled --wear-out"),
         (0, "--engine uring --layout per-process"),
         (1, "--layout per-process --keep"),
@@ -362,5 +341,5 @@ fn the_supervisor_that_is_killed() {
     assert_eq!(ended.signal, Some(9), "{ended:#?}");
     nothing_new(&before, &pids);
     drop(fs::remove_file(dir.path().join("r.jsonl")));
-    assert_eq!(names(dir.path()), Vec::<String>::new());
+    is_empty(dir.path());
 }

@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use tonnage_record::{Outcome, Record};
 
-use super::gpu_memory::Double;
-use super::support::{Ended, Program};
+use super::{Double, cuda};
+use crate::support::{Ended, Program};
 
 /// The variable that says how many GPUs of NVIDIA this machine has.
 const GPUS: &str = "TONNAGE_TEST_GPUS";
@@ -50,9 +50,9 @@ impl TriedDriver {
 
     /// Arguments with its library.
     pub fn with(&self, arguments: &str) -> String {
-        match self.library() {
+        match &self.double {
             None => arguments.to_owned(),
-            Some(library) => format!("{arguments} --library libcuda={}", library.display()),
+            Some(double) => format!("{arguments} --library {}", cuda(double)),
         }
     }
 

@@ -1,0 +1,177 @@
+//! GPUs: over the doubles of their drivers that are beside the tests of `tonnage-sys`, under `make test-gpu` on GPUs of
+//! NVIDIA, and where there is none.
+
+use tempfile::tempdir;
+use tonnage_record::Record;
+
+use crate::support::records::{all_verified, are_skipped, recorded, transfer};
+use crate::support::{BRIEF, Ended, has, tonnage};
+
+mod copies;
+#[path = "../../../../sys/tests/cuda/double.rs"]
+mod double;
+mod drivers;
+mod hip;
+mod ipc;
+
+use double::Double;
+
+/// A transfer with a double of the driver, or with another library; it has to succeed, though points may be skipped.
+fn brief(library: &str, arguments: &str) -> Vec<Record> {
+    transfer(&format!("{arguments} --library {library} {BRIEF}")).1
+}
+
+/// How a command with a double ended, and its records.
+fn with(double: &Double, arguments: &str) -> (Ended, Vec<Record>) {
+    recorded(&format!("{arguments} --library {}", cuda(double)))
+}
+
+/// The library of a double of CUDA, and of AMD's runtime.
+fn cuda(double: &Double) -> String {
+    format!("libcuda={}", double.path().display())
+}
+
+fn amd(double: &Double) -> String {
+    format!("libamdhip64={}", double.path().display())
+}
+
+/// Words about a driver that is not there, and what to do.
+fn lacking(library: &str) -> String {
+    format!("the driver library cannot be loaded | --library {library}=PATH")
+}
+
+/// The records, or their engines' parts, as JSON.
+fn json(records: &[Record]) -> String {
+    serde_json::to_string(records).unwrap()
+}
+
+/// The way from one GPU to another on the page of devices, where this machine's own stand beside those of a double.
+pub fn way(page: &str, from: &str, to: &str) -> String {
+    let table = page.split("\nGPU to GPU\n").nth(1);
+    let table = table.unwrap_or_else(|| panic!("{page}"));
+    let cells = |line: &'_ str| -> Vec<String> {
+        let cells = line.split("  ").map(str::trim);
+        let cells = cells.filter(|cell| !cell.is_empty());
+        cells.map(str::to_owned).collect()
+    };
+    let mut rows = table.lines().map(cells);
+    let heads = rows.next().unwrap_or_default();
+    let column = heads.iter().position(|head| head == to);
+    let row = rows.find(|row| row.first().is_some_and(|head| head == from));
+    let cell = column
+        .zip(row)
+        .and_then(|(column, row)| row.get(column + 1).cloned());
+    cell.unwrap_or_else(|| panic!("{from} {to}: {page}"))
+}
+
+#[test]
+fn memory_that_a_driver_pinned_is_moved_and_verified() {
+    let Some(double) = Double::with("") else {
+        return;
+    };
+    let records = brief(
+        &cuda(&double),
+        "--engine shm,fabric:tcp --op write,read --ranks 2 --sizes 5000 --memory cuda-pinned --target-memory host \
+         --window 4 --verify",
+    );
+    assert_eq!(records.len(), 4);
+    all_verified(&records);
+    for record in &records {
+        let text = serde_json::to_string(&record.effective).unwrap();
+        has(
+            &text,
+            "\"kind\":\"cuda-pinned\" | \"device\":\"cuda:0 (Double of a GPU, 0000:1b:00.0)\"",
+        );
+    }
+}
+
+#[test]
+fn devices_are_listed_by_the_names_that_memory_takes() {
+    let (Some(double), Some(old)) = (Double::with("gpus 2"), Double::old("version 10020")) else {
+        return;
+    };
+    let links = "gpu 0000:1b:00.0\ngpu 0000:1c:00.0\nlinks 0 1 4\nlinks 1 0 4\nspeed 25000";
+    let Some(management) = Double::nvml(links) else {
+        return;
+    };
+    let dir = tempdir().unwrap();
+    let asked = |arguments: &str, double: &Double| {
+        let run = tonnage(dir.path(), arguments)
+            .env("TONNAGE_LIBCUDA", double.path())
+            .env("TONNAGE_LIBNVML", management.path());
+        run.succeed().stdout
+    };
+    let page = asked("devices", &double);
+    let row = page.split("\n  cuda:1  ").nth(1);
+    let row = row.unwrap_or_else(|| panic!("{page}"));
+    // A row of the page may go on below.
+    let line = row.lines().take(2).collect::<String>();
+    let row = "Double of a GPU | 64 MiB | compute 9.0 | 0000:1c:00.0 | CUDA 12.4 | d1d1d1d1-";
+    has(&line, row);
+    // The GPUs of the double are on no bus here.
+    has(
+        &page,
+        "4 links, 100.0 GB/s in each direction; peer access with native atomics, rank 0\n",
+    );
+    has(
+        &page,
+        "cuda:0, cuda:1: the driver does not know the question, which came with CUDA 11.7",
+    );
+    assert_eq!(way(&page, "cuda:0", "cuda:0"), "-", "{page}");
+    for (from, to) in [("cuda:0", "cuda:1"), ("cuda:1", "cuda:0")] {
+        assert_eq!(way(&page, from, to), "NVLink x4", "{page}");
+    }
+    let json: serde_json::Value = serde_json::from_str(&asked("devices --json", &double)).unwrap();
+    assert_eq!(json["cuda"][0]["memory_bytes"], 64 << 20);
+    // Those of this machine may come first.
+    let pairs = json["gpu_pairs"].as_array().unwrap();
+    let is_first =
+        |pair: &&serde_json::Value| pair["from"] == "0000:1b:00.0" && !pair["links"].is_null();
+    let pair = pairs.iter().find(is_first).unwrap();
+    assert_eq!(pair["pci"], "unknown");
+    assert_eq!(pair["links"]["bytes_per_s"], 100_000_000_000_u64);
+    let page = asked("devices", &old);
+    assert!(page.contains("the driver serves CUDA 10.2"), "{page}");
+}
+
+#[test]
+fn memory_of_a_gpu_is_refused_by_engines_of_the_cpu() {
+    let Some(double) = Double::with("") else {
+        return;
+    };
+    let records = brief(
+        &cuda(&double),
+        "--engine shm,fabric:tcp --op write --ranks 2 --sizes 8 --memory cuda:1 --optional",
+    );
+    let of_shm = "memory cuda with engine shm | the CPU, which cannot address this memory";
+    are_skipped(&records[..1], of_shm);
+    let of_fabric = "memory cuda:1 with engine fabric:tcp | does not register memory of devices (FI_HMEM) | staging=pinned";
+    are_skipped(&records[1..], of_fabric);
+}
+
+/// Each is one skip that says what to install, and a driver that is not there is one issue for all points.
+#[test]
+fn a_machine_without_a_driver_says_what_to_install() {
+    let nowhere = "/nonexistent/lib.so.1";
+    for engine in [
+        "shm --memory cuda",
+        "shm --memory cuda-pinned",
+        "cuda-ipc --memory cuda",
+        "fabric:tcp --engine-option staging=pinned --memory cuda",
+    ] {
+        let line = format!("--engine {engine} --op write --ranks 2 --sizes 8 --optional");
+        let records = brief(&format!("libcuda={nowhere}"), &line);
+        are_skipped(&records, &lacking("libcuda"));
+    }
+    let engines = "--engine hip,hip-ipc --op write --ranks 2 --sizes 8 --memory hip --optional";
+    let records = brief(&format!("libamdhip64={nowhere}"), engines);
+    are_skipped(&records, &lacking("libamdhip64"));
+    let (run, records) = recorded(&format!(
+        "transfer --engine cuda --op write,read --memory cuda-pinned --target-memory cuda --sizes 64..256M*16 \
+         --library libcuda={nowhere}"
+    ));
+    run.with_code(1).printing(&["Install NVIDIA's driver"]);
+    // Two operations at six sizes.
+    assert_eq!(records.len(), 12);
+    are_skipped(&records, "");
+}
