@@ -248,6 +248,17 @@ impl Work {
     }
 }
 
+/// The value that a seed and a number draw in a family of cases.
+pub fn drawn<T>(of: impl Strategy<Value = T>, seed: u64, number: u64, family: u8) -> T {
+    let mut bytes = [0; 32];
+    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+    bytes[8..16].copy_from_slice(&number.to_le_bytes());
+    bytes[16] = family;
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    of.new_tree(&mut runner).unwrap().current()
+}
+
 /// Pairs have an even number of ranks, ranks are below their number, and a stopped supervisor is the user's own doing.
 /// Ranks that take no part in a traffic have steps of their own, which rank 0 has not.
 fn possible((work, ranks, drawn, fault, whom): (Work, u32, Drawn, Fault, Whom)) -> Case {
@@ -288,14 +299,9 @@ fn possible((work, ranks, drawn, fault, whom): (Work, u32, Drawn, Fault, Whom)) 
 impl Case {
     /// Draws a case.
     pub fn draw(seed: u64, number: u64) -> Self {
-        let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&seed.to_le_bytes());
-        bytes[8..16].copy_from_slice(&number.to_le_bytes());
-        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-        let mut runner = TestRunner::new_with_rng(Config::default(), rng);
         match number % MPI_EVERY == MPI_EVERY - 1 {
-            true => mpi_cases().new_tree(&mut runner).unwrap().current(),
-            false => cases().new_tree(&mut runner).unwrap().current(),
+            true => drawn(mpi_cases(), seed, number, 0),
+            false => drawn(cases(), seed, number, 0),
         }
     }
 
@@ -376,27 +382,23 @@ fn forty_cases_have_everything_in_them() {
     let all: Vec<_> = (0..40)
         .map(|number| Case::draw(SEED, number).to_string())
         .collect();
-    let mut words = vec![
-        "KILL",
-        "STOP",
-        "TERM",
-        "INT",
+    let one_word = "KILL STOP TERM INT connect posix uring";
+    let mut words: Vec<_> = one_word.split(' ').collect();
+    words.extend([
         "rank 0 ",
         "rank 1 ",
         "rank 2 ",
         "the supervisor",
-        OPEN_MPI,
-        MPICH,
+        "all ranks",
+    ]);
+    words.extend([
         "--ranks 2",
         "--ranks 3",
         "--ranks 4",
-        "connect ",
-        "posix",
-        "uring",
-        "all ranks",
         "results file",
         " ms of",
-    ];
+    ]);
+    words.extend([OPEN_MPI, MPICH]);
     words.extend(ENGINES.iter().chain(TRAFFICS).chain(LAYOUTS));
     words.extend(TRANSFER_OPTIONS.iter().chain(FILE_OPTIONS));
     words.extend(["at \"warm-up", "at \"trial", "at \"write phase"]);

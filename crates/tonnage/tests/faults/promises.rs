@@ -226,7 +226,7 @@ fn wrong_cause_under_launcher(case: &Case, host: &str, seen: &Seen) -> Option<St
 }
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use super::*;
     use crate::cases::{Moment, Work};
     use crate::support::launchers::OPEN_MPI;
@@ -241,7 +241,7 @@ mod tests {
         }
     }
 
-    fn kept() -> Seen {
+    pub fn kept() -> Seen {
         Seen {
             struck_pid: Some(7),
             code: 1,
@@ -255,9 +255,14 @@ mod tests {
         }
     }
 
+    /// Promises of a case that these traces break.
+    fn found(case: &Case, seen: &Seen) -> Vec<String> {
+        broken(case, "h", seen, SOON)
+    }
+
     #[test]
     fn each_broken_promise_is_found() {
-        assert_eq!(broken(&case(), "h", &kept(), SOON), Vec::<String>::new());
+        assert_eq!(found(&case(), &kept()), Vec::<String>::new());
         type Change = fn(&mut Seen);
         let changes: [(&str, Change); 12] = [
             ("before its signal came", |seen| seen.struck_pid = None),
@@ -290,11 +295,9 @@ mod tests {
         for (expected, change) in changes {
             let mut seen = kept();
             change(&mut seen);
-            let found = broken(&case(), "h", &seen, SOON);
-            assert!(
-                found.len() == 1 && found[0].contains(expected),
-                "{expected}: {found:?}"
-            );
+            let found = found(&case(), &seen);
+            let is_found = found.len() == 1 && found[0].contains(expected);
+            assert!(is_found, "{expected}: {found:?}");
         }
     }
 
@@ -309,9 +312,9 @@ mod tests {
         let mut seen = kept();
         seen.stderr = "error: r.jsonl was removed\n".to_owned();
         seen.took = SOON + RUN_TIME;
-        assert_eq!(broken(&case, "h", &seen, SOON), Vec::<String>::new());
+        assert_eq!(found(&case, &seen), Vec::<String>::new());
         seen.took += Duration::from_millis(1);
-        assert_eq!(broken(&case, "h", &seen, SOON).len(), 1);
+        assert_eq!(found(&case, &seen).len(), 1);
     }
 
     #[test]
@@ -320,9 +323,9 @@ mod tests {
         seen.code = 0;
         seen.stderr.clear();
         seen.records = Ok(vec![Outcome::Measured; POINTS]);
-        assert_eq!(broken(&case(), "h", &seen, SOON), Vec::<String>::new());
+        assert_eq!(found(&case(), &seen), Vec::<String>::new());
         seen.records = Ok(vec![Outcome::Measured; POINTS - 1]);
-        assert_eq!(broken(&case(), "h", &seen, SOON).len(), 2);
+        assert_eq!(found(&case(), &seen).len(), 2);
     }
 
     #[test]
@@ -334,30 +337,30 @@ mod tests {
         };
         let mut seen = kept();
         (seen.code, seen.took) = (137, SOON + LAUNCHER_TIME);
-        assert_eq!(broken(&case, "h", &seen, SOON), Vec::<String>::new());
+        assert_eq!(found(&case, &seen), Vec::<String>::new());
         seen.stderr.push_str("error: rank 1 on h: lost\n");
-        assert_eq!(broken(&case, "h", &seen, SOON).len(), 1);
+        assert_eq!(found(&case, &seen).len(), 1);
         // It knows of one that was killed, and not of one that was stopped.
         seen.stderr = "process rank 1 with PID 7 on node h exited on signal 9".to_owned();
-        assert_eq!(broken(&case, "h", &seen, SOON).len(), 1);
+        assert_eq!(found(&case, &seen).len(), 1);
         let killed = Case {
             fault: Fault::Kill,
             ..case.clone()
         };
-        assert_eq!(broken(&killed, "h", &seen, SOON), Vec::<String>::new());
+        assert_eq!(found(&killed, &seen), Vec::<String>::new());
         seen.stderr = "BAD TERMINATION\n=   PID 7 RUNNING AT h".to_owned();
-        assert_eq!(broken(&killed, "h", &seen, SOON), Vec::<String>::new());
+        assert_eq!(found(&killed, &seen), Vec::<String>::new());
         seen.stderr = "BAD TERMINATION\n=   PID 8 RUNNING AT h".to_owned();
-        assert_eq!(broken(&killed, "h", &seen, SOON).len(), 1);
+        assert_eq!(found(&killed, &seen).len(), 1);
         seen.stderr = "error: rank 0 of 2 on h: not all ranks came to".to_owned();
         (seen.code, seen.took) = (0, SOON + 2 * LAUNCHER_TIME);
-        assert_eq!(broken(&case, "h", &seen, SOON).len(), 3);
+        assert_eq!(found(&case, &seen).len(), 3);
         seen.left_in_dir.push("t".to_owned());
-        assert_eq!(broken(&case, "h", &seen, SOON).len(), 4);
+        assert_eq!(found(&case, &seen).len(), 4);
         seen.left_in_dir.clear();
         // As much is known of a rank that has not joined.
         seen.has_joined = false;
-        assert_eq!(broken(&case, "h", &seen, SOON).len(), 1);
+        assert_eq!(found(&case, &seen).len(), 1);
     }
 
     #[test]
@@ -368,9 +371,9 @@ mod tests {
             ..case()
         };
         let mut seen = kept();
-        assert_eq!(broken(&case, "h", &seen, SOON).len(), 2);
+        assert_eq!(found(&case, &seen).len(), 2);
         seen.code = 130;
         seen.stderr = "error: interrupted by signal 2 (SIGINT)\n".to_owned();
-        assert_eq!(broken(&case, "h", &seen, SOON), Vec::<String>::new());
+        assert_eq!(found(&case, &seen), Vec::<String>::new());
     }
 }

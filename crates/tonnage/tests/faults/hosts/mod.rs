@@ -8,8 +8,8 @@ use std::fmt;
 
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
-use proptest::strategy::ValueTree;
-use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use crate::cases::drawn;
 
 /// Seconds without a sign of life, as these runs are asked to allow: long for two busy CPUs, short for a test.
 const TIMEOUT_SECONDS: u64 = 2;
@@ -110,21 +110,14 @@ impl Work {
 
 impl Case {
     fn draw(seed: u64, number: u64) -> Self {
-        let mut bytes = [0; 32];
-        bytes[..8].copy_from_slice(&seed.to_le_bytes());
-        bytes[8..16].copy_from_slice(&number.to_le_bytes());
-        // Other cases than those of one host.
-        bytes[16] = 1;
-        let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
-        let mut runner = TestRunner::new_with_rng(Config::default(), rng);
         let fault = FAULTS[number as usize % FAULTS.len()];
         // A link without data is nobody's loss.
         let works = match fault {
             Fault::DataCut => transfers().boxed(),
             _ => works().boxed(),
         };
-        let drawn = (works, 2u32..=3, 0u32..3, any::<Index>()).new_tree(&mut runner);
-        let (work, hosts, host, step) = drawn.unwrap().current();
+        let all = (works, 2u32..=3, 0u32..3, any::<Index>());
+        let (work, hosts, host, step) = drawn(all, seed, number, 1);
         let is_pairs = matches!(work, Work::Transfer(_, traffic, _) if traffic.starts_with("pair"));
         // Where ranks share CPUs there is no limit: two have one each.
         let is_limited = matches!(work, Work::Transfer(_, _, LIMITED));

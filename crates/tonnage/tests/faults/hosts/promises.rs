@@ -102,7 +102,7 @@ mod tests {
     use super::super::{OPENING, PACINGS, Work};
     use super::*;
     use crate::promises::SOON;
-    use tonnage_record::Outcome;
+    use crate::promises::tests::kept;
 
     fn case(fault: Fault, host: u32) -> Case {
         Case {
@@ -115,109 +115,72 @@ mod tests {
     }
 
     fn seen(took: Duration) -> Seen {
+        let stderr = String::new();
         Seen {
-            struck_pid: Some(7),
-            code: 1,
-            stderr: String::new(),
-            stdout: String::new(),
-            has_joined: true,
             took,
-            records: Ok(vec![Outcome::Measured]),
-            left_in_dir: Vec::new(),
-            left_in_memory: Vec::new(),
+            stderr,
+            ..kept()
         }
     }
 
-    /// Ranks with these codes, each of which says one error about those that are named, or nothing.
-    fn ranks(all: [(i32, &str); 3]) -> [(i32, String); 3] {
-        all.map(|(code, named)| match named {
-            "" => (code, String::new()),
-            named => (code, format!("error: {named}: lost\n")),
-        })
+    /// Codes of ranks, separated by commas; one behind which names stand says one error about these.
+    fn ranks(all: &str) -> Vec<(i32, String)> {
+        let rank = |text: &str| match text.trim().split_once(' ') {
+            None => (text.trim().parse().unwrap(), String::new()),
+            Some((code, named)) => (code.parse().unwrap(), format!("error: {named}: lost\n")),
+        };
+        all.split(',').map(rank).collect()
     }
 
-    const PAIR: &str = "rank 0 on h0: nothing from rank 1 on h1";
-
-    #[test]
-    fn what_is_promised_of_hosts_is_enough() {
-        let second = Duration::from_secs(1);
-        let kept = [
-            (Fault::DataCut, 1, [(1, PAIR), (1, ""), (1, "")]),
-            (Fault::Kill, 1, [(1, "rank 1 on h1"), (137, ""), (1, "")]),
-            (
-                Fault::Kill,
-                0,
-                [(137, ""), (1, "rank 0 on h0"), (1, "rank 0 on h0")],
-            ),
-            (Fault::Stop, 1, [(1, "rank 1 on h1"), (1, ""), (1, "")]),
-            (
-                Fault::HostCut,
-                1,
-                [(1, "rank 1 on h1"), (1, "rank 0 on h0"), (1, "")],
-            ),
-        ];
-        for (fault, host, all) in kept {
-            let found = broken(&case(fault, host), &seen(second), &ranks(all), SOON);
-            assert_eq!(found, Vec::<String>::new(), "{fault:?} of {host}");
-        }
-    }
+    const PAIR: &str = "1 rank 0 on h0 and rank 1 on h1, 1, 1";
 
     #[test]
     fn each_broken_promise_to_hosts_is_found() {
         let second = Duration::from_secs(1);
-        let wrong = [
-            (
-                "is named",
-                Fault::DataCut,
-                1,
-                [(1, PAIR), (1, PAIR), (1, "")],
-            ),
-            (
-                "is named",
-                Fault::DataCut,
-                1,
-                [(1, "rank 1 on h1"), (1, ""), (1, "")],
-            ),
-            ("is named", Fault::DataCut, 2, [(1, PAIR), (1, ""), (1, "")]),
-            ("is named", Fault::Kill, 1, [(1, ""), (137, ""), (1, "")]),
-            (
-                "is named",
-                Fault::Kill,
-                1,
-                [(1, "rank 2 on h2"), (137, ""), (1, "")],
-            ),
-            (
-                "is named",
-                Fault::Kill,
-                1,
-                [(1, "rank 1 on h1"), (137, ""), (1, "rank 1 on h1")],
-            ),
+        let (lost, twice) = (
+            "1 rank 1 on h1, 137, 1",
+            "1 rank 1 on h1, 137, 1 rank 1 on h1",
+        );
+        let by_others = "137, 1 rank 0 on h0, 1 rank 0 on h0";
+        // What is promised is enough.
+        for (fault, host, all) in [
+            (Fault::DataCut, 1, PAIR),
+            (Fault::Kill, 1, lost),
+            (Fault::Kill, 0, by_others),
+            (Fault::Stop, 1, "1 rank 1 on h1, 1, 1"),
+            (Fault::HostCut, 1, "1 rank 1 on h1, 1 rank 0 on h0, 1"),
+        ] {
+            let found = broken(&case(fault, host), &seen(second), &ranks(all), SOON);
+            assert_eq!(found, Vec::<String>::new(), "{fault:?} of {host}");
+        }
+        let both = PAIR.replacen(", 1,", ", 1 rank 0 on h0 and rank 1 on h1,", 1);
+        for (expected, fault, host, all) in [
+            ("is named", Fault::DataCut, 1, &*both),
+            ("is named", Fault::DataCut, 1, "1 rank 1 on h1, 1, 1"),
+            ("is named", Fault::DataCut, 2, PAIR),
+            ("is named", Fault::Kill, 1, "1, 137, 1"),
+            ("is named", Fault::Kill, 1, "1 rank 2 on h2, 137, 1"),
+            ("is named", Fault::Kill, 1, twice),
             (
                 "rank 2 ended with 0",
                 Fault::Kill,
                 1,
-                [(1, "rank 1 on h1"), (137, ""), (0, "")],
+                "1 rank 1 on h1, 137, 0",
             ),
             (
                 "rank 1 ended with 0",
                 Fault::Stop,
                 1,
-                [(1, "rank 1 on h1"), (0, ""), (1, "")],
+                "1 rank 1 on h1, 0, 1",
             ),
             (
                 "tells it too",
                 Fault::Stop,
                 0,
-                [(1, "rank 0 on h0"), (1, "rank 0 on h0"), (1, "")],
+                "1 rank 0 on h0, 1 rank 0 on h0, 1",
             ),
-            (
-                "names nobody",
-                Fault::HostCut,
-                1,
-                [(1, "rank 1 on h1"), (1, ""), (1, "")],
-            ),
-        ];
-        for (expected, fault, host, all) in wrong {
+            ("names nobody", Fault::HostCut, 1, "1 rank 1 on h1, 1, 1"),
+        ] {
             let found = broken(&case(fault, host), &seen(second), &ranks(all), SOON);
             let is_found = found.len() == 1 && found[0].contains(expected);
             assert!(is_found, "{expected}, {fault:?}: {found:?}");
@@ -227,10 +190,10 @@ mod tests {
     #[test]
     fn times_and_traces_of_hosts_are_looked_at() {
         let late = SOON + Duration::from_millis(1);
-        let killed = ranks([(1, "rank 1 on h1"), (137, ""), (1, "")]);
+        let killed = ranks("1 rank 1 on h1, 137, 1");
         let found = broken(&case(Fault::Kill, 1), &seen(late), &killed, SOON);
         assert!(found.len() == 1 && found[0].starts_with(LATE), "{found:?}");
-        let cut = ranks([(1, PAIR), (1, ""), (1, "")]);
+        let cut = ranks(PAIR);
         let of_cut = |took| broken(&case(Fault::DataCut, 1), &seen(took), &cut, SOON).len();
         assert_eq!(
             [late, late + Duration::from_secs(TIMEOUT_SECONDS)].map(of_cut),
@@ -245,7 +208,7 @@ mod tests {
         assert_eq!(broken(&case(Fault::DataCut, 1), &seen, &cut, SOON).len(), 1);
         seen.left_in_dir.clear();
         seen.struck_pid = None;
-        for all in [killed, ranks([(0, ""), (0, ""), (0, "")])] {
+        for all in [killed, ranks("0, 0, 0")] {
             let found = broken(&case(Fault::Kill, 1), &seen, &all, SOON);
             assert!(found.len() == 1 && found[0].starts_with(LATE), "{found:?}");
         }

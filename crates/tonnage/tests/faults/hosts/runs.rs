@@ -71,11 +71,7 @@ fn run(number: u64, case: &Case, hosts: &Hosts, soon: Duration) -> Vec<String> {
     let start = |rank: usize| {
         let told = tempfile_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let program = tonnage_in(hosts, rank, dir.path(), &arguments)
-            .env("RANK", rank.to_string())
-            .env("WORLD_SIZE", case.hosts.to_string())
-            .env("MASTER_ADDR", hosts.address(0).to_string())
-            .env("MASTER_PORT", "29500")
-            .env("TONNAGE_SECRET", "correct-horse-battery-staple")
+            .on_hosts(hosts, rank, hosts.count())
             .env("TONNAGE_HEARTBEAT_TIMEOUT", TIMEOUT_SECONDS.to_string())
             .stderr(told.try_clone().unwrap().into());
         (program.start(), told)
