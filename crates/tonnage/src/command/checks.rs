@@ -21,18 +21,14 @@ pub fn check_output(path: &Path, resume: bool) -> Result<()> {
     check_writable(path)?;
     match path.metadata() {
         // Appending to something else would spoil it, and nobody could read the records back.
-        Ok(known) if known.is_file() => read_records(path).map(|_| ()),
-        Ok(_) => Ok(()),
-        Err(_) => {
-            if resume {
-                log::warn!(
-                    "{} is not there, so that the run begins with its first point",
-                    path.display()
-                );
-            }
-            Ok(())
-        }
+        Ok(known) if known.is_file() => return read_records(path).map(|_| ()),
+        Err(_) if resume => log::warn!(
+            "{} is not there, so that the run begins with its first point",
+            path.display()
+        ),
+        _ => {}
     }
+    Ok(())
 }
 
 /// Ranks that are started here talk over loopback, so an interface would be an option without effect.
@@ -49,9 +45,6 @@ pub fn check_interface(ranks: &RankArgs) -> Result<()> {
 /// Devices, libraries and proofs for engines that have none would be options without effect.
 pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     check_checkpoints(job, points)?;
-    let crosses_devices = points
-        .iter()
-        .any(|planned| planned.point.any().crosses_devices());
     let has_devices = facts(points).any(|facts| facts.has_devices);
     let ranks = &job.ranks;
     let without_effect = |option: String| {
@@ -84,7 +77,7 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
             return without_effect(format!("--library {name}={}", path.display()));
         }
     }
-    if job.require_path && !crosses_devices {
+    if job.require_path && !any(points, |point| point.crosses_devices()) {
         return Err(Error::Usage(
             "--require-path is about payload that crosses devices between ranks, and this run moves none: leave it out"
                 .to_owned(),
@@ -119,10 +112,8 @@ fn without_gpu() -> Result<()> {
 fn memories_of(planned: &Planned) -> Vec<&str> {
     match &planned.point {
         Point::Transfer(point) => {
-            let targets = point.target_memory.as_deref();
-            std::iter::once(point.memory.as_str())
-                .chain(targets)
-                .collect()
+            let initiators = std::iter::once(point.memory.as_str());
+            initiators.chain(point.target_memory.as_deref()).collect()
         }
         Point::Connect(point) => vec![&point.memory],
         Point::Collective(point) => vec![&point.memory],
@@ -200,9 +191,7 @@ pub fn check_devices(
         workers.saturating_mul(here) as usize
     });
     // Where other points span all devices, those that take one each may leave some unused.
-    let spans = points
-        .iter()
-        .any(|planned| planned.point.any().spans_devices());
+    let spans = any(points, |point| point.spans_devices());
     match workers.min().filter(|_| !spans) {
         Some(fewest) if devices > fewest => Err(Error::Usage(format!(
             "--devices names {devices} devices, but this host has {fewest} workers: use --workers {}, --rails stripe, or \
@@ -215,14 +204,15 @@ pub fn check_devices(
 
 /// Refuses more devices of one rank than it has workers to take them.
 fn check_own(named: &DeviceNames, points: &[Planned]) -> Result<()> {
-    let each = || points.iter().map(|planned| planned.point.any());
-    let workers = each().map(|point| point.workers() as usize).min();
-    let longest = named.of_ranks.iter().max_by_key(|(_, names)| names.len());
-    match (longest, workers) {
-        (Some((rank, names)), Some(workers))
-            if names.len() > workers && !each().any(|point| point.spans_devices()) =>
+    let workers = points.iter().map(|planned| planned.point.any().workers());
+    let lists = named
+        .of_ranks
+        .iter()
+        .map(|(rank, names)| (names.len(), rank));
+    match (lists.max_by_key(|(devices, _)| *devices), workers.min()) {
+        (Some((devices, rank)), Some(workers))
+            if devices > workers as usize && !any(points, |point| point.spans_devices()) =>
         {
-            let devices = names.len();
             Err(Error::Usage(format!(
                 "--devices-of names {devices} devices of rank {rank}, which has {workers} workers: use --workers {devices}, \
                  --rails stripe, or fewer devices"
@@ -272,10 +262,7 @@ fn check_lists(lists: &[&Vec<String>], points: &[Planned]) -> Result<()> {
     let (Some(fewest), Some(most)) = (lengths().min(), lengths().max()) else {
         return Ok(());
     };
-    let spans = points
-        .iter()
-        .any(|planned| planned.point.any().spans_devices());
-    if spans && fewest < most {
+    if any(points, |point| point.spans_devices()) && fewest < most {
         return Err(Error::Usage(format!(
             "--rails joins the n-th devices of all ranks, and {fewest} are named for some ranks and {most} for others: name \
              as many for each"
@@ -294,6 +281,11 @@ fn check_lists(lists: &[&Vec<String>], points: &[Planned]) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// Returns whether this is so of any point.
+fn any(points: &[Planned], is_so: impl Fn(&dyn AnyPoint) -> bool) -> bool {
+    points.iter().any(|planned| is_so(planned.point.any()))
 }
 
 /// Facts about the engines of the points.

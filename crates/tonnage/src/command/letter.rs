@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 use tonnage_ranks::spawn::local::end_with_parent;
-use tonnage_ranks::spawn::remote::words::{CHECKPOINT, Letter, RECORD};
+use tonnage_ranks::spawn::remote::words::Letter;
 use tonnage_ranks::{Identity, Met};
 use tonnage_record::Record;
 use tonnage_record::read::read_records_of;
@@ -87,17 +87,8 @@ impl RankLetter {
         Ok(read.records)
     }
 
-    /// The way of records to the first process.
-    pub fn records(&self) -> Result<Option<RecordWriter>> {
-        self.way_home(RECORD)
-    }
-
-    /// The way of checkpoints to the first process.
-    pub fn checkpoints(&self) -> Result<Option<RecordWriter>> {
-        self.way_home(CHECKPOINT)
-    }
-
-    fn way_home(&self, mark: u8) -> Result<Option<RecordWriter>> {
+    /// The way to the first process, of records or of checkpoints.
+    pub fn way_home(&self, mark: u8) -> Result<Option<RecordWriter>> {
         let file = self.letter.records()?;
         Ok(file.map(|file| {
             RecordWriter::to(Marked { file, mark }, "the process that started the ranks")

@@ -18,10 +18,12 @@ use tonnage_plan::order::shuffled;
 use tonnage_plan::{Plan, Planned};
 use tonnage_ranks::spawn::local::{TURN_PARENT, start_local};
 use tonnage_ranks::spawn::remote::list::HostPlacement;
+use tonnage_ranks::spawn::remote::words::CHECKPOINT;
 use tonnage_ranks::{Identity, Meeting, Rank, RankFailure};
 use tonnage_record::read::{already_measured, final_attempts};
 use tonnage_record::{Outcome, Record, published};
 use tonnage_report::Format;
+use tonnage_report::wire_proof::lacks_proof;
 use tonnage_sys::clock::Clock;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
@@ -32,7 +34,6 @@ use super::checks::{
 };
 use super::job::Job;
 use super::leftovers::{Leftovers, clean_up, ledger};
-use super::letter::RankLetter;
 use super::observer::Keeper;
 use super::output::{in_order_of_plan, open_output, show};
 use super::rank_count::{CountSource, how_many};
@@ -42,7 +43,6 @@ use crate::args::common::{RankArgs, ResultArgs};
 use crate::args::experiment::ExperimentArgs;
 use crate::args::layers::LayersArgs;
 use crate::args::run::RunArgs;
-use crate::args::values::GpuList;
 use crate::args::verify::{RANKS_DEFAULT, Ranks, VerifyArgs};
 
 /// Points to measure, expanded from the plan.
@@ -389,10 +389,9 @@ fn with_records(
         0 => open_output(job)?,
         _ => (Vec::new(), None),
     };
-    let checkpoints = job
-        .letter
-        .as_ref()
-        .map(RankLetter::checkpoints)
+    let letter = job.letter.as_ref();
+    let checkpoints = letter
+        .map(|letter| letter.way_home(CHECKPOINT))
         .transpose()?;
     let settings = Settings {
         ledger: ledger(rank.identity(), job.letter.is_some()),
@@ -419,25 +418,17 @@ fn with_records(
         shown?;
     }
     result.and(stored)?;
-    let unproven = if job.require_path && rank.id() == 0 {
-        tonnage_report::wire_proof::lacks_proof(&keeper.records)
-    } else {
-        None
-    };
-    // What was lost of the file has been reported when it was lost.
-    let unfine = if rank.id() == 0 && !keeper.lost_output() {
-        why_not_fine(&points, &keeper.records)
-    } else {
-        None
-    };
-    let whys: Vec<_> = unproven.iter().chain(&unfine).map(String::as_str).collect();
-    if !whys.is_empty() {
-        say(&format!("error: {}", whys.join("; ")));
+    let mut code = 0;
+    if rank.id() == 0 {
+        let unproven = lacks_proof(&keeper.records).filter(|_| job.require_path);
+        // What was lost of the file has been reported when it was lost.
+        let unfine = why_not_fine(&points, &keeper.records).filter(|_| !keeper.lost_output());
+        code = keeper.exit_code(unproven.is_none());
+        let whys: Vec<_> = unproven.into_iter().chain(unfine).collect();
+        if !whys.is_empty() {
+            say(&format!("error: {}", whys.join("; ")));
+        }
     }
-    let code = match rank.id() {
-        0 => keeper.exit_code(unproven.is_none()),
-        _ => 0,
-    };
     match job.letter.is_none() && matches!(rank.identity().meeting, Meeting::Master { .. }) {
         true => code_of_root(rank, code),
         false => Ok(code.into()),
@@ -451,18 +442,15 @@ fn why_not_fine(points: &[Planned], records: &[Record]) -> Option<String> {
     let missing: Vec<&Record> = all.iter().filter(|record| !record.is_fine()).collect();
     let first = missing.first()?;
     let body = first.body.any();
-    let of_parts = || {
-        body.parts()
-            .into_iter()
-            .filter_map(|part| body.outcome(part))
-    };
-    let outcomes = std::iter::once(&first.outcome).chain(of_parts());
-    let why = outcomes.filter_map(|outcome| match outcome {
+    let parts = body.parts();
+    let of_parts = parts.into_iter().filter_map(|part| body.outcome(part));
+    let mut outcomes = std::iter::once(&first.outcome).chain(of_parts);
+    let why = outcomes.find_map(|outcome| match outcome {
         Outcome::Measured => None,
         Outcome::Skipped { why } => Some(format!("skipped: {why}")),
         Outcome::Failed { why } => Some(why.clone()),
     });
-    let why = why.into_iter().next().unwrap_or_default();
+    let why = why.unwrap_or_default();
     let planned = points.iter().find(|planned| body.is_of(&planned.point));
     let name = planned.map_or_else(
         || body.options().engine.to_owned(),
@@ -496,10 +484,8 @@ fn runs_left(
     before: &[Record],
 ) -> Result<Vec<OneRun>> {
     let Some(times) = job.times else {
-        return Ok(vec![(
-            None,
-            points_left(points.to_vec(), None, rank, before)?,
-        )]);
+        let left = points_left(points.to_vec(), None, rank, before)?;
+        return Ok(vec![(None, left)]);
     };
     let of = |repetition: u32| {
         let ordered = shuffled(points.to_vec(), repetition);
@@ -521,19 +507,14 @@ fn points_left(
     }
     let mine = (rank.id() == 0).then(|| {
         let measured = |planned: &Planned| already_measured(before, &planned.point, repetition);
-        points
-            .iter()
-            .map(|planned| u8::from(measured(planned)))
-            .collect()
+        let each = points.iter().map(|planned| u8::from(measured(planned)));
+        each.collect()
     });
     let measured = rank.broadcast("points that are measured already", mine, DEADLINES.step)?;
     let of = points.len();
-    let left: Vec<_> = points
-        .into_iter()
-        .zip(&measured)
-        .filter(|(_, measured)| **measured == 0)
-        .map(|(point, _)| point)
-        .collect();
+    let each = points.into_iter().zip(measured);
+    let left = each.filter_map(|(point, measured)| (measured == 0).then_some(point));
+    let left: Vec<_> = left.collect();
     if rank.id() == 0 && left.len() < of {
         log::info!("{} of {of} points are measured already", of - left.len());
     }
@@ -542,9 +523,8 @@ fn points_left(
 
 fn settings(job: &Job, points: &[Planned], topology: Arc<Topology>) -> Result<Settings> {
     let (cpus, numa) = job.placement();
-    let may_idle = points
-        .iter()
-        .any(|planned| planned.point.any().spans_devices());
+    let mut each = points.iter().map(|planned| planned.point.any());
+    let may_idle = each.any(|point| point.spans_devices());
     Ok(Settings {
         plan: job.plan.name.clone(),
         topology,
@@ -554,11 +534,7 @@ fn settings(job: &Job, points: &[Planned], topology: Arc<Topology>) -> Result<Se
             may_idle,
             ..job.ranks.device_names()?
         },
-        gpus: job
-            .ranks
-            .gpus
-            .clone()
-            .map_or_else(Vec::new, |GpuList(numbers)| numbers),
+        gpus: job.ranks.gpus.clone().map_or_else(Vec::new, |list| list.0),
         link_bytes_per_s: job.ranks.link_speed,
         libraries: job.ranks.libraries()?,
         lists: LISTS,

@@ -10,7 +10,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::termios::tcgetwinsize;
 use tonnage_bench::observer::{
-    CheckpointKeeper, IntervalListener, Observer, PhaseProgress, Progress, RaceProgress, TrialCalls,
+    CheckpointKeeper, IntervalListener, Observer, PhaseProgress, Progress, TrialCalls,
 };
 use tonnage_plan::Point;
 use tonnage_record::read::final_attempts;
@@ -266,15 +266,13 @@ fn rows_so_far(records: &[Record], (lines, columns): (usize, usize)) -> Result<S
     let all: Vec<&str> = report.lines().collect();
     // A line for the progress, and one for the cursor.
     let first = all.len().saturating_sub(lines.saturating_sub(2));
-    let shown = all.iter().skip(first);
-    Ok(shown
-        .map(|line| {
-            line.chars()
-                .take(columns.saturating_sub(1))
-                .collect::<String>()
-                + "\n"
-        })
-        .collect())
+    let cut = |line: &&str| {
+        line.chars()
+            .take(columns.saturating_sub(1))
+            .chain(['\n'])
+            .collect::<String>()
+    };
+    Ok(all.iter().skip(first).map(cut).collect())
 }
 
 /// Describes progress, such as `128 transfers, none failed, 12 s left`.
@@ -293,17 +291,15 @@ fn how_far(progress: &Progress) -> String {
             let left = left.as_secs_f64();
             format!("{draws} transfers, {failed} failed, {left:.0} s left")
         }
-        Progress::Race(race) => how_far_of(race),
+        // Such as `pacing, round 4, 3 of 13 values`.
+        Progress::Race(race) => {
+            let again = if race.pass > 1 { " again" } else { "" };
+            format!(
+                "{}{again}, round {}, {} of {} values",
+                race.option, race.round, race.left, race.of
+            )
+        }
     }
-}
-
-/// Describes a race, such as `pacing, round 4, 3 of 13 values`.
-fn how_far_of(race: &RaceProgress) -> String {
-    let again = if race.pass > 1 { " again" } else { "" };
-    format!(
-        "{}{again}, round {}, {} of {} values",
-        race.option, race.round, race.left, race.of
-    )
 }
 
 /// Describes the progress of a phase, such as `write, 45 % at 1.93 GB/s, 12 s left`. The rate is rank 0's own times the
@@ -334,6 +330,8 @@ fn how_far_in(progress: &PhaseProgress) -> String {
 #[cfg(test)]
 mod tests {
     use tonnage_plan::files::Phase;
+
+    use tonnage_bench::observer::RaceProgress;
 
     use super::*;
 

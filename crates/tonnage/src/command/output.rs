@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use tonnage_plan::Planned;
+use tonnage_ranks::spawn::remote::words::RECORD;
 use tonnage_record::Record;
 use tonnage_record::writer::{RecordWriter, resume};
 use tonnage_report::Format;
@@ -45,7 +46,7 @@ pub(super) fn in_order_of_plan<'a>(
 /// The records that are there already, and the writer for new ones.
 pub(super) fn open_output(job: &Job) -> Result<(Vec<Record>, Option<RecordWriter>)> {
     if let Some(letter) = &job.letter {
-        return Ok((letter.before()?, letter.records()?));
+        return Ok((letter.before()?, letter.way_home(RECORD)?));
     }
     match &job.output {
         None => Ok((Vec::new(), None)),

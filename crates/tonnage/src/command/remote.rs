@@ -53,11 +53,7 @@ pub fn gather(hosts: &[HostSlots], ssh: &SshArgs) -> Result<Party> {
 /// Settings of ssh; hosts that have not answered within a time, if there is one, are given up.
 pub fn settings(ssh: &SshArgs, answer_within: Option<Duration>) -> Result<SshSettings> {
     let program = own_file()?;
-    let push = if ssh.push {
-        Some(push(&program)?)
-    } else {
-        None
-    };
+    let push = ssh.push.then(|| push(&program)).transpose()?;
     Ok(SshSettings {
         words: words(ssh.command())?,
         parallel: ssh.parallel(),
@@ -167,26 +163,21 @@ pub fn variables(
             && !is_kept(name)
             && !names_a_secret(name)
     };
-    let mut passed: Vec<(String, String)> = if hosts.no_env {
-        Vec::new()
-    } else {
-        own.iter()
-            .filter(|(name, _)| goes_along(name))
-            .cloned()
-            .collect()
-    };
+    let along = own
+        .iter()
+        .filter(|(name, _)| !hosts.no_env && goes_along(name));
+    let mut passed: Vec<_> = along.cloned().collect();
     for (name, value) in &hosts.env {
         if is_kept(name) {
             return Err(Error::Usage(format!(
                 "--env {name} is not passed on: each run of --hosts makes its own secret, ranks and meeting place"
             )));
         }
-        let found = || {
-            own.iter()
-                .find(|(known, _)| known == name)
-                .map(|(_, value)| value.clone())
-        };
-        let value = value.clone().or_else(found).ok_or_else(|| {
+        let mut here = own.iter().filter(|(known, _)| known == name);
+        let value = value
+            .as_ref()
+            .or_else(|| here.next().map(|(_, value)| value));
+        let value = value.cloned().ok_or_else(|| {
             Error::Usage(format!(
                 "--env {name}: it is not set here: write --env {name}=VALUE"
             ))
@@ -205,11 +196,11 @@ struct Screen {
 impl Audience for Screen {
     fn line(&mut self, host: Option<&str>, is_error: bool, text: &str) -> Result<()> {
         let named = host.map_or_else(|| text.to_owned(), |host| format!("{host}: {text}"));
-        if is_error {
-            say_above(&named)
-        } else {
-            print(&format!("{named}\n"))?
+        if !is_error {
+            return print(&format!("{named}\n"));
         }
+        // Rows may stand on the screen.
+        super::screen::above(|| say(&named));
         Ok(())
     }
 
@@ -225,11 +216,6 @@ impl Audience for Screen {
         }
         Ok(())
     }
-}
-
-/// Says something while rows may stand on the screen.
-fn say_above(text: &str) {
-    super::screen::above(|| say(text));
 }
 
 #[cfg(test)]

@@ -80,14 +80,13 @@ pub fn measure(
     let ended = end(&mut child, clock, is_late);
     clock.child(None);
     let wanted = steps.len() * times.unwrap_or(1) as usize;
-    let failed = match (is_late || !ended, records.len() < wanted) {
-        (true, _) => Some(waited),
-        (false, true) => Some(
-            lock(&last_error)
-                .take()
-                .unwrap_or_else(|| "the run ended early".to_owned()),
-        ),
-        (false, false) => None,
+    let failed = if is_late || !ended {
+        Some(waited)
+    } else if records.len() < wanted {
+        let told = lock(&last_error).take();
+        Some(told.unwrap_or_else(|| "the run ended early".to_owned()))
+    } else {
+        None
     };
     Ok(StepRecords {
         records,
@@ -177,14 +176,11 @@ fn listen(
     let not_started = |error| Error::not_started("a reader of the run", &error);
     thread("records")
         .spawn(move || {
-            let lines = BufReader::new(out)
+            let mut lines = BufReader::new(out)
                 .lines()
                 .map_while(std::result::Result::ok);
             // An error means that nobody waits for them any more.
-            lines
-                .map(|line| told.send(line))
-                .take_while(std::result::Result::is_ok)
-                .for_each(drop);
+            while lines.next().is_some_and(|line| told.send(line).is_ok()) {}
         })
         .map_err(not_started)?;
     let (clock, last_error) = (clock.clone(), Arc::clone(last_error));

@@ -1,7 +1,7 @@
 //! Choice of what a check measures: the entries of this kind of host that were asked for, the most telling first, as
 //! far as its time goes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tonnage_engines::LISTS;
 use tonnage_judge::baseline::host_kind::kind_facts;
@@ -170,16 +170,11 @@ impl<'a> CheckChoice<'a> {
 }
 
 fn nothing_of_shape(entries: &[BaselineEntry], ranks: Option<u32>, spans: Option<u32>) -> Error {
-    let mut shapes: Vec<(u32, u32)> = entries
-        .iter()
-        .map(|entry| (entry.ranks, entry.spans))
-        .collect();
-    shapes.sort_unstable();
-    shapes.dedup();
-    let shapes: Vec<String> = shapes
-        .iter()
-        .map(|(ranks, spans)| format!("{ranks} ranks on {spans} hosts"))
-        .collect();
+    let shapes = entries.iter().map(|entry| (entry.ranks, entry.spans));
+    let shapes: BTreeSet<(u32, u32)> = shapes.collect();
+    let shapes = shapes.iter();
+    let shapes = shapes.map(|(ranks, spans)| format!("{ranks} ranks on {spans} hosts"));
+    let shapes: Vec<String> = shapes.collect();
     let asked = match (ranks, spans) {
         (Some(ranks), Some(spans)) => format!("{ranks} ranks on {spans} hosts"),
         (Some(ranks), None) => format!("{ranks} ranks"),
@@ -225,11 +220,7 @@ fn named<'a>(args: &CheckArgs, entries: Vec<&'a BaselineEntry>) -> Result<Vec<&'
     if args.only.is_empty() {
         return Ok(entries);
     }
-    let is_named = |entry: &&&BaselineEntry| {
-        args.only
-            .iter()
-            .any(|text| entry.name.contains(text.as_str()))
-    };
+    let is_named = |entry: &&&BaselineEntry| args.only.iter().any(|text| entry.name.contains(text));
     let kept: Vec<&BaselineEntry> = entries.iter().filter(is_named).copied().collect();
     if kept.is_empty() {
         Err(Error::Usage(format!(
@@ -251,10 +242,7 @@ fn planned<'a>(
         return Ok(entries);
     };
     let mut points = Vec::new();
-    let mut ranks: Vec<u32> = entries.iter().map(|entry| entry.ranks).collect();
-    ranks.sort_unstable();
-    ranks.dedup();
-    for ranks in ranks {
+    for ranks in BTreeSet::from_iter(entries.iter().map(|entry| entry.ranks)) {
         let of_ranks = plan.points(ranks, &LISTS)?;
         points.extend(of_ranks.into_iter().map(|planned| planned.point));
     }
@@ -274,14 +262,11 @@ fn planned<'a>(
 }
 
 fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    let mut names: Vec<&str> = names.collect();
-    names.sort_unstable();
-    names.dedup();
-    let more = names.len().saturating_sub(NAMED_MAX);
-    names.truncate(NAMED_MAX);
-    match more {
-        0 => names.join("; "),
-        more => format!("{}; and {more} more", names.join("; ")),
+    let names = BTreeSet::from_iter(names);
+    let some: Vec<&str> = names.iter().copied().take(NAMED_MAX).collect();
+    match names.len() - some.len() {
+        0 => some.join("; "),
+        more => format!("{}; and {more} more", some.join("; ")),
     }
 }
 
@@ -289,10 +274,8 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
 pub fn groups<'s, 'a>(steps: &[&'s CheckStep<'a>]) -> Vec<Vec<&'s CheckStep<'a>>> {
     let mut groups: Vec<Vec<&CheckStep<'a>>> = Vec::new();
     for step in steps {
-        match groups
-            .iter_mut()
-            .find(|group| group[0].shape() == step.shape())
-        {
+        let mut known = groups.iter_mut();
+        match known.find(|group| group[0].shape() == step.shape()) {
             Some(group) => group.push(step),
             None => groups.push(vec![step]),
         }
@@ -310,10 +293,8 @@ pub fn again<'s, 'a>(
     let mut failing: Vec<(f64, &CheckStep<'a>)> = Vec::new();
     for step in steps {
         let own: Vec<&Record> = records.get(step.point).into_iter().flatten().collect();
-        let verdicts = step
-            .entries
-            .iter()
-            .map(|entry| judged(entry, &step.entries, &own, 1));
+        let entries = step.entries.iter();
+        let verdicts = entries.map(|entry| judged(entry, &step.entries, &own, 1));
         // A warning that does not come again is none either.
         let is_beyond = |verdict| matches!(verdict, CheckVerdict::Fail | CheckVerdict::Warn);
         let failed = verdicts.filter(|verdict| is_beyond(verdict.verdict));

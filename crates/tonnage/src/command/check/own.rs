@@ -1,6 +1,6 @@
 //! The check of this host: what is measured and judged here, whoever tells it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
 
 use tonnage_judge::baseline::BaselineEntry;
@@ -186,7 +186,7 @@ fn lost_report(task: &CheckTask, clock: &BudgetClock, lost: &LostHardware<'_>) -
     });
     let judged = Judged {
         verdicts: entries.collect(),
-        left: Vec::new(),
+        ..Judged::default()
     };
     report(task, judged, clock, host)
 }
@@ -243,30 +243,23 @@ fn device_states() -> HostDevices {
 fn report(task: &CheckTask, judged: Judged, clock: &BudgetClock, host: String) -> CheckReport {
     let entries = judged.verdicts;
     let verdict = CheckVerdict::of(entries.iter().map(|entry| entry.verdict));
-    let mut hosts: Vec<String> = entries
-        .iter()
-        .flat_map(|entry| entry.hosts.clone())
-        .collect();
-    hosts.sort();
-    hosts.dedup();
+    let mut hosts = BTreeSet::from_iter(entries.iter().flat_map(|entry| entry.hosts.clone()));
     if hosts.is_empty() {
-        hosts.push(host);
+        hosts.insert(host);
     }
     let failed = entries.iter().flat_map(EntryVerdict::failed_hosts);
-    let mut failed_hosts: Vec<String> = failed.cloned().collect();
-    failed_hosts.sort();
-    failed_hosts.dedup();
+    let failed_hosts = BTreeSet::from_iter(failed.cloned());
     CheckReport {
         format: CHECK_FORMAT,
         program: program().version,
-        hosts,
+        hosts: hosts.into_iter().collect(),
         baseline: task.baseline_name.clone(),
         time_unix_ns: unix_ns(),
         budget_s: clock.budget_s(),
         took_s: clock.elapsed_s(),
         verdict,
         reason: reason(verdict, &entries, judged.left.len()),
-        failed_hosts,
+        failed_hosts: failed_hosts.into_iter().collect(),
         entries,
         not_measured: judged.left,
         cached_for_s: None,
