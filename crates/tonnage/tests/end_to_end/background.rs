@@ -119,7 +119,7 @@ fn a_queue_of_known_length_adds_the_time_that_it_takes_to_drain() {
     hosts.link(1, 0).set_rates(rates).unwrap();
     let dir = tempdir().unwrap();
     let line = "transfer --engine fabric:tcp --engine-option completion=delivery --op write --rate 100 --sizes 8 \
-                --background op=write,size=16k,window=8 --trials 2 --trial-time 1s --warmup 200ms -o r.jsonl";
+                --background op=write,size=16k,window=8 --trials 2 --trial-time 1500ms --warmup 200ms -o r.jsonl";
     let mut runs = start(&hosts, dir.path(), line);
     let mut samples = Vec::new();
     while runs[0].is_running() {

@@ -130,29 +130,33 @@ fn every_result_of_every_operation_is_checked_beside_native_ones() {
     }
 }
 
-/// The second point fills memory for longer than a whole trial takes, which is no part of it.
+/// The body of a point of workers that call nothing.
+fn by_null(arguments: &str) -> Option<CollectiveBody> {
+    let python = python()?;
+    let dir = tempdir().unwrap();
+    let line = format!("collective --backend torch:null --python {python} --op all-reduce");
+    tonnage(dir.path(), &format!("{line} {arguments} -o r.jsonl")).succeed();
+    Some(bodies(&dir.path().join("r.jsonl")).remove(0))
+}
+
 #[test]
 fn a_worker_that_calls_nothing_has_a_time_and_no_bandwidth() {
-    let Some(python) = python() else { return };
-    let dir = tempdir().unwrap();
-    let null = format!(
-        "[[collective]]\nbackend = 'torch:null'\npython = '{python}'\nop = 'all-reduce'\ntrials = 2\n"
-    );
-    let plan = format!(
-        "name = 'p'\n{null}sizes = '1M'\niters = 100\nverify = true\n\
-         {null}sizes = '32M'\nrefill = 'trial'\ntrial-time = '10ms'\nwarmup = '1ms'\n"
-    );
-    std::fs::write(dir.path().join("p.toml"), plan).unwrap();
-    tonnage(dir.path(), "run p.toml --ranks 2 -o r.jsonl").succeed();
-    let [null, filled] = &bodies(&dir.path().join("r.jsonl"))[..] else {
-        panic!("not two records")
+    let Some(body) = by_null("--sizes 1M --ranks 2 --iters 100 --verify") else {
+        return;
     };
-    let summary = null.backends[0].summary.as_ref().unwrap();
+    let summary = body.backends[0].summary.as_ref().unwrap();
     assert!(summary.call_ns.mean > 0.0 && summary.call_ns.min < 1e6);
     let rates = (summary.algbw_bytes_per_s, summary.busbw_bytes_per_s);
     assert_eq!((rates, summary.verified_bytes), ((None, None), 0));
-    let mut trials = filled.backends[0].trials.iter();
-    assert!(trials.all(|trial| trial.iterations > 50), "{filled:?}");
+}
+
+/// Filling that takes longer than a whole trial, and is no part of it.
+#[test]
+fn filling_before_a_trial_takes_none_of_its_calls() {
+    let line = "--sizes 32M --ranks 1 --refill trial --trials 2 --trial-time 10ms --warmup 1ms";
+    let Some(body) = by_null(line) else { return };
+    let mut trials = body.backends[0].trials.iter();
+    assert!(trials.all(|trial| trial.iterations > 50), "{body:?}");
 }
 
 /// The plan of the published benchmark, whose rows are those of the same number of ranks.
