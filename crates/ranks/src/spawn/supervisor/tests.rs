@@ -71,7 +71,10 @@ fn started(plays: &[Play]) -> (Result<Supervisor<Fake>>, Done) {
     };
     let start = |fake: &mut Fake, rank: u32| match fake.plays[rank as usize] {
         Play::CannotStart => Err(Error::Failed(format!("cannot start rank {rank}"))),
-        _ => Ok(fake.note(format!("start {rank}"))),
+        _ => {
+            fake.note(format!("start {rank}"));
+            Ok(())
+        }
     };
     let ranks = plays.len() as u32;
     let supervisor = Supervisor::start(fake, ranks, HEARTBEAT_TIMEOUT, start);
