@@ -3,17 +3,10 @@
 //! It is 1 wherever a type has room for it. Least and largest elements are decided by one rank, and sums of a type that
 //! cannot count all ranks have as many parts as it can count.
 
-use super::call::RANKS_MAX;
 use super::plan::DataPlan;
 use crate::{Dtype, Reduction};
 
 /// Share of the elements whose result would be another one without the part of any one rank.
 pub fn of(dtype: Dtype, reduction: Reduction, ranks: u32) -> f64 {
     DataPlan::new(dtype, reduction, ranks.max(1)).share()
-}
-
-/// Largest number of ranks up to which every rank decides every element; at most [`RANKS_MAX`].
-pub fn ranks_max(dtype: Dtype, reduction: Reduction) -> u32 {
-    let all = |ranks: &u32| of(dtype, reduction, *ranks) >= 1.0;
-    (1..=RANKS_MAX).take_while(all).last().unwrap_or(0)
 }

@@ -131,26 +131,4 @@ impl Program {
         }
         peers.into_iter().collect()
     }
-
-    /// Bytes of all puts together.
-    pub fn put_bytes(&self) -> u64 {
-        self.puts().sum()
-    }
-
-    /// Bytes of the largest put.
-    pub fn put_bytes_max(&self) -> u64 {
-        self.puts().max().unwrap_or(0)
-    }
-
-    /// Number of puts, signals among them.
-    pub fn put_count(&self) -> u64 {
-        self.puts().map(|_| 1).sum()
-    }
-
-    fn puts(&self) -> impl Iterator<Item = u64> {
-        self.steps.iter().filter_map(|step| match step {
-            Step::Put { bytes, .. } => Some(*bytes),
-            _ => None,
-        })
-    }
 }

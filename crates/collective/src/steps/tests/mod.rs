@@ -9,7 +9,7 @@ mod whole;
 
 use self::simulator::Case;
 use super::emitter::{CallSeat, Tuning};
-use super::{Algorithm, of_seat};
+use super::{Algorithm, Program, Step, of_seat};
 use crate::{Collective, Dtype, Reduction, Shape};
 
 /// A call to be tested.
@@ -73,4 +73,12 @@ fn forms() -> impl Iterator<Item = (Collective, Algorithm)> {
             .map(move |algorithm| (op, *algorithm))
     };
     Collective::ALL.into_iter().flat_map(of)
+}
+
+/// Bytes of each put.
+fn puts(program: &Program) -> impl Iterator<Item = u64> {
+    program.steps.iter().filter_map(|step| match step {
+        Step::Put { bytes, .. } => Some(*bytes),
+        _ => None,
+    })
 }

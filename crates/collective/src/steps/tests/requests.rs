@@ -1,6 +1,6 @@
 //! Requests that are refused, and the length of programs.
 
-use super::forms;
+use super::{forms, puts};
 use crate::steps::{Algorithm, InPlace, MESSAGES_MAX, Program, program};
 use crate::{Collective, Dtype, Reduction, Shape};
 
@@ -97,7 +97,7 @@ fn chunks_are_rounded_down_to_whole_elements() {
     let shape = shape(Collective::Broadcast, 2, 100_000);
     let program = |chunk| of_rank(&shape, Algorithm::Tree, 0, chunk).unwrap();
     assert_eq!(program(4099), program(4096));
-    assert_eq!(program(4099).put_bytes_max(), 4096);
+    assert_eq!(puts(&program(4099)).max(), Some(4096));
     assert_eq!(program(0), program(4));
 }
 

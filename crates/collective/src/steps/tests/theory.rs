@@ -2,7 +2,7 @@
 //! Bruck's all-to-all, Bruck et al. (1997), section 3; of what ranks in excess of a power of two add, the text of
 //! `halving`.
 
-use super::{DTYPE, Trial, forms};
+use super::{DTYPE, Trial, forms, puts};
 use crate::steps::Algorithm;
 use crate::{Collective, Reduction};
 
@@ -69,19 +69,11 @@ fn bytes_are_those_of_theory() {
     for (op, algorithm) in forms() {
         for (ranks, chunk_elements) in (1..=33).zip([1, 5, 24, 1000].into_iter().cycle()) {
             let case = trial(op, algorithm, ranks, chunk_elements).case(1);
-            let bytes: u64 = case
-                .programs
-                .iter()
-                .map(|program| program.put_bytes())
-                .sum();
+            let bytes: u64 = case.programs.iter().flat_map(puts).sum();
             let expected = elements(op, algorithm, ranks) * DTYPE.bytes();
             assert_eq!(bytes, expected, "{op} by {algorithm} over {ranks} ranks");
-            let longest = case
-                .programs
-                .iter()
-                .map(|program| program.put_bytes_max())
-                .max();
-            assert!(longest.unwrap() <= chunk_elements * DTYPE.bytes());
+            let longest = case.programs.iter().flat_map(puts).max();
+            assert!(longest.unwrap_or(0) <= chunk_elements * DTYPE.bytes());
         }
     }
 }
@@ -97,7 +89,11 @@ fn no_rank_puts_more_than_its_share() {
             let case = trial(Collective::AllReduce, algorithm, ranks, 4).case(1);
             let share = 2 * u64::from(ranks - 1) * BLOCK / u64::from(ranks) * DTYPE.bytes();
             for program in &case.programs {
-                assert_eq!(program.put_bytes(), share, "{algorithm} over {ranks} ranks");
+                assert_eq!(
+                    puts(program).sum::<u64>(),
+                    share,
+                    "{algorithm} over {ranks} ranks"
+                );
             }
         }
     }
