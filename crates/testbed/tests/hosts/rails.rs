@@ -161,13 +161,18 @@ fn a_link_that_is_cut_does_not_stop_the_other() {
             .unwrap();
         let nothing = into.read(&mut [0; 8]).unwrap_err().kind();
         assert_eq!(nothing, ErrorKind::WouldBlock);
+        let (_listener, address) = listen(&hosts, 1, cut);
+        let refused = connect(&hosts, 0, address).unwrap_err().kind();
+        assert!(
+            [ErrorKind::TimedOut, ErrorKind::HostUnreachable].contains(&refused),
+            "{refused}"
+        );
 
         hosts.link(1, cut).mend().unwrap();
         into.set_read_timeout(Some(Duration::from_secs(30)))
             .unwrap();
         into.read_exact(&mut bytes).unwrap();
         assert_eq!(&bytes, b"12345678");
-        let (_listener, address) = listen(&hosts, 1, cut);
         wait_until("a new connection comes about", || {
             connect(&hosts, 0, address).is_ok()
         });

@@ -116,47 +116,38 @@ fn slow() -> Rate {
     "100mbit".parse().unwrap()
 }
 
-/// A server and three clients, of which the server alone has these rates.
-fn server_with(rates: LinkRates) -> Option<Hosts> {
-    let hosts = some_hosts(HostsSpec {
-        count: 4,
-        ..HostsSpec::default()
-    })?;
-    hosts.link(0, 0).set_rates(rates).unwrap();
-    Some(hosts)
-}
-
+/// Streams between a server and three clients.
 const READS: [(usize, usize); 3] = [(0, 1), (0, 2), (0, 3)];
 const WRITES: [(usize, usize); 3] = [(1, 0), (2, 0), (3, 0)];
 
 #[test]
-fn reads_of_three_clients_are_bounded_by_what_the_server_sends() {
+fn streams_of_three_clients_are_bounded_by_what_the_server_sends_or_receives() {
     let rate = slow();
-    let Some(hosts) = server_with(LinkRates {
-        send: Some(rate),
-        receive: None,
+    let of_clients = |hosts: &Hosts| (1..4).map(|client| received(hosts, client, 0)).sum();
+    let Some(hosts) = some_hosts(HostsSpec {
+        count: 4,
+        ..HostsSpec::default()
     }) else {
         return;
     };
+    let server = hosts.link(0, 0);
+    server
+        .set_rates(LinkRates {
+            send: Some(rate),
+            receive: None,
+        })
+        .unwrap();
     let reads = streams(&hosts, 0, &READS);
-    assert_bounded("three reads", rate, || {
-        (1..4).map(|client| received(&hosts, client, 0)).sum()
-    });
+    assert_bounded("three reads", rate, || of_clients(&hosts));
     drop(reads);
-    let _writes = streams(&hosts, 0, &WRITES);
-    assert_faster("what is not sent", rate, || received(&hosts, 0, 0));
-}
-
-#[test]
-fn writes_of_three_clients_are_bounded_by_what_the_server_receives() {
-    let rate = slow();
-    let Some(hosts) = server_with(LinkRates {
-        send: None,
-        receive: Some(rate),
-    }) else {
-        return;
-    };
     let writes = streams(&hosts, 0, &WRITES);
+    assert_faster("what is not sent", rate, || received(&hosts, 0, 0));
+    server
+        .set_rates(LinkRates {
+            send: None,
+            receive: Some(rate),
+        })
+        .unwrap();
     assert_bounded("three writes", rate, || received(&hosts, 0, 0));
     drop(writes);
     let _reads = streams(&hosts, 0, &READS);

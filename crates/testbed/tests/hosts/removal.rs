@@ -4,7 +4,6 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -142,17 +141,6 @@ fn after_a_close_with_several_links_that_are_shaped_and_cut() {
     hosts.link(1, 2).cut().unwrap();
     hosts.close().unwrap();
     assert!(is_gone(&folder));
-}
-
-#[test]
-fn after_a_panic() {
-    let Some(hosts) = two_hosts(None) else { return };
-    let folder = hosts.folder().to_owned();
-    let panicked = catch_unwind(AssertUnwindSafe(|| {
-        let _hosts = hosts;
-        panic!("on purpose");
-    }));
-    assert!(panicked.is_err() && is_gone(&folder));
 }
 
 #[test]
