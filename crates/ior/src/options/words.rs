@@ -15,7 +15,7 @@ use clap::{Arg, ArgAction, Command, CommandFactory, Parser};
 use tonnage_units::{Error, Result};
 
 use super::IorOptions;
-use super::others::{ALWAYS, DIRECTIVES, OptionRow, REFUSED};
+use super::others::{self, ALWAYS, DIRECTIVES, OptionRow};
 use super::value::times;
 
 /// A long option that belongs to tonnage and not to IOR.
@@ -165,11 +165,10 @@ impl Said {
     /// Takes one option by any of its names; `shown` is that name.
     fn set(&mut self, arg: Arg, shown: &str, value: &str) -> Result<()> {
         let id = arg.get_id().to_string();
-        let row = |rows: &[OptionRow]| rows.iter().find(|row| row.0 == id).copied();
         if value.is_empty() {
             return Err(no_value(shown));
         }
-        if let Some((_, _, instead)) = row(REFUSED) {
+        if let Some((_, _, instead)) = others::refused().find(|row| row.0 == id) {
             return Err(Error::Usage(format!(
                 "{shown} of IOR is not in tonnage: {instead}"
             )));
@@ -184,7 +183,7 @@ impl Said {
                 times(text).map_err(|why| Error::Usage(format!("{shown} {text:.40?} {why}")))?,
             ),
         };
-        match (row(ALWAYS), times) {
+        match (ALWAYS.iter().find(|row| row.0 == id), times) {
             // Setting it to 0 would ask for what is not done, unlike leaving it out.
             (Some((_, _, does)), Some(0)) => {
                 let does = does.to_lowercase();
@@ -223,20 +222,22 @@ pub fn honoured() -> Vec<Arg> {
         .get_arguments()
         .cloned()
         .collect::<Vec<_>>();
-    let others = std::iter::once(&DIRECTIVES).chain(ALWAYS).map(arg);
+    let others = std::iter::once(DIRECTIVES)
+        .chain(ALWAYS.iter().copied())
+        .map(arg);
     fields.into_iter().chain(others).collect()
 }
 
 /// Options that are refused; the help of each tells what to use instead.
 pub fn refused() -> Vec<Arg> {
-    REFUSED.iter().map(arg).collect()
+    others::refused().map(arg).collect()
 }
 
-fn arg((names, value, does): &OptionRow) -> Arg {
-    let arg = Arg::new(*names).help(*does);
+fn arg((names, value, does): OptionRow) -> Arg {
+    let arg = Arg::new(names).help(does);
     let arg = match value.is_empty() {
         true => arg.action(ArgAction::SetTrue),
-        false => arg.value_name(*value),
+        false => arg.value_name(value),
     };
     names
         .split(' ')
