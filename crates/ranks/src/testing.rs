@@ -39,6 +39,19 @@ pub(crate) fn identity(rank: u32, size: u32, control: SocketAddr) -> Identity {
     }
 }
 
+/// Rank `rank` of a run whose meeting place a launcher has told.
+#[cfg(test)]
+pub(crate) fn launched(rank: u32, size: u32, address: SocketAddr) -> Identity {
+    Identity {
+        meeting: Meeting::Master {
+            host: address.ip().to_string(),
+            port: address.port(),
+            source: crate::AddressSource::Variable,
+        },
+        ..identity(rank, size, address)
+    }
+}
+
 pub(crate) fn options(identity: &Identity) -> JoinOptions {
     let secret = Secret::from_text(SECRET).unwrap();
     let mut options = JoinOptions::new(&|_| None, identity, secret, "plan".into()).unwrap();

@@ -42,12 +42,7 @@ fn claims_under_a_launcher(size: u32, body: impl Fn(&mut Rank) + Copy + Send) ->
     let mut listener = Some(listener);
     std::thread::scope(|scope| {
         let begin = |number: u32| {
-            let mut identity = identity(number, size, address);
-            identity.meeting = Meeting::Master {
-                host: address.ip().to_string(),
-                port: address.port(),
-                source: AddressSource::Variable,
-            };
+            let identity = launched(number, size, address);
             let mut options = options(&identity);
             options.listener = listener.take_if(|_| number == 0);
             scope.spawn(move || {

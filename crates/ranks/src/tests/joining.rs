@@ -99,12 +99,7 @@ fn two_processes_of_one_rank_are_refused_by_name() {
 fn a_process_that_comes_when_the_run_has_begun_is_told_why_it_cannot_join() {
     let (listener, address) = door();
     let join = |rank: u32, size: u32, listener: Option<TcpListener>| {
-        let mut identity = identity(rank, size, address);
-        identity.meeting = Meeting::Master {
-            host: address.ip().to_string(),
-            port: address.port(),
-            source: AddressSource::Variable,
-        };
+        let identity = launched(rank, size, address);
         let mut options = options(&identity);
         options.listener = listener;
         Rank::join(identity, options)

@@ -13,7 +13,7 @@ mod processes;
 use serde::{Deserialize, Serialize};
 
 use super::*;
-use crate::testing::{SOON, door, identity, options, run, run_with, says, start};
+use crate::testing::{SOON, door, identity, launched, options, run, run_with, says, start};
 use tonnage_units::{Error, Reduce};
 
 /// Runs all ranks of a run to its end in order, and gives what each returned.
