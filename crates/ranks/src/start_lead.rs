@@ -1,7 +1,7 @@
 //! Lead of a common start, once all ranks have joined.
 
 use crate::RankInfo;
-use crate::tree::shape::parent_of;
+use crate::tree::shape::ancestors;
 
 /// Lead of common starts: once the longest way to a rank and back, what the nodes on that way need to tell their
 /// children one after the other, and what a host needs to wake its ranks that take part.
@@ -17,18 +17,11 @@ pub(crate) struct StartLead {
 
 impl StartLead {
     pub(crate) fn new(longest_rtt_ns: u64, infos: &[RankInfo], fanout: u32) -> Self {
-        let mut depth = 0u64;
-        let mut rank = u32::try_from(infos.len())
-            .unwrap_or(u32::MAX)
-            .saturating_sub(1);
-        while rank > 0 {
-            rank = parent_of(rank, fanout);
-            depth += 1;
-        }
+        let last = infos.last().map_or(0, |info| info.rank);
         let together = infos.iter().filter_map(|info| info.local_size).max();
         Self {
             longest_rtt_ns,
-            depth,
+            depth: ancestors(last, fanout).count() as u64,
             fanout,
             together: together.unwrap_or(1),
         }

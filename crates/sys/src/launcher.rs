@@ -48,7 +48,8 @@ fn prefix_of(program: &Path) -> Option<PathBuf> {
     (folder.file_name()? == "bin").then(|| prefix.to_owned())
 }
 
-fn parent_of(pid: u32) -> Option<u32> {
+/// The parent of a process; `None` where it is gone, and of the first one.
+pub fn parent_of(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
     line.trim().parse().ok().filter(|&parent| parent != 0)

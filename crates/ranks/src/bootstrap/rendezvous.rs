@@ -96,7 +96,11 @@ pub fn meet(
         return by_exchange(env, identity, &exchange, interface, signals, limit);
     }
     before(&identity)?;
-    let secret = secret_of_run(env, &identity)?;
+    let mut secret = Secret::find(env)?;
+    // It is made the run's own where all its ranks know a name of the run.
+    if let Some(name) = run_name(env, &identity.meeting) {
+        secret = secret.of_run(&name)?;
+    }
     let mut listener = None;
     match identity.meeting.clone() {
         Meeting::Exchange(_) | Meeting::Alone | Meeting::Local { .. } => {}
@@ -126,15 +130,6 @@ pub fn meet(
         signals: None,
         leave: Leave::default(),
     })
-}
-
-/// The user's secret, made the run's own where all its ranks know a name of the run.
-fn secret_of_run(env: Env<'_>, identity: &Identity) -> Result<Secret> {
-    let secret = Secret::find(env)?;
-    match run_name(env, &identity.meeting) {
-        Some(name) => secret.of_run(&name),
-        None => Ok(secret),
-    }
 }
 
 /// `None` where ranks are started by hand, or each by something that knows nothing of the others.

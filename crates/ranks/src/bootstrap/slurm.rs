@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::variables::{Env, number, port};
+use tonnage_sys::launcher::parent_of;
 use tonnage_units::identity::Meeting;
 use tonnage_units::{Error, Result};
 
@@ -106,12 +107,6 @@ pub(crate) fn task_had(env: Env<'_>, name: &str) -> Option<bool> {
         }
     }
     None
-}
-
-fn parent_of(pid: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;
-    line.trim().parse().ok().filter(|parent| *parent > 0)
 }
 
 /// A port of this step: the same for all its ranks, and another one for the next step.

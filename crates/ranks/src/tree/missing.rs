@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use super::shape::parent_of;
+use super::shape::ancestors;
 use crate::RankInfo;
 use crate::channel::message::{CallNumber, Cause, Terms, short};
 use crate::rank_set::RankSet;
@@ -110,11 +110,8 @@ impl Inquiry {
 /// Time in which a node collects answers, of which rank 0 has `most`: on each level half of the time above, so that
 /// what a node says still comes in time.
 pub(crate) fn collect_time(most: Duration, rank: u32, fanout: u32) -> Duration {
-    let ancestors = std::iter::successors(Some(rank), |rank| {
-        (*rank > 0).then(|| parent_of(*rank, fanout))
-    });
     // A chain has as many levels as ranks.
-    let levels = ancestors.skip(1).take(20).count();
+    let levels = ancestors(rank, fanout).take(20).count();
     most / (1 << levels)
 }
 

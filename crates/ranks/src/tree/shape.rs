@@ -56,6 +56,12 @@ pub(crate) fn parent_of(rank: u32, fanout: u32) -> u32 {
     rank.saturating_sub(1) / fanout.max(1)
 }
 
+/// The ranks between a rank and rank 0, which is the last of them.
+pub(crate) fn ancestors(rank: u32, fanout: u32) -> impl Iterator<Item = u32> {
+    let parent = move |rank: &u32| (*rank > 0).then(|| parent_of(*rank, fanout));
+    std::iter::successors(Some(rank), parent).skip(1)
+}
+
 /// The children of a rank.
 pub(crate) fn children_of(rank: u32, size: u32, fanout: u32) -> Range<u32> {
     let fanout = u64::from(fanout.max(1));
