@@ -40,7 +40,7 @@ impl EndpointState {
             LaneSource::LookUp => self.looked_up_session(verb, local, remote)?,
             LaneSource::Fresh => {
                 let place = self.place_of(verb, local, remote)?;
-                self.fresh_session(verb, place, remote)?
+                self.open_named(verb, place, remote, &[verb])?
             }
             LaneSource::Register => self.registered_session(verb, local, remote)?,
         };
@@ -69,16 +69,6 @@ impl EndpointState {
         Ok(session)
     }
 
-    /// A session with a lane for this verb alone.
-    pub(crate) fn fresh_session(
-        &mut self,
-        verb: Verb,
-        region: u32,
-        remote: RemoteId,
-    ) -> TransferResult<u32> {
-        self.open_named(verb, region, remote, &[verb])
-    }
-
     /// A session over a registration of its own.
     pub(crate) fn registered_session(
         &mut self,
@@ -90,7 +80,7 @@ impl EndpointState {
             return Err(self.unknown(verb, remote.peer, NOT_REGISTERED));
         };
         let region = self.register(memory)?;
-        let session = self.fresh_session(verb, region, remote);
+        let session = self.open_named(verb, region, remote, &[verb]);
         // The session is a user of its own.
         self.release_region(region);
         session
