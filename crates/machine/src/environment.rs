@@ -353,5 +353,7 @@ mod tests {
         assert_eq!(serde_json::from_str::<Environment>(&json).unwrap(), first);
         assert!(json.len() < 8192, "{json}");
         assert!(!HostIdentity::read().name.is_empty());
+        let is_known = |cpu: &u32| topology.cpu(*cpu).is_some();
+        assert!(topology.allowed.iter().all(is_known) && topology.cores() >= 1);
     }
 }

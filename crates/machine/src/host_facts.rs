@@ -67,17 +67,3 @@ impl HostFacts {
             .map_err(|error| Error::Failed(format!("its description cannot be read: {error}")))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn facts_come_back_as_they_went() {
-        let facts = HostFacts::read();
-        assert!(!facts.architecture.is_empty());
-        let text = facts.to_json().unwrap();
-        assert_eq!(HostFacts::from_json(&text).unwrap(), facts);
-        assert!(HostFacts::from_json("{}").is_err());
-    }
-}

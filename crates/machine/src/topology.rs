@@ -325,13 +325,4 @@ mod tests {
             assert_eq!(found, (sockets, both), "{:?}", topology.allowed);
         }
     }
-
-    #[test]
-    fn this_host_has_at_least_the_cpu_that_runs_this() {
-        let topology = Topology::read();
-        assert!(!topology.allowed.is_empty());
-        let is_known = |cpu: &u32| topology.cpu(*cpu).is_some();
-        assert!(topology.allowed.iter().all(is_known), "{topology:?}");
-        assert!(topology.cores() >= 1 && topology.sockets() >= 1);
-    }
 }

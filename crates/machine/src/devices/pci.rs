@@ -204,13 +204,15 @@ pub(super) mod tests {
     const NIC: &str = "0x020000 0x15b3 0x101d";
 
     #[test]
-    fn a_link_below_its_maximum_is_flagged() {
-        let machine = Machine::new();
-        let link = ["8.0 GT/s PCIe", "8", "16.0 GT/s PCIe", "16"];
-        let path = invent(&machine, "0000:41:00.0", NIC, Some(link));
-        let function = function_of(&machine.tree(), path).unwrap();
+    fn a_link_is_known_with_its_maximum_unless_it_is_down() {
+        let found = |link: [&str; 4]| {
+            let machine = Machine::new();
+            let path = invent(&machine, "0000:41:00.0", NIC, Some(link));
+            function_of(&machine.tree(), path).unwrap()
+        };
+        let below = found(["8.0 GT/s PCIe", "8", "16.0 GT/s PCIe", "16"]);
         assert_eq!(
-            (&*function.address, function.numa_node),
+            (&*below.address, below.numa_node),
             ("0000:41:00.0", Some(1))
         );
         let expected = PcieLink {
@@ -221,17 +223,12 @@ pub(super) mod tests {
             lanes_max: 16,
             below_maximum: true,
         };
-        assert_eq!(function.link, Some(expected));
-    }
-
-    #[test]
-    fn a_link_at_its_maximum_is_not() {
-        let machine = Machine::new();
-        let link = ["32.0 GT/s PCIe", "16", "32.0 GT/s PCIe", "16"];
-        let path = invent(&machine, "0000:41:00.0", NIC, Some(link));
-        let link = function_of(&machine.tree(), path).unwrap().link.unwrap();
+        assert_eq!(below.link, Some(expected));
+        let whole = found(["32.0 GT/s PCIe", "16", "32.0 GT/s PCIe", "16"]);
+        let link = whole.link.unwrap();
         assert!(!link.below_maximum);
         assert_eq!((link.generation, link.bytes_per_s / 1_000_000_000), (5, 63));
+        assert_eq!(found(["Unknown", "0", "Unknown", "255"]).link, None);
     }
 
     #[test]
@@ -260,13 +257,5 @@ pub(super) mod tests {
         machine.file(&format!("{path}/resource"), &lines.join("\n"));
         let found = [0, 1, 2, 3].map(bytes);
         assert_eq!(found, [Some(16 << 20), Some(2 << 40), None, None]);
-    }
-
-    #[test]
-    fn a_link_that_is_down_is_no_link() {
-        let machine = Machine::new();
-        let link = Some(["Unknown", "0", "Unknown", "255"]);
-        let path = invent(&machine, "0000:00:03.0", NIC, link);
-        assert_eq!(function_of(&machine.tree(), path).unwrap().link, None);
     }
 }
