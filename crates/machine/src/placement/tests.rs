@@ -4,41 +4,14 @@ use std::collections::BTreeSet;
 
 use proptest::prelude::*;
 
-use super::super::topology::Node;
+use super::super::kernel_files::invented::Machine;
 use super::*;
 
 /// Sockets × cores × threads as Linux numbers them on x86, one node per socket, everything allowed.
 fn invented(sockets: u32, cores: u32, threads: u32) -> Topology {
-    let all_cores = sockets * cores;
-    let cpu = |id: u32| {
-        let core = id % all_cores;
-        Cpu {
-            id,
-            core,
-            package: Some(core / cores),
-            node: core / cores,
-        }
-    };
-    let cpus: Vec<Cpu> = (0..all_cores * threads).map(cpu).collect();
-    let of = |node: u32| {
-        cpus.iter()
-            .filter(|c| c.node == node)
-            .map(|c| c.id)
-            .collect()
-    };
-    let node = |id| Node {
-        id,
-        cpus: of(id),
-        memory_bytes: None,
-        memory_free_bytes: None,
-    };
-    let nodes = (0..sockets).map(node).collect();
-    let allowed = cpus.iter().map(|cpu| cpu.id).collect();
-    Topology {
-        cpus,
-        nodes,
-        allowed,
-    }
+    let machine = Machine::new();
+    machine.processors(sockets, cores, threads);
+    Topology::read_from(&machine.tree(), vec![])
 }
 
 fn auto(topology: &Topology, size: u32, workers: u32) -> (Vec<Vec<u32>>, bool) {
@@ -158,6 +131,8 @@ fn a_rank_outside_of_its_host_is_refused() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(100))]
+
     #[test]
     fn no_cpu_is_used_twice_while_there_are_enough(
         (sockets, cores, threads) in (1u32..4, 1u32..6, 1u32..3),
