@@ -88,24 +88,26 @@ pub struct Caps {
 }
 
 impl Caps {
-    /// Capabilities of no device at all, for rows that name what differs.
-    pub const NONE: Self = Self {
-        verbs: &[],
-        immediate_bits: 0,
-        depth: 0,
-        message_bytes_max: 0,
-        moves_bytes: false,
-        delivered: false,
-        delivery_on_request: false,
-        sends_taken: false,
-        passive_target: false,
-        arrivals_named: false,
-        arrives_by_polling: false,
-        ordered_writes: false,
-        shared_memory: false,
-        carried: false,
-        limit: LimitKind::None,
-    };
+    /// Returns capabilities of a device that moves bytes and promises nothing else; engines name what differs.
+    pub const fn new(verbs: &'static [Verb], depth: u32, message_bytes_max: u64) -> Self {
+        Self {
+            verbs,
+            immediate_bits: 0,
+            depth,
+            message_bytes_max,
+            moves_bytes: true,
+            delivered: false,
+            delivery_on_request: false,
+            sends_taken: false,
+            passive_target: false,
+            arrivals_named: false,
+            arrives_by_polling: false,
+            ordered_writes: false,
+            shared_memory: false,
+            carried: false,
+            limit: LimitKind::None,
+        }
+    }
 }
 
 /// Configuration of one worker's engine.

@@ -138,22 +138,29 @@ impl OpenRequest<'_> {
 }
 
 impl Entry {
-    /// An engine without variants, options, devices and libraries; rows name what differs.
-    pub const BASE: Self = Self {
-        name: "",
-        about: "",
-        variant: None,
-        options: &[],
-        has_devices: false,
-        libraries: &[],
-        lifecycle: Lifecycle::NONE,
-        device_memory: None,
-        one_process: false,
-        verbs: &Verb::COPYING,
-        ordered_writes: false,
-        moves_bytes: true,
-        open: |_| Ok(Vec::new()),
-    };
+    /// Returns an engine that moves bytes, without variants, options, devices and libraries; rows name what differs.
+    pub const fn new(
+        name: &'static str,
+        about: &'static str,
+        verbs: &'static [Verb],
+        open: fn(&OpenRequest<'_>) -> Result<Domains>,
+    ) -> Self {
+        Self {
+            name,
+            about,
+            variant: None,
+            options: &[],
+            has_devices: false,
+            libraries: &[],
+            lifecycle: Lifecycle::NONE,
+            device_memory: None,
+            one_process: false,
+            verbs,
+            ordered_writes: false,
+            moves_bytes: true,
+            open,
+        }
+    }
 
     /// Checks options against what the engine knows, and returns those that differ from the defaults. `variant` is what
     /// followed the engine's name; of a layered one ("tcp;ofi_rxm") the lowest layer counts.

@@ -19,25 +19,24 @@ use tonnage_units::Result;
 const DEPTH: u32 = 1024;
 
 static CAPS: Caps = Caps {
-    verbs: &Verb::ALL,
     immediate_bits: 32,
-    depth: DEPTH,
-    message_bytes_max: u32::MAX as u64,
+    moves_bytes: false,
     delivered: true,
     delivery_on_request: true,
     arrivals_named: true,
     sends_taken: true,
-    ..Caps::NONE
+    ..Caps::new(&Verb::ALL, DEPTH, u32::MAX as u64)
 };
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
-    name: "null",
-    about: "completes at once and moves nothing: the harness's own floor",
-    verbs: &Verb::ALL,
     moves_bytes: false,
-    open: |_| Ok(vec![Arc::new(NullDomain)]),
-    ..Entry::BASE
+    ..Entry::new(
+        "null",
+        "completes at once and moves nothing: the harness's own floor",
+        &Verb::ALL,
+        |_| Ok(vec![Arc::new(NullDomain)]),
+    )
 };
 
 struct NullDomain;

@@ -22,7 +22,7 @@ pub(super) struct PathsDomain {
 impl PathsDomain {
     pub(super) fn new(devices: Vec<Arc<dyn Domain>>, division: Division) -> Self {
         let all = devices.iter().map(|device| *device.caps());
-        let mut caps = all.reduce(least).unwrap_or(Caps::NONE);
+        let mut caps = all.reduce(least).unwrap_or(Caps::new(&[], 0, 0));
         // What one path, or one part, promises of its last byte says nothing about the others.
         caps.ordered_writes &= !division.divides_flows();
         Self {

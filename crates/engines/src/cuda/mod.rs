@@ -72,15 +72,11 @@ pub(crate) const fn entry(
     open: fn(&OpenRequest<'_>) -> Result<Domains>,
 ) -> Entry {
     Entry {
-        name: vendor.copies,
-        about,
         options: &OPTIONS,
         libraries: std::slice::from_ref(&vendor.library),
         device_memory: Some(vendor.memory),
         one_process: true,
-        verbs: &[Verb::Write, Verb::Read],
-        open,
-        ..Entry::BASE
+        ..Entry::new(vendor.copies, about, CAPS.verbs, open)
     }
 }
 
@@ -90,10 +86,6 @@ pub(crate) fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Res
 }
 
 const CAPS: Caps = Caps {
-    verbs: &[Verb::Write, Verb::Read],
-    depth: DEPTH,
-    message_bytes_max: u32::MAX as u64,
-    moves_bytes: true,
     // The event behind a copy is passed when its bytes are where they belong, for the host and for what is handed to
     // the GPU from then on.
     delivered: true,
@@ -101,7 +93,7 @@ const CAPS: Caps = Caps {
     arrivals_named: true,
     sends_taken: true,
     passive_target: true,
-    ..Caps::NONE
+    ..Caps::new(&[Verb::Write, Verb::Read], DEPTH, u32::MAX as u64)
 };
 
 struct CudaDomain {

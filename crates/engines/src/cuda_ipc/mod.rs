@@ -40,11 +40,7 @@ use crate::memory::nvidia::NVIDIA;
 use crate::memory::vendor::GpuVendor;
 
 const CAPS: Caps = Caps {
-    verbs: &Verb::COPYING,
     immediate_bits: 32,
-    depth: IN_FLIGHT_MAX,
-    message_bytes_max: u32::MAX as u64,
-    moves_bytes: true,
     delivered: true,
     delivery_on_request: true,
     arrivals_named: true,
@@ -53,7 +49,7 @@ const CAPS: Caps = Caps {
     sends_taken: true,
     // Pinned memory of the host is mapped by peers; GPU memory is shared by its handle in any case.
     shared_memory: true,
-    ..Caps::NONE
+    ..Caps::new(&Verb::COPYING, IN_FLIGHT_MAX, u32::MAX as u64)
 };
 
 /// The row of the list of engines.
@@ -70,12 +66,9 @@ pub(crate) const fn entry(
     open: fn(&OpenRequest<'_>) -> Result<Domains>,
 ) -> Entry {
     Entry {
-        name: vendor.ipc,
-        about,
         libraries: std::slice::from_ref(&vendor.library),
         device_memory: Some(vendor.memory),
-        open,
-        ..Entry::BASE
+        ..Entry::new(vendor.ipc, about, CAPS.verbs, open)
     }
 }
 

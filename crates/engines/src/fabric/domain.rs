@@ -74,11 +74,7 @@ impl FabricDomain {
 fn caps(attributes: &Attributes, arrival: Option<ArrivalProof>, shm_writes: Option<&str>) -> Caps {
     let depth = attributes.tx_depth.min(attributes.rx_depth);
     Caps {
-        verbs: &Verb::COPYING,
         immediate_bits: 8 * attributes.immediate_bytes.min(4) as u32,
-        depth: u32::try_from(depth).unwrap_or(u32::MAX).clamp(1, DEPTH_MAX),
-        message_bytes_max: attributes.message_bytes_max as u64,
-        moves_bytes: true,
         delivered: matches!(
             arrival,
             Some(ArrivalProof::Synchronous | ArrivalProof::EveryWrite)
@@ -93,7 +89,11 @@ fn caps(attributes: &Attributes, arrival: Option<ArrivalProof>, shm_writes: Opti
             _ => false,
         },
         limit: limit(attributes),
-        ..Caps::NONE
+        ..Caps::new(
+            &Verb::COPYING,
+            u32::try_from(depth).unwrap_or(u32::MAX).clamp(1, DEPTH_MAX),
+            attributes.message_bytes_max as u64,
+        )
     }
 }
 

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use domain::FabricDomain;
 use options::{LIBRARY, OPTIONS, core_of};
 use tonnage_engine::{
-    Domain, Domains, Entry, Facts, Library, Lifecycle, OpenRequest, Variant, fact_names,
+    Domain, Domains, Entry, Facts, Library, Lifecycle, OpenRequest, Variant, Verb, fact_names,
 };
 use tonnage_machine::fabric::LIBFABRIC_VARIABLE;
 use tonnage_sys::libfabric::Info;
@@ -42,8 +42,6 @@ use crate::staged::open_staged;
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
-    name: "fabric",
-    about: "one-sided transfers by any provider of libfabric, such as tcp, shm, efa, cxi or verbs;ofi_rxm",
     variant: Some(Variant {
         what: "PROVIDER",
         everywhere: &["shm", "tcp"],
@@ -64,8 +62,12 @@ pub const ENTRY: Entry = Entry {
         ..Lifecycle::NONE
     },
     ordered_writes: true,
-    open: |request| open_staged(request, &OPTIONS, open),
-    ..Entry::BASE
+    ..Entry::new(
+        "fabric",
+        "one-sided transfers by any provider of libfabric, such as tcp, shm, efa, cxi or verbs;ofi_rxm",
+        &Verb::COPYING,
+        |request| open_staged(request, &OPTIONS, open),
+    )
 };
 
 fn open(request: &OpenRequest<'_>) -> Result<Domains> {

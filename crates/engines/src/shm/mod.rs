@@ -33,11 +33,7 @@ mod tuner;
 const POST_BYTES_MAX: u64 = 256 << 10;
 
 static CAPS: Caps = Caps {
-    verbs: &Verb::ALL,
     immediate_bits: 32,
-    depth: DEPTH,
-    message_bytes_max: u32::MAX as u64,
-    moves_bytes: true,
     delivered: true,
     delivery_on_request: true,
     arrivals_named: true,
@@ -45,17 +41,18 @@ static CAPS: Caps = Caps {
     sends_taken: true,
     shared_memory: true,
     limit: LimitKind::MemoryCopy,
-    ..Caps::NONE
+    ..Caps::new(&Verb::ALL, DEPTH, u32::MAX as u64)
 };
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
-    name: "shm",
-    about: "direct memory between ranks of one host over a shared mapping: what this host can do at best",
-    verbs: &Verb::ALL,
     ordered_writes: true,
-    open: |_| Ok(vec![Arc::new(ShmDomain)]),
-    ..Entry::BASE
+    ..Entry::new(
+        "shm",
+        "direct memory between ranks of one host over a shared mapping: what this host can do at best",
+        &Verb::ALL,
+        |_| Ok(vec![Arc::new(ShmDomain)]),
+    )
 };
 
 struct ShmDomain;

@@ -77,27 +77,23 @@ impl PortDomain {
         let (receives, immediates) = queue_pairs(verbs);
         let atomics =
             !is_one_sided && limits.atomics && request.verbs.iter().any(|verb| verb.is_atomic());
-        let depth = asked.send_depth.unwrap_or(limits.work_requests);
+        let all: &[Verb] = match limits.atomics {
+            _ if is_one_sided => &Verb::ONE_SIDED,
+            true => &Verb::ALL,
+            false => &Verb::COPYING,
+        };
         let region_bytes = asked.region_bytes.unwrap_or(limits.region_bytes);
+        let mut message_bytes_max =
+            u64::from(chosen.port.message_bytes_max).min(piece_stride(region_bytes));
+        let depth = if is_kernel {
+            message_bytes_max = message_bytes_max.min(KREAD_SLOT_BYTES_MAX.into());
+            depth_max(limits.work_requests, asked.signals_first)
+        } else {
+            let depth = asked.send_depth.unwrap_or(limits.work_requests);
+            depth.saturating_sub(1).clamp(1, DEPTH_MAX)
+        };
         let caps = Caps {
-            verbs: match limits.atomics {
-                _ if is_one_sided => &Verb::ONE_SIDED,
-                true => &Verb::ALL,
-                false => &Verb::COPYING,
-            },
             immediate_bits: if is_one_sided { 0 } else { 32 },
-            depth: match is_kernel {
-                true => depth_max(limits.work_requests, asked.signals_first),
-                false => depth.saturating_sub(1).clamp(1, DEPTH_MAX),
-            },
-            message_bytes_max: u64::from(chosen.port.message_bytes_max)
-                .min(piece_stride(region_bytes))
-                .min(if is_kernel {
-                    KREAD_SLOT_BYTES_MAX.into()
-                } else {
-                    u64::MAX
-                }),
-            moves_bytes: true,
             // A send is acknowledged by the device that put it into a receive.
             sends_taken: true,
             passive_target: true,
@@ -105,7 +101,7 @@ impl PortDomain {
             ordered_writes: !asked.relaxed && !is_kernel,
             carried: is_kernel,
             limit: limit(&chosen.device, &chosen.state),
-            ..Caps::NONE
+            ..Caps::new(all, depth, message_bytes_max)
         };
         Ok(Self {
             port: Arc::new(OpenPort {

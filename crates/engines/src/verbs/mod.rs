@@ -55,10 +55,6 @@ use crate::staged::open_staged;
 
 /// The row of the list of engines.
 pub const ENTRY: Entry = Entry {
-    name: "verbs",
-    about: "one-sided transfers and messages by RDMA devices: reliable connections (verbs:rc) of libibverbs, \
-            dynamically connected (verbs:dc), without messages, of mlx5 cards, and reads and writes that the kernel \
-            posts (verbs:kernel), by its module tonnage_kread",
     variant: Some(Variant {
         what: "TRANSPORT",
         everywhere: &[],
@@ -80,10 +76,15 @@ pub const ENTRY: Entry = Entry {
             about: "the librdmacm of an OFED installation, else the system's; only for connect=cm",
         },
     ],
-    verbs: &Verb::ALL,
     ordered_writes: true,
-    open: |request| open_staged(request, &OPTIONS, open),
-    ..Entry::BASE
+    ..Entry::new(
+        "verbs",
+        "one-sided transfers and messages by RDMA devices: reliable connections (verbs:rc) of libibverbs, dynamically \
+         connected (verbs:dc), without messages, of mlx5 cards, and reads and writes that the kernel posts \
+         (verbs:kernel), by its module tonnage_kread",
+        &Verb::ALL,
+        |request| open_staged(request, &OPTIONS, open),
+    )
 };
 
 fn open(request: &OpenRequest<'_>) -> Result<Domains> {
