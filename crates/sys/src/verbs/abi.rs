@@ -29,15 +29,21 @@ pub union ibv_wr_kind {
     pub _rest: [u64; 11],
 }
 
+/// `ibv_poll_cq` of a device.
+pub type PollCq = unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int;
+/// `ibv_post_send` of a device.
+pub type PostSend =
+    unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int;
+/// `ibv_post_recv` of a device.
+pub type PostRecv =
+    unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int;
+
 structures! {
     /// Calls that are not exported: each device's own, which the inline functions of the header go through.
-    #[derive(Clone, Copy)]
     ibv_context_ops {
-        _before: [Unused; 11], poll_cq: unsafe extern "C" fn(*mut ibv_cq, c_int, *mut ibv_wc) -> c_int,
+        _before: [Unused; 11], poll_cq: PollCq,
         req_notify_cq: unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int, _between: [Unused; 12],
-        post_send: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int,
-        post_recv: unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
-        _behind: [Unused; 5],
+        post_send: PostSend, post_recv: PostRecv, _behind: [Unused; 5],
     }
     /// An open device.
     ibv_context {

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use super::abi::{
     IBV_ACCESS_LOCAL_WRITE, IBV_ACCESS_RELAXED_ORDERING, IBV_ACCESS_REMOTE_ATOMIC,
-    IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, ibv_comp_channel, ibv_context_ops, ibv_cq,
-    ibv_mr, ibv_pd,
+    IBV_ACCESS_REMOTE_READ, IBV_ACCESS_REMOTE_WRITE, PollCq, PostRecv, PostSend, ibv_comp_channel,
+    ibv_cq, ibv_mr, ibv_pd,
 };
 use super::chain::{Chain, LIST_MAX};
 use super::context::{Context, unblock};
@@ -41,9 +41,16 @@ pub(super) struct Registration {
     pub(super) bytes: RegisteredBytes,
 }
 
+/// What posting and polling call, of the device's own table of calls: it takes four lines of the cache.
+pub(super) struct HotCalls {
+    pub(super) poll_cq: PollCq,
+    pub(super) post_send: PostSend,
+    pub(super) post_recv: PostRecv,
+}
+
 /// The queues of one worker. They belong to one thread at a time.
 pub struct Queues {
-    pub(super) calls: ibv_context_ops,
+    pub(super) calls: HotCalls,
     pub(super) chain: Chain,
     pub(super) pairs: Vec<QueuePair>,
     /// Stretches of local bytes that a work request may have.
@@ -108,9 +115,13 @@ impl Queues {
             return Err(why);
         };
         // SAFETY: an open device has its table of calls, which is never changed after opening.
-        let calls = unsafe { (*context.raw.as_ptr()).ops };
+        let ops = unsafe { &(*context.raw.as_ptr()).ops };
         Ok(Self {
-            calls,
+            calls: HotCalls {
+                poll_cq: ops.poll_cq,
+                post_send: ops.post_send,
+                post_recv: ops.post_recv,
+            },
             chain: Chain::new(),
             pairs: Vec::new(),
             stretches_max: 1,
@@ -321,8 +332,11 @@ impl Queues {
             self.armed = false;
         }
         if !self.armed {
-            // SAFETY: the queue is open.
-            let code = unsafe { (self.calls.req_notify_cq)(self.completions.as_ptr(), 0) };
+            // SAFETY: the device and the queue are open.
+            let code = unsafe {
+                let ops = &(*self.context.raw.as_ptr()).ops;
+                (ops.req_notify_cq)(self.completions.as_ptr(), 0)
+            };
             check("ibv_req_notify_cq", code)?;
             self.armed = true;
             // What completed before this is not told.
