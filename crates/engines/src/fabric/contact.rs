@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::{Card, Descriptor, Locality};
-use tonnage_sys::libfabric::{Attributes, Libfabric, RegionHandle, RemoteRegion};
+use tonnage_sys::libfabric::{Libfabric, Offer, RegionHandle, RemoteRegion};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::process::{AddressSpace, address_space};
 use tonnage_units::{Error, Result};
@@ -77,7 +77,7 @@ impl FarMemory {
 impl Address {
     /// Card for the peer that `place` of the mailbox is for; `tags` says whether its sends have to be tagged.
     pub(super) fn new(
-        attributes: &Attributes,
+        attributes: &Offer,
         library: &Libfabric,
         name: &[u8],
         (mail, place): (&Mail, u64),
@@ -107,7 +107,7 @@ impl Address {
     /// Different releases, or different providers, do not talk to each other reliably: tcp fails, shm crashes.
     pub(super) fn check_fits(
         &self,
-        (own, library): (&Attributes, &Libfabric),
+        (own, library): (&Offer, &Libfabric),
         ranks: [u32; 2],
         locality: Locality,
     ) -> Result<()> {
@@ -154,7 +154,7 @@ impl Address {
 }
 
 /// A device in words, such as `eth0 (10.0.0.1)`.
-pub(super) fn device(attributes: &Attributes) -> String {
+pub(super) fn device(attributes: &Offer) -> String {
     match attributes.address {
         Some(address) => format!("{} ({address})", attributes.domain),
         None => attributes.domain.clone(),

@@ -6,7 +6,7 @@ use tonnage_engine::{
     Caps, DeviceMemoryBy, Domain, Engine, EngineReport, Facts, LibraryReport, LimitKind,
     OpenRequest, Verb, WorkerConfig,
 };
-use tonnage_sys::libfabric::{Attributes, Info};
+use tonnage_sys::libfabric::{Info, Offer};
 use tonnage_units::{Error, Result, WireDevice, WireKind};
 
 use super::arrival::{ArrivalProof, Granted};
@@ -71,7 +71,7 @@ impl FabricDomain {
     }
 }
 
-fn caps(attributes: &Attributes, arrival: Option<ArrivalProof>, shm_writes: Option<&str>) -> Caps {
+fn caps(attributes: &Offer, arrival: Option<ArrivalProof>, shm_writes: Option<&str>) -> Caps {
     let depth = attributes.tx_depth.min(attributes.rx_depth);
     Caps {
         immediate_bits: 8 * attributes.immediate_bytes.min(4) as u32,
@@ -101,7 +101,7 @@ fn caps(attributes: &Attributes, arrival: Option<ArrivalProof>, shm_writes: Opti
 const DEPTH_MAX: u32 = 4096;
 
 /// Upper bound of the bandwidth.
-fn limit(attributes: &Attributes) -> LimitKind {
+fn limit(attributes: &Offer) -> LimitKind {
     match (core_of(&attributes.provider), attributes.link_bits_per_s) {
         ("shm", _) => LimitKind::MemoryCopy,
         ("tcp" | "sockets" | "udp", _) => LimitKind::SocketStream,
@@ -113,7 +113,7 @@ fn limit(attributes: &Attributes) -> LimitKind {
 }
 
 /// The device that payload has to cross: the interface of a socket, or the port of an RDMA card. Memory is none.
-fn wire_device(attributes: &Attributes) -> Option<WireDevice> {
+fn wire_device(attributes: &Offer) -> Option<WireDevice> {
     let (kind, name, port) = match core_of(&attributes.provider) {
         "shm" => return None,
         "tcp" | "sockets" | "udp" => (WireKind::Interface, attributes.domain.as_str(), 0),

@@ -12,8 +12,8 @@ use tonnage_engine::{
 use tonnage_machine::kernel_files::Tree;
 use tonnage_sys::libfabric;
 use tonnage_sys::libfabric::{
-    Action, Attributes, Endpoint, Event, EventKind, Hints, Info, Libfabric, PeerAddress,
-    PeerToPeer, Posted, RegionHandle, RemoteRegion, Route, Wait,
+    Action, Endpoint, Event, EventKind, Hints, Info, Libfabric, Offer, PeerAddress, PeerToPeer,
+    Posted, RegionHandle, RemoteRegion, Route, Wait,
 };
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
@@ -73,7 +73,7 @@ pub(super) struct PeerState {
 pub(super) struct FabricWorker {
     pub(super) config: WorkerConfig,
     pub(super) name: String,
-    pub(super) attributes: Attributes,
+    pub(super) attributes: Offer,
     pub(super) inject_bytes_max: u32,
     pub(super) ways: Ways,
     /// True when this process may attach to the memory of all peers; only asked for shm.

@@ -4,16 +4,11 @@
 //! engine decides, and opening it, which is in [`super::endpoint`].
 
 use std::ffi::{CString, c_int};
-use std::net::IpAddr;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use super::offers::{
-    MR_MODES, ORDERS, is_of, link_bits_per_s, names, progress_name, threading_name,
-};
-use super::{Libfabric, Release, abi};
-use crate::interfaces::ip_address;
-use crate::library::text;
+use super::offers::{copy_offer, is_of};
+use super::{Libfabric, Offer, abi};
 
 /// Everything about registering memory that [`super::Endpoint`] can honour.
 const MR_MODE: c_int = abi::FI_MR_LOCAL
@@ -25,9 +20,6 @@ const MR_MODE: c_int = abi::FI_MR_LOCAL
 const CAPS_RMA: u64 =
     abi::FI_RMA | abi::FI_READ | abi::FI_WRITE | abi::FI_REMOTE_READ | abi::FI_REMOTE_WRITE;
 const CAPS_MSG: u64 = abi::FI_MSG | abi::FI_TAGGED | abi::FI_SEND | abi::FI_RECV;
-
-/// Values of `addr_format` for socket addresses: of any family, of IPv4, of IPv6.
-const SOCKADDR_FORMATS: [u32; 3] = [abi::FI_SOCKADDR, abi::FI_SOCKADDR_IN, abi::FI_SOCKADDR_IN6];
 
 /// Demands on a provider.
 #[derive(Debug, Clone)]
@@ -52,7 +44,8 @@ pub struct Hints<'a> {
 #[derive(Debug)]
 pub struct Info {
     owned: Owned,
-    attributes: Attributes,
+    /// As they were granted.
+    attributes: Offer,
 }
 
 /// A fi_info that is freed with this value.
@@ -73,47 +66,6 @@ impl Drop for Owned {
         // SAFETY: the struct came from this library's fi_dupinfo, belongs to this value, and is freed once.
         unsafe { (self.library.calls.freeinfo)(self.info.as_ptr()) };
     }
-}
-
-/// Attributes that were granted, in words and numbers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Attributes {
-    /// Provider, layered ones with a semicolon.
-    pub provider: String,
-    /// Its own version.
-    pub provider_version: Release,
-    /// Interface that was agreed with the library.
-    pub api_version: Release,
-    /// Fabric (network) name.
-    pub fabric: String,
-    /// Domain (device) name.
-    pub domain: String,
-    /// The local address, where the provider uses those of the internet.
-    pub address: Option<IpAddr>,
-    /// Memory registration modes that the provider demands.
-    pub mr_mode: Vec<&'static str>,
-    /// Orders that are granted between operations.
-    pub ordering: Vec<&'static str>,
-    /// Progress model of control operations, such as connecting.
-    pub control_progress: String,
-    /// Progress model of data transfers.
-    pub data_progress: String,
-    /// Threading model.
-    pub threading: String,
-    /// Operations that can be queued for transmission.
-    pub tx_depth: usize,
-    /// Receives that can be posted.
-    pub rx_depth: usize,
-    /// Largest message whose bytes may be reused as soon as the call returns.
-    pub inject_bytes_max: usize,
-    /// Immediate data that a write can carry.
-    pub immediate_bytes: usize,
-    /// Largest message.
-    pub message_bytes_max: usize,
-    /// Bytes of the longest write that a read after it is ordered behind, where such an order is granted at all.
-    pub raw_bytes_max: usize,
-    /// Speed of the device's link, where the provider says.
-    pub link_bits_per_s: Option<u64>,
 }
 
 impl Info {
@@ -146,7 +98,7 @@ impl Info {
             library: Arc::clone(library),
         };
         // SAFETY: fi_dupinfo copies the attributes too, so that those of the copy live as long as it.
-        let attributes = unsafe { read_attributes(info.as_ref()) }?;
+        let attributes = unsafe { copy_offer(info.as_ref()) }?;
         Some(Self { owned, attributes })
     }
 
@@ -161,7 +113,7 @@ impl Info {
     }
 
     /// Returns the attributes that were granted.
-    pub fn attributes(&self) -> &Attributes {
+    pub fn attributes(&self) -> &Offer {
         &self.attributes
     }
 
@@ -245,53 +197,4 @@ fn bits(hints: &Hints<'_>) -> (u64, u64, c_int) {
         mr_mode |= abi::FI_MR_HMEM;
     }
     (caps, order, mr_mode)
-}
-
-/// # Safety
-/// `info` is live, and its attributes are null or live.
-unsafe fn read_attributes(info: &abi::fi_info) -> Option<Attributes> {
-    // SAFETY: null or a live attribute of this entry, by the caller's promise; so for the five below.
-    let fabric = unsafe { info.fabric_attr.as_ref() }?;
-    // SAFETY: as above.
-    let domain = unsafe { info.domain_attr.as_ref() }?;
-    // SAFETY: as above.
-    let endpoint = unsafe { info.ep_attr.as_ref() }?;
-    // SAFETY: as above.
-    let tx = unsafe { info.tx_attr.as_ref() }?;
-    // SAFETY: as above.
-    let rx = unsafe { info.rx_attr.as_ref() }?;
-    // SAFETY: names are null or NUL-terminated and unchanged while the entry lives.
-    let name = |name| unsafe { text(name) }.unwrap_or_default();
-    Some(Attributes {
-        provider: name(fabric.prov_name),
-        provider_version: Release(fabric.prov_version),
-        api_version: Release(fabric.api_version),
-        fabric: name(fabric.name),
-        domain: name(domain.name),
-        // SAFETY: by the caller's promise.
-        address: unsafe { internet_address(info) },
-        mr_mode: names(&MR_MODES, |bit| domain.mr_mode & bit != 0),
-        ordering: names(&ORDERS, |bit| tx.msg_order & rx.msg_order & bit != 0),
-        control_progress: progress_name(domain.control_progress),
-        data_progress: progress_name(domain.data_progress),
-        threading: threading_name(domain.threading),
-        tx_depth: tx.size,
-        rx_depth: rx.size,
-        inject_bytes_max: tx.inject_size,
-        immediate_bytes: domain.cq_data_size,
-        message_bytes_max: endpoint.max_msg_size,
-        raw_bytes_max: endpoint.max_order_raw_size,
-        // SAFETY: by the caller's promise.
-        link_bits_per_s: unsafe { link_bits_per_s(info) },
-    })
-}
-
-/// # Safety
-/// As for [`read_attributes`]: `src_addr` is null or holds `src_addrlen` bytes.
-unsafe fn internet_address(info: &abi::fi_info) -> Option<IpAddr> {
-    if !SOCKADDR_FORMATS.contains(&info.addr_format) {
-        return None;
-    }
-    // SAFETY: by the caller's promise.
-    unsafe { ip_address(info.src_addr, info.src_addrlen) }
 }

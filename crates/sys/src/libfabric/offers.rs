@@ -5,8 +5,10 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int};
+use std::net::IpAddr;
 
 use super::{INTERFACE_MAX, Libfabric, Release, abi};
+use crate::interfaces::ip_address;
 use crate::library::text;
 use crate::signal_actions::keeping;
 
@@ -14,7 +16,7 @@ use crate::signal_actions::keeping;
 const OFFERS_MAX: usize = 1 << 16;
 
 /// Names of the bits of mr_mode: what registering memory asks of whoever uses the domain.
-pub(super) const MR_MODES: [(c_int, &str); 10] = [
+const MR_MODES: [(c_int, &str); 10] = [
     (abi::FI_MR_LOCAL, "local"),
     (abi::FI_MR_RAW, "raw"),
     (abi::FI_MR_VIRT_ADDR, "virt-addr"),
@@ -28,7 +30,7 @@ pub(super) const MR_MODES: [(c_int, &str); 10] = [
 ];
 
 /// Names of the orders that a provider can keep: what comes second, "after", what came first.
-pub(super) const ORDERS: [(u64, &str); 13] = [
+const ORDERS: [(u64, &str); 13] = [
     (abi::FI_ORDER_RAR, "RAR"),
     (abi::FI_ORDER_RAW, "RAW"),
     (abi::FI_ORDER_RAS, "RAS"),
@@ -69,27 +71,27 @@ const THREADING_LEVELS: [(c_int, &str); 6] = [
     (abi::FI_THREAD_ENDPOINT, "endpoint"),
 ];
 
-/// One way to communicate that the library offers.
+/// Values of `addr_format` for socket addresses: of any family, of IPv4, of IPv6.
+const SOCKADDR_FORMATS: [u32; 3] = [abi::FI_SOCKADDR, abi::FI_SOCKADDR_IN, abi::FI_SOCKADDR_IN6];
+
+/// One way to communicate that the library offers, with its limits as the provider states them when it is asked for
+/// nothing in particular; what it grants to an endpoint that asks for less can differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Offer {
     /// Provider, layered ones with a semicolon: "tcp;ofi_rxm".
     pub provider: String,
     /// The provider's own version.
     pub provider_version: Release,
+    /// Interface that was agreed with the library.
+    pub api_version: Release,
     /// Fabric (network) name; may be empty.
     pub fabric: String,
     /// Domain (device) name; may be empty.
     pub domain: String,
+    /// The local address, where the provider uses those of the internet.
+    pub address: Option<IpAddr>,
     /// Kind of endpoint: "msg", "datagram", "rdm" (reliable datagram) or another kind's number.
     pub endpoint: String,
-    /// Its limits.
-    pub limits: Limits,
-}
-
-/// Limits of an offer, as the provider states it when it is asked for nothing in particular. What it grants to an
-/// endpoint that asks for less can differ.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Limits {
     /// Kinds of transfers: "msg" (send and receive), "rma" (write and read).
     pub transfers: Vec<&'static str>,
     /// Operations that can be queued for transmission.
@@ -102,6 +104,8 @@ pub struct Limits {
     pub immediate_bytes: usize,
     /// Largest message.
     pub message_bytes_max: usize,
+    /// Bytes of the longest write that a read after it is ordered behind, where such an order is granted at all.
+    pub raw_bytes_max: usize,
     /// Bits of mr_mode that the provider demands: "local", "virt-addr", "prov-key", …
     pub mr_mode: Vec<&'static str>,
     /// Orders between operations that it can keep: "WAW" is a write after a write; W write, R read, S send.
@@ -133,18 +137,6 @@ impl Libfabric {
     /// The library's own reason.
     pub fn offers(&self) -> Result<Vec<Offer>, String> {
         self.list(0, copy_offer)
-    }
-
-    /// The offers of one provider. A core provider is also meant by its layered forms: "tcp" finds "tcp;ofi_rxm", while
-    /// "tcp;ofi_rxm" finds itself only. Empty when it offers nothing here; [`Libfabric::parts`] tells whether the
-    /// library has it at all.
-    ///
-    /// # Errors
-    /// The library's own reason.
-    pub fn offers_of(&self, provider: &str) -> Result<Vec<Offer>, String> {
-        let mut offers = self.offers()?;
-        offers.retain(|offer| is_of(&offer.provider, provider));
-        Ok(offers)
     }
 
     /// The providers that the library consists of, sorted, each once, also those that have no device here.
@@ -233,60 +225,62 @@ unsafe fn copy_part(info: &abi::fi_info) -> Option<ListedProvider> {
 /// Copies one offer; `None` for an entry without one of the attributes that every offer has.
 ///
 /// # Safety
-/// `info` is an entry that fi_getinfo made and nobody has freed.
-unsafe fn copy_offer(info: &abi::fi_info) -> Option<Offer> {
-    // SAFETY: null or a live attribute of this entry, by the caller's promise; so for the two below.
+/// `info` is live, and its attributes are null or live.
+pub(super) unsafe fn copy_offer(info: &abi::fi_info) -> Option<Offer> {
+    // SAFETY: null or a live attribute of this entry, by the caller's promise; so for the four below.
     let fabric = unsafe { info.fabric_attr.as_ref() }?;
     // SAFETY: as above.
     let domain = unsafe { info.domain_attr.as_ref() }?;
     // SAFETY: as above.
     let endpoint = unsafe { info.ep_attr.as_ref() }?;
-    // SAFETY: names are null or NUL-terminated and unchanged while the list lives.
-    let name = |name: *mut c_char| unsafe { text(name) }.unwrap_or_default();
-    Some(Offer {
-        provider: name(fabric.prov_name),
-        provider_version: Release(fabric.prov_version),
-        fabric: name(fabric.name),
-        domain: name(domain.name),
-        endpoint: name_of(&ENDPOINTS, "kind", endpoint.type_),
-        // SAFETY: by the caller's promise.
-        limits: unsafe { copy_limits(info, domain, endpoint) }?,
-    })
-}
-
-/// # Safety
-/// `info` is an entry that fi_getinfo made and nobody has freed, and the attributes are its own.
-unsafe fn copy_limits(
-    info: &abi::fi_info,
-    domain: &abi::fi_domain_attr,
-    endpoint: &abi::fi_ep_attr,
-) -> Option<Limits> {
-    // SAFETY: null or a live attribute of this entry, by the caller's promise; so for the one below.
+    // SAFETY: as above.
     let tx = unsafe { info.tx_attr.as_ref() }?;
     // SAFETY: as above.
     let rx = unsafe { info.rx_attr.as_ref() }?;
-    Some(Limits {
+    // SAFETY: names are null or NUL-terminated and unchanged while the entry lives.
+    let name = |name: *mut c_char| unsafe { text(name) }.unwrap_or_default();
+    let progress = |model| name_of(&PROGRESS_MODELS, "model", model);
+    Some(Offer {
+        provider: name(fabric.prov_name),
+        provider_version: Release(fabric.prov_version),
+        api_version: Release(fabric.api_version),
+        fabric: name(fabric.name),
+        domain: name(domain.name),
+        // SAFETY: by the caller's promise.
+        address: unsafe { internet_address(info) },
+        endpoint: name_of(&ENDPOINTS, "kind", endpoint.type_),
         transfers: names(&CAPABILITIES, |bit| info.caps & bit != 0),
         tx_depth: tx.size,
         rx_depth: rx.size,
         inject_bytes_max: tx.inject_size,
         immediate_bytes: domain.cq_data_size,
         message_bytes_max: endpoint.max_msg_size,
+        raw_bytes_max: endpoint.max_order_raw_size,
         mr_mode: names(&MR_MODES, |bit| domain.mr_mode & bit != 0),
         ordering: names(&ORDERS, |bit| tx.msg_order & rx.msg_order & bit != 0),
-        control_progress: progress_name(domain.control_progress),
-        data_progress: progress_name(domain.data_progress),
-        threading: threading_name(domain.threading),
+        control_progress: progress(domain.control_progress),
+        data_progress: progress(domain.data_progress),
+        threading: name_of(&THREADING_LEVELS, "level", domain.threading),
         // SAFETY: by the caller's promise.
         link_bits_per_s: unsafe { link_bits_per_s(info) },
     })
+}
+
+/// # Safety
+/// As for [`copy_offer`]: `src_addr` is null or holds `src_addrlen` bytes.
+unsafe fn internet_address(info: &abi::fi_info) -> Option<IpAddr> {
+    if !SOCKADDR_FORMATS.contains(&info.addr_format) {
+        return None;
+    }
+    // SAFETY: by the caller's promise.
+    unsafe { ip_address(info.src_addr, info.src_addrlen) }
 }
 
 /// Speed of the link; `None` where the provider names no device, or does not know its speed.
 ///
 /// # Safety
 /// `info` is an entry that fi_getinfo made and nobody has freed.
-pub(super) unsafe fn link_bits_per_s(info: &abi::fi_info) -> Option<u64> {
+unsafe fn link_bits_per_s(info: &abi::fi_info) -> Option<u64> {
     // SAFETY: null or a live object of this entry, by the caller's promise; so for its attribute.
     let nic = unsafe { info.nic.as_ref() }?;
     // SAFETY: as above.
@@ -295,7 +289,7 @@ pub(super) unsafe fn link_bits_per_s(info: &abi::fi_info) -> Option<u64> {
 }
 
 /// The names of the bits that are set.
-pub(super) fn names<B: Copy, const N: usize>(
+fn names<B: Copy, const N: usize>(
     table: &[(B, &'static str); N],
     is_set: impl Fn(B) -> bool,
 ) -> Vec<&'static str> {
@@ -304,20 +298,12 @@ pub(super) fn names<B: Copy, const N: usize>(
 }
 
 /// The name of a number; one that is not in the table is called by what it is.
-pub(super) fn name_of(table: &[(c_int, &str)], what: &str, number: c_int) -> String {
+fn name_of(table: &[(c_int, &str)], what: &str, number: c_int) -> String {
     let known = table.iter().find(|(known, _)| *known == number);
     known.map_or_else(
         || format!("{what} {number}"),
         |(_, name)| (*name).to_owned(),
     )
-}
-
-pub(super) fn progress_name(model: c_int) -> String {
-    name_of(&PROGRESS_MODELS, "model", model)
-}
-
-pub(super) fn threading_name(level: c_int) -> String {
-    name_of(&THREADING_LEVELS, "level", level)
 }
 
 #[cfg(test)]
@@ -340,10 +326,6 @@ mod tests {
         );
         assert_eq!(name_of(&ENDPOINTS, "kind", abi::FI_EP_RDM), "rdm");
         assert_eq!(name_of(&ENDPOINTS, "kind", 9), "kind 9");
-        assert_eq!(progress_name(abi::FI_PROGRESS_MANUAL), "manual");
-        assert_eq!(progress_name(9), "model 9");
-        assert_eq!(threading_name(abi::FI_THREAD_DOMAIN), "domain");
-        assert_eq!(threading_name(9), "level 9");
     }
 
     /// Checks the offers that every working library has: sockets and shared memory need no device.
@@ -351,13 +333,11 @@ mod tests {
         let offers = library.offers().unwrap();
         assert!(offers.is_sorted() && offers.iter().all(|offer| !offer.provider.is_empty()));
         assert_eq!(offers, library.offers().unwrap());
-        let tcp = library.offers_of("tcp").unwrap();
-        let rdm = |offer: &&Offer| offer.endpoint == "rdm";
-        let tcp = tcp.iter().find(rdm).expect("tcp");
-        assert!(tcp.limits.tx_depth > 0 && tcp.limits.message_bytes_max > 1 << 20);
-        assert_eq!(tcp.limits.transfers, ["msg", "rma"]);
-        assert_eq!(tcp.limits.immediate_bytes, 8);
-        assert!(library.offers_of("nonexistent").unwrap().is_empty());
+        let rdm = |offer: &&Offer| is_of(&offer.provider, "tcp") && offer.endpoint == "rdm";
+        let tcp = offers.iter().find(rdm).expect("tcp");
+        assert!(tcp.tx_depth > 0 && tcp.message_bytes_max > 1 << 20);
+        assert_eq!(tcp.transfers, ["msg", "rma"]);
+        assert_eq!(tcp.immediate_bytes, 8);
         let parts = library.parts().unwrap();
         let part = |name: &str| parts.iter().any(|part| part.provider == name);
         assert!(part("tcp") && part("ofi_rxm"), "{parts:?}");
@@ -367,8 +347,8 @@ mod tests {
     fn the_embedded_library_offers_tcp_and_shared_memory() {
         let library = Libfabric::embedded();
         check(&library);
-        let shm = library.offers_of("shm").unwrap();
-        assert!(shm.iter().any(|offer| offer.endpoint == "rdm"), "{shm:?}");
+        let rdm = |offer: &Offer| offer.provider == "shm" && offer.endpoint == "rdm";
+        assert!(library.offers().unwrap().iter().any(rdm));
         let parts = library.parts().unwrap();
         assert!(!parts.iter().any(|part| part.provider == "verbs"));
     }
