@@ -4,7 +4,7 @@
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
 use super::{Info, Libfabric, abi};
 
@@ -42,9 +42,8 @@ impl Fid {
     }
 
     pub(super) fn enable(&self) -> c_int {
-        let none = std::ptr::null_mut();
         // SAFETY: as for `bind`; FI_ENABLE takes no argument.
-        unsafe { ((*(*self.0.as_ptr()).ops).control)(self.0.as_ptr(), abi::FI_ENABLE, none) }
+        unsafe { ((*(*self.0.as_ptr()).ops).control)(self.0.as_ptr(), abi::FI_ENABLE, null_mut()) }
     }
 
     /// The descriptor that becomes readable when a queue has something, if it was opened with one.
@@ -91,36 +90,38 @@ impl Opener<'_> {
         check(self.library, what, code)
     }
 
+    /// Makes a call that opens an object.
+    fn opened<T>(
+        &self,
+        what: &str,
+        call: impl FnOnce(*mut *mut T) -> c_int,
+    ) -> Result<Fid, String> {
+        let mut object = null_mut();
+        self.check(what, call(&raw mut object))?;
+        Fid::new(object)
+    }
+
     pub(super) fn fabric(&self) -> Result<Fid, String> {
-        let mut fabric = std::ptr::null_mut();
-        let none = std::ptr::null_mut();
         // SAFETY: the info and its fabric attribute are live; `fabric` is valid for the write of a pointer.
-        let code = unsafe {
-            (self.library.calls.fabric)((*self.info.as_ptr()).fabric_attr, &raw mut fabric, none)
-        };
-        self.check("fi_fabric", code)?;
-        Fid::new(fabric)
+        self.opened("fi_fabric", |fabric| unsafe {
+            (self.library.calls.fabric)((*self.info.as_ptr()).fabric_attr, fabric, null_mut())
+        })
     }
 
     pub(super) fn domain(&self, fabric: &Fid) -> Result<Fid, String> {
         let fabric: *mut abi::fid_fabric = fabric.cast();
-        let (mut domain, none) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the fabric is open and the info live, which it stays longer than the domain.
-        let code =
-            unsafe { ((*(*fabric).ops).domain)(fabric, self.info.as_ptr(), &raw mut domain, none) };
-        self.check("fi_domain", code)?;
-        Fid::new(domain)
+        self.opened("fi_domain", |domain| unsafe {
+            ((*(*fabric).ops).domain)(fabric, self.info.as_ptr(), domain, null_mut())
+        })
     }
 
     pub(super) fn endpoint(&self, domain: &Fid) -> Result<Fid, String> {
         let domain: *mut abi::fid_domain = domain.cast();
-        let (mut endpoint, none) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: as for `domain`.
-        let code = unsafe {
-            ((*(*domain).ops).endpoint)(domain, self.info.as_ptr(), &raw mut endpoint, none)
-        };
-        self.check("fi_endpoint", code)?;
-        Fid::new(endpoint)
+        self.opened("fi_endpoint", |endpoint| unsafe {
+            ((*(*domain).ops).endpoint)(domain, self.info.as_ptr(), endpoint, null_mut())
+        })
     }
 
     /// A completion queue, and the descriptor to sleep on where that is wanted and the provider has one.
@@ -130,32 +131,27 @@ impl Opener<'_> {
         sizes: QueueSizes,
         sleeps: bool,
     ) -> Result<(Fid, Option<RawFd>), String> {
+        let domain: *mut abi::fid_domain = domain.cast();
+        let open = |wait_obj| {
+            let mut attr = abi::fi_cq_attr {
+                // As many again for what peers announce by immediates.
+                size: 2 * (sizes.operations as usize + sizes.receives as usize).max(512),
+                format: abi::FI_CQ_FORMAT_DATA,
+                wait_obj,
+                ..abi::fi_cq_attr::ZEROED
+            };
+            // SAFETY: the domain is open; the attribute lives through the call.
+            self.opened("fi_cq_open", |queue| unsafe {
+                ((*(*domain).ops).cq_open)(domain, &raw mut attr, queue, null_mut())
+            })
+        };
         if sleeps
-            && let Ok(queue) = self.queue_of(domain, sizes, abi::FI_WAIT_FD)
+            && let Ok(queue) = open(abi::FI_WAIT_FD)
             && let Some(descriptor) = queue.descriptor()
         {
             return Ok((queue, Some(descriptor)));
         }
-        let queue = self.queue_of(domain, sizes, abi::FI_WAIT_NONE)?;
-        Ok((queue, None))
-    }
-
-    fn queue_of(&self, domain: &Fid, sizes: QueueSizes, wait_obj: c_int) -> Result<Fid, String> {
-        let domain: *mut abi::fid_domain = domain.cast();
-        // As many again for what peers announce by immediates.
-        let size = 2 * (sizes.operations as usize + sizes.receives as usize).max(512);
-        let mut attr = abi::fi_cq_attr {
-            size,
-            format: abi::FI_CQ_FORMAT_DATA,
-            wait_obj,
-            ..abi::fi_cq_attr::ZEROED
-        };
-        let (mut queue, none) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the domain is open; the attribute lives through the call.
-        let code =
-            unsafe { ((*(*domain).ops).cq_open)(domain, &raw mut attr, &raw mut queue, none) };
-        self.check("fi_cq_open", code)?;
-        Fid::new(queue)
+        Ok((open(abi::FI_WAIT_NONE)?, None))
     }
 
     pub(super) fn vector(&self, domain: &Fid, sizes: QueueSizes) -> Result<Fid, String> {
@@ -165,12 +161,10 @@ impl Opener<'_> {
             count: sizes.peers,
             ..abi::fi_av_attr::ZEROED
         };
-        let (mut vector, none) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: as for `queue`.
-        let code =
-            unsafe { ((*(*domain).ops).av_open)(domain, &raw mut attr, &raw mut vector, none) };
-        self.check("fi_av_open", code)?;
-        Fid::new(vector)
+        self.opened("fi_av_open", |vector| unsafe {
+            ((*(*domain).ops).av_open)(domain, &raw mut attr, vector, null_mut())
+        })
     }
 
     pub(super) fn name(&self, endpoint: &Fid) -> Result<Vec<u8>, String> {
