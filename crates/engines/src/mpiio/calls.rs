@@ -121,7 +121,7 @@ impl MpiCalls {
 
     fn opened(&self, file: u32) -> Result<&Opened> {
         let opened = self.files.get(file as usize).and_then(Option::as_ref);
-        opened.ok_or_else(|| Error::Failed(format!("file number {file} is not open")))
+        opened.ok_or_else(|| not_open(file))
     }
 
     #[inline]
@@ -138,15 +138,8 @@ impl MpiCalls {
             Some(view) => within(view, offset, len)
                 .ok_or_else(|| failed(opened, transfer, write, "it is outside this rank's view"))?,
         };
-        let moved = if write {
-            opened
-                .file
-                .write(self.together, at, &self.memory, local, len)
-        } else {
-            opened
-                .file
-                .read(self.together, at, &self.memory, local, len)
-        };
+        let how = (write, self.together);
+        let moved = opened.file.transfer(how, at, &self.memory, (local, len));
         match moved {
             Ok(moved) if moved == len => Ok(moved),
             Ok(moved) => Err(short(opened, transfer, write, moved)),
@@ -156,8 +149,7 @@ impl MpiCalls {
 
     fn close(&mut self, file: u32) -> Result<()> {
         let opened = self.files.get_mut(file as usize).and_then(Option::take);
-        let opened =
-            opened.ok_or_else(|| Error::Failed(format!("file number {file} is not open")))?;
+        let opened = opened.ok_or_else(|| not_open(file))?;
         let path = opened.file.path().display().to_string();
         let closed = opened.file.close();
         closed.map_err(|why| Error::Failed(format!("{path}: {why}")))
@@ -198,6 +190,10 @@ fn within(view: View, offset: u64, len: u64) -> Option<u64> {
     let in_block = from_begin.checked_rem(view.stride_bytes)?;
     let end = in_block.checked_add(len)?;
     (end <= view.block_bytes).then(|| view.offset_in(offset))
+}
+
+fn not_open(file: u32) -> Error {
+    Error::Failed(format!("file number {file} is not open"))
 }
 
 #[cold]

@@ -49,12 +49,6 @@ pub enum Together {
     All,
 }
 
-#[derive(Clone, Copy)]
-enum Direction {
-    Read,
-    Write,
-}
-
 /// An open file. One that all ranks have opened together has to be closed by [`File::close`].
 #[derive(Debug)]
 pub struct File {
@@ -177,47 +171,18 @@ impl File {
         world.check("MPI_File_set_view", code)
     }
 
-    /// Writes bytes of the arena to the file, and returns how many were written.
+    /// Writes bytes of the arena to the file, or reads them, and returns how many were moved: fewer are read at the end
+    /// of the file.
     ///
     /// # Errors
     /// MPI's own words, or a range outside the arena.
     #[inline]
-    pub fn write(
+    pub fn transfer(
         &self,
-        together: Together,
+        (write, together): (bool, Together),
         at: u64,
         arena: &Arena,
-        local: u64,
-        len: u64,
-    ) -> Result<u64, String> {
-        self.transfer(Direction::Write, together, at, arena, local, len)
-    }
-
-    /// Reads bytes of the file into the arena, and returns how many were read: fewer at the end of the file.
-    ///
-    /// # Errors
-    /// As [`File::write`].
-    #[inline]
-    pub fn read(
-        &self,
-        together: Together,
-        at: u64,
-        arena: &Arena,
-        local: u64,
-        len: u64,
-    ) -> Result<u64, String> {
-        self.transfer(Direction::Read, together, at, arena, local, len)
-    }
-
-    #[inline]
-    fn transfer(
-        &self,
-        direction: Direction,
-        together: Together,
-        at: u64,
-        arena: &Arena,
-        local: u64,
-        len: u64,
+        (local, len): (u64, u64),
     ) -> Result<u64, String> {
         self.here()?;
         let memory = arena
@@ -226,14 +191,14 @@ impl File {
         let end = at.checked_add(len).ok_or("the offset is too large")?;
         let (at, _) = (offset(at)?, offset(end)?);
         if len <= CALL_BYTES_MAX {
-            return self.one_call(direction, together, at, memory, len as c_int);
+            return self.one_call((write, together), at, memory, len as c_int);
         }
         let mut moved = 0;
         for done in (0..len).step_by(CALL_BYTES_MAX as usize) {
             let piece = CALL_BYTES_MAX.min(len - done) as c_int;
             // Within the range that was checked, so that the sum cannot wrap.
             let memory = memory.wrapping_add(done as usize);
-            moved += self.one_call(direction, together, at + done as i64, memory, piece)?;
+            moved += self.one_call((write, together), at + done as i64, memory, piece)?;
         }
         Ok(moved)
     }
@@ -242,8 +207,7 @@ impl File {
     #[inline]
     fn one_call(
         &self,
-        direction: Direction,
-        together: Together,
+        (write, together): (bool, Together),
         at: i64,
         memory: *mut u8,
         count: c_int,
@@ -252,11 +216,11 @@ impl File {
         let (handle, byte) = (self.handle, world.loaded.constants.byte);
         let mut status: Status = [0; 8];
         let result = (&raw mut status).cast::<c_void>();
-        let (name, call) = match (direction, together) {
-            (Direction::Write, Together::Alone) => ("MPI_File_write_at", functions.write_at),
-            (Direction::Write, Together::All) => ("MPI_File_write_at_all", functions.write_at_all),
-            (Direction::Read, Together::Alone) => ("MPI_File_read_at", functions.read_at),
-            (Direction::Read, Together::All) => ("MPI_File_read_at_all", functions.read_at_all),
+        let (name, call) = match (write, together) {
+            (true, Together::Alone) => ("MPI_File_write_at", functions.write_at),
+            (true, Together::All) => ("MPI_File_write_at_all", functions.write_at_all),
+            (false, Together::Alone) => ("MPI_File_read_at", functions.read_at),
+            (false, Together::All) => ("MPI_File_read_at_all", functions.read_at_all),
         };
         // SAFETY: MPI runs and this is its thread; file and type are handles of this library; the memory is that of an
         // arena that the caller's borrow keeps, was checked to have `count` bytes, and no reference to it exists; the
