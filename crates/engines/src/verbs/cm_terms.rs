@@ -114,18 +114,12 @@ mod tests {
     fn path() -> PathTo {
         PathTo {
             port: 1,
-            pkey_index: 0,
             number: 17,
-            first_packet_out: 0,
-            first_packet_in: 0,
             mtu: 4096,
             gids: Some((1, [9; 16])),
-            lid: 0,
-            service_level: 0,
-            traffic_class: 0,
-            flow_label: 0,
             reads_out: 16,
             reads_in: 16,
+            ..PathTo::default()
         }
     }
 
@@ -173,32 +167,26 @@ mod tests {
 
     #[test]
     fn what_is_not_granted_is_refused_with_its_option() {
-        let refused = |granted| agreed(&path(), &granted).unwrap_err();
-        let other = refused(PathTo {
-            number: 18,
-            ..path()
-        });
-        assert!(
-            other.contains("queue pair is 18, and its card says 17"),
-            "{other}"
-        );
-        let other = refused(PathTo { port: 2, ..path() });
-        assert!(other.contains("port 2"), "{other}");
-        let other = refused(PathTo {
-            pkey_index: 3,
-            ..path()
-        });
-        assert!(other.contains("choose engine-option pkey=3"), "{other}");
-        let other = refused(PathTo {
-            gids: Some((0, [9; 16])),
-            ..path()
-        });
-        assert!(other.contains("choose engine-option gid=0"), "{other}");
-        let other = refused(PathTo {
-            gids: None,
-            ..path()
-        });
-        assert!(other.contains("index none"), "{other}");
+        let but = |change: fn(&mut PathTo)| {
+            let mut granted = path();
+            change(&mut granted);
+            agreed(&path(), &granted).unwrap_err()
+        };
+        for (why, part) in [
+            (
+                but(|it| it.number = 18),
+                "queue pair is 18, and its card says 17",
+            ),
+            (but(|it| it.port = 2), "port 2"),
+            (but(|it| it.pkey_index = 3), "choose engine-option pkey=3"),
+            (
+                but(|it| it.gids = Some((0, [9; 16]))),
+                "choose engine-option gid=0",
+            ),
+            (but(|it| it.gids = None), "index none"),
+        ] {
+            assert!(why.contains(part), "{why}");
+        }
         // Over InfiniBand none is asked for.
         let unasked = PathTo {
             gids: None,
@@ -218,15 +206,20 @@ mod tests {
             private: Vec::new(),
         };
         let advice = |kind, status| advice(&event(kind, status), own, other);
-        let route = advice(CmEventKind::AddressError, -113);
-        assert!(
-            route.contains("ip route get 10.1.0.2 from 10.1.0.1"),
-            "{route}"
-        );
-        assert!(advice(CmEventKind::Rejected, 10).contains("time wait"));
-        assert!(advice(CmEventKind::Rejected, 28).contains("10.1.0.2"));
-        assert!(advice(CmEventKind::Unreachable, -110).contains("4791"));
-        assert!(advice(CmEventKind::DeviceRemoved, 0).contains("taken away"));
+        for (kind, status, part) in [
+            (
+                CmEventKind::AddressError,
+                -113,
+                "ip route get 10.1.0.2 from 10.1.0.1",
+            ),
+            (CmEventKind::Rejected, 10, "time wait"),
+            (CmEventKind::Rejected, 28, "10.1.0.2"),
+            (CmEventKind::Unreachable, -110, "4791"),
+            (CmEventKind::DeviceRemoved, 0, "taken away"),
+        ] {
+            let said = advice(kind, status);
+            assert!(said.contains(part), "{said}");
+        }
         let late = |step, strangers| advice_late(step, own, other, strangers);
         assert!(late(CmStep::Awaiting, 3).contains("card: 3;"));
         assert!(!late(CmStep::Awaiting, 0).contains("secret"));

@@ -71,17 +71,10 @@ impl OpenPort {
         PathTo {
             port: self.number(),
             pkey_index: self.asked.pkey_index,
-            number: 0,
-            first_packet_out: 0,
-            first_packet_in: 0,
             mtu: self.mtu(),
-            gids: None,
-            lid: 0,
             service_level: self.asked.service_level,
             traffic_class: self.asked.traffic_class,
-            flow_label: 0,
-            reads_out: 0,
-            reads_in: 0,
+            ..PathTo::default()
         }
     }
 

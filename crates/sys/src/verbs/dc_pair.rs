@@ -342,7 +342,6 @@ mod tests {
             pkey_index: 5,
             number: 0x1234,
             first_packet_out: 0x0100_0007,
-            first_packet_in: 0,
             mtu: 4096,
             gids,
             lid: 17,
@@ -350,7 +349,7 @@ mod tests {
             traffic_class: 104,
             flow_label: 9,
             reads_out: 16,
-            reads_in: 0,
+            ..PathTo::default()
         }
     }
 

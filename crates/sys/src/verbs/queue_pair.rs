@@ -34,7 +34,7 @@ pub struct Patience {
 }
 
 /// The way to a queue pair of a peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PathTo {
     /// This side's port.
     pub port: u8,
