@@ -109,7 +109,7 @@ struct CudaDomain {
 impl CudaDomain {
     fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Result<Self> {
         let what = format!("engine {}", vendor.copies);
-        let library = library(vendor, request.libraries, &what)?;
+        let library = library(vendor, Some(request.libraries), &what)?;
         let end = cuda_limit::end(vendor, request.memories)?;
         Ok(Self {
             vendor,

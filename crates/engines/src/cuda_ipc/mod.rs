@@ -89,7 +89,7 @@ struct IpcDomain {
 impl IpcDomain {
     fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Result<Self> {
         let what = format!("engine {}", vendor.ipc);
-        let library = library(vendor, request.libraries, &what)?;
+        let library = library(vendor, Some(request.libraries), &what)?;
         let end = cuda_limit::end(vendor, request.memories)?;
         Ok(Self {
             caps: Caps {

@@ -20,7 +20,12 @@ static TO_HOST: Mutex<BTreeMap<String, LinkTable>> = Mutex::new(BTreeMap::new())
 /// The GPU of a request, as its driver tells of it; `None` where that tells nothing: allocating says why.
 pub(super) fn bus_device(vendor: &'static GpuVendor, request: &Request<'_>) -> Option<BusDevice> {
     let number = driver::number(vendor, request.variant, request.gpu).ok()?;
-    let library = driver::of_request(vendor, request).ok()?;
+    let library = driver::library(
+        vendor,
+        request.libraries,
+        &format!("memory {}", vendor.memory),
+    )
+    .ok()?;
     let device = library.describe(number).ok()?;
     let address = device.pci_address;
     // Links to the host beside PCIe are those of NVIDIA's, as are the turns that processes take.

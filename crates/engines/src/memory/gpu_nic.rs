@@ -31,7 +31,7 @@ impl GpuPlace {
     fn by(vendor: &GpuVendor, request: &OpenRequest<'_>) -> Option<Self> {
         let number = number_of(vendor, request.memories.0).ok()??;
         let memory = vendor.memory;
-        let library = library(vendor, request.libraries, &format!("memory {memory}")).ok()?;
+        let library = library(vendor, Some(request.libraries), &format!("memory {memory}")).ok()?;
         let devices = library.devices().ok()?;
         let device = devices.get(number as usize)?;
         Some(Self {

@@ -20,15 +20,8 @@ pub const HOST: MemoryEntry = MemoryEntry {
     name: "host",
     about: "host memory; where no peer maps it, the kernel is asked for transparent 2 MiB pages",
     allocate: |request| match sharing(request) {
-        Sharing::Private => allocate_private(len(request)?, request),
-        shared @ Sharing::Shared => allocate_plain(
-            len(request)?,
-            Pages::Normal,
-            "host",
-            Vec::new(),
-            shared,
-            request,
-        ),
+        Sharing::Private => allocate_private(request),
+        Sharing::Shared => allocate_plain(request, Pages::Normal, "host", Vec::new()),
     },
     ..SMALL
 };
@@ -41,10 +34,7 @@ pub const SMALL: MemoryEntry = MemoryEntry {
     host_addressable: true,
     takes_gpu: false,
     options: &[],
-    allocate: |request| {
-        let (bytes, sharing) = (len(request)?, sharing(request));
-        allocate_plain(bytes, Pages::Small, "small", Vec::new(), sharing, request)
-    },
+    allocate: |request| allocate_plain(request, Pages::Small, "small", Vec::new()),
     available: |_| available(0),
     device: |_| None,
     libraries: &[],
@@ -54,7 +44,7 @@ pub const SMALL: MemoryEntry = MemoryEntry {
 pub const HUGE: MemoryEntry = MemoryEntry {
     name: "huge",
     about: "host memory with the largest pages to be had: 1 GiB, 2 MiB, transparent",
-    allocate: |request| allocate_huge(len(request)?, sharing(request), request),
+    allocate: allocate_huge,
     // Reserved pages do not count as available.
     available: |_| available(reserved_bytes()),
     ..SMALL
@@ -63,12 +53,7 @@ pub const HUGE: MemoryEntry = MemoryEntry {
 /// Memory over bytes that were not allocated by a row of the list, such as those that a caller owns. `kind` is its name
 /// in reports.
 pub fn of_arena(arena: Arena, kind: &str) -> Arc<dyn Memory> {
-    Arc::new(HostMemory::new(
-        arena,
-        kind,
-        Vec::new(),
-        &Binding::Node(None),
-    ))
+    Arc::new(HostMemory::new(arena, kind, Vec::new(), Ok(None)))
 }
 
 fn len(request: &Request<'_>) -> Result<usize> {
@@ -90,13 +75,12 @@ fn sharing(request: &Request<'_>) -> Sharing {
 
 /// Memory that only this process maps: transparent huge pages as far as the kernel gives them, because a device or a
 /// socket walks fewer pages then. Lack of them is a remark in the record and never a failure.
-fn allocate_private(bytes: usize, request: &Request<'_>) -> Result<Arc<dyn Memory>> {
-    let (arena, binding) = match map(bytes, Pages::Transparent, Sharing::Private, request) {
+fn allocate_private(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
+    let (arena, bound) = match map(len(request)?, Pages::Transparent, request) {
         Ok(mapped) => mapped,
         Err(error) => {
             let why = vec![format!("transparent pages: {error}")];
-            let private = Sharing::Private;
-            return allocate_plain(bytes, Pages::Normal, "host", why, private, request);
+            return allocate_plain(request, Pages::Normal, "host", why);
         }
     };
     let why = match arena.transparent_bytes() {
@@ -109,50 +93,47 @@ fn allocate_private(bytes: usize, request: &Request<'_>) -> Result<Arc<dyn Memor
             "transparent pages: cannot tell how many there are: {error}"
         )],
     };
-    Ok(Arc::new(HostMemory::new(arena, "host", why, &binding)))
+    Ok(Arc::new(HostMemory::new(arena, "host", why, bound)))
 }
 
 /// Memory with pages of one kind, which every kernel has.
 fn allocate_plain(
-    bytes: usize,
+    request: &Request<'_>,
     pages: Pages,
     kind: &str,
     why_not_better: Vec<String>,
-    sharing: Sharing,
-    request: &Request<'_>,
 ) -> Result<Arc<dyn Memory>> {
-    let (arena, binding) = map(bytes, pages, sharing, request)
+    let bytes = len(request)?;
+    let (arena, bound) = map(bytes, pages, request)
         .map_err(|error| Error::io(format!("cannot map {bytes} bytes of memory"), error))?;
-    let memory = HostMemory::new(arena, kind, why_not_better, &binding);
-    Ok(Arc::new(memory))
+    Ok(Arc::new(HostMemory::new(
+        arena,
+        kind,
+        why_not_better,
+        bound,
+    )))
 }
 
-/// Source of pages: the node, or why they could not be bound to it.
-enum Binding {
-    Node(Option<u32>),
-    Refused(String),
-}
+/// The node that memory is bound to, or why it is bound to none.
+type Bound = std::result::Result<Option<u32>, String>;
 
 /// Maps memory; where the kernel refuses to bind it to the node that was chosen automatically, as in some containers,
 /// it is mapped unbound and the record says so.
-fn map(
-    bytes: usize,
-    pages: Pages,
-    sharing: Sharing,
-    request: &Request<'_>,
-) -> io::Result<(Arena, Binding)> {
+fn map(bytes: usize, pages: Pages, request: &Request<'_>) -> io::Result<(Arena, Bound)> {
+    let sharing = sharing(request);
     let bound = Arena::allocate(bytes, pages, sharing, request.node);
     match (bound, request.node) {
         (Err(error), Some(node)) if !request.node_required => {
             let why = format!("node {node}: {error}");
-            Arena::allocate(bytes, pages, sharing, None).map(|arena| (arena, Binding::Refused(why)))
+            Arena::allocate(bytes, pages, sharing, None).map(|arena| (arena, Err(why)))
         }
-        (result, node) => result.map(|arena| (arena, Binding::Node(node))),
+        (result, node) => result.map(|arena| (arena, Ok(node))),
     }
 }
 
 /// 1 GiB pages for a gigabyte and more, then 2 MiB pages, then transparent ones. Says which it got and why not better.
-fn allocate_huge(bytes: usize, sharing: Sharing, request: &Request<'_>) -> Result<Arc<dyn Memory>> {
+fn allocate_huge(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
+    let bytes = len(request)?;
     let mut why = Vec::new();
     if bytes < 1 << 30 {
         why.push("1 GiB pages: less than 1 GiB is needed".to_owned());
@@ -162,20 +143,20 @@ fn allocate_huge(bytes: usize, sharing: Sharing, request: &Request<'_>) -> Resul
         (Pages::Huge2M, "2 MiB pages", 0),
     ] {
         if bytes >= least {
-            match map(bytes, pages, sharing, request) {
-                Ok((arena, binding)) => {
-                    return Ok(Arc::new(HostMemory::new(arena, "huge", why, &binding)));
+            match map(bytes, pages, request) {
+                Ok((arena, bound)) => {
+                    return Ok(Arc::new(HostMemory::new(arena, "huge", why, bound)));
                 }
                 Err(error) => why.push(format!("{name}: {error}")),
             }
         }
     }
-    match map(bytes, Pages::Transparent, sharing, request) {
-        Ok((arena, binding)) => match arena.transparent_bytes() {
+    match map(bytes, Pages::Transparent, request) {
+        Ok((arena, bound)) => match arena.transparent_bytes() {
             // At least half: the kernel may leave an edge in normal pages, but a mapping that is mostly normal pages
             // is not what was asked for.
             Ok(got) if got >= bytes as u64 / 2 => {
-                return Ok(Arc::new(HostMemory::new(arena, "huge", why, &binding)));
+                return Ok(Arc::new(HostMemory::new(arena, "huge", why, bound)));
             }
             Ok(got) => why.push(format!(
                 "transparent pages: the kernel gave {got} of {bytes} bytes"
@@ -245,7 +226,7 @@ struct HostMemory {
 }
 
 impl HostMemory {
-    fn new(arena: Arena, kind: &str, why_not_better: Vec<String>, binding: &Binding) -> Self {
+    fn new(arena: Arena, kind: &str, why_not_better: Vec<String>, bound: Bound) -> Self {
         let transparent = arena.transparent_bytes().unwrap_or(0);
         let pages = match arena.pages() {
             Pages::Normal | Pages::Small => "normal",
@@ -255,9 +236,9 @@ impl HostMemory {
             Pages::Huge2M => "2 MiB",
             Pages::Huge1G => "1 GiB",
         };
-        let (asked, refused) = match binding {
-            Binding::Node(node) => (*node, None),
-            Binding::Refused(why) => (None, Some(why)),
+        let (asked, refused) = match bound {
+            Ok(node) => (node, None),
+            Err(why) => (None, Some(why)),
         };
         // Some containers forbid the question, and then nobody knows.
         let nodes = arena.nodes().unwrap_or_default();
@@ -267,7 +248,7 @@ impl HostMemory {
             pages: Some(pages.to_owned()),
             transparent_huge_bytes: Some(transparent),
             shared: arena.file().is_some(),
-            why_not_bound: refused.cloned(),
+            why_not_bound: refused,
             why_not_larger_pages: why_not_better,
             ..MemoryReport::default()
         }
@@ -349,24 +330,17 @@ mod tests {
     }
 
     #[test]
-    fn small_memory_has_normal_pages_only() {
-        for shared in [false, true] {
-            let mut request = request(8 << 20);
-            request.shared = shared;
-            let report = (SMALL.allocate)(&request).unwrap().report();
-            assert_eq!(report.kind, "small");
+    fn small_and_shared_memory_has_normal_pages_only() {
+        for (entry, shared) in [(&SMALL, false), (&SMALL, true), (&HOST, true)] {
+            let report = (entry.allocate)(&Request {
+                shared,
+                ..request(8 << 20)
+            });
+            let report = report.unwrap().report();
+            assert_eq!((report.kind.as_str(), report.bytes), (entry.name, 8 << 20));
             assert_eq!(report.pages.as_deref(), Some("normal"));
-            assert_eq!(report.transparent_huge_bytes, Some(0));
+            assert_eq!(report.transparent_huge_bytes.unwrap_or(0), 0);
         }
-    }
-
-    #[test]
-    fn shared_host_memory_is_not_advised() {
-        let mut request = request(1 << 20);
-        request.shared = true;
-        let report = (HOST.allocate)(&request).unwrap().report();
-        assert_eq!(report.pages.as_deref(), Some("normal"));
-        assert_eq!(report.bytes, 1 << 20);
     }
 
     #[test]

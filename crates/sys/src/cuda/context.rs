@@ -32,7 +32,7 @@ impl CudaContext {
     /// The driver's reason; code 101 for a number that no GPU has.
     pub fn open(library: &Arc<Libcuda>, number: u32) -> Result<Arc<Self>, CudaFailure> {
         let ordinal = library.ordinal(number)?;
-        let device = CudaDevice::of(library, number)?;
+        let device = library.describe(number)?;
         // SAFETY: the ordinal came from the library.
         let retained = unsafe { library.own.retain(ordinal) };
         if let Err(code) = retained {

@@ -2,7 +2,6 @@
 //! use for them.
 
 use std::ffi::{c_char, c_int};
-use std::sync::Arc;
 
 use super::abi::{Attribute, Code, Ordinal};
 use super::driver::Introduced;
@@ -160,16 +159,6 @@ impl Libcuda {
         self.check(call, code)?;
         // SAFETY: the array is NUL-terminated, and nobody else has it.
         Ok(unsafe { text(room.as_ptr()) }.unwrap_or_default())
-    }
-}
-
-impl CudaDevice {
-    /// The GPU with this number.
-    ///
-    /// # Errors
-    /// The driver's reason; `CUDA_ERROR_INVALID_DEVICE` for a number that no GPU has.
-    pub fn of(library: &Arc<Libcuda>, number: u32) -> Result<Self, CudaFailure> {
-        library.describe(number)
     }
 }
 

@@ -7,7 +7,6 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
 
 use tonnage_engine::Libraries;
-use tonnage_engine::memory::Request;
 use tonnage_machine::kernel_files::Tree;
 use tonnage_sys::cuda::{CopyKernel, CudaContext, CudaFailure, Libcuda, PatternKernels};
 use tonnage_units::{Error, Result};
@@ -16,6 +15,7 @@ use super::super::host::group_bytes;
 use super::super::vendor::vendor_of;
 use super::super::vendor::{GpuVendor, INVALID_DEVICE, PinBound};
 use super::proof;
+use crate::libraries;
 
 /// A GPU that is in use.
 pub(crate) struct GpuInUse {
@@ -108,10 +108,7 @@ pub(in crate::memory) fn open(
 
 /// The file that was named, by an option or by the variable.
 fn named(vendor: &GpuVendor, libraries: Option<&Libraries>) -> Option<OsString> {
-    let library = &vendor.library;
-    let asked = libraries.and_then(|libraries| libraries.get(library.name));
-    let asked = asked.map(|path| path.as_os_str().to_owned());
-    asked.or_else(|| std::env::var_os(library.variable).filter(|path| !path.is_empty()))
+    libraries::asked(libraries, vendor.library.name, vendor.library.variable)
 }
 
 /// Loads the driver's library for `what`.
@@ -137,32 +134,16 @@ fn ns_since(began: Instant) -> u64 {
     began.elapsed().as_nanos() as u64
 }
 
-/// The driver's library, for a memory that is asked for.
-///
-/// # Errors
-/// `Unavailable`, with what to do.
-pub(in crate::memory) fn of_request(
-    vendor: &'static GpuVendor,
-    request: &Request<'_>,
-) -> Result<Arc<Libcuda>> {
-    let named = named(vendor, request.libraries);
-    load(
-        vendor,
-        named.as_deref(),
-        &format!("memory {}", vendor.memory),
-    )
-}
-
 /// The driver's library, for an engine.
 ///
 /// # Errors
 /// `Unavailable`, with what to do.
 pub(crate) fn library(
     vendor: &GpuVendor,
-    libraries: &Libraries,
+    libraries: Option<&Libraries>,
     what: &str,
 ) -> Result<Arc<Libcuda>> {
-    load(vendor, named(vendor, Some(libraries)).as_deref(), what)
+    load(vendor, named(vendor, libraries).as_deref(), what)
 }
 
 impl GpuInUse {
