@@ -46,80 +46,61 @@ impl<'a> Group<'a> {
 
     /// All calls with all reductions, with elements of these types.
     pub fn every_call(&self, types: &[MpiType]) {
+        let roots = [0, self.comm.size() - 1];
         for &element in types {
             for in_place in [false, true] {
+                let case = Case {
+                    element,
+                    reduction: None,
+                    in_place,
+                    root: 0,
+                };
                 for reduction in MpiReduction::MPI_HAS {
-                    self.reductions(element, reduction, in_place);
+                    let case = Case {
+                        reduction: Some(reduction),
+                        ..case
+                    };
+                    self.all_reduce(case, reduction);
+                    if self.scatters {
+                        self.reduce_scatter(case, reduction);
+                    }
+                    for root in roots {
+                        self.reduce(Case { root, ..case }, reduction);
+                    }
                 }
-                self.movements(element, in_place);
+                self.all_gather(case);
+                self.all_to_all(case);
+                for root in roots {
+                    let case = Case { root, ..case };
+                    self.gather(case);
+                    self.scatter(case);
+                    if !in_place {
+                        self.broadcast(case);
+                    }
+                }
             }
             self.message(element);
         }
         self.comm.barrier().unwrap();
     }
 
-    fn reductions(&self, element: MpiType, reduction: MpiReduction, in_place: bool) {
-        let mut case = Case {
-            element,
-            reduction: Some(reduction),
-            in_place,
-            root: 0,
-        };
-        self.all_reduce(case, reduction);
-        if self.scatters {
-            self.reduce_scatter(case, reduction);
-        }
-        for root in [0, self.comm.size() - 1] {
-            case.root = root;
-            self.reduce(case, reduction);
-        }
-    }
-
-    fn movements(&self, element: MpiType, in_place: bool) {
-        let mut case = Case {
-            element,
-            reduction: None,
-            in_place,
-            root: 0,
-        };
-        self.all_gather(case);
-        self.all_to_all(case);
-        for root in [0, self.comm.size() - 1] {
-            case.root = root;
-            self.gather(case);
-            self.scatter(case);
-            if !in_place {
-                self.broadcast(case);
-            }
-        }
-    }
-
     fn all(&self) -> u64 {
         self.elements * u64::from(self.comm.size())
     }
 
-    fn ranks(&self) -> impl Iterator<Item = u32> {
-        0..self.comm.size()
-    }
-
     /// Elements that a rank gives.
     fn gift(&self, case: Case, rank: u32, range: std::ops::Range<u64>) -> Vec<u8> {
+        let one = |index| given(case.element, case.reduction, rank, index);
         range
-            .flat_map(|index| {
-                bytes(
-                    case.element,
-                    given(case.element, case.reduction, rank, index),
-                )
-            })
+            .flat_map(|index| bytes(case.element, one(index)))
             .collect()
     }
 
     /// The reduction of what all ranks give.
     fn sum(&self, case: Case, reduction: MpiReduction, range: std::ops::Range<u64>) -> Vec<u8> {
         let one = |index| {
-            let all = self
-                .ranks()
-                .map(|rank| given(case.element, case.reduction, rank, index));
+            let ranks = 0..self.comm.size();
+            let all = ranks.map(|rank| given(case.element, case.reduction, rank, index));
             bytes(case.element, reduced(reduction, all))
         };
         range.flat_map(one).collect()
@@ -144,11 +125,6 @@ impl<'a> Group<'a> {
 
     fn output(&self) -> ArenaPlace<'_> {
         (&self.output, GUARD)
-    }
-
-    /// Puts elements where the result will be, so many bytes after its beginning, for a call in place.
-    fn put_output(&self, at: u64, bytes: &[u8]) {
-        self.output.write(GUARD + at, bytes).unwrap();
     }
 
     /// Compares the output with `expected`, and what is behind it with the poison.
@@ -193,7 +169,7 @@ impl<'a> Group<'a> {
     /// The place of the elements given: the input, or the output for a call in place.
     fn send(&self, in_place: bool, at: u64, bytes: &[u8]) -> Option<ArenaPlace<'_>> {
         if in_place {
-            self.put_output(at, bytes);
+            self.output.write(GUARD + at, bytes).unwrap();
             return None;
         }
         Some(self.input(bytes))
@@ -216,29 +192,18 @@ impl<'a> Group<'a> {
         self.poisoned();
         let range = 0..self.elements;
         let mine = self.gift(case, self.comm.rank(), range.clone());
-        let is_root = self.comm.rank() == case.root;
+        let (root, is_root) = (case.root, self.comm.rank() == case.root);
         let send = self.send(case.in_place && is_root, 0, &mine);
         let recv = is_root.then(|| self.output());
         self.comm
-            .reduce(
-                case.element,
-                reduction,
-                case.root,
-                send,
-                recv,
-                self.elements,
-            )
+            .reduce(case.element, reduction, root, send, recv, self.elements)
             .unwrap();
-        let expected = if is_root {
-            self.sum(case, reduction, range)
-        } else {
-            Vec::new()
-        };
+        let expected = self.sum(case, reduction, if is_root { range } else { 0..0 });
         self.assert_output("reduce", case, &expected);
     }
 
     fn gifts(&self, case: Case) -> Vec<u8> {
-        self.ranks()
+        (0..self.comm.size())
             .flat_map(|rank| self.gift(case, rank, 0..self.elements))
             .collect()
     }
@@ -263,8 +228,7 @@ impl<'a> Group<'a> {
         self.comm
             .all_to_all(case.element, send, self.output(), self.elements)
             .unwrap();
-        let expected: Vec<u8> = self
-            .ranks()
+        let expected: Vec<u8> = (0..self.comm.size())
             .flat_map(|rank| self.gift(case, rank, self.block(me)))
             .collect();
         self.assert_output("all-to-all", case, &expected);
@@ -298,11 +262,8 @@ impl<'a> Group<'a> {
         self.comm
             .scatter(case.element, case.root, send, recv, self.elements)
             .unwrap();
-        let expected = if in_place {
-            Vec::new()
-        } else {
-            self.gift(case, case.root, self.block(self.comm.rank()))
-        };
+        let block = self.block(self.comm.rank());
+        let expected = self.gift(case, case.root, if in_place { 0..0 } else { block });
         self.assert_output("scatter", case, &expected);
     }
 
@@ -310,7 +271,7 @@ impl<'a> Group<'a> {
         self.poisoned();
         let expected = self.gift(case, case.root, 0..self.elements);
         if self.comm.rank() == case.root {
-            self.put_output(0, &expected);
+            self.send(true, 0, &expected);
         }
         self.comm
             .broadcast(case.element, case.root, self.output(), self.elements)

@@ -2,14 +2,14 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::mpi::{Communicator, MpiReduction, MpiType, World, finish, start};
 
 use super::every::Group;
 
-const PLAY: &str = "TONNAGE_TEST_PLAY";
+const IS_RANK: &str = "TONNAGE_TEST_IS_RANK";
 const RANKS: [u32; 3] = [2, 3, 5];
 /// Not divisible by any number of ranks.
 const ELEMENTS: u64 = 17;
@@ -38,26 +38,21 @@ fn arena(bytes: usize) -> Arena {
 #[test]
 #[ignore = "it is a rank of other tests"]
 fn as_rank() {
-    let Some(play) = env(PLAY) else {
+    if env(IS_RANK).is_none() {
         println!("skip: only another test starts this one");
         return;
-    };
+    }
     // Another library than that of the launcher, for whoever starts this rank by hand.
     let path = env("TONNAGE_MPI").map(PathBuf::from);
     let world = start(path.as_deref(), &env).unwrap();
     let comm = world.communicator().unwrap();
     let types = comm.types();
-    match play.as_str() {
-        "every" => {
-            Group::new(&comm, ELEMENTS).every_call(&types);
-            Group::new(&comm, 0).every_call(&SOME_TYPES);
-            orders(&comm);
-        }
-        "groups" => groups(&comm),
-        "parts" => parts(comm),
-        "wrong" => wrong(&world, &comm),
-        _ => panic!("no play {play}"),
-    }
+    Group::new(&comm, ELEMENTS).every_call(&types);
+    Group::new(&comm, 0).every_call(&SOME_TYPES);
+    orders(&comm);
+    groups(&comm);
+    wrong(&world, &comm);
+    parts(comm);
     finish().unwrap();
     let (rank, size, dialect) = (world.rank(), world.size(), world.dialect().name());
     println!("\nplayed {rank} of {size}: {dialect}, {:?}", types);
@@ -226,12 +221,9 @@ fn too_long_and_too_short(comm: &Communicator) {
     comm.barrier().unwrap();
 }
 
-/// Held while ranks run, because those of two plays at once would be in each other's way.
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// Gives a play under each launcher that is installed, with each number of ranks.
-fn give(play: &str) {
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+/// All plays under each launcher that is installed, with each number of ranks.
+#[test]
+fn every_call_gives_what_it_has_to_or_is_an_error() {
     for (launcher, dialect, package) in LAUNCHERS {
         let mut words = launcher.split_whitespace();
         let name = words.next().unwrap();
@@ -252,7 +244,7 @@ fn give(play: &str) {
                 .env("TMPDIR", folder.path())
                 .env("OMPI_ALLOW_RUN_AS_ROOT", "1")
                 .env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-                .env(PLAY, play)
+                .env(IS_RANK, "1")
                 .stdin(Stdio::null())
                 .output()
                 .unwrap();
@@ -265,24 +257,4 @@ fn give(play: &str) {
             }
         }
     }
-}
-
-#[test]
-fn every_call_gives_what_it_has_to() {
-    give("every");
-}
-
-#[test]
-fn groups_call_at_once_and_apart() {
-    give("groups");
-}
-
-#[test]
-fn calls_of_more_elements_than_a_count_are_made_in_parts() {
-    give("parts");
-}
-
-#[test]
-fn calls_that_cannot_be_made_are_errors() {
-    give("wrong");
 }
