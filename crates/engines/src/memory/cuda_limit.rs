@@ -368,40 +368,22 @@ mod tests {
             (LimitKind::MemoryCopy, own.title())
         );
         // The link is one and the same, whichever number a process has for its GPU.
-        for (ends, names) in [
-            (
-                [
-                    of(&own, &[rank("host", None)]),
-                    of(&same, &[rank("host", None)]),
-                ],
-                2,
-            ),
-            (
-                [&own, &same].map(|gpu| {
-                    let peer = rank(
-                        if gpu.name == "cuda:3" {
-                            "cuda:3"
-                        } else {
-                            "cuda"
-                        },
-                        Some(gpu),
-                    );
-                    end(NVIDIA, (rank("host", None), &[peer])).unwrap()
-                }),
-                2,
-            ),
-        ] {
-            let titles: BTreeSet<&str> = ends.iter().map(|end| end.name.as_str()).collect();
-            assert_eq!((titles.len(), &ends[0].place), (names, &ends[1].place));
+        let host = rank("host", None);
+        let to_host = [&own, &same].map(|gpu| of(gpu, &[host]));
+        let names = ["cuda", "cuda:3"].into_iter().zip([&own, &same]);
+        let of_host =
+            names.map(|(name, gpu)| end(NVIDIA, (host, &[rank(name, Some(gpu))])).unwrap());
+        let of_host: Vec<_> = of_host.collect();
+        for ends in [&to_host[..], &of_host] {
+            assert_ne!(ends[0].name, ends[1].name);
+            assert_eq!(ends[0].place, ends[1].place);
         }
         let other = gpu(0, 2);
-        let elsewhere = of(&other, &[rank("host", None)]);
-        assert_ne!(elsewhere.place, of(&own, &[rank("host", None)]).place);
+        assert_ne!(of(&other, &[host]).place, to_host[0].place);
         let apart = of(&own, &[rank("cuda", Some(&other))]);
         assert_eq!(apart.limit, LimitKind::None);
-        let to_host = of(&own, &[rank("host", None)]);
-        assert_eq!(to_host.limit, LimitKind::Link { bytes_per_s: 11 });
-        assert_eq!(to_host.name, "cuda:0 (0000:01:00.0), by PCIe");
+        assert_eq!(to_host[0].limit, LimitKind::Link { bytes_per_s: 11 });
+        assert_eq!(to_host[0].name, "cuda:0 (0000:01:00.0), by PCIe");
         // Nobody told of the peer's, or of this rank's own: a number says nothing then.
         assert_eq!(of(&own, &[rank("cuda", None)]).limit, LimitKind::None);
         for (own, peer) in [("cuda", "cuda:1"), ("cuda:1", "cuda"), ("cuda", "host")] {

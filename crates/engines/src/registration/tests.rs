@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tonnage_engine::Ending::{Arrived, Done, Failed};
 use tonnage_engine::memory::{Memory, MemoryEntry, Request};
 use tonnage_engine::{Completion, EngineOptions, Facts, Lane, Libraries, RegionId, fact_names};
 use tonnage_machine::kernel_files::invented::Machine;
@@ -17,28 +18,20 @@ const WAYS: [CardWay; 2] = [CardWay::Dmabuf, CardWay::Peermem];
 
 /// Memory of a double that does as the lines say, allocated in this way.
 fn memory(lines: &str, alloc: &str) -> Option<(Double, Arc<dyn Memory>)> {
-    memory_of(&CUDA, Double::with(lines)?, alloc)
+    memory_of(&CUDA, Double::with(lines), (alloc, 10_000))
 }
 
 /// Memory of a double of AMD's runtime, in the same way.
 fn hip_memory(lines: &str, alloc: &str) -> Option<(Double, Arc<dyn Memory>)> {
-    memory_of(&HIP, Double::hip(lines)?, alloc)
+    memory_of(&HIP, Double::hip(lines), (alloc, 10_000))
 }
 
 fn memory_of(
     entry: &MemoryEntry,
-    double: Double,
-    alloc: &str,
+    double: Option<Double>,
+    (alloc, bytes): (&str, u64),
 ) -> Option<(Double, Arc<dyn Memory>)> {
-    memory_of_bytes(entry, double, alloc, 10_000)
-}
-
-fn memory_of_bytes(
-    entry: &MemoryEntry,
-    double: Double,
-    alloc: &str,
-    bytes: u64,
-) -> Option<(Double, Arc<dyn Memory>)> {
+    let double = double?;
     let libraries = Libraries::from([(entry.libraries[0].name.to_owned(), double.path())]);
     let options = EngineOptions::from([("alloc".to_owned(), alloc.to_owned())]);
     let memory = (entry.allocate)(&Request {
@@ -48,6 +41,34 @@ fn memory_of_bytes(
         ..Request::default()
     });
     Some((double, memory.unwrap()))
+}
+
+/// One region of such memory.
+fn registered(lines: &str) -> Option<(Double, Arc<dyn Memory>, CardRegions)> {
+    let (double, memory) = memory(lines, "malloc")?;
+    let card = CardMemory::of(&memory, "verbs:rc").unwrap();
+    let mut regions = CardRegions::default();
+    regions.keep(RegionId(0), (CardWay::Peermem, &[]), card.context(), None);
+    Some((double, memory, regions))
+}
+
+/// One of the facts about regions.
+fn fact(regions: &CardRegions, name: &str) -> Option<String> {
+    let facts = regions.add_granted(Facts::default());
+    facts
+        .get(name)
+        .and_then(|fact| fact.text().map(str::to_owned))
+}
+
+fn remarks(regions: &CardRegions) -> Vec<String> {
+    let facts = regions.add_granted(Facts::default());
+    let texts = facts.texts(fact_names::REMARKS);
+    texts.into_iter().map(str::to_owned).collect()
+}
+
+/// When writes of cards were flushed.
+fn flushes(regions: &CardRegions) -> String {
+    fact(regions, "card_writes_flushed").unwrap()
 }
 
 /// The way that a card takes which takes what `takes` says, and the reasons of those before it.
@@ -183,8 +204,10 @@ fn memory_that_the_kernel_moves_to_the_host_is_a_remark() {
     };
     const BYTES: u64 = 32 << 20;
     let lines = "dmabuf 1\nmemory 268435456";
-    let of = |entry, double: Option<Double>| memory_of_bytes(entry, double?, "malloc", BYTES);
-    let opened = [of(&HIP, Double::hip(lines)), of(&CUDA, Double::with(lines))];
+    let opened = [
+        memory_of(&HIP, Double::hip(lines), ("malloc", BYTES)),
+        memory_of(&CUDA, Double::with(lines), ("malloc", BYTES)),
+    ];
     for ((_double, memory), is_amd) in opened.into_iter().flatten().zip([true, false]) {
         let card = CardMemory::of(&memory, "verbs:rc").unwrap();
         for (way, moved, doubted) in [
@@ -202,10 +225,9 @@ fn memory_that_the_kernel_moves_to_the_host_is_a_remark() {
             assert_eq!((made, doubt.is_some()), (7, doubted), "{way:?} {moved}");
             let mut regions = CardRegions::default();
             regions.keep(RegionId(0), (way, &[]), card.context(), doubt);
-            let facts = regions.add_granted(Facts::default());
-            let remarks = facts.texts(fact_names::REMARKS).join("");
+            let said = remarks(&regions).join("");
             assert_eq!(
-                remarks.contains("amdgpu moved the GPU's memory to the host"),
+                said.contains("amdgpu moved the GPU's memory to the host"),
                 doubted
             );
         }
@@ -237,49 +259,8 @@ fn refusals_of_amd_are_of_amd() {
     assert!(told.starts_with("vmm: hipMemCreate and hipMemMap, in granules of 2097152"));
     let mut regions = CardRegions::default();
     regions.keep(RegionId(0), (CardWay::Dmabuf, &[]), card.context(), None);
-    let facts = regions.add_granted(Facts::default());
-    let flushed = facts.get("card_writes_flushed").unwrap().text().unwrap();
-    let all = format!("{said} {told} {flushed}").to_lowercase();
+    let all = format!("{said} {told} {}", flushes(&regions)).to_lowercase();
     assert!(!all.contains("cuda") && !all.contains("nvidia"), "{all}");
-}
-
-/// The double's flush fails the second time: a wait that is not made would not notice.
-#[test]
-fn arrivals_are_flushed_where_the_driver_needs_it() {
-    let done = |ending| Completion {
-        ending,
-        ..Completion::EMPTY
-    };
-    let lines = "ordering 0\nflushes 1\nfail cuFlushGPUDirectRDMAWrites 700 2";
-    let Some((_double, memory)) = memory(lines, "malloc") else {
-        return;
-    };
-    let card = CardMemory::of(&memory, "verbs:rc").unwrap();
-    let mut regions = CardRegions::default();
-    assert!(regions.add_granted(Facts::default()).0.is_empty());
-    regions.keep(RegionId(3), (CardWay::Peermem, &[]), card.context(), None);
-    let facts = regions.add_granted(Facts::default());
-    assert_eq!(facts.get("registration").unwrap().text(), Some("peermem"));
-    let said = |regions: &CardRegions| {
-        let facts = regions.add_granted(Facts::default());
-        let words = facts.get("card_writes_flushed").unwrap();
-        words.text().unwrap().to_owned()
-    };
-    assert!(said(&regions).starts_with("needed, and never done"));
-    let flush = |ending, reads: bool| regions.flush("verbs:rc", &[done(ending)], |_: Lane| reads);
-    use tonnage_engine::Ending::{Arrived, Done, Failed};
-    // What was written elsewhere, and what failed, brings nothing here.
-    flush(Done, false).unwrap();
-    flush(Failed(5), true).unwrap();
-    assert!(said(&regions).starts_with("needed, and never done"));
-    flush(Done, true).unwrap();
-    let words = said(&regions);
-    assert_eq!(words, flushed("before arrivals and reads are told"));
-    let failed = flush(Arrived, false).unwrap_err().to_string();
-    assert!(
-        failed.contains("cuFlushGPUDirectRDMAWrites: CUDA_ERROR_ILLEGAL_ADDRESS"),
-        "{failed}"
-    );
 }
 
 /// Words of the record for flushes at these moments.
@@ -287,44 +268,64 @@ fn flushed(when: &str) -> String {
     format!("by cuFlushGPUDirectRDMAWrites {when}")
 }
 
+/// The double's flush fails the second time: a wait that is not made would not notice.
+#[test]
+fn arrivals_are_flushed_where_the_driver_needs_it() {
+    let lines = "ordering 0\nflushes 1\nfail cuFlushGPUDirectRDMAWrites 700 2";
+    let Some((_double, _memory, regions)) = registered(lines) else {
+        return;
+    };
+    assert_eq!(fact(&regions, "registration").as_deref(), Some("peermem"));
+    let flush = |ending, reads: bool| {
+        let done = Completion {
+            ending,
+            ..Completion::EMPTY
+        };
+        let flushed = regions.flush("verbs:rc", &[done], |_: Lane| reads);
+        flushed.map(|()| flushes(&regions))
+    };
+    // What was written elsewhere, and what failed, brings nothing here.
+    for (ending, reads) in [(Done, false), (Failed(5), true)] {
+        let said = flush(ending, reads).unwrap();
+        assert!(said.starts_with("needed, and never done"), "{said}");
+    }
+    let said = flush(Done, true).unwrap();
+    assert_eq!(said, flushed("before arrivals and reads are told"));
+    let failed = flush(Arrived, false).unwrap_err().to_string();
+    assert!(
+        failed.contains("cuFlushGPUDirectRDMAWrites: CUDA_ERROR_ILLEGAL_ADDRESS"),
+        "{failed}"
+    );
+}
+
 /// A target of plain writes is not told of their end: the flush is made where it is asked for, and its failure told.
 #[test]
 fn plain_writes_are_flushed_when_they_have_ended() {
+    assert!(!CardRegions::default().flush_all("verbs:rc").unwrap());
     let lines = "ordering 0\nflushes 1\nfail cuFlushGPUDirectRDMAWrites 700 5";
-    let Some((_double, memory)) = memory(lines, "malloc") else {
+    let Some((_double, _memory, mut regions)) = registered(lines) else {
         return;
-    };
-    let card = CardMemory::of(&memory, "verbs:rc").unwrap();
-    let mut regions = CardRegions::default();
-    assert!(!regions.flush_all("verbs:rc").unwrap());
-    regions.keep(RegionId(0), (CardWay::Peermem, &[]), card.context(), None);
-    let said = |regions: &CardRegions| {
-        let facts = regions.add_granted(Facts::default());
-        assert!(facts.get(fact_names::REMARKS).is_none());
-        let words = facts.get("card_writes_flushed").unwrap();
-        words.text().unwrap().to_owned()
     };
     // However often: the words are those of each rank and each run.
     for _ in 0..2 {
         assert!(regions.flush_all("verbs:rc").unwrap());
-        assert_eq!(
-            said(&regions),
-            flushed("when peers' plain writes have ended")
-        );
+        let expected = flushed("when peers' plain writes have ended");
+        assert_eq!(flushes(&regions), expected);
     }
     let arrived = Completion {
-        ending: tonnage_engine::Ending::Arrived,
+        ending: Arrived,
         ..Completion::EMPTY
     };
     (regions.flush("verbs:rc", &[arrived], |_| false)).unwrap();
     let both =
         flushed("before arrivals and reads are told, and when peers' plain writes have ended");
-    assert_eq!(said(&regions), both);
+    assert_eq!(flushes(&regions), both);
+    assert!(remarks(&regions).is_empty());
     // The next point is told of by itself; the end of its warm-up, and each of its trials, begin none.
     regions.begin(false);
-    assert_eq!(said(&regions), both);
+    assert_eq!(flushes(&regions), both);
     regions.begin(true);
-    assert!(said(&regions).starts_with("needed, and never done"));
+    assert!(flushes(&regions).starts_with("needed, and never done"));
     regions.flush_all("verbs:rc").unwrap();
     regions.flush_all("verbs:rc").unwrap_err();
     // Of what is no longer registered, nothing arrives.
@@ -336,16 +337,8 @@ fn plain_writes_are_flushed_when_they_have_ended() {
 #[test]
 fn a_flush_that_is_lacking_is_a_remark() {
     for (lines, doubted) in [("ordering 0", true), ("ordering 100", false), ("", false)] {
-        let Some((_double, memory)) = memory(lines, "malloc") else {
+        let Some((_double, _memory, regions)) = registered(lines) else {
             return;
-        };
-        let card = CardMemory::of(&memory, "verbs:rc").unwrap();
-        let mut regions = CardRegions::default();
-        regions.keep(RegionId(0), (CardWay::Peermem, &[]), card.context(), None);
-        let remarks = |regions: &CardRegions| {
-            let facts = regions.add_granted(Facts::default());
-            let texts = facts.texts(fact_names::REMARKS);
-            texts.into_iter().map(str::to_owned).collect::<Vec<_>>()
         };
         assert!(remarks(&regions).is_empty(), "{lines}");
         regions.flush_all("verbs:rc").unwrap();
@@ -369,12 +362,7 @@ fn ways_are_those_of_the_regions_that_are_left() {
     };
     let card = CardMemory::of(&memory, "verbs:rc").unwrap();
     let mut regions = CardRegions::default();
-    let ways = |regions: &CardRegions| {
-        let facts = regions.add_granted(Facts::default());
-        facts
-            .get("registration")
-            .and_then(|way| way.text().map(str::to_owned))
-    };
+    let ways = |regions: &CardRegions| fact(regions, "registration");
     regions.keep(RegionId(1), (CardWay::Dmabuf, &[]), card.context(), None);
     regions.keep(RegionId(2), (CardWay::Peermem, &[]), card.context(), None);
     regions.keep(RegionId(4), (CardWay::Peermem, &[]), card.context(), None);

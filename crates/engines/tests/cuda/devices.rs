@@ -3,10 +3,10 @@
 use tonnage_engine::Libraries;
 use tonnage_engine::memory::{Memory, MemoryEntry, Request};
 use tonnage_engine::pattern::Key;
-use tonnage_engines::memory::{CUDA, CUDA_PINNED, HOST};
+use tonnage_engines::memory::{CUDA, CUDA_PINNED, HIP, HIP_PINNED, HOST};
 
 use super::double::Double;
-use super::{BYTES, allocate, found};
+use super::{BYTES, allocate, found, rates};
 
 #[test]
 fn memories_say_whose_they_are() {
@@ -62,4 +62,22 @@ fn memories_say_whose_they_are() {
     assert!(report.pages.is_some() && report.device.unwrap().starts_with("cuda:0 "));
     pinned.fill(0, 3, 100, Key::new(1, 1, 1, 1)).unwrap();
     assert!(found(&*pinned, (0, 3, 100), Key::new(1, 1, 1, 1)).is_clean());
+    // AMD's by its names.
+    let Some(double) = Double::hip("") else {
+        return;
+    };
+    let gpu = allocate(&double, &HIP, "1", BYTES).unwrap();
+    let device = gpu.device().unwrap();
+    assert_eq!((device.interface, device.device), ("hip", 1));
+    let report = gpu.report();
+    let name = "hip:1 (Double of a GPU, 0000:1c:00.0)";
+    assert_eq!(
+        (report.kind.as_str(), report.device.as_deref()),
+        ("hip", Some(name))
+    );
+    let method = &rates(&*gpu).unwrap()[0].method;
+    assert_eq!(method, "the GPU's hipMemcpyAsync of 512 KiB");
+    let pinned = allocate(&double, &HIP_PINNED, "", BYTES).unwrap();
+    assert!(pinned.host().is_some());
+    assert_eq!(pinned.report().kind, "hip-pinned");
 }

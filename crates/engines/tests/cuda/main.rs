@@ -1,20 +1,14 @@
 //! Memories of GPUs, over the double of a driver beside the tests of `tonnage-sys`; `cuda-ipc` runs on a GPU too under
 //! `make test-gpu`. Nothing here has seen one yet.
+#![cfg(test)]
 
-#[cfg(test)]
 mod copies;
-#[cfg(test)]
 mod devices;
-#[cfg(test)]
 #[path = "../../../sys/tests/cuda/double.rs"]
 mod double;
-#[cfg(test)]
-mod hip;
-#[cfg(test)]
 mod ipc;
-#[cfg(test)]
+mod refusals;
 mod registration;
-#[cfg(test)]
 mod staged;
 
 use std::sync::Arc;
@@ -59,14 +53,12 @@ fn allocate_with(
     })
 }
 
-#[cfg(test)]
 fn refusal(double: &Double, entry: &MemoryEntry, variant: &str, bytes: u64) -> String {
     let refused = allocate(double, entry, variant, bytes).err().unwrap();
     assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
     refused.to_string()
 }
 
-#[cfg(test)]
 fn found(memory: &dyn Memory, (origin, offset, len): (u64, u64, u64), key: Key) -> Mismatches {
     let mut found = Mismatches::default();
     memory.verify(origin, offset, len, key, &mut found).unwrap();
@@ -74,14 +66,12 @@ fn found(memory: &dyn Memory, (origin, offset, len): (u64, u64, u64), key: Key) 
 }
 
 /// Copies a whole memory to another one, as nothing but a test does.
-#[cfg(test)]
 fn copy(from: &dyn Memory, to: &dyn Memory) {
     let mut bytes = vec![0; BYTES as usize];
     from.read(0, &mut bytes).unwrap();
     to.write(0, &bytes).unwrap();
 }
 
-#[cfg(test)]
 fn host() -> Arc<dyn Memory> {
     let request = Request {
         bytes: BYTES,
@@ -240,98 +230,6 @@ fn kernels_that_do_otherwise_than_the_host_are_not_used() {
     }
 }
 
-#[test]
-fn each_refusal_says_why_and_what_to_do() {
-    let (Some(double), Some(old), Some(empty), Some(lost)) = (
-        Double::with("memory 4194304"),
-        Double::old("version 10020"),
-        Double::with("gpus 0"),
-        Double::with("fail cuDevicePrimaryCtxRetain 802 1"),
-    ) else {
-        return;
-    };
-    let large = refusal(&double, &CUDA, "", 1 << 30);
-    assert!(
-        large.contains("1073741824 bytes were asked for, and "),
-        "{large}"
-    );
-    assert!(
-        large.contains("of 4194304 are free: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY"),
-        "{large}"
-    );
-    let second = refusal(&double, &CUDA, "2", 1);
-    assert!(
-        second.contains("memory cuda:2") && second.contains("sees 2 GPUs"),
-        "{second}"
-    );
-    assert!(second.contains("cuda:0 to cuda:1"), "{second}");
-    let name = allocate(&double, &CUDA, "H100", 1)
-        .err()
-        .unwrap()
-        .to_string();
-    assert!(name.contains("such as cuda:0"), "{name}");
-    for entry in [&CUDA, &CUDA_PINNED] {
-        let too_old = refusal(&old, entry, "", 1);
-        assert!(
-            too_old.contains("the driver serves CUDA 10.2") && too_old.contains("450 or newer"),
-            "{too_old}"
-        );
-        let none = refusal(&empty, entry, "", 1);
-        assert!(
-            none.contains("CUDA_ERROR_NO_DEVICE") && none.contains("--gpus all"),
-            "{none}"
-        );
-    }
-    // A code that the double has no name for, as a newer driver's would be.
-    let unnamed = refusal(&lost, &CUDA, "", 1);
-    assert!(
-        unnamed.contains("cuDevicePrimaryCtxRetain: an error (802)"),
-        "{unnamed}"
-    );
-    assert!(unnamed.contains("Xid"), "{unnamed}");
-    let libraries = Libraries::from([("libcuda".to_owned(), "/nonexistent/libcuda.so.1".into())]);
-    let missing = (CUDA.allocate)(&Request {
-        bytes: 1,
-        libraries: Some(&libraries),
-        ..Request::default()
-    });
-    let missing = missing.err().unwrap().to_string();
-    assert!(
-        missing.contains("/nonexistent/libcuda.so.1")
-            && missing.contains("Install NVIDIA's driver"),
-        "{missing}"
-    );
-}
-
-/// Limits of the host, not of the GPU; the GPU's own failures keep their advice.
-#[test]
-fn memory_that_is_not_pinned_names_limits_of_the_host() {
-    for (code, of_host) in [(2, true), (304, true), (719, false)] {
-        let Some(double) = Double::with(&format!("fail cuMemHostRegister_v2 {code} 1")) else {
-            return;
-        };
-        let refused = refusal(&double, &CUDA_PINNED, "", BYTES);
-        assert!(refused.contains("memory cuda-pinned cannot"), "{refused}");
-        // Whole pages, however large they are here.
-        let (before, _) = refused
-            .split_once(" bytes of the host were to be pinned")
-            .unwrap();
-        let asked = before.rsplit(' ').next().unwrap().parse::<u64>().unwrap();
-        assert!(asked >= BYTES, "{refused}");
-        assert!(
-            refused.contains("RLIMIT_MEMLOCK") && refused.contains(&format!("({code})")),
-            "{refused}"
-        );
-        assert!(!refused.contains("on this GPU"), "{refused}");
-        assert_eq!(
-            refused.contains("fewer ranks on this host") && refused.contains("memory.max"),
-            of_host,
-            "{refused}"
-        );
-        assert_eq!(refused.contains("Xid"), !of_host, "{refused}");
-    }
-}
-
 /// The double loses its GPU when a module is loaded.
 #[test]
 fn pinned_memory_compiles_no_kernels() {
@@ -387,60 +285,79 @@ fn rates(memory: &dyn Memory) -> Result<Vec<tonnage_engine::memory::CopyRate>> {
     memory.copy_rates(&stretch, &mut slots, &Clock::new(), CopyTurns::default())
 }
 
+/// Told by the names of the maker's calls.
 #[test]
 fn the_way_of_allocating_is_chosen_and_reported() {
-    let Some(double) = Double::with("granularity 65536") else {
+    let doubles = ["granularity 65536", "granularity 65536", "vmm 0", "vmm 0"];
+    let doubles = [Double::with, Double::hip, Double::with, Double::hip]
+        .into_iter()
+        .zip(doubles)
+        .filter_map(|(double, lines)| double(lines));
+    let doubles: Vec<Double> = doubles.collect();
+    let [cuda, hip, cuda_without, hip_without] = &doubles[..] else {
         return;
     };
-    let by = |alloc: &str| {
-        let options = CUDA
-            .check_options(&EngineOptions::from([(
-                "alloc".to_owned(),
-                alloc.to_owned(),
-            )]))
-            .unwrap();
-        allocate_with(&double, &CUDA, "", (70_000, &options)).unwrap()
-    };
+    let options = |alloc: &str| EngineOptions::from([("alloc".to_owned(), alloc.to_owned())]);
     let key = Key::new(5, 6, 7, 8);
-    for (alloc, said) in [
-        ("malloc", "malloc: cuMemAlloc, in one piece"),
+    for (double, entry, alloc, said) in [
+        (cuda, &CUDA, "malloc", "malloc: cuMemAlloc, in one piece"),
+        (hip, &HIP, "malloc", "malloc: hipMalloc, in one piece"),
         (
+            cuda,
+            &CUDA,
             "vmm",
             "vmm: cuMemCreate and cuMemMap, in granules of 65536 bytes, for network cards too",
         ),
+        (
+            hip,
+            &HIP,
+            "vmm",
+            "vmm: hipMemCreate and hipMemMap, in granules of 65536 bytes, for network cards too",
+        ),
     ] {
-        let memory = by(alloc);
+        let options = entry.check_options(&options(alloc)).unwrap();
+        let memory = allocate_with(double, entry, "", (70_000, &options)).unwrap();
         assert_eq!(memory.report().allocated.as_deref(), Some(said));
         memory.fill(0, 3, 69_997, key).unwrap();
         assert!(found(&*memory, (0, 3, 69_997), key).is_clean());
     }
-    let (unknown, value) = ("alloc".to_owned(), "pool".to_owned());
-    let refused = CUDA.check_options(&EngineOptions::from([(unknown, value)]));
-    let refused = refused.unwrap_err().to_string();
+    let refused = CUDA.check_options(&options("pool")).unwrap_err();
     assert!(
-        refused.contains("memory cuda takes alloc=malloc|vmm"),
+        refused.to_string().contains("takes alloc=malloc|vmm"),
         "{refused}"
     );
-    // Too much is refused as for the other way.
-    let vmm = EngineOptions::from([("alloc".to_owned(), "vmm".to_owned())]);
-    let full = allocate_with(&double, &CUDA, "", (1 << 30, &vmm))
-        .err()
-        .unwrap();
-    assert!(
-        full.to_string()
-            .contains("cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY"),
-        "{full}"
-    );
-    let Some(without) = Double::with("vmm 0") else {
-        return;
-    };
-    let lacks = allocate_with(&without, &CUDA, "", (4096, &vmm))
-        .err()
-        .unwrap();
-    let lacks = lacks.to_string();
-    assert!(
-        lacks.contains("CUDA's driver says that this GPU has no")
-            && lacks.contains("Leave --memory-option alloc=vmm out"),
-        "{lacks}"
-    );
+    let advice = "Leave --memory-option alloc=vmm out";
+    for (double, entry, bytes, parts) in [
+        // Too much is refused with what is free, as for the other way.
+        (
+            cuda,
+            &CUDA,
+            1 << 30,
+            ["are free: cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY", ""],
+        ),
+        (
+            hip,
+            &HIP,
+            1 << 30,
+            ["are free: hipMemCreate: hipErrorOutOfMemory", "rocm-smi"],
+        ),
+        (
+            cuda_without,
+            &CUDA,
+            4096,
+            ["CUDA's driver says that this GPU has no", advice],
+        ),
+        (
+            hip_without,
+            &HIP,
+            4096,
+            ["HIP's driver says that this GPU has no", advice],
+        ),
+    ] {
+        let refused = allocate_with(double, entry, "", (bytes, &options("vmm")));
+        let refused = refused.err().unwrap().to_string();
+        for part in parts {
+            assert!(refused.contains(part), "{part}: {refused}");
+        }
+    }
 }

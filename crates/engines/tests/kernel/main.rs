@@ -1,5 +1,6 @@
 //! The engine `verbs:kernel` with a key that a target never gave: between two devices of one host, in one process. It
 //! needs the module, and runs in the guest of `make test-kernel`, which names the devices.
+#![cfg(test)]
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -30,7 +31,6 @@ struct Side {
 }
 
 /// The target has rank 0, the initiator rank 1.
-#[cfg(test)]
 fn side(rank: u32, device: &str, clock: Clock) -> Side {
     let opened = (ENTRY.open)(&OpenRequest {
         variant: "kernel",
@@ -60,7 +60,6 @@ fn side(rank: u32, device: &str, clock: Clock) -> Side {
 }
 
 /// A target and an initiator that have met.
-#[cfg(test)]
 fn pair(devices: [&str; 2]) -> [Side; 2] {
     let clock = Clock::new();
     let [mut target, mut initiator] = [side(0, devices[0], clock), side(1, devices[1], clock)];
@@ -75,7 +74,6 @@ fn pair(devices: [&str; 2]) -> [Side; 2] {
 }
 
 /// Four operations, one after the other.
-#[cfg(test)]
 fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<CarriedTrial> {
     let lane = initiator.engine.lane(&LaneSpec::new(
         LaneKind::Initiate(verb),
@@ -115,7 +113,6 @@ fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<Carr
 }
 
 /// A descriptor of the same bytes with another key.
-#[cfg(test)]
 fn spoiled(descriptor: &Descriptor) -> Descriptor {
     let mut known: Value = serde_json::from_slice(&descriptor.0).unwrap();
     let key = &mut known["keys"][0];
@@ -123,7 +120,6 @@ fn spoiled(descriptor: &Descriptor) -> Descriptor {
     Descriptor(serde_json::to_vec(&known).unwrap())
 }
 
-#[cfg(test)]
 fn first_bytes(side: &Side) -> Vec<u8> {
     let mut bytes = vec![0; 4 * SIZE as usize];
     side.memory.read(0, &mut bytes).unwrap();

@@ -1,0 +1,176 @@
+//! Refusals of the memories of both makers' GPUs: each with its reason and the next thing to try.
+
+use tonnage_engine::Libraries;
+use tonnage_engine::memory::{MemoryEntry, Request};
+use tonnage_engines::memory::{CUDA, CUDA_PINNED, HIP, HIP_PINNED};
+
+use super::double::Double;
+use super::{BYTES, allocate, refusal};
+
+/// What a double is told, the memory that is asked for, how much of it, and what the refusal has and lacks.
+type Case = (
+    &'static str,
+    (&'static MemoryEntry, &'static str, u64),
+    &'static [&'static str],
+    &'static [&'static str],
+);
+
+const CASES: [Case; 12] = [
+    (
+        "memory 4194304",
+        (&CUDA, "", 1 << 30),
+        &[
+            "1073741824 bytes were asked for, and ",
+            "of 4194304 are free: cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY",
+        ],
+        &[],
+    ),
+    (
+        "memory 4194304",
+        (&HIP, "", 1 << 30),
+        &[
+            "of 4194304 are free: hipMalloc: hipErrorOutOfMemory (2)",
+            "rocm-smi",
+        ],
+        &[],
+    ),
+    (
+        "",
+        (&CUDA, "2", 1),
+        &["memory cuda:2", "sees 2 GPUs", "cuda:0 to cuda:1"],
+        &[],
+    ),
+    (
+        "",
+        (&HIP, "2", 1),
+        &["Choose hip:0 to hip:1; HIP_VISIBLE_DEVICES"],
+        &[],
+    ),
+    (
+        "gpus 0",
+        (&CUDA, "", 1),
+        &["CUDA_ERROR_NO_DEVICE", "--gpus all"],
+        &[],
+    ),
+    (
+        "gpus 0",
+        (&CUDA_PINNED, "", 1),
+        &["CUDA_ERROR_NO_DEVICE", "--gpus all"],
+        &[],
+    ),
+    (
+        "gpus 0",
+        (&HIP, "", 1),
+        &["hipInit: hipErrorInvalidDevice (101)", "/dev/kfd"],
+        &[],
+    ),
+    (
+        "gpus 0",
+        (&HIP_PINNED, "", 1),
+        &["hipInit: hipErrorInvalidDevice (101)", "/dev/kfd"],
+        &[],
+    ),
+    // A code that the double has no name for, as a newer driver's would be.
+    (
+        "fail cuDevicePrimaryCtxRetain 802 1",
+        (&CUDA, "", 1),
+        &["cuDevicePrimaryCtxRetain: an error (802)", "Xid"],
+        &[],
+    ),
+    // Limits of the host, not of the GPU; the GPU's own failures keep their advice.
+    (
+        "fail cuMemHostRegister_v2 2 1",
+        (&CUDA_PINNED, "", BYTES),
+        &[
+            "memory cuda-pinned cannot",
+            "RLIMIT_MEMLOCK",
+            "(2)",
+            "fewer ranks on this host",
+            "memory.max",
+        ],
+        &["on this GPU", "Xid"],
+    ),
+    (
+        "fail cuMemHostRegister_v2 719 1",
+        (&CUDA_PINNED, "", BYTES),
+        &[
+            "memory cuda-pinned cannot",
+            "RLIMIT_MEMLOCK",
+            "(719)",
+            "Xid",
+        ],
+        &["on this GPU", "fewer ranks on this host"],
+    ),
+    // Whatever the reason is, it has this code; what is locked does not count.
+    (
+        "fail hipHostRegister 1 1",
+        (&HIP_PINNED, "", BYTES),
+        &[
+            "memory hip-pinned cannot",
+            "hipHostRegister: hipErrorInvalidValue (1)",
+            "/sys/module/amdgpu/parameters/no_system_mem_limit",
+            "Choose smaller --sizes",
+            "amdgpu with no_system_mem_limit=1",
+        ],
+        &["RLIMIT_MEMLOCK"],
+    ),
+];
+
+#[test]
+fn each_refusal_says_why_and_what_to_do() {
+    for (lines, (entry, variant, bytes), has, lacks) in CASES {
+        let is_hips = entry.libraries[0].name == HIP.libraries[0].name;
+        let double = if is_hips { Double::hip } else { Double::with };
+        let Some(double) = double(lines) else {
+            return;
+        };
+        let said = refusal(&double, entry, variant, bytes);
+        for part in has {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        for part in lacks {
+            assert!(!said.contains(part), "{part}: {said}");
+        }
+        // Whole pages, however large they are here.
+        if let Some((before, _)) = said.split_once(" bytes of the host were to be pinned") {
+            let asked = before.rsplit(' ').next().unwrap();
+            assert!(asked.parse::<u64>().unwrap() >= BYTES, "{said}");
+        }
+    }
+    let (Some(double), Some(old)) = (Double::with(""), Double::old("version 10020")) else {
+        return;
+    };
+    let name = allocate(&double, &CUDA, "H100", 1).err().unwrap();
+    assert!(name.to_string().contains("such as cuda:0"), "{name}");
+    let too_old = refusal(&old, &CUDA, "", 1);
+    for part in ["the driver serves CUDA 10.2", "450 or newer"] {
+        assert!(too_old.contains(part), "{too_old}");
+    }
+}
+
+#[test]
+fn a_library_that_is_nowhere_is_named_with_where_to_get_it() {
+    for (entry, file, parts) in [
+        (
+            &CUDA,
+            "/nonexistent/libcuda.so.1",
+            ["Install NVIDIA's driver", ""],
+        ),
+        (
+            &HIP_PINNED,
+            "/nonexistent/libamdhip64.so.6",
+            ["libamdhip64-5 on Debian", "--library libamdhip64=PATH"],
+        ),
+    ] {
+        let libraries = Libraries::from([(entry.libraries[0].name.to_owned(), file.into())]);
+        let missing = (entry.allocate)(&Request {
+            bytes: 1,
+            libraries: Some(&libraries),
+            ..Request::default()
+        });
+        let missing = missing.err().unwrap().to_string();
+        for part in [file, parts[0], parts[1]] {
+            assert!(missing.contains(part), "{missing}");
+        }
+    }
+}
