@@ -208,7 +208,7 @@ mod tests {
     use super::*;
     use crate::libfabric::Libfabric;
     use crate::pmix::{Client, NoClient};
-    use crate::verbs::{Libibverbs, Librdmacm};
+    use crate::verbs::{Libibverbs, Libmlx5, Librdmacm};
 
     #[test]
     fn a_missing_library_is_named_in_the_message() {
@@ -251,6 +251,38 @@ mod tests {
             if cfg!(target_env = "gnu") {
                 let other = load("libc.so.6").unwrap();
                 assert!(other.contains(first_call), "{other}");
+            }
+        }
+    }
+
+    /// Only their absence is a reason to have none.
+    #[test]
+    fn installed_libraries_have_every_call() {
+        let libibverbs = Libibverbs::load(None);
+        if let Ok(library) = &libibverbs
+            && let Err(why) = library.devices()
+        {
+            assert!(why.starts_with("ibv_get_device_list: "), "{why}");
+        }
+        let libmlx5 = libibverbs.as_ref().map_err(String::clone);
+        let libmlx5 = libmlx5.and_then(Libmlx5::load);
+        for (name, found) in [
+            ("libmlx5", libmlx5.map(|library| library.path().to_owned())),
+            (
+                "libibverbs",
+                libibverbs.map(|library| library.path().to_owned()),
+            ),
+            (
+                "librdmacm",
+                Librdmacm::load(None).map(|library| library.path().to_owned()),
+            ),
+        ] {
+            match found {
+                Ok(path) => assert!(path.contains(name), "{path}"),
+                Err(why) => {
+                    assert!(!why.contains("of version"), "{why}");
+                    println!("skip: {name} is not here: {why}");
+                }
             }
         }
     }

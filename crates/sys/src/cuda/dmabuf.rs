@@ -156,23 +156,3 @@ impl CardWrites {
         &self.context
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_flush_is_made_where_the_driver_has_one_and_needs_it() {
-        for (ordering, options, expected) in [
-            (None, Some(3), WritesOrdering::Untold),
-            (Some(0), Some(1), WritesOrdering::Flushed),
-            (Some(0), Some(3), WritesOrdering::Flushed),
-            (Some(0), Some(2), WritesOrdering::Unordered),
-            (Some(0), None, WritesOrdering::Unordered),
-            (Some(100), Some(1), WritesOrdering::Ordered),
-            (Some(200), None, WritesOrdering::Ordered),
-        ] {
-            assert_eq!(WritesOrdering::of(ordering, options), expected);
-        }
-    }
-}

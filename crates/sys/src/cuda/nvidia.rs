@@ -182,14 +182,3 @@ impl OwnCalls for NvidiaCalls {
         None
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn identifiers_are_in_groups() {
-        let bytes: [u8; 16] = std::array::from_fn(|at| 16 * at as u8 + 1);
-        assert_eq!(grouped(&bytes), "01112131-4151-6171-8191-a1b1c1d1e1f1");
-    }
-}

@@ -151,9 +151,8 @@ mod tests {
 
     #[test]
     fn memory_is_told_from_disks() {
-        let scratch = match Scratch::in_memory() {
-            Ok(scratch) => scratch,
-            Err(why) => return println!("skip: {why}"),
+        let Some(scratch) = Scratch::in_memory() else {
+            return;
         };
         drop(scratch.holding(b"x"));
         let found = of_path(scratch.path()).unwrap();
@@ -169,18 +168,5 @@ mod tests {
         assert_eq!(proc.name, "0x9fa0");
         assert!(!proc.memory && !proc.network);
         assert!(of_path(Path::new("/nowhere/at/all")).is_err());
-    }
-
-    #[test]
-    fn every_number_and_name_is_there_once() {
-        for (index, (number, name, _)) in KNOWN.iter().enumerate() {
-            let later = &KNOWN[index + 1..];
-            assert!(
-                later
-                    .iter()
-                    .all(|(other, another, _)| other != number && another != name),
-                "{name}"
-            );
-        }
     }
 }

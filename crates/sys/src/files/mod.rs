@@ -26,14 +26,16 @@ pub mod transfer;
 pub(crate) mod scratch {
     use std::fs::File;
     use std::path::{Path, PathBuf};
-    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tempfile::TempDir;
 
     use super::open::{OpenFlags, open};
 
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-    /// A name for one file, which is removed with it.
-    pub struct Scratch(PathBuf);
+    /// A name for one file, in a folder that is removed with all that is in it.
+    pub struct Scratch {
+        path: PathBuf,
+        _folder: TempDir,
+    }
 
     impl Scratch {
         /// In the build folder.
@@ -42,41 +44,38 @@ pub(crate) mod scratch {
             Self::new(program.parent().unwrap())
         }
 
-        /// In memory, or why not.
-        pub fn in_memory() -> Result<Self, &'static str> {
+        /// In memory; `None`, and a visible skip, where this machine has none for files.
+        pub fn in_memory() -> Option<Self> {
             let folder = Path::new("/dev/shm");
-            let found = super::file_system::of_path(folder).map_err(|_| "/dev/shm is missing")?;
-            if found.memory {
-                Ok(Self::new(folder))
-            } else {
-                Err("/dev/shm is no memory")
+            let memory = super::file_system::of_path(folder).is_ok_and(|found| found.memory);
+            if !memory {
+                println!("skip: /dev/shm is no memory");
             }
+            memory.then(|| Self::new(folder))
         }
 
         fn new(folder: &Path) -> Self {
-            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-            Self(folder.join(format!("tonnage-test-{}-{number}", std::process::id())))
+            let folder = tempfile::tempdir_in(folder).unwrap();
+            let path = folder.path().join("file");
+            Self {
+                path,
+                _folder: folder,
+            }
         }
 
         pub fn path(&self) -> &Path {
-            &self.0
+            &self.path
         }
 
         /// Opened for reading and writing, with this content.
         pub fn holding(&self, bytes: &[u8]) -> File {
-            std::fs::write(&self.0, bytes).unwrap();
+            std::fs::write(&self.path, bytes).unwrap();
             let flags = OpenFlags {
                 read: true,
                 write: true,
                 ..OpenFlags::default()
             };
-            open(&self.0, &flags).unwrap()
-        }
-    }
-
-    impl Drop for Scratch {
-        fn drop(&mut self) {
-            let _ = std::fs::remove_file(&self.0);
+            open(&self.path, &flags).unwrap()
         }
     }
 }

@@ -212,7 +212,6 @@ mod tests {
         assert_eq!(std::fs::read_to_string(&victim).unwrap(), "precious");
         assert!(!folder.join("new").exists());
         drop(socket);
-        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

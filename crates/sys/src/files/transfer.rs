@@ -148,26 +148,16 @@ mod tests {
         let scratch = Scratch::on_disk();
         let file = scratch.holding(b"");
         let arena = arena();
-        let reason = |result: io::Result<usize>| result.unwrap_err().raw_os_error();
-        let behind = u64::MAX;
-        assert_eq!(
-            reason(read_at(file.as_fd(), &arena, 0, behind, 1)),
-            Some(libc::EINVAL)
-        );
         let folder = File::open("/").unwrap();
-        assert_eq!(
-            reason(read_at(folder.as_fd(), &arena, 0, 0, 1)),
-            Some(libc::EISDIR)
-        );
         let read_only = File::open(scratch.path()).unwrap();
-        assert_eq!(
-            reason(write_at(read_only.as_fd(), &arena, 0, 0, 1)),
-            Some(libc::EBADF)
-        );
         let full = File::options().write(true).open("/dev/full").unwrap();
-        assert_eq!(
-            reason(write_at(full.as_fd(), &arena, 0, 0, 1)),
-            Some(libc::ENOSPC)
-        );
+        for (result, code) in [
+            (read_at(file.as_fd(), &arena, 0, u64::MAX, 1), libc::EINVAL),
+            (read_at(folder.as_fd(), &arena, 0, 0, 1), libc::EISDIR),
+            (write_at(read_only.as_fd(), &arena, 0, 0, 1), libc::EBADF),
+            (write_at(full.as_fd(), &arena, 0, 0, 1), libc::ENOSPC),
+        ] {
+            assert_eq!(result.unwrap_err().raw_os_error(), Some(code));
+        }
     }
 }

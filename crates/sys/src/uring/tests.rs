@@ -9,12 +9,9 @@ use crate::mapping::{Pages, Sharing};
 
 const BLOCK: u32 = 4096;
 
-/// A name for a file that is gone when the test ends.
-fn scratch(place: Place) -> Scratch {
-    match place {
-        Place::Disk => Scratch::on_disk(),
-        Place::Memory => Scratch::in_memory().unwrap_or_else(|_| Scratch::on_disk()),
-    }
+/// In memory where this machine has that.
+fn in_memory() -> Scratch {
+    Scratch::in_memory().unwrap_or_else(Scratch::on_disk)
 }
 
 /// The file, opened; it is made where it is not there.
@@ -24,13 +21,6 @@ fn opened(scratch: &Scratch, direct: bool) -> OwnedFd {
     options.read(true).write(true).create(true).truncate(false);
     let file = options.custom_flags(flags).open(scratch.path());
     file.unwrap().into()
-}
-
-/// Places of the tests' files.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum Place {
-    Disk,
-    Memory,
 }
 
 fn arena(blocks: u32) -> Arc<Arena> {
@@ -90,8 +80,7 @@ fn content(block: u64) -> Vec<u8> {
         .collect()
 }
 
-fn write_then_read(place: Place, config: &Config, direct: bool) {
-    let scratch = scratch(place);
+fn write_then_read(scratch: &Scratch, config: &Config, direct: bool) {
     let (arena, other) = (arena(16), arena(16));
     let Some(mut writer) = ring(&arena, config) else {
         return;
@@ -101,7 +90,7 @@ fn write_then_read(place: Place, config: &Config, direct: bool) {
         arena.write(at, &content(block)).unwrap();
     }
     let file = FileId(3);
-    writer.open(file, opened(&scratch, direct)).unwrap();
+    writer.open(file, opened(scratch, direct)).unwrap();
     for block in 0..16 {
         let wanted = request(file, Direction::Write, block);
         while !writer.post(&wanted).unwrap() {
@@ -110,17 +99,15 @@ fn write_then_read(place: Place, config: &Config, direct: bool) {
     }
     let left = writer.in_flight() as usize;
     for finished in finish(&mut writer, left) {
-        assert_eq!(
-            (finished.moved, finished.outcome),
-            (BLOCK, RequestOutcome::Whole)
-        );
+        assert_eq!(finished.moved, BLOCK);
+        assert_eq!(finished.outcome, RequestOutcome::Whole);
     }
     drop(writer.release(file).unwrap());
     assert_eq!(std::fs::read(scratch.path()).unwrap().len(), 16 * 4096);
 
     let mut reader = Ring::<OwnedFd>::new(Arc::clone(&other), config).unwrap();
     let file = FileId(3);
-    reader.open(file, opened(&scratch, direct)).unwrap();
+    reader.open(file, opened(scratch, direct)).unwrap();
     for block in (0..16).rev() {
         while !reader.post(&request(file, Direction::Read, block)).unwrap() {
             finish(&mut reader, 1);
@@ -131,13 +118,13 @@ fn write_then_read(place: Place, config: &Config, direct: bool) {
     for block in 0..16 {
         let mut bytes = vec![0; BLOCK as usize];
         other.read(block * u64::from(BLOCK), &mut bytes).unwrap();
-        assert!(bytes == content(block), "block {block} in {place:?}");
+        assert!(bytes == content(block), "block {block}, {config:?}");
     }
 }
 
 #[test]
 fn blocks_land_where_they_should_however_the_ring_is_set_up() {
-    for place in [Place::Disk, Place::Memory] {
+    for scratch in [Scratch::on_disk(), in_memory()] {
         for best in Level::ALL {
             for (fixed_buffers, batch, depth) in [(true, 8, 16), (false, 1, 4), (true, 32, 3)] {
                 let config = Config {
@@ -146,11 +133,11 @@ fn blocks_land_where_they_should_however_the_ring_is_set_up() {
                     fixed_buffers,
                     best,
                 };
-                write_then_read(place, &config, false);
+                write_then_read(&scratch, &config, false);
             }
         }
     }
-    write_then_read(Place::Disk, &config(16), true);
+    write_then_read(&Scratch::on_disk(), &config(16), true);
 }
 
 #[test]
@@ -185,7 +172,7 @@ fn the_record_says_what_was_granted() {
 
 #[test]
 fn no_more_than_the_depth_is_taken_and_a_batch_gathers() {
-    let scratch = scratch(Place::Memory);
+    let scratch = in_memory();
     let arena = arena(8);
     let Some(mut ring) = ring(&arena, &config(4)) else {
         return;
@@ -222,7 +209,7 @@ fn no_more_than_the_depth_is_taken_and_a_batch_gathers() {
 
 #[test]
 fn what_lies_outside_is_refused_before_it_reaches_the_kernel() {
-    let scratch = scratch(Place::Memory);
+    let scratch = in_memory();
     let arena = arena(4);
     let Some(mut ring) = ring(&arena, &config(4)) else {
         return;
@@ -243,12 +230,11 @@ fn what_lies_outside_is_refused_before_it_reaches_the_kernel() {
 
 #[test]
 fn the_end_of_a_file_and_errors_are_told_apart() {
-    for (place, direct) in [
-        (Place::Disk, true),
-        (Place::Disk, false),
-        (Place::Memory, false),
+    for (scratch, direct) in [
+        (Scratch::on_disk(), true),
+        (Scratch::on_disk(), false),
+        (in_memory(), false),
     ] {
-        let scratch = scratch(place);
         std::fs::write(scratch.path(), vec![7; 4096 + 100]).unwrap();
         let arena = arena(4);
         let Some(mut ring) = ring(&arena, &config(4)) else {
@@ -267,7 +253,7 @@ fn the_end_of_a_file_and_errors_are_told_apart() {
         assert_eq!(
             ended[1],
             (100, RequestOutcome::EndOfFile),
-            "direct {direct} in {place:?}"
+            "direct {direct}"
         );
         assert_eq!(ended[2], (0, RequestOutcome::EndOfFile));
         // A file that may only be read.
@@ -372,7 +358,7 @@ fn memory_that_the_kernel_may_still_write_is_never_given_back() {
 
 #[test]
 fn a_ring_with_disk_reads_in_flight_can_be_dropped() {
-    let scratch = scratch(Place::Disk);
+    let scratch = Scratch::on_disk();
     std::fs::write(scratch.path(), vec![1; 64 * 4096]).unwrap();
     for batch in [1, 8] {
         let arena = arena(64);
@@ -395,7 +381,7 @@ fn a_ring_with_disk_reads_in_flight_can_be_dropped() {
 
 #[test]
 fn another_thread_may_open_a_ring_and_only_one_may_use_it() {
-    let scratch = scratch(Place::Memory);
+    let scratch = in_memory();
     let arena = arena(4);
     let Some(mut ring) = ring(&arena, &config(4)) else {
         return;

@@ -61,20 +61,3 @@ impl Librdmacm {
         &self.path
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_call_is_found_in_the_library() {
-        match Librdmacm::load(None) {
-            Ok(library) => assert!(library.path().contains("librdmacm"), "{}", library.path()),
-            // Only its absence is a reason to have none.
-            Err(why) => {
-                assert!(!why.contains("of version"), "{why}");
-                println!("skip: librdmacm is not here: {why}");
-            }
-        }
-    }
-}

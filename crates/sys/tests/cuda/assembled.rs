@@ -48,7 +48,6 @@ fn every_architecture_takes_the_text() {
 }
 
 /// Number of the architectures for which the assembler takes a text; it takes it for each that it knows.
-#[cfg(test)]
 fn architectures_that_take(assembler: &Path, ptx: &str, directory: &Path) -> u32 {
     let text = directory.join("text.ptx");
     std::fs::write(&text, ptx).unwrap();

@@ -17,6 +17,10 @@ const LIBCUDA: &str = "libcuda.so.1";
 const LIBNVML: &str = "libnvidia-ml.so.1";
 const LIBHIP: &str = "libamdhip64.so.6";
 
+#[allow(
+    dead_code,
+    reason = "not every test that includes this file has a use for all of it"
+)]
 impl Double {
     /// A double that does as the lines say, which `double.c` lists; `None`, and a visible skip, without a C compiler.
     pub fn with(lines: &str) -> Option<Self> {
@@ -26,19 +30,11 @@ impl Double {
     }
 
     /// A double of the management library that tells what the lines say, which `double_nvml.c` lists.
-    #[allow(
-        dead_code,
-        reason = "not every test that includes this file has a use for it"
-    )]
     pub fn nvml(lines: &str) -> Option<Self> {
         Some(Self::of(LIBNVML, &compiled("double_nvml.c", &[])?, lines))
     }
 
     /// A double of AMD's runtime and of its compiler.
-    #[allow(
-        dead_code,
-        reason = "not every test that includes this file has a use for it"
-    )]
     pub fn hip(lines: &str) -> Option<Self> {
         static BYTES: OnceLock<Option<Vec<u8>>> = OnceLock::new();
         let bytes = BYTES.get_or_init(|| compiled("double.c", &["-DHIP"]));
@@ -46,10 +42,6 @@ impl Double {
     }
 
     /// A double of a driver that lacks the newest call.
-    #[allow(
-        dead_code,
-        reason = "not every test that includes this file has a use for it"
-    )]
     pub fn old(lines: &str) -> Option<Self> {
         let bytes = compiled("double.c", &["-DOLD_DRIVER"])?;
         Some(Self::of(LIBCUDA, &bytes, lines))

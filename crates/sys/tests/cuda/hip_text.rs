@@ -65,7 +65,6 @@ fn every_generation_takes_the_text() {
 }
 
 /// Complaints of the compiler about a text.
-#[cfg(test)]
 fn complaints(compiler: &Path, text: &str, generation: &str, directory: &Path) -> String {
     let (header, source) = (directory.join("header.h"), directory.join("text.hip"));
     std::fs::write(&header, HEADER).unwrap();

@@ -14,24 +14,16 @@
 //! | `hip` | what is AMD's own |
 //! | `hip_text` | the kernels' HIP text, taken by Clang for generations of GPUs |
 //! | `assembled` | the kernels' text, taken by the assembler for each architecture |
+#![cfg(test)]
 
-#[cfg(test)]
 mod assembled;
-#[cfg(test)]
 mod copier;
-#[cfg(test)]
 mod double;
-#[cfg(test)]
 mod hip;
-#[cfg(test)]
 mod hip_text;
-#[cfg(test)]
 mod kernels;
-#[cfg(test)]
 mod management;
-#[cfg(test)]
 mod mapped;
-#[cfg(test)]
 mod sharing;
 
 use std::sync::Arc;
@@ -49,7 +41,6 @@ fn loaded(double: &Double) -> Result<Arc<Libcuda>, CudaFailure> {
 }
 
 /// A context of the first GPU of a double. The build of the crate has needed a C compiler, so that there are doubles.
-#[cfg(test)]
 fn opened(lines: &str) -> (Double, Arc<CudaContext>) {
     let double = Double::with(lines).unwrap();
     let context = CudaContext::open(&loaded(&double).unwrap(), 0).unwrap();
@@ -57,7 +48,6 @@ fn opened(lines: &str) -> (Double, Arc<CudaContext>) {
 }
 
 /// A context of the first GPU of a double of AMD's runtime.
-#[cfg(test)]
 fn opened_hip(lines: &str) -> (Double, Arc<CudaContext>) {
     let double = Double::hip(lines).unwrap();
     let library = Libcuda::load_of(&AMD, double.path().to_str()).unwrap();
@@ -66,13 +56,11 @@ fn opened_hip(lines: &str) -> (Double, Arc<CudaContext>) {
 }
 
 /// Contexts of both makers' first GPUs.
-#[cfg(test)]
 fn opened_both(lines: &str) -> [(Double, Arc<CudaContext>); 2] {
     [opened(lines), opened_hip(lines)]
 }
 
 /// Contexts of both doubles, and of the real drivers' first GPUs where `make test-gpu` says that there may be some.
-#[cfg(test)]
 fn opened_everywhere() -> Vec<(Option<Double>, Arc<CudaContext>)> {
     let doubles = opened_both("").into_iter();
     let mut all: Vec<_> = doubles
@@ -91,7 +79,6 @@ fn opened_everywhere() -> Vec<(Option<Double>, Arc<CudaContext>)> {
     all
 }
 
-#[cfg(test)]
 fn arena(bytes: usize) -> Arc<Arena> {
     Arc::new(Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap())
 }

@@ -259,6 +259,7 @@ fn writes_of_network_cards_are_flushed_as_the_driver_says() {
     for (lines, expected, flushed) in [
         ("", WritesOrdering::Untold, false),
         ("ordering 0\nflushes 1", WritesOrdering::Flushed, true),
+        ("ordering 0\nflushes 2", WritesOrdering::Unordered, false),
         ("ordering 0", WritesOrdering::Unordered, false),
         ("ordering 200\nflushes 3", WritesOrdering::Ordered, true),
     ] {
