@@ -64,37 +64,29 @@ fn a_stress_may_be_a_flag() {
 /// The commands that are promised, and what each expands to.
 #[test]
 fn promised_commands_expand() {
-    for (line, count) in [
+    for (count, line) in [
+        (18, "shm --op read --sizes 8..1M --batch 128"),
+        (16, "shm --op write --sizes 1k --batch 1..32768 -o r.jsonl"),
         (
-            "--engine shm --op read --ranks 2 --sizes 8..1M --batch 128",
-            18,
-        ),
-        (
-            "--engine shm --op write --ranks 2 --sizes 1k --batch 1..32768 -o r.jsonl",
-            16,
-        ),
-        (
-            "--engine shm --op write-imm --ranks 2 --sizes 8,4k --ping-pong --duration 2s",
             2,
+            "shm --op write-imm --sizes 8,4k --ping-pong --duration 2s",
         ),
         (
-            "--engine shm --op write --ranks 2 --sizes 64 --window 64 --rate 200000 --duration 3s",
             1,
+            "shm --op write --sizes 64 --window 64 --rate 200000 --duration 3s",
         ),
+        (1, "null --op write --sizes 64 --window 64 --duration 1s"),
         (
-            "--engine null --op write --ranks 2 --sizes 64 --window 64 --duration 1s",
-            1,
-        ),
-        (
-            "--engine shm --op write --ranks 2 --sizes 64,4k --window 1..64 --until-ci 2% --max-duration 5s --verify",
             14,
+            "shm --op write --sizes 64,4k --window 1..64 --until-ci 2% --max-duration 5s --verify",
         ),
     ] {
-        let plan = experiment(&format!("tonnage transfer {line}")).to_plan();
+        let plan = experiment(&format!("tonnage transfer --ranks 2 --engine {line}")).to_plan();
         assert_eq!(plan.ranks, Some(2));
         assert_eq!(expand(&plan, 2).len(), count, "{line}");
+        let printed = plan.to_toml().unwrap();
         assert_eq!(
-            Plan::from_toml(&plan.to_toml().unwrap(), "printed").unwrap(),
+            Plan::from_toml(&printed, "printed").unwrap(),
             plan,
             "{line}"
         );

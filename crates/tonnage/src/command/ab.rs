@@ -309,44 +309,24 @@ mod tests {
 
     #[test]
     fn what_cannot_be_two_sides_is_refused() {
-        for (words, part) in [
-            (format!("-- {LINE}"), "both sides are the same"),
-            (format!("-- {LINE} -- {LINE} -- {LINE}"), "two sides"),
-            (
-                format!("--b-env X=1 -- {LINE} -- {LINE}"),
-                "command line of its own",
-            ),
-            (
-                format!("--a-program /old -- {LINE} -- {LINE}"),
-                "command line of its own",
-            ),
-            (
-                format!("-- {LINE} -- devices"),
-                "side B: \"devices\" is no command",
-            ),
-            (format!("-- {LINE} -o y -- {LINE}"), "side A: records go to"),
-            (
-                format!("-- {LINE} -- {LINE} --format=csv"),
-                "side B: `tonnage ab` reads",
-            ),
-            (
-                format!("-- {LINE} --times 3 -- {LINE}"),
-                "side A: repetitions",
-            ),
-            (
-                format!("--b-env X=1 -- {LINE} --checkpoint 1s"),
-                "leave --checkpoint out",
-            ),
-            (
-                format!("-- {LINE} --print-plan -- {LINE}"),
-                "leave --print-plan out",
-            ),
-            (
-                format!("-- {LINE} -- {LINE} --sices 9"),
-                "side B: unexpected argument",
-            ),
-            (format!("-- {LINE} -- "), "side B: \"\" is no command"),
-        ] {
+        // L stands for a line that can be measured.
+        let refused = r#"
+            -- L                              => both sides are the same
+            -- L -- L -- L                    => two sides
+            --b-env X=1 -- L -- L             => command line of its own
+            --a-program /old -- L -- L        => command line of its own
+            -- L -- devices                   => side B: "devices" is no command
+            -- L -o y -- L                    => side A: records go to
+            -- L -- L --format=csv            => side B: `tonnage ab` reads
+            -- L --times 3 -- L               => side A: repetitions
+            --b-env X=1 -- L --checkpoint 1s  => leave --checkpoint out
+            -- L --print-plan -- L            => leave --print-plan out
+            -- L -- L --sices 9               => side B: unexpected argument
+            -- L --                           => side B: "" is no command
+        "#;
+        for row in refused.lines().filter(|row| !row.trim().is_empty()) {
+            let (words, part) = row.split_once("=>").unwrap();
+            let (words, part) = (words.replace('L', LINE), part.trim());
             let error = sides_of(&words).unwrap_err();
             assert!(error.to_string().contains(part), "{words}: {error}");
             assert_eq!(error.exit_code(), 2);
