@@ -21,8 +21,7 @@ fn both_ranks_of_a_pair_move_as_much() {
     ] {
         for (more, of_trial) in [
             ("--window 8", 40),
-            ("--batch 5", 200),
-            ("--window 4 --workers 2", 80),
+            ("--batch 5 --workers 2", 400),
             ("--window 4 --rate 100k", 40),
         ] {
             let (records, _) = measured(&format!(

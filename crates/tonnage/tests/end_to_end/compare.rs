@@ -134,8 +134,6 @@ fn a_run_that_cannot_be_measured_is_refused_before_the_first() {
         -- G -- show ab.jsonl                 => side B | no command that measures
         --b-library libfabrik=/x.so -- F      => side B | libfabric
         -- G -- G --devices mlx5_0            => side B | no effect
-        -- G --times 2 -- F                   => side A | --times
-        --b-env X=1 -- G --checkpoint 1s      => side A | --checkpoint
     ";
     for [sides, reason] in rows(refused) {
         let sides = sides.replace('G', good).replace('F', fabric);

@@ -36,19 +36,19 @@ fn started(dir: &Path, arguments: &str, intervals: usize) -> Started {
 #[test]
 fn every_pacing_and_engine_has_its_series() {
     for arguments in [
-        "--engine shm --op write --traffic fan-in --ranks 3 --sizes 64 --window 12",
-        "--engine null --op write --ranks 2 --sizes 8 --window 64 --latency off --workers 2",
-        "--engine null --op read --ranks 2 --sizes 8 --batch 16 --batch-of rank --workers 2 --batches-in-flight 2",
-        "--engine shm --op write-imm --ranks 2 --sizes 8 --ping-pong",
-        "--engine shm --op read --ranks 2 --sizes 8 --ping-pong",
-        "--engine fabric:shm --op send --ranks 4 --sizes 64 --traffic all-to-all --window 4",
-        "--engine shm --op read --ranks 2 --sizes 1k --rate 5000",
-        "--engine null --op write --ranks 20 --traffic fan-in --sizes 8 --window 4",
-        "--engine shm --op write --ranks 2 --bidirectional --sizes 4k --api async --verify",
+        "shm --op write --traffic fan-in --ranks 3 --sizes 64 --window 12",
+        "null --op write --ranks 2 --sizes 8 --window 64 --latency off --workers 2",
+        "null --op read --ranks 2 --sizes 8 --batch 16 --batch-of rank --workers 2 --batches-in-flight 2",
+        "shm --op write-imm --ranks 2 --sizes 8 --ping-pong",
+        "shm --op read --ranks 2 --sizes 8 --ping-pong",
+        "fabric:shm --op send --ranks 4 --sizes 64 --traffic all-to-all --window 4",
+        "shm --op read --ranks 2 --sizes 1k --rate 5000",
+        "null --op write --ranks 20 --traffic fan-in --sizes 8 --window 4",
+        "shm --op write --ranks 2 --bidirectional --sizes 4k --api async --verify",
     ] {
         let dir = tempdir().unwrap();
         let line = format!(
-            "transfer {arguments} --duration 200ms --interval 25ms --warmup 10ms --limit none -o r.jsonl"
+            "transfer --engine {arguments} --duration 200ms --interval 25ms --warmup 10ms --limit none -o r.jsonl"
         );
         let run = tonnage(dir.path(), &line).run().with_code(0);
         let record = &records::read(&dir.path().join("r.jsonl"))[0];
@@ -62,11 +62,8 @@ fn every_pacing_and_engine_has_its_series() {
         } else {
             (0, all)
         };
-        assert_eq!(
-            (series.clients.len(), series.extremes.len()),
-            kept,
-            "{arguments}"
-        );
+        let found = (series.clients.len(), series.extremes.len());
+        assert_eq!(found, kept, "{arguments}");
         let timed = if point.latency { all } else { 0 };
         assert_eq!(series.latencies.len(), timed, "{arguments}");
         // A line each, and none about the time in which bytes are verified but for a moment.
@@ -286,13 +283,9 @@ fn the_memory_of_ranks_does_not_grow() {
 /// Memory of a process that is its own, as the kernel counts it.
 fn private_kib(pid: i32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let kib = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
-    kib.unwrap()
-        .split_whitespace()
-        .next()
-        .unwrap()
-        .parse()
-        .unwrap()
+    let mut lines = status.lines();
+    let kib = lines
+        .find_map(|line| line.strip_prefix("RssAnon:"))
+        .unwrap();
+    kib.trim().trim_end_matches(" kB").parse().unwrap()
 }

@@ -36,45 +36,36 @@ fn every_byte_arrives_through_the_library() {
 /// Both ends of a ping-pong, several workers and peers, operations in parts, workers that sleep, and several devices.
 #[test]
 fn every_pacing_goes_through_the_library() {
-    for (line, operations) in [
-        ("--engine shm --op write --ping-pong --verify", 80 * 2),
+    for (operations, line) in [
+        (80 * 2, "shm --op write --ping-pong --verify"),
+        (80 * 2, "fabric:tcp --op write-imm --ping-pong --verify"),
+        (80 * 2, "shm --op read --ping-pong --workers 2 --verify"),
+        (80 * 200, "shm --op write --batch 100 --workers 2 --verify"),
+        (80, "shm --op write --rate 1k --window 4 --verify"),
+        (80, "null --op write-imm --window 16"),
         (
-            "--engine fabric:tcp --op write-imm --ping-pong --verify",
-            80 * 2,
-        ),
-        (
-            "--engine shm --op read --ping-pong --workers 2 --verify",
-            80 * 2,
-        ),
-        (
-            "--engine shm --op write --batch 100 --workers 2 --verify",
-            80 * 2 * 100,
-        ),
-        ("--engine shm --op write --rate 1k --window 4 --verify", 80),
-        ("--engine null --op write-imm --window 16", 80),
-        (
-            "--engine fabric:tcp --op write --window 4 --qps 2 --chunk 1000 --verify",
             80,
+            "fabric:tcp --op write --window 4 --qps 2 --chunk 1000 --verify",
         ),
         (
-            "--engine fabric:tcp --op write-imm --window 4 --cq event --verify",
             80,
+            "fabric:tcp --op write-imm --window 4 --cq event --verify",
         ),
         (
-            "--engine fabric:tcp --op write-imm --ping-pong --cq event --verify",
             80 * 2,
+            "fabric:tcp --op write-imm --ping-pong --cq event --verify",
         ),
         (
-            "--engine fabric:tcp --op read --batch 5 --cq event --qps 2 --verify",
             80 * 5,
+            "fabric:tcp --op read --batch 5 --cq event --qps 2 --verify",
         ),
         (
-            "--engine fabric:tcp --op write --window 4 --rails stripe --devices lo,lo --verify",
             80,
+            "fabric:tcp --op write --window 4 --rails stripe --devices lo,lo --verify",
         ),
     ] {
         for way in ["--session on,off,fresh,register", "--api async"] {
-            let (records, _) = measured(&format!("{line} --ranks 2 --sizes 3000 {way}"));
+            let (records, _) = measured(&format!("--engine {line} --ranks 2 --sizes 3000 {way}"));
             assert!(!records.is_empty());
             for record in &records {
                 assert_eq!(summary(record).operations, operations, "{line} {way}");

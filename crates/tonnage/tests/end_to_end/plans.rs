@@ -73,10 +73,7 @@ fn every_format_can_be_printed_and_redrawn() {
             Format::Csv => {
                 assert_eq!(run.stdout.lines().count(), 3, "{run:#?}");
                 let row = records::first_row(&run.stdout);
-                assert!(
-                    row.len() > 11 && row.contains_key("bandwidth_bytes_per_s_mean"),
-                    "{row:#?}"
-                );
+                assert!(row.contains_key("bandwidth_bytes_per_s_mean"), "{row:#?}");
             }
             Format::Jsonl => assert_eq!(records::parse(&run.stdout), records),
             Format::Table => assert_eq!(run.rows().len(), 2, "{run:#?}"),

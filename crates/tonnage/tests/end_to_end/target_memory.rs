@@ -22,7 +22,6 @@ fn kinds(record: &Record) -> Vec<String> {
 #[test]
 fn each_end_has_its_kind_and_every_byte_is_right() {
     for (engine, more, expected) in [
-        ("shm", "--ranks 2", vec!["host", "small"]),
         ("shm", "--ranks 2 --bidirectional", vec!["host", "small"]),
         (
             "fabric:tcp",

@@ -45,7 +45,7 @@ fn a_search_ends_with_a_command_line_that_runs() {
     ] {
         let dir = tempdir().unwrap();
         let line = format!(
-            "tune --engine {engine} --op write --sizes 4k --goal {goal} --ranks 2 --trial-time 5ms --window 1,16,64 --qps 1,2 \
+            "tune --engine {engine} --op write --sizes 4k --goal {goal} --ranks 2 --trial-time 5ms --window 1,16 --qps 1,2 \
              --rails single -o r.jsonl"
         );
         let run = tonnage(dir.path(), &line).succeed();
