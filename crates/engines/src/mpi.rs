@@ -268,17 +268,23 @@ mod tests {
     use tonnage_collective::Shape;
     use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
-    #[test]
-    fn only_the_broken_call_of_the_broken_libraries_is_refused() {
+    fn called((op, root): (Collective, u32), ranks: u32, dtype: Dtype, bytes: u64) -> GroupCall {
         let arena = Arena::allocate(1, Pages::Normal, Sharing::Private, None);
-        let memory = Arc::new(arena.unwrap());
-        let call = |op, root, in_place, bytes| GroupCall {
-            shape: Shape::of_size((op, root), 4, Dtype::Int8, bytes),
+        GroupCall {
+            shape: Shape::of_size((op, root), ranks, dtype, bytes),
             reduction: Some(Reduction::Sum),
-            in_place,
-            memory: Arc::clone(&memory),
+            in_place: false,
+            memory: Arc::new(arena.unwrap()),
             input: 0,
             output: 0,
+        }
+    }
+
+    #[test]
+    fn only_the_broken_call_of_the_broken_libraries_is_refused() {
+        let call = |op, root, in_place, bytes| GroupCall {
+            in_place,
+            ..called((op, root), 4, Dtype::Int8, bytes)
         };
         let broken = "MPICH Version:\t4.0.2";
         let refused = |call: &GroupCall, version| refuse_broken(call, version).is_err();
@@ -303,15 +309,9 @@ mod tests {
 
     #[test]
     fn a_library_that_compares_bytes_as_signed_is_refused_where_it_compares_them() {
-        let arena = Arena::allocate(1, Pages::Normal, Sharing::Private, None);
-        let memory = Arc::new(arena.unwrap());
         let call = |dtype, reduction| GroupCall {
-            shape: Shape::of_size((Collective::AllReduce, 0), 2, dtype, 64),
             reduction,
-            in_place: false,
-            memory: Arc::clone(&memory),
-            input: 0,
-            output: 0,
+            ..called((Collective::AllReduce, 0), 2, dtype, 64)
         };
         let struck = call(Dtype::Uint8, Some(Reduction::Max));
         let said = refuse_signed(&struck, "MPICH Version:\t4.0.2", |_| Ok(false)).unwrap_err();

@@ -287,7 +287,7 @@ impl CudaCopies {
             Verb::Read => (ends.1, ends.0),
             _ => ends,
         };
-        let copier = CudaCopier::new(gpu.context(), ends, kernel, sizes)
+        let copier = CudaCopier::new(&gpu.context, ends, kernel, sizes)
             .map_err(|failure| refused(&failure))?;
         Ok(LaneState {
             name,
@@ -349,7 +349,7 @@ impl Engine for CudaCopies {
                         remote: remote.0.clone(),
                     };
                     // A lane that cannot be had later would end the run; here it is a skip.
-                    self.resolve(key, [Arc::clone(own.memory()), Arc::clone(&far)], (1, 1))?;
+                    self.resolve(key, [Arc::clone(&own.memory), Arc::clone(&far)], (1, 1))?;
                 }
             }
         }
@@ -370,7 +370,7 @@ impl Engine for CudaCopies {
         if let Some(known) = self.lanes.find(|lane| lane.key == key) {
             return Ok(known);
         }
-        let own = Arc::clone(self.regions.get(spec.local)?.memory());
+        let own = Arc::clone(&self.regions.get(spec.local)?.memory);
         let far = registry::find(self.vendor.copies, spec.remote, spec.peer)?;
         let lane = self.resolve(key, [own, far], (self.streams, self.depth))?;
         Ok(self.lanes.put(lane))

@@ -29,7 +29,7 @@ fn registered() -> MutexGuard<'static, Registered> {
 /// A memory that peers find until this is dropped.
 pub(super) struct CudaRegistration {
     number: u64,
-    memory: Arc<dyn Memory>,
+    pub(super) memory: Arc<dyn Memory>,
 }
 
 impl CudaRegistration {
@@ -42,10 +42,6 @@ impl CudaRegistration {
             number,
             memory: Arc::clone(memory),
         }
-    }
-
-    pub(super) fn memory(&self) -> &Arc<dyn Memory> {
-        &self.memory
     }
 
     /// The process and the number.

@@ -362,11 +362,77 @@ impl Engine for FabricWorker {
     }
 
     fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
-        self.first_contact(stopped)
+        let fresh = &self.peers[self.met..];
+        let awaited = |peer: &PeerState| Awaited {
+            rank: peer.rank,
+            device: peer.device.clone(),
+            mailbox: Arc::clone(&self.mails[peer.greeted.mail].arena),
+            place: peer.greeted.place,
+        };
+        let own = device(&self.attributes);
+        let mut contact = Contact::new(own, fresh.iter().map(awaited).collect());
+        let all = fresh.len();
+        let mut left: Vec<u32> = fresh.iter().map(|peer| peer.rank).collect();
+        let mut completed = 0;
+        loop {
+            // An earlier call that was stopped may have left greetings, which complete in this one.
+            let in_flight = all.saturating_sub(left.len() + completed);
+            if contact.is_complete(self.config.rank, &left, in_flight)? {
+                // Who has greeted this worker has mapped it. Its name goes once nobody else is to come.
+                self.met = self.peers.len();
+                if self.met == self.config.peers_max as usize {
+                    remove_own(self.endpoint.name());
+                }
+                return Ok(());
+            }
+            if stopped() {
+                return Err(Error::Failed("the run was stopped".into()));
+            }
+            left = self.greet(&left)?;
+            let ends = Ends {
+                lanes: &self.lanes,
+                peers: &self.peers,
+                named: self.named,
+            };
+            let early = &mut self.early;
+            let polled = self.endpoint.poll(usize::MAX, |event| match event.user {
+                GREETING => completed += 1,
+                // A peer that has met all of its own writes at once.
+                _ => early.push_back(ends.completion(&event)),
+            });
+            polled.map_err(|failure| self.dead(&failure, None))?;
+        }
     }
 
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
-        self.resolve(spec)
+        let peer = self.peers.iter().find(|peer| peer.rank == spec.peer);
+        let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
+        let local = *self.regions.get(spec.local)?;
+        let action = self.action(spec.kind, peer)?;
+        let remote = match action {
+            Action::Write | Action::WriteData | Action::Read => {
+                FarMemory::parse(spec.remote, spec.peer)?.into()
+            }
+            // Where a message lands is said by its receive.
+            _ => RemoteRegion {
+                base: 0,
+                key: 0,
+                len: 0,
+            },
+        };
+        let wanted = Spec {
+            kind: spec.kind,
+            peer: spec.peer,
+            local: spec.local,
+            remote,
+            ordered: spec.ordered,
+            delivered: spec.delivered,
+        };
+        if let Some(known) = self.lanes.find(|lane| lane.spec == wanted) {
+            return Ok(known);
+        }
+        let state = self.state(wanted, (action, local), peer);
+        Ok(self.lanes.put(state))
     }
 
     fn release(&mut self, lane: Lane) {
@@ -531,40 +597,6 @@ impl FabricWorker {
             Err(failure) => Err(self.dead(&failure, None)),
         }
     }
-}
-
-impl FabricWorker {
-    /// The lane of a specification: the same for the same.
-    pub(super) fn resolve(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
-        let peer = self.peers.iter().find(|peer| peer.rank == spec.peer);
-        let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
-        let local = *self.regions.get(spec.local)?;
-        let action = self.action(spec.kind, peer)?;
-        let remote = match action {
-            Action::Write | Action::WriteData | Action::Read => {
-                FarMemory::parse(spec.remote, spec.peer)?.into()
-            }
-            // Where a message lands is said by its receive.
-            _ => RemoteRegion {
-                base: 0,
-                key: 0,
-                len: 0,
-            },
-        };
-        let wanted = Spec {
-            kind: spec.kind,
-            peer: spec.peer,
-            local: spec.local,
-            remote,
-            ordered: spec.ordered,
-            delivered: spec.delivered,
-        };
-        if let Some(known) = self.lanes.find(|lane| lane.spec == wanted) {
-            return Ok(known);
-        }
-        let state = self.state(wanted, (action, local), peer);
-        Ok(self.lanes.put(state))
-    }
 
     /// Kind of operation of a lane.
     fn action(&self, kind: LaneKind, peer: &PeerState) -> Result<Action> {
@@ -620,9 +652,7 @@ impl FabricWorker {
             holds: false,
         }
     }
-}
 
-impl FabricWorker {
     /// Registers bytes under a key of their own.
     pub(super) fn register_arena(
         &mut self,
@@ -728,50 +758,6 @@ impl FabricWorker {
         })
     }
 
-    /// Greets every peer that is new, and waits until all have greeted this worker.
-    pub(super) fn first_contact(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
-        let fresh = &self.peers[self.met..];
-        let awaited = |peer: &PeerState| Awaited {
-            rank: peer.rank,
-            device: peer.device.clone(),
-            mailbox: Arc::clone(&self.mails[peer.greeted.mail].arena),
-            place: peer.greeted.place,
-        };
-        let own = device(&self.attributes);
-        let mut contact = Contact::new(own, fresh.iter().map(awaited).collect());
-        let all = fresh.len();
-        let mut left: Vec<u32> = fresh.iter().map(|peer| peer.rank).collect();
-        let mut completed = 0;
-        loop {
-            // An earlier call that was stopped may have left greetings, which complete in this one.
-            let in_flight = all.saturating_sub(left.len() + completed);
-            if contact.is_complete(self.config.rank, &left, in_flight)? {
-                // Who has greeted this worker has mapped it. Its name goes once nobody else is to come.
-                self.met = self.peers.len();
-                if self.met == self.config.peers_max as usize {
-                    remove_own(self.endpoint.name());
-                }
-                return Ok(());
-            }
-            if stopped() {
-                return Err(Error::Failed("the run was stopped".into()));
-            }
-            left = self.greet(&left)?;
-            let ends = Ends {
-                lanes: &self.lanes,
-                peers: &self.peers,
-                named: self.named,
-            };
-            let early = &mut self.early;
-            let polled = self.endpoint.poll(usize::MAX, |event| match event.user {
-                GREETING => completed += 1,
-                // A peer that has met all of its own writes at once.
-                _ => early.push_back(ends.completion(&event)),
-            });
-            polled.map_err(|failure| self.dead(&failure, None))?;
-        }
-    }
-
     /// Greets the peers that have not been greeted, each that takes it now; returns those that are left. A peer that is
     /// not ready must not keep the others waiting.
     pub(super) fn greet(&mut self, left: &[u32]) -> Result<Vec<u32>> {
@@ -813,9 +799,7 @@ impl FabricWorker {
             _ => Ok(()),
         }
     }
-}
 
-impl FabricWorker {
     /// Registers memory of a GPU under a key.
     pub(super) fn register_card_memory(
         &mut self,

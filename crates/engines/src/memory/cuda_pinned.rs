@@ -55,7 +55,7 @@ pub(super) fn allocate(
     let host = (HOST.allocate)(request)?;
     let arena = Arc::clone(host.mapped(vendor.pinned)?);
     let bytes = arena.len();
-    let pinned = PinnedArena::pin(gpu.context(), arena)
+    let pinned = PinnedArena::pin(&gpu.context, arena)
         .map_err(|failure| driver::not_pinned(vendor, bytes, &failure))?;
     Ok(Arc::new(PinnedMemory {
         host,
@@ -66,18 +66,8 @@ pub(super) fn allocate(
 
 pub(super) struct PinnedMemory {
     host: Arc<dyn Memory>,
-    pinned: Arc<PinnedArena>,
-    gpu: Arc<GpuInUse>,
-}
-
-impl PinnedMemory {
-    pub(super) fn pinned(&self) -> &Arc<PinnedArena> {
-        &self.pinned
-    }
-
-    pub(super) fn gpu(&self) -> &Arc<GpuInUse> {
-        &self.gpu
-    }
+    pub(super) pinned: Arc<PinnedArena>,
+    pub(super) gpu: Arc<GpuInUse>,
 }
 
 impl Memory for PinnedMemory {
@@ -91,8 +81,8 @@ impl Memory for PinnedMemory {
 
     fn device(&self) -> Option<DeviceMemory<'_>> {
         Some(DeviceMemory {
-            interface: self.gpu.vendor().memory,
-            device: self.gpu.context().device().number,
+            interface: self.gpu.vendor.memory,
+            device: self.gpu.context.device().number,
             address: self.pinned.arena().address(),
             dmabuf: None,
         })
@@ -104,7 +94,7 @@ impl Memory for PinnedMemory {
 
     fn report(&self) -> MemoryReport {
         MemoryReport {
-            kind: self.gpu.vendor().pinned.to_owned(),
+            kind: self.gpu.vendor.pinned.to_owned(),
             device: Some(self.gpu.name()),
             ..self.host.report()
         }

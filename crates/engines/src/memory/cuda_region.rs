@@ -32,15 +32,15 @@ impl CudaEnd {
     /// has pinned is any memory of the host to this one.
     pub(crate) fn of(vendor: &GpuVendor, memory: &dyn Memory) -> Option<Self> {
         let typed: &dyn Any = memory;
-        let is_own = |gpu: &GpuInUse| gpu.vendor().memory == vendor.memory;
+        let is_own = |gpu: &GpuInUse| gpu.vendor.memory == vendor.memory;
         if let Some(memory) = typed.downcast_ref::<CudaMemory>() {
-            return is_own(memory.gpu()).then(|| Self {
-                region: CudaRegion::Device(Arc::clone(memory.buffer())),
-                gpu: Some(Arc::clone(memory.gpu())),
+            return is_own(&memory.gpu).then(|| Self {
+                region: CudaRegion::Device(Arc::clone(&memory.buffer)),
+                gpu: Some(Arc::clone(&memory.gpu)),
             });
         }
         let region = match typed.downcast_ref::<PinnedMemory>() {
-            Some(memory) if is_own(memory.gpu()) => CudaRegion::Pinned(Arc::clone(memory.pinned())),
+            Some(memory) if is_own(&memory.gpu) => CudaRegion::Pinned(Arc::clone(&memory.pinned)),
             _ => CudaRegion::Pageable(Arc::clone(memory.host()?)),
         };
         Some(Self { region, gpu: None })
@@ -60,9 +60,11 @@ impl DriverMemory {
     /// The bytes of a memory; `None` for memory that no driver knows.
     pub(crate) fn of(memory: &dyn Memory) -> Option<Self> {
         let typed: &dyn Any = memory;
-        let gpu = typed.downcast_ref().map(CudaMemory::gpu);
-        let gpu = gpu.or(typed.downcast_ref().map(PinnedMemory::gpu))?;
-        Self::of_vendor(gpu.vendor(), memory)
+        let gpu = typed.downcast_ref().map(|memory: &CudaMemory| &memory.gpu);
+        let gpu = gpu.or(typed
+            .downcast_ref()
+            .map(|memory: &PinnedMemory| &memory.gpu))?;
+        Self::of_vendor(gpu.vendor, memory)
     }
 
     /// The bytes of a memory; `None` for memory that this maker's driver does not know.
@@ -137,7 +139,7 @@ pub(crate) fn context_of(
         return Ok(None);
     };
     let gpu = driver::open(vendor, Some(libraries), vendor.memory, device.number)?;
-    Ok(Some(Arc::clone(gpu.context())))
+    Ok(Some(Arc::clone(&gpu.context)))
 }
 
 /// Returns whether a rank will have memory of a GPU that engines register with network cards.

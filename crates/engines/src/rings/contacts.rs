@@ -13,7 +13,7 @@ use tonnage_engine::{Card, Neighbor, Peer};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_units::{Error, Result};
 
-use super::mailbox::{self, Mailbox, Outbox, PeerRings};
+use super::mailbox::{self, Inbox, Outbox, PeerRings};
 
 /// Address of a peer's rings. Opaque to everybody else.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,7 +34,7 @@ pub(crate) struct Contacts {
     /// This rank.
     rank: Peer,
     /// One for each call of `cards`.
-    mailboxes: Vec<Mailbox>,
+    mailboxes: Vec<Arc<Arena>>,
     /// Mailbox that holds a peer's rings, and the place in it.
     places: BTreeMap<Peer, (usize, usize)>,
     /// Peers that are connected.
@@ -99,7 +99,7 @@ impl Contacts {
         };
         let rings = rings.map_err(failed)?;
         let mailbox = self.mailboxes.len();
-        self.mailboxes.push(Mailbox::new(Arc::new(rings)));
+        self.mailboxes.push(Arc::new(rings));
         for (place, peer) in fresh.into_iter().enumerate() {
             self.places.insert(peer, (mailbox, place));
         }
@@ -108,7 +108,7 @@ impl Contacts {
 
     pub(crate) fn card(&self, peer: Peer) -> Result<Card> {
         let (mailbox, place) = self.place(peer)?;
-        let rings = self.mailboxes[mailbox].arena();
+        let rings = &self.mailboxes[mailbox];
         let address = RingsAddress {
             pid: std::process::id(),
             rings_fd: rings.file().map_or(-1, |file| file.as_raw_fd()),
@@ -143,7 +143,7 @@ impl Contacts {
         let rings = self.attach_rings(rank)?;
         Ok(PeerRings {
             rank,
-            inbox: self.mailboxes[mailbox].inbox(place),
+            inbox: Inbox::new(Arc::clone(&self.mailboxes[mailbox]), place),
             outbox: Outbox::new(rings, place_there),
         })
     }
@@ -199,9 +199,6 @@ mod tests {
         let neighbor = Neighbor::beside(1, other.card(0).unwrap());
         assert!(one.connect_one(&neighbor).is_ok());
         assert_eq!(one.process_of(1), Some(std::process::id()));
-        assert_eq!(
-            one.attach_rings(1).unwrap().len(),
-            other.mailboxes[0].arena().len()
-        );
+        assert_eq!(one.attach_rings(1).unwrap().len(), other.mailboxes[0].len());
     }
 }

@@ -77,32 +77,6 @@ pub(crate) struct ArrivalEntry {
     pub(crate) words: [u64; 2],
 }
 
-/// A worker's own mailbox.
-pub(crate) struct Mailbox {
-    arena: Arc<Arena>,
-}
-
-impl Mailbox {
-    /// `arena` is fresh and holds at least [`bytes`] of the number of peers.
-    pub(crate) fn new(arena: Arc<Arena>) -> Self {
-        Self { arena }
-    }
-
-    pub(crate) fn arena(&self) -> &Arc<Arena> {
-        &self.arena
-    }
-
-    /// The owner's end of one peer's rings.
-    pub(crate) fn inbox(&self, place: usize) -> Inbox {
-        Inbox {
-            ring: Place::new(Arc::clone(&self.arena), place),
-            arrivals: 0,
-            receives: 0,
-            receives_read: 0,
-        }
-    }
-}
-
 /// One place of a mailbox, seen from either side.
 struct Place {
     arena: Arc<Arena>,
@@ -154,6 +128,16 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
+    /// The owner's end of one peer's rings. `arena` is fresh and holds at least [`bytes`] of the number of peers.
+    pub(crate) fn new(arena: Arc<Arena>, place: usize) -> Self {
+        Self {
+            ring: Place::new(arena, place),
+            arrivals: 0,
+            receives: 0,
+            receives_read: 0,
+        }
+    }
+
     #[inline]
     pub(crate) fn next_arrival(&mut self) -> Result<Option<Arrival>, OutOfRange> {
         let at = arrival_at(self.arrivals);
@@ -347,10 +331,7 @@ pub(crate) mod tests {
     pub(crate) fn pair() -> (Inbox, Outbox) {
         let arena =
             Arc::new(Arena::allocate(bytes(2), Pages::Normal, Sharing::Private, None).unwrap());
-        (
-            Mailbox::new(Arc::clone(&arena)).inbox(1),
-            Outbox::new(arena, 1),
-        )
+        (Inbox::new(Arc::clone(&arena), 1), Outbox::new(arena, 1))
     }
 
     #[test]

@@ -333,7 +333,39 @@ impl Engine for VerbsWorker {
     }
 
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
-        self.resolve(spec)
+        let peer = self.peers.iter().find(|peer| peer.rank == spec.peer);
+        let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
+        let local = *self.regions.get(spec.local)?;
+        let (action, pair) = action(spec.kind, peer);
+        let is_one_sided = !matches!(action, WorkAction::Send);
+        let asked = Asking {
+            kind: spec.kind,
+            peer: spec.peer,
+            local: spec.local,
+            remote: if is_one_sided && spec.kind != LaneKind::Receive {
+                FarBytes::parse(spec.remote, spec.peer)?
+            } else {
+                // Where a message lands is said by its receive.
+                no_bytes()
+            },
+        };
+        if let Some(known) = self.lanes.find(|lane| lane.asked == asked) {
+            return Ok(known);
+        }
+        let lane = VerbsLane {
+            target: WorkTarget {
+                action,
+                pair: self.pairs[pair].handle,
+                local,
+                remote: asked.remote.clone(),
+                inline_bytes_max: self.pairs[pair].inline_bytes,
+                address: peer.address,
+            },
+            asked,
+            pair,
+            last_byte: None,
+        };
+        Ok(self.lanes.put(lane))
     }
 
     fn release(&mut self, lane: Lane) {
@@ -518,43 +550,6 @@ pub(super) struct VerbsLane {
 const PIECES_MAX: u64 = 4096;
 
 impl VerbsWorker {
-    /// The lane of a specification: the same for the same. Order needs nothing: a queue pair keeps it.
-    pub(super) fn resolve(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
-        let peer = self.peers.iter().find(|peer| peer.rank == spec.peer);
-        let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
-        let local = *self.regions.get(spec.local)?;
-        let (action, pair) = action(spec.kind, peer);
-        let is_one_sided = !matches!(action, WorkAction::Send);
-        let asked = Asking {
-            kind: spec.kind,
-            peer: spec.peer,
-            local: spec.local,
-            remote: if is_one_sided && spec.kind != LaneKind::Receive {
-                FarBytes::parse(spec.remote, spec.peer)?
-            } else {
-                // Where a message lands is said by its receive.
-                no_bytes()
-            },
-        };
-        if let Some(known) = self.lanes.find(|lane| lane.asked == asked) {
-            return Ok(known);
-        }
-        let lane = VerbsLane {
-            target: WorkTarget {
-                action,
-                pair: self.pairs[pair].handle,
-                local,
-                remote: asked.remote.clone(),
-                inline_bytes_max: self.pairs[pair].inline_bytes,
-                address: peer.address,
-            },
-            asked,
-            pair,
-            last_byte: None,
-        };
-        Ok(self.lanes.put(lane))
-    }
-
     /// Bytes that registering a memory locks, where its registrations are not too many.
     pub(super) fn bytes_to_lock(&self, bytes: usize) -> Result<usize> {
         let (pieces, locked) = self.queues.would_register(bytes as u64);
@@ -755,9 +750,7 @@ impl VerbsWorker {
         }
         self.ring()
     }
-}
 
-impl VerbsWorker {
     fn register_card_memory(
         &mut self,
         memory: &Arc<dyn Memory>,

@@ -53,6 +53,14 @@ fn allocate_with(
     })
 }
 
+/// A double of whoever made the GPUs that a memory is of.
+fn double_of(entry: &MemoryEntry, lines: &str) -> Option<Double> {
+    if entry.libraries[0].name == HIP.libraries[0].name {
+        return Double::hip(lines);
+    }
+    Double::with(lines)
+}
+
 fn refusal(double: &Double, entry: &MemoryEntry, variant: &str, bytes: u64) -> String {
     let refused = allocate(double, entry, variant, bytes).err().unwrap();
     assert!(matches!(refused, Error::Unavailable { .. }), "{refused}");
@@ -98,22 +106,17 @@ fn cases() -> Vec<((u64, u64, u64), Key)> {
 /// Both ways, by the kernels and by copies, of both makers.
 #[test]
 fn the_pattern_is_the_hosts_byte_for_byte() {
-    let (Some(whole), Some(broken), Some(whole_hip), Some(broken_hip)) = (
-        Double::with(""),
-        Double::with("ptx 0"),
-        Double::hip(""),
-        Double::hip("ptx 0"),
-    ) else {
-        return;
-    };
     let host = host();
-    for (double, entry, by_kernels) in [
-        (&whole, &CUDA, true),
-        (&broken, &CUDA, false),
-        (&whole_hip, &HIP, true),
-        (&broken_hip, &HIP, false),
+    for (entry, lines, by_kernels) in [
+        (&CUDA, "", true),
+        (&CUDA, "ptx 0", false),
+        (&HIP, "", true),
+        (&HIP, "ptx 0", false),
     ] {
-        let gpu = allocate(double, entry, "", BYTES).unwrap();
+        let Some(double) = double_of(entry, lines) else {
+            return;
+        };
+        let gpu = allocate(&double, entry, "", BYTES).unwrap();
         assert_eq!(gpu.report().why_filled_by_copies.is_none(), by_kernels);
         for (range, key) in cases() {
             let (origin, offset, len) = range;
@@ -193,29 +196,24 @@ fn what_is_wrong_is_named_as_on_the_host() {
 /// A GPU that computes wrongly is not believed, and the record says so; its bytes are right all the same.
 #[test]
 fn kernels_that_do_otherwise_than_the_host_are_not_used() {
-    let (Some(wrong), Some(broken), Some(wrong_hip), Some(broken_hip)) = (
-        Double::with("wrong 1"),
-        Double::with("ptx 0"),
-        Double::hip("wrong 1"),
-        Double::hip("ptx 0"),
-    ) else {
-        return;
-    };
-    for (double, entry, reason) in [
-        (&wrong, &CUDA, "its kernel for filling wrote "),
+    for (entry, lines, reason) in [
+        (&CUDA, "wrong 1", "its kernel for filling wrote "),
         (
-            &broken,
             &CUDA,
+            "ptx 0",
             "cuModuleLoadDataEx: CUDA_ERROR_INVALID_PTX (218)",
         ),
-        (&wrong_hip, &HIP, "its kernel for filling wrote "),
+        (&HIP, "wrong 1", "its kernel for filling wrote "),
         (
-            &broken_hip,
             &HIP,
+            "ptx 0",
             "hiprtcCompileProgram: HIPRTC_ERROR_COMPILATION (6)",
         ),
     ] {
-        let memory = allocate(double, entry, "", BYTES).unwrap();
+        let Some(double) = double_of(entry, lines) else {
+            return;
+        };
+        let memory = allocate(&double, entry, "", BYTES).unwrap();
         let why = memory.report().why_filled_by_copies.unwrap();
         assert!(why.contains(reason), "{why}");
         let key = Key::new(5, 5, 5, 5);
@@ -288,35 +286,27 @@ fn rates(memory: &dyn Memory) -> Result<Vec<tonnage_engine::memory::CopyRate>> {
 /// Told by the names of the maker's calls.
 #[test]
 fn the_way_of_allocating_is_chosen_and_reported() {
-    let doubles = ["granularity 65536", "granularity 65536", "vmm 0", "vmm 0"];
-    let doubles = [Double::with, Double::hip, Double::with, Double::hip]
-        .into_iter()
-        .zip(doubles)
-        .filter_map(|(double, lines)| double(lines));
-    let doubles: Vec<Double> = doubles.collect();
-    let [cuda, hip, cuda_without, hip_without] = &doubles[..] else {
-        return;
-    };
     let options = |alloc: &str| EngineOptions::from([("alloc".to_owned(), alloc.to_owned())]);
     let key = Key::new(5, 6, 7, 8);
-    for (double, entry, alloc, said) in [
-        (cuda, &CUDA, "malloc", "malloc: cuMemAlloc, in one piece"),
-        (hip, &HIP, "malloc", "malloc: hipMalloc, in one piece"),
+    for (entry, alloc, said) in [
+        (&CUDA, "malloc", "malloc: cuMemAlloc, in one piece"),
+        (&HIP, "malloc", "malloc: hipMalloc, in one piece"),
         (
-            cuda,
             &CUDA,
             "vmm",
             "vmm: cuMemCreate and cuMemMap, in granules of 65536 bytes, for network cards too",
         ),
         (
-            hip,
             &HIP,
             "vmm",
             "vmm: hipMemCreate and hipMemMap, in granules of 65536 bytes, for network cards too",
         ),
     ] {
+        let Some(double) = double_of(entry, "granularity 65536") else {
+            return;
+        };
         let options = entry.check_options(&options(alloc)).unwrap();
-        let memory = allocate_with(double, entry, "", (70_000, &options)).unwrap();
+        let memory = allocate_with(&double, entry, "", (70_000, &options)).unwrap();
         assert_eq!(memory.report().allocated.as_deref(), Some(said));
         memory.fill(0, 3, 69_997, key).unwrap();
         assert!(found(&*memory, (0, 3, 69_997), key).is_clean());
@@ -327,34 +317,37 @@ fn the_way_of_allocating_is_chosen_and_reported() {
         "{refused}"
     );
     let advice = "Leave --memory-option alloc=vmm out";
-    for (double, entry, bytes, parts) in [
+    for (entry, lines, bytes, parts) in [
         // Too much is refused with what is free, as for the other way.
         (
-            cuda,
             &CUDA,
+            "",
             1 << 30,
             ["are free: cuMemCreate: CUDA_ERROR_OUT_OF_MEMORY", ""],
         ),
         (
-            hip,
             &HIP,
+            "",
             1 << 30,
             ["are free: hipMemCreate: hipErrorOutOfMemory", "rocm-smi"],
         ),
         (
-            cuda_without,
             &CUDA,
+            "vmm 0",
             4096,
             ["CUDA's driver says that this GPU has no", advice],
         ),
         (
-            hip_without,
             &HIP,
+            "vmm 0",
             4096,
             ["HIP's driver says that this GPU has no", advice],
         ),
     ] {
-        let refused = allocate_with(double, entry, "", (bytes, &options("vmm")));
+        let Some(double) = double_of(entry, lines) else {
+            return;
+        };
+        let refused = allocate_with(&double, entry, "", (bytes, &options("vmm")));
         let refused = refused.err().unwrap().to_string();
         for part in parts {
             assert!(refused.contains(part), "{part}: {refused}");

@@ -5,7 +5,7 @@ use tonnage_engine::memory::{MemoryEntry, Request};
 use tonnage_engines::memory::{CUDA, CUDA_PINNED, HIP, HIP_PINNED};
 
 use super::double::Double;
-use super::{BYTES, allocate, refusal};
+use super::{BYTES, allocate, double_of, refusal};
 
 /// What a double is told, the memory that is asked for, how much of it, and what the refusal has and lacks.
 type Case = (
@@ -119,9 +119,7 @@ const CASES: [Case; 12] = [
 #[test]
 fn each_refusal_says_why_and_what_to_do() {
     for (lines, (entry, variant, bytes), has, lacks) in CASES {
-        let is_hips = entry.libraries[0].name == HIP.libraries[0].name;
-        let double = if is_hips { Double::hip } else { Double::with };
-        let Some(double) = double(lines) else {
+        let Some(double) = double_of(entry, lines) else {
             return;
         };
         let said = refusal(&double, entry, variant, bytes);

@@ -82,40 +82,11 @@ fn the_engine_is_as_fast_as_nvbandwidth() {
     }
 }
 
-/// A program that prints what nvbandwidth prints: how it is called, and how its words are read.
 #[test]
 fn its_figure_is_read_from_what_it_prints() {
-    use std::os::unix::fs::PermissionsExt;
-
     let text = "nvbandwidth Version: v0.8\nBuilt from Git version: v0.8\n\nDevice 0: a model (00000000:1b:00)\n\n\
                 Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n           0\n \
                 0     55.63\n\nSUM host_to_device_memcpy_ce 55.63\n\nNOTE: about it\n";
-    let case = "host_to_device_memcpy_ce";
-    assert_eq!(read(text, case), Some(55.63e9));
+    assert_eq!(read(text, "host_to_device_memcpy_ce"), Some(55.63e9));
     assert_eq!(read(text, "device_to_host_memcpy_ce"), None);
-    for without in [
-        "",
-        "SUM host_to_device_memcpy_ce",
-        "SUM host_to_device_memcpy_ce nan",
-    ] {
-        assert_eq!(read(without, case), None, "{without}");
-    }
-    let directory = tempfile::tempdir().unwrap();
-    let program = directory.path().join("nvbandwidth");
-    let script = "#!/bin/sh\n[ \"$CUDA_VISIBLE_DEVICES\" = 3 ] || exit 1\n[ \"$1\" = --testcase ] && echo \"SUM $2 12.5\"\n";
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    // The loader may still have it open for writing in a process that another test has just made.
-    let told = (0..50).find_map(|_| run(&program, "3", case));
-    assert_eq!(told, Some(Ok(12.5e9)));
-    assert_eq!(run(&directory.path().join("none"), "3", case), None);
-    // On the GPU that this process was given, whatever it is called.
-    for (visible, first) in [
-        (None, "0"),
-        (Some(""), "0"),
-        (Some("3"), "3"),
-        (Some("GPU-d1d1, 1"), "GPU-d1d1"),
-    ] {
-        assert_eq!(first_of(visible), first, "{visible:?}");
-    }
 }

@@ -171,12 +171,6 @@ impl<F: AsFd> Ring<F> {
         std::mem::take(&mut self.most_in_flight)
     }
 
-    /// Operations that `post` would still take.
-    #[inline]
-    pub fn free_slots(&self) -> u32 {
-        self.free.len() as u32
-    }
-
     /// Takes a file over under a number that the caller chooses.
     ///
     /// # Errors

@@ -188,11 +188,11 @@ fn no_more_than_the_depth_is_taken_and_a_batch_gathers() {
         }
     }
     assert!(!ring.post(&request(file, Direction::Write, 4)).unwrap());
-    assert_eq!((ring.in_flight(), ring.free_slots()), (4, 0));
+    assert_eq!((ring.in_flight(), ring.free.len()), (4, 0));
     assert!(ring.release(file).is_err(), "it has operations in flight");
     assert_eq!(finish(&mut ring, 4).len(), 4);
     assert_eq!(stored(), 4 * u64::from(BLOCK));
-    assert_eq!((ring.in_flight(), ring.free_slots()), (0, 4));
+    assert_eq!((ring.in_flight(), ring.free.len()), (0, 4));
     assert!(
         ring.open(file, opened(&scratch, false)).is_err(),
         "the number is in use"

@@ -1,9 +1,7 @@
 //! The kernels of both makers against a second writing of the pattern, byte by byte. `tonnage_engines` compares them
 //! with the host's.
 
-use std::sync::Arc;
-
-use tonnage_sys::cuda::{CudaContext, DeviceBuffer, PatternKernels, PatternNumbers};
+use tonnage_sys::cuda::{DeviceBuffer, PatternKernels, PatternNumbers};
 
 use super::{opened, opened_everywhere};
 
@@ -54,64 +52,56 @@ fn cases() -> Vec<(u64, u64, PatternNumbers)> {
 #[test]
 fn every_byte_of_a_range_is_written_and_none_beside_it() {
     for (_double, context) in opened_everywhere() {
-        writes_ranges(&context);
-    }
-}
-
-fn writes_ranges(context: &Arc<CudaContext>) {
-    let kernels = PatternKernels::load(context).unwrap();
-    let buffer = DeviceBuffer::allocate(context, SIZE).unwrap();
-    let mut bytes = vec![0; SIZE as usize];
-    for (offset, len, numbers) in cases() {
-        buffer.write(0, &vec![RAW; SIZE as usize]).unwrap();
-        kernels.fill(&buffer, offset, len, numbers).unwrap();
-        buffer.read(0, &mut bytes).unwrap();
-        for (at, &found) in (0..).zip(&bytes) {
-            let inside = (offset..offset + len).contains(&at);
-            let expected = if inside {
-                byte(numbers, at - offset)
-            } else {
-                RAW
-            };
-            assert_eq!(
-                found, expected,
-                "byte {at} of {len} at {offset}: {numbers:?}"
-            );
+        let kernels = PatternKernels::load(&context).unwrap();
+        let buffer = DeviceBuffer::allocate(&context, SIZE).unwrap();
+        let mut bytes = vec![0; SIZE as usize];
+        for (offset, len, numbers) in cases() {
+            buffer.write(0, &vec![RAW; SIZE as usize]).unwrap();
+            kernels.fill(&buffer, offset, len, numbers).unwrap();
+            buffer.read(0, &mut bytes).unwrap();
+            for (at, &found) in (0..).zip(&bytes) {
+                let inside = (offset..offset + len).contains(&at);
+                let expected = if inside {
+                    byte(numbers, at - offset)
+                } else {
+                    RAW
+                };
+                assert_eq!(
+                    found, expected,
+                    "byte {at} of {len} at {offset}: {numbers:?}"
+                );
+            }
+            assert_eq!(kernels.verify(&buffer, offset, len, numbers).unwrap(), None);
         }
-        assert_eq!(kernels.verify(&buffer, offset, len, numbers).unwrap(), None);
     }
 }
 
 #[test]
 fn the_first_and_the_last_wrong_byte_are_named() {
     for (_double, context) in opened_everywhere() {
-        names_bytes(&context);
-    }
-}
-
-fn names_bytes(context: &Arc<CudaContext>) {
-    let kernels = PatternKernels::load(context).unwrap();
-    let buffer = DeviceBuffer::allocate(context, SIZE).unwrap();
-    for (offset, len, numbers) in cases() {
-        if len == 0 {
-            continue;
-        }
-        kernels.fill(&buffer, offset, len, numbers).unwrap();
-        for (first, last) in [(0, 0), (len - 1, len - 1), (0, len - 1), (len / 3, len / 2)] {
-            for at in [first, last] {
-                buffer.write(offset + at, &[!byte(numbers, at)]).unwrap();
+        let kernels = PatternKernels::load(&context).unwrap();
+        let buffer = DeviceBuffer::allocate(&context, SIZE).unwrap();
+        for (offset, len, numbers) in cases() {
+            if len == 0 {
+                continue;
             }
-            let found = kernels.verify(&buffer, offset, len, numbers).unwrap();
-            assert_eq!(found, Some((first, last)), "{len} at {offset}: {numbers:?}");
-            for at in [first, last] {
-                buffer.write(offset + at, &[byte(numbers, at)]).unwrap();
+            kernels.fill(&buffer, offset, len, numbers).unwrap();
+            for (first, last) in [(0, 0), (len - 1, len - 1), (0, len - 1), (len / 3, len / 2)] {
+                for at in [first, last] {
+                    buffer.write(offset + at, &[!byte(numbers, at)]).unwrap();
+                }
+                let found = kernels.verify(&buffer, offset, len, numbers).unwrap();
+                assert_eq!(found, Some((first, last)), "{len} at {offset}: {numbers:?}");
+                for at in [first, last] {
+                    buffer.write(offset + at, &[byte(numbers, at)]).unwrap();
+                }
             }
+            // A byte beside the range is nobody's business.
+            buffer
+                .write(offset + len - 1, &[byte(numbers, len - 1)])
+                .unwrap();
+            assert_eq!(kernels.verify(&buffer, offset, len, numbers).unwrap(), None);
         }
-        // A byte beside the range is nobody's business.
-        buffer
-            .write(offset + len - 1, &[byte(numbers, len - 1)])
-            .unwrap();
-        assert_eq!(kernels.verify(&buffer, offset, len, numbers).unwrap(), None);
     }
 }
 

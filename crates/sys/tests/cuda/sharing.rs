@@ -8,17 +8,25 @@ use tonnage_sys::cuda::{
     IpcHandle, PinnedArena, RawLoop, WordsBehind,
 };
 
-use super::{arena, loaded, opened};
+use super::{arena, loaded, opened, opened_hip};
 
 #[test]
 fn memory_is_shared_with_other_processes_alone() {
-    let (_double, context) = opened("");
-    let buffer = DeviceBuffer::allocate(&context, 100).unwrap();
-    let handle = buffer.export().unwrap();
-    let own = ImportedBuffer::open(&context, handle, 100).unwrap_err();
-    assert_eq!(own.name(), "CUDA_ERROR_INVALID_CONTEXT");
-    let nothing = ImportedBuffer::open(&context, IpcHandle([0; 64]), 100).unwrap_err();
-    assert_eq!(nothing.name(), "CUDA_ERROR_INVALID_VALUE");
+    for ((_double, context), names) in [
+        (
+            opened(""),
+            ["CUDA_ERROR_INVALID_CONTEXT", "CUDA_ERROR_INVALID_VALUE"],
+        ),
+        (
+            opened_hip(""),
+            ["hipErrorInvalidContext", "hipErrorInvalidValue"],
+        ),
+    ] {
+        let buffer = DeviceBuffer::allocate(&context, 100).unwrap();
+        let own = ImportedBuffer::open(&context, buffer.export().unwrap(), 100).unwrap_err();
+        let nothing = ImportedBuffer::open(&context, IpcHandle([0; 64]), 100).unwrap_err();
+        assert_eq!([own.name(), nothing.name()], names);
+    }
 }
 
 /// Descriptions of GPUs are asked for once, and not for the context's own; one that is lost says nothing of the others.

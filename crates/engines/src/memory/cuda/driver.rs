@@ -19,8 +19,8 @@ use crate::libraries;
 
 /// A GPU that is in use.
 pub(crate) struct GpuInUse {
-    vendor: &'static GpuVendor,
-    context: Arc<CudaContext>,
+    pub(crate) vendor: &'static GpuVendor,
+    pub(crate) context: Arc<CudaContext>,
     /// The kernels, or why they are not trusted; empty until somebody has a use for them.
     kernels: OnceLock<std::result::Result<PatternKernels, String>>,
     /// The kernel that copies, in the same way.
@@ -147,14 +147,6 @@ pub(crate) fn library(
 }
 
 impl GpuInUse {
-    pub(crate) fn vendor(&self) -> &'static GpuVendor {
-        self.vendor
-    }
-
-    pub(crate) fn context(&self) -> &Arc<CudaContext> {
-        &self.context
-    }
-
     /// The kernels, which are compiled and proven when they are first asked for: whoever allocates memory that they
     /// fill asks then, so that no measurement waits for it.
     ///

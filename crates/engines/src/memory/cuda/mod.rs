@@ -103,8 +103,8 @@ pub(super) fn allocate(
     let _ = gpu.kernels();
     let by_handles = request.option(&OPTIONS, ALLOC) == BY_HANDLES;
     let allocated = match by_handles {
-        true => DeviceBuffer::map(gpu.context(), request.bytes),
-        false => DeviceBuffer::allocate(gpu.context(), request.bytes),
+        true => DeviceBuffer::map(&gpu.context, request.bytes),
+        false => DeviceBuffer::allocate(&gpu.context, request.bytes),
     };
     let buffer = allocated.map_err(|failure| match failure.code() {
         Some(OUT_OF_MEMORY) => gpu.too_small(request.bytes, &failure),
@@ -128,28 +128,20 @@ fn not_mapped(gpu: &GpuInUse, failure: &CudaFailure) -> Error {
                 "Leave --memory-option {ALLOC}={BY_HANDLES} out; not every driver and not every virtual machine has \
                  virtual-memory handles"
             ),
-            Some(_) => (gpu.vendor().advice)(failure).to_owned(),
+            Some(_) => (gpu.vendor.advice)(failure).to_owned(),
         },
     }
 }
 
 pub(super) struct CudaMemory {
-    gpu: Arc<GpuInUse>,
-    buffer: Arc<DeviceBuffer>,
+    pub(super) gpu: Arc<GpuInUse>,
+    pub(super) buffer: Arc<DeviceBuffer>,
 }
 
 impl CudaMemory {
-    pub(super) fn buffer(&self) -> &Arc<DeviceBuffer> {
-        &self.buffer
-    }
-
-    pub(super) fn gpu(&self) -> &Arc<GpuInUse> {
-        &self.gpu
-    }
-
     /// The driver's own name of a call, without the version of its symbol.
     fn called(&self, call: &'static str) -> &'static str {
-        let called = self.gpu.vendor().driver.called(call);
+        let called = self.gpu.vendor.driver.called(call);
         called.trim_end_matches("_v2")
     }
 
@@ -210,8 +202,8 @@ impl Memory for CudaMemory {
 
     fn device(&self) -> Option<DeviceMemory<'_>> {
         Some(DeviceMemory {
-            interface: self.gpu.vendor().memory,
-            device: self.gpu.context().device().number,
+            interface: self.gpu.vendor.memory,
+            device: self.gpu.context.device().number,
             address: self.buffer.address(),
             dmabuf: None,
         })
@@ -223,7 +215,7 @@ impl Memory for CudaMemory {
 
     fn report(&self) -> MemoryReport {
         MemoryReport {
-            kind: self.gpu.vendor().memory.to_owned(),
+            kind: self.gpu.vendor.memory.to_owned(),
             bytes: self.buffer.bytes(),
             allocated: Some(match self.buffer.granularity() {
                 None => format!("malloc: {}, in one piece", self.called("cuMemAlloc_v2")),
@@ -233,7 +225,7 @@ impl Memory for CudaMemory {
                         Some(false) => {
                             "not for network cards: the driver says that they reach none of it"
                         }
-                        None if !self.gpu.vendor().cards.mapped_if_told => {
+                        None if !self.gpu.vendor.cards.mapped_if_told => {
                             "the driver does not tell whether network cards reach it"
                         }
                         None => {
@@ -302,10 +294,10 @@ impl Memory for CudaMemory {
         clock: &Clock,
         turns: CopyTurns,
     ) -> Result<Vec<CopyRate>> {
-        let copying = self.gpu.vendor().driver.called("cuMemcpyAsync");
+        let copying = self.gpu.vendor.driver.called("cuMemcpyAsync");
         let by = CopiesBy {
             call: copying,
-            uncached_bytes_min: self.gpu.vendor().uncached_bytes_min,
+            uncached_bytes_min: self.gpu.vendor.uncached_bytes_min,
             // One and the same set of ways for all, whoever copies by the kernel, now or before.
             kernel: self.gpu.copy_kernel().ok(),
         };
