@@ -91,7 +91,8 @@ fn check(table: &PublishedTable) -> Result<()> {
 }
 
 impl Listed for PublishedTable {
-    const EXPECTED: &'static str = "{ what, columns, rows } or a list of such tables";
+    const EXPECTED: &'static str = "published as { what, columns, rows } or a list of such tables";
+    const IS_TEXT: bool = false;
 }
 
 #[cfg(test)]

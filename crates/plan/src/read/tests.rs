@@ -75,11 +75,18 @@ fn wrong_values_name_line_and_reason() {
         "sizes = [] => a sweep needs at least one value",
         "sizes = 8; sizes = 8 => p.toml:6: duplicate key",
         "sizes =  => p.toml:5: ",
+        "sizes = 8; published = 'x' => p.toml:6: invalid type: string \"x\", expected published as { what, columns, rows } or a list",
+        "sizes = 8; published = [[]] => expected published as { what, columns, rows } or a list",
+        "sizes = 8; published = { what = 'x' } => p.toml:6: missing field `columns`",
     ]) {
         let message = message(&format!("{HEAD}{more}"));
         assert!(message.contains(part), "{more}: {message}");
     }
     message(&format!("ranks = 5000000000\n{HEAD}sizes = 8")).holds("p.toml:1: 5000000000 is far");
+    for path in ["5", "['a', 5]", "{ a = 'b' }"] {
+        let message = message(&format!("name = 'p'\n[[file]]\npath = {path}"));
+        message.holds("expected path as a text or a list of texts");
+    }
 }
 
 #[test]
