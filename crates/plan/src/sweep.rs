@@ -271,70 +271,52 @@ mod tests {
         assert_eq!(values("0..4+2"), [0, 2, 4]);
         assert_eq!(values("1..18446744073709551615").len(), 64);
         assert_eq!(values("100MB"), [100_000_000]);
+        let printed = "8..64, 1k".parse::<Sweep>().unwrap().to_string();
+        assert_eq!(printed, "8..64,1k");
     }
 
     #[test]
-    fn a_sweep_prints_as_it_was_written() {
-        assert_eq!(
-            "8..64, 1k".parse::<Sweep>().unwrap().to_string(),
-            "8..64,1k"
-        );
-        assert_eq!(Sweep::list(&[64, 4096]).unwrap().to_string(), "64,4k");
-    }
-
-    #[test]
-    fn a_sweep_that_never_ends_is_refused_with_the_nearest_that_does() {
-        assert_eq!(
-            message("8..64+0"),
-            "the range \"8..64+0\" never ends, for its step is 0: write 8..64+8"
-        );
-        assert_eq!(
-            message("8..64*1"),
-            "the range \"8..64*1\" never ends, for its factor is 1: write 8..64*2"
-        );
-        assert_eq!(
-            message("0..8"),
-            "the range \"0..8\" never ends, for 0 multiplied stays 0: write 1..8"
-        );
-        assert_eq!(
-            message("1M..8"),
-            "the range \"1M..8\" never reaches its end, for 8 is less than 1M: write 8..1M"
-        );
-        assert!(message("0..0*0").ends_with("write 1..1*2"));
-    }
-
-    #[test]
-    fn too_many_values_are_refused_with_a_step_that_fits() {
-        assert_eq!(
-            message("1..1M+1"),
-            "the sweep \"1..1M+1\" has more than 4096 values: write 1..1M+257 or a larger step"
-        );
-        assert_eq!(values("1..1M+257").len(), 4081);
-        assert_eq!(values("1..4096+1").len(), 4096);
-        assert!(message("1..4096+1,5000").ends_with("has more than 4096 values: leave some out"));
-        assert!(message("1..3000+1,4000..8000+1").ends_with("values: leave some out"));
-        assert!(message("1..18446744073709551615+1").contains("has more than 4096 values"));
-    }
-
-    #[test]
-    fn broken_text_is_refused_with_an_example() {
-        let empty = message("");
-        empty.holds("on each side of a comma: write it like 8..1M");
-        assert_eq!(
-            message("64,,4096"),
-            "the sweep \"64,,4096\" has a comma with no value beside it: write it like 64,4096"
-        );
+    fn what_is_no_sweep_is_refused_with_the_nearest_that_is() {
+        for (text, part) in [
+            ("8..64+0", "never ends, for its step is 0: write 8..64+8"),
+            ("8..64*1", "never ends, for its factor is 1: write 8..64*2"),
+            ("0..8", "never ends, for 0 multiplied stays 0: write 1..8"),
+            (
+                "1M..8",
+                "never reaches its end, for 8 is less than 1M: write 8..1M",
+            ),
+            ("0..0*0", "write 1..1*2"),
+            (
+                "1..1M+1",
+                "has more than 4096 values: write 1..1M+257 or a larger step",
+            ),
+            (
+                "1..4096+1,5000",
+                "has more than 4096 values: leave some out",
+            ),
+            ("1..3000+1,4000..8000+1", "values: leave some out"),
+            ("1..18446744073709551615+1", "has more than 4096 values"),
+            ("", "on each side of a comma: write it like 8..1M"),
+            (
+                "64,,4096",
+                "has a comma with no value beside it: write it like 64,4096",
+            ),
+            ("8...64", "write a size like"),
+            ("8..64..128", "write a size like"),
+            ("8..=64", "write a size like"),
+            ("eight", "\"eight\" is not a number of bytes"),
+            (
+                "8..64,64",
+                "the sweep \"8..64,64\" has 64 twice: leave one of them out",
+            ),
+        ] {
+            message(text).holds(part);
+        }
         for text in ["8..", "..8", "..", "8..64+", "8..64*", "8..+1"] {
             message(text).holds("is not complete: write it like 8..1M");
         }
-        assert!(message("8...64").contains("write a size like"));
-        assert!(message("8..64..128").contains("write a size like"));
-        assert!(message("8..=64").contains("write a size like"));
-        assert!(message("eight").contains("\"eight\" is not a number of bytes"));
-        assert_eq!(
-            message("8..64,64"),
-            "the sweep \"8..64,64\" has 64 twice: leave one of them out"
-        );
+        assert_eq!(values("1..1M+257").len(), 4081);
+        assert_eq!(values("1..4096+1").len(), 4096);
     }
 
     /// Checks the properties of every parsed sweep.

@@ -221,41 +221,18 @@ fn phases_and_the_read_percentage_fit_each_other() {
 }
 
 #[test]
-fn names_and_words_read_back() {
-    for layout in FileLayout::ALL {
-        assert_eq!(layout.name().parse::<FileLayout>().unwrap(), layout);
-        assert_eq!(serde_json::to_value(layout).unwrap(), layout.name());
-    }
-    for fsync in Fsync::ALL {
-        assert_eq!(fsync.name().parse::<Fsync>().unwrap(), fsync);
-        assert_eq!(serde_json::to_value(fsync).unwrap(), fsync.name());
-    }
-    for order in FileOrder::ALL {
-        assert_eq!(order.name().parse::<FileOrder>().unwrap(), order);
-        assert_eq!(serde_json::to_value(order).unwrap(), order.name());
-    }
-    for phase in Phase::ALL {
-        assert_eq!(phase.name().parse::<Phase>().unwrap(), phase);
-    }
+fn kinds_of_data_and_stripes_read_back() {
     for percent in 1..=99 {
         let data = DataKind::Compressible { percent };
         assert_eq!(data.to_string().parse::<DataKind>().unwrap(), data);
     }
-    for wrong in [
-        "randm",
-        "compressible",
-        "compressible=30",
-        "compressible=0%",
-        "compressible=1.5%",
-    ] {
-        let message = wrong.parse::<DataKind>().unwrap_err().to_string();
-        assert!(message.contains("compressible="), "{message}");
+    for wrong in ["randm", "compressible", "=30", "=0%", "=1.5%"] {
+        let text = wrong.replace('=', "compressible=");
+        text.parse::<DataKind>().refused("compressible=");
     }
     for wrong in ["0", "-1", "some", "5000000000"] {
         wrong
             .parse::<StripeCount>()
             .refused("write a number from 1, or all");
     }
-    let message = "shard".parse::<FileLayout>().unwrap_err().to_string();
-    assert!(message.contains("did you mean \"shared\"?"), "{message}");
 }

@@ -35,8 +35,8 @@ fn an_engine_within_one_process_connects_nobody() {
 }
 
 #[test]
-fn everything_that_is_not_said_has_its_default() {
-    let expected = ConnectPoint {
+fn what_is_said_is_in_the_point_and_all_else_has_its_default() {
+    let default = ConnectPoint {
         label: None,
         engine: "shm".into(),
         engine_options: EngineOptions::new(),
@@ -49,30 +49,21 @@ fn everything_that_is_not_said_has_its_default() {
         trials: 5,
         trial_ns: 200_000_000,
     };
-    assert_eq!(points(""), [expected]);
-}
-
-#[test]
-fn everything_that_is_said_is_in_the_point_and_printed() {
+    assert_eq!(points(""), std::slice::from_ref(&default));
     let lines = "label = \"mine\"\ntraffic = \"fan-in\"\nworkers = 3\nplace = \"far\"\nregister = \"1G\"\nmemory = \"huge\"\n\
                  duration = \"3s\"\ntrials = 2\n";
     let expected = ConnectPoint {
         label: Some("mine".into()),
-        engine: "shm".into(),
-        engine_options: EngineOptions::new(),
         traffic: Traffic::FanIn,
-        ranks: 2,
         workers: 3,
         place: Some(PairPlace::Far),
         register_bytes: 1 << 30,
         memory: "huge".to_owned(),
         trials: 2,
         trial_ns: 1_500_000_000,
+        ..default
     };
     assert_eq!(points(lines), [expected]);
-    let text = "name = \"test\"\n\n[[connect]]\nlabel = \"mine\"\nengine = \"shm\"\ntraffic = \"fan-in\"\n\
-                workers = 3\nplace = \"far\"\nregister = \"1G\"\nmemory = \"huge\"\nduration = \"3s\"\ntrials = 2\n";
-    assert_eq!(plan(lines).to_toml().unwrap(), text);
 }
 
 #[test]
@@ -128,23 +119,6 @@ fn what_cannot_be_is_refused_with_the_nearest_that_can() {
         .refused("use --ranks 4, or traffic fan-in");
     plan("").points(1, &LISTS).refused("use --ranks 2");
     assert_eq!(points("traffic = 'fan-in'").len(), 1);
-}
-
-#[test]
-fn values_that_cannot_be_read_name_their_line() {
-    let message = |line: &str| {
-        let text = format!("name = 'test'\n[[connect]]\nengine = 'shm'\n{line}");
-        Plan::from_toml(&text, "p.toml").unwrap_err().to_string()
-    };
-    assert!(message("duration = 5").starts_with("p.toml:4: \"5\" has no unit: write a duration"));
-    message("traffic = 'fanin'").holds("p.toml:4: unknown traffic pattern \"fanin\": did you mean");
-    message("wrokers = 2").holds("p.toml:4: unknown key \"wrokers\": did you mean \"workers\"?");
-    let text = "name = 'test'\n[[connect]]\ntrials = 2";
-    let message = Plan::from_toml(text, "p.toml").unwrap_err().to_string();
-    assert_eq!(
-        message,
-        "p.toml:2: an experiment with connections needs the key \"engine\": write engine = \"shm\""
-    );
 }
 
 #[test]

