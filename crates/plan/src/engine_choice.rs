@@ -19,7 +19,7 @@ pub(crate) fn chosen<'a>(
     options: &[Pair],
     lists: &Lists,
 ) -> Result<Vec<ChosenEngine<'a>>> {
-    let names = names.as_ref().map_or(&[][..], Many::values);
+    let names = Many::all(names);
     if names.is_empty() {
         return Err(lists.no_engine());
     }

@@ -24,13 +24,14 @@ pub trait Kind: AnyExperiment + Tables + Args {
     /// Text below the options in the help of its command: sweeps, rules, examples.
     const AFTER_HELP: &'static str;
 
-    /// Its cells, at most `points_max`, and what stands beside the results of all of them.
-    fn expand(
-        &self,
-        ranks: u32,
-        lists: &Lists,
-        points_max: usize,
-    ) -> Result<(Vec<Cell<Self::Point>>, Reading)>;
+    /// Its cells, at most `points_max`.
+    fn cells(&self, ranks: u32, lists: &Lists, points_max: usize)
+    -> Result<Vec<Cell<Self::Point>>>;
+
+    /// Facts that stand beside the results of all its cells.
+    fn reading(&self) -> Result<Reading> {
+        Ok(Reading::default())
+    }
 }
 
 /// An experiment of any kind: what was asked for.

@@ -19,7 +19,6 @@
 //! | [`sweep`] | the grammar of several values for one option |
 //! | [`published`] | tables of figures that others measured |
 //! | [`skipping`] | the option by which a machine may lack what an experiment needs |
-//! | [`limit_choice`] | how a limit is written |
 //! | [`bounds`] | bounds that hold for several kinds |
 //! | `testing` | points for tests |
 //! | `place` | places of pairs that an experiment is measured in |
@@ -37,7 +36,6 @@ pub mod given;
 mod gpu_options;
 pub mod kind;
 pub mod kinds;
-pub mod limit_choice;
 pub mod options;
 pub mod order;
 mod place;

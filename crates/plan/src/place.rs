@@ -11,7 +11,7 @@ pub(crate) fn places(
     asked: &Option<Many<PairPlace>>,
     roles: &[Roles],
 ) -> Result<Vec<Option<PairPlace>>> {
-    let asked = asked.as_ref().map_or(&[][..], Many::values);
+    let asked = Many::all(asked);
     if asked.contains(&PairPlace::Far)
         && let Some(Roles { traffic, ranks, .. }) = roles.iter().find(|roles| !can_be_far(roles))
     {

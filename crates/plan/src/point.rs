@@ -2,11 +2,16 @@
 //! everything fixed: what a record repeats word for word, and what `--resume` compares to find out what has been
 //! measured already. Points themselves are with their kinds, in [`crate::kinds`].
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
 use crate::published::PublishedTable;
+use crate::refuse::usage;
+use tonnage_units::names::quote;
+use tonnage_units::{BytesPerSecond, Error, Result};
 
 /// Facts that stand beside the results of a point, and change nothing about how it is measured: `--resume` does not
 /// compare it.
@@ -115,4 +120,49 @@ pub enum LimitChoice {
         /// Bytes per second.
         bytes_per_s: f64,
     },
+}
+
+impl FromStr for LimitChoice {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        match text {
+            "auto" => Ok(Self::Auto),
+            "none" => Ok(Self::None),
+            _ => match text.parse() {
+                Ok(BytesPerSecond(bytes_per_s)) if bytes_per_s > 0.0 => {
+                    Ok(Self::Stated { bytes_per_s })
+                }
+                _ => usage(format!(
+                    "{} is not a limit: write auto, none or a bandwidth above 0 such as 12.5GB/s or 100Gb/s",
+                    quote(text)
+                )),
+            },
+        }
+    }
+}
+
+impl fmt::Display for LimitChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Auto => f.write_str("auto"),
+            Self::None => f.write_str("none"),
+            Self::Stated { bytes_per_s } => BytesPerSecond(*bytes_per_s).fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Refused;
+
+    #[test]
+    fn a_limit_reads_back_and_is_above_0() {
+        for text in ["auto", "none", "12.5GB/s", "3MB/s"] {
+            assert_eq!(text.parse::<LimitChoice>().unwrap().to_string(), text);
+        }
+        let none = "0GB/s".parse::<LimitChoice>();
+        none.refused("write auto, none or a bandwidth above 0");
+    }
 }

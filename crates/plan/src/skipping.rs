@@ -3,8 +3,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use crate::options::{Group, Many, with_default};
-use crate::refuse::usage;
+use crate::options::{Group, Many, several, with_default};
 use tonnage_engine::Lists;
 use tonnage_engine::memory::MemoryEntry;
 use tonnage_units::Result;
@@ -17,7 +16,6 @@ pub struct SkippingOptions {
     /// Leave the exit code at 0 where this machine lacks what a point needs, such as a second device or a kind of
     /// memory; the table has its row and the reason all the same. What fails is still an error.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
 }
 
@@ -44,16 +42,9 @@ pub(crate) fn memories<'a>(
     asked: &'a Option<Many<String>>,
     skipping: &SkippingOptions,
 ) -> Result<Option<&'a [String]>> {
-    let Some(names) = asked.as_ref().map(Many::values) else {
-        return Ok(None);
-    };
-    if names.is_empty() {
-        return usage(format!(
-            "{option} is empty: leave it out, or write {option} host"
-        ));
-    }
-    for name in names {
+    let names = several(option, asked, "host")?;
+    for name in names.unwrap_or_default() {
         memory(lists, name, skipping)?;
     }
-    Ok(Some(names))
+    Ok(names)
 }

@@ -72,8 +72,8 @@ macro_rules! kinds {
             ) -> ::tonnage_units::Result<(Vec<$crate::cells::Cell<Point>>, $crate::point::Reading)> {
                 match self {
                     $(Self::$kind(experiment) => {
-                        let expanded = $crate::kind::Kind::expand(&**experiment, ranks, lists, points_max);
-                        let (cells, reading) = expanded?;
+                        let cells = $crate::kind::Kind::cells(&**experiment, ranks, lists, points_max)?;
+                        let reading = $crate::kind::Kind::reading(&**experiment)?;
                         let any = |cell: $crate::cells::Cell<$point>| $crate::cells::Cell {
                             point: Point::$kind(cell.point),
                             impossible: cell.impossible,

@@ -12,7 +12,7 @@ use tonnage_units::names::{Named, quote, unknown};
 
 use super::many::Many;
 use super::repeated::is_list;
-use super::table::{Group, keys};
+use super::table::{Group, keys, said};
 
 /// Reads `on` or `off`.
 pub fn on_off(text: &str) -> Result<bool, Error> {
@@ -87,7 +87,7 @@ pub const SWEEP: &str = "SWEEP";
 /// for `#[command(mut_args = with_default::<Self>)]`.
 pub fn with_default<T: Group>(arg: Arg) -> Arg {
     declared(arg, keys::<T>(), || {
-        toml::Table::try_from(T::defaults()).unwrap_or_default()
+        said(&T::defaults(), &[]).unwrap_or_default()
     })
 }
 

@@ -7,6 +7,8 @@ use serde::de::{self, Deserialize, Deserializer};
 use serde::ser::{Serialize, Serializer};
 use tonnage_units::written::{Text, Texts};
 
+use crate::refuse::usage;
+
 /// Several values of one option: `a,b` on the command line; `"a"`, `"a,b"` or `["a", "b"]` in a plan.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Many<T>(pub Vec<T>);
@@ -15,6 +17,25 @@ impl<T> Many<T> {
     /// The values, in the order in which they were written.
     pub fn values(&self) -> &[T] {
         &self.0
+    }
+
+    /// The values of a list that may be left out.
+    pub fn all(asked: &Option<Self>) -> &[T] {
+        asked.as_ref().map_or(&[], Self::values)
+    }
+}
+
+/// The values of a list that is not empty; `None` where nothing is said. `such` is one of them, for the refusal.
+pub(crate) fn several<'a, T>(
+    option: &str,
+    asked: &'a Option<Many<T>>,
+    such: &str,
+) -> tonnage_units::Result<Option<&'a [T]>> {
+    match asked.as_ref().map(Many::values) {
+        Some([]) => usage(format!(
+            "{option} is empty: leave it out, or write {option} {such}"
+        )),
+        asked => Ok(asked),
     }
 }
 
@@ -38,11 +59,11 @@ impl<T> FromIterator<T> for Many<T> {
     }
 }
 
-impl<T: Serialize> Serialize for Many<T> {
+impl<T: fmt::Display> Serialize for Many<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self.values() {
-            [one] => one.serialize(serializer),
-            many => many.serialize(serializer),
+            [one] => serializer.collect_str(one),
+            many => serializer.collect_seq(many.iter().map(T::to_string)),
         }
     }
 }

@@ -27,9 +27,10 @@ pub mod text;
 
 pub use help::{SWEEP, many_of, on_off, one_of, one_of_these, with_default};
 pub use many::Many;
+pub(crate) use many::several;
 pub use pairs::Pair;
 pub use repeated::from_command_line;
-pub use table::{Group, Parsed, Source, Tables, keys, keys_of};
+pub use table::{Group, Parsed, Source, Tables, keys_of, said};
 
 /// Makes a kind of experiment of a struct whose fields are groups: named in the order in which their options are
 /// printed.
@@ -52,7 +53,7 @@ macro_rules! groups {
 
             fn write(&self) -> ::std::result::Result<::toml::Table, ::toml::ser::Error> {
                 let mut table = ::toml::Table::new();
-                $(table.extend(::toml::Table::try_from(&self.$group)?);)+
+                $(table.extend($crate::options::said(&self.$group, Self::NEEDS)?);)+
                 Ok(table)
             }
         }

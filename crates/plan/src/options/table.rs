@@ -6,8 +6,8 @@ use serde::Serialize;
 use serde::de::value::Error as NoValue;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 use serde::forward_to_deserialize_any;
-use toml::Spanned;
 use toml::de::DeTable;
+use toml::{Spanned, Table};
 
 /// Options that belong together, under one heading of the help.
 pub trait Group: clap::Args + Default + Serialize + DeserializeOwned {
@@ -37,7 +37,7 @@ pub trait Tables: Sized {
     fn read(source: Source<'_>) -> Parsed<Self>;
 
     /// Writes what is said, and nothing else.
-    fn write(&self) -> Result<toml::Table, toml::ser::Error>;
+    fn write(&self) -> Result<Table, toml::ser::Error>;
 }
 
 /// A table from which groups take their options. Places in the text are kept, which `#[serde(flatten)]` would lose.
@@ -62,6 +62,16 @@ impl<'i> Source<'i> {
         let own = Spanned::new(self.span.clone(), own);
         T::deserialize(toml::de::Deserializer::from(own))
     }
+}
+
+/// What was said of a group, as the table of a plan: values other than those of a group of which nothing is said, and
+/// the needed ones, without which it could not be read back.
+pub fn said<T: Group>(group: &T, needs: &[(&str, &str)]) -> Result<Table, toml::ser::Error> {
+    let unsaid = Table::try_from(T::default())?;
+    let mut table = Table::try_from(group)?;
+    let is_needed = |name: &str| needs.iter().any(|(key, _)| *key == name);
+    table.retain(|key, value| is_needed(key) || unsaid.get(key) != Some(value));
+    Ok(table)
 }
 
 /// The keys of a group: the names of its fields, as serde knows them.

@@ -11,7 +11,7 @@ use crate::cells::{Cell, Cells, each};
 use crate::engine_choice::choose;
 use crate::gpu_options::refuse_gpu_options;
 use crate::kind::{AnyExperiment, Kind, Scale};
-use crate::options::{Many, pairs};
+use crate::options::{Many, pairs, several};
 use crate::point::Reading;
 use crate::published;
 use crate::refuse::{possible, usage};
@@ -43,18 +43,59 @@ impl Kind for CollectiveJob {
     tonnage collective --backend native:shm,torch:gloo --op all-reduce --sizes 100MB --ranks 2\n  \
     mpirun -np 4 tonnage collective --backend mpi,native:fabric:tcp --op all-gather --sizes 64k..16M*4";
 
-    fn expand(
+    /// The cells of an experiment, in each operation, type, reduction, algorithm, chunk and size, the last varying
+    /// fastest; at most `points_max`.
+    fn cells(
         &self,
         ranks: u32,
         lists: &Lists,
         points_max: usize,
-    ) -> Result<(Vec<Cell<CollectivePoint>>, Reading)> {
-        let reading = Reading {
+    ) -> Result<Vec<Cell<CollectivePoint>>> {
+        let call = &self.call;
+        let ops = Many::all(&call.op);
+        if ops.is_empty() {
+            return usage("op is missing: write op all-reduce, or another one that --help lists");
+        }
+        check_effects(call, ops)?;
+        let common = common(self, ranks, lists)?;
+        let group_ranks = common.point.grouping().size();
+        let algorithms = or_none(several("algorithm", &call.algorithm, "ring")?);
+        let chunks = or_none(call.chunk.as_ref().map(Sweep::values));
+        let mut cells = Cells::new();
+        for &op in ops {
+            let (elements, sizes) = (elements(call, op), sizes(call, op)?);
+            let counts = [elements.len(), algorithms.len(), chunks.len(), sizes.len()];
+            let total = counts.into_iter().fold(1, usize::saturating_mul);
+            if total > points_max - cells.len() {
+                return usage(format!(
+                    "the plan has more than {POINTS_MAX} points: use coarser sweeps, or several plans"
+                ));
+            }
+            let root = root(call, op, group_ranks)?;
+            let of_op = CollectivePoint {
+                op,
+                root,
+                ..common.point.clone()
+            };
+            let points = each(vec![of_op], &elements, |point, &(dtype, reduction)| {
+                (point.dtype, point.reduction) = (dtype, reduction);
+            });
+            let points = each(points, &algorithms, |point, &it| point.algorithm = it);
+            let points = each(points, &chunks, |point, &it| point.chunk_bytes = it);
+            for mut point in each(points, &sizes, |point, &size| point.size_bytes = size) {
+                let checked = complete(&mut point, &common.backends);
+                cells.add(point, checked)?;
+            }
+        }
+        cells.all()
+    }
+
+    fn reading(&self) -> Result<Reading> {
+        Ok(Reading {
             optional: self.skipping.optional,
             tables: published::shared(&self.check.published)?,
             ..Reading::default()
-        };
-        Ok((cells(self, ranks, lists, points_max)?, reading))
+        })
     }
 }
 
@@ -75,66 +116,12 @@ impl AnyExperiment for CollectiveJob {
     }
 }
 
-/// The cells of an experiment, in each operation, type, reduction, algorithm, chunk and size, the last varying
-/// fastest; at most `points_max`.
-fn cells(
-    job: &CollectiveJob,
-    ranks: u32,
-    lists: &Lists,
-    points_max: usize,
-) -> Result<Vec<Cell<CollectivePoint>>> {
-    let call = &job.call;
-    let ops = call.op.as_ref().map_or(&[][..], Many::values);
-    if ops.is_empty() {
-        return usage("op is missing: write op all-reduce, or another one that --help lists");
-    }
-    check_effects(call, ops)?;
-    let common = common(job, ranks, lists)?;
-    let group_ranks = common.point.grouping().size();
-    if call
-        .algorithm
-        .as_ref()
-        .is_some_and(|asked| asked.values().is_empty())
-    {
-        return usage("algorithm is empty: leave it out, or write algorithm ring");
-    }
-    let algorithms = several(call.algorithm.as_ref().map_or(&[], Many::values));
-    let chunks = several(call.chunk.as_ref().map_or(&[], Sweep::values));
-    let mut cells = Cells::new();
-    for &op in ops {
-        let (elements, sizes) = (elements(call, op), sizes(call, op)?);
-        let counts = [elements.len(), algorithms.len(), chunks.len(), sizes.len()];
-        let total = counts.into_iter().fold(1, usize::saturating_mul);
-        if total > points_max - cells.len() {
-            return usage(format!(
-                "the plan has more than {POINTS_MAX} points: use coarser sweeps, or several plans"
-            ));
-        }
-        let root = root(call, op, group_ranks)?;
-        let of_op = CollectivePoint {
-            op,
-            root,
-            ..common.point.clone()
-        };
-        let points = each(vec![of_op], &elements, |point, &(dtype, reduction)| {
-            (point.dtype, point.reduction) = (dtype, reduction);
-        });
-        let points = each(points, &algorithms, |point, &it| point.algorithm = it);
-        let points = each(points, &chunks, |point, &it| point.chunk_bytes = it);
-        for mut point in each(points, &sizes, |point, &size| point.size_bytes = size) {
-            let checked = complete(&mut point, &common.backends);
-            cells.add(point, checked)?;
-        }
-    }
-    cells.all()
-}
-
 /// These values, or none of them.
-fn several<T: Copy>(asked: &[T]) -> Vec<Option<T>> {
-    if asked.is_empty() {
-        return vec![None];
-    }
-    asked.iter().copied().map(Some).collect()
+fn or_none<T: Copy>(asked: Option<&[T]>) -> Vec<Option<T>> {
+    asked.map_or_else(
+        || vec![None],
+        |asked| asked.iter().copied().map(Some).collect(),
+    )
 }
 
 /// Gives a point its block, where its values go together.
@@ -198,10 +185,7 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
     let Count(seed) = call.seed.unwrap_or(SEED_DEFAULT);
     let point = CollectivePoint {
         label: call.label.clone(),
-        backends: call
-            .backend
-            .as_ref()
-            .map_or(Vec::new(), |it| it.values().to_vec()),
+        backends: Many::all(&call.backend).to_vec(),
         engine_options,
         op: Collective::Barrier,
         dtype: Dtype::Float32,
@@ -236,7 +220,7 @@ fn backends(
     call: &CallOptions,
     lists: &Lists,
 ) -> Result<(Vec<&'static BackendEntry>, EngineOptions)> {
-    let names = call.backend.as_ref().map_or(&[][..], Many::values);
+    let names = Many::all(&call.backend);
     if names.is_empty() {
         let known: Vec<_> = lists.backends.iter().map(|entry| entry.name).collect();
         return usage(format!(
@@ -265,8 +249,8 @@ fn backends(
         }
         entries.push(entry);
     }
-    let is_native = |entry: &&BackendEntry| entry.variant == BackendVariant::Engine;
-    if !asked.is_empty() && !entries.iter().copied().any(|entry| is_native(&entry)) {
+    let mut variants = entries.iter().map(|entry| &entry.variant);
+    if !asked.is_empty() && !variants.any(|variant| *variant == BackendVariant::Engine) {
         return usage("engine-option has no effect without a native backend: leave it out");
     }
     let own = entries.iter().any(|entry| entry.has_algorithms);

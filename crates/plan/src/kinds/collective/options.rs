@@ -57,7 +57,7 @@ pub struct CallOptions {
     /// An option of the engine of native backends, such as completion=delivery for fabric; may be repeated.
     /// `tonnage devices` ends with the engines and all their options.
     #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
-    #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    #[serde(with = "pairs")]
     pub engine_options: Vec<Pair>,
 
     /// Operation to measure; several are joined by commas.
@@ -89,7 +89,6 @@ pub struct CallOptions {
 
     /// Results take the place of the inputs.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub in_place: bool,
 
     /// Algorithm of native backends; several are joined by commas. Without it the fastest of those that the operation
@@ -159,7 +158,6 @@ pub struct CheckOptions {
     /// Check every element after the last iteration of each trial, outside the clock; those of the first one of each
     /// point always are.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub verify: bool,
 
     /// Time of an iteration in the table, from those of the ranks: of the slowest one, their mean, or of the fastest
@@ -169,12 +167,10 @@ pub struct CheckOptions {
 
     /// Show each rank's mean time, and how often it began last, in a table below.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub per_rank: bool,
 
     /// Print a line for each call of each rank when its trial has ended, as scripts of torch.distributed do.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub each: bool,
 
     /// Upper bound to compare bus bandwidth with: auto (native backends: copies by all ranks that send at once, or the
@@ -185,7 +181,7 @@ pub struct CheckOptions {
 
     /// Figures that others measured with the same options; only plans say it.
     #[arg(skip)]
-    #[serde(with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    #[serde(with = "one_or_many")]
     pub published: Vec<PublishedTable>,
 }
 

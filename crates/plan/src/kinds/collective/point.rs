@@ -6,6 +6,7 @@ use super::groups::{Grouping, Groups};
 use crate::kind::{AnyPoint, EngineFacts};
 use crate::point::LimitChoice;
 use crate::transfer::PointLength;
+use crate::transfer::point::is_default;
 use tonnage_collective::{Algorithm, Collective, Dtype, Reduction, Shape};
 use tonnage_engine::backend::BackendVariant;
 use tonnage_engine::{EngineOptions, Lists};
@@ -82,7 +83,7 @@ pub struct CollectivePoint {
     /// Ranks of the run.
     pub ranks: u32,
     /// Groups of ranks that call at once.
-    #[serde(default, skip_serializing_if = "is_whole")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub groups: Groups,
     /// Algorithm of native backends; absent where the warm-up chooses.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -124,10 +125,6 @@ pub struct CollectivePoint {
 
 fn python_default() -> String {
     PYTHON_DEFAULT.to_owned()
-}
-
-fn is_whole(groups: &Groups) -> bool {
-    *groups == Groups::All
 }
 
 fn is_python_default(python: &String) -> bool {

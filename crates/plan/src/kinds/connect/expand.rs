@@ -37,17 +37,80 @@ impl Kind for Connect {
     tonnage connect --engine shm,fabric:tcp --ranks 2 --workers 1..8\n  \
     tonnage connect --engine fabric:tcp --ranks 8 --traffic fan-in --register 4k..1G*16 --memory small,huge";
 
-    fn expand(
+    /// The cells of one experiment, in each engine, memory, place, workers and bytes to register, the last varying
+    /// fastest.
+    fn cells(
         &self,
         ranks: u32,
         lists: &Lists,
         points_max: usize,
-    ) -> Result<(Vec<Cell<ConnectPoint>>, Reading)> {
-        let reading = Reading {
+    ) -> Result<Vec<Cell<ConnectPoint>>> {
+        let what = &self.what;
+        let traffic = traffic(what.traffic.unwrap_or(TRAFFIC_DEFAULT), ranks)?;
+        let (trials, trial_ns) = length(&self.length)?;
+        let engines = chosen(&what.engine, &what.engine_options, lists)?;
+        for engine in &engines {
+            one_process(engine.entry, "connections")?;
+        }
+        let workers = Sweep::values_or(&what.workers, WORKERS_DEFAULT).into_iter();
+        let workers = workers.map(|workers| possible("workers", workers, 1..=WORKERS_MAX.into()));
+        let workers: Vec<u64> = workers.collect::<Result<_>>()?;
+        let register = Sweep::values_or(&what.register, REGISTER_BYTES_DEFAULT);
+        let default = [lists.default_memory().to_owned()];
+        let memories = skipping::memories(lists, "memory", &what.memory, &self.skipping)?;
+        let memories = memories.unwrap_or(&default);
+        let places = places(&what.place, &[Roles::new(traffic, ranks)])?;
+        let counts = [
+            engines.len(),
+            memories.len(),
+            places.len(),
+            workers.len(),
+            register.len(),
+        ];
+        check_total(&counts, points_max, "experiment")?;
+        let common = ConnectPoint {
+            label: what.label.clone(),
+            engine: String::new(),
+            engine_options: EngineOptions::new(),
+            traffic,
+            ranks,
+            workers: 1,
+            place: None,
+            register_bytes: 0,
+            memory: String::new(),
+            trials,
+            trial_ns,
+        };
+        let points = each(vec![common], &engines, |point, engine| {
+            point.engine = engine.name.to_owned();
+            point.engine_options = engine.options.clone();
+        });
+        let points = each(points, memories, |point, memory| {
+            point.memory.clone_from(memory)
+        });
+        let points = each(points, &places, |point, &place| point.place = place);
+        // They are below their bound, which fits.
+        let points = each(points, &workers, |point, &workers| {
+            point.workers = workers as u32
+        });
+        let points = each(points, &register, |point, &bytes| {
+            point.register_bytes = bytes
+        });
+        let mut cells = Cells::new();
+        for point in points {
+            let entry = lists.engine(&point.engine)?;
+            let checked = check_gpu_options(entry, &point.engine_options, &[&point.memory], lists);
+            let checked = checked.and_then(|()| check_register(&point));
+            cells.add(point, checked)?;
+        }
+        cells.all()
+    }
+
+    fn reading(&self) -> Result<Reading> {
+        Ok(Reading {
             optional: self.skipping.optional,
             ..Reading::default()
-        };
-        Ok((cells(self, ranks, lists, points_max)?, reading))
+        })
     }
 }
 
@@ -65,75 +128,6 @@ impl AnyExperiment for Connect {
     fn scale(&mut self, scale: Scale) {
         self.length.duration = scaled(&self.length, scale.time);
     }
-}
-
-/// The cells of one experiment, in each engine, memory, place, workers and bytes to register, the last varying
-/// fastest.
-fn cells(
-    connect: &Connect,
-    ranks: u32,
-    lists: &Lists,
-    points_max: usize,
-) -> Result<Vec<Cell<ConnectPoint>>> {
-    let what = &connect.what;
-    let traffic = traffic(what.traffic.unwrap_or(TRAFFIC_DEFAULT), ranks)?;
-    let (trials, trial_ns) = length(&connect.length)?;
-    let engines = chosen(&what.engine, &what.engine_options, lists)?;
-    for engine in &engines {
-        one_process(engine.entry, "connections")?;
-    }
-    let workers = Sweep::values_or(&what.workers, WORKERS_DEFAULT).into_iter();
-    let workers = workers.map(|workers| possible("workers", workers, 1..=WORKERS_MAX.into()));
-    let workers: Vec<u64> = workers.collect::<Result<_>>()?;
-    let register = Sweep::values_or(&what.register, REGISTER_BYTES_DEFAULT);
-    let default = [lists.default_memory().to_owned()];
-    let memories = skipping::memories(lists, "memory", &what.memory, &connect.skipping)?;
-    let memories = memories.unwrap_or(&default);
-    let places = places(&what.place, &[Roles::new(traffic, ranks)])?;
-    let counts = [
-        engines.len(),
-        memories.len(),
-        places.len(),
-        workers.len(),
-        register.len(),
-    ];
-    check_total(&counts, points_max, "experiment")?;
-    let common = ConnectPoint {
-        label: what.label.clone(),
-        engine: String::new(),
-        engine_options: EngineOptions::new(),
-        traffic,
-        ranks,
-        workers: 1,
-        place: None,
-        register_bytes: 0,
-        memory: String::new(),
-        trials,
-        trial_ns,
-    };
-    let points = each(vec![common], &engines, |point, engine| {
-        point.engine = engine.name.to_owned();
-        point.engine_options = engine.options.clone();
-    });
-    let points = each(points, memories, |point, memory| {
-        point.memory.clone_from(memory)
-    });
-    let points = each(points, &places, |point, &place| point.place = place);
-    // They are below their bound, which fits.
-    let points = each(points, &workers, |point, &workers| {
-        point.workers = workers as u32
-    });
-    let points = each(points, &register, |point, &bytes| {
-        point.register_bytes = bytes
-    });
-    let mut cells = Cells::new();
-    for point in points {
-        let entry = lists.engine(&point.engine)?;
-        let checked = check_gpu_options(entry, &point.engine_options, &[&point.memory], lists);
-        let checked = checked.and_then(|()| check_register(&point));
-        cells.add(point, checked)?;
-    }
-    cells.all()
 }
 
 fn traffic(traffic: Traffic, ranks: u32) -> Result<Traffic> {

@@ -88,9 +88,9 @@ pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
     })
 }
 
-/// Facts that stand beside the results of all points of the job, of which `base` has what they share.
-pub(super) fn reading(job: &FileJob, base: &FilePoint) -> Result<Reading> {
-    check_published(job, &base.phases)?;
+/// Facts that stand beside the results of all points of the job.
+pub(super) fn reading(job: &FileJob) -> Result<Reading> {
+    check_published(job, &phases(job)?)?;
     Ok(Reading {
         optional: job.skipping.optional,
         published: job.results.published.clone(),
@@ -135,7 +135,7 @@ fn check_paths(job: &FileJob, layout: FileLayout) -> Result<()> {
 }
 
 fn phases(job: &FileJob) -> Result<Vec<Phase>> {
-    let asked = job.work.phases.as_ref().map_or(&[][..], Many::values);
+    let asked = Many::all(&job.work.phases);
     let phases = match (asked, job.work.read_percent) {
         ([], None) => vec![Phase::Write, Phase::Read],
         ([], Some(_)) => vec![Phase::Mixed],

@@ -40,9 +40,9 @@ pub(super) struct JobEngine<'a> {
 /// The engines of a job.
 pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<JobEngine<'static>>> {
     let default = [ENGINE_DEFAULT.to_owned()];
-    let names = match job.how.engine.as_ref().map(Many::values) {
-        None | Some([]) => &default,
-        Some(given) => given,
+    let names = match Many::all(&job.how.engine) {
+        [] => &default,
+        given => given,
     };
     let asked = pairs::map(&job.how.engine_options);
     let named = |name: &String| {

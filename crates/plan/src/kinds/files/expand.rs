@@ -28,19 +28,13 @@ impl Kind for FileJob {
     tonnage file --ranks 2 --path t.dat --layout per-process --block 4m --transfer 4m --segments 64 --fsync end\n  \
     tonnage file --ranks 2 --engine uring --direct --path t.dat --block 256m --transfer 4k --order shuffled --window 32";
 
-    fn expand(
-        &self,
-        ranks: u32,
-        lists: &Lists,
-        points_max: usize,
-    ) -> Result<(Vec<Cell<FilePoint>>, Reading)> {
+    fn cells(&self, ranks: u32, lists: &Lists, points_max: usize) -> Result<Vec<Cell<FilePoint>>> {
         if ranks == 0 || ranks > RANKS_MAX {
             return usage(format!(
                 "a run of {ranks} ranks is not possible: use --ranks 1 to --ranks {RANKS_MAX}"
             ));
         }
         let base = base(self, ranks)?;
-        let reading = reading(self, &base)?;
         let engines = entries(self, lists)?;
         let windows = windows(self)?;
         let blocks = sizes("block", &self.work.block, BLOCK_BYTES_DEFAULT)?;
@@ -66,7 +60,11 @@ impl Kind for FileJob {
                 cells.add(point, checked)?;
             }
         }
-        Ok((cells.all()?, reading))
+        cells.all()
+    }
+
+    fn reading(&self) -> Result<Reading> {
+        reading(self)
     }
 }
 

@@ -67,27 +67,22 @@ pub struct FilesOptions {
 
     /// Put each rank's file into a directory of its own.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub directory_per_rank: bool,
 
     /// Use files of its own in each trial, with the trial's number behind their names.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub file_per_trial: bool,
 
     /// Leave the files when the run is over, for a run that reads them.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub keep: bool,
 
     /// Write into files that are there instead of removing them first.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub existing: bool,
 
     /// Fill the files before the first phase, outside the clock.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub prefill: bool,
 
     /// On a file system that stripes: spread new files over so many targets, or all.
@@ -186,17 +181,16 @@ pub struct HowOptions {
 
     /// An option of the engine's own; may be repeated. `tonnage devices` ends with the engines and all their options.
     #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
-    #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    #[serde(with = "pairs")]
     pub engine_options: Vec<Pair>,
 
     /// A hint for MPI-IO, such as romio_cb_write=disable; may be repeated.
     #[arg(long = "hint", value_name = "NAME=VALUE", value_parser = pairs::hint)]
-    #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    #[serde(with = "pairs")]
     pub hints: Vec<Pair>,
 
     /// Leave the page cache out (O_DIRECT). A file system that cannot is an error.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub direct: bool,
 
     /// Force what was written to stable storage, inside the clock.
@@ -205,17 +199,14 @@ pub struct HowOptions {
 
     /// All ranks make each transfer together (MPI-IO's collective calls).
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub collective: bool,
 
     /// Give each rank a view of the shared file that has only its own parts (MPI-IO).
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub file_view: bool,
 
     /// All ranks wait for each other between opening, transfers and closing.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub barriers: bool,
 
     /// Threads of each rank that share its transfers.
@@ -229,7 +220,6 @@ pub struct HowOptions {
 
     /// Drop what the page cache holds of the files before each phase that reads.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub drop_caches: bool,
 }
 
@@ -291,7 +281,6 @@ pub struct FileLengthOptions {
 
     /// Let all ranks go on after the stonewall until each has made as many transfers as the fastest had.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub wear_out: bool,
 
     /// With --wear-out: at least so many transfers of each rank.
@@ -344,7 +333,6 @@ pub struct ResultsOptions {
 
     /// Figures that others measured with the same options; only plans say it.
     #[arg(skip)]
-    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
 }
 

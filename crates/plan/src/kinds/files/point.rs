@@ -10,6 +10,7 @@ pub use tonnage_engine::calls::{FileLayout, FileOrder, Fsync};
 use crate::kind::{AnyPoint, EngineFacts};
 use crate::point::LimitChoice;
 pub use crate::point::{Phase, Published};
+use crate::transfer::point::is_default;
 use tonnage_engine::{EngineOptions, Lists};
 use tonnage_units::{Bytes, Result};
 
@@ -38,10 +39,10 @@ pub struct FilePoint {
     /// One file for all ranks, or one for each.
     pub layout: FileLayout,
     /// Each rank's file is in a directory of its own, named after the rank.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub directory_per_rank: bool,
     /// Each trial uses files of its own, with the trial's number behind their names.
-    #[serde(default, skip_serializing_if = "is_false")]
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub file_per_trial: bool,
     /// Bytes that one rank has in one segment; a whole number of transfers.
     pub block_bytes: u64,
@@ -100,7 +101,7 @@ pub struct FilePoint {
     /// Repetitions of all phases.
     pub trials: u32,
     /// Pause before each phase but the first.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub delay_ns: u64,
     /// No further repetition begins after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,7 +213,7 @@ pub struct Stonewall {
     /// All ranks then go on until each has made as many transfers as the fastest had.
     pub wear_out: bool,
     /// At least so many transfers of each rank, with `wear_out`; 0 for no such bound.
-    #[serde(default, skip_serializing_if = "is_zero")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub transfers_min: u64,
 }
 
@@ -241,12 +242,4 @@ pub struct Striping {
     /// Bytes on one target before the next one's turn; `None` for the file system's own.
     #[serde(default)]
     pub size_bytes: Option<u64>,
-}
-
-fn is_false(value: &bool) -> bool {
-    !value
-}
-
-fn is_zero(value: &u64) -> bool {
-    *value == 0
 }

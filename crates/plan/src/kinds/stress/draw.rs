@@ -123,7 +123,7 @@ struct Drawing<'a> {
 impl Drawing<'_> {
     /// The draw of a transfer, if it is one that can be.
     fn expanded(&self, transfer: Transfer) -> Result<Draw> {
-        let (cells, _) = transfer.expand(self.stress.ranks, self.lists, 1)?;
+        let cells = transfer.cells(self.stress.ranks, self.lists, 1)?;
         match cells.into_iter().next() {
             Some(Cell { point, .. }) => Ok(Draw { transfer, point }),
             None => crate::refuse::usage("nothing was drawn"),

@@ -10,8 +10,7 @@ use crate::cells::Cell;
 use crate::engine_choice::{ChosenEngine, choose, chosen};
 use crate::gpu_options::check_gpu_options;
 use crate::kind::{AnyExperiment, Kind, Scale};
-use crate::options::Many;
-use crate::point::Reading;
+use crate::options::several;
 use crate::refuse::{one_process, possible, time, usage};
 use crate::skipping::{self, SkippingOptions};
 use crate::sweep::Sweep;
@@ -33,17 +32,16 @@ impl Kind for Stress {
     tonnage stress --engine shm --ranks 2 --duration 1m\n  \
     tonnage stress --engine fabric:shm,fabric:tcp --ranks 3 --duration 8h --seed 7 --max-size 64M -o stress.jsonl";
 
-    fn expand(
+    fn cells(
         &self,
         ranks: u32,
         lists: &Lists,
         points_max: usize,
-    ) -> Result<(Vec<Cell<StressPoint>>, Reading)> {
+    ) -> Result<Vec<Cell<StressPoint>>> {
         if points_max == 0 {
             return usage(format!("the plan has more than {POINTS_MAX} points"));
         }
-        let cell = Cell::from(point(self, ranks, lists)?);
-        Ok((vec![cell], Reading::default()))
+        Ok(vec![point(self, ranks, lists)?.into()])
     }
 }
 
@@ -126,13 +124,10 @@ fn engines<'a>(what: &'a Drawn, lists: &Lists) -> Result<Vec<ChosenEngine<'a>>> 
 /// The operations to draw from: those that were asked for, each of which every engine can do, or else all that some
 /// engine can.
 fn ops(what: &Drawn, engines: &[ChosenEngine<'_>]) -> Result<Vec<Verb>> {
-    let Some(asked) = what.op.as_ref().map(Many::values) else {
+    let Some(asked) = several("op", &what.op, "write")? else {
         let can = |verb: &Verb| engines.iter().any(|it| it.entry.verbs.contains(verb));
         return Ok(Verb::COPYING.into_iter().filter(can).collect());
     };
-    if asked.is_empty() {
-        return usage("op is empty: leave it out, or write op write");
-    }
     let mut ops = Vec::new();
     for &op in asked {
         if op.is_atomic() {

@@ -38,7 +38,7 @@ pub struct Drawn {
     /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage devices` ends
     /// with the engines and all their options.
     #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
-    #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    #[serde(with = "pairs")]
     pub engine_options: Vec<Pair>,
 
     /// Operations to draw from, joined by commas. [default: all that the engine can do]

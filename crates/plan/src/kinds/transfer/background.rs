@@ -5,7 +5,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use clap::Args;
-use serde::{Deserialize, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 
 use super::batching::Batching;
 use super::layout::{SlotLayout, check_memory, layout};
@@ -173,12 +173,6 @@ impl fmt::Display for BackgroundRate {
     }
 }
 
-impl Serialize for BackgroundRate {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
 /// Load beside a latency.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
@@ -250,7 +244,7 @@ pub(super) fn backgrounds(
 }
 
 fn background_rate(transfer: &Transfer, rate: PerSecond, length: PointLength) -> Result<f64> {
-    let modes = transfer.pacing.cq.as_ref().map_or(&[][..], Many::values);
+    let modes = Many::all(&transfer.pacing.cq);
     if modes.contains(&CqMode::Event) {
         return usage(format!(
             "cq event and background-rate {rate} contradict each other, for whoever sleeps misses when the next operation \

@@ -221,24 +221,24 @@ mod tests {
 
     #[test]
     fn sizes_divide_all_loads() {
-        let of = |text: &str, asked: Option<&[u32]>| {
-            execution_sizes(&file(text), asked.map(<[u32]>::to_vec)).map_err(|why| why.to_string())
-        };
-        assert_eq!(of("0 3M\n4M 0", None), Ok(vec![1 << 20]));
-        assert_eq!(of("0 3000000\n0 0", None), Ok(vec![1_000_000]));
-        assert_eq!(of("0 7\n9 0", None), Ok(vec![1]));
-        assert_eq!(of("0 3M\n4M 0", Some(&[8, 1 << 20])), Ok(vec![8, 1 << 20]));
-        let message = of("0 3M\n4M 0", Some(&[8, 3 << 20])).unwrap_err();
-        assert!(
-            message.contains("size 3M does not divide the 4M from rank 1 to rank 0")
-                && message.contains("write sizes 1M"),
-            "{message}"
-        );
-        let message = of("0 4000001\n4000000 0", None).unwrap_err();
-        assert!(
-            message.contains("no more than 1 B") && message.contains("sizes 1"),
-            "{message}"
-        );
+        let of = |text: &str, asked: Option<Vec<u32>>| execution_sizes(&file(text), asked);
+        for (text, size) in [
+            ("0 3M\n4M 0", 1 << 20),
+            ("0 3000000\n0 0", 1_000_000),
+            ("0 7\n9 0", 1),
+        ] {
+            assert_eq!(of(text, None).unwrap(), [size]);
+        }
+        let asked = vec![8, 1 << 20];
+        assert_eq!(of("0 3M\n4M 0", Some(asked.clone())).unwrap(), asked);
+        let wrong = of("0 3M\n4M 0", Some(vec![8, 3 << 20]))
+            .unwrap_err()
+            .to_string();
+        wrong.holds("size 3M does not divide the 4M from rank 1 to rank 0");
+        wrong.holds("write sizes 1M");
+        let wrong = of("0 4000001\n4000000 0", None).unwrap_err().to_string();
+        wrong.holds("no more than 1 B");
+        wrong.holds("write sizes 1");
     }
 
     #[test]

@@ -46,18 +46,106 @@ impl Kind for Transfer {
     tonnage transfer --engine shm --op read --ranks 2 --sizes 8..1M --batch 128\n  \
     tonnage transfer --engine shm --op write-imm --ranks 2 --sizes 8,4k --ping-pong --duration 2s";
 
-    fn expand(
+    /// The cells of one transfer, in each engine, op, memory, place, number of initiators, number of workers, division
+    /// over paths, api and session, way of waiting, window or batch, size, and background, the last varying fastest.
+    fn cells(
         &self,
         ranks: u32,
         lists: &Lists,
         points_max: usize,
-    ) -> Result<(Vec<Cell<TransferPoint>>, Reading)> {
-        let reading = Reading {
+    ) -> Result<Vec<Cell<TransferPoint>>> {
+        let what = &self.what;
+        let engines = chosen(&what.engine, &what.engine_options, lists)?;
+        // Where ranks are threads of one process, a run of one rank has room for two of them.
+        let has_room = ranks == 1 && engines.iter().all(|engine| engine.entry.one_process);
+        let ranks = if has_room { 2 } else { ranks };
+        let loads = loads(self, ranks)?;
+        let roles = roles(what, ranks)?;
+        let length = match loads {
+            Some(_) => execution_length(&self.length)?,
+            None => length(&self.length)?,
+        };
+        check_rounds(self.length.interval, &roles)?;
+        let ops = ops(what)?;
+        let memories = memories(self, &roles, lists)?;
+        let places = places(&what.place, &roles)?;
+        let workers = workers(self)?;
+        let pacings = paced(self, length)?;
+        let sizes = sizes_of(what, ops, loads)?;
+        let backgrounds = backgrounds(self, &roles, &workers, length)?;
+        check_ping_pong(self)?;
+        let cq_modes = cq_modes(&self.pacing)?;
+        let divisions = divisions(&self.issuing, &sizes)?;
+        let rail_shift = rail_shift(&self.issuing, &roles)?;
+        let callings = callings(&self.library)?;
+        let counts = [
+            engines.len(),
+            ops.len(),
+            memories.len(),
+            places.len(),
+            roles.len(),
+            workers.len(),
+            divisions.len(),
+            callings.len(),
+            cq_modes.len(),
+            pacings.len(),
+            sizes.len(),
+            backgrounds.len(),
+        ];
+        check_total(&counts, points_max, "transfer")?;
+        // Only the numbers of initiators, and with them the shift of their targets, differ.
+        let some_roles = roles
+            .first()
+            .copied()
+            .unwrap_or(Roles::new(Traffic::Pair, ranks));
+        let points = vec![TransferPoint {
+            rail_shift,
+            ..common(self, some_roles, length)
+        }];
+        let points = each(points, &engines, |point, engine| {
+            point.engine = engine.name.to_owned();
+            point.engine_options = engine.options.clone();
+        });
+        let points = each(points, ops, |point, &op| point.op = op);
+        let points = each(points, &memories, |point, memory| {
+            point.memory = memory.own.to_owned();
+            point.target_memory = memory.target.map(str::to_owned);
+            point.memory_options = memory.options.clone();
+        });
+        let points = each(points, &places, |point, &place| point.place = place);
+        let points = each(points, &roles, |point, roles| {
+            point.initiators = roles.initiators;
+            point.target_shift = roles.target_shift;
+        });
+        let points = each(points, &workers, |point, &workers| point.workers = workers);
+        let points = each(points, &divisions, |point, division| {
+            point.rails = division.rails;
+            point.queue_pairs = division.queue_pairs;
+            point.cut = division.cut;
+        });
+        let points = each(points, &callings, |point, calling| {
+            (point.api, point.session) = (calling.api, calling.session);
+        });
+        let points = each(points, cq_modes, |point, &cq| point.cq = cq);
+        let points = each(points, &pacings, |point, &(pacing, batching)| {
+            (point.pacing, point.batching) = (pacing, batching);
+        });
+        let points = each(points, &sizes, |point, &size| point.size_bytes = size);
+        let points = each(points, &backgrounds, |point, &load| point.background = load);
+        let mut cells = Cells::new();
+        for mut point in points {
+            let checked = complete(&mut point, self, &roles, lists);
+            cells.add(point, checked)?;
+        }
+        cells.all()
+    }
+
+    fn reading(&self) -> Result<Reading> {
+        Ok(Reading {
             optional: self.skipping.optional,
             tables: published::shared(&self.measure.published)?,
             ..Reading::default()
-        };
-        Ok((cells(self, ranks, lists, points_max)?, reading))
+        })
     }
 }
 
@@ -83,100 +171,6 @@ impl AnyExperiment for Transfer {
     fn fit_ranks(&mut self, ranks: u32) {
         fit(&mut self.what, ranks);
     }
-}
-
-/// The cells of one transfer, in each engine, op, memory, place, number of initiators, number of workers, division
-/// over paths, api and session, way of waiting, window or batch, size, and background, the last varying fastest.
-fn cells(
-    transfer: &Transfer,
-    ranks: u32,
-    lists: &Lists,
-    points_max: usize,
-) -> Result<Vec<Cell<TransferPoint>>> {
-    let what = &transfer.what;
-    let engines = chosen(&what.engine, &what.engine_options, lists)?;
-    // Where ranks are threads of one process, a run of one rank has room for two of them.
-    let has_room = ranks == 1 && engines.iter().all(|engine| engine.entry.one_process);
-    let ranks = if has_room { 2 } else { ranks };
-    let loads = loads(transfer, ranks)?;
-    let roles = roles(what, ranks)?;
-    let length = match loads {
-        Some(_) => execution_length(&transfer.length)?,
-        None => length(&transfer.length)?,
-    };
-    check_rounds(transfer.length.interval, &roles)?;
-    let ops = ops(what)?;
-    let memories = memories(transfer, &roles, lists)?;
-    let places = places(&what.place, &roles)?;
-    let workers = workers(transfer)?;
-    let pacings = paced(transfer, length)?;
-    let sizes = sizes_of(what, ops, loads)?;
-    let backgrounds = backgrounds(transfer, &roles, &workers, length)?;
-    check_ping_pong(transfer)?;
-    let cq_modes = cq_modes(&transfer.pacing)?;
-    let divisions = divisions(&transfer.issuing, &sizes)?;
-    let rail_shift = rail_shift(&transfer.issuing, &roles)?;
-    let callings = callings(&transfer.library)?;
-    let counts = [
-        engines.len(),
-        ops.len(),
-        memories.len(),
-        places.len(),
-        roles.len(),
-        workers.len(),
-        divisions.len(),
-        callings.len(),
-        cq_modes.len(),
-        pacings.len(),
-        sizes.len(),
-        backgrounds.len(),
-    ];
-    check_total(&counts, points_max, "transfer")?;
-    // Only the numbers of initiators, and with them the shift of their targets, differ.
-    let some_roles = roles
-        .first()
-        .copied()
-        .unwrap_or(Roles::new(Traffic::Pair, ranks));
-    let points = vec![TransferPoint {
-        rail_shift,
-        ..common(transfer, some_roles, length)
-    }];
-    let points = each(points, &engines, |point, engine| {
-        point.engine = engine.name.to_owned();
-        point.engine_options = engine.options.clone();
-    });
-    let points = each(points, ops, |point, &op| point.op = op);
-    let points = each(points, &memories, |point, memory| {
-        point.memory = memory.own.to_owned();
-        point.target_memory = memory.target.map(str::to_owned);
-        point.memory_options = memory.options.clone();
-    });
-    let points = each(points, &places, |point, &place| point.place = place);
-    let points = each(points, &roles, |point, roles| {
-        point.initiators = roles.initiators;
-        point.target_shift = roles.target_shift;
-    });
-    let points = each(points, &workers, |point, &workers| point.workers = workers);
-    let points = each(points, &divisions, |point, division| {
-        point.rails = division.rails;
-        point.queue_pairs = division.queue_pairs;
-        point.cut = division.cut;
-    });
-    let points = each(points, &callings, |point, calling| {
-        (point.api, point.session) = (calling.api, calling.session);
-    });
-    let points = each(points, &cq_modes, |point, &cq| point.cq = cq);
-    let points = each(points, &pacings, |point, &(pacing, batching)| {
-        (point.pacing, point.batching) = (pacing, batching);
-    });
-    let points = each(points, &sizes, |point, &size| point.size_bytes = size);
-    let points = each(points, &backgrounds, |point, &load| point.background = load);
-    let mut cells = Cells::new();
-    for mut point in points {
-        let checked = complete(&mut point, transfer, &roles, lists);
-        cells.add(point, checked)?;
-    }
-    cells.all()
 }
 
 /// A point with what all of a transfer have in common; the rest is still as it is where nothing is said.
@@ -317,9 +311,9 @@ fn workers(transfer: &Transfer) -> Result<Vec<u32>> {
 }
 
 fn ops(what: &OperationOptions) -> Result<&[Verb]> {
-    match what.op.as_ref().map(Many::values) {
-        None | Some([]) => usage("op is missing: write op write"),
-        Some(ops) => Ok(ops),
+    match Many::all(&what.op) {
+        [] => usage("op is missing: write op write"),
+        ops => Ok(ops),
     }
 }
 

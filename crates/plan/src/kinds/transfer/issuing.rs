@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::point::{Pacing, TransferPoint};
 use crate::cells::each;
-use crate::options::{Group, Many, SWEEP, many_of, with_default};
+use crate::options::{Group, Many, SWEEP, many_of, several, with_default};
 use crate::refuse::{movers, usage};
 use crate::roles::Roles;
 use crate::sweep::Sweep;
@@ -68,7 +68,7 @@ pub(super) fn divisions(options: &IssuingOptions, sizes: &[u32]) -> Result<Vec<D
         .map(checked)
         .collect::<Result<_>>()?;
     let cuts = cuts(options, sizes.iter().copied().max().unwrap_or(0))?;
-    let rails = rails(options)?;
+    let rails = several("rails", &options.rails, "single")?.unwrap_or(&[Rails::Single]);
     let all = each(vec![Division::NONE], rails, |division, &rails| {
         division.rails = rails
     });
@@ -76,14 +76,6 @@ pub(super) fn divisions(options: &IssuingOptions, sizes: &[u32]) -> Result<Vec<D
         division.queue_pairs = count
     });
     Ok(each(all, &cuts, |division, &cut| division.cut = cut))
-}
-
-fn rails(options: &IssuingOptions) -> Result<&[Rails]> {
-    match options.rails.as_ref().map(Many::values) {
-        None => Ok(&[Rails::Single]),
-        Some([]) => usage("rails is empty: leave it out, or write rails single"),
-        Some(all) => Ok(all),
-    }
 }
 
 /// Refuses several rails of an engine that has no devices to choose from.

@@ -308,7 +308,7 @@ pub(crate) fn scale(options: &mut LengthOptions, factor: f64) {
 }
 
 /// Shorter ones say more about the system's scheduler than about the path.
-pub(super) const INTERVAL_NS_MIN: u64 = 10_000_000;
+const INTERVAL_NS_MIN: u64 = 10_000_000;
 
 /// As long as the longest trial.
 const INTERVAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
@@ -320,7 +320,7 @@ const CHECKPOINTS_MAX: u64 = 100;
 const INTERVALS_MAX: u64 = 604_800;
 
 /// The length of an interval, if trials are cut.
-pub(super) fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Option<u64>> {
+fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Option<u64>> {
     let Some(Nanos(interval_ns)) = asked else {
         return Ok(None);
     };
@@ -352,7 +352,7 @@ pub(super) fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Optio
 }
 
 /// The time between two checkpoints, if the series so far is written.
-pub(super) fn checkpoint(
+fn checkpoint(
     asked: Option<Nanos>,
     interval_ns: Option<u64>,
     trial: TrialLength,
@@ -421,35 +421,31 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_five_trials_of_200_ms() {
+    fn defaults_are_five_trials_of_200_ms_and_others_are_times_or_numbers() {
         let default = length(&LengthOptions::default()).unwrap();
         assert_eq!(default, crate::testing::transfer_point().length);
-    }
-
-    #[test]
-    fn duration_is_split_over_the_trials() {
-        let length = length(&options("duration = '2s'\ntrials = 4")).unwrap();
-        assert_eq!(length.trial, TrialLength::DurationNs(500 * MS));
+        let split = length(&options("duration = '2s'\ntrials = 4")).unwrap();
+        assert_eq!(split.trial, TrialLength::DurationNs(500 * MS));
+        let counted = length(&options("iters = 128\nwarmup = 0\ninterval = '1s'")).unwrap();
+        let expected = (TrialLength::Iterations(128), 0, Some(1000 * MS));
+        assert_eq!(
+            (counted.trial, counted.warmup_ns, counted.interval_ns),
+            expected
+        );
     }
 
     #[test]
     fn a_series_is_of_one_trial_unless_more_are_asked_for() {
         let cut = |lines: &str| length(&options(&format!("interval = '1s'\n{lines}"))).unwrap();
-        let one = cut("duration = '6s'");
-        assert_eq!(
-            (one.trials, one.trial),
-            (1, TrialLength::DurationNs(6000 * MS))
-        );
-        assert_eq!(one.interval_ns, Some(1000 * MS));
-        let three = cut("duration = '6s'\ntrials = 3");
-        assert_eq!(
-            (three.trials, three.trial),
-            (3, TrialLength::DurationNs(2000 * MS))
-        );
-        assert_eq!(
-            cut("until-ci = '2%'\ntrial-time = '2s'").trials,
-            TRIALS_DEFAULT
-        );
+        for (lines, trials, trial_ms) in [
+            ("duration = '6s'\ncheckpoint = '6s'", 1, 6000),
+            ("duration = '6s'\ntrials = 3", 3, 2000),
+            ("until-ci = '2%'\ntrial-time = '1s'", TRIALS_DEFAULT, 1000),
+        ] {
+            let found = cut(lines);
+            assert_eq!((found.trials, found.interval_ns), (trials, Some(1000 * MS)));
+            assert_eq!(found.trial, TrialLength::DurationNs(trial_ms * MS));
+        }
         let mut scaled = with(|t| (t.interval, t.duration) = (ms(1000), ms(10_000)));
         scaled.checkpoint = ms(5000);
         scale(&mut scaled, 0.01);
@@ -458,15 +454,6 @@ mod tests {
         scale(&mut scaled, 0.01);
         assert_eq!((scaled.interval, scaled.checkpoint), (None, None));
         assert!(length(&scaled).is_ok());
-    }
-
-    #[test]
-    fn iterations_are_per_trial() {
-        let length = length(&options("iters = 128\nwarmup = 0")).unwrap();
-        assert_eq!(
-            (length.trial, length.warmup_ns),
-            (TrialLength::Iterations(128), 0)
-        );
     }
 
     #[test]
@@ -504,6 +491,14 @@ mod tests {
             "until-ci = '100%' => above 0% and below 100%",
             "until-ci = '200%' => above 0% and below 100%",
             "until-ci = '50%'; max-duration = '169h' => the longest is max-duration 168h",
+            "interval = '1s' => interval 1s is longer than a trial of 200ms: write duration 10s, or a shorter interval",
+            "interval = 0 => the shortest is interval 10ms",
+            "interval = '10ms'; trial-time = '24h' => write interval 143ms or more",
+            "interval = '25h'; iters = 1 => the longest is interval 24h",
+            "checkpoint = '1s' => add interval 1s",
+            "interval = '1s'; checkpoint = '500ms'; trial-time = '10s' => write checkpoint 1s or more",
+            "interval = '1s'; checkpoint = '11s'; trial-time = '10s' => longer than a trial of 10s",
+            "interval = '1s'; checkpoint = '1s'; trial-time = '1h' => write checkpoint 36s or more",
         ]) {
             length(&options(lines)).refused(part);
         }
@@ -534,56 +529,9 @@ mod tests {
         assert!(length(&options).is_err());
     }
 
-    const SECOND_NS: u64 = 1_000_000_000;
-
-    #[test]
-    fn intervals_that_tell_nothing_name_the_nearest_that_do() {
-        let cut = |interval_ns, trial| interval(Some(Nanos(interval_ns)), trial);
-        let message = |interval_ns, trial_ns| {
-            cut(interval_ns, TrialLength::DurationNs(trial_ns))
-                .unwrap_err()
-                .to_string()
-        };
-        assert_eq!(
-            message(SECOND_NS, SECOND_NS / 5),
-            "interval 1s is longer than a trial of 200ms: write duration 10s, or a shorter interval"
-        );
-        assert!(message(0, SECOND_NS).ends_with("the shortest is interval 10ms"));
-        let weeks = message(SECOND_NS / 100, 86_400 * SECOND_NS);
-        assert!(weeks.ends_with("write interval 143ms or more"), "{weeks}");
-        let whole = cut(SECOND_NS, TrialLength::DurationNs(SECOND_NS));
-        assert_eq!(whole.unwrap(), Some(SECOND_NS));
-        let counted = cut(SECOND_NS, TrialLength::Iterations(1));
-        assert_eq!(counted.unwrap(), Some(SECOND_NS));
-        assert_eq!(interval(None, TrialLength::Iterations(1)).unwrap(), None);
-        let ages = cut(u64::MAX, TrialLength::Iterations(1)).unwrap_err();
-        assert!(ages.to_string().ends_with("the longest is interval 24h"));
-    }
-
-    #[test]
-    fn checkpoints_need_a_series_and_fit_into_a_trial() {
-        let trial = TrialLength::DurationNs(10 * SECOND_NS);
-        let of = |ns, interval_ns| checkpoint(Some(Nanos(ns)), interval_ns, trial);
-        let message = |ns, interval_ns| of(ns, interval_ns).unwrap_err().to_string();
-        assert!(message(SECOND_NS, None).contains("add interval 1s"));
-        let short = message(SECOND_NS / 2, Some(SECOND_NS));
-        assert!(short.ends_with("write checkpoint 1s or more"), "{short}");
-        assert!(message(11 * SECOND_NS, Some(SECOND_NS)).contains("longer than a trial of 10s"));
-        let often = checkpoint(
-            Some(Nanos(SECOND_NS)),
-            Some(SECOND_NS),
-            TrialLength::DurationNs(3600 * SECOND_NS),
-        );
-        let often = often.unwrap_err().to_string();
-        assert!(often.ends_with("write checkpoint 36s or more"), "{often}");
-        let fits = of(10 * SECOND_NS, Some(SECOND_NS)).unwrap();
-        assert_eq!(fits, Some(10 * SECOND_NS));
-        assert_eq!(checkpoint(None, None, trial).unwrap(), None);
-    }
-
     #[test]
     fn rounds_are_not_cut() {
-        let of = |traffic| check_rounds(Some(Nanos(SECOND_NS)), &[Roles::new(traffic, 4)]);
+        let of = |traffic| check_rounds(ms(1000), &[Roles::new(traffic, 4)]);
         assert!(of(Traffic::FanIn).is_ok());
         let error = of(Traffic::Matrix).unwrap_err().to_string();
         assert!(error.contains("a trial is 12 rounds"), "{error}");

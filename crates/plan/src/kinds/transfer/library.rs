@@ -4,7 +4,7 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::point::{SessionUse, TransferApi};
-use crate::options::{Group, Many, many_of, with_default};
+use crate::options::{Group, Many, many_of, several, with_default};
 use crate::refuse::usage;
 use tonnage_engine::Verb;
 use tonnage_units::Result;
@@ -36,16 +36,13 @@ pub(super) struct Calling {
 
 /// The ways to measure: every api with every session, the last varying fastest.
 pub(super) fn callings(options: &LibraryOptions) -> Result<Vec<Calling>> {
-    let sessions = match options.session.as_ref().map(Many::values) {
-        Some([]) => return usage("session is empty: leave it out, or write session on"),
-        sessions => sessions,
+    let sessions = several("session", &options.session, "on")?;
+    let default = if sessions.is_some() {
+        &[TransferApi::Poll]
+    } else {
+        &[TransferApi::Engine]
     };
-    let apis = match (options.api.as_ref().map(Many::values), sessions) {
-        (Some([]), _) => return usage("api is empty: leave it out, or write api poll"),
-        (Some(apis), _) => apis,
-        (None, None) => &[TransferApi::Engine],
-        (None, Some(_)) => &[TransferApi::Poll],
-    };
+    let apis = several("api", &options.api, "poll")?.unwrap_or(default);
     let mut callings = Vec::new();
     for &api in apis {
         let own = (api != TransferApi::Engine).then_some(&[SessionUse::On][..]);
@@ -97,76 +94,39 @@ pub(super) fn check_call(api: TransferApi, op: Verb) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Refused;
-
-    fn asked(apis: &[TransferApi], sessions: &[SessionUse]) -> LibraryOptions {
-        LibraryOptions {
-            api: (!apis.is_empty()).then(|| Many(apis.to_vec())),
-            session: (!sessions.is_empty()).then(|| Many(sessions.to_vec())),
-        }
-    }
+    use crate::fixture::{Refused, cases, options, transfers};
 
     #[test]
     fn a_session_implies_polling_and_every_api_goes_with_every_session() {
-        use SessionUse::{Fresh, Off, On};
-        use TransferApi::{Async, Engine, Poll};
-        for (apis, sessions, expected) in [
-            (&[][..], &[][..], vec![(Engine, None)]),
-            (&[], &[On], vec![(Poll, Some(On))]),
-            (
-                &[],
-                &[Fresh, On],
-                vec![(Poll, Some(Fresh)), (Poll, Some(On))],
-            ),
-            (
-                &[Engine, Poll, Async],
-                &[],
-                vec![(Engine, None), (Poll, Some(On)), (Async, Some(On))],
-            ),
-            (
-                &[Poll],
-                &[On, Off],
-                vec![(Poll, Some(On)), (Poll, Some(Off))],
-            ),
-            (
-                &[Async, Poll],
-                &[On],
-                vec![(Async, Some(On)), (Poll, Some(On))],
-            ),
-        ] {
-            let callings = callings(&asked(apis, sessions)).unwrap();
-            let found = callings
-                .into_iter()
-                .map(|calling| (calling.api, calling.session));
-            assert_eq!(found.collect::<Vec<_>>(), expected);
+        for (lines, expected) in cases([
+            " => engine",
+            "session = 'on' => poll on",
+            "session = 'fresh,on' => poll fresh, poll on",
+            "api = 'engine,poll,async' => engine, poll on, async on",
+            "api = 'poll'; session = 'on,off' => poll on, poll off",
+            "api = 'async,poll'; session = 'on' => async on, poll on",
+        ]) {
+            let callings = callings(&options(lines)).unwrap();
+            let found = callings.iter().map(|calling| match calling.session {
+                Some(session) => format!("{} {session}", calling.api),
+                None => calling.api.to_string(),
+            });
+            assert_eq!(found.collect::<Vec<_>>().join(", "), expected);
         }
     }
 
     #[test]
     fn what_the_library_lacks_is_refused_with_what_it_has() {
-        let refused = |apis: &[TransferApi], sessions: &[SessionUse]| {
-            callings(&asked(apis, sessions)).unwrap_err().to_string()
-        };
-        assert_eq!(
-            refused(&[TransferApi::Poll, TransferApi::Engine], &[SessionUse::On]),
-            "session on is of the library, which api engine goes without: leave api out, or write api poll"
-        );
-        assert_eq!(
-            refused(&[TransferApi::Async], &[SessionUse::Fresh]),
-            "session fresh goes with api poll, and futures are of a session: write api poll, or session on"
-        );
-        let empty = LibraryOptions {
-            session: Some(Many(Vec::new())),
-            ..LibraryOptions::default()
-        };
-        callings(&empty).refused("session on");
-        assert_eq!(
-            check_call(TransferApi::Poll, Verb::Send)
-                .unwrap_err()
-                .to_string(),
-            "api poll has no op send, for its sessions name the memory at both ends: use op write-imm, or api engine"
-        );
-        assert!(check_call(TransferApi::Poll, Verb::Read).is_ok());
-        assert!(check_call(TransferApi::Engine, Verb::Send).is_ok());
+        for (lines, part) in cases([
+            "api = 'poll,engine'; session = 'on' => session on is of the library, which api engine goes without",
+            "api = 'async'; session = 'fresh' => session fresh goes with api poll",
+            "session = [] => write session on",
+            "api = [] => write api poll",
+        ]) {
+            callings(&options(lines)).refused(part);
+        }
+        let points = |lines: &str| transfers(&format!("engine = 'shm'\nsizes = 8\n{lines}"), 2);
+        points("api = 'poll'\nop = 'send'").refused("use op write-imm, or api engine");
+        assert!(points("api = 'poll'\nop = 'read'").is_ok());
     }
 }

@@ -7,9 +7,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use crate::refuse::usage;
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Serialize};
 use tonnage_units::names::quote;
-use tonnage_units::{Bytes, Error, Result, written};
+use tonnage_units::{Bytes, Error, Result};
 
 /// The most ranks of a traffic file: a million pairs.
 const RANKS_MAX: usize = 1024;
@@ -220,18 +220,6 @@ impl fmt::Display for TrafficFile {
             writeln!(f, "{}", sizes.join(" "))?;
         }
         Ok(())
-    }
-}
-
-impl Serialize for TrafficFile {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for TrafficFile {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        written::read(deserializer)
     }
 }
 

@@ -86,7 +86,7 @@ pub struct OperationOptions {
     /// An option of the engine's own, such as completion=delivery for fabric; may be repeated. `tonnage devices` ends
     /// with the engines and all their options.
     #[arg(long = "engine-option", value_name = "NAME=VALUE", value_parser = pairs::engine_option)]
-    #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    #[serde(with = "pairs")]
     pub engine_options: Vec<Pair>,
 
     /// Operation to measure; several are joined by commas.
@@ -101,6 +101,7 @@ pub struct OperationOptions {
     /// moves to rank 0; # begins a comment. A trial is one execution. The time of each pair is reported, together with
     /// the others and alone.
     #[arg(long, value_name = "FILE")]
+    #[serde(with = "text")]
     pub traffic_file: Option<TrafficFile>,
 
     /// Ranks that initiate: of pairs the first N, each towards one of the ranks behind them in turn; of a fan-in the N
@@ -124,7 +125,6 @@ pub struct OperationOptions {
     /// Moves bytes both ways at once: each target of a pair initiates towards its initiators too. Bandwidth is the sum
     /// of both directions, and each of them stands beside it.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub bidirectional: bool,
 
     /// Payload bytes of one operation: a value or a sweep. [default: none, but 8 for atomic operations, and with
@@ -180,7 +180,7 @@ pub struct MemoryOptions {
     /// An option of the memory's own, such as alloc=vmm for cuda or hip; may be repeated. Memories of both ends that
     /// know it take it. `tonnage devices` ends with the memories and all their options.
     #[arg(long = "memory-option", value_name = "NAME=VALUE", value_parser = pairs::memory_option)]
-    #[serde(with = "pairs", skip_serializing_if = "Vec::is_empty")]
+    #[serde(with = "pairs")]
     pub memory_options: Vec<Pair>,
 
     /// Bytes over which the operations of one lane walk, rounded down to whole strides. [default: a slot for each
@@ -247,7 +247,6 @@ pub struct MeasureOptions {
 
     /// Show each initiating rank in a table of its own below, and keep its figures in the record.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub per_rank: bool,
 
     /// Upper bound to compare bandwidth with: auto (the engine's own limit, measured), none, or a bandwidth such as
@@ -258,7 +257,7 @@ pub struct MeasureOptions {
 
     /// Figures that others measured with the same options; only plans say it.
     #[arg(skip)]
-    #[serde(with = "one_or_many", skip_serializing_if = "Vec::is_empty")]
+    #[serde(with = "one_or_many")]
     pub published: Vec<PublishedTable>,
 }
 

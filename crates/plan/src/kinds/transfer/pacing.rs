@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::length::TrialLength;
 use super::point::{CqMode, Pacing, TransferPoint};
 use crate::bounds::DEPTH_MAX;
-use crate::options::{Group, Many, SWEEP, many_of, with_default};
+use crate::options::{Group, Many, SWEEP, many_of, several, with_default};
 use crate::refuse::usage;
 use crate::sweep::Sweep;
 use tonnage_engine::Verb;
@@ -30,7 +30,6 @@ pub struct PacingOptions {
 
     /// Issue one operation and wait for the answer. Latency is half the round trip, except for read.
     #[arg(long)]
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub ping_pong: bool,
 
     /// Issue this many operations per second in each initiating rank, whether earlier ones are done or not (at most
@@ -83,12 +82,8 @@ pub(super) fn pacings(options: &PacingOptions, latency: Option<bool>) -> Result<
 }
 
 /// The ways of waiting to measure.
-pub(super) fn cq_modes(options: &PacingOptions) -> Result<Vec<CqMode>> {
-    let modes = match options.cq.as_ref().map(Many::values) {
-        None => return Ok(vec![CqMode::Busy]),
-        Some([]) => return usage("cq is empty: leave it out, or write cq busy"),
-        Some(modes) => modes.to_vec(),
-    };
+pub(super) fn cq_modes(options: &PacingOptions) -> Result<&[CqMode]> {
+    let modes = several("cq", &options.cq, "busy")?.unwrap_or(&[CqMode::Busy]);
     if modes.contains(&CqMode::Event)
         && let Some(rate) = options.rate
     {

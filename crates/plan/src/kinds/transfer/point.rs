@@ -247,7 +247,7 @@ impl TransferPoint {
 }
 
 /// Returns whether records leave a value out.
-pub(super) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 

@@ -112,7 +112,7 @@ fn rails(tune: &Tune, entry: &Entry) -> TuneDimension {
 /// Options of the engine's own that are choices; the default is the first. Those that change what a latency means are
 /// found out when the engine is open.
 fn own_options(tune: &Tune, entry: &Entry) -> Vec<TuneDimension> {
-    let names = tune.what.engine.as_ref().map_or(&[][..], Many::values);
+    let names = Many::all(&tune.what.engine);
     let is_of = |variants: &[&str]| {
         let mut variants_asked = names.iter().map(|name| split_name(name).1);
         variants.is_empty() || variants_asked.any(|asked| variants.contains(&asked))

@@ -8,7 +8,6 @@ use crate::bounds::POINTS_MAX;
 use crate::cells::{Cell, Cells};
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::options::{Many, command_line, pairs};
-use crate::point::Reading;
 use crate::refuse::{one_process, possible, usage};
 use crate::sweep::Sweep;
 use crate::transfer::{self, Transfer};
@@ -30,13 +29,37 @@ impl Kind for Tune {
     tonnage tune --engine fabric:tcp --op write --sizes 64k --goal bandwidth --ranks 2\n  \
     tonnage tune --engine shm --op read --sizes 8 --goal rate --window 1,16,256 --ranks 2";
 
-    fn expand(
-        &self,
-        ranks: u32,
-        lists: &Lists,
-        points_max: usize,
-    ) -> Result<(Vec<Cell<TunePoint>>, Reading)> {
-        Ok((cells(self, ranks, lists, points_max)?, Reading::default()))
+    /// The cells of an experiment.
+    fn cells(&self, ranks: u32, lists: &Lists, points_max: usize) -> Result<Vec<Cell<TunePoint>>> {
+        let what = &self.what;
+        let engines = Many::all(&what.engine);
+        if engines.is_empty() {
+            return Err(lists.no_engine());
+        }
+        if what.traffic_file.is_some() {
+            return usage(
+                "a traffic file says how much is moved and leaves nothing to self: leave it out",
+            );
+        }
+        let (Some(ops), Some(sizes)) = (&what.op, &what.sizes) else {
+            return usage("a search needs op and sizes: write op write and sizes 64k");
+        };
+        let mut cells = Cells::new();
+        for engine in engines {
+            for &op in ops.values() {
+                for &size_bytes in sizes.values() {
+                    if cells.len() >= points_max {
+                        return usage(format!("the plan has more than {POINTS_MAX} points"));
+                    }
+                    let cell = (engine.as_str(), op, size_bytes);
+                    match one(self, cell, ranks, lists) {
+                        Ok(point) => cells.add(point, Ok(()))?,
+                        Err(error) => cells.add(blank(self, cell, ranks, lists), Err(error))?,
+                    }
+                }
+            }
+        }
+        cells.all()
     }
 }
 
@@ -57,44 +80,6 @@ impl AnyExperiment for Tune {
         let scaled = (trial_ns as f64 * scale.time).round() as u64;
         self.search.trial_time = Some(Nanos(scaled.max(1)));
     }
-}
-
-/// The cells of an experiment.
-fn cells(
-    tune: &Tune,
-    ranks: u32,
-    lists: &Lists,
-    points_max: usize,
-) -> Result<Vec<Cell<TunePoint>>> {
-    let what = &tune.what;
-    let engines = what.engine.as_ref().map_or(&[][..], Many::values);
-    if engines.is_empty() {
-        return Err(lists.no_engine());
-    }
-    if what.traffic_file.is_some() {
-        return usage(
-            "a traffic file says how much is moved and leaves nothing to tune: leave it out",
-        );
-    }
-    let (Some(ops), Some(sizes)) = (&what.op, &what.sizes) else {
-        return usage("a search needs op and sizes: write op write and sizes 64k");
-    };
-    let mut cells = Cells::new();
-    for engine in engines {
-        for &op in ops.values() {
-            for &size_bytes in sizes.values() {
-                if cells.len() >= points_max {
-                    return usage(format!("the plan has more than {POINTS_MAX} points"));
-                }
-                let cell = (engine.as_str(), op, size_bytes);
-                match one(tune, cell, ranks, lists) {
-                    Ok(point) => cells.add(point, Ok(()))?,
-                    Err(error) => cells.add(blank(tune, cell, ranks, lists), Err(error))?,
-                }
-            }
-        }
-    }
-    cells.all()
 }
 
 /// The point before anything is known of it but what was asked for.

@@ -110,7 +110,7 @@ impl TunePoint {
         let command = Transfer::augment_args(Command::new("transfer"));
         let matches = command.try_get_matches_from(words).map_err(refused)?;
         let transfer: Transfer = from_command_line(&matches).map_err(refused)?;
-        let (mut cells, _) = transfer.expand(self.ranks, lists, usize::MAX)?;
+        let mut cells = transfer.cells(self.ranks, lists, usize::MAX)?;
         match (cells.pop(), cells.is_empty()) {
             (Some(cell), true) => Ok(cell.point),
             _ => usage(

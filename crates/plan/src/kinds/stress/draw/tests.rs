@@ -29,7 +29,7 @@ fn repeated(draw: &Draw, ranks: u32) -> TransferPoint {
     let command = Transfer::augment_args(Command::new("transfer"));
     let matches = command.try_get_matches_from(&words).unwrap();
     let again: Transfer = from_command_line(&matches).unwrap();
-    let (mut points, _) = again.expand(ranks, &LISTS, 1).unwrap();
+    let mut points = again.cells(ranks, &LISTS, 1).unwrap();
     points.remove(0).point
 }
 
