@@ -117,7 +117,7 @@ fn in_order(mut records: Vec<Record>) -> Vec<Record> {
         let mut places: HashMap<String, usize> = HashMap::new();
         records.sort_by_cached_key(|record| {
             let next = places.len();
-            let point = format!("{:?}", record.body.any().point());
+            let point = format!("{:?}", record.body.point());
             let side = record.side.as_ref().map(|side| side.name.letter());
             (side, *places.entry(point).or_insert(next))
         });

@@ -6,7 +6,6 @@
 use std::fmt::Debug;
 
 use tonnage_engine::{EngineOptions, Verb};
-use tonnage_plan::Point;
 use tonnage_plan::point::Traffic;
 use tonnage_units::PairPlace;
 
@@ -49,17 +48,33 @@ pub struct PointOptions<'a> {
     pub window: Option<u32>,
 }
 
-/// Body of any kind: its point, its parts, and figures that several kinds have. Parts that have no such figures answer
+impl<'a> PointOptions<'a> {
+    /// Those that every point has.
+    pub(crate) fn new(
+        label: &'a Option<String>,
+        engine: &'a str,
+        engine_options: &'a EngineOptions,
+        ranks: u32,
+    ) -> Self {
+        Self {
+            label: label.as_deref(),
+            engine,
+            engine_options,
+            ranks,
+            workers: None,
+            traffic: None,
+            place: None,
+            memory: None,
+            window: None,
+        }
+    }
+}
+
+/// Body of any kind: its options, its parts, and figures that several kinds have. Parts that have no such figures answer
 /// `None`.
 pub trait KindBody: Debug {
-    /// The point that was asked for, as nothing but itself.
-    fn point(&self) -> &dyn Debug;
-
     /// Its options.
     fn options(&self) -> PointOptions<'_>;
-
-    /// Returns whether it was asked for by this very point.
-    fn is_of(&self, point: &Point) -> bool;
 
     /// Name of the engine of a part, with what follows the colon.
     fn engine(&self, _: Part) -> &str {

@@ -170,7 +170,7 @@ pub fn already_measured(records: &[Record], point: &Point, repetition: Option<u3
         let is_of = |nth: u32| record.repetition.unwrap_or(0) == nth;
         record.outcome == Outcome::Measured && repetition.is_none_or(is_of)
     });
-    measured.any(|record| record.body.any().is_of(point))
+    measured.any(|record| record.body.is_of(point))
 }
 
 /// The records without those of attempts that came to nothing and were made again later: whoever takes up an
@@ -195,11 +195,7 @@ fn are_final(records: &[Record]) -> Vec<bool> {
     for record in records.iter().rev() {
         // Points have no hash of their own; their text is as good a key.
         let turn = record.side.as_ref().map(|side| side.turn);
-        let key = format!(
-            "{:?} {:?} {turn:?}",
-            record.body.any().point(),
-            record.repetition
-        );
+        let key = format!("{:?} {:?} {turn:?}", record.body.point(), record.repetition);
         let is_last = seen.insert(key);
         kept.push(is_last || record.outcome == Outcome::Measured);
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 /// Mean and spread of one figure across trials.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Spread {
     /// Arithmetic mean.
@@ -37,13 +37,7 @@ const CONFIDENCE_TRIALS_MIN: usize = 3;
 /// trials, in the figure's own unit. One value has no deviation and no interval; no value at all gives zeros.
 pub fn spread(values: &[f64]) -> Spread {
     if values.is_empty() {
-        return Spread {
-            mean: 0.0,
-            min: 0.0,
-            max: 0.0,
-            stddev: None,
-            ci95: None,
-        };
+        return Spread::default();
     }
     let n = values.len() as f64;
     let mean = values.iter().sum::<f64>() / n;
@@ -95,6 +89,18 @@ pub fn trimmed(values: &[f64]) -> Option<Trimmed> {
         error,
         freedom: kept as u32 - 1,
     })
+}
+
+/// Median of some values; `None` without any.
+pub fn median(values: &[f64]) -> Option<f64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    let upper = *sorted.get(middle)?;
+    match sorted.len() % 2 {
+        1 => Some(upper),
+        _ => Some(f64::midpoint(sorted[middle - 1], upper)),
+    }
 }
 
 /// Quantile of Student's t: so many errors from the mean the truth is with this probability, or nearer. Infinite

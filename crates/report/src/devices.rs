@@ -19,6 +19,7 @@ use tonnage_machine::environment::Processors;
 use tonnage_units::Result;
 use tonnage_units::quantity::human::{link_speed, size, thousandths};
 
+use crate::text::counted;
 use rows::{DeviceRow, free_of, group, place, row, shortened};
 
 /// The inventory as one JSON object, indented for people.
@@ -82,13 +83,11 @@ fn missing(page: &mut String, absent: &[&Absent]) {
 }
 
 fn processors(cpu: &Processors) -> Vec<DeviceRow> {
-    let plural =
-        |count: u32, word: &str| format!("{count} {word}{}", if count == 1 { "" } else { "s" });
     let shape = format!(
         "{}, {}, {} per core",
-        plural(cpu.sockets, "socket"),
-        plural(cpu.cores, "core"),
-        plural(cpu.threads_per_core, "thread")
+        counted(cpu.sockets, "socket"),
+        counted(cpu.cores, "core"),
+        counted(cpu.threads_per_core, "thread")
     );
     let usable = match cpu.quota_millicpus {
         Some(quota) => format!(

@@ -1,6 +1,6 @@
 //! An engine's name with its options, and the library, provider and device that it used.
 
-use tonnage_record::body::PointOptions;
+use tonnage_engine::EngineOptions;
 use tonnage_record::collective::BackendRecord;
 use tonnage_record::figures::Row;
 use tonnage_record::figures::engine::{different_versions, means, means_of};
@@ -9,11 +9,10 @@ use tonnage_record::{CollectiveRecord, Record};
 use crate::text::distinct;
 
 /// The engine's name, and its options if any differ from their defaults.
-pub fn name<'a>(point: impl Into<PointOptions<'a>>) -> String {
-    let point = point.into();
-    let options = point.engine_options.iter();
+pub fn name(engine: &str, options: &EngineOptions) -> String {
+    let options = options.iter();
     let options = options.map(|(name, value)| format!(" {name}={value}"));
-    point.engine.to_owned() + &options.collect::<String>()
+    engine.to_owned() + &options.collect::<String>()
 }
 
 /// Below a table: what all of these moved the bytes by, each once. An engine without a library, such as `shm`, has no
@@ -62,7 +61,8 @@ mod tests {
             assert_eq!(text(&record, field), None);
         }
         assert!(lines([&record].into_iter()).is_empty());
-        assert_eq!(name(&record.transfer().unwrap().point), "shm");
+        let point = &record.transfer().unwrap().point;
+        assert_eq!(name(&point.engine, &point.engine_options), "shm");
     }
 
     #[test]

@@ -323,15 +323,10 @@ fn pair(initiator: u32, target: u32, payload_bytes: u64, bandwidth_bytes_per_s: 
     PairRate {
         initiator,
         target,
-        within_host: false,
-        shares_cpu: false,
         payload_bytes,
         bandwidth_bytes_per_s,
         bandwidth_bytes_per_s_max: bandwidth_bytes_per_s,
-        time_ns_alone: None,
-        time_ns_together: None,
-        latency_ns_mean: None,
-        unfinished: 0,
+        ..PairRate::default()
     }
 }
 

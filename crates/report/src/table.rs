@@ -74,16 +74,14 @@ impl<'a> Sheet<'a> {
     /// Columns of these fields.
     #[must_use]
     pub fn always(mut self, fields: &[&str]) -> Self {
-        let figures = fields.iter().filter_map(|field| by_field(field));
-        self.columns.extend(figures.map(Column::Figure));
+        self.columns.extend(figures(fields).map(Column::Figure));
         self
     }
 
     /// Columns of those fields of which any line has a value.
     #[must_use]
     pub fn known(mut self, fields: &[&str]) -> Self {
-        let figures = fields.iter().filter_map(|field| by_field(field));
-        let known = figures.filter(|figure| {
+        let known = figures(fields).filter(|figure| {
             let mut lines = self.lines.iter();
             lines.any(|line| line.value(figure) != Value::Unknown)
         });
@@ -152,6 +150,16 @@ impl<'a> Sheet<'a> {
             Column::Words { right, .. } => *right,
         }
     }
+}
+
+/// The figures of these names, in their order. A name that there is not is a slip, which any test that draws finds.
+fn figures(fields: &[&str]) -> impl Iterator<Item = &'static Figure> {
+    #[cfg(test)]
+    assert!(
+        fields.iter().all(|field| by_field(field).is_some()),
+        "{fields:?}"
+    );
+    fields.iter().filter_map(|field| by_field(field))
 }
 
 impl Column {

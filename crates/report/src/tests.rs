@@ -2,18 +2,22 @@
 
 use tonnage_record::collective::CollectiveSummary;
 use tonnage_record::figures::{self, Row, by_field};
+use tonnage_record::files::PhaseTrial;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::read::read_records_of;
-use tonnage_record::{CollectiveBody, Record};
+use tonnage_record::stress::StressRow;
+use tonnage_record::transfer::Trial;
+use tonnage_record::{Body, Record};
 
 use super::text::WIDTH;
 use super::{Format, render, samples};
 
 mod schema;
 
-pub fn table_of(lines: &[Record]) -> String {
-    let text = render(Format::Table, lines).unwrap();
-    for line in text.lines() {
+/// Checks that no line of a page is wider than a screen, or has blanks at its end.
+#[track_caller]
+pub fn fits(page: &str) {
+    for line in page.lines() {
         // A shell takes it as it stands.
         let is_command = line.starts_with("tonnage ");
         assert!(
@@ -22,6 +26,11 @@ pub fn table_of(lines: &[Record]) -> String {
         );
         assert_eq!(line.trim_end(), line);
     }
+}
+
+pub fn table_of(lines: &[Record]) -> String {
+    let text = render(Format::Table, lines).unwrap();
+    fits(&text);
     text
 }
 
@@ -114,57 +123,53 @@ fn csv_of_files_has_a_row_for_each_phase_and_for_what_it_mixes() {
     assert_eq!(text.matches("\r\n").count(), 2 + 3 + 1 + 1 + 2 + 1);
 }
 
+/// Trials, operations, payload and checked bytes of a record, from what it measured.
+fn amounts(record: &Record) -> [u64; 4] {
+    let all: Vec<[u64; 4]> = match &record.body {
+        Body::Transfer(body) => {
+            let trials = body.trials.iter();
+            let verified = |it: &Trial| it.verified_bytes.unwrap_or(0);
+            let of = |it: &Trial| [1, it.operations, it.payload_bytes, verified(it)];
+            trials.map(of).collect()
+        }
+        Body::File(body) => {
+            let trials = body.phases.iter().flat_map(|phase| &phase.trials);
+            let verified = |it: &PhaseTrial| it.verified_bytes.unwrap_or(0);
+            let of = |it: &PhaseTrial| [1, it.operations, it.payload_bytes, verified(it)];
+            trials.map(of).collect()
+        }
+        // Its transfers are no trials.
+        Body::Stress(body) => {
+            let of = |it: &StressRow| [0, it.operations, it.payload_bytes, it.verified_bytes];
+            body.rows.iter().map(of).collect()
+        }
+        // Connections carry nothing.
+        Body::Connect(body) => vec![[body.trials.len() as u64, 0, 0, 0]],
+        Body::Tune(_) => Vec::new(),
+        // Backends have a row each; they count calls, not operations.
+        Body::Collective(body) => {
+            let summaries = body.backends.iter().filter_map(|it| it.summary.as_ref());
+            let of = |it: &CollectiveSummary| [it.trials.into(), 0, 0, it.verified_bytes];
+            summaries.map(of).collect()
+        }
+    };
+    std::array::from_fn(|at| all.iter().map(|one| one[at]).sum())
+}
+
 #[test]
 fn amounts_mean_all_trials_in_every_kind_and_stand_in_one_row() {
-    let records = samples::of_all_kinds();
-    for field in ["operations", "payload_bytes", "verified_bytes", "trials"] {
-        let figure = by_field(field).unwrap();
-        for record in &records {
-            let of_rows = Row::of(record).into_iter();
-            let of_rows = of_rows.map(|row| match (figure.value)(&row) {
+    let fields = ["trials", "operations", "payload_bytes", "verified_bytes"];
+    for record in samples::of_all_kinds() {
+        let of_rows = fields.map(|field| {
+            let rows = Row::of(&record).into_iter();
+            let values = rows.map(|row| (by_field(field).unwrap().value)(&row));
+            let counts = values.map(|value| match value {
                 figures::Value::Count(count) => count,
                 _ => 0,
             });
-            let of_trials: u64 = match (record.transfer(), record.file()) {
-                (Some(body), _) => {
-                    let trials = body.trials.iter();
-                    let each = trials.map(|it| {
-                        [
-                            it.operations,
-                            it.payload_bytes,
-                            it.verified_bytes.unwrap_or(0),
-                        ]
-                    });
-                    each.map(|amounts| amount(field, amounts)).sum()
-                }
-                (_, Some(body)) => {
-                    let trials = body.phases.iter().flat_map(|phase| &phase.trials);
-                    let each = trials.map(|it| {
-                        [
-                            it.operations,
-                            it.payload_bytes,
-                            it.verified_bytes.unwrap_or(0),
-                        ]
-                    });
-                    each.map(|amounts| amount(field, amounts)).sum()
-                }
-                _ => match (record.stress(), record.connect()) {
-                    // Its transfers are no trials.
-                    (Some(_), _) if field == "trials" => 0,
-                    (Some(body), _) => body.sum(match field {
-                        "operations" => |row| row.operations,
-                        "payload_bytes" => |row| row.payload_bytes,
-                        _ => |row| row.verified_bytes,
-                    }),
-                    // Connections carry nothing.
-                    (_, Some(body)) if field == "trials" => body.trials.len() as u64,
-                    _ => record
-                        .collective()
-                        .map_or(0, |body| of_backends(field, body)),
-                },
-            };
-            assert_eq!(of_rows.sum::<u64>(), of_trials, "{field} of {record:?}");
-        }
+            counts.sum::<u64>()
+        });
+        assert_eq!(of_rows, amounts(&record), "{record:?}");
     }
 }
 
@@ -182,26 +187,6 @@ fn every_kind_has_a_report() {
             !text.is_empty(),
             "records of {name} are drawn by none of REPORTS"
         );
-    }
-}
-
-/// Backends have a row each; they count calls, not operations.
-fn of_backends(field: &str, body: &CollectiveBody) -> u64 {
-    let summaries = body.backends.iter().filter_map(|it| it.summary.as_ref());
-    let amount = |summary: &CollectiveSummary| match field {
-        "trials" => summary.trials.into(),
-        "verified_bytes" => summary.verified_bytes,
-        _ => 0,
-    };
-    summaries.map(amount).sum()
-}
-
-fn amount(field: &str, [operations, payload_bytes, verified_bytes]: [u64; 3]) -> u64 {
-    match field {
-        "operations" => operations,
-        "payload_bytes" => payload_bytes,
-        "verified_bytes" => verified_bytes,
-        _ => 1,
     }
 }
 

@@ -39,6 +39,22 @@ pub fn entry(head: &str, indent: usize, body: &str) -> String {
     )
 }
 
+/// `1 rank`, `2 ranks`.
+pub(crate) fn counted(number: impl Into<u64>, what: &str) -> String {
+    match number.into() {
+        1 => format!("1 {what}"),
+        number => format!("{number} {what}s"),
+    }
+}
+
+/// The least and the most of some values above 0.
+pub(crate) fn extremes(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
+    let values = values.into_iter();
+    values.fold((f64::INFINITY, 0.0), |(least, most), value| {
+        (value.min(least), value.max(most))
+    })
+}
+
 /// Each once, in the order in which they come first.
 pub(crate) fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut kept = Vec::new();

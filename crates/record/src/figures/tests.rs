@@ -149,37 +149,21 @@ fn moved_in_trials(bytes: &[u64]) -> crate::Record {
     };
     let trial = |&bytes: &u64| Trial {
         window_ns: 1_000_000_000,
-        target_flush_ns: None,
         operations: 10,
         payload_bytes: bytes,
         bandwidth_bytes_per_s: bytes as f64,
         message_rate_per_s: 10.0,
-        latency_ns_mean: None,
-        latency_ns_min: None,
-        latency_ns_max: None,
-        unfinished: 0,
-        initiator_cpu_ns: 0,
-        target_cpu_ns: 0,
-        start_skew_ns: 0,
-        in_flight_max: None,
-        verified_bytes: None,
-        stall: None,
-        directions: None,
-        series: None,
-        background: None,
+        ..Trial::default()
     };
     body.trials = bytes.iter().map(trial).collect();
     let rates: Vec<f64> = bytes.iter().map(|&bytes| bytes as f64).collect();
-    let summary = serde_json::json!({
-        "trials": bytes.len(),
-        "operations": 10 * bytes.len(),
-        "payload_bytes": bytes.iter().sum::<u64>(),
-        "bandwidth_bytes_per_s": spread(&rates),
-        "message_rate_per_s": spread(&vec![10.0; bytes.len()]),
-        "initiator_cpu_ns_per_operation": 0.0,
-        "target_cpu_ns_per_operation": 0.0,
+    body.summary = Some(Summary {
+        operations: 10 * bytes.len() as u64,
+        payload_bytes: bytes.iter().sum(),
+        bandwidth_bytes_per_s: spread(&rates),
+        message_rate_per_s: spread(&vec![10.0; bytes.len()]),
+        ..Summary::default()
     });
-    body.summary = Some(serde_json::from_value::<Summary>(summary).unwrap());
     record
 }
 

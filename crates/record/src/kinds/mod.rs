@@ -81,6 +81,21 @@ macro_rules! bodies {
                 }
             }
 
+            /// The point that was asked for, as nothing but itself.
+            pub fn point(&self) -> &dyn std::fmt::Debug {
+                match self {
+                    $(Self::$Kind(body) => &body.point),+
+                }
+            }
+
+            /// Returns whether it was asked for by this very point.
+            pub fn is_of(&self, point: &tonnage_plan::Point) -> bool {
+                match (self, point) {
+                    $((Self::$Kind(body), tonnage_plan::Point::$Kind(point)) => body.point == *point,)+
+                    _ => false,
+                }
+            }
+
             /// The body as one of any kind.
             pub fn any(&self) -> &dyn KindBody {
                 match self {

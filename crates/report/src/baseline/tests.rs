@@ -9,7 +9,7 @@ use tonnage_judge::check::of_records::{RecordsCheck, RunsVerdict};
 use tonnage_judge::check::{CHECK_FORMAT, CheckReport, CheckVerdict};
 
 use super::{built, checked, checked_each, drifted, of_records};
-use crate::text::WIDTH;
+use crate::tests::fits;
 
 const POINT: &str = r#"{"addresses":"sequential","engine":"fabric:tcp","footprint_bytes":4096,"kind":"transfer","latency":false,"length":{"trial":{"duration_ns":1000000},"trials":3,"warmup_ns":1000},"limit":{"kind":"auto"},"memory":"host","op":"write","pacing":{"kind":"stream","window":16},"ranks":2,"seed":1,"size_bytes":1048576,"stride_bytes":1048576,"traffic":"pair","verify":false,"workers":1}"#;
 
@@ -25,11 +25,6 @@ fn baseline(median: f64) -> Baseline {
         fail = median * 0.9,
     );
     Baseline::from_toml(&text, "x").unwrap()
-}
-
-fn fits(page: &str) {
-    let widest = page.lines().map(|line| line.chars().count()).max();
-    assert!(widest.is_some_and(|columns| columns <= WIDTH), "{page}");
 }
 
 #[test]

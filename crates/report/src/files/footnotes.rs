@@ -205,18 +205,13 @@ fn words(fact: &Fact) -> String {
 
 /// Names the upper bound of each phase's bandwidth; phases with the same limit together.
 fn limits(record: FileRecord<'_>) -> Option<String> {
-    let mut limits: Vec<(String, Vec<&str>)> = Vec::new();
-    for phase in &record.body.phases {
-        let Some(limit) = &phase.summary.limit else {
-            continue;
-        };
+    let limits = record.body.phases.iter().filter_map(|phase| {
+        let limit = phase.summary.limit.as_ref()?;
         let text = format!("{} ({})", gigabytes_per_s(limit.bytes_per_s), limit.what);
-        match limits.iter_mut().find(|(known, _)| *known == text) {
-            Some((_, phases)) => phases.push(phase.phase.name()),
-            None => limits.push((text, vec![phase.phase.name()])),
-        }
-    }
-    let texts = limits
+        Some((phase.phase.name(), text))
+    });
+    let texts = by_answer(limits);
+    let texts = texts
         .iter()
         .map(|(text, phases)| format!("{} {text}", phases.join(" and ")));
     let texts: Vec<_> = texts.collect();

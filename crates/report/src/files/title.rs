@@ -8,6 +8,7 @@ use tonnage_units::quantity::human::{exact_duration, exact_size, size};
 
 use super::words::SKIPPED;
 use crate::engine;
+use crate::text::counted;
 
 /// The configuration, in parts of a sentence.
 pub fn configuration(record: FileRecord<'_>) -> Vec<String> {
@@ -19,13 +20,6 @@ pub fn configuration(record: FileRecord<'_>) -> Vec<String> {
 /// Words that are there when something holds.
 fn if_so(holds: bool, words: &str) -> Option<String> {
     holds.then(|| words.to_owned())
-}
-
-fn plural(count: u32, one: &str) -> String {
-    match count {
-        1 => format!("1 {one}"),
-        _ => format!("{count} {one}s"),
-    }
 }
 
 /// Engine, phases, ranks and files.
@@ -42,11 +36,15 @@ fn who(point: &FilePoint) -> Vec<String> {
     let directories = if_so(point.directory_per_rank, " in a directory of its own");
     let per_trial = if_so(point.file_per_trial, ", new ones for each trial");
     vec![
-        format!("{} {}", engine::name(point), phases.join(", ")),
+        format!(
+            "{} {}",
+            engine::name(&point.engine, &point.engine_options),
+            phases.join(", ")
+        ),
         format!(
             "{}, {} each",
-            plural(point.ranks, "rank"),
-            plural(point.threads, "thread")
+            counted(point.ranks, "rank"),
+            counted(point.threads, "thread")
         ),
         format!(
             "{layout}{}{} ({})",
@@ -68,11 +66,10 @@ fn phase_words(point: &FilePoint, phase: Phase) -> String {
 fn what(point: &FilePoint) -> Vec<String> {
     let all = point.bytes_of_rank().saturating_mul(point.ranks.into());
     let sizes = format!(
-        "block {}, transfer {}, {} segment{}: {} in all",
+        "block {}, transfer {}, {}: {} in all",
         exact_size(point.block_bytes),
         exact_size(point.transfer_bytes),
-        point.segments,
-        if point.segments == 1 { "" } else { "s" },
+        counted(point.segments, "segment"),
         size(all)
     );
     let order = match point.order {
@@ -82,7 +79,7 @@ fn what(point: &FilePoint) -> Vec<String> {
     let reads = point.phases.iter().any(|phase| phase.reads());
     let from = match point.read_from {
         ReadFrom::Own => None,
-        ReadFrom::Shift { ranks } => Some(format!("reads shifted by {}", plural(ranks, "rank"))),
+        ReadFrom::Shift { ranks } => Some(format!("reads shifted by {}", counted(ranks, "rank"))),
         ReadFrom::Shuffled { seed } => Some(format!("reads what another rank wrote (seed {seed})")),
     };
     let data = match point.data {
@@ -196,7 +193,7 @@ fn over(striping: Striping) -> String {
     let count = match striping.count {
         None => "all targets".to_owned(),
         Some(0) => "as many targets as the file system chooses".to_owned(),
-        Some(count) => plural(count, "target"),
+        Some(count) => counted(count, "target"),
     };
     let size = striping
         .size_bytes

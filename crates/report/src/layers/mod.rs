@@ -17,7 +17,7 @@ use crate::drawer::{Drawer, Section};
 use crate::engine;
 use crate::markdown;
 use crate::table::{Markup, TitledTable};
-use crate::text::{WIDTH, distinct, wrap};
+use crate::text::{WIDTH, counted, distinct, extremes, wrap};
 use stack::{Floor, Layer, Stack};
 
 /// The name of the plan whose records are drawn this way.
@@ -101,8 +101,7 @@ fn cells(layer: &Layer, stack: &Stack) -> Vec<String> {
 fn kept(layer: &Layer, below: &Layer) -> String {
     let ratio = number(layer.median() / below.median());
     let ratios = layer.ratios(below);
-    let least = ratios.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = ratios.iter().copied().fold(0.0, f64::max);
+    let (least, most) = extremes(ratios.iter().copied());
     match ratios.len() {
         0 | 1 => ratio,
         _ => format!("{ratio} ({}…{})", number(least), number(most)),
@@ -129,11 +128,6 @@ fn below_table(stack: &Stack) -> Vec<String> {
         (_, ways) => Some(format!("{} by {}", name(layer), ways.join(", or "))),
     };
     stack.layers().iter().filter_map(line).collect()
-}
-
-fn counted(number: u32, what: &str) -> String {
-    let plural = if number == 1 { "" } else { "s" };
-    format!("{number} {what}{plural}")
 }
 
 #[cfg(test)]

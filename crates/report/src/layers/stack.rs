@@ -6,6 +6,7 @@ use tonnage_collective::Collective;
 use tonnage_engine::Verb;
 use tonnage_engine::backends::NATIVE;
 use tonnage_record::collective::{BackendRecord, CollectiveSummary};
+use tonnage_record::spread::median;
 use tonnage_record::{CollectiveBody, Outcome, Record, Spread, TransferBody};
 use tonnage_units::quantity::human::exact_size;
 
@@ -269,14 +270,6 @@ impl Layer {
         };
         self.rates.iter().filter_map(beside).collect()
     }
-}
-
-/// Median of some values, the mean of the two in the middle where there are two; `None` without any.
-pub fn median(values: &[f64]) -> Option<f64> {
-    let mut values = values.to_vec();
-    values.sort_by(f64::total_cmp);
-    let (low, high) = (values.len().saturating_sub(1) / 2, values.len() / 2);
-    Some((values.get(low)? + values.get(high)?) / 2.0)
 }
 
 /// The engine of a native backend; `None` for a library.

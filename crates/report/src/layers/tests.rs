@@ -41,10 +41,3 @@ fn other_plans_have_their_own_tables() {
     record.plan = PLAN.to_owned();
     assert!(takes(&record));
 }
-
-#[test]
-fn the_middle_of_an_even_number_is_between_two() {
-    assert_eq!(stack::median(&[4.0, 1.0, 2.0]), Some(2.0));
-    assert_eq!(stack::median(&[4.0, 1.0, 2.0, 3.0]), Some(2.5));
-    assert_eq!(stack::median(&[]), None);
-}

@@ -172,7 +172,6 @@ impl Sample {
         let recorded = self.body.point.latency;
         self.body.trials.push(Trial {
             window_ns,
-            target_flush_ns: None,
             operations,
             payload_bytes,
             bandwidth_bytes_per_s: payload_bytes as f64 / seconds,
@@ -180,16 +179,12 @@ impl Sample {
             latency_ns_mean: histogram.mean_ns().filter(|_| recorded),
             latency_ns_min: histogram.min_ns().filter(|_| recorded),
             latency_ns_max: histogram.max_ns().filter(|_| recorded),
-            unfinished: 0,
             initiator_cpu_ns: window_ns,
             target_cpu_ns: window_ns / 2,
             start_skew_ns: 120,
             in_flight_max: Some(64),
             verified_bytes: self.body.point.verify.is_on().then_some(payload_bytes),
-            stall: None,
-            directions: None,
-            series: None,
-            background: None,
+            ..Trial::default()
         });
         if recorded {
             self.latencies.merge(&histogram);
@@ -223,16 +218,7 @@ impl Sample {
         let is_batch = matches!(self.body.point.pacing, Pacing::Batch { .. });
         let batch_phases = latency.as_ref().filter(|_| is_batch).map(phases);
         self.body.summary = Some(Summary {
-            swapped_fraction: None,
-            background: None,
             batch_phases,
-            merged_operations: None,
-            rails: Vec::new(),
-            directions: None,
-            initiators: Vec::new(),
-            pairs: Vec::new(),
-            matrix: None,
-            slow_rail: None,
             trials: trials.len() as u32,
             operations,
             payload_bytes: sum(|trial| trial.payload_bytes),
@@ -247,7 +233,7 @@ impl Sample {
                 .as_ref()
                 .map(|limit| bandwidth.mean / limit.bytes_per_s),
             pace,
-            converged: None,
+            ..Summary::default()
         });
         self.record.limit = limit;
         self.body.histogram = (self.latencies.count() > 0).then(|| self.latencies.to_data());

@@ -53,9 +53,7 @@ fn the_page_reads_from_top_to_bottom() {
         output: Path::new("tour.jsonl"),
         program: "tonnage",
     });
-    for line in page.lines() {
-        assert!(line.chars().count() <= WIDTH, "{line:?} is too wide");
-    }
+    crate::tests::fits(&page);
     insta::assert_snapshot!(page);
 }
 

@@ -19,12 +19,6 @@ const P50: &[&str] = &["idle_latency_ns_p50", "loaded_latency_ns_p50"];
 const P99: &[&str] = &["idle_latency_ns_p99", "loaded_latency_ns_p99"];
 const RATIO_OF: &[&str] = &["latency_ratio_of"];
 
-/// Columns of the table, but for the ratios.
-#[cfg(test)]
-pub fn columns() -> impl Iterator<Item = &'static &'static str> {
-    [LOAD, P50, P99, RATIO_OF].into_iter().flatten()
-}
-
 /// The table of latencies without a background and beside it, where any trial had one; also of points that failed
 /// later.
 pub fn table(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<TitledTable> {

@@ -4,12 +4,13 @@ use super::title::same;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::figures::{Figure, Row, by_field};
+use tonnage_record::spread::median;
 use tonnage_record::transfer::Summary;
 use tonnage_record::{Canary, TransferRecord};
 use tonnage_units::quantity::human::{number, size, whole_percent};
 
 use crate::table::shown;
-use crate::text::distinct;
+use crate::text::{distinct, extremes};
 use crate::{driver_start, engine, filling, wire_proof};
 
 /// Returns whether a record's pairs are in a grid or a table.
@@ -148,9 +149,7 @@ fn limit(records: &[TransferRecord<'_>]) -> Option<String> {
             .iter()
             .filter(|limit| limit.what == *what)
             .map(|limit| limit.bytes_per_s);
-        let (least, most) = values.fold((f64::INFINITY, 0.0), |(least, most), value| {
-            (f64::min(least, value), f64::max(most, value))
-        });
+        let (least, most) = extremes(values);
         let (least, most) = (number(least * 1e-9), number(most * 1e-9));
         let range = if least == most {
             least
@@ -184,7 +183,7 @@ fn canary(records: &[TransferRecord<'_>]) -> Option<String> {
             None => {}
         }
     }
-    match (median(before), median(after), on, why) {
+    match (median(&before), median(&after), on, why) {
         (Some(before), Some(after), Some([first, second]), _) => Some(format!(
             "canary: a cache line takes {} ns from CPU {first} to CPU {second} before the points and {} ns after \
              (medians){}",
@@ -201,15 +200,6 @@ fn canary(records: &[TransferRecord<'_>]) -> Option<String> {
         (_, _, _, Some(why)) => Some(format!("canary: skipped, {why}")),
         _ => None,
     }
-}
-
-fn median(mut values: Vec<f64>) -> Option<f64> {
-    values.sort_by(f64::total_cmp);
-    let (lower, upper) = (
-        values.get(values.len().saturating_sub(1) / 2)?,
-        values.get(values.len() / 2)?,
-    );
-    Some(f64::midpoint(*lower, *upper))
 }
 
 fn verified(records: &[TransferRecord<'_>]) -> Option<String> {
@@ -319,12 +309,5 @@ mod tests {
         // The size alone tells these apart.
         let named = striped(|point| point.size_bytes = 1);
         assert_eq!(named, [format!("rails at 4 KiB: {rails}")]);
-    }
-
-    #[test]
-    fn medians_are_in_the_middle() {
-        assert_eq!(median(vec![]), None);
-        assert_eq!(median(vec![3.0, 1.0, 2.0]), Some(2.0));
-        assert_eq!(median(vec![4.0, 1.0, 2.0, 3.0]), Some(2.5));
     }
 }

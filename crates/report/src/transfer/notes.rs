@@ -39,43 +39,22 @@ impl Notes {
                 words.push(format!("FAILED {}", self.number(format!("failed: {why}"))))
             }
         }
-        if let Some(doubt) = record.canary_doubt() {
-            words.push(self.number(canary_doubt(&doubt)));
-        }
-        if let Some(text) = lost_cpu_time(record) {
-            words.push(self.number(text));
-        }
-        if record
-            .body
-            .summary
-            .as_ref()
-            .is_some_and(|summary| summary.converged == Some(false))
-        {
-            words.push(
-                self.number("the time was up before CI95 became as narrow as asked for".to_owned()),
-            );
-        }
         let starts = record.body.trials.iter();
         let starts = starts.map(|trial| (trial.start_skew_ns, trial.window_ns));
-        if let Some(text) = late_start(starts) {
-            words.push(self.number(text));
-        }
-        let paced = [stall(record), above_capacity(record), lower_bounds(record)];
-        for text in paced.into_iter().flatten() {
-            words.push(self.number(text));
-        }
-        if let Some(text) = background::not_reached(record) {
-            words.push(self.number(text));
-        }
-        if let Some(text) = long_drain(record) {
-            words.push(self.number(text));
-        }
-        if let Some(text) = above_limit(record) {
-            words.push(self.number(text));
-        }
-        if let Some(text) = slow_rail(record) {
-            words.push(self.number(text));
-        }
+        let texts = [
+            record.canary_doubt().map(|doubt| canary_doubt(&doubt)),
+            lost_cpu_time(record),
+            not_narrow_enough(record),
+            late_start(starts),
+            stalls(record).and_then(|stalls| stalls.text()),
+            above_capacity(record),
+            lower_bounds(record),
+            background::not_reached(record),
+            long_drain(record),
+            above_limit(record),
+            slow_rail(record),
+        ];
+        words.extend(texts.into_iter().flatten().map(|text| self.number(text)));
         if let Some(why) = wire_proof::unproven(record) {
             words.push(format!("OFF PATH {}", self.number(why)));
         }
@@ -129,6 +108,12 @@ fn lost_cpu_time(record: TransferRecord<'_>) -> Option<String> {
          may be too low",
         tens(share) + 10.0
     ))
+}
+
+/// Tells that trials were still apart when the time for them was up.
+fn not_narrow_enough(record: TransferRecord<'_>) -> Option<String> {
+    let is_wide = record.body.summary.as_ref()?.converged == Some(false);
+    is_wide.then(|| "the time was up before CI95 became as narrow as asked for".to_owned())
 }
 
 /// A late start that takes more of a trial's interval than this is told.
@@ -221,11 +206,6 @@ impl Stalls {
 fn stalls(record: TransferRecord<'_>) -> Option<Stalls> {
     let trials = record.body.trials.iter();
     Stalls::of(trials.map(|trial| (trial.window_ns, trial.operations, trial.stall)))
-}
-
-/// Names the longest stall of an open loop.
-fn stall(record: TransferRecord<'_>) -> Option<String> {
-    stalls(record)?.text()
 }
 
 /// Tells that more was offered than the path carries. Time of stalls, which have a remark of their own, does not count.
@@ -426,7 +406,7 @@ mod tests {
         for (loop_ns, cause) in [(0, "went on"), (1_190_000_000, "stood still as well")] {
             let record = stalled(1_200_000_000, loop_ns);
             let record = record.of_kind().unwrap();
-            let text = stall(record).unwrap();
+            let text = stalls(record).unwrap().text().unwrap();
             for part in [
                 "a stall of 1.20 s in trial 2, 50.0 ms after its start",
                 "from rank 0 to rank 1",
@@ -438,7 +418,7 @@ mod tests {
         }
         // One that is in no percentile that a table has.
         let short = stalled(100, 0);
-        assert_eq!(stall(short.of_kind().unwrap()), None);
+        assert!(stalls(short.of_kind().unwrap()).is_none());
     }
 
     #[test]
@@ -449,7 +429,7 @@ mod tests {
             trial.operations /= 2;
         }
         let record = record.of_kind().unwrap();
-        assert!(stall(record).is_some() && above_capacity(record).is_some());
+        assert!(stalls(record).is_some() && above_capacity(record).is_some());
     }
 
     #[test]

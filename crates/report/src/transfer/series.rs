@@ -6,6 +6,7 @@ use tonnage_units::Nanos;
 use tonnage_units::quantity::human::prefixed;
 
 use super::footers::row_name;
+use crate::text::extremes;
 
 /// The most blocks of a line; each stands for several intervals where there are more.
 const BLOCKS_MAX: usize = 60;
@@ -58,8 +59,7 @@ pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Str
 
 fn line(which: &str, series: &TrialSeries, window_ns: u64) -> String {
     let rates: Vec<f64> = series.operations_per_s(window_ns).collect();
-    let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
-    let most = rates.iter().copied().fold(0.0, f64::max);
+    let (least, most) = extremes(rates.iter().copied());
     let mut line = format!(
         "series at {which}, {} each: {} {} to {} op/s",
         Nanos(series.interval_ns),

@@ -9,14 +9,18 @@ use tonnage_record::histogram::Latency;
 use tonnage_record::{LatencyKind, TransferRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size, number, size};
 
-use crate::text::distinct;
+use crate::text::{counted, distinct};
 use crate::{engine, place};
 
 /// The configuration of one or more records that share it.
 pub fn configuration(point: &TransferPoint, records: &[TransferRecord<'_>]) -> Vec<String> {
     let ends = [
         match same(records, |point| point.engine.clone()) {
-            Some(_) => format!("{} {}", engine::name(point), point.op.name()),
+            Some(_) => format!(
+                "{} {}",
+                engine::name(&point.engine, &point.engine_options),
+                point.op.name()
+            ),
             None => point.op.name().to_owned(),
         },
         point.pacing.name().to_owned(),
@@ -56,10 +60,7 @@ fn who(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
     let pattern = match &point.loads {
         Some(loads) => {
             let total = size(loads.total());
-            let pairs = match loads.pairs().count() {
-                1 => "1 pair".to_owned(),
-                pairs => format!("{pairs} pairs"),
-            };
+            let pairs = counted(loads.pairs().count() as u64, "pair");
             format!(
                 "{total} of {pairs} of a traffic file among {} ranks at once",
                 point.ranks
@@ -68,8 +69,7 @@ fn who(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
         None => point.roles().title(),
     };
     match same(records, TransferPoint::measuring_workers) {
-        Some(1) => format!("{pattern}, 1 worker each"),
-        Some(workers) => format!("{pattern}, {workers} workers each"),
+        Some(workers) => format!("{pattern}, {} each", counted(workers, "worker")),
         None => pattern,
     }
 }
@@ -85,10 +85,7 @@ fn background(point: &TransferPoint) -> Option<String> {
         ..
     } = point.background?;
     let (op, size) = (op.name(), exact_size(size_bytes.into()));
-    let by = match workers {
-        1 => "1 more worker".to_owned(),
-        workers => format!("{workers} more workers"),
-    };
+    let by = counted(workers, "more worker");
     let to = match pair {
         BackgroundPair::Same => "the same ranks",
         BackgroundPair::Other => "the next initiator's target",
@@ -260,12 +257,10 @@ fn length(point: &TransferPoint) -> String {
             ),
             None => format!("of at least {}", exact_duration(length_ns)),
         },
-        TrialLength::Iterations(1) => "of 1 iteration".to_owned(),
-        TrialLength::Iterations(count) => format!("of {count} iterations"),
+        TrialLength::Iterations(count) => format!("of {}", counted(count, "iteration")),
     };
-    let trials = length.trials;
     let Some(fraction) = length.until_ci else {
-        return format!("{trials} trial{} {one}", if trials == 1 { "" } else { "s" });
+        return format!("{} {one}", counted(length.trials, "trial"));
     };
     let bound = length
         .max_duration_ns

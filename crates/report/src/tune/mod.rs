@@ -2,6 +2,7 @@
 
 use tonnage_plan::tune::Goal;
 use tonnage_record::figures::Row;
+use tonnage_record::grouping::by_answer;
 use tonnage_record::tune::{TuneOutcome, TuneTry, TuneWinner};
 use tonnage_record::{Outcome, TransferRecord, TuneBody, TuneRecord};
 use tonnage_units::quantity::human::{
@@ -10,6 +11,7 @@ use tonnage_units::quantity::human::{
 
 use crate::drawer::Report;
 use crate::table::{Line, Sheet, TitledTable};
+use crate::text::distinct;
 use crate::{engine, transfer};
 
 /// Options that competed.
@@ -47,7 +49,11 @@ impl Report for TuneReport {
     fn configuration(first: TuneRecord<'_>, _: &[TuneRecord<'_>]) -> Vec<String> {
         let point = &first.body.point;
         let mut parts = vec![
-            format!("{} search for {}", engine::name(point), point.goal),
+            format!(
+                "{} search for {}",
+                engine::name(&point.engine, &point.engine_options),
+                point.goal
+            ),
             format!("{} of {}", point.op, exact_size(point.size_bytes)),
             format!("{} ranks", point.ranks),
         ];
@@ -121,21 +127,13 @@ fn below(record: &TuneRecord<'_>) -> Vec<String> {
 
 /// Reasons of refusals, each once.
 fn refusals(body: &TuneBody) -> Vec<String> {
-    let mut reasons: Vec<(&str, Vec<&str>)> = Vec::new();
-    for (it, why) in body
-        .tried
-        .iter()
-        .filter_map(|it| Some((it, it.why.as_ref()?)))
-    {
-        match reasons.iter_mut().find(|(known, _)| known == why) {
-            Some((_, values)) if values.contains(&it.value.as_str()) => {}
-            Some((_, values)) => values.push(&it.value),
-            None => reasons.push((why, vec![&it.value])),
-        }
-    }
-    let said = reasons.iter();
-    said.map(|(why, values)| format!("refused: {}: {why}", values.join(", ")))
-        .collect()
+    let tried = body.tried.iter();
+    let refused = tried.filter_map(|it| Some((it.value.as_str(), it.why.as_ref()?)));
+    let said = by_answer(refused).into_iter().map(|(why, values)| {
+        let values = distinct(values).join(", ");
+        format!("refused: {values}: {why}")
+    });
+    said.collect()
 }
 
 /// Values that may be better than the winner of their last race, and how to find out.

@@ -66,13 +66,16 @@ fn rows<'a>(records: &[TransferRecord<'a>]) -> Rows {
         let trials = record.body.trials.iter();
         trials.filter_map(|trial| trial.verified_bytes).sum()
     };
-    let row = |record: &TransferRecord<'a>| Checked {
-        engine: engine::name(&record.body.point),
-        op: record.body.point.op.name(),
-        size_bytes: record.body.point.size_bytes.into(),
-        checked_bytes: checked(record),
-        elements: String::new(),
-        outcome: &record.record.outcome,
+    let row = |record: &TransferRecord<'a>| {
+        let point = &record.body.point;
+        Checked {
+            engine: engine::name(&point.engine, &point.engine_options),
+            op: point.op.name(),
+            size_bytes: point.size_bytes.into(),
+            checked_bytes: checked(record),
+            elements: String::new(),
+            outcome: &record.record.outcome,
+        }
     };
     records.iter().map(row).collect()
 }

@@ -451,7 +451,9 @@ fn why_not_fine(points: &[Planned], records: &[Record]) -> Option<String> {
         Outcome::Failed { why } => Some(why.clone()),
     });
     let why = why.unwrap_or_default();
-    let planned = points.iter().find(|planned| body.is_of(&planned.point));
+    let planned = points
+        .iter()
+        .find(|planned| first.body.is_of(&planned.point));
     let name = planned.map_or_else(
         || body.options().engine.to_owned(),
         |planned| planned.point.any().name(),

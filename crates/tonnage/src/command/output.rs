@@ -36,7 +36,7 @@ pub(super) fn in_order_of_plan<'a>(
     }
     let place = |record: &Record| {
         let mut planned = points.iter();
-        planned.position(|planned| record.body.any().is_of(&planned.point))
+        planned.position(|planned| record.body.is_of(&planned.point))
     };
     let mut sorted = records.to_vec();
     sorted.sort_by_cached_key(place);

@@ -5,12 +5,9 @@
 
 pub(crate) mod figures;
 
-use std::fmt::Debug;
-
 use serde::{Deserialize, Serialize};
 
 use tonnage_collective::Algorithm;
-use tonnage_plan::Point;
 use tonnage_plan::collective::{Across, CollectivePoint};
 
 use crate::body::{KindBody, Part, PointOptions};
@@ -169,34 +166,20 @@ pub struct RankCalls {
     pub began_last: u64,
 }
 
-impl<'a> From<&'a CollectivePoint> for PointOptions<'a> {
-    fn from(point: &'a CollectivePoint) -> Self {
-        Self {
-            label: point.label.as_deref(),
-            engine: point.backends.first().map_or("", String::as_str),
-            engine_options: &point.engine_options,
-            ranks: point.ranks,
-            workers: None,
-            traffic: None,
-            place: point.place,
-            memory: Some(&point.memory),
-            window: None,
-        }
-    }
-}
-
 /// The parts of a record are its backends.
 impl KindBody for CollectiveBody {
-    fn point(&self) -> &dyn Debug {
-        &self.point
-    }
-
     fn options(&self) -> PointOptions<'_> {
-        (&self.point).into()
-    }
-
-    fn is_of(&self, point: &Point) -> bool {
-        matches!(point, Point::Collective(point) if *point == self.point)
+        let point = &self.point;
+        PointOptions {
+            place: point.place,
+            memory: Some(&point.memory),
+            ..PointOptions::new(
+                &point.label,
+                point.backends.first().map_or("", String::as_str),
+                &point.engine_options,
+                point.ranks,
+            )
+        }
     }
 
     fn engine(&self, part: Part) -> &str {

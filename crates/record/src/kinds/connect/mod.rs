@@ -5,11 +5,8 @@
 
 pub(crate) mod figures;
 
-use std::fmt::Debug;
-
 use serde::{Deserialize, Serialize};
 
-use tonnage_plan::Point;
 use tonnage_plan::connect::ConnectPoint;
 
 use crate::body::{KindBody, Part, PointOptions};
@@ -43,34 +40,22 @@ impl ConnectBody {
     }
 }
 
-impl<'a> From<&'a ConnectPoint> for PointOptions<'a> {
-    fn from(point: &'a ConnectPoint) -> Self {
-        Self {
-            label: point.label.as_deref(),
-            engine: &point.engine,
-            engine_options: &point.engine_options,
-            ranks: point.ranks,
+/// The parts of a record are the whole, and each of its steps.
+impl KindBody for ConnectBody {
+    fn options(&self) -> PointOptions<'_> {
+        let point = &self.point;
+        PointOptions {
             workers: Some(point.workers),
             traffic: Some(point.traffic),
             place: point.place,
             memory: Some(&point.memory),
-            window: None,
+            ..PointOptions::new(
+                &point.label,
+                &point.engine,
+                &point.engine_options,
+                point.ranks,
+            )
         }
-    }
-}
-
-/// The parts of a record are the whole, and each of its steps.
-impl KindBody for ConnectBody {
-    fn point(&self) -> &dyn Debug {
-        &self.point
-    }
-
-    fn options(&self) -> PointOptions<'_> {
-        (&self.point).into()
-    }
-
-    fn is_of(&self, point: &Point) -> bool {
-        matches!(point, Point::Connect(point) if *point == self.point)
     }
 
     fn parts(&self) -> Vec<Part> {

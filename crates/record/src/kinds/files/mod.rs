@@ -5,11 +5,8 @@
 
 pub(crate) mod figures;
 
-use std::fmt::Debug;
-
 use serde::{Deserialize, Serialize};
 
-use tonnage_plan::Point;
 use tonnage_plan::files::{FilePoint, Phase, Published};
 use tonnage_plan::point::Reading;
 
@@ -49,35 +46,20 @@ impl FileBody {
     }
 }
 
-impl<'a> From<&'a FilePoint> for PointOptions<'a> {
-    fn from(point: &'a FilePoint) -> Self {
-        Self {
-            label: point.label.as_deref(),
-            engine: &point.engine,
-            engine_options: &point.engine_options,
-            ranks: point.ranks,
-            workers: None,
-            traffic: None,
-            place: None,
-            memory: None,
-            window: Some(point.window),
-        }
-    }
-}
-
 /// The parts of a record are its phases. One that both reads and writes has two more, for the latencies of each. Where
 /// no phase ended, the whole is a part.
 impl KindBody for FileBody {
-    fn point(&self) -> &dyn Debug {
-        &self.point
-    }
-
     fn options(&self) -> PointOptions<'_> {
-        (&self.point).into()
-    }
-
-    fn is_of(&self, point: &Point) -> bool {
-        matches!(point, Point::File(point) if *point == self.point)
+        let point = &self.point;
+        PointOptions {
+            window: Some(point.window),
+            ..PointOptions::new(
+                &point.label,
+                &point.engine,
+                &point.engine_options,
+                point.ranks,
+            )
+        }
     }
 
     fn parts(&self) -> Vec<Part> {

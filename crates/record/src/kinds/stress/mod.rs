@@ -5,12 +5,9 @@
 
 pub(crate) mod figures;
 
-use std::fmt::Debug;
-
 use serde::{Deserialize, Serialize};
 
 use tonnage_engine::Verb;
-use tonnage_plan::Point;
 use tonnage_plan::stress::StressPoint;
 
 use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
@@ -129,34 +126,19 @@ pub struct StressFailure {
     pub command: String,
 }
 
-impl<'a> From<&'a StressPoint> for PointOptions<'a> {
-    fn from(point: &'a StressPoint) -> Self {
-        Self {
-            label: point.label.as_deref(),
-            engine: &point.engine,
-            engine_options: &point.engine_options,
-            ranks: point.ranks,
-            workers: None,
-            traffic: None,
-            place: None,
-            memory: Some(&point.memory),
-            window: None,
-        }
-    }
-}
-
 /// The parts of a record are its rows.
 impl KindBody for StressBody {
-    fn point(&self) -> &dyn Debug {
-        &self.point
-    }
-
     fn options(&self) -> PointOptions<'_> {
-        (&self.point).into()
-    }
-
-    fn is_of(&self, point: &Point) -> bool {
-        matches!(point, Point::Stress(point) if *point == self.point)
+        let point = &self.point;
+        PointOptions {
+            memory: Some(&point.memory),
+            ..PointOptions::new(
+                &point.label,
+                &point.engine,
+                &point.engine_options,
+                point.ranks,
+            )
+        }
     }
 
     fn engine(&self, part: Part) -> &str {

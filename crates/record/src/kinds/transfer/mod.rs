@@ -16,13 +16,10 @@ pub use series::{
     TrialSeries,
 };
 
-use std::borrow::Cow;
-use std::fmt::Debug;
-
 use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 
 use tonnage_engine::Verb;
-use tonnage_plan::Point;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 
 use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
@@ -85,13 +82,10 @@ impl TransferBody {
     }
 }
 
-impl<'a> From<&'a TransferPoint> for PointOptions<'a> {
-    fn from(point: &'a TransferPoint) -> Self {
-        Self {
-            label: point.label.as_deref(),
-            engine: &point.engine,
-            engine_options: &point.engine_options,
-            ranks: point.ranks,
+impl KindBody for TransferBody {
+    fn options(&self) -> PointOptions<'_> {
+        let point = &self.point;
+        PointOptions {
             workers: Some(point.workers),
             traffic: Some(point.traffic),
             place: point.place,
@@ -100,21 +94,13 @@ impl<'a> From<&'a TransferPoint> for PointOptions<'a> {
                 Pacing::Stream { window } | Pacing::Paced { window, .. } => Some(window),
                 Pacing::PingPong | Pacing::Batch { .. } => None,
             },
+            ..PointOptions::new(
+                &point.label,
+                &point.engine,
+                &point.engine_options,
+                point.ranks,
+            )
         }
-    }
-}
-
-impl KindBody for TransferBody {
-    fn point(&self) -> &dyn Debug {
-        &self.point
-    }
-
-    fn options(&self) -> PointOptions<'_> {
-        (&self.point).into()
-    }
-
-    fn is_of(&self, point: &Point) -> bool {
-        matches!(point, Point::Transfer(point) if *point == self.point)
     }
 
     fn verb(&self, _: Part) -> Option<Verb> {
@@ -178,7 +164,7 @@ fn per(sum: u64, count: u64) -> Option<f64> {
 }
 
 /// One timed repetition over all ranks.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trial {
     /// Time from the aligned start to the last completion or arrival on any rank, closing flush and `target_flush_ns`
@@ -237,7 +223,7 @@ pub struct Trial {
 }
 
 /// The trials of a point taken together.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
     /// Number of trials.
@@ -466,7 +452,7 @@ pub struct InitiatorFigures {
 
 /// One pair of ranks that had the path for itself in its turn, or one with a load of a file, whose bytes and rates are
 /// those of the trials, in which all pairs move theirs at once.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PairRate {
     /// The rank that initiated.

@@ -2,12 +2,9 @@
 
 pub(crate) mod figures;
 
-use std::fmt::Debug;
-
 use serde::{Deserialize, Serialize};
 
 use tonnage_engine::Verb;
-use tonnage_plan::Point;
 use tonnage_plan::tune::TunePoint;
 
 use crate::body::{KindBody, Part, PointOptions};
@@ -126,34 +123,19 @@ pub struct TuneWinner {
     pub run: TransferBody,
 }
 
-impl<'a> From<&'a TunePoint> for PointOptions<'a> {
-    fn from(point: &'a TunePoint) -> Self {
-        Self {
-            label: point.label.as_deref(),
-            engine: &point.engine,
-            engine_options: &point.engine_options,
-            ranks: point.ranks,
-            workers: None,
-            traffic: None,
-            place: None,
-            memory: Some(&point.memory),
-            window: None,
-        }
-    }
-}
-
 /// The parts of a record are its candidates.
 impl KindBody for TuneBody {
-    fn point(&self) -> &dyn Debug {
-        &self.point
-    }
-
     fn options(&self) -> PointOptions<'_> {
-        (&self.point).into()
-    }
-
-    fn is_of(&self, point: &Point) -> bool {
-        matches!(point, Point::Tune(point) if *point == self.point)
+        let point = &self.point;
+        PointOptions {
+            memory: Some(&point.memory),
+            ..PointOptions::new(
+                &point.label,
+                &point.engine,
+                &point.engine_options,
+                point.ranks,
+            )
+        }
     }
 
     fn verb(&self, _: Part) -> Option<Verb> {

@@ -12,14 +12,9 @@ fn pairs(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
         initiator,
         target,
         payload_bytes: 1,
-        within_host: false,
-        shares_cpu: false,
         bandwidth_bytes_per_s: 1.0,
         bandwidth_bytes_per_s_max: rate(initiator, target),
-        time_ns_alone: None,
-        time_ns_together: None,
-        latency_ns_mean: None,
-        unfinished: 0,
+        ..PairRate::default()
     };
     all.map(pair).collect()
 }
@@ -27,6 +22,11 @@ fn pairs(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
 /// Noise of a few percent that is not the same for two pairs.
 fn noisy(from: u32, to: u32) -> f64 {
     1e9 * (1.0 + 0.03 * f64::from((from * 7 + to * 13) % 11) / 11.0)
+}
+
+/// That noise, of a rate that is so many times lower where it is slow.
+fn slowed(from: u32, to: u32, times: f64, is_slow: bool) -> f64 {
+    noisy(from, to) / if is_slow { times } else { 1.0 }
 }
 
 /// Slow senders, receivers and pairs.
@@ -43,7 +43,7 @@ fn marked(verdict: &MatrixVerdict) -> (Vec<u32>, Vec<u32>, Vec<(u32, u32)>) {
 #[test]
 fn a_rank_that_sends_at_a_tenth_is_a_row_and_one_that_receives_a_column() {
     for ranks in [4, 6, 13] {
-        let tenth = |slow: bool, from, to| noisy(from, to) / if slow { 10.0 } else { 1.0 };
+        let tenth = |slow: bool, from, to| slowed(from, to, 10.0, slow);
         let judged = |rate: &dyn Fn(u32, u32) -> f64| {
             marked(&judge(ranks, &pairs(ranks, rate), false).unwrap())
         };
@@ -72,9 +72,7 @@ fn a_rank_that_sends_at_a_tenth_is_a_row_and_one_that_receives_a_column() {
 #[test]
 fn several_slow_ranks_are_marked_and_no_good_one() {
     for (ranks, slow) in [(5, 2), (7, 3), (6, 2), (16, 7)] {
-        let receives = pairs(ranks, |from, to| {
-            noisy(from, to) / if to < slow { 10.0 } else { 1.0 }
-        });
+        let receives = pairs(ranks, |from, to| slowed(from, to, 10.0, to < slow));
         let verdict = judge(ranks, &receives, false).unwrap();
         let expected: Vec<u32> = (0..slow).collect();
         assert_eq!(
@@ -91,9 +89,7 @@ fn several_slow_ranks_are_marked_and_no_good_one() {
 #[test]
 fn where_most_is_slow_or_all_differs_nobody_can_tell() {
     // Two of six hosts both ways: 18 of 30 pairs.
-    let most = pairs(6, |from, to| {
-        noisy(from, to) / if from.min(to) < 2 { 10.0 } else { 1.0 }
-    });
+    let most = pairs(6, |from, to| slowed(from, to, 10.0, from.min(to) < 2));
     let verdict = judge(6, &most, false).unwrap();
     assert_eq!(verdict.unclear, Some(Unclear::MostAreSlow));
     let all = pairs(6, |from, to| {
@@ -105,9 +101,7 @@ fn where_most_is_slow_or_all_differs_nobody_can_tell() {
 
 #[test]
 fn bytes_of_reads_flow_towards_the_initiator() {
-    let rates = pairs(6, |from, to| {
-        noisy(from, to) / if from == 2 { 10.0 } else { 1.0 }
-    });
+    let rates = pairs(6, |from, to| slowed(from, to, 10.0, from == 2));
     let verdict = judge(6, &rates, true).unwrap();
     assert_eq!(marked(&verdict), (vec![], vec![2], vec![]));
 }
@@ -143,9 +137,7 @@ fn on_hosts(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
 #[test]
 fn pairs_on_one_cpu_are_not_judged_beside_others() {
     let share = |from: u32, to: u32| from % 2 == to % 2;
-    let mut pairs = pairs(6, |from, to| {
-        noisy(from, to) / if share(from, to) { 5.0 } else { 1.0 }
-    });
+    let mut pairs = pairs(6, |from, to| slowed(from, to, 5.0, share(from, to)));
     let told = judge(6, &pairs, false).unwrap();
     assert_eq!(marked(&told).2.len(), 12, "{told:?}");
     for pair in &mut pairs {
@@ -176,12 +168,7 @@ fn pairs_within_hosts_are_compared_with_each_other() {
     }
     // The way out of the second host is slow, and what its ranks copy to each other is not.
     let pairs = on_hosts(8, |from, to| {
-        noisy(from, to)
-            / if from / 2 == 1 && to / 2 != 1 {
-                10.0
-            } else {
-                1.0
-            }
+        slowed(from, to, 10.0, from / 2 == 1 && to / 2 != 1)
     });
     let verdict = judge(8, &pairs, false).unwrap();
     assert_eq!(marked(&verdict), (vec![2, 3], vec![], vec![]));
@@ -193,12 +180,7 @@ fn pairs_within_hosts_are_compared_with_each_other() {
     assert_eq!(slow.count(), 2 * 6);
     // Two ranks of one host that are slow with each other alone are hidden by nothing.
     let pairs = on_hosts(8, |from, to| {
-        noisy(from, to)
-            / if from / 2 == 1 && to / 2 == 1 {
-                4.0
-            } else {
-                1.0
-            }
+        slowed(from, to, 4.0, from / 2 == 1 && to / 2 == 1)
     });
     let verdict = judge(8, &pairs, false).unwrap();
     assert_eq!(marked(&verdict), (vec![], vec![], vec![(2, 3), (3, 2)]));
@@ -208,12 +190,7 @@ fn pairs_within_hosts_are_compared_with_each_other() {
 fn ranks_of_a_small_rack_are_not_blamed_for_the_way_to_the_others() {
     for (ranks, small) in [(8, 2), (16, 2), (9, 3)] {
         let pairs = pairs(ranks, |from, to| {
-            noisy(from, to)
-                / if (from < small) == (to < small) {
-                    1.0
-                } else {
-                    4.0
-                }
+            slowed(from, to, 4.0, (from < small) != (to < small))
         });
         let verdict = judge(ranks, &pairs, false).unwrap();
         let (senders, receivers, slow) = marked(&verdict);
@@ -232,13 +209,7 @@ fn ranks_of_a_small_rack_are_not_blamed_for_the_way_to_the_others() {
 
 #[test]
 fn a_pair_that_moved_nothing_is_slow() {
-    let none = |from, to| {
-        if (from, to) == (1, 3) {
-            0.0
-        } else {
-            noisy(from, to)
-        }
-    };
+    let none = |from, to| slowed(from, to, f64::INFINITY, (from, to) == (1, 3));
     let verdict = judge(6, &pairs(6, none), false).unwrap();
     assert_eq!(marked(&verdict), (vec![], vec![], vec![(1, 3)]));
     assert_eq!(verdict.slow_pairs[0].of_median, 0.0);
@@ -250,12 +221,7 @@ fn a_pair_that_moved_nothing_is_slow() {
 #[test]
 fn a_thousand_ranks_are_judged_though_a_hundred_are_slow() {
     let pairs = pairs(1000, |from, to| {
-        noisy(from, to)
-            / if from.is_multiple_of(10) || to == 7 {
-                5.0
-            } else {
-                1.0
-            }
+        slowed(from, to, 5.0, from.is_multiple_of(10) || to == 7)
     });
     let (senders, receivers, slow) = marked(&judge(1000, &pairs, false).unwrap());
     assert!(senders.into_iter().eq((0..1000).step_by(10)));
@@ -277,7 +243,7 @@ proptest! {
 
     #[test]
     fn the_verdict_does_not_depend_on_the_unit(scale in 1e-3f64..1e3) {
-        let rate = |from, to| noisy(from, to) / if to == 1 { 4.0 } else { 1.0 };
+        let rate = |from, to| slowed(from, to, 4.0, to == 1);
         let one = judge(6, &pairs(6, rate), false).unwrap();
         let other = judge(6, &pairs(6, |from, to| scale * rate(from, to)), false).unwrap();
         prop_assert_eq!(marked(&one), marked(&other));
