@@ -145,6 +145,13 @@ fn accepting(keys: &[&str]) -> CompareRequest {
     }
 }
 
+fn of_metrics(names: &[&str]) -> CompareRequest {
+    CompareRequest {
+        metrics: names.iter().map(|name| name.parse().unwrap()).collect(),
+        ..CompareRequest::default()
+    }
+}
+
 #[test]
 fn the_run_is_the_unit_from_three_a_side_on() {
     let comparison = compared(&runs("a", 3, 1e10), &runs("b", 3, 0.8e10));
@@ -158,14 +165,13 @@ fn the_run_is_the_unit_from_three_a_side_on() {
     let (a, b) = (judged.a.unwrap(), judged.b.unwrap());
     assert_eq!((a.runs, a.trials, b.runs), (3, 9, 3));
     assert_eq!(comparison.runs, [3, 3]);
-    assert_eq!(
-        only(&compared(&runs("a", 3, 1e10), &runs("b", 5, 1.2e10))).verdict,
-        PointVerdict::Better
-    );
-    assert_eq!(
-        only(&compared(&runs("a", 5, 1e10), &runs("b", 5, 1e10))).verdict,
-        PointVerdict::Same
-    );
+    for (runs_of_a, mean, verdict) in [
+        (3, 1.2e10, PointVerdict::Better),
+        (5, 1e10, PointVerdict::Same),
+    ] {
+        let comparison = compared(&runs("a", runs_of_a, 1e10), &runs("b", 5, mean));
+        assert_eq!(only(&comparison).verdict, verdict);
+    }
 }
 
 fn by_trials() -> CompareRequest {
@@ -207,10 +213,7 @@ fn fewer_than_three_runs_a_side_are_unclear() {
             run["summary"]["initiator_cpu_ns_per_operation"] = 0.0.into();
         })
     };
-    let request = CompareRequest {
-        metrics: vec!["cpu-per-op".parse().unwrap()],
-        ..CompareRequest::default()
-    };
+    let request = of_metrics(&["cpu-per-op"]);
     let comparison = compared_as(&idle("a"), &idle("b"), &request).unwrap();
     assert_eq!(only(&comparison).verdict, PointVerdict::Unclear);
 }
@@ -407,23 +410,14 @@ fn sides_are_two_files_or_marked_in_one() {
 
 #[test]
 fn a_metric_that_no_point_has_is_refused_with_those_that_there_are() {
-    let request = CompareRequest {
-        metrics: vec!["latency-p99".parse().unwrap()],
-        ..CompareRequest::default()
-    };
+    let request = of_metrics(&["latency-p99"]);
     refusal(
         &runs("a", 3, 1e10),
         &runs("b", 3, 1e10),
         &request,
         &["latency-p99", "bandwidth, message-rate"],
     );
-    let request = CompareRequest {
-        metrics: vec![
-            "message-rate".parse().unwrap(),
-            "cpu-per-op".parse().unwrap(),
-        ],
-        ..CompareRequest::default()
-    };
+    let request = of_metrics(&["message-rate", "cpu-per-op"]);
     let comparison = compared_as(&runs("a", 3, 1e10), &runs("b", 3, 0.5e10), &request).unwrap();
     let verdicts: Vec<_> = comparison
         .points

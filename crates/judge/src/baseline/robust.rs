@@ -1,19 +1,9 @@
 //! Centre and spread that a few outliers do not move.
 
+pub(crate) use tonnage_record::spread::median;
+
 /// Standard deviations of a normal spread in one MAD.
 pub(crate) const SIGMAS_OF_MAD: f64 = 1.4826;
-
-/// Median of some values; `None` without any.
-pub(crate) fn median(values: &[f64]) -> Option<f64> {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let middle = sorted.len() / 2;
-    let upper = *sorted.get(middle)?;
-    match sorted.len() % 2 {
-        1 => Some(upper),
-        _ => Some(f64::midpoint(sorted[middle - 1], upper)),
-    }
-}
 
 /// Median of the distances from the median; 0 without values.
 pub(crate) fn mad(values: &[f64]) -> f64 {

@@ -318,12 +318,8 @@ fn wrong_files_are_refused_with_their_line() {
         assert_eq!(error.exit_code(), 2);
     }
     let error = Baseline::from_toml(&good.replacen("mad = ", "mud = ", 1), "b.toml").unwrap_err();
-    assert!(
-        error
-            .to_string()
-            .starts_with(&format!("b.toml:{}: ", line_of("mad = "))),
-        "{error}"
-    );
+    let line = format!("b.toml:{}: ", line_of("mad = "));
+    assert!(error.to_string().starts_with(&line), "{error}");
 }
 
 #[test]

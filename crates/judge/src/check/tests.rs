@@ -31,9 +31,13 @@ fn tries(bandwidths: &[f64]) -> Vec<Record> {
     read(&all)
 }
 
+/// The verdict of a baseline's entry on these tries.
+fn on(known: &BaselineEntry, tries: &[Record], tries_min: u32) -> EntryVerdict {
+    judged(known, &[], &tries.iter().collect::<Vec<_>>(), tries_min)
+}
+
 fn verdict(bandwidths: &[f64], tries_min: u32) -> EntryVerdict {
-    let tries = tries(bandwidths);
-    judged(&entry(), &[], &tries.iter().collect::<Vec<_>>(), tries_min)
+    on(&entry(), &tries(bandwidths), tries_min)
 }
 
 #[test]
@@ -74,8 +78,7 @@ fn a_baseline_of_too_few_runs_fails_nothing() {
             source,
             ..entry()
         };
-        let tries = tries(&[5.0, 5.0]);
-        let found = judged(&known, &[], &tries.iter().collect::<Vec<_>>(), 2);
+        let found = on(&known, &tries(&[5.0, 5.0]), 2);
         assert_eq!(found.verdict, expected, "{runs}");
         let named = found.why.is_some_and(|why| why.contains("fewer than 3"));
         assert_eq!(named, expected == CheckVerdict::Warn, "{runs}");
@@ -94,8 +97,7 @@ fn an_equal_host_hardly_ever_fails() {
                 continue;
             };
             let entry = &built.baseline.kinds[0].entries[0];
-            let both = tries(&source.runs(2, 10.0, spread));
-            let found = judged(entry, &[], &both.iter().collect::<Vec<_>>(), 2);
+            let found = on(entry, &tries(&source.runs(2, 10.0, spread)), 2);
             checks += 1.0;
             failed += f64::from(u8::from(found.verdict == CheckVerdict::Fail));
         }
@@ -108,34 +110,19 @@ fn an_equal_host_hardly_ever_fails() {
 fn an_error_is_no_failure() {
     let mut record = record("now", 1 << 20, &[10e9]);
     record["outcome"] = json!({"status": "skipped", "why": "no library"});
-    let records = read(&[record]);
-    let found = judged(&entry(), &[], &records.iter().collect::<Vec<_>>(), 2);
+    let found = on(&entry(), &read(&[record]), 2);
     assert_eq!(
         (found.verdict, found.why.as_deref()),
         (CheckVerdict::Error, Some("no library"))
     );
+    use CheckVerdict::{Error, Fail, Pass, Skip, Warn};
     for (all, expected) in [
-        (
-            &[CheckVerdict::Pass, CheckVerdict::Error][..],
-            CheckVerdict::Error,
-        ),
-        (
-            &[CheckVerdict::Error, CheckVerdict::Fail],
-            CheckVerdict::Fail,
-        ),
-        (
-            &[CheckVerdict::Warn, CheckVerdict::Error],
-            CheckVerdict::Error,
-        ),
-        (
-            &[CheckVerdict::Pass, CheckVerdict::Skip],
-            CheckVerdict::Pass,
-        ),
-        (
-            &[CheckVerdict::Pass, CheckVerdict::Warn],
-            CheckVerdict::Warn,
-        ),
-        (&[], CheckVerdict::Skip),
+        (&[Pass, Error][..], Error),
+        (&[Error, Fail], Fail),
+        (&[Warn, Error], Error),
+        (&[Pass, Skip], Pass),
+        (&[Pass, Warn], Warn),
+        (&[], Skip),
     ] {
         assert_eq!(CheckVerdict::of(all.iter().copied()), expected);
     }
@@ -223,34 +210,30 @@ fn devices_that_are_gone_or_down_fail_once() {
             .map(|it| it.why.unwrap())
             .collect::<Vec<_>>()
     };
-    let (first, second) = (with("eth1"), with("eth2"));
-    assert_eq!(failures(&[&first, &first], &[]), ["eth1 is gone"]);
-    assert_eq!(
-        failures(&[&first], &[state("eth1", "down")]),
-        ["link of eth1 is down"]
-    );
-    assert_eq!(
-        failures(&[&first], &[state("eth1", "lowerlayerdown")]),
-        ["link of eth1 is lowerlayerdown"]
-    );
-    assert!(failures(&[&first], &[state("eth1", "up")]).is_empty());
-    assert!(failures(&[&first], &[state("eth1", "unknown")]).is_empty());
-    // Another host of the kind has another name for it.
-    assert!(failures(&[&first, &second], &[state("eth2", "up")]).is_empty());
-    assert!(failures(&[&entry()], &[]).is_empty());
+    let [first, second, rails] = ["eth1", "eth2", "eth1,eth2"].map(with);
     // Hosts that measured together have other names for theirs.
     let both = with("ens3 and eth0");
-    assert!(failures(&[&both], &[state("eth0", "up")]).is_empty());
-    assert!(failures(&[&both], &[state("ens3", "up"), state("eth0", "down")]).is_empty());
-    assert_eq!(
-        failures(&[&both], &[state("eth0", "down")]),
-        ["link of eth0 is down"]
-    );
-    let rails = with("eth1,eth2");
-    assert_eq!(
-        failures(&[&rails], &[state("eth1", "up")]),
-        ["eth2 is gone"]
-    );
+    let up = |name: &str| state(name, "up");
+    for (entries, devices, expected) in [
+        (&[&first, &first][..], &[][..], "eth1 is gone"),
+        (&[&first], &[state("eth1", "down")], "link of eth1 is down"),
+        (
+            &[&first],
+            &[state("eth1", "lowerlayerdown")],
+            "link of eth1 is lowerlayerdown",
+        ),
+        (&[&first], &[up("eth1")], ""),
+        (&[&first], &[state("eth1", "unknown")], ""),
+        // Another host of the kind has another name for it.
+        (&[&first, &second], &[up("eth2")], ""),
+        (&[&entry()], &[], ""),
+        (&[&both], &[up("eth0")], ""),
+        (&[&both], &[up("ens3"), state("eth0", "down")], ""),
+        (&[&both], &[state("eth0", "down")], "link of eth0 is down"),
+        (&[&rails], &[up("eth1")], "eth2 is gone"),
+    ] {
+        assert_eq!(failures(entries, devices).join("; "), expected);
+    }
 }
 
 /// A list that may have gaps says of no device that it is gone.
@@ -279,8 +262,7 @@ fn a_second_try_that_was_an_error_is_told() {
         record("now", 1 << 20, &[8.9e9]),
     ];
     records[1]["outcome"] = json!({"status": "failed", "why": "rank 1 is lost"});
-    let records = read(&records);
-    let found = judged(&entry(), &[], &records.iter().collect::<Vec<_>>(), 2);
+    let found = on(&entry(), &read(&records), 2);
     assert_eq!(
         (found.verdict, found.why.as_deref()),
         (

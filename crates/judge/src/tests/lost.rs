@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::{accepting, by_trials, changed, compared, compared_as, only, record, runs};
-use crate::compare::{CompareRequest, Comparison};
+use super::{accepting, by_trials, changed, compared, compared_as, of_metrics, only, record, runs};
+use crate::compare::Comparison;
 use crate::criteria::{FailOn, PointVerdict};
 
 fn fail(record: &mut Value) {
@@ -129,10 +129,7 @@ fn idle(name: &str, values: &[f64]) -> Vec<Value> {
 
 #[test]
 fn values_of_0_are_values() {
-    let request = CompareRequest {
-        metrics: vec!["cpu-per-op".parse().unwrap()],
-        ..CompareRequest::default()
-    };
+    let request = of_metrics(&["cpu-per-op"]);
     let judged = |a: &[f64], b: &[f64]| {
         let comparison = compared_as(&idle("a", a), &idle("b", b), &request).unwrap();
         only(&comparison).clone()
@@ -170,10 +167,7 @@ fn what_neither_side_measured_is_listed_once_and_fails_nothing() {
         let skipped = (0..3).map(|at| record(&format!("{name}{at}"), 64, &[1e9]));
         [runs(name, 3, 1e10), changed(skipped.collect(), skip)].concat()
     };
-    let request = CompareRequest {
-        metrics: vec!["bandwidth".parse().unwrap(), "time".parse().unwrap()],
-        ..CompareRequest::default()
-    };
+    let request = of_metrics(&["bandwidth", "time"]);
     let comparison = compared_as(&with_skipped("a"), &with_skipped("b"), &request).unwrap();
     let verdicts: Vec<_> = comparison.points.iter().map(|it| it.verdict).collect();
     assert_eq!(verdicts, [PointVerdict::Same, PointVerdict::NotMeasured]);
