@@ -225,7 +225,34 @@ impl Chart {
     }
 }
 
+impl ChartMark {
+    /// A mark without an interval.
+    pub(crate) fn at(x: f64, y: f64, text: String) -> Self {
+        Self {
+            x,
+            y,
+            interval: None,
+            text,
+        }
+    }
+}
+
 impl ChartLine {
+    /// A line of what was measured: solid, with a dot for each mark.
+    pub(crate) fn measured(
+        name: String,
+        look: usize,
+        marks: impl IntoIterator<Item = ChartMark>,
+    ) -> Self {
+        Self {
+            name: Some(name),
+            look: Some(look),
+            way: LineWay::Solid,
+            dots: Dots::Filled,
+            marks: marks.into_iter().collect(),
+        }
+    }
+
     fn colour(&self) -> &'static str {
         self.look.map_or(GREY, |look| COLOURS[look % COLOURS.len()])
     }

@@ -8,7 +8,7 @@ use tonnage_record::histogram::{LatencyHistogram, LowerBounds};
 use tonnage_units::quantity::human::{at_least, duration, number, number_at_least, percent};
 
 use super::axis::{Axis, AxisTick, bounds};
-use super::chart::{Chart, ChartLine, ChartMark, Dots, LINES_MAX, LineWay};
+use super::chart::{Chart, ChartLine, ChartMark, LINES_MAX};
 use super::numbers::Numbers;
 use crate::findings::name;
 use crate::tables;
@@ -168,23 +168,10 @@ fn percentiles(points: &[Point], of: &str, numbers: &mut Numbers) -> Markup {
     let line = |(look, point): (usize, &Point)| {
         let marks = QUANTILES.map(|(quantile, label)| {
             let y = point.quantile_ns(quantile);
-            ChartMark {
-                x: spread_out(quantile),
-                y,
-                interval: None,
-                text: format!(
-                    "{label}: {}",
-                    at_least(duration(y), point.is_bound(quantile, y))
-                ),
-            }
+            let shown = at_least(duration(y), point.is_bound(quantile, y));
+            ChartMark::at(spread_out(quantile), y, format!("{label}: {shown}"))
         });
-        ChartLine {
-            name: Some(point.name.clone()),
-            look: Some(look),
-            way: LineWay::Solid,
-            dots: Dots::Filled,
-            marks: marks.to_vec(),
-        }
+        ChartLine::measured(point.name.clone(), look, marks)
     };
     let lines: Vec<ChartLine> = points.iter().enumerate().map(line).collect();
     let values: Vec<f64> = lines
@@ -227,15 +214,8 @@ fn percentiles(points: &[Point], of: &str, numbers: &mut Numbers) -> Markup {
 }
 
 fn histograms(points: &[Point], of: &str, numbers: &mut Numbers) -> Markup {
-    let ends: Vec<f64> = points
-        .iter()
-        .flat_map(|point| {
-            [
-                point.quantile_ns(0.0).max(1.0),
-                point.quantile_ns(1.0).max(1.0),
-            ]
-        })
-        .collect();
+    let ends = |point: &Point| [0.0, 1.0].map(|quantile| point.quantile_ns(quantile).max(1.0));
+    let ends: Vec<f64> = points.iter().flat_map(ends).collect();
     let (low, high) = bounds(&ends).unwrap_or((1.0, 10.0));
     let bin = |ns: f64| (ns.max(1.0).log10() * BINS_PER_DECADE).floor() as i32;
     let bins: Vec<i32> = (bin(low)..=bin(high)).collect();
@@ -279,24 +259,17 @@ fn histogram_line(look: usize, point: &Point, bins: &[i32], fractions: &[f64]) -
     let last = fractions.iter().rposition(filled).unwrap_or(0);
     let shown = first.saturating_sub(1)..=(last + 1).min(fractions.len() - 1);
     let steps = bins[shown.clone()].iter().zip(&fractions[shown]);
-    let marks = steps.map(|(&at, &part)| ChartMark {
-        x: (begin_ns(at) * begin_ns(at + 1)).sqrt(),
-        y: part,
-        interval: None,
-        text: format!(
+    let marks = steps.map(|(&at, &part)| {
+        let (begin, end) = (begin_ns(at), begin_ns(at + 1));
+        let text = format!(
             "{} to {}: {}",
-            duration(begin_ns(at)),
-            duration(begin_ns(at + 1)),
+            duration(begin),
+            duration(end),
             percent(part)
-        ),
+        );
+        ChartMark::at((begin * end).sqrt(), part, text)
     });
-    ChartLine {
-        name: Some(point.name.clone()),
-        look: Some(look),
-        way: LineWay::Solid,
-        dots: Dots::Filled,
-        marks: marks.collect(),
-    }
+    ChartLine::measured(point.name.clone(), look, marks)
 }
 
 /// Ranges that have samples of any point, with their parts.

@@ -6,7 +6,7 @@ use tonnage_record::transfer::TrialSeries;
 use tonnage_units::quantity::human::{number, prefixed};
 
 use super::axis::Axis;
-use super::chart::{Chart, ChartLine, ChartMark, Dots, LineWay};
+use super::chart::{Chart, ChartLine, ChartMark};
 use super::numbers::Numbers;
 use crate::findings::name;
 use crate::tables;
@@ -107,21 +107,11 @@ fn lines(series: &TrialSeries, begins: &[u64], lengths: &[u64]) -> Vec<ChartLine
         let each = operations.iter().zip(begins.iter().zip(lengths));
         let marks = each.map(|(&count, (&begin_ns, &length_ns))| {
             let y = count as f64 * 1e9 / length_ns as f64;
-            ChartMark {
-                // The middle of the interval.
-                x: (begin_ns + length_ns / 2) as f64 / 1e9,
-                y,
-                interval: None,
-                text: format!("{:.2} s: {} op/s", begin_ns as f64 / 1e9, prefixed(y)),
-            }
+            let middle_ns = begin_ns + length_ns / 2;
+            let text = format!("{:.2} s: {} op/s", begin_ns as f64 / 1e9, prefixed(y));
+            ChartMark::at(middle_ns as f64 / 1e9, y, text)
         });
-        ChartLine {
-            name: Some(name),
-            look: Some(look),
-            way: LineWay::Solid,
-            dots: Dots::Filled,
-            marks: marks.collect(),
-        }
+        ChartLine::measured(name, look, marks)
     };
     let all = line("all clients together".to_owned(), 0, &series.operations);
     let alone = series.clients.len() <= 1;

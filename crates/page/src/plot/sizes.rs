@@ -32,12 +32,9 @@ const PERCENTILE_LINES_MAX: usize = 4;
 
 /// Returns whether there is more than one size to draw over.
 pub(crate) fn has_sizes(groups: &[PointGroup<'_>]) -> bool {
-    let sizes = groups.iter().flat_map(|group| &group.points);
-    sizes
-        .map(|(size, _)| size.to_bits())
-        .collect::<BTreeSet<_>>()
-        .len()
-        > 1
+    let points = groups.iter().flat_map(|group| &group.points);
+    let sizes: BTreeSet<u64> = points.map(|(size, _)| size.to_bits()).collect();
+    sizes.len() > 1
 }
 
 /// Bandwidth over the size, where the tables of the section have a bandwidth.
@@ -116,24 +113,13 @@ fn measured(field: &str, look: usize, group: &PointGroup<'_>) -> ChartLine {
             text: format!("{}: {}{words}", exact_size(*size as u64), bandwidth(y)),
         })
     });
-    ChartLine {
-        name: Some(group.name.clone()),
-        look: Some(look),
-        way: LineWay::Solid,
-        dots: Dots::Filled,
-        marks: marks.collect(),
-    }
+    ChartLine::measured(group.name.clone(), look, marks)
 }
 
 fn limits(look: usize, group: &PointGroup<'_>) -> ChartLine {
     let marks = group.points.iter().filter_map(|(size, row)| {
         let y = value(row, "limit_bytes_per_s")?;
-        Some(ChartMark {
-            x: *size,
-            y,
-            interval: None,
-            text: String::new(),
-        })
+        Some(ChartMark::at(*size, y, String::new()))
     });
     ChartLine {
         name: None,
@@ -170,16 +156,8 @@ fn published(field: &str, look: usize, group: &PointGroup<'_>) -> Vec<ChartLine>
             let Some(y) = values.next() else {
                 continue;
             };
-            let mark = ChartMark {
-                x: *size,
-                y,
-                interval: None,
-                text: format!(
-                    "published at {}: {}",
-                    exact_size(*size as u64),
-                    bandwidth(y)
-                ),
-            };
+            let (at, value) = (exact_size(*size as u64), bandwidth(y));
+            let mark = ChartMark::at(*size, y, format!("published at {at}: {value}"));
             let name = format!("published: {}", theirs.what);
             match lines
                 .iter_mut()
@@ -232,26 +210,21 @@ fn percentile_line(
     group: &PointGroup<'_>,
 ) -> ChartLine {
     let marks = group.points.iter().filter_map(|(size, row)| {
-        let y = value(row, field)?;
-        Some(ChartMark {
-            x: *size,
-            y,
-            interval: None,
-            text: match way {
-                LineWay::Solid => all_percentiles(*size, row),
-                _ => String::new(),
-            },
-        })
+        let text = match way {
+            LineWay::Solid => all_percentiles(*size, row),
+            _ => String::new(),
+        };
+        Some(ChartMark::at(*size, value(row, field)?, text))
     });
-    ChartLine {
-        name: (*way == LineWay::Solid).then(|| group.name.clone()),
-        look: Some(look),
-        way: *way,
-        dots: match way {
-            LineWay::Solid => Dots::Filled,
-            _ => Dots::Nothing,
+    let line = ChartLine::measured(group.name.clone(), look, marks);
+    match way {
+        LineWay::Solid => line,
+        way => ChartLine {
+            name: None,
+            way: *way,
+            dots: Dots::Nothing,
+            ..line
         },
-        marks: marks.collect(),
     }
 }
 

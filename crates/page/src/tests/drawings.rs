@@ -93,35 +93,23 @@ fn bandwidths_are_where_the_ticks_say() {
     let bars = between(plot, "<path d=\"M", "h6M").to_owned();
     assert!(!bars.is_empty());
     let limit = records[0].limit.as_ref().unwrap().bytes_per_s;
-    let dashed = plot
-        .split("<path")
-        .find(|it| it.contains("stroke-dasharray=\"6 4\""))
+    let mut paths = plot.split("<path");
+    let dashed = paths.find(|it| it.contains("stroke-dasharray=\"6 4\""));
+    let (_, first) = between(dashed.unwrap(), "d=\"M", "L")
+        .split_once(' ')
         .unwrap();
-    let first: f64 = between(dashed, "d=\"M", "L")
-        .split(' ')
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap();
-    assert_near(first, y.place(limit, true), "limit");
+    assert_near(first.parse().unwrap(), y.place(limit, true), "limit");
 }
 
 #[test]
 fn percentiles_are_those_of_the_record() {
-    let page = page_of(&[record(64, |_| {})], true);
+    let record = record(64, |_| {});
+    let page = page_of(std::slice::from_ref(&record), true);
     let plot = plot(&page, "Latency percentiles");
     let y = Ticks::of(plot, "y", "y");
     let marks = circles(plot);
-    let summary = record(64, |_| {});
-    let latency = summary
-        .transfer()
-        .unwrap()
-        .summary
-        .as_ref()
-        .unwrap()
-        .latency
-        .clone()
-        .unwrap();
+    let body = record.body.any();
+    let latency = body.latency(tonnage_record::body::Part::Whole).unwrap();
     for (at, ns) in [
         (0, latency.latency_ns_min),
         (2, latency.latency_ns_p50),

@@ -14,21 +14,33 @@ use super::embed::{PageFile, is_page, records_of_page};
 use super::{PageRequest, page};
 use samples::{SIZES, record, sweep};
 
-/// A page of one file.
-pub(super) fn page_of(records: &[Record], plain: bool) -> String {
-    let file = PageFile {
+fn file(records: Vec<Record>) -> PageFile {
+    PageFile {
         name: "r.jsonl".to_owned(),
-        records: records.to_vec(),
+        records,
         left_out: None,
-    };
-    let request = PageRequest {
+    }
+}
+
+/// A plain page of these files.
+fn request(files: Vec<PageFile>) -> PageRequest {
+    PageRequest {
         title: "A title".to_owned(),
-        files: vec![file],
+        files,
         comparison: None,
         baseline: None,
+        plain: true,
+    }
+}
+
+/// A page of one file.
+pub(super) fn page_of(records: &[Record], plain: bool) -> String {
+    let files = vec![file(records.to_vec())];
+    page(PageRequest {
         plain,
-    };
-    page(request).unwrap()
+        ..request(files)
+    })
+    .unwrap()
 }
 
 #[test]
@@ -127,15 +139,12 @@ fn failures_skips_and_remarks_are_told_once_each() {
 fn the_records_come_out_of_the_page_as_they_went_in() {
     let files = ["a & \"b\".jsonl", "<c>.jsonl"].map(|name| PageFile {
         name: name.to_owned(),
-        records: sweep(),
-        left_out: None,
+        ..file(sweep())
     });
     let text = page(PageRequest {
         title: "</title><script>".to_owned(),
-        files: files.to_vec(),
-        comparison: None,
-        baseline: None,
         plain: false,
+        ..request(files.to_vec())
     });
     let text = text.unwrap();
     assert!(is_page(text.as_bytes()));
@@ -144,26 +153,15 @@ fn the_records_come_out_of_the_page_as_they_went_in() {
 
 #[test]
 fn lines_that_could_not_be_read_are_told() {
-    let file = |left_out: Option<&str>| PageFile {
-        name: "r.jsonl".to_owned(),
-        records: sweep(),
-        left_out: left_out.map(str::to_owned),
-    };
-    let of = |files| {
-        let request = PageRequest {
-            title: "A title".to_owned(),
-            files,
-            comparison: None,
-            baseline: None,
-            plain: true,
-        };
-        page(request).unwrap()
-    };
     let words = "1 of 5 lines of r.jsonl left out: line 3: <cut> short";
-    let text = of(vec![file(None), file(Some(words))]);
+    let broken = PageFile {
+        left_out: Some(words.to_owned()),
+        ..file(sweep())
+    };
+    let text = page(request(vec![file(sweep()), broken])).unwrap();
     let said = "<h3>Not on this page</h3><ul><li><bdi>1 of 5 lines of r.jsonl left out: line 3: &lt;cut&gt; short</bdi></li></ul>";
     assert!(text.contains(said));
-    assert!(!of(vec![file(None)]).contains("Not on this page"));
+    assert!(!page_of(&sweep(), true).contains("Not on this page"));
 }
 
 #[test]
@@ -227,7 +225,7 @@ fn hosts_are_judged_beside_a_baseline() {
         })
     };
     let fleet: Vec<Record> = (0..5).map(|run| on("n1", run, 1.0)).collect();
-    let request = BaselineRequest {
+    let asked = BaselineRequest {
         metrics: Vec::new(),
         matched: Vec::new(),
         warn: 0.05,
@@ -238,18 +236,11 @@ fn hosts_are_judged_beside_a_baseline() {
         by_hand: Vec::new(),
     };
     let files = [("fleet.jsonl".to_owned(), fleet)];
-    let built = baseline(&files, &request, &|_| "a point".to_owned()).unwrap();
+    let built = baseline(&files, &asked, &|_| "a point".to_owned()).unwrap();
     let beside = |records: Vec<Record>| {
         page(PageRequest {
-            title: "A title".to_owned(),
-            files: vec![PageFile {
-                name: "r.jsonl".to_owned(),
-                records,
-                left_out: None,
-            }],
-            comparison: None,
             baseline: Some((built.baseline.clone(), "fleet.toml".to_owned())),
-            plain: true,
+            ..request(vec![file(records)])
         })
     };
     let text = beside(vec![on("n1", 0, 1.0), on("n2", 0, 0.8)]).unwrap();
