@@ -16,7 +16,13 @@ pub(crate) fn named(
 ) -> Result<Option<String>> {
     let asked = asked(Some(request.libraries), library, variable);
     let asked = asked.map(OsString::into_string).transpose();
-    asked.map_err(|path| Error::Usage(format!("{library}: {} is not UTF-8", path.display())))
+    asked.map_err(|path| {
+        let by = match request.libraries.get(library) {
+            Some(_) => format!("--{library}"),
+            None => variable.to_owned(),
+        };
+        Error::Usage(format!("{by}: {} is not UTF-8", path.display()))
+    })
 }
 
 /// The file that was asked for of a library, or that its environment variable names.
