@@ -210,7 +210,6 @@ fn shares_cpus(rank: u32, effective: &[Effective], hosts: &Hosts) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_engine::EngineReport;
     use tonnage_machine::kernel_files::invented::Machine;
     use tonnage_ranks::testing::rank_info;
 
@@ -316,11 +315,8 @@ mod tests {
         let hosts = Hosts::of(&infos);
         let of = |ranks: &str, cpus: &[u32]| Effective {
             ranks: ranks.into(),
-            engine: EngineReport::default(),
-            memory: Vec::new().into(),
             cpus: cpus.iter().copied().map(Some).collect(),
-            sockets: Vec::new(),
-            yielding: false,
+            ..Effective::default()
         };
         let apart = [of("0,2", &[0]), of("1", &[1])];
         let together = [of("0-2", &[0, 1])];

@@ -7,7 +7,7 @@ use tonnage_engine::memory::MemoryReport;
 use tonnage_units::{PairPlace, number_list};
 
 /// The effective configuration of some ranks that share it.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Effective {
     /// Ranks, such as "0-3,8".
@@ -81,6 +81,12 @@ impl Memories {
             Self::Several(all) => all,
             Self::Alike(one) => std::slice::from_ref(&**one),
         }
+    }
+}
+
+impl Default for Memories {
+    fn default() -> Self {
+        Self::Several(Vec::new())
     }
 }
 

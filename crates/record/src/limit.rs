@@ -20,6 +20,18 @@ pub struct Limit {
     pub links: Option<Links>,
 }
 
+impl Limit {
+    /// A limit without an interval or links.
+    pub fn new(what: impl Into<String>, bytes_per_s: f64) -> Self {
+        Self {
+            what: what.into(),
+            bytes_per_s,
+            ci95_bytes_per_s: None,
+            links: None,
+        }
+    }
+}
+
 /// Nominal speed of the links on the slower side of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]

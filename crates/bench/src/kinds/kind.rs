@@ -4,8 +4,10 @@
 //! conductor: what both need is in [`Stage`].
 
 use crate::cpu_time::CpuTime;
+use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
 use crate::host::RankHost;
+use crate::json::Json;
 use crate::network_paths::PathWatch;
 use crate::observer::Observer;
 use crate::settings::Settings;
@@ -183,21 +185,22 @@ pub fn together(each: impl Iterator<Item = Effective>) -> Vec<Effective> {
     named.collect()
 }
 
+/// The effective configurations of all ranks, of which this is this rank's own; rank 0 alone has them.
+pub fn effective_of_all(rank: &mut Rank, own: Effective) -> Result<Vec<Effective>> {
+    let what = "what the engines are";
+    let all = rank.collect(what, &Json(own), DEADLINES.step)?;
+    Ok(together(all.iter().map(|Json(one)| one.clone())))
+}
+
 #[cfg(test)]
 mod tests {
-    use tonnage_engine::EngineReport;
-
     use super::*;
 
     #[test]
     fn ranks_with_the_same_answer_are_listed_together() {
         let effective = |cpu| Effective {
-            ranks: String::new(),
-            engine: EngineReport::default(),
-            memory: Vec::new().into(),
             cpus: vec![Some(cpu)],
-            sockets: vec![Some(0)],
-            yielding: false,
+            ..Effective::default()
         };
         let all = together([1, 2, 1, 1].into_iter().map(effective));
         let ranks: Vec<_> = all.iter().map(|group| group.ranks.as_str()).collect();

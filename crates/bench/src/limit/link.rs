@@ -48,10 +48,8 @@ pub(super) fn link_limit(
         ..links(first)
     };
     (links.used_bytes_per_s > 0.0).then_some(Limit {
-        what: words(first)?,
-        bytes_per_s: links.used_bytes_per_s,
-        ci95_bytes_per_s: None,
         links: Some(links),
+        ..Limit::new(words(first)?, links.used_bytes_per_s)
     })
 }
 
@@ -91,10 +89,11 @@ fn of_both_ways(
     };
     let fits = (1.0..=links(of_all_flows).used_bytes_per_s).contains(&sum.used_bytes_per_s);
     fits.then_some(Limit {
-        what: format!("{}, both directions added up", words(&forward)?),
-        bytes_per_s: sum.used_bytes_per_s,
-        ci95_bytes_per_s: None,
         links: Some(sum),
+        ..Limit::new(
+            format!("{}, both directions added up", words(&forward)?),
+            sum.used_bytes_per_s,
+        )
     })
 }
 
@@ -236,7 +235,8 @@ mod tests {
     /// A link sends and receives at once, each at its speed.
     #[test]
     fn each_direction_has_the_speed_of_its_slower_side() {
-        let pair = [eth(FAST, 1), eth(SLOW, 2)];
+        // The device of those who begin is named.
+        let pair = [eth(FAST, 1), opened(SLOW, Some(("eth7", [10, 0, 0, 2])))];
         let both = "link speed of eth0, both directions added up";
         assert_eq!(both_ways(&pair, &["a", "b"], None), (both.into(), 2e3));
         // Two hosts send to one, which receives no faster than it sends.
@@ -386,19 +386,6 @@ mod tests {
         }
         let limit = link(Traffic::Pair, &shared, &hosts);
         assert_eq!(counted(&limit), [(2, 6e3), (2, 6e3)]);
-    }
-
-    #[test]
-    fn both_directions_name_the_device_of_those_who_begin_and_count_all() {
-        let all = [
-            opened(SLOW, Some(("eth0", [10, 0, 0, 1]))),
-            opened(SLOW, Some(("eth7", [10, 0, 0, 2]))),
-        ];
-        let mut point = point(Traffic::Pair, 2);
-        point.bidirectional = true;
-        let limit = of_point(&point, &all, &["a", "b"]).unwrap();
-        assert_eq!(limit.what, "link speed of eth0, both directions added up");
-        assert_eq!(counted(&limit), [(1, 2e3), (1, 2e3)]);
     }
 
     #[test]

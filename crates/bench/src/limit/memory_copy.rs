@@ -7,6 +7,7 @@ use tonnage_engine::Verb;
 use tonnage_engine::memory::{CopyRate, CopyTurns, Memory, Stretch};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Rank;
+use tonnage_record::Limit;
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
 use tonnage_units::reduce::Largest;
@@ -140,11 +141,7 @@ pub fn gaps(point: &TransferPoint) -> Option<String> {
 
 /// The limit in words and bytes per second: the best turn of the summed rates of `copiers` workers and the `slots` that
 /// they copied, where there is more to say than their bytes; `None` where nothing was copied.
-pub fn describe(
-    rates: &[CopyRate],
-    copiers: u64,
-    slots: Option<&str>,
-) -> Option<tonnage_record::Limit> {
+pub fn describe(rates: &[CopyRate], copiers: u64, slots: Option<&str>) -> Option<Limit> {
     let best = rates
         .iter()
         .reduce(|best, rate| match rate.bytes_per_s() > best.bytes_per_s() {
@@ -157,12 +154,8 @@ pub fn describe(
         format!("{copiers} copiers at once")
     };
     let slots = slots.map_or_else(String::new, |slots| format!(", {slots}"));
-    Some(tonnage_record::Limit {
-        what: format!("memory copy by {}, {who}{slots}", best.method),
-        bytes_per_s: best.bytes_per_s(),
-        ci95_bytes_per_s: None,
-        links: None,
-    })
+    let what = format!("memory copy by {}, {who}{slots}", best.method);
+    Some(Limit::new(what, best.bytes_per_s()))
 }
 
 #[cfg(test)]

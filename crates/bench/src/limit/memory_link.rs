@@ -30,10 +30,8 @@ pub(super) fn within_devices(
 ) -> Limit {
     match bound(point, opened, hosts) {
         Some((what, bytes_per_s)) if bytes_per_s < limit.bytes_per_s => Limit {
-            what,
-            bytes_per_s,
-            ci95_bytes_per_s: None,
-            ..limit
+            links: limit.links,
+            ..Limit::new(what, bytes_per_s)
         },
         _ => limit,
     }
@@ -46,12 +44,7 @@ pub(super) fn of_devices(
     hosts: &Hosts,
 ) -> Option<Limit> {
     let (what, bytes_per_s) = bound(point, opened, hosts)?;
-    Some(Limit {
-        what,
-        bytes_per_s,
-        ci95_bytes_per_s: None,
-        links: None,
-    })
+    Some(Limit::new(what, bytes_per_s))
 }
 
 /// The reason why links of devices are not known: of the first rank that has one.
@@ -231,12 +224,7 @@ mod tests {
     }
 
     fn cards() -> Limit {
-        Limit {
-            what: "link speed of mlx5_0".to_owned(),
-            bytes_per_s: 50.0,
-            ci95_bytes_per_s: None,
-            links: None,
-        }
+        Limit::new("link speed of mlx5_0", 50.0)
     }
 
     fn limit(

@@ -40,12 +40,7 @@ pub struct Bound<'a> {
 /// One of the two measurements, before or after the trials.
 pub enum Measurement {
     /// Copy rates of several workers together.
-    Copies {
-        /// Rates of each way.
-        rates: Vec<CopyRate>,
-        /// Number of copiers.
-        copiers: u64,
-    },
+    Copies(Copies),
     /// Socket streams.
     Streams(Carried),
 }
@@ -72,7 +67,7 @@ impl<'a> Bound<'a> {
         own: &mut Work,
         followers: &Crew,
     ) -> Result<Option<Measurement>> {
-        if self.point.limit != LimitChoice::Auto || self.point.pacing == Pacing::PingPong {
+        if !is_asked(self.point) {
             return Ok(None);
         }
         match self.kind() {
@@ -112,7 +107,7 @@ impl<'a> Bound<'a> {
 
     /// The reason why there is no limit to be measured, where one would look for it.
     pub fn why_no_limit(&self) -> Option<String> {
-        let asked = self.point.limit == LimitChoice::Auto && self.point.pacing != Pacing::PingPong;
+        let asked = is_asked(self.point);
         if asked && self.point.loads.is_some() {
             return Some(
                 "no limit: the file loads links unevenly, so that none bounds their sum; --limit states one"
@@ -151,28 +146,18 @@ impl<'a> Bound<'a> {
             LimitChoice::None => return None,
             LimitChoice::Stated { bytes_per_s } => {
                 return Some(Limit {
-                    what: "stated by the user".into(),
-                    bytes_per_s,
-                    ci95_bytes_per_s: None,
                     links: self.links(hosts),
+                    ..Limit::new("stated by the user", bytes_per_s)
                 });
             }
-            LimitChoice::Auto if self.point.loads.is_some() || self.point.background.is_some() => {
-                return None;
-            }
-            LimitChoice::Auto if self.point.pacing == Pacing::PingPong => return None,
+            LimitChoice::Auto if !is_asked(self.point) || is_uneven(self.point) => return None,
             LimitChoice::Auto => {}
         }
         match (before, after) {
-            (
-                Some(Measurement::Copies {
-                    rates: before,
-                    copiers,
-                }),
-                Some(Measurement::Copies { rates: after, .. }),
-            ) => {
+            (Some(Measurement::Copies(before)), Some(Measurement::Copies(after))) => {
                 let slots = memory_copy::gaps(self.point);
-                memory_copy::describe(&both(&before, &after), copiers, slots.as_deref())
+                let rates = both(&before.rates, &after.rates);
+                memory_copy::describe(&rates, before.copiers, slots.as_deref())
             }
             _ if self.kind() == LimitKind::MemoryCopy => {
                 of_devices(self.point, &self.opened.all, hosts)
@@ -199,16 +184,24 @@ impl<'a> Bound<'a> {
     }
 }
 
+/// Returns whether a point has a limit that is found out: that of its bandwidth, which a ping-pong is not about.
+fn is_asked(point: &TransferPoint) -> bool {
+    point.limit == LimitChoice::Auto && point.pacing != Pacing::PingPong
+}
+
+/// Returns whether a file loads the links, or a background shares them, so that none bounds what is measured.
+fn is_uneven(point: &TransferPoint) -> bool {
+    point.loads.is_some() || point.background.is_some()
+}
+
 /// Links that the limit of a point is without, in words, for rank 0: those of devices of which nobody tells. Where they
 /// alone would be the limit, there is none.
 pub fn unknown_links(point: &TransferPoint, opened: &Openings, has_limit: bool) -> Option<String> {
-    let is_asked = point.limit == LimitChoice::Auto && point.pacing != Pacing::PingPong;
     let is_all = opened.common.limit == LimitKind::MemoryCopy
         && opened.common.crosses_memory_link
-        && point.loads.is_none()
-        && point.background.is_none();
+        && !is_uneven(point);
     match has_limit {
-        _ if !is_asked => None,
+        _ if !is_asked(point) => None,
         true => links_unknown(&opened.all),
         false if is_all => link_lacking(&opened.all),
         false => None,
@@ -238,7 +231,7 @@ fn of_rounds(trial: TrialLength, rounds: impl IntoIterator<Item = (f64, u64)>) -
 fn carried(measurement: Option<Measurement>) -> Option<Carried> {
     match measurement? {
         Measurement::Streams(carried) => Some(carried),
-        Measurement::Copies { .. } => None,
+        Measurement::Copies(_) => None,
     }
 }
 
@@ -276,8 +269,8 @@ fn copies(
             }
         }
     }
-    let Copies { rates, copiers } = rank.reduce("add up the copy limit", sum, DEADLINES.step)?;
-    Ok(Measurement::Copies { rates, copiers })
+    let sum = rank.reduce("add up the copy limit", sum, DEADLINES.step)?;
+    Ok(Measurement::Copies(sum))
 }
 
 /// Rates of each way, summed turn by turn, and how many copied.
@@ -344,8 +337,7 @@ mod tests {
                 turns_bytes_per_s: vec![bytes_per_s],
             }]);
         }
-        let Copies { rates, copiers } = sum;
-        Some(Measurement::Copies { rates, copiers })
+        Some(Measurement::Copies(sum))
     }
 
     fn streams(bytes_per_s: f64) -> Option<Measurement> {

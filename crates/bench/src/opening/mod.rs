@@ -136,6 +136,40 @@ pub(crate) struct Seat {
     pub(crate) config: WorkerConfig,
 }
 
+impl<'a> Requirements<'a> {
+    /// Those of ranks that all have memory of one kind and size and one worker, without verbs or peers.
+    pub(crate) fn alike(
+        (entry, engine, options): (&'a Entry, &'a str, &'a EngineOptions),
+        memory: &'a str,
+        (bytes, sized_by): (u64, SizedBy),
+        pairs: Pairs,
+    ) -> Self {
+        Self {
+            entry,
+            engine,
+            options,
+            verbs: Vec::new(),
+            memory,
+            memory_option: "--memory",
+            memories: vec![memory],
+            memory_options: None,
+            memory_of: Box::new(move |_| memory),
+            bytes,
+            bytes_of: Box::new(move |_| bytes),
+            sized_by,
+            workers: 1,
+            measuring: 1,
+            division: Division::NONE,
+            rail_shift: 0,
+            pairs,
+            peers_max: 0,
+            depth: 1,
+            sleeps: false,
+            compares_each: false,
+        }
+    }
+}
+
 impl Requirements<'_> {
     /// Refuses what the workers of a machine, or of a container, cannot have together. One rank of each looks, before any
     /// rank allocates: later the others' part would count as not available.

@@ -9,8 +9,7 @@ use super::watchdog::{CallProgress, Watchdog};
 use crate::deadlines::DEADLINES;
 use crate::failure::all_or_none;
 use crate::failure::{StepFailure, agree};
-use crate::json::Json;
-use crate::kinds::kind::{Stage, together};
+use crate::kinds::kind::{Stage, effective_of_all};
 use crate::opening::{Pairs, SizedBy, check_memory_alike};
 use crate::settings::Numa;
 use tonnage_engine::backend::{BackendEntry, GroupCall, GroupCalls, OpenGroup, OpenGroupCalls};
@@ -81,15 +80,14 @@ impl InProcess {
         let mine = watchdog.and_then(|it| Ok((it, seat(first, layout.bytes, stage)?)));
         let (watchdog, seated) = all_or_none(stage.rank, "find memory", mine)?;
         let mine = Effective {
-            ranks: String::new(),
             engine: calls.report(),
             memory: vec![seated.memory.report()].into(),
             cpus: vec![seated.cpu],
             sockets: vec![seated.socket],
             yielding: seated.is_crowded,
+            ..Effective::default()
         };
-        let what = "describe the backends";
-        let all = stage.rank.collect(what, &Json(mine), DEADLINES.step)?;
+        let effective = effective_of_all(stage.rank, mine)?;
         let arena = seated.memory.mapped(entry.name)?;
         Ok(Self {
             calls,
@@ -103,7 +101,7 @@ impl InProcess {
             layout,
             rank: stage.rank.id(),
             clock: stage.settings.clock,
-            effective: together(all.iter().map(|Json(one)| one.clone())),
+            effective,
             watchdog,
             ready: String::new(),
             _memory: seated.memory,

@@ -13,7 +13,6 @@ use crate::json::Json;
 use crate::kinds::kind::{Stage, together};
 use crate::opening::{Devices, Pairs, Requirements, Seat, SizedBy, reports};
 use crate::settings::Settings;
-use tonnage_engine::paths::Division;
 use tonnage_engine::{Caps, Peer, Verb};
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_record::{Effective, Placed};
@@ -26,7 +25,8 @@ pub struct Opened {
     seats: Vec<(Seat, Option<u32>)>,
     /// The ranks that each worker connects to, and those that connect to it.
     ends: (Vec<Peer>, Vec<Peer>),
-    moves_bytes: bool,
+    /// True where the engine moves bytes, so that both ends of a connection see them.
+    pub moves_bytes: bool,
     /// File descriptors before any worker had its memory.
     unused: Option<Descriptors>,
 }
@@ -122,12 +122,12 @@ impl Opened {
         engine.facts = std::mem::take(&mut engine.facts).maybe("first_byte", verb.map(Verb::name));
         let memories = self.seats.iter().map(|(seat, _)| &seat.memory);
         let mine = Effective {
-            ranks: String::new(),
             engine,
             memory: reports(memories).into(),
             cpus: self.devices.placement.cpus.clone(),
             sockets: self.devices.sockets(&stage.host.topology),
             yielding: self.devices.placement.yielding,
+            ..Effective::default()
         };
         let what = "what the engines are";
         let all = stage.rank.collect(what, &Json(mine), DEADLINES.step)?;
@@ -147,11 +147,6 @@ impl Opened {
         all.sort_unstable();
         all.dedup();
         all
-    }
-
-    /// Returns whether the engine moves bytes, so that both ends of a connection see them.
-    pub fn moves_bytes(&self) -> bool {
-        self.moves_bytes
     }
 
     /// The workers of this rank that have memory, before they have set up anything, with their CPUs.
@@ -177,31 +172,19 @@ fn requirements<'a>(
     ends: &(Vec<Peer>, Vec<Peer>),
     settings: &'a Settings,
 ) -> Result<Requirements<'a>> {
-    Ok(Requirements {
-        entry: settings.lists.engine(&point.engine)?,
-        engine: &point.engine,
-        options: &point.engine_options,
-        verbs: FIRST_BYTES.to_vec(),
-        memory: &point.memory,
-        memory_option: "--memory",
-        memories: vec![&point.memory],
-        memory_options: None,
-        memory_of: Box::new(|_| &point.memory),
+    let entry = settings.lists.engine(&point.engine)?;
+    let engine = (entry, &*point.engine, &point.engine_options);
+    let sized_by = SizedBy {
+        option: "--register",
         bytes: point.register_bytes,
-        bytes_of: Box::new(|_| point.register_bytes),
-        sized_by: SizedBy {
-            option: "--register",
-            bytes: point.register_bytes,
-        },
+    };
+    let memory = (point.register_bytes, sized_by);
+    Ok(Requirements {
+        verbs: FIRST_BYTES.to_vec(),
         workers: point.workers,
         measuring: point.workers,
-        division: Division::NONE,
-        rail_shift: 0,
-        sleeps: false,
-        compares_each: false,
-        pairs: pairs(point),
         peers_max: (ends.0.len() + ends.1.len()) as u32,
-        depth: 1,
+        ..Requirements::alike(engine, &point.memory, memory, pairs(point))
     })
 }
 

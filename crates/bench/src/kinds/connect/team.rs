@@ -91,7 +91,7 @@ impl<'a> Team<'a> {
                 clock: stage.settings.clock,
                 crew,
                 peers: opened.peers(),
-                moves_bytes: opened.moves_bytes(),
+                moves_bytes: opened.moves_bytes,
                 body,
                 round_ns: 0,
                 times: Times::default(),

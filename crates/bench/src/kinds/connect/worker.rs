@@ -313,15 +313,8 @@ impl Worker {
                     "rank {peer} is not connected; look for that rank's error, or report it"
                 )));
             };
-            let lane = self.engine()?.lane(&LaneSpec {
-                kind: LaneKind::Initiate(verb),
-                peer,
-                local,
-                remote: &remote,
-                ordered: false,
-                in_order: false,
-                delivered: false,
-            })?;
+            let spec = LaneSpec::new(LaneKind::Initiate(verb), peer, local, &remote);
+            let lane = self.engine()?.lane(&spec)?;
             let op = Op {
                 lane,
                 tag: place as u32,

@@ -16,10 +16,9 @@ use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::host::RankHost;
-use crate::json::Json;
 use crate::kinds::files::drive::{BufferLayout, InFlight, Samples};
 use crate::kinds::files::names::{path_of, source_of};
-use crate::kinds::kind::{Course, Steps, When, together};
+use crate::kinds::kind::{Course, Steps, When, effective_of_all};
 use crate::observer::Observer;
 use crate::settings::Settings;
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
@@ -206,16 +205,12 @@ impl Experiment<'_> {
         }
         let allocated = state.team.iter().map(|worker| &worker.memory);
         let mine = Effective {
-            ranks: String::new(),
             engine,
             memory: Memories::Alike(Box::new(memory::report(allocated))),
             cpus: state.team.iter().map(|worker| worker.cpu).collect(),
-            sockets: Vec::new(),
-            yielding: false,
+            ..Effective::default()
         };
-        let what = "what the engines are";
-        let all = self.rank.collect(what, &Json(mine), DEADLINES.step)?;
-        Ok(together(all.iter().map(|Json(one)| one.clone())))
+        effective_of_all(self.rank, mine)
     }
 
     /// Says what can be said before the first phase.
@@ -499,12 +494,7 @@ impl Experiment<'_> {
     pub fn limit(&self, state: &State, phase: Phase) -> Option<Limit> {
         match self.point.limit {
             LimitChoice::None => None,
-            LimitChoice::Stated { bytes_per_s } => Some(Limit {
-                what: "stated".into(),
-                bytes_per_s,
-                ci95_bytes_per_s: None,
-                links: None,
-            }),
+            LimitChoice::Stated { bytes_per_s } => Some(Limit::new("stated", bytes_per_s)),
             LimitChoice::Auto => state.streams.as_ref()?.limit(self.point, phase),
         }
     }

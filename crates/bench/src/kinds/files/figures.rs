@@ -110,21 +110,12 @@ mod tests {
     use crate::kinds::files::totals::tests::rank;
     use tonnage_record::files::CacheState;
 
-    fn limit() -> Limit {
-        Limit {
-            what: "stated".into(),
-            bytes_per_s: 128.0,
-            ci95_bytes_per_s: None,
-            links: None,
-        }
-    }
-
     /// The utilization of a phase of one repetition.
     fn utilization(phase: Phase, point: &FilePoint, in_memory: bool) -> Option<f64> {
         let mut sums = Sums::new(phase);
         sums.trials
             .push(rank(0, 1_000_000_100, 4).trial(point, None, 0, &[]));
-        sums.record(point, Some(limit()), in_memory)?
+        sums.record(point, Some(Limit::new("stated", 128.0)), in_memory)?
             .summary
             .utilization
     }
@@ -154,7 +145,10 @@ mod tests {
         trial.bandwidth_bytes_per_s = 64.0;
         let mut sums = Sums::new(Phase::Read);
         sums.trials.push(trial);
-        let summary = sums.record(&point, Some(limit()), false).unwrap().summary;
+        let summary = sums
+            .record(&point, Some(Limit::new("stated", 128.0)), false)
+            .unwrap()
+            .summary;
         assert_eq!(summary.cpu_ns_per_operation, 25.0);
         assert_eq!(summary.cpu_ns_per_gib, 15.0);
         assert_eq!(summary.utilization, Some(0.5));

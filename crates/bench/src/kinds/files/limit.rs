@@ -109,12 +109,7 @@ impl Streams {
             ),
         };
         let known = self.failed.is_none() && bytes_per_s.is_finite() && bytes_per_s > 0.0;
-        known.then_some(Limit {
-            what,
-            bytes_per_s,
-            ci95_bytes_per_s: None,
-            links: None,
-        })
+        known.then(|| Limit::new(what, bytes_per_s))
     }
 }
 

@@ -21,12 +21,12 @@ pub fn effective(open: &OpenEngine, chosen: &Alike<Facts>) -> Vec<Effective> {
                     engine.facts.extend(choices.clone());
                 }
                 Effective {
-                    ranks: String::new(),
                     engine,
                     memory: places.memory.clone().into(),
                     cpus: places.cpus.clone(),
                     sockets: places.sockets.clone(),
                     yielding: opened.yielding,
+                    ..Effective::default()
                 }
             }),
     )
@@ -103,10 +103,7 @@ mod tests {
                 facts,
                 ..EngineReport::default()
             },
-            memory: Vec::new().into(),
-            cpus: Vec::new(),
-            sockets: Vec::new(),
-            yielding: false,
+            ..Effective::default()
         };
         let paths: Vec<_> = (0u32..2)
             .map(|path| Fact::from(doubts(&["lost"]).with("path", path)))

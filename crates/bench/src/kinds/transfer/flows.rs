@@ -37,14 +37,11 @@ pub(super) fn make_flows(
     worker: &EngineWorker,
 ) -> Result<Vec<Flow>> {
     let flow = |(index, &target): (usize, &u32)| {
+        let (kind, there) = (LaneKind::Initiate(point.op), worker.remote_of(target)?);
         let lane = engine.lane(&LaneSpec {
-            kind: LaneKind::Initiate(point.op),
-            peer: target,
-            local: worker.region,
-            remote: worker.remote_of(target)?,
             ordered: answers(point) && point.op == Verb::Write,
-            in_order: false,
             delivered: asks_delivery(point, delivers(&worker.caps)),
+            ..LaneSpec::new(kind, target, worker.region, there)
         })?;
         let there = SliceLayout::new(point, target);
         let remote = there.into_origin_of(rank).ok_or_else(|| {
@@ -138,22 +135,10 @@ pub(super) fn make_receives(
     worker: &EngineWorker,
 ) -> Result<Vec<Receives>> {
     let receive = |(index, &peer): (usize, &u32)| {
-        let lane = engine.lane(&LaneSpec {
-            kind: LaneKind::Receive,
-            peer,
-            local: worker.region,
-            remote: worker.remote_of(peer)?,
-            ordered: false,
-            in_order: false,
-            delivered: false,
-        })?;
-        Ok(Receives::new(
-            point,
-            peer,
-            rank,
-            lane,
-            layout.into_origin(index),
-        ))
+        let there = worker.remote_of(peer)?;
+        let spec = LaneSpec::new(LaneKind::Receive, peer, worker.region, there);
+        let (lane, origin) = (engine.lane(&spec)?, layout.into_origin(index));
+        Ok(Receives::new(point, peer, rank, lane, origin))
     };
     layout.into.iter().enumerate().map(receive).collect()
 }

@@ -146,12 +146,7 @@ mod tests {
         Measured {
             trials: totals.iter().map(|each| each.trial(false)).collect(),
             totals: totals.into(),
-            limit: Some(Limit {
-                what: "a test".into(),
-                bytes_per_s: 6400.0,
-                ci95_bytes_per_s: None,
-                links: None,
-            }),
+            limit: Some(Limit::new("a test", 6400.0)),
             converged: Some(true),
             ..Measured::default()
         }

@@ -130,12 +130,8 @@ fn link(open: &OpenNative, stage: &Stage<'_>) -> Option<Limit> {
     let (bytes_per_s, device) = speeds.min_by_key(|(bytes_per_s, _)| *bytes_per_s)?;
     let stated = if device.link_stated { "stated " } else { "" };
     let name = device.interface.as_deref().unwrap_or("1 device");
-    Some(Limit {
-        what: format!("{stated}link speed of {name}"),
-        bytes_per_s: bytes_per_s as f64,
-        ci95_bytes_per_s: None,
-        links: None,
-    })
+    let what = format!("{stated}link speed of {name}");
+    Some(Limit::new(what, bytes_per_s as f64))
 }
 
 #[cfg(test)]

@@ -15,7 +15,6 @@ use crate::opening::{Pairs, Requirements, SizedBy};
 use tonnage_collective::steps::algorithms;
 use tonnage_collective::{Algorithm, Collective};
 use tonnage_engine::backends::NATIVE;
-use tonnage_engine::paths::Division;
 use tonnage_engine::{Caps, Entry, Lane, LaneKind, LaneSpec, Peer, Verb};
 use tonnage_loops::collective::layout::{Layout, Needs};
 use tonnage_plan::collective::{CollectivePoint, Groups};
@@ -186,34 +185,20 @@ fn requirements<'a>(
     bytes: u64,
     peers_max: u32,
 ) -> Requirements<'a> {
+    let sized_by = SizedBy {
+        option: "--sizes",
+        bytes: point.size_bytes,
+    };
+    let pairs = Pairs {
+        roles: Roles::new(Traffic::AllToAll, point.ranks),
+        asked: point.place,
+    };
+    let engine = (entry, engine, &point.engine_options);
     Requirements {
-        entry,
-        engine,
-        options: &point.engine_options,
         verbs: vec![Verb::WriteImm],
-        memory: &point.memory,
-        memory_option: "--memory",
-        memories: vec![&point.memory],
-        memory_options: None,
-        memory_of: Box::new(|_| &point.memory),
-        bytes,
-        bytes_of: Box::new(move |_| bytes),
-        sized_by: SizedBy {
-            option: "--sizes",
-            bytes: point.size_bytes,
-        },
-        workers: 1,
-        measuring: 1,
-        division: Division::NONE,
-        rail_shift: 0,
-        pairs: Pairs {
-            roles: Roles::new(Traffic::AllToAll, point.ranks),
-            asked: point.place,
-        },
         peers_max,
         depth: DEPTH,
-        sleeps: false,
-        compares_each: false,
+        ..Requirements::alike(engine, &point.memory, (bytes, sized_by), pairs)
     }
 }
 
@@ -223,16 +208,9 @@ fn lanes(open: &mut OpenEngine, peers: &[Peer]) -> Result<Vec<(Peer, Lane)>> {
         let remote = worker.remote_of(peer)?.clone();
         let engine = worker.engine.as_mut();
         let driven = || Error::Failed("a point drives this worker's engine".into());
-        let lane = engine.ok_or_else(driven)?.lane(&LaneSpec {
-            kind: LaneKind::Initiate(Verb::WriteImm),
-            peer,
-            local: worker.region,
-            remote: &remote,
-            ordered: false,
-            in_order: false,
-            delivered: false,
-        })?;
-        Ok((peer, lane))
+        let kind = LaneKind::Initiate(Verb::WriteImm);
+        let spec = LaneSpec::new(kind, peer, worker.region, &remote);
+        Ok((peer, engine.ok_or_else(driven)?.lane(&spec)?))
     };
     peers.iter().map(lane).collect()
 }

@@ -20,9 +20,8 @@ use super::{
 };
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
-use crate::json::Json;
 use crate::kinds::collective::backend::{Backend, Buffers, CallOrder, Prepared};
-use crate::kinds::kind::{Stage, together};
+use crate::kinds::kind::{Stage, effective_of_all};
 use crate::opening::description::interface_of;
 use tonnage_loops::calls::CallSpan;
 
@@ -221,16 +220,11 @@ fn start(
         ..MemoryReport::default()
     };
     let mine = Effective {
-        ranks: String::new(),
         engine: report(backend, &worker),
         memory: vec![memory].into(),
-        cpus: Vec::new(),
-        sockets: Vec::new(),
-        yielding: false,
+        ..Effective::default()
     };
-    let what = "describe torch's workers";
-    let all = rank.collect(what, &Json(mine), DEADLINES.step)?;
-    Ok((worker, together(all.iter().map(|Json(one)| one.clone()))))
+    Ok((worker, effective_of_all(rank, mine)?))
 }
 
 fn not_prepared() -> Error {
