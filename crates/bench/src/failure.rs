@@ -44,31 +44,31 @@ pub fn agree<T>(
     mine: Result<T>,
     deadline: Duration,
 ) -> Result<T, StepFailure> {
-    let (value, mine) = match mine {
-        Ok(value) => (Some(value), Ok(())),
-        Err(error) => (None, Err(error)),
-    };
-    let unheard = || {
-        Error::Failed(format!(
-            "{what}: this rank failed and the others did not hear of it"
-        ))
-    };
-    let agreed = rank.agree(what, mine, deadline);
-    let agreed = agreed.and_then(|()| value.ok_or_else(unheard));
+    let agreed = all_or_none_within(rank, what, mine, deadline);
     agreed.map_err(|error| StepFailure::known_to_all(rank, error))
 }
 
 /// Returns this rank's value where every rank has one; otherwise all ranks stop alike.
 pub(crate) fn all_or_none<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
-    match mine {
-        Ok(value) => rank.agree(what, Ok(()), DEADLINES.step).map(|()| value),
-        Err(error) => match rank.agree(what, Err(error), DEADLINES.step) {
-            Err(error) => Err(error),
-            Ok(()) => Err(Error::Failed(format!(
-                "{what}: this rank failed and the others did not hear of it"
-            ))),
-        },
-    }
+    all_or_none_within(rank, what, mine, DEADLINES.step)
+}
+
+fn all_or_none_within<T>(
+    rank: &mut Rank,
+    what: &str,
+    mine: Result<T>,
+    deadline: Duration,
+) -> Result<T> {
+    let (value, mine) = match mine {
+        Ok(value) => (Some(value), Ok(())),
+        Err(error) => (None, Err(error)),
+    };
+    rank.agree(what, mine, deadline)?;
+    value.ok_or_else(|| {
+        Error::Failed(format!(
+            "{what}: this rank failed and the others did not hear of it"
+        ))
+    })
 }
 
 /// The outcome of a point that failed: what is not to be had here is skipped.
