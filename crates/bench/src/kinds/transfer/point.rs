@@ -70,7 +70,7 @@ pub struct Measured {
 }
 
 /// Makes the workers ready for one point on an open engine, and lets `course` take its steps. Of a point that fails,
-/// `measured` has the trials that ended before.
+/// `measured` has the trials that ended before. `record` is the point's, if it has one of its own.
 ///
 /// # Errors
 /// [`StepFailure::Point`] when the bytes were wrong: the ranks are in step and can go on. [`StepFailure::Run`] for
@@ -126,6 +126,7 @@ pub fn measure(
             followers,
             moves_bytes: open.moves_bytes,
             route: &open.route,
+            is_recorded: record.is_some(),
             intervals,
             limits: [None, None],
             watch: None,
@@ -164,6 +165,8 @@ pub(super) struct Lead<'a, 'b> {
     pub(super) moves_bytes: bool,
     bound: Bound<'a>,
     route: &'a RouteShare,
+    /// Only the path of a recorded point is proven.
+    is_recorded: bool,
     pub(super) intervals: Intervals,
     /// Measured before the trials and after them.
     limits: [Option<Measurement>; 2],
@@ -324,7 +327,9 @@ impl Steps for Lead<'_, '_> {
     }
 
     fn prepare(&mut self) -> Result<(), StepFailure> {
-        self.watch = Watch::begin(self.point, self.route, self.rank.id());
+        if self.is_recorded {
+            self.watch = Watch::begin(self.point, self.route, self.rank.id());
+        }
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Candidates of a race on open engines: opening them, and one trial of one of them.
 
 use crate::failure::StepFailure;
-use crate::kinds::kind::{Course, Stage, Steps, When};
+use crate::kinds::kind::{Course, Stage};
 use crate::kinds::transfer::effective::{canary_cpus, effective};
 use crate::kinds::transfer::flows::delivered;
 use crate::kinds::transfer::open::{EngineKey, check, open_or_fail};
@@ -156,8 +156,8 @@ impl Candidates {
             )));
         }
         let mut measured = Measured::default();
-        let mut unproven = |steps: &mut dyn Steps| course(&mut Unproven(steps));
-        point::measure(candidate, engine, stage, None, &mut measured, &mut unproven)?;
+        // The winner's last run proves its path: counters take longer than a trial.
+        point::measure(candidate, engine, stage, None, &mut measured, course)?;
         Ok(measured)
     }
 
@@ -203,34 +203,4 @@ fn figure(goal: Goal, candidate: &TransferPoint, measured: &Measured) -> Result<
             Nanos(trial.map_or(0, |trial| trial.window_ns))
         )))
     })
-}
-
-/// Steps of a trial in a race: those of a transfer, but for the proof of its path. That waits for counters, which takes
-/// longer than the trial; the winner's last run has it.
-struct Unproven<'a>(&'a mut dyn Steps);
-
-impl Steps for Unproven<'_> {
-    fn limit(&mut self, when: When) -> Result<(), StepFailure> {
-        self.0.limit(when)
-    }
-
-    fn warm_up(&mut self) -> Result<(), StepFailure> {
-        self.0.warm_up()
-    }
-
-    fn trial(&mut self) -> Result<(), StepFailure> {
-        self.0.trial()
-    }
-
-    fn enough(&mut self) -> Result<bool, StepFailure> {
-        self.0.enough()
-    }
-
-    fn close(&mut self) -> Result<(), StepFailure> {
-        self.0.close()
-    }
-
-    fn gather(&mut self) -> Result<(), StepFailure> {
-        self.0.gather()
-    }
 }
