@@ -291,8 +291,8 @@ impl Engine for LibraryEngine {
         let known = self.gathered.as_ref().map(|gathered| gathered.known(done));
         let known = known.as_ref().unwrap_or(done);
         match &self.calls {
-            Calls::Tickets(calls) => calls.told().failure(known),
-            Calls::Tasks(calls) => calls.told().failure(known),
+            Calls::Tickets(calls) => calls.told.failure(known),
+            Calls::Tasks(calls) => calls.told.failure(known),
         }
     }
 
@@ -361,8 +361,8 @@ impl Calls {
     /// Lanes so far, and so the number of the next one.
     fn lanes(&self) -> u32 {
         match self {
-            Self::Tickets(calls) => calls.lanes(),
-            Self::Tasks(calls) => calls.lanes(),
+            Self::Tickets(calls) => calls.lanes.len() as u32,
+            Self::Tasks(calls) => calls.lanes.len() as u32,
         }
     }
 }

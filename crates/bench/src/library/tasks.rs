@@ -17,14 +17,14 @@ use super::{Told, WantedLane, lane_of, never_resolved, token};
 /// Lanes by tasks, and what has ended.
 pub(super) struct TaskCalls {
     executor: Executor<'static>,
-    lanes: Vec<Option<TaskLane>>,
+    pub(super) lanes: Vec<Option<TaskLane>>,
     /// Tasks of a lane that operations, or batches in one call, take, beside the one for a flush.
     depth: u32,
     /// Room for batches in one call, where these are made.
     gathers: Option<GatheredRoom>,
     outbox: Outbox,
     spare: Spare,
-    told: Told,
+    pub(super) told: Told,
 }
 
 type Outbox = Rc<RefCell<VecDeque<TicketEnd>>>;
@@ -32,7 +32,7 @@ type Outbox = Rc<RefCell<VecDeque<TicketEnd>>>;
 /// Lists of batches that have ended, to be used again.
 type Spare = Rc<RefCell<Vec<Vec<Extent>>>>;
 
-struct TaskLane {
+pub(super) struct TaskLane {
     mailboxes: Vec<Rc<TaskMailbox>>,
     /// Tasks that wait for an operation.
     idle: Rc<RefCell<Vec<u32>>>,
@@ -144,10 +144,6 @@ impl TaskCalls {
             spare: Spare::default(),
             told: Told::default(),
         }
-    }
-
-    pub(super) fn lanes(&self) -> u32 {
-        self.lanes.len() as u32
     }
 
     pub(super) fn add(
@@ -281,9 +277,5 @@ impl TaskCalls {
     /// Returns whether something waits for a poll that the engine does not know of.
     pub(super) fn has_work(&self) -> bool {
         !self.outbox.borrow().is_empty() || self.executor.has_woken()
-    }
-
-    pub(super) fn told(&self) -> &Told {
-        &self.told
     }
 }

@@ -15,14 +15,14 @@ use tonnage_loops::BURST;
 /// Lanes by sessions, and what has ended.
 pub(super) struct TicketCalls {
     session: SessionUse,
-    lanes: Vec<Option<TicketLane>>,
+    pub(super) lanes: Vec<Option<TicketLane>>,
     ends: Box<[TicketEnd]>,
     /// Operations of one lane that are handed over together.
     list: Box<[QueuedExtent]>,
-    told: Told,
+    pub(super) told: Told,
 }
 
-struct TicketLane {
+pub(super) struct TicketLane {
     verb: Verb,
     way: Way,
     /// Bytes of its last operation: those of a flow are alike.
@@ -90,10 +90,6 @@ impl TicketCalls {
             list: vec![QueuedExtent::default(); BURST].into(),
             told: Told::default(),
         }
-    }
-
-    pub(super) fn lanes(&self) -> u32 {
-        self.lanes.len() as u32
     }
 
     pub(super) fn add(
@@ -218,10 +214,6 @@ impl TicketCalls {
             *completion = self.told.completion(end, len);
         }
         Ok((count, true))
-    }
-
-    pub(super) fn told(&self) -> &Told {
-        &self.told
     }
 }
 

@@ -5,12 +5,10 @@
 //! | --- | --- |
 //! | `ticker` | what a rank tells, counted from the pulses of its workers |
 //! | `collector` | putting the ticks of all ranks together, on rank 0 |
-//! | `checkpoints` | records of what was put together so far |
-//! | `watcher` | the thread that does both |
+//! | `watcher` | the thread that does both, and records of what was put together so far |
 //!
 //! What the loops do for it is in [`tonnage_loops::pulse`]; nothing here is on their way.
 
-mod checkpoints;
 mod collector;
 mod ticker;
 mod watcher;
@@ -18,10 +16,9 @@ mod watcher;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use checkpoints::Checkpoints;
 use collector::Collector;
 use ticker::Ticker;
-use watcher::{Collecting, TrialWatch, Watcher};
+use watcher::{Checkpoints, Collecting, TrialWatch, Watcher};
 
 use super::trial::{Schedule, WARM_UP};
 use crate::kinds::kind::Stage;
@@ -97,8 +94,12 @@ impl Intervals {
                 .checkpoint_ns
                 .filter(|_| is_root)
                 .and_then(|ns| {
-                    let keeper = stage.observer.checkpoints()?;
-                    Some(Checkpoints::new(ns, record?.clone(), keeper))
+                    Some(Checkpoints {
+                        every_ns: ns,
+                        keeper: stage.observer.checkpoints()?,
+                        record: record?.clone(),
+                        written: 0,
+                    })
                 }),
             is_root,
             running: None,

@@ -4,13 +4,15 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::checkpoints::Checkpoints;
 use super::collector::Collector;
 use super::ticker::{Tick, Ticker};
-use crate::observer::{IntervalListener, IntervalReport};
+use crate::observer::{CheckpointKeeper, IntervalListener, IntervalReport};
+use crate::run::unix_ns;
 use tonnage_ranks::{Notes, unpack};
-use tonnage_record::transfer::{SERIES_CLIENTS_MAX, TrialSeries};
+use tonnage_record::transfer::{BrokenOff, SERIES_CLIENTS_MAX, Trial, TrialSeries};
+use tonnage_record::{Body, Outcome, Record};
 use tonnage_sys::clock::Clock;
+use tonnage_units::Nanos;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
@@ -209,5 +211,51 @@ impl Collecting {
             silent: silent.map(|moved| moved.rank).collect(),
             latency: collector.latency(at),
         });
+    }
+}
+
+/// Checkpoints of a point: its record as it would be if the run were lost now.
+pub(super) struct Checkpoints {
+    pub(super) every_ns: u64,
+    /// The record of the point, of which each checkpoint is a copy with the series so far.
+    pub(super) record: Record,
+    pub(super) keeper: CheckpointKeeper,
+    /// Those of the trial that were written.
+    pub(super) written: u64,
+}
+
+impl Checkpoints {
+    /// Begins a trial, after those that have ended.
+    pub(super) fn begin(&mut self, ended: &[Trial]) {
+        self.written = 0;
+        if let Body::Transfer(body) = &mut self.record.body {
+            body.trials = ended.to_vec();
+        }
+    }
+
+    /// Writes what a trial has moved so far, if it is time to.
+    pub(super) fn look(
+        &mut self,
+        trial: u64,
+        elapsed_ns: u64,
+        series: impl FnOnce() -> TrialSeries,
+    ) {
+        let due = elapsed_ns / self.every_ns;
+        if due <= self.written {
+            return;
+        }
+        self.written = due;
+        let elapsed = Nanos(elapsed_ns);
+        self.record.outcome = Outcome::Failed {
+            why: format!(
+                "it had not ended when this checkpoint was written, {elapsed} after trial {trial} began"
+            ),
+        };
+        self.record.time_unix_ns = unix_ns();
+        if let Body::Transfer(body) = &mut self.record.body {
+            let series = series();
+            body.broken_off = Some(BrokenOff { trial, series });
+        }
+        (self.keeper)(&self.record);
     }
 }
