@@ -163,7 +163,7 @@ fn cpus_are_read_before_a_thread_is_pinned() {
         late_reads_of_cpus(&File { path, text }).len()
     };
     assert_eq!(late("crates/bench/src/run.rs"), 1);
-    assert_eq!(late("crates/bench/tests/runs/mod.rs"), 0);
+    assert_eq!(late("crates/bench/tests/whole/runs.rs"), 0);
     assert_eq!(late("crates/tonnage/src/command/measure.rs"), 0);
 }
 

@@ -7,10 +7,10 @@ use tonnage_bench::observer::{Observer, Progress};
 use tonnage_bench::settings::{Numa, Settings};
 use tonnage_engine::{Libraries, Lists};
 use tonnage_machine::{CpuChoice, Topology};
-use tonnage_plan::{Planned, Point};
+use tonnage_plan::{Plan, Planned, Point};
 use tonnage_ranks::testing::run_with;
 use tonnage_ranks::{JoinOptions, Rank};
-use tonnage_record::{Program, Record};
+use tonnage_record::{Outcome, Program, Record};
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
 
@@ -29,6 +29,7 @@ impl Observer for Kept {
 
 /// Run of a test, but for its points.
 pub struct Run {
+    pub lists: Lists,
     pub cpus: CpuChoice,
     pub libraries: Libraries,
     pub clock: Clock,
@@ -37,9 +38,10 @@ pub struct Run {
 }
 
 impl Default for Run {
-    /// Ranks of one host, which are pinned nowhere.
+    /// Ranks of one host, which are pinned nowhere, with the program's own engines.
     fn default() -> Self {
         Self {
+            lists: tonnage_engines::LISTS,
             cpus: CpuChoice::None,
             libraries: Libraries::from([("libfabric".to_owned(), PathBuf::from("embedded"))]),
             clock: Clock::new(),
@@ -48,25 +50,31 @@ impl Default for Run {
     }
 }
 
-/// Measures points by the engines and memories of a list, and returns the records of rank 0, or the error of the lowest
-/// rank that has one.
-pub fn records(
-    ranks: u32,
-    planned: Vec<Planned>,
-    lists: Lists,
-    cpus: CpuChoice,
-) -> Result<Vec<Record>> {
-    let run = Run {
-        cpus,
+/// A run with the engines and memories of a list.
+pub fn over(lists: Lists) -> Run {
+    Run {
+        lists,
         ..Run::default()
-    };
-    run.records(ranks, planned, lists)
+    }
 }
 
 impl Run {
-    pub fn records(self, ranks: u32, planned: Vec<Planned>, lists: Lists) -> Result<Vec<Record>> {
+    /// Points of a plan with these tables.
+    pub fn points(&self, ranks: u32, tables: &str) -> Result<Vec<Planned>> {
+        let text = format!("name = 'test'\n{tables}");
+        Plan::from_toml(&text, "test.toml")?.points(ranks, &self.lists)
+    }
+
+    /// Measures the points of a plan with these tables.
+    pub fn tables(self, ranks: u32, tables: &str) -> Result<Vec<Record>> {
+        let points = self.points(ranks, tables)?;
+        self.records(ranks, points)
+    }
+
+    /// Measures points and returns the records of rank 0, or the error of the lowest rank that has one.
+    pub fn records(self, ranks: u32, planned: Vec<Planned>) -> Result<Vec<Record>> {
         let settings = Settings {
-            lists,
+            lists: self.lists,
             plan: "test".into(),
             topology: Topology::read().into(),
             cpus: self.cpus,
@@ -92,5 +100,21 @@ impl Run {
         let all = run_with(ranks, self.host, body);
         let mut all = all.into_iter().collect::<Result<Vec<_>>>()?;
         Ok(all.swap_remove(0))
+    }
+}
+
+/// The reason why a point was skipped.
+pub fn why_skipped(record: &Record) -> &str {
+    match &record.outcome {
+        Outcome::Skipped { why } => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The reason why a point failed.
+pub fn why_failed(record: &Record) -> &str {
+    match &record.outcome {
+        Outcome::Failed { why } => why,
+        other => panic!("{other:?}"),
     }
 }

@@ -1,8 +1,6 @@
 //! Upper bounds of points, from the engine's domain to the record: whole runs with threads as ranks, over an engine
 //! that moves nothing and names a limit as an engine over a network does.
 
-mod runs;
-
 use std::net::Ipv4Addr;
 
 use tonnage_engine::testing::TestDomain;
@@ -14,6 +12,8 @@ use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_plan::{Planned, Point};
 use tonnage_record::{Limit, Record};
 use tonnage_units::{Error, Result};
+
+use crate::runs::{Run, over};
 
 /// The `null` engine with another limit.
 fn limited(limit: LimitKind) -> Result<Domains> {
@@ -57,7 +57,11 @@ fn limits(points: &[TransferPoint], engines: &'static [Entry]) -> Result<Vec<Opt
         ..tonnage_engines::LISTS
     };
     let planned = planned.map(Planned::from).collect();
-    let records = runs::records(2, planned, lists, CpuChoice::Auto)?;
+    let run = Run {
+        cpus: CpuChoice::Auto,
+        ..over(lists)
+    };
+    let records = run.records(2, planned)?;
     assert_eq!(records.len(), points.len());
     let limit = |record: Record| {
         let why = format!("no summary: {:?}", record.outcome);

@@ -1,8 +1,4 @@
 //! Connections set up over real engines, from the conductor to the record, with threads as ranks.
-#![cfg(test)]
-
-mod far;
-mod runs;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -11,13 +7,15 @@ use rustix::io::Errno;
 use tonnage_engine::testing::TestDomain;
 use tonnage_engine::{Domains, Entry, Lists, OpenRequest, Verb, WorkerConfig};
 use tonnage_engines::LISTS;
-use tonnage_machine::CpuChoice;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::{Planned, Point};
 use tonnage_record::connect::Step;
 use tonnage_record::{Body, ConnectBody, Outcome, Record};
 use tonnage_units::{Error, Result};
+
+use crate::far;
+use crate::runs::{over, why_failed, why_skipped};
 
 fn point(engine: &str, traffic: Traffic, ranks: u32, workers: u32) -> ConnectPoint {
     ConnectPoint {
@@ -31,7 +29,7 @@ fn point(engine: &str, traffic: Traffic, ranks: u32, workers: u32) -> ConnectPoi
         register_bytes: 4096,
         memory: "host".into(),
         trials: 2,
-        trial_ns: 20_000_000,
+        trial_ns: 5_000_000,
     }
 }
 
@@ -54,7 +52,7 @@ fn measured_by(point: &ConnectPoint, lists: Lists) -> (Record, ConnectBody) {
 fn measured_all(points: &[ConnectPoint], lists: Lists) -> Vec<Record> {
     let planned = points.iter().cloned().map(Point::Connect);
     let planned: Vec<Planned> = planned.map(Planned::from).collect();
-    runs::records(points[0].ranks, planned, lists, CpuChoice::None).unwrap()
+    over(lists).records(points[0].ranks, planned).unwrap()
 }
 
 fn check(point: &ConnectPoint) {
@@ -94,9 +92,10 @@ fn check(point: &ConnectPoint) {
 }
 
 #[test]
-fn pairs_connect_over_every_engine() {
+fn pairs_connect_and_all_to_one_rank_over_every_engine() {
     for engine in ["null", "shm", "fabric:tcp", "fabric:shm"] {
         check(&point(engine, Traffic::Pair, 2, 2));
+        check(&point(engine, Traffic::FanIn, 3, 1));
     }
 }
 
@@ -126,9 +125,7 @@ fn a_device_without_a_verb_for_the_first_byte_is_skipped() {
         ..tonnage_engines::shm::ENTRY
     }];
     let (record, _) = measured_by(&point("shm", Traffic::Pair, 2, 1), only(&NONE));
-    let Outcome::Skipped { why } = &record.outcome else {
-        panic!("{record:#?}");
-    };
+    let why = why_skipped(&record);
     assert!(why.contains("write-imm or read on shm"), "{why}");
 }
 
@@ -140,22 +137,13 @@ fn offering(request: &OpenRequest<'_>, verbs: &'static [Verb]) -> Result<Domains
 }
 
 #[test]
-fn all_connect_to_one_rank() {
-    for engine in ["null", "shm", "fabric:tcp"] {
-        check(&point(engine, Traffic::FanIn, 3, 1));
-    }
-}
-
-#[test]
 fn memory_that_there_is_not_is_said_with_what_there_is() {
     let much = ConnectPoint {
         register_bytes: 1 << 50,
         ..point("shm", Traffic::Pair, 2, 1)
     };
     let (record, body) = measured(&much);
-    let Outcome::Skipped { why } = &record.outcome else {
-        panic!("{record:#?}");
-    };
+    let why = why_skipped(&record);
     assert!(
         why.contains("bytes of memory available") && why.contains("--register"),
         "{why}"
@@ -189,20 +177,27 @@ const fn only(engines: &'static [Entry]) -> Lists {
 }
 
 #[test]
-fn more_workers_than_queues_are_skipped_with_the_number_that_fits() {
-    static FEW: [Entry; 1] = [Entry {
-        open: |request| {
-            refusing(request, 1, |config, _| {
-                let none = || Error::io("there are no more queue pairs", Errno::NOMEM);
-                (config.worker >= 3).then(none)
-            })
-        },
-        ..tonnage_engines::null::ENTRY
-    }];
-    let (record, body) = measured_by(&point("null", Traffic::Pair, 2, 8), only(&FEW));
-    let Outcome::Skipped { why } = &record.outcome else {
-        panic!("{record:#?}");
-    };
+fn more_workers_than_queues_are_skipped_with_the_number_that_fits_and_broken_ones_fail() {
+    const fn over(open: fn(&OpenRequest<'_>) -> Result<Domains>) -> Entry {
+        Entry {
+            open,
+            ..tonnage_engines::null::ENTRY
+        }
+    }
+    static FEW: [Entry; 1] = [over(|request| {
+        refusing(request, 1, |config, _| {
+            let none = || Error::io("there are no more queue pairs", Errno::NOMEM);
+            (config.worker >= 3).then(none)
+        })
+    })];
+    static BROKEN: [Entry; 1] = [over(|request| {
+        refusing(request, 1, |config, _| {
+            (config.worker >= 3).then(|| Error::Failed("the device is broken".into()))
+        })
+    })];
+    let all = point("null", Traffic::Pair, 2, 8);
+    let (record, body) = measured_by(&all, only(&FEW));
+    let why = why_skipped(&record);
     assert!(
         why.contains("no more queue pairs") && why.contains("--workers 3"),
         "{why}"
@@ -211,22 +206,8 @@ fn more_workers_than_queues_are_skipped_with_the_number_that_fits() {
     assert!(body.trials.is_empty());
     let (record, _) = measured_by(&point("null", Traffic::Pair, 2, 3), only(&FEW));
     assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
-}
-
-#[test]
-fn a_broken_worker_is_a_failure_though_others_were_served() {
-    static BROKEN: [Entry; 1] = [Entry {
-        open: |request| {
-            refusing(request, 1, |config, _| {
-                (config.worker >= 3).then(|| Error::Failed("the device is broken".into()))
-            })
-        },
-        ..tonnage_engines::null::ENTRY
-    }];
-    let (record, _) = measured_by(&point("null", Traffic::Pair, 2, 8), only(&BROKEN));
-    let Outcome::Failed { why } = &record.outcome else {
-        panic!("{record:#?}");
-    };
+    let (record, _) = measured_by(&all, only(&BROKEN));
+    let why = why_failed(&record);
     assert!(
         why.contains("the device is broken") && !why.contains("--workers"),
         "{why}"
@@ -249,9 +230,7 @@ fn a_later_round_that_fails_ends_its_point_and_not_the_run() {
     ];
     let points = ["null", "shm"].map(|engine| point(engine, Traffic::Pair, 2, 2));
     let records = measured_all(&points, only(&LATER));
-    let Outcome::Failed { why } = &records[0].outcome else {
-        panic!("{records:#?}");
-    };
+    let why = why_failed(&records[0]);
     assert!(
         why.contains("rank 1") && why.contains("worn out"),
         "the cause is said: {why}"

@@ -4,33 +4,22 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 
-use tonnage_sys::clock::Clock;
-
-use super::interface;
-use crate::conductor::run;
-use crate::observer::{Observer, Progress};
-use crate::settings::{Numa, Settings};
 use tonnage_engine::testing::{CAPS, Script, TestDomain, TestEngine, at_once};
-use tonnage_engine::{Caps, Domain, Entry, Libraries, Lifecycle, Lists, OpenRequest, Verb};
+use tonnage_engine::{Caps, Domains, Entry, Lists, Verb};
 use tonnage_machine::counters::{Snapshot, received_bytes};
 use tonnage_machine::kernel_files::Tree;
-use tonnage_machine::{CpuChoice, Topology};
-use tonnage_plan::transfer::{Addresses, TransferPoint, TrialLength};
-use tonnage_plan::{Planned, Point};
-use tonnage_ranks::testing::run_with;
-use tonnage_record::{Outcome, Program, Record, WireProof};
-use tonnage_units::Result;
-use tonnage_units::WireDevice;
+use tonnage_record::{Outcome, Record, WireProof};
+use tonnage_units::{Result, WireDevice, WireKind};
+
+use crate::runs::over;
 
 static VERBS: [Verb; 2] = [Verb::Write, Verb::Read];
 
 const OPERATIONS: u64 = 100;
 const SIZE_BYTES: u32 = 1 << 16;
 
-type Open = fn(&OpenRequest<'_>) -> Result<Vec<Arc<dyn Domain>>>;
-
 /// A device that sends as many bytes over the loopback as its operations have.
-fn toy(device: Option<WireDevice>) -> Result<Vec<Arc<dyn Domain>>> {
+fn toy(device: Option<WireDevice>) -> Result<Domains> {
     Ok(vec![Arc::new(TestDomain {
         caps: Caps {
             verbs: &VERBS,
@@ -62,21 +51,20 @@ fn worker() -> TestEngine {
     })
 }
 
-fn entry(name: &'static str, open: Open) -> Entry {
-    Entry {
-        name,
-        about: "sends as many bytes over the loopback",
-        variant: None,
-        options: &[],
-        has_devices: true,
-        libraries: &[],
-        lifecycle: Lifecycle::NONE,
-        device_memory: None,
-        one_process: false,
-        verbs: &VERBS,
-        ordered_writes: false,
-        moves_bytes: true,
-        open,
+const TOY: Entry = Entry {
+    name: "toy",
+    about: "sends as many bytes over the loopback",
+    has_devices: true,
+    verbs: &VERBS,
+    moves_bytes: true,
+    ..tonnage_engines::null::ENTRY
+};
+
+fn interface(name: &str) -> WireDevice {
+    WireDevice {
+        kind: WireKind::Interface,
+        name: name.into(),
+        port: 0,
     }
 }
 
@@ -88,67 +76,17 @@ fn quiet() -> Option<WireDevice> {
     quietest.map(|(name, _)| interface(name))
 }
 
-struct Keep(Vec<Record>);
-
-impl Observer for Keep {
-    fn begin(&mut self, _: usize, _: usize, _: &Point) {}
-
-    fn progress(&mut self, _: &Progress) {}
-
-    fn record(&mut self, record: Record) -> Result<()> {
-        self.0.push(record);
-        Ok(())
-    }
-}
-
 /// The record of a write and a read by an engine of two ranks on one host.
-fn records(engine: &'static str, open: Open) -> Vec<Record> {
-    let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 4);
-    (point.engine, point.size_bytes) = (engine.to_owned(), SIZE_BYTES);
-    (point.stride_bytes, point.footprint_bytes) = (SIZE_BYTES.into(), 4 * u64::from(SIZE_BYTES));
-    point.length.trial = TrialLength::Iterations(OPERATIONS);
-    let points = [
-        point.clone(),
-        TransferPoint {
-            op: Verb::Read,
-            ..point
-        },
-    ];
-    // As long as the test: lists are those of a program.
-    let engines: &'static [Entry] = Box::leak(Box::new([entry(engine, open)]));
-    let settings = Settings {
-        lists: Lists {
-            engines,
-            ..tonnage_engines::LISTS
-        },
-        plan: "test".into(),
-        topology: Topology::read().into(),
-        cpus: CpuChoice::None,
-        numa: Numa::None,
-        devices: Default::default(),
-        gpus: Vec::new(),
-        link_bytes_per_s: None,
-        libraries: Libraries::new(),
-        clock: Clock::new(),
-        program: Program {
-            version: "0".into(),
-            git_revision: "unknown".into(),
-        },
-        repetition: None,
-        ledger: None,
+fn records(engines: &'static [Entry]) -> Vec<Record> {
+    let table = format!(
+        "[[transfer]]\nengine = 'toy'\nop = ['write', 'read']\nsizes = {SIZE_BYTES}\nwindow = 4\niters = {OPERATIONS}\n\
+         trials = 1\nwarmup = '0s'\nlimit = 'none'"
+    );
+    let lists = Lists {
+        engines,
+        ..tonnage_engines::LISTS
     };
-    let body = move |rank: Result<tonnage_ranks::Rank>| {
-        let (mut rank, mut keep) = (rank.unwrap(), Keep(Vec::new()));
-        let asked: Vec<_> = points
-            .iter()
-            .map(|point| Planned::from(Point::Transfer(point.clone())))
-            .collect();
-        run(&asked, &mut rank, &settings, &mut keep).unwrap();
-        rank.close().unwrap();
-        keep.0
-    };
-    let mut all = run_with(2, |_, options| options.host = "here".into(), body);
-    all.swap_remove(0)
+    over(lists).tables(2, &table).unwrap()
 }
 
 fn path(record: &Record) -> &WireProof {
@@ -158,7 +96,11 @@ fn path(record: &Record) -> &WireProof {
 
 #[test]
 fn the_loopback_is_crossed() {
-    for record in records("toy", |_| toy(Some(interface("lo")))) {
+    static LOOPBACK: [Entry; 1] = [Entry {
+        open: |_| toy(Some(interface("lo"))),
+        ..TOY
+    }];
+    for record in records(&LOOPBACK) {
         let path = path(&record);
         assert!(path.crossed && path.why.is_empty(), "{path:#?}");
         let device = &path.devices[0];
@@ -177,7 +119,11 @@ fn another_interface_is_not_crossed() {
         println!("skip: there is no network interface beside lo");
         return;
     }
-    for record in records("toy", |_| toy(quiet())) {
+    static QUIET: [Entry; 1] = [Entry {
+        open: |_| toy(quiet()),
+        ..TOY
+    }];
+    for record in records(&QUIET) {
         let path = path(&record);
         assert_eq!(
             (path.crossed, path.devices_crossed),
@@ -194,7 +140,11 @@ fn another_interface_is_not_crossed() {
 
 #[test]
 fn an_engine_that_names_nothing_has_no_path() {
-    for record in records("toy", |_| toy(None)) {
+    static NAMELESS: [Entry; 1] = [Entry {
+        open: |_| toy(None),
+        ..TOY
+    }];
+    for record in records(&NAMELESS) {
         assert_eq!(
             (record.outcome, record.wire_proof),
             (Outcome::Measured, None)

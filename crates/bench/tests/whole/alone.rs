@@ -1,22 +1,17 @@
 //! Rounds that follow each other: whoever has the path for itself really has, and pairs of one round do not begin
 //! before those of the last one have ended.
-#![cfg(test)]
-
-mod runs;
-mod seen;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
 
-use runs::Run;
-use seen::Posted;
-use tonnage_machine::CpuChoice;
-use tonnage_plan::Plan;
 use tonnage_plan::point::{MatrixRounds, Traffic};
 use tonnage_plan::roles::Roles;
 use tonnage_record::{Outcome, Record};
 use tonnage_sys::clock::Clock;
 use tonnage_units::lock::lock;
+
+use crate::runs::{Run, over, why_failed};
+use crate::seen::{self, Posted};
 
 /// Sights of engines are of one run at a time.
 static ONE_RUN: Mutex<()> = Mutex::new(());
@@ -26,14 +21,12 @@ const TRIALS: usize = 2;
 
 /// All operations of a run, in the order in which they were posted.
 fn posted(ranks: u32, lines: &str) -> Vec<Posted> {
-    let text = format!(
-        "name = 'alone'\n[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = 64\ntrials = {TRIALS}\nwarmup = '0s'\n\
+    let table = format!(
+        "[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = 64\ntrials = {TRIALS}\nwarmup = '0s'\n\
          limit = 'none'\ntrial-time = '3ms'\n{lines}"
     );
-    let plan = Plan::from_toml(&text, "alone.toml").unwrap();
-    let planned = plan.points(ranks, &seen::LISTS).unwrap();
     drop(seen::take());
-    let records = runs::records(ranks, planned, seen::LISTS, CpuChoice::None).unwrap();
+    let records = over(seen::LISTS).tables(ranks, &table).unwrap();
     assert_eq!(records[0].outcome, Outcome::Measured, "{records:#?}");
     seen::take()
 }
@@ -95,22 +88,19 @@ fn the_targets_of_rank_0_have_their_turns_one_after_the_other() {
     check(Roles::new(Traffic::InTurn, 5), "traffic = 'in-turn'");
 }
 
+const SIZES: &str = "[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = [8, 16, 32]\ntrials = 1\niters = 1\nwarmup = '0s'\n\
+                     limit = 'none'";
+
 /// Hosts of boots of their own have clocks of their own, and each record tells what is known of them at its point: as
 /// estimates grow old, doubt grows. That parents are asked again meanwhile is tested where that is done.
 #[test]
 fn each_record_tells_what_is_known_of_clocks_at_its_point() {
     let _alone = lock(&ONE_RUN);
-    let text = "name = 'clocks'\n[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = [8, 16, 32]\ntrials = 1\n\
-                iters = 1\nwarmup = '0s'\nlimit = 'none'";
-    let planned = Plan::from_toml(text, "clocks.toml")
-        .unwrap()
-        .points(2, &seen::LISTS)
-        .unwrap();
     let boots = Run {
         host: |rank, options| options.boot_id = format!("boot {rank}"),
-        ..Run::default()
+        ..over(seen::LISTS)
     };
-    let records = boots.records(2, planned, seen::LISTS);
+    let records = boots.tables(2, SIZES);
     let of_rank_1 = |record: &Record| {
         let mut hosts = record.environment.iter().flat_map(|group| &group.hosts);
         let host = hosts.find(|host| host.ranks == "1").unwrap();
@@ -131,20 +121,12 @@ fn a_point_whose_clock_cannot_be_believed_fails_and_the_next_is_measured() {
     if clock.source_name() == "clock_gettime" {
         return println!("skip: the kernel does not trust this CPU's counter");
     }
-    let text = "name = 'clocks'\n[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = [8, 16]\ntrials = 1\n\
-                iters = 1\nwarmup = '0s'\nlimit = 'none'";
-    let planned = Plan::from_toml(text, "clocks.toml")
-        .unwrap()
-        .points(2, &seen::LISTS)
-        .unwrap();
     let misjudged = Run {
         clock,
-        ..Run::default()
+        ..over(seen::LISTS)
     };
-    let records = misjudged.records(2, planned, seen::LISTS).unwrap();
-    let Outcome::Failed { why } = &records[0].outcome else {
-        panic!("{:?}", records[0].outcome);
-    };
+    let records = misjudged.tables(2, SIZES).unwrap();
+    let why = why_failed(&records[0]);
     for part in [
         "rank ",
         "here",

@@ -1,23 +1,12 @@
 //! Native collectives of whole runs, with threads as ranks: every operation and algorithm gives exact results, and one
 //! wrong byte fails the point by name. And a rank that is late in a backend of this test's own is told as such.
-#![cfg(test)]
-
-mod far;
-mod late;
-mod runs;
 
 use tonnage_collective::steps::{algorithms, check};
 use tonnage_collective::{Collective, Dtype, Reduction};
-use tonnage_engines::LISTS;
-use tonnage_machine::CpuChoice;
-use tonnage_plan::{Plan, Planned};
 use tonnage_record::{CollectiveBody, Outcome, Record};
 
-fn points(ranks: u32, tables: &str, lists: &tonnage_engine::Lists) -> Vec<Planned> {
-    let text = format!("name = 'collectives'\n{tables}");
-    let plan = Plan::from_toml(&text, "collectives.toml").unwrap();
-    plan.points(ranks, lists).unwrap()
-}
+use crate::runs::{Run, over};
+use crate::{far, late};
 
 /// A table of one trial of three calls, whose last result is checked as well as the first.
 fn table(lines: &str) -> String {
@@ -27,8 +16,7 @@ fn table(lines: &str) -> String {
 }
 
 fn measured(ranks: u32, tables: &str) -> Vec<Record> {
-    let planned = points(ranks, tables, &LISTS);
-    let records = runs::records(ranks, planned, LISTS, CpuChoice::None).unwrap();
+    let records = Run::default().tables(ranks, tables).unwrap();
     for record in &records {
         assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
     }
@@ -130,8 +118,7 @@ fn a_flipped_byte_fails_the_point_and_names_rank_and_element() {
             "[[collective]]\nbackend = 'native:far'\nop = 'all-reduce'\nsizes = 4000\ntrials = 1\niters = 1\nwarmup = '0s'\n\
              memory = 'host'\nalgorithm = 'ring'\nengine-options = {{ lie = 'flip', at = '{at}' }}\n"
         );
-        let planned = points(2, &tables, &far::LISTS);
-        let records = runs::records(2, planned, far::LISTS, CpuChoice::None).unwrap();
+        let records = over(far::LISTS).tables(2, &tables).unwrap();
         let backend = &body(&records[0]).backends[0];
         let Outcome::Failed { why } = &backend.backend_outcome else {
             panic!("{backend:#?}");
@@ -148,8 +135,7 @@ fn a_flipped_byte_fails_the_point_and_names_rank_and_element() {
 fn a_rank_that_is_late_to_each_call_began_last_in_all_of_them() {
     let tables =
         "[[collective]]\nbackend = 'late'\nop = 'barrier'\ntrials = 2\niters = 50\nwarmup = '0s'\n";
-    let planned = points(3, tables, &late::LISTS);
-    let records = runs::records(3, planned, late::LISTS, CpuChoice::None).unwrap();
+    let records = over(late::LISTS).tables(3, tables).unwrap();
     let summary = body(&records[0]).backends[0].summary.as_ref().unwrap();
     assert_eq!(summary.iterations, 100);
     let late_by_ns = late::LATE_BY.as_nanos() as f64;

@@ -1,17 +1,14 @@
 //! Cells of a sweep that cannot be measured, from the plan to the record: each is skipped with its own reason, and the
 //! others are measured. Whole runs with threads as ranks.
-#![cfg(test)]
-
-mod runs;
 
 use tonnage_engine::memory::{Available, MemoryEntry};
 use tonnage_engine::testing::TestDomain;
 use tonnage_engine::{Entry, Lists};
 use tonnage_engines::memory::HOST;
 use tonnage_engines::{LISTS, shm};
-use tonnage_machine::CpuChoice;
-use tonnage_plan::Plan;
-use tonnage_record::{Outcome, Record};
+use tonnage_record::Outcome;
+
+use crate::runs::over;
 
 /// The `shm` engine, whose operations have at most 1000 bytes.
 static SHORT: [Entry; 1] = [Entry {
@@ -28,16 +25,9 @@ const WITH_SHORT: Lists = Lists {
     ..LISTS
 };
 
-/// The records of a plan of one table.
-fn records(ranks: u32, table: &str, lists: Lists) -> Vec<Record> {
-    let text = format!("name = 'sweeps'\n{table}");
-    let plan = Plan::from_toml(&text, "sweeps.toml").unwrap();
-    let planned = plan.points(ranks, &lists).unwrap();
-    runs::records(ranks, planned, lists, CpuChoice::None).unwrap()
-}
-
-/// Checks that records are measured or skipped as told, `Some` with a part of the reason.
-fn check(records: &[Record], expected: &[Option<&str>]) {
+/// Checks that the points of a table are measured or skipped as told, `Some` with a part of the reason.
+fn check(ranks: u32, table: &str, lists: Lists, expected: &[Option<&str>]) {
+    let records = over(lists).tables(ranks, table).unwrap();
     assert_eq!(records.len(), expected.len(), "{records:#?}");
     for (record, expected) in records.iter().zip(expected) {
         match (&record.outcome, expected) {
@@ -56,36 +46,34 @@ fn a_size_below_one_element_for_each_rank_is_skipped() {
     let table = "[[collective]]\nbackend = 'native:shm'\nop = 'all-gather'\nsizes = [8, 12, 600]\ntrials = 1\niters = 2\n\
                  warmup = '0s'\nverify = true\n";
     let reason = "size 8 of all-gather is less than one element";
-    check(&records(3, table, LISTS), &[Some(reason), None, None]);
+    check(3, table, LISTS, &[Some(reason), None, None]);
     // Impossible cells at the end, and in the middle of points that share what is open.
     let table = "[[collective]]\nbackend = 'native:shm'\nop = ['all-reduce', 'send-recv-pairs', 'send-recv-ring']\n\
                  sizes = 64\ntrials = 1\niters = 2\nwarmup = '0s'\nverify = true\n";
     let reason = "send-recv-pairs needs an even number of ranks";
-    check(&records(3, table, LISTS), &[None, Some(reason), None]);
+    check(3, table, LISTS, &[None, Some(reason), None]);
 }
 
 #[test]
 fn an_operation_that_does_not_fit_its_size_is_skipped() {
     let table = format!("{TRANSFER}op = ['write', 'fetch-add']\nsizes = [8, 64]\nverify = true\n");
     let reason = "fetch-add";
-    check(
-        &records(2, &table, LISTS),
-        &[None, None, None, Some(reason)],
-    );
+    check(2, &table, LISTS, &[None, None, None, Some(reason)]);
 }
 
 /// What only the opened device knows ends the points that it cannot do, and no others that share it.
 #[test]
 fn a_size_beyond_the_device_is_skipped_alone() {
     let table = format!("{TRANSFER}op = 'write'\nsizes = [64, 2000, 1000, 4000]\n");
-    let too_long = |bytes: &'static str| Some(bytes);
     check(
-        &records(2, &table, WITH_SHORT),
+        2,
+        &table,
+        WITH_SHORT,
         &[
             None,
-            too_long("2000 bytes in one operation"),
+            Some("2000 bytes in one operation"),
             None,
-            too_long("4000 bytes in one operation"),
+            Some("4000 bytes in one operation"),
         ],
     );
 }
@@ -108,7 +96,7 @@ fn a_footprint_beyond_the_host_is_skipped_alone() {
     };
     let table = format!("{TRANSFER}op = 'write'\nsizes = ['64', '64M', '4k']\n");
     let reason = "has 67108864 bytes of memory available";
-    check(&records(2, &table, lists), &[None, Some(reason), None]);
+    check(2, &table, lists, &[None, Some(reason), None]);
 }
 
 #[test]
@@ -128,5 +116,5 @@ fn what_the_machine_lacks_for_all_is_the_reason_of_each() {
         ..LISTS
     };
     let table = format!("{TRANSFER}op = 'write'\nsizes = '64..1k'\n");
-    check(&records(2, &table, lists), &[Some("there is none"); 5]);
+    check(2, &table, lists, &[Some("there is none"); 5]);
 }

@@ -19,8 +19,8 @@ use tonnage_engine::memory::{Memory, MemoryEntry};
 use tonnage_engine::testing::{CAPS, TestDomain, TestMemory, arrival};
 use tonnage_engine::{
     Arm, Caps, Card, Completion, Descriptor, Ending, Engine, EngineReport, Entry, Failure, Flush,
-    Lane, LaneKind, LaneSpec, Lifecycle, LimitKind, Lists, Neighbor, Op, OpenRequest, Peer, Region,
-    RegionId, Verb, WorkerConfig,
+    Lane, LaneKind, LaneSpec, LimitKind, Lists, Neighbor, Op, OpenRequest, Peer, Region, RegionId,
+    Verb, WorkerConfig,
 };
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
@@ -30,17 +30,11 @@ const DEPTH: u32 = 64;
 pub static ENGINES: [Entry; 1] = [Entry {
     name: "far",
     about: "within one process, between memories that the CPU cannot address",
-    variant: None,
     options: &[LIE, AT],
-    has_devices: false,
-    libraries: &[],
-    lifecycle: Lifecycle::NONE,
-    device_memory: None,
-    one_process: false,
-    verbs: &Verb::ALL,
     ordered_writes: true,
     moves_bytes: true,
     open: |request| Ok(vec![Arc::new(domain(request))]),
+    ..tonnage_engines::null::ENTRY
 }];
 
 static MEMORIES: [MemoryEntry; 3] = [
@@ -52,14 +46,10 @@ static MEMORIES: [MemoryEntry; 3] = [
 const FAR: MemoryEntry = MemoryEntry {
     name: "far",
     about: "bytes that only their owner touches",
-    variant: None,
     host_addressable: false,
-    takes_gpu: false,
-    options: &[],
     allocate: TestMemory::allocate,
     available: |_| None,
-    device: |_| None,
-    libraries: &[],
+    ..tonnage_engines::memory::HOST
 };
 
 pub static LISTS: Lists = Lists {

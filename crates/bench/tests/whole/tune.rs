@@ -1,23 +1,15 @@
 //! Searches over engines whose bandwidth and delay are known, or that lie, with threads as ranks.
-#![cfg(test)]
-
-mod far;
-mod long;
-mod runs;
 
 use tonnage_engine::Lists;
-use tonnage_machine::CpuChoice;
-use tonnage_plan::Plan;
 use tonnage_record::tune::TuneOutcome;
 use tonnage_record::{LatencyKind, Outcome, Record};
 
+use crate::runs::over;
+use crate::{far, long};
+
 fn searched(lists: Lists, text: &str) -> Record {
-    let text = format!("name = 'tune'\n[[tune]]\n{text}");
-    let plan = Plan::from_toml(&text, "tune.toml").unwrap();
-    let points = plan.points(2, &lists).unwrap();
-    runs::records(2, points, lists, CpuChoice::None)
-        .unwrap()
-        .remove(0)
+    let table = format!("[[tune]]\n{text}");
+    over(lists).tables(2, &table).unwrap().remove(0)
 }
 
 /// 1 Gb/s × 20 ms are 2.5 MB, 38 operations of 64 KiB: a window of 32 leaves a sixth of the link unused, and more than

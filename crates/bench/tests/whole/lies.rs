@@ -1,0 +1,394 @@
+//! An engine that lies about one operation: verification fails the point and names the place, and without it counters
+//! disagree where they can.
+
+use tonnage_record::{Outcome, Record};
+
+use crate::far::LISTS;
+use crate::runs::over;
+
+const VERBS: [&str; 4] = ["write", "write-imm", "read", "send"];
+const PACINGS: [&str; 4] = ["window = 4", "batch = 4", "ping-pong = true", "rate = 1000"];
+
+/// Operations of each flow in the one trial, each in a slot of its own.
+const OPERATIONS: usize = 8;
+
+/// Lies about bytes that arrive and are wrong.
+const WRONG: [&str; 4] = ["flip", "swap", "truncate", "elsewhere"];
+
+/// Every traffic, with the ranks that it takes.
+const TRAFFICS: [(u32, &str); 8] = [
+    (3, "traffic = 'fan-out'"),
+    (3, "traffic = 'fan-in'"),
+    (3, "traffic = 'all-to-all'"),
+    (3, "traffic = 'in-turn'"),
+    (3, "traffic = 'shift'\nshift = 2"),
+    (3, "traffic = 'matrix'"),
+    (
+        3,
+        "traffic-file = \"\"\"0 512 512\n512 0 512\n512 512 0\"\"\"",
+    ),
+    (2, "bidirectional = true"),
+];
+
+/// The outcome of a point, in words.
+fn outcome(ranks: u32, lines: &str) -> String {
+    outcomes(ranks, &[lines.to_owned()]).swap_remove(0)
+}
+
+/// Outcomes of points of one run, in words. Where the run ends with one, it is the last.
+fn outcomes(ranks: u32, points: &[String]) -> Vec<String> {
+    let tables: String = points.iter().map(|lines| table(lines)).collect();
+    let words = |record: &Record| match &record.outcome {
+        Outcome::Measured => "measured".into(),
+        Outcome::Skipped { why } => format!("skipped: {why}"),
+        Outcome::Failed { why } => format!("failed: {why}"),
+    };
+    match over(LISTS).tables(ranks, &tables) {
+        Ok(records) => records.iter().map(words).collect(),
+        Err(error) => vec![format!("failed: {error}")],
+    }
+}
+
+/// Measures all cells in one run, since a lie about bytes ends its point alone: those without a lie are measured, and
+/// of the others the wrong place is named.
+fn check_all(ranks: u32, cells: &[(&str, String)]) {
+    let points: Vec<String> = cells.iter().map(|(_, lines)| lines.clone()).collect();
+    let told = outcomes(ranks, &points);
+    assert_eq!(told.len(), cells.len(), "{told:#?}");
+    for ((lie, lines), told) in cells.iter().zip(&told) {
+        let right = match *lie {
+            "none" => told == "measured",
+            _ => told.starts_with("failed: rank ") && told.contains("bytes are wrong; at offset "),
+        };
+        assert!(right, "{lines}: {told}");
+    }
+}
+
+/// An experiment of a plan.
+fn table(lines: &str) -> String {
+    /// Lies about more than one visit of a slot.
+    const SEVERAL: [&str; 4] = ["'last-visits'", "'exchange'", "'again'", "'short'"];
+    let length = if lines.contains("rate") {
+        // What is paced takes as long as its operations are due.
+        "trial-time = '8ms'"
+    } else if lines.contains("traffic-file") {
+        // As long as its bytes are moved.
+        ""
+    } else if lines.contains("batch") {
+        "iters = 2"
+    } else if SEVERAL.iter().any(|lie| lines.contains(lie)) {
+        "iters = 24"
+    } else {
+        "iters = 8"
+    };
+    let is_atomic = lines.contains("fetch-add") || lines.contains("compare-swap");
+    let size = if is_atomic { 8 } else { 64 };
+    format!(
+        "[[transfer]]\nengine = 'far'\nsizes = {size}\nfootprint = 512\nstride = 64\ntrials = 1\nwarmup = '0s'\n\
+         limit = 'none'\n{length}\n{lines}\n"
+    )
+}
+
+fn lines(lie: &str, verb: &str, pacing: &str, verify: bool) -> String {
+    // Where CPUs are busy, later operations of a timetable are given up.
+    let is_paced = pacing.starts_with("rate");
+    let at = if is_paced { 0 } else { OPERATIONS / 2 };
+    lines_at(at, lie, verb, pacing, verify)
+}
+
+/// Lines of a lie that begins with the operation of this number.
+fn lines_at(at: usize, lie: &str, verb: &str, pacing: &str, verify: bool) -> String {
+    let memory = if verb == "write" { "host" } else { "far" };
+    format!(
+        "op = '{verb}'\n{pacing}\nmemory = '{memory}'\nverify = {verify}\n\
+         engine-options = {{ lie = '{lie}', at = '{at}' }}"
+    )
+}
+
+/// The same lines with each operation compared, in memory that it can be compared in.
+fn each(lines: &str) -> String {
+    lines
+        .replace("verify = true", "verify = 'each'")
+        .replace("'far'", "'host'")
+}
+
+/// Cells that a lie lets end. The last byte of a write is what a ping-pong waits for, so that most lies stop it.
+fn cells() -> impl Iterator<Item = (&'static str, &'static str)> {
+    let all = VERBS
+        .into_iter()
+        .flat_map(|verb| PACINGS.map(|pacing| (verb, pacing)));
+    all.filter(|&(verb, pacing)| verb != "write" || !pacing.starts_with("ping-pong"))
+}
+
+fn notifies(verb: &str) -> bool {
+    ["write-imm", "send"].contains(&verb)
+}
+
+#[test]
+fn every_lie_about_bytes_fails_its_point_alone_and_names_the_place() {
+    let mut all = vec![("none", lines("none", "write", "ping-pong = true", true))];
+    for (verb, pacing) in cells() {
+        let lies = ["none"].into_iter().chain(WRONG);
+        // A notification that never comes is waited for, and a read in turn for its completion.
+        let waits = notifies(verb) || pacing.starts_with("ping-pong");
+        let stay = ["drop", "late"].into_iter().filter(|_| !waits);
+        all.extend(
+            lies.chain(stay)
+                .map(|lie| (lie, lines(lie, verb, pacing, true))),
+        );
+    }
+    check_all(2, &all);
+    let told = outcome(2, &lines("flip", "write", "ping-pong = true", true));
+    assert!(told.contains("at offset 256"), "{told}");
+}
+
+#[test]
+fn every_lie_about_words_fails_the_point_and_says_which() {
+    let lies = [
+        ("none", "measured"),
+        ("flip", "an old value came to them twice"),
+        ("truncate", "the old value did not come"),
+        ("elsewhere", "an old value came to them twice"),
+        ("flip-all", "and their initiators were told of"),
+        ("drop", "the old value did not come"),
+    ];
+    for verb in ["fetch-add", "compare-swap"] {
+        for pacing in PACINGS {
+            for (lie, expected) in lies {
+                let told = outcome(2, &lines(lie, verb, pacing, true));
+                let expected = match (verb, lie) {
+                    // What is not what was expected is no success.
+                    ("compare-swap", "flip") => "and their initiators were told of",
+                    _ => expected,
+                };
+                assert!(told.contains(expected), "{lie} {verb} {pacing}: {told}");
+            }
+        }
+    }
+}
+
+/// A notification too many is one arrival too many, or stands where another should.
+fn is_noticed_twice(verb: &str, told: &str) -> bool {
+    let parts = if notifies(verb) {
+        [
+            "operations arrived of the",
+            "receives that were posted ahead",
+            "but not those that were sent",
+        ]
+    } else {
+        ["completed one twice"; 3]
+    };
+    parts.iter().any(|part| told.contains(part))
+}
+
+#[test]
+fn what_comes_twice_is_noticed_with_and_without_verification() {
+    for (verb, pacing) in cells() {
+        let of = |verify| lines("double", verb, pacing, verify);
+        for lines in [of(false), of(true)] {
+            let told = outcome(2, &lines);
+            assert!(is_noticed_twice(verb, &told), "{lines}: {told}");
+        }
+        let told = outcome(2, &each(&of(true)));
+        let is_noticed = match verb {
+            "write-imm" => told.contains("is of no operation under way"),
+            _ => is_noticed_twice(verb, &told),
+        };
+        assert!(is_noticed, "{verb} {pacing}: {told}");
+    }
+    for (ranks, traffic) in TRAFFICS {
+        for verb in ["write-imm", "read"] {
+            let lines = lines("double", verb, "window = 4", false);
+            let told = outcome(ranks, &format!("{traffic}\n{lines}"));
+            assert!(is_noticed_twice(verb, &told), "{verb} {traffic}: {told}");
+        }
+    }
+}
+
+/// A lie about more than one operation, over 24 visits of 8 slots.
+fn lines_of_several(lie: &str, verb: &str, verify: &str) -> String {
+    let window = if lie == "short" { 1 } else { 4 };
+    let at = if lie == "last-visits" { 16 } else { 4 };
+    format!(
+        "op = '{verb}'\nwindow = {window}\nmemory = 'host'\nverify = {verify}\nengine-options = {{ lie = '{lie}', at = \
+         '{at}' }}"
+    )
+}
+
+/// Lie × operation × mode, as docs/METHODOLOGY.md has the table.
+#[test]
+fn what_the_last_visit_hides_each_comparison_finds() {
+    const MODES: [&str; 3] = ["false", "true", "'each'"];
+    let lies = ["none", "last-visits", "exchange", "again", "short"];
+    let all = lies.iter().flat_map(|lie| VERBS.map(|verb| (*lie, verb)));
+    let cells = all.flat_map(|(lie, verb)| MODES.map(|mode| (lie, verb, mode)));
+    // The set of arrivals is known in every mode, and ends the run.
+    let is_set = |&(lie, verb, _): &(&str, &str, &str)| (lie, verb) == ("again", "write-imm");
+    let (alone, cells): (Vec<_>, Vec<_>) = cells.partition(is_set);
+    for (lie, verb, mode) in alone {
+        let told = outcome(2, &lines_of_several(lie, verb, mode));
+        let expected = match mode {
+            "'each'" => "is of no operation under way",
+            _ => "but not those that were sent",
+        };
+        assert!(told.contains(expected), "{mode}: {told}");
+    }
+    let points: Vec<_> = cells
+        .iter()
+        .map(|(lie, verb, mode)| lines_of_several(lie, verb, mode))
+        .collect();
+    let told = outcomes(2, &points);
+    assert_eq!(told.len(), cells.len(), "{told:#?}");
+    let expected = |lie, mode| match (lie, mode) {
+        ("none", _) => "measured",
+        (_, "'each'") => "of operation ",
+        _ => "measured",
+    };
+    let cells = cells.into_iter().zip(told);
+    let wrong = cells.filter(|((lie, _, mode), told)| !told.contains(expected(lie, mode)));
+    assert_eq!(wrong.collect::<Vec<_>>(), []);
+}
+
+/// Every pacing and traffic that the loops have: all operations in the pacings, some of them elsewhere. And every lie
+/// about one operation, which the last visit shows too where it is one.
+#[test]
+fn each_operation_is_compared_in_every_pacing_and_traffic() {
+    let orders = [
+        "window = 8\naddresses = 'random'\nlocal-addresses = 'sequential'",
+        "window = 8\naddresses = 'fixed'",
+        "window = 4\nqps = 3",
+        "batch = 8\nbatches-in-flight = 2",
+        "window = 4\nworkers = 2",
+    ];
+    let orders = orders.map(|lines| (2, lines)).into_iter();
+    let elsewhere = orders.chain(TRAFFICS).zip(VERBS.into_iter().cycle());
+    let elsewhere = elsewhere.map(|((ranks, lines), verb)| (ranks, lines, verb));
+    let words = ["fetch-add", "compare-swap"].map(|verb| (2, "window = 4", verb));
+    let pacings = PACINGS
+        .iter()
+        .flat_map(|lines| VERBS.map(|verb| (2, *lines, verb)));
+    let all: Vec<_> = elsewhere.chain(words).chain(pacings).collect();
+    for ranks in [2, 3] {
+        let cells = all.iter().filter(|cell| cell.0 == ranks);
+        let honest = cells.map(|(_, lines, verb)| {
+            let lines = format!("op = '{verb}'\n{lines}\nmemory = 'host'\nverify = 'each'");
+            ("none", lines)
+        });
+        check_all(ranks, &honest.collect::<Vec<_>>());
+    }
+    let lies = VERBS
+        .into_iter()
+        .flat_map(|verb| WRONG.map(|lie| (lie, verb)));
+    let stay = ["write", "read"].map(|verb| [("drop", verb), ("late", verb)]);
+    let lies = lies.chain(stay.into_iter().flatten());
+    let lies = lies.map(|(lie, verb)| (lie, each(&lines(lie, verb, "window = 4", true))));
+    check_all(2, &lies.collect::<Vec<_>>());
+}
+
+/// All at once, since each is waited for.
+#[test]
+fn a_notification_that_never_comes_is_missed_without_verification() {
+    let notifying = ["write-imm", "send"].into_iter();
+    let cells = notifying.flat_map(|verb| PACINGS.map(|pacing| (verb, pacing)));
+    std::thread::scope(|scope| {
+        for ((verb, pacing), lie) in cells.zip(["drop", "late"].into_iter().cycle()) {
+            scope.spawn(move || {
+                let told = outcome(2, &lines(lie, verb, pacing, false));
+                // A ping-pong waits for each, and is ended as one whose path is cut. The others miss one; of how many
+                // is up to the time that a trial at a rate has.
+                let missed = if pacing.starts_with("ping-pong") {
+                    told.contains("with rank 1 on here has ended for")
+                } else {
+                    (0..100).any(|arrived| {
+                        let words =
+                            format!(": {arrived} operations arrived of the {} ", arrived + 1);
+                        told.contains(&words)
+                    })
+                };
+                assert!(missed, "{lie} {verb} {pacing}: {told}");
+            });
+        }
+    });
+}
+
+/// Slots of one end land in others of the other: a check that paired the slots of one place would call honest bytes
+/// wrong, and one that looked at nothing would call lies right.
+#[test]
+fn lies_are_found_in_every_order() {
+    let orders = [
+        ("permuted", "permuted"),
+        ("permuted", "sequential"),
+        ("sequential", "permuted"),
+    ];
+    let mut cells = Vec::new();
+    for (remote, local) in orders {
+        let orders = format!("addresses = '{remote}'\nlocal-addresses = '{local}'");
+        for verb in VERBS {
+            let lies = ["none"].into_iter().chain(WRONG);
+            let of = |lie| format!("{orders}\n{}", lines(lie, verb, "batch = 4", true));
+            cells.extend(lies.map(|lie| (lie, of(lie))));
+        }
+    }
+    check_all(2, &cells);
+}
+
+/// All lies about bytes for a stream, some for batches. A traffic file is always a stream, and a notification that never
+/// comes is waited for.
+#[test]
+fn lies_are_found_in_every_traffic() {
+    for (ranks, traffic) in TRAFFICS {
+        let mut cells = Vec::new();
+        let mut add = |traffic: &str, lie, verb, pacing| {
+            let lines = lines(lie, verb, pacing, true);
+            cells.push((lie, format!("{traffic}\n{lines}")));
+        };
+        for verb in VERBS {
+            let stay = ["drop", "late"].into_iter().filter(|_| !notifies(verb));
+            for lie in ["none"].into_iter().chain(WRONG).chain(stay) {
+                add(traffic, lie, verb, "window = 4");
+            }
+            if !traffic.starts_with("traffic-file") {
+                let stays = (!notifies(verb)).then_some("drop");
+                for lie in ["elsewhere"].into_iter().chain(stays) {
+                    add(traffic, lie, verb, "batch = 4");
+                }
+            }
+        }
+        if traffic.contains("fan-in") || traffic.contains("all-to-all") {
+            let shared = format!("{traffic}\ntarget-footprint = 'shared'");
+            for lie in ["none", "flip", "elsewhere"] {
+                add(&shared, lie, "read", "window = 4");
+            }
+        }
+        check_all(ranks, &cells);
+    }
+}
+
+/// Queue pairs, parts, and both; a lie of each path about its second operation or part.
+#[test]
+fn lies_are_found_on_every_path_and_in_every_part() {
+    for paths in ["qps = 3", "chunk = 16", "qps = 2\nchunk = 24"] {
+        for (verb, pacing) in cells().filter(|(_, pacing)| !pacing.starts_with("rate")) {
+            if verb == "send" && paths.contains("chunk") {
+                continue;
+            }
+            let of = |lie, verify| {
+                let lines = lines_at(1, lie, verb, pacing, verify);
+                format!("{paths}\n{lines}")
+            };
+            let lies = ["none"].into_iter().chain(WRONG);
+            check_all(2, &lies.map(|lie| (lie, of(lie, true))).collect::<Vec<_>>());
+            let told = outcome(2, &of("double", false));
+            let noticed = match (verb, paths.contains("chunk")) {
+                // Of some write-imm a part is left over.
+                ("write-imm", true) => ["is left with", "operations arrived of the"],
+                ("write-imm", false) => ["arrived of the", "but not those that were sent"],
+                ("send", _) => ["arrived of the", "completed one twice"],
+                _ => ["completed one twice"; 2],
+            };
+            let noticed = noticed.iter().any(|part| told.contains(part))
+                || told.contains("receives that were posted ahead");
+            assert!(noticed, "double {verb} {pacing} {paths}: {told}");
+        }
+    }
+}
