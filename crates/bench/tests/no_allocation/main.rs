@@ -1,7 +1,9 @@
 //! The timed loops allocate nothing and free nothing, neither at the initiator nor at the target: each loop runs for
 //! thousands of operations over the real engines, with every latency recorded, and handed over in between as at the end
-//! of an interval, under an allocator that counts. Loops that time collectives are in [`native_calls`].
+//! of an interval, under an allocator that counts. Loops that time collectives are in [`native_calls`], and reads and
+//! writes of files in [`files`].
 
+mod files;
 mod native_calls;
 mod sides;
 
@@ -13,19 +15,19 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use tonnage_bench::kinds::transfer::layout::answers;
 use tonnage_engine::paths::Cut;
 use tonnage_engine::testing::{Script, TestEngine, at_once};
-use tonnage_engine::{Engine, Entry, Lane, Verb, WORD_BYTES, find};
+use tonnage_engine::{Ending, Engine, Entry, Lane, Verb, WORD_BYTES, find};
 use tonnage_engines::ENGINES;
 use tonnage_loops::Scratch;
-use tonnage_loops::batch::{BatchLoop, BatchPart, SharedBatches, batch};
+use tonnage_loops::batch::{BatchLoop, SharedBatches};
 use tonnage_loops::extent::FlowLoads;
 use tonnage_loops::flow::Flow;
-use tonnage_loops::paced::{Timetable, paced};
-use tonnage_loops::ping_pong::{Table, return_all, serve_first};
+use tonnage_loops::paced::Timetable;
+use tonnage_loops::ping_pong::{Table, return_all};
 use tonnage_loops::port::Port;
-use tonnage_loops::pulse::{Counted, FeltPulse, Pulse};
-use tonnage_loops::recorder::{PerBatch, PerOperation, PhaseHistograms, PhaseTimes, Recorder};
+use tonnage_loops::pulse::{FeltPulse, Pulse};
+use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_loops::serve::serve;
-use tonnage_loops::stream::{stream, stream_extents};
+use tonnage_loops::timed_loop::{Driven, Pace, Recording, TimedLoop};
 use tonnage_loops::until::Until;
 use tonnage_machine::devices::RdmaDevice;
 use tonnage_machine::kernel_files::Tree;
@@ -82,45 +84,6 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
     }
 }
 
-/// Work that is counted, beside the loop itself.
-#[derive(Clone, Copy, PartialEq)]
-enum Extra {
-    Nothing,
-    /// One allocation for each sample, which the counts must show.
-    OneForEachSample,
-}
-
-/// Records as the program does, asks for the latencies now and then, and allocates if asked to.
-struct Asking<'a> {
-    inner: PerBatch<'a>,
-    pulse: &'a Pulse,
-    extra: Extra,
-}
-
-impl Recorder for Asking<'_> {
-    fn now_ns(&self) -> u64 {
-        self.inner.now_ns()
-    }
-
-    fn sample(&mut self, latency_ns: u64) {
-        if self.extra == Extra::OneForEachSample {
-            drop(std::hint::black_box(Box::new(latency_ns)));
-        }
-        self.inner.sample(latency_ns);
-        if self.inner.whole.histogram.count() == 500 {
-            self.pulse.ask();
-        }
-    }
-
-    fn phases(&mut self, times: PhaseTimes) {
-        self.inner.phases(times);
-    }
-
-    fn latencies(&mut self) -> Option<&mut LatencyHistogram> {
-        self.inner.latencies()
-    }
-}
-
 /// Every engine whose sides may be threads of one process, with each variant that every machine has; those of GPUs over
 /// the doubles of their drivers.
 fn engines() -> Vec<(&'static Entry, String)> {
@@ -148,6 +111,8 @@ struct Shared {
     ready: AtomicU32,
     over: AtomicBool,
     stop: AtomicBool,
+    /// The initiator's, which the target asks for latencies while it serves, as at the end of an interval.
+    pulse: Arc<Pulse>,
 }
 
 impl Shared {
@@ -176,100 +141,80 @@ fn initiate(
     point: &TransferPoint,
     side: &Side,
     engine: &mut dyn Engine,
-    extra: Extra,
     shared: &Shared,
 ) -> Result<(Counts, u64)> {
-    let (mut table, mut flows) = match answers(point) {
-        true => (Some(table(point, side, engine)?), Vec::new()),
-        false => (None, flows(point, side, engine)?),
+    let (mut table, mut flows) = if answers(point) {
+        (Some(table(point, side, engine)?), Vec::new())
+    } else {
+        (None, flows(point, side, engine)?)
     };
     let receives = receives(point, side, engine)?;
-    let clock = Clock::new();
-    let mut port = Port::new(engine, clock, &shared.stop, true);
+    let mut port = Port::new(engine, Clock::new(), &shared.stop, true);
     port.post_receives(receives, 64)?;
-    let mut scratch = Scratch::paced(1, point.depth() as usize)
-        .with_batches(point.batching.in_flight, point.depth() as usize);
     let (mut phases, mut whole) = (PhaseHistograms::default(), LatencyHistogram::new());
-    let mut felt = FeltPulse::new(Arc::new(Pulse::default()));
-    let pulse = Arc::clone(&felt.pulse);
-    let asking = Asking {
-        pulse: &pulse,
-        inner: PerBatch {
-            whole: PerOperation {
-                clock,
-                histogram: &mut felt.latencies,
-            },
-            phases: &mut phases,
-        },
-        extra,
+    let mut felt = FeltPulse::new(Arc::clone(&shared.pulse));
+    let recording = Recording {
+        latencies: Some(&mut felt.latencies),
+        phases: Some(&mut phases),
+        pulse: Some(&felt.pulse),
     };
-    let mut recorder = Counted::new(asking, &pulse);
-    let mut loads = flow_loads(point, clock);
     shared.both_ready()?;
-    let alone = SharedBatches::new(1, point.batching.in_flight, None);
-    let before = counts();
-    let ends = (&mut port, table.as_mut(), &mut flows[..]);
-    drive(
-        point,
-        ends,
-        &mut scratch,
-        (&alone, &mut loads),
-        &mut recorder,
-    )?;
-    let counted = counts().since(before);
+    let (_, counted) = drive(point, &mut port, table.as_mut(), &mut flows, recording)?;
     felt.finish(&mut whole, |_| {});
     let mut handed_over = LatencyHistogram::new();
-    pulse.take_latencies(&mut handed_over);
+    felt.pulse.take_latencies(&mut handed_over);
     assert_eq!(handed_over.count(), whole.count());
     Ok((counted, whole.count()))
 }
 
-/// Runs the loop of a point's pacing.
-fn drive<R: Recorder>(
+/// Runs the loop of a point's pacing as the program does, and counts meanwhile.
+fn drive(
     point: &TransferPoint,
-    (port, table, flows): (&mut Port, Option<&mut Table>, &mut [Flow]),
-    scratch: &mut Scratch,
-    (alone, loads): (&SharedBatches, &mut FlowLoads),
-    told: &mut R,
-) -> Result<()> {
-    match (point.pacing, table) {
-        (Pacing::Batch { batch: size }, _) => {
-            let mut until = Until::operations(BATCHES);
-            let batching = BatchLoop {
-                size,
-                in_flight: point.batching.in_flight,
-                call: point.batching.call,
-                merged_bytes_max: None,
-            };
-            let part = match point.batching.of {
-                BatchOf::Worker => BatchPart::Whole(&mut until),
-                BatchOf::Rank => BatchPart::Lead(alone, &mut until),
-            };
-            batch(port, flows, &batching, scratch, part, told)?;
+    port: &mut Port<'_>,
+    table: Option<&mut Table>,
+    flows: &mut [Flow],
+    recording: Recording<'_>,
+) -> Result<(Driven, Counts)> {
+    let (clock, depth) = (port.clock, point.depth() as usize);
+    let mut scratch =
+        Scratch::paced(flows.len().max(1), depth).with_batches(point.batching.in_flight, depth);
+    let alone = SharedBatches::new(1, point.batching.in_flight, None);
+    let mut loads = flow_loads(point, clock);
+    let timetable = Timetable {
+        start_ns: clock.now_ns(),
+        rate_per_s: 1e6,
+        operations: OPERATIONS,
+        give_up_ns: u64::MAX,
+    };
+    let batching = BatchLoop {
+        size: point.batch_share(0),
+        in_flight: point.batching.in_flight,
+        call: point.batching.call,
+        merged_bytes_max: None,
+    };
+    let (operations, pace) = match (point.pacing, table) {
+        (Pacing::Batch { .. }, _) => match point.batching.of {
+            BatchOf::Worker => (BATCHES, Pace::Batch(batching)),
+            BatchOf::Rank => (BATCHES, Pace::SharedBatch(batching, &alone, 0)),
+        },
+        (Pacing::Paced { .. }, _) => (OPERATIONS, Pace::Paced(&timetable)),
+        (Pacing::PingPong, Some(table)) => (OPERATIONS / 8, Pace::PingPong(table)),
+        (Pacing::PingPong, None) => (OPERATIONS, Pace::ReadInTurn),
+        (Pacing::Stream { .. }, _) => {
+            let loads = point.loads.is_some().then_some(&mut loads);
+            (OPERATIONS, Pace::Stream(loads))
         }
-        (Pacing::Paced { rate_per_s, .. }, _) => {
-            let timetable = Timetable {
-                start_ns: port.clock.now_ns(),
-                rate_per_s,
-                operations: OPERATIONS,
-                give_up_ns: u64::MAX,
-            };
-            paced(port, flows, &timetable, scratch, told)?;
-        }
-        (Pacing::PingPong, Some(table)) => {
-            let mut until = Until::operations(OPERATIONS / 8);
-            serve_first(port, table, &mut until, told)?;
-        }
-        (Pacing::Stream { .. }, _) if point.loads.is_some() => {
-            let mut until = Until::operations(OPERATIONS);
-            stream_extents(port, flows, scratch, &mut until, told, loads)?;
-        }
-        (Pacing::Stream { .. } | Pacing::PingPong, _) => {
-            let mut until = Until::operations(OPERATIONS);
-            stream(port, flows, scratch, &mut until, told)?;
-        }
-    }
-    Ok(())
+    };
+    let timed_loop = TimedLoop {
+        pace,
+        port,
+        flows,
+        scratch: &mut scratch,
+        until: &mut Until::operations(operations),
+    };
+    let before = counts();
+    let driven = timed_loop.run(recording)?;
+    Ok((driven, counts().since(before)))
 }
 
 fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result<Counts> {
@@ -287,7 +232,10 @@ fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result
     port.post_receives(receives, 64)?;
     shared.both_ready()?;
     let before = counts();
-    let over = || shared.over.load(Ordering::Acquire);
+    let over = || {
+        shared.pulse.ask();
+        shared.over.load(Ordering::Acquire)
+    };
     match &mut table {
         Some(table) => return_all(&mut port, table, over).map(|_| ())?,
         None => serve(&mut port, over)?,
@@ -296,7 +244,7 @@ fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result
 }
 
 /// Drives one point between two threads and counts on either. A side that fails stops the other.
-fn run(point: &TransferPoint, extra: Extra) -> Result<Outcome> {
+fn run(point: &TransferPoint) -> Result<Outcome> {
     // The initiator stays until the target has closed: libfabric's shm looks at messages of a side that is gone.
     let [mut initiator, target] = sides(point)?;
     let mut engine = initiator.driven(point)?;
@@ -304,6 +252,7 @@ fn run(point: &TransferPoint, extra: Extra) -> Result<Outcome> {
         ready: AtomicU32::new(0),
         over: AtomicBool::new(false),
         stop: AtomicBool::new(false),
+        pulse: Arc::default(),
     };
     std::thread::scope(|scope| {
         let target = scope.spawn(|| {
@@ -311,7 +260,7 @@ fn run(point: &TransferPoint, extra: Extra) -> Result<Outcome> {
             shared.stop.fetch_or(result.is_err(), Ordering::Release);
             result
         });
-        let initiated = initiate(point, &initiator, engine.as_mut(), extra, &shared);
+        let initiated = initiate(point, &initiator, engine.as_mut(), &shared);
         shared.stop.fetch_or(initiated.is_err(), Ordering::Release);
         shared.over.store(true, Ordering::Release);
         let dead = |_| Error::Failed("the target's thread died".into());
@@ -327,8 +276,7 @@ fn run(point: &TransferPoint, extra: Extra) -> Result<Outcome> {
 
 /// One point: so many samples, and nothing counted at either side.
 fn nothing(point: &TransferPoint, samples: u64, what: &str) -> Result<()> {
-    let outcome =
-        run(point, Extra::Nothing).map_err(|error| Error::Failed(format!("{what}: {error}")))?;
+    let outcome = run(point).map_err(|error| Error::Failed(format!("{what}: {error}")))?;
     assert_eq!(outcome.samples, samples, "{what}");
     assert_eq!(outcome.initiator, NOTHING, "{what}, initiator");
     assert_eq!(outcome.target, NOTHING, "{what}, target");
@@ -446,7 +394,7 @@ fn the_library_allocates_nothing() {
                         ..point(engine, op, 64, pacing)
                     };
                     let what = format!("{engine} {} {pacing}, {api}, session {session}", op.name());
-                    let outcome = run(&point, Extra::Nothing).unwrap();
+                    let outcome = run(&point).unwrap();
                     assert_eq!(outcome.samples, samples, "{what}");
                     for counts in [outcome.initiator, outcome.target] {
                         // The first operation that is looked up resolves the lane, and with the first batch the
@@ -488,55 +436,62 @@ fn a_timetable_allocates_nothing() {
     nothing_is_allocated(pacing, |_| OPERATIONS).unwrap();
 }
 
-/// An engine that refuses the operations of one of three lanes after the other for a while, and completes all that it
-/// takes: at most so many in flight.
-fn refusing(operations: usize) -> TestEngine {
-    let mut asked = 0;
-    TestEngine::new(Script {
+/// Operations of a loop over an engine of tests, and its counts.
+fn over(engine: &mut TestEngine, pacing: Pacing) -> Result<(u64, Counts)> {
+    let point = point("null", Verb::Write, 8, pacing);
+    let (clock, stop) = (Clock::new(), AtomicBool::new(false));
+    let mut flows = [0, 1, 2].map(|lane| Flow::new(&point, 0, lane + 1, Lane(lane), 0, 0));
+    let mut port = Port::new(engine, clock, &stop, false);
+    let recording = Recording {
+        latencies: Some(&mut LatencyHistogram::new()),
+        phases: None,
+        pulse: None,
+    };
+    let (driven, counted) = drive(&point, &mut port, None, &mut flows, recording)?;
+    Ok((driven.operations, counted))
+}
+
+/// The engine refuses each of three lanes for a while, one after the other. Then the lane catches up.
+#[test]
+fn a_timetable_that_falls_behind_allocates_nothing() {
+    let (window, mut asked) = (64, 0);
+    let mut engine = TestEngine::new(Script {
         takes: Some(Box::new(move |op| {
             asked += 1;
             op.lane != Lane(asked / 200 % 4)
         })),
         ends: Some(at_once()),
-        in_flight: VecDeque::with_capacity(operations),
+        in_flight: VecDeque::with_capacity(3 * window as usize),
         ..Script::default()
-    })
+    });
+    let pacing = Pacing::Paced {
+        window,
+        rate_per_s: 1e6,
+    };
+    let counted = over(&mut engine, pacing).unwrap();
+    assert_eq!(counted, (OPERATIONS, NOTHING));
+    assert!(engine.lock().refused > 0);
 }
 
-/// The engine refuses each lane for a while. Then the lane catches up.
+/// Shows that allocations inside a loop are counted; else the other tests could pass because nothing is.
 #[test]
-fn a_timetable_that_falls_behind_allocates_nothing() {
-    let (window, rate_per_s) = (64, 1e6);
-    let pacing = Pacing::Paced { window, rate_per_s };
-    let point = point("null", Verb::Write, 8, pacing);
-    let (clock, stop) = (Clock::new(), AtomicBool::new(false));
-    let mut flows = [0, 1, 2].map(|lane| Flow::new(&point, 0, lane + 1, Lane(lane), 0, 0));
-    let mut engine = refusing(flows.len() * window as usize);
-    let mut port = Port::new(&mut engine, clock, &stop, false);
-    let mut scratch = Scratch::paced(flows.len(), window as usize);
-    let mut histogram = LatencyHistogram::new();
-    let mut recorder = PerOperation {
-        clock,
-        histogram: &mut histogram,
+fn an_allocation_for_each_operation_is_counted() {
+    let mut engine = TestEngine::new(Script {
+        ends: Some(Box::new(|_| {
+            drop(std::hint::black_box(Box::new(0u64)));
+            Some(Ending::Done)
+        })),
+        in_flight: VecDeque::with_capacity(200),
+        ..Script::default()
+    });
+    let one_each = Counts {
+        allocations: OPERATIONS,
+        allocated_bytes: OPERATIONS * 8,
+        frees: OPERATIONS,
     };
-    let timetable = Timetable {
-        start_ns: clock.now_ns(),
-        rate_per_s,
-        operations: OPERATIONS,
-        give_up_ns: u64::MAX,
-    };
-    let before = counts();
-    let driven = paced(
-        &mut port,
-        &mut flows,
-        &timetable,
-        &mut scratch,
-        &mut recorder,
-    );
-    let counted = counts().since(before);
-    assert_eq!(driven.unwrap().completed, OPERATIONS);
-    assert_eq!(counted, NOTHING);
-    assert!(engine.lock().refused > 0);
+    let stream = Pacing::Stream { window: 64 };
+    let counted = over(&mut engine, stream).unwrap();
+    assert_eq!(counted, (OPERATIONS, one_each));
 }
 
 #[test]
@@ -546,20 +501,4 @@ fn a_ping_pong_allocates_nothing() {
         _ => OPERATIONS / 8,
     })
     .unwrap();
-}
-
-/// Shows that allocations are counted; else the tests above could pass because nothing is.
-#[test]
-fn an_allocation_inside_the_loop_is_counted() {
-    let one_each = Counts {
-        allocations: OPERATIONS,
-        allocated_bytes: OPERATIONS * 8,
-        frees: OPERATIONS,
-    };
-    for (_, engine) in engines() {
-        let point = point(&engine, Verb::Write, 8, Pacing::Stream { window: 64 });
-        let outcome = run(&point, Extra::OneForEachSample).unwrap();
-        assert_eq!(outcome.initiator, one_each, "{engine}");
-        assert_eq!(outcome.target, NOTHING, "{engine}");
-    }
 }

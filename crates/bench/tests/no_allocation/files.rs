@@ -1,7 +1,6 @@
 //! Reads and writes of files allocate nothing and free nothing, whichever engine makes them: thousands run under an
 //! allocator that counts, one at a time, and where the engine has a queue as many at a time as it takes.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use tonnage_engine::calls::{
@@ -11,32 +10,16 @@ use tonnage_engine::{Completion, Ending, Op};
 use tonnage_engines::FILE_ENGINES;
 use tonnage_plan::files::{FilePoint, Phase};
 use tonnage_plan::testing::file_point;
-use tonnage_sys::counting_alloc::{Counting, Counts, counts};
+use tonnage_sys::counting_alloc::{Counts, counts};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_units::{Error, Result};
 
-#[global_allocator]
-static ALLOCATOR: Counting = Counting;
+use super::NOTHING;
 
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = 64;
 const TRANSFERS: u64 = 4096;
 const WINDOW: u32 = 32;
-
-const NOTHING: Counts = Counts {
-    allocations: 0,
-    allocated_bytes: 0,
-    frees: 0,
-};
-
-/// A file that is gone when the test ends, in the build folder.
-struct Scratch(PathBuf);
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
-}
 
 fn point(engine: &str) -> FilePoint {
     FilePoint {
@@ -116,16 +99,15 @@ fn through_a_queue(queue: &mut dyn Queue) -> Result<bool> {
 
 /// Counts of the blocking calls, and of the queue where there is one.
 fn counted(entry: &FileEntry) -> Result<(Counts, Option<Counts>)> {
-    let program = std::env::current_exe().map_err(|error| Error::io("no program", error))?;
-    let name = format!("tonnage-counted-{}-{}", std::process::id(), entry.name);
-    let scratch = Scratch(program.with_file_name(name));
-    // Full, so that every read finds its bytes.
-    std::fs::write(&scratch.0, vec![1; (BLOCKS * BLOCK) as usize])
+    // In the build folder, and full, so that every read finds its bytes.
+    let scratch = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR"))
+        .map_err(|error| Error::io("cannot make a file", error))?;
+    std::fs::write(&scratch, vec![1; (BLOCKS * BLOCK) as usize])
         .map_err(|error| Error::io("cannot fill the file", error))?;
     let mut calls = engine(entry)?;
     calls.call(&Call::Open(OpenFile {
         file: 0,
-        path: &scratch.0,
+        path: scratch.path(),
         read: true,
         write: true,
         create: false,
@@ -166,12 +148,4 @@ fn transfers_allocate_nothing() {
             Err(error) => panic!("{}: {error}", entry.name),
         }
     }
-}
-
-#[test]
-fn the_allocator_counts() {
-    let before = counts();
-    drop(std::hint::black_box(Box::new(1)));
-    let during = counts().since(before);
-    assert_eq!((during.allocations, during.frees), (1, 1));
 }
