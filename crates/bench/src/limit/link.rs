@@ -235,10 +235,13 @@ mod tests {
     /// A link sends and receives at once, each at its speed.
     #[test]
     fn each_direction_has_the_speed_of_its_slower_side() {
-        // The device of those who begin is named.
-        let pair = [eth(FAST, 1), opened(SLOW, Some(("eth7", [10, 0, 0, 2])))];
+        let pair = [eth(FAST, 1), eth(SLOW, 2)];
+        // Of equal devices that of those who begin is named.
+        let equal = [eth(SLOW, 1), opened(SLOW, Some(("eth7", [10, 0, 0, 2])))];
         let both = "link speed of eth0, both directions added up";
-        assert_eq!(both_ways(&pair, &["a", "b"], None), (both.into(), 2e3));
+        for two in [pair, equal] {
+            assert_eq!(both_ways(&two, &["a", "b"], None), (both.into(), 2e3));
+        }
         // Two hosts send to one, which receives no faster than it sends.
         let three = [eth(SLOW, 1), eth(SLOW, 2), eth(SLOW, 3)];
         assert_eq!(

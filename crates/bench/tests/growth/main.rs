@@ -175,12 +175,3 @@ fn the_bytes_that_grow_with_the_ranks_are_those_of_the_code() {
         }
     }
 }
-
-#[test]
-fn a_wrong_formula_is_noticed() {
-    assert_eq!(
-        value("40 c + 3.5 N + 120", 41),
-        40.0 * 32.0 + 3.5 * 41.0 + 120.0
-    );
-    assert!(is_close(100.0, 109.0) && !is_close(100.0, 115.0) && !is_close(115.0, 100.0));
-}

@@ -298,16 +298,6 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_locked_memory_is_that_of_this_process() {
-        let limits = std::fs::read_to_string("/proc/self/limits").unwrap();
-        let row = limits
-            .lines()
-            .find_map(|line| line.strip_prefix("Max locked memory"));
-        let soft = row.unwrap().split_whitespace().next().unwrap();
-        assert_eq!(Capacity::lockable_bytes(), soft.parse().ok(), "{soft}");
-    }
-
-    #[test]
     fn a_shortage_without_a_number_says_its_reason() {
         let none = Capacity { served: 0, ..SOME };
         let message = skip(none, refusal(Errno::MFILE, false));

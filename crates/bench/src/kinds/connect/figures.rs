@@ -192,34 +192,21 @@ mod tests {
     }
 
     #[test]
-    fn a_trial_is_its_ranks_at_once_and_its_rounds_one_after_the_other() {
-        let of = |window_ns, begun, accepted, cpu_ns, start_skew_ns| Totals {
-            window_ns,
-            counted: Counted { begun, accepted },
-            cpu_ns,
-            start_skew_ns,
-        };
-        let (one, other) = (of(10, 1, 2, 3, 9), of(7, 10, 20, 30, 5));
-        let mut merged = one;
-        merged.merge(other);
-        assert_eq!(merged, of(10, 11, 22, 33, 9));
-        let mut followed = one;
-        followed.follow(&other);
-        assert_eq!(followed, of(17, 11, 22, 33, 9));
-        let trial = followed.trial();
-        assert_eq!((trial.window_ns, trial.connections), (17, 11));
-        assert_eq!((trial.cpu_ns, trial.start_skew_ns), (33, 9));
-        assert_eq!(summarize(&[]).cpu_ns_per_connection, 0.0);
-    }
-
-    #[test]
-    fn ranks_add_up() {
+    fn ranks_of_a_trial_add_up_at_once_and_its_rounds_one_after_the_other() {
         let rank = |window_ns, begun, accepted| Totals {
             window_ns,
             counted: Counted { begun, accepted },
             cpu_ns: 1_000,
             start_skew_ns: window_ns,
         };
+        let mut followed = rank(10, 1, 2);
+        followed.follow(&rank(7, 10, 20));
+        let both = Totals {
+            cpu_ns: 2_000,
+            start_skew_ns: 10,
+            ..rank(17, 11, 22)
+        };
+        assert_eq!(followed, both);
         let mut all = rank(1_000_000_000, 6, 0);
         all.merge(rank(2_000_000_000, 0, 6));
         assert_eq!((all.counted.begun, all.counted.accepted), (6, 6));
@@ -234,5 +221,6 @@ mod tests {
         assert_eq!((summary.trials, summary.connections), (2, 12));
         assert_eq!(summary.connections_per_s.mean, 3.0);
         assert_eq!(summary.cpu_ns_per_connection, 4_000.0 / 12.0);
+        assert_eq!(summarize(&[]).cpu_ns_per_connection, 0.0);
     }
 }

@@ -296,20 +296,6 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_compresses_ends_with_its_zeros() {
-        let pool = Pool::new(3, DataKind::Compressible { percent: 30 });
-        for page in pool.bytes.chunks(PAGE_BYTES) {
-            let (data, zeros) = page.split_at(PAGE_BYTES - 1244);
-            assert!(zeros.iter().all(|&byte| byte == 0));
-            // A word of the pool may end with zeros; two of them are not both zero.
-            assert!(
-                data.rchunks(16)
-                    .all(|bytes| bytes.iter().any(|&byte| byte != 0))
-            );
-        }
-    }
-
-    #[test]
     fn what_is_placed_stays_within_its_transfer() {
         let (pool, arena) = (Pool::new(3, DataKind::Random), arena());
         pool.place(&arena, 4096, POOL_BYTES - 3, 5000).unwrap();

@@ -119,11 +119,6 @@ mod tests {
     use tonnage_sys::mapping::{Pages, Sharing};
 
     #[test]
-    fn the_inverse_is_one() {
-        assert_eq!(GOLDEN.wrapping_mul(GOLDEN_INVERSE), 1);
-    }
-
-    #[test]
     fn a_place_lies_within_the_file() {
         let key = FileKey::new(7, 1);
         let (_, word) = words(&key.stamp(1024));

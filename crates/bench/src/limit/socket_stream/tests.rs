@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::pump::StreamDirection;
 use super::*;
@@ -11,7 +11,6 @@ use tonnage_engine::Verb;
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::Addresses;
 use tonnage_ranks::testing::run;
-use tonnage_ranks::{pack, unpack};
 use tonnage_sys::clock::thread_cpu_ns;
 use tonnage_units::{Error, Reduce};
 
@@ -74,23 +73,6 @@ fn the_receiver_counts_what_comes_within_the_window() {
     };
     let found = (0..40).map(|_| attempt()).find(exact);
     assert!(found.is_some(), "not once in 40 attempts");
-}
-
-/// The whole measurement: what the sender's side wrote is what the receiver's counted, by the same clock.
-#[test]
-fn a_pump_receives_what_another_sends() {
-    let clock = Clock::new();
-    let window = window(&clock);
-    let (near, far) = pair();
-    let since = Instant::now();
-    let out = vec![stream(near, StreamDirection::Out)];
-    let sender = thread::spawn(move || pump(out, &window, &clock, Waiting::Blocking));
-    let into = vec![stream(far, StreamDirection::In)];
-    let received = pump(into, &window, &clock, Waiting::Polling).unwrap();
-    assert_eq!(sender.join().unwrap().unwrap(), Streamed::default());
-    assert_eq!((received.streams, received.silent), (1, 0));
-    assert!(since.elapsed() >= Duration::from_nanos(WINDOW_NS));
-    assert!(received.bytes_per_s > 0.0);
 }
 
 #[test]
@@ -194,14 +176,14 @@ fn streams_in_slow_start_are_measured_again_later() {
 fn a_worker_that_blocks_sleeps_however_many_streams_it_has() {
     for streams in [1, 3] {
         let clock = Clock::new();
-        let window = Window::new(clock.now_ns(), 100_000_000, 400_000_000, 0);
+        let window = Window::new(clock.now_ns(), 50_000_000, 200_000_000, 0);
         let (near, far): (Vec<_>, Vec<_>) = (0..streams).map(|_| pair()).unzip();
         let far = far.into_iter().map(|far| stream(far, StreamDirection::In));
         let cpu_ns = thread_cpu_ns();
         let silent = pump(far.collect(), &window, &clock, Waiting::Blocking).unwrap();
         let cpu_ns = thread_cpu_ns() - cpu_ns;
         assert_eq!(silent.silent, streams);
-        assert!(cpu_ns < 40_000_000, "{streams}: {cpu_ns} ns");
+        assert!(cpu_ns < 20_000_000, "{streams}: {cpu_ns} ns");
         drop(near);
     }
 }
@@ -331,19 +313,12 @@ fn every_flow_has_a_stream_for_each_worker() {
 fn the_faster_way_of_waiting_is_the_limit() {
     for faster in Waiting::ALL {
         let point = point(Traffic::Pair, 2, Verb::Write);
-        let carried = run(2, move |mut rank| {
-            let carried = measure(&mut rank, &point, &[vec![None], vec![None]], |berths| {
-                let bytes_per_s = if berths.waiting == faster { 2e9 } else { 1e9 };
-                Ok(Streamed {
-                    bytes_per_s,
-                    streams: 1,
-                    ..Streamed::default()
-                })
-            });
-            rank.close().unwrap();
-            carried.unwrap().unwrap()
+        let carried = told(&point, move |berths, _| Streamed {
+            bytes_per_s: if berths.waiting == faster { 2e9 } else { 1e9 },
+            streams: 1,
+            ..Streamed::default()
         });
-        for carried in carried {
+        for carried in carried.into_iter().map(Option::unwrap) {
             assert_eq!(
                 (carried.waiting, carried.streamed.bytes_per_s),
                 (faster, 4e9)
@@ -465,69 +440,32 @@ fn bytes_go_as_the_operations_of_the_point_do() {
     }
 }
 
+/// A worker that fails, and an address that this host does not have, because TEST-NET-1 belongs to no host.
 #[test]
-fn a_limit_is_said_with_its_connections_and_its_interval() {
-    let limit = |streams| {
-        describe(&Carried {
-            streamed: Streamed {
-                bytes_per_s: 3.0,
-                parts_bytes_per_s: [1.0, 2.0, 3.0, 4.0, 5.0],
-                streams,
-                silent: 0,
-            },
-            waiting: Waiting::Blocking,
-            measurements: 1,
-        })
-    };
-    let one = limit(1);
-    assert_eq!(
-        one.what,
-        "socket stream, 1 TCP connection, blocking, blocks of 1048576 B"
-    );
-    assert_eq!(one.bytes_per_s, 3.0);
-    assert!((one.ci95_bytes_per_s.unwrap() - 1.963).abs() < 0.001);
-    assert!(limit(7).what.contains(", 7 TCP connections at once, "));
-}
-
-#[test]
-fn a_worker_that_fails_is_named_on_all_ranks() {
-    let point = point(Traffic::Pair, 2, Verb::Write);
-    let errors = run(2, move |mut rank| {
-        let me = rank.id();
-        let error = measure(&mut rank, &point, &[vec![None], vec![None]], |_| match me {
-            1 => Err(Error::Failed("the cable was cut".into())),
-            _ => Ok(Streamed::default()),
-        })
-        .unwrap_err();
-        rank.close().unwrap();
-        error.to_string()
-    });
-    for error in errors {
-        assert!(
-            error.contains("rank 1") && error.contains("the cable was cut"),
-            "{error}"
-        );
-    }
-}
-
-#[test]
-fn an_address_that_this_host_does_not_have_is_refused_by_name() {
-    let point = point(Traffic::Pair, 2, Verb::Write);
-    let errors = run(2, move |mut rank| {
-        // TEST-NET-1 belongs to no host.
-        let address = (rank.id() == 1).then_some([192, 0, 2, 1].into());
-        let error = measure(&mut rank, &point, &[vec![None], vec![address]], |_| {
-            Ok(Streamed::default())
-        })
-        .unwrap_err();
-        rank.close().unwrap();
-        error.to_string()
-    });
-    for error in errors {
-        assert!(
-            error.contains("192.0.2.1") && error.contains("rank 1"),
-            "{error}"
-        );
+fn what_fails_on_one_rank_is_named_on_all() {
+    for (expected, address) in [
+        ("the cable was cut", None),
+        ("192.0.2.1", Some([192, 0, 2, 1].into())),
+    ] {
+        let point = point(Traffic::Pair, 2, Verb::Write);
+        let errors = run(2, move |mut rank| {
+            let is_faulty = rank.id() == 1;
+            let addresses = [vec![None], vec![address.filter(|_| is_faulty)]];
+            let carried = measure(&mut rank, &point, &addresses, |_| {
+                if is_faulty && address.is_none() {
+                    return Err(Error::Failed("the cable was cut".into()));
+                }
+                Ok(Streamed::default())
+            });
+            rank.close().unwrap();
+            carried.unwrap_err().to_string()
+        });
+        for error in errors {
+            assert!(
+                error.contains("rank 1") && error.contains(expected),
+                "{error}"
+            );
+        }
     }
 }
 
@@ -543,20 +481,4 @@ fn streams_last_as_long_as_a_trial() {
         point.length.trial = trial;
         assert_eq!(timed_ns(&point), timed);
     }
-}
-
-#[test]
-fn garbage_does_not_add_up() {
-    assert!(unpack::<Streamed>(b"xx").is_err());
-    assert!(unpack::<Streamed>(&[0; 32]).is_err());
-    let streamed = Streamed {
-        bytes_per_s: 1.5,
-        parts_bytes_per_s: [1.0, 2.0, 1.0, 2.0, 1.5],
-        streams: 2,
-        silent: 1,
-    };
-    assert_eq!(
-        unpack::<Streamed>(&pack(&streamed).unwrap()).unwrap(),
-        streamed
-    );
 }

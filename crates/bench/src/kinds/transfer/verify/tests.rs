@@ -381,17 +381,6 @@ fn what_is_read_from_a_shared_footprint_is_the_targets_own() {
 }
 
 #[test]
-fn the_walks_go_on_from_trial_to_trial() {
-    let mut pair = Pair::new(Verb::Write, Pacing::Stream { window: 4 });
-    for (number, operations) in [(1, 3), (2, 2), (3, 4), (4, 9)] {
-        let expected = pair.trial(number, operations);
-        let verified = 8 * operations.min(4);
-        assert_eq!(pair.check(number, &expected), (verified, 0, 0), "{number}");
-        pair.walks[1].advance(&expected);
-    }
-}
-
-#[test]
 fn the_byte_that_signals_an_arrival_is_not_data() {
     for (op, bytes) in [(Verb::Write, 7), (Verb::WriteImm, 8)] {
         let mut pair = Pair::new(op, Pacing::PingPong);
