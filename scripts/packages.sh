@@ -61,6 +61,11 @@ prepare() {
         if [[ $parts == *" unit "* || $parts == *" system "* || $parts == *" faults "* ]]; then packages; fi
         if [[ $parts == *" browser "* ]]; then browser; fi
         if [[ $parts == *" rdma "* ]]; then bash scripts/rdma-guest.sh setup || true; fi
+        if [[ $parts == *" kernel "* ]]; then
+            # What is missing is said by who builds the module.
+            bash scripts/rdma-guest.sh headers >/dev/null 2>&1 || true
+            bash scripts/rdma-guest.sh headers backports >/dev/null 2>&1 || true
+        fi
     } >"$LOGS/packages.log" 2>&1 &
     PREPARING=$!
 }

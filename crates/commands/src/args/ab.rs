@@ -1,0 +1,144 @@
+//! `tonnage ab`: two sides that take turns, each a command line of tonnage.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tonnage_units::{Error, Result};
+
+use super::common::TIMES_MAX;
+use super::values::{library, variable};
+
+/// Runs of each side where nothing else is asked for: enough to find a tenth in a spread of 3 %.
+const TIMES_DEFAULT: u32 = 11;
+
+/// `tonnage ab`.
+#[derive(Debug, Clone, PartialEq, Args)]
+#[command(after_help = "Examples:\n  \
+    tonnage ab -o ab.jsonl -- transfer --engine fabric:shm --op write --ranks 2 --sizes 64..1M*16 -- transfer \
+    --engine shm --op write --ranks 2 --sizes 64..1M*16\n  \
+    tonnage ab -o ab.jsonl --b-env FI_SHM_TX_SIZE=64 -- transfer --engine fabric:shm --op write --ranks 2 --sizes 64\n\
+    Then: tonnage compare ab.jsonl --ignore engine")]
+pub struct AbArgs {
+    /// Runs of each side; they take turns: A B, B A, A B, …
+    #[arg(long, value_name = "N", default_value_t = TIMES_DEFAULT,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(TIMES_MAX)))]
+    pub times: u32,
+
+    /// Write the records of both sides to this file.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// Replace the file of --output if it is there.
+    #[arg(long)]
+    pub force: bool,
+
+    /// Program of side A, such as the version before this one, with the arguments of side B: `tonnage compare` takes A
+    /// as the measure, so that *worse* is said of this program.
+    #[arg(long, value_name = "PATH")]
+    pub a_program: Option<PathBuf>,
+
+    /// Program of side B, such as another version of tonnage, with the arguments of side A.
+    #[arg(long, value_name = "PATH")]
+    pub b_program: Option<PathBuf>,
+
+    /// An environment variable of side B, with the arguments of side A; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE", value_parser = variable)]
+    pub b_env: Vec<(String, String)>,
+
+    /// A library that side B loads, such as libfabric=/opt/lib/libfabric.so.1, with the arguments of side A; may be
+    /// repeated.
+    #[arg(long, value_name = "NAME=PATH", value_parser = library)]
+    pub b_library: Vec<(String, PathBuf)>,
+
+    /// Command and options of side A, and after another -- those of side B: transfer, file, connect, stress, tune,
+    /// collective, run or layers, without -o and --format.
+    #[arg(
+        last = true,
+        required = true,
+        value_name = "ARGS [-- ARGS]",
+        num_args = 1..
+    )]
+    pub words: Vec<String>,
+}
+
+/// One side of `tonnage ab`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AbSide {
+    /// Program; this one where there is none.
+    pub program: Option<PathBuf>,
+    /// Its arguments.
+    pub arguments: Vec<String>,
+    /// Environment variables of its own.
+    pub variables: Vec<(String, String)>,
+    /// Keys of what it was given on purpose.
+    pub varied: Vec<String>,
+}
+
+impl AbArgs {
+    /// The two sides.
+    pub fn sides(&self) -> Result<[AbSide; 2]> {
+        let mut lines = self.words.split(|word| word == "--");
+        let (first, second) = (lines.next().unwrap_or_default(), lines.next());
+        if lines.next().is_some() {
+            return Err(Error::Usage(
+                "there are two sides: write -- ARGS -- ARGS, or -- ARGS and what differs by --a-program, --b-program, \
+                 --b-env or --b-library"
+                    .to_owned(),
+            ));
+        }
+        let varied = self.varied();
+        let a = AbSide {
+            program: self.a_program.clone(),
+            arguments: first.to_vec(),
+            ..AbSide::default()
+        };
+        let b = match (second, varied.is_empty()) {
+            (Some(second), true) => AbSide {
+                arguments: second.to_vec(),
+                ..AbSide::default()
+            },
+            (None, false) => {
+                let libraries = self.b_library.iter();
+                let libraries = libraries.flat_map(|(name, path)| {
+                    ["--library".to_owned(), format!("{name}={}", path.display())]
+                });
+                AbSide {
+                    program: self.b_program.clone(),
+                    arguments: first.iter().cloned().chain(libraries).collect(),
+                    variables: self.b_env.clone(),
+                    varied,
+                }
+            }
+            (Some(_), false) => {
+                return Err(Error::Usage(
+                    "side B has a command line of its own, and --a-program, --b-program, --b-env or --b-library as \
+                     well: leave one of them out, so that one thing is compared"
+                        .to_owned(),
+                ));
+            }
+            (None, true) => {
+                return Err(Error::Usage(
+                    "both sides are the same: write a second command line after --, or what differs by --a-program, \
+                     --b-program, --b-env or --b-library"
+                        .to_owned(),
+                ));
+            }
+        };
+        Ok([a, b])
+    }
+
+    /// Keys of what differs on purpose, as a comparison accepts them.
+    fn varied(&self) -> Vec<String> {
+        let program = self.a_program.as_ref().or(self.b_program.as_ref());
+        let program = program.iter().map(|_| "program".to_owned());
+        let variables = self
+            .b_env
+            .iter()
+            .map(|(name, _)| format!("variables.{name}"));
+        let libraries = self
+            .b_library
+            .iter()
+            .map(|(name, _)| format!("libraries.{name}"));
+        program.chain(variables).chain(libraries).collect()
+    }
+}

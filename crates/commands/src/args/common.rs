@@ -1,0 +1,255 @@
+//! Options that several commands share: placement of ranks, destination of results, and level of logging.
+
+use std::path::{Path, PathBuf};
+
+use clap::{Args, ValueEnum};
+use tonnage_bench::settings::{DeviceNames, Numa};
+use tonnage_engine::Libraries;
+use tonnage_machine::CpuChoice;
+use tonnage_plan::Plan;
+use tonnage_plan::options::one_of;
+use tonnage_ranks::Explicit;
+use tonnage_ranks::spawn::remote::list::HostPlacement;
+use tonnage_report::Format;
+use tonnage_units::{Error, Result};
+
+use super::hosts::HostArgs;
+use super::values::{GpuList, Master, devices_of, library, link_speed, ranks, scale};
+
+/// Placement and meeting of ranks.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+#[command(next_help_heading = "Ranks")]
+pub struct RankArgs {
+    /// Start this many ranks on this host, unless a launcher has started them already.
+    ///
+    /// Under mpirun, srun, torchrun or an Indexed Job of Kubernetes the ranks are what the launcher made.
+    #[arg(long, value_name = "N", value_parser = ranks)]
+    pub ranks: Option<u32>,
+
+    /// Make this process rank N, counted from 0; for ranks that are started by hand or by a launcher that tonnage does
+    /// not know. With --size and --master.
+    #[arg(long, value_name = "N", requires = "size", requires = "master")]
+    pub rank: Option<u32>,
+
+    /// Number of ranks that are started by hand. With --rank and --master.
+    #[arg(long, value_name = "N", value_parser = ranks, requires = "rank")]
+    pub size: Option<u32>,
+
+    /// Address on which rank 0 listens for the others, such as 10.0.0.1:29500: its own address or host name, and a free
+    /// port. With --rank and --size.
+    #[arg(long, value_name = "HOST:PORT", requires = "rank")]
+    pub master: Option<Master>,
+
+    /// CPUs for the workers of this host, such as 0-3,8, given out in this order; "none" does not pin.
+    ///
+    /// By default each worker is pinned to a CPU of its own, close to its memory.
+    #[arg(long, value_name = "LIST")]
+    pub cpus: Option<CpuChoice>,
+
+    /// NUMA node of the buffers: "auto" is the node of the worker's CPU, "none" leaves it to the system.
+    #[arg(long, value_name = "NODE", default_value = "auto")]
+    pub numa: Numa,
+
+    /// Devices that carry the bytes, such as eth0 or mlx5_0,mlx5_1, or "all": the workers of a host take them in turn,
+    /// or as --rails says. By default the engine chooses one. `tonnage devices` lists them.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub devices: Vec<String>,
+
+    /// Devices of one rank, such as 1=mlx5_2,mlx5_3, in place of --devices: its workers take them in turn, or as
+    /// --rails says. May be repeated.
+    #[arg(long, value_name = "RANK=NAMES", value_parser = devices_of)]
+    pub devices_of: Vec<(u32, Vec<String>)>,
+
+    /// GPUs that the ranks of a host get in turn, by their numbers in `tonnage devices`, such as 0-3 or 0,0,1,1: rank i
+    /// of the host has its memory cuda or hip there, and pins its memory cuda-pinned or hip-pinned for that one.
+    #[arg(long, value_name = "LIST")]
+    pub gpus: Option<GpuList>,
+
+    /// Speed of one link, such as 100Gb/s, where the device does not say it: bandwidth is then set beside the links
+    /// that were used.
+    #[arg(long, value_name = "BANDWIDTH", value_parser = link_speed)]
+    pub link_speed: Option<u64>,
+
+    /// A library to load, such as libfabric=/opt/lib/libfabric.so.1 or mpi=auto; may be repeated. `tonnage devices`
+    /// ends with the engines and their libraries.
+    #[arg(long, value_name = "NAME=PATH", value_parser = library)]
+    pub library: Vec<(String, PathBuf)>,
+
+    /// The libfabric to load, as --library libfabric=PATH: a path, or "embedded" for the one inside this program. By
+    /// default TONNAGE_LIBFABRIC, then that of an EFA installation, then the system's, then the embedded one.
+    #[arg(long, value_name = "PATH")]
+    pub libfabric: Option<PathBuf>,
+
+    /// The MPI library to load, as --library mpi=PATH: a path, or "auto" for the one that fits the launcher.
+    #[arg(long, value_name = "PATH|auto")]
+    pub mpi: Option<PathBuf>,
+
+    /// Network interface of the control channel, such as eth0; it binds only there.
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+
+    /// Ranks on several hosts.
+    #[command(flatten)]
+    pub hosts: HostArgs,
+}
+
+impl RankArgs {
+    /// Libraries that were named, by whichever option.
+    pub fn libraries(&self) -> Result<Libraries> {
+        let short = |name: &str, path: &Option<PathBuf>| {
+            let path = path.clone();
+            path.map(|path| (name.to_owned(), path))
+        };
+        let mut named: Vec<_> = self.library.clone();
+        named.extend(short("libfabric", &self.libfabric));
+        named.extend(short("mpi", &self.mpi));
+        let mut libraries = Libraries::new();
+        for (name, path) in named {
+            if libraries.contains_key(&name) {
+                return Err(Error::Usage(format!(
+                    "library {name} is named twice: leave one of them out"
+                )));
+            }
+            libraries.insert(name, path);
+        }
+        Ok(libraries)
+    }
+
+    /// Devices that were named, for all ranks and for some.
+    pub fn device_names(&self) -> Result<DeviceNames> {
+        let mut names = DeviceNames {
+            all_ranks: self.devices.clone(),
+            ..DeviceNames::default()
+        };
+        for (rank, devices) in &self.devices_of {
+            let before = names.of_ranks.insert(*rank, devices.clone());
+            if before.is_some() {
+                return Err(Error::Usage(format!(
+                    "--devices-of names the devices of rank {rank} twice: leave one of them out"
+                )));
+            }
+        }
+        let lists = names.of_ranks.values().chain([&names.all_ranks]);
+        let all = DeviceNames::ALL.to_owned();
+        if lists
+            .into_iter()
+            .any(|list| list.len() > 1 && list.contains(&all))
+        {
+            return Err(Error::Usage(
+                "the word all among the names of devices: write all alone, or only names"
+                    .to_owned(),
+            ));
+        }
+        Ok(names)
+    }
+
+    /// The hosts with the ranks of each, where hosts are named.
+    pub fn placement(&self) -> Result<Option<HostPlacement>> {
+        self.hosts.placement(self.ranks)
+    }
+
+    /// Number of ranks that the command line asks for, as such or by its hosts.
+    pub fn asked(&self) -> Result<Option<u32>> {
+        let placement = self.placement()?;
+        Ok(placement.map(|placement| placement.size()).or(self.ranks))
+    }
+
+    /// The place in the run that the command line states, if it does; the parser has seen to it that it is whole.
+    pub fn explicit(&self) -> Option<Explicit> {
+        let Master { host, port } = self.master.clone()?;
+        Some(Explicit {
+            rank: self.rank?,
+            size: self.size?,
+            host,
+            port,
+            source: "--rank/--size, --master".to_owned(),
+        })
+    }
+}
+
+/// Times that a plan is measured in one go, at most.
+pub const TIMES_MAX: u32 = 1000;
+
+/// Destination and format of results.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+#[command(next_help_heading = "Results")]
+pub struct ResultArgs {
+    /// Append one JSON line for each point to this file, as soon as it is measured.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Go on with an interrupted run: points that this file holds already are not measured again, and new ones are
+    /// appended to it.
+    #[arg(long, value_name = "FILE")]
+    pub resume: Option<PathBuf>,
+
+    /// Format of standard output: tables, JSON lines or CSV.
+    #[arg(long, value_name = "FORMAT", value_parser = one_of::<Format>(), default_value_t = Format::Table)]
+    pub format: Format,
+
+    /// End with exit code 1 unless the devices' own counters prove, for every point, that the payload crossed the
+    /// devices that it should have.
+    #[arg(long)]
+    pub require_path: bool,
+
+    /// Print the plan as TOML instead of running it; `tonnage run` runs it.
+    #[arg(long, conflicts_with = "times")]
+    pub print_plan: bool,
+
+    /// Measure everything this many times, each time as a run of its own: what was open is opened anew, and points are
+    /// taken in another order (drawn from a seed; file experiments stay in theirs). From 3 times on `tonnage compare`
+    /// knows how much runs differ.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(TIMES_MAX)))]
+    pub times: Option<u32>,
+
+    /// Multiply how long everything is measured, such as 0.1 for a quick look: times between memories, and with files
+    /// the bytes of all ranks together.
+    #[arg(long, value_name = "FACTOR", value_parser = scale)]
+    pub scale: Option<f64>,
+}
+
+impl ResultArgs {
+    /// The file that results go to, if any, and whether points that it holds already are left out.
+    pub fn output(&self) -> Result<Option<(PathBuf, bool)>> {
+        match (&self.output, &self.resume) {
+            (Some(output), Some(resume)) if !same_file(output, resume) => {
+                Err(Error::Usage(format!(
+                    "--output {} and --resume {} name different files, and a resumed run goes on in its own file: \
+                 leave --output out",
+                    output.display(),
+                    resume.display()
+                )))
+            }
+            (_, Some(resume)) => Ok(Some((resume.clone(), true))),
+            (output, None) => Ok(output.clone().map(|path| (path, false))),
+        }
+    }
+
+    /// Applies `--scale` to a plan, and makes it one for the run's number of ranks.
+    pub fn scaled(&self, mut plan: Plan, ranks: u32) -> Result<Plan> {
+        if let Some(factor) = self.scale {
+            plan.scale(factor, ranks)?;
+        }
+        plan.fit_ranks(ranks);
+        Ok(plan)
+    }
+}
+
+/// Two spellings of one path are the same file; a file that is not there yet is only known by its spelling.
+fn same_file(one: &Path, other: &Path) -> bool {
+    let known = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    one == other || known(one) == known(other)
+}
+
+/// Level of logging.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum LogLevel {
+    /// Messages that end the run.
+    Error,
+    /// These, and what makes results doubtful.
+    Warn,
+    /// These, and what is done and what was chosen.
+    Info,
+    /// These, and what helps to find out why ranks do not find each other.
+    Debug,
+}

@@ -1,0 +1,87 @@
+//! `tonnage compare`: files of records, what to compare of them, and when that is a failure.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tonnage_judge::compare::CompareRequest;
+use tonnage_judge::criteria::{Criteria, FailOn};
+use tonnage_judge::metric::Metric;
+use tonnage_plan::options::one_of;
+use tonnage_report::compare::CompareFormat;
+use tonnage_units::{Fraction, Result};
+
+/// `tonnage compare`.
+#[derive(Debug, Clone, PartialEq, Args)]
+#[command(
+    after_help = "Worse and better: the whole interval of the ratio B / A lies beyond the margin. Same: \
+                        inside it. Unclear: neither, or fewer than 3 runs on a side. The unit is the run. With \
+                        fewer than 3, --by-trials lets trials stand in; the verdict then holds for these runs only.\n\n\
+                        Exit codes: 0 nothing that --fail-on names, 1 something that it names, 2 the request is wrong."
+)]
+pub struct CompareArgs {
+    /// Records of side A and of side B, or one file in which `tonnage ab` wrote both.
+    #[arg(value_name = "FILE", required = true, num_args = 1..=2)]
+    pub files: Vec<PathBuf>,
+
+    /// Metrics, joined by commas: bandwidth, message-rate, latency-p50, latency-p99, latency-p999, cpu-per-op; of
+    /// collectives time, time-p50, busbw, algbw; of files iops, open, transfer, sync, close, total; of connections
+    /// connections; or any column of CSV that has a better direction. [default: bandwidth; at a --rate
+    /// latency-p99, with --ping-pong latency-p50, of collectives time, of connections connections, of what has neither
+    /// latency-p50]
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub metric: Vec<Metric>,
+
+    /// Keys of points that may differ between the sides, joined by commas, such as engine, engine-options, ranks, size
+    /// or window.
+    #[arg(long, value_name = "KEYS", value_delimiter = ',')]
+    pub ignore: Vec<String>,
+
+    /// Difference that does not matter, as a part of A.
+    #[arg(long, value_name = "PERCENT", default_value = "5%")]
+    pub margin: Fraction,
+
+    /// Confidence of the intervals.
+    #[arg(long, value_name = "PERCENT", default_value = "95%")]
+    pub confidence: Fraction,
+
+    /// With fewer than 3 runs on a side, compare their trials: the verdict holds for these runs only, since another
+    /// start may differ by more than trials of one start do.
+    #[arg(long)]
+    pub by_trials: bool,
+
+    /// Differences of the machine and its variables that do not matter, joined by commas, as the first table names
+    /// them, such as kernel, cpu, libraries.libfabric or variables; and canary.
+    #[arg(long, value_name = "KEYS", value_delimiter = ',')]
+    pub accept: Vec<String>,
+
+    /// Verdicts that end with exit code 1, joined by commas; unclear includes what is not comparable.
+    #[arg(long, value_name = "VERDICTS", value_delimiter = ',', value_parser = one_of::<FailOn>(), default_value = "worse")]
+    pub fail_on: Vec<FailOn>,
+
+    /// Format of the comparison.
+    #[arg(long, value_name = "FORMAT", value_parser = one_of::<CompareFormat>(), default_value_t = CompareFormat::Table)]
+    pub format: CompareFormat,
+
+    /// Write it to this file instead of standard output.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Replace the file of --output if it is there.
+    #[arg(long, requires = "output")]
+    pub force: bool,
+}
+
+impl CompareArgs {
+    /// Wishes of the command line.
+    pub fn request(&self) -> Result<CompareRequest> {
+        Ok(CompareRequest {
+            metrics: self.metric.clone(),
+            ignore: self.ignore.clone(),
+            accept: self.accept.clone(),
+            criteria: Criteria {
+                by_trials: self.by_trials,
+                ..Criteria::new(self.margin.0, self.confidence.0)?
+            },
+        })
+    }
+}

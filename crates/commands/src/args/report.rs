@@ -1,0 +1,103 @@
+//! `tonnage report`: files of records, and what their page has beside them.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tonnage_judge::compare::CompareRequest;
+use tonnage_judge::criteria::Criteria;
+use tonnage_judge::metric::Metric;
+use tonnage_units::{Fraction, Result};
+
+/// `tonnage report`.
+#[derive(Debug, Clone, PartialEq, Args)]
+#[command(
+    after_help = "The page is one file that asks the network for nothing and holds the records: `tonnage show PAGE` reads \
+                        them again. It is complete where scripts and styles are forbidden, as where Jenkins shows \
+                        artifacts; with --plain it has neither, so that nothing is refused there.\n\n\
+                        Exit codes: 0 written, 1 it could not be written, 2 the request is wrong."
+)]
+pub struct ReportArgs {
+    /// Files of results, as written with --output.
+    #[arg(value_name = "FILE", required_unless_present = "compare")]
+    pub files: Vec<PathBuf>,
+
+    /// Records of side A and of side B, or one file in which `tonnage ab` wrote both, to be compared at the top of the
+    /// page. Records of files that are not named before are on the page too.
+    #[arg(long, value_name = "FILE", num_args = 1..=2)]
+    pub compare: Vec<PathBuf>,
+
+    /// Metrics of the comparison, joined by commas, as `tonnage compare` takes them.
+    #[arg(
+        long,
+        value_name = "NAMES",
+        value_delimiter = ',',
+        requires = "compare"
+    )]
+    pub metric: Vec<Metric>,
+
+    /// Keys of points that may differ between the sides of the comparison, joined by commas.
+    #[arg(long, value_name = "KEYS", value_delimiter = ',', requires = "compare")]
+    pub ignore: Vec<String>,
+
+    /// Differences of the machine and its variables that do not matter, joined by commas.
+    #[arg(long, value_name = "KEYS", value_delimiter = ',', requires = "compare")]
+    pub accept: Vec<String>,
+
+    /// Difference that does not matter, as a part of A.
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "5%",
+        requires = "compare"
+    )]
+    pub margin: Fraction,
+
+    /// Confidence of the intervals of the comparison.
+    #[arg(
+        long,
+        value_name = "PERCENT",
+        default_value = "95%",
+        requires = "compare"
+    )]
+    pub confidence: Fraction,
+
+    /// With fewer than 3 runs on a side of the comparison, compare their trials: the verdict holds for these runs only.
+    #[arg(long, requires = "compare")]
+    pub by_trials: bool,
+
+    /// Baseline, as written by `tonnage baseline`: at the top of the page is a verdict on each of its figures by the
+    /// records of hosts of its kinds.
+    #[arg(long, value_name = "FILE")]
+    pub baseline: Option<PathBuf>,
+
+    /// Title of the page.
+    #[arg(long, value_name = "TEXT", default_value = "Report of tonnage")]
+    pub title: String,
+
+    /// Leave out the style and the script, for viewers that forbid both.
+    #[arg(long)]
+    pub plain: bool,
+
+    /// The page.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+
+    /// Replace the file of --output if it is there.
+    #[arg(long)]
+    pub force: bool,
+}
+
+impl ReportArgs {
+    /// Wishes for the comparison.
+    pub fn request(&self) -> Result<CompareRequest> {
+        Ok(CompareRequest {
+            metrics: self.metric.clone(),
+            ignore: self.ignore.clone(),
+            accept: self.accept.clone(),
+            criteria: Criteria {
+                by_trials: self.by_trials,
+                ..Criteria::new(self.margin.0, self.confidence.0)?
+            },
+        })
+    }
+}

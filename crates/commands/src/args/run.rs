@@ -1,0 +1,86 @@
+//! `tonnage run` and `tonnage tour`: experiments that are written down already.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tonnage_plan::Plan;
+use tonnage_units::Result;
+
+use super::common::{RankArgs, ResultArgs};
+use super::values::scale;
+use super::verify::RANKS_DEFAULT;
+
+/// `tonnage run`.
+#[derive(Debug, Clone, PartialEq, Args)]
+pub struct RunArgs {
+    /// The plan file, such as plans/mori-io-write.toml.
+    #[arg(value_name = "PLAN")]
+    pub plan: PathBuf,
+
+    /// Use these engines in every experiment, whatever the plan says; several are joined by commas. An optional one
+    /// with options of engines stays with those that it names, and is left out, with a warning, where none is among
+    /// these.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub engine: Vec<String>,
+
+    /// Place for the files of the plan's file experiments: in this directory, under the plan's own names, or else named
+    /// PLACE-NAME. By default the plan says it.
+    ///
+    /// A directory is one that is there, or a name that ends with a slash.
+    #[arg(long, value_name = "PLACE")]
+    pub path: Option<String>,
+
+    /// Placement of ranks.
+    #[command(flatten)]
+    pub ranks: RankArgs,
+    /// Destination and format of results.
+    #[command(flatten)]
+    pub results: ResultArgs,
+}
+
+impl RunArgs {
+    /// The plan of the file, with the engines and the place of the files of the command line where it names any, before
+    /// `--scale`, and the names of the experiments that are about none of these engines. It is still for the ranks that
+    /// it was made for, if it says for how many.
+    pub fn to_plan(&self) -> Result<(Plan, Vec<String>)> {
+        let mut plan = Plan::load(&self.plan)?;
+        let mut left_out = Vec::new();
+        if !self.engine.is_empty() {
+            plan.refuse_given("--engine")?;
+            left_out = plan.use_engines(&self.engine)?;
+        }
+        if let Some(place) = &self.path {
+            plan.move_files(place)?;
+        }
+        plan.ranks = plan.ranks.or(self.ranks.ranks);
+        Ok((plan, left_out))
+    }
+}
+
+/// `tonnage tour`.
+#[derive(Debug, Clone, PartialEq, Default, Args)]
+pub struct TourArgs {
+    /// Write the results to this file instead of one named after the time.
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Print the plan of what is measured as TOML instead of running it.
+    #[arg(long)]
+    pub print_plan: bool,
+
+    /// Multiply how long everything is measured, such as 0.1 for a quick look.
+    #[arg(long, value_name = "FACTOR", value_parser = scale)]
+    pub scale: Option<f64>,
+}
+
+impl TourArgs {
+    /// The plan of what the tour measures between ranks, scaled.
+    pub fn to_plan(&self) -> Result<Plan> {
+        let text = include_str!("../../../../plans/tour.toml");
+        let mut plan = Plan::from_toml(text, "plans/tour.toml")?;
+        if let Some(factor) = self.scale {
+            plan.scale(factor, plan.ranks.unwrap_or(RANKS_DEFAULT))?;
+        }
+        Ok(plan)
+    }
+}

@@ -1,0 +1,335 @@
+//! `tonnage ab`: starts the runs of two sides by turns, and keeps their records with the side that each is of.
+//!
+//! A run is a process of its own, with ranks of its own, so that everything is made anew. It writes its records as JSON
+//! lines to a pipe, from which they go to the file at once: what was measured is kept however this ends.
+
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+
+use clap::Parser;
+use tonnage_ranks::spawn::local::TURN_PARENT;
+use tonnage_record::read::read_records_of;
+use tonnage_record::writer::{RecordWriter, check_writable};
+use tonnage_record::{Record, Side, SideName};
+use tonnage_units::message::bounded;
+use tonnage_units::names::quote;
+use tonnage_units::{Error, Result};
+
+use super::env;
+use super::whole_file::refuse_existing;
+use crate::args::ab::{AbArgs, AbSide};
+use crate::args::{Cli, Command as Asked};
+
+/// Exit codes from here on are those of signals.
+const SIGNALLED: i32 = 128;
+
+/// Measures two sides by turns.
+pub fn ab(args: &AbArgs) -> Result<ExitCode> {
+    let sides = sides(args)?;
+    if let Some(identity) = tonnage_ranks::detect(&env, None)? {
+        return Err(Error::Usage(format!(
+            "`tonnage ab` starts its runs itself, and {} has started it as a rank: measure each side by the launcher with \
+             a file of its own, by turns, and compare the two files",
+            identity.source
+        )));
+    }
+    refuse_existing(&args.output, args.force)?;
+    check_writable(&args.output)?;
+    for (name, side) in SideName::ALL.into_iter().zip(&sides) {
+        check_plan(name, side)?;
+    }
+    let mut writer = FirstRecord::new(&args.output, args.force);
+    let mut worst = 0;
+    for turn in 0..2 * args.times {
+        let name = side_of(turn);
+        let side = &sides[usize::from(name == SideName::B)];
+        log::info!(
+            "run {} of {}: side {}",
+            turn + 1,
+            2 * args.times,
+            name.letter()
+        );
+        let said = Side {
+            name,
+            turn,
+            varied: side.varied.clone(),
+        };
+        let status = one_run(side, &said, &mut writer)?;
+        let code = status.code().unwrap_or(SIGNALLED);
+        if code >= SIGNALLED || code == 2 {
+            writer.finish()?;
+            // The run has said why.
+            log::warn!(
+                "run {} (side {}) ended with {status}: no more runs",
+                turn + 1,
+                name.letter()
+            );
+            return Ok(ExitCode::from(u8::try_from(code).unwrap_or(1)));
+        }
+        worst = worst.max(code);
+    }
+    writer.finish()?;
+    Ok(ExitCode::from(u8::try_from(worst).unwrap_or(1)))
+}
+
+/// A file that is made, or replaced, when there is a record for it: a run that is refused leaves what was there.
+struct FirstRecord<'a> {
+    path: &'a Path,
+    force: bool,
+    writer: Option<RecordWriter>,
+}
+
+impl<'a> FirstRecord<'a> {
+    fn new(path: &'a Path, force: bool) -> Self {
+        Self {
+            path,
+            force,
+            writer: None,
+        }
+    }
+
+    fn write(&mut self, record: &Record) -> Result<()> {
+        match &mut self.writer {
+            Some(writer) => writer.write(record),
+            None => {
+                // Somebody may have made it since the first look.
+                refuse_existing(self.path, self.force)?;
+                let writer = self.writer.insert(RecordWriter::create(self.path)?);
+                writer.write(record)
+            }
+        }
+    }
+
+    fn finish(self) -> Result<()> {
+        self.writer.map_or(Ok(()), RecordWriter::finish)
+    }
+}
+
+/// The two sides, as far as their command lines can be checked without starting them.
+fn sides(args: &AbArgs) -> Result<[AbSide; 2]> {
+    let sides = args.sides()?;
+    for (name, side) in SideName::ALL.into_iter().zip(&sides) {
+        // Another program may have other options.
+        if side.program.is_none() {
+            check(name.letter(), &side.arguments)?;
+        }
+    }
+    Ok(sides)
+}
+
+/// Checks that a command line measures, and leaves its records to us.
+fn check(side: &str, arguments: &[String]) -> Result<()> {
+    let words = std::iter::once("tonnage".into()).chain(arguments.iter().map(OsString::from));
+    let wrong = |what: &str| Err(Error::Usage(format!("side {side}: {what}")));
+    let cli = match Cli::try_parse_from(words) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let text = error.to_string();
+            return wrong(text.trim_start_matches("error: ").trim_end());
+        }
+    };
+    let results = match &cli.command {
+        Some(Asked::Experiment(args)) => &args.results,
+        Some(Asked::Run(args)) => &args.results,
+        Some(Asked::Layers(args)) => &args.results,
+        _ => {
+            let first = arguments.first().map_or("", String::as_str);
+            return wrong(&format!(
+                "{} is no command that measures: write transfer, file, connect, stress, tune, collective, run or layers",
+                quote(first)
+            ));
+        }
+    };
+    if results.output.is_some() || results.resume.is_some() {
+        return wrong("records go to the file of `tonnage ab`: leave --output and --resume out");
+    }
+    if results.times.is_some() {
+        return wrong(
+            "repetitions inside of one start would count as starts of their own: leave --times out, and give it to \
+             `tonnage ab`",
+        );
+    }
+    let is_long = |word: &String, name: &str| word == name || word.starts_with(&format!("{name}="));
+    for option in ["--format", "--print-plan"] {
+        if arguments.iter().any(|word| is_long(word, option)) {
+            return wrong(&format!(
+                "`tonnage ab` reads the records itself: leave {option} out"
+            ));
+        }
+    }
+    if arguments.iter().any(|word| is_long(word, "--checkpoint")) {
+        return wrong(
+            "checkpoints go to a file of the run itself, which a side has not: leave --checkpoint out",
+        );
+    }
+    Ok(())
+}
+
+/// The side of a turn: A B, B A, A B, …, so that what drifts steadily falls on both alike.
+fn side_of(turn: u32) -> SideName {
+    match turn % 4 {
+        0 | 3 => SideName::A,
+        _ => SideName::B,
+    }
+}
+
+fn command(side: &AbSide) -> Result<Command> {
+    let program = match &side.program {
+        Some(program) => program.clone(),
+        None => std::env::current_exe()
+            .map_err(|error| Error::io("cannot find this program's own file", error))?,
+    };
+    let mut command = Command::new(program);
+    command
+        .args(&side.arguments)
+        .envs(side.variables.iter().map(|(name, value)| (name, value)))
+        .env(TURN_PARENT, std::process::id().to_string())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped());
+    Ok(command)
+}
+
+fn start(mut command: Command, name: SideName) -> Result<Child> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    command.spawn().map_err(|error| {
+        let letter = name.letter();
+        Error::Usage(format!("side {letter}: cannot start {program}: {error}"))
+    })
+}
+
+/// Lets a side's program check its plan.
+fn check_plan(name: SideName, side: &AbSide) -> Result<()> {
+    let mut command = command(side)?;
+    command
+        .arg("--print-plan")
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let ended = start(command, name)?.wait_with_output();
+    let ended = ended.map_err(|error| Error::io("cannot wait for a run", error))?;
+    if ended.status.success() {
+        return Ok(());
+    }
+    let said = String::from_utf8_lossy(&ended.stderr);
+    let said = said.trim().trim_start_matches("error: ");
+    let why = if said.is_empty() {
+        format!("its command line is refused ({})", ended.status)
+    } else {
+        bounded(said).to_string()
+    };
+    Err(Error::Usage(format!("side {}: {why}", name.letter())))
+}
+
+/// One run, whose records go to the file as they come.
+fn one_run(side: &AbSide, said: &Side, writer: &mut FirstRecord<'_>) -> Result<ExitStatus> {
+    let mut command = command(side)?;
+    command.args(["--format", "jsonl"]);
+    let mut child = start(command, said.name)?;
+    let kept = match child.stdout.take() {
+        Some(pipe) => keep(BufReader::new(pipe), said, writer),
+        None => Err(Error::Failed("the run has no standard output".to_owned())),
+    };
+    // Where records cannot be kept the pipe is closed now, which ends the run.
+    let status = child
+        .wait()
+        .map_err(|error| Error::io("cannot wait for a run", error))?;
+    kept.map(|()| status)
+}
+
+fn keep(mut lines: impl BufRead, said: &Side, writer: &mut FirstRecord<'_>) -> Result<()> {
+    let from = format!("run {} (side {})", said.turn + 1, said.name.letter());
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let bytes = lines.read_until(b'\n', &mut line);
+        if bytes.map_err(|error| Error::io(format!("cannot read what {from} says"), error))? == 0 {
+            return Ok(());
+        }
+        for mut record in read_records_of(line.as_slice(), Path::new(&from))?.records {
+            record.side = Some(said.clone());
+            writer.write(&record)?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sides_take_turns_so_that_drift_falls_on_both() {
+        let order: String = (0..8).map(|turn| side_of(turn).letter()).collect();
+        assert_eq!(order, "ABBAABBA");
+        // The sum of the turns is the same for both after each second pair.
+        let sum = |side| (0..8).filter(|&turn| side_of(turn) == side).sum::<u32>();
+        assert_eq!(sum(SideName::A), sum(SideName::B));
+    }
+
+    fn sides_of(words: &str) -> Result<[AbSide; 2]> {
+        let words = ["tonnage", "ab", "-o", "x"]
+            .into_iter()
+            .chain(words.split_whitespace());
+        match Cli::try_parse_from(words).unwrap().command {
+            Some(Asked::Ab(args)) => sides(&args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    const LINE: &str = "transfer --engine shm --op write --sizes 8";
+
+    #[test]
+    fn sides_are_two_lines_or_one_and_what_differs() {
+        let [a, b] = sides_of(&format!("-- {LINE} -- run plan.toml")).unwrap();
+        assert_eq!(a.arguments.join(" "), LINE);
+        assert_eq!(b.arguments, ["run", "plan.toml"]);
+        assert!(b.varied.is_empty() && b.program.is_none());
+        let [_, b] = sides_of(&format!(
+            "--b-env FI_X=a=b --b-library libfabric=/x.so --b-program /old -- {LINE}"
+        ))
+        .unwrap();
+        assert_eq!(
+            b.arguments.join(" "),
+            format!("{LINE} --library libfabric=/x.so")
+        );
+        assert_eq!(b.variables, [("FI_X".to_owned(), "a=b".to_owned())]);
+        assert_eq!(
+            b.varied,
+            ["program", "variables.FI_X", "libraries.libfabric"]
+        );
+        assert_eq!(b.program, Some("/old".into()));
+        // The other way round the old program is the measure.
+        let [a, b] = sides_of(&format!("--a-program /old -- {LINE}")).unwrap();
+        assert_eq!((a.program, b.program), (Some("/old".into()), None));
+        assert_eq!(
+            (&a.arguments, b.varied),
+            (&b.arguments, vec!["program".to_owned()])
+        );
+    }
+
+    #[test]
+    fn what_cannot_be_two_sides_is_refused() {
+        // L stands for a line that can be measured.
+        let refused = r#"
+            -- L                              => both sides are the same
+            -- L -- L -- L                    => two sides
+            --b-env X=1 -- L -- L             => command line of its own
+            --a-program /old -- L -- L        => command line of its own
+            -- L -- devices                   => side B: "devices" is no command
+            -- L -o y -- L                    => side A: records go to
+            -- L -- L --format=csv            => side B: `tonnage ab` reads
+            -- L --times 3 -- L               => side A: repetitions
+            --b-env X=1 -- L --checkpoint 1s  => leave --checkpoint out
+            -- L --print-plan -- L            => leave --print-plan out
+            -- L -- L --sices 9               => side B: unexpected argument
+            -- L --                           => side B: "" is no command
+        "#;
+        for row in refused.lines().filter(|row| !row.trim().is_empty()) {
+            let (words, part) = row.split_once("=>").unwrap();
+            let (words, part) = (words.replace('L', LINE), part.trim());
+            let error = sides_of(&words).unwrap_err();
+            assert!(error.to_string().contains(part), "{words}: {error}");
+            assert_eq!(error.exit_code(), 2);
+        }
+    }
+}

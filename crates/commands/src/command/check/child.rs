@@ -1,0 +1,237 @@
+//! One start of ranks: `tonnage run` with the points as their records have them, in a process of its own that can be
+//! ended. Its records come by standard output, its steps and errors by standard error.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::AsRawFd;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use rustix::process::Signal;
+use tonnage_judge::baseline::order::CheckStep;
+use tonnage_plan::Plan;
+use tonnage_ranks::spawn::local::TURN_PARENT;
+use tonnage_ranks::{STEP_MARK, is_of_launcher};
+use tonnage_record::Record;
+use tonnage_record::read::read_records_of;
+use tonnage_units::lock::lock;
+use tonnage_units::{Error, Result};
+
+use super::clock::BudgetClock;
+use super::task::CheckTask;
+use crate::command::env;
+
+/// Silence that is a lost rank at most; on a short budget it is less, so that there is time to say so.
+const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
+
+/// Least of it: a busy machine is silent for as long.
+const HEARTBEAT_MIN: Duration = Duration::from_millis(1500);
+
+/// Time between two looks whether a process has ended.
+const LOOK: Duration = Duration::from_millis(5);
+
+/// Records of one start.
+pub struct StepRecords {
+    /// Records, in the order in which they came.
+    pub records: Vec<Record>,
+    /// Reason why some are missing.
+    pub failed: Option<String>,
+    /// True where the time was over before all had come.
+    pub is_late: bool,
+}
+
+/// Measures some points that are of one number of ranks, `times` times in one go where that is said.
+pub fn measure(
+    task: &CheckTask,
+    steps: &[&CheckStep<'_>],
+    times: Option<u32>,
+    clock: &BudgetClock,
+) -> Result<StepRecords> {
+    clock.step("starting ranks");
+    let plan = plan_file(steps)?;
+    let mut command = command(task, &plan, steps, times, clock)?;
+    let mut child = command
+        .spawn()
+        .map_err(|error| Error::not_started("the run", &error))?;
+    clock.child(Some(child.id()));
+    let last_error = Arc::new(Mutex::new(None));
+    let lines = listen(&mut child, clock, &last_error)?;
+    let mut records = Vec::new();
+    let mut is_late = false;
+    loop {
+        match lines.recv_timeout(clock.left()) {
+            Ok(line) => match read_records_of(line.as_bytes(), Path::new("the run")) {
+                Ok(read) => records.extend(read.records),
+                Err(error) => log::warn!("{error}"),
+            },
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                is_late = true;
+                break;
+            }
+        }
+    }
+    // Asked before the ranks end, whose steps are forgotten then.
+    let waited = clock.waited_for();
+    let ended = end(&mut child, clock, is_late);
+    clock.child(None);
+    let wanted = steps.len() * times.unwrap_or(1) as usize;
+    let failed = if is_late || !ended {
+        Some(waited)
+    } else if records.len() < wanted {
+        let told = lock(&last_error).take();
+        Some(told.unwrap_or_else(|| "the run ended early".to_owned()))
+    } else {
+        None
+    };
+    Ok(StepRecords {
+        records,
+        failed,
+        is_late,
+    })
+}
+
+/// The points as a plan in a file in memory, which ranks read by the number of this process.
+fn plan_file(steps: &[&CheckStep<'_>]) -> Result<File> {
+    let entries = steps.iter().filter_map(|step| step.entries.first());
+    let plan = Plan {
+        name: "check".to_owned(),
+        ranks: steps.first().map(|step| step.shape().0),
+        given: entries.map(|entry| entry.given()).collect(),
+        ..Plan::default()
+    };
+    let failed = |error| Error::io("cannot keep the plan in memory", error);
+    let made = memfd_create(
+        "tonnage check",
+        MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+    );
+    let mut file = File::from(made.map_err(|error| failed(error.into()))?);
+    file.write_all(plan.to_toml()?.as_bytes()).map_err(failed)?;
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL;
+    fcntl_add_seals(&file, seals).map_err(|error| failed(error.into()))?;
+    Ok(file)
+}
+
+fn command(
+    task: &CheckTask,
+    plan: &File,
+    steps: &[&CheckStep<'_>],
+    times: Option<u32>,
+    clock: &BudgetClock,
+) -> Result<Command> {
+    let program = std::env::current_exe()
+        .map_err(|error| Error::io("cannot find this program's own file", error))?;
+    let path = format!("/proc/{}/fd/{}", std::process::id(), plan.as_raw_fd());
+    let mut words = task.words.clone();
+    if task.args.ranks.asked()?.is_none() && times.is_none() {
+        let ranks = steps.first().map_or(1, |step| step.shape().0);
+        words.push(format!("--ranks={ranks}"));
+    }
+    if let Some(times) = times {
+        words.push(format!("--times={times}"));
+    }
+    let left = clock.left();
+    let seconds = |time: Duration| format!("{:.3}", time.as_secs_f64());
+    let mut command = Command::new(program);
+    if task.is_by_itself {
+        let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        names.filter(|name| is_of_launcher(name)).for_each(|name| {
+            command.env_remove(name);
+        });
+    }
+    command
+        .args(["run", &path, "--format=jsonl", "--log-level=debug"])
+        .args(words)
+        .env(TURN_PARENT, std::process::id().to_string())
+        .env("TONNAGE_STEP_TIMEOUT", seconds(left))
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    if env("TONNAGE_JOIN_TIMEOUT").is_none() {
+        command.env("TONNAGE_JOIN_TIMEOUT", seconds(left / 2));
+    }
+    // Behind a network, silence may be an outage that is mended; a longer budget leaves the usual patience.
+    if env("TONNAGE_HEARTBEAT_TIMEOUT").is_none() && left / 3 < HEARTBEAT_MAX {
+        let silence = (left / 3).max(HEARTBEAT_MIN);
+        command.env("TONNAGE_HEARTBEAT_TIMEOUT", seconds(silence));
+    }
+    Ok(command)
+}
+
+/// Hears the run: lines of its standard output, and from the other its steps and its last error.
+fn listen(
+    child: &mut Child,
+    clock: &BudgetClock,
+    last_error: &Arc<Mutex<Option<String>>>,
+) -> Result<Receiver<String>> {
+    let (told, lines) = channel();
+    let (Some(out), Some(errors)) = (child.stdout.take(), child.stderr.take()) else {
+        return Err(Error::Failed("the run has no standard output".to_owned()));
+    };
+    let thread = |name: &str| std::thread::Builder::new().name(name.to_owned());
+    let not_started = |error| Error::not_started("a reader of the run", &error);
+    thread("records")
+        .spawn(move || {
+            let mut lines = BufReader::new(out)
+                .lines()
+                .map_while(std::result::Result::ok);
+            // An error means that nobody waits for them any more.
+            while lines.next().is_some_and(|line| told.send(line).is_ok()) {}
+        })
+        .map_err(not_started)?;
+    let (clock, last_error) = (clock.clone(), Arc::clone(last_error));
+    thread("steps")
+        .spawn(move || {
+            for line in BufReader::new(errors)
+                .split(b'\n')
+                .map_while(std::result::Result::ok)
+            {
+                let line = String::from_utf8_lossy(&line);
+                hear(&line, &clock, &last_error);
+            }
+        })
+        .map_err(not_started)?;
+    Ok(lines)
+}
+
+fn hear(line: &str, clock: &BudgetClock, last_error: &Mutex<Option<String>>) {
+    if let Some(message) = line.strip_prefix("debug: ") {
+        let step = message
+            .strip_prefix(STEP_MARK)
+            .and_then(|rest| rest.split_once(": "));
+        if let Some((rank, text)) = step
+            && let Ok(rank) = rank.parse()
+        {
+            clock.step_of(rank, text);
+        }
+        return;
+    }
+    if let Some(message) = line.strip_prefix("error: ") {
+        // The first is the cause.
+        lock(last_error).get_or_insert_with(|| message.to_owned());
+    }
+    log::info!("{line}");
+}
+
+/// Waits for the end of the run, and brings it about where it is late; false where it had to be killed.
+fn end(child: &mut Child, clock: &BudgetClock, is_late: bool) -> bool {
+    if is_late {
+        clock.kill(Signal::TERM);
+    }
+    let until = Instant::now() + clock.left_to_end();
+    loop {
+        match child.try_wait() {
+            Ok(Some(_)) => return true,
+            Ok(None) if Instant::now() < until => std::thread::sleep(LOOK),
+            _ => break,
+        }
+    }
+    // Its ranks end with it. Both fail only where it has ended.
+    let _ = child.kill();
+    let _ = child.wait();
+    false
+}

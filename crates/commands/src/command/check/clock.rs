@@ -1,0 +1,332 @@
+//! The budget of a check, the step that is waited for, and a watchdog that ends everything before the budget is over.
+
+use std::collections::BTreeMap;
+use std::process::exit;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, Signal, kill_process};
+use tonnage_judge::check::reason::cut;
+use tonnage_judge::check::{CheckVerdict, ExitStyle};
+use tonnage_units::lock::lock;
+use tonnage_units::{Error, Result};
+
+/// The shortest budget: less would end before ranks have met.
+const BUDGET_MIN: Duration = Duration::from_secs(3);
+
+/// Time before the end at which the ranks are asked to end.
+const ASK_BEFORE: Duration = Duration::from_millis(1900);
+
+/// Time before the end at which they are killed.
+const KILL_BEFORE: Duration = Duration::from_millis(1300);
+
+/// Time before the end at which this process ends, wherever it is.
+const END_BEFORE: Duration = Duration::from_secs(1);
+
+/// Time that processes of a launcher take to look at their host and the baseline.
+const START_RESERVE: Duration = Duration::from_millis(500);
+
+/// A step, and since when it is taken.
+type Since = (String, Instant);
+
+#[derive(Debug, Default)]
+struct State {
+    own: Option<Since>,
+    of_ranks: BTreeMap<u32, Since>,
+    child: Option<u32>,
+    /// Code of the verdict that is being told.
+    code: Option<u8>,
+    is_over: bool,
+}
+
+/// The time of a check.
+#[derive(Debug, Clone)]
+pub struct BudgetClock {
+    start: Instant,
+    /// Time of this process.
+    budget: Duration,
+    /// Time that the user gave, of which others may have taken a part.
+    asked: Duration,
+    state: Arc<Mutex<State>>,
+}
+
+impl BudgetClock {
+    /// Starts the clock, and the watchdog that ends this process with the code of an error.
+    pub fn start(budget_ns: u64, style: ExitStyle) -> Result<Self> {
+        Self::start_rest(budget_ns, budget_ns, style)
+    }
+
+    /// Starts the clock where others have taken a part of the time that was asked for.
+    pub fn start_rest(asked_ns: u64, budget_ns: u64, style: ExitStyle) -> Result<Self> {
+        let [asked, budget] = [asked_ns, budget_ns].map(Duration::from_nanos);
+        if budget < BUDGET_MIN {
+            let taken = asked.saturating_sub(budget);
+            let part = if taken.is_zero() {
+                String::new()
+            } else {
+                format!(", as {taken:.1?} of it went by before")
+            };
+            let least_s = (BUDGET_MIN + taken).as_secs_f64().ceil();
+            return Err(Error::Usage(format!(
+                "--budget {} s is too short{part}: ranks need {BUDGET_MIN:?} to meet and to end: give it {least_s} s",
+                asked.as_secs_f64()
+            )));
+        }
+        let clock = Self {
+            start: Instant::now(),
+            budget,
+            asked,
+            state: Arc::default(),
+        };
+        let watched = clock.clone();
+        let started = std::thread::Builder::new()
+            .name("watchdog".to_owned())
+            .spawn(move || watched.watch(style));
+        started.map_err(|error| Error::not_started("the watchdog", &error))?;
+        Ok(clock)
+    }
+
+    fn watch(&self, style: ExitStyle) {
+        let end = self.start + self.budget.saturating_sub(END_BEFORE);
+        while let Some(left) = end.checked_duration_since(Instant::now()) {
+            std::thread::sleep(left);
+        }
+        let told = {
+            let state = lock(&self.state);
+            if state.is_over {
+                return;
+            }
+            state.code
+        };
+        self.kill(Signal::KILL);
+        // Whoever does not take the last words gets their code.
+        let code = told.unwrap_or_else(|| {
+            print_if_room(&format!(
+                "{}\n",
+                cut(&format!("error: {}", self.waited_for()))
+            ));
+            style.code(CheckVerdict::Error)
+        });
+        exit(code.into());
+    }
+
+    /// A clock with less time, beside the same watchdog: for work that something else has to follow.
+    fn shortened(&self, by: Duration) -> Self {
+        Self {
+            budget: self.budget.saturating_sub(by),
+            ..self.clone()
+        }
+    }
+
+    /// Takes note of the code with which the check ends once its last words are told.
+    pub fn telling(&self, code: u8) {
+        lock(&self.state).code = Some(code);
+    }
+
+    /// Lets the watchdog be: the last words are said.
+    pub fn disarm(&self) {
+        lock(&self.state).is_over = true;
+    }
+
+    /// Says what this process does.
+    pub fn step(&self, text: &str) {
+        lock(&self.state).own = Some((text.to_owned(), Instant::now()));
+    }
+
+    /// Says what a rank does.
+    pub fn step_of(&self, rank: u32, text: &str) {
+        let since = (text.to_owned(), Instant::now());
+        lock(&self.state).of_ranks.insert(rank, since);
+    }
+
+    /// Takes note of the process that the ranks end with.
+    pub fn child(&self, pid: Option<u32>) {
+        let mut state = lock(&self.state);
+        state.child = pid;
+        if pid.is_none() {
+            state.of_ranks.clear();
+        }
+    }
+
+    /// Sends a signal to the process that the ranks end with.
+    pub fn kill(&self, signal: Signal) {
+        let pid = lock(&self.state).child;
+        let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
+        if let Some(Err(error)) = pid.map(|pid| kill_process(pid, signal)) {
+            log::debug!("cannot send {signal:?} to the run: {error}");
+        }
+    }
+
+    /// Words for the step that has been waited for longest: "opening fabric:efa for 14 s".
+    pub fn waited_for(&self) -> String {
+        let state = lock(&self.state);
+        let of_ranks = state.of_ranks.iter().min_by_key(|(_, (_, since))| *since);
+        let several = state
+            .of_ranks
+            .values()
+            .any(|(text, _)| of_ranks.is_some_and(|(_, (first, _))| first != text));
+        let (who, since) = match of_ranks {
+            Some((rank, since)) if several => (format!("rank {rank} "), Some(since)),
+            Some((_, since)) => (String::new(), Some(since)),
+            None => (String::new(), state.own.as_ref()),
+        };
+        match since {
+            Some((text, since)) => format!("{who}{text} for {} s", since.elapsed().as_secs()),
+            None => "nothing was begun".to_owned(),
+        }
+    }
+
+    /// Time until the ranks are asked to end.
+    pub fn left(&self) -> Duration {
+        let end = self.budget.saturating_sub(ASK_BEFORE);
+        end.saturating_sub(self.start.elapsed())
+    }
+
+    /// Time that all ranks of a launcher reckon with, whenever each of them was started.
+    pub fn common(&self) -> Duration {
+        self.budget.saturating_sub(ASK_BEFORE + START_RESERVE)
+    }
+
+    /// Time until they are killed.
+    pub fn left_to_end(&self) -> Duration {
+        let end = self.budget.saturating_sub(KILL_BEFORE);
+        end.saturating_sub(self.start.elapsed())
+    }
+
+    /// The budget that was asked for, in seconds.
+    pub fn budget_s(&self) -> f64 {
+        self.asked.as_secs_f64()
+    }
+
+    /// The part of it that is not this check's, in seconds.
+    pub fn taken_s(&self) -> f64 {
+        self.asked.saturating_sub(self.budget).as_secs_f64()
+    }
+
+    /// Time within which other hosts have to answer: half, but so that the last of them can still be checked.
+    pub fn reaching(&self) -> Result<Duration> {
+        let least = 2 * BUDGET_MIN + ASK_BEFORE;
+        if self.asked < least {
+            return Err(Error::Usage(format!(
+                "--budget {} s is too short for --each-host with --hosts: half of it is for reaching them, and their \
+                 ranks need {BUDGET_MIN:?} to meet and to end: give it {} s",
+                self.budget_s(),
+                least.as_secs_f64().ceil()
+            )));
+        }
+        let left = self.left();
+        Ok((left / 2).min(left.saturating_sub(BUDGET_MIN)))
+    }
+
+    /// A clock for what has to be over some time before the first of several processes ends, which has `least_left` to
+    /// its end.
+    pub fn ending_before(&self, least_left: Duration, by: Duration) -> Self {
+        self.shortened(self.left_to_end().saturating_sub(least_left) + by)
+    }
+
+    /// Time since the start, in seconds.
+    pub fn elapsed_s(&self) -> f64 {
+        self.start.elapsed().as_secs_f64()
+    }
+
+    /// Time at the end in which nothing is measured any more.
+    pub fn reserved_s() -> f64 {
+        ASK_BEFORE.as_secs_f64()
+    }
+}
+
+/// Writes a short line to standard output where there is room for it. The lock of standard output is not taken, which
+/// whoever waits for a reader holds.
+fn print_if_room(line: &str) {
+    let out = std::io::stdout();
+    let mut asked = [PollFd::new(&out, PollFlags::OUT)];
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // Where nobody reads it the code still says that it was no failure.
+    if let Ok(1..) = poll(&mut asked, Some(&now)) {
+        let _ = rustix::io::write(&out, line.as_bytes());
+    }
+}
+
+/// Nanoseconds since 1970.
+pub fn unix_ns() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| {
+        u64::try_from(since.as_nanos()).unwrap_or(u64::MAX)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_step_that_was_begun_first_is_told() {
+        let clock = BudgetClock::start(60_000_000_000, ExitStyle::Plain).unwrap();
+        clock.disarm();
+        assert_eq!(clock.waited_for(), "nothing was begun");
+        clock.step("reading the baseline");
+        assert_eq!(clock.waited_for(), "reading the baseline for 0 s");
+        clock.step_of(1, "opening fabric:tcp");
+        assert_eq!(clock.waited_for(), "opening fabric:tcp for 0 s");
+        clock.step_of(0, "connecting fabric:tcp");
+        assert_eq!(clock.waited_for(), "rank 1 opening fabric:tcp for 0 s");
+        clock.child(None);
+        assert_eq!(clock.waited_for(), "reading the baseline for 0 s");
+        assert!(
+            clock.left() < clock.left_to_end() && clock.left_to_end() < Duration::from_secs(59)
+        );
+        let short = BudgetClock::start(2_000_000_000, ExitStyle::Plain).unwrap_err();
+        assert!(short.to_string().contains("too short"), "{short}");
+    }
+
+    /// The one that started first ends first, and all that is measured is over before it.
+    #[test]
+    fn processes_that_started_at_other_times_end_together() {
+        let late = BudgetClock::start(20_000_000_000, ExitStyle::Plain).unwrap();
+        late.disarm();
+        let gathering = Duration::from_secs(2);
+        let of_first = late.left_to_end() - Duration::from_secs(3);
+        let shortened = late.ending_before(of_first, gathering);
+        let left = shortened.left_to_end();
+        assert!(left <= of_first - gathering, "{left:?}");
+        assert!(
+            left > of_first - gathering - Duration::from_secs(1),
+            "{left:?}"
+        );
+        assert!((4.9..5.1).contains(&shortened.taken_s()));
+        assert_eq!(shortened.budget_s(), 20.0);
+        // The first itself only gathers.
+        let left = late
+            .ending_before(late.left_to_end(), gathering)
+            .left_to_end();
+        assert!(left > late.left_to_end() - gathering - Duration::from_secs(1));
+    }
+
+    /// Budgets that are refused name one that is not, in the user's terms.
+    #[test]
+    fn advice_on_a_budget_can_be_followed() {
+        let s = |seconds: u64| seconds * 1_000_000_000;
+        let rest = BudgetClock::start_rest(s(7), s(2), ExitStyle::Plain).unwrap_err();
+        assert!(
+            rest.to_string()
+                .contains("--budget 7 s is too short, as 5.0s of it went by")
+                && rest.to_string().ends_with("give it 8 s"),
+            "{rest}"
+        );
+        let short = BudgetClock::start(s(7), ExitStyle::Plain).unwrap();
+        short.disarm();
+        let error = short.reaching().unwrap_err().to_string();
+        assert!(
+            error.contains("--budget 7 s") && error.ends_with("give it 8 s"),
+            "{error}"
+        );
+        let enough = BudgetClock::start(s(8), ExitStyle::Plain).unwrap();
+        enough.disarm();
+        let reaching = enough.reaching().unwrap();
+        assert!(reaching > Duration::from_secs(2) && enough.left() - reaching >= BUDGET_MIN);
+    }
+}

@@ -1,0 +1,182 @@
+//! Hosts on which a launcher has started this command: the first process of each checks its host, and rank 0 gets the
+//! verdicts of all.
+//!
+//! Processes that do not find each other, or lose one, tell the verdict of their own host each.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tonnage_judge::check::CheckVerdict;
+use tonnage_judge::check::each_host::HostVerdict;
+use tonnage_ranks::bootstrap::Leave;
+use tonnage_ranks::{Identity, Rank};
+use tonnage_units::reduce::Reduce;
+use tonnage_units::{Error, Result};
+
+use super::super::clock::BudgetClock;
+use super::super::own::own_report;
+use super::super::task::CheckTask;
+use super::{EachOutcome, report};
+use crate::args::check::CheckArgs;
+use crate::command::env;
+
+/// Time at the end for verdicts to come together.
+const GATHERING: Duration = Duration::from_secs(2);
+
+/// Part of the time that processes may take to find each other.
+const JOINING_PART: u32 = 4;
+
+/// Variable by which the wait for others is bounded.
+const JOIN_TIMEOUT: &str = "TONNAGE_JOIN_TIMEOUT";
+
+/// Checks this host, and on rank 0 tells of all.
+pub fn check(
+    task: &CheckTask,
+    args: &CheckArgs,
+    identity: Identity,
+    clock: &BudgetClock,
+) -> Result<EachOutcome> {
+    clock.step("waiting for the other hosts");
+    let (place, size) = (identity.rank, identity.size);
+    let is_first_by_launcher = identity.local_rank == 0;
+    let own_host = tonnage_sys::host::name();
+    let joined = match join(task, args, identity, clock) {
+        // Whoever ends this process means its own check too.
+        Err(error @ Error::Interrupted { .. }) => return Err(error),
+        joined => joined,
+    };
+    let checks = match &joined {
+        Ok(Together { rank, .. }) => rank.hosts().host(rank.id()) == Some(rank.id()),
+        Err(_) => is_first_by_launcher,
+    };
+    // Some of the others may have started earlier, and end earlier.
+    let least_left = match &joined {
+        Ok(together) => together.least_left,
+        Err(_) => clock.left_to_end(),
+    };
+    let time = clock.ending_before(least_left, GATHERING);
+    let own = checks.then(|| own_verdict(task, own_host, &time));
+    clock.step("waiting for the verdicts of other hosts");
+    let gathered = joined.and_then(|together| gather(together, own.as_ref(), clock));
+    match (gathered, place) {
+        (Ok(Gathered::All(each)), _) => Ok(EachOutcome::All(Box::new(report(task, each, clock)))),
+        (Ok(Gathered::Told(verdict)), _) => Ok(EachOutcome::Elsewhere(verdict)),
+        (Err(error), 0) => {
+            log::warn!(
+                "verdicts of other hosts did not come, so that a list of those that failed lacks them: {error}"
+            );
+            let others = match size - 1 {
+                1 => "the other process".to_owned(),
+                more => format!("{more} other processes"),
+            };
+            let lost = HostVerdict::error(others, &error.to_string());
+            let each = own.into_iter().chain([lost]).collect();
+            Ok(EachOutcome::All(Box::new(report(task, each, clock))))
+        }
+        (Err(error), _) => {
+            log::warn!("only this host's verdict is told: {error}");
+            match own.and_then(|own| own.report) {
+                Some(report) => Ok(EachOutcome::Own(Box::new(report))),
+                None => Err(error),
+            }
+        }
+    }
+}
+
+/// The verdict on this host, by itself.
+pub fn own_verdict(task: &CheckTask, host: String, clock: &BudgetClock) -> HostVerdict {
+    match own_report(task, clock) {
+        Ok(Some(report)) => HostVerdict::of(host, report),
+        Ok(None) => HostVerdict::error(host, "it was not checked"),
+        Err(error) => HostVerdict::error(host, &error.to_string()),
+    }
+}
+
+/// This process among the others.
+struct Together {
+    rank: Rank,
+    /// Time until the first of all is ended.
+    least_left: Duration,
+    /// Until the end, so that the launcher sees this process go only when all is over.
+    leave: Leave,
+}
+
+fn join(
+    task: &CheckTask,
+    args: &CheckArgs,
+    identity: Identity,
+    clock: &BudgetClock,
+) -> Result<Together> {
+    let time = clock.left() / JOINING_PART;
+    // The launcher's own exchange is bounded by it, too.
+    let env = |name: &str| match (name, env(name)) {
+        (JOIN_TIMEOUT, None) => Some(format!("{:.3}", time.as_secs_f64())),
+        (_, value) => value,
+    };
+    let interface = args.ranks.interface.as_deref();
+    let mut met = tonnage_ranks::meet(&env, identity, interface, |_| Ok(()))?;
+    let hash = tonnage_ranks::plan_hash(&format!("check\n{}", task.baseline_text))?;
+    let mut options = met.options(&env, hash)?;
+    options.interface.clone_from(&args.ranks.interface);
+    // A lost host ends no check of another.
+    options.end_process = false;
+    options.close_timeout = GATHERING;
+    // Taken also where a process does not come: a launcher that ends the others would end their checks.
+    let leave = met.leave;
+    let mut rank = Rank::join(met.identity, options).map_err(|failure| failure.error)?;
+    let left = clock.left_to_end();
+    let mine = LeastLeft(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
+    let LeastLeft(least_ns) = rank.reduce("the time of all", mine, left)?;
+    Ok(Together {
+        rank,
+        least_left: Duration::from_nanos(least_ns),
+        leave,
+    })
+}
+
+/// Least time that a process has left, in nanoseconds.
+#[derive(Debug, Serialize, Deserialize)]
+struct LeastLeft(u64);
+
+impl Reduce for LeastLeft {
+    fn merge(&mut self, other: Self) {
+        self.0 = self.0.min(other.0);
+    }
+}
+
+enum Gathered {
+    All(Vec<HostVerdict>),
+    /// Rank 0 has them, and says which counts.
+    Told(CheckVerdict),
+}
+
+fn gather(together: Together, own: Option<&HostVerdict>, clock: &BudgetClock) -> Result<Gathered> {
+    let Together {
+        mut rank,
+        leave: _leave,
+        ..
+    } = together;
+    let mine = own.map(|own| serde_json::to_string(own).unwrap_or_default());
+    let all = rank.collect("verdicts of hosts", &mine, clock.left_to_end())?;
+    let each: Vec<HostVerdict> = all
+        .iter()
+        .flatten()
+        .filter_map(|text| serde_json::from_str(text).ok())
+        .collect();
+    let counts = CheckVerdict::of(each.iter().map(|one| one.verdict));
+    let told = (rank.id() == 0).then(|| counts.name().as_bytes().to_vec());
+    let told = rank.broadcast("the verdict that counts", told, clock.left_to_end())?;
+    let is_root = rank.id() == 0;
+    // Everybody has what they need, whatever becomes of the end.
+    if let Err(failure) = rank.close() {
+        log::debug!("{}", failure.error);
+    }
+    if is_root {
+        return Ok(Gathered::All(each));
+    }
+    let told = String::from_utf8_lossy(&told);
+    let verdict = told.parse();
+    verdict
+        .map(Gathered::Told)
+        .map_err(|_| Error::Failed(format!("rank 0 says {told:?}")))
+}

@@ -1,0 +1,267 @@
+//! The check of this host: what is measured and judged here, whoever tells it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+
+use tonnage_judge::baseline::BaselineEntry;
+use tonnage_judge::baseline::build::point_json;
+use tonnage_judge::baseline::lost::LostHardware;
+use tonnage_judge::baseline::order::CheckStep;
+use tonnage_judge::check::device::{DeviceState, HostDevices, device_failures};
+use tonnage_judge::check::entry::EntryVerdict;
+use tonnage_judge::check::reason::{cut, reason};
+use tonnage_judge::check::step::of_point;
+use tonnage_judge::check::{CHECK_FORMAT, CheckReport, CheckVerdict, ExitStyle};
+use tonnage_machine::devices::links;
+use tonnage_record::Record;
+use tonnage_units::message::say;
+use tonnage_units::{Error, Result};
+
+use super::cache::Cache;
+use super::child::{self, StepRecords};
+use super::choice::{self, CheckChoice, KindHere};
+use super::clock::{BudgetClock, unix_ns};
+use super::task::{CheckTask, LetterTime};
+use crate::command::{print, program};
+
+/// The report; `None` for a rank of a launcher other than rank 0, which tells it.
+pub fn own_report(task: &CheckTask, clock: &BudgetClock) -> Result<Option<CheckReport>> {
+    let kept = Cache::open(task)?;
+    if let Some(told) = kept.as_ref().and_then(Cache::young) {
+        return Ok(Some(told));
+    }
+    clock.step("describing this host");
+    let kind = match choice::kind_here(&task.baseline) {
+        Ok(KindHere::Known(kind)) => kind,
+        Ok(KindHere::Lost(lost)) => return Ok(Some(lost_report(task, clock, &lost))),
+        // Nothing is known of such hosts, which is nobody's fault.
+        Err(error) => {
+            say(&format!("skip: {error}"));
+            return Ok(Some(skipped(task, clock, &error)));
+        }
+    };
+    let choice = CheckChoice::of(task, kind, clock)?;
+    let is_silent = choice.is_silent;
+    let report = measured(task, choice, clock)?;
+    if is_silent {
+        return Ok(None);
+    }
+    if let Some(kept) = &kept {
+        kept.keep(&report)?;
+    }
+    Ok(Some(report))
+}
+
+/// Checks this host for a process elsewhere, which gets the report as a line of standard output.
+pub fn for_elsewhere(task: &CheckTask, time: LetterTime) -> Result<ExitCode> {
+    let clock = BudgetClock::start_rest(time.asked_ns, time.budget_ns, ExitStyle::Plain)?;
+    if let Some(report) = own_report(task, &clock)? {
+        let text = serde_json::to_string(&report)
+            .map_err(|error| Error::Failed(format!("the verdicts have no JSON form: {error}")))?;
+        clock.telling(ExitStyle::Plain.code(report.verdict));
+        print(&(text + "\n"))?;
+    }
+    clock.disarm();
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Verdicts on a host so far, and the points that there was no time for.
+#[derive(Default)]
+struct Judged {
+    verdicts: Vec<EntryVerdict>,
+    left: Vec<String>,
+}
+
+/// Measures and judges what was chosen, and then more of what the baseline has as far as the time goes: how long points
+/// take is known from the machine that the baseline was measured on, as busy as it was.
+fn measured(task: &CheckTask, choice: CheckChoice<'_>, clock: &BudgetClock) -> Result<CheckReport> {
+    let host = tonnage_sys::host::name();
+    clock.step("looking at the devices");
+    let devices = device_states();
+    let mut judged = Judged::default();
+    let mut next = Some(choice);
+    while let Some(choice) = next {
+        let entries: Vec<&BaselineEntry> = choice.entries().collect();
+        let lost = device_failures(&entries, &devices, &host);
+        let is_first = judged.verdicts.is_empty();
+        let found = judge_steps(task, &choice, (&lost, is_first), clock)?;
+        judged.verdicts.extend(found.verdicts);
+        add_lost(&mut judged.verdicts, lost);
+        judged.left = found.too_late;
+        judged.left.extend(names(&choice.left));
+        next = found.pace.and_then(|pace| choice.next(pace, clock));
+    }
+    Ok(report(task, judged, clock, host))
+}
+
+/// Verdicts on points that were chosen together.
+struct JudgedSteps {
+    verdicts: Vec<EntryVerdict>,
+    /// Names of points that were added to others and not ready in time.
+    too_late: Vec<String>,
+    /// Time that they took, as a part of what the baseline says; `None` where not all could be measured.
+    pace: Option<f64>,
+}
+
+/// Measures points and judges them. Over a link that is down there is nothing to measure: its failure is certain.
+/// Points that the first choice could not measure in time are errors, for a step may hang; of those that were added
+/// where there was time left, as many are judged as are ready.
+fn judge_steps(
+    task: &CheckTask,
+    choice: &CheckChoice<'_>,
+    (lost, is_first): (&[EntryVerdict], bool),
+    clock: &BudgetClock,
+) -> Result<JudgedSteps> {
+    let mut records: BTreeMap<&str, Vec<Record>> = BTreeMap::new();
+    let (mut why, mut is_late) = (None, false);
+    let lacks_device = |step: &&CheckStep<'_>| {
+        let mut devices = step.entries.iter().flat_map(|entry| entry.devices());
+        devices.any(|name| lost.iter().any(|failed| failed.name == name))
+    };
+    let steps: Vec<&CheckStep<'_>> = choice
+        .steps
+        .iter()
+        .filter(|step| !lacks_device(step))
+        .collect();
+    let begun_s = clock.elapsed_s();
+    for group in choice::groups(&steps) {
+        let found = child::measure(task, &group, choice.times, clock)?;
+        is_late |= found.is_late;
+        why = why.or(found.failed);
+        keep(found.records, &steps, &mut records);
+    }
+    let took_s = clock.elapsed_s() - begun_s;
+    // Under a launcher all were measured several times at once.
+    let retests = choice.times.map_or(choice.retests, |_| 0);
+    for _ in 0..retests {
+        let again = choice::again(choice, &steps, &records, clock);
+        if again.is_empty() {
+            break;
+        }
+        for group in choice::groups(&again) {
+            // What cannot be measured again stays a failure that was not confirmed.
+            let StepRecords { records: own, .. } = child::measure(task, &group, None, clock)?;
+            keep(own, &steps, &mut records);
+        }
+    }
+    clock.step("judging");
+    let is_excused =
+        |step: &CheckStep<'_>| !is_first && is_late && !records.contains_key(step.point);
+    let (too_late, told): (Vec<&CheckStep<'_>>, Vec<_>) =
+        steps.iter().copied().partition(|step| is_excused(step));
+    let mut verdicts = Vec::new();
+    for step in told {
+        let own = records.get(step.point).map_or(&[][..], Vec::as_slice);
+        verdicts.extend(of_step(step, own, why.as_deref(), choice.retests + 1));
+    }
+    Ok(JudgedSteps {
+        verdicts,
+        too_late: too_late.iter().map(|step| step.name().to_owned()).collect(),
+        pace: (why.is_none() && !steps.is_empty()).then(|| took_s / choice.estimated_s(&steps)),
+    })
+}
+
+/// Adds devices that are gone, once each and before all else.
+fn add_lost(verdicts: &mut Vec<EntryVerdict>, lost: Vec<EntryVerdict>) {
+    let is_new = |found: &EntryVerdict| verdicts.iter().all(|known| known.name != found.name);
+    let new: Vec<EntryVerdict> = lost.into_iter().filter(is_new).collect();
+    verdicts.splice(0..0, new);
+}
+
+fn names(steps: &[CheckStep<'_>]) -> Vec<String> {
+    let names = steps.iter().map(|step| step.name().to_owned());
+    names.collect()
+}
+
+/// The report of a host that has lost hardware: beside which figures it would be set nobody can say.
+fn lost_report(task: &CheckTask, clock: &BudgetClock, lost: &LostHardware<'_>) -> CheckReport {
+    let host = tonnage_sys::host::name();
+    let entries = lost.kind.entries.iter().take(1).map(|entry| EntryVerdict {
+        name: lost.fact.to_owned(),
+        short: lost.fact.to_owned(),
+        hosts: vec![host.clone()],
+        verdict: CheckVerdict::Fail,
+        why: Some(lost.why.clone()),
+        ..EntryVerdict::of(entry)
+    });
+    let judged = Judged {
+        verdicts: entries.collect(),
+        ..Judged::default()
+    };
+    report(task, judged, clock, host)
+}
+
+/// The report of a host that there is nothing to compare with.
+fn skipped(task: &CheckTask, clock: &BudgetClock, why: &Error) -> CheckReport {
+    CheckReport {
+        reason: cut(&format!("skip: {why}")),
+        ..report(task, Judged::default(), clock, tonnage_sys::host::name())
+    }
+}
+
+/// Verdicts on the entries of one point; where nothing was measured, `why` is the reason.
+fn of_step(
+    step: &CheckStep<'_>,
+    records: &[Record],
+    why: Option<&str>,
+    tries_min: u32,
+) -> Vec<EntryVerdict> {
+    let records: Vec<&Record> = records.iter().collect();
+    let mut found = of_point(&step.entries, &records, tries_min);
+    if let (true, Some(why)) = (records.is_empty(), why) {
+        let whys = found.iter_mut().map(|verdict| &mut verdict.why);
+        whys.for_each(|it| *it = Some(why.to_owned()));
+    }
+    found
+}
+
+fn keep<'a>(
+    own: Vec<Record>,
+    steps: &[&CheckStep<'a>],
+    records: &mut BTreeMap<&'a str, Vec<Record>>,
+) {
+    for record in own {
+        let json = point_json(&record);
+        if let Some(step) = steps.iter().find(|step| step.point == json) {
+            records.entry(step.point).or_default().push(record);
+        }
+    }
+}
+
+fn device_states() -> HostDevices {
+    let found = links();
+    let states = found.links.into_iter().map(|link| DeviceState {
+        name: link.name,
+        state: link.state,
+    });
+    HostDevices {
+        devices: states.collect(),
+        gap: found.gap,
+    }
+}
+
+fn report(task: &CheckTask, judged: Judged, clock: &BudgetClock, host: String) -> CheckReport {
+    let entries = judged.verdicts;
+    let verdict = CheckVerdict::of(entries.iter().map(|entry| entry.verdict));
+    let mut hosts = BTreeSet::from_iter(entries.iter().flat_map(|entry| entry.hosts.clone()));
+    if hosts.is_empty() {
+        hosts.insert(host);
+    }
+    let failed = entries.iter().flat_map(EntryVerdict::failed_hosts);
+    let failed_hosts = BTreeSet::from_iter(failed.cloned());
+    CheckReport {
+        format: CHECK_FORMAT,
+        program: program().version,
+        hosts: hosts.into_iter().collect(),
+        baseline: task.baseline_name.clone(),
+        time_unix_ns: unix_ns(),
+        budget_s: clock.budget_s(),
+        took_s: clock.elapsed_s(),
+        verdict,
+        reason: reason(verdict, &entries, judged.left.len()),
+        failed_hosts: failed_hosts.into_iter().collect(),
+        entries,
+        not_measured: judged.left,
+        cached_for_s: None,
+    }
+}

@@ -1,0 +1,181 @@
+//! A check's wishes with everything that they name in files, which another host may not have.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+use tonnage_judge::baseline::Baseline;
+use tonnage_judge::check::ExitStyle;
+use tonnage_plan::Plan;
+use tonnage_ranks::Identity;
+use tonnage_units::{Error, Nanos, Result};
+
+use crate::args::check::CheckArgs;
+use crate::args::common::LogLevel;
+use crate::args::hosts::HostArgs;
+use crate::args::passed_on::{RankWords, words, words_with_hosts};
+use crate::command::baseline::text_of;
+use crate::command::measure::identity_of;
+
+/// Options that say which rank of a launcher this process is, as its command line has them.
+const OF_A_RANK: [&str; 3] = ["--rank=", "--size=", "--master="];
+
+/// A check, and who makes it.
+pub struct CheckTask {
+    /// Wishes.
+    pub args: CheckArgs,
+    /// The baseline.
+    pub baseline: Baseline,
+    /// Its name.
+    pub baseline_name: String,
+    /// Its text.
+    pub baseline_text: String,
+    /// The plan whose points are measured, with its name.
+    pub plan: Option<(String, Plan)>,
+    /// Options of ranks, for the runs that are started here.
+    pub words: Vec<String>,
+    /// This process's place among the ranks of a launcher, which measure together.
+    pub identity: Option<Identity>,
+    /// True where runs must know nothing of the processes that a launcher has started.
+    pub is_by_itself: bool,
+}
+
+impl CheckTask {
+    /// The check that this process's command line asks for.
+    pub fn of_command(args: &CheckArgs) -> Result<Self> {
+        let baseline_text = text_of(&args.baseline)?;
+        let baseline_name = args.baseline.display().to_string();
+        let plan = args.plan.as_ref().map(|path| {
+            let plan = Plan::load(path)?;
+            Ok::<_, Error>((path.display().to_string(), plan))
+        });
+        let (words, identity) = if args.each_host {
+            (words(std::env::args_os())?, None)
+        } else {
+            (
+                words_with_hosts(std::env::args_os())?,
+                identity_of(&args.ranks)?,
+            )
+        };
+        let task = Self {
+            args: args.clone(),
+            baseline: Baseline::from_toml(&baseline_text, &baseline_name)?,
+            baseline_name,
+            baseline_text,
+            plan: plan.transpose()?,
+            words: for_runs(words),
+            identity,
+            is_by_itself: args.each_host,
+        };
+        Ok(if args.each_host {
+            task.by_itself()
+        } else {
+            task
+        })
+    }
+
+    /// The check of one host that knows of no other.
+    fn by_itself(mut self) -> Self {
+        let ranks = &mut self.args.ranks;
+        (ranks.rank, ranks.size, ranks.master) = (None, None, None);
+        ranks.hosts = HostArgs::default();
+        self.words
+            .retain(|word| !OF_A_RANK.iter().any(|begin| word.starts_with(begin)));
+        self
+    }
+
+    /// The check of another host as a text, which [`CheckTask::of_letter`] reads there.
+    pub fn letter(&self, time: LetterTime) -> Result<String> {
+        let plan = self.plan.as_ref().map(|(name, plan)| {
+            let text = plan.to_toml()?;
+            Ok::<_, Error>((name.clone(), text))
+        });
+        let mut ranks = self.words.clone();
+        let level = log::max_level().to_string().to_lowercase();
+        ranks.push(format!("--log-level={level}"));
+        let letter = CheckLetter {
+            ranks,
+            time,
+            baseline_name: self.baseline_name.clone(),
+            baseline_text: self.baseline_text.clone(),
+            plan: plan.transpose()?,
+            only: self.args.only.clone(),
+            retest: self.args.retest,
+            cache_ns: self.args.cache.map(|cache| cache.0),
+            state: self.args.state.clone(),
+        };
+        serde_json::to_string(&letter)
+            .map_err(|error| Error::Failed(format!("the check cannot be written: {error}")))
+    }
+
+    /// The check, its budget, and the level of its messages, of a text that another host has written.
+    pub fn of_letter(text: &str) -> Result<(Self, LetterTime, LogLevel)> {
+        let letter: CheckLetter = serde_json::from_str(text)
+            .map_err(|error| Error::Usage(format!("the letter of a check: {error}")))?;
+        letter.task()
+    }
+}
+
+/// Words without the level of messages, which is another for the runs of a check.
+fn for_runs(mut words: Vec<String>) -> Vec<String> {
+    words.retain(|word| !word.starts_with("--log-level"));
+    words
+}
+
+/// Time of a check in a letter.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct LetterTime {
+    /// Budget that the user gave, in nanoseconds.
+    pub asked_ns: u64,
+    /// Part of it that is left.
+    pub budget_ns: u64,
+}
+
+/// A check in a letter to another host.
+#[derive(Debug, Serialize, Deserialize)]
+struct CheckLetter {
+    /// Options of [`RankWords`].
+    ranks: Vec<String>,
+    time: LetterTime,
+    baseline_name: String,
+    baseline_text: String,
+    /// Name and text.
+    plan: Option<(String, String)>,
+    only: Vec<String>,
+    retest: u32,
+    cache_ns: Option<u64>,
+    state: Option<PathBuf>,
+}
+
+impl CheckLetter {
+    fn task(self) -> Result<(CheckTask, LetterTime, LogLevel)> {
+        let words = RankWords::read(&self.ranks)?;
+        let plan = self
+            .plan
+            .map(|(name, text)| Plan::from_toml(&text, &name).map(|plan| (name, plan)));
+        let task = CheckTask {
+            args: CheckArgs {
+                baseline: PathBuf::from(&self.baseline_name),
+                budget: Nanos(self.time.budget_ns),
+                exit: ExitStyle::Plain,
+                plan: None,
+                only: self.only,
+                retest: self.retest,
+                cache: self.cache_ns.map(Nanos),
+                state: self.state,
+                output: None,
+                force: false,
+                nodelist: None,
+                each_host: true,
+                ranks: words.ranks,
+            },
+            baseline: Baseline::from_toml(&self.baseline_text, &self.baseline_name)?,
+            baseline_name: self.baseline_name,
+            baseline_text: self.baseline_text,
+            plan: plan.transpose()?,
+            words: for_runs(self.ranks),
+            identity: None,
+            is_by_itself: true,
+        };
+        Ok((task.by_itself(), self.time, words.log_level))
+    }
+}

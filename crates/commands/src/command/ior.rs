@@ -1,0 +1,165 @@
+//! `ior`: a command line of IOR becomes a plan, and IOR's result block stands before tonnage's own tables.
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use tonnage_plan::Plan;
+use tonnage_ranks::Identity;
+use tonnage_record::writer::check_writable;
+use tonnage_report::Format;
+use tonnage_units::{Error, Result};
+
+use super::block::{Block, check_summary};
+use super::job::Job;
+use super::measure::{identity_of, speaks, start};
+use super::print;
+use super::rank_count::how_many;
+use crate::args::common::RankArgs;
+use crate::args::ior::{IorArgs, IorRequest, OwnArgs};
+use tonnage_ior::options::{Api, IorOptions, SummaryFormat};
+use tonnage_ior::{hints, translate};
+
+/// `tonnage ior`.
+pub fn ior(args: &IorArgs) -> Result<ExitCode> {
+    match args.read()? {
+        IorRequest::Help(text) => print(&text).map(|()| ExitCode::SUCCESS),
+        IorRequest::Run(asked) => {
+            let (options, own) = *asked;
+            let job = job(&options, &own)?;
+            start(&job, own.results.print_plan || options.dry_run)
+        }
+    }
+}
+
+/// The job that a command line of IOR stands for.
+pub(crate) fn job(options: &IorOptions, own: &OwnArgs) -> Result<Job> {
+    if own.results.times.is_some() {
+        return Err(Error::Usage(
+            "--times is for tonnage's own commands: IOR repeats a test by -i N, or write its plan by --print-plan and \
+             measure that by `tonnage run PLAN --times N`"
+                .to_owned(),
+        ));
+    }
+    let identity = identity_of(&own.ranks)?;
+    let ranks = with_tasks(options, &own.ranks, identity.as_ref())?;
+    let count = how_many(&ranks, &Plan::default(), identity.as_ref())?;
+    let hints = match options.api {
+        Api::Mpiio => hints::collect(variables(), options.hints_file.as_deref())?,
+        Api::Posix | Api::Uring => Default::default(),
+    };
+    if let Some(doubt) = hints.doubt.filter(|_| speaks(identity.as_ref())) {
+        log::warn!("{doubt}");
+    }
+    let placement = translate::RankPlacement {
+        ranks: count,
+        one_host: identity.is_none() && ranks.placement()?.is_none(),
+    };
+    let plan = translate::plan(options, hints.hints, &placement)?;
+    let format = format(options, own.results.format)?;
+    if let Some(path) = &options.summary_file
+        && identity.is_none_or(|identity| identity.rank == 0)
+    {
+        check_writable(Path::new(path))?;
+        check_summary(Path::new(path))?;
+    }
+    Ok(Job {
+        output: own.results.output()?,
+        format,
+        require_path: own.results.require_path,
+        block: Some(Block::new(options, own)),
+        ..Job::new(own.results.scaled(plan, count)?, ranks)
+    })
+}
+
+/// Format of standard output beside the block. Where the block itself is JSON or CSV, nothing else fits there.
+fn format(options: &IorOptions, asked: Format) -> Result<Option<Format>> {
+    let whole = options.summary_file.is_none() && options.summary_format != SummaryFormat::Text;
+    match (whole, asked) {
+        (false, asked) => Ok(Some(asked)),
+        (true, Format::Table) => Ok(None),
+        (true, _) => Err(Error::Usage(
+            "standard output cannot have both IOR's summaryFormat and --format: add -O summaryFile=FILE, or leave one \
+             of them out"
+                .to_owned(),
+        )),
+    }
+}
+
+/// `-N` says how many ranks are to be started, or that those of the launcher are as many.
+fn with_tasks(
+    options: &IorOptions,
+    asked: &RankArgs,
+    identity: Option<&Identity>,
+) -> Result<RankArgs> {
+    let mut ranks = asked.clone();
+    let Some(tasks) = options.tasks else {
+        return Ok(ranks);
+    };
+    let tasks = u32::try_from(tasks).map_err(|_| {
+        Error::Usage(format!(
+            "-N {tasks} are far too many: write a number like 2"
+        ))
+    })?;
+    match (identity, asked.asked()?) {
+        (Some(identity), _) if identity.size != tasks => Err(Error::Usage(format!(
+            "-N {tasks} does not fit the {} ranks that {} gives: all ranks take part, so start {tasks}, or leave -N out",
+            identity.size, identity.source
+        ))),
+        (None, Some(count)) if count != tasks => {
+            let asked = match asked.ranks {
+                Some(asked) => format!("--ranks {asked}"),
+                None => format!("the {count} ranks of the hosts"),
+            };
+            Err(Error::Usage(format!(
+                "-N {tasks} and {asked} contradict each other: leave one of them out"
+            )))
+        }
+        _ => {
+            ranks.ranks = Some(tasks);
+            Ok(ranks)
+        }
+    }
+}
+
+/// The environment; what is not Unicode is as good as none.
+fn variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonnage_ior::options::words;
+
+    fn options(line: &str) -> IorOptions {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        words::read(&words, &[]).unwrap().ior
+    }
+
+    #[test]
+    fn tasks_are_ranks() {
+        let asked = |ranks| RankArgs {
+            ranks,
+            ..RankArgs::default()
+        };
+        let with = |line: &str, ranks| with_tasks(&options(line), &asked(ranks), None);
+        assert_eq!(with("-N 3", None).unwrap().ranks, Some(3));
+        assert_eq!(with("-N 3", Some(3)).unwrap().ranks, Some(3));
+        assert_eq!(with("-w", Some(2)).unwrap().ranks, Some(2));
+        let message = with("-N 3", Some(2)).unwrap_err().to_string();
+        assert!(message.contains("leave one of them out"), "{message}");
+    }
+
+    #[test]
+    fn standard_output_has_one_format() {
+        let format = |line: &str, asked| super::format(&options(line), asked);
+        assert_eq!(format("-w", Format::Table).unwrap(), Some(Format::Table));
+        assert_eq!(format("-w", Format::Jsonl).unwrap(), Some(Format::Jsonl));
+        let json = "-O summaryFormat=JSON";
+        assert_eq!(format(json, Format::Table).unwrap(), None);
+        assert!(format(json, Format::Csv).is_err());
+        let to_file = "-O summaryFormat=JSON,summaryFile=s";
+        assert_eq!(format(to_file, Format::Csv).unwrap(), Some(Format::Csv));
+    }
+}

@@ -1,0 +1,68 @@
+//! The file of records of a job, and showing what was measured: alike for rank 0 and for the process that starts ranks
+//! on other hosts.
+
+use std::borrow::Cow;
+use std::path::Path;
+
+use tonnage_plan::Planned;
+use tonnage_ranks::spawn::remote::words::RECORD;
+use tonnage_record::Record;
+use tonnage_record::writer::{RecordWriter, resume};
+use tonnage_report::Format;
+use tonnage_units::Result;
+
+use super::job::Job;
+use super::print;
+
+/// Shows records as the job asks for it.
+pub(super) fn show(job: &Job, records: &[Record]) -> Result<()> {
+    if let Some(block) = &job.block {
+        block.write(records)?;
+    }
+    match job.format {
+        Some(format) if format != Format::Jsonl => print(&tonnage_report::render(format, records)?),
+        _ => Ok(()),
+    }
+}
+
+/// Records of several repetitions with those of one point together, in the order of the plan.
+pub(super) fn in_order_of_plan<'a>(
+    job: &Job,
+    points: &[Planned],
+    records: &'a [Record],
+) -> Cow<'a, [Record]> {
+    if job.times.is_none() {
+        return Cow::Borrowed(records);
+    }
+    let place = |record: &Record| {
+        let mut planned = points.iter();
+        planned.position(|planned| record.body.is_of(&planned.point))
+    };
+    let mut sorted = records.to_vec();
+    sorted.sort_by_cached_key(place);
+    Cow::Owned(sorted)
+}
+
+/// The records that are there already, and the writer for new ones.
+pub(super) fn open_output(job: &Job) -> Result<(Vec<Record>, Option<RecordWriter>)> {
+    if let Some(letter) = &job.letter {
+        return Ok((letter.before()?, letter.way_home(RECORD)?));
+    }
+    match &job.output {
+        None => Ok((Vec::new(), None)),
+        Some((path, true)) if path.exists() => {
+            let (records, writer) = resume(path)?;
+            Ok((records, Some(writer)))
+        }
+        Some((path, _)) => Ok((Vec::new(), Some(open_new(path)?))),
+    }
+}
+
+/// A file that holds records already is appended to, so that a run never destroys another one's results.
+fn open_new(path: &Path) -> Result<RecordWriter> {
+    if path.exists() {
+        RecordWriter::append(path)
+    } else {
+        RecordWriter::create(path)
+    }
+}

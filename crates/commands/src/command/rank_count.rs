@@ -1,0 +1,153 @@
+//! The number of ranks, and advice about it where `--ranks` does not say it.
+//!
+//! A plan knows nothing of hosts and launchers: it says which `--ranks` it needs. Here that becomes what changes the
+//! number in this run.
+
+use tonnage_plan::Plan;
+use tonnage_ranks::spawn::remote::list::HostPlacement;
+use tonnage_units::identity::Identity;
+use tonnage_units::{Error, Result};
+
+use crate::args::common::RankArgs;
+
+/// The option's name with the blank before its number.
+const OPTION: &str = "--ranks ";
+
+/// The launcher's number of ranks, else the command line's, else the plan's, else one.
+pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity>) -> Result<u32> {
+    let asked = ranks.asked()?.or(plan.ranks);
+    match (identity, ranks.ranks) {
+        (Some(identity), Some(asked)) if asked != identity.size => Err(Error::Usage(format!(
+            "--ranks {asked} does not fit the {} ranks that {} gives: leave --ranks out, or {} where it is left over from \
+             another job or this is a shell inside of one (srun --pty)",
+            identity.size,
+            identity.source,
+            unset(&identity.source)
+        ))),
+        (Some(identity), _) => Ok(identity.size),
+        (None, _) => Ok(asked.unwrap_or(1)),
+    }
+}
+
+/// The command that takes a launcher's variables away, in words.
+fn unset(source: &str) -> String {
+    // A step of Slurm sets many more than the one by which it is known.
+    if source.starts_with("SLURM_") {
+        "run `unset ${!SLURM_*}` in bash".to_owned()
+    } else {
+        format!("run `unset {}`", source.replace('/', " "))
+    }
+}
+
+/// Whoever says how many ranks there are.
+pub enum CountSource<'a> {
+    /// `--ranks`, or nobody.
+    Option,
+    /// The list of hosts.
+    Hosts(&'a HostPlacement),
+    /// A launcher, which has started them.
+    Launcher(&'a Identity),
+}
+
+impl<'a> CountSource<'a> {
+    /// A launcher where there is one, else the hosts where some are named.
+    pub fn of(identity: Option<&'a Identity>, placement: Option<&'a HostPlacement>) -> Self {
+        match (identity, placement) {
+            (Some(identity), _) => Self::Launcher(identity),
+            (None, Some(placement)) => Self::Hosts(placement),
+            (None, None) => Self::Option,
+        }
+    }
+
+    /// Makes the advice fit, where an error is about a number of ranks; other errors stay as they are.
+    pub fn advise(&self, error: Error) -> Error {
+        let Error::Usage(text) = &error else {
+            return error;
+        };
+        let next = match self {
+            Self::Option => return error,
+            Self::Hosts(placement) => format!(
+                "the hosts make {}: name more or fewer of them, give each its number as in h0:2, or use --per-host N",
+                placement.size()
+            ),
+            Self::Launcher(identity) => format!(
+                "{} gives {}: let the launcher start another number",
+                identity.source, identity.size
+            ),
+        };
+        match counted(text) {
+            Some(text) => Error::Usage(format!("{text}; {next}")),
+            None => error,
+        }
+    }
+}
+
+/// Writes "4 ranks" for "--ranks 4"; `None` where the text has no such advice.
+fn counted(text: &str) -> Option<String> {
+    let mut parts = text.split(OPTION);
+    let mut written = parts.next()?.to_owned();
+    let mut found = false;
+    for part in parts {
+        let digits = part.bytes().take_while(u8::is_ascii_digit).count();
+        let (count, rest) = part.split_at(digits);
+        let unit = if count == "1" { "rank" } else { "ranks" };
+        written += &match count {
+            "" => format!("{OPTION}{rest}"),
+            _ => format!("{count} {unit}{rest}"),
+        };
+        found |= !count.is_empty();
+    }
+    found.then_some(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonnage_ranks::spawn::remote::list::HostSlots;
+    use tonnage_units::identity::Meeting;
+
+    fn placement() -> HostPlacement {
+        let host = |name: &str| HostSlots {
+            name: name.into(),
+            slots: None,
+        };
+        HostPlacement::new(&[host("h0"), host("h1"), host("h2")], None).unwrap()
+    }
+
+    #[test]
+    fn advice_names_what_changes_the_number() {
+        let told = |source: &CountSource<'_>, text: &str| {
+            source.advise(Error::Usage(text.to_owned())).to_string()
+        };
+        let odd =
+            "pair traffic needs an even number: use --ranks 4, initiators 1, or another traffic";
+        let placement = placement();
+        let hosts = CountSource::Hosts(&placement);
+        let text = told(&hosts, odd);
+        assert!(text.contains("use 4 ranks, initiators 1"), "{text}");
+        assert!(text.contains("; the hosts make 3:"), "{text}");
+        assert!(
+            text.contains("--per-host N") && !text.contains("--ranks"),
+            "{text}"
+        );
+        let text = told(&hosts, "no: use --ranks 1 to --ranks 65536");
+        assert!(text.contains("use 1 rank to 65536 ranks;"), "{text}");
+        // Anything else stays.
+        for other in ["--ranks N is not it", "no such file"] {
+            assert_eq!(told(&hosts, other), other);
+        }
+        assert_eq!(told(&CountSource::Option, odd), odd);
+        let failed = hosts.advise(Error::Failed(odd.to_owned()));
+        assert_eq!(failed.to_string(), odd);
+        let identity = Identity {
+            rank: 0,
+            size: 3,
+            local_rank: 0,
+            local_size: None,
+            source: "SLURM_PROCID".into(),
+            meeting: Meeting::Alone,
+        };
+        let text = told(&CountSource::Launcher(&identity), odd);
+        assert!(text.contains("; SLURM_PROCID gives 3:"), "{text}");
+    }
+}

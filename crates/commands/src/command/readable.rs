@@ -1,0 +1,71 @@
+//! Files of records for commands that look at many and can do without a few lines.
+
+use std::path::{Path, PathBuf};
+
+use tonnage_record::Record;
+use tonnage_record::read::{Readable, read_readable};
+use tonnage_units::{Error, Result};
+
+/// Lines that were left out and are described one by one; of more the number is said.
+const LEFT_OUT_SHOWN_MAX: usize = 5;
+
+/// The records of a file that can be read. Those that cannot are told, and missed no further.
+pub fn records_of(path: &Path) -> Result<Vec<Record>> {
+    let (records, left_out) = records_and_gaps(path, &path.display().to_string())?;
+    if let Some(left_out) = left_out {
+        log::warn!("{left_out}");
+    }
+    Ok(records)
+}
+
+/// The records of a file that can be read, and words about lines that were left out, which call the file by this name.
+pub fn records_and_gaps(path: &Path, name: &str) -> Result<(Vec<Record>, Option<String>)> {
+    let Readable { records, left_out } = read_readable(path)?;
+    let shown = path.display();
+    if records.is_empty() {
+        return Err(Error::Usage(match left_out.first() {
+            None => format!("{shown} holds no records: results are written with -o FILE"),
+            Some((line, why)) => {
+                format!("{shown} holds no records that can be read: line {line}: {why}")
+            }
+        }));
+    }
+    if left_out.is_empty() {
+        return Ok((records, None));
+    }
+    let lines = left_out.iter().take(LEFT_OUT_SHOWN_MAX);
+    let lines: Vec<String> = lines
+        .map(|(line, why)| format!("line {line}: {why}"))
+        .collect();
+    let more = match left_out.len().saturating_sub(LEFT_OUT_SHOWN_MAX) {
+        0 => String::new(),
+        more => format!("; and {more} more"),
+    };
+    let words = format!(
+        "{} of {} lines of {name} left out: {}{more}",
+        left_out.len(),
+        left_out.len() + records.len(),
+        lines.join("; ")
+    );
+    Ok((records, Some(words)))
+}
+
+/// Refuses files that are named twice.
+pub fn refuse_twice(files: &[PathBuf]) -> Result<()> {
+    for (at, file) in files.iter().enumerate() {
+        if let Some(other) = files[..at].iter().find(|it| is_same_file(it, file)) {
+            return Err(Error::Usage(format!(
+                "{} and {} are the same file: name it once",
+                other.display(),
+                file.display()
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether two names are of one file.
+pub fn is_same_file(one: &Path, other: &Path) -> bool {
+    let known = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    known(one) == known(other)
+}

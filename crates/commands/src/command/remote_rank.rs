@@ -1,0 +1,148 @@
+//! Work that the agent of a host has started: a rank of a run, or a check of its host. What it is stands in a letter.
+
+use std::process::ExitCode;
+
+use tonnage_plan::Plan;
+use tonnage_sys::out_of_memory;
+use tonnage_units::{Error, Result};
+
+use super::check::own::for_elsewhere;
+use super::check::task::{CheckTask, LetterTime};
+use super::job::Job;
+use super::letter::{HostJob, RankLetter};
+use super::measure::be_a_remote_rank;
+use crate::args::common::LogLevel;
+use crate::args::passed_on::RankWords;
+
+/// Work for an agent.
+pub struct RemoteWork {
+    /// Level of messages.
+    pub log_level: LogLevel,
+    task: RemoteTask,
+}
+
+enum RemoteTask {
+    Rank(Box<Job>),
+    Check(Box<CheckTask>, LetterTime),
+}
+
+/// Reads the letter to this process, which says from then on who it is whatever becomes of it.
+pub fn read() -> Result<RemoteWork> {
+    let host = tonnage_sys::host::name();
+    let (letter, said) = match HostJob::from_input()? {
+        HostJob::Rank(letter, said) => {
+            out_of_memory::introduce_rank(format!("rank {} on {host}", letter.identity().rank));
+            (letter, said)
+        }
+        HostJob::Check(text) => {
+            out_of_memory::introduce_rank(format!("the check of {host}"));
+            let (task, time, log_level) = CheckTask::of_letter(&text)?;
+            return Ok(RemoteWork {
+                log_level,
+                task: RemoteTask::Check(Box::new(task), time),
+            });
+        }
+    };
+    let words = RankWords::read(&said.ranks)?;
+    let job = Job {
+        require_path: said.require_path,
+        times: said.times,
+        letter: Some(letter),
+        ..Job::new(Plan::from_toml(&said.plan, "the plan")?, words.ranks)
+    };
+    Ok(RemoteWork {
+        log_level: words.log_level,
+        task: RemoteTask::Rank(Box::new(job)),
+    })
+}
+
+impl RemoteWork {
+    /// Takes part in the run, or checks the host.
+    pub fn work(&self) -> Result<ExitCode> {
+        let job = match &self.task {
+            RemoteTask::Rank(job) => job,
+            RemoteTask::Check(task, time) => return for_elsewhere(task, *time),
+        };
+        let identity = job.letter.as_ref().map(RankLetter::identity);
+        let identity = identity.ok_or_else(|| Error::Usage("a rank without a letter".into()))?;
+        be_a_remote_rank(job, identity)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use tonnage_ranks::spawn::remote::words::{Letter, SecretText, send};
+
+    use super::super::letter::{JobLetter, job_of_check};
+    use super::*;
+    use crate::last_resort;
+
+    /// Variable that makes a process of this test one to which an agent has written.
+    const HAS_A_LETTER: &str = "TONNAGE_TEST_HAS_A_LETTER";
+
+    fn letter(job: String) -> Letter {
+        Letter {
+            rank: 3,
+            size: 4,
+            local_rank: 0,
+            local_size: 1,
+            parent: std::process::id(),
+            secret: SecretText("of nobody".into()),
+            meeting: ([127, 0, 0, 1], 1).into(),
+            listener: None,
+            records: None,
+            job,
+        }
+    }
+
+    /// Standard error of a process that gets a letter with this job, and panics.
+    fn said_in_a_panic(job: String) -> String {
+        let this = "command::remote_rank::tests::a_process_of_an_agent_says_in_a_panic_who_it_is";
+        let mut process = Command::new(std::env::current_exe().unwrap());
+        process
+            .args(["--exact", this, "--nocapture"])
+            .env(HAS_A_LETTER, "")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut process = process.spawn().unwrap();
+        send(&mut process.stdin.take().unwrap(), &letter(job)).unwrap();
+        let ended = process.wait_with_output().unwrap();
+        String::from_utf8(ended.stderr).unwrap()
+    }
+
+    #[test]
+    fn a_process_of_an_agent_says_in_a_panic_who_it_is() {
+        if std::env::var_os(HAS_A_LETTER).is_some() {
+            // What is in the letter may be as wrong as it likes.
+            last_resort::prepare();
+            drop(read());
+            panic!("a bug");
+        }
+        let host = tonnage_sys::host::name();
+        let rank = JobLetter {
+            ranks: Vec::new(),
+            plan: "no plan".into(),
+            require_path: false,
+            times: None,
+            before: String::new(),
+        };
+        for (job, who) in [
+            (
+                serde_json::to_string(&rank).unwrap(),
+                format!("rank 3 on {host}"),
+            ),
+            (job_of_check("no check"), format!("the check of {host}")),
+        ] {
+            let said = said_in_a_panic(job);
+            let line = said.lines().next().unwrap_or_default();
+            assert!(
+                line.starts_with(&format!("error: {who}: internal error at "))
+                    && line.contains(": a bug. "),
+                "{said}"
+            );
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! `tonnage show`, `tonnage explain` and `tonnage devices`: what needs no measuring.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::Path;
+use std::process::ExitCode;
+
+use tonnage_engines::{LISTS, uring};
+use tonnage_machine::devices::Inventory;
+use tonnage_page::embed::{PAGE_BEGIN, records_of_page};
+use tonnage_record::read::read_records;
+use tonnage_units::{Error, Result};
+
+use super::print;
+use crate::args::{ExplainArgs, ShowArgs};
+use tonnage_report::{Format, devices};
+
+/// Draws a file of records again.
+pub fn show(args: &ShowArgs) -> Result<ExitCode> {
+    if begins_as_page(&args.file) {
+        return show_page(args);
+    }
+    let file = read_records(&args.file)?;
+    print(&tonnage_report::render(args.format, &file.records)?)?;
+    if file.truncated_tail {
+        log::warn!(
+            "the last line of {} is not whole and was left out",
+            args.file.display()
+        );
+    }
+    if file.records.is_empty() {
+        return Err(Error::Failed(format!(
+            "{} holds no records",
+            args.file.display()
+        )));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Returns whether a file begins as a page of `tonnage report` does; one that cannot be read does not.
+fn begins_as_page(path: &Path) -> bool {
+    // Not of a pipe, whose beginning would be gone.
+    if !path.is_file() {
+        return false;
+    }
+    let mut begin = [0; PAGE_BEGIN.len()];
+    let read = File::open(path).and_then(|mut file| file.read_exact(&mut begin));
+    read.is_ok() && begin == *PAGE_BEGIN.as_bytes()
+}
+
+/// Draws the records inside of a page: those of each file as the file itself would be.
+fn show_page(args: &ShowArgs) -> Result<ExitCode> {
+    let shown = args.file.display();
+    let text =
+        fs::read(&args.file).map_err(|error| Error::io(format!("cannot read {shown}"), error))?;
+    let text = String::from_utf8(text)
+        .map_err(|_| Error::Usage(format!("{shown} is no page of tonnage, for it is no text")))?;
+    let files = records_of_page(&text, &args.file)?;
+    let drawn = match (args.format, files.as_slice()) {
+        (_, [file]) => tonnage_report::render(args.format, &file.records)?,
+        (Format::Table, files) => {
+            let each = files.iter().map(|file| {
+                let drawn = tonnage_report::render(args.format, &file.records)?;
+                Ok(format!("{}\n\n{drawn}", file.name))
+            });
+            each.collect::<Result<Vec<_>>>()?.join("\n")
+        }
+        (_, files) => {
+            let all = files.iter().flat_map(|file| &file.records).cloned();
+            tonnage_report::render(args.format, &all.collect::<Vec<_>>())?
+        }
+    };
+    print(&drawn)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Says what a column means.
+pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
+    print(&tonnage_report::explain::explain(args.column.as_deref())?)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The reason why this host has no engine for files of this name, where looking for it changes nothing.
+fn missing(engine: &str) -> Option<String> {
+    (engine == uring::ENTRY.name)
+        .then(uring::why_missing)
+        .flatten()
+}
+
+/// Lists what this host has, and the engines, memories and backends of this program.
+pub fn devices(json: bool) -> Result<ExitCode> {
+    let found = Inventory::read().ask_drivers();
+    let text = if json {
+        devices::json(&found)? + "\n"
+    } else {
+        devices::text(&found)
+            + &devices::engines(LISTS.engines)
+            + &devices::file_engines(LISTS.file_engines, missing)
+            + &devices::memories(LISTS.memories)
+            + &devices::backends(LISTS.backends)
+    };
+    print(&text)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,193 @@
+//! Files that are written whole: what a reader sees is all of the old text or all of the new one.
+
+use std::fs::{self, OpenOptions};
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+use rustix::io::Errno;
+use tonnage_record::links::without_links;
+use tonnage_units::{Error, Result};
+
+/// Says that a file is there which nobody allowed to replace.
+pub fn refuse_existing(path: &Path, force: bool) -> Result<()> {
+    if is_there(path) && !force {
+        Err(exists(path))
+    } else {
+        Ok(())
+    }
+}
+
+fn exists(path: &Path) -> Error {
+    Error::Usage(format!(
+        "{} is there already: name another file, or replace it with --force",
+        path.display()
+    ))
+}
+
+/// Writes a text to a new file beside this one, and gives it this name. What a link points to is replaced, not the
+/// link, unless it is another user's; what is no regular file is written as it is. Where another process puts something
+/// at the name meanwhile, that stays without `force`, and with it only the name is taken from it.
+pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
+    refuse_existing(path, force)?;
+    let failed = |error| Error::io(format!("cannot write {}", path.display()), error);
+    let path = &without_links(path).map_err(failed)?;
+    if path.exists() && !path.is_file() {
+        return write_through(path, text).map_err(failed);
+    }
+    let beside = beside(path)?;
+    let written = write(&beside, text).and_then(|()| {
+        if force {
+            fs::rename(&beside, path)
+        } else {
+            rename_new(&beside, path)
+        }
+    });
+    written.map_err(|error| {
+        // One that another process has under this name is not ours.
+        match error.kind() {
+            ErrorKind::AlreadyExists if !force && is_there(path) => {
+                let _ = fs::remove_file(&beside);
+                return exists(path);
+            }
+            ErrorKind::AlreadyExists => {}
+            _ => drop(fs::remove_file(&beside)),
+        }
+        failed(error)
+    })
+}
+
+/// Writes to a pipe or a terminal, which has a reader of its own and keeps its name.
+fn write_through(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path)?;
+    if file.metadata()?.is_file() {
+        Err(std::io::Error::other("another process has replaced it"))
+    } else {
+        file.write_all(text.as_bytes())
+    }
+}
+
+/// Gives a file a name that nothing has.
+fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
+    match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        // Network file systems do not know the flag.
+        Err(Errno::INVAL | Errno::NOSYS) => {
+            fs::hard_link(from, to).and_then(|()| fs::remove_file(from))
+        }
+        renamed => Ok(renamed?),
+    }
+}
+
+fn is_there(path: &Path) -> bool {
+    fs::symlink_metadata(path).is_ok()
+}
+
+/// Name of the new file: no collector of files takes one with such an end.
+fn beside(path: &Path) -> Result<PathBuf> {
+    let name = path.file_name().ok_or_else(|| {
+        Error::Usage(format!(
+            "{} is no name of a file: name one for --output",
+            path.display()
+        ))
+    })?;
+    let mut new = std::ffi::OsString::from(".");
+    new.push(name);
+    new.push(format!(".{}.tmp", std::process::id()));
+    Ok(path.with_file_name(new))
+}
+
+fn write(path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(folder: &Path) -> Vec<String> {
+        let entries = fs::read_dir(folder).unwrap();
+        let names = entries.map(|it| it.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<String> = names.collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_replaced_whole_and_only_if_allowed() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.prom");
+        replace(&path, "one\n", false).unwrap();
+        let error = replace(&path, "two\n", false).unwrap_err();
+        assert!(
+            error.exit_code() == 2 && error.to_string().contains("--force"),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\n");
+        // Whoever reads it meanwhile has all of the old text.
+        let old = fs::File::open(&path).unwrap();
+        replace(&path, "two\n", true).unwrap();
+        assert_eq!(std::io::read_to_string(old).unwrap(), "one\n");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two\n");
+        assert_eq!(names(folder.path()), ["a.prom"]);
+    }
+
+    /// As if they came between the look and the rename.
+    #[test]
+    fn what_another_process_puts_there_meanwhile_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let [victim, from, to] = ["victim", "from", "to"].map(|name| folder.path().join(name));
+        fs::write(&victim, "precious").unwrap();
+        let [file, hard, soft, dangling]: [&dyn Fn(); 4] = [
+            &|| fs::write(&to, "other").unwrap(),
+            &|| fs::hard_link(&victim, &to).unwrap(),
+            &|| std::os::unix::fs::symlink(&victim, &to).unwrap(),
+            &|| std::os::unix::fs::symlink("nowhere", &to).unwrap(),
+        ];
+        for put in [file, hard, soft, dangling] {
+            put();
+            fs::write(&from, "new").unwrap();
+            let error = rename_new(&from, &to).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::AlreadyExists);
+            let error = replace(&to, "new", false).unwrap_err();
+            assert_eq!(error.exit_code(), 2, "{error}");
+            fs::remove_file(&to).unwrap();
+        }
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        assert!(!folder.path().join("nowhere").exists());
+        rename_new(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(&to).unwrap(), "new");
+        let error = write_through(&victim, "new").unwrap_err().to_string();
+        assert!(error.contains("replaced"), "{error}");
+        assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        if rustix::process::geteuid().is_root() {
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink(&victim, &link).unwrap();
+            std::os::unix::fs::lchown(&link, Some(12_345), None).unwrap();
+            let error = replace(&link, "new", true).unwrap_err().to_string();
+            assert!(error.contains("of another user"), "{error}");
+            assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+        } else {
+            println!("skip: only root can make a link of another user");
+        }
+    }
+
+    #[test]
+    fn links_stay_and_devices_stay_devices() {
+        let folder = tempfile::tempdir().unwrap();
+        let [path, link] = ["a", "link"].map(|name| folder.path().join(name));
+        fs::write(&path, "one").unwrap();
+        std::os::unix::fs::symlink(&path, &link).unwrap();
+        replace(&link, "two", true).unwrap();
+        assert!(link.is_symlink());
+        assert_eq!(fs::read_to_string(&path).unwrap(), "two");
+        replace(Path::new("/dev/null"), "x", true).unwrap();
+        assert!(!Path::new("/dev/null").is_file());
+        for bad in [folder.path().to_owned(), folder.path().join("none/a")] {
+            let error = replace(&bad, "x", true).unwrap_err();
+            assert_eq!(error.exit_code(), 1, "{error}");
+        }
+        assert_eq!(names(folder.path()), ["a", "link"]);
+    }
+}

@@ -1,0 +1,111 @@
+//! The last resort: a bug that ends in a panic, and memory that has run out, are one line each that says which rank it
+//! was and what to do. Nothing is meant to come here; what goes wrong by itself is a [`tonnage_units::Error`].
+
+use std::panic::PanicHookInfo;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tonnage_sys::out_of_memory;
+use tonnage_units::message::say;
+
+use crate::command::{env, program};
+
+/// From now on a panic of any thread ends the process, after one line: the other threads may wait for what the lost one
+/// would have done, so that nothing is cleaned up. The other ranks see a rank that is gone, as after a SIGKILL.
+pub fn prepare() {
+    out_of_memory::introduce(who());
+    let is_ending = AtomicBool::new(false);
+    std::panic::set_hook(Box::new(move |panic| {
+        while is_ending.swap(true, Ordering::SeqCst) {
+            // The thread that panicked first has the word, and ends the process.
+            std::thread::park();
+        }
+        say(&describe(out_of_memory::who(), panic));
+        out_of_memory::end_now();
+    }));
+}
+
+/// This process in words: its rank, as far as its environment tells, and its host. A rank that ssh has started learns
+/// later which one it is.
+fn who() -> String {
+    let host = tonnage_sys::host::name();
+    match tonnage_ranks::detect(&env, None) {
+        Ok(Some(identity)) => format!("rank {} on {host}", identity.rank),
+        _ => host,
+    }
+}
+
+fn describe(who: &str, panic: &PanicHookInfo<'_>) -> String {
+    let payload = panic.payload();
+    let what = payload.downcast_ref::<&str>().copied();
+    let what = what.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    let what = what.unwrap_or("a panic without words");
+    // A message is one line.
+    let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
+    let program = program();
+    let place = panic.location().map_or_else(String::new, |place| {
+        format!(" at {}:{}", place.file(), place.line())
+    });
+    format!(
+        "error: {who}: internal error{place}: {what}. This is a bug of tonnage {} ({}): please report this line and the \
+         command to whoever you have tonnage from",
+        program.version, program.git_revision
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Variable that makes a process of this test one that panics.
+    const PANICS: &str = "TONNAGE_TEST_PANICS";
+
+    /// The code of processes that come here, in this test.
+    const ENDS_WITH: u8 = 7;
+
+    /// Panics in a thread of that name, where the test has started this process for that.
+    fn panic_in(thread: &str) {
+        out_of_memory::end_with(ENDS_WITH);
+        prepare();
+        let bug = || panic!("a bug\nof two lines");
+        if thread == "main" {
+            bug();
+        }
+        let thread = std::thread::Builder::new().name(thread.into());
+        drop(thread.spawn(bug));
+        // The main thread is stuck in a library.
+        std::thread::sleep(std::time::Duration::from_secs(600));
+    }
+
+    #[test]
+    fn a_process_that_panics_ends_with_one_line_and_its_code() {
+        if let Ok(thread) = std::env::var(PANICS) {
+            panic_in(&thread);
+        }
+        let this = "last_resort::tests::a_process_that_panics_ends_with_one_line_and_its_code";
+        for thread in ["main", "control", "worker 1"] {
+            let mut process = std::process::Command::new(std::env::current_exe().unwrap());
+            process
+                .args(["--exact", this, "--nocapture"])
+                .env(PANICS, thread);
+            let ended = process.output().unwrap();
+            let said = String::from_utf8(ended.stderr).unwrap();
+            assert_eq!(
+                ended.status.code(),
+                Some(ENDS_WITH.into()),
+                "{thread}: {said}"
+            );
+            let lines: Vec<_> = said.lines().collect();
+            let [line] = lines[..] else {
+                panic!("{thread}: {said}")
+            };
+            assert!(
+                line.starts_with("error: ") && line.contains(": internal error at "),
+                "{line}"
+            );
+            assert!(
+                line.contains(": a bug of two lines. ") && line.contains("please report"),
+                "{line}"
+            );
+        }
+    }
+}
