@@ -18,7 +18,7 @@ pub(crate) fn named(
     let asked = asked.map(OsString::into_string).transpose();
     asked.map_err(|path| {
         let by = match request.libraries.get(library) {
-            Some(_) => format!("--{library}"),
+            Some(_) => format!("--library {library}"),
             None => variable.to_owned(),
         };
         Error::Usage(format!("{by}: {} is not UTF-8", path.display()))

@@ -13,6 +13,11 @@ use crate::refuse::usage;
 use tonnage_units::names::quote;
 use tonnage_units::{BytesPerSecond, Error, Result};
 
+/// Returns whether records leave a value out.
+pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
+}
+
 /// Facts that stand beside the results of a point, and change nothing about how it is measured: `--resume` does not
 /// compare it.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -7,7 +7,7 @@ use tonnage_engine::calls::FileUse;
 use tonnage_engine::calls::{Call, Calls, FileTransfer, OpenFile, View};
 use tonnage_sys::files::file_system::identity_at;
 use tonnage_sys::mapping::Arena;
-use tonnage_sys::mpi::{AccessMode, File, MpiHints, Scope, Together, World};
+use tonnage_sys::mpi::{AccessMode, Direction, File, MpiHints, Scope, Together, World};
 use tonnage_units::{Error, Result};
 
 use super::hints::Shown;
@@ -138,7 +138,12 @@ impl MpiCalls {
             Some(view) => within(view, offset, len)
                 .ok_or_else(|| failed(opened, transfer, write, "it is outside this rank's view"))?,
         };
-        let how = (write, self.together);
+        let direction = if write {
+            Direction::Write
+        } else {
+            Direction::Read
+        };
+        let how = (direction, self.together);
         let moved = opened.file.transfer(how, at, &self.memory, (local, len));
         match moved {
             Ok(moved) if moved == len => Ok(moved),

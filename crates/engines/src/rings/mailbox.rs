@@ -128,7 +128,7 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// The owner's end of one peer's rings. `arena` is fresh and holds at least [`bytes`] of the number of peers.
+    /// The owner's end of one peer's rings. `arena` is this worker's mailbox, with [`bytes`] of at least `place + 1` peers.
     pub(crate) fn new(arena: Arc<Arena>, place: usize) -> Self {
         Self {
             ring: Place::new(arena, place),

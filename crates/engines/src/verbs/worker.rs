@@ -336,6 +336,7 @@ impl Engine for VerbsWorker {
         let peer = self.peers.iter().find(|peer| peer.rank == spec.peer);
         let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
         let local = *self.regions.get(spec.local)?;
+        // Order needs nothing: a queue pair keeps it.
         let (action, pair) = action(spec.kind, peer);
         let is_one_sided = !matches!(action, WorkAction::Send);
         let asked = Asking {

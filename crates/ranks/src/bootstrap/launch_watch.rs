@@ -94,7 +94,7 @@ pub(super) fn not_started(error: &std::io::Error, identity: &Identity) -> Error 
     }
 }
 
-/// The end of a step, also by a panic.
+/// The end of a step.
 struct Done(UnixStream);
 
 impl Drop for Done {

@@ -207,6 +207,14 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_that_takes_no_part_is_not_missed() {
+        let answers = answers(&[(0, true), (1, true), (3, false)]);
+        let (rank, _, message) = blamed(RankSet::of([1, 3]), 4, &answers);
+        assert_eq!(rank, 3);
+        assert!(!message.contains("missing too"), "{message}");
+    }
+
+    #[test]
     fn when_all_are_there_nobody_is_blamed() {
         let answers = answers(&[(0, true), (1, true)]);
         let (_, _, message) = blamed(RankSet::all(2), 2, &answers);

@@ -74,8 +74,8 @@ const THREADING_LEVELS: [(c_int, &str); 6] = [
 /// Values of `addr_format` for socket addresses: of any family, of IPv4, of IPv6.
 const SOCKADDR_FORMATS: [u32; 3] = [abi::FI_SOCKADDR, abi::FI_SOCKADDR_IN, abi::FI_SOCKADDR_IN6];
 
-/// One way to communicate that the library offers, with its limits as the provider states them when it is asked for
-/// nothing in particular; what it grants to an endpoint that asks for less can differ.
+/// One way to communicate: with the limits that the provider states when it is asked for nothing in particular, or those
+/// that it granted to an endpoint, which can differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Offer {
     /// Provider, layered ones with a semicolon: "tcp;ofi_rxm".

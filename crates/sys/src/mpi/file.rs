@@ -40,6 +40,15 @@ pub struct AccessMode {
     pub create: bool,
 }
 
+/// The way that bytes go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Direction {
+    /// Out of the file.
+    Read,
+    /// Into it.
+    Write,
+}
+
 /// Ranks that take part in a read or a write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Together {
@@ -179,7 +188,7 @@ impl File {
     #[inline]
     pub fn transfer(
         &self,
-        (write, together): (bool, Together),
+        (direction, together): (Direction, Together),
         at: u64,
         arena: &Arena,
         (local, len): (u64, u64),
@@ -191,14 +200,14 @@ impl File {
         let end = at.checked_add(len).ok_or("the offset is too large")?;
         let (at, _) = (offset(at)?, offset(end)?);
         if len <= CALL_BYTES_MAX {
-            return self.one_call((write, together), at, memory, len as c_int);
+            return self.one_call((direction, together), at, memory, len as c_int);
         }
         let mut moved = 0;
         for done in (0..len).step_by(CALL_BYTES_MAX as usize) {
             let piece = CALL_BYTES_MAX.min(len - done) as c_int;
             // Within the range that was checked, so that the sum cannot wrap.
             let memory = memory.wrapping_add(done as usize);
-            moved += self.one_call((write, together), at + done as i64, memory, piece)?;
+            moved += self.one_call((direction, together), at + done as i64, memory, piece)?;
         }
         Ok(moved)
     }
@@ -207,7 +216,7 @@ impl File {
     #[inline]
     fn one_call(
         &self,
-        (write, together): (bool, Together),
+        (direction, together): (Direction, Together),
         at: i64,
         memory: *mut u8,
         count: c_int,
@@ -216,11 +225,11 @@ impl File {
         let (handle, byte) = (self.handle, world.loaded.constants.byte);
         let mut status: Status = [0; 8];
         let result = (&raw mut status).cast::<c_void>();
-        let (name, call) = match (write, together) {
-            (true, Together::Alone) => ("MPI_File_write_at", functions.write_at),
-            (true, Together::All) => ("MPI_File_write_at_all", functions.write_at_all),
-            (false, Together::Alone) => ("MPI_File_read_at", functions.read_at),
-            (false, Together::All) => ("MPI_File_read_at_all", functions.read_at_all),
+        let (name, call) = match (direction, together) {
+            (Direction::Write, Together::Alone) => ("MPI_File_write_at", functions.write_at),
+            (Direction::Write, Together::All) => ("MPI_File_write_at_all", functions.write_at_all),
+            (Direction::Read, Together::Alone) => ("MPI_File_read_at", functions.read_at),
+            (Direction::Read, Together::All) => ("MPI_File_read_at_all", functions.read_at_all),
         };
         // SAFETY: MPI runs and this is its thread; file and type are handles of this library; the memory is that of an
         // arena that the caller's borrow keeps, was checked to have `count` bytes, and no reference to it exists; the

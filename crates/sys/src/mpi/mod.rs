@@ -40,7 +40,7 @@ use dialect::Constants;
 pub use choose::{Family, NoLibrary};
 pub use collective::{ArenaPlace, Communicator, MpiReduction, MpiType};
 pub use dialect::Dialect;
-pub use file::{AccessMode, CALL_BYTES_MAX, File, Scope, Together};
+pub use file::{AccessMode, CALL_BYTES_MAX, Direction, File, Scope, Together};
 pub use hints::MpiHints;
 
 /// Larger than any text that MPI fills in: MPICH's version may have 8192 bytes.

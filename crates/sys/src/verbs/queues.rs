@@ -41,7 +41,7 @@ pub(super) struct Registration {
     pub(super) bytes: RegisteredBytes,
 }
 
-/// What posting and polling call, of the device's own table of calls: it takes four lines of the cache.
+/// What posting and polling call, copied out of the device's table of calls, which fills four lines of the cache.
 pub(super) struct HotCalls {
     pub(super) poll_cq: PollCq,
     pub(super) post_send: PostSend,

@@ -261,6 +261,7 @@ fn writes_of_network_cards_are_flushed_as_the_driver_says() {
         ("ordering 0\nflushes 1", WritesOrdering::Flushed, true),
         ("ordering 0\nflushes 2", WritesOrdering::Unordered, false),
         ("ordering 0", WritesOrdering::Unordered, false),
+        ("ordering 100\nflushes 1", WritesOrdering::Ordered, true),
         ("ordering 200\nflushes 3", WritesOrdering::Ordered, true),
     ] {
         let (_double, context) = opened(lines);

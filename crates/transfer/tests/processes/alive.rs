@@ -79,6 +79,9 @@ fn bytes_are_moved_by_every_verb_however_it_is_posted() {
 fn by_verbs(engine: &str, side: &Side) {
     let session = side.session();
     assert!(session.alive());
+    let outside = session.read(0, side.remote.bytes() - 4, 8).unwrap_err();
+    assert_eq!(outside.kind(), TransferErrorKind::OutOfRange, "{engine}");
+    assert!(outside.to_string().starts_with(engine), "{outside}");
     side.memory.write(0, &data(1)).unwrap();
     done(session.write(0, 10_000, LEN));
     done(session.flush(Verb::Write));

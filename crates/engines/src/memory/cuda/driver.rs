@@ -134,7 +134,7 @@ fn ns_since(began: Instant) -> u64 {
     began.elapsed().as_nanos() as u64
 }
 
-/// The driver's library, for an engine.
+/// The driver's library, for an engine or a memory.
 ///
 /// # Errors
 /// `Unavailable`, with what to do.

@@ -9,8 +9,8 @@ pub use tonnage_engine::calls::{FileLayout, FileOrder, Fsync};
 
 use crate::kind::{AnyPoint, EngineFacts};
 use crate::point::LimitChoice;
+use crate::point::is_default;
 pub use crate::point::{Phase, Published};
-use crate::transfer::point::is_default;
 use tonnage_engine::{EngineOptions, Lists};
 use tonnage_units::{Bytes, Result};
 

@@ -3,9 +3,10 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
-use super::point::{Addresses, Pacing, TransferPoint, is_default};
+use super::point::{Addresses, Pacing, TransferPoint};
 use crate::bounds::DEPTH_MAX;
 use crate::options::{Group, SWEEP, one_of, with_default};
+use crate::point::is_default;
 use crate::refuse::usage;
 use crate::sweep::Sweep;
 use tonnage_engine::Verb;

@@ -10,7 +10,7 @@ use super::length::PointLength;
 use super::loads::PairLoads;
 use super::verification::Verification;
 use crate::kind::AnyPoint;
-use crate::point::{LimitChoice, MatrixRounds, Traffic};
+use crate::point::{LimitChoice, MatrixRounds, Traffic, is_default};
 use crate::roles::Roles;
 use tonnage_engine::paths::{Cut, Division, Rails};
 use tonnage_engine::{EngineOptions, Lists, Verb};
@@ -244,11 +244,6 @@ impl TransferPoint {
                 .saturating_mul(self.batching.in_flight),
         }
     }
-}
-
-/// Returns whether records leave a value out.
-pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
-    *value == T::default()
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]

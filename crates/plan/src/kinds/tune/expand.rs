@@ -38,7 +38,7 @@ impl Kind for Tune {
         }
         if what.traffic_file.is_some() {
             return usage(
-                "a traffic file says how much is moved and leaves nothing to self: leave it out",
+                "a traffic file says how much is moved and leaves nothing to tune: leave it out",
             );
         }
         let (Some(ops), Some(sizes)) = (&what.op, &what.sizes) else {

@@ -16,8 +16,9 @@ pub use series::{
     TrialSeries,
 };
 
-use serde::{Deserialize, Serialize};
 use std::borrow::Cow;
+
+use serde::{Deserialize, Serialize};
 
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::{Pacing, TransferPoint};
