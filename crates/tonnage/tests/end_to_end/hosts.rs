@@ -143,7 +143,6 @@ fn networks_of_one_machine_are_not_taken_for_its_loopback() {
     }
 }
 
-/// Some seconds of short points, so that a run is surely in the middle when the first of them is recorded.
 #[test]
 fn a_cable_that_is_mended_in_time_does_not_end_the_run() {
     let Some(hosts) = hosts(2, None) else { return };

@@ -152,8 +152,7 @@ fn clients_of_one_server_share_the_link_that_holds_them_up() {
     }
 }
 
-/// Two ranks in a long point over `interface`, which have begun to transfer. Silence of so many seconds is the loss of
-/// a peer.
+/// Two ranks in a long point over `interface`, which have begun to transfer.
 fn streaming(hosts: &Hosts, dir: &Path, interface: &str, length: &str) -> Vec<Started> {
     let arguments = format!(
         "transfer --engine fabric:tcp --devices {interface} --op write --sizes 1M {length} -o r.jsonl"

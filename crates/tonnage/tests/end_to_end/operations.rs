@@ -12,7 +12,12 @@ fn every(engine: &str, traffic: &str, pacing: &str, ops: &str) {
         "transfer --engine {engine} --op {ops} --traffic {traffic} --sizes 3001 {pacing} {verify} {BRIEF}"
     );
     let (_, records) = succeeded(&line);
-    assert!(records.len() >= ops.split(',').count(), "{line}");
+    let workers = if pacing.contains("--workers 1,2") {
+        2
+    } else {
+        1
+    };
+    assert_eq!(records.len(), workers * ops.split(',').count(), "{line}");
 }
 
 /// Every pacing, of one worker and of two.

@@ -613,6 +613,7 @@ fn peak_kib(dir: &Path, engine: &str, block: &str) -> u64 {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     run.end().with_code(0);
+    assert!(peak > 0, "the run was over before it was looked at");
     peak
 }
 
@@ -628,6 +629,6 @@ fn memory_of_ranks_does_not_grow_with_files_nor_with_transfers() {
         // 2048 transfers of each rank, and 65536.
         let few = peak_kib(memory.path(), engine, "8m");
         let many = peak_kib(memory.path(), engine, "256m");
-        assert!(many < few + 2048, "{engine}: {few} KiB and {many} KiB");
+        assert!(many < few + 1024, "{engine}: {few} KiB and {many} KiB");
     }
 }

@@ -56,7 +56,10 @@ pub fn succeeded(arguments: &str) -> (Ended, Vec<Record>) {
     let (run, records) = recorded(arguments);
     let is_measured = |it: &Record| it.outcome == Outcome::Measured;
     assert!(
-        run.code == Some(0) && run.stderr.is_empty() && records.iter().all(is_measured),
+        run.code == Some(0)
+            && run.stderr.is_empty()
+            && !records.is_empty()
+            && records.iter().all(is_measured),
         "{run:#?}"
     );
     (run, records)
