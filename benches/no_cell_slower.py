@@ -42,6 +42,14 @@ op = ["write-imm", "read"]
 sizes = 8
 ping-pong = true
 {length}
+[[transfer]]
+label = "library"
+engine = "{engine}"
+op = "write"
+sizes = 64
+window = 16
+api = ["poll", "async"]
+{length}
 """
 COLLECTIVES = """
 name = "no-cell-slower"

@@ -9,8 +9,6 @@
 //! | [`failure`], [`deadlines`] | how far a failure reaches, and how long ranks wait for each other |
 //! | `latencies`, `json` | what ranks say to each other in several kinds |
 //! | `opening` | devices, places of workers, memory and introductions, for kinds that move bytes between memories |
-//! | [`each`] | comparing every operation, between the loops and an engine |
-//! | [`library`] | the library for other programs, between the loops and an engine |
 //! | [`kinds`] | the kinds of experiments |
 //! | [`limit`] | upper bounds that utilization is a fraction of |
 //! | [`canary`] | a check that the machine did not change under a point |
@@ -27,13 +25,11 @@ pub mod canary;
 pub mod conductor;
 pub mod cpu_time;
 pub mod deadlines;
-pub mod each;
 pub mod failure;
 pub mod host;
 mod json;
 pub mod kinds;
 mod latencies;
-pub mod library;
 pub mod limit;
 pub mod network_paths;
 pub mod observer;

@@ -8,6 +8,8 @@
 //! | [`ping_pong`] | one operation, one answer; both sides |
 //! | [`paced`] | operations due at fixed times |
 //! | [`calls`], [`collective`] | collectives, each between two looks at the clock; native ones carried out |
+//! | [`files`] | files, one transfer after the other or a window of them; their content |
+//! | [`each`], [`library`] | between the loops and an engine: comparing every operation; the library for other programs |
 //! | [`credits`] | beside the loops: a message is done once its receiver has taken it |
 //! | [`pulse`] | beside the loops: how far they are, for a thread that looks once an interval |
 //! | [`stall`] | beside the loops: operations that make no progress |
@@ -25,9 +27,12 @@ pub mod batch;
 pub mod calls;
 pub mod collective;
 pub mod credits;
+pub mod each;
 pub mod extent;
+pub mod files;
 pub mod flow;
 pub mod flow_walk;
+pub mod library;
 pub mod paced;
 pub mod permutation;
 pub mod ping_pong;

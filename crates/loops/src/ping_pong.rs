@@ -293,7 +293,7 @@ pub fn read_in_turn<R: Recorder>(
 pub fn return_all(
     port: &mut Port,
     table: &mut Table,
-    mut over: impl FnMut() -> bool,
+    over: &mut dyn FnMut() -> bool,
 ) -> Result<u64> {
     let mut answers = 0;
     // With several peers a second look at one would make the others wait.

@@ -11,7 +11,7 @@ use tonnage_ranks::{Sleeper, Sleepers};
 use tonnage_units::Result;
 
 /// Polls until `over` says that everybody is done.
-pub fn serve(port: &mut Port, mut over: impl FnMut() -> bool) -> Result<()> {
+pub fn serve(port: &mut Port, over: &mut dyn FnMut() -> bool) -> Result<()> {
     let mut done = [Completion::EMPTY; BURST];
     while !over() {
         port.poll(&mut done)?;
@@ -87,19 +87,19 @@ mod tests {
         let mut mock = mock(1);
         mock.lock().done.push_back(arrival(0, 0, 0));
         let mut looks = 0;
-        let over = || {
+        let mut over = || {
             looks += 1;
             looks > 3
         };
-        serve(&mut silent_port(&mut mock, &stop), over).unwrap();
+        serve(&mut silent_port(&mut mock, &stop), &mut over).unwrap();
         assert_eq!((looks, mock.lock().polls), (4, 3));
         stop.store(true, Ordering::Relaxed);
         // Not for ever, if it did not look whether the run is over.
         let mut looks = 0;
-        let over = || {
+        let mut over = || {
             looks += 1;
             looks > 1000
         };
-        assert!(serve(&mut silent_port(&mut mock, &stop), over).is_err());
+        assert!(serve(&mut silent_port(&mut mock, &stop), &mut over).is_err());
     }
 }

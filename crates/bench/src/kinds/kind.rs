@@ -185,9 +185,8 @@ pub fn together(each: impl Iterator<Item = Effective>) -> Vec<Effective> {
     named.collect()
 }
 
-/// The effective configurations of all ranks, of which this is this rank's own; rank 0 alone has them.
-pub fn effective_of_all(rank: &mut Rank, own: Effective) -> Result<Vec<Effective>> {
-    let what = "what the engines are";
+/// Collects what each rank found in a step, at rank 0 alone; `own` is this rank's.
+pub fn effective_of_all(what: &str, rank: &mut Rank, own: Effective) -> Result<Vec<Effective>> {
     let all = rank.collect(what, &Json(own), DEADLINES.step)?;
     Ok(together(all.iter().map(|Json(one)| one.clone())))
 }

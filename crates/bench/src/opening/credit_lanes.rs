@@ -12,8 +12,8 @@ use tonnage_engine::{
 };
 use tonnage_units::{Error, Result};
 
-use super::introduction::PlaceInMemory;
 use tonnage_loops::credits::{Credits, Telling};
+use tonnage_loops::each::PlaceInMemory;
 
 /// Returns whether sends of a device are done only by credits.
 pub(crate) fn needs_credits(op: Verb, caps: &Caps) -> bool {

@@ -11,13 +11,13 @@ use super::introduction::{Introduction, Introductions, Spoken, heard_by, localit
 use super::openings::Openings;
 use super::{Devices, MemoryDevices, Requirements, Seat, reports};
 use crate::deadlines::DEADLINES;
-use crate::each::{Findings, Mailboxes};
 use crate::failure::all_or_none;
 use crate::host::RankHost;
 use crate::settings::Settings;
 use crate::wire_proof::{NamedDevices, RouteShare};
 use tonnage_engine::memory::{BusDevice, Memory};
 use tonnage_engine::{Arm, Caps, Descriptor, Domain, Engine, Peer, RegionId, fact_names};
+use tonnage_loops::each::{Findings, Mailboxes};
 use tonnage_ranks::Rank;
 use tonnage_units::reduce::Largest;
 use tonnage_units::{Error, Result, WireDevice};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::{Card, Descriptor, Locality, Neighbor, Peer};
+use tonnage_loops::each::PlaceInMemory;
 use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_units::{Error, Result};
 
@@ -18,15 +19,6 @@ pub struct Introduction {
     pub credits: Option<PlaceInMemory>,
     /// The place where this peer writes about single operations; `None` where these are not compared.
     pub messages: Option<PlaceInMemory>,
-}
-
-/// A place in a worker's memory that one peer writes.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-pub struct PlaceInMemory {
-    /// The memory, as peers name it.
-    pub memory: Descriptor,
-    /// Its offset there.
-    pub offset: u64,
 }
 
 /// Messages of one worker to its peers.

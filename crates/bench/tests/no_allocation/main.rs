@@ -232,13 +232,13 @@ fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result
     port.post_receives(receives, 64)?;
     shared.both_ready()?;
     let before = counts();
-    let over = || {
+    let mut over = || {
         shared.pulse.ask();
         shared.over.load(Ordering::Acquire)
     };
     match &mut table {
-        Some(table) => return_all(&mut port, table, over).map(|_| ())?,
-        None => serve(&mut port, over)?,
+        Some(table) => return_all(&mut port, table, &mut over).map(|_| ())?,
+        None => serve(&mut port, &mut over)?,
     }
     Ok(counts().since(before))
 }

@@ -10,7 +10,6 @@ use std::sync::{Arc, OnceLock};
 
 use double::Double;
 use tonnage_bench::kinds::transfer::layout::{SliceLayout, answers};
-use tonnage_bench::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOver};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::paths::divided;
 use tonnage_engine::{
@@ -22,6 +21,7 @@ use tonnage_engines::{ENGINES, LISTS};
 use tonnage_loops::collective::executor::WorkerView;
 use tonnage_loops::collective::layout::Layout;
 use tonnage_loops::flow::{Flow, Receives};
+use tonnage_loops::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOver};
 use tonnage_loops::ping_pong::{Signal, Table};
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_sys::clock::Clock;

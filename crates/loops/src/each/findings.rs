@@ -7,7 +7,7 @@ use tonnage_units::lock::lock;
 
 /// Results since they were taken last.
 #[derive(Debug, Default)]
-pub(crate) struct Findings {
+pub struct Findings {
     moved_bytes: AtomicU64,
     compared_bytes: AtomicU64,
     wrong: AtomicU64,
@@ -18,13 +18,13 @@ pub(crate) struct Findings {
 
 /// What was compared at this end.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Found {
+pub struct Found {
     /// Payload of the operations that were compared.
-    pub(crate) moved_bytes: u64,
+    pub moved_bytes: u64,
     /// Bytes of them that were compared and right.
-    pub(crate) right_bytes: u64,
+    pub right_bytes: u64,
     /// The first that was wrong, and how many were.
-    pub(crate) wrong: Option<String>,
+    pub wrong: Option<String>,
 }
 
 impl Findings {
@@ -43,7 +43,7 @@ impl Findings {
     }
 
     /// Takes what was found since the last call.
-    pub(crate) fn take(&self) -> Found {
+    pub fn take(&self) -> Found {
         let count = self.wrong.swap(0, Ordering::Relaxed);
         let first = lock(&self.first_wrong).take();
         Found {
@@ -57,7 +57,7 @@ impl Findings {
     }
 
     /// Lets operations pass that are no part of a trial, or compares again.
-    pub(crate) fn pass(&self, passes: bool) {
+    pub fn pass(&self, passes: bool) {
         self.passes.store(passes, Ordering::Relaxed);
     }
 
@@ -67,7 +67,7 @@ impl Findings {
     }
 
     /// Returns whether they do, as of the last poll.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub fn is_settled(&self) -> bool {
         self.is_settled.load(Ordering::Relaxed)
     }
 

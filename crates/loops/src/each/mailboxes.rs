@@ -8,6 +8,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::{Memory, MemoryEntry, Request};
 use tonnage_engine::pattern::mix;
 use tonnage_engine::{
@@ -17,7 +18,15 @@ use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
 use super::{DEFECT, Findings};
-use crate::opening::introduction::PlaceInMemory;
+
+/// A place in a worker's memory that one peer writes.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct PlaceInMemory {
+    /// The memory, as peers name it.
+    pub memory: Descriptor,
+    /// Its offset there.
+    pub offset: u64,
+}
 
 /// Operations towards one peer that are compared at the same time, at most.
 pub(super) const CELLS: usize = 64;
@@ -120,7 +129,7 @@ struct PeerCells {
 }
 
 /// The cells of one worker with all of its peers. They outlive points, and with them the numbers of messages.
-pub(crate) struct Mailboxes {
+pub struct Mailboxes {
     arena: Arc<Arena>,
     region: RegionId,
     descriptor: Descriptor,
@@ -133,12 +142,7 @@ impl Mailboxes {
     ///
     /// # Errors
     /// When no memory of the list can be looked at by the CPU, or the device refuses it.
-    pub(crate) fn new(
-        engine: &mut dyn Engine,
-        lists: &Lists,
-        caps: &Caps,
-        peers: usize,
-    ) -> Result<Self> {
+    pub fn new(engine: &mut dyn Engine, lists: &Lists, caps: &Caps, peers: usize) -> Result<Self> {
         let visible = |entry: &&MemoryEntry| entry.host_addressable;
         let entry = lists.memories.iter().find(visible);
         let none = || {
@@ -164,7 +168,7 @@ impl Mailboxes {
     }
 
     /// The place where the `index`-th peer writes.
-    pub(crate) fn place(&self, index: usize) -> PlaceInMemory {
+    pub fn place(&self, index: usize) -> PlaceInMemory {
         PlaceInMemory {
             memory: self.descriptor.clone(),
             offset: index as u64 * PEER_BYTES,
@@ -172,12 +176,12 @@ impl Mailboxes {
     }
 
     /// What was found, which the workers' checks ask for.
-    pub(crate) fn findings(&self) -> Arc<Findings> {
+    pub fn findings(&self) -> Arc<Findings> {
         Arc::clone(&self.findings)
     }
 
     /// Adds the next peer, by the place that it named for this worker.
-    pub(crate) fn connect(&mut self, peer: Peer, place: Option<PlaceInMemory>) -> Result<()> {
+    pub fn connect(&mut self, peer: Peer, place: Option<PlaceInMemory>) -> Result<()> {
         let none = || Error::Failed(format!("rank {peer} named no place for messages; {DEFECT}"));
         let PlaceInMemory { memory, offset } = place.ok_or_else(none)?;
         self.peers.push(PeerCells {

@@ -19,8 +19,8 @@
 mod findings;
 mod mailboxes;
 
-pub(crate) use findings::{Findings, Found};
-pub(crate) use mailboxes::Mailboxes;
+pub use findings::{Findings, Found};
+pub use mailboxes::{Mailboxes, PlaceInMemory};
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -34,33 +34,33 @@ use tonnage_engine::{
 };
 use tonnage_units::{Error, Result};
 
-use tonnage_loops::BURST;
+use crate::BURST;
 
 /// The next step after an operation that came to the wrong place, twice or not at all.
-pub(crate) const ENGINE_AT_FAULT: &str =
+pub const ENGINE_AT_FAULT: &str =
     "this engine lost or doubled an operation: try another --engine, or report it";
 
 /// The next step after a failure that no engine can cause.
 const DEFECT: &str = "this is a defect of tonnage: please report it";
 
 /// Point and place of an engine whose operations are compared.
-pub(crate) struct Compared<'a> {
+pub struct Compared<'a> {
     /// The memory that its lanes move.
-    pub(crate) memory: Arc<dyn Memory>,
+    pub memory: Arc<dyn Memory>,
     /// The capabilities of its device.
-    pub(crate) caps: Caps,
+    pub caps: Caps,
     /// This rank.
-    pub(crate) rank: Peer,
+    pub rank: Peer,
     /// The verb of all operations.
-    pub(crate) verb: Verb,
+    pub verb: Verb,
     /// The ranks that it exchanges bytes with.
-    pub(crate) peers: &'a [Peer],
+    pub peers: &'a [Peer],
     /// Operations in flight on a lane, at most.
-    pub(crate) depth: u32,
+    pub depth: u32,
     /// Seed of the data.
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// True where the last byte of each operation is a signal, which is not compared.
-    pub(crate) is_signalled: bool,
+    pub is_signalled: bool,
 }
 
 /// Kinds of inner tags, in their highest bits.
@@ -205,7 +205,7 @@ impl EachEngine {
     ///
     /// # Errors
     /// When the engine cannot resolve the lanes of messages; the engine and its cells are lost with it.
-    pub(crate) fn over(
+    pub fn over(
         engine: Box<dyn Engine + Send>,
         mail: Mailboxes,
         compared: Compared<'_>,
@@ -267,7 +267,7 @@ impl EachEngine {
     }
 
     /// Gives the engine and the cells back; `None` while operations or messages are in flight.
-    pub(crate) fn into_parts(mut self) -> Option<(Box<dyn Engine + Send>, Mailboxes)> {
+    pub fn into_parts(mut self) -> Option<(Box<dyn Engine + Send>, Mailboxes)> {
         if !self.peers.iter().all(PeerEnds::is_idle) {
             return None;
         }

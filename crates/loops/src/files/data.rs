@@ -12,7 +12,7 @@ use tonnage_sys::mapping::Arena;
 
 use super::stamp::{FileKey, SECTOR_BYTES};
 use super::wrong::{CandidateFiles, Wrong};
-use tonnage_loops::permutation::mix;
+use crate::permutation::mix;
 use tonnage_plan::files::DataKind;
 use tonnage_units::{Error, Result};
 

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tonnage_sys::mapping::Arena;
 
-use crate::kinds::files::data::{POOL_BYTES, Pool};
-use crate::kinds::files::sequence::{Access, Sequence};
-use crate::kinds::files::stamp::FileKey;
-use crate::kinds::files::timeline::Timeline;
+use crate::BURST;
+use crate::files::data::{POOL_BYTES, Pool};
+use crate::files::sequence::{Access, Sequence};
+use crate::files::stamp::FileKey;
+use crate::files::timeline::Timeline;
 use tonnage_engine::calls::{Call, Calls, FileTransfer, Queue, lane_of};
 use tonnage_engine::{Completion, Ending, Op};
-use tonnage_loops::BURST;
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
@@ -132,16 +132,8 @@ pub trait Inspect {
     fn look(&mut self, local: u64, place: Access) -> Result<()>;
 }
 
-/// Looks at nothing, and costs nothing.
-#[derive(Debug, Clone, Copy)]
-pub struct Blind;
-
-impl Inspect for Blind {
-    #[inline]
-    fn look(&mut self, _local: u64, _place: Access) -> Result<()> {
-        Ok(())
-    }
-}
+/// Whoever looks at what is read, if anybody does.
+pub type Inspector<'a> = Option<&'a mut dyn Inspect>;
 
 /// Decides, together with the other ranks, whether a phase of collective calls goes on: asked before each call with
 /// whether this rank would stop.
@@ -197,7 +189,7 @@ pub fn blocking(
     task: &Task<'_>,
     until: u64,
     samples: &mut Samples,
-    inspect: &mut impl Inspect,
+    mut inspect: Inspector<'_>,
     mut vote: Option<Vote<'_>>,
 ) -> Result<()> {
     let (file, len) = (task.file, task.transfer_bytes);
@@ -240,7 +232,9 @@ pub fn blocking(
         }
         samples.add(task, write, latency_ns, now_ns);
         samples.in_flight_max = 1;
-        inspect.look(local, place)?;
+        if let Some(inspect) = &mut inspect {
+            inspect.look(local, place)?;
+        }
         then_ns = now_ns;
     }
     Ok(())
@@ -283,7 +277,7 @@ pub fn queued(
     task: &Task<'_>,
     until: u64,
     (samples, slots): (&mut Samples, &mut InFlight),
-    inspect: &mut impl Inspect,
+    mut inspect: Inspector<'_>,
 ) -> Result<()> {
     let mut done = [Completion::EMPTY; BURST];
     let mut begun = samples.transfers;
@@ -312,10 +306,10 @@ pub fn queued(
                 return Err(failed(task, place, code));
             }
             samples.add(task, place.write, now_ns.saturating_sub(posted_ns), now_ns);
-            inspect.look(
-                task.buffers.slots + u64::from(slot) * task.buffers.stride,
-                place,
-            )?;
+            if let Some(inspect) = &mut inspect {
+                let local = task.buffers.slots + u64::from(slot) * task.buffers.stride;
+                inspect.look(local, place)?;
+            }
             slots.free.push(slot);
         }
     }

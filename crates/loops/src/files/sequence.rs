@@ -1,7 +1,7 @@
 //! The sequence of transfers that one thread of a rank makes in a phase. Offsets follow from the point alone, so that
 //! no rank needs to be told another's, and the n-th transfer costs the same wherever n is.
 
-use tonnage_loops::permutation::{Permutation, mix};
+use crate::permutation::{Permutation, mix};
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase};
 
 /// Offset and direction of one transfer.
@@ -177,38 +177,11 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
+    use crate::files::testing::point;
     use proptest::prelude::*;
     use std::collections::HashSet;
-    use tonnage_plan::files::Stonewall;
-    use tonnage_plan::point::LimitChoice;
-    use tonnage_plan::testing::file_point;
-
-    /// A point with blocks of four transfers of 16 bytes, two segments.
-    pub fn point(ranks: u32) -> FilePoint {
-        FilePoint {
-            ranks,
-            paths: vec!["t".into()],
-            block_bytes: 64,
-            transfer_bytes: 16,
-            segments: 2,
-            limit: LimitChoice::None,
-            ..file_point()
-        }
-    }
-
-    /// The point with a stonewall that comes after so many nanoseconds.
-    pub fn walled(point: FilePoint, after_ns: u64, wear_out: bool) -> FilePoint {
-        FilePoint {
-            stonewall: Some(Stonewall {
-                after_ns,
-                wear_out,
-                transfers_min: 0,
-            }),
-            ..point
-        }
-    }
 
     fn offsets(point: &FilePoint, part: u32) -> Vec<u64> {
         let places = Sequence::new(point, part, Phase::Write);
@@ -260,10 +233,12 @@ pub(crate) mod tests {
             point.segments = segments;
             point.layout = if shared { FileLayout::Shared } else { FileLayout::PerProcess };
             point.order = if shuffled { FileOrder::Shuffled } else { FileOrder::Sequential };
+            let writers = if shared { ranks } else { 1 };
+            let bytes = point.bytes_of_rank() * u64::from(writers);
             let mut seen = HashSet::new();
             for rank in 0..ranks {
                 for offset in offsets(&point, rank) {
-                    prop_assert!(offset < super::super::names::bytes_of_file(&point));
+                    prop_assert!(offset < bytes);
                     let file = if shared { 0 } else { rank };
                     prop_assert!(seen.insert((file, offset)));
                 }

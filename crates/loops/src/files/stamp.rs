@@ -4,7 +4,7 @@
 
 use tonnage_sys::mapping::Arena;
 
-use tonnage_loops::permutation::{GOLDEN, mix};
+use crate::permutation::{GOLDEN, mix};
 use tonnage_units::{Error, Result};
 
 /// A sector: what a stamp covers.
@@ -23,7 +23,7 @@ pub struct FileKey {
 }
 
 impl FileKey {
-    /// The key of file number `file` (see [`super::names::number_of`]) under a seed.
+    /// The key of file number `file` (as ranks count them) under a seed.
     pub fn new(seed: u64, file: u32) -> Self {
         Self {
             seed,
@@ -48,7 +48,7 @@ impl FileKey {
     }
 
     /// The offset that a sector of this file with that second word belongs to, if it is below `bytes`.
-    pub(crate) fn place(self, word: u64, bytes: u64) -> Option<u64> {
+    pub fn place(self, word: u64, bytes: u64) -> Option<u64> {
         let index = (word ^ self.base).wrapping_mul(GOLDEN_INVERSE);
         let offset = index.checked_mul(SECTOR_BYTES)?;
         (offset < bytes).then_some(offset)
@@ -104,7 +104,8 @@ impl FileKey {
     }
 }
 
-pub(crate) fn words(stamp: &[u8]) -> (u64, u64) {
+/// Seed and second word of a stamp.
+pub fn words(stamp: &[u8]) -> (u64, u64) {
     let word = |at: usize| {
         let mut bytes = [0; 8];
         bytes.copy_from_slice(&stamp[at..at + 8]);

@@ -7,7 +7,7 @@ use tonnage_engine::{Completion, Ending, Lane, Op};
 use tonnage_transfer::Extent;
 use tonnage_units::Result;
 
-use tonnage_loops::{BURST, CALL_MAX};
+use crate::{BURST, CALL_MAX};
 
 /// The lane by which a batch's end is known: no lane has this number.
 const BATCHES: Lane = Lane(u32::MAX);

@@ -10,7 +10,7 @@ use tonnage_transfer::{
 use tonnage_units::{Error, Result};
 
 use super::{Told, WantedLane, lane_of, never_resolved, token};
-use tonnage_loops::BURST;
+use crate::BURST;
 
 /// Lanes by sessions, and what has ended.
 pub(super) struct TicketCalls {

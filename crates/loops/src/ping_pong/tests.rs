@@ -138,14 +138,14 @@ fn bytes_that_change_are_answers_and_are_answered() {
 
     // The other side, with the same memory: the peer writes a fourth time to the first slot.
     let mut rounds = 0;
-    let over = || {
+    let mut over = || {
         rounds += 1;
         if rounds == 1 {
             arena.store_byte(INTO + 7, 4).unwrap();
         }
         rounds > 1
     };
-    let answers = return_all(&mut port, &mut first, over).unwrap();
+    let answers = return_all(&mut port, &mut first, &mut over).unwrap();
     assert_eq!((answers, arena.load_byte(OUT + 7).unwrap()), (1, 4));
     let script = mock.lock();
     assert_eq!((script.posted, script.in_flight.len()), (7, 0));
@@ -158,11 +158,11 @@ fn each_arrival_is_answered_to_the_peer_that_it_came_from() {
     let mut port = silent_port(&mut mock, &stop);
     let mut table = table(3, Vec::new(), true);
     let mut rounds = 0;
-    let over = || {
+    let mut over = || {
         rounds += 1;
         rounds > 4
     };
-    let answers = return_all(&mut port, &mut table, over).unwrap();
+    let answers = return_all(&mut port, &mut table, &mut over).unwrap();
     assert_eq!(answers, 4);
     assert_eq!(issued(&table.flows), [0, 1, 3]);
     assert_eq!((port.arrivals.count, mock.lock().in_flight.len()), (4, 0));
@@ -173,7 +173,7 @@ fn an_arrival_from_nobody_is_an_error() {
     let (mut mock, stop) = (mock(1), AtomicBool::new(false));
     mock.lock().done.push_back(arrival(9, 0, 0));
     let mut port = silent_port(&mut mock, &stop);
-    let error = return_all(&mut port, &mut table(3, Vec::new(), true), || false).unwrap_err();
+    let error = return_all(&mut port, &mut table(3, Vec::new(), true), &mut || false).unwrap_err();
     assert!(error.to_string().contains("rank 9"), "{error}");
 }
 

@@ -87,7 +87,7 @@ impl InProcess {
             yielding: seated.is_crowded,
             ..Effective::default()
         };
-        let effective = effective_of_all(stage.rank, mine)?;
+        let effective = effective_of_all("describe the backends", stage.rank, mine)?;
         let arena = seated.memory.mapped(entry.name)?;
         Ok(Self {
             calls,

@@ -13,8 +13,8 @@ use tonnage_sys::files::open::{OpenFlags, kind_name, open};
 use super::ledger::Inode;
 use super::storage::{LocalStorage, directory_of};
 use crate::kinds::files::names::{bytes_of_file, number_of};
-use crate::kinds::files::sequence::Sequence;
-use crate::kinds::files::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
+use tonnage_loops::files::sequence::Sequence;
+use tonnage_loops::files::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase, Striping};
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
@@ -295,7 +295,7 @@ impl Written {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::kinds::files::sequence::tests::point;
+    use tonnage_loops::files::testing::point;
 
     fn text<T: std::fmt::Debug>(result: Result<T>) -> String {
         result.unwrap_err().to_string()

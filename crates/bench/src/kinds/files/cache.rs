@@ -10,7 +10,7 @@ use tonnage_sys::files::open::open;
 use tonnage_sys::files::residency::{SystemCall, resident_bytes};
 
 use super::before::READ;
-use super::sequence::{Piece, Pieces};
+use tonnage_loops::files::sequence::{Piece, Pieces};
 
 use tonnage_record::files::CacheState;
 use tonnage_units::Reduce;
@@ -128,7 +128,8 @@ pub fn drop_file(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::files::sequence::{Sequence, tests::point};
+    use tonnage_loops::files::sequence::Sequence;
+    use tonnage_loops::files::testing::point;
     use tonnage_plan::files::{FileOrder, FilePoint, Phase};
 
     #[test]

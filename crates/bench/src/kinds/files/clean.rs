@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use super::ledger::{Inode, Ledger, LedgerEntry, entries};
 use super::ours::{self, Content};
-use super::stamp::STAMP_BYTES;
 use super::storage::directory_of;
 use crate::kinds::files::names::{bytes_of_file, number_of, path_of};
+use tonnage_loops::files::stamp::STAMP_BYTES;
 use tonnage_plan::files::{FileLayout, FilePoint};
 use tonnage_units::{Error, Result};
 

@@ -16,12 +16,12 @@ use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::host::RankHost;
-use crate::kinds::files::drive::{BufferLayout, InFlight, Samples};
 use crate::kinds::files::names::{path_of, source_of};
 use crate::kinds::kind::{Course, Steps, When, effective_of_all};
 use crate::observer::Observer;
 use crate::settings::Settings;
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
+use tonnage_loops::files::drive::{BufferLayout, InFlight, Samples};
 use tonnage_machine::{CpuChoice, place_workers};
 use tonnage_plan::files::{FileLayout, FilePoint, Phase, ReadFrom};
 use tonnage_plan::point::{LimitChoice, Reading};
@@ -210,7 +210,7 @@ impl Experiment<'_> {
             cpus: state.team.iter().map(|worker| worker.cpu).collect(),
             ..Effective::default()
         };
-        effective_of_all(self.rank, mine)
+        effective_of_all("what the engines are", self.rank, mine)
     }
 
     /// Says what can be said before the first phase.

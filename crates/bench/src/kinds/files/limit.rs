@@ -18,8 +18,8 @@ use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use super::before::READ;
 use super::scratch;
 use super::storage::{self, LocalStorage};
-use crate::kinds::files::data::Pool;
-use crate::kinds::files::stamp::FileKey;
+use tonnage_loops::files::data::Pool;
+use tonnage_loops::files::stamp::FileKey;
 use tonnage_plan::files::{DataKind, FilePoint, Phase};
 use tonnage_record::Limit;
 use tonnage_units::Reduce;
@@ -269,7 +269,7 @@ fn stream_memory() -> Result<Arena> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::files::sequence::tests::point;
+    use tonnage_loops::files::testing::point;
     use tonnage_sys::files::residency::resident_bytes;
 
     fn streams(

@@ -14,19 +14,15 @@
 //! | `space` | space for the files, beside what their storages have |
 //! | [`clean`], `old`, `ours` | removing files of this run and of earlier ones, and telling whether tonnage wrote them |
 //! | [`ledger`] | what a rank has made, for whoever is left when it is killed |
-//! | [`names`], [`sequence`] | the file of a rank, and the sequence of a thread's transfers |
-//! | [`stamp`], [`data`], [`wrong`] | what marks a sector, content of files, and wrong bytes that were read |
-//! | [`timeline`] | bytes over time, in bounded memory |
-//! | [`drive`] | the timed loops |
+//! | [`names`] | the file of a rank |
 //!
-//! The engines that make the calls are in `tonnage_engines`. Next: [`crate::kinds::kind`] for the steps, [`experiment`]
+//! The timed loops, and the content of files, are in [`tonnage_loops::files`]; the engines that make the calls are in
+//! `tonnage_engines`. Next: [`crate::kinds::kind`] for the steps, [`experiment`]
 //! for what they do here.
 
 pub mod before;
 pub mod cache;
 pub mod clean;
-pub mod data;
-pub mod drive;
 pub mod experiment;
 mod figures;
 pub mod ledger;
@@ -37,15 +33,11 @@ mod old;
 mod ours;
 mod phase;
 pub mod scratch;
-pub mod sequence;
 mod space;
-pub mod stamp;
 pub mod storage;
 pub mod team;
-pub mod timeline;
 pub mod totals;
 pub mod verify;
-pub mod wrong;
 
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};

@@ -56,8 +56,8 @@ pub fn bytes_of_file(point: &FilePoint) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sequence::tests::point;
     use super::*;
+    use tonnage_loops::files::testing::point;
 
     #[test]
     fn names_are_those_of_ior() {

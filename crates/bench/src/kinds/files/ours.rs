@@ -9,7 +9,7 @@ use tonnage_sys::files::open::open;
 
 use super::before::READ;
 use super::ledger::Inode;
-use super::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES};
+use tonnage_loops::files::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES};
 
 /// A file is looked at in chunks of this size.
 const CHUNK_BYTES: u64 = 256 << 10;

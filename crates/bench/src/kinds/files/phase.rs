@@ -16,16 +16,16 @@ use super::team::{self, PhasePlan, PhaseState, without_gap};
 use super::totals::{PhaseTotals, ThreadFigures};
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
-use crate::kinds::files::data::Pool;
-use crate::kinds::files::drive::{Blind, BufferLayout, Inspect};
 use crate::kinds::files::names::{bytes_of_file, number_of, path_of, source_of};
-use crate::kinds::files::sequence::{Pieces, Sequence};
-use crate::kinds::files::stamp::FileKey;
 use crate::kinds::files::verify::{Checker, VerifyFindings};
-use crate::kinds::files::wrong::{CandidateFiles, Wrong};
 use crate::latencies::merge_all;
 use crate::observer::{Observer, PhaseProgress, Progress};
 use crate::threads;
+use tonnage_loops::files::data::Pool;
+use tonnage_loops::files::drive::BufferLayout;
+use tonnage_loops::files::sequence::{Pieces, Sequence};
+use tonnage_loops::files::stamp::FileKey;
+use tonnage_loops::files::wrong::{CandidateFiles, Wrong};
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase};
 use tonnage_ranks::{pack, unpack};
 use tonnage_record::files::CacheState;
@@ -86,7 +86,7 @@ impl Experiment<'_> {
         let written = seed.filter(|_| phase.writes());
         let data = written.map(|seed| (self.key(seed, job.part), Pool::new(seed, point.data)));
         job.data = data.as_ref().map(|(key, pool)| (*key, pool));
-        let figures = self.run(state, &job, &mut vec![Blind; state.team.len()])?;
+        let figures = self.run(state, &job, &mut [])?;
         let totals = self.add_up(state, index, &figures)?;
         if phase.writes() {
             // All ranks have closed their files: what is there now is as this run left it.
@@ -123,7 +123,7 @@ impl Experiment<'_> {
             let seed = self.seed(Phase::Write, &job)?.unwrap_or(0);
             let pool = Pool::new(seed, point.data);
             job.data = Some((self.key(seed, job.part), &pool));
-            self.run(state, &job, &mut vec![Blind; state.team.len()])?;
+            self.run(state, &job, &mut [])?;
             // Nobody looks at a file before all have written their part of it.
             self.rank.barrier("the files are filled", DEADLINES.phase)?;
             self.made.note(&job.path);
@@ -314,11 +314,11 @@ impl Experiment<'_> {
     }
 
     /// Runs the threads of this rank from the common start on.
-    fn run<I: Inspect + Send>(
+    fn run(
         &mut self,
         state: &mut State,
         job: &PhaseJob<'_>,
-        inspectors: &mut [I],
+        checkers: &mut [Checker<'_>],
     ) -> Result<Vec<ThreadFigures>, StepFailure> {
         let point = self.point;
         if let Some((_, pool)) = job.data {
@@ -378,7 +378,7 @@ impl Experiment<'_> {
                     watch(observer, progress, wall, watched, &until_over);
                 })?;
             }
-            let figures = team::run(&plan, &shared, &mut state.team, inspectors, rank);
+            let figures = team::run(&plan, &shared, &mut state.team, checkers, rank);
             drop(over);
             figures
         });

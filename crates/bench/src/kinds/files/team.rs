@@ -15,13 +15,14 @@ use super::phase::PhaseJob;
 use super::totals::{Span, ThreadFigures};
 use crate::cpu_time::own_sched_time;
 use crate::deadlines::DEADLINES;
-use crate::kinds::files::drive::{
-    BufferLayout, InFlight, Inspect, Samples, Task, Vote, blocking, queued,
-};
 use crate::kinds::files::memory::ThreadMemory;
-use crate::kinds::files::sequence::Sequence;
+use crate::kinds::files::verify::Checker;
 use crate::threads;
 use tonnage_engine::calls::{Call, Calls, OpenFile, View};
+use tonnage_loops::files::drive::{
+    BufferLayout, InFlight, Inspector, Samples, Task, Vote, blocking, queued,
+};
+use tonnage_loops::files::sequence::Sequence;
 use tonnage_plan::files::{FileLayout, FilePoint, Fsync, Stonewall};
 use tonnage_ranks::Rank;
 use tonnage_units::lock::lock;
@@ -129,23 +130,26 @@ impl PhaseState {
     }
 }
 
-/// Runs the phase on this rank's threads and returns what each of them says.
-pub fn run<I: Inspect + Send>(
+/// Runs the phase on this rank's threads and returns what each of them says. There is a checker for each thread, or for
+/// none.
+pub fn run(
     plan: &PhasePlan<'_>,
     shared: &PhaseState,
     team: &mut [FileWorker],
-    inspectors: &mut [I],
+    checkers: &mut [Checker<'_>],
     rank: &mut Rank,
 ) -> Result<Vec<ThreadFigures>> {
     let mut cpu = TeamCpu::begin();
     let queues = team.iter_mut().any(|worker| worker.calls.queue().is_some());
-    let mut workers = team.iter_mut().zip(inspectors.iter_mut()).enumerate();
+    let mut checkers = checkers.iter_mut();
+    let workers = team.iter_mut().map(|worker| (worker, checkers.next()));
+    let mut workers = workers.enumerate();
     let lead = workers.next();
     let mut figures = std::thread::scope(|scope| {
         // They meet in the phase, so none may begin before all are there.
         let mut gates = Vec::new();
         let mut followers = Vec::new();
-        for (index, (worker, inspect)) in workers {
+        for (index, (worker, checker)) in workers {
             let (gate, opened) = channel();
             gates.push(gate);
             let work = move || {
@@ -156,7 +160,7 @@ pub fn run<I: Inspect + Send>(
                     index,
                     lead: None,
                 };
-                let figures = steps.take(worker, inspect);
+                let figures = steps.take(worker, checker);
                 // The thread began with the phase, so that this is all it ever used.
                 Some((figures, thread_cpu_ns()))
             };
@@ -167,14 +171,14 @@ pub fn run<I: Inspect + Send>(
             let _ = gate.send(());
         }
         let mut figures = Vec::with_capacity(followers.len() + 1);
-        if let Some((index, (worker, inspect))) = lead {
+        if let Some((index, (worker, checker))) = lead {
             let steps = Steps {
                 plan,
                 shared,
                 index,
                 lead: Some(rank),
             };
-            figures.push(steps.take(worker, inspect));
+            figures.push(steps.take(worker, checker));
         }
         for follower in followers {
             match follower.join() {
@@ -244,7 +248,7 @@ struct Steps<'a, 'b> {
 }
 
 impl Steps<'_, '_> {
-    fn take<I: Inspect>(mut self, worker: &mut FileWorker, inspect: &mut I) -> ThreadFigures {
+    fn take(mut self, worker: &mut FileWorker, checker: Option<&mut Checker<'_>>) -> ThreadFigures {
         let (plan, clock) = (self.plan, self.plan.clock);
         worker.samples = Samples::default();
         worker.slots.forget();
@@ -265,7 +269,7 @@ impl Steps<'_, '_> {
         self.check_opened(worker);
         self.meet("files are open");
         let (cpu_transfer_ns, begin_ns) = (thread_cpu_ns(), clock.now_ns());
-        self.transfers(worker, inspect);
+        self.transfers(worker, checker);
         let done_ns = clock.now_ns();
         let syncs_end = plan.fsync() == Fsync::End;
         if syncs_end && plan.job.phase.writes() {
@@ -394,10 +398,11 @@ impl Steps<'_, '_> {
         self.shared.meeting.wait();
     }
 
-    fn transfers<I: Inspect>(&mut self, worker: &mut FileWorker, inspect: &mut I) {
+    fn transfers(&mut self, worker: &mut FileWorker, mut checker: Option<&mut Checker<'_>>) {
         let plan = self.plan;
         let threads = u64::from(plan.point.threads);
         let share = share(plan.job.quota, self.index as u64, threads);
+        let inspect = checker.as_deref_mut();
         self.step(|steps| steps.drive(worker, false, share, inspect));
         // All threads come here, also those that failed: the others wait for them.
         if let Some(wall) = plan.stonewall().filter(|wall| wall.wear_out) {
@@ -405,17 +410,18 @@ impl Steps<'_, '_> {
             let until = self
                 .most_of_all(worker.samples.transfers.max(least))
                 .min(share);
-            self.step(|steps| steps.drive(worker, true, until, inspect));
+            self.step(|steps| steps.drive(worker, true, until, checker));
         }
     }
 
-    fn drive<I: Inspect>(
+    fn drive(
         &mut self,
         worker: &mut FileWorker,
         beyond_wall: bool,
         until: u64,
-        inspect: &mut I,
+        checker: Option<&mut Checker<'_>>,
     ) -> Result<()> {
+        let inspect: Inspector<'_> = checker.map(|checker| checker as _);
         let (plan, shared) = (self.plan, self.shared);
         let wall_ns = plan.stonewall().map(|wall| plan.start_ns + wall.after_ns);
         let task = Task {

@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::kinds::files::drive::Samples;
-use crate::kinds::files::timeline::Timeline;
+use tonnage_loops::files::drive::Samples;
+use tonnage_loops::files::timeline::Timeline;
 use tonnage_machine::cpu_time::SchedTime;
 use tonnage_plan::files::{FilePoint, Phase};
 use tonnage_ranks::RankInfo;

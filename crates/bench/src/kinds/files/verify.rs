@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tonnage_sys::mapping::Arena;
 
-use crate::kinds::files::data::Pool;
-use crate::kinds::files::drive::Inspect;
-use crate::kinds::files::sequence::Access;
-use crate::kinds::files::stamp::FileKey;
-use crate::kinds::files::wrong::{CandidateFiles, Wrong};
+use tonnage_loops::files::data::Pool;
+use tonnage_loops::files::drive::Inspect;
+use tonnage_loops::files::sequence::Access;
+use tonnage_loops::files::stamp::FileKey;
+use tonnage_loops::files::wrong::{CandidateFiles, Wrong};
 use tonnage_units::Reduce;
 use tonnage_units::Result;
 

@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::layout::SliceLayout;
 use super::verify::{is_signalled, worker_seed};
-use crate::each::{Compared, EachEngine};
-use crate::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOver};
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::{Engine, Peer};
+use tonnage_loops::each::{Compared, EachEngine};
+use tonnage_loops::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOver};
 use tonnage_plan::transfer::{BatchCall, Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 

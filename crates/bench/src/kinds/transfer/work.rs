@@ -16,7 +16,6 @@ use super::pairs::FlowTime;
 use super::totals::TrialTotals;
 use super::trial::{Issued, Schedule, Station, WARM_UP};
 use crate::deadlines::DEADLINES;
-use crate::each::{ENGINE_AT_FAULT, Findings, Found};
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use crate::kinds::transfer::verify::{Expected, MemoryWatch, check_arrivals};
 use crate::limit::memory_copy::{copy_rates, stretch};
@@ -26,6 +25,7 @@ use tonnage_engine::memory::{CopyRate, CopyTurns, Memory, Stretch};
 use tonnage_engine::pattern::Mismatches;
 use tonnage_engine::{Caps, Engine, Lane, LimitKind, Verb};
 use tonnage_loops::Scratch;
+use tonnage_loops::each::{ENGINE_AT_FAULT, Findings, Found};
 use tonnage_loops::extent::FlowLoads;
 use tonnage_loops::flow::{Flow, Receives};
 use tonnage_loops::ping_pong::{Table, return_all};
@@ -256,22 +256,22 @@ impl<'a> Work<'a> {
     }
 
     /// Serves peers until `over`: answers under ping-pong, polls otherwise.
-    pub fn serve_peers(&mut self, over: impl FnMut() -> bool) -> Result<()> {
+    pub fn serve_peers(&mut self, mut over: impl FnMut() -> bool) -> Result<()> {
         if !self.begins()
             && let Some(table) = &mut self.table
         {
-            let served = return_all(&mut self.port, table, over);
+            let served = return_all(&mut self.port, table, &mut over);
             return served.map(|_| ()).map_err(|error| self.with_stalled(error));
         }
         self.poll_until(over)
     }
 
     /// Polls until `over` and answers nothing; rests where this worker takes no part, or the device does it all.
-    pub fn poll_until(&mut self, over: impl FnMut() -> bool) -> Result<()> {
+    pub fn poll_until(&mut self, mut over: impl FnMut() -> bool) -> Result<()> {
         let is_at_rest = self.is_at_rest();
         let waited = match self.rest.as_ref().filter(|_| is_at_rest) {
             Some(rest) => rest.until(&mut self.port, over),
-            None => serve(&mut self.port, over),
+            None => serve(&mut self.port, &mut over),
         };
         waited.map_err(|error| self.with_stalled(error))
     }
@@ -427,7 +427,7 @@ impl<'a> Work<'a> {
         let rounds_max = if self.port.sleeps() { 1 } else { 64 };
         while is_missing(&self.port) && clock.now_ns() < deadline_ns {
             let mut rounds = 0;
-            serve(&mut self.port, || {
+            serve(&mut self.port, &mut || {
                 rounds += 1;
                 rounds > rounds_max
             })?;

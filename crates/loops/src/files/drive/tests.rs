@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use tonnage_sys::mapping::{Pages, Sharing};
 
 use super::*;
-use crate::kinds::files::sequence::tests::point;
-use crate::kinds::files::wrong::{CandidateFiles, Wrong};
+use crate::files::testing::point;
+use crate::files::wrong::{CandidateFiles, Wrong};
 use tonnage_engine::calls::file_of;
 use tonnage_plan::files::{DataKind, FileLayout, FileOrder, FilePoint, Phase};
 
@@ -246,17 +246,17 @@ impl Queue for Disk {
 }
 
 fn one_by_one(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Samples) -> Result<()> {
-    blocking(disk, task, until, samples, &mut Blind, None)
+    blocking(disk, task, until, samples, None, None)
 }
 
 /// One after the other, until a vote ends it.
 fn together(disk: &mut Disk, task: &Task<'_>, samples: &mut Samples, vote: Vote<'_>) {
-    blocking(disk, task, COUNT, samples, &mut Blind, Some(vote)).unwrap();
+    blocking(disk, task, COUNT, samples, None, Some(vote)).unwrap();
 }
 
 fn windowed(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Samples) -> Result<()> {
     let mut slots = InFlight::new(task.buffers.count);
-    queued(disk, task, until, (samples, &mut slots), &mut Blind)
+    queued(disk, task, until, (samples, &mut slots), None)
 }
 
 type Drive = fn(&mut Disk, &Task<'_>, u64, &mut Samples) -> Result<()>;
@@ -332,11 +332,19 @@ fn what_is_written_is_right_and_is_found_right() {
         // Twelve bytes on, within one transfer.
         disk.bytes.swap(7012, 7013);
         if bench.buffers.slots > 0 {
-            blocking(&mut disk, &task, COUNT, &mut samples, &mut check, None).unwrap();
+            blocking(
+                &mut disk,
+                &task,
+                COUNT,
+                &mut samples,
+                Some(&mut check),
+                None,
+            )
+            .unwrap();
         } else {
             let mut slots = InFlight::new(task.buffers.count);
             let into = (&mut samples, &mut slots);
-            queued(&mut disk, &task, COUNT, into, &mut check).unwrap();
+            queued(&mut disk, &task, COUNT, into, Some(&mut check)).unwrap();
         }
         assert_eq!((check.looks, samples.reads), (COUNT, COUNT));
         assert_eq!(check.found.checked_bytes, LEN * COUNT);
@@ -399,7 +407,7 @@ fn slots_forget_what_they_hold_before_other_data() {
             ..bench.task(Phase::Write)
         };
         // The same place in the same slot each time.
-        queued(&mut disk, &task, 1, (&mut samples, &mut slots), &mut Blind).unwrap();
+        queued(&mut disk, &task, 1, (&mut samples, &mut slots), None).unwrap();
         assert_eq!(wrong_of(&disk, (key, &bench.pool), LEN).wrong_bytes, 0);
     }
 }

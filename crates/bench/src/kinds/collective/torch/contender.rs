@@ -224,7 +224,10 @@ fn start(
         memory: vec![memory].into(),
         ..Effective::default()
     };
-    Ok((worker, effective_of_all(rank, mine)?))
+    Ok((
+        worker,
+        effective_of_all("describe torch's workers", rank, mine)?,
+    ))
 }
 
 fn not_prepared() -> Error {

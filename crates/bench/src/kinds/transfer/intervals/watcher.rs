@@ -1,4 +1,5 @@
-//! The thread that counts a rank's operations at the end of each interval, and on rank 0 tells of what all ranks moved.
+//! The thread that counts a rank's operations at the end of each interval and on rank 0 tells of what all ranks moved, and
+//! its counts at the ends of trials.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
