@@ -5,7 +5,7 @@ use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tonnage_sys::out_of_memory;
-use tonnage_units::message::say;
+use tonnage_units::message::bounded;
 
 use crate::command::{env, program};
 
@@ -19,8 +19,8 @@ pub fn prepare() {
             // The thread that panicked first has the word, and ends the process.
             std::thread::park();
         }
-        say(&describe(out_of_memory::who(), panic));
-        out_of_memory::end_now();
+        let line = describe(out_of_memory::who(), panic);
+        out_of_memory::end_with_line(format!("{}\n", bounded(&line)).as_bytes());
     }));
 }
 

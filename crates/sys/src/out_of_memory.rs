@@ -8,6 +8,8 @@ use std::io::{Cursor, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
+use crate::process::end_at_once;
+
 /// Longest line that is written.
 const LINE_BYTES_MAX: usize = 512;
 
@@ -81,17 +83,16 @@ fn given(block: *mut u8, bytes: usize) -> *mut u8 {
 #[cold]
 fn end(bytes: usize) -> ! {
     let mut line = [0; LINE_BYTES_MAX];
-    let len = describe(bytes, &mut line);
-    // SAFETY: the bytes are the array's own. Standard error's lock may be held by this thread, so it is not used.
-    let _ = unsafe { libc::write(2, line.as_ptr().cast(), len.min(LINE_BYTES_MAX)) };
-    end_now()
+    let len = describe(bytes, &mut line).min(LINE_BYTES_MAX);
+    end_with_line(&line[..len])
 }
 
-/// Ends the process at once, with the code of one whose memory has run out: what runs at an orderly end could want
-/// memory, or wait for a thread that is stuck.
-pub fn end_now() -> ! {
-    // SAFETY: it touches no memory of this process.
-    unsafe { libc::_exit(CODE.load(Ordering::SeqCst).into()) }
+/// Ends the process at once, after a line on standard error: what runs at an orderly end could want memory, or wait for a
+/// thread that is stuck. The lock of standard error is not used, for that one may hold it.
+pub fn end_with_line(line: &[u8]) -> ! {
+    // SAFETY: the bytes are those of the slice. A line that cannot be written is lost.
+    let _ = unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
+    end_at_once(CODE.load(Ordering::SeqCst))
 }
 
 /// Writes the line without allocating, and returns its length.

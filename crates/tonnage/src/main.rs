@@ -1,126 +1,14 @@
-//! The command: reads arguments, starts or becomes a rank, and draws what was recorded.
-//!
-//! What lives here: the command line ([`args`]) and what each command does ([`command`]). What does not: measuring
-//! (`tonnage_bench`), engines (`tonnage_engines`), and drawing records (`tonnage_report`).
+//! The program: the commands, told which commit this binary was built from. Nothing else is here, so that another commit
+//! compiles nothing else.
 #![forbid(unsafe_code)]
 
-mod args;
-mod command;
-mod last_resort;
-#[cfg(test)]
-mod refused;
-
-use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
-use env_logger::Target;
-use tonnage_bench::deadlines::DEADLINES;
-use tonnage_judge::check::CheckVerdict;
-use tonnage_units::Result;
-use tonnage_units::message::bounded;
-
-use args::common::LogLevel;
-use args::run::TourArgs;
-use args::{Cli, Command};
-use command::remote_rank;
-use command::screen::MessageWriter;
-
-#[global_allocator]
-static ALLOCATOR: tonnage_sys::out_of_memory::OrEnd = tonnage_sys::out_of_memory::OrEnd;
+use tonnage_commands::Build;
 
 fn main() -> ExitCode {
-    last_resort::prepare();
-    tonnage_sys::process::refuse_oversized_writes();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(answer) => {
-            let said = command::answer(&answer);
-            let words = std::env::args_os().map(|word| word.to_string_lossy().into_owned());
-            return command::check::refused_by_parser(words, &answer).unwrap_or(said);
-        }
-    };
-    let style = match &cli.command {
-        Some(Command::Check(args)) => Some(args.exit),
-        _ => None,
-    };
-    if let Some(style) = style {
-        tonnage_sys::out_of_memory::end_with(style.code(CheckVerdict::Error));
-    }
-    let outcome = match cli.command {
-        Some(Command::HostRank) => remote_rank::read().and_then(|work| {
-            start_log(work.log_level);
-            bind_deadlines()?;
-            work.work()
-        }),
-        _ => {
-            start_log(cli.log_level());
-            run(cli)
-        }
-    };
-    match (outcome, style) {
-        (Ok(code), _) => code,
-        (Err(error), Some(style)) => command::check::not_checked(style, &error),
-        (Err(error), None) => {
-            command::say_error(&error);
-            error.exit_code().into()
-        }
-    }
-}
-
-fn run(cli: Cli) -> Result<ExitCode> {
-    tonnage_ranks::spawn::local::end_with_supervisor(&command::env)?;
-    bind_deadlines()?;
-    match cli.command.unwrap_or(Command::Tour(TourArgs::default())) {
-        Command::Tour(args) => command::tour::tour(&args),
-        Command::Experiment(args) => command::measure::experiment(&args),
-        Command::Ior(args) => command::ior::ior(&args),
-        Command::Run(args) => command::measure::run(&args),
-        Command::Verify(args) => command::measure::verify(&args),
-        Command::Layers(args) => command::measure::layers(&args),
-        Command::Show(args) => command::show::show(&args),
-        Command::Ab(args) => command::ab::ab(&args),
-        Command::Compare(args) => command::compare::compare(&args),
-        Command::Baseline(args) => command::baseline::baseline(&args),
-        Command::Check(args) => Ok(command::check::check(&args)),
-        Command::History(args) => command::history::history(&args),
-        Command::Export(args) => command::export::export(&args),
-        Command::Report(args) => command::report::report(&args),
-        Command::Explain(args) => command::show::explain(&args),
-        Command::Devices(args) => command::show::devices(args.json),
-        Command::Completions(args) => command::manual::completions(&args),
-        Command::Man(args) => command::manual::man(&args),
-        Command::Hosts(args) => command::hosts::hosts(&args),
-        Command::HostAgent(args) => command::there::agent(&args),
-        Command::HostRank => remote_rank::read()?.work(),
-    }
-}
-
-/// Bounds the waits of ranks where the environment says so.
-fn bind_deadlines() -> Result<()> {
-    let bound = tonnage_ranks::bootstrap::options::step_timeout(&command::env)?;
-    bound.into_iter().for_each(|budget| DEADLINES.bind(budget));
-    Ok(())
-}
-
-/// Messages go to standard error, one line each, so that standard output holds results only.
-fn start_log(level: LogLevel) {
-    let level = match level {
-        LogLevel::Error => log::LevelFilter::Error,
-        LogLevel::Warn => log::LevelFilter::Warn,
-        LogLevel::Info => log::LevelFilter::Info,
-        LogLevel::Debug => log::LevelFilter::Debug,
-    };
-    env_logger::Builder::new()
-        .filter_level(level)
-        .target(Target::Pipe(Box::new(MessageWriter)))
-        .format(|out, record| {
-            writeln!(
-                out,
-                "{}: {}",
-                record.level().as_str().to_lowercase(),
-                bounded(&record.args().to_string())
-            )
-        })
-        .init();
+    tonnage_commands::main(Build {
+        revision: env!("TONNAGE_GIT_REVISION"),
+        target: env!("TONNAGE_TARGET"),
+    })
 }

@@ -164,7 +164,7 @@ fn cpus_are_read_before_a_thread_is_pinned() {
     };
     assert_eq!(late("crates/bench/src/run.rs"), 1);
     assert_eq!(late("crates/bench/tests/whole/runs.rs"), 0);
-    assert_eq!(late("crates/tonnage/src/command/measure.rs"), 0);
+    assert_eq!(late("crates/commands/src/command/measure.rs"), 0);
 }
 
 #[test]
