@@ -272,11 +272,12 @@ pub fn read_in_turn<R: Recorder>(
     until: &mut Until,
     recorder: &mut R,
 ) -> Result<u64> {
+    let mut done = [Completion::EMPTY; BURST];
     let (mut reads, mut index) = (0, 0);
     while until.grant(1) == 1 {
         let op = [flows[index].next_op(0)];
         let start_ns = recorder.now_ns();
-        port.complete(&op)?;
+        port.complete(&op, &mut done)?;
         recorder.sample(recorder.now_ns().saturating_sub(start_ns));
         reads += 1;
         recorder.progress(reads);

@@ -439,15 +439,15 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Posts all of `ops` and waits for their completions. For what happens outside the timed loops and at their ends.
-    pub fn complete(&mut self, ops: &[Op]) -> Result<()> {
-        let mut done = [Completion::EMPTY; BURST];
+    /// Posts all of `ops` and waits for their completions. `done` is room for them, which the caller makes once: making it
+    /// costs as much as an operation.
+    pub fn complete(&mut self, ops: &[Op], done: &mut [Completion; BURST]) -> Result<()> {
         let (mut posted, mut completed) = (0, 0);
         while completed < ops.len() {
             if posted < ops.len() {
                 posted += self.post(&ops[posted..])?;
             }
-            let count = self.poll(&mut done)?;
+            let count = self.poll(done)?;
             completed += own(&done[..count]);
         }
         Ok(())

@@ -32,6 +32,8 @@ pub struct StepExecutor<'a> {
     state: &'a mut CallState,
     /// Longest time of one call.
     timeout_ns: u64,
+    /// What the last poll found. It is made once, for that costs as much as a poll.
+    done: [Completion; BURST],
 }
 
 /// Calls of one stream.
@@ -128,6 +130,7 @@ impl<'a> StepExecutor<'a> {
             layout: worker.layout,
             state,
             timeout_ns,
+            done: [Completion::EMPTY; BURST],
         }
     }
 
@@ -248,9 +251,8 @@ impl<'a> StepExecutor<'a> {
     /// Takes what has come.
     #[inline]
     fn poll(&mut self) -> Result<usize> {
-        let mut done = [Completion::EMPTY; BURST];
-        let count = self.port.poll(&mut done)?;
-        for completion in &done[..count] {
+        let count = self.port.poll(&mut self.done)?;
+        for completion in &self.done[..count] {
             if completion.ending == Ending::Arrived {
                 self.state.take(completion)?;
             }

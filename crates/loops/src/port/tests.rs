@@ -36,7 +36,10 @@ fn operations_that_never_end_end_the_loop() {
     let op = flow(3, 1).next_op(0);
     let watch = StallWatch::new(50_000_000, 0, 1);
     let mut port = silent_port(&mut mock, &stop).with_watch(watch);
-    let error = port.complete(&[op]).unwrap_err().to_string();
+    let error = port
+        .complete(&[op], &mut [Completion::EMPTY; BURST])
+        .unwrap_err()
+        .to_string();
     assert!(
         error.contains("no operation has ended for 0.1 s, with 1 in flight"),
         "{error}"
@@ -85,7 +88,8 @@ fn completing_ends_with_the_last_operation() {
     let mut flow = flow(3, 1);
     let ops: Vec<_> = (0..8).map(|tag| flow.next_op(tag)).collect();
     let mut port = silent_port(&mut mock, &stop);
-    port.complete(&ops).unwrap();
+    port.complete(&ops, &mut [Completion::EMPTY; BURST])
+        .unwrap();
     assert_eq!(port.completed, 8);
     assert_eq!(port.take_arrivals(), Arrivals::default());
     let script = mock.lock();

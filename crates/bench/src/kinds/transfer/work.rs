@@ -23,8 +23,7 @@ use crate::limit::socket_stream::{Berths, Streamed};
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::memory::{CopyRate, CopyTurns, Memory, Stretch};
 use tonnage_engine::pattern::Mismatches;
-use tonnage_engine::{Caps, Engine, Lane, LimitKind, Verb};
-use tonnage_loops::Scratch;
+use tonnage_engine::{Caps, Completion, Engine, Lane, LimitKind, Verb};
 use tonnage_loops::each::{ENGINE_AT_FAULT, Findings, Found};
 use tonnage_loops::extent::FlowLoads;
 use tonnage_loops::flow::{Flow, Receives};
@@ -34,6 +33,7 @@ use tonnage_loops::pulse::FeltPulse;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_loops::serve::{RestingPlace, serve};
 use tonnage_loops::stall::StallWatch;
+use tonnage_loops::{BURST, Scratch};
 use tonnage_plan::transfer::{BatchMerge, CqMode, Pacing, TransferPoint};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
@@ -401,7 +401,8 @@ impl<'a> Work<'a> {
             .flat_map(|flow| std::iter::repeat_n(flow.filler_op(), self.receives_depth as usize))
             .collect();
         self.port.take_arrivals();
-        self.port.complete(&fillers)?;
+        let mut done = [Completion::EMPTY; BURST];
+        self.port.complete(&fillers, &mut done)?;
         self.await_arrivals(self.receives_posted)?;
         let seen = self.port.take_arrivals().count;
         // An engine that moves nothing has no receives, and answers its own operations.
