@@ -1,6 +1,6 @@
 //! The commands: read arguments, start or become a rank, and draw what was recorded.
 //!
-//! What lives here: the command line ([`args`]) and what each command does ([`command`]). What does not: measuring
+//! What lives here: the command line (`args`) and what each command does (`command`). What does not: measuring
 //! (`tonnage_bench`), engines (`tonnage_engines`), and drawing records (`tonnage_report`).
 #![forbid(unsafe_code)]
 

@@ -1,7 +1,7 @@
 //! The loops over files: one transfer after the other, or a window of them in a queue. Both read the clock once for
 //! each transfer, or for each batch of completions, and allocate nothing.
 //!
-//! Offsets come from `places`; the begin and end of phases belong to [`crate::kinds::files`].
+//! Offsets come from `places`; the begin and end of phases belong to `tonnage_bench`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
