@@ -9,14 +9,14 @@ use tonnage_units::message::bounded;
 
 use crate::command::{env, program};
 
-/// From now on a panic of any thread ends the process, after one line: the other threads may wait for what the lost one
-/// would have done, so that nothing is cleaned up. The other ranks see a rank that is gone, as after a SIGKILL.
+/// From now on a panic of any thread ends the process at once, after one line. There is no orderly end, because other
+/// threads may be waiting for the lost one. The other ranks see a rank that is gone, as after a SIGKILL.
 pub fn prepare() {
     out_of_memory::introduce(who());
     let is_ending = AtomicBool::new(false);
     std::panic::set_hook(Box::new(move |panic| {
         while is_ending.swap(true, Ordering::SeqCst) {
-            // The thread that panicked first has the word, and ends the process.
+            // The thread that panicked first writes the line and ends the process.
             std::thread::park();
         }
         let line = describe(out_of_memory::who(), panic);

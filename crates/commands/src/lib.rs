@@ -119,7 +119,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
     }
 }
 
-/// Bounds the waits of ranks where the environment says so.
+/// Limits how long ranks wait for each other, where the environment has such a limit.
 fn bind_deadlines() -> Result<()> {
     let bound = tonnage_ranks::bootstrap::options::step_timeout(&command::env)?;
     bound.into_iter().for_each(|budget| DEADLINES.bind(budget));

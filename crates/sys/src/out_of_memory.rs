@@ -87,8 +87,8 @@ fn end(bytes: usize) -> ! {
     end_with_line(&line[..len])
 }
 
-/// Ends the process at once, after a line on standard error: what runs at an orderly end could want memory, or wait for a
-/// thread that is stuck. The lock of standard error is not used, for that one may hold it.
+/// Ends the process at once, after a line on standard error. An orderly end could want memory, or wait for a thread that
+/// is stuck; such a thread may also hold the lock of standard error, which is therefore not taken.
 pub fn end_with_line(line: &[u8]) -> ! {
     // SAFETY: the bytes are those of the slice. A line that cannot be written is lost.
     let _ = unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };

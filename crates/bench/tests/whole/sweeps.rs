@@ -25,7 +25,7 @@ const WITH_SHORT: Lists = Lists {
     ..LISTS
 };
 
-/// Checks that the points of a table are measured or skipped as told, `Some` with a part of the reason.
+/// Checks which points of a table are measured (`None`) and which are skipped (a part of the reason).
 fn check(ranks: u32, table: &str, lists: Lists, expected: &[Option<&str>]) {
     let records = over(lists).tables(ranks, table).unwrap();
     assert_eq!(records.len(), expected.len(), "{records:#?}");

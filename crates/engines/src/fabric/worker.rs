@@ -378,7 +378,7 @@ impl Engine for FabricWorker {
             // An earlier call that was stopped may have left greetings, which complete in this one.
             let in_flight = all.saturating_sub(left.len() + completed);
             if contact.is_complete(self.config.rank, &left, in_flight)? {
-                // Who has greeted this worker has mapped it. Its name goes once nobody else is to come.
+                // A peer that has greeted has mapped this worker's file, whose name can go after the last one.
                 self.met = self.peers.len();
                 if self.met == self.config.peers_max as usize {
                     remove_own(self.endpoint.name());

@@ -1,5 +1,5 @@
-//! The thread that counts a rank's operations at the end of each interval and on rank 0 tells of what all ranks moved, and
-//! its counts at the ends of trials.
+//! The thread that counts a rank's operations at the end of each interval. That of rank 0 also shows what all ranks have
+//! moved, and writes the point's record so far.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -218,7 +218,7 @@ impl Collecting {
 /// Checkpoints of a point: its record as it would be if the run were lost now.
 pub(super) struct Checkpoints {
     pub(super) every_ns: u64,
-    /// The record of the point, of which each checkpoint is a copy with the series so far.
+    /// The point's record; a checkpoint is a copy of it with the series so far.
     pub(super) record: Record,
     pub(super) keeper: CheckpointKeeper,
     /// Those of the trial that were written.
