@@ -46,14 +46,12 @@ report() {
         fi
     done
     [ ${#FAILED[@]} = 0 ] || status=1
-    if [ "$status" = 0 ]; then printf '\nPassed'; else printf '\nFailed%s' "${FAILED[*]:+: ${FAILED[*]}}"; fi
-    printf ' in %d s' $((SECONDS - BEGAN))
-    if [ ${#SKIPS[@]} = 0 ]; then
-        printf '; nothing was skipped.\n'
-    else
-        printf ', with %d skipped:\n' "${#SKIPS[@]}"
-        printf 'skip: %s\n' "${SKIPS[@]}"
-    fi
+    echo
+    [ ${#SKIPS[@]} = 0 ] || printf 'skip: %s\n' "${SKIPS[@]}"
+    # Last, because whoever sees only the end of the output needs it most.
+    grep -hE '^(test .* FAILED|FAILED )' "$LOGS"/*.log 2>/dev/null
+    if [ "$status" = 0 ]; then printf 'Passed'; else printf 'Failed%s' "${FAILED[*]:+: ${FAILED[*]}}"; fi
+    printf ' in %d s, with %d skipped.\n' $((SECONDS - BEGAN)) ${#SKIPS[@]}
     exit "$status"
 }
 
