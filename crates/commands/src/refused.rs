@@ -33,7 +33,7 @@ const REFUSED: &str = r#"
 --sizes 8 --sizes 8 => invalid value for '--sizes <SWEEP>': the sweep "8,8" has 8 twice
 --op wirte --sizes 8 => did you mean "write"?
 --sizes 64 --stride 8 => write stride 64 or more
---sizes 64 --stride 128 --gap 64 => gap 64 and stride 128 contradict each other
+--sizes 64 --stride 128 --gap 64 => gap and stride contradict each other
 --sizes 64 --gap 2T => gap 2T is too large
 --sizes 64 --local-addresses fixd => did you mean "fixed"?
 --sizes 64 --traffic fan-in --target-footprint shared => target-footprint shared and op write contradict each other
@@ -129,7 +129,7 @@ const REFUSED: &str = r#"
 --ping-pong --background op=write --traffic matrix => traffic matrix has rounds
 --ping-pong --background pair=other --traffic fan-in => use traffic pair or shift
 --ping-pong --background op=write --interval 10ms => contradict each other
---ping-pong --background-rate 1k => there is none: write background
+--ping-pong --background-rate 1k => background-rate needs background
 --ping-pong --background op=write --background-rate 0 => background-rate 0 would move nothing
 --ping-pong --background op=write --background-rate 1 => use trial-time 1s or more
 --ping-pong --background size=0 => it is from 1 to 1G
@@ -179,7 +179,7 @@ const REFUSED: &str = r#"
 --traffic fan-in --interval 1ms => the shortest is interval 10ms
 --traffic matrix --interval 100ms => contradict each other
 --traffic fan-in --interval soon => soon
---traffic fan-in --checkpoint 1s => there is none: add interval 1s
+--traffic fan-in --checkpoint 1s => checkpoint needs interval: add interval 1s
 --traffic fan-in --duration 2s --interval 100ms --checkpoint 10ms => write checkpoint 100ms or more
 --traffic fan-in --duration 2s --interval 100ms --checkpoint 1s => add -o FILE
 
@@ -192,7 +192,7 @@ const REFUSED: &str = r#"
 --ranks 3 => pair traffic needs an even number of ranks
 
 # transfer --engine fabric:tcp --ranks 2 --sizes 64
---cq event --op write --rate 100 => cq event and rate 100 contradict each other
+--cq event --op write --rate 100 => cq event and rate contradict each other
 --cq event --op write --ping-pong => use op write-imm, or cq busy
 --op write --rails stripe --devices lo => only lo is named: name another
 --op write --rail-shift 1 --devices lo => --rail-shift is about several devices

@@ -30,6 +30,7 @@
 
 pub mod bounds;
 pub mod cells;
+mod conflicts;
 mod engine_choice;
 pub mod expand;
 pub mod given;

@@ -16,7 +16,7 @@ use builder::{COPY, Sample, failed, skipped, three_trials};
 use tonnage_engine::Verb;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::published::Cell;
-use tonnage_plan::transfer::{Pacing, PairLoads, TrialLength, Verification};
+use tonnage_plan::transfer::{Pacing, PairLoads, Rate, TrialLength, Verification};
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{
     BrokenOff, ClientSeries, Directions, InitiatorFigures, PairDirection, PairRate, Standstill,
@@ -395,7 +395,7 @@ pub fn paced() -> Vec<Record> {
         let sample = sample(
             Pacing::Paced {
                 window: 64,
-                rate_per_s,
+                rate: Rate::per_s(rate_per_s),
             },
             64,
         );

@@ -34,7 +34,7 @@ use tonnage_machine::kernel_files::Tree;
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::testing::{iterations, transfer_point};
 use tonnage_plan::transfer::{
-    Addresses, BatchOf, Batching, Pacing, SessionUse, TransferApi, TransferPoint,
+    Addresses, BatchOf, Batching, Pacing, Rate, SessionUse, TransferApi, TransferPoint,
 };
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
@@ -431,7 +431,7 @@ fn batches_allocate_nothing() {
 fn a_timetable_allocates_nothing() {
     let pacing = Pacing::Paced {
         window: 64,
-        rate_per_s: 1e6,
+        rate: Rate::per_s(1e6),
     };
     nothing_is_allocated(pacing, |_| OPERATIONS).unwrap();
 }
@@ -466,7 +466,7 @@ fn a_timetable_that_falls_behind_allocates_nothing() {
     });
     let pacing = Pacing::Paced {
         window,
-        rate_per_s: 1e6,
+        rate: Rate::per_s(1e6),
     };
     let counted = over(&mut engine, pacing).unwrap();
     assert_eq!(counted, (OPERATIONS, NOTHING));

@@ -206,8 +206,8 @@ impl Sample {
             links: None,
         });
         let pace = match self.body.point.pacing {
-            Pacing::Paced { rate_per_s, .. } => Some(Pace {
-                offered_per_s: rate_per_s,
+            Pacing::Paced { rate, .. } => Some(Pace {
+                offered_per_s: rate.rate_per_s,
                 reached_per_s: of(|trial| trial.message_rate_per_s).mean,
                 late_fraction: 0.0125,
                 never_issued_fraction: 0.0,

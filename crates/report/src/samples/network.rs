@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use tonnage_engine::{EngineReport, Verb};
 use tonnage_plan::point::LimitChoice;
-use tonnage_plan::transfer::Pacing;
+use tonnage_plan::transfer::{Pacing, Rate};
 use tonnage_record::wire_proof::{DevicePath, TcpPath};
 use tonnage_record::{LatencyKind, Record, WireProof};
 use tonnage_units::WireKind;
@@ -121,7 +121,7 @@ pub fn fabric() -> Vec<Record> {
     let batch = Pacing::Batch { batch: 16 };
     let paced = Pacing::Paced {
         window: 64,
-        rate_per_s: 20_000.0,
+        rate: Rate::per_s(20_000.0),
     };
     vec![
         plain(writes(stream, LatencyKind::Operation, false, Some(2.5e9))),

@@ -7,7 +7,7 @@ use tonnage_record::{Outcome, TransferRecord};
 use tonnage_units::quantity::human::{prefixed, whole_percent};
 
 use super::footers::row_name;
-use super::notes::background_stall;
+use super::paced::background_stall;
 use crate::derived::{P50_RATIO, P99_RATIO};
 use crate::table::{Line, Sheet, TitledTable};
 

@@ -8,6 +8,7 @@ mod knee;
 mod loads;
 mod matrix;
 pub(crate) mod notes;
+mod paced;
 mod per_rank;
 mod series;
 mod title;
@@ -296,25 +297,6 @@ const PING_PONG: ModeTable = ModeTable {
     ],
 };
 
-const PACED: ModeTable = ModeTable {
-    always: &["size_bytes", "window"],
-    known: &[
-        "initiators",
-        "offered_per_s",
-        "reached_per_s",
-        "late_fraction",
-        "swapped_fraction",
-        FORWARD,
-        BACK,
-        "latency_ns_p50",
-        "latency_ns_p90",
-        "latency_ns_p99",
-        "latency_ns_p999",
-        "latency_ns_max",
-        "cpu_ns_per_operation",
-    ],
-};
-
 fn layout(records: &[TransferRecord<'_>]) -> ModeTable {
     let point = records.first().map(|record| &record.body.point);
     let is_atomic = point.is_some_and(|point| point.op.is_atomic());
@@ -322,7 +304,7 @@ fn layout(records: &[TransferRecord<'_>]) -> ModeTable {
         Some(Pacing::Batch { .. } | Pacing::Stream { .. }) if is_atomic => WORDS,
         Some(Pacing::Batch { .. }) => BATCH,
         Some(Pacing::PingPong) => PING_PONG,
-        Some(Pacing::Paced { .. }) => PACED,
+        Some(Pacing::Paced { .. }) => paced::COLUMNS,
         Some(Pacing::Stream { .. }) | None => STREAM,
     }
 }

@@ -2,11 +2,10 @@
 
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::{Pacing, TrialLength};
-use tonnage_record::transfer::{Stall, TrialBackground};
 use tonnage_record::{CanaryDoubt, Outcome, TransferRecord};
 use tonnage_units::quantity::human::{duration, number, size, whole_percent};
 
-use super::background;
+use super::{background, paced};
 use crate::{cpu_loss, wire_proof};
 
 /// Marks of the lines, and the texts that they count.
@@ -46,8 +45,8 @@ impl Notes {
             lost_cpu_time(record),
             not_narrow_enough(record),
             late_start(starts),
-            stalls(record).and_then(|stalls| stalls.text()),
-            above_capacity(record),
+            paced::stall(record),
+            paced::above_capacity(record),
             lower_bounds(record),
             background::not_reached(record),
             long_drain(record),
@@ -136,92 +135,6 @@ pub fn late_start(trials: impl Iterator<Item = (u64, u64)>) -> Option<String> {
 /// A single trial has no interval; so much of its bandwidth stands for one.
 const SINGLE_TRIAL_SPREAD: f64 = 0.05;
 
-/// An open loop that carries less than this of what is offered has a backlog that grows, if many operations were late:
-/// with few operations in a trial, the staggered start of workers and the last latency take a part of it as well.
-const CARRIED_LEAST: f64 = 0.98;
-const LATE_MOST: f64 = 0.05;
-
-/// A stall is worth a remark if it took this part of the time in which trials moved on: the 99th percentile is then about
-/// it.
-const STALL_LEAST: f64 = 0.01;
-
-/// Stalls of the trials of an open loop that are worth a remark, and the rate outside of them.
-struct Stalls {
-    /// Numbers of the trials, from 1, and their stalls.
-    all: Vec<(usize, Stall)>,
-    /// Operations per second of all trials without the time of their stalls.
-    moving_per_s: f64,
-}
-
-impl Stalls {
-    /// Stalls of trials: the window, the operations and the longest stall of each.
-    fn of(trials: impl Iterator<Item = (u64, u64, Option<Stall>)> + Clone) -> Option<Self> {
-        let length_ns = |stall: &Option<Stall>| stall.map_or(0, |stall| stall.length_ns);
-        let moving_ns = |(window_ns, _, stall): (u64, u64, Option<Stall>)| {
-            window_ns.saturating_sub(length_ns(&stall))
-        };
-        let moving_ns: u64 = trials.clone().map(moving_ns).sum();
-        let operations: u64 = trials.clone().map(|(_, operations, _)| operations).sum();
-        let all = trials
-            .zip(1..)
-            .filter_map(|((.., stall), number)| Some((number, stall?)));
-        let least_ns = moving_ns as f64 * STALL_LEAST;
-        let all: Vec<_> = all
-            .filter(|(_, stall)| stall.length_ns as f64 >= least_ns)
-            .collect();
-        (!all.is_empty()).then(|| Self {
-            all,
-            moving_per_s: operations as f64 * 1e9 / moving_ns.max(1) as f64,
-        })
-    }
-
-    /// Place, length and nature of the longest one.
-    fn text(&self) -> Option<String> {
-        let (trial, stall) = self.all.iter().max_by_key(|(_, stall)| stall.length_ns)?;
-        let several = match self.all.len() {
-            1 => "a stall".to_owned(),
-            trials => format!("stalls in {trials} trials, the longest"),
-        };
-        // One turn of the loop took most of it.
-        let loop_text = match stall.loop_ns > stall.length_ns / 2 {
-            true => {
-                "the loop that issues them stood still as well, so that its process was stopped, its CPU was taken, or a \
-                 call of the engine took so long"
-            }
-            false => {
-                "the loop that issues them went on, so that the cause lies behind it: the engine, the path or the target"
-            }
-        };
-        Some(format!(
-            "{several} of {} in trial {trial}, {} after its start: no operation of one worker from rank {} to \
-             rank {} ended; {loop_text}",
-            duration(stall.length_ns as f64),
-            duration(stall.begin_ns as f64),
-            stall.rank,
-            stall.peer,
-        ))
-    }
-}
-
-fn stalls(record: TransferRecord<'_>) -> Option<Stalls> {
-    let trials = record.body.trials.iter();
-    Stalls::of(trials.map(|trial| (trial.window_ns, trial.operations, trial.stall)))
-}
-
-/// Tells that more was offered than the path carries. Time of stalls, which have a remark of their own, does not count.
-fn above_capacity(record: TransferRecord<'_>) -> Option<String> {
-    let pace = record.body.summary.as_ref()?.pace.as_ref()?;
-    let moving_per_s = stalls(record).map_or(pace.reached_per_s, |stalls| stalls.moving_per_s);
-    let carried = moving_per_s / pace.offered_per_s;
-    (carried < CARRIED_LEAST && pace.late_fraction > LATE_MOST).then(|| {
-        format!(
-            "overload: only {} of the offered rate completed, so that latencies grow with the length of a trial; lower \
-             --rate to learn the latency under load",
-            whole_percent(carried)
-        )
-    })
-}
-
 /// Time beyond that of a trial, as a part of it, from which on a trial is another one than was asked for.
 const EXCESS_MIN: f64 = 0.5;
 
@@ -277,16 +190,6 @@ fn lower_bounds(record: TransferRecord<'_>) -> Option<String> {
             whole_percent(unfinished as f64 / latency.samples.max(1) as f64)
         ),
     })
-}
-
-/// Names the longest stall of the background of an open loop, if it kept the load from its rate.
-pub(super) fn background_stall(trials: &[&TrialBackground], asked_per_s: f64) -> Option<String> {
-    let trials = trials.iter();
-    let stalls = Stalls::of(trials.map(|trial| (trial.window_ns, trial.operations, trial.stall)))?;
-    match stalls.moving_per_s < CARRIED_LEAST * asked_per_s {
-        true => None,
-        false => stalls.text(),
-    }
 }
 
 /// Names the rail that holds the others up.
@@ -355,81 +258,6 @@ mod tests {
         // What a clock that is an hour off would make of it.
         assert!(late_start([(3_600_000_000_000, 3_600_050_000_000)].into_iter()).is_some());
         assert_eq!(late_start([].into_iter()), None);
-    }
-
-    #[test]
-    fn what_is_offered_above_capacity_is_told() {
-        let record = samples::paced()[0].clone();
-        let note_at = |carried: f64, late_fraction: f64| {
-            let mut record = record.clone();
-            let body = samples::transfer(&mut record);
-            let pace = body.summary.as_mut().unwrap().pace.as_mut().unwrap();
-            pace.reached_per_s = carried * pace.offered_per_s;
-            pace.late_fraction = late_fraction;
-            above_capacity(record.of_kind().unwrap())
-        };
-        assert_eq!(note_at(1.0, 0.5), None);
-        assert_eq!(note_at(0.985, 0.5), None);
-        assert_eq!(note_at(0.5, 0.01), None, "few operations");
-        let text = note_at(0.5, 0.5).unwrap();
-        assert!(
-            text.starts_with("overload: only 50 % of the offered rate"),
-            "{text}"
-        );
-    }
-
-    /// A trial of three in which nothing ended for 1.2 s, and what came of the others.
-    fn stalled(length_ns: u64, loop_ns: u64) -> Record {
-        let mut record = samples::paced()[0].clone();
-        let body = samples::transfer(&mut record);
-        let pace = body.summary.as_mut().unwrap().pace.as_mut().unwrap();
-        // As a mean of trials of which one took so long.
-        pace.reached_per_s = 0.7 * pace.offered_per_s;
-        pace.late_fraction = 0.3;
-        for trial in &mut body.trials {
-            trial.operations = (pace.offered_per_s * trial.window_ns as f64 / 1e9) as u64 + 1;
-        }
-        let trial = &mut body.trials[1];
-        trial.window_ns += length_ns;
-        trial.stall = Some(Stall {
-            length_ns,
-            begin_ns: 50_000_000,
-            loop_ns,
-            rank: 0,
-            peer: 1,
-        });
-        record
-    }
-
-    #[test]
-    fn a_stall_is_no_overload_and_has_its_place() {
-        for (loop_ns, cause) in [(0, "went on"), (1_190_000_000, "stood still as well")] {
-            let record = stalled(1_200_000_000, loop_ns);
-            let record = record.of_kind().unwrap();
-            let text = stalls(record).unwrap().text().unwrap();
-            for part in [
-                "a stall of 1.20 s in trial 2, 50.0 ms after its start",
-                "from rank 0 to rank 1",
-                cause,
-            ] {
-                assert!(text.contains(part), "{part:?} is not in {text}");
-            }
-            assert_eq!(above_capacity(record), None);
-        }
-        // One that is in no percentile that a table has.
-        let short = stalled(100, 0);
-        assert!(stalls(short.of_kind().unwrap()).is_none());
-    }
-
-    #[test]
-    fn a_stall_hides_no_overload() {
-        let mut record = stalled(1_200_000_000, 0);
-        let body = samples::transfer(&mut record);
-        for trial in &mut body.trials {
-            trial.operations /= 2;
-        }
-        let record = record.of_kind().unwrap();
-        assert!(stalls(record).is_some() && above_capacity(record).is_some());
     }
 
     #[test]

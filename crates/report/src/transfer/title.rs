@@ -9,6 +9,7 @@ use tonnage_record::histogram::Latency;
 use tonnage_record::{LatencyKind, TransferRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size, number, size};
 
+use super::paced;
 use crate::text::{counted, distinct};
 use crate::{engine, place};
 
@@ -23,7 +24,7 @@ pub fn configuration(point: &TransferPoint, records: &[TransferRecord<'_>]) -> V
             ),
             None => point.op.name().to_owned(),
         },
-        point.pacing.name().to_owned(),
+        paced::words(point).unwrap_or_else(|| point.pacing.name().to_owned()),
         who(records, point),
     ];
     let place = place::words(records.iter().map(|record| record.record));
@@ -339,9 +340,9 @@ fn shared(point: &TransferPoint) -> TransferPoint {
         Pacing::PingPong => Pacing::PingPong,
         Pacing::Stream { .. } => Pacing::Stream { window: 0 },
         Pacing::Batch { .. } => Pacing::Batch { batch: 0 },
-        Pacing::Paced { .. } => Pacing::Paced {
+        Pacing::Paced { rate, .. } => Pacing::Paced {
             window: 0,
-            rate_per_s: 0.0,
+            rate: rate.of_any_speed(),
         },
     };
     TransferPoint {

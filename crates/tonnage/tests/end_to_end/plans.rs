@@ -4,7 +4,7 @@ use std::fs;
 
 use tempfile::tempdir;
 use tonnage_plan::point::LimitChoice;
-use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_plan::transfer::{Pacing, Rate, TransferPoint};
 use tonnage_record::{Outcome, Record};
 use tonnage_report::Format;
 
@@ -123,7 +123,7 @@ fn a_paced_run_says_what_it_offered_and_reached() {
     assert!((0.0..=1.0).contains(&pace.late_fraction), "{pace:?}");
     let expected = Pacing::Paced {
         window: 8,
-        rate_per_s: 20_000.0,
+        rate: Rate::per_s(20_000.0),
     };
     assert_eq!(body(&records[0]).point.pacing, expected);
 }

@@ -18,8 +18,11 @@ fn check_latencies(record: &Record) {
             Pacing::Batch { batch } => (trial.operations / u64::from(batch), 1),
             Pacing::Stream { window } => (trial.operations, window),
             Pacing::PingPong => (trial.operations, 1),
-            Pacing::Paced { rate_per_s, .. } => {
-                assert!(trial.message_rate_per_s <= rate_per_s * 1.01, "{trial:#?}");
+            Pacing::Paced { rate, .. } => {
+                assert!(
+                    trial.message_rate_per_s <= rate.rate_per_s * 1.01,
+                    "{trial:#?}"
+                );
                 continue;
             }
         };

@@ -2,11 +2,11 @@
 
 use tonnage_sys::clock::thread_cpu_ns;
 
-use super::flows::{flows_of, timetable};
-use super::rails;
+use super::flows::flows_of;
 use super::totals::{OperationSums, TrialTotals};
 use super::trial::{Schedule, WARM_UP};
 use super::work::Work;
+use super::{paced, rails};
 use tonnage_engine::Verb;
 use tonnage_engine::carried::CarriedFlow;
 use tonnage_loops::batch::BatchLoop;
@@ -16,7 +16,6 @@ use tonnage_loops::timed_loop::{Pace, Recording, TimedLoop};
 use tonnage_loops::until::Until;
 use tonnage_plan::transfer::{Pacing, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
-use tonnage_record::transfer::Stall;
 use tonnage_units::{Error, Result};
 
 /// Latencies of the last trial that are still elsewhere: to fetch them in the window would take time from it.
@@ -234,15 +233,6 @@ impl Work<'_> {
         }
     }
 
-    fn timetable(&self, schedule: &Schedule, rate_per_s: f64) -> Timetable {
-        let workers = self.point.measuring_workers();
-        let mut timetable = timetable(schedule, rate_per_s, self.station.part.place, workers);
-        if let Some(most) = self.point.iterations_max() {
-            timetable.operations = timetable.operations.min(most);
-        }
-        timetable
-    }
-
     /// End of the round's operations.
     fn until(&self, schedule: &Schedule) -> Until {
         let until = match (schedule.length, &self.loads) {
@@ -270,7 +260,10 @@ impl Work<'_> {
             merged_bytes_max: self.merged_bytes_max,
         };
         let timetable = match self.point.pacing {
-            Pacing::Paced { rate_per_s, .. } => Some(self.timetable(schedule, rate_per_s)),
+            Pacing::Paced { rate, .. } => {
+                let place = self.station.part.place;
+                Some(paced::timetable(self.point, rate, place, schedule))
+            }
             _ => None,
         };
         let flows = match &mut self.table {
@@ -302,20 +295,14 @@ impl Work<'_> {
         let driven = timed_loop.run(recording)?;
         totals.operations = driven.operations;
         totals.handed_over = driven.handed_over;
-        if let (Some(paced), Some(timetable)) = (driven.punctuality, timetable) {
+        if let (Some(punctuality), Some(timetable)) = (driven.punctuality, timetable) {
             let flows = &self.flows[self.active.clone()];
-            (totals.due, totals.late) = (timetable.operations, paced.late);
-            totals.stall = paced.stall().map(|stall| Stall {
-                length_ns: stall.length_ns,
-                begin_ns: stall.begin_ns.saturating_sub(schedule.start_ns),
-                loop_ns: stall.turn_ns,
-                rank: self.station.rank,
-                peer: flows[stall.flow].peer,
-            });
+            (totals.due, totals.late) = (timetable.operations, punctuality.late);
+            totals.stall = paced::stall(&punctuality, self.station.rank, flows, schedule);
             self.unsettled = Unsettled::Paced {
                 flows: flows.len(),
                 timetable,
-                ended_ns: paced.ended_ns,
+                ended_ns: punctuality.ended_ns,
             };
         }
         // Flows that end by themselves have been flushed.

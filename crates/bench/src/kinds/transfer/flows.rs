@@ -1,11 +1,9 @@
-//! Setting up what a worker drives: its flows, with their lanes resolved, their credits, and the timetable of a paced
-//! trial.
+//! Setting up what a worker drives: its flows, with their lanes resolved, and their credits.
 
 use std::sync::Arc;
 
 use super::caps::{claims_arrival, delivers};
 use super::driven::compares_each;
-use super::trial::Schedule;
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use crate::opening::credit_lanes::CreditLanes;
 use crate::opening::engine::{EngineWorker, OpenEngine};
@@ -14,9 +12,8 @@ use tonnage_engine::{Caps, Engine, Lane, LaneKind, LaneSpec, Verb};
 use tonnage_loops::Scratch;
 use tonnage_loops::credits::{Credits, Telling};
 use tonnage_loops::flow::{Flow, Receives};
-use tonnage_loops::paced::Timetable;
 use tonnage_loops::ping_pong::{Signal, Table};
-use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
 /// Share of the window after which a sender is told: small enough that it never waits with most of its window out.
@@ -194,31 +191,6 @@ fn telling(point: &TransferPoint) -> Telling {
         } else {
             IDLE_POLLS_WAITING
         },
-    }
-}
-
-/// The timetable of one worker. The workers of a rank share its rate and take turns, evenly spaced. A trial by time
-/// gets the operations that are due within it, and as long again to work off what is late.
-pub(super) fn timetable(
-    schedule: &Schedule,
-    rate_per_s: f64,
-    worker: u32,
-    workers: u32,
-) -> Timetable {
-    let start_ns = schedule.start_ns + (f64::from(worker) * 1e9 / rate_per_s) as u64;
-    let rate_per_s = rate_per_s / f64::from(workers);
-    let operations = match schedule.length {
-        TrialLength::DurationNs(ns) => (ns as f64 * rate_per_s / 1e9).ceil() as u64,
-        TrialLength::Iterations(count) => count,
-    };
-    let planned_ns = (operations as f64 * 1e9 / rate_per_s) as u64;
-    Timetable {
-        start_ns,
-        rate_per_s,
-        operations: operations.max(1),
-        give_up_ns: start_ns
-            .saturating_add(planned_ns.saturating_mul(2))
-            .saturating_add(1_000_000),
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) mod flows;
 mod intervals;
 pub mod layout;
 pub mod open;
+mod paced;
 mod pairs;
 mod per_rank;
 pub mod point;

@@ -1,5 +1,6 @@
 //! From the trials of a point to its summary: spreads across trials, percentiles over all operations, utilization.
 
+use super::paced;
 use super::pairs::PAIRS_MAX;
 use super::point::Measured;
 use super::totals::{TrialTotals, directions};
@@ -11,7 +12,7 @@ use tonnage_record::LatencyKind;
 use tonnage_record::histogram::{Latency, LatencyHistogram};
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{
-    BackgroundSummary, BatchPhase, BatchPhases, Pace, Rail, SlowRail, Summary, Trial, judge,
+    BackgroundSummary, BatchPhase, BatchPhases, Rail, SlowRail, Summary, Trial, judge,
 };
 
 /// Parts of a summary that follow from the open devices.
@@ -63,7 +64,7 @@ pub fn summarize(point: &TransferPoint, measured: &Measured, devices: OfDevices)
         pairs: measured.pairs.iter().filter(|_| are_few).cloned().collect(),
         matrix: (point.traffic == Traffic::Matrix).then(verdict).flatten(),
         slow_rail: devices.slow_rail,
-        pace: pace(point, measured, message_rate.mean),
+        pace: paced::pace(point, &measured.totals, message_rate.mean),
         swapped_fraction: (point.op == Verb::CompareSwap && point.verify.is_on())
             .then(|| per_operation(sum(|totals| totals.swapped))),
         converged: measured.converged,
@@ -107,28 +108,11 @@ pub fn latency_kind(point: &TransferPoint) -> LatencyKind {
     }
 }
 
-fn pace(point: &TransferPoint, measured: &Measured, reached_per_s: f64) -> Option<Pace> {
-    let Pacing::Paced { rate_per_s, .. } = point.pacing else {
-        return None;
-    };
-    let initiators = point.roles().initiating_at_once();
-    let due: u64 = measured.totals.iter().map(|totals| totals.due).sum();
-    let late: u64 = measured.totals.iter().map(|totals| totals.late).sum();
-    let ended = measured.totals.iter().map(|totals| totals.operations);
-    let never = due.saturating_sub(ended.sum());
-    Some(Pace {
-        offered_per_s: rate_per_s * f64::from(initiators),
-        reached_per_s,
-        late_fraction: late as f64 / due.max(1) as f64,
-        never_issued_fraction: never as f64 / due.max(1) as f64,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use tonnage_plan::testing::slots_point as point;
-    use tonnage_plan::transfer::Addresses;
+    use tonnage_plan::transfer::{Addresses, Rate};
     use tonnage_record::Limit;
 
     /// Two trials of a second: 100 and 300 operations of 8 bytes.
@@ -184,7 +168,7 @@ mod tests {
                 ranks,
                 pacing: Pacing::Paced {
                     window: 4,
-                    rate_per_s: 50.0,
+                    rate: Rate::per_s(50.0),
                 },
                 ..point(Addresses::Sequential, 4)
             };

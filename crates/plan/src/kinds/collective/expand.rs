@@ -8,6 +8,7 @@ use super::options::{
 use super::point::{Align, CollectivePoint, PYTHON_DEFAULT, Refill};
 use crate::bounds::{MEMORY_BYTES_MAX, POINTS_MAX, RANKS_MAX};
 use crate::cells::{Cell, Cells, each};
+use crate::conflicts::{self, Conflict};
 use crate::engine_choice::choose;
 use crate::gpu_options::refuse_gpu_options;
 use crate::kind::{AnyExperiment, Kind, Scale};
@@ -18,7 +19,7 @@ use crate::refuse::{possible, usage};
 use crate::skipping;
 use crate::sweep::Sweep;
 use crate::transfer::scale_length;
-use crate::transfer::{PointLength, point_length};
+use crate::transfer::{LENGTH_CONFLICTS, PointLength, point_length};
 use tonnage_collective::steps::{check, check_in_place};
 use tonnage_collective::{Collective, Dtype, Reduction, Shape};
 use tonnage_engine::backend::{BackendEntry, BackendVariant};
@@ -27,6 +28,21 @@ use tonnage_units::{Bytes, Count, Nanos, Result};
 
 const TIMEOUT_NS_MIN: u64 = 1_000_000_000;
 const TIMEOUT_NS_MAX: u64 = 3_600_000_000_000;
+
+const CONFLICTS: &[Conflict] = &[
+    Conflict::both(
+        "each",
+        "align none",
+        "calls that follow each other have no times of their own",
+        "use align barrier, or leave each out",
+    ),
+    Conflict::both(
+        "refill iteration",
+        "align none",
+        "calls that follow each other leave no time between them",
+        "use refill trial, or align barrier",
+    ),
+];
 
 impl Kind for CollectiveJob {
     type Point = CollectivePoint;
@@ -56,6 +72,10 @@ impl Kind for CollectiveJob {
         if ops.is_empty() {
             return usage("op is missing: write op all-reduce, or another one that --help lists");
         }
+        if self.length.interval.is_some() || self.length.checkpoint.is_some() {
+            return usage("interval and checkpoint are of transfers: leave them out");
+        }
+        conflicts::check(self, &[CONFLICTS, LENGTH_CONFLICTS])?;
         check_effects(call, ops)?;
         let common = common(self, ranks, lists)?;
         let group_ranks = common.point.grouping().size();
@@ -158,13 +178,10 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
     let groups = call.groups.unwrap_or_default();
     groups.of(ranks)?;
     let align = call.align.unwrap_or(ALIGN_DEFAULT);
-    let refill = refill(call.refill, align)?;
-    if results.each && align == Align::None {
-        return usage(
-            "each and align none contradict each other, for calls that follow each other have no times of their own: use \
-             align barrier, or leave each out",
-        );
-    }
+    let refill = call.refill.unwrap_or(match align {
+        Align::None => Refill::Trial,
+        Align::Barrier => Refill::Iteration,
+    });
     let memory = match &call.memory {
         Some(memory) => memory.clone(),
         None => lists.default_memory().to_owned(),
@@ -321,22 +338,7 @@ fn python(call: &CallOptions, backends: &[&BackendEntry]) -> Result<String> {
     }
 }
 
-fn refill(asked: Option<Refill>, align: Align) -> Result<Refill> {
-    match (asked, align) {
-        (Some(Refill::Iteration), Align::None) => usage(
-            "refill iteration and align none contradict each other, for calls that follow each other leave no time between \
-             them: use refill trial, or align barrier",
-        ),
-        (Some(asked), _) => Ok(asked),
-        (None, Align::None) => Ok(Refill::Trial),
-        (None, Align::Barrier) => Ok(Refill::Iteration),
-    }
-}
-
 fn length(job: &CollectiveJob) -> Result<PointLength> {
-    if job.length.interval.is_some() || job.length.checkpoint.is_some() {
-        return usage("interval and checkpoint are of transfers: leave them out");
-    }
     point_length(&job.length)
 }
 

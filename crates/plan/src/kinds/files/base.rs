@@ -7,6 +7,7 @@ use super::options::{
 };
 use super::point::{FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Stonewall, Striping};
 use crate::bounds::WORKERS_MAX;
+use crate::conflicts::Conflict;
 use crate::options::{Many, pairs};
 use crate::point::Reading;
 use crate::refuse::{movers, repetitions, time, usage};
@@ -272,17 +273,20 @@ fn read_percent(job: &FileJob, phases: &[Phase]) -> Result<Option<u32>> {
     }
 }
 
+pub(super) const CONFLICTS: &[Conflict] = &[Conflict::both(
+    "read-shift",
+    "read-shuffled",
+    "both say whose data a rank reads",
+    "leave one of them out",
+)];
+
 fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
     match (job.work.read_shift, job.work.read_shuffled) {
-        (Some(_), Some(_)) => usage(
-            "read-shift and read-shuffled contradict each other, for both say whose data a rank reads: leave one of \
-             them out",
-        ),
         (None | Some(ReadShift::Ranks(0)), None) => Ok(ReadFrom::Own),
         (_, _) if ranks == 1 => usage(
             "one rank has nobody else's data to read: use --ranks 2, or leave read-shift and read-shuffled out",
         ),
-        (None, Some(Count(seed))) => Ok(ReadFrom::Shuffled { seed }),
+        (_, Some(Count(seed))) => Ok(ReadFrom::Shuffled { seed }),
         // It is resolved when the ranks have joined; until then a node is taken to have one rank.
         (Some(ReadShift::Nodes(nodes)), None) => Ok(ReadFrom::Shift {
             ranks: behind(nodes, 1, ranks).unwrap_or(1),

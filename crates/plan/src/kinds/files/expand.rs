@@ -1,13 +1,14 @@
 //! The points of a job, and what makes it a kind. Everything that can be known to be wrong is refused here, before a rank
 //! starts.
 
-use super::base::{base, behind, reading};
+use super::base::{CONFLICTS, base, behind, reading};
 use super::cell::{complete, entries, sizes, windows};
 use super::names::ReadShift;
 use super::options::{BLOCK_BYTES_DEFAULT, FileJob, TRANSFER_BYTES_DEFAULT};
 use super::point::FilePoint;
 use crate::bounds::RANKS_MAX;
 use crate::cells::{Cell, Cells, check_total, each};
+use crate::conflicts;
 use crate::engine_choice::choose;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::point::Reading;
@@ -34,6 +35,7 @@ impl Kind for FileJob {
                 "a run of {ranks} ranks is not possible: use --ranks 1 to --ranks {RANKS_MAX}"
             ));
         }
+        conflicts::check(self, &[CONFLICTS])?;
         let base = base(self, ranks)?;
         let engines = entries(self, lists)?;
         let windows = windows(self)?;

@@ -11,9 +11,10 @@ use super::batching::Batching;
 use super::layout::{SlotLayout, check_memory, layout};
 use super::length::{PointLength, TrialLength};
 use super::options::{MemoryOptions, Transfer};
-use super::pacing::{check_rate, checked_rate};
-use super::point::{Addresses, CqMode, Pacing, TargetFootprint, TransferApi, TransferPoint};
+use super::paced::{Rate, checked};
+use super::point::{Addresses, Pacing, TargetFootprint, TransferApi, TransferPoint};
 use crate::bounds::{DEPTH_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
+use crate::conflicts::Conflict;
 use crate::options::{Group, Many, text, with_default};
 use crate::point::Traffic;
 use crate::refuse::usage;
@@ -193,6 +194,26 @@ pub struct BackgroundOptions {
 
 impl Group for BackgroundOptions {}
 
+pub(super) const CONFLICTS: &[Conflict] = &[
+    Conflict::both(
+        "background",
+        "interval",
+        "each trial is once without the load and once with it",
+        "leave one of them out",
+    ),
+    Conflict::both(
+        "background",
+        "iters",
+        "a background lasts as long as a trial, which iters leaves open",
+        "use trial-time or duration in place of iters",
+    ),
+    Conflict::without(
+        "background-rate",
+        "background",
+        "write background op=write,size=1M, or leave background-rate out",
+    ),
+];
+
 /// Workers of a rank where a background is asked for and no number is said: one for each side.
 pub(super) fn workers_default(options: &BackgroundOptions) -> Option<u32> {
     let background = options.background.as_ref();
@@ -211,15 +232,9 @@ pub(super) fn backgrounds(
 ) -> Result<Vec<Option<Background>>> {
     let options = &transfer.background;
     let Some(background) = options.background else {
-        return match &options.background_rate {
-            None => Ok(vec![None]),
-            Some(_) => usage(
-                "background-rate is the rate of a background, and there is none: write background op=write,size=1M, or \
-                 leave background-rate out",
-            ),
-        };
+        return Ok(vec![None]);
     };
-    check_beside(transfer, length)?;
+    check_beside(transfer)?;
     check_in_flight(background, length.trial)?;
     check_workers(background, workers)?;
     for roles in roles {
@@ -233,7 +248,9 @@ pub(super) fn backgrounds(
     let at = |rate: &BackgroundRate| {
         let rate_per_s = match rate {
             BackgroundRate::Full => None,
-            BackgroundRate::PerSecond(rate) => Some(background_rate(transfer, *rate, length)?),
+            BackgroundRate::PerSecond(rate) => {
+                Some(checked("background-rate", *rate, length.trial)?)
+            }
         };
         Ok(Some(Background {
             rate_per_s,
@@ -243,37 +260,11 @@ pub(super) fn backgrounds(
     rates.iter().map(at).collect()
 }
 
-fn background_rate(transfer: &Transfer, rate: PerSecond, length: PointLength) -> Result<f64> {
-    let modes = Many::all(&transfer.pacing.cq);
-    if modes.contains(&CqMode::Event) {
-        return usage(format!(
-            "cq event and background-rate {rate} contradict each other, for whoever sleeps misses when the next operation \
-             is due: leave background-rate out, or use cq busy"
-        ));
-    }
-    let rate_per_s = checked_rate("background-rate", rate)?;
-    check_rate("background-rate", rate_per_s, length.trial)?;
-    Ok(rate_per_s)
-}
-
-/// Refuses a background beside what has no latency of its own, or is not measured by time.
-fn check_beside(transfer: &Transfer, length: PointLength) -> Result<()> {
-    let pacing = &transfer.pacing;
-    let refused = |why: &str| usage(format!("background {why}"));
-    if !pacing.ping_pong && pacing.rate.is_none() {
-        return refused(
-            "loads the way of a latency, and a stream or batch loads it itself: add ping-pong, or a rate such as rate 1k",
-        );
-    }
-    if length.interval_ns.is_some() {
-        return refused(
-            "and interval contradict each other, for each trial is once without the load and once with it: leave one of \
-             them out",
-        );
-    }
-    if matches!(length.trial, TrialLength::Iterations(_)) {
-        return refused(
-            "lasts as long as a trial, which iters leaves open: use trial-time or duration in place of iters",
+/// Refuses a background beside what has no latency of its own.
+fn check_beside(transfer: &Transfer) -> Result<()> {
+    if !transfer.pacing.ping_pong && transfer.paced.rate.is_none() {
+        return usage(
+            "background loads the way of a latency, and a stream or batch loads it itself: add ping-pong, or a rate such as rate 1k",
         );
     }
     Ok(())
@@ -394,7 +385,10 @@ impl TransferPoint {
         let window = background.window;
         let pacing = match background.rate_per_s {
             None => Pacing::Stream { window },
-            Some(rate_per_s) => Pacing::Paced { window, rate_per_s },
+            Some(rate_per_s) => Pacing::Paced {
+                window,
+                rate: Rate::per_s(rate_per_s),
+            },
         };
         // Where there is none, the plan was refused.
         let slots = slots(background).ok()?;
@@ -496,7 +490,7 @@ mod tests {
         let load = all[0].background_point().unwrap();
         let paced = Pacing::Paced {
             window: 8,
-            rate_per_s: 1000.0,
+            rate: Rate::per_s(1000.0),
         };
         assert_eq!((load.op, load.workers, load.pacing), (Verb::Read, 2, paced));
         assert_eq!((load.size_bytes, load.footprint_bytes), (1 << 20, 8 << 20));

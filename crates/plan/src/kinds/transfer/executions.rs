@@ -5,6 +5,7 @@ use super::length::{LengthOptions, PointLength, length};
 use super::loads::PairLoads;
 use super::options::Transfer;
 use super::point::TransferPoint;
+use crate::conflicts::Conflict;
 use crate::point::Traffic;
 use crate::refuse::usage;
 use tonnage_units::{Bytes, Count, Result};
@@ -38,7 +39,6 @@ pub(super) fn loads(transfer: &Transfer, ranks: u32) -> Result<Option<&PairLoads
             other.name()
         ));
     }
-    contradictions(transfer)?;
     let rows = loads.ranks();
     if rows != ranks {
         return usage(format!(
@@ -49,31 +49,27 @@ pub(super) fn loads(transfer: &Transfer, ranks: u32) -> Result<Option<&PairLoads
     Ok(Some(loads))
 }
 
-fn contradictions(transfer: &Transfer) -> Result<()> {
-    let (what, pacing, length) = (&transfer.what, &transfer.pacing, &transfer.length);
-    const WHO: &str = "the file says who moves bytes to whom";
-    const HOW: &str = "its operations are a stream with a window";
-    const LONG: &str = "a trial moves the bytes of the file once, however long that takes";
-    let options = [
-        (what.initiators.is_some(), "initiators", WHO),
-        (what.bidirectional, "bidirectional", WHO),
-        (what.shift.is_some(), "shift", WHO),
-        (what.target_shift.is_some(), "target-shift", WHO),
-        (what.matrix.is_some(), "matrix", WHO),
-        (pacing.batch.is_some(), "batch", HOW),
-        (pacing.rate.is_some(), "rate", HOW),
-        (pacing.ping_pong, "ping-pong", HOW),
-        (length.iters.is_some(), "iters", LONG),
-        (length.duration.is_some(), "duration", LONG),
-        (length.trial_time.is_some(), "trial-time", LONG),
-    ];
-    match options.into_iter().find(|(is_said, ..)| *is_said) {
-        Some((_, option, why)) => usage(format!(
-            "traffic-file and {option} contradict each other, for {why}: leave {option} out"
-        )),
-        None => Ok(()),
-    }
+const WHO: &str = "the file says who moves bytes to whom";
+const HOW: &str = "its operations are a stream with a window";
+const LONG: &str = "a trial moves the bytes of the file once, however long that takes";
+
+const fn with_file(option: &'static str, why: &'static str) -> Conflict {
+    Conflict::both("traffic-file", option, why, "leave one of them out")
 }
+
+pub(super) const CONFLICTS: &[Conflict] = &[
+    with_file("initiators", WHO),
+    with_file("bidirectional", WHO),
+    with_file("shift", WHO),
+    with_file("target-shift", WHO),
+    with_file("matrix", WHO),
+    with_file("batch", HOW),
+    with_file("rate", HOW),
+    with_file("ping-pong", HOW),
+    with_file("iters", LONG),
+    with_file("duration", LONG),
+    with_file("trial-time", LONG),
+];
 
 /// The length of a point whose trials are executions.
 pub(super) fn execution_length(options: &LengthOptions) -> Result<PointLength> {

@@ -16,12 +16,17 @@ use super::options::{
     ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
     TARGET_FOOTPRINT_DEFAULT, Transfer, WORKERS_DEFAULT,
 };
-use super::pacing::{check_rate, check_waiting, cq_modes, pacings};
+use super::paced::rate;
+use super::pacing::{check_waiting, cq_modes, pacings};
 use super::point::{Addresses, Pacing, TransferPoint};
-use super::roles::{check_ping_pong, check_sides, fit, roles};
+use super::roles::{check_sides, fit, roles};
 use super::verification::{Verification, check_each, check_engine};
+use super::{
+    background, executions, layout as slots, length as lengths, paced, pacing, roles as sides,
+};
 use crate::bounds::WORKERS_MAX;
 use crate::cells::{Cell, Cells, check_total, each};
+use crate::conflicts::{self, Conflict};
 use crate::engine_choice::{choose, chosen};
 use crate::gpu_options::check_gpu_options;
 use crate::kind::{AnyExperiment, Kind, Scale};
@@ -34,6 +39,18 @@ use crate::roles::Roles;
 use tonnage_engine::paths::Rails;
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb, WORD_BYTES};
 use tonnage_units::{Count, Result};
+
+/// Options that cannot be combined.
+const CONFLICTS: &[&[Conflict]] = &[
+    executions::CONFLICTS,
+    sides::CONFLICTS,
+    pacing::CONFLICTS,
+    pacing::DEPTHS,
+    paced::CONFLICTS,
+    lengths::CONFLICTS,
+    background::CONFLICTS,
+    slots::CONFLICTS,
+];
 
 impl Kind for Transfer {
     type Point = TransferPoint;
@@ -54,6 +71,7 @@ impl Kind for Transfer {
         lists: &Lists,
         points_max: usize,
     ) -> Result<Vec<Cell<TransferPoint>>> {
+        conflicts::check(self, CONFLICTS)?;
         let what = &self.what;
         let engines = chosen(&what.engine, &what.engine_options, lists)?;
         // Where ranks are threads of one process, a run of one rank has room for two of them.
@@ -73,7 +91,6 @@ impl Kind for Transfer {
         let pacings = paced(self, length)?;
         let sizes = sizes_of(what, ops, loads)?;
         let backgrounds = backgrounds(self, &roles, &workers, length)?;
-        check_ping_pong(self)?;
         let cq_modes = cq_modes(&self.pacing)?;
         let divisions = divisions(&self.issuing, &sizes)?;
         let rail_shift = rail_shift(&self.issuing, &roles)?;
@@ -265,10 +282,8 @@ fn sizes_of(what: &OperationOptions, ops: &[Verb], loads: Option<&PairLoads>) ->
 
 /// Every pacing with every way to have batches, the last varying fastest.
 fn paced(transfer: &Transfer, length: PointLength) -> Result<Vec<(Pacing, Batching)>> {
-    let pacings = pacings(&transfer.pacing, transfer.measure.latency)?;
-    if let Some(Pacing::Paced { rate_per_s, .. }) = pacings.first() {
-        check_rate("rate", *rate_per_s, length.trial)?;
-    }
+    let rate = rate(&transfer.paced, length.trial)?;
+    let pacings = pacings(&transfer.pacing, rate)?;
     let batchings = batchings(&transfer.batching, transfer.pacing.batch.is_some())?;
     let with = |pacing| batchings.iter().map(move |&batching| (pacing, batching));
     Ok(pacings.into_iter().flat_map(with).collect())

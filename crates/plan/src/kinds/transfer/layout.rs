@@ -3,6 +3,7 @@
 use super::options::MemoryOptions;
 use super::point::{ALIGNMENT_BYTES, TargetFootprint};
 use crate::bounds::{MEMORY_BYTES_MAX, SIZE_BYTES_MAX};
+use crate::conflicts::Conflict;
 use crate::point::Traffic;
 use crate::refuse::usage;
 use crate::roles::Roles;
@@ -38,16 +39,17 @@ pub(super) fn sizes(sweep: &Sweep) -> Result<Vec<u32>> {
     sweep.values().iter().map(checked).collect()
 }
 
+pub(super) const CONFLICTS: &[Conflict] = &[Conflict::both(
+    "gap",
+    "stride",
+    "both say how far apart slots are",
+    "leave one of them out",
+)];
+
 /// The distance of slots of `size` bytes.
 fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
     let stride_bytes = match (options.stride, options.gap) {
-        (Some(stride), Some(gap)) => {
-            return usage(format!(
-                "gap {gap} and stride {stride} contradict each other, for both say how far apart slots are: leave one of \
-                 them out"
-            ));
-        }
-        (Some(Bytes(stride)), None) => stride,
+        (Some(Bytes(stride)), _) => stride,
         (None, Some(Bytes(gap))) if gap > MEMORY_BYTES_MAX - size => {
             return usage(format!(
                 "gap {} is too large: the largest gap for size {} is {}",
@@ -209,7 +211,6 @@ mod tests {
     #[test]
     fn impossible_layouts_name_the_nearest_possible_one() {
         for (lines, part) in cases([
-            "stride = 128; gap = 64 => how far apart slots are: leave one of them out",
             "gap = 1099511627713 => gap for size 64 is 1099511627712",
             "gap = '16777215T' => is too large",
             "stride = 32 => stride 32 is less than size 64, so that slots would overlap: write stride 64 or more",

@@ -4,6 +4,7 @@
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
+use crate::conflicts::Conflict;
 use crate::options::{Group, with_default};
 use crate::refuse::{repetitions, time, usage};
 use crate::roles::Roles;
@@ -119,7 +120,6 @@ impl Group for LengthOptions {
 
 /// The length of every point of a transfer, defaults filled in.
 pub(crate) fn length(options: &LengthOptions) -> Result<PointLength> {
-    contradictions(options)?;
     let trials = trials(options)?;
     let trial = trial(options, trials)?;
     let warmup_ns = options.warmup.map_or(WARMUP_NS_DEFAULT, |Nanos(ns)| ns);
@@ -144,30 +144,48 @@ pub(crate) fn length(options: &LengthOptions) -> Result<PointLength> {
     })
 }
 
-fn contradictions(options: &LengthOptions) -> Result<()> {
-    let (iters, duration) = (options.iters.is_some(), options.duration.is_some());
-    let (trial_time, until_ci) = (options.trial_time.is_some(), options.until_ci.is_some());
-    usage(match () {
-        () if iters && duration => {
-            "iters and duration contradict each other, for both say how long a point is: leave one of them out"
-        }
-        () if iters && trial_time => {
-            "iters and trial-time contradict each other, for both say how long a trial is: leave one of them out"
-        }
-        () if duration && trial_time => {
-            "duration and trial-time contradict each other, for duration is split over the trials: \
-             use trial-time with trials, or duration alone"
-        }
-        () if duration && until_ci => {
-            "duration and until-ci contradict each other, for until-ci goes on as long as it needs: \
-             use max-duration to bound it, or leave until-ci out"
-        }
-        () if options.max_duration.is_some() && !until_ci => {
-            "max-duration bounds until-ci, which is not asked for: add until-ci 2%, or use duration"
-        }
-        () => return Ok(()),
-    })
-}
+pub(crate) const CONFLICTS: &[Conflict] = &[
+    Conflict::both(
+        "iters",
+        "duration",
+        "both say how long a point is",
+        "leave one of them out",
+    ),
+    Conflict::both(
+        "iters",
+        "trial-time",
+        "both say how long a trial is",
+        "leave one of them out",
+    ),
+    Conflict::both(
+        "duration",
+        "trial-time",
+        "duration is split over the trials",
+        "use trial-time with trials, or duration alone",
+    ),
+    Conflict::both(
+        "duration",
+        "until-ci",
+        "until-ci goes on as long as it needs",
+        "use max-duration to bound it, or leave until-ci out",
+    ),
+    Conflict::both(
+        "trials 1",
+        "until-ci",
+        "a confidence interval needs two trials",
+        "write trials 2 or more",
+    ),
+    Conflict::without(
+        "max-duration",
+        "until-ci",
+        "add until-ci 2%, or use duration",
+    ),
+    Conflict::without(
+        "checkpoint",
+        "interval",
+        "add interval 1s, or leave checkpoint out",
+    ),
+];
 
 /// Trials where their number is not said: a series is of one, unless it is repeated until it is known well enough.
 fn trials_default(options: &LengthOptions) -> u32 {
@@ -182,12 +200,6 @@ fn trials(options: &LengthOptions) -> Result<u32> {
     let Some(Count(trials)) = options.trials else {
         return Ok(trials_default(options));
     };
-    if options.until_ci.is_some() && trials == 1 {
-        return usage(
-            "trials 1 and until-ci contradict each other, for a confidence interval needs two trials: \
-             write trials 2 or more",
-        );
-    }
     // It is below its bound, which fits.
     repetitions("trials", trials, TRIALS_MAX).map(|trials| trials as u32)
 }
@@ -357,13 +369,8 @@ fn checkpoint(
     interval_ns: Option<u64>,
     trial: TrialLength,
 ) -> Result<Option<u64>> {
-    let Some(asked) = asked else {
+    let (Some(asked), Some(interval_ns)) = (asked, interval_ns) else {
         return Ok(None);
-    };
-    let Some(interval_ns) = interval_ns else {
-        return usage(format!(
-            "checkpoint {asked} writes the series so far, and there is none: add interval 1s, or leave checkpoint out"
-        ));
     };
     let Nanos(checkpoint_ns) = asked;
     match trial {
@@ -470,14 +477,8 @@ mod tests {
     }
 
     #[test]
-    fn what_contradicts_itself_or_is_out_of_range_names_what_does_not() {
+    fn what_is_out_of_range_names_what_is_not() {
         for (lines, part) in cases([
-            "iters = 1; duration = '5ms' => iters and duration contradict each other",
-            "iters = 1; trial-time = '5ms' => iters and trial-time contradict each other",
-            "duration = '5ms'; trial-time = '5ms' => use trial-time with trials, or duration alone",
-            "duration = '5ms'; until-ci = '2%' => use max-duration to bound it",
-            "max-duration = '5ms' => add until-ci 2%, or use duration",
-            "trials = 1; until-ci = '2%' => write trials 2 or more",
             "until-ci = '2%'; max-duration = '500ms' => write max-duration 1s or more, or a shorter trial-time",
             "trials = 0 => trials 0 would measure nothing: the fewest is trials 1",
             "trials = 1000000 => the most is trials 100000",
@@ -495,7 +496,6 @@ mod tests {
             "interval = 0 => the shortest is interval 10ms",
             "interval = '10ms'; trial-time = '24h' => write interval 143ms or more",
             "interval = '25h'; iters = 1 => the longest is interval 24h",
-            "checkpoint = '1s' => add interval 1s",
             "interval = '1s'; checkpoint = '500ms'; trial-time = '10s' => write checkpoint 1s or more",
             "interval = '1s'; checkpoint = '11s'; trial-time = '10s' => longer than a trial of 10s",
             "interval = '1s'; checkpoint = '1s'; trial-time = '1h' => write checkpoint 36s or more",

@@ -7,6 +7,7 @@
 //! | `expand` | the points of a transfer, the checks of engines and verbs, and what makes it a kind |
 //! | `roles`, `pacing`, `batching`, `issuing`, `library`, `length`, `layout` | what one group of options means together |
 //! | `loads`, `executions` | traffic files, and what they mean beside other options |
+//! | `paced` | operations at a rate |
 //! | `background` | loads beside a latency |
 //! | `atomics` | operations on single words |
 //! | `memories` | kinds of memory of both ends |
@@ -28,6 +29,7 @@ mod library;
 mod loads;
 mod memories;
 mod options;
+mod paced;
 mod pacing;
 pub mod point;
 mod roles;
@@ -37,6 +39,7 @@ pub use crate::bounds::DEPTH_MAX;
 pub use background::{Background, BackgroundOptions, BackgroundPair, BackgroundRate};
 pub use batching::{BatchCall, BatchMerge, BatchOf, Batching, BatchingOptions};
 pub use issuing::IssuingOptions;
+pub(crate) use length::CONFLICTS as LENGTH_CONFLICTS;
 pub use length::{LengthOptions, PointLength, TrialLength};
 pub(crate) use length::{length as point_length, scale as scale_length};
 pub use library::LibraryOptions;
@@ -44,7 +47,9 @@ pub use library::LibraryOptions;
 pub(crate) use loads::tests::files as traffic_files;
 pub use loads::{PairLoads, TrafficFile};
 pub use options::{MeasureOptions, MemoryOptions, OperationOptions, Transfer};
-pub(crate) use pacing::contradictions;
+pub(crate) use paced::CONFLICTS as PACED_CONFLICTS;
+pub use paced::{PacedOptions, Rate};
+pub(crate) use pacing::CONFLICTS as PACING_CONFLICTS;
 pub use pacing::{PacingOptions, WINDOW_DEFAULT};
 pub use point::{
     Addresses, CqMode, Pacing, PacingAim, SessionUse, TargetFootprint, TransferApi, TransferPoint,

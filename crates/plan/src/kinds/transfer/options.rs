@@ -9,6 +9,7 @@ use super::issuing::IssuingOptions;
 use super::length::LengthOptions;
 use super::library::LibraryOptions;
 use super::loads::{PairLoads, TrafficFile};
+use super::paced::PacedOptions;
 use super::pacing::PacingOptions;
 use super::point::{Addresses, TargetFootprint};
 use super::verification::Verification;
@@ -31,6 +32,9 @@ pub struct Transfer {
     /// Pacing of operations.
     #[command(flatten)]
     pub pacing: PacingOptions,
+    /// Rate of operations.
+    #[command(flatten)]
+    pub paced: PacedOptions,
     /// Batches, where the pacing has them.
     #[command(flatten)]
     pub batching: BatchingOptions,
@@ -66,7 +70,7 @@ impl Transfer {
 
 crate::options::groups! {
     Transfer: "transfer", "a transfer", needs &[("engine", "shm"), ("op", "write")];
-    what, pacing, batching, background, issuing, library, memory, measure, skipping, length
+    what, pacing, paced, batching, background, issuing, library, memory, measure, skipping, length
 }
 
 /// Operations to measure.

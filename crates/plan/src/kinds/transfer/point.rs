@@ -8,13 +8,13 @@ use super::background::Background;
 use super::batching::{BatchOf, Batching};
 use super::length::PointLength;
 use super::loads::PairLoads;
+use super::paced::Rate;
 use super::verification::Verification;
 use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, MatrixRounds, Traffic, is_default};
 use crate::roles::Roles;
 use tonnage_engine::paths::{Cut, Division, Rails};
 use tonnage_engine::{EngineOptions, Lists, Verb};
-use tonnage_units::quantity::human;
 use tonnage_units::{Bytes, PairPlace};
 
 /// Slots begin at multiples of this where `stride` is not said, so that words are never split.
@@ -344,8 +344,9 @@ pub enum Pacing {
     Paced {
         /// Most operations in flight on each lane.
         window: u32,
-        /// Operations per second of each initiating rank, shared by its workers.
-        rate_per_s: f64,
+        /// Rate of each initiating rank.
+        #[serde(flatten)]
+        rate: Rate,
     },
 }
 
@@ -356,9 +357,7 @@ impl fmt::Display for Pacing {
             Self::PingPong => f.write_str("ping-pong"),
             Self::Stream { window } => write!(f, "window {window}"),
             Self::Batch { batch } => write!(f, "batch {batch}"),
-            Self::Paced { rate_per_s, .. } => {
-                write!(f, "{} operations/s", human::prefixed(*rate_per_s))
-            }
+            Self::Paced { rate, .. } => rate.fmt(f),
         }
     }
 }

@@ -1,8 +1,9 @@
 //! Ranks that initiate: what `traffic`, `initiators`, `target-shift` and `bidirectional` mean together.
 
-use super::options::{OperationOptions, TRAFFIC_DEFAULT, Transfer};
+use super::options::{OperationOptions, TRAFFIC_DEFAULT};
 use super::point::{Pacing, TransferPoint};
 use crate::bounds::RANKS_MAX;
+use crate::conflicts::Conflict;
 use crate::point::{MatrixRounds, Traffic};
 use crate::refuse::usage;
 use crate::roles::Roles;
@@ -237,16 +238,12 @@ pub(super) fn both_ways(what: &OperationOptions, roles: Roles) -> Result<Roles> 
     })
 }
 
-/// Refuses both directions under ping-pong, whose round trips use one direction at a time.
-pub(super) fn check_ping_pong(transfer: &Transfer) -> Result<()> {
-    if !(transfer.what.bidirectional && transfer.pacing.ping_pong) {
-        return Ok(());
-    }
-    usage(
-        "bidirectional and ping-pong contradict each other, for a round trip has one direction at a time: use window 1 or \
-         batch 1, or leave bidirectional out",
-    )
-}
+pub(super) const CONFLICTS: &[Conflict] = &[Conflict::both(
+    "bidirectional",
+    "ping-pong",
+    "a round trip has one direction at a time",
+    "use window 1 or batch 1, or leave bidirectional out",
+)];
 
 #[cfg(test)]
 mod tests {

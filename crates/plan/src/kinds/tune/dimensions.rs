@@ -78,7 +78,7 @@ fn pacing(tune: &Tune, size_bytes: u64, goal: Goal) -> TuneDimension {
         .collect();
     let values = |asked: &Option<Sweep>| asked.as_ref().map(|sweep| sweep.values().to_vec());
     let (windows, batches) = match (values(&asked.window), values(&asked.batch)) {
-        (None, None) if asked.rate.is_some() => (ladder, Vec::new()),
+        (None, None) if tune.paced.rate.is_some() => (ladder, Vec::new()),
         (None, None) if goal == Goal::Latency => (vec![1], Vec::new()),
         (None, None) => (
             ladder.clone(),

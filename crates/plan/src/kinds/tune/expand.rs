@@ -6,6 +6,7 @@ use super::options::{GOAL_DEFAULT, TRIAL_TIME_DEFAULT, Tune};
 use super::point::{Goal, TunePoint};
 use crate::bounds::POINTS_MAX;
 use crate::cells::{Cell, Cells};
+use crate::conflicts;
 use crate::kind::{AnyExperiment, Kind, Scale};
 use crate::options::{Many, command_line, pairs};
 use crate::refuse::{one_process, possible, usage};
@@ -135,6 +136,7 @@ fn one(
     let fixed = command_line::arguments(&Transfer {
         what: own.what,
         pacing: own.pacing,
+        paced: own.paced,
         batching: own.batching,
         issuing: own.issuing,
         library: own.library,
@@ -161,10 +163,9 @@ fn one(
 fn contradictions(tune: &Tune, goal: Goal) -> Result<()> {
     let pacing = &tune.pacing;
     // Windows and batches compete where nothing else is said.
-    if pacing.ping_pong || pacing.rate.is_some() {
-        transfer::contradictions(pacing, None)?;
-    }
-    if let Some(rate) = pacing.rate.filter(|_| goal != Goal::Latency) {
+    let rows = [transfer::PACING_CONFLICTS, transfer::PACED_CONFLICTS];
+    conflicts::check(tune, &rows)?;
+    if let Some(rate) = tune.paced.rate.filter(|_| goal != Goal::Latency) {
         return usage(format!(
             "rate {rate} decides the {goal} itself: leave it out, or write goal latency"
         ));

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use super::point::Goal;
 use crate::options::{Group, one_of, with_default};
 use crate::transfer::{
-    BatchingOptions, IssuingOptions, LibraryOptions, MemoryOptions, OperationOptions, PacingOptions,
+    BatchingOptions, IssuingOptions, LibraryOptions, MemoryOptions, OperationOptions, PacedOptions,
+    PacingOptions,
 };
 use tonnage_units::Nanos;
 
@@ -22,6 +23,9 @@ pub struct Tune {
     /// Pacing, where it is fixed or listed.
     #[command(flatten)]
     pub pacing: PacingOptions,
+    /// Rate of operations.
+    #[command(flatten)]
+    pub paced: PacedOptions,
     /// Batches.
     #[command(flatten)]
     pub batching: BatchingOptions,
@@ -38,7 +42,7 @@ pub struct Tune {
 
 crate::options::groups! {
     Tune: "tune", "a search", needs &[("engine", "shm"), ("op", "write")];
-    search, what, pacing, batching, issuing, library, memory
+    search, what, pacing, paced, batching, issuing, library, memory
 }
 
 /// Goal and length of the search.

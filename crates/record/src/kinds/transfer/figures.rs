@@ -1,9 +1,10 @@
 //! Figures of transfers. A record has one row.
 
-use tonnage_plan::transfer::{CqMode, Pacing, SessionUse, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{CqMode, SessionUse, TransferPoint, TrialLength};
 
 use super::background_figures::BACKGROUND;
 use super::batches::{BATCHES, MERGED, PHASES, batch, batch_bytes, fastest_batch_bytes_per_s};
+use super::paced::{OFFERED, REACHED};
 use crate::Links;
 use crate::envelope::Of;
 use crate::figures::common::{ASKED, EXCHANGE, IN_FLIGHT, OPERATION, OUTCOME};
@@ -21,10 +22,12 @@ pub const FIGURES: Figures = &[
     EXCHANGE,
     OPERATION,
     OPERATIONS,
+    OFFERED,
     MEMORIES,
     BATCHES,
     IN_FLIGHT,
-    RATES,
+    REACHED,
+    BEST_BATCH,
     MESSAGE_RATE,
     BANDWIDTH,
     DIRECTIONS,
@@ -45,7 +48,7 @@ pub const FIGURES: Figures = &[
 
 /// Figures that a point alone decides, measured or not.
 pub(crate) const FROM_POINT: Figures = &[
-    ASKED, EXCHANGE, OPERATION, OPERATIONS, MEMORIES, BATCHES, IN_FLIGHT,
+    ASKED, EXCHANGE, OPERATION, OPERATIONS, OFFERED, MEMORIES, BATCHES, IN_FLIGHT,
 ];
 
 /// Operations as they were asked for.
@@ -201,75 +204,19 @@ const OPERATIONS: &[Figure] = &[
         "Length of one trial: at least this time, or this many operations (batches, round trips) of each worker.",
         |row| point(row, |point| trial_length(&point.length.trial)),
     ),
-    Figure {
-        style: Style::Rate,
-        ..Figure::asked(
-            "Offered (op/s)",
-            "offered_per_s",
-            "Operations per second that were asked for, all initiating ranks together.",
-            |row| point(row, offered_per_s),
-        )
-    },
 ];
 
-/// Rates of operations, and the bandwidth of single batches.
-const RATES: &[Figure] = &[
-    Figure {
-        name: "Reached (op/s)",
-        field: "reached_per_s",
-        meaning: "Operations per second that completed, all initiating ranks together. Well below the offered rate, the \
-             path is saturated and latencies grow with the length of the run.",
-        computed: "Operations completed / window.",
-        style: Style::Rate,
-        better: Some(Better::High),
-        value: |row| {
-            summary(row, |summary| {
-                summary.pace.as_ref().map(|pace| pace.reached_per_s)
-            })
-        },
-        ..Figure::PLAIN
-    },
-    Figure {
-        name: "Late (%)",
-        field: "late_fraction",
-        meaning: "Part of the operations that were issued only after the next one was due, or never, because the window \
-             was full or the loop was behind. Their wait is inside the response latency.",
-        computed: "Operations issued late / all operations.",
-        style: PERCENT,
-        better: Some(Better::Low),
-        value: |row| {
-            summary(row, |summary| {
-                summary.pace.as_ref().map(|pace| pace.late_fraction)
-            })
-        },
-        ..Figure::PLAIN
-    },
-    Figure {
-        name: "Longest stall (ms)",
-        field: "stall_ns_max",
-        meaning: "The longest time in which operations of an open loop were due or in flight from one worker to a rank and \
-             none of them ended, if it was far longer than the other waits for completions; empty without any.",
-        computed: "The largest of all trials; their records have its place.",
-        style: Style::Scaled(1e-6),
-        better: Some(Better::Low),
-        value: |row| {
-            let trials = body(row).map_or(&[][..], |body| &body.trials);
-            let stalls = trials.iter().filter_map(|trial| trial.stall);
-            stalls.map(|stall| stall.length_ns).max().into()
-        },
-        ..Figure::PLAIN
-    },
-    Figure {
-        name: "Max BW (GB/s)",
-        field: "bandwidth_bytes_per_s_max_batch",
-        meaning: "Bandwidth of the fastest batch, GB of 1e9 bytes. It is one lucky batch, not a rate that the path keeps \
+/// Bandwidth of single batches.
+const BEST_BATCH: &[Figure] = &[Figure {
+    name: "Max BW (GB/s)",
+    field: "bandwidth_bytes_per_s_max_batch",
+    meaning: "Bandwidth of the fastest batch, GB of 1e9 bytes. It is one lucky batch, not a rate that the path keeps \
              up. Not available without latency, nor where several lanes post batches at once: the fastest batch of one \
              lane says nothing about all of them together.",
-        computed: "MsgSize x BatchSize / Min Lat.",
-        value: |row| body(row).and_then(fastest_batch_bytes_per_s).into(),
-        ..Figure::BANDWIDTH
-    },
-];
+    computed: "MsgSize x BatchSize / Min Lat.",
+    value: |row| body(row).and_then(fastest_batch_bytes_per_s).into(),
+    ..Figure::BANDWIDTH
+}];
 
 /// Bandwidth beside the nominal speed of the links.
 const BUS: &[Figure] = &[
@@ -364,15 +311,6 @@ fn trial_length(length: &TrialLength) -> String {
 /// Elements of four bytes.
 fn elements(size_bytes: u32) -> Option<u32> {
     size_bytes.is_multiple_of(4).then_some(size_bytes / 4)
-}
-
-/// Operations per second that all initiating ranks together are asked for.
-fn offered_per_s(point: &TransferPoint) -> Option<f64> {
-    let Pacing::Paced { rate_per_s, .. } = point.pacing else {
-        return None;
-    };
-    let initiators = point.roles().initiating_at_once();
-    Some(rate_per_s * f64::from(initiators))
 }
 
 impl Of<'_, TransferBody> {

@@ -5,12 +5,14 @@ mod background_figures;
 mod batches;
 pub(crate) mod figures;
 mod matrix;
+mod paced;
 mod series;
 
 pub use background::{
     BackgroundSummary, LoadedLatency, MeasuringCpus, TrialBackground, TrialLatency,
 };
 pub use matrix::{MatrixVerdict, PairMiddle, SlowPair, SlowRank, Unclear, judge};
+pub use paced::{Pace, Stall};
 pub use series::{
     BrokenOff, ClientSeries, IntervalExtremes, IntervalLatency, SERIES_CLIENTS_MAX, Standstill,
     TrialSeries,
@@ -307,39 +309,6 @@ pub struct BatchPhase {
     pub time_ns_p50: u64,
     /// 99th percentile.
     pub time_ns_p99: u64,
-}
-
-/// A time in which operations of one worker of a paced run to one rank were due or in flight, and none of them ended. It
-/// is far longer than the other waits for completions of the same worker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Stall {
-    /// Its length.
-    pub length_ns: u64,
-    /// Its begin, from the aligned start of the trial.
-    pub begin_ns: u64,
-    /// The part of it that one turn of the initiating worker's loop took. Most of it means that the loop itself stood
-    /// still: its process was stopped, its CPU was taken, or a call of the engine took so long.
-    pub loop_ns: u64,
-    /// The rank that initiates.
-    pub rank: u32,
-    /// The rank that its operations go to.
-    pub peer: u32,
-}
-
-/// Offered and reached rate of a paced run.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct Pace {
-    /// Operations per second that were asked for, all initiating ranks together.
-    pub offered_per_s: f64,
-    /// Completed, all initiating ranks together.
-    pub reached_per_s: f64,
-    /// Part of the operations that were issued late because the window was full or the loop was behind, or never.
-    pub late_fraction: f64,
-    /// Part of the operations that were due and never issued.
-    #[serde(default)]
-    pub never_issued_fraction: f64,
 }
 
 /// Both directions of a trial, over the same window.

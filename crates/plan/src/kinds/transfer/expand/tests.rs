@@ -3,7 +3,7 @@ use crate::Plan;
 use crate::fixture::{Expand, Holds, Refused, SHIPPED, cases};
 use crate::point::{LimitChoice, Traffic};
 use crate::testing::transfer_point;
-use crate::transfer::{Addresses, TargetFootprint, TrialLength};
+use crate::transfer::{Addresses, Rate, TargetFootprint, TrialLength};
 use tonnage_units::{Nanos, PairPlace};
 
 mod shipped;
@@ -55,7 +55,7 @@ fn everything_that_is_said_is_in_the_point() {
         size_bytes: 4096,
         pacing: Pacing::Paced {
             window: 8,
-            rate_per_s: 200_000.0,
+            rate: Rate::per_s(200_000.0),
         },
         memory: "huge".to_owned(),
         footprint_bytes: 1 << 20,
@@ -212,8 +212,6 @@ fn each_group_of_options_is_checked() {
         "footprint = 8 => write footprint 64 or more",
         "stride = 8 => write stride 64 or more",
         "footprint = '1T' => needs more than 1T in one rank: write footprint 512G or less",
-        "ping-pong = true; window = 2 => ping-pong and window contradict",
-        "ping-pong = true; bidirectional = true => use window 1 or batch 1",
         "workers = 0 => the fewest is workers 1",
         "workers = 1025 => the most is workers 1024",
         "rate = 2 => less than one operation in a trial of 200ms: use trial-time 1s or more",
@@ -326,4 +324,54 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     unseen.holds("the CPU cannot look at memory far: use op write-imm or send");
     let read = "engine = 'shm'\nop = 'read'\nsizes = 8\nmemory = 'far'\nping-pong = true";
     assert_eq!(points(read).len(), 1);
+}
+
+/// A value of an option in a row of conflicts.
+fn sample(option: &str) -> String {
+    const SAMPLES: [(&str, &str); 24] = [
+        ("background", "'op=write'"),
+        ("background-rate", "'1k'"),
+        ("batch", "4"),
+        ("bidirectional", "true"),
+        ("checkpoint", "'1s'"),
+        ("cq event", "'event'"),
+        ("duration", "'5s'"),
+        ("gap", "8"),
+        ("initiators", "1"),
+        ("interval", "'1s'"),
+        ("iters", "3"),
+        ("latency off", "false"),
+        ("matrix", "'alone'"),
+        ("max-duration", "'5s'"),
+        ("ping-pong", "true"),
+        ("rate", "1000"),
+        ("shift", "1"),
+        ("stride", "64"),
+        ("target-shift", "1"),
+        ("traffic-file", "\"\"\"0 8\n8 0\"\"\""),
+        ("trial-time", "'1s'"),
+        ("trials 1", "1"),
+        ("until-ci", "'2%'"),
+        ("window", "4"),
+    ];
+    let known = SAMPLES.iter().find(|(name, _)| *name == option);
+    let (_, value) = known.unwrap_or_else(|| panic!("no value of {option} to try its row with"));
+    let key = option.split(' ').next().unwrap_or(option);
+    format!("{key} = {value}\n")
+}
+
+#[test]
+fn every_row_of_conflicts_refuses_its_options() {
+    for row in CONFLICTS.iter().copied().flatten() {
+        match *row {
+            Conflict::Both { one, other, .. } => {
+                let together = format!("{}{}", sample(one), sample(other));
+                message_for(2, &together)
+                    .holds(&format!("{one} and {other} contradict each other"));
+            }
+            Conflict::Without { one, other, .. } => {
+                message_for(2, &sample(one)).holds(&format!("{one} needs {other}"));
+            }
+        }
+    }
 }

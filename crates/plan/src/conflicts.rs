@@ -1,0 +1,142 @@
+//! Options that cannot be combined, as data: each group of options has its rows. A check by hand is for what depends on
+//! more than which options are given.
+
+use toml::{Table, Value};
+
+use crate::options::Tables;
+use crate::refuse::usage;
+use tonnage_units::{Error, Result};
+
+/// A row. An option is named by its key, or with one of its values: `latency off`.
+pub(crate) enum Conflict {
+    /// Both cannot be given.
+    Both {
+        /// One of them.
+        one: &'static str,
+        /// The other.
+        other: &'static str,
+        /// Follows "because".
+        why: &'static str,
+        /// What to write.
+        instead: &'static str,
+    },
+    /// One means nothing without the other.
+    Without {
+        /// The one.
+        one: &'static str,
+        /// The other.
+        other: &'static str,
+        /// What to write.
+        instead: &'static str,
+    },
+}
+
+impl Conflict {
+    /// Two options that cannot both be given.
+    pub(crate) const fn both(
+        one: &'static str,
+        other: &'static str,
+        why: &'static str,
+        instead: &'static str,
+    ) -> Self {
+        Self::Both {
+            one,
+            other,
+            why,
+            instead,
+        }
+    }
+
+    /// An option that means nothing without another one.
+    pub(crate) const fn without(
+        one: &'static str,
+        other: &'static str,
+        instead: &'static str,
+    ) -> Self {
+        Self::Without {
+            one,
+            other,
+            instead,
+        }
+    }
+
+    fn check(&self, given: &Table) -> Result<()> {
+        match *self {
+            Self::Both {
+                one,
+                other,
+                why,
+                instead,
+            } if is_given(given, one) && is_given(given, other) => usage(format!(
+                "{one} and {other} contradict each other, because {why}: {instead}"
+            )),
+            Self::Without {
+                one,
+                other,
+                instead,
+            } if is_given(given, one) && !is_given(given, other) => {
+                usage(format!("{one} needs {other}: {instead}"))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Refuses the first combination of an experiment's options that is in a row.
+pub(crate) fn check(experiment: &impl Tables, rows: &[&[Conflict]]) -> Result<()> {
+    let given = experiment
+        .write()
+        .map_err(|error| Error::Failed(format!("cannot write the options as a plan: {error}")))?;
+    check_given(&given, rows)
+}
+
+fn check_given(given: &Table, rows: &[&[Conflict]]) -> Result<()> {
+    let mut rows = rows.iter().copied().flatten();
+    rows.try_for_each(|row| row.check(given))
+}
+
+fn is_given(given: &Table, option: &str) -> bool {
+    match option.split_once(' ') {
+        Some((key, value)) => given.get(key).is_some_and(|of| has(of, value)),
+        None => given.contains_key(option),
+    }
+}
+
+fn has(given: &Value, value: &str) -> bool {
+    match given {
+        Value::Array(several) => several.iter().any(|one| has(one, value)),
+        Value::Boolean(is_on) => value == if *is_on { "on" } else { "off" },
+        Value::String(text) => text == value,
+        other => other.to_string() == value,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::Refused;
+
+    const ROWS: &[&[Conflict]] = &[
+        &[Conflict::both("a", "b 2", "they do", "leave b out")],
+        &[Conflict::without("c off", "a", "add a")],
+    ];
+
+    #[test]
+    fn a_row_refuses_its_options_and_values_alone() {
+        let checked = |text: &str| check_given(&text.parse().unwrap(), ROWS);
+        for fine in [
+            "",
+            "a = 1",
+            "b = 2",
+            "a = 1\nb = 3",
+            "c = true",
+            "c = false\na = 1",
+        ] {
+            checked(fine).unwrap();
+        }
+        for both in ["a = 1\nb = 2", "a = 1\nb = '2'", "a = 1\nb = [1, 2]"] {
+            checked(both).refused("a and b 2 contradict each other, because they do: leave b out");
+        }
+        checked("c = false").refused("c off needs a: add a");
+    }
+}

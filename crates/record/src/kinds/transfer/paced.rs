@@ -1,0 +1,109 @@
+//! Operations at a rate: what was asked for, and what came of it.
+
+use serde::{Deserialize, Serialize};
+use tonnage_plan::transfer::{Pacing, TransferPoint};
+
+use super::figures::{point, summary};
+use crate::figures::{Better, Figure, PERCENT, Style};
+
+/// A time in which operations of one worker of a paced run to one rank were due or in flight, and none of them ended. It
+/// is far longer than the other waits for completions of the same worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Stall {
+    /// Its length.
+    pub length_ns: u64,
+    /// Its begin, from the aligned start of the trial.
+    pub begin_ns: u64,
+    /// The part of it that one turn of the initiating worker's loop took. Most of it means that the loop itself stood
+    /// still: its process was stopped, its CPU was taken, or a call of the engine took so long.
+    pub loop_ns: u64,
+    /// The rank that initiates.
+    pub rank: u32,
+    /// The rank that its operations go to.
+    pub peer: u32,
+}
+
+/// Offered and reached rate of a paced run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+pub struct Pace {
+    /// Operations per second that were asked for, all initiating ranks together.
+    pub offered_per_s: f64,
+    /// Completed, all initiating ranks together.
+    pub reached_per_s: f64,
+    /// Part of the operations that were issued late because the window was full or the loop was behind, or never.
+    pub late_fraction: f64,
+    /// Part of the operations that were due and never issued.
+    #[serde(default)]
+    pub never_issued_fraction: f64,
+}
+
+/// Rates that were asked for.
+pub(super) const OFFERED: &[Figure] = &[Figure {
+    style: Style::Rate,
+    ..Figure::asked(
+        "Offered (op/s)",
+        "offered_per_s",
+        "Operations per second that were asked for, all initiating ranks together.",
+        |row| point(row, offered_per_s),
+    )
+}];
+
+/// Rates that were reached, and what kept operations waiting.
+pub(super) const REACHED: &[Figure] = &[
+    Figure {
+        name: "Reached (op/s)",
+        field: "reached_per_s",
+        meaning: "Operations per second that completed, all initiating ranks together. Well below the offered rate, the \
+             path is saturated and latencies grow with the length of the run.",
+        computed: "Operations completed / window.",
+        style: Style::Rate,
+        better: Some(Better::High),
+        value: |row| {
+            summary(row, |summary| {
+                summary.pace.as_ref().map(|pace| pace.reached_per_s)
+            })
+        },
+        ..Figure::PLAIN
+    },
+    Figure {
+        name: "Late (%)",
+        field: "late_fraction",
+        meaning: "Part of the operations that were issued only after the next one was due, or never, because the window \
+             was full or the loop was behind. Their wait is inside the response latency.",
+        computed: "Operations issued late / all operations.",
+        style: PERCENT,
+        better: Some(Better::Low),
+        value: |row| {
+            summary(row, |summary| {
+                summary.pace.as_ref().map(|pace| pace.late_fraction)
+            })
+        },
+        ..Figure::PLAIN
+    },
+    Figure {
+        name: "Longest stall (ms)",
+        field: "stall_ns_max",
+        meaning: "The longest time in which operations of an open loop were due or in flight from one worker to a rank and \
+             none of them ended, if it was far longer than the other waits for completions; empty without any.",
+        computed: "The largest of all trials; their records have its place.",
+        style: Style::Scaled(1e-6),
+        better: Some(Better::Low),
+        value: |row| {
+            let trials = row.record.transfer().map_or(&[][..], |body| &body.trials);
+            let stalls = trials.iter().filter_map(|trial| trial.stall);
+            stalls.map(|stall| stall.length_ns).max().into()
+        },
+        ..Figure::PLAIN
+    },
+];
+
+/// Operations per second that all initiating ranks together are asked for.
+fn offered_per_s(point: &TransferPoint) -> Option<f64> {
+    let Pacing::Paced { rate, .. } = point.pacing else {
+        return None;
+    };
+    let initiators = point.roles().initiating_at_once();
+    Some(rate.rate_per_s * f64::from(initiators))
+}
