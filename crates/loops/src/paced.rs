@@ -27,6 +27,8 @@ pub struct Timetable {
     pub start_ns: u64,
     /// Operations per second of this worker.
     pub rate_per_s: f64,
+    /// Operations that are due at once, 1 or more.
+    pub burst: u64,
     /// Operations that are due in the trial.
     pub operations: u64,
     /// No operation is issued after this, however far behind the loop is.
@@ -34,15 +36,39 @@ pub struct Timetable {
 }
 
 impl Timetable {
+    /// An operation is due with the first of its burst.
     #[inline]
     fn due_ns(&self, index: u64) -> u64 {
+        self.spaced_ns(index - self.place_in_burst(index))
+    }
+
+    /// Time at which the burst after that of an operation is due.
+    #[inline]
+    fn following_ns(&self, index: u64) -> u64 {
+        self.spaced_ns(index - self.place_in_burst(index) + self.burst)
+    }
+
+    #[inline]
+    fn place_in_burst(&self, index: u64) -> u64 {
+        // Spares most timetables the division.
+        if self.burst == 1 {
+            0
+        } else {
+            index % self.burst
+        }
+    }
+
+    /// Time at which an operation would be due if all had the same distance.
+    #[inline]
+    fn spaced_ns(&self, index: u64) -> u64 {
         self.start_ns + (index as f64 * 1e9 / self.rate_per_s) as u64
     }
 
     /// Operations that are due by `ns`.
     fn due_by(&self, ns: u64) -> u64 {
         let passed_ns = ns.saturating_sub(self.start_ns) as f64;
-        let mut due = ((passed_ns * self.rate_per_s / 1e9) as u64 + 2).min(self.operations);
+        let most = (passed_ns * self.rate_per_s / 1e9) as u64 + self.burst + 1;
+        let mut due = most.min(self.operations);
         while due > 0 && self.due_ns(due - 1) > ns {
             due -= 1;
         }
@@ -55,7 +81,7 @@ impl Timetable {
 pub struct Punctuality {
     /// Operations that completed.
     pub completed: u64,
-    /// Operations that were issued after the following one was due, or never.
+    /// Operations that were issued after the following burst was due, or never.
     pub late: u64,
     /// Time at which the loop ended.
     pub ended_ns: u64,
@@ -272,7 +298,7 @@ fn paced_by<R: Recorder>(
     let (mut next, mut turn) = (0, 0);
     let (mut issued, mut in_flight, mut taken) = (0, 0, 0);
     let (mut grants, looks) = (0, LOOK_GRANTS.max(flows.len()));
-    let end_ns = timetable.due_ns(operations);
+    let end_ns = timetable.spaced_ns(operations);
     let mut looked_ns = timetable.start_ns;
     loop {
         let now_ns = clock();
@@ -295,7 +321,7 @@ fn paced_by<R: Recorder>(
                 let flow = &mut paced[turn];
                 if flow.is_open() {
                     staged.extend(flow.issue(&mut flows[turn], turns, (posted_ns, window)));
-                    result.late += u64::from(now_ns > timetable.due_ns(next + 1));
+                    result.late += u64::from(now_ns > timetable.following_ns(next));
                 } else if passes > 0 {
                     passes -= 1;
                     flow.passed += 1;
@@ -314,7 +340,7 @@ fn paced_by<R: Recorder>(
                 if !flow.refused.is_empty() {
                     continue;
                 }
-                result.late += u64::from(now_ns > timetable.due_ns(flow.next + 1));
+                result.late += u64::from(now_ns > timetable.following_ns(flow.next));
                 staged.extend(flow.issue(&mut flows[at as usize], turns, (posted_ns, window)));
                 flow.passed -= 1;
                 if flow.can_catch_up() {
@@ -444,6 +470,7 @@ mod tests {
         let timetable = Timetable {
             start_ns,
             rate_per_s: 10_000.0,
+            burst: 1,
             operations: 300,
             give_up_ns: start_ns + 5_000_000_000,
         };
@@ -467,6 +494,7 @@ mod tests {
             let timetable = Timetable {
                 start_ns,
                 rate_per_s: 1000.0,
+                burst: 1,
                 operations,
                 give_up_ns: start_ns + 20_000_000,
             };
@@ -487,6 +515,7 @@ mod tests {
         let timetable = Timetable {
             start_ns,
             rate_per_s: 1e12,
+            burst: 1,
             operations: 1 << 40,
             give_up_ns: start_ns + 5_000_000,
         };
@@ -517,6 +546,7 @@ mod tests {
         let timetable = Timetable {
             start_ns,
             rate_per_s: 50.0,
+            burst: 1,
             operations: 2,
             give_up_ns: start_ns + 5_000_000_000,
         };
@@ -537,6 +567,7 @@ mod tests {
         Timetable {
             start_ns,
             rate_per_s: 1e12,
+            burst: 1,
             operations,
             give_up_ns: u64::MAX,
         }
@@ -739,6 +770,7 @@ mod tests {
             let timetable = Timetable {
                 start_ns: 0,
                 rate_per_s: RATE_PER_S,
+                burst: 1,
                 operations: OPERATIONS,
                 give_up_ns: GIVE_UP_NS,
             };
@@ -921,6 +953,7 @@ mod tests {
         let timetable = Timetable {
             start_ns: 0,
             rate_per_s: RATE_PER_S,
+            burst: 1,
             operations: OPERATIONS,
             give_up_ns: GIVE_UP_NS,
         };
@@ -953,6 +986,7 @@ mod tests {
         let timetable = Timetable {
             start_ns,
             rate_per_s: 1e6,
+            burst: 1,
             operations: 1 << 40,
             give_up_ns: u64::MAX,
         };
@@ -963,5 +997,48 @@ mod tests {
         assert!(error.is_err());
         assert_eq!(port.stall().unwrap().peer, Some(7));
         assert!(scratch.waiting_flows().contains(&1));
+    }
+
+    #[test]
+    fn a_burst_is_due_at_once_and_the_mean_rate_stays() {
+        let timetable = Timetable {
+            start_ns: 5,
+            rate_per_s: 1e6,
+            burst: 4,
+            operations: 10,
+            give_up_ns: u64::MAX,
+        };
+        let due: Vec<u64> = (0..10).map(|index| timetable.due_ns(index) - 5).collect();
+        assert_eq!(due, [0, 0, 0, 0, 4000, 4000, 4000, 4000, 8000, 8000]);
+        for (passed_ns, due) in [
+            (0, 4),
+            (3999, 4),
+            (4000, 8),
+            (7999, 8),
+            (8000, 10),
+            (80_000, 10),
+        ] {
+            assert_eq!(timetable.due_by(5 + passed_ns), due, "{passed_ns}");
+        }
+    }
+
+    #[test]
+    fn bursts_are_handed_over_whole_and_none_of_them_is_late() {
+        let (mut mock, stop) = (mock(1000), AtomicBool::new(false));
+        let mut port = silent_port(&mut mock, &stop);
+        let clock = port.clock;
+        let start_ns = clock.now_ns();
+        let timetable = Timetable {
+            start_ns,
+            rate_per_s: 200.0,
+            burst: 4,
+            operations: 8,
+            give_up_ns: u64::MAX,
+        };
+        let mut ends = Ends(clock, Vec::new());
+        let result = of_one_flow(&mut port, &timetable, &mut ends);
+        assert_eq!(mock.lock().most_handed, 4);
+        assert!(ends.1[4] >= start_ns + 20_000_000, "{:?}", ends.1);
+        assert!(result.ended_ns >= start_ns + 40_000_000, "{result:?}");
     }
 }

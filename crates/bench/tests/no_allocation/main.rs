@@ -183,6 +183,7 @@ fn drive(
     let timetable = Timetable {
         start_ns: clock.now_ns(),
         rate_per_s: 1e6,
+        burst: 1,
         operations: OPERATIONS,
         give_up_ns: u64::MAX,
     };

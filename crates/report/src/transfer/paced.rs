@@ -12,6 +12,7 @@ pub(super) const COLUMNS: ModeTable = ModeTable {
     always: &["size_bytes", "window"],
     known: &[
         "initiators",
+        "offered_bytes_per_s",
         "offered_per_s",
         "reached_per_s",
         "late_fraction",
@@ -29,7 +30,14 @@ pub(super) const COLUMNS: ModeTable = ModeTable {
 
 /// Way in which operations of a point are issued, where they have a rate.
 pub(super) fn words(point: &TransferPoint) -> Option<String> {
-    matches!(point.pacing, Pacing::Paced { .. }).then(|| point.pacing.name().to_owned())
+    let Pacing::Paced { rate, .. } = point.pacing else {
+        return None;
+    };
+    let name = point.pacing.name();
+    Some(match rate.burst {
+        1 => name.to_owned(),
+        burst => format!("{name}, {burst} operations at once"),
+    })
 }
 
 /// An open loop that carries less than this of what is offered has a backlog that grows, if many operations were late:

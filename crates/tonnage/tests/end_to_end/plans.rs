@@ -128,6 +128,21 @@ fn a_paced_run_says_what_it_offered_and_reached() {
     assert_eq!(body(&records[0]).point.pacing, expected);
 }
 
+/// 1 Mb/s of operations of 125 bytes are 1,000 per second.
+#[test]
+fn a_rate_in_bits_is_one_in_operations_and_bursts_do_not_change_it() {
+    let records = transfer("125 --rate 1Mb/s --burst 8 --workers 2 --trials 2 --trial-time 40ms");
+    let pace = summary(&records[0]).pace.as_ref().unwrap();
+    assert_eq!(pace.offered_per_s, 1000.0);
+    for trial in &body(&records[0]).trials {
+        // 20 operations of each worker, in whole bursts.
+        assert_eq!(trial.operations, 48, "{trial:#?}");
+        // The first bursts begin 8 ms apart, and the last has its time as well.
+        assert!(trial.window_ns >= 48_000_000, "{trial:#?}");
+        assert!(trial.in_flight_max <= Some(8), "{trial:#?}");
+    }
+}
+
 /// Memory that is not to be had is reported: in the record if something lesser was taken, else as a skip.
 #[test]
 fn huge_pages_are_never_silently_normal() {

@@ -7,18 +7,22 @@ use tonnage_loops::paced::{Punctuality, Timetable};
 use tonnage_plan::transfer::{Pacing, Rate, TransferPoint, TrialLength};
 use tonnage_record::transfer::{Pace, Stall};
 
-/// The timetable of one worker, the `place`-th of those that share the rate of its rank: they take turns, evenly spaced.
-/// A trial by time gets the operations that are due within it, and as long again to work off what is late.
+/// The timetable of one worker, the `place`-th of those that share the rate of its rank: their bursts take turns, evenly
+/// spaced. A trial by time gets the bursts that are due within it, and as long again to work off what is late.
 pub(super) fn timetable(
     point: &TransferPoint,
     rate: Rate,
     place: u32,
     schedule: &Schedule,
 ) -> Timetable {
-    let start_ns = schedule.start_ns + (f64::from(place) * 1e9 / rate.rate_per_s) as u64;
+    let burst_ns = f64::from(rate.burst) * 1e9 / rate.rate_per_s;
+    let start_ns = schedule.start_ns + (f64::from(place) * burst_ns) as u64;
+    let burst = u64::from(rate.burst);
     let rate_per_s = rate.rate_per_s / f64::from(point.measuring_workers());
     let operations = match schedule.length {
-        TrialLength::DurationNs(ns) => (ns as f64 * rate_per_s / 1e9).ceil() as u64,
+        TrialLength::DurationNs(ns) => {
+            ((ns as f64 * rate_per_s / 1e9).ceil() as u64).next_multiple_of(burst)
+        }
         TrialLength::Iterations(count) => count,
     };
     let planned_ns = (operations as f64 * 1e9 / rate_per_s) as u64;
@@ -26,6 +30,7 @@ pub(super) fn timetable(
     Timetable {
         start_ns,
         rate_per_s,
+        burst,
         operations: operations.max(1).min(most),
         give_up_ns: start_ns
             .saturating_add(planned_ns.saturating_mul(2))

@@ -11,7 +11,7 @@ use super::batching::Batching;
 use super::layout::{SlotLayout, check_memory, layout};
 use super::length::{PointLength, TrialLength};
 use super::options::{MemoryOptions, Transfer};
-use super::paced::{Rate, checked};
+use super::paced::{AskedRate, Rate};
 use super::point::{Addresses, Pacing, TargetFootprint, TransferApi, TransferPoint};
 use crate::bounds::{DEPTH_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
 use crate::conflicts::Conflict;
@@ -21,7 +21,7 @@ use crate::refuse::usage;
 use crate::roles::Roles;
 use tonnage_engine::{Entry, Verb};
 use tonnage_units::names::quote;
-use tonnage_units::{Bytes, Error, Nanos, PerSecond, Result};
+use tonnage_units::{Bytes, Error, Nanos, Result};
 
 tonnage_units::names! {
     /// Pairs of ranks between which a background moves its bytes.
@@ -145,8 +145,8 @@ fn bounded((key, value): (&str, u64), most: u32) -> Result<u32> {
 /// Rate of a background.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum BackgroundRate {
-    /// Operations per second of each initiating rank.
-    PerSecond(PerSecond),
+    /// Rate of each initiating rank.
+    PerSecond(AskedRate),
     /// As many as its window carries.
     Full,
 }
@@ -186,7 +186,7 @@ pub struct BackgroundOptions {
     #[serde(with = "text")]
     pub background: Option<Background>,
 
-    /// Operations per second of the background in each initiating rank; several are joined by commas, and full is what
+    /// Rate of the background in each initiating rank, as --rate has it; several are joined by commas, and full is what
     /// its window carries: latency over load. [default: full]
     #[arg(long, value_name = "RATES", value_delimiter = ',')]
     pub background_rate: Option<Many<BackgroundRate>>,
@@ -249,7 +249,7 @@ pub(super) fn backgrounds(
         let rate_per_s = match rate {
             BackgroundRate::Full => None,
             BackgroundRate::PerSecond(rate) => {
-                Some(checked("background-rate", *rate, length.trial)?)
+                Some(rate.per_s("background-rate", background.size_bytes, 1, length.trial)?)
             }
         };
         Ok(Some(Background {
@@ -456,7 +456,10 @@ mod tests {
     #[test]
     fn a_rate_is_a_number_or_all_that_there_is() {
         let read = |text: &str| text.parse::<BackgroundRate>().unwrap();
-        assert_eq!(read("1k"), BackgroundRate::PerSecond(PerSecond(1000.0)));
+        assert_eq!(
+            read("1k"),
+            BackgroundRate::PerSecond("1000".parse().unwrap())
+        );
         assert_eq!(read("full"), BackgroundRate::Full);
         assert_eq!(
             ["1k", "full"].map(|text| read(text).to_string()),

@@ -16,7 +16,6 @@ use super::options::{
     ADDRESSES_DEFAULT, LIMIT_DEFAULT, MemoryOptions, OperationOptions, SEED_DEFAULT,
     TARGET_FOOTPRINT_DEFAULT, Transfer, WORKERS_DEFAULT,
 };
-use super::paced::rate;
 use super::pacing::{check_waiting, cq_modes, pacings};
 use super::point::{Addresses, Pacing, TransferPoint};
 use super::roles::{check_sides, fit, roles};
@@ -261,6 +260,7 @@ fn complete(
     check_order(point)?;
     check_call(point.api, op)?;
     check_waiting(point)?;
+    paced::complete(point)?;
     check_seed(&transfer.memory, point)?;
     with_slots(point, &transfer.memory)?;
     check_atomics(point)?;
@@ -282,7 +282,7 @@ fn sizes_of(what: &OperationOptions, ops: &[Verb], loads: Option<&PairLoads>) ->
 
 /// Every pacing with every way to have batches, the last varying fastest.
 fn paced(transfer: &Transfer, length: PointLength) -> Result<Vec<(Pacing, Batching)>> {
-    let rate = rate(&transfer.paced, length.trial)?;
+    let rate = paced::rate(&transfer.paced, length.trial)?;
     let pacings = pacings(&transfer.pacing, rate)?;
     let batchings = batchings(&transfer.batching, transfer.pacing.batch.is_some())?;
     let with = |pacing| batchings.iter().map(move |&batching| (pacing, batching));

@@ -1,26 +1,72 @@
-//! Operations at a rate, whether earlier ones are done or not: what `rate` means, alone and beside other options.
+//! Operations at a rate, whether earlier ones are done or not: what `rate` and `burst` mean, alone and beside other
+//! options.
 
 use std::fmt;
+use std::str::FromStr;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::length::TrialLength;
+use super::point::{Pacing, TransferPoint};
+use crate::bounds::DEPTH_MAX;
 use crate::conflicts::Conflict;
-use crate::options::{Group, with_default};
-use crate::refuse::usage;
+use crate::options::{Group, text, with_default};
+use crate::refuse::{movers, usage};
+use tonnage_units::names::quote;
 use tonnage_units::quantity::human;
-use tonnage_units::{Nanos, PerSecond, Result};
+use tonnage_units::{Bytes, BytesPerSecond, Count, Error, Nanos, PerSecond, Result};
 
 /// Rate of operations.
 #[derive(Debug, Clone, PartialEq, Default, Args, Serialize, Deserialize)]
 #[serde(default, rename_all = "kebab-case")]
 #[command(next_help_heading = "Pacing", mut_args = with_default::<Self>)]
 pub struct PacedOptions {
-    /// Issue this many operations per second in each initiating rank, whether earlier ones are done or not (at most
-    /// the window in flight), and measure latency from when each was due. k and M are decimal.
-    #[arg(long, value_name = "OPS", allow_hyphen_values = true)]
-    pub rate: Option<PerSecond>,
+    /// Issue operations at this rate in each initiating rank, whether earlier ones are done or not (at most the window
+    /// in flight), and measure latency from when each was due: operations per second such as 200k, or payload such as
+    /// 10Gb/s or 1.25GB/s. Units are decimal.
+    #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
+    #[serde(with = "text")]
+    pub rate: Option<AskedRate>,
+
+    /// With --rate: this many operations are due at once, and bursts are as far apart as the rate asks for.
+    #[arg(long, value_name = "N")]
+    pub burst: Option<Count>,
+}
+
+/// A rate as it is written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum AskedRate {
+    /// Operations per second.
+    Operations(PerSecond),
+    /// Payload per second, which the size of an operation makes a number of them.
+    Payload(BytesPerSecond),
+}
+
+impl FromStr for AskedRate {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self> {
+        // A unit of bytes or bits: operations have at most a prefix.
+        if text.ends_with("B/s") || text.ends_with("b/s") {
+            return text.parse().map(Self::Payload);
+        }
+        text.parse().map(Self::Operations).map_err(|_| {
+            Error::Usage(format!(
+                "{} is not a rate: write operations per second like 200000, 200k or 1.5M (decimal), or payload like 10Gb/s",
+                quote(text)
+            ))
+        })
+    }
+}
+
+impl fmt::Display for AskedRate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Operations(rate) => rate.fmt(f),
+            Self::Payload(rate) => rate.fmt(f),
+        }
+    }
 }
 
 impl Group for PacedOptions {}
@@ -31,25 +77,52 @@ impl Group for PacedOptions {}
 pub struct Rate {
     /// Operations per second of each initiating rank, shared by its workers.
     pub rate_per_s: f64,
+    /// Payload per second of each initiating rank, where the rate was asked for so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_bytes_per_s: Option<f64>,
+    /// Operations that are due at once.
+    #[serde(default = "alone", skip_serializing_if = "is_alone")]
+    pub burst: u32,
+}
+
+fn alone() -> u32 {
+    1
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_alone(burst: &u32) -> bool {
+    *burst == 1
 }
 
 impl Rate {
     /// So many operations per second.
     pub fn per_s(rate_per_s: f64) -> Self {
-        Self { rate_per_s }
+        Self {
+            rate_per_s,
+            rate_bytes_per_s: None,
+            burst: 1,
+        }
     }
 
     /// What rates of one table have in common.
     #[must_use]
     pub fn of_any_speed(self) -> Self {
-        Self { rate_per_s: 0.0 }
+        Self {
+            rate_per_s: 0.0,
+            rate_bytes_per_s: None,
+            ..self
+        }
     }
 }
 
-/// Two words, such as `10k operations/s`.
+/// Such as `10k operations/s`, or `10k operations/s in bursts of 16`.
 impl fmt::Display for Rate {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} operations/s", human::prefixed(self.rate_per_s))
+        write!(f, "{} operations/s", human::prefixed(self.rate_per_s))?;
+        match self.burst {
+            1 => Ok(()),
+            burst => write!(f, " in bursts of {burst}"),
+        }
     }
 }
 
@@ -63,8 +136,8 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
     Conflict::both(
         "batch",
         "rate",
-        "a rate spaces single operations",
-        "use window with rate, or leave rate out",
+        "a batch is waited for, and a rate goes on whatever is done",
+        "use window with rate, and burst for several at once, or leave rate out",
     ),
     Conflict::both(
         "rate",
@@ -72,6 +145,7 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
         "a rate is there to measure response latency",
         "leave latency out, or leave rate out",
     ),
+    Conflict::without("burst", "rate", "add rate 100k, or leave burst out"),
     Conflict::both(
         "cq event",
         "rate",
@@ -91,46 +165,93 @@ const OVERSLEEPS: &str = "a worker that sleeps misses when the next operation is
 /// The highest rate of one rank: no engine comes within ten times of it.
 const RATE_PER_S_MAX: f64 = 1e10;
 
-/// The rate of these options, where there is one.
+/// The rate of these options, where there is one. What a payload is in operations is known once [`complete`] has seen
+/// the size.
 pub(super) fn rate(options: &PacedOptions, trial: TrialLength) -> Result<Option<Rate>> {
     let Some(asked) = options.rate else {
         return Ok(None);
     };
-    let rate_per_s = checked("rate", asked, trial)?;
-    Ok(Some(Rate::per_s(rate_per_s)))
+    let Count(burst) = options.burst.unwrap_or(Count(1));
+    let burst = movers("burst", burst, DEPTH_MAX)?;
+    let rate = match asked {
+        AskedRate::Operations(_) => Rate::per_s(asked.per_s("rate", 1, burst, trial)?),
+        AskedRate::Payload(BytesPerSecond(bytes_per_s)) => Rate {
+            rate_bytes_per_s: Some(bytes_per_s),
+            ..Rate::per_s(0.0)
+        },
+    };
+    Ok(Some(Rate { burst, ..rate }))
 }
 
-/// The rate that `option` asks for, where operations are due at it in every trial.
-pub(super) fn checked(option: &str, rate: PerSecond, trial: TrialLength) -> Result<f64> {
-    let PerSecond(rate_per_s) = rate;
-    if rate_per_s <= 0.0 {
+/// Gives a point with a rate the operations that its payload needs, and refuses bursts that its window cannot hold.
+pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
+    let Pacing::Paced { window, rate } = &mut point.pacing else {
+        return Ok(());
+    };
+    if let Some(bytes_per_s) = rate.rate_bytes_per_s {
+        let asked = AskedRate::Payload(BytesPerSecond(bytes_per_s));
+        rate.rate_per_s = asked.per_s("rate", point.size_bytes, rate.burst, point.length.trial)?;
+    }
+    if rate.burst > *window {
         return usage(format!(
-            "{option} {rate} would move nothing: write operations per second above 0, such as 200k"
+            "burst {} is more than window {window} lets be in flight: write window {}, or a smaller burst",
+            rate.burst, rate.burst
         ));
     }
-    if rate_per_s > RATE_PER_S_MAX {
-        return usage(format!(
-            "{option} {rate} is too high: the highest is {} per second",
-            PerSecond(RATE_PER_S_MAX)
-        ));
-    }
-    match trial {
-        TrialLength::DurationNs(trial_ns) if rate_per_s * (trial_ns as f64) < 1e9 => {
-            usage(format!(
-                "{option} {rate} is less than one operation in a trial of {}: use trial-time {} or more",
-                Nanos(trial_ns),
-                // Whole seconds, saturating for rates that are next to nothing.
-                Nanos(((1.0 / rate_per_s).ceil() as u64).saturating_mul(1_000_000_000))
-            ))
+    Ok(())
+}
+
+impl AskedRate {
+    /// Operations of `size_bytes` per second that `option` asks for, where every trial has a burst of them.
+    pub(super) fn per_s(
+        self,
+        option: &str,
+        size_bytes: u32,
+        burst: u32,
+        trial: TrialLength,
+    ) -> Result<f64> {
+        let (rate_per_s, of_size) = match self {
+            Self::Operations(PerSecond(rate_per_s)) => (rate_per_s, String::new()),
+            Self::Payload(BytesPerSecond(bytes_per_s)) => (
+                bytes_per_s / f64::from(size_bytes),
+                format!(" of size {}", Bytes(size_bytes.into())),
+            ),
+        };
+        if rate_per_s <= 0.0 {
+            return usage(format!(
+                "{option} {self} would move nothing: write operations per second above 0, such as 200k, or payload, such \
+                 as 10Gb/s"
+            ));
         }
-        _ => Ok(rate_per_s),
+        if rate_per_s > RATE_PER_S_MAX {
+            return usage(format!(
+                "{option} {self}{of_size} is too high: the highest is {} operations per second",
+                PerSecond(RATE_PER_S_MAX)
+            ));
+        }
+        let least = f64::from(burst);
+        match trial {
+            TrialLength::DurationNs(trial_ns) if rate_per_s * (trial_ns as f64) < least * 1e9 => {
+                let due = match burst {
+                    1 => "one operation".to_owned(),
+                    _ => format!("one burst of {burst}"),
+                };
+                usage(format!(
+                    "{option} {self}{of_size} is less than {due} in a trial of {}: use trial-time {} or more",
+                    Nanos(trial_ns),
+                    // Whole seconds, saturating for rates that are next to nothing.
+                    Nanos(((least / rate_per_s).ceil() as u64).saturating_mul(1_000_000_000))
+                ))
+            }
+            _ => Ok(rate_per_s),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::{Refused, cases, options};
+    use crate::fixture::{Refused, cases, options, transfers};
 
     const SECOND: TrialLength = TrialLength::DurationNs(1_000_000_000);
 
@@ -143,8 +264,63 @@ mod tests {
             "rate = 0 => above 0, such as 200k",
             "rate = '100G' => the highest is 10000000000",
             "rate = '0.25' => in a trial of 1s: use trial-time 4s or more",
+            "rate = 16; burst = 32 => less than one burst of 32 in a trial of 1s: use trial-time 2s or more",
+            "rate = 16; burst = 0 => the fewest is burst 1",
         ]) {
             read(lines).refused(part);
         }
+        assert!("10Gx".parse::<AskedRate>().is_err());
+    }
+
+    fn points(lines: &str) -> Result<Vec<TransferPoint>> {
+        transfers(&format!("engine = 'shm'\nop = 'write'\n{lines}"), 2)
+    }
+
+    fn found(lines: &str) -> Vec<Rate> {
+        let rate = |point: TransferPoint| match point.pacing {
+            Pacing::Paced { rate, .. } => rate,
+            other => unreachable!("{other:?}"),
+        };
+        points(lines).unwrap().into_iter().map(rate).collect()
+    }
+
+    #[test]
+    fn payload_becomes_operations_of_each_size() {
+        let rates = found("sizes = '1000,50000'\nrate = '10Gb/s'\nburst = 16");
+        let per_s: Vec<f64> = rates.iter().map(|rate| rate.rate_per_s).collect();
+        assert_eq!(per_s, [1.25e6, 25e3]);
+        assert!(
+            rates
+                .iter()
+                .all(|rate| rate.burst == 16 && rate.rate_bytes_per_s == Some(1.25e9))
+        );
+        let same = found("sizes = 1000\nrate = '1.25GB/s'\nburst = 16");
+        assert_eq!(same, rates[..1]);
+    }
+
+    #[test]
+    fn payload_and_bursts_that_cannot_be_name_what_can() {
+        for (lines, part) in cases([
+            "sizes = 64; rate = '1k'; burst = 65 => burst 65 is more than window 64 lets be in flight: write window 65",
+            "sizes = 64; rate = '0Gb/s' => above 0, such as 200k, or payload, such as 10Gb/s",
+            "sizes = 1; rate = '100Gb/s' => rate 12.5GB/s of size 1 is too high",
+            "sizes = '1G'; rate = '1Gb/s' => rate 125MB/s of size 1G is less than one operation in a trial of 200ms: use \
+             trial-time 9s or more",
+        ]) {
+            points(lines).refused(part);
+        }
+    }
+
+    /// A record of a version without bursts.
+    #[test]
+    fn a_point_without_bursts_has_bursts_of_one() {
+        let old = "{\"kind\":\"paced\",\"window\":8,\"rate_per_s\":1000.0}";
+        let read: Pacing = serde_json::from_str(old).unwrap();
+        let expected = Pacing::Paced {
+            window: 8,
+            rate: Rate::per_s(1000.0),
+        };
+        assert_eq!(read, expected);
+        assert_eq!(serde_json::to_string(&read).unwrap(), old);
     }
 }

@@ -13,7 +13,7 @@ use crate::files::{Phase, Published};
 use crate::fixture::LISTS;
 use crate::point::LimitChoice;
 use crate::published::{Cell, PublishedTable};
-use tonnage_units::{Fraction, PerSecond};
+use tonnage_units::{BytesPerSecond, Fraction, PerSecond};
 
 /// A text as TOML has it.
 fn quoted(text: impl Strategy<Value = String> + 'static) -> BoxedStrategy<String> {
@@ -105,7 +105,11 @@ fn values(key: &str, arg: &Arg) -> BoxedStrategy<String> {
         }
         ("FILE", _) => quoted(crate::transfer::traffic_files().prop_map(|file| file.to_string())),
         ("PERCENT", _) => quoted((0.0..2.0).prop_map(|part| Fraction(part).to_string())),
-        ("OPS", _) => quoted((0.0..1e12).prop_map(|rate| PerSecond(rate).to_string())),
+        ("RATE", _) => quoted(prop_oneof![
+            (0.0..1e12).prop_map(|rate| PerSecond(rate).to_string()),
+            (0.0..1e12).prop_map(|rate| BytesPerSecond(rate).to_string()),
+            "[0-9]{1,4}[kMG]?b/s",
+        ]),
         ("RATES", _) => joined("full|[1-9][0-9]{0,3}k?"),
         ("LIMIT", _) => quoted(prop_oneof![
             select(vec!["auto".to_owned(), "none".to_owned()]),

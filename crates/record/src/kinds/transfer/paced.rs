@@ -1,7 +1,7 @@
 //! Operations at a rate: what was asked for, and what came of it.
 
 use serde::{Deserialize, Serialize};
-use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_plan::transfer::{Pacing, Rate, TransferPoint};
 
 use super::figures::{point, summary};
 use crate::figures::{Better, Figure, PERCENT, Style};
@@ -40,15 +40,33 @@ pub struct Pace {
 }
 
 /// Rates that were asked for.
-pub(super) const OFFERED: &[Figure] = &[Figure {
-    style: Style::Rate,
-    ..Figure::asked(
-        "Offered (op/s)",
-        "offered_per_s",
-        "Operations per second that were asked for, all initiating ranks together.",
-        |row| point(row, offered_per_s),
-    )
-}];
+pub(super) const OFFERED: &[Figure] = &[
+    Figure {
+        style: Style::Rate,
+        ..Figure::asked(
+            "Offered (op/s)",
+            "offered_per_s",
+            "Operations per second that were asked for, all initiating ranks together.",
+            |row| point(row, offered_per_s),
+        )
+    },
+    Figure {
+        style: Style::Scaled(1e-9),
+        ..Figure::asked(
+            "Offered (GB/s)",
+            "offered_bytes_per_s",
+            "Payload per second that was asked for, all initiating ranks together, GB of 1e9 bytes; empty where the rate \
+             was asked for in operations.",
+            |row| point(row, offered_bytes_per_s),
+        )
+    },
+    Figure::asked(
+        "Burst",
+        "burst",
+        "Operations of a rate that are due at once; 1 where each has a time of its own.",
+        |row| point(row, |point| rate(point).map(|rate| rate.burst)),
+    ),
+];
 
 /// Rates that were reached, and what kept operations waiting.
 pub(super) const REACHED: &[Figure] = &[
@@ -70,7 +88,7 @@ pub(super) const REACHED: &[Figure] = &[
     Figure {
         name: "Late (%)",
         field: "late_fraction",
-        meaning: "Part of the operations that were issued only after the next one was due, or never, because the window \
+        meaning: "Part of the operations that were issued only after the next burst was due, or never, because the window \
              was full or the loop was behind. Their wait is inside the response latency.",
         computed: "Operations issued late / all operations.",
         style: PERCENT,
@@ -99,11 +117,22 @@ pub(super) const REACHED: &[Figure] = &[
     },
 ];
 
-/// Operations per second that all initiating ranks together are asked for.
+fn rate(point: &TransferPoint) -> Option<Rate> {
+    match point.pacing {
+        Pacing::Paced { rate, .. } => Some(rate),
+        _ => None,
+    }
+}
+
+/// What all initiating ranks together are asked for, where each is asked for so much.
+fn together(point: &TransferPoint, each: f64) -> f64 {
+    each * f64::from(point.roles().initiating_at_once())
+}
+
 fn offered_per_s(point: &TransferPoint) -> Option<f64> {
-    let Pacing::Paced { rate, .. } = point.pacing else {
-        return None;
-    };
-    let initiators = point.roles().initiating_at_once();
-    Some(rate.rate_per_s * f64::from(initiators))
+    Some(together(point, rate(point)?.rate_per_s))
+}
+
+fn offered_bytes_per_s(point: &TransferPoint) -> Option<f64> {
+    Some(together(point, rate(point)?.rate_bytes_per_s?))
 }

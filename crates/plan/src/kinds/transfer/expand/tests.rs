@@ -328,11 +328,12 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
 
 /// A value of an option in a row of conflicts.
 fn sample(option: &str) -> String {
-    const SAMPLES: [(&str, &str); 24] = [
+    const SAMPLES: [(&str, &str); 25] = [
         ("background", "'op=write'"),
         ("background-rate", "'1k'"),
         ("batch", "4"),
         ("bidirectional", "true"),
+        ("burst", "2"),
         ("checkpoint", "'1s'"),
         ("cq event", "'event'"),
         ("duration", "'5s'"),
