@@ -62,7 +62,9 @@ impl Kind for Transfers {
     type Open = OpenEngine;
 
     fn shares(first: &TransferPoint, next: &TransferPoint) -> bool {
+        // Queues are as long as the deepest point needs, and a window of 1 has others than one of 4096.
         EngineKey::of(first) == EngineKey::of(next)
+            && background::depth(first) == background::depth(next)
     }
 
     fn asks_bytes(point: &TransferPoint) -> u64 {
@@ -136,5 +138,33 @@ impl Kind for Transfers {
         remarks.extend(pairs::why_none(point));
         record.wire_proof = measured.wire_proof;
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonnage_plan::testing::slots_point;
+    use tonnage_plan::transfer::{Addresses, Pacing};
+
+    #[test]
+    fn points_share_an_engine_whose_queues_are_as_long_as_each_would_have_alone() {
+        let of = |pacing, size_bytes| TransferPoint {
+            pacing,
+            size_bytes,
+            ..slots_point(Addresses::Sequential, 1 << 15)
+        };
+        let window = |window| of(Pacing::Stream { window }, 8);
+        let one = window(1);
+        assert!(Transfers::shares(
+            &one,
+            &of(Pacing::Stream { window: 1 }, 64)
+        ));
+        assert!(Transfers::shares(&one, &of(Pacing::PingPong, 8)));
+        assert!(!Transfers::shares(&one, &window(4096)));
+        assert!(Transfers::shares(
+            &window(16),
+            &of(Pacing::Batch { batch: 16 }, 8)
+        ));
     }
 }
