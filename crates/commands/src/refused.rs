@@ -33,7 +33,7 @@ const REFUSED: &str = r#"
 --sizes 8 --sizes 8 => invalid value for '--sizes <SWEEP>': the sweep "8,8" has 8 twice
 --op wirte --sizes 8 => did you mean "write"?
 --sizes 64 --stride 8 => write stride 64 or more
---sizes 64 --stride 128 --gap 64 => gap and stride contradict each other
+--sizes 64 --stride 128 --gap 64 => gap 64 and stride 128 contradict each other
 --sizes 64 --gap 2T => gap 2T is too large
 --sizes 64 --local-addresses fixd => did you mean "fixed"?
 --sizes 64 --traffic fan-in --target-footprint shared => target-footprint shared and op write contradict each other
@@ -58,11 +58,11 @@ const REFUSED: &str = r#"
 --rate 0 => rate 0 | above 0
 --rate 0.1 => less than one operation | trial-time
 --rate -5 => "-5" is not a rate
---ping-pong --window 8 => ping-pong and window contradict
---batch 8 --window 8 => window and batch contradict
---batch 8 --rate 9 => batch and rate contradict
---iters 5 --duration 1s => iters and duration contradict
---duration 1s --until-ci 2% => duration and until-ci contradict
+--ping-pong --window 8 => ping-pong and window 8 contradict
+--batch 8 --window 8 => window 8 and batch 8 contradict
+--batch 8 --rate 9 => batch 8 and rate 9 contradict
+--iters 5 --duration 1s => iters 5 and duration 1s contradict
+--duration 1s --until-ci 2% => duration 1s and until-ci 2% contradict
 --max-duration 1s => add until-ci 2%
 --until-ci 2 => write it with its sign, like 2%
 --duration 5 => write a duration with its unit
@@ -129,7 +129,7 @@ const REFUSED: &str = r#"
 --ping-pong --background op=write --traffic matrix => traffic matrix has rounds
 --ping-pong --background pair=other --traffic fan-in => use traffic pair or shift
 --ping-pong --background op=write --interval 10ms => contradict each other
---ping-pong --background-rate 1k => background-rate needs background
+--ping-pong --background-rate 1k => background-rate 1000 needs background
 --ping-pong --background op=write --background-rate 0 => background-rate 0 would move nothing
 --ping-pong --background op=write --background-rate 1 => use trial-time 1s or more
 --ping-pong --background size=0 => it is from 1 to 1G
@@ -179,7 +179,7 @@ const REFUSED: &str = r#"
 --traffic fan-in --interval 1ms => the shortest is interval 10ms
 --traffic matrix --interval 100ms => contradict each other
 --traffic fan-in --interval soon => soon
---traffic fan-in --checkpoint 1s => checkpoint needs interval: add interval 1s
+--traffic fan-in --checkpoint 1s => checkpoint 1s needs interval: add interval 1s
 --traffic fan-in --duration 2s --interval 100ms --checkpoint 10ms => write checkpoint 100ms or more
 --traffic fan-in --duration 2s --interval 100ms --checkpoint 1s => add -o FILE
 
@@ -192,7 +192,7 @@ const REFUSED: &str = r#"
 --ranks 3 => pair traffic needs an even number of ranks
 
 # transfer --engine fabric:tcp --ranks 2 --sizes 64
---cq event --op write --rate 100 => cq event and rate contradict each other
+--cq event --op write --rate 100 => cq event and rate 100 contradict each other
 --cq event --op write --ping-pong => use op write-imm, or cq busy
 --op write --rails stripe --devices lo => only lo is named: name another
 --op write --rail-shift 1 --devices lo => --rail-shift is about several devices
@@ -336,8 +336,8 @@ const REFUSED: &str = r#"
 --goal speed => speed
 --traffic-file m.txt => m.txt
 --trial-time 1ns => trial-time
---ping-pong --window 4,8 => ping-pong and window contradict
---ping-pong --batch 7 => ping-pong and batch contradict
+--ping-pong --window 4,8 => ping-pong and window 4,8 contradict
+--ping-pong --batch 7 => ping-pong and batch 7 contradict
 --goal bandwidth --rate 10k => decides the bandwidth itself
 --goal latency --window 8 --batch 8 => cannot compete
 

@@ -9,24 +9,17 @@ use tonnage_units::{Error, Result};
 
 /// A row. An option is named by its key, or with one of its values: `latency off`.
 pub(crate) enum Conflict {
-    /// Both cannot be given.
+    /// `one` and `other` cannot both be given. `why` follows "because", `instead` says what to write.
     Both {
-        /// One of them.
         one: &'static str,
-        /// The other.
         other: &'static str,
-        /// Follows "because".
         why: &'static str,
-        /// What to write.
         instead: &'static str,
     },
-    /// One means nothing without the other.
+    /// `one` means nothing without `other`.
     Without {
-        /// The one.
         one: &'static str,
-        /// The other.
         other: &'static str,
-        /// What to write.
         instead: &'static str,
     },
 }
@@ -68,14 +61,16 @@ impl Conflict {
                 why,
                 instead,
             } if is_given(given, one) && is_given(given, other) => usage(format!(
-                "{one} and {other} contradict each other, because {why}: {instead}"
+                "{} and {} contradict each other, because {why}: {instead}",
+                shown(given, one),
+                shown(given, other)
             )),
             Self::Without {
                 one,
                 other,
                 instead,
             } if is_given(given, one) && !is_given(given, other) => {
-                usage(format!("{one} needs {other}: {instead}"))
+                usage(format!("{} needs {other}: {instead}", shown(given, one)))
             }
             _ => Ok(()),
         }
@@ -93,6 +88,20 @@ pub(crate) fn check(experiment: &impl Tables, rows: &[&[Conflict]]) -> Result<()
 fn check_given(given: &Table, rows: &[&[Conflict]]) -> Result<()> {
     let mut rows = rows.iter().copied().flatten();
     rows.try_for_each(|row| row.check(given))
+}
+
+/// An option with its value, where that is a word.
+fn shown(given: &Table, option: &str) -> String {
+    const LONGEST: usize = 24;
+    let value = match given.get(option) {
+        Some(Value::String(text)) => text.clone(),
+        Some(value @ (Value::Integer(_) | Value::Float(_))) => value.to_string(),
+        _ => return option.to_owned(),
+    };
+    if value.len() > LONGEST || value.chars().any(char::is_control) {
+        return option.to_owned();
+    }
+    format!("{option} {value}")
 }
 
 fn is_given(given: &Table, option: &str) -> bool {
@@ -135,8 +144,11 @@ mod tests {
             checked(fine).unwrap();
         }
         for both in ["a = 1\nb = 2", "a = 1\nb = '2'", "a = 1\nb = [1, 2]"] {
-            checked(both).refused("a and b 2 contradict each other, because they do: leave b out");
+            checked(both)
+                .refused("a 1 and b 2 contradict each other, because they do: leave b out");
         }
         checked("c = false").refused("c off needs a: add a");
+        // A text of lines is not repeated.
+        checked("a = \"1\\n2\"\nb = 2").refused("a and b 2 contradict");
     }
 }

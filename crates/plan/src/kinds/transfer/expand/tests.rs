@@ -365,13 +365,14 @@ fn sample(option: &str) -> String {
 fn every_row_of_conflicts_refuses_its_options() {
     for row in CONFLICTS.iter().copied().flatten() {
         match *row {
-            Conflict::Both { one, other, .. } => {
+            Conflict::Both {
+                one, other, why, ..
+            } => {
                 let together = format!("{}{}", sample(one), sample(other));
-                message_for(2, &together)
-                    .holds(&format!("{one} and {other} contradict each other"));
+                message_for(2, &together).holds(&format!("contradict each other, because {why}"));
             }
             Conflict::Without { one, other, .. } => {
-                message_for(2, &sample(one)).holds(&format!("{one} needs {other}"));
+                message_for(2, &sample(one)).holds(&format!(" needs {other}: "));
             }
         }
     }
