@@ -113,7 +113,7 @@ run() {
     # The first serial port is what the command prints, the second is its exit code. What the kernel does not know of
     # its command line, such as share=, is in the environment of the guest's first process. In the background, because
     # the shell runs no trap while it waits for a program before it. QEMU finds code that it has translated by its
-    # virtual address: without norandmaps it would translate a program anew for each process.
+    # virtual address: without norandmaps it would translate a program again for each process.
     timeout --kill-after=5 "$seconds" qemu-system-x86_64 -M pc "${accelerator[@]}" -smp "$CPUS" -m "$MEMORY_MIB" \
         -kernel "${NEWER:-$IMAGE}/vmlinux" -initrd "$WORK/root.cpio" \
         -append "tsc=reliable $(clock_option) console=ttyS0 quiet loglevel=3 panic=-1 mitigations=off norandmaps share=${share:+yes}" \
