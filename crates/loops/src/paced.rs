@@ -31,6 +31,8 @@ pub struct Timetable {
     pub burst: u64,
     /// Operations that are due in the trial.
     pub operations: u64,
+    /// The trial does not end before: its rank's next operation would be due then.
+    pub end_ns: u64,
     /// No operation is issued after this, however far behind the loop is.
     pub give_up_ns: u64,
 }
@@ -89,6 +91,8 @@ pub struct Punctuality {
     pub longest: Standstill,
     /// Standstills of all flows together.
     standstills_ns: u64,
+    /// Their number.
+    standstills: u64,
     /// Begin and end of the longest turn of the loop.
     turn: (u64, u64),
 }
@@ -110,7 +114,7 @@ impl Punctuality {
     /// The longest standstill, if it is a stall.
     pub fn stall(&self) -> Option<Standstill> {
         let others_ns = self.standstills_ns - self.longest.length_ns;
-        let usual_ns = others_ns / self.completed.max(1);
+        let usual_ns = others_ns / self.standstills.max(2).saturating_sub(1);
         (self.longest.length_ns > usual_ns.saturating_mul(STALL_FACTOR)).then_some(self.longest)
     }
 
@@ -124,6 +128,11 @@ impl Punctuality {
     #[inline]
     fn stood_still(&mut self, flow: usize, begin_ns: u64, end_ns: u64) {
         let length_ns = end_ns.saturating_sub(begin_ns);
+        // Operations that end together have waited once.
+        if length_ns == 0 {
+            return;
+        }
+        self.standstills += 1;
         self.standstills_ns += length_ns;
         if length_ns > self.longest.length_ns {
             let shared_ns = end_ns
@@ -255,7 +264,7 @@ impl Scratch {
 }
 
 /// Issues the operations of a timetable, the flows taking turns, with at most the scratch's window in flight on each. It
-/// ends no sooner than one more operation would be due, so that the reached rate cannot come out above the offered one.
+/// ends no sooner than its timetable does, so that the reached rate cannot come out above the offered one.
 ///
 /// The scratch is one of [`Scratch::paced`], which knows afterwards what was [never issued](Scratch::never_issued).
 pub fn paced<R: Recorder>(
@@ -298,7 +307,6 @@ fn paced_by<R: Recorder>(
     let (mut next, mut turn) = (0, 0);
     let (mut issued, mut in_flight, mut taken) = (0, 0, 0);
     let (mut grants, looks) = (0, LOOK_GRANTS.max(flows.len()));
-    let end_ns = timetable.spaced_ns(operations);
     let mut looked_ns = timetable.start_ns;
     loop {
         let now_ns = clock();
@@ -415,7 +423,7 @@ fn paced_by<R: Recorder>(
         if count > 0 {
             recorder.progress(result.completed);
         }
-        let finished = issued == operations && now_ns >= end_ns;
+        let finished = issued == operations && now_ns >= timetable.end_ns;
         if in_flight == 0 && (finished || given_up) {
             result.late += operations - issued;
             result.ended_ns = now_ns;
@@ -472,6 +480,7 @@ mod tests {
             rate_per_s: 10_000.0,
             burst: 1,
             operations: 300,
+            end_ns: 0,
             give_up_ns: start_ns + 5_000_000_000,
         };
         let mut recorder = Samples(|| clock.now_ns(), Vec::new());
@@ -496,6 +505,7 @@ mod tests {
                 rate_per_s: 1000.0,
                 burst: 1,
                 operations,
+                end_ns: start_ns + 10_000_000,
                 give_up_ns: start_ns + 20_000_000,
             };
             let mut recorder = Samples(|| clock.now_ns(), Vec::new());
@@ -517,6 +527,7 @@ mod tests {
             rate_per_s: 1e12,
             burst: 1,
             operations: 1 << 40,
+            end_ns: 0,
             give_up_ns: start_ns + 5_000_000,
         };
         let mut recorder = Samples(|| clock.now_ns(), Vec::with_capacity(1 << 20));
@@ -548,6 +559,7 @@ mod tests {
             rate_per_s: 50.0,
             burst: 1,
             operations: 2,
+            end_ns: start_ns + 40_000_000,
             give_up_ns: start_ns + 5_000_000_000,
         };
         let mut recorder = Ends(clock, Vec::new());
@@ -569,6 +581,7 @@ mod tests {
             rate_per_s: 1e12,
             burst: 1,
             operations,
+            end_ns: 0,
             give_up_ns: u64::MAX,
         }
     }
@@ -772,6 +785,7 @@ mod tests {
                 rate_per_s: RATE_PER_S,
                 burst: 1,
                 operations: OPERATIONS,
+                end_ns: 0,
                 give_up_ns: GIVE_UP_NS,
             };
             let stop = AtomicBool::new(false);
@@ -955,6 +969,7 @@ mod tests {
             rate_per_s: RATE_PER_S,
             burst: 1,
             operations: OPERATIONS,
+            end_ns: 0,
             give_up_ns: GIVE_UP_NS,
         };
         let (flows, mut scratch) = (&mut [flow(0, 1), flow(1, 2)], Scratch::paced(2, 4));
@@ -988,6 +1003,7 @@ mod tests {
             rate_per_s: 1e6,
             burst: 1,
             operations: 1 << 40,
+            end_ns: 0,
             give_up_ns: u64::MAX,
         };
         let (flows, mut scratch) = (&mut [flow(0, 1), flow(1, 7)], Scratch::paced(2, 4));
@@ -1006,6 +1022,7 @@ mod tests {
             rate_per_s: 1e6,
             burst: 4,
             operations: 10,
+            end_ns: 0,
             give_up_ns: u64::MAX,
         };
         let due: Vec<u64> = (0..10).map(|index| timetable.due_ns(index) - 5).collect();
@@ -1022,23 +1039,65 @@ mod tests {
         }
     }
 
-    #[test]
-    fn bursts_are_handed_over_whole_and_none_of_them_is_late() {
+    /// Bursts of 4 on as many flows as `flows`, a microsecond for each operation, in virtual time: each look at the clock
+    /// takes 100 ns, and the one of this number 50 us more.
+    fn bursts(flows: usize, long_look: Option<u64>) -> (Punctuality, Vec<u64>) {
         let (mut mock, stop) = (mock(1000), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
-        let clock = port.clock;
-        let start_ns = clock.now_ns();
+        let looks = AtomicU64::new(0);
+        let late = AtomicU64::new(0);
+        let clock = || {
+            let look = looks.fetch_add(1, Ordering::Relaxed);
+            if Some(look) == long_look {
+                late.store(50_000, Ordering::Relaxed);
+            }
+            look * 100 + late.load(Ordering::Relaxed)
+        };
         let timetable = Timetable {
-            start_ns,
-            rate_per_s: 200.0,
+            start_ns: 1000,
+            rate_per_s: 1e6,
             burst: 4,
-            operations: 8,
+            operations: 400,
+            end_ns: 401_000,
             give_up_ns: u64::MAX,
         };
-        let mut ends = Ends(clock, Vec::new());
-        let result = of_one_flow(&mut port, &timetable, &mut ends);
-        assert_eq!(mock.lock().most_handed, 4);
-        assert!(ends.1[4] >= start_ns + 20_000_000, "{:?}", ends.1);
-        assert!(result.ended_ns >= start_ns + 40_000_000, "{result:?}");
+        let mut each: Vec<Flow> = (0..flows as u32).map(|at| flow(at, at + 1)).collect();
+        let mut scratch = Scratch::paced(flows, 8);
+        let mut recorder = Samples(clock, Vec::new());
+        let by = || recorder.0();
+        let result = paced_by(
+            by,
+            &mut port,
+            &mut each,
+            &timetable,
+            &mut scratch,
+            &mut Samples(clock, Vec::new()),
+        );
+        let issued = each.iter().map(|flow| flow.issued).collect();
+        recorder.1.clear();
+        (result.unwrap(), issued)
+    }
+
+    #[test]
+    fn bursts_in_time_are_not_late_and_no_stall() {
+        for flows in [1, 3] {
+            let (result, issued) = bursts(flows, None);
+            assert_eq!((result.completed, result.late), (400, 0), "{flows} flows");
+            assert_eq!(result.stall(), None, "{result:?}");
+            assert!(
+                issued
+                    .iter()
+                    .all(|each| each.abs_diff(400 / flows as u64) <= 1),
+                "{issued:?}"
+            );
+            assert!(result.ended_ns >= 401_000, "{result:?}");
+        }
+    }
+
+    #[test]
+    fn bursts_that_were_held_up_are_late() {
+        let (result, _) = bursts(1, Some(1000));
+        // 50 us hold up some 12 bursts of 4, of which all but the last are behind the next one.
+        assert!((30..=60).contains(&result.late), "{result:?}");
     }
 }

@@ -23,6 +23,7 @@
 //! | `testing` | points for tests |
 //! | `place` | places of pairs that an experiment is measured in |
 //! | `refuse` | the error of a plan that cannot be measured |
+//! | `conflicts` | options that cannot be combined, as rows |
 //!
 //! Measuring a point is not known here; see `tonnage_bench`.
 

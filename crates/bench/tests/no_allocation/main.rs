@@ -185,6 +185,7 @@ fn drive(
         rate_per_s: 1e6,
         burst: 1,
         operations: OPERATIONS,
+        end_ns: 0,
         give_up_ns: u64::MAX,
     };
     let batching = BatchLoop {

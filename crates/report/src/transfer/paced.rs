@@ -28,16 +28,13 @@ pub(super) const COLUMNS: ModeTable = ModeTable {
     ],
 };
 
-/// Way in which operations of a point are issued, where they have a rate.
+/// Way in which operations of a point are issued, where several are due at once.
 pub(super) fn words(point: &TransferPoint) -> Option<String> {
     let Pacing::Paced { rate, .. } = point.pacing else {
         return None;
     };
     let name = point.pacing.name();
-    Some(match rate.burst {
-        1 => name.to_owned(),
-        burst => format!("{name}, {burst} operations at once"),
-    })
+    (rate.burst > 1).then(|| format!("{name}, {} operations at once", rate.burst))
 }
 
 /// An open loop that carries less than this of what is offered has a backlog that grows, if many operations were late:

@@ -137,9 +137,8 @@ fn a_rate_in_bits_is_one_in_operations_and_bursts_do_not_change_it() {
     for trial in &body(&records[0]).trials {
         // 20 operations of each worker, in whole bursts.
         assert_eq!(trial.operations, 48, "{trial:#?}");
-        // The first bursts begin 8 ms apart, and the last has its time as well.
+        // 1,000 per second of both together.
         assert!(trial.window_ns >= 48_000_000, "{trial:#?}");
-        assert!(trial.in_flight_max <= Some(8), "{trial:#?}");
     }
 }
 

@@ -9,6 +9,7 @@
 //! | [`point`], `rounds`, `pairs` | one point from warm-up to its figures, the rounds of a trial, and what is counted of pairs |
 //! | [`crew`], [`work`], `driving`, `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
 //! | `carried` | trials that are carried out elsewhere |
+//! | `paced` | operations at a rate: each worker's timetable, and what came of it |
 //! | `background` | workers that move the load beside a latency, and who shares a CPU with it |
 //! | `intervals` | what moves in each interval of a trial, told while it runs |
 //! | `shared_device` | the remark about a GPU that processes have in turn |

@@ -1,37 +1,44 @@
 //! Operations at a rate: the timetable of each worker, and what came of it.
 
 use super::totals::TrialTotals;
-use super::trial::Schedule;
+use super::trial::{Schedule, WARM_UP};
 use tonnage_loops::flow::Flow;
 use tonnage_loops::paced::{Punctuality, Timetable};
 use tonnage_plan::transfer::{Pacing, Rate, TransferPoint, TrialLength};
 use tonnage_record::transfer::{Pace, Stall};
 
 /// The timetable of one worker, the `place`-th of those that share the rate of its rank: their bursts take turns, evenly
-/// spaced. A trial by time gets the bursts that are due within it, and as long again to work off what is late.
+/// spaced, and all of them end together. A trial by time gets the bursts that are due within it, and as long again to work
+/// off what is late.
 pub(super) fn timetable(
     point: &TransferPoint,
     rate: Rate,
     place: u32,
     schedule: &Schedule,
 ) -> Timetable {
-    let burst_ns = f64::from(rate.burst) * 1e9 / rate.rate_per_s;
-    let start_ns = schedule.start_ns + (f64::from(place) * burst_ns) as u64;
     let burst = u64::from(rate.burst);
+    let burst_ns = burst as f64 * 1e9 / rate.rate_per_s;
     let rate_per_s = rate.rate_per_s / f64::from(point.measuring_workers());
     let operations = match schedule.length {
-        TrialLength::DurationNs(ns) => {
-            ((ns as f64 * rate_per_s / 1e9).ceil() as u64).next_multiple_of(burst)
-        }
+        TrialLength::DurationNs(ns) => (ns as f64 * rate_per_s / 1e9).ceil() as u64,
         TrialLength::Iterations(count) => count,
+    };
+    let operations = match schedule.length {
+        // A burst may take longer than warming up.
+        TrialLength::DurationNs(_) if schedule.number != WARM_UP => {
+            operations.next_multiple_of(burst)
+        }
+        _ => operations,
     };
     let planned_ns = (operations as f64 * 1e9 / rate_per_s) as u64;
     let most = point.iterations_max().unwrap_or(u64::MAX);
+    let start_ns = schedule.start_ns + (f64::from(place) * burst_ns) as u64;
     Timetable {
         start_ns,
         rate_per_s,
         burst,
         operations: operations.max(1).min(most),
+        end_ns: schedule.start_ns.saturating_add(planned_ns),
         give_up_ns: start_ns
             .saturating_add(planned_ns.saturating_mul(2))
             .saturating_add(1_000_000),
@@ -75,4 +82,52 @@ pub(super) fn pace(
         late_fraction: late as f64 / due.max(1) as f64,
         never_issued_fraction: never as f64 / due.max(1) as f64,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonnage_plan::testing::slots_point;
+    use tonnage_plan::transfer::Addresses;
+
+    /// Timetables of two workers that share 1,000 operations per second in bursts of 4.
+    fn of(length: TrialLength, number: u64) -> [Timetable; 2] {
+        let rate = Rate {
+            burst: 4,
+            ..Rate::per_s(1000.0)
+        };
+        let point = TransferPoint {
+            workers: 2,
+            pacing: Pacing::Paced { window: 4, rate },
+            ..slots_point(Addresses::Sequential, 1 << 15)
+        };
+        let schedule = Schedule {
+            start_ns: 0,
+            length,
+            number,
+            round: 0,
+            again: false,
+            is_loaded: true,
+            lead_ns: 0,
+        };
+        [0, 1].map(|place| timetable(&point, rate, place, &schedule))
+    }
+
+    #[test]
+    fn workers_take_turns_with_whole_bursts_and_end_together() {
+        let [first, second] = of(TrialLength::DurationNs(30_000_000), 1);
+        assert_eq!((first.start_ns, second.start_ns), (0, 4_000_000));
+        // 15 operations each, in whole bursts; 32 of both at 1,000 per second.
+        assert_eq!([first.operations, second.operations], [16, 16]);
+        assert_eq!([first.end_ns, second.end_ns], [32_000_000; 2]);
+        assert_eq!((first.rate_per_s, first.burst), (500.0, 4));
+    }
+
+    #[test]
+    fn counted_operations_and_those_of_a_warm_up_are_not_rounded() {
+        let [counted, _] = of(TrialLength::Iterations(6), 1);
+        assert_eq!((counted.operations, counted.end_ns), (6, 12_000_000));
+        let [warming, _] = of(TrialLength::DurationNs(2_000_000), WARM_UP);
+        assert_eq!((warming.operations, warming.end_ns), (1, 2_000_000));
+    }
 }

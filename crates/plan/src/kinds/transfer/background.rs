@@ -11,8 +11,8 @@ use super::batching::Batching;
 use super::layout::{SlotLayout, check_memory, layout};
 use super::length::{PointLength, TrialLength};
 use super::options::{MemoryOptions, Transfer};
-use super::paced::{AskedRate, Rate};
-use super::point::{Addresses, Pacing, TargetFootprint, TransferApi, TransferPoint};
+use super::paced::{AskedRate, OVERSLEEPS, Rate};
+use super::point::{Addresses, CqMode, Pacing, TargetFootprint, TransferApi, TransferPoint};
 use crate::bounds::{DEPTH_MAX, SIZE_BYTES_MAX, WORKERS_MAX};
 use crate::conflicts::Conflict;
 use crate::options::{Group, Many, text, with_default};
@@ -249,7 +249,13 @@ pub(super) fn backgrounds(
         let rate_per_s = match rate {
             BackgroundRate::Full => None,
             BackgroundRate::PerSecond(rate) => {
-                Some(rate.per_s("background-rate", background.size_bytes, 1, length.trial)?)
+                if Many::all(&transfer.pacing.cq).contains(&CqMode::Event) {
+                    return usage(format!(
+                        "cq event and background-rate {rate} contradict each other, because {OVERSLEEPS}: use \
+                         background-rate full, or cq busy"
+                    ));
+                }
+                Some(rate.per_s("background-rate", background.size_bytes, length.trial)?)
             }
         };
         Ok(Some(Background {
@@ -432,7 +438,7 @@ impl TransferPoint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::transfers;
+    use crate::fixture::{Refused, transfers};
     use tonnage_engine::Verb;
 
     #[test]
@@ -486,6 +492,21 @@ mod tests {
             .map(|point| point.background.unwrap().rate_per_s)
             .collect();
         assert_eq!(rates, [Some(1000.0), None]);
+        let in_bits = transfers(
+            "engine = 'shm'\nop = 'write'\nsizes = 8\nping-pong = true\nbackground = 'op=read,size=125000'\n\
+             background-rate = '1Gb/s'",
+            2,
+        );
+        assert_eq!(
+            in_bits.unwrap()[0].background.unwrap().rate_per_s,
+            Some(1000.0)
+        );
+        let sleeping = |rate: &str| {
+            let lines = "engine = 'shm'\nop = 'read'\nsizes = 8\nping-pong = true\ncq = 'event'\nbackground = 'op=read'";
+            transfers(&format!("{lines}\nbackground-rate = '{rate}'"), 2)
+        };
+        assert_eq!(sleeping("full").unwrap().len(), 1);
+        sleeping("1k").refused("use background-rate full, or cq busy");
         assert!(
             all.iter()
                 .all(|point| (point.workers, point.measuring_workers()) == (3, 1))

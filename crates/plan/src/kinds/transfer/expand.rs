@@ -248,6 +248,7 @@ fn complete(
     roles: &[Roles],
     lists: &Lists,
 ) -> Result<()> {
+    paced::complete(point)?;
     let (op, entry) = (point.op, lists.engine(&point.engine)?);
     check_support(transfer, entry, op, lists)?;
     check_shared(&transfer.memory, roles, op)?;
@@ -260,7 +261,6 @@ fn complete(
     check_order(point)?;
     check_call(point.api, op)?;
     check_waiting(point)?;
-    paced::complete(point)?;
     check_seed(&transfer.memory, point)?;
     with_slots(point, &transfer.memory)?;
     check_atomics(point)?;

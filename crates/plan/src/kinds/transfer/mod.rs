@@ -48,7 +48,7 @@ pub(crate) use loads::tests::files as traffic_files;
 pub use loads::{PairLoads, TrafficFile};
 pub use options::{MeasureOptions, MemoryOptions, OperationOptions, Transfer};
 pub(crate) use paced::CONFLICTS as PACED_CONFLICTS;
-pub use paced::{PacedOptions, Rate};
+pub use paced::{AskedRate, PacedOptions, Rate};
 pub(crate) use pacing::CONFLICTS as PACING_CONFLICTS;
 pub use pacing::{PacingOptions, WINDOW_DEFAULT};
 pub use point::{

@@ -24,7 +24,7 @@ use tonnage_units::{Bytes, BytesPerSecond, Count, Error, Nanos, PerSecond, Resul
 pub struct PacedOptions {
     /// Issue operations at this rate in each initiating rank, whether earlier ones are done or not (at most the window
     /// in flight), and measure latency from when each was due: operations per second such as 200k, or payload such as
-    /// 10Gb/s or 1.25GB/s. Units are decimal.
+    /// 10Gb/s or 1.25GB/s. k, M and G are decimal.
     #[arg(long, value_name = "RATE", allow_hyphen_values = true)]
     #[serde(with = "text")]
     pub rate: Option<AskedRate>,
@@ -69,7 +69,14 @@ impl fmt::Display for AskedRate {
     }
 }
 
-impl Group for PacedOptions {}
+impl Group for PacedOptions {
+    fn defaults() -> Self {
+        Self {
+            burst: Some(Count(1)),
+            ..Self::default()
+        }
+    }
+}
 
 /// The rate of a point.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -95,7 +102,7 @@ fn is_alone(burst: &u32) -> bool {
 }
 
 impl Rate {
-    /// So many operations per second.
+    /// A rate of operations, each due alone.
     pub fn per_s(rate_per_s: f64) -> Self {
         Self {
             rate_per_s,
@@ -136,7 +143,7 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
     Conflict::both(
         "batch",
         "rate",
-        "a batch is waited for, and a rate goes on whatever is done",
+        "a batch is waited for, and operations at a rate are not",
         "use window with rate, and burst for several at once, or leave rate out",
     ),
     Conflict::both(
@@ -152,15 +159,9 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
         OVERSLEEPS,
         "leave rate out, or use cq busy",
     ),
-    Conflict::both(
-        "cq event",
-        "background-rate",
-        OVERSLEEPS,
-        "leave background-rate out, or use cq busy",
-    ),
 ];
 
-const OVERSLEEPS: &str = "a worker that sleeps misses when the next operation is due";
+pub(super) const OVERSLEEPS: &str = "a worker that sleeps misses when the next operation is due";
 
 /// The highest rate of one rank: no engine comes within ten times of it.
 const RATE_PER_S_MAX: f64 = 1e10;
@@ -172,44 +173,75 @@ pub(super) fn rate(options: &PacedOptions, trial: TrialLength) -> Result<Option<
         return Ok(None);
     };
     let Count(burst) = options.burst.unwrap_or(Count(1));
-    let burst = movers("burst", burst, DEPTH_MAX)?;
     let rate = match asked {
-        AskedRate::Operations(_) => Rate::per_s(asked.per_s("rate", 1, burst, trial)?),
+        AskedRate::Operations(_) => Rate::per_s(asked.per_s("rate", 1, trial)?),
         AskedRate::Payload(BytesPerSecond(bytes_per_s)) => Rate {
             rate_bytes_per_s: Some(bytes_per_s),
             ..Rate::per_s(0.0)
         },
     };
+    let burst = movers("burst", burst, DEPTH_MAX)?;
     Ok(Some(Rate { burst, ..rate }))
 }
 
-/// Gives a point with a rate the operations that its payload needs, and refuses bursts that its window cannot hold.
+/// Gives a point with a rate the operations that its payload needs, and refuses bursts that do not fit into its window, a
+/// trial or an interval.
 pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
+    let workers = point.measuring_workers().max(1);
+    let (length, size_bytes) = (point.length, point.size_bytes);
     let Pacing::Paced { window, rate } = &mut point.pacing else {
         return Ok(());
     };
     if let Some(bytes_per_s) = rate.rate_bytes_per_s {
+        // Also where it is refused, for the record of a cell that cannot be measured.
+        rate.rate_per_s = bytes_per_s / f64::from(size_bytes);
         let asked = AskedRate::Payload(BytesPerSecond(bytes_per_s));
-        rate.rate_per_s = asked.per_s("rate", point.size_bytes, rate.burst, point.length.trial)?;
+        asked.per_s("rate", size_bytes, length.trial)?;
     }
-    if rate.burst > *window {
+    let burst = rate.burst;
+    if burst == 1 {
+        return Ok(());
+    }
+    if burst > *window {
         return usage(format!(
-            "burst {} is more than window {window} lets be in flight: write window {}, or a smaller burst",
-            rate.burst, rate.burst
+            "burst {burst} does not fit into window {window}: write window {burst}, or a smaller burst"
         ));
     }
-    Ok(())
+    let distance_ns = f64::from(burst) * 1e9 / rate.rate_per_s;
+    // Saturating, as casts of floats are.
+    let round_ns = (distance_ns * f64::from(workers)).ceil() as u64;
+    match length.trial {
+        TrialLength::DurationNs(trial_ns) if trial_ns < round_ns => usage(format!(
+            "bursts of {burst} from each of {workers} workers take {} at this rate, longer than a trial of {}: use \
+             trial-time {} or more, or a smaller burst",
+            Nanos(round_ns),
+            Nanos(trial_ns),
+            Nanos(
+                round_ns
+                    .div_ceil(1_000_000_000)
+                    .saturating_mul(1_000_000_000)
+            )
+        )),
+        TrialLength::Iterations(count) if count < burst.into() => usage(format!(
+            "iters {count} is less than burst {burst}: write iters {burst} or more, or a smaller burst"
+        )),
+        _ if length
+            .interval_ns
+            .is_some_and(|ns| (ns as f64) < distance_ns) =>
+        {
+            usage(format!(
+                "bursts are {} apart, and an interval between two of them would be empty: write a longer interval, or a \
+             smaller burst",
+                Nanos(distance_ns.ceil() as u64)
+            ))
+        }
+        _ => Ok(()),
+    }
 }
 
 impl AskedRate {
-    /// Operations of `size_bytes` per second that `option` asks for, where every trial has a burst of them.
-    pub(super) fn per_s(
-        self,
-        option: &str,
-        size_bytes: u32,
-        burst: u32,
-        trial: TrialLength,
-    ) -> Result<f64> {
+    /// Operations of `size_bytes` per second that `option` asks for, where one is due in every trial.
+    pub(super) fn per_s(self, option: &str, size_bytes: u32, trial: TrialLength) -> Result<f64> {
         let (rate_per_s, of_size) = match self {
             Self::Operations(PerSecond(rate_per_s)) => (rate_per_s, String::new()),
             Self::Payload(BytesPerSecond(bytes_per_s)) => (
@@ -229,18 +261,13 @@ impl AskedRate {
                 PerSecond(RATE_PER_S_MAX)
             ));
         }
-        let least = f64::from(burst);
         match trial {
-            TrialLength::DurationNs(trial_ns) if rate_per_s * (trial_ns as f64) < least * 1e9 => {
-                let due = match burst {
-                    1 => "one operation".to_owned(),
-                    _ => format!("one burst of {burst}"),
-                };
+            TrialLength::DurationNs(trial_ns) if rate_per_s * (trial_ns as f64) < 1e9 => {
                 usage(format!(
-                    "{option} {self}{of_size} is less than {due} in a trial of {}: use trial-time {} or more",
+                    "{option} {self}{of_size} is less than one operation in a trial of {}: use trial-time {} or more",
                     Nanos(trial_ns),
                     // Whole seconds, saturating for rates that are next to nothing.
-                    Nanos(((least / rate_per_s).ceil() as u64).saturating_mul(1_000_000_000))
+                    Nanos(((1.0 / rate_per_s).ceil() as u64).saturating_mul(1_000_000_000))
                 ))
             }
             _ => Ok(rate_per_s),
@@ -264,7 +291,6 @@ mod tests {
             "rate = 0 => above 0, such as 200k",
             "rate = '100G' => the highest is 10000000000",
             "rate = '0.25' => in a trial of 1s: use trial-time 4s or more",
-            "rate = 16; burst = 32 => less than one burst of 32 in a trial of 1s: use trial-time 2s or more",
             "rate = 16; burst = 0 => the fewest is burst 1",
         ]) {
             read(lines).refused(part);
@@ -301,7 +327,12 @@ mod tests {
     #[test]
     fn payload_and_bursts_that_cannot_be_name_what_can() {
         for (lines, part) in cases([
-            "sizes = 64; rate = '1k'; burst = 65 => burst 65 is more than window 64 lets be in flight: write window 65",
+            "sizes = 64; rate = '1k'; burst = 65 => burst 65 does not fit into window 64: write window 65",
+            "sizes = 64; rate = 100; burst = 32 => of 32 from each of 1 workers take 320ms at this rate, longer than a trial \
+             of 200ms: use trial-time 1s or more",
+            "sizes = 64; rate = 200; burst = 32; workers = 2 => take 320ms at this rate",
+            "sizes = 64; rate = '1k'; burst = 32; iters = 31 => iters 31 is less than burst 32: write iters 32 or more",
+            "sizes = 64; rate = '1k'; burst = 32; interval = '20ms' => bursts are 32ms apart, and an interval",
             "sizes = 64; rate = '0Gb/s' => above 0, such as 200k, or payload, such as 10Gb/s",
             "sizes = 1; rate = '100Gb/s' => rate 12.5GB/s of size 1 is too high",
             "sizes = '1G'; rate = '1Gb/s' => rate 125MB/s of size 1G is less than one operation in a trial of 200ms: use \

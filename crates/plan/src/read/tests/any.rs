@@ -110,7 +110,7 @@ fn values(key: &str, arg: &Arg) -> BoxedStrategy<String> {
             (0.0..1e12).prop_map(|rate| BytesPerSecond(rate).to_string()),
             "[0-9]{1,4}[kMG]?b/s",
         ]),
-        ("RATES", _) => joined("full|[1-9][0-9]{0,3}k?"),
+        ("RATES", _) => joined("full|[1-9][0-9]{0,3}k?|[1-9][0-9]{0,2}Gb/s"),
         ("LIMIT", _) => quoted(prop_oneof![
             select(vec!["auto".to_owned(), "none".to_owned()]),
             (1e-3..1e15).prop_map(|bytes_per_s| LimitChoice::Stated { bytes_per_s }.to_string()),
