@@ -107,7 +107,7 @@ fn a_slow_link_fails_and_one_as_it_was_does_not() {
     let slow: LinkRates = Some("170mbit".parse::<Rate>().unwrap()).into();
     hosts.link(1, 0).set_rates(slow).unwrap();
     let failed = check_link(&ssh, dir.path()).with_code(1);
-    told(&failed, "fail: h0,h1 fabric:tcp write 64k 0.02");
+    told(&failed, "fail: h0,h1 fabric:tcp write 64k 0.0");
     let nodes = fs::read_to_string(dir.path().join("failed")).unwrap();
     assert_eq!(nodes, "h[0-1]\n");
     // A link that is down fails where it is looked at, without a word to anybody.

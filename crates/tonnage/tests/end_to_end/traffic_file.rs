@@ -99,7 +99,7 @@ fn what_is_no_matrix_of_bytes_is_refused_before_a_rank_starts() {
         0 4000001 / 4000000 0    =>                       => round them to multiples of 4k, or write sizes 1
         0 1M / 0 0               => --sizes 3M            => write sizes 1M
         0 1M / 0 0               => --batch 4             => leave one of them out
-        0 1M / 0 0               => --iters 4             => leave iters out
+        0 1M / 0 0               => --iters 4             => leave one of them out
         0 1M / 0 0               => --traffic pair        => leave one of them out
         0 1M / 0 0               => --link-speed 100Gb/s  => a traffic file, which loads links unevenly
     "#;
