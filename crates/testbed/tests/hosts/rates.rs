@@ -178,7 +178,7 @@ fn hosts_with_one_rate_have_it_both_ways_and_each_for_itself() {
 #[test]
 fn each_link_is_shaped_by_itself() {
     let rate = slow();
-    let faster: Rate = "250mbit".parse().unwrap();
+    let faster: Rate = "180mbit".parse().unwrap();
     let Some(hosts) = some_hosts(HostsSpec {
         links: 2,
         ..HostsSpec::default()
