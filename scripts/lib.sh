@@ -49,7 +49,7 @@ report() {
     echo
     [ ${#SKIPS[@]} = 0 ] || printf 'skip: %s\n' "${SKIPS[@]}"
     # Last, because whoever sees only the end of the output needs it most.
-    grep -hE '^(test .* FAILED|FAILED )' "$LOGS"/*.log 2>/dev/null
+    grep -hE '^(test [^ ]+ .*\.\.\. FAILED|FAILED )' "$LOGS"/*.log 2>/dev/null
     if [ "$status" = 0 ]; then printf 'Passed'; else printf 'Failed%s' "${FAILED[*]:+: ${FAILED[*]}}"; fi
     printf ' in %d s, with %d skipped.\n' $((SECONDS - BEGAN)) ${#SKIPS[@]}
     exit "$status"

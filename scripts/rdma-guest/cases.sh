@@ -228,7 +228,8 @@ expect "nothing is allocated in the loop" 0 '^test a_stream_over_verbs_allocates
 
 # The last one that needs the path: what else its interface had is not made again.
 take_down
-transfer "an interface that goes down" 1 'the device reports: .*port' --op write --sizes 64 --window 8 --duration 8s
+# Soft-RoCE's event does not always come; then it is the silence that is reported.
+transfer "an interface that goes down" 1 '(the device reports: .*port|no write with rank 1 .* has ended for)' --op write --sizes 64 --window 8 --duration 8s
 wait
 
 # What a run leaves behind would show here: queue pairs and rdma_cm's identifiers of programs, and files.
