@@ -1097,7 +1097,7 @@ mod tests {
     #[test]
     fn bursts_that_were_held_up_are_late() {
         let (result, _) = bursts(1, Some(1000));
-        // 50 us hold up some 12 bursts of 4, of which all but the last are behind the next one.
+        // 50 us delay about 12 bursts of 4. All but the last are issued after the following burst was due.
         assert!((30..=60).contains(&result.late), "{result:?}");
     }
 }

@@ -170,7 +170,7 @@ mod tests {
         let mut record = samples::paced()[0].clone();
         let body = samples::transfer(&mut record);
         let pace = body.summary.as_mut().unwrap().pace.as_mut().unwrap();
-        // As a mean of trials of which one took so long.
+        // The mean over the trials, one of which took that long.
         pace.reached_per_s = 0.7 * pace.offered_per_s;
         pace.late_fraction = 0.3;
         for trial in &mut body.trials {

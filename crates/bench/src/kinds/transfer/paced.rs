@@ -45,7 +45,7 @@ pub(super) fn timetable(
     }
 }
 
-/// The longest stall of the trial of a rank, for the record.
+/// The longest stall of a rank's trial, as the record has it.
 pub(super) fn stall(
     punctuality: &Punctuality,
     rank: u32,

@@ -276,7 +276,7 @@ fn read_percent(job: &FileJob, phases: &[Phase]) -> Result<Option<u32>> {
 pub(super) const CONFLICTS: &[Conflict] = &[Conflict::both(
     "read-shift",
     "read-shuffled",
-    "both say whose data a rank reads",
+    "both choose whose data a rank reads",
     "leave one of them out",
 )];
 

@@ -266,7 +266,7 @@ pub(super) fn backgrounds(
     rates.iter().map(at).collect()
 }
 
-/// Refuses a background beside what has no latency of its own.
+/// A background needs a ping-pong or a rate, whose latency it loads.
 fn check_beside(transfer: &Transfer) -> Result<()> {
     if !transfer.pacing.ping_pong && transfer.paced.rate.is_none() {
         return usage(

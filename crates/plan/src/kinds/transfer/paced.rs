@@ -1,5 +1,4 @@
-//! Operations at a rate, whether earlier ones are done or not: what `rate` and `burst` mean, alone and beside other
-//! options.
+//! Operations at a rate: what `rate` and `burst` mean, and which options they cannot be combined with.
 
 use std::fmt;
 use std::str::FromStr;
@@ -193,7 +192,7 @@ pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
         return Ok(());
     };
     if let Some(bytes_per_s) = rate.rate_bytes_per_s {
-        // Also where it is refused, for the record of a cell that cannot be measured.
+        // Set before the check: the record of an impossible cell has the rate too.
         rate.rate_per_s = bytes_per_s / f64::from(size_bytes);
         let asked = AskedRate::Payload(BytesPerSecond(bytes_per_s));
         asked.per_s("rate", size_bytes, length.trial)?;
@@ -230,8 +229,8 @@ pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
             .is_some_and(|ns| (ns as f64) < distance_ns) =>
         {
             usage(format!(
-                "bursts are {} apart, and an interval between two of them would be empty: write a longer interval, or a \
-             smaller burst",
+                "bursts of {burst} are {0} apart at this rate, so some intervals would be empty: use interval {0} or more, \
+                 or a smaller burst",
                 Nanos(distance_ns.ceil() as u64)
             ))
         }
@@ -332,7 +331,7 @@ mod tests {
              of 200ms: use trial-time 1s or more",
             "sizes = 64; rate = 200; burst = 32; workers = 2 => take 320ms at this rate",
             "sizes = 64; rate = '1k'; burst = 32; iters = 31 => iters 31 is less than burst 32: write iters 32 or more",
-            "sizes = 64; rate = '1k'; burst = 32; interval = '20ms' => bursts are 32ms apart, and an interval",
+            "sizes = 64; rate = '1k'; burst = 32; interval = '20ms' => are 32ms apart at this rate, so some intervals would be empty: use interval 32ms",
             "sizes = 64; rate = '0Gb/s' => above 0, such as 200k, or payload, such as 10Gb/s",
             "sizes = 1; rate = '100Gb/s' => rate 12.5GB/s of size 1 is too high",
             "sizes = '1G'; rate = '1Gb/s' => rate 125MB/s of size 1G is less than one operation in a trial of 200ms: use \

@@ -1,4 +1,4 @@
-//! Pacing of operations: what `ping-pong`, `window` and `batch` mean. A rate beside a window is in `paced`.
+//! Pacing of operations: what `ping-pong`, `window` and `batch` mean. `paced` has rates.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
