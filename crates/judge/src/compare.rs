@@ -1,4 +1,4 @@
-//! A comparison: from the records of two sides to a verdict on each point.
+//! Compares the records of two sides and gives a verdict on each point.
 
 use serde::Serialize;
 use tonnage_record::Record;
@@ -12,27 +12,27 @@ use crate::metric::{Metric, NAMED};
 use crate::sides::Sides;
 use crate::surroundings::{self, Allowed, Circumstances, Difference, facts_of_hosts, same_hosts};
 
-/// Wishes of whoever compares.
+/// Options of a comparison.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct CompareRequest {
-    /// Metrics; each point's usual one where there are none.
+    /// Metrics; if empty, each point's default metric.
     pub metrics: Vec<Metric>,
     /// Keys of points that may differ.
     pub ignore: Vec<String>,
-    /// Differences of the surroundings that do not matter.
+    /// Differences in the surroundings to accept.
     pub accept: Vec<String>,
     /// Margin and confidence.
     pub criteria: Criteria,
 }
 
-/// Two sides, set beside each other.
+/// Result of comparing two sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Comparison {
     /// Margin and confidence.
     pub criteria: Criteria,
-    /// Runs of each side: the most that any of its points has. What --resume adds to an interrupted run is none more.
+    /// Number of runs per side: the maximum over its points. A resumed run does not count twice.
     pub runs: [usize; 2],
-    /// Differences of program, effective configuration, machine and variables, over all points that both sides have.
+    /// Differences in program, effective configuration, machine and variables, over all points that both sides have.
     pub differences: Vec<Difference>,
     /// Verdicts.
     pub points: Vec<Judged>,
@@ -51,8 +51,8 @@ impl Comparison {
 /// Compares the records of two sides.
 ///
 /// # Errors
-/// `Usage` where they have no point in common, for a key that nothing has, for ignored keys that would make several
-/// points one, and where no point has a metric.
+/// `Usage` if the sides have no point in common, if a key does not exist, if ignoring keys would merge several points,
+/// or if no point has a metric.
 pub fn compare(sides: &Sides<'_>, request: &CompareRequest) -> Result<Comparison> {
     let of_sides = points(&sides.records);
     let of_sides = [of_sides[0].as_slice(), of_sides[1].as_slice()];
@@ -87,7 +87,7 @@ pub fn compare(sides: &Sides<'_>, request: &CompareRequest) -> Result<Comparison
     })
 }
 
-/// One pair by each metric of which a side has a value, or once where neither has any.
+/// Judges a pair by each metric that has a value on either side, or once without a metric if there is none.
 fn judged_pair(
     pair: [&SidePoint<'_>; 2],
     allowed: &Allowed,
@@ -103,7 +103,7 @@ fn judged_pair(
     all
 }
 
-/// Differences that are allowed: those that were asked for, and what side B was given on purpose.
+/// Accepted differences: those requested, and the settings deliberately changed on side B.
 fn allowed(sides: &Sides<'_>, request: &CompareRequest) -> Result<Allowed> {
     let records = || sides.records.iter().flatten();
     let mut facts = Circumstances::default();
@@ -154,7 +154,7 @@ fn differences(
     facts[0].differences(&facts[1], allowed)
 }
 
-/// Metrics of a pair of points: those that were asked for, or the usual one.
+/// The requested metrics, or the pair's default one.
 fn metrics(pair: [&SidePoint<'_>; 2], request: &CompareRequest) -> Vec<Metric> {
     let rows: Vec<_> = pair.into_iter().flat_map(|point| &point.rows).collect();
     Metric::asked_or_usual(&request.metrics, &rows)
@@ -169,7 +169,7 @@ fn nothing_in_common(found: &Matched, request: &CompareRequest) -> Error {
             "A and B have no points in common, for one of them has none".to_owned(),
         );
     };
-    // Keys that are ignored already go on being ignored.
+    // Keep the keys that are already ignored.
     let given = request.ignore.iter().map(String::as_str);
     let keys: Vec<&str> = given
         .chain(differing.iter().map(|it| it.key.as_str()))
@@ -181,7 +181,7 @@ fn nothing_in_common(found: &Matched, request: &CompareRequest) -> Error {
     ))
 }
 
-/// The error for metrics that no point has, with those that the points have.
+/// The error if no point has the requested metrics. It lists the available ones.
 fn lacks_metric(request: &CompareRequest, found: &Matched, sides: [&[SidePoint<'_>]; 2]) -> Error {
     let rows: Vec<_> = found
         .pairs

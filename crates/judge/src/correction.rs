@@ -1,7 +1,7 @@
-//! Correction for many points: of a hundred equal ones, five differ "at 5 %" by chance.
+//! Correction for multiple points: among a hundred equal points, five differ "at 5 %" by chance.
 
-/// The p values of Benjamini and Hochberg, in the order of those given: deciding at 5 % by these, at most 5 % of the
-/// differences that are found are none.
+/// Benjamini-Hochberg adjusted p values, in input order. If decisions use a 5 % level on these, at most 5 % of the
+/// reported differences are false.
 pub fn adjusted(p: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&left, &right| p[left].total_cmp(&p[right]));
@@ -22,7 +22,7 @@ mod tests {
     fn small_cases_by_hand() {
         assert_eq!(adjusted(&[]), [] as [f64; 0]);
         assert_eq!(adjusted(&[0.04]), [0.04]);
-        // 0.03 × 2 / 1 is above 0.04 × 2 / 2, so both have that.
+        // 0.03 × 2 / 1 is above 0.04 × 2 / 2, so both get the latter.
         assert_eq!(adjusted(&[0.04, 0.03]), [0.04, 0.04]);
         assert_eq!(adjusted(&[0.01, 0.9, 0.9, 0.9]), [0.04, 0.9, 0.9, 0.9]);
     }

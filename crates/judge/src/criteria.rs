@@ -1,21 +1,21 @@
-//! Criteria by which values are judged, and the verdicts that there are.
+//! Decision criteria and possible verdicts.
 
 use tonnage_units::{Error, Result, names};
 
-/// Part of the differences found that may be none.
+/// Fraction of reported differences that may be false.
 pub const FALSE_DISCOVERY_RATE: f64 = 0.05;
 
-/// Runs that each side of a verdict needs at least: one run is one sample of the machine.
+/// Minimum number of runs per side for a verdict. One run is one sample of the machine.
 pub const RUNS_MIN: usize = 3;
 
 /// Criteria of a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize)]
 pub struct Criteria {
-    /// Difference, as a part of the first side, that does not matter.
+    /// Largest difference, as a fraction of the first side, that does not matter.
     pub margin: f64,
-    /// Confidence of intervals.
+    /// Confidence level of intervals.
     pub confidence: f64,
-    /// Lets trials stand in for runs where a side has fewer than [`RUNS_MIN`], for a verdict on these runs only.
+    /// Uses trials instead of runs if a side has fewer than [`RUNS_MIN`]. The verdict then holds only for these runs.
     pub by_trials: bool,
 }
 
@@ -33,7 +33,7 @@ impl Criteria {
     /// Checks the ranges.
     ///
     /// # Errors
-    /// `Usage` for a margin that is not from 0 to below 1, and for a confidence that is not from 0.5 to 0.9999.
+    /// `Usage` for a margin outside 0..1 (1 excluded), or a confidence outside 0.5..=0.9999.
     pub fn new(margin: f64, confidence: f64) -> Result<Self> {
         if !(0.0..1.0).contains(&margin) {
             return Err(Error::Usage(format!(
@@ -54,7 +54,7 @@ impl Criteria {
         })
     }
 
-    /// Logarithms of the least and the greatest ratio that are within the margin.
+    /// Logarithms of the smallest and largest ratio within the margin.
     pub fn log_margins(&self) -> (f64, f64) {
         ((-self.margin).ln_1p(), self.margin.ln_1p())
     }
@@ -63,17 +63,17 @@ impl Criteria {
 names! {
     /// Verdict on a point.
     pub enum PointVerdict: "verdict" {
-        /// The whole interval of the ratio lies beyond the margin, on the bad side.
+        /// The whole interval of the ratio is beyond the margin, on the bad side.
         Worse = "worse",
-        /// The whole interval of the ratio lies beyond the margin, on the good side.
+        /// The whole interval of the ratio is beyond the margin, on the good side.
         Better = "better",
-        /// The whole interval of the ratio lies within the margin.
+        /// The whole interval of the ratio is within the margin.
         Same = "same",
-        /// Neither: more runs may tell.
+        /// None of these; more runs may decide.
         Unclear = "unclear",
-        /// The machine or its set-up differs, so that the difference says nothing about what was compared.
+        /// The machine or its setup differs, so the result would not reflect the compared change.
         NotComparable = "not-comparable",
-        /// One side has no such point, or did not measure it in all its runs.
+        /// One side does not have the point, or did not measure it in every run.
         Missing = "missing",
         /// Neither side has a value.
         NotMeasured = "not-measured",
@@ -87,13 +87,13 @@ names! {
         Worse = "worse",
         /// A point that is unclear or not comparable.
         Unclear = "unclear",
-        /// A point that one side alone has, or has measured.
+        /// A point that only one side has or measured.
         Missing = "missing",
     }
 }
 
 impl FailOn {
-    /// Returns whether this verdict is named.
+    /// Whether this condition includes the verdict.
     pub fn takes(self, verdict: PointVerdict) -> bool {
         match self {
             Self::Worse => verdict == PointVerdict::Worse,

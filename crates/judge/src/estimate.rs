@@ -1,25 +1,25 @@
-//! Estimate of a ratio from the values of two sides, its verdict, and how many more runs would decide it.
+//! Estimates the ratio of two sides, gives a verdict, and predicts how many more runs would decide it.
 
 use tonnage_record::figures::Better;
 
 use crate::criteria::{Criteria, FALSE_DISCOVERY_RATE, PointVerdict};
 use crate::welch::{LogSummary, Welch};
 
-/// More runs than these nobody makes.
+/// Upper limit when predicting more runs; larger numbers are impractical.
 const RUNS_MAX: usize = 1000;
 
-/// Ratio of two sides, second / first, and how well it is known.
+/// Ratio of two sides, second / first, with its uncertainty.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Estimate {
     sides: [LogSummary; 2],
     welch: Welch,
     interval: (f64, f64),
-    /// Probability of such a difference between equal sides, of this point alone.
+    /// Probability of a difference this large between equal sides, for this point alone.
     pub p: f64,
 }
 
 impl Estimate {
-    /// Compares values of the first side and of the second; `None` where one has fewer than two, or one that is not
+    /// Compares the values of two sides. Returns `None` if a side has fewer than two values, or a value that is not
     /// above 0.
     pub fn of(first: &[f64], second: &[f64], criteria: &Criteria) -> Option<Self> {
         Some(Self::between(
@@ -43,7 +43,7 @@ impl Estimate {
         self.welch.difference.exp()
     }
 
-    /// Returns whether neither side varies, which says more about the figure than about the sides.
+    /// Whether the values on each side are all equal, which indicates a coarse figure.
     pub fn is_without_spread(&self) -> bool {
         self.sides.iter().all(|side| side.variance == 0.0)
     }
@@ -53,7 +53,7 @@ impl Estimate {
         (self.interval.0.exp(), self.interval.1.exp())
     }
 
-    /// The verdict, with the p value that is adjusted for all points.
+    /// The verdict for a p value already adjusted for the number of points.
     pub fn verdict(&self, p_adjusted: f64, better: Better, criteria: &Criteria) -> PointVerdict {
         let (least, most) = criteria.log_margins();
         let (low, high) = self.interval;
@@ -70,10 +70,10 @@ impl Estimate {
         }
     }
 
-    /// Runs that each side would need beyond those it has, if means and spreads stay as they are: the least number with
-    /// another verdict than unclear. `None` where a thousand are too few.
+    /// Number of additional runs per side for a verdict other than unclear, if means and spreads stay the same. `None`
+    /// if a thousand are not enough.
     pub fn more_runs(&self, p_adjusted: f64, criteria: &Criteria) -> Option<usize> {
-        // The correction stays what it is now: the other points are not known to change.
+        // Assume the same correction: changes in the other points are unknown.
         let correction = if self.p > 0.0 {
             p_adjusted / self.p
         } else {
@@ -88,7 +88,7 @@ impl Estimate {
         if !decided(RUNS_MAX) {
             return None;
         }
-        // More runs only make the interval narrower, so that the least number is found by halving.
+        // More runs only narrow the interval, so bisection finds the smallest number.
         let (mut too_few, mut enough) = (0, RUNS_MAX);
         while enough - too_few > 1 {
             let middle = too_few.midpoint(enough);
@@ -126,7 +126,7 @@ mod tests {
             assert_eq!(found.verdict(found.p, Better::High, &criteria), high);
             assert_eq!(found.verdict(found.p, Better::Low, &criteria), low);
         }
-        // The correction for many points can take it back.
+        // The correction for many points can make the verdict unclear.
         let found = of(&base, &times(1.5));
         assert_eq!(
             found.verdict(0.06, Better::High, &criteria),
@@ -153,7 +153,7 @@ mod tests {
         };
         assert_eq!(verdict(3 + more), PointVerdict::Same);
         assert_eq!(verdict(3 + more - 1), PointVerdict::Unclear);
-        // Both sides get as many, though one has more already.
+        // Both sides get the same number of additional runs, even if one already has more.
         let many = [
             100.0, 93.0, 107.0, 95.0, 105.0, 99.0, 101.0, 94.0, 106.0, 97.0, 103.0,
         ];
@@ -166,7 +166,7 @@ mod tests {
         };
         assert_eq!(verdict(more), PointVerdict::Same);
         assert_eq!(verdict(more - 1), PointVerdict::Unclear);
-        // At the very margin no number of runs decides.
+        // Exactly at the margin, no number of runs decides.
         let at = of(&[95.0, 100.0, 105.0], &[99.75, 105.0, 110.25]);
         assert_eq!(at.more_runs(at.p, &criteria), None);
     }

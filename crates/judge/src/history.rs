@@ -1,11 +1,10 @@
-//! History: a metric of each point over the runs of some files, and the runs from which on it was another.
+//! History of each point's metric over runs, with the runs at which it changed.
 //!
-//! A change is looked for where two stretches of runs differ most by Welch's t on logarithms, and then again on either
-//! side of it. Runs whose canary changed are shown and not judged: the machine was another one. A change has to be
-//! larger than a margin. Its p value is multiplied by the number of places that were looked at, and held to a level
-//! that the number of points and hosts has lowered: those with a change are found by the method of Benjamini and
-//! Hochberg, and within each of them the level is lowered by the same part, as Benjamini and Bogomolov have it for
-//! families of tests.
+//! The search splits the runs where Welch's t on logarithms is most significant, then searches each part again. Runs
+//! with a changed canary are shown but not judged, because the machine changed. A change must be larger than a margin.
+//! Its p value is multiplied by the number of split positions examined. The significance level is adjusted for the
+//! number of points and hosts. Series with a change are selected by Benjamini-Hochberg. Within a selected series, the
+//! level is reduced by the same fraction, as Benjamini and Bogomolov do for families of tests.
 
 use std::collections::BTreeMap;
 
@@ -22,22 +21,22 @@ use crate::metric::Metric;
 use crate::surroundings::{Allowed, Circumstances, Difference};
 use crate::welch::{LogSummary, Welch};
 
-/// Runs on each side of a change, at least.
+/// Minimum number of runs on each side of a change.
 const RUNS_MIN: usize = 3;
 
-/// Greatest part of the changes that are none, as far as chance goes.
+/// Fraction of reported changes that may be false.
 const P_MAX: f64 = 0.01;
 
-/// Wishes of whoever asks.
+/// Options of a history.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HistoryRequest {
-    /// Metrics; each point's usual one where there are none.
+    /// Metrics; if empty, each point's default metric.
     pub metrics: Vec<Metric>,
-    /// Change that does not matter, as a part.
+    /// Largest change that does not matter, as a fraction.
     pub margin: f64,
 }
 
-/// A metric of a point on some hosts over its runs.
+/// Runs of one metric of one point on one set of hosts.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct PointHistory {
     /// Keys of the point.
@@ -46,54 +45,53 @@ pub struct PointHistory {
     pub hosts: String,
     /// Name of the metric.
     pub metric: &'static str,
-    /// Column of CSV, whose unit the values have.
+    /// CSV column, which determines the unit of the values.
     pub field: &'static str,
-    /// Runs, the oldest first.
+    /// Runs, oldest first.
     pub runs: Vec<HistoryRun>,
-    /// Changes, the oldest first.
+    /// Changes, oldest first.
     pub changes: Vec<HistoryChange>,
 }
 
 /// One run of a point.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryRun {
-    /// Run of the records.
+    /// Run ID of its records.
     pub run_id: String,
     /// End of its last record, nanoseconds since 1970.
     pub time_unix_ns: u64,
     /// Mean of its records.
     pub value: f64,
-    /// The machine changed during the run, by its canary: it is no evidence for or against a change.
+    /// Whether the canary changed during the run. This run is then no evidence for or against a change.
     pub canary_changed: bool,
-    /// True if that is a lower bound, so that the true value may be higher.
+    /// Whether the value is a lower bound: the true value may be higher.
     pub is_lower_bound: bool,
 }
 
-/// A run from which on a metric was another.
+/// A change of a metric between two runs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct HistoryChange {
-    /// Place of the first run after it.
+    /// Index of the first run after the change.
     pub at: usize,
-    /// Ratio of the geometric means after and before it.
+    /// Ratio of the geometric means, after / before.
     pub ratio: f64,
-    /// P value of the difference, multiplied by the places that were looked at, and corrected for all points and hosts:
-    /// at most 0.01.
+    /// P value of the difference, corrected for the number of split positions, points and hosts; at most 0.01.
     pub p: f64,
-    /// Differences of the surroundings between the run before and the first one after it.
+    /// Differences in the surroundings between the last run before the change and the first one after it.
     pub differences: Vec<Difference>,
 }
 
-/// A run, its place among all runs, and the rows that it is of.
+/// A run, its index among all runs, and its rows.
 struct Measured<'a> {
     at: usize,
     run: HistoryRun,
     rows: Vec<Row<'a>>,
 }
 
-/// Histories of all points of some records.
+/// Histories of all points in the records.
 ///
 /// # Errors
-/// `Usage` where nothing has such a metric, and for a margin that is no part.
+/// `Usage` if no record has a value of these metrics, or if the margin is not a fraction.
 pub fn history(records: &[Record], request: &HistoryRequest) -> Result<Vec<PointHistory>> {
     if !(0.0..1.0).contains(&request.margin) {
         return Err(Error::Usage(format!(
@@ -132,7 +130,7 @@ pub fn history(records: &[Record], request: &HistoryRequest) -> Result<Vec<Point
     Ok(with_changes(series, request.margin))
 }
 
-/// Runs of a metric of a point on some hosts.
+/// Runs of one metric of one point on one set of hosts.
 struct Series<'a> {
     keys: Keys,
     hosts: String,
@@ -141,7 +139,7 @@ struct Series<'a> {
 }
 
 fn with_changes(series: Vec<Series<'_>>, margin: f64) -> Vec<PointHistory> {
-    // Too few runs have no place to look at, and are no test.
+    // Series with too few runs have no split position and do not count as tests.
     let each = series.iter().map(|it| judged(&it.runs));
     let tested = each.filter(|runs| runs.len() >= 2 * RUNS_MIN);
     let p = tested.map(|runs| {
@@ -165,14 +163,14 @@ fn with_changes(series: Vec<Series<'_>>, margin: f64) -> Vec<PointHistory> {
     series.into_iter().map(history).collect()
 }
 
-/// Factor by which p values grow for the number of tests.
+/// Factor that multiplies p values to correct for the number of tests.
 #[derive(Debug, Clone, Copy)]
 struct Level {
     factor: f64,
 }
 
 impl Level {
-    /// The level for tests with these p values: of those that are found, at most [`P_MAX`] are found by chance.
+    /// Derives the factor from the p values of all tests, so that at most [`P_MAX`] of the reported changes are false.
     fn of(p: &[f64]) -> Self {
         let found = adjusted(p).into_iter().filter(|p| *p <= P_MAX).count();
         Self {
@@ -180,13 +178,13 @@ impl Level {
         }
     }
 
-    /// The corrected p value, if that is small enough.
+    /// The corrected p value, if it is small enough.
     fn take(self, p: f64) -> Option<f64> {
         Some(p * self.factor).filter(|p| *p <= P_MAX)
     }
 }
 
-/// The runs in which a change is looked for.
+/// The runs considered in the search for changes.
 fn judged<'a, 'b>(runs: &'b [Measured<'a>]) -> Vec<&'b Measured<'a>> {
     let judged = runs.iter().filter(|measured| !measured.run.canary_changed);
     judged.collect()
@@ -242,7 +240,7 @@ fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<Measured<'a>> {
     runs
 }
 
-/// Adds the changes in a stretch of runs.
+/// Adds the changes within a sequence of runs.
 fn changes_in(
     runs: &[&Measured<'_>],
     (margin, level): (f64, Level),
@@ -262,7 +260,7 @@ fn changes_in(
         }
         facts
     });
-    // The side that looks lower may be higher than it is known to be: then it is no change that is proven.
+    // If the lower side contains lower bounds, its true values may be higher and the change is not proven.
     let lower = if ratio < 1.0 {
         &runs[at..]
     } else {
@@ -280,15 +278,15 @@ fn changes_in(
     changes_in(&runs[at..], (margin, level), into);
 }
 
-/// Place of a stretch where what is before it and after it differs most.
+/// The split position with the most significant difference.
 struct Strongest {
     at: usize,
     ratio: f64,
-    /// P value, multiplied by the places that were looked at.
+    /// P value, multiplied by the number of split positions.
     p: f64,
 }
 
-/// The place with the smallest p value, of those where the change is larger than the margin.
+/// Returns the split with the smallest p value, among those with a change larger than the margin.
 fn strongest(values: &[f64], margin: f64) -> Option<Strongest> {
     let places = RUNS_MIN..(values.len() + 1).saturating_sub(RUNS_MIN);
     let number = places.len() as f64;
@@ -302,8 +300,8 @@ fn strongest(values: &[f64], margin: f64) -> Option<Strongest> {
         };
         Some((found, welch.error))
     };
-    // A place with no spread on either side is the step itself. Its p, which is that of a rank test, may be above that
-    // of its neighbours.
+    // If neither side of a split varies, the split is exactly at the step. Its p value comes from a rank test and may
+    // be larger than that of the neighbouring splits, so such a split is preferred.
     let found = places
         .filter_map(at_place)
         .filter(|(found, _)| found.ratio.ln().abs() > -(1.0 - margin).ln())
@@ -381,7 +379,7 @@ mod tests {
             [6, 12]
         );
         assert!(of(&over(&STEADY.repeat(4))).changes.is_empty());
-        // 3 % is within the margin; and two runs are no stretch.
+        // 3 % is within the margin, and two runs are too few for a change.
         let mut small = STEADY.to_vec();
         small.extend(STEADY.map(|value| value * 0.97));
         assert!(of(&over(&small)).changes.is_empty());
@@ -392,7 +390,8 @@ mod tests {
         );
     }
 
-    /// Figures that are coarser than their spread, such as a p50 in whole nanoseconds, prove no more than their order.
+    /// Figures coarser than their spread, such as a p50 in whole nanoseconds, give no evidence beyond the order of the
+    /// runs.
     #[test]
     fn without_any_spread_a_change_takes_more_runs() {
         let step = |runs: usize| [vec![197.0; runs], vec![208.0; runs]].concat();
@@ -405,7 +404,7 @@ mod tests {
         assert!(found[0].p > 0.0, "{found:?}");
     }
 
-    /// A virtual machine that was moved is no change of what runs in it.
+    /// A moved virtual machine is not a change in the measured software.
     #[test]
     fn runs_whose_canary_changed_are_shown_and_not_judged() {
         let mut values = STEADY.to_vec();
@@ -420,13 +419,13 @@ mod tests {
         let moved = disturbed(6..12);
         assert_eq!((moved.runs.len(), moved.changes.len()), (12, 0));
         assert!(moved.runs[6..].iter().all(|run| run.canary_changed));
-        // The place of a change counts those that are shown only.
+        // The index of a change counts runs that are only shown.
         let found = disturbed(4..7);
         let places: Vec<usize> = found.changes.iter().map(|change| change.at).collect();
         assert_eq!(places, [7]);
     }
 
-    /// Series of ten runs that vary by a tenth.
+    /// Series of ten runs with a spread of 10 %.
     fn noise(count: usize) -> Vec<Series<'static>> {
         let mut source = NormalSource(18);
         let run = |value| Measured {
@@ -462,7 +461,7 @@ mod tests {
         assert!((1..=20).contains(&by_chance), "{by_chance}");
         let together = marked(&with_changes(noise(1000), 0.05));
         assert!(together.len() <= 1, "{together:?}");
-        // Changes that are there are found among as many points that have none.
+        // Real changes are found among many points without one.
         let mut all = noise(1000);
         for one in &mut all[100..150] {
             let after = one.runs[5..].iter_mut();
@@ -471,7 +470,7 @@ mod tests {
         let found = marked(&with_changes(all, 0.05));
         let right = found.iter().filter(|at| (100..150).contains(*at)).count();
         assert!(right >= 45 && found.len() - right <= 2, "{found:?}");
-        // Too few runs are no test, and make no other one harder.
+        // Series with too few runs are not tests and do not raise the correction for others.
         let p = [1e-9, 1e-3, 0.5, 1.0];
         assert_eq!(Level::of(&p).take(1e-3), Some(2e-3));
         assert_eq!(Level::of(&p).take(0.006), None);

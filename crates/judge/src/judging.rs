@@ -1,4 +1,4 @@
-//! Judging one metric of one point: values of both sides, reasons against a comparison, the verdict.
+//! Judges one metric of one point: values of both sides, obstacles to a comparison, and the verdict.
 
 use serde::Serialize;
 use tonnage_record::Outcome;
@@ -14,10 +14,11 @@ use crate::metric::Metric;
 use crate::surroundings::{Allowed, CANARY, Weight, facts_of_hosts};
 use crate::values::{SideFigure, SideValues};
 
-/// Canaries further apart, as a part of the faster one, are of machines that differ.
+/// Canaries that differ by more than this, as a fraction of the faster one, indicate different machines.
 const CANARY_FRACTION_ALIKE: f64 = 0.2;
 
-/// One run in so many may be left out because of its canary: what is left of fewer was chosen by how fast it was.
+/// At most one run in this many may be left out because of its canary. With more left out, the rest is a biased
+/// selection of fast runs.
 const LEFT_OUT_PART: usize = 3;
 
 /// Names of the sides.
@@ -26,25 +27,25 @@ const LETTERS: [&str; 2] = ["A", "B"];
 /// One metric of one point.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Judged {
-    /// Keys that both sides have alike, or those of the side that has the point.
+    /// Keys with the same value on both sides, or all keys if only one side has the point.
     pub keys: Keys,
-    /// Ignored keys in which the sides differ.
+    /// Ignored keys whose values differ.
     pub differing: Vec<KeyDifference>,
-    /// The metric as it was asked for; absent where neither side has any.
+    /// Metric, as requested; `None` if neither side has a value.
     pub metric: Option<&'static str>,
-    /// Column of CSV that says the unit of the values.
+    /// CSV column, which determines the unit of the values.
     pub field: Option<&'static str>,
     /// Value of the first side.
     pub a: Option<SideFigure>,
     /// Value of the second side.
     pub b: Option<SideFigure>,
-    /// The ratio; absent where too few values are known.
+    /// Ratio; `None` if there are too few values.
     pub ratio: Option<Ratio>,
     /// The verdict.
     pub verdict: PointVerdict,
-    /// True where trials stand in for runs (`--by-trials`), so that the verdict holds for these runs only.
+    /// Whether trials are used instead of runs (`--by-trials`). The verdict then holds only for these runs.
     pub of_these_runs_only: bool,
-    /// Runs that each side would need beyond those it has for another verdict than unclear.
+    /// Number of additional runs per side for a verdict other than unclear.
     pub more_runs: Option<usize>,
     /// Reasons for the verdict, and remarks.
     pub why: Vec<String>,
@@ -59,22 +60,22 @@ pub struct Ratio {
     pub low: f64,
     /// Upper end of it.
     pub high: f64,
-    /// Probability of such a difference between equal sides, for this point alone.
+    /// Probability of a difference this large between equal sides, for this point alone.
     pub p: f64,
-    /// `p`, adjusted for the number of points by Benjamini and Hochberg; 1 where the point is not comparable.
+    /// `p`, adjusted for the number of points (Benjamini-Hochberg); 1 if the point is not comparable.
     pub p_adjusted: f64,
 }
 
-/// A judgement before the correction for many points.
+/// A judgement before the correction for the number of points.
 pub(crate) struct Undecided {
     /// The judgement so far.
     pub(crate) judged: Judged,
-    /// True where runs of a side were not measured: what is left of them is no proof that nothing is worse.
+    /// Whether runs of a side were not measured. The remaining runs then cannot prove that nothing is worse.
     lost: bool,
     estimate: Option<(Estimate, Metric)>,
 }
 
-/// Everything about one metric of a pair but the verdict that many points have a say in.
+/// Judges one metric of a pair, except for the part that depends on the number of points.
 pub(crate) fn judge(
     pair: [&SidePoint<'_>; 2],
     metric: Option<Metric>,
@@ -94,12 +95,12 @@ pub(crate) fn judge(
         true => values[side].trials.as_slice(),
         false => values[side].runs.as_slice(),
     });
-    // One or two runs tell nothing of how far the next one would be from them.
+    // One or two runs do not show how much the next one would differ.
     let estimate = match too_few {
         true => None,
         false => Estimate::of(units[0], units[1], criteria),
     };
-    // The ratio is that of the values beside it.
+    // The ratio must match the displayed values.
     let shows_runs = !by_trials || estimate.is_none();
     let mut judged = Judged {
         keys: pair[0].keys.shared_with(&pair[1].keys),
@@ -156,7 +157,7 @@ pub(crate) fn judge(
     }
 }
 
-/// Why there is no verdict on fewer runs than [`RUNS_MIN`] a side, and how to get one.
+/// Explains why fewer than [`RUNS_MIN`] runs per side give no verdict, and how to get one.
 fn too_few_runs(values: &[SideValues; 2]) -> String {
     let [a, b] = [0, 1].map(|side| values[side].runs.len());
     let runs = match a == b {
@@ -166,7 +167,7 @@ fn too_few_runs(values: &[SideValues; 2]) -> String {
     format!("{runs}; use `--times 5`, or --by-trials for a verdict on these runs only")
 }
 
-/// The verdict on values of which one is not above 0, so that there is no ratio, and the reason for it.
+/// Verdict and reason if a value is not above 0, so that no ratio exists.
 fn of_zero(values: &[SideValues; 2], units: [&[f64]; 2]) -> Option<(PointVerdict, Option<String>)> {
     let shown = |side: usize| match units[side] {
         [] => values[side].runs.as_slice(),
@@ -197,7 +198,7 @@ fn of_zero(values: &[SideValues; 2], units: [&[f64]; 2]) -> Option<(PointVerdict
     (!sides.is_empty()).then_some((PointVerdict::Unclear, Some(why)))
 }
 
-/// The verdict where a side has nothing that could be compared. No canary hides a failure.
+/// The verdict if a side has no usable runs. A changed canary never hides a failure.
 fn settled(values: &[SideValues; 2], judged: &mut Judged) -> Option<PointVerdict> {
     if values
         .iter()
@@ -230,14 +231,14 @@ fn settled(values: &[SideValues; 2], judged: &mut Judged) -> Option<PointVerdict
             }
         }
     }
-    // Nor does a canary of one side hide that runs of the other failed.
+    // A canary on one side must not hide failed runs on the other either.
     match values.iter().any(|side| side.unmeasured > 0) {
         true => verdict.and(Some(PointVerdict::Missing)),
         false => verdict,
     }
 }
 
-/// Reasons why a difference would say nothing about what is compared.
+/// Reasons why a difference would not reflect the compared change.
 fn incomparable(
     pair: [&SidePoint<'_>; 2],
     values: &[SideValues; 2],
@@ -268,7 +269,7 @@ fn incomparable(
                 reasons.push(format!("{letter}: too few runs are left"));
             }
         }
-        // Where sides took turns canaries differ because of what is compared.
+        // If sides alternated on one machine, the compared change itself causes the canaries to differ.
         if !allowed.took_turns {
             reasons.extend(other_canary(values));
         }
@@ -276,7 +277,7 @@ fn incomparable(
     reasons
 }
 
-/// Says that the canaries of the two sides are those of CPUs at different distances.
+/// The reason if the canaries of the two sides indicate different distances between CPUs.
 fn other_canary(values: &[SideValues; 2]) -> Option<String> {
     let (a, b) = (values[0].canary_ns()?, values[1].canary_ns()?);
     let differ = a.max(b) > a.min(b) * (1.0 + CANARY_FRACTION_ALIKE);
@@ -286,9 +287,9 @@ fn other_canary(values: &[SideValues; 2]) -> Option<String> {
     })
 }
 
-/// Verdicts of all points, corrected for their number.
+/// Decides all points, with a correction for their number.
 pub(crate) fn decide(pending: &mut [Undecided], criteria: &Criteria) {
-    // Points that are not compared have no say in the correction of those that are.
+    // Points that are not compared do not count in the correction.
     let is_compared = |judged: &Judged| judged.verdict == PointVerdict::Unclear;
     let compared = pending.iter().filter(|it| is_compared(&it.judged));
     let estimates = compared.filter_map(|it| it.estimate.as_ref());
@@ -367,15 +368,14 @@ pub(crate) fn decide(pending: &mut [Undecided], criteria: &Criteria) {
     }
 }
 
-/// Returns whether a verdict holds wherever the true values are, if some of the shown ones are lower bounds: a higher one
-/// of its side must not change it.
+/// Whether a verdict still holds if values that are lower bounds turn out higher.
 fn is_borne_out(judged: &Judged, better: Better) -> bool {
     let is_bound = |side: &Option<SideFigure>| side.is_some_and(|side| side.is_lower_bound);
     let higher = match (judged.verdict, better) {
         (PointVerdict::Worse, Better::Low) | (PointVerdict::Better, Better::High) => [false, true],
         (PointVerdict::Better, Better::Low) | (PointVerdict::Worse, Better::High) => [true, false],
         (PointVerdict::Same, _) => [false, false],
-        // It claims nothing.
+        // These verdicts make no claim.
         _ => return true,
     };
     let bounds = [is_bound(&judged.a), is_bound(&judged.b)];
@@ -385,7 +385,7 @@ fn is_borne_out(judged: &Judged, better: Better) -> bool {
         .all(|(is_bound, may_be_higher)| !is_bound || may_be_higher)
 }
 
-/// Reason for no verdict on values that are lower bounds.
+/// Reason for withholding a verdict because values are lower bounds.
 fn beyond_bounds(judged: &Judged) -> String {
     let sides = LETTERS.into_iter().zip([&judged.a, &judged.b]);
     let bounds = sides.filter(|(_, side)| side.is_some_and(|side| side.is_lower_bound));
@@ -400,7 +400,7 @@ fn beyond_bounds(judged: &Judged) -> String {
     )
 }
 
-/// The judgement of a point without a partner.
+/// The judgement of a point that only one side has.
 pub(crate) fn missing(side: usize, points: &[SidePoint<'_>], alone: &Alone) -> Judged {
     let (letter, point) = (LETTERS[side], &points[alone.at]);
     let nearest = alone.nearest.as_deref().map(|differing| {
@@ -431,7 +431,7 @@ pub(crate) fn missing(side: usize, points: &[SidePoint<'_>], alone: &Alone) -> J
     }
 }
 
-/// Keys with the values of both sides.
+/// Lists keys with the values of both sides.
 pub(crate) fn listed(differing: &[KeyDifference]) -> String {
     let one = |it: &KeyDifference| format!("{} ({}, {})", it.key, known(&it.a), known(&it.b));
     let texts: Vec<String> = differing.iter().map(one).collect();
@@ -441,7 +441,7 @@ pub(crate) fn listed(differing: &[KeyDifference]) -> String {
     }
 }
 
-/// A number of things.
+/// Formats a count with a singular or plural noun.
 pub fn counted(number: usize, what: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {what}{plural}")

@@ -1,7 +1,7 @@
-//! Keys: what a point was asked for, as names and values, so that points of two sides can be told alike or apart.
+//! Keys of a point: its requested options as names and values. Points of two sides are matched by them.
 //!
-//! They come from the point as the record has it, so that a new option is a key without a word here. Names are those of
-//! the record with dashes and without the unit: `size`, `pacing.window`, `length.trials`.
+//! Keys are derived from the point in the record, so a new option needs no code here. Names are those of the record,
+//! with dashes and without units: `size`, `pacing.window`, `length.trials`.
 
 use std::cmp::Ordering;
 
@@ -12,7 +12,7 @@ use tonnage_units::names::{nearest, quote};
 use tonnage_units::quantity::human::{exact_duration, exact_size};
 use tonnage_units::{Error, Result};
 
-/// Keys that people look at first, in this order; all others follow by their names.
+/// Most important keys, in display order; all others follow by name.
 const FIRST: &[&str] = &[
     "kind",
     "label",
@@ -33,13 +33,14 @@ const FIRST: &[&str] = &[
     "batch",
 ];
 
-/// Figures that tell the parts of a record apart.
+/// Figures that distinguish the parts of a record.
 const OF_PARTS: &[&str] = &["phase", "transfers", "step"];
 
-/// Lists of engines that take turns: each part of the record has its own.
+/// Lists of engines that alternate. Each part of the record has its own engine.
 const TURNS: &[&str] = &["engine", "engines", "backends"];
 
-/// The present value of a key that a baseline has: before the ring of send-recv there was one `send-recv`, in pairs.
+/// Maps an old key value in a baseline to its current name. `send-recv` used to mean pairs, before the ring variant
+/// existed.
 pub(crate) fn current_value<'a>(key: &str, value: &'a str) -> &'a str {
     match (key, value) {
         ("op", "send-recv") => "send-recv-pairs",
@@ -47,11 +48,11 @@ pub(crate) fn current_value<'a>(key: &str, value: &'a str) -> &'a str {
     }
 }
 
-/// Keys and values, in an order that depends on the names alone.
+/// Keys and values, in an order that depends only on the names.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize)]
 pub struct Keys(Vec<(String, String)>);
 
-/// A key in which two points differ, and its values; none where one side has no such key.
+/// A key in which two points differ, with both values. `None` means that the side does not have the key.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct KeyDifference {
     /// The key.
@@ -85,7 +86,7 @@ impl Keys {
         Self::sorted(keys)
     }
 
-    /// Keys of all parts of a record. Parts that are alike otherwise have their place among those, too.
+    /// Keys of all parts of a record. Parts with equal keys get a `part` number.
     pub fn of_parts<'a>(rows: &[Row<'a>]) -> Vec<(Self, Row<'a>)> {
         let mut all: Vec<(Self, Row<'a>)> = Vec::with_capacity(rows.len());
         let mut plain: Vec<Self> = Vec::with_capacity(rows.len());
@@ -115,7 +116,8 @@ impl Keys {
             .map(|(_, value)| value)
     }
 
-    /// These keys but for those that are named. Figures that contain comparisons stay apart from others even then.
+    /// Removes the named keys. `verify=each` always stays: figures that include verification of each operation match no
+    /// others.
     #[must_use]
     pub fn without(&self, names: &KeyNames) -> Self {
         let stays = |key: &str, value: &str| (key, value) == ("verify", "each");
@@ -125,7 +127,7 @@ impl Keys {
         Self(kept.cloned().collect())
     }
 
-    /// Keys that both have with the same values.
+    /// Keys with equal values on both sides.
     #[must_use]
     pub fn shared_with(&self, other: &Self) -> Self {
         let shared = self
@@ -151,8 +153,8 @@ impl Keys {
         all
     }
 
-    /// Order of two points by their values, sizes and times by what they are: 512 B stands before 4 KiB, and both
-    /// before what is no number.
+    /// Orders points by their values, comparing sizes and times as amounts: 512 B comes before 4 KiB, and both before
+    /// text.
     pub fn by_value(&self, other: &Self) -> Ordering {
         let pairs = self.iter().zip(other.iter());
         let mut orders = pairs.map(|((own_key, own), (other_key, other))| {
@@ -167,7 +169,7 @@ impl Keys {
         first.unwrap_or_else(|| self.0.len().cmp(&other.0.len()))
     }
 
-    /// Keys that tell the parts of a record apart, beside those of its point.
+    /// Keys that distinguish the parts of a record.
     pub fn of_part(&self) -> impl Iterator<Item = (&str, &str)> {
         let tells = |key: &str| ["engine", "op", "part"].contains(&key) || OF_PARTS.contains(&key);
         self.iter().filter(move |(key, _)| tells(key))
@@ -190,7 +192,7 @@ impl FromIterator<(String, String)> for Keys {
     }
 }
 
-/// A number with or without a unit, as [`shown`] writes it, in the smallest unit.
+/// Parses a number with an optional unit, as formatted by [`shown`], into the smallest unit.
 fn amount(value: &str) -> Option<f64> {
     let (number, unit) = value.split_once(' ').unwrap_or((value, ""));
     let factor = match unit {
@@ -206,17 +208,17 @@ fn amount(value: &str) -> Option<f64> {
     number.parse().ok().map(|number: f64| number * factor)
 }
 
-/// Place of a key: what people look at first, then by name.
+/// Sort position of a key: the important ones first, then by name.
 fn order(key: &str) -> (usize, &str) {
     let last = key.rsplit('.').next().unwrap_or(key);
     let place = FIRST.iter().position(|first| *first == last);
     (place.unwrap_or(FIRST.len()), key)
 }
 
-/// Leaves of what a record holds, as names and values: whatever it has is there, without a word here.
+/// Flattens any serializable value to pairs of path and value. New fields need no code here.
 pub fn flattened(part: &impl Serialize) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
-    // Parts of records have been written as JSON before they were here.
+    // These values come from records, so they can be serialized.
     flatten(
         &serde_json::to_value(part).unwrap_or_default(),
         "",
@@ -225,7 +227,7 @@ pub fn flattened(part: &impl Serialize) -> Vec<(String, String)> {
     pairs
 }
 
-/// Adds the leaves of a JSON value, under their path. Lists are one value.
+/// Adds the leaves of a JSON value under their paths. A list is one value.
 pub(crate) fn flatten(value: &Value, path: &str, into: &mut Vec<(String, String)>) {
     match value {
         Value::Null => {}
@@ -242,13 +244,13 @@ pub(crate) fn flatten(value: &Value, path: &str, into: &mut Vec<(String, String)
     }
 }
 
-/// A name without its unit, with dashes.
+/// Removes the unit from a name and uses dashes.
 fn plain(name: &str) -> String {
     let bare = ["_bytes", "_ns", "-bytes", "-ns"]
         .iter()
         .find_map(|unit| name.strip_suffix(unit));
     let bare = bare.unwrap_or(name);
-    // A tag says which of several forms an option has.
+    // A `kind` tag selects the variant of an option.
     bare.strip_suffix(".kind").unwrap_or(bare).replace('_', "-")
 }
 
@@ -262,15 +264,15 @@ fn shown(path: &str, leaf: &Value) -> String {
     }
 }
 
-/// Names of keys, as `--ignore` and `--accept` take them: a whole key, its beginning, or one part of it.
+/// Key names as given to `--ignore` and `--accept`: a whole key, its beginning, or one of its components.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeyNames(Vec<String>);
 
 impl KeyNames {
-    /// Takes names that are keys of what is compared, or at least could be.
+    /// Checks that each name matches a known key.
     ///
     /// # Errors
-    /// `Usage` for a name that is nothing of the kind, with the nearest that there is.
+    /// `Usage` for an unknown name; the message suggests the nearest one.
     pub fn checked<'a>(
         option: &str,
         names: &[String],
@@ -295,7 +297,7 @@ impl KeyNames {
         Ok(names.iter().map(String::as_str).collect())
     }
 
-    /// Returns whether a key is named.
+    /// Whether a key is named.
     pub fn take(&self, key: &str) -> bool {
         let key = plain(key);
         self.0.iter().any(|name| {
@@ -305,7 +307,7 @@ impl KeyNames {
         })
     }
 
-    /// Returns whether nothing is named.
+    /// Whether no key is named.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -317,7 +319,7 @@ impl<'a> FromIterator<&'a str> for KeyNames {
     }
 }
 
-/// Keys that points can have, whether or not any of these has them.
+/// Keys that points can have, even if the records at hand lack them.
 pub(crate) fn usual<'a>() -> impl Iterator<Item = &'a str> {
     FIRST.iter().copied()
 }
@@ -424,7 +426,7 @@ mod tests {
     }
 
     proptest! {
-        /// Sorting needs an order in which nothing stands both before and behind another.
+        /// Sorting needs a consistent total order.
         #[test]
         fn points_have_one_order(
             a in "[0-9x]{1,2}( KiB| ns)?", b in "[0-9x]{1,2}( KiB| ns)?", c in "[0-9x]{1,2}( KiB| ns)?",

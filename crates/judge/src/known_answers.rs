@@ -1,4 +1,4 @@
-//! Figures of SciPy, made once and stored, and simulations whose outcome is known.
+//! Comparison with stored SciPy results, and simulations with known outcomes.
 
 use serde_json::Value;
 use statrs::distribution::{ContinuousCDF, Normal};
@@ -56,12 +56,12 @@ fn figures_are_those_of_scipy() {
     }
 }
 
-/// Seeded values around a mean, whose logarithms vary normally.
+/// Seeded random values with normally distributed logarithms.
 pub(crate) struct NormalSource(pub(crate) u64);
 
 impl NormalSource {
     fn uniform(&mut self) -> f64 {
-        // SplitMix64, whose upper bits pass the usual tests.
+        // SplitMix64; its upper bits pass the usual tests.
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -77,7 +77,7 @@ impl NormalSource {
     }
 }
 
-/// Part of 2,000 comparisons of so many runs, in files of 20 points each, that come to a verdict.
+/// Fraction of 2,000 comparisons that end in this verdict, with `runs` runs per side and 20 points per file.
 fn part(verdict: PointVerdict, runs: usize, ratio: f64, spread: f64) -> f64 {
     let criteria = Criteria::default();
     let mut source = NormalSource(18);
@@ -100,19 +100,19 @@ fn part(verdict: PointVerdict, runs: usize, ratio: f64, spread: f64) -> f64 {
     found as f64 / 2000.0
 }
 
-/// Runs of one machine vary by 1 % to 10 %, more where others use it too.
+/// Runs on one machine vary by 1 % to 10 %, more on a shared one.
 #[test]
 fn equal_sides_are_hardly_ever_worse() {
     for spread in [0.003, 0.01, 0.03, 0.1, 0.3] {
         let worse = part(PointVerdict::Worse, 7, 1.0, spread);
         assert!(worse <= 0.01, "{worse} at a spread of {spread}");
     }
-    // And where runs vary little enough, they are said to be the same.
+    // If runs vary little, the verdict is the same.
     let same = part(PointVerdict::Same, 7, 1.0, 0.01);
     assert!(same >= 0.99, "{same}");
 }
 
-/// The whole interval has to be below -5 %, which 7 runs reach in 9 of 10 cases and the 11 of `tonnage ab` nearly
+/// The whole interval must be below -5 %. 7 runs achieve this in 9 of 10 cases, the 11 runs of `tonnage ab` nearly
 /// always.
 #[test]
 fn a_tenth_less_is_found() {
@@ -120,7 +120,7 @@ fn a_tenth_less_is_found() {
     assert!(found >= 0.95, "{found}");
     let found = part(PointVerdict::Worse, 7, 0.9, 0.03);
     assert!((0.8..0.95).contains(&found), "{found}");
-    // A tenth more is worse only where less is better.
+    // A 10 % increase is worse only for metrics with lower values as better.
     assert_eq!(part(PointVerdict::Worse, 11, 1.1, 0.03), 0.0);
 }
 

@@ -1,23 +1,23 @@
-//! Verdicts: records of two sides become comparisons. Nothing here reads a file, measures or draws.
+//! Verdicts: compares the records of two sides. This crate does not read files, measure or draw.
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | [`baseline`] | figures of kinds of hosts, with thresholds |
-//! | [`check`] | verdicts on a host that was measured beside a baseline |
-//! | [`history`] | a metric over runs, and where it changed |
-//! | [`compare`] | a comparison: from the records of two sides to a verdict on each point |
+//! | [`baseline`] | figures and thresholds per kind of host |
+//! | [`check`] | verdicts on hosts compared with a baseline |
+//! | [`history`] | a metric over runs, and its changes |
+//! | [`compare`] | a comparison: from two sides' records to a verdict on each point |
 //! | [`judging`] | one metric of one point |
-//! | [`sides`] | the records of two sides, from two files or from one with both |
-//! | [`keys`] | keys of a point, by which points of two sides are matched |
-//! | [`matching`], `neighbours` | points and their partners, and why some have none |
-//! | [`metric`] | what can be compared: figures with a direction |
-//! | [`surroundings`] | differences of program, effective configuration, machine and variables |
+//! | [`sides`] | the records of two sides, from two files or one |
+//! | [`keys`] | keys of a point, used to match points of two sides |
+//! | [`matching`], `neighbours` | pairs of points, and the nearest candidates for points without a partner |
+//! | [`metric`] | figures that can be compared, with their direction |
+//! | [`surroundings`] | differences in program, effective configuration, machine and variables |
 //! | [`values`] | values of a point's runs |
-//! | [`criteria`], [`estimate`] | margin and confidence; a ratio, its interval, its verdict |
+//! | [`criteria`], [`estimate`] | margin and confidence; ratio, interval and verdict |
 //! | [`welch`], [`correction`] | the statistics |
 //!
-//! Records come from `tonnage_record`; `tonnage_report` draws a comparison. What the verdicts mean, and what they do
-//! not, is in docs/METHODOLOGY.md.
+//! Records come from `tonnage_record`; `tonnage_report` displays comparisons. docs/METHODOLOGY.md explains the verdicts
+//! and their limits.
 
 #![forbid(unsafe_code)]
 

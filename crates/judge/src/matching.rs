@@ -1,4 +1,4 @@
-//! Points of two sides and their partners, and why some have none.
+//! Matches the points of two sides, and explains points without a partner.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,28 +10,27 @@ use tonnage_units::{Error, Result};
 use crate::keys::{KeyDifference, KeyNames, Keys};
 use crate::neighbours::Neighbours;
 
-/// Points without a partner whose nearest one is looked for; it takes all points of the other side for each.
+/// Maximum number of unmatched points to find a nearest neighbour for. Each search visits all points of the other side.
 const NEAREST_FOR_MAX: usize = 200;
 
-/// A point, or a part of one, with everything that one side measured of it.
+/// A point, or one part of it, with all its rows on one side.
 #[derive(Debug)]
 pub struct SidePoint<'a> {
-    /// Options that were asked for.
+    /// Requested options.
     pub keys: Keys,
     /// Rows of its records.
     pub rows: Vec<Row<'a>>,
 }
 
 impl SidePoint<'_> {
-    /// Number of runs that have it.
+    /// Number of runs that include it.
     pub fn runs(&self) -> usize {
         let ids = self.rows.iter().map(|row| row.record.run_id.as_str());
         ids.collect::<HashSet<_>>().len()
     }
 }
 
-/// Points of the records of two sides, in the order in which each comes first; where that is drawn anew in each
-/// repetition, in the order of their values.
+/// Points of two sides, in order of first appearance. If repetitions use random order, points are sorted by value.
 pub fn points<'a>(sides: &[Vec<&'a Record>; 2]) -> [Vec<SidePoint<'a>>; 2] {
     let parts = parts_of_unmeasured(sides);
     [0, 1].map(|side| {
@@ -58,8 +57,8 @@ pub fn points<'a>(sides: &[Vec<&'a Record>; 2]) -> [Vec<SidePoint<'a>>; 2] {
     })
 }
 
-/// Keys of all parts of the points that were not measured somewhere, as those have them who measured them, by the
-/// points' JSON: a record that came to nothing lacks the phases or steps that it did not reach.
+/// Keys of all parts of points that were not measured in some record, by the point's JSON. They come from records that
+/// did measure the point: an unmeasured record lacks the phases or steps it did not reach.
 fn parts_of_unmeasured(sides: &[Vec<&Record>; 2]) -> HashMap<String, Vec<Keys>> {
     let records = || sides.iter().flatten();
     let points: HashSet<String> = records().filter_map(|record| unmeasured(record)).collect();
@@ -82,13 +81,13 @@ fn parts_of_unmeasured(sides: &[Vec<&Record>; 2]) -> HashMap<String, Vec<Keys>> 
     parts
 }
 
-/// The point of a record that was not measured; `None` for any other.
+/// The point of a record that was not measured, or `None` if it was.
 fn unmeasured(record: &Record) -> Option<String> {
     let is_measured = record.outcome == Outcome::Measured;
     (!is_measured).then(|| record.body.point_json().to_string())
 }
 
-/// Points with their places by their keys.
+/// Points with an index by key.
 #[derive(Default)]
 struct Points<'a> {
     places: HashMap<Keys, usize>,
@@ -113,26 +112,26 @@ impl<'a> Points<'a> {
 /// A point without a partner.
 #[derive(Debug)]
 pub struct Alone {
-    /// Its place among the points of its side.
+    /// Index among the points of its side.
     pub at: usize,
-    /// Keys in which it differs from the nearest point of the other side, as values of the first side and of the
-    /// second; `None` where nobody looked, or there is no other point.
+    /// Differences from the nearest point of the other side, as values of the first and second side. `None` if no
+    /// search was made or the other side has no points.
     pub nearest: Option<Vec<KeyDifference>>,
 }
 
-/// Points that belong together, by their places, and those without a partner.
+/// Matched pairs of points, by index, and points without a partner.
 #[derive(Debug, Default)]
 pub struct Matched {
-    /// Places of partners on both sides.
+    /// Indices of the partners on both sides.
     pub pairs: Vec<(usize, usize)>,
-    /// Points that one side alone has, of the first side and of the second.
+    /// Points that only the first side has, and only the second.
     pub alone: [Vec<Alone>; 2],
 }
 
-/// Matches points: those that are alike in all keys first, then those that differ in ignored keys alone.
+/// Matches points: first those with all keys equal, then those that differ only in ignored keys.
 ///
 /// # Errors
-/// `Usage` where several points of a side would be one without the ignored keys.
+/// `Usage` if ignoring the keys would merge several points of a side.
 pub fn matched(sides: [&[SidePoint<'_>]; 2], ignored: &KeyNames) -> Result<Matched> {
     let mut left: [Vec<usize>; 2] = [Vec::new(), (0..sides[1].len()).collect()];
     let mut pairs = Vec::new();
@@ -177,7 +176,7 @@ pub fn matched(sides: [&[SidePoint<'_>]; 2], ignored: &KeyNames) -> Result<Match
     Ok(Matched { pairs, alone })
 }
 
-/// Partners among the points that are left, which are taken from there.
+/// Matches the remaining points without the ignored keys, and removes the matched ones from `left`.
 fn by_fewer_keys(
     sides: [&[SidePoint<'_>]; 2],
     left: &mut [Vec<usize>; 2],
@@ -192,7 +191,7 @@ fn by_fewer_keys(
     }
     let mut pairs = Vec::new();
     let mut groups: Vec<_> = groups.into_values().collect();
-    // The order in which a message names the first of several must not depend on hashes.
+    // Sorted so that error messages do not depend on hash order.
     groups.sort_unstable();
     for group in groups {
         match &group {
@@ -226,7 +225,7 @@ fn ambiguous(sides: [&[SidePoint<'_>]; 2], group: &[Vec<usize>; 2]) -> Error {
     ))
 }
 
-/// A value, or a dash where there is none.
+/// The value, or a dash if there is none.
 pub fn known(value: &Option<String>) -> &str {
     value.as_deref().unwrap_or("-")
 }

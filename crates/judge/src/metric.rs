@@ -1,4 +1,4 @@
-//! Metrics: figures that have a direction, by the names under which they are asked for.
+//! Metrics: figures with a better direction, and their short names.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use tonnage_record::figures::{Better, Figure, Row, Value, all, by_field};
 use tonnage_units::names::{nearest, quote};
 use tonnage_units::{Error, Result};
 
-/// Short names, and the figures that they mean, by their names in CSV.
+/// Short names and the CSV fields they stand for.
 pub const NAMED: &[(&str, &str)] = &[
     ("bandwidth", "bandwidth_bytes_per_s_mean"),
     ("message-rate", "message_rate_per_s_mean"),
@@ -28,10 +28,10 @@ pub const NAMED: &[(&str, &str)] = &[
     ("connections", "connections_per_s_mean"),
 ];
 
-/// Metrics of a point where none was asked for: the first of which it has a value.
+/// Default metrics: the first one with a value is used.
 const USUAL: &[&str] = &["bandwidth", "time", "connections", "latency-p50"];
 
-/// Metrics of a transfer, by what its pacing is chosen for.
+/// Default metrics of a transfer, by the purpose of its pacing.
 fn usual_of(aim: PacingAim) -> &'static [&'static str] {
     match aim {
         PacingAim::Bandwidth => USUAL,
@@ -40,14 +40,14 @@ fn usual_of(aim: PacingAim) -> &'static [&'static str] {
     }
 }
 
-/// A figure that gets better in one direction.
+/// A figure with a better direction.
 #[derive(Clone, Copy)]
 pub struct Metric {
-    /// The name under which it was asked for.
+    /// Requested name.
     pub name: &'static str,
     /// The figure.
     pub figure: &'static Figure,
-    /// Its direction.
+    /// Whether higher or lower is better.
     pub better: Better,
 }
 
@@ -101,7 +101,7 @@ impl Metric {
         })
     }
 
-    /// The metrics that were asked for; without any, the usual one of these rows.
+    /// The requested metrics, or the default one for these rows.
     pub fn asked_or_usual(asked: &[Self], rows: &[&Row<'_>]) -> Vec<Self> {
         if asked.is_empty() {
             return Self::usual(rows).into_iter().collect();
@@ -109,8 +109,8 @@ impl Metric {
         asked.to_vec()
     }
 
-    /// The metric of a point that is looked at where none was asked for: the first of which a row has more than 0, or
-    /// else any value; `None` for rows without any.
+    /// The default metric: the first with a value above 0 in any row, otherwise the first with any value. `None` if
+    /// there is none.
     pub fn usual(rows: &[&Row<'_>]) -> Option<Self> {
         let mut transfers = rows.iter().filter_map(|row| row.record.transfer());
         let first = transfers.next();
@@ -127,25 +127,25 @@ impl Metric {
         has(0.0).or_else(|| has(f64::NEG_INFINITY))
     }
 
-    /// Its value in a row, if that is a finite number. One of 0 is a value, though no ratio takes it.
+    /// Value in a row, if it is finite. Zero counts as a value although it has no ratio.
     pub fn value(&self, row: &Row<'_>) -> Option<f64> {
         let value = (self.figure.value)(row).number();
         value.filter(|value| value.is_finite())
     }
 
-    /// Returns whether its value in a row is a lower bound, so that the true one may be higher.
+    /// Whether the value in a row is a lower bound: the true value may be higher.
     pub fn is_lower_bound(&self, row: &Row<'_>) -> bool {
         matches!((self.figure.value)(row), Value::AtLeast(_))
     }
 
-    /// Its values in the trials of a row; none where only all trials together have one.
+    /// Values per trial of a row; empty if the figure exists only over all trials.
     pub fn trials(&self, row: &Row<'_>) -> Vec<f64> {
         let values = self.figure.trials.map(|trials| trials(row));
         let values = values.into_iter().flatten().flatten();
         values.filter(|value| value.is_finite()).collect()
     }
 
-    /// Returns whether it is about latencies, whose samples may be of several kinds.
+    /// Whether this is a latency metric. Latency samples can be of several kinds.
     pub fn is_latency(&self) -> bool {
         self.figure.field.starts_with("latency_ns")
     }
@@ -182,7 +182,7 @@ mod tests {
     fn other_names_are_refused() {
         for (name, part) in [
             ("bandwith", "did you mean \"bandwidth\"?"),
-            // A figure that is neither good nor bad.
+            // A figure without a better direction.
             ("size_bytes", "no metric"),
             ("", "there are bandwidth"),
         ] {

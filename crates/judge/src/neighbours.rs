@@ -1,5 +1,5 @@
-//! Search for the point of the other side that differs in the fewest keys. It looks at all of them for each point, so
-//! that keys and values are numbers there.
+//! Finds the point on the other side that differs in the fewest keys. Each search visits all points, so keys and values
+//! are interned as numbers.
 
 use std::collections::HashMap;
 
@@ -12,11 +12,11 @@ pub(crate) struct Neighbours {
     numbers: [Vec<Numbers>; 2],
 }
 
-/// Numbers of keys and of their values, sorted.
+/// Interned keys and values, sorted.
 type Numbers = Vec<(usize, usize)>;
 
 impl Neighbours {
-    /// Points with these keys.
+    /// Indexes points by their keys.
     pub(crate) fn of(keys: [Vec<Keys>; 2]) -> Self {
         Self {
             numbers: numbered(&keys),
@@ -24,7 +24,7 @@ impl Neighbours {
         }
     }
 
-    /// Differences from the nearest point of the other side, as values of the first side and of the second.
+    /// Differences from the nearest point of the other side, as values of the first and second side.
     pub(crate) fn nearest(&self, side: usize, at: usize) -> Option<Vec<KeyDifference>> {
         let own = self.numbers[side].get(at)?;
         let others = self.numbers[1 - side].iter().enumerate();
@@ -54,7 +54,7 @@ fn numbered(sides: &[Vec<Keys>; 2]) -> [Vec<Numbers>; 2] {
     })
 }
 
-/// Number of keys that one alone has, or that have two values.
+/// Number of keys that only one has, or whose values differ.
 fn count_differing(own: &[(usize, usize)], other: &[(usize, usize)]) -> usize {
     let (mut left, mut right, mut count) = (0, 0, 0);
     while let (Some(own), Some(other)) = (own.get(left), other.get(right)) {
@@ -82,7 +82,7 @@ mod tests {
     }
 
     proptest! {
-        /// The count is of the differences that would be named.
+        /// The count equals the number of differences reported.
         #[test]
         fn differences_are_counted_as_they_are_named(a in any_keys(), b in any_keys()) {
             let [a_numbers, b_numbers] = numbered(&[vec![a.clone()], vec![b.clone()]]);

@@ -1,23 +1,23 @@
-//! Records of two sides: those of two files, or those of one file in which two sides took turns.
+//! The records of two sides: from two files, or from one file with records of both.
 
 use std::collections::BTreeSet;
 
 use tonnage_record::{Record, SideName};
 use tonnage_units::{Error, Result};
 
-/// Records of the first side and of the second.
+/// Records of the first and second side.
 #[derive(Debug)]
 pub struct Sides<'a> {
-    /// The records of each.
+    /// Records per side.
     pub records: [Vec<&'a Record>; 2],
-    /// True where they took turns on one machine, so that what differs between them is what is compared.
+    /// Whether the sides alternated on one machine. Differences in the surroundings are then part of the comparison.
     pub took_turns: bool,
 }
 
-/// Divides the records of one file by the sides that they say.
+/// Splits the records of one file by their side marks.
 ///
 /// # Errors
-/// `Usage` where records say none, and where one side has none.
+/// `Usage` if records are not marked, or if a side has none.
 pub fn of_one_file<'a>(records: &'a [Record], name: &str) -> Result<Sides<'a>> {
     let of = |side: SideName| -> Vec<&Record> {
         let own = records.iter().filter(|record| {
@@ -55,10 +55,10 @@ pub fn of_one_file<'a>(records: &'a [Record], name: &str) -> Result<Sides<'a>> {
     })
 }
 
-/// Takes the records of two files as two sides, whatever side each says itself.
+/// Uses two files as the two sides and ignores any side marks in them.
 ///
 /// # Errors
-/// `Usage` where both hold records of one run, such as a file and its copy, and where one holds two sides.
+/// `Usage` if both hold records of the same run, such as a file and its copy, or if one file holds both sides.
 pub fn of_two_files<'a>(files: [(&'a [Record], &str); 2]) -> Result<Sides<'a>> {
     for (records, name) in files {
         let has = |side| {

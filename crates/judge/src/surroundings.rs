@@ -1,7 +1,8 @@
-//! Surroundings: differences of program, effective configuration, machine and variables between two sides.
+//! Differences in program, effective configuration, machine and variables between two sides.
 //!
-//! Differences of the machine and of its variables make points incomparable unless they are accepted. Those of the
-//! program and of the effective configuration are told: they are what is compared, or follow from it.
+//! Differences in the machine and its variables make points incomparable unless they are accepted. Differences in the
+//! program and the effective configuration are only reported: they are the subject of the comparison, or follow from
+//! it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,15 +17,15 @@ use tonnage_units::quantity::human::bytes;
 use crate::keys::{KeyNames, flatten};
 
 names! {
-    /// Part of the surroundings.
+    /// Category of a difference.
     pub enum Area: "area" {
         /// The program that measured.
         Program = "program",
-        /// Engines and memory as they really were.
+        /// Engines and memory as actually used.
         Effective = "effective",
-        /// Hosts and their set-up.
+        /// Hosts and their setup.
         Machine = "machine",
-        /// Environment variables that steer libraries.
+        /// Environment variables that control libraries.
         Variables = "variables",
     }
 }
@@ -32,11 +33,11 @@ names! {
 names! {
     /// Consequence of a difference.
     pub enum Weight: "weight" {
-        /// Points cannot be compared.
+        /// Makes points incomparable.
         Counts = "counts",
-        /// It would count, but was accepted.
+        /// Would make points incomparable, but was accepted.
         Accepted = "accepted",
-        /// It is told, and no more.
+        /// Only reported.
         Told = "told",
     }
 }
@@ -44,40 +45,41 @@ names! {
 /// One difference between two sides.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Difference {
-    /// Part of the surroundings.
+    /// Category.
     pub area: Area,
-    /// Name of what differs, as `--accept` takes it.
+    /// Name of the difference, as accepted by `--accept`.
     pub key: String,
-    /// Values of the first side; none where it has no such thing.
+    /// Values on the first side; empty if it has none.
     pub a: Vec<String>,
-    /// Values of the second side.
+    /// Values on the second side.
     pub b: Vec<String>,
     /// Consequence.
     pub weight: Weight,
 }
 
-/// Key of the canary, which is no fact of the surroundings but can be accepted as one.
+/// Key of the canary. It is not part of the surroundings but can be accepted like one.
 pub const CANARY: &str = "canary";
 
 /// Key of the names of hosts.
 const HOSTS: &str = "hosts";
 
-/// Key of the memory's size.
+/// Key of the memory size.
 const MEMORY_TOTAL: &str = "memory.total";
 
-/// Firmware takes a little more or less of the same memory.
+/// Tolerance for memory sizes, because firmware reserves a varying amount.
 const MEMORY_FRACTION_ALIKE: f64 = 0.01;
 
-/// Differences that make no point incomparable.
+/// Differences that do not make points incomparable.
 #[derive(Debug, Clone, Default)]
 pub struct Allowed {
-    /// Names of those that are accepted.
+    /// Names of accepted differences.
     pub names: KeyNames,
-    /// True where sides took turns on one machine: other versions of libraries follow from what was varied.
+    /// Whether the sides alternated on one machine. Different library versions are then a consequence of the varied
+    /// setting.
     pub took_turns: bool,
 }
 
-/// Facts of the records of one side: each with the values that it has in any of them.
+/// Facts from the records of one side, each with all values that occur.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Circumstances {
     values: BTreeMap<(Area, String), BTreeSet<String>>,
@@ -85,7 +87,7 @@ pub struct Circumstances {
 }
 
 impl Circumstances {
-    /// Facts about the hosts of a record, without those that differ by nature.
+    /// Facts about the hosts of a record, except those that always differ.
     pub fn of_hosts(record: &Record) -> Self {
         let mut facts = Self::default();
         for group in &record.environment {
@@ -117,7 +119,7 @@ impl Circumstances {
         facts
     }
 
-    /// Facts about the program and about what engines and memory really were.
+    /// Facts about the program and about engines and memory as actually used.
     pub fn of_run(record: &Record) -> Self {
         let mut facts = Self::default();
         facts.add(Area::Program, "program.version", &record.tonnage.version);
@@ -136,7 +138,7 @@ impl Circumstances {
         facts
     }
 
-    /// Takes the facts of another record of the same side.
+    /// Adds the facts of another record of the same side.
     pub fn extend(&mut self, other: Self) {
         for (key, values) in other.values {
             self.values.entry(key).or_default().extend(values);
@@ -144,7 +146,7 @@ impl Circumstances {
         self.memory_bytes.extend(other.memory_bytes);
     }
 
-    /// Names of what can be accepted.
+    /// Names that can be accepted.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(|(_, key)| key.as_str())
     }
@@ -210,7 +212,7 @@ impl Circumstances {
     }
 }
 
-/// Facts about one machine, by the names that `--accept` and `--match` take.
+/// Facts about one machine, by the names that `--accept` and `--match` accept.
 pub(crate) fn facts_of_machine(machine: &Environment) -> Vec<(String, String)> {
     let mut facts = Vec::new();
     flatten(
@@ -221,7 +223,7 @@ pub(crate) fn facts_of_machine(machine: &Environment) -> Vec<(String, String)> {
     facts
 }
 
-/// Returns whether two records describe their hosts alike, clocks apart.
+/// Whether two records describe the same hosts, apart from their clocks.
 pub(crate) fn same_hosts(left: &Record, right: &Record) -> bool {
     let mut groups = left.environment.iter().zip(&right.environment);
     left.environment.len() == right.environment.len()
@@ -234,7 +236,7 @@ pub(crate) fn same_hosts(left: &Record, right: &Record) -> bool {
         })
 }
 
-/// Facts about the hosts of some rows, those that are described alike once.
+/// Facts about the hosts of some rows. Consecutive records of the same hosts are read once.
 pub(crate) fn facts_of_hosts(rows: &[Row<'_>]) -> Circumstances {
     let mut facts = Circumstances::default();
     let mut last: Option<&Record> = None;
@@ -247,7 +249,7 @@ pub(crate) fn facts_of_hosts(rows: &[Row<'_>]) -> Circumstances {
     facts
 }
 
-/// Consequence of a difference. A library that one side alone has loaded took no part on the other.
+/// Consequence of a difference. A library that only one side loaded was not used by the other side.
 fn weight(area: Area, key: &str, one_sided: bool, allowed: &Allowed) -> Weight {
     let is_told = match area {
         Area::Program | Area::Effective => true,
@@ -264,7 +266,7 @@ fn weight(area: Area, key: &str, one_sided: bool, allowed: &Allowed) -> Weight {
     }
 }
 
-/// Keys that can be accepted although no record has them.
+/// Keys that can always be accepted, even if no record has them.
 pub(crate) fn usual<'a>() -> impl Iterator<Item = &'a str> {
     [
         CANARY,

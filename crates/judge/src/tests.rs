@@ -1,4 +1,4 @@
-//! Comparisons of records, from their sides to their verdicts.
+//! Comparisons of records, from sides to verdicts.
 
 use serde_json::{Value, json};
 use tonnage_record::Record;
@@ -13,7 +13,7 @@ mod lost;
 mod random;
 mod surroundings;
 
-/// A record of a transfer as JSON, of so many bytes, with trials of these bandwidths.
+/// A transfer record as JSON, with operations of `size` bytes and one trial per bandwidth.
 pub(crate) fn record(run: &str, size: u64, bandwidths: &[f64]) -> Value {
     let trial = |bandwidth: &f64| {
         json!({
@@ -65,7 +65,7 @@ fn environment(kernel: &str) -> Value {
     })
 }
 
-/// So many runs of one point of a megabyte, whose means vary by a percent around this one.
+/// `count` runs of one 1 MiB point, with means within 1 % of `mean`.
 fn runs(name: &str, count: usize, mean: f64) -> Vec<Value> {
     let factors = [1.0, 1.01, 0.99, 1.005, 0.995, 1.002, 0.998];
     let each = (0..count).map(|at| {
@@ -98,7 +98,7 @@ fn compared_as(
     compare(&of_two_files([(&a, "a"), (&b, "b")])?, request)
 }
 
-/// A mark of the side of `tonnage ab`.
+/// Marks records as one side of `tonnage ab`.
 fn side(name: &'static str) -> impl Fn(&mut Value) {
     move |record: &mut Value| record["side"] = json!({"name": name, "turn": 0})
 }
@@ -185,7 +185,7 @@ fn by_trials() -> CompareRequest {
     }
 }
 
-/// However far apart two sides are, and whether they are of two files or of `tonnage ab`.
+/// Applies regardless of how different the sides are, and whether they come from two files or `tonnage ab`.
 #[test]
 fn fewer_than_three_runs_a_side_are_unclear() {
     for (a, b, said, more) in [
@@ -207,7 +207,7 @@ fn fewer_than_three_runs_a_side_are_unclear() {
             }
         }
     }
-    // Nor are values of 0 the same, nor do trials, which hardly vary, stand in by themselves.
+    // Zeros are not the same either, and trials, which hardly vary, are not used unless requested.
     let idle = |name: &str| {
         changed(runs(name, 2, 1e10), |run: &mut Value| {
             run["summary"]["initiator_cpu_ns_per_operation"] = 0.0.into();
@@ -218,7 +218,7 @@ fn fewer_than_three_runs_a_side_are_unclear() {
     assert_eq!(only(&comparison).verdict, PointVerdict::Unclear);
 }
 
-/// Starts of an equal program that are 3 to 8 % apart, with trials that vary by less, are never worse or better.
+/// Separate starts of the same program differ by 3 to 8 %, their trials by less. This must never give worse or better.
 #[test]
 fn equal_starts_are_never_worse() {
     let mut source = NormalSource(41);
@@ -234,7 +234,7 @@ fn equal_starts_are_never_worse() {
             let pooling = compared_as(&a, &b, &by_trials()).unwrap();
             pooled += usize::from(only(&pooling).verdict == PointVerdict::Worse);
         }
-        // What pooling their trials would say.
+        // The result if trials were pooled.
         assert!(pooled >= 2, "{pooled} of 60 at {starts}");
     }
 }
@@ -250,11 +250,11 @@ fn trials_stand_in_for_too_few_runs_if_asked_for() {
             (PointVerdict::Worse, true)
         );
     }
-    // Of enough runs it changes nothing.
+    // With enough runs the option has no effect.
     let (a, b) = (runs("a", 3, 1e10), runs("b", 3, 0.8e10));
     let comparison = compared_as(&a, &b, &by_trials()).unwrap();
     assert!(!only(&comparison).of_these_runs_only);
-    // One trial has no spread, so that nothing is known.
+    // One trial has no spread, so there is no estimate.
     let one = |run: &str| vec![record(run, 64, &[1e10])];
     let comparison = compared_as(&one("a"), &one("b"), &by_trials()).unwrap();
     let judged = only(&comparison);
@@ -308,7 +308,7 @@ fn points_without_a_partner_name_the_nearest() {
     let missing = &comparison.points[1];
     assert!(missing.why[0].starts_with("only B has it"), "{missing:?}");
     assert!(missing.why[0].contains("size (1 MiB, 64 B)"), "{missing:?}");
-    // One that failed is there, and has no value.
+    // A failed point exists but has no value.
     let failed = |record: &mut Value| {
         record["outcome"] = json!({"status": "failed", "why": "it burns"});
         record["trials"] = json!([]);
@@ -318,7 +318,7 @@ fn points_without_a_partner_name_the_nearest() {
     let judged = only(&comparison);
     assert_eq!(judged.verdict, PointVerdict::Missing);
     assert!(judged.why[0].contains("it burns"), "{judged:?}");
-    // Where both have nothing there is nothing to say.
+    // If neither side measured anything, there is nothing to compare.
     let (a, b) = (runs("a", 3, 1e10), runs("b", 3, 1e10));
     let parts = ["nothing was measured"];
     refusal(
@@ -343,7 +343,7 @@ fn ignored_keys_join_points_that_differ_in_them_alone() {
             "--ignore engine",
         ],
     );
-    // The hint keeps what is ignored already.
+    // The hint keeps the keys that are already ignored.
     let larger = |record: &mut Value| record["point"]["size_bytes"] = 64.into();
     let b_larger = changed(b.clone(), larger);
     refusal(
@@ -358,14 +358,14 @@ fn ignored_keys_join_points_that_differ_in_them_alone() {
         (judged.verdict, judged.differing[0].key.as_str()),
         (PointVerdict::Same, "engine")
     );
-    // A point that has a partner of its own keeps it.
+    // A point with an exact partner keeps it.
     let both = [a.clone(), changed(runs("a", 3, 0.5e10), null)].concat();
     let comparison = compared_as(&both, &b, &ignoring(&["engine"])).unwrap();
     assert_eq!(
         comparison.count(PointVerdict::Better) + comparison.count(PointVerdict::Missing),
         2
     );
-    // Two that would be one are refused.
+    // Points that would be merged are refused.
     let third = |record: &mut Value| record["point"]["engine"] = "fabric:tcp".into();
     let b = changed(runs("b", 3, 1e10), third);
     refusal(
@@ -390,7 +390,7 @@ fn sides_are_two_files_or_marked_in_one() {
     let mixed = [marked.clone(), records.clone()].concat();
     let error = of_one_file(&mixed, "a").unwrap_err();
     assert!(error.to_string().contains("3 of its records"), "{error}");
-    // Two files of two sides each would mix these.
+    // Each file with both sides would mix them.
     let both = [
         marked.clone(),
         read(&changed(runs("c", 3, 1e10), side("b"))),
@@ -433,7 +433,7 @@ fn a_metric_that_no_point_has_is_refused_with_those_that_there_are() {
     );
 }
 
-/// A run that was interrupted and taken up again is no more runs of any point.
+/// A resumed run does not add runs to any point.
 #[test]
 fn runs_are_counted_by_point() {
     let mut b = runs("b", 3, 1e10);
@@ -445,8 +445,8 @@ fn runs_are_counted_by_point() {
     assert_eq!(compared(&a, &b).runs, [3, 3]);
 }
 
-/// Below saturation the bandwidth of a paced point is the one that was offered, whatever the path does, and that of a
-/// ping-pong is its latency turned over.
+/// Below saturation, the bandwidth of a paced point equals the offered rate, whatever the path does. The bandwidth of a
+/// ping-pong is just the inverse of its latency.
 #[test]
 fn points_are_compared_by_what_their_pacing_is_chosen_for() {
     let issued = |pacing: &Value, name: &str, latency_ns: u64| {
@@ -472,13 +472,13 @@ fn points_are_compared_by_what_their_pacing_is_chosen_for() {
             (judged.metric, judged.verdict),
             (Some(metric), PointVerdict::Worse)
         );
-        // Where none was taken there is the bandwidth.
+        // Without latencies, bandwidth is used.
         let [a, b] = ["a", "b"].map(|name| changed(issued(&pacing, name, 1), without));
         assert_eq!(only(&compared(&a, &b)).metric, Some("bandwidth"));
     }
 }
 
-/// A latency that is known only not to be below a number is worse than a lower one and no more.
+/// A latency known only as a lower bound can be worse than a lower one, but proves nothing else.
 #[test]
 fn lower_bounds_bear_out_no_verdict_that_a_higher_value_would_change() {
     let of = |name: &str, ns: u64, is_bound: bool| {
@@ -516,7 +516,7 @@ fn lower_bounds_bear_out_no_verdict_that_a_higher_value_would_change() {
         let says = judged.why.iter().any(|why| why.contains("lower bound"));
         assert_eq!(says, expected == PointVerdict::Unclear, "{judged:?}");
     }
-    // A run that failed is told all the same.
+    // A failed run is still reported.
     let mut failed = of("b", MS, true);
     let extra = failed[0].clone();
     failed.push(extra);
@@ -528,7 +528,7 @@ fn lower_bounds_bear_out_no_verdict_that_a_higher_value_would_change() {
     assert_eq!(only(&comparison).verdict, PointVerdict::Missing);
 }
 
-/// Latencies that are all of this time.
+/// Latencies that all have this value.
 pub(crate) fn latency(ns: u64) -> Value {
     json!({
         "kind": "operation", "samples": 100_000, "latency_ns_min": ns, "latency_ns_mean": ns as f64,
@@ -538,7 +538,7 @@ pub(crate) fn latency(ns: u64) -> Value {
 
 #[test]
 fn many_points_are_corrected_for() {
-    // One of 40 points differs a little; the others are the same to the bit.
+    // One of 40 points differs a little; the others are identical.
     let side = |name: &str, factor: f64| -> Vec<Value> {
         let run = |at: usize| {
             let own = [0.97, 1.0, 1.03][at];

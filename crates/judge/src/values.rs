@@ -1,4 +1,4 @@
-//! Values of a point on one side: of its runs, or of its trials where there are too few runs.
+//! Values of a point on one side: from runs, or from trials if there are too few runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,39 +11,39 @@ use crate::metric::Metric;
 /// Values of one side of a point.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct SideValues {
-    /// Mean of each run that can be used.
+    /// Mean of each usable run.
     pub runs: Vec<f64>,
     /// Trials of these runs.
     pub trials: Vec<f64>,
-    /// Canary beside these runs, mean of before and after, nanoseconds.
+    /// Canary of each of these runs, as the mean of before and after, in nanoseconds.
     pub canaries_ns: Vec<f64>,
-    /// Runs that were left out because their canary changed.
+    /// Number of runs left out because their canary changed.
     pub changed: usize,
-    /// Runs that failed or were skipped.
+    /// Number of runs that failed or were skipped.
     pub unmeasured: usize,
-    /// Reason of the last of these.
+    /// Reason of the last failed or skipped run.
     pub not_measured: Option<String>,
-    /// Kinds of the latency samples, each once.
+    /// Distinct kinds of latency samples.
     pub sample_kinds: Vec<&'static str>,
-    /// Runs among these whose value is a lower bound.
+    /// Number of these runs with a lower bound as value.
     pub lower_bounds: usize,
 }
 
-/// Value of one side, as a comparison shows it.
+/// Value of one side as displayed in a comparison.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct SideFigure {
-    /// Geometric mean of the runs, or of their trials where those stand in, in the unit of the figure's column of CSV;
-    /// the arithmetic one where a value is 0.
+    /// Geometric mean of the runs, or of their trials if those are used, in the unit of the figure's CSV column. The
+    /// arithmetic mean if a value is 0.
     pub value: f64,
-    /// Runs that it is of.
+    /// Number of runs behind the value.
     pub runs: usize,
-    /// Trials of these runs; 0 where the figure has none of its own.
+    /// Number of trials in these runs; 0 if the figure has no per-trial values.
     pub trials: usize,
-    /// True if it rests on lower bounds, so that the true value may be higher.
+    /// Whether lower bounds are included: the true value may be higher.
     pub is_lower_bound: bool,
 }
 
-/// One run's records of a point.
+/// All records of a point from one run.
 #[derive(Default)]
 struct Run {
     values: Vec<f64>,
@@ -108,7 +108,7 @@ impl SideValues {
         values
     }
 
-    /// The reason why nothing of a point was measured.
+    /// Counts the runs that were not measured, and keeps the reason.
     pub fn unmeasured(rows: &[Row<'_>]) -> Self {
         let mut values = Self::default();
         let mut runs = BTreeSet::new();
@@ -121,7 +121,7 @@ impl SideValues {
         values
     }
 
-    /// Runs of any outcome.
+    /// Number of runs of any outcome.
     pub fn all_runs(&self) -> usize {
         self.runs.len() + self.changed + self.unmeasured
     }
@@ -152,7 +152,7 @@ impl SideValues {
         remarks
     }
 
-    /// Keeps the reason of a record that was not measured, unless its attempt was made again.
+    /// Keeps the reason of a record that was not measured, unless a later attempt succeeded.
     fn note_reason(&mut self, rows: &[Row<'_>], row: &Row<'_>) -> bool {
         let outcome = &row.record.outcome;
         let (Outcome::Skipped { why } | Outcome::Failed { why }) = outcome else {
@@ -165,7 +165,7 @@ impl SideValues {
         true
     }
 
-    /// Value of the side, of its runs or of their trials; `None` where nothing can be used.
+    /// Value of the side, from runs or trials; `None` if none are usable.
     pub fn figure(&self, by_runs: bool) -> Option<SideFigure> {
         let units = if by_runs { &self.runs } else { &self.trials };
         let value = match units.iter().all(|value| *value > 0.0) {
@@ -195,8 +195,8 @@ impl SideValues {
     }
 }
 
-/// Returns whether an attempt that came to nothing was made again with --resume: that measures in the same repetition,
-/// or, without repetitions, once. Of several starts that wrote to one file each counts.
+/// Whether a failed attempt was repeated successfully with --resume. The repeat measures in the same repetition or,
+/// without repetitions, exactly once. If several separate starts wrote to one file, each counts.
 fn is_made_again(rows: &[Row<'_>], row: &Row<'_>) -> bool {
     let later = rows
         .iter()

@@ -1,9 +1,9 @@
-//! Welch's t-test on logarithms: how far two sets of values are apart as a ratio, and how well that is known.
+//! Welch's t-test on logarithms: estimates the ratio of two sets of values and its uncertainty.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 use tonnage_record::spread::student;
 
-/// Values above 0 of one side, as the test needs them.
+/// Summary of one side's values for the test.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct LogSummary {
     /// Mean of the logarithms.
@@ -15,14 +15,15 @@ pub struct LogSummary {
 }
 
 impl LogSummary {
-    /// Takes values together; `None` for fewer than two, and where one is no number above 0.
+    /// Summarizes values. Returns `None` for fewer than two, or if a value is not a finite number above 0.
     pub fn of(values: &[f64]) -> Option<Self> {
         let usable = |value: &f64| value.is_finite() && *value > 0.0;
         if values.len() < 2 || !values.iter().all(usable) {
             return None;
         }
         let count = values.len() as f64;
-        // Equal values have no variance; a sum of their logarithms would leave a rounding error that looks like one.
+        // Equal values have zero variance; summing their logarithms would leave a rounding error that looks like
+        // variance.
         if values.iter().all(|value| *value == values[0]) {
             return Some(Self {
                 mean: values[0].ln(),
@@ -40,7 +41,7 @@ impl LogSummary {
         })
     }
 
-    /// A summary with this mean and variance, had there been so many values.
+    /// The same mean and variance, with a different number of values.
     #[must_use]
     pub fn with_count(self, count: usize) -> Self {
         Self { count, ..self }
@@ -52,21 +53,21 @@ impl LogSummary {
     }
 }
 
-/// Difference of two means of logarithms, which is the logarithm of a ratio.
+/// Difference of two means of logarithms: the logarithm of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Welch {
-    /// Mean of the second side's logarithms - that of the first.
+    /// Mean of the second side's logarithms minus that of the first.
     pub difference: f64,
     /// Standard error of the difference.
     pub error: f64,
-    /// Degrees of freedom by Welch and Satterthwaite.
+    /// Degrees of freedom (Welch-Satterthwaite).
     pub freedom: f64,
-    /// Number of values of each side.
+    /// Number of values per side.
     counts: [usize; 2],
 }
 
 impl Welch {
-    /// Compares two sides without the assumption that they vary alike.
+    /// Compares two sides without assuming equal variances.
     pub fn of(first: &LogSummary, second: &LogSummary) -> Self {
         let parts = [first.variance_of_mean(), second.variance_of_mean()];
         let variance = parts[0] + parts[1];
@@ -84,7 +85,7 @@ impl Welch {
         }
     }
 
-    /// Difference / its standard error.
+    /// Difference divided by its standard error.
     pub fn t(&self) -> f64 {
         match (self.error > 0.0, self.difference == 0.0) {
             (true, _) => self.difference / self.error,
@@ -93,10 +94,10 @@ impl Welch {
         }
     }
 
-    /// Probability of a difference at least as large, to either side, between sides that are equal.
+    /// Two-sided probability of a difference at least this large between equal sides.
     ///
-    /// If no value varies, their spread is below the figure's resolution and t is infinite. Then the order of the
-    /// values is the only evidence: p is that of a rank test (Mann and Whitney) of two sides that do not overlap.
+    /// If no value varies, the spread is below the figure's resolution and t is infinite. Then only the order of the
+    /// values is evidence: p comes from a Mann-Whitney rank test of two sides that do not overlap.
     pub fn p(&self) -> f64 {
         let t = self.t().abs();
         if t.is_infinite() {
@@ -117,8 +118,8 @@ impl Welch {
     }
 }
 
-/// Two-sided p value of a rank test if every value of one side is above all of the other: of the equally likely ways to
-/// choose which values are the first side's, two are this extreme.
+/// Two-sided p value of a rank test if all values of one side are above all of the other. Two of the equally likely
+/// assignments of values to sides are this extreme.
 fn p_of_separated([first, second]: [usize; 2]) -> f64 {
     let ways = (1..=first).map(|at| (second + at) as f64 / at as f64);
     (2.0 / ways.product::<f64>()).min(1.0)
@@ -143,7 +144,7 @@ mod tests {
         assert_eq!(low, high);
         assert!((low.exp() - 2.0).abs() < 1e-12);
         assert_eq!((apart.freedom, apart.t()), (3.0, f64::INFINITY));
-        // No number of equal values, whatever the rounding of their logarithms, makes p 0 or Welch's tiny one.
+        // Equal values must not give p = 0 or Welch's tiny p, for any count and any rounding of their logarithms.
         for (count, ways) in [(3, 20.0), (4, 70.0), (5, 252.0), (7, 3432.0)] {
             for [first, second] in [[197.0, 208.0], [0.1, 0.3], [1.1e9, 3.3e9]] {
                 let apart = of(&vec![first; count], &vec![second; count]);

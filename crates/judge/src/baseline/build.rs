@@ -1,4 +1,4 @@
-//! From records to a baseline: medians, thresholds, hosts that are slow, and points that are left out with the reason.
+//! Makes a baseline from records: medians and thresholds, slow hosts, and points left out with the reason.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -18,30 +18,30 @@ use crate::keys::KeyNames;
 use crate::matching::{SidePoint, points};
 use crate::metric::Metric;
 
-/// Time that opening is taken to need where no record tells.
+/// Assumed time to open an engine if no record shows it.
 const OPENING_S: f64 = 1.0;
 
-/// Word in place of a host's name, for all that are slow.
+/// Used in place of a host name; stands for all slow hosts.
 pub const SLOW: &str = "slow";
 
-/// Wishes of whoever makes a baseline.
+/// What to include in a baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BaselineRequest {
-    /// Metrics; each point's usual one where there are none.
+    /// Metrics; if empty, each point's default metric.
     pub metrics: Vec<Metric>,
-    /// Facts beside CPU and GPUs by which kinds of hosts are told apart.
+    /// Host facts, in addition to CPU and GPUs, that define a kind of host.
     pub matched: Vec<String>,
-    /// Distance of the warning from the median, as a part of it.
+    /// Distance of the warning threshold from the median, as a fraction of the median.
     pub warn: f64,
-    /// Distance of the failure.
+    /// Distance of the failure threshold from the median, as a fraction of the median.
     pub fail: f64,
-    /// Runs that an entry needs at least.
+    /// Minimum number of runs per entry.
     pub runs_min: usize,
-    /// Hosts that an entry needs at least.
+    /// Minimum number of hosts per entry.
     pub hosts_min: usize,
-    /// Hosts whose figures are left out, or the word slow.
+    /// Hosts to leave out, by name; [`SLOW`] leaves out all slow hosts.
     pub leave_out: Vec<String>,
-    /// Figures of data sheets.
+    /// Figures from data sheets.
     pub by_hand: Vec<HandValue>,
 }
 
@@ -49,7 +49,7 @@ impl BaselineRequest {
     /// Checks the margins.
     ///
     /// # Errors
-    /// `Usage` for one out of range, and for a failure nearer than the warning.
+    /// `Usage` for a margin out of range, or a failure threshold closer to the median than the warning threshold.
     pub fn check(&self) -> Result<()> {
         for (name, margin) in [("--warn", self.warn), ("--fail", self.fail)] {
             check_margin(name, margin).map_err(Error::Usage)?;
@@ -64,31 +64,31 @@ impl BaselineRequest {
     }
 }
 
-/// A baseline, and what there is to say about its records.
+/// A baseline and findings about its records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BuiltBaseline {
     /// The baseline.
     pub baseline: Baseline,
-    /// Hosts beyond the failure's threshold, each point by itself.
+    /// Hosts beyond the failure threshold, judged separately for each point.
     pub slow: Vec<SlowHost>,
-    /// Points without an entry, and why.
+    /// Points without an entry, with reasons.
     pub left_out: Vec<LeftOutPoint>,
 }
 
-/// A host whose median is beyond the threshold of failure.
+/// A host with a median beyond the failure threshold.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SlowHost {
-    /// Its name, or those of hosts that measured together.
+    /// Name of the host, or names of hosts that measured together.
     pub host: String,
     /// Name of the point.
     pub name: String,
     /// Name of the metric.
     pub metric: &'static str,
-    /// Its median.
+    /// Median of this host.
     pub value: f64,
-    /// Median of all.
+    /// Median of all hosts.
     pub median: f64,
-    /// True where its figures are in no entry.
+    /// True if the host is excluded from the entry.
     pub is_left_out: bool,
 }
 
@@ -97,17 +97,17 @@ pub struct SlowHost {
 pub struct LeftOutPoint {
     /// Name of the point.
     pub name: String,
-    /// Reason, and what to do.
+    /// Reason, with advice.
     pub why: String,
 }
 
-/// Short names of points, by their keys, as another crate makes them.
+/// Function that makes a short point name from its keys. It belongs to another crate.
 pub type NameOf<'a> = &'a dyn Fn(&crate::keys::Keys) -> String;
 
-/// Makes a baseline of the records of some files.
+/// Makes a baseline from the records of one or more files.
 ///
 /// # Errors
-/// `Usage` for wrong wishes, and where no point is left, with the reason of the first.
+/// `Usage` for an invalid request, or if no point is left; the message gives the reason for the first one.
 pub fn baseline(
     files: &[(String, Vec<Record>)],
     request: &BaselineRequest,
@@ -181,7 +181,7 @@ fn check_hosts(named: &[String], records: &[&Record]) -> Result<()> {
     })
 }
 
-/// Origin of each record: its file, and the time since the one before it.
+/// Source of each record: its file, and the time since the previous record.
 struct Sources<'a> {
     files: HashMap<*const Record, &'a str>,
     took_s: HashMap<*const Record, f64>,
@@ -207,7 +207,7 @@ impl<'a> Sources<'a> {
         sources
     }
 
-    /// Time that measuring a row's record takes.
+    /// Time needed to measure a row's record.
     fn took_s(&self, row: &Row<'_>) -> f64 {
         let parts = Row::of(row.record).into_iter();
         let body = row.record.body.any();
@@ -251,7 +251,7 @@ impl Made<'_> {
         }
     }
 
-    /// The figure by hand of a metric of a point.
+    /// Returns the data-sheet figure for a metric of a point.
     fn by_hand(&mut self, point: &SidePoint<'_>, metric: &Metric) -> Option<HandValue> {
         let all = &self.request.by_hand;
         let is_own = |hand: &HandValue| hand.metric == *metric && hand.is_of(&point.keys);
@@ -267,7 +267,7 @@ impl Made<'_> {
         });
     }
 
-    /// One metric of a group; false where the group has no value of it.
+    /// Adds an entry for one metric of a group. Returns false if the group has no value of the metric.
     fn entry(
         &mut self,
         point: &SidePoint<'_>,
@@ -285,7 +285,7 @@ impl Made<'_> {
         samples.retain(|sample| !named.contains(&sample.host));
         let all = RunFigures::of(&samples, request, metric, hand.as_ref());
         let leaves_out = named.iter().any(|word| word == SLOW);
-        // All hosts of a group on slower links are slow.
+        // If another group has faster links, every host of this group counts as slow.
         let (slow, median) = match faster.and_then(|it| self.median_of(it, metric)) {
             Some(median) => (medians(&samples), median),
             None => (slow_hosts(&samples, &all, metric), all.median),
@@ -298,7 +298,7 @@ impl Made<'_> {
             self.leave_out(name, "all of its hosts are left out".to_owned());
             return true;
         }
-        // Sources and limits are those of the hosts that stay.
+        // Sources and bound come only from hosts that were kept.
         let kept = group.of_hosts(&samples);
         let figures = RunFigures::of(&samples, request, metric, hand.as_ref());
         let limit = limit(&kept.rows, &metric);
@@ -322,7 +322,7 @@ impl Made<'_> {
         true
     }
 
-    /// Median of the hosts of a group that are not left out.
+    /// Median over the hosts of a group that are not left out.
     fn median_of(&self, group: &AlikeRows<'_>, metric: Metric) -> Option<f64> {
         let mut samples = samples(&group.rows, &metric);
         samples.retain(|sample| !self.request.leave_out.contains(&sample.host));
@@ -393,11 +393,11 @@ impl Made<'_> {
     }
 }
 
-/// The point of a record as JSON, with its kind, as plans take it.
+/// Returns a record's point as JSON, with its kind, in the form that plans accept.
 pub fn point_json(record: &Record) -> String {
     let mut point = record.body.point_json();
     if let Some(object) = point.as_object_mut() {
-        // Nothing says more by being null.
+        // Nulls carry no information.
         object.retain(|_, value| !value.is_null());
         object.insert("kind".to_owned(), record.body.kind().into());
     }
@@ -413,7 +413,7 @@ fn spans(record: &Record) -> u32 {
     u32::try_from(hosts.max(1)).unwrap_or(u32::MAX)
 }
 
-/// Day of a time, in UTC.
+/// Formats a time as a UTC date.
 pub(crate) fn day(unix_ns: u64) -> Option<String> {
     let time = jiff::Timestamp::from_nanosecond(i128::from(unix_ns)).ok()?;
     Some(time.strftime("%Y-%m-%d").to_string())

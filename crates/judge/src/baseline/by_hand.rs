@@ -1,4 +1,4 @@
-//! Figures of a data sheet in place of measured ones: which point, which metric, which value, and where it is from.
+//! Figures from data sheets instead of measurements: point, metric, value and source.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use tonnage_units::{Error, Result};
 use crate::keys::{KeyNames, Keys, current_value};
 use crate::metric::Metric;
 
-/// One figure of a data sheet.
+/// One figure from a data sheet.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HandValue {
-    /// Keys that the point has.
+    /// Keys that the point must have.
     pub keys: BTreeMap<String, String>,
     /// The metric.
     pub metric: Metric,
-    /// Its value, in the unit of the column of CSV.
+    /// Value, in the unit of the metric's CSV column.
     pub value: f64,
-    /// The data sheet.
+    /// Name of the data sheet.
     pub source: String,
 }
 
@@ -38,7 +38,7 @@ struct ValueText {
 }
 
 impl HandValue {
-    /// Reads the figures of a file; `path` is only for the messages.
+    /// Parses the figures in a file. `path` is used only in messages.
     ///
     /// # Errors
     /// `Usage`, with path and line.
@@ -86,7 +86,7 @@ impl HandValue {
         })
     }
 
-    /// Returns whether a point has all of its keys.
+    /// Whether a point has all these keys.
     pub fn is_of(&self, keys: &Keys) -> bool {
         self.keys.iter().all(|(name, value)| {
             let names: KeyNames = [name.as_str()].into_iter().collect();
@@ -95,7 +95,7 @@ impl HandValue {
         })
     }
 
-    /// Words for it in messages.
+    /// Description for messages.
     pub fn title(&self) -> String {
         let keys: Vec<String> = self
             .keys

@@ -1,4 +1,4 @@
-//! Differences of two baselines of the same kinds of hosts: what drifted, what is new and what is gone.
+//! Compares two baselines of the same kinds of hosts: changed, added and removed entries.
 
 use serde::Serialize;
 use tonnage_units::{Error, Result};
@@ -6,26 +6,26 @@ use tonnage_units::{Error, Result};
 use super::{Baseline, BaselineEntry, HostKind};
 
 tonnage_units::names! {
-    /// Consequence of a difference between two baselines.
+    /// Result of comparing an entry in two baselines.
     pub enum Drift: "drift" {
-        /// The new median is beyond the old threshold of failure.
+        /// The new median is beyond the old failure threshold.
         Failing = "failing",
-        /// The new median is beyond the old threshold of the warning.
+        /// The new median is beyond the old warning threshold.
         Slower = "slower",
-        /// The new median is as far on the better side.
+        /// The new median is better than the old one by more than the distance of the old warning threshold.
         Faster = "faster",
         /// The new median is within the old thresholds.
         Same = "same",
-        /// One of the medians is of fewer than 3 runs.
+        /// One of the medians comes from fewer than 3 runs.
         Unclear = "unclear",
-        /// The old baseline has no such entry.
+        /// Only the new baseline has this entry.
         Added = "added",
-        /// The new baseline has no such entry.
+        /// Only the old baseline has this entry.
         Gone = "gone",
     }
 }
 
-/// An entry of two baselines.
+/// An entry compared across two baselines.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct DriftedEntry {
     /// Kind of host, in words.
@@ -40,14 +40,14 @@ pub struct DriftedEntry {
     pub old: Option<f64>,
     /// Median of the new one.
     pub new: Option<f64>,
-    /// Consequence.
+    /// Result of the comparison.
     pub drift: Drift,
 }
 
-/// Sets two baselines beside each other.
+/// Compares two baselines.
 ///
 /// # Errors
-/// `Usage` where they have no entry in common, with the facts of the kinds.
+/// `Usage` if they have no entry in common; the message lists the kinds of hosts in each.
 pub fn drift(old: &Baseline, new: &Baseline) -> Result<Vec<DriftedEntry>> {
     let mut found = Vec::new();
     for kind in &new.kinds {
@@ -115,7 +115,7 @@ fn of(kind: &HostKind, old: Option<&BaselineEntry>, new: Option<&BaselineEntry>)
 }
 
 fn compared(old: &BaselineEntry, median: f64) -> Drift {
-    // The warning's place on the other side of the median.
+    // The warning threshold, mirrored to the better side of the median.
     let opposite = 2.0 * old.median - old.warn;
     let is_faster = match old.is_high_better() {
         true => median > opposite,

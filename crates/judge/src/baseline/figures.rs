@@ -1,4 +1,4 @@
-//! Figures of some runs: their values, centre, spread and thresholds, and hosts beyond them.
+//! Statistics of runs: values, centre, spread, thresholds, and hosts beyond them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,17 +10,17 @@ use super::host_kind::hosts_of;
 use super::robust::{mad, median};
 use crate::metric::Metric;
 
-/// MADs that lie between the median and a threshold at least, some 2.7 standard deviations.
+/// Minimum distance between the median and a threshold, in MADs: 4 are about 2.7 standard deviations.
 const MADS_MIN: f64 = 4.0;
 
-/// Figure of one run on one host.
+/// Value of one run on one host.
 pub(super) struct HostSample {
     pub host: String,
     pub value: f64,
 }
 
-/// Figures of the runs, each the mean of its records. Values of 0 are no measure of anything that moved, and lower bounds
-/// no measure of what is usual.
+/// Values of the runs; each is the mean of its records. Zeros are left out because nothing moved, and lower bounds
+/// because they do not show the usual value.
 pub(super) fn samples(rows: &[Row<'_>], metric: &Metric) -> Vec<HostSample> {
     let mut runs: BTreeMap<(String, &str), Vec<f64>> = BTreeMap::new();
     for row in rows.iter().filter(|row| !metric.is_lower_bound(row)) {
@@ -36,7 +36,7 @@ pub(super) fn samples(rows: &[Row<'_>], metric: &Metric) -> Vec<HostSample> {
     samples.collect()
 }
 
-/// Median of each host.
+/// Median per host.
 pub(super) fn medians(samples: &[HostSample]) -> Vec<(String, f64)> {
     let mut of_hosts: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for sample in samples {
@@ -48,7 +48,7 @@ pub(super) fn medians(samples: &[HostSample]) -> Vec<(String, f64)> {
     medians.collect()
 }
 
-/// Hosts whose median is beyond the threshold of failure.
+/// Hosts with a median beyond the failure threshold.
 pub(super) fn slow_hosts(
     samples: &[HostSample],
     figures: &RunFigures,
@@ -63,7 +63,7 @@ pub(super) fn slow_hosts(
     medians
 }
 
-/// Median of the limits that bound a metric.
+/// Median of the upper bounds that apply to a metric.
 pub(super) fn limit(rows: &[Row<'_>], metric: &Metric) -> Option<f64> {
     if metric.figure.field != "bandwidth_bytes_per_s_mean" {
         return None;
@@ -76,7 +76,7 @@ pub(super) fn limit(rows: &[Row<'_>], metric: &Metric) -> Option<f64> {
     median(&limits.collect::<Vec<_>>())
 }
 
-/// Centre, spread and thresholds of some runs.
+/// Centre, spread and thresholds of a set of runs.
 pub(super) struct RunFigures {
     pub hosts: usize,
     pub runs: usize,
@@ -116,7 +116,7 @@ impl RunFigures {
         }
     }
 
-    /// Says why no entry can be made of them.
+    /// Checks whether these figures can form an entry; the error gives the reason.
     pub(super) fn refuse(
         &self,
         request: &BaselineRequest,

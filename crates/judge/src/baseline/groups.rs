@@ -1,4 +1,4 @@
-//! Rows of a point on hosts that are alike: of one kind, over the same devices, with links of one speed.
+//! Groups the rows of a point by host kind, devices and link speed.
 
 use tonnage_record::Outcome;
 use tonnage_record::figures::Row;
@@ -8,7 +8,7 @@ use super::host_kind::{KindFacts, LINK_TOLERANCE, carriers, hosts_of, kind_of_re
 use crate::keys::KeyNames;
 use crate::matching::SidePoint;
 
-/// Rows of a point on hosts of one kind, over the same devices.
+/// Rows of a point from equal hosts: same kind, same devices, same link speed.
 pub(super) struct AlikeRows<'a> {
     pub facts: KindFacts,
     pub device: Option<String>,
@@ -17,7 +17,7 @@ pub(super) struct AlikeRows<'a> {
 }
 
 impl<'a> AlikeRows<'a> {
-    /// The rows of the hosts that some samples are of.
+    /// Keeps only the rows of hosts that have a sample.
     pub(super) fn of_hosts(&self, samples: &[HostSample]) -> Self {
         let is_kept = |row: &&Row<'a>| {
             let host = hosts_of(row.record);
@@ -32,7 +32,8 @@ impl<'a> AlikeRows<'a> {
     }
 }
 
-/// Rows of a point that were measured, by kind of host, devices and links, and why others are no measure of theirs.
+/// Groups a point's measured rows by host kind, devices and link speed. Also returns the reason if runs were left out
+/// because their payload took another path.
 pub(super) fn groups<'a>(
     point: &SidePoint<'a>,
     matched: &KeyNames,
@@ -65,7 +66,7 @@ pub(super) fn groups<'a>(
     (groups, astray)
 }
 
-/// The group on the same devices whose links are the fastest, where this one's are slower.
+/// Returns the group with the same host kind and devices but the fastest links, if this group's links are slower.
 pub(super) fn faster<'g, 'a>(
     groups: &'g [AlikeRows<'a>],
     own: &AlikeRows<'_>,

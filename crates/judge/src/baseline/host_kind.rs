@@ -1,4 +1,4 @@
-//! Hosts that are alike: by CPU and GPUs, and by further facts that were asked for.
+//! Kinds of hosts: defined by CPU, GPUs and any additional facts that the user selects.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,16 +11,16 @@ use tonnage_units::Result;
 use crate::keys::KeyNames;
 use crate::surroundings::facts_of_machine;
 
-/// Key of the model of the processors.
+/// Key of the CPU model.
 pub const CPU: &str = "cpu";
 
-/// Key of the models of the GPUs.
+/// Key of the GPU models.
 pub const GPU: &str = "gpu";
 
-/// Facts by which a kind of host is known.
+/// Facts that define a kind of host.
 pub type KindFacts = BTreeMap<String, String>;
 
-/// Facts of a host by which its kind is known: CPU and GPUs, and those that `matched` takes.
+/// Facts that define a host's kind: CPU, GPUs, and facts selected by `matched`.
 pub fn kind_facts(machine: &Environment, matched: &KeyNames) -> KindFacts {
     let cpu = &machine.cpu;
     let mut facts = BTreeMap::from([(
@@ -35,7 +35,7 @@ pub fn kind_facts(machine: &Environment, matched: &KeyNames) -> KindFacts {
     facts
 }
 
-/// Facts of all hosts of a record, each with the values of those that differ.
+/// Combined facts of all hosts of a record; if hosts differ, the value lists each distinct one.
 pub fn kind_of_record(record: &Record, matched: &KeyNames) -> KindFacts {
     let mut all: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for group in &record.environment {
@@ -50,10 +50,10 @@ pub fn kind_of_record(record: &Record, matched: &KeyNames) -> KindFacts {
     joined.collect()
 }
 
-/// Names of facts by which kinds can be told apart, checked against those that records have.
+/// Names of facts that distinguish kinds of hosts. Each must occur in the records.
 ///
 /// # Errors
-/// `Usage` for a name that no host has a fact of.
+/// `Usage` for a name that matches no fact of any host.
 pub fn matched_keys(names: &[String], records: &[&Record]) -> Result<KeyNames> {
     let machines = records.iter().flat_map(|record| &record.environment);
     let known: BTreeSet<String> = machines
@@ -63,7 +63,7 @@ pub fn matched_keys(names: &[String], records: &[&Record]) -> Result<KeyNames> {
     KeyNames::checked("--match", names, known.iter().map(String::as_str))
 }
 
-/// Names of the hosts of a record, joined by commas.
+/// Names of a record's hosts, joined by commas.
 pub fn hosts_of(record: &Record) -> String {
     let groups = record.environment.iter();
     let mut names: Vec<&str> = groups
@@ -74,14 +74,14 @@ pub fn hosts_of(record: &Record) -> String {
     names.join(",")
 }
 
-/// Rounding of a link's speed.
+/// Tolerance when comparing link speeds.
 pub(crate) const LINK_TOLERANCE: f64 = 0.999;
 
-/// Word between the devices of hosts that name them differently.
+/// Separates the device lists of hosts that name their devices differently.
 pub(super) const OTHER_HOST: &str = " and ";
 
-/// Devices that carried the bytes of a row, as the kernel names them, and the nominal speed of the links that were
-/// used. Where hosts have devices of other names, those of each stand by themselves: "eth0 and ens3".
+/// Devices that carried a row's bytes, by kernel name, and the nominal speed of the links used. If hosts name their
+/// devices differently, each list appears once: "eth0 and ens3".
 pub fn carriers(row: &Row<'_>) -> (Option<String>, Option<f64>) {
     let proof = row.record.wire_proof.iter();
     let mut of_hosts: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
@@ -101,14 +101,14 @@ pub fn carriers(row: &Row<'_>) -> (Option<String>, Option<f64>) {
     )
 }
 
-/// Proof that bytes of a row went another way than over the device that its engine named, in words. Where counters
-/// cannot be read, or a rank names no device, nothing is proven either way.
+/// Returns evidence that a row's bytes bypassed the device named by its engine. Without readable counters or a named
+/// device, nothing is proven and the result is `None`.
 pub fn off_path(row: &Row<'_>) -> Option<String> {
     let proof = row.record.wire_proof.as_ref()?;
     let counts =
         |device: &DevicePath| device.sent_bytes.is_some() && device.received_bytes.is_some();
     let is_disproved = |device: &&DevicePath| {
-        // The bytes of ranks that share several devices may all have gone over one that does not count.
+        // If ranks share several devices, all their bytes may have used one without counters.
         let mut sharing = proof
             .devices
             .iter()
@@ -126,7 +126,7 @@ pub fn off_path(row: &Row<'_>) -> Option<String> {
     }))
 }
 
-/// Several of one model as a number and the model.
+/// Counts models: "2 x H100".
 fn counted(models: &[String]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for model in models {

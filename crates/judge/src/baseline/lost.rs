@@ -1,21 +1,22 @@
-//! Hardware that a host has lost beside a baseline, so that it is of none of its kinds.
+//! Detects hosts that lost hardware and therefore match no kind in the baseline.
 
 use super::host_kind::{CPU, GPU, KindFacts, OTHER_HOST};
 use super::{Baseline, HostKind};
 
-/// Hardware that a host has lost beside a baseline.
+/// Hardware that is missing compared with a baseline.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LostHardware<'a> {
-    /// Kind that the host was of, or would be.
+    /// Kind that the host had, or would have with the missing hardware.
     pub kind: &'a HostKind,
     /// Key of the fact that differs.
     pub fact: &'static str,
-    /// Both values in words.
+    /// Description with both values.
     pub why: String,
 }
 
-/// Hardware that a host of no kind of a baseline has lost: it is of the baseline by its name and has other processors
-/// or fewer GPUs, or it differs from a kind in some of its GPUs alone.
+/// Finds missing hardware on a host that matches no kind of the baseline. A host listed in the baseline has lost
+/// hardware if its CPU differs or it has fewer GPUs. An unlisted host has if it matches a kind except for some missing
+/// GPUs.
 pub fn lost_hardware<'a>(
     baseline: &'a Baseline,
     own: &KindFacts,
@@ -29,7 +30,7 @@ pub fn lost_hardware<'a>(
         let fact_of = |facts: &KindFacts, key: &str| facts.get(key).cloned().unwrap_or_default();
         let [own_cpu, own_gpu] = [CPU, GPU].map(|key| fact_of(own, key));
         let [cpu, gpu] = [CPU, GPU].map(|key| fact_of(&kind.facts, key));
-        // Hosts of several kinds that measured together tell nothing of one.
+        // If hosts of several kinds measured together, the facts of a single host are unknown.
         if [&cpu, &gpu].iter().any(|fact| fact.contains(OTHER_HOST)) {
             return None;
         }
@@ -40,7 +41,7 @@ pub fn lost_hardware<'a>(
             facts
         };
         let is_alike = without_gpu(own) == without_gpu(&kind.facts);
-        // A host without any GPU that nobody has measured may be meant to have none.
+        // An unlisted host without any GPU may have been built that way.
         let has_lost_gpus = left < all && (is_named || (is_alike && left > 0));
         let (fact, own, fleet) = match () {
             () if has_lost_gpus => (GPU, own_gpu, gpu),
@@ -53,7 +54,7 @@ pub fn lost_hardware<'a>(
     })
 }
 
-/// Number of GPUs of a fact.
+/// Parses the number of GPUs from the fact.
 fn count(gpus: &str) -> usize {
     let models = gpus.split(", ").filter_map(|model| model.split_once(" x "));
     models

@@ -1,20 +1,20 @@
-//! A baseline: for each kind of host and each point the figures that its hosts have had, and the thresholds beyond
-//! which another host is slow.
+//! A baseline: for each kind of host and each point, the figures that its hosts reached and the thresholds beyond which
+//! another host counts as slow.
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | this | the parts of a baseline, as its file has them |
-//! | [`read`] | the file: read with messages that name the line, and written |
-//! | [`build`] | from records to a baseline, with what was left out and who is slow |
-//! | `figures` | centre, spread and thresholds of some runs |
-//! | `groups` | rows of hosts that are alike |
-//! | [`by_hand`] | figures of a data sheet in place of measured ones |
-//! | [`host_kind`] | hosts that are alike |
-//! | [`lost`] | hardware that a host of no kind has lost |
-//! | [`order`] | entries in the order in which a check measures them |
-//! | [`drift`] | differences of two baselines |
+//! | this | the parts of a baseline, as stored in its file |
+//! | [`read`] | the file: parsing with messages that name the line, and writing |
+//! | [`build`] | makes a baseline from records; lists slow hosts and omitted points |
+//! | `figures` | centre, spread and thresholds of a set of runs |
+//! | `groups` | rows grouped by equal hosts |
+//! | [`by_hand`] | figures from data sheets |
+//! | [`host_kind`] | kinds of hosts |
+//! | [`lost`] | hosts that lost hardware |
+//! | [`order`] | the order in which a check measures entries |
+//! | [`drift`] | differences between two baselines |
 //!
-//! Verdicts on hosts beside a baseline are in [`crate::check`].
+//! [`crate::check`] compares hosts with a baseline.
 
 pub mod build;
 pub mod by_hand;
@@ -39,20 +39,20 @@ use tonnage_units::{Error, Result};
 use crate::criteria::RUNS_MIN;
 use crate::metric::Metric;
 
-/// Version of the file. A reader takes this one and no other.
+/// Version of the file format. Readers accept only this version.
 pub const BASELINE_FORMAT: u32 = 1;
 
-/// Figures of kinds of hosts.
+/// Baseline figures per kind of host.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Baseline {
-    /// Version of the file.
+    /// Version of the file format.
     pub format: u32,
-    /// Distance of the warning from the median, as a part of it.
+    /// Distance of the warning threshold from the median, as a fraction of the median.
     pub warn: f64,
-    /// Distance of the failure from the median, as a part of it.
+    /// Distance of the failure threshold from the median, as a fraction of the median.
     pub fail: f64,
-    /// Facts beside CPU and GPUs by which kinds of hosts are told apart, as `--match` named them.
+    /// Host facts, in addition to CPU and GPUs, that define a kind of host, as given to `--match`.
     #[serde(default, rename = "match", skip_serializing_if = "Vec::is_empty")]
     pub matched: Vec<String>,
     /// Kinds of hosts.
@@ -60,13 +60,13 @@ pub struct Baseline {
     pub kinds: Vec<HostKind>,
 }
 
-/// Hosts that are alike, and their figures.
+/// A kind of host and its figures.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct HostKind {
-    /// Names of the hosts that the figures are of.
+    /// Names of the hosts behind the figures.
     pub hosts: Vec<String>,
-    /// Facts that all of them have: cpu, gpu, and what `--match` named.
+    /// Facts shared by these hosts: cpu, gpu, and those selected by `--match`.
     pub facts: BTreeMap<String, String>,
     /// Figures.
     #[serde(rename = "point")]
@@ -77,65 +77,66 @@ pub struct HostKind {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct BaselineEntry {
-    /// Short name for people.
+    /// Short display name.
     pub name: String,
-    /// Metric, as `tonnage compare --metric` takes it.
+    /// Metric, in the form that `tonnage compare --metric` accepts.
     pub metric: String,
     /// Unit of the figures.
     pub unit: String,
-    /// Hosts, or groups of hosts that measured together.
+    /// Number of hosts, or of host groups that measured together.
     pub hosts: u32,
-    /// Runs of all of them.
+    /// Number of runs on all hosts.
     pub runs: u32,
     /// Median of the runs.
     pub median: f64,
-    /// Median of the runs' distances from the median.
+    /// Median absolute deviation of the runs.
     pub mad: f64,
-    /// Figure beyond which a host is warned of.
+    /// Warning threshold.
     pub warn: f64,
-    /// Figure beyond which a host has failed.
+    /// Failure threshold.
     pub fail: f64,
-    /// Limit that was measured beside the point: the median of the runs.
+    /// Upper bound measured with the point: median over the runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<f64>,
-    /// The median as a part of the limit.
+    /// Median as a fraction of the bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_limit: Option<f64>,
-    /// Devices that carried the bytes, joined by commas; of hosts that name them differently, joined by "and".
+    /// Devices that carried the bytes, joined by commas. If hosts name theirs differently, the lists are joined by
+    /// "and".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Nominal speed of the links that were used.
+    /// Nominal speed of the links used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_bytes_per_s: Option<f64>,
-    /// Data sheet of figures that nobody measured.
+    /// Source data sheet, for figures that were not measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// Files of the records.
+    /// Files that the records came from.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// Day of the first record, in UTC.
+    /// UTC date of the first record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first: Option<String>,
-    /// Day of the last record.
+    /// UTC date of the last record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last: Option<String>,
     /// Ranks of the point.
     pub ranks: u32,
-    /// Hosts that these ranks were on.
+    /// Number of hosts that these ranks ran on.
     pub spans: u32,
-    /// Longest time that measuring it took, in seconds, with what had to be opened.
+    /// Longest measuring time, in seconds, including opening.
     pub takes_s: f64,
-    /// Keys that tell this part of the point from others.
+    /// Keys that distinguish this part of the point from its other parts.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub part: BTreeMap<String, String>,
-    /// The point as its records have it, in JSON: what a check measures.
+    /// The point as JSON, as stored in its records; a check measures this.
     pub point: String,
-    /// CRC-32 of the point in eight hexadecimal digits.
+    /// CRC-32 of the point, as eight hexadecimal digits.
     pub checksum: String,
 }
 
 impl HostKind {
-    /// The facts in words.
+    /// The facts as one line.
     pub fn title(&self) -> String {
         let facts: Vec<&str> = self.facts.values().map(String::as_str).collect();
         facts.join(", ")
@@ -143,10 +144,10 @@ impl HostKind {
 }
 
 impl Baseline {
-    /// The kind of a host with these facts.
+    /// Returns the kind with these facts.
     ///
     /// # Errors
-    /// `Usage` where the baseline has none, with those that there are.
+    /// `Usage` if the baseline has no such kind; the message lists its kinds.
     pub fn kind_of(&self, facts: &host_kind::KindFacts) -> Result<&HostKind> {
         let found = self.kinds.iter().find(|kind| kind.facts == *facts);
         found.ok_or_else(|| {
@@ -162,7 +163,7 @@ impl Baseline {
 }
 
 impl BaselineEntry {
-    /// The point, as plans take it.
+    /// The point, in the form that plans accept.
     pub fn given(&self) -> GivenPoint {
         GivenPoint {
             json: self.point.clone(),
@@ -170,24 +171,24 @@ impl BaselineEntry {
         }
     }
 
-    /// The metric; `None` for a name that no figure has.
+    /// The metric, or `None` if no figure has this name.
     pub fn metric(&self) -> Option<Metric> {
         self.metric.parse().ok()
     }
 
-    /// Returns whether more is better.
+    /// Whether a higher value is better.
     pub fn is_high_better(&self) -> bool {
         self.metric()
             .is_none_or(|metric| metric.better == Better::High)
     }
 
-    /// Returns whether the spread behind the thresholds is known: of a data sheet it is stated, of fewer than
-    /// [`RUNS_MIN`] runs it is not.
+    /// Whether the spread behind the thresholds is known. Data sheets state it; fewer than [`RUNS_MIN`] runs do not
+    /// show it.
     pub fn has_spread(&self) -> bool {
         self.source.is_some() || self.runs as usize >= RUNS_MIN
     }
 
-    /// Returns whether a value lies beyond a threshold.
+    /// Whether a value is beyond a threshold.
     pub fn is_beyond(&self, value: f64, threshold: f64) -> bool {
         match self.is_high_better() {
             true => value < threshold,
@@ -195,7 +196,7 @@ impl BaselineEntry {
         }
     }
 
-    /// Names of the devices of each host; of hosts that have the same ones, once.
+    /// Device names per host; hosts with equal device lists count once.
     pub fn ways(&self) -> impl Iterator<Item = Vec<&str>> {
         let of_hosts = self.device.iter();
         let of_hosts = of_hosts.flat_map(|names| names.split(host_kind::OTHER_HOST));
@@ -207,13 +208,13 @@ impl BaselineEntry {
         self.ways().flatten()
     }
 
-    /// Standard deviation that a normal spread with this MAD would have, as a part of the median.
+    /// Standard deviation estimated from the MAD, as a fraction of the median.
     pub fn spread(&self) -> f64 {
         robust::SIGMAS_OF_MAD * self.mad / self.median
     }
 }
 
-/// Unit of a figure, from the name of its column.
+/// Derives a figure's unit from its column name.
 pub fn unit_of(metric: &Metric) -> &'static str {
     let field = metric.figure.field;
     let has = |part: &str| field.contains(part);

@@ -1,10 +1,10 @@
-//! Entries in the order in which a check measures them: the most telling first, as far as its time goes.
+//! Orders entries for a check: the most informative points first, within the time budget.
 
 use std::collections::BTreeMap;
 
 use super::BaselineEntry;
 
-/// A point, and the entries that are judged by it.
+/// A point and the entries it decides.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckStep<'a> {
     /// The point's JSON.
@@ -14,7 +14,7 @@ pub struct CheckStep<'a> {
 }
 
 impl CheckStep<'_> {
-    /// Longest time that it takes, in seconds.
+    /// Longest measuring time, in seconds.
     pub fn takes_s(&self) -> f64 {
         let times = self.entries.iter().map(|entry| entry.takes_s);
         times.fold(0.0, f64::max)
@@ -25,13 +25,13 @@ impl CheckStep<'_> {
         self.entries.first().map_or("", |entry| &entry.name)
     }
 
-    /// Ranks of the point, and hosts that they are on.
+    /// Number of ranks and of hosts.
     pub fn shape(&self) -> (u32, u32) {
         let first = self.entries.first();
         first.map_or((1, 1), |entry| (entry.ranks, entry.spans))
     }
 
-    /// Measure of how much it tells: close to what the machine can do at most, and hardly spread.
+    /// How informative the point is: high if it is close to its bound and varies little.
     fn telling(&self) -> f64 {
         let of = |entry: &&BaselineEntry| {
             let close = entry.of_limit.unwrap_or(0.0).min(1.0);
@@ -43,7 +43,7 @@ impl CheckStep<'_> {
             .fold(f64::NEG_INFINITY, f64::max)
     }
 
-    /// Its subject: engine, operation and device.
+    /// Engine, operation and device.
     fn about(&self) -> String {
         let Some(entry) = self.entries.first() else {
             return String::new();
@@ -54,8 +54,8 @@ impl CheckStep<'_> {
     }
 }
 
-/// Points of some entries, the most telling first: of each engine, operation and device the one that is closest to its
-/// limit and varies least, then the second of each, and so on.
+/// Orders points by how informative they are. First comes the best point of each engine, operation and device: the
+/// closest to its bound with the least spread. Then the second best of each, and so on.
 pub fn telling_first<'a>(
     entries: impl IntoIterator<Item = &'a BaselineEntry>,
 ) -> Vec<CheckStep<'a>> {
@@ -81,23 +81,23 @@ pub fn telling_first<'a>(
         ordered.push((*round, step));
         *round += 1;
     }
-    // Stable: within a round the most telling stays first.
+    // The sort is stable: within a round, the most informative point stays first.
     ordered.sort_by_key(|(round, _)| *round);
     ordered.into_iter().map(|(_, step)| step).collect()
 }
 
-/// Points that fit into a time, and those that do not.
+/// Points that fit into a time budget, and those that do not.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct WithinBudget<'a> {
-    /// Points to measure, in their order.
+    /// Points to measure, in order.
     pub chosen: Vec<CheckStep<'a>>,
-    /// Points that there is no time for.
+    /// Points left out for lack of time.
     pub left: Vec<CheckStep<'a>>,
 }
 
-/// Takes points in their order as far as `budget_s` goes; one that is too long is passed over for shorter ones. Ranks
-/// of each number are started once, which takes `start_s`; the longest point is measured once more for each of
-/// `retests`, should it fail.
+/// Selects points in order until `budget_s` is used up; a point that is too long is skipped in favour of shorter ones.
+/// Each distinct number of ranks and hosts costs one start of `start_s`. The budget also reserves `retests` repeats of
+/// the longest selected point, in case it fails.
 pub fn within<'a>(
     steps: Vec<CheckStep<'a>>,
     budget_s: f64,
@@ -126,18 +126,18 @@ pub fn within<'a>(
     found
 }
 
-/// Reserve in the time of points that follow others: the pace of those before was one of many.
+/// Safety factor on the estimated time of later points: one observed pace may not be typical.
 const PACE_MARGIN: f64 = 1.5;
 
-/// The fastest pace that is reckoned with.
+/// Lower limit of the estimated pace.
 const PACE_MIN: f64 = 0.05;
 
-/// Pace that points are reckoned with after others took `pace` times the time that the baseline says.
+/// Pace assumed for later points after earlier ones took `pace` times as long as the baseline states.
 pub fn pace_of_next(pace: f64) -> f64 {
     (PACE_MARGIN * pace).max(PACE_MIN)
 }
 
-/// As [`within`], where points take `pace` times the time that the baseline says.
+/// As [`within`], but points take `pace` times as long as the baseline states.
 pub fn within_at_pace<'a>(
     steps: Vec<CheckStep<'a>>,
     budget_s: f64,
@@ -145,11 +145,11 @@ pub fn within_at_pace<'a>(
     retests: u32,
     pace: f64,
 ) -> WithinBudget<'a> {
-    // A start takes as long as it takes, whatever the pace of points.
+    // Pace affects points only; a start takes the same time.
     within(steps, budget_s / pace, start_s / pace, retests)
 }
 
-/// The shortest time into which a point fits.
+/// Shortest budget that fits at least one point.
 pub fn shortest_s(steps: &[CheckStep<'_>], start_s: f64, retests: u32) -> Option<f64> {
     let times = steps
         .iter()

@@ -1,4 +1,4 @@
-//! The file of a baseline: read with messages that name file and line, and written so that it reads back the same.
+//! Reads and writes baseline files. Error messages name file and line; a written file reads back unchanged.
 
 use std::ops::Range;
 
@@ -11,19 +11,19 @@ use tonnage_units::{Error, Result};
 use super::{BASELINE_FORMAT, Baseline, BaselineEntry, HostKind, unit_of};
 use crate::metric::Metric;
 
-/// The longest file that is read.
+/// Maximum size of a baseline file.
 pub const BASELINE_BYTES_MAX: u64 = 16 << 20;
 
-/// Rounding of a limit that was written and read.
+/// Tolerance for rounding of a stored bound.
 const LIMIT_TOLERANCE: f64 = 1.000_001;
 
-/// Lines above the tables.
+/// Header comment of the file.
 const HEAD: &str = "\
 # Written by `tonnage baseline`; `tonnage check --baseline` measures its points again. Thresholds (warn, fail) may be
 # changed by hand; points may not, and have a checksum.
 ";
 
-/// A baseline whose entries know where they stand.
+/// A baseline with source positions of its entries.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct BaselineText {
@@ -46,11 +46,11 @@ struct KindText {
 }
 
 impl Baseline {
-    /// Reads a baseline; `path` is only for the messages.
+    /// Parses a baseline. `path` is used only in messages.
     ///
     /// # Errors
-    /// `Usage`, with path and line: not TOML, a key that is unknown or missing, a figure that is no number, a threshold
-    /// on the wrong side of its median or above the limit, a point that was changed.
+    /// `Usage`, with path and line: invalid TOML, an unknown or missing key, an invalid number, a threshold on the
+    /// wrong side of its median or above the bound, or an edited point.
     pub fn from_toml(text: &str, path: &str) -> Result<Self> {
         let located = |span: Range<usize>, message: &str| {
             let before = text.as_bytes().get(..span.start).unwrap_or_default();
@@ -104,10 +104,10 @@ impl Baseline {
         })
     }
 
-    /// The baseline as TOML: what [`Baseline::from_toml`] reads back as the same.
+    /// The baseline as TOML. [`Baseline::from_toml`] restores it exactly.
     ///
     /// # Errors
-    /// When it has no form in TOML.
+    /// If it cannot be serialized.
     pub fn to_toml(&self) -> Result<String> {
         let text = toml::to_string(self)
             .map_err(|error| Error::Failed(format!("the baseline has no form in TOML: {error}")))?;
@@ -115,7 +115,7 @@ impl Baseline {
     }
 }
 
-/// Checks a distance from the median that is a part of it.
+/// Checks a margin: a fraction between 0 and 1.
 pub(crate) fn check_margin(name: &str, margin: f64) -> std::result::Result<(), String> {
     match margin > 0.0 && margin < 1.0 {
         true => Ok(()),
@@ -125,7 +125,7 @@ pub(crate) fn check_margin(name: &str, margin: f64) -> std::result::Result<(), S
     }
 }
 
-/// Checks one entry: its metric, that its figures are numbers, and that thresholds lie where they can be met.
+/// Checks one entry: known metric, valid numbers, reachable thresholds.
 fn check(entry: &BaselineEntry) -> std::result::Result<(), String> {
     let metric: Metric = entry
         .metric

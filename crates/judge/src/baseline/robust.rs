@@ -1,11 +1,11 @@
-//! Centre and spread that a few outliers do not move.
+//! Centre and spread that tolerate outliers.
 
 pub(crate) use tonnage_record::spread::median;
 
-/// Standard deviations of a normal spread in one MAD.
+/// Standard deviations per MAD, for a normal distribution.
 pub(crate) const SIGMAS_OF_MAD: f64 = 1.4826;
 
-/// Median of the distances from the median; 0 without values.
+/// Median absolute deviation; 0 without values.
 pub(crate) fn mad(values: &[f64]) -> f64 {
     let Some(centre) = median(values) else {
         return 0.0;

@@ -1,4 +1,4 @@
-//! Baselines of small sets of records, whose thresholds were computed by hand, and files that are refused.
+//! Small baselines with hand-computed thresholds, and invalid files.
 
 mod hosts;
 
@@ -26,7 +26,7 @@ pub(crate) fn request() -> BaselineRequest {
     }
 }
 
-/// A run of a point of a megabyte on a host, with this bandwidth and a limit of 20e9.
+/// A run of a 1 MiB point on a host, with this bandwidth and a bound of 20e9.
 fn on(host: &str, run: usize, bandwidth: f64) -> Value {
     let mut value = record(&format!("{host}-{run}"), 1 << 20, &[bandwidth]);
     value["environment"][0]["hosts"][0]["name"] = host.into();
@@ -59,7 +59,7 @@ fn only(built: &BuiltBaseline) -> &BaselineEntry {
     }
 }
 
-/// The request with a change.
+/// The default request with one change.
 fn asking(change: impl FnOnce(&mut BaselineRequest)) -> BaselineRequest {
     let mut asked = request();
     change(&mut asked);
@@ -107,7 +107,7 @@ fn of_latencies_thresholds_lie_above() {
     assert_eq!((entry.median, entry.mad), (10.0, 0.0));
     assert_eq!((entry.warn, entry.fail), (10.5, 11.0));
     assert!(entry.is_beyond(11.5, entry.fail) && !entry.is_beyond(9.0, entry.warn));
-    // A ping-pong is about its latency, also where nobody says so.
+    // A ping-pong defaults to latency.
     let ping_pong = changed(host("n1", &FIVE), |record| {
         record["point"]["pacing"] = json!({"kind": "ping-pong"});
         record["summary"]["latency"] = latency(700);
@@ -140,7 +140,7 @@ fn what_cannot_be_told_is_left_out_with_its_reason() {
     }
 }
 
-/// Eight hosts, of which one has 0.8 of what the others have.
+/// Eight hosts; one of them reaches 0.8 of the bandwidth of the others.
 fn eight() -> Vec<Value> {
     let of = |at: usize| {
         let factor = if at == 3 { 0.8 } else { 1.0 };
@@ -198,7 +198,7 @@ fn a_data_sheet_stands_in_for_runs() {
         let read = HandValue::read_all(text, "hand.toml").unwrap();
         asking(|it| it.by_hand = read)
     };
-    // One run is enough to know the point.
+    // One run is enough to identify the point.
     let built = made(&host("n1", &[11.0]), &by_hand(text)).unwrap();
     let entry = only(&built);
     assert_eq!((entry.median, entry.fail), (12e9, 10.8e9));
@@ -246,7 +246,7 @@ fn a_baseline_reads_back_as_it_was_written() {
     assert_eq!(Baseline::from_toml(&text, "x").unwrap(), built.baseline);
 }
 
-/// Text of a good file, what stands in its place, and a part of the message.
+/// Text in a valid file, its replacement, and part of the message.
 const WRONG: &[(&str, &str, &str)] = &[
     ("mad = ", "mud = ", "unknown field `mud`"),
     (
@@ -341,7 +341,7 @@ fn drift_names_what_is_slower_new_and_gone() {
             Drift::Faster,
         ]
     );
-    // One run on either side proves nothing.
+    // With one run on either side, the result is unclear.
     let few = asking(|it| it.runs_min = 1);
     let one = made(&host("n1", &[5.0]), &few).unwrap().baseline;
     for [old, new] in [[&old, &one], [&one, &old]] {
@@ -399,27 +399,27 @@ fn the_most_telling_point_of_each_engine_comes_first() {
     };
     let steps = telling_first(&entries);
     assert_eq!(names(&steps), ["b", "c", "d", "a"]);
-    // A start of half a second, points of 1 s; c does not fit into 3.5 s, and d needs a start of its own.
+    // A start takes 0.5 s and points take 1 s. c does not fit into 3.5 s, and d needs its own start.
     let found = within(steps.clone(), 3.5, 0.5, 0);
     assert_eq!(
         (names(&found.chosen), names(&found.left)),
         (vec!["b".into(), "d".into()], vec!["c".into(), "a".into()])
     );
-    // Measuring one again takes half of it.
+    // A retest needs half the budget.
     assert_eq!(names(&within(steps.clone(), 3.0, 0.5, 1).chosen), ["b"]);
     assert_eq!(names(&within(steps.clone(), 2.9, 0.5, 1).chosen).len(), 0);
     assert_eq!(super::order::shortest_s(&steps, 0.5, 1), Some(3.0));
-    // Points took a tenth of their time: with the margin 0.15 of it is reckoned with, and 2.05 s for all.
+    // Points took a tenth of their time. With the margin, 0.15 is assumed: 2.05 s for all.
     let at = |time_s, pace| within_at_pace(steps.clone(), time_s, 0.5, 0, pace_of_next(pace));
     assert_eq!(names(&at(1.99, 0.1).left), ["a"]);
     assert_eq!(names(&at(2.06, 0.1).left), [""; 0]);
-    // Points that took none at all, and longer than was reckoned with.
+    // Points that took no time, and points that took longer than expected.
     assert_eq!(names(&at(1.4, 0.0).left).len(), 0);
     assert_eq!(names(&at(3.6, 2.0).chosen), ["b"]);
 }
 
 proptest! {
-    /// Thresholds lie on their side and figures are numbers, whatever was changed in a file that is read.
+    /// Any file that parses has thresholds on the right side and valid figures.
     #[test]
     fn whatever_is_read_can_be_checked(at in any::<prop::sample::Index>(), put in "[0-9a-z.\"=\\-]{0,4}", cut in 0usize..4) {
         let good = text();

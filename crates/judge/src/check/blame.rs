@@ -1,7 +1,7 @@
-//! Blame of a matrix: hosts and pairs that its own verdict calls slow, where they are further below the middle of the
-//! pairs than a baseline lets a figure be.
+//! Slow hosts and pairs in a matrix: those that the matrix verdict calls slow and that are further below the median
+//! pair than a baseline allows.
 //!
-//! The bandwidth of a whole matrix hardly tells one slow host of many; its row and its column do.
+//! The bandwidth of a whole matrix barely changes if one host of many is slow; its row and column show it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,19 +9,19 @@ use tonnage_record::Record;
 use tonnage_record::transfer::SlowRank;
 use tonnage_units::number_list;
 
-/// Hosts and pairs that are named in words.
+/// Maximum number of hosts and pairs to name.
 const NAMED_MAX: usize = 3;
 
-/// A host that sends slowly to all others, one that receives slowly from them, or a pair of both.
+/// A host that sends slowly to all others, a host that receives slowly, or a slow pair.
 type SlowWay = (Option<String>, Option<String>);
 
-/// Slow ways, each with its rate as a part of the middle of all pairs.
+/// Slow hosts and pairs, each with its rate as a fraction of the median pair.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Blame(BTreeMap<SlowWay, f64>);
 
 impl Blame {
-    /// Ways of a record that reach less than this part of the middle, of those that the verdict on its matrix calls
-    /// slow; none where it is of no matrix.
+    /// Hosts and pairs that the verdict on a record's matrix calls slow and that reach less than `least` of the median.
+    /// Empty if the record has no matrix.
     pub fn below(record: &Record, least: f64) -> Self {
         let summary = record.transfer().and_then(|body| body.summary.as_ref());
         let Some(verdict) = summary.and_then(|summary| summary.matrix.as_ref()) else {
@@ -51,12 +51,12 @@ impl Blame {
         blame
     }
 
-    /// Returns whether nobody is blamed.
+    /// Whether there are no slow hosts or pairs.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Ways that all of some measurements blame, each with the best that it reached.
+    /// Hosts and pairs that are slow in all measurements, each with its best rate.
     pub fn common<'a>(mut all: impl Iterator<Item = &'a Self>) -> Self {
         let mut common = all.next().cloned().unwrap_or_default();
         for other in all {
@@ -69,7 +69,7 @@ impl Blame {
         common
     }
 
-    /// The blame of more than half of some runs, in words.
+    /// Describes the hosts and pairs that are slow in more than half of the runs.
     pub(crate) fn of_most<'a>(
         records: impl Iterator<Item = &'a Record>,
         least: f64,
@@ -85,14 +85,14 @@ impl Blame {
         (!most.is_empty()).then(|| most.words())
     }
 
-    /// Hosts that are blamed: of a pair both.
+    /// Slow hosts, including both hosts of a slow pair.
     pub fn hosts(&self) -> Vec<String> {
         let ways = self.0.keys();
         let hosts: BTreeSet<&String> = ways.flat_map(|(from, to)| from.iter().chain(to)).collect();
         hosts.into_iter().cloned().collect()
     }
 
-    /// Words such as "h3 sends at 50 % of the median", the slowest first.
+    /// Description such as "h3 sends at 50 % of the median", slowest first.
     pub fn words(&self) -> String {
         let mut ways: Vec<(&SlowWay, &f64)> = self.0.iter().collect();
         ways.sort_by(|left, right| left.1.total_cmp(right.1));
@@ -114,7 +114,7 @@ impl Blame {
     }
 }
 
-/// Names of the hosts of all ranks.
+/// Maps each rank to its host name.
 fn hosts_of_ranks(record: &Record) -> BTreeMap<u32, String> {
     let hosts = record.environment.iter().flat_map(|group| &group.hosts);
     let of_host = hosts.flat_map(|host| {

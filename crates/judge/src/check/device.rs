@@ -1,32 +1,32 @@
-//! Devices of a host beside those that the baseline's figures went over.
+//! Compares a host's network devices with those used by the baseline.
 
 use super::entry::EntryVerdict;
 use super::verdict::CheckVerdict;
 use crate::baseline::BaselineEntry;
 
-/// A network device of the host that is checked.
+/// A network device of the host under check.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceState {
-    /// The kernel's name.
+    /// Kernel name.
     pub name: String,
-    /// State of its link: "up", "down", … as the kernel says it.
+    /// Link state as reported by the kernel: "up", "down", …
     pub state: String,
 }
 
 impl DeviceState {
-    /// Returns whether the link certainly carries nothing.
+    /// Whether the link certainly carries no traffic.
     fn is_down(&self) -> bool {
         let state = self.state.to_ascii_lowercase();
         ["notpresent", "dormant"].contains(&state.as_str()) || state.contains("down")
     }
 }
 
-/// Network devices of the host that is checked.
+/// Network devices of the host under check.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct HostDevices {
-    /// Devices that are listed.
+    /// Listed devices.
     pub devices: Vec<DeviceState>,
-    /// Reason why there may be others that are not listed.
+    /// Why the list may be incomplete.
     pub gap: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl HostDevices {
         own.all(|device| device.is_some_and(|device| !device.is_down()))
     }
 
-    /// Verdict on a device by its name, and why; none on one whose link may carry bytes.
+    /// Verdict and reason if a device is missing or down; `None` if its link may carry traffic.
     fn fault(&self, name: &str) -> Option<(CheckVerdict, String)> {
         match (self.named(name), &self.gap) {
             (None, Some(gap)) => Some((CheckVerdict::Error, format!("{name} is not seen: {gap}"))),
@@ -54,9 +54,9 @@ impl HostDevices {
     }
 }
 
-/// Verdicts on devices of entries that this host lacks, or whose links are down: each device once. An entry's figures
-/// went over the devices of one way on each host; where this host has a way of the same point, it lacks nothing. Which
-/// of several ways a host has lost nobody can say.
+/// Reports devices that this host lacks or that are down, each once. An entry lists the devices of every host in its
+/// baseline group. If this host has one of the device lists of the point, nothing is missing. If an entry has several
+/// lists, absent devices are not reported, because any of the lists may be this host's.
 pub fn device_failures(
     entries: &[&BaselineEntry],
     own: &HostDevices,

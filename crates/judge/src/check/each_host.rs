@@ -1,4 +1,4 @@
-//! Verdicts of several hosts, each of which was checked by itself.
+//! Combines the verdicts of several hosts that were checked separately.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,14 +13,14 @@ pub struct HostVerdict {
     pub host: String,
     /// Its verdict.
     pub verdict: CheckVerdict,
-    /// One line of at most 80 bytes.
+    /// One line, at most 80 bytes.
     pub reason: String,
-    /// Its own report; `None` where it has made none.
+    /// The host's own report; `None` if it produced none.
     pub report: Option<CheckReport>,
 }
 
 impl HostVerdict {
-    /// The verdict of a report.
+    /// Makes a verdict from a report.
     pub fn of(host: String, report: CheckReport) -> Self {
         Self {
             host,
@@ -30,7 +30,7 @@ impl HostVerdict {
         }
     }
 
-    /// The verdict on a host that has made no report.
+    /// Makes the verdict for a host without a report.
     pub fn error(host: String, why: &str) -> Self {
         Self {
             host,
@@ -40,55 +40,55 @@ impl HostVerdict {
         }
     }
 
-    /// The reason without the verdict before it.
+    /// The reason without the verdict prefix.
     pub fn why(&self) -> &str {
         let opening = format!("{}: ", self.verdict);
         self.reason.strip_prefix(&opening).unwrap_or(&self.reason)
     }
 }
 
-/// Findings of a check of several hosts, each by itself.
+/// Results of checking several hosts separately.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EachHostReport {
-    /// Version of this form.
+    /// Version of this report format.
     pub format: u32,
     /// Version of the program.
     pub program: String,
-    /// The baseline's file.
+    /// Path of the baseline.
     pub baseline: String,
     /// End of the check, nanoseconds since 1970.
     pub time_unix_ns: u64,
-    /// Time that it was given, in seconds.
+    /// Time budget, in seconds.
     pub budget_s: f64,
-    /// Time that it took.
+    /// Elapsed time, in seconds.
     pub took_s: f64,
-    /// The verdict that counts of those of all hosts.
+    /// The verdict with the highest weight over all hosts.
     pub verdict: CheckVerdict,
-    /// One line of at most 80 bytes.
+    /// One line, at most 80 bytes.
     pub reason: String,
     /// Hosts that failed.
     pub failed_hosts: Vec<String>,
-    /// Verdicts, in the order of the hosts.
+    /// Verdicts, in host order.
     pub each: Vec<HostVerdict>,
 }
 
-/// Names and times of a check of several hosts.
+/// Metadata of a check of several hosts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EachHostFacts {
     /// Version of the program.
     pub program: String,
-    /// The baseline's file.
+    /// Path of the baseline.
     pub baseline: String,
     /// End of the check, nanoseconds since 1970.
     pub time_unix_ns: u64,
-    /// Time that it was given, in seconds.
+    /// Time budget, in seconds.
     pub budget_s: f64,
-    /// Time that it took.
+    /// Elapsed time, in seconds.
     pub took_s: f64,
 }
 
 impl EachHostReport {
-    /// The report of these verdicts.
+    /// Builds the report from the hosts' verdicts.
     pub fn of(facts: EachHostFacts, each: Vec<HostVerdict>) -> Self {
         let verdict = CheckVerdict::of(each.iter().map(|one| one.verdict));
         let failed = each.iter().filter(|one| one.verdict == CheckVerdict::Fail);
@@ -109,7 +109,7 @@ impl EachHostReport {
         }
     }
 
-    /// Hosts of one verdict and reason, folded: the worst verdict first, and of each the reason that most hosts have.
+    /// Groups hosts by verdict and reason: worst verdict first, then the reason with the most hosts.
     pub fn alike(&self) -> Vec<AlikeHosts<'_>> {
         let mut groups: Vec<(CheckVerdict, &str, Vec<&str>)> = Vec::new();
         for one in &self.each {
@@ -137,14 +137,14 @@ impl EachHostReport {
     }
 }
 
-/// Hosts with one verdict for one reason.
+/// Hosts with the same verdict and reason.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AlikeHosts<'a> {
     /// The verdict.
     pub verdict: CheckVerdict,
-    /// The reason, without the verdict.
+    /// Reason, without the verdict prefix.
     pub why: &'a str,
-    /// The hosts, folded.
+    /// Folded host names.
     pub hosts: String,
 }
 

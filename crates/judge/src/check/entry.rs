@@ -1,4 +1,4 @@
-//! One entry of a baseline beside what was measured now.
+//! Judges one baseline entry against new measurements.
 
 use serde::{Deserialize, Serialize};
 use tonnage_record::figures::Row;
@@ -15,9 +15,9 @@ use crate::keys::{Keys, current_value};
 /// Verdict on one entry.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct EntryVerdict {
-    /// Short name of the point, or the device.
+    /// Short name of the point, or name of the device.
     pub name: String,
-    /// Engine, operation and size, for one line.
+    /// Engine, operation and size, for one-line output.
     pub short: String,
     /// Metric.
     pub metric: String,
@@ -25,27 +25,27 @@ pub struct EntryVerdict {
     pub unit: String,
     /// Hosts that took part.
     pub hosts: Vec<String>,
-    /// Those of them that a matrix blames; where there are none, a failure is that of all.
+    /// Hosts that a matrix identifies as slow. If empty, a failure applies to all hosts.
     #[serde(default)]
     pub blamed: Vec<String>,
     /// Verdict.
     pub verdict: CheckVerdict,
-    /// Figure that counts: that of the best try.
+    /// Figure that decides: the best try.
     pub value: Option<f64>,
-    /// Figures of all tries, in their order.
+    /// Figures of all tries, in order.
     pub tries: Vec<f64>,
     /// Median of the baseline.
     pub median: f64,
-    /// Its warning.
+    /// Warning threshold.
     pub warn: f64,
-    /// Its failure.
+    /// Failure threshold.
     pub fail: f64,
-    /// Reason of a verdict that its figures do not tell.
+    /// Reason, if the figures do not explain the verdict.
     pub why: Option<String>,
 }
 
 impl EntryVerdict {
-    /// A verdict on an entry of which nothing was measured.
+    /// Creates a verdict for an entry without measurements.
     pub fn of(entry: &BaselineEntry) -> Self {
         Self {
             name: entry.name.clone(),
@@ -64,7 +64,7 @@ impl EntryVerdict {
         }
     }
 
-    /// Hosts that have failed, where it is a failure.
+    /// Hosts that failed; empty unless the verdict is a failure.
     pub fn failed_hosts(&self) -> &[String] {
         match (self.verdict, self.blamed.is_empty()) {
             (CheckVerdict::Fail, true) => &self.hosts,
@@ -73,7 +73,7 @@ impl EntryVerdict {
         }
     }
 
-    /// Figure as a part of the failure's threshold, such that less is worse.
+    /// Value as a fraction of the failure threshold; lower is worse.
     pub fn ratio(&self) -> f64 {
         let is_high_better = self.fail < self.median;
         match self.value {
@@ -84,11 +84,11 @@ impl EntryVerdict {
     }
 }
 
-/// Judges an entry by the records of its point, one for each try. Several entries of one point differ in devices and
-/// links: `others` are those of the same part and metric.
+/// Judges an entry by the records of its point, one per try. Entries of one point may differ in devices and links:
+/// `others` has those of the same part and metric.
 ///
-/// A failure counts when each of `tries_min` tries fails; where fewer were made it is a warning. So is a figure beyond
-/// a threshold of fewer than [`RUNS_MIN`] runs.
+/// A failure counts only if each of `tries_min` tries fails; with fewer tries it is a warning. A figure beyond the
+/// failure threshold of fewer than [`RUNS_MIN`] runs is also a warning.
 pub fn judged(
     entry: &BaselineEntry,
     others: &[&BaselineEntry],
@@ -103,7 +103,7 @@ pub fn judged(
         tries.push(one_try(entry, others, record));
     }
     found.tries = tries.iter().filter_map(|it| it.value).collect();
-    // The first that is no failure ends the tries; what was an error says nothing about the host.
+    // The first try that does not fail ends the tries. An error is no evidence about the host.
     let fails = tries
         .iter()
         .filter(|it| it.verdict == CheckVerdict::Fail)
@@ -137,8 +137,9 @@ pub fn judged(
     found
 }
 
-/// Puts a failure down to the hosts that every failed try of a matrix blames. Tries that fail for nothing but their
-/// blame, and blame different ones, are what other programs do to a matrix, and no failure.
+/// Attributes a failure to the hosts that are slow in every failed try of a matrix. If the matrix total is within its
+/// threshold and each try has different slow hosts, this is interference from other programs: the verdict becomes a
+/// warning.
 fn blame(found: &mut EntryVerdict, tries: &[Try]) {
     let failed = || {
         let all = tries.iter();
@@ -166,9 +167,9 @@ struct Try {
     verdict: CheckVerdict,
     value: Option<f64>,
     why: Option<String>,
-    /// Blame of a matrix.
+    /// Slow hosts and pairs of a matrix.
     blame: Blame,
-    /// The figure itself has failed.
+    /// Whether the figure itself is beyond the failure threshold.
     is_beyond: bool,
 }
 
@@ -211,7 +212,7 @@ fn one_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) ->
         false => entry.median / entry.fail,
     };
     let blame = Blame::below(record, fail_part);
-    // A threshold without a spread behind it proves no failure.
+    // A threshold without a known spread cannot prove a failure.
     let proves = is_beyond && entry.has_spread();
     let verdict = match () {
         () if proves || !blame.is_empty() => CheckVerdict::Fail,
@@ -245,7 +246,7 @@ fn is_part(keys: &Keys, entry: &BaselineEntry) -> bool {
         })
 }
 
-/// Difference of the way that the bytes took from that of the baseline, where it is no other entry's way.
+/// Describes how the path of the bytes differs from the baseline's, unless another entry has this path.
 fn other_way(entry: &BaselineEntry, others: &[&BaselineEntry], row: &Row<'_>) -> Option<String> {
     if let Some(why) = off_path(row).filter(|_| entry.device.is_some()) {
         return Some(format!("off path: {why}"));
@@ -260,7 +261,7 @@ fn other_way(entry: &BaselineEntry, others: &[&BaselineEntry], row: &Row<'_>) ->
             false => Some(format!("off path: over {device}, fleet over {known}")),
         };
     }
-    // A host whose link came up slower than those of the others is in a group of its own, which is no excuse.
+    // A slower link than on other hosts is still a fault, even though the baseline stores such hosts separately.
     let same_way = others
         .iter()
         .copied()
@@ -276,7 +277,7 @@ fn other_way(entry: &BaselineEntry, others: &[&BaselineEntry], row: &Row<'_>) ->
     }
 }
 
-/// Engine, operation and size of an entry's point, as short as they can be.
+/// Engine, operation and size of an entry's point, abbreviated.
 fn short(entry: &BaselineEntry) -> String {
     let part = |key: &str| entry.part.get(key).map(String::as_str);
     let point: serde_json::Value = serde_json::from_str(&entry.point).unwrap_or_default();
@@ -296,7 +297,7 @@ fn short(entry: &BaselineEntry) -> String {
     }
 }
 
-/// A size as sweeps write it: 64, 4k, 1M.
+/// Formats a size as in sweeps: 64, 4k, 1M.
 fn compact(bytes: u64) -> String {
     for (shift, unit) in [(30, "G"), (20, "M"), (10, "k")] {
         if bytes >= 1 << shift && bytes.trailing_zeros() >= shift {

@@ -1,20 +1,20 @@
-//! Verdicts on hosts that were measured beside a baseline.
+//! Compares measured hosts with a baseline.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | this | the report of a check |
-//! | [`entry`] | one entry of a baseline beside what was measured now |
-//! | [`step`] | the entries of one point |
-//! | [`blame`] | hosts and pairs that a matrix calls slow |
-//! | [`each_host`] | verdicts of several hosts, each checked by itself |
-//! | [`of_records`] | hosts of records that are there already |
-//! | [`device`] | devices of a host beside those of the baseline |
+//! | [`entry`] | one baseline entry against new measurements |
+//! | [`step`] | all entries of one point |
+//! | [`blame`] | slow hosts and pairs in a matrix |
+//! | [`each_host`] | verdicts of several hosts that were checked separately |
+//! | [`of_records`] | verdicts from existing records |
+//! | [`device`] | a host's devices against the baseline's |
 //! | [`verdict`] | verdicts and exit codes |
-//! | [`reason`] | one line that says why |
-//! | [`nodelist`] | names of hosts, folded as schedulers write them |
+//! | [`reason`] | the one-line reason |
+//! | [`nodelist`] | host names, folded as schedulers do |
 //!
-//! An error is never a failure: what could not be measured says nothing about the host. Nothing here measures; the
-//! program does.
+//! An error is not a failure: a measurement that did not happen is no evidence about the host. Nothing here measures;
+//! the program does.
 
 pub mod blame;
 pub mod device;
@@ -37,34 +37,34 @@ pub use verdict::{CheckVerdict, ExitStyle};
 /// Version of the report's JSON.
 pub const CHECK_FORMAT: u32 = 1;
 
-/// Findings of a check.
+/// Results of a check.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CheckReport {
-    /// Version of this form.
+    /// Version of this report format.
     pub format: u32,
     /// Version of the program.
     pub program: String,
     /// Hosts that were measured.
     pub hosts: Vec<String>,
-    /// The baseline's file.
+    /// Path of the baseline.
     pub baseline: String,
     /// End of the check, nanoseconds since 1970.
     pub time_unix_ns: u64,
-    /// Time that it was given, in seconds.
+    /// Time budget, in seconds.
     pub budget_s: f64,
-    /// Time that it took.
+    /// Elapsed time, in seconds.
     pub took_s: f64,
-    /// The verdict of all.
+    /// Overall verdict.
     pub verdict: CheckVerdict,
-    /// One line of at most 80 bytes.
+    /// One line, at most 80 bytes.
     pub reason: String,
     /// Hosts that failed.
     pub failed_hosts: Vec<String>,
-    /// Verdicts of the entries that were measured, and of devices.
+    /// Verdicts of the measured entries and of devices.
     pub entries: Vec<EntryVerdict>,
-    /// Names of points that there was no time for.
+    /// Names of points left out for lack of time.
     pub not_measured: Vec<String>,
-    /// Age of these verdicts in seconds, where they are told again.
+    /// Age of this report in seconds, if it comes from a cache.
     #[serde(default)]
     pub cached_for_s: Option<f64>,
 }

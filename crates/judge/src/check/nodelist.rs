@@ -1,8 +1,9 @@
-//! Names of hosts folded as schedulers write them: `n[1-3,7]`.
+//! Folds host names as schedulers do: `n[1-3,7]`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Folds names that differ in the number at their end. Numbers of another width are names of their own.
+/// Folds names that differ only in their trailing number. Numbers with leading zeros fold only with numbers of the same
+/// width.
 pub fn folded<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut groups: BTreeMap<(&str, usize), BTreeSet<u64>> = BTreeMap::new();
     let mut plain: BTreeSet<&str> = BTreeSet::new();
@@ -11,7 +12,7 @@ pub fn folded<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
         let digits = &name[stem.len()..];
         match digits.parse() {
             Ok(number) => {
-                // Leading zeros are part of a name, so that 01 and 1 are two.
+                // Leading zeros are part of a name: 01 and 1 are different hosts.
                 let width = if digits.len() > 1 && digits.starts_with('0') {
                     digits.len()
                 } else {

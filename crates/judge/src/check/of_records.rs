@@ -1,5 +1,4 @@
-//! Verdicts on the hosts of records that are there already: nothing is measured again, so that a host's runs take the
-//! place of its tries.
+//! Judges hosts by existing records, without measuring again: a host's runs take the place of its tries.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -16,51 +15,51 @@ use crate::baseline::order::telling_first;
 use crate::baseline::{Baseline, HostKind};
 use crate::keys::KeyNames;
 
-/// Verdict on an entry by the runs of some hosts.
+/// Verdict on an entry from the runs of one group of hosts.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RunsVerdict {
-    /// Kind of the hosts, in words.
+    /// Description of the kind of host.
     pub kind: String,
-    /// Letter of the side of a comparison that the runs are of.
+    /// Side of a comparison (A or B) that the runs belong to.
     pub side: Option<&'static str>,
-    /// The run in the middle, from the worst to the best; of two in the middle the better one, so that a host fails
-    /// where more than half of its runs do. `tries` are the figures of all.
+    /// The median run by verdict and figure; of two in the middle, the better one. So a host fails if more than half of
+    /// its runs fail. `tries` holds the figures of all runs.
     pub entry: EntryVerdict,
 }
 
-/// Verdicts on records beside a baseline.
+/// Verdicts on existing records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RecordsCheck {
-    /// The verdict of all.
+    /// Overall verdict.
     pub verdict: CheckVerdict,
-    /// One line of at most 80 bytes.
+    /// One line, at most 80 bytes.
     pub reason: String,
-    /// Verdicts, the worst first, and of those that are alike in the order of the baseline.
+    /// Verdicts, worst first; ties stay in baseline order.
     pub entries: Vec<RunsVerdict>,
     /// Hosts that failed.
     pub failed_hosts: BTreeSet<String>,
-    /// Kinds of hosts of the records that the baseline has nothing for, with the hosts.
+    /// Kinds of hosts in the records that the baseline lacks, with their hosts.
     pub unknown_kinds: Vec<(String, BTreeSet<String>)>,
-    /// Kinds of hosts of the baseline of which there is no record.
+    /// Kinds of hosts in the baseline without records.
     pub absent_kinds: Vec<String>,
-    /// Points of the records, of kinds of hosts that the baseline has, without an entry.
+    /// Number of recorded points without an entry, among known kinds of hosts.
     pub points_without_entry: usize,
 }
 
-/// Hosts that measured together, with the letter of the side of a comparison.
+/// Hosts that measured together, and the side of the comparison.
 type HostsOfSide = (String, Option<&'static str>);
 
-/// Records of one kind of host: of each point those of each group of hosts.
+/// Records of one kind of host, by point and host group.
 #[derive(Default)]
 struct OfKind<'a> {
     points: HashMap<String, BTreeMap<HostsOfSide, Vec<&'a Record>>>,
     hosts: BTreeSet<String>,
 }
 
-/// Judges records beside a baseline.
+/// Compares records with a baseline.
 ///
 /// # Errors
-/// `Usage` where the baseline has nothing for any kind of host of the records, with those that there are.
+/// `Usage` if the baseline has none of the recorded kinds of hosts; the message lists its kinds.
 pub fn check_records(baseline: &Baseline, records: &[Record]) -> Result<RecordsCheck> {
     let mut known: BTreeMap<usize, OfKind<'_>> = BTreeMap::new();
     let mut unknown: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
@@ -109,7 +108,8 @@ pub fn check_records(baseline: &Baseline, records: &[Record]) -> Result<RecordsC
     })
 }
 
-/// Records with the facts by which the kind of their hosts is known; those that follow each other mostly share them.
+/// Pairs each record with its host facts. Consecutive records usually share an environment, so the last facts are
+/// reused.
 fn with_facts<'a>(
     baseline: &Baseline,
     records: &'a [Record],
@@ -135,7 +135,7 @@ impl<'a> OfKind<'a> {
         point.entry((hosts, side)).or_default().push(record);
     }
 
-    /// Verdicts on the entries of the kind; a point that none of its hosts measured is skipped.
+    /// Judges every entry of this kind of host; points without records are skipped.
     fn verdicts(&self, kind: &HostKind) -> Vec<RunsVerdict> {
         let mut found = Vec::new();
         for step in telling_first(&kind.entries) {
@@ -172,10 +172,10 @@ impl<'a> OfKind<'a> {
     }
 }
 
-/// Runs that a failure needs at least, as a check measures again what failed.
+/// Minimum number of runs for a failure, as a check repeats a failed measurement.
 const FAILING_RUNS_MIN: usize = 2;
 
-/// The run in the middle of those that have a figure; an error counts where no run has one. A failure of one run alone
+/// Returns the median run among those with a figure; an error counts only if no run has a figure. One failed run alone
 /// is a warning.
 fn middle(runs: Vec<EntryVerdict>) -> Option<EntryVerdict> {
     let tries: Vec<f64> = runs.iter().filter_map(|run| run.value).collect();

@@ -1,4 +1,4 @@
-//! One line that says why: the last one of a check's output.
+//! The one-line reason that ends a check's output.
 
 use tonnage_units::quantity::human::{duration, number, rate};
 
@@ -8,7 +8,7 @@ use super::verdict::CheckVerdict;
 /// Longest line, in bytes.
 pub const REASON_BYTES_MAX: usize = 80;
 
-/// The line of several entries: that of the worst.
+/// Reason for several entries: that of the worst one.
 pub fn reason(verdict: CheckVerdict, entries: &[EntryVerdict], not_measured: usize) -> String {
     let of_verdict = entries.iter().filter(|entry| entry.verdict == verdict);
     let worst = of_verdict.min_by(|left, right| left.ratio().total_cmp(&right.ratio()));
@@ -31,10 +31,10 @@ pub fn reason(verdict: CheckVerdict, entries: &[EntryVerdict], not_measured: usi
     }
 }
 
-/// The line of one entry.
+/// Reason for one entry.
 fn of_one(verdict: CheckVerdict, entry: &EntryVerdict) -> String {
     let hosts = match entry.hosts.len() {
-        // Words of blame name those that count.
+        // The reason already names the slow hosts.
         _ if !entry.blamed.is_empty() => String::new(),
         0 | 1 => String::new(),
         2 | 3 => format!("{} ", entry.hosts.join(",")),
@@ -56,14 +56,14 @@ fn of_one(verdict: CheckVerdict, entry: &EntryVerdict) -> String {
                 entry.short
             ))
         }
-        // A device speaks for itself.
+        // For a device, the reason already has the name.
         (None, Some(why)) if why.contains(&entry.name) => cut(&format!("{verdict}: {hosts}{why}")),
         (_, Some(why)) => cut(&format!("{verdict}: {hosts}{}: {why}", entry.short)),
         (None, None) => cut(&format!("{verdict}: {hosts}{}", entry.short)),
     }
 }
 
-/// A figure with its unit.
+/// Formats a value with its unit.
 pub fn with_unit(unit: &str, value: f64) -> String {
     match unit {
         "bytes/s" => format!("{} GB/s", number(value * 1e-9)),
@@ -73,7 +73,7 @@ pub fn with_unit(unit: &str, value: f64) -> String {
     }
 }
 
-/// Three figures of one unit, which the first of them names.
+/// Formats three values in one unit, given only after the first.
 fn in_unit(unit: &str, values: [f64; 3]) -> [String; 3] {
     match unit {
         "bytes/s" => {
@@ -84,12 +84,12 @@ fn in_unit(unit: &str, values: [f64; 3]) -> [String; 3] {
     }
 }
 
-/// A line of at most [`REASON_BYTES_MAX`] bytes without control characters.
+/// Removes control characters and truncates to [`REASON_BYTES_MAX`] bytes.
 pub fn cut(text: &str) -> String {
     cut_before(text, "")
 }
 
-/// A text and its end, which stays whole, in a line of at most [`REASON_BYTES_MAX`] bytes.
+/// As [`cut`], but keeps `end` whole at the end of the line.
 pub fn cut_before(text: &str, end: &str) -> String {
     let bytes_max = REASON_BYTES_MAX.saturating_sub(end.len());
     let plain: String = text

@@ -1,4 +1,4 @@
-//! Entries of one point beside the records of it: of those that differ only in the way of the bytes, one is judged.
+//! Judges all entries of one point. Of entries that differ only in devices and links, one is chosen.
 
 use tonnage_record::Record;
 use tonnage_record::figures::Row;
@@ -9,7 +9,7 @@ use crate::baseline::host_kind::carriers;
 
 /// Verdicts on the entries of one point, one for each part and metric, in the order of the entries.
 ///
-/// A failure counts when each of `tries_min` records fails, as in [`judged`].
+/// A failure counts only if each of `tries_min` records fails, as in [`judged`].
 pub fn of_point(
     entries: &[&BaselineEntry],
     records: &[&Record],

@@ -1,4 +1,4 @@
-//! Verdicts on single entries, and what counts of several.
+//! Verdicts on single entries, and how several combine.
 
 mod blame;
 mod of_records;
@@ -15,7 +15,7 @@ use crate::baseline::tests::{host, made, request};
 use crate::known_answers::NormalSource;
 use crate::tests::{read, record};
 
-/// Median 10 GB/s, warning at 9.5, failure at 9.
+/// Median 10 GB/s, warning below 9.5, failure below 9.
 fn entry() -> BaselineEntry {
     let runs: Vec<Value> = (0..5)
         .map(|run| record(&format!("r{run}"), 1 << 20, &[10e9]))
@@ -31,7 +31,7 @@ fn tries(bandwidths: &[f64]) -> Vec<Record> {
     read(&all)
 }
 
-/// The verdict of a baseline's entry on these tries.
+/// Verdict on a baseline entry from these tries.
 fn on(known: &BaselineEntry, tries: &[Record], tries_min: u32) -> EntryVerdict {
     judged(known, &[], &tries.iter().collect::<Vec<_>>(), tries_min)
 }
@@ -47,7 +47,7 @@ fn a_failure_counts_when_it_fails_again() {
         (&[9.4], 2, CheckVerdict::Warn),
         (&[8.9, 8.8], 2, CheckVerdict::Fail),
         (&[8.9], 1, CheckVerdict::Fail),
-        // There was no time for a second one.
+        // There was no time for a second try.
         (&[8.9], 2, CheckVerdict::Warn),
         (&[8.9, 10.0], 2, CheckVerdict::Pass),
         (&[8.9, 9.4], 2, CheckVerdict::Warn),
@@ -63,8 +63,8 @@ fn a_failure_counts_when_it_fails_again() {
     assert_eq!((failed.value, failed.tries.len()), (Some(8.9e9), 2));
 }
 
-/// Fewer runs than a verdict needs (`--min-runs 1`) have no spread that a threshold could rest on; a data sheet states
-/// one.
+/// Fewer runs than a verdict needs (`--min-runs 1`) do not show the spread that a threshold rests on; a data sheet
+/// states it.
 #[test]
 fn a_baseline_of_too_few_runs_fails_nothing() {
     for (runs, source, expected) in [
@@ -85,8 +85,8 @@ fn a_baseline_of_too_few_runs_fails_nothing() {
     }
 }
 
-/// A check holds one run, and after a failure a second one, against a threshold: hosts that are like those of the
-/// baseline hardly ever fail, however far starts are apart.
+/// A check compares one run with a threshold, and a second run after a failure. Hosts equal to those of the baseline
+/// must hardly ever fail, even if separate starts differ widely.
 #[test]
 fn an_equal_host_hardly_ever_fails() {
     for (spread, most) in [(0.03, 0.002), (0.05, 0.01), (0.08, 0.02)] {
@@ -105,7 +105,7 @@ fn an_equal_host_hardly_ever_fails() {
     }
 }
 
-/// An error says nothing about the host, and another figure of the same check may still fail.
+/// An error is no evidence about the host, and does not hide a failed figure in the same check.
 #[test]
 fn an_error_is_no_failure() {
     let mut record = record("now", 1 << 20, &[10e9]);
@@ -161,10 +161,10 @@ fn bytes_that_went_another_way_fail() {
     };
     let over = |device: &str, crossed, link| measured(device, crossed, link, true, &[]);
     assert_eq!(over("eth1", true, 12.5e9).0, CheckVerdict::Pass);
-    // Counters that nobody can read prove nothing, and the figure decides.
+    // Unreadable counters prove nothing, so the figure decides.
     let blind = measured("eth1", false, 12.5e9, false, &[]);
     assert_eq!(blind, (CheckVerdict::Pass, String::new()));
-    // A host of the baseline whose link came up slower has an entry of its own.
+    // A baseline host with a slower link has its own entry.
     let slower = BaselineEntry {
         link_bytes_per_s: Some(1.25e9),
         ..known.clone()
@@ -211,7 +211,7 @@ fn devices_that_are_gone_or_down_fail_once() {
             .collect::<Vec<_>>()
     };
     let [first, second, rails] = ["eth1", "eth2", "eth1,eth2"].map(with);
-    // Hosts that measured together have other names for theirs.
+    // Hosts that measured together have different device names.
     let both = with("ens3 and eth0");
     let up = |name: &str| state(name, "up");
     for (entries, devices, expected) in [
@@ -224,7 +224,7 @@ fn devices_that_are_gone_or_down_fail_once() {
         ),
         (&[&first], &[up("eth1")], ""),
         (&[&first], &[state("eth1", "unknown")], ""),
-        // Another host of the kind has another name for it.
+        // Another host of this kind uses a different name.
         (&[&first, &second], &[up("eth2")], ""),
         (&[&entry()], &[], ""),
         (&[&both], &[up("eth0")], ""),
@@ -236,7 +236,7 @@ fn devices_that_are_gone_or_down_fail_once() {
     }
 }
 
-/// A list that may have gaps says of no device that it is gone.
+/// If the device list may be incomplete, a missing device is not reported as gone.
 #[test]
 fn a_device_that_may_be_elsewhere_is_an_error() {
     let known = BaselineEntry {
@@ -316,7 +316,7 @@ fn the_reason_is_one_short_line() {
         told.ends_with("…, 12 s ago") && told.len() == REASON_BYTES_MAX,
         "{told}"
     );
-    // The worst is told, and what is long is cut between letters.
+    // The worst entry is reported, and long text is cut between characters.
     let worse = verdict(&[5.0, 5.0], 2);
     assert!(reason(CheckVerdict::Fail, &[failed, worse], 0).contains("5.00 GB/s"));
     let long = cut(&"ü\n".repeat(60));

@@ -1,26 +1,27 @@
-//! Verdicts of checks, what counts of several, and the exit codes that they have for whoever asked.
+//! Verdicts of checks, how several combine, and their exit codes.
 
 use tonnage_units::names;
 
 names! {
     /// Verdict of a check.
     pub enum CheckVerdict: "verdict" {
-        /// Everything that was measured keeps to the baseline.
+        /// All measured figures are within the baseline.
         Pass = "pass",
-        /// Something is beyond the warning.
+        /// A figure is beyond the warning threshold.
         Warn = "warn",
-        /// The baseline is missed, a device is gone, its link is down or slow, or bytes went another way.
+        /// A figure is beyond the failure threshold, a device is missing, its link is down or slow, or bytes took
+        /// another path.
         Fail = "fail",
-        /// There was nothing to compare with.
+        /// Nothing could be compared.
         Skip = "skip",
-        /// It could not be measured: a library, a permission, time, this program.
+        /// The measurement was not possible: missing library, permission or time, or a fault in this program.
         Error = "error",
     }
 }
 
 impl CheckVerdict {
-    /// The one that counts of several: a failure before an error, because it was measured, and an error before
-    /// everything that might hide it.
+    /// Precedence when verdicts combine. A failure outranks an error because it was measured; an error outranks
+    /// verdicts that could hide it.
     pub(super) fn weight(self) -> u8 {
         match self {
             Self::Skip => 0,
@@ -31,7 +32,7 @@ impl CheckVerdict {
         }
     }
 
-    /// The verdict of several.
+    /// Combines several verdicts.
     pub fn of(all: impl IntoIterator<Item = Self>) -> Self {
         let all = all.into_iter();
         all.max_by_key(|one| one.weight()).unwrap_or(Self::Skip)
@@ -39,19 +40,19 @@ impl CheckVerdict {
 }
 
 names! {
-    /// Meaning of exit codes.
+    /// Exit code convention.
     pub enum ExitStyle: "exit style" {
-        /// 1 for whatever is neither a pass nor a warning.
+        /// 1 for anything except a pass or a warning.
         Plain = "plain",
-        /// Those of Nagios: 1 warning, 2 critical, 3 unknown.
+        /// Nagios codes: 1 warning, 2 critical, 3 unknown.
         Nagios = "nagios",
-        /// 1 for a failure alone, for whom another code drains a node.
+        /// 1 only for a failure: in a prolog any nonzero code drains the node.
         Prolog = "prolog",
     }
 }
 
 impl ExitStyle {
-    /// The code of a verdict.
+    /// Exit code for a verdict.
     pub fn code(self, verdict: CheckVerdict) -> u8 {
         use CheckVerdict::{Error, Fail, Pass, Skip, Warn};
         match (self, verdict) {
@@ -64,7 +65,7 @@ impl ExitStyle {
         }
     }
 
-    /// The code of a wrong request.
+    /// Exit code for an invalid request.
     pub fn code_of_wrong_request(self) -> u8 {
         match self {
             Self::Plain => 2,

@@ -1,4 +1,4 @@
-//! Runs that failed, were left out or measured 0: what is left of a side is no proof by itself.
+//! Runs that failed, were left out or measured 0: the remaining runs of a side are not proof on their own.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ fn skip(record: &mut Value) {
     record["outcome"]["status"] = "skipped".into();
 }
 
-/// The first so many of these are changed.
+/// Changes the first `count` records.
 fn some(mut records: Vec<Value>, count: usize, change: impl Fn(&mut Value)) -> Vec<Value> {
     records.iter_mut().take(count).for_each(change);
     records
@@ -42,7 +42,7 @@ fn runs_that_failed_are_counted_whatever_is_left() {
             PointVerdict::Missing,
             "8 of 11 runs not measured, the last skipped: it burns",
         ),
-        // What is worse in the runs that are left is not taken back.
+        // A loss in the remaining runs still counts.
         (eight(0.7e10, fail), PointVerdict::Worse, "8 of 11"),
     ] {
         let comparison = compared(&a, &b);
@@ -53,7 +53,7 @@ fn runs_that_failed_are_counted_whatever_is_left() {
             judged.why[0].starts_with("B: ") && judged.why[0].contains(lost),
             "{judged:?}"
         );
-        // The other way round they are runs of A.
+        // Swapped, they are runs of A.
         let back = compared(&b, &a);
         assert!(only(&back).why[0].starts_with("A: 8 of 11"));
         assert!([PointVerdict::Missing, PointVerdict::Worse].contains(&only(&back).verdict));
@@ -76,7 +76,7 @@ fn an_attempt_that_was_made_again_is_none() {
     let comparison = compared(&a, &again);
     assert_eq!(only(&comparison).verdict, PointVerdict::Same);
     assert!(only(&comparison).why.is_empty());
-    // Without repetitions a second start is an attempt of --resume as long as nothing else was measured.
+    // Without repetitions, a second start counts as --resume only if no other run measured the point.
     let b = [some(runs("b", 1, 1e10), 1, fail), runs("c", 1, 1e10)].concat();
     let comparison = compared_as(&runs("a", 1, 1e10), &b, &by_trials()).unwrap();
     assert_eq!(only(&comparison).verdict, PointVerdict::Same);
@@ -117,7 +117,7 @@ fn more_than_a_third_left_out_is_a_choice() {
     }
 }
 
-/// Runs of this CPU time an operation, of which 0 is the best.
+/// Runs with this CPU time per operation; 0 is the best value.
 fn idle(name: &str, values: &[f64]) -> Vec<Value> {
     let each = values.iter().enumerate().map(|(at, value)| {
         let mut run = record(&format!("{name}{at}"), 64, &[1e9, 1e9]);
@@ -152,7 +152,7 @@ fn values_of_0_are_values() {
         (none.verdict, none.of_these_runs_only),
         (PointVerdict::Same, false)
     );
-    // A trial that stood still where trials stand in.
+    // A trial without progress, when trials are used instead of runs.
     let a = vec![record("a", 64, &[1e9, 1.1e9, 1e9])];
     let b = vec![record("b", 64, &[1e9, 0.0, 1e9])];
     let comparison = compared_as(&a, &b, &by_trials()).unwrap();
@@ -175,7 +175,7 @@ fn what_neither_side_measured_is_listed_once_and_fails_nothing() {
     for on in FailOn::ALL {
         assert!(!is_failure(&comparison, on), "{on}");
     }
-    // One side alone is another matter.
+    // A point that only one side measured is different.
     let comparison = compared_as(&runs("a", 3, 1e10), &with_skipped("b"), &request).unwrap();
     assert!(!is_failure(&comparison, FailOn::Missing), "{comparison:#?}");
     assert!(comparison.points[1].why[1].contains("B skipped: it burns"));
@@ -194,7 +194,7 @@ fn values_that_do_not_vary_are_remarked_on() {
             .map(|at| record(&format!("{name}{at}"), 64, &[mean, mean]))
             .collect()
     };
-    // Three runs that order alone tells apart may be chance; five are not.
+    // If only the order separates the sides, three runs may be chance; five are not.
     for (runs, verdict) in [(3, PointVerdict::Unclear), (5, PointVerdict::Better)] {
         let comparison = compared(&same("a", runs, 1e9), &same("b", runs, 2e9));
         assert_eq!(only(&comparison).verdict, verdict);
@@ -203,7 +203,7 @@ fn values_that_do_not_vary_are_remarked_on() {
     }
 }
 
-/// Values and ratio are of the same trials where those stand in for runs.
+/// If trials are used instead of runs, values and ratio come from the same trials.
 #[test]
 fn the_ratio_is_that_of_the_values_beside_it() {
     let a = vec![

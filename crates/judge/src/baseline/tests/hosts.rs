@@ -1,4 +1,4 @@
-//! Hosts that are slow, have lost hardware, or sent their bytes another way.
+//! Slow hosts, lost hardware, and bytes that took another path.
 
 use serde_json::{Value, json};
 
@@ -41,13 +41,13 @@ fn a_host_that_lost_hardware_is_known() {
             .unwrap()
             .starts_with("cpu Y, fleet 1 x X")
     );
-    // Hosts of another kind have lost nothing.
+    // Hosts of other kinds have lost nothing.
     for (gpu, cpu) in [("", ""), ("1 x H100", "Y"), ("3 x H100", "")] {
         assert_eq!(lost(gpu, cpu, "n2"), None, "{gpu} {cpu}");
     }
 }
 
-/// A limit that was measured badly is above no threshold that is written.
+/// A written baseline has no threshold above its bound, even if the bound was measured badly.
 #[test]
 fn what_is_written_can_be_read() {
     let limited = |limit: f64| {
@@ -59,7 +59,7 @@ fn what_is_written_can_be_read() {
     Baseline::from_toml(&built.baseline.to_toml().unwrap(), "x").unwrap();
 }
 
-/// Sources, times and limits are those of the hosts that stay.
+/// Source, time and bound come only from hosts that were kept.
 #[test]
 fn hosts_that_are_left_out_leave_nothing_behind() {
     let mut records = host("n1", &FIVE);
@@ -78,7 +78,7 @@ fn hosts_that_are_left_out_leave_nothing_behind() {
     );
 }
 
-/// Records over a device, as counters tell, with a link of this speed.
+/// Records of a transfer over a device with this link speed, as shown by its counters.
 fn over(mut records: Vec<Value>, link: f64, crossed: bool) -> Vec<Value> {
     for record in &mut records {
         record["limit"] = json!({

@@ -1,4 +1,4 @@
-//! Hosts and pairs that a matrix blames.
+//! Slow hosts and pairs found in a matrix.
 
 use serde_json::{Value, json};
 use tonnage_record::Record;
@@ -12,7 +12,7 @@ use super::entry;
 use crate::baseline::tests::{made, request};
 use crate::tests::{read, record};
 
-/// A matrix of four hosts with this bandwidth in all, and what its verdict calls slow.
+/// A matrix of four hosts with this total bandwidth and these slow ranks.
 fn matrix(gigabytes_per_s: f64, slow: Value) -> Value {
     let mut value = record("now", 1 << 20, &[gigabytes_per_s * 1e9]);
     let host = |rank: u32| json!({"name": format!("h{rank}"), "ranks": rank.to_string(), "clock_offset_ns": 0, "clock_uncertainty_ns": 0});
@@ -35,16 +35,16 @@ fn verdict(tries: &[Value]) -> EntryVerdict {
 
 #[test]
 fn a_slow_host_fails_and_the_others_do_not() {
-    // The bandwidth of the whole keeps to the baseline: only the host's row tells.
+    // The total is within the baseline: only the host's row shows the fault.
     let found = verdict(&[matrix(9.9, sender(2, 0.5)), matrix(9.9, sender(2, 0.6))]);
     assert_eq!((found.verdict, found.hosts.len()), (CheckVerdict::Fail, 4));
     assert_eq!(found.failed_hosts(), ["h2"]);
     let line = reason(found.verdict, std::slice::from_ref(&found), 0);
     assert_eq!(line, "fail: shm write 1M: h2 sends at 60 % of the median");
-    // One try is not enough, and a second one that blames nobody takes the failure back.
+    // One failed try is not enough, and a second try without slow hosts clears the failure.
     let once = [matrix(9.9, sender(2, 0.5)), matrix(9.9, json!({}))];
     assert_eq!(verdict(&once).verdict, CheckVerdict::Pass);
-    // What is slow by less than the baseline lets a figure be is no failure of its own.
+    // A slowdown within the baseline's threshold is not a failure.
     assert_eq!(
         verdict(&[matrix(9.9, sender(2, 0.95))]).verdict,
         CheckVerdict::Pass
@@ -61,7 +61,7 @@ fn tries_that_blame_others_each_time_are_no_failure() {
         why.contains("h1 sends at 50 %") && why.contains("then h2 sends"),
         "{why}"
     );
-    // Where the whole is below the failure's threshold each time, all have failed.
+    // If the total itself fails every time, all hosts fail.
     let found = verdict(&[matrix(8.0, sender(1, 0.5)), matrix(8.0, sender(2, 0.5))]);
     assert_eq!(
         (found.verdict, found.failed_hosts().len()),

@@ -1,4 +1,4 @@
-//! Hosts of records beside a baseline of median 10 GB/s, warning at 9.5 and failure at 9.
+//! Records compared with a baseline of median 10 GB/s, warning below 9.5 and failure below 9.
 
 use serde_json::{Value, json};
 use tonnage_units::Result;
@@ -17,7 +17,7 @@ fn checked(records: &[Value]) -> Result<RecordsCheck> {
     check_records(&baseline(), &read(records))
 }
 
-/// Host, verdict and figure in GB/s of each.
+/// Host, verdict and figure in GB/s per entry.
 fn said(check: &RecordsCheck) -> Vec<(String, CheckVerdict, Option<f64>)> {
     let one = |it: &RunsVerdict| {
         let value = it.entry.value.map(|value| (value / 1e7).round() / 1e2);
@@ -36,9 +36,9 @@ fn of_kind(model: &str, mut records: Vec<Value>) -> Vec<Value> {
 fn the_run_in_the_middle_counts_and_the_worst_host_comes_first() {
     let hosts = [
         host("n1", &[10.0, 10.1, 9.9]),
-        // More than half fail, whatever the best is.
+        // More than half of the runs fail, so the best one does not help.
         host("n2", &[8.7, 11.0, 8.9]),
-        // Half of them do.
+        // Half of the runs fail.
         host("n3", &[8.9, 10.0]),
         host("n4", &[9.4]),
         host("n5", &[8.9, 8.8, 9.4, 9.3]),
@@ -67,7 +67,7 @@ fn the_run_in_the_middle_counts_and_the_worst_host_comes_first() {
     );
 }
 
-/// As in a check, which measures again what failed.
+/// A check also repeats a failed measurement before it reports a failure.
 #[test]
 fn one_run_alone_fails_nothing() {
     let check = checked(&host("n1", &[8.0])).unwrap();
@@ -107,7 +107,7 @@ fn kinds_of_hosts_are_judged_by_their_own_figures() {
     let (old, new) = (host("n1", &[10.0; 5]), of_kind("Y", host("m1", &[20.0; 5])));
     let both = made(&[old, new].concat(), &request()).unwrap().baseline;
     let of = |records: Vec<Value>| check_records(&both, &read(&records));
-    // A good figure of the one kind is a failure of the other.
+    // A good figure for one kind is a failure for the other.
     let twice = [host("n2", &[10.0; 2]), of_kind("Y", host("m2", &[10.0; 2]))];
     let check = of(twice.concat()).unwrap();
     let verdicts: Vec<_> = said(&check).into_iter().map(|it| (it.0, it.1)).collect();
