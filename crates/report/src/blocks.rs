@@ -1,5 +1,4 @@
-//! Columns of a table that is wider than a screen, in blocks below each other. Each block begins with the columns that
-//! tell the rows apart.
+//! Splits a table wider than the screen into blocks below each other. Each block starts with the key columns.
 
 use super::text::WIDTH;
 
@@ -9,21 +8,21 @@ pub const FURTHER: &str = "further columns of the same rows:";
 /// Spaces between two columns.
 const GAP: usize = 2;
 
-/// Place of a column where a table is too wide for one block.
+/// Role of a column when a table is too wide for one block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ColumnRole {
-    /// In every block, since it tells rows apart.
+    /// Repeated in every block, because it identifies the rows.
     Key,
-    /// In the first block.
+    /// In the first block only.
     First,
-    /// In the first block that has room for it.
+    /// In the first block with enough room.
     Figure,
-    /// In the block of the figure before it.
+    /// In the same block as the preceding figure.
     Beside,
 }
 
-/// Places of the columns of each block. None is wider than a screen unless one figure is that with the columns beside
-/// it, the keys and, in the first block, the columns that belong there. A table without keys is one block.
+/// Returns the column indices of each block. A block is wider than the screen only if a single figure, with its keys
+/// and adjacent columns, does not fit. A table without keys is one block.
 pub fn blocks(rows: &[Vec<String>], roles: &[ColumnRole]) -> Vec<Vec<usize>> {
     let widths: Vec<usize> = (0..roles.len()).map(|at| width(rows, at)).collect();
     let room = |places: &[usize]| -> usize {
@@ -58,7 +57,7 @@ pub fn blocks(rows: &[Vec<String>], roles: &[ColumnRole]) -> Vec<Vec<usize>> {
     blocks
 }
 
-/// Figures, each with the columns beside it.
+/// Groups each figure with the columns that must stay next to it.
 fn units(roles: &[ColumnRole]) -> Vec<Vec<usize>> {
     let mut units: Vec<Vec<usize>> = Vec::new();
     for (at, role) in roles.iter().enumerate() {
@@ -71,7 +70,7 @@ fn units(roles: &[ColumnRole]) -> Vec<Vec<usize>> {
     units
 }
 
-/// Width of a column; its header may have several lines.
+/// Width of a column. Headers can have several lines.
 fn width(rows: &[Vec<String>], at: usize) -> usize {
     let cells = rows.iter().filter_map(|row| row.get(at));
     let lines = cells.flat_map(|cell| cell.lines());
@@ -84,7 +83,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// A header and a row of cells that are so wide.
+    /// A header and a row with cells of these widths.
     fn rows(widths: &[usize]) -> Vec<Vec<String>> {
         let row = |mark: &str| widths.iter().map(|width| mark.repeat(*width)).collect();
         vec![vec!["h\n(u)".to_owned(); widths.len()], row("x")]
@@ -104,12 +103,12 @@ mod tests {
             of([10, 20, 20, 50, 20, 20]),
             [vec![0, 1, 5], vec![0, 2, 3, 4]]
         );
-        // A unit that is too wide for any block has one of its own.
+        // A unit too wide for any block gets its own.
         assert_eq!(
             of([10, 20, 90, 90, 20, 20]),
             [vec![0, 1, 5], vec![0, 2, 3], vec![0, 4]]
         );
-        // So is one behind columns of the first block that are too wide.
+        // The same applies after first-block columns that are too wide.
         assert_eq!(
             of([10, 20, 20, 20, 20, 120]),
             [vec![0, 1, 5], vec![0, 2, 3, 4]]

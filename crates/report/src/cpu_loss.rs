@@ -1,5 +1,5 @@
-//! Remarks on CPU time that ranks did not get: which quota stopped them, and whose CPUs ran other threads. They are the
-//! same for all kinds of experiments.
+//! Remarks on CPU time that ranks did not get: a quota that throttled them, or other threads on their CPUs. Shared by
+//! all kinds of experiments.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use tonnage_record::{CpuLoss, Record};
 use tonnage_units::number_list;
 use tonnage_units::quantity::human::whole_percent;
 
-/// Losses of one kind on one host, in all records of a table.
+/// One cause of lost CPU time on one host, over all records of a table.
 #[derive(Default)]
 struct Lost {
     ranks: Vec<u32>,
     points: usize,
-    /// The largest part of a rank's time.
+    /// Largest fraction of a rank's time.
     most: f64,
-    /// Throttled periods and all of them, of the rank and point with the most.
+    /// Throttled and total periods of the rank and point with the most throttling.
     periods: (u64, u64),
 }
 
@@ -29,7 +29,7 @@ impl Lost {
         }
     }
 
-    /// "ranks 0-1 on a", and "in 2 of 3 points".
+    /// Formats text such as "ranks 0-1 on a" and "in 2 of 3 points".
     fn names(&self, host: &str, all: usize) -> (String, String) {
         let mut ranks = self.ranks.clone();
         ranks.sort_unstable();
@@ -44,7 +44,7 @@ impl Lost {
     }
 }
 
-/// Lines below a table of these records.
+/// Lines below the table of these records.
 pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
     let mut points = 0;
     let mut quotas: BTreeMap<(&str, u64), Lost> = BTreeMap::new();
@@ -88,8 +88,8 @@ pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
     quotas.chain(others).collect()
 }
 
-/// Cause of a record's largest loss of CPU time, with "at least" or "up to", and the loss; `None` if no loss is worth a
-/// remark.
+/// Cause of a record's largest CPU loss, with "at least" or "up to", and the loss as a fraction. `None` if no loss
+/// deserves a remark.
 pub fn cause(record: &Record) -> Option<(&'static str, &'static str, f64)> {
     let losses = record.cpu_losses.iter();
     let worst = losses.max_by(|one, other| one.fraction().total_cmp(&other.fraction()))?;
@@ -100,7 +100,7 @@ pub fn cause(record: &Record) -> Option<(&'static str, &'static str, f64)> {
         (true, false) => "a CPU quota",
         _ => "threads of other programs or of the kernel",
     };
-    // Without the time of others only the most is known that the quota can have taken.
+    // Without the waiting time for other threads, the quota's share is only an upper limit.
     let bound = match worst.to_others() {
         Some(_) => "at least",
         None => "up to",
@@ -183,7 +183,7 @@ mod tests {
         let losses = [lost(0, "a", 70, Some(70)), lost(1, "b", 490, None)];
         let others = "threads of other programs or of the kernel";
         assert_eq!(cause(&with(&losses)), Some((others, "at least", 0.49)));
-        // Its threads waited for each other too.
+        // Threads that share CPUs also wait for each other.
         let shared = CpuLoss {
             shares_cpus: true,
             ..lost(0, "a", 900, Some(400))
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(cause(&with(&[shared])), Some(("a CPU quota", "up to", 0.4)));
     }
 
-    /// Every kind of experiment has the lines below its tables.
+    /// Every kind of experiment prints these lines below its tables.
     #[test]
     fn no_kind_keeps_a_loss_to_itself() {
         let mut records = samples::all();

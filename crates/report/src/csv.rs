@@ -1,13 +1,12 @@
-//! Records as CSV (RFC 4180): every figure, with its unit in its name, in base units and full precision.
+//! Records as CSV (RFC 4180): all figures in base units and full precision, with the unit in the column name.
 //!
-//! A record has a row for each of its parts. The columns are the figures of the kinds that there are, each once, so
-//! that records of several kinds stay one table: what a row does not know is an empty field, and `kind` tells rows
-//! apart.
+//! Each part of a record is one row. Columns are the union of the figures of all kinds present, so mixed records form
+//! one table. Figures that a row lacks are empty, and `kind` identifies its kind.
 
 use tonnage_record::Record;
 use tonnage_record::figures::{self, KINDS, Row, Value, union};
 
-/// A header and the rows of all records; without any, the header of the first kind.
+/// A header and the rows of all records. Without records, the header of the first kind.
 pub fn csv(records: &[Record]) -> String {
     let has = |kind: &str| records.iter().any(|record| record.body.kind() == kind);
     let present = KINDS.iter().filter(|(kind, _)| has(kind));
@@ -30,7 +29,7 @@ pub fn csv(records: &[Record]) -> String {
     text
 }
 
-/// One line of fields, quoted where they must be.
+/// Joins fields to one line and quotes them if necessary.
 pub(crate) fn line(fields: impl Iterator<Item = String>) -> String {
     let mut line = fields.map(quoted).collect::<Vec<_>>().join(",");
     line.push_str("\r\n");
@@ -46,7 +45,7 @@ fn field(value: Value) -> String {
     }
 }
 
-/// Text that no spreadsheet takes for a formula; numbers stay what they are.
+/// Prevents spreadsheets from treating text as a formula. Numbers stay unchanged.
 pub(crate) fn harmless(text: String) -> String {
     let is_number = text.parse().is_ok_and(f64::is_finite);
     match text.starts_with(['=', '+', '-', '@', '\t', '\r', '\n']) && !is_number {
@@ -96,7 +95,7 @@ mod tests {
             assert_eq!(field(Value::Text(text.to_owned())), expected);
         }
         assert_eq!(field(Value::Number(-2.5)), "-2.5");
-        // Quotes come on top.
+        // Quoting comes after that.
         assert_eq!(
             line(
                 ["=A1,\"x\""]

@@ -1,22 +1,22 @@
-//! Columns that only one report shows: marks, and figures that it derives from several records.
+//! Columns that only one report shows: markers, and figures derived from several records.
 //!
-//! Reports take the headers from here, so that `tonnage explain` knows them all.
+//! Reports take their headers from here, so `tonnage explain` covers all of them.
 
 use tonnage_record::spread::GeometricSpread;
 use tonnage_units::quantity::human::number;
 
-/// A column that has no value in a record.
+/// A column without a value in any record.
 #[derive(Debug)]
 pub struct Derived {
-    /// The header.
+    /// Header.
     pub name: &'static str,
-    /// Place where it is shown.
+    /// Where the column appears.
     pub place: &'static str,
-    /// Its meaning, and the way to compute it.
+    /// Meaning and formula.
     pub meaning: &'static str,
 }
 
-/// A ratio and its interval, where there is one.
+/// Formats a ratio with its interval, if any.
 pub fn with_interval(ratio: GeometricSpread) -> String {
     let mean = number(ratio.mean);
     match ratio.low.zip(ratio.high) {

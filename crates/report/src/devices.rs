@@ -1,7 +1,7 @@
-//! The page that `tonnage devices` prints, drawn from what [`tonnage_machine::devices`] found.
+//! Draws the page of `tonnage devices` from the results of [`tonnage_machine::devices`].
 //!
-//! Words and columns live here, also those of the lists of engines, memories and backends that end it; looking at the
-//! machine does not.
+//! Only formatting is here, including the lists of engines, memories and backends at the end of the page. Detection is
+//! not.
 
 mod engines;
 mod fabric;
@@ -22,10 +22,10 @@ use tonnage_units::quantity::human::{link_speed, size, thousandths};
 use crate::text::counted;
 use rows::{DeviceRow, free_of, group, place, row, shortened};
 
-/// The inventory as one JSON object, indented for people.
+/// The inventory as one indented JSON object.
 ///
 /// # Errors
-/// [`tonnage_units::Error::Failed`] when it cannot be written as JSON, as for a mount point whose name is not UTF-8.
+/// [`tonnage_units::Error::Failed`] if serialization fails, e.g. for a mount point with a name that is not UTF-8.
 pub fn json(found: &Inventory) -> Result<String> {
     let text = serde_json::to_string_pretty(found);
     text.map_err(|why| {
@@ -33,7 +33,7 @@ pub fn json(found: &Inventory) -> Result<String> {
     })
 }
 
-/// The inventory as a page of grouped, aligned lines; what is missing comes last.
+/// The inventory as groups of aligned lines. Missing items come last.
 pub fn text(found: &Inventory) -> String {
     let mut page = format!("Devices of {}\n", found.host.name);
     group(&mut page, "Processors", &processors(&found.cpu));
@@ -230,7 +230,7 @@ fn rdma(devices: &[RdmaDevice]) -> Vec<DeviceRow> {
     devices.iter().flat_map(ports).collect()
 }
 
-/// The module that posts in the kernel.
+/// The kernel module behind `verbs:kernel`.
 fn kernel_module(module: &KernelModule) -> DeviceRow {
     let name = format!("module {}", module.name);
     let version = format!("version {}", module.version);
@@ -238,7 +238,7 @@ fn kernel_module(module: &KernelModule) -> DeviceRow {
     row([&name, "verbs:kernel", &version, &layout, &module.device])
 }
 
-/// The address that packets of RoCE usually carry, and how many there are.
+/// Usual source address of RoCE packets, and the number of addresses.
 fn address(port: &RdmaPort) -> String {
     let Some(gid) = port.usual_gid() else {
         return String::new();

@@ -1,7 +1,7 @@
-//! One way to draw records of any kind: those of one configuration share a title, tables and lines below them.
+//! Draws records of any kind. Records of one configuration share a title, tables and footer lines.
 //!
-//! A kind says what these are ([`Report`]); their order, the widths and the empty lines are decided here. The list of
-//! reports is here too, and each record has one of them.
+//! Each kind provides the content through [`Report`]. Order, widths and spacing are decided here, and so is the choice
+//! of report for a record.
 
 use tonnage_record::kinds::Kind;
 use tonnage_record::{Of, Outcome, Record};
@@ -12,64 +12,63 @@ use super::{
     collective, connect, cpu_loss, files, layers, markdown, stress, transfer, tune, verify,
 };
 
-/// The report of a kind of records, or of some of a kind.
+/// Report for one kind of records, or for a subset of a kind.
 pub trait Report {
-    /// Body of these records.
+    /// Body type of these records.
     type Body: Kind;
 
-    /// Returns whether it draws this record.
+    /// Whether this report handles the record.
     fn takes(record: &Record) -> bool {
         Self::Body::of(&record.body).is_some()
     }
 
-    /// Returns whether two neighbours belong under one title.
+    /// Whether two consecutive records belong under one title.
     fn together(left: Of<'_, Self::Body>, right: Of<'_, Self::Body>) -> bool;
 
-    /// The configuration that the first of these shares with the others, in parts of a sentence; none for a report
-    /// without a title.
+    /// Shared configuration, as parts of a sentence. Empty for a report without a title.
     fn configuration(first: Of<'_, Self::Body>, records: &[Of<'_, Self::Body>]) -> Vec<String>;
 
-    /// The tables.
+    /// Tables of the report.
     fn tables(records: &[Of<'_, Self::Body>]) -> Vec<TitledTable>;
 
-    /// Lines below the tables: limits, canaries, whatever a reader has to know.
+    /// Lines below the tables, such as bounds and canaries.
     fn footers(records: &[Of<'_, Self::Body>]) -> Vec<String>;
 
-    /// Command lines at the very end, each in one line however long it is, so that a shell takes it as it stands.
+    /// Command lines at the end. Each stays on one line, so it can be pasted into a shell.
     fn commands(_records: &[Of<'_, Self::Body>]) -> Vec<String> {
         Vec::new()
     }
 }
 
-/// A report, as the list of them has it.
+/// Entry in the list of reports.
 pub struct Drawer {
-    /// Returns whether it draws this record.
+    /// Whether this report handles the record.
     pub takes: fn(&Record) -> bool,
-    /// Draws records that it takes.
+    /// Draws records that it handles.
     pub draw: fn(&[Record], Markup) -> String,
-    /// Its parts, for whoever lays them out in another way.
+    /// Returns the parts of the report, for custom layout.
     pub sections: fn(&[Record]) -> Vec<Section>,
 }
 
-/// Report of neighbours of one configuration, in parts that are not laid out yet.
+/// Report on consecutive records of one configuration, as separate parts.
 #[derive(Debug, Clone)]
 pub struct Section {
-    /// Number of the records.
+    /// Number of records.
     pub records: usize,
-    /// Heading under which the plan puts them.
+    /// Heading from the plan.
     pub label: Option<String>,
-    /// The configuration that all share, in parts of a sentence; none for a report without a title.
+    /// Shared configuration, as parts of a sentence. Empty for a report without a title.
     pub configuration: Vec<String>,
-    /// The tables.
+    /// Tables of the report.
     pub tables: Vec<TitledTable>,
-    /// Lines below them.
+    /// Lines below the tables.
     pub footers: Vec<String>,
-    /// Command lines at the very end.
+    /// Command lines at the end.
     pub commands: Vec<String>,
 }
 
 impl Drawer {
-    /// The row of a report.
+    /// Creates the entry for a report.
     pub const fn of<R: Report>() -> Self {
         Self {
             takes: R::takes,
@@ -79,7 +78,7 @@ impl Drawer {
     }
 }
 
-/// The reports. The first that takes a record draws it.
+/// All reports. The first that handles a record draws it.
 const REPORTS: &[Drawer] = &[
     layers::LAYERS,
     Drawer::of::<verify::VerifyTransfers>(),
@@ -92,19 +91,19 @@ const REPORTS: &[Drawer] = &[
     Drawer::of::<collective::CollectiveReport>(),
 ];
 
-/// Consecutive records that one report draws make a part of the text.
+/// Draws records. Each sequence of records handled by one report becomes a part of the text.
 pub fn tables(records: &[Record], markup: Markup) -> String {
     let drawn = parts(records).map(|(drawer, part)| (drawer.draw)(part, markup));
     drawn.collect::<Vec<_>>().join("\n")
 }
 
-/// Parts of the reports of all records, for whoever lays them out in another way.
+/// Returns the report parts of all records, for custom layout.
 pub fn sections(records: &[Record]) -> Vec<Section> {
     let sections = parts(records).flat_map(|(drawer, part)| (drawer.sections)(part));
     sections.collect()
 }
 
-/// Consecutive records that one report draws, with it.
+/// Splits records into sequences handled by one report.
 fn parts(records: &[Record]) -> impl Iterator<Item = (&'static Drawer, &[Record])> {
     let report = |record: &Record| REPORTS.iter().position(|report| (report.takes)(record));
     let parts = records.chunk_by(move |left, right| report(left) == report(right));
@@ -114,7 +113,7 @@ fn parts(records: &[Record]) -> impl Iterator<Item = (&'static Drawer, &[Record]
     })
 }
 
-/// Records in their order, with an empty line between two configurations.
+/// Draws records in order, with an empty line between configurations.
 fn draw_as<R: Report>(records: &[Record], markup: Markup) -> String {
     let one = match markup {
         Markup::Plain => plain,
@@ -138,7 +137,7 @@ fn section<R: Report>(records: &[Of<'_, R::Body>]) -> Section {
     }
     let label = first.and_then(|it| it.record.body.any().options().label);
     let mut footers = R::footers(records);
-    // CPU time that was lost and remarks are printed whatever the kind.
+    // Lost CPU time and remarks are printed for every kind.
     footers.extend(cpu_loss::lines(records.iter().map(|it| it.record)));
     let remarks = records.iter().flat_map(|it| &it.record.remarks);
     extend_distinct(&mut footers, remarks.cloned());
@@ -154,7 +153,7 @@ fn section<R: Report>(records: &[Of<'_, R::Body>]) -> Section {
     }
 }
 
-/// Words for something that was not measured; `skipped` are those for a skip.
+/// Text for something not measured; `skipped` is the word for a skip.
 pub(crate) fn ended(who: &str, outcome: &Outcome, skipped: &str) -> Option<String> {
     match outcome {
         Outcome::Measured => None,
@@ -169,7 +168,7 @@ fn plain(section: &Section) -> String {
     let tables: Vec<String> = tables.map(|table| table.draw(Markup::Plain)).collect();
     if !tables.is_empty() {
         let tables = tables.join("\n\n");
-        // Several of them, or parts of one, are set off from each other and from what follows.
+        // An empty line separates multiple tables or blocks from the text after them.
         let end = if tables.contains("\n\n") { "\n" } else { "" };
         parts.push(tables + end);
     }
@@ -178,7 +177,7 @@ fn plain(section: &Section) -> String {
     parts.join("\n").trim_end().to_owned() + "\n"
 }
 
-/// Markdown: a heading where there is a label, paragraphs, tables, and commands as code.
+/// Markdown: a heading if there is a label, then paragraphs, tables, and commands as code.
 fn in_markdown(section: &Section) -> String {
     let mut parts: Vec<String> = Vec::new();
     if !section.configuration.is_empty() {

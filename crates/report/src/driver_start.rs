@@ -1,9 +1,9 @@
-//! The time in which drivers of GPUs started, below a table: it is in no window.
+//! The startup time of GPU drivers, shown below a table. It is outside every measured interval.
 
 use tonnage_record::TransferRecord;
 use tonnage_units::quantity::human::number;
 
-/// The longest start of a process, of all records; `None` where no memory was a GPU's.
+/// Longest driver startup of any process, or `None` if no memory was on a GPU.
 pub fn line(records: &[TransferRecord<'_>]) -> Option<String> {
     let starts = records.iter().filter_map(|it| it.body.driver_start_ns);
     let longest = starts.max()?;

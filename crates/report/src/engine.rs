@@ -1,4 +1,4 @@
-//! An engine's name with its options, and the library, provider and device that it used.
+//! Formats an engine's name and options, and its library, provider and device.
 
 use tonnage_engine::EngineOptions;
 use tonnage_record::collective::BackendRecord;
@@ -8,22 +8,20 @@ use tonnage_record::{CollectiveRecord, Record};
 
 use crate::text::distinct;
 
-/// The engine's name, and its options if any differ from their defaults.
+/// Engine name, with options that differ from their defaults.
 pub fn name(engine: &str, options: &EngineOptions) -> String {
     let options = options.iter();
     let options = options.map(|(name, value)| format!(" {name}={value}"));
     engine.to_owned() + &options.collect::<String>()
 }
 
-/// Below a table: what all of these moved the bytes by, each once. An engine without a library, such as `shm`, has no
-/// line.
+/// Footer lines on library, provider and device, each once. Engines without a library, such as `shm`, have none.
 pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
     let known = records.map(means).filter(|text| !text.is_empty());
     distinct(known.map(|text| format!("engine: {text}")))
 }
 
-/// Below a table of collectives: what each backend of a record moved the bytes by, and where its ranks have different
-/// versions of that.
+/// Footer lines for collectives: library and devices of each backend, and version differences between ranks.
 pub fn of_backends(record: &CollectiveRecord<'_>) -> Vec<String> {
     let rows = Row::of(record.record).into_iter();
     let lines = |(row, backend): (Row<'_>, &BackendRecord)| {

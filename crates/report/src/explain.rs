@@ -1,4 +1,4 @@
-//! Meaning of a column, for `tonnage explain`.
+//! Explains columns, for `tonnage explain`.
 
 use tonnage_record::figures::{self, Figure, KINDS, Style};
 use tonnage_units::{Error, Result};
@@ -6,21 +6,20 @@ use tonnage_units::{Error, Result};
 use super::derived::{DERIVED, Derived};
 use super::text::entry;
 
-/// Definition of a column, for whoever lists those of the tables that he shows.
+/// Definition of a column, for listing the columns of displayed tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Definition {
-    /// The header.
+    /// Header.
     pub name: &'static str,
-    /// The name in CSV; absent for a column of one report.
+    /// Name in CSV; `None` for a derived column.
     pub field: Option<&'static str>,
     /// Its meaning.
     pub meaning: &'static str,
-    /// Computation from measured values; absent for a column of one report, whose meaning has it.
+    /// Computation from measured values. `None` for a derived column, where `meaning` includes it.
     pub computed: Option<&'static str>,
 }
 
-/// Definitions of the columns that have one of these headers, or one of these names in CSV, in the order in which
-/// columns are listed.
+/// Definitions of all columns whose header or CSV name is wanted, in listing order.
 pub fn definitions(wanted: impl Fn(&str) -> bool) -> Vec<Definition> {
     let all = all().map(|column| match column {
         Column::Figure(figure) => Definition {
@@ -40,27 +39,27 @@ pub fn definitions(wanted: impl Fn(&str) -> bool) -> Vec<Definition> {
     wanted.collect()
 }
 
-/// Near names that an error offers.
+/// Maximum number of similar names in an error.
 const SUGGESTIONS: usize = 3;
 
-/// A figure of records, or a column of one report.
+/// A figure of records, or a derived column of one report.
 #[derive(Clone, Copy)]
 enum Column {
     Figure(&'static Figure),
     Derived(&'static Derived),
 }
 
-/// All columns, in the order in which they are listed.
+/// All columns, in listing order.
 fn all() -> impl Iterator<Item = Column> {
     let figures = figures::all().into_iter().map(Column::Figure);
     figures.chain(DERIVED.iter().map(Column::Derived))
 }
 
-/// Explains one column, named by its header with or without the unit or by its CSV name, in any case; without a name
-/// lists all columns. Where several have that name, all are explained.
+/// Explains a column by header, with or without unit, or by CSV name; case is ignored. Explains all columns that share
+/// the name. Without a name, lists all columns.
 ///
 /// # Errors
-/// [`Error::Usage`] with the nearest names when there is no such column.
+/// [`Error::Usage`] with the nearest names if the column is unknown.
 pub fn explain(name: Option<&str>) -> Result<String> {
     let Some(name) = name else {
         return Ok(list());
@@ -89,7 +88,7 @@ impl Column {
         }
     }
 
-    /// All names that it answers to, in lower case: the header with its unit and without, and the name in CSV.
+    /// All names of the column in lower case: header with and without unit, and CSV name.
     fn names(self) -> Vec<String> {
         let bare = self.name().split(" (").next().unwrap_or_default();
         let field = match self {
@@ -100,7 +99,7 @@ impl Column {
         names.map(str::to_lowercase).collect()
     }
 
-    /// Heading of the list under which it stands: its kinds, or that it is one report's.
+    /// Heading in the list: the kinds that have the column, or one report only.
     fn heading(self) -> String {
         let Self::Figure(figure) = self else {
             return "Of one report:".to_owned();
@@ -126,7 +125,7 @@ impl Column {
     }
 }
 
-/// Names of the kinds that have a figure.
+/// Names of the kinds that have the figure.
 fn kinds_of(figure: &Figure) -> Vec<&'static str> {
     let has = KINDS.iter().filter(|(_, groups)| {
         let mut figures = groups.iter().copied().flatten();
@@ -227,7 +226,7 @@ mod tests {
             p90.contains("of        transfer, file, connect, stress, collective\n"),
             "{p90}"
         );
-        // Another report has it in another unit.
+        // Another report uses another unit.
         let p99 = explain(Some("p99")).unwrap();
         assert!(
             p99.contains("p99 (us)\n") && p99.contains("\np99 (ns)\n"),

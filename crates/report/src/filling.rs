@@ -1,10 +1,10 @@
-//! Devices that do not fill and verify their memory by themselves, below a table.
+//! Lines below a table about devices that cannot fill and verify their own memory.
 
 use tonnage_record::Record;
 
 use crate::text::distinct;
 
-/// Devices whose bytes are copied through the host to be filled and verified, each reason once.
+/// Lists devices whose memory is filled and verified by copies through the host, once per reason.
 pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
     let ranks = records.flat_map(|record| &record.effective);
     let memories = ranks.flat_map(|ranks| ranks.memory.all());

@@ -1,4 +1,4 @@
-//! Report of a history: a line for each run of a point, with marks where it changed.
+//! Reports a history: one line per run of a point, with changes marked.
 
 use jiff::Timestamp;
 use tonnage_judge::baseline::unit_of;
@@ -17,28 +17,28 @@ use crate::text::{WIDTH, wrap};
 /// Width of the longest bar.
 const BAR_COLUMNS: usize = 30;
 
-/// Differences of the surroundings that are named at a change.
+/// Maximum number of differences to list at a change.
 const DIFFERENCES_MAX: usize = 6;
 
-/// Longest value of a difference.
+/// Maximum length of a difference's value.
 const VALUE_CHARS_MAX: usize = 40;
 
 names! {
     /// Formats of a history.
     pub enum HistoryFormat: "format" {
-        /// Lines for people.
+        /// Plain-text lines.
         Table = "table",
         /// One JSON array.
         Json = "json",
-        /// A row for each run of each point, with a head line.
+        /// A header line, and one row per run of each point.
         Csv = "csv",
     }
 }
 
-/// Draws histories of points in whose names one of `only` is; all where there is none.
+/// Draws the histories of points with names that contain one of `only`; all points if it is empty.
 ///
 /// # Errors
-/// `Usage` where no name has one of them; when it cannot be written as JSON.
+/// `Usage` if no name matches, and an error if JSON serialization fails.
 pub fn render(
     format: HistoryFormat,
     histories: &[PointHistory],
@@ -151,7 +151,7 @@ fn difference(difference: &Difference) -> String {
     )
 }
 
-/// A time in UTC to the second.
+/// Formats a time in UTC, to the second.
 fn time(unix_ns: u64) -> String {
     let time = Timestamp::from_nanosecond(i128::from(unix_ns));
     time.map_or_else(

@@ -1,4 +1,4 @@
-//! The page of `tonnage hosts`: several hosts below each other, from what each said of itself.
+//! Draws the page of `tonnage hosts`: facts that each host reported about itself.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -6,40 +6,40 @@ use std::time::Duration;
 use tonnage_machine::HostFacts;
 use tonnage_units::quantity::human::{link_speed, size};
 
-/// Clocks that differ by less are right for whoever compares logs.
+/// Smaller clock differences do not matter when comparing logs.
 const CLOCK_FINE: Duration = Duration::from_millis(100);
 
-/// Most devices that a line names.
+/// Maximum number of devices per line.
 const DEVICES_MAX: usize = 8;
 
 /// A host on the page.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostPage {
-    /// The name that it was called by.
+    /// Name used to reach the host.
     pub name: String,
-    /// State of the host.
+    /// Whether the host can be used, with facts about it.
     pub state: HostState,
 }
 
-/// State of a host.
+/// Whether a host can be used.
 #[derive(Debug, Clone, PartialEq)]
 pub enum HostState {
-    /// It cannot be used; the message begins with its name and ends with the next thing to try.
+    /// The host cannot be used. The message starts with its name and ends with the next step to try.
     Lost(String),
-    /// The program answers there.
+    /// The program responds on the host.
     There {
         /// Version, revision and path of the program.
         program: String,
-        /// The host's own name.
+        /// Name that the host uses for itself.
         name: String,
-        /// Its clock before this host's, and the most that this may be off; nanoseconds.
+        /// How far its clock is ahead of this host's, and the uncertainty; both in nanoseconds.
         clock: Option<(i64, u64)>,
-        /// Facts about it.
+        /// Facts about the host.
         facts: Box<HostFacts>,
     },
 }
 
-/// The page. `meeting` is the address where ranks would meet; `twins` are pairs of names of one machine.
+/// Draws the page. `meeting` is the address where ranks would meet. `twins` are pairs of names for the same machine.
 pub fn text(hosts: &[HostPage], meeting: Option<IpAddr>, twins: &[(String, String)]) -> String {
     let mut page = String::new();
     for host in hosts {

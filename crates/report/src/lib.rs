@@ -1,33 +1,33 @@
-//! Reports: pure functions to text. Those of measurements need records only, so that any can be redrawn from a file a
-//! year later; the pages of `tonnage devices` and of the tour are also drawn from what was found on this host.
+//! Reports: pure functions from records to text. Measurement reports need only records, so they can be redrawn from a
+//! file later. The pages of `tonnage devices` and of the tour also use facts about this host.
 //!
-//! | module | what it makes |
+//! | module | output |
 //! | --- | --- |
-//! | [`drawer`] | the list of reports, and the one way to draw records of any kind: title, tables, lines below |
-//! | [`transfer`], [`files`], [`connect`], [`stress`], [`tune`], [`collective`] | the reports of the kinds |
-//! | [`verify`] | tables of a run that checks bytes instead of timing them |
-//! | [`baseline`] | figures of kinds of hosts, and a host beside them |
+//! | [`drawer`] | the list of reports, and the common layout of a section: title, tables, footer |
+//! | [`transfer`], [`files`], [`connect`], [`stress`], [`tune`], [`collective`] | reports per kind |
+//! | [`verify`] | tables of a run that verifies data instead of timing it |
+//! | [`baseline`] | baselines, and hosts compared with them |
 //! | [`history`] | a metric over runs |
-//! | [`compare`] | two sides beside each other, with a verdict on each point |
-//! | [`export`] | records for Prometheus, pages of CI systems and github-action-benchmark |
-//! | [`layers`] | the table of what each layer keeps of the one that it stands on |
+//! | [`compare`] | comparison of two sides, with a verdict per point |
+//! | [`export`] | exports for Prometheus, CI systems and github-action-benchmark |
+//! | [`layers`] | the fraction that each layer keeps of the one below |
 //! | [`table`], [`markdown`] | tables of figures, for a screen and for Markdown |
-//! | `blocks` | columns of tables that are wider than a screen |
-//! | [`csv`] | every figure for programs |
-//! | [`explain`], [`derived`] | meanings of columns, for `tonnage explain`, and the columns that are no figures |
-//! | [`engine`], [`wire_proof`] | an engine's library and devices; the devices that the payload crossed |
-//! | [`cpu_loss`] | CPU time that ranks did not get, and what took it |
-//! | `driver_start` | the time in which drivers of GPUs started |
-//! | `filling` | devices whose memory is filled and verified by copies |
-//! | [`published`] | figures of others beside ours |
-//! | [`place`] | sockets of workers that exchange bytes, in titles |
-//! | [`tour`] | the page that a tour ends with |
-//! | [`devices`] | the page of `tonnage devices`: this host, and the lists of engines and memories |
-//! | [`text`] | lines that end before the screen does |
+//! | `blocks` | splitting of tables wider than the screen |
+//! | [`csv`] | all figures, for programs |
+//! | [`explain`], [`derived`] | explanations of columns, and columns that are not figures |
+//! | [`engine`], [`wire_proof`] | an engine's library and devices; devices that the payload crossed |
+//! | [`cpu_loss`] | CPU time that ranks lost, and its causes |
+//! | `driver_start` | startup time of GPU drivers |
+//! | `filling` | devices with memory filled and verified by copies |
+//! | [`published`] | comparison with published figures |
+//! | [`place`] | socket placement of peers, in titles |
+//! | [`tour`] | the final page of a tour |
+//! | [`devices`] | the page of `tonnage devices`: this host, and lists of engines and memories |
+//! | [`text`] | line wrapping |
 //!
-//! Nothing here measures or reads a file, and tables know no engine by name. Records come from `tonnage_record`, the
-//! host from `tonnage_machine`, the lists from whoever calls. Next: [`tonnage_record::figures`] for what a figure
-//! means, [`drawer`] for how it is laid out.
+//! Nothing here measures or reads files, and tables know no engine by name. Records come from `tonnage_record`, host
+//! facts from `tonnage_machine`, lists from the caller. [`tonnage_record::figures`] defines the figures; [`drawer`]
+//! lays them out.
 
 #![forbid(unsafe_code)]
 
@@ -76,13 +76,13 @@ use drawer::tables;
 use table::Markup;
 
 names! {
-    /// Formats that `--format` chooses from.
+    /// Values of `--format`.
     pub enum Format: "format" {
-        /// Tables for people.
+        /// Plain-text tables.
         Table = "table",
         /// One JSON record per line.
         Jsonl = "jsonl",
-        /// Comma-separated values with a head line.
+        /// Comma-separated values with a header line.
         Csv = "csv",
     }
 }
@@ -97,11 +97,11 @@ impl Default for Format {
     }
 }
 
-/// Draws records in a format. Tables leave out attempts that failed and were made again. No records give an empty text,
-/// or a header alone.
+/// Formats records. Tables leave out failed attempts that were repeated successfully. Without records, the text is
+/// empty or only a header.
 ///
 /// # Errors
-/// When a record cannot be written as JSON.
+/// If a record cannot be serialized.
 pub fn render(format: Format, records: &[Record]) -> Result<String> {
     match format {
         Format::Jsonl => {

@@ -1,6 +1,6 @@
-//! GitHub-flavoured Markdown: tables, and text in which nothing is markup.
+//! GitHub-flavored Markdown: tables, and escaped text.
 
-/// Draws rows, the first of which is the header; `right` says which columns are aligned to the right.
+/// Draws rows, starting with the header. `right` selects right-aligned columns.
 pub fn table(rows: &[Vec<String>], right: impl Fn(usize) -> bool) -> String {
     let mut text = String::new();
     for (at, row) in rows.iter().enumerate() {
@@ -14,7 +14,7 @@ pub fn table(rows: &[Vec<String>], right: impl Fn(usize) -> bool) -> String {
     text
 }
 
-/// Text of a cell or of a line in which nothing is markup.
+/// Escapes markup in a cell or line.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {
@@ -30,17 +30,17 @@ pub fn escaped(text: &str) -> String {
     out
 }
 
-/// A paragraph, whose beginning is no markup either.
+/// A paragraph. Its beginning is escaped so that it is not taken as a heading or list.
 pub fn paragraph(text: &str) -> String {
     let text = escaped(text.trim_start());
-    // A heading, a list or a line below a heading would begin like this.
+    // Headings, lists and setext underlines start with these characters.
     match text.starts_with(['#', '-', '+', '=', ':']) {
         true => format!("\\{text}\n"),
         false => numbered(&text) + "\n",
     }
 }
 
-/// A number with a point or a bracket behind it would begin a list.
+/// Escapes a leading number with a period or bracket, which would start a list.
 fn numbered(text: &str) -> String {
     let rest = text.trim_start_matches(|it: char| it.is_ascii_digit());
     match rest.len() < text.len() && rest.starts_with(['.', ')']) {
@@ -49,7 +49,7 @@ fn numbered(text: &str) -> String {
     }
 }
 
-/// A block of code, which is shown as it stands.
+/// A code block, shown verbatim.
 pub fn code(text: &str) -> String {
     let lines = text.lines().map(|line| format!("    {line}\n"));
     lines.collect()

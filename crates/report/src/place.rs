@@ -1,18 +1,18 @@
-//! Sockets of workers that exchange bytes, in titles of tables.
+//! Describes the socket placement of peers, for table titles.
 
 use tonnage_record::{Outcome, Placed, Record};
 
-/// The place of records that share a table, such as `near (peers on one socket)`; `None` where it is not known.
+/// Placement of records that share a table, such as `near (peers on one socket)`; `None` if unknown.
 pub fn words<'a>(records: impl Iterator<Item = &'a Record>) -> Option<String> {
     records.filter_map(Record::place).next().map(name)
 }
 
-/// A place, by its name and in plain words.
+/// Name and description of a placement.
 pub fn name(place: Placed) -> String {
     format!("{place} ({})", place.about())
 }
 
-/// Returns whether two records may share a table: one in which nothing was measured goes with any.
+/// Whether two records may share a table. A record without measurements fits any table.
 pub fn agree(left: &Record, right: &Record) -> bool {
     let is_open = |record: &Record| record.place().is_none() && record.outcome != Outcome::Measured;
     left.place() == right.place() || is_open(left) || is_open(right)
@@ -54,7 +54,7 @@ mod tests {
             placed(Some(Placed::Far), None),
         );
         assert!(!agree(&near, &far) && agree(&near, &near));
-        // What was measured without a place must not stand under one.
+        // A measurement with unknown placement must not appear under a known one.
         assert!(
             !agree(&near, &placed(None, None)) && agree(&placed(None, None), &placed(None, None))
         );

@@ -1,7 +1,6 @@
-//! Figures that others measured in the same cells, beside ours: a table for each published one, in the published units.
+//! Compares published figures for the same cells with ours: one table per published table, in its units.
 //!
-//! Records say which row is theirs. Published figures of files stand in lines of
-//! their own, which the report of files makes.
+//! Records name the rows that apply to them. Published figures for files appear as separate lines in the file report.
 
 use tonnage_plan::published::Cell;
 use tonnage_record::figures::{Figure, Row, Style, by_field};
@@ -13,7 +12,7 @@ use crate::blocks::ColumnRole;
 use crate::derived::{RATIO, THEIRS};
 use crate::table::{TitledTable, shown};
 
-/// A published table for each machine that rows of these records are of.
+/// One table for each published table that these records refer to.
 pub fn tables<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Vec<TitledTable> {
     let mut tables: Vec<&PublishedRow> = Vec::new();
     for row in records.clone().flat_map(|record| &record.published_rows) {
@@ -36,7 +35,7 @@ fn is_of(table: &PublishedRow, row: &PublishedRow) -> bool {
     table.what == row.what && table.columns == row.columns
 }
 
-/// One table under what it is of; `None` for columns that this version does not know.
+/// Draws one table; `None` if it has columns unknown to this version.
 fn one<'a>(
     table: &PublishedRow,
     rows: impl Iterator<Item = (&'a Record, &'a PublishedRow)>,
@@ -84,7 +83,7 @@ fn one<'a>(
     Some(table.under(what))
 }
 
-/// The column of engines, where rows of several would look alike.
+/// The engine column, if rows of several engines would be indistinguishable.
 fn engine_column(
     columns: &[(&str, Column)],
     rows: &[(&Record, &PublishedRow)],
@@ -103,7 +102,7 @@ fn engine_column(
     (!is_there && names.any(|other| other != first)).then_some(engine)
 }
 
-/// Our value of an option, or ours of a measured figure, theirs, and the ratio of both.
+/// Cells of a column: only our value for an option; ours, theirs and the ratio for a figure.
 fn cells_of(record: &Record, (header, column): &(&str, Column), theirs: &Cell) -> Vec<String> {
     let unknown = match record.outcome {
         Outcome::Measured => "n/a",
@@ -132,7 +131,7 @@ fn cells_of(record: &Record, (header, column): &(&str, Column), theirs: &Cell) -
     ]
 }
 
-/// A published value, with the digits that it was published with.
+/// A published value, with its original digits.
 fn words(cell: &Cell) -> String {
     match cell {
         Cell::Count(count) => count.to_string(),

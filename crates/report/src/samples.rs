@@ -1,4 +1,4 @@
-//! Records for tests, made by one builder whose figures follow from each other as those of a real run do.
+//! Records for tests. One builder makes them with consistent figures, as in a real run.
 
 mod atomics;
 mod builder;
@@ -58,7 +58,7 @@ pub fn batches() -> Vec<Record> {
     ]
 }
 
-/// Batches beside two published tables, and a point that the machine may lack something for.
+/// Batches compared with two published tables, and a point that may be unsupported on the machine.
 pub fn published() -> Vec<Record> {
     let beside = |what: &str, columns: &[&str], row: &[f64]| PublishedRow {
         what: what.to_owned(),
@@ -93,7 +93,7 @@ pub fn published() -> Vec<Record> {
     ]
 }
 
-/// Batches of four pairs of two workers, and batches without latencies.
+/// Batches of four pairs with two workers each, and batches without latencies.
 pub fn batches_without_max() -> Vec<Record> {
     let several = three_trials(
         sample(Pacing::Batch { batch: 16 }, 4096)
@@ -110,7 +110,7 @@ pub fn batches_without_max() -> Vec<Record> {
     vec![several, silent.record()]
 }
 
-/// Windows of a labelled stream, verified, one not narrow enough in time, then a fan-in of one trial.
+/// Depths of a labelled, verified stream (one did not converge in time), then a fan-in with one trial.
 pub fn streams() -> Vec<Record> {
     let stream = |window, middle_ns| {
         let sample = sample(Pacing::Stream { window }, 4096).with(|point| {
@@ -148,8 +148,8 @@ pub fn streams() -> Vec<Record> {
     ]
 }
 
-/// One, four and eight clients of one rank, then pairs with more initiators than targets, turned, and pairs of one and
-/// of two workers.
+/// One, four and eight clients of one rank; pairs with more initiators than targets, shifted; and pairs with one and
+/// two workers.
 pub fn clients() -> Vec<Record> {
     let measured = |sample: Sample, middle_ns| {
         three_trials(sample, middle_ns)
@@ -182,7 +182,7 @@ pub fn clients() -> Vec<Record> {
     records
 }
 
-/// A pair that moves bytes both ways, a little more of them back.
+/// A pair that moves data in both directions, slightly more of it back.
 fn both_ways() -> Record {
     let pair = sample(Pacing::Stream { window: 12 }, 64).with(|point| point.bidirectional = true);
     let summarized = three_trials(pair, 210).summarize(LatencyKind::Operation, None);
@@ -218,7 +218,7 @@ fn initiator(rank: u32) -> InitiatorFigures {
     }
 }
 
-/// Trials with intervals: three clients of which one stood still, two trials of a pair, and one that was broken off.
+/// Trials with intervals: three clients, one of them stalled; two trials of a pair; and an aborted one.
 pub fn intervals() -> Vec<Record> {
     let clients = [(1, 90), (2, 260), (3, 100)];
     let gap = |at: usize, rank: u32| rank == 2 && (20..25).contains(&at);
@@ -286,8 +286,8 @@ pub fn intervals() -> Vec<Record> {
     vec![one, several, broken_off]
 }
 
-/// Matrices: one host that sends and one that receives slowly, a pair that is slow by itself, and one too large for a
-/// grid in GB/s.
+/// Matrices: one with a slow sender and a slow receiver, one with a single slow pair, and one too large for a grid in
+/// GB/s.
 pub fn matrices() -> Vec<Record> {
     [4, 6, 16].map(matrix).into()
 }
@@ -330,12 +330,12 @@ fn pair(initiator: u32, target: u32, payload_bytes: u64, bandwidth_bytes_per_s: 
     }
 }
 
-/// Traffic files: one whose pairs are all printed, and one with more of them, of which the most slowed are.
+/// Traffic files: one with all pairs printed, and one so large that only the most slowed pairs are printed.
 pub fn traffic_files() -> Vec<Record> {
     [(4, 1), (9, 4)].map(traffic_file).into()
 }
 
-/// Loads of each rank for so many behind it.
+/// Loads from each rank to the next `targets` ranks.
 fn traffic_file((ranks, targets): (u32, u32)) -> Record {
     let load = |from: u32, to: u32| {
         let is_target = (1..=targets).contains(&((to + ranks - from) % ranks));
@@ -376,7 +376,7 @@ fn traffic_file((ranks, targets): (u32, u32)) -> Record {
     with_pairs.record()
 }
 
-/// Ping-pongs one way, and a read, whose figures are of whole operations.
+/// Ping-pongs timed one way, and a read timed as a whole operation.
 pub fn ping_pongs() -> Vec<Record> {
     let one_way = |size_bytes, middle_ns| {
         let sample = sample(Pacing::PingPong, size_bytes).with(|point| point.op = Verb::WriteImm);
@@ -406,7 +406,8 @@ pub fn paced() -> Vec<Record> {
     vec![at(200_000.0, 4900), at(5e6, 150_000)]
 }
 
-/// A verify run: two operations right, one wrong in one size, one engine without bytes to look at, one not here.
+/// A verify run: two correct operations, one with wrong data at one size, an engine without data to check, and a
+/// missing engine.
 pub fn verifies() -> Vec<Record> {
     let point = |engine: &str, op, size_bytes| {
         let engine = engine.to_owned();
@@ -447,7 +448,7 @@ pub fn verifies() -> Vec<Record> {
     records
 }
 
-/// One of everything.
+/// One sample of every transfer report.
 pub fn all() -> Vec<Record> {
     [
         batches(),
@@ -463,7 +464,7 @@ pub fn all() -> Vec<Record> {
     .concat()
 }
 
-/// The body of a record of a transfer.
+/// Body of a transfer record.
 pub fn transfer(record: &mut Record) -> &mut TransferBody {
     match &mut record.body {
         Body::Transfer(body) => body,
@@ -471,7 +472,7 @@ pub fn transfer(record: &mut Record) -> &mut TransferBody {
     }
 }
 
-/// Samples of kinds that are no transfers.
+/// Samples of all kinds except transfers.
 pub fn of_other_kinds() -> Vec<Record> {
     [
         files::all(),

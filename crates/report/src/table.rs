@@ -1,4 +1,4 @@
-//! Tables for people: lines under headers, of figures and of words.
+//! Plain-text tables of figures and words.
 
 use comfy_table::{CellAlignment, ContentLineStyle, LineStyle, Table, TableStyle};
 use tonnage_record::Outcome;
@@ -10,7 +10,7 @@ use super::blocks::{ColumnRole, FURTHER, blocks};
 use super::markdown;
 use super::text::{WIDTH, wrap};
 
-/// A table under construction: its lines, and the columns so far.
+/// A table under construction: its lines and the columns added so far.
 pub struct Sheet<'a> {
     lines: Vec<Line<'a>>,
     unknown: &'static str,
@@ -23,7 +23,7 @@ pub struct Sheet<'a> {
 pub struct Line<'a> {
     /// Source of the values.
     pub row: Row<'a>,
-    /// The trial whose values are shown, by its place; `None` for those of all trials.
+    /// Index of the trial to show; `None` for the values over all trials.
     pub trial: Option<usize>,
 }
 
@@ -52,7 +52,7 @@ impl Line<'_> {
 }
 
 impl<'a> Sheet<'a> {
-    /// A table of these lines. `unknown` stands where a measured record has no value; where nothing was measured it is
+    /// Starts a table of these lines. `unknown` replaces missing values of measured records; for unmeasured ones it is
     /// "-".
     pub fn new(lines: Vec<Line<'a>>, unknown: &'static str) -> Self {
         Self {
@@ -63,22 +63,21 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// Fields that tell rows apart, of those that it has columns of: where the table is wider than a screen, they stand
-    /// before each part of it.
+    /// Sets the fields that identify rows. If the table is wider than the screen, each block repeats their columns.
     #[must_use]
     pub fn keyed_by(mut self, fields: &[&str]) -> Self {
         self.keys = fields.iter().map(|field| (*field).to_owned()).collect();
         self
     }
 
-    /// Columns of these fields.
+    /// Adds columns for these fields.
     #[must_use]
     pub fn always(mut self, fields: &[&str]) -> Self {
         self.columns.extend(figures(fields).map(Column::Figure));
         self
     }
 
-    /// Columns of those fields of which any line has a value.
+    /// Adds columns for those fields that have a value in any line.
     #[must_use]
     pub fn known(mut self, fields: &[&str]) -> Self {
         let known = figures(fields).filter(|figure| {
@@ -90,7 +89,7 @@ impl<'a> Sheet<'a> {
         self
     }
 
-    /// A column of words, to the left or `right`, unless all are empty.
+    /// Adds a column of words, right-aligned if `right`, unless all are empty.
     #[must_use]
     pub fn words(mut self, name: &'static str, cells: Vec<String>, right: bool) -> Self {
         if cells.iter().any(|cell| !cell.is_empty()) {
@@ -99,7 +98,7 @@ impl<'a> Sheet<'a> {
         self
     }
 
-    /// The table; `None` without lines.
+    /// The finished table; `None` without lines.
     pub fn table(self) -> Option<TitledTable> {
         if self.lines.is_empty() {
             return None;
@@ -140,7 +139,7 @@ impl<'a> Sheet<'a> {
         }
     }
 
-    /// Numbers stand to the right.
+    /// Numbers are right-aligned.
     fn is_right(&self, column: &Column) -> bool {
         match column {
             Column::Figure(figure) => {
@@ -152,7 +151,7 @@ impl<'a> Sheet<'a> {
     }
 }
 
-/// The figures of these names, in their order. A name of none is skipped; builds for tests panic.
+/// Looks up figures by name, in order. Unknown names are skipped; debug builds panic.
 fn figures(fields: &[&str]) -> impl Iterator<Item = &'static Figure> {
     debug_assert!(
         fields.iter().all(|field| by_field(field).is_some()),
@@ -168,7 +167,7 @@ impl Column {
     }
 }
 
-/// A table that is not drawn yet: rows, the first of which is the header, and lines above and below them.
+/// A table before drawing: rows, starting with the header, and lines above and below.
 #[derive(Debug, Clone)]
 pub struct TitledTable {
     above: String,
@@ -179,17 +178,17 @@ pub struct TitledTable {
     closer: Option<String>,
 }
 
-/// Text that reports are made of.
+/// Output format of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Markup {
-    /// Lines for a screen.
+    /// Plain text.
     Plain,
     /// GitHub-flavoured Markdown.
     Markdown,
 }
 
 impl TitledTable {
-    /// A table of rows; `right` says which columns are aligned to the right.
+    /// A table of rows. `right` selects right-aligned columns.
     pub fn new(rows: Vec<Vec<String>>, right: impl Fn(usize) -> bool) -> Self {
         let columns = rows.first().map_or(0, Vec::len);
         Self {
@@ -202,7 +201,7 @@ impl TitledTable {
         }
     }
 
-    /// A table with these headers over its rows.
+    /// A table with these headers.
     pub fn headed<const N: usize>(
         header: [&str; N],
         rows: impl Iterator<Item = Vec<String>>,
@@ -212,55 +211,55 @@ impl TitledTable {
         Self::new(std::iter::once(header).chain(rows).collect(), right)
     }
 
-    /// Says what becomes of each column where all together are wider than a screen; without keys nothing does.
+    /// Assigns column roles, used when the table is wider than the screen. Without keys they have no effect.
     #[must_use]
     pub fn in_roles(mut self, role: impl Fn(usize) -> ColumnRole) -> Self {
         self.roles = (0..self.roles.len()).map(role).collect();
         self
     }
 
-    /// Puts it under a line.
+    /// Sets the line above the table.
     #[must_use]
     pub fn under(mut self, above: impl Into<String>) -> Self {
         self.above = above.into();
         self
     }
 
-    /// Puts lines right below it.
+    /// Sets the lines directly below the table.
     #[must_use]
     pub fn over(mut self, below: Vec<String>) -> Self {
         self.below = below;
         self
     }
 
-    /// Replaces what a screen shows of its rows, where their columns stand closer together than those of others.
+    /// Replaces the rows in plain text, for tables with narrower column gaps than usual.
     #[must_use]
     pub fn closer(mut self, lines: String) -> Self {
         self.closer = Some(lines);
         self
     }
 
-    /// The line above it; empty where there is none.
+    /// The line above the table; empty if there is none.
     pub fn above(&self) -> &str {
         &self.above
     }
 
-    /// Its rows, the first of which is the header.
+    /// The rows, starting with the header.
     pub fn rows(&self) -> &[Vec<String>] {
         &self.rows
     }
 
-    /// Returns whether a column is aligned to the right.
+    /// Whether a column is right-aligned.
     pub fn is_right(&self, column: usize) -> bool {
         self.right.get(column).copied().unwrap_or(false)
     }
 
-    /// The lines right below it.
+    /// The lines directly below the table.
     pub fn below(&self) -> &[String] {
         &self.below
     }
 
-    /// Draws it, without a line break at its end.
+    /// Draws the table, without a trailing newline.
     pub fn draw(&self, markup: Markup) -> String {
         match markup {
             Markup::Plain => {
@@ -286,7 +285,7 @@ impl TitledTable {
 }
 
 impl TitledTable {
-    /// Its rows in as many blocks as their columns need.
+    /// Draws the rows in as many blocks as their columns need.
     fn in_blocks(&self) -> String {
         let blocks = blocks(&self.rows, &self.roles);
         let drawn = blocks.iter().map(|block| {
@@ -302,7 +301,7 @@ impl TitledTable {
     }
 }
 
-/// A value as tables print it, and the words for one that is not known.
+/// Formats a value for tables; `unknown` replaces a missing value.
 pub fn shown(value: Value, style: Style, unknown: &str) -> String {
     match (value, style) {
         (Value::AtLeast(bound), _) => at_least(shown(Value::Number(bound), style, unknown), true),
@@ -317,7 +316,7 @@ pub fn shown(value: Value, style: Style, unknown: &str) -> String {
     }
 }
 
-/// Draws rows, the first of which is the header; `right` says which columns are aligned to the right.
+/// Draws rows, starting with the header. `right` selects right-aligned columns.
 pub fn draw(rows: Vec<Vec<String>>, right: impl Fn(usize) -> bool) -> String {
     let lines = ContentLineStyle::none();
     let rule = LineStyle::none().fill('-').junction('-');
@@ -333,7 +332,7 @@ pub fn draw(rows: Vec<Vec<String>>, right: impl Fn(usize) -> bool) -> String {
     }
     table.add_rows(rows);
     for (at, column) in table.column_iter_mut().enumerate() {
-        // With the space between columns that makes two.
+        // Together with the column separator, the gap is two spaces.
         column.set_padding((0, 1));
         column.set_cell_alignment(if right(at) {
             CellAlignment::Right

@@ -1,4 +1,4 @@
-//! Golden files of every report. The schema of what a results file holds is in [`schema`].
+//! Golden files of every report. The schema of results files is tested in [`schema`].
 
 use tonnage_record::collective::CollectiveSummary;
 use tonnage_record::figures::{self, Row, by_field};
@@ -14,11 +14,11 @@ use super::{Format, render, samples};
 
 mod schema;
 
-/// Checks that no line of a page is wider than a screen, or has blanks at its end.
+/// Checks that no line is wider than the screen or has trailing blanks.
 #[track_caller]
 pub fn fits(page: &str) {
     for line in page.lines() {
-        // A shell takes it as it stands.
+        // Commands stay on one line so that they can be pasted.
         let is_command = line.starts_with("tonnage ");
         assert!(
             is_command || line.chars().count() <= WIDTH,
@@ -118,12 +118,12 @@ fn a_results_file_may_hold_all_kinds() {
 fn csv_of_files_has_a_row_for_each_phase_and_for_what_it_mixes() {
     let text = render(Format::Csv, &samples::files::all()).unwrap();
     insta::assert_snapshot!("csv_files", text.replace("\r\n", "\n"));
-    // Two phases; one with its reads and its writes; one before the disk was full; none; two phases of three trials;
-    // and the header.
+    // Two phases; one with its reads and its writes; one completed before the disk was full; none; two phases of three
+    // trials; and the header.
     assert_eq!(text.matches("\r\n").count(), 2 + 3 + 1 + 1 + 2 + 1);
 }
 
-/// Trials, operations, payload and checked bytes of a record, from what it measured.
+/// Number of trials and operations, payload and verified bytes of a record, from its measurements.
 fn amounts(record: &Record) -> [u64; 4] {
     let all: Vec<[u64; 4]> = match &record.body {
         Body::Transfer(body) => {
@@ -138,15 +138,15 @@ fn amounts(record: &Record) -> [u64; 4] {
             let of = |it: &PhaseTrial| [1, it.operations, it.payload_bytes, verified(it)];
             trials.map(of).collect()
         }
-        // Its transfers are no trials.
+        // The transfers of a stress run do not count as trials.
         Body::Stress(body) => {
             let of = |it: &StressRow| [0, it.operations, it.payload_bytes, it.verified_bytes];
             body.rows.iter().map(of).collect()
         }
-        // Connections carry nothing.
+        // Connections carry no payload.
         Body::Connect(body) => vec![[body.trials.len() as u64, 0, 0, 0]],
         Body::Tune(_) => Vec::new(),
-        // Backends have a row each; they count calls, not operations.
+        // Each backend has a row. Backends count calls, not operations.
         Body::Collective(body) => {
             let summaries = body.backends.iter().filter_map(|it| it.summary.as_ref());
             let of = |it: &CollectiveSummary| [it.trials.into(), 0, 0, it.verified_bytes];

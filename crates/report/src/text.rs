@@ -1,10 +1,10 @@
-//! Lines that end before the screen does. Numbers are in [`human`](tonnage_units::quantity::human).
+//! Line wrapping. Number formatting is in [`human`](tonnage_units::quantity::human).
 
-/// Greatest width of a report.
+/// Maximum line width of a report.
 pub const WIDTH: usize = 120;
 
-/// Breaks at spaces so that no line is wider than `width`, each line after the first indented by `indent` spaces. A
-/// longer word stays whole; line breaks of the text are kept.
+/// Wraps text at spaces to at most `width` characters per line, and indents continuation lines by `indent`. Longer
+/// words are not split; existing line breaks are kept.
 pub fn wrap(text: &str, width: usize, indent: usize) -> String {
     let mut out = String::new();
     for line in text.lines() {
@@ -30,7 +30,7 @@ pub fn wrap(text: &str, width: usize, indent: usize) -> String {
     out
 }
 
-/// A head in a column of `indent` characters, and beside it the body, wrapped within [`WIDTH`].
+/// A heading in a column of `indent` characters, followed by the body, wrapped to [`WIDTH`].
 pub fn entry(head: &str, indent: usize, body: &str) -> String {
     let body = wrap(body, WIDTH.saturating_sub(indent), 0);
     format!(
@@ -47,7 +47,7 @@ pub(crate) fn counted(number: impl Into<u64>, what: &str) -> String {
     }
 }
 
-/// The least and the most of some values above 0.
+/// Minimum and maximum of positive values.
 pub(crate) fn extremes(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     let values = values.into_iter();
     values.fold((f64::INFINITY, 0.0), |(least, most), value| {
@@ -55,14 +55,14 @@ pub(crate) fn extremes(values: impl IntoIterator<Item = f64>) -> (f64, f64) {
     })
 }
 
-/// Each once, in the order in which they come first.
+/// Removes duplicates and keeps the order.
 pub(crate) fn distinct<T: PartialEq>(all: impl IntoIterator<Item = T>) -> Vec<T> {
     let mut kept = Vec::new();
     extend_distinct(&mut kept, all);
     kept
 }
 
-/// Adds those that are not there yet.
+/// Appends values that are not yet present.
 pub(crate) fn extend_distinct<T: PartialEq>(kept: &mut Vec<T>, more: impl IntoIterator<Item = T>) {
     for one in more {
         if !kept.contains(&one) {

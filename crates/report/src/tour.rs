@@ -1,6 +1,7 @@
-//! The page that a tour ends with: what is here, what it can do at most, and how close measured paths come to that.
+//! Draws the final page of a tour: this machine's hardware, its upper bounds, and how close measured paths come to
+//! them.
 //!
-//! A pure function like the other reports; what it is given was read and measured elsewhere.
+//! A pure function; its input was read and measured elsewhere.
 
 use std::path::Path;
 
@@ -23,10 +24,10 @@ use crate::table::draw;
 use crate::text::{distinct, entry, wrap};
 use crate::transfer::CPU_SHARE_LEAST;
 
-/// Columns of the page.
+/// Maximum line width of the page.
 const WIDTH: usize = 100;
 
-/// Everything that the page shows.
+/// Input of the page.
 pub struct Tour<'a> {
     /// Inventory of this host.
     pub inventory: &'a Inventory,
@@ -34,9 +35,9 @@ pub struct Tour<'a> {
     pub limits: &'a HostLimits,
     /// Records of measurements between the ranks.
     pub records: &'a [Record],
-    /// The file that holds the records.
+    /// File with the records.
     pub output: &'a Path,
-    /// Name by which this program was called, so that the commands can be copied as they stand.
+    /// Program name as invoked, so that the commands can be copied.
     pub program: &'a str,
 }
 
@@ -115,14 +116,14 @@ fn limits(limits: &HostLimits) -> String {
     heading("Upper bounds of this machine") + &draw(rows, |column| column == 1) + "\n"
 }
 
-/// Returns whether a record is of the engine that moves nothing, whose figures are the harness's own.
+/// Whether a record comes from an engine that moves no data. Its figures are the overhead of the harness.
 fn is_floor(record: TransferRecord<'_>) -> bool {
     let still = Fact::Flag(false);
     let mut engines = record.effective.iter().map(|ranks| &ranks.engine);
     engines.any(|engine| engine.facts.get(fact_names::MOVES_BYTES) == Some(&still))
 }
 
-/// Describes the cost of the harness itself, which is part of every figure that follows.
+/// Describes the overhead of the harness, which is part of every figure below.
 fn floor(records: &[TransferRecord<'_>]) -> String {
     let lines = records.iter().filter(|record| is_floor(**record)).filter_map(|record| {
         let rate = record.body.summary.as_ref()?.message_rate_per_s.mean;
@@ -136,7 +137,7 @@ fn floor(records: &[TransferRecord<'_>]) -> String {
     lines.map(|line| format!("\n{line}")).collect()
 }
 
-/// Eight bytes one way against the cache line, and a read against the same.
+/// Latency of 8 bytes one way, and of a read, compared with a cache line transfer.
 fn latency(records: &[TransferRecord<'_>]) -> String {
     let mut rows = vec![header(&[OPERATION, TIMED, P50, P99, CACHE_LINE, ABOVE])];
     let several = places(records).len() > 1;
@@ -158,7 +159,7 @@ fn latency(records: &[TransferRecord<'_>]) -> String {
             "one way, seen by the peer"
         };
         let line = match &record.canary {
-            // A read has no way there that a cache line could be set beside.
+            // A read is not one-way, so a cache line transfer is no reference for it.
             _ if record.body.point.op == Verb::Read => None,
             Some(Canary::Measured {
                 before_ns,
@@ -193,20 +194,20 @@ fn latency(records: &[TransferRecord<'_>]) -> String {
     heading("Latency of a few bytes between two ranks") + &draw(rows, |column| column >= 2) + "\n"
 }
 
-/// The places of workers that exchange bytes, where they are known.
+/// Known placements of peers.
 fn places(records: &[TransferRecord<'_>]) -> Vec<Placed> {
     distinct(records.iter().filter_map(|record| record.place()))
 }
 
-/// Memories of the initiator and the target, where they are of different kinds.
+/// Memories of initiator and target, if they differ.
 fn memories<'a>(record: &TransferRecord<'a>) -> Option<(&'a str, &'a str)> {
     let point = &record.body.point;
     let target = point.target_memory.as_deref()?;
     Some((&point.memory, target))
 }
 
-/// A table for each operation, for each place where there are several, and for memories of different kinds: a row for
-/// each size, bandwidth and part of the limit for each engine.
+/// One table per operation, placement (if there are several) and pair of memories. Each row is a size, with bandwidth
+/// and utilization per engine.
 fn bandwidth(records: &[TransferRecord<'_>]) -> String {
     let is_shown = |record: &TransferRecord<'_>| {
         let streams = matches!(record.body.point.pacing, Pacing::Stream { .. });
@@ -288,7 +289,7 @@ fn by_size(records: &[TransferRecord<'_>]) -> String {
     draw(rows, |_| true)
 }
 
-/// Names the upper bound of each engine's bandwidth, in words; the records say it point by point.
+/// Describes the upper bound of each engine's bandwidth. Exact values per point are in the records.
 fn what_limits(records: &[TransferRecord<'_>]) -> String {
     let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
     for record in records {
@@ -320,7 +321,7 @@ fn what_limits(records: &[TransferRecord<'_>]) -> String {
     )
 }
 
-/// Describes what could not be measured, each reason once.
+/// Lists points that could not be measured, once per reason.
 fn not_measured(records: &[TransferRecord<'_>]) -> String {
     let why = |record: &TransferRecord<'_>| match &record.outcome {
         Outcome::Skipped { why } | Outcome::Failed { why } => Some(why.clone()),
@@ -349,7 +350,7 @@ fn not_measured(records: &[TransferRecord<'_>]) -> String {
     text
 }
 
-/// Describes what failed, and what may have disturbed the measurement.
+/// Describes failures and possible disturbances.
 fn notes(records: &[TransferRecord<'_>]) -> String {
     let mut text = not_measured(records);
     let changed = records

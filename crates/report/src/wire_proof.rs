@@ -1,4 +1,4 @@
-//! Wire proof in tables: which devices the payload crossed, where that is not proven, and what went wrong on the way.
+//! Proof of path in tables: devices that the payload crossed, missing proof, and trouble on the path.
 
 use std::collections::BTreeMap;
 
@@ -9,27 +9,27 @@ use tonnage_record::{Outcome, Record, TransferRecord, WireProof};
 
 use crate::text::distinct;
 
-/// Devices above which they are counted instead of named.
+/// Maximum number of devices to name. More are only counted.
 const NAMED_MAX: usize = 6;
 
-/// Counters above which the rest is left to the records.
+/// Maximum number of counters to list. The records have the rest.
 const TROUBLES_MAX: usize = 8;
 
-/// Reason why the path of a measured point is not proven; `None` where it is, and where its engine names no device.
+/// Why the path of a measured point is not proven; `None` if it is, or if its engine names no device.
 pub fn unproven(record: TransferRecord<'_>) -> Option<String> {
     let path = record.wire_proof.as_ref().filter(|path| !path.crossed)?;
     Some(format!("path not proven: {}", path.why.join("; ")))
 }
 
-/// The transfer of a record, which for a search is the winner's last run.
+/// The transfer of a record. For a search, this is the winner's last run.
 fn transfer(record: &Record) -> Option<TransferRecord<'_>> {
     let run = || Some(&record.tune()?.winner.as_ref()?.run);
     let body = record.transfer().or_else(run)?;
     Some(TransferRecord { record, body })
 }
 
-/// Message that `--require-path` ends with: how many measured points are not proven, and why the first of them is not.
-/// `None` where all are. File experiments move no bytes between ranks, so they have nothing to prove.
+/// Error message of `--require-path`: the number of measured points without proof, and the reason for the first. `None`
+/// if all are proven. File experiments move no data between ranks, so they need no proof.
 pub fn lacks_proof(records: &[Record]) -> Option<String> {
     let records = final_attempts(records);
     let measured = records
@@ -55,7 +55,7 @@ pub fn lacks_proof(records: &[Record]) -> Option<String> {
     ))
 }
 
-/// Lines that hold for all rows of a table together.
+/// Lines that apply to all rows of a table.
 pub fn lines<'a>(records: impl Iterator<Item = TransferRecord<'a>> + Clone) -> Vec<String> {
     let paths = records.filter_map(|record| record.record.wire_proof.as_ref());
     crossed(paths.clone())
@@ -65,13 +65,13 @@ pub fn lines<'a>(records: impl Iterator<Item = TransferRecord<'a>> + Clone) -> V
         .collect()
 }
 
-/// The devices that the payload of every point crossed.
+/// Devices that the payload of every point crossed.
 fn crossed<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<String> {
     if !paths.clone().all(|path| path.crossed) {
         return None;
     }
     let most = paths.clone().map(|path| path.devices_crossed).max()?;
-    // A large run lists only devices with trouble.
+    // Large runs list only devices with trouble.
     let all_listed = paths
         .clone()
         .all(|path| path.devices.len() == path.devices_named as usize);
@@ -87,7 +87,7 @@ fn crossed<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<Str
     ))
 }
 
-/// Describes what was counted in all points together that should have stood still.
+/// Sums up error counters over all points.
 fn trouble<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<String> {
     let points = paths.clone().count();
     let troubled = paths.clone().filter(|path| path.troubles() > 0).count();
@@ -113,7 +113,7 @@ fn trouble<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<Str
     })
 }
 
-/// Counters that moved and should not have: where, which, how far.
+/// Error counters that increased: where, which, and by how much.
 fn places(path: &WireProof) -> impl Iterator<Item = (String, &str, u64)> {
     let devices = path.devices.iter().flat_map(|device| {
         let place = format!("{} of {}", device.title(), device.host);
@@ -132,7 +132,7 @@ fn places(path: &WireProof) -> impl Iterator<Item = (String, &str, u64)> {
         .chain(tcp)
 }
 
-/// Tells reordering from loss, for each host whose TCP sent segments again, all points together.
+/// Distinguishes reordering from loss on each host with TCP retransmissions, over all points.
 fn reordering<'a>(paths: impl Iterator<Item = &'a WireProof>) -> Vec<String> {
     let mut hosts: BTreeMap<&str, Counters> = BTreeMap::new();
     let is_reordered =
@@ -163,7 +163,7 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    /// Lines of a point whose first host has these counters of TCP.
+    /// Lines for a point with these TCP counters on its first host.
     fn said(counters: &[(&str, u64)]) -> String {
         let mut records = samples::paths();
         records.truncate(1);
@@ -199,14 +199,14 @@ mod tests {
         // A few duplicates do not explain the rest.
         let some = said(&[("RetransSegs", 12), ("TCPDSACKRecv", 5)]);
         assert!(some.contains("counted 12 RetransSegs"), "{some}");
-        // Segments that overtook each other were seen, and none is proven to be lost.
+        // Reordering was observed, and no loss is proven.
         let both = said(&[("RetransSegs", 12), ("TCPTSReorder", 5)]);
         assert!(!both.contains("trouble on the path"), "{both}");
         assert!(both.contains("loss is not proven"), "{both}");
-        // Other troubles are not reordering's.
+        // Other problems are not attributed to reordering.
         let late = said(&[("RetransSegs", 3), ("TCPTimeouts", 1), ("TCPDSACKRecv", 3)]);
         assert!(late.contains("counted 1 TCPTimeouts"), "{late}");
-        // Reordering without retransmits is no news.
+        // Reordering without retransmissions needs no remark.
         assert!(!said(&[("TCPSACKReorder", 9)]).contains("reordering"));
     }
 }

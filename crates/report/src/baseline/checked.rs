@@ -1,4 +1,4 @@
-//! Report of a check: a row for each figure, then what there was no time for, and one line that says why.
+//! Draws a check report: one row per figure, then points left out for lack of time, then the one-line reason.
 
 use tonnage_judge::check::CheckReport;
 use tonnage_judge::check::entry::EntryVerdict;
@@ -11,13 +11,13 @@ use crate::derived::{
 };
 use crate::text::{WIDTH, wrap};
 
-/// Greatest width of a reason in a line of its cell.
+/// Maximum width of a reason within its cell.
 const WHY_COLUMNS_MAX: usize = 30;
 
-/// Points without time that are named.
+/// Maximum number of left-out points to name.
 const NAMED_MAX: usize = 5;
 
-/// Draws the report of a check. Its last line is the reason.
+/// Draws a check report. The last line is the reason.
 pub fn page(report: &CheckReport) -> String {
     let mut rows = vec![header(&[
         BASE_HOST,

@@ -1,4 +1,4 @@
-//! Report of a check of several hosts, each by itself: a row for hosts that are alike, then one line that says why.
+//! Draws a check of several hosts: one row per group of hosts with the same result, then the one-line reason.
 
 use tonnage_judge::check::each_host::EachHostReport;
 
@@ -6,10 +6,10 @@ use super::{drawn, header};
 use crate::derived::{BASE_HOST, CHECK_VERDICT, CHECK_WHY};
 use crate::text::wrap;
 
-/// Greatest width of the hosts in a line of their cell.
+/// Maximum width of host names within their cell.
 const HOSTS_COLUMNS_MAX: usize = 36;
 
-/// Greatest width of a reason in a line of its cell.
+/// Maximum width of a reason within its cell.
 const WHY_COLUMNS_MAX: usize = 60;
 
 /// Draws the report, the worst verdict first. Its last line is the reason.

@@ -1,4 +1,4 @@
-//! Reports of baselines: what was made of records, how far two are apart, and hosts beside one.
+//! Draws baselines: a new baseline, the differences between two, and hosts compared with one.
 
 mod checked;
 mod each_host;
@@ -28,20 +28,20 @@ use crate::export::naming::PointNames;
 use crate::table::draw;
 use crate::text::{WIDTH, wrap};
 
-/// Greatest width of a point's name in a line of its cell.
+/// Maximum width of a point name within its cell.
 const NAME_COLUMNS_MAX: usize = 26;
 
-/// Slow hosts that are listed one by one.
+/// Maximum number of slow hosts to list.
 const SLOW_SHOWN_MAX: usize = 50;
 
-/// Short names of the points of some records, each another.
+/// Returns a function that gives each point of these records a distinct short name.
 pub fn names_of(records: &[&Record]) -> impl Fn(&Keys) -> String {
     let [points, _] = points(&[records.to_vec(), Vec::new()]);
     let names = PointNames::of(points.iter().map(|point| &point.keys));
     move |keys| names.full(keys)
 }
 
-/// Page about a baseline that was made of records: its entries, hosts that are slow, points that are left out.
+/// Draws a new baseline: its entries, slow hosts, and points left out.
 pub fn built(built: &BuiltBaseline, file: &str) -> String {
     let mut parts = vec![entries(&built.baseline, file)];
     if !built.slow.is_empty() {
@@ -160,7 +160,7 @@ fn slow(all: &[SlowHost]) -> String {
     )
 }
 
-/// Page about two baselines.
+/// Draws the differences between two baselines.
 pub fn drifted(entries: &[DriftedEntry], [old, new]: [&str; 2]) -> String {
     let mut text = format!("old: {old}\nnew: {new}\n");
     let mut last: Option<&str> = None;
@@ -216,7 +216,7 @@ fn header(columns: &[Derived]) -> Vec<String> {
         .collect()
 }
 
-/// Rows as a table; columns without a cell are left out.
+/// Draws rows as a table without empty columns.
 fn drawn(rows: Vec<Vec<String>>, right: &[Derived]) -> String {
     let rows = without_empty(rows);
     let header = rows.first().cloned().unwrap_or_default();
@@ -225,7 +225,7 @@ fn drawn(rows: Vec<Vec<String>>, right: &[Derived]) -> String {
     }) + "\n"
 }
 
-/// Rows but for columns in which the header alone has text.
+/// Removes columns that have text only in the header.
 fn without_empty(mut rows: Vec<Vec<String>>) -> Vec<Vec<String>> {
     let columns = rows.first().map_or(0, Vec::len);
     for at in (0..columns).rev() {

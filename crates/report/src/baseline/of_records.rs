@@ -1,4 +1,5 @@
-//! Records beside a baseline, in parts for whoever lays them out: a table for each kind of host, and what has no entry.
+//! Records compared with a baseline, as separate parts for custom layout: one table per kind of host, and notes on
+//! points without an entry.
 
 use std::collections::BTreeSet;
 
@@ -28,23 +29,23 @@ const COLUMNS: [Derived; 10] = [
     CHECK_WHY,
 ];
 
-/// Columns that are aligned to the right.
+/// Right-aligned columns.
 const RIGHT: [Derived; 5] = [CHECK_MEASURED, BASE_MEDIAN, BASE_WARN, BASE_FAIL, BASE_RUNS];
 
-/// Records beside a baseline in parts.
+/// Parts of a comparison of records with a baseline.
 #[derive(Debug, Clone)]
 pub struct RecordsCheckTables {
-    /// The verdict of all with its reason.
+    /// Overall verdict and its reason.
     pub reason: String,
-    /// Numbers of verdicts, and the hosts that failed.
+    /// Number of each verdict, and the failed hosts.
     pub totals: String,
-    /// A table for each kind of host, under its name.
+    /// One table per kind of host, titled with the kind.
     pub kinds: Vec<TitledTable>,
-    /// Lines about how to read them, and about what has no entry or no record.
+    /// Notes on how to read the tables, and on points without an entry or record.
     pub notes: Vec<String>,
 }
 
-/// The parts of verdicts on records.
+/// Builds the parts from the verdicts.
 pub fn of_records(check: &RecordsCheck) -> RecordsCheckTables {
     let kinds: BTreeSet<&str> = check.entries.iter().map(|it| it.kind.as_str()).collect();
     let totals = CheckVerdict::ALL.into_iter().filter_map(|verdict| {

@@ -1,4 +1,4 @@
-//! Golden pages of a baseline, of two of them, and of a check.
+//! Golden output for a baseline, the differences between two, and a check.
 
 use tonnage_judge::baseline::Baseline;
 use tonnage_judge::baseline::build::{BuiltBaseline, LeftOutPoint, SlowHost};
@@ -96,7 +96,7 @@ fn a_check_ends_with_its_reason() {
     fits(&page);
     assert_eq!(page.lines().last(), Some(report.reason.as_str()));
     insta::assert_snapshot!("check", page);
-    // What a script reads is read back whole.
+    // The JSON that scripts read is lossless.
     let text = serde_json::to_string(&report).unwrap();
     assert_eq!(serde_json::from_str::<CheckReport>(&text).unwrap(), report);
 }

@@ -1,4 +1,4 @@
-//! Tables of groups of ranks that called at once.
+//! Tables of rank groups that ran concurrently.
 
 use tonnage_collective::bus::bus_factor;
 use tonnage_record::CollectiveRecord;
@@ -9,7 +9,7 @@ use tonnage_units::quantity::human::{exact_size, number};
 use crate::derived::GROUP;
 use crate::table::TitledTable;
 
-/// A table of the groups of a record for each backend, the slowest of them marked.
+/// One table of groups per backend, with the slowest group marked.
 pub fn tables(record: &CollectiveRecord<'_>) -> Vec<TitledTable> {
     let backends = 0..record.body.backends.len();
     let backends = backends.filter_map(|at| record.body.backend(Part::Nth(at)));
@@ -27,7 +27,7 @@ fn table(record: &CollectiveRecord<'_>, backend: &BackendRecord) -> Option<Title
         let (one, other) = (one.call_ns(across), other.call_ns(across));
         one.total_cmp(&other)
     })?;
-    // One that calls nothing has no bandwidth.
+    // A barrier has no bandwidth.
     let bytes = summary
         .algbw_bytes_per_s
         .map(|_| point.shape().size_bytes() as f64);

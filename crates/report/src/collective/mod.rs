@@ -1,5 +1,5 @@
-//! Report of experiments with collectives: a table of backends and sizes for each operation, and one of ranks where
-//! that was asked for. Groups have tables of their own in `groups`.
+//! Reports on collectives: one table of backends and sizes per operation, and one of ranks if requested. Tables of
+//! groups are in `groups`.
 
 mod groups;
 
@@ -24,22 +24,22 @@ use crate::published;
 use crate::table::{Line, Sheet, TitledTable};
 use crate::text::{counted, extend_distinct, extremes};
 
-/// Collectives; a table for each operation and configuration.
+/// Report on collectives: one table per operation and configuration.
 pub struct CollectiveReport;
 
-/// Figures of each line.
+/// Figures that identify a row.
 const LINE: &[&str] = &["call_size_bytes", "engine"];
 
-/// Figures that stand in the title where they are the same in all lines.
+/// Figures shown in the title if they are equal in all rows.
 const ELEMENTS: &[&str] = &["dtype", "reduction"];
 
-/// The interval of a time, where no ratio to another backend has one.
+/// Confidence interval of the time. Shown only without a ratio to another backend, because that has its own.
 const ALONE: &[&str] = &["call_ci95_fraction"];
 
-/// The way that was taken, and the time that it took.
+/// Chosen algorithm and its time.
 const WAY: &[&str] = &["chosen_algorithm", "chosen_chunk_bytes", "call_ns_mean"];
 
-/// Figures of what came out.
+/// Result figures.
 const RESULTS: &[&str] = &[
     "latency_ns_p50",
     "latency_ns_p99",
@@ -107,7 +107,7 @@ impl Report for CollectiveReport {
     }
 }
 
-/// Reasons of what was not measured, and what each backend moved the bytes by.
+/// Reasons for missing measurements, and the library and devices of each backend.
 fn below(record: &CollectiveRecord<'_>) -> Vec<String> {
     let backends = &record.body.backends;
     if backends.is_empty() {
@@ -119,7 +119,7 @@ fn below(record: &CollectiveRecord<'_>) -> Vec<String> {
     ended.chain(engine::of_backends(record)).collect()
 }
 
-/// Upper bounds that were measured, of what each rank sends: each kind once for a backend.
+/// Measured upper bounds on what each rank sends, once per backend and kind of bound.
 fn limits(records: &[CollectiveRecord<'_>]) -> Vec<String> {
     let backends = records.iter().flat_map(|record| &record.body.backends);
     let limits = backends.filter_map(|backend| {
@@ -137,7 +137,7 @@ fn limits(records: &[CollectiveRecord<'_>]) -> Vec<String> {
     by_answer(limits).into_iter().map(line).collect()
 }
 
-/// Returns whether all records have elements of one type and one reduction.
+/// Whether all records use the same element type and reduction.
 fn alike(records: &[CollectiveRecord<'_>]) -> bool {
     let key = |record: &CollectiveRecord<'_>| {
         let point = &record.body.point;
@@ -148,7 +148,7 @@ fn alike(records: &[CollectiveRecord<'_>]) -> bool {
     keys.all(|key| Some(key) == first)
 }
 
-/// Type and reduction of all records, where they are alike.
+/// Element type and reduction, if all records share them.
 fn elements(records: &[CollectiveRecord<'_>]) -> Option<String> {
     let point = &records.first()?.body.point;
     if point.op == Collective::Barrier || !alike(records) {
@@ -158,7 +158,7 @@ fn elements(records: &[CollectiveRecord<'_>]) -> Option<String> {
     Some(reduction.unwrap_or_default() + point.dtype.name())
 }
 
-/// The configuration without what varies from line to line.
+/// The point without the values that vary between rows.
 fn shared(point: &CollectivePoint) -> CollectivePoint {
     CollectivePoint {
         size_bytes: 0,
@@ -185,7 +185,7 @@ fn ranks(point: &CollectivePoint) -> String {
     }
 }
 
-/// Words for what is counted in each group by itself.
+/// Qualifier for values that apply per group.
 fn of_group(point: &CollectivePoint) -> &'static str {
     match point.grouping().count() {
         1 => "",
@@ -193,8 +193,8 @@ fn of_group(point: &CollectivePoint) -> &'static str {
     }
 }
 
-/// Memory of the elements, as the ranks had it: a library that allocates its tensors itself has them elsewhere than the
-/// plan says. Of backends that differ in it, each is named.
+/// Memory of the elements as actually used. A library that allocates its own tensors may differ from the plan. If
+/// backends differ, each is named.
 fn memory(records: &[CollectiveRecord<'_>], asked: &str) -> String {
     let rows = records.iter().flat_map(|it| Row::of(it.record));
     let mut of_backends: Vec<(&str, &str)> = Vec::new();
@@ -245,14 +245,13 @@ fn across(across: Across) -> &'static str {
     }
 }
 
-/// Time of each backend beside that of the first one: how many times as fast it is. Their trials took turns, so that
-/// those of one turn are compared.
+/// Speedup of each backend over the first. Trials alternate between backends, so trials of the same turn are compared.
 fn to_first(record: &CollectiveRecord<'_>) -> Vec<String> {
     let (backends, across) = (&record.body.backends, record.body.point.across);
     if backends.len() < 2 {
         return vec![String::new(); backends.len().max(1)];
     }
-    // What moved nothing where there was something to move is no faster: it only says what calling costs.
+    // A backend that moved no data shows only call overhead, so it gets no speedup.
     let moves = record.body.point.op != Collective::Barrier;
     let times = |backend: &BackendRecord| -> Vec<f64> {
         let summary = backend.summary.iter();
@@ -273,7 +272,7 @@ fn to_first(record: &CollectiveRecord<'_>) -> Vec<String> {
     backends.iter().enumerate().map(cell).collect()
 }
 
-/// A ratio and how much its interval adds to it, where there is one: half as wide as both ends.
+/// Formats a ratio with the relative upper half-width of its interval, if any.
 fn with_half_width(ratio: GeometricSpread) -> String {
     let mean = number(ratio.mean);
     match ratio.high {
@@ -285,7 +284,7 @@ fn with_half_width(ratio: GeometricSpread) -> String {
     }
 }
 
-/// Outcome of a row that was not measured.
+/// Outcome label of a row that was not measured.
 fn outcome(row: &Row<'_>) -> String {
     let body = row.record.collective();
     let backend = body.and_then(|body| body.backend(row.part));
@@ -297,7 +296,7 @@ fn outcome(row: &Row<'_>) -> String {
     }
 }
 
-/// A table of the ranks of a record for each backend.
+/// One table of ranks per backend.
 fn of_ranks(record: &CollectiveRecord<'_>) -> Vec<TitledTable> {
     let point = &record.body.point;
     let table = |backend: &BackendRecord| {

@@ -1,4 +1,4 @@
-//! Names of points among others: the fewest keys that tell them apart.
+//! Labels points by the fewest keys that distinguish them.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -6,18 +6,18 @@ use tonnage_judge::judging::Judged;
 use tonnage_judge::keys::{KeyDifference, Keys};
 use tonnage_judge::matching::known;
 
-/// Names of the points of a comparison.
+/// Labels for the points of a comparison.
 pub struct Labels {
-    /// Keys that all points share, with their values.
+    /// Keys that all points share, with values.
     pub shared: String,
-    /// Ignored keys whose values on the two sides are the same for all points that have partners.
+    /// Ignored keys with the same two values in every pair.
     pub differing: String,
-    /// Name of each point.
+    /// Label of each point.
     pub points: Vec<String>,
 }
 
 impl Labels {
-    /// Names the points.
+    /// Labels the points.
     pub fn of(points: &[Judged]) -> Self {
         let keys: Vec<&Keys> = points.iter().map(|point| &point.keys).collect();
         let telling = telling(&keys);
@@ -61,12 +61,12 @@ fn two_values(difference: &KeyDifference) -> String {
     format!("{} {a} → {b}", difference.key)
 }
 
-/// The first keys that together tell all points apart that any keys do.
+/// Returns the first keys that distinguish all distinct points.
 fn telling(points: &[&Keys]) -> Vec<String> {
     let mut classes: Vec<usize> = vec![0; points.len()];
     let mut count = usize::from(!points.is_empty());
     let mut told = Vec::new();
-    // Keys stand in the same order in all points, but not all points have all keys.
+    // All points use the same key order, but not all have the same keys.
     let mut names: Vec<&str> = Vec::new();
     let mut seen = BTreeSet::new();
     for point in points {

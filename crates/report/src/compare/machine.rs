@@ -1,4 +1,4 @@
-//! A comparison for programs: CSV in base units, and JSON.
+//! Writes a comparison as CSV in base units, or as JSON.
 
 use serde::Serialize;
 use tonnage_judge::compare::Comparison;
@@ -7,7 +7,7 @@ use tonnage_units::{Error, Result};
 
 use crate::csv::{harmless, line};
 
-/// Columns of CSV.
+/// CSV columns.
 const COLUMNS: &[&str] = &[
     "point",
     "differing",
@@ -40,10 +40,10 @@ struct Named<'a> {
     comparison: &'a Comparison,
 }
 
-/// One JSON object, with a line break at its end.
+/// The comparison as one JSON object, with a trailing newline.
 ///
 /// # Errors
-/// When it cannot be written as JSON.
+/// If serialization fails.
 pub fn json(comparison: &Comparison, sides: [&str; 2]) -> Result<String> {
     let text = serde_json::to_string_pretty(&Named { sides, comparison });
     let text =
@@ -51,7 +51,7 @@ pub fn json(comparison: &Comparison, sides: [&str; 2]) -> Result<String> {
     Ok(text + "\n")
 }
 
-/// A head line, and a row for each point.
+/// CSV with a header line and one row per point.
 pub fn csv(comparison: &Comparison) -> String {
     let head = line(COLUMNS.iter().map(|&column| column.to_owned()));
     let rows = comparison.points.iter().map(|judged| line(row(judged)));

@@ -1,10 +1,10 @@
-//! Report of a comparison: differences first, then a verdict on each point.
+//! Reports a comparison: differences first, then a verdict per point.
 //!
 //! | file | what it draws |
 //! | --- | --- |
-//! | this | the page, for people and for Markdown |
-//! | `labels` | points by the keys that tell them apart |
-//! | `machine` | CSV and JSON, for programs |
+//! | this | the page as plain text and as Markdown |
+//! | `labels` | labels of points: the keys that distinguish them |
+//! | `machine` | CSV and JSON for programs |
 
 mod labels;
 mod machine;
@@ -26,36 +26,36 @@ use crate::table::{TitledTable, draw, shown};
 use crate::text::{WIDTH, wrap};
 use labels::Labels;
 
-/// Greatest width of a value in the table of differences; JSON has all of it.
+/// Maximum width of a value in the table of differences. JSON has the full value.
 const VALUE_COLUMNS_MAX: usize = 32;
 
-/// Least width of it, beside a long key.
+/// Minimum width of a value, next to a long key.
 const VALUE_COLUMNS_MIN: usize = 8;
 
-/// Width of the areas, the consequences and the gaps in the table of differences.
+/// Width of the other columns and gaps in the table of differences.
 const OTHER_COLUMNS: usize = 26;
 
-/// Greatest width of a point's name in a line of its cell.
+/// Maximum width of a point label within its cell.
 const POINT_COLUMNS_MAX: usize = 30;
 
 names! {
     /// Formats of a comparison.
     pub enum CompareFormat: "format" {
-        /// A page for people.
+        /// Plain-text tables.
         Table = "table",
-        /// One page with tables in Markdown.
+        /// Markdown tables.
         Markdown = "markdown",
         /// One JSON object.
         Json = "json",
-        /// A row for each point, with a head line.
+        /// A header line, and one row per point.
         Csv = "csv",
     }
 }
 
-/// Draws a comparison; `names` are those of the two sides.
+/// Draws a comparison. `names` are the names of the two sides.
 ///
 /// # Errors
-/// When it cannot be written as JSON.
+/// If JSON serialization fails.
 pub fn render(format: CompareFormat, comparison: &Comparison, names: [&str; 2]) -> Result<String> {
     match format {
         CompareFormat::Table => Ok(page(comparison, names, &draw_plain)),
@@ -65,26 +65,26 @@ pub fn render(format: CompareFormat, comparison: &Comparison, names: [&str; 2]) 
     }
 }
 
-/// A comparison in parts, for whoever lays them out in another way.
+/// Parts of a comparison, for custom layout.
 #[derive(Debug, Clone)]
 pub struct ComparisonTables {
     /// Sides, margin and confidence, number of points.
     pub head: Vec<String>,
-    /// Differences of the surroundings; none where they are alike.
+    /// Differences in the surroundings; `None` if there are none.
     pub differences: Option<TitledTable>,
-    /// Lines about the differences, and keys that all points share.
+    /// Remarks on the differences, and keys that all points share.
     pub about: Vec<String>,
-    /// The table of points.
+    /// Table of points.
     pub verdicts: TitledTable,
-    /// Remarks that its rows name by number.
+    /// Remarks, referenced by number in the table.
     pub notes: Vec<String>,
     /// Number of points with each verdict.
     pub totals: String,
-    /// Name of each point among the others, in the order of the comparison.
+    /// Label of each point, in comparison order.
     pub points: Vec<String>,
 }
 
-/// The parts of a comparison; `names` are those of the two sides.
+/// Builds the parts of a comparison. `names` are the names of the two sides.
 pub fn parts(comparison: &Comparison, names: [&str; 2]) -> ComparisonTables {
     let labels = Labels::of(&comparison.points);
     let some = comparison.differences.as_slice();
@@ -109,12 +109,12 @@ pub fn parts(comparison: &Comparison, names: [&str; 2]) -> ComparisonTables {
     }
 }
 
-/// Columns of the table of points that are aligned to the right.
+/// Right-aligned columns of the point table.
 const RIGHT: [Derived; 5] = [SIDE_A, SIDE_B, SIDES_RATIO, POINT_RUNS, MORE_RUNS];
 
 const ALIKE: &str = "Program, effective configuration, machine and variables are alike.";
 
-/// Draws rows, the first of which is the header; the columns that are named are aligned to the right.
+/// Draws rows with a header. The named columns are right-aligned.
 type Draw<'a> = &'a dyn Fn(Vec<Vec<String>>, &[&str]) -> String;
 
 fn page(comparison: &Comparison, names: [&str; 2], draw: Draw<'_>) -> String {
@@ -146,7 +146,7 @@ fn head(comparison: &Comparison, names: [&str; 2]) -> Vec<String> {
     ]
 }
 
-/// Lines of keys that are alike for all points.
+/// Lines with the keys that all points share.
 fn keys_of_all(labels: &Labels) -> Vec<String> {
     let lines = [
         ("ignored", &labels.differing),
@@ -158,16 +158,16 @@ fn keys_of_all(labels: &Labels) -> Vec<String> {
         .collect()
 }
 
-/// Key of the name of an engine, from which everything else about it follows.
+/// Key of the engine name. A different engine implies differences in its other facts.
 const ENGINE_NAME: &str = "engine.name";
 
-/// Returns whether a difference follows from another engine.
+/// Whether a difference is a consequence of a different engine.
 fn follows_from_engine(all: &[Difference], one: &Difference) -> bool {
     let differ = all.iter().any(|it| it.key == ENGINE_NAME);
     differ && one.key != ENGINE_NAME && one.key.starts_with("engine.")
 }
 
-/// A line about differences that follow from another engine.
+/// Summarizes differences that follow from a different engine.
 fn engines(all: &[Difference]) -> String {
     match all.iter().filter(|it| follows_from_engine(all, it)).count() {
         0 => String::new(),
@@ -181,7 +181,7 @@ fn engines(all: &[Difference]) -> String {
 fn differences(all: &[Difference]) -> Vec<Vec<String>> {
     let header = [AREA, DIFFERS, SIDE_A, SIDE_B, COUNTS].map(|column| column.name.to_owned());
     let shown = || all.iter().filter(|it| !follows_from_engine(all, it));
-    // Keys stand whole, for they are what --accept takes; values get what is left.
+    // Keys are not truncated, because --accept needs them in full. Values share the remaining width.
     let keys = shown().map(|it| it.key.chars().count()).max().unwrap_or(0);
     let left = WIDTH.saturating_sub(OTHER_COLUMNS + keys) / 2;
     let columns = left.clamp(VALUE_COLUMNS_MIN, VALUE_COLUMNS_MAX);
@@ -216,7 +216,7 @@ fn cut(text: &str, columns: usize) -> String {
     }
 }
 
-/// The table of points, and the remarks on them.
+/// Draws the point table and its remarks.
 fn verdicts(comparison: &Comparison, labels: &Labels, draw: Draw<'_>) -> String {
     let (rows, notes) = verdict_rows(comparison, labels);
     let notes = notes.iter().map(|line| wrap(line, WIDTH, 3) + "\n");
@@ -228,7 +228,7 @@ fn verdicts(comparison: &Comparison, labels: &Labels, draw: Draw<'_>) -> String 
     }
 }
 
-/// Rows of the table of points, the first of which is the header, and the remarks with their numbers.
+/// Rows of the point table, starting with the header, and the numbered remarks.
 fn verdict_rows(comparison: &Comparison, labels: &Labels) -> (Vec<Vec<String>>, Vec<String>) {
     let mut notes: Vec<&str> = Vec::new();
     let mut rows = vec![
@@ -282,12 +282,12 @@ fn verdict_rows(comparison: &Comparison, labels: &Labels) -> (Vec<Vec<String>>, 
     (rows, notes.collect())
 }
 
-/// Runs of both sides that the values of a point are of.
+/// Number of runs on both sides behind a point's values.
 fn runs(judged: &Judged) -> [usize; 2] {
     [judged.a, judged.b].map(|side| side.map_or(0, |side| side.runs))
 }
 
-/// Returns whether its values, if it has any, are of so many runs.
+/// Whether the values, if any, come from all these runs.
 fn has_all_runs(judged: &Judged, all: [usize; 2]) -> bool {
     judged.a.or(judged.b).is_none() || runs(judged) == all
 }

@@ -1,4 +1,4 @@
-//! Golden pages of comparisons, and what a program or a hostile label would stumble over.
+//! Golden output of comparisons, and labels that could break CSV or Markdown.
 
 use tonnage_judge::compare::{CompareRequest, Comparison, compare};
 use tonnage_judge::criteria::PointVerdict;
@@ -10,7 +10,7 @@ use crate::csv::csv;
 use crate::samples;
 use crate::tests::fits;
 
-/// Three runs of these records, whose bandwidths are these parts of what the samples have.
+/// Three runs of these records, with bandwidths scaled by these factors.
 fn runs(records: &[Record], name: &str, factors: [f64; 3]) -> Vec<Record> {
     let each = factors.iter().enumerate().flat_map(|(run, factor)| {
         records.iter().cloned().map(move |mut record| {
@@ -26,7 +26,7 @@ fn runs(records: &[Record], name: &str, factors: [f64; 3]) -> Vec<Record> {
     each.collect()
 }
 
-/// Points of these sizes.
+/// Points with these sizes.
 fn points(sizes: &[u32]) -> Vec<Record> {
     let sample = samples::streams().remove(0);
     let sized = |size: &u32| {
@@ -112,7 +112,7 @@ fn labels_are_no_formulas_and_no_markup() {
     ] {
         assert_eq!(crate::csv::harmless(text.to_owned()), expected);
     }
-    // Fields of a CSV are told apart by commas, of which these labels have none.
+    // These labels contain no commas, so splitting CSV lines at commas is safe.
     let text = csv(&points);
     let mut cells = text.lines().map(|line| line.split(',').collect::<Vec<_>>());
     let label = cells
@@ -122,7 +122,7 @@ fn labels_are_no_formulas_and_no_markup() {
     assert_eq!(labels, ["'=1+2|<script>", "plain"]);
 }
 
-/// A record of phases that came to nothing has none of their keys, or not all.
+/// A failed record of phases has none or only some of the phase keys.
 #[test]
 fn failed_files_belong_to_the_phases_that_they_lack() {
     let of = |name: &str| runs(&[samples::files::buffered()], name, [1.0; 3]);
@@ -149,7 +149,7 @@ fn failed_files_belong_to_the_phases_that_they_lack() {
     }
 }
 
-/// Keys stand whole, since --accept takes them, and points say their runs where these are not those of all.
+/// Keys are not truncated, because --accept takes them. A point with fewer runs than the side shows its runs.
 #[test]
 fn long_keys_and_fewer_runs_are_told() {
     let mut comparison = comparison();

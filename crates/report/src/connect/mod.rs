@@ -1,5 +1,4 @@
-//! Report of experiments with connections: a table of how many are set up in a second, and one of what each step of
-//! that takes.
+//! Reports on connections: one table of setup rates, one of the time per setup step.
 
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_record::body::Part;
@@ -13,10 +12,10 @@ use crate::text::{counted, extend_distinct};
 use crate::transfer::notes;
 use crate::{engine, place};
 
-/// Connections; a table of points and one of steps for each configuration.
+/// Report on connections: a table of points and one of steps per configuration.
 pub struct Connections;
 
-/// Figures of the table of points.
+/// Columns of the table of points.
 const POINTS: &[&str] = &[
     "workers",
     "register_bytes",
@@ -26,7 +25,7 @@ const POINTS: &[&str] = &[
     "cpu_ns_per_connection",
 ];
 
-/// Figures of the table of steps.
+/// Columns of the table of steps.
 const STEPS: &[&str] = &[
     "workers",
     "register_bytes",
@@ -88,7 +87,7 @@ impl Report for Connections {
     }
 }
 
-/// The configuration without what varies from line to line.
+/// The point without the values that vary between rows.
 fn shared(point: &ConnectPoint) -> ConnectPoint {
     ConnectPoint {
         workers: 0,
@@ -97,7 +96,7 @@ fn shared(point: &ConnectPoint) -> ConnectPoint {
     }
 }
 
-/// Words that tell a point from the others of its table.
+/// Distinguishes a point from others in its table.
 fn point_words(record: &ConnectRecord<'_>) -> String {
     let ConnectPoint {
         workers,

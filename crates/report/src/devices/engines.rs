@@ -1,5 +1,5 @@
-//! The engines, memories and backends of this program, which end the page: how each is asked for, its options and its
-//! libraries.
+//! Lists the engines, memories and backends of this program: how to select each, its options and libraries. It ends the
+//! page.
 
 use tonnage_engine::backend::{BackendEntry, BackendPart, BackendVariant};
 use tonnage_engine::calls::FileEntry;
@@ -8,18 +8,18 @@ use tonnage_engine::{EngineOption, Entry, Library, Variant};
 
 use crate::text::entry;
 
-/// Columns before everything.
+/// Indentation of entries.
 const INDENT: usize = 2;
 
-/// Between a name and what it is.
+/// Space between a name and its description.
 const GAP: usize = 2;
 
-/// One of a list: its names as options take them, each with its meaning, and what can be asked of it.
+/// An entry of a list.
 struct Listed {
     names: Vec<(String, String)>,
-    /// Reason why it cannot be used here.
+    /// Why it cannot be used here.
     missing: Option<String>,
-    /// Option of the command line that its own options are values of.
+    /// Command-line option that takes its own options.
     asked_by: &'static str,
     options: &'static [EngineOption],
     libraries: &'static [Library],
@@ -46,7 +46,7 @@ fn list(heading: &str, all: impl Iterator<Item = Listed>) -> String {
     page
 }
 
-/// Lists the engines that move bytes.
+/// Lists the engines that transfer data.
 pub fn engines(entries: &[Entry]) -> String {
     let listed = entries.iter().map(|one| Listed {
         names: vec![(with_variant(one.name, one.variant), about(one))],
@@ -58,7 +58,7 @@ pub fn engines(entries: &[Entry]) -> String {
     list("Engines of this program", listed)
 }
 
-/// Lists the engines that read and write files; `missing` has the reason why one cannot be used here.
+/// Lists the engines for files. `missing` returns the reason why an engine cannot be used here.
 pub fn file_engines(entries: &[FileEntry], missing: impl Fn(&str) -> Option<String>) -> String {
     let listed = entries.iter().map(|one| Listed {
         names: vec![(one.name.to_owned(), one.about.to_owned())],
@@ -70,7 +70,7 @@ pub fn file_engines(entries: &[FileEntry], missing: impl Fn(&str) -> Option<Stri
     list("Engines for files", listed)
 }
 
-/// Lists the memories that bytes can be in.
+/// Lists the kinds of memory.
 pub fn memories(entries: &[MemoryEntry]) -> String {
     let listed = entries.iter().map(|one| Listed {
         names: vec![(with_variant(one.name, one.variant), one.about.to_owned())],
@@ -82,7 +82,7 @@ pub fn memories(entries: &[MemoryEntry]) -> String {
     list("Memories", listed)
 }
 
-/// Lists the backends of collectives.
+/// Lists the backends for collectives.
 pub fn backends(entries: &[BackendEntry]) -> String {
     let listed = entries.iter().map(|one| Listed {
         names: backend_rows(one),
@@ -94,7 +94,7 @@ pub fn backends(entries: &[BackendEntry]) -> String {
     list("Backends of collectives", listed)
 }
 
-/// Names of a backend as `--backend` takes them, each with its meaning and its needs.
+/// Names of a backend as `--backend` accepts them, with description and requirements.
 fn backend_rows(entry: &BackendEntry) -> Vec<(String, String)> {
     let BackendEntry {
         name, about, needs, ..
@@ -140,7 +140,7 @@ fn about(entry: &Entry) -> String {
     format!("{}{everywhere}{with_device}", entry.about)
 }
 
-/// An option below its engine or memory, the default first among its values.
+/// An option below its engine or memory, with the default first among its values.
 fn option_lines((asked_by, option): (&str, &EngineOption), width: usize) -> String {
     let (values, default) = (option.values(), option.default());
     let asked = format!("{:width$}--{asked_by} {}={values}", "", option.name);
@@ -148,7 +148,7 @@ fn option_lines((asked_by, option): (&str, &EngineOption), width: usize) -> Stri
     format!("{asked}\n{}", entry("", width + INDENT, &body))
 }
 
-/// A library below its engine, and the one that is taken where nobody names one.
+/// A library below its engine, with its default.
 fn library_lines(library: &Library, width: usize) -> String {
     let asked = format!("{:width$}--library {}=PATH", "", library.name);
     let body = format!(
@@ -166,7 +166,7 @@ mod tests {
     use super::*;
     use crate::text::WIDTH;
 
-    /// Checks that a page has each name, its options and its libraries, and is no wider than a screen.
+    /// Checks that a page shows each name with its options and libraries, and fits the screen width.
     fn check(page: &str, one: (&str, &str), options: &[EngineOption], libraries: &[Library]) {
         assert!(page.lines().all(|line| line.chars().count() <= WIDTH));
         let (name, asked_by) = one;

@@ -1,6 +1,6 @@
-//! The libfabrics that this program can use, as a table each: a line for all domains of a provider that look alike.
+//! Draws one table per libfabric that this program can use. Domains of a provider with equal properties share a row.
 //!
-//! What lives here: words and columns. The figures behind them, all of them, are in the JSON.
+//! Only formatting is here. The JSON has the complete data.
 
 use std::collections::BTreeSet;
 
@@ -9,27 +9,27 @@ use tonnage_units::quantity::human::{link_speed, size};
 
 use super::rows::{DeviceRow, row, shortened};
 
-/// Above this a limit is none that anybody could reach.
+/// Larger limits are unreachable and count as unlimited.
 const REACHABLE_BYTES_MAX: u64 = 1 << 50;
 
-/// The orders among messages, reads and writes of every kind.
+/// Orderings between messages, reads and writes of all kinds.
 const ORDERS: [&str; 9] = [
     "RAR", "RAW", "RAS", "WAR", "WAW", "WAS", "SAR", "SAW", "SAS",
 ];
 
-/// The heading of a library's table.
+/// Heading of a library's table.
 pub fn heading(library: &FabricLibrary) -> String {
     format!("libfabric {}: {}", library.version, library.path)
 }
 
-/// The lines of a library's table; none for a library that offers nothing.
+/// Rows of a library's table; empty if it offers nothing.
 pub fn rows(library: &FabricLibrary) -> Vec<DeviceRow> {
     let mut lines: Vec<(DeviceRow, BTreeSet<&str>)> = Vec::new();
     for provider in &library.providers {
         for offer in &provider.offers {
             let cells = cells(&provider.name, offer);
             let domains = offer.domains.keys().map(String::as_str);
-            // Offers can differ in what the table does not show.
+            // Offers that differ only in hidden properties share a row.
             match lines.iter_mut().find(|(known, _)| *known == cells) {
                 Some((_, known)) => known.extend(domains),
                 None => lines.push((cells, domains.collect())),
@@ -91,8 +91,8 @@ fn cells(provider: &str, offer: &FabricOffer) -> DeviceRow {
     ])
 }
 
-/// The orders that are kept, or those that are not where these are fewer; and those that are kept for RMA only, which
-/// goes without saying where they are kept for everything.
+/// Guaranteed orderings, or the missing ones if these are fewer. Orderings for RMA only are added unless they hold for
+/// everything.
 fn ordering(kept: &[String]) -> String {
     let is_kept = |order: &str| kept.iter().any(|kept| kept == order);
     let (all, lost): (Vec<&str>, Vec<&str>) = ORDERS.iter().partition(|order| is_kept(order));

@@ -1,4 +1,4 @@
-//! Groups of the page that are about GPUs: what each is, its slices, its nearest NICs, and the ways between two.
+//! Groups of the page about GPUs: each GPU, its slices, its nearest NICs, and the connections between GPUs.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use tonnage_units::quantity::human::{gigabytes_per_s, size};
 
 use super::rows::{DeviceRow, place, row, shortened};
 
-/// Characters of a line of the matrix of pairs, at most; GPUs that find no room are in further blocks.
+/// Maximum line width of the GPU matrix. Further columns go to the next block.
 const WIDTH: usize = 120;
 
 pub(super) fn gpus(gpus: &[Gpu]) -> Vec<DeviceRow> {
@@ -37,7 +37,7 @@ pub(super) fn gpus(gpus: &[Gpu]) -> Vec<DeviceRow> {
     gpus.iter().map(one).collect()
 }
 
-/// GPUs by the names that `--memory` takes, and the version of an interface.
+/// GPUs by the names that `--memory` accepts, with the interface version.
 pub(super) fn driven((memory, interface): (&str, &str), gpus: &[CudaGpu]) -> Vec<DeviceRow> {
     let one = |gpu: &CudaGpu| {
         let dmabuf = match gpu.dmabuf {
@@ -68,7 +68,7 @@ pub(super) fn driven((memory, interface): (&str, &str), gpus: &[CudaGpu]) -> Vec
     gpus.iter().map(one).collect()
 }
 
-/// Slices of GPUs that are not whole.
+/// Slices of partitioned GPUs.
 pub(super) fn slices(gpus: &[Gpu]) -> Vec<DeviceRow> {
     let one = |gpu: &Gpu, slice: &GpuSlice| {
         let memory = slice.memory_bytes.map_or_else(String::new, size);
@@ -81,7 +81,7 @@ pub(super) fn slices(gpus: &[Gpu]) -> Vec<DeviceRow> {
     all.collect()
 }
 
-/// The module by which NICs reach memory of GPUs, and each GPU's nearest NICs.
+/// Each GPU's nearest NICs, and the modules that give NICs access to GPU memory.
 pub(super) fn nics(found: &Inventory) -> Vec<DeviceRow> {
     let names = GpuNames::of(found);
     let one = |gpu: &Gpu| {
@@ -106,10 +106,10 @@ fn nic(nic: &NearNic) -> String {
     nic.names.join("+")
 }
 
-/// Names of GPUs: the driver's number where it is one GPU's alone, else the address.
+/// Names of GPUs: the driver's number if it is unique, otherwise the PCI address.
 struct GpuNames<'a> {
     found: &'a Inventory,
-    /// True when all addresses begin alike, and that is left out.
+    /// Whether all addresses have the default PCI domain, which is then left out.
     one_domain: bool,
 }
 
@@ -139,7 +139,7 @@ impl<'a> GpuNames<'a> {
     }
 }
 
-/// The matrix of pairs: what each row's GPU goes over to each column's, and below it what each word of it stands for.
+/// The matrix of connections between GPUs, with a legend below.
 pub(super) fn pairs(found: &Inventory) -> Vec<DeviceRow> {
     let names = GpuNames::of(found);
     let from = found.gpu_pairs.iter().map(|pair| pair.from.as_str());
@@ -161,7 +161,7 @@ pub(super) fn pairs(found: &Inventory) -> Vec<DeviceRow> {
     let names: Vec<String> = gpus.iter().map(|address| names.name(address)).collect();
     let widest = cells.iter().flatten().chain(&names);
     let widest = widest.map(|text| text.chars().count()).max().unwrap_or(0);
-    // The first column has the names.
+    // The first column holds the names.
     let columns = (WIDTH / (widest + 2)).saturating_sub(1).max(1);
     let mut rows = Vec::new();
     for first in (0..gpus.len()).step_by(columns) {
@@ -179,14 +179,14 @@ pub(super) fn pairs(found: &Inventory) -> Vec<DeviceRow> {
     rows
 }
 
-/// Words of the matrix, each with what it stands for.
+/// Short labels used in the matrix, with their meanings.
 #[derive(Default)]
 struct Legend {
     words: Vec<(String, String)>,
 }
 
 impl Legend {
-    /// The word of a pair. Pairs of which anything differs have different ones.
+    /// Returns the label of a pair. Pairs with any difference get different labels.
     fn word(&mut self, pair: &GpuPair) -> String {
         let meaning = meaning(pair);
         if let Some((word, _)) = self.words.iter().find(|(_, known)| *known == meaning) {
@@ -202,7 +202,7 @@ impl Legend {
     }
 
     fn rows(self) -> impl Iterator<Item = DeviceRow> {
-        // One cell: the columns above are not as wide as these words.
+        // A single cell, so that these words do not widen the columns above.
         let width = self.words.iter().map(|(word, _)| word.chars().count());
         let width = width.max().unwrap_or(0);
         let line =
@@ -218,7 +218,7 @@ fn short(pair: &GpuPair) -> String {
     }
 }
 
-/// The kind of links, and their number where it is known.
+/// Kind of links, with their number if known.
 fn counted(links: &GpuLinks) -> String {
     match links.count {
         Some(count) => format!("{} x{count}", links.kind),
@@ -226,7 +226,7 @@ fn counted(links: &GpuLinks) -> String {
     }
 }
 
-/// The way of a pair, and the driver's word on access, in words.
+/// Describes a pair's connection and the access that the driver grants.
 fn meaning(pair: &GpuPair) -> String {
     let way = match &pair.links {
         Some(links) => links_in_words(links),

@@ -1,15 +1,15 @@
-//! Groups of aligned rows, cells that several of them have, and what is cut to fit into them.
+//! Groups of aligned rows, common cells, and shortening of long text.
 
 use tonnage_machine::devices::{PciFunction, PcieLink};
 use tonnage_units::quantity::human::size;
 
-/// Names of a longer list that are printed; all of them are in the JSON.
+/// Maximum number of names printed. The JSON has all of them.
 const NAMES_SHOWN: usize = 6;
 
-/// Characters of a line, at most; what is wider goes on in the next one.
+/// Maximum line width; longer lines are folded.
 const WIDTH: usize = 120;
 
-/// A heading and its rows in columns; nothing for a group without rows, which is under "Not here" instead.
+/// Appends a heading and aligned rows. A group without rows is left out; it appears under "Not here".
 pub(super) fn group(page: &mut String, heading: &str, rows: &[DeviceRow]) {
     if rows.is_empty() {
         return;
@@ -31,7 +31,7 @@ pub(super) fn group(page: &mut String, heading: &str, rows: &[DeviceRow]) {
             .map(|(cell, width)| format!("{cell:<width$}"));
         let line = cells.collect::<Vec<_>>().join("  ");
         let line = format!("  {}", line.trim_end());
-        // The columns of a library's offers are compared with each other: those stay whole.
+        // Rows of fabric offers are compared with each other, so they are not folded.
         let lines = match heading.starts_with("GPU") {
             true => folded(&line),
             false => vec![line],
@@ -40,7 +40,7 @@ pub(super) fn group(page: &mut String, heading: &str, rows: &[DeviceRow]) {
     }
 }
 
-/// The lines of a row that is wider than the page: it goes on further in, from its last gap between cells or words.
+/// Folds a row that is wider than the page at the last gap between cells or words, and indents the rest.
 fn folded(line: &str) -> Vec<String> {
     let mut lines = Vec::new();
     let mut rest = line.to_owned();
@@ -68,7 +68,7 @@ pub(super) fn row<const N: usize>(cells: [&str; N]) -> DeviceRow {
     cells.into_iter().map(str::to_owned).collect()
 }
 
-/// The first few names, and how many more there are.
+/// The first few names, and the number of remaining ones.
 pub(super) fn shortened(names: &[&str]) -> String {
     let shown = names
         .iter()
@@ -90,7 +90,7 @@ pub(super) fn free_of(free: Option<u64>, total: Option<u64>) -> String {
     }
 }
 
-/// NUMA node and PCIe link, in words.
+/// Text for NUMA node and PCIe link.
 pub(super) fn place(pci: Option<&PciFunction>) -> [String; 2] {
     let numa = pci
         .and_then(|pci| pci.numa_node)

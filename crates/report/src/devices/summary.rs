@@ -1,4 +1,4 @@
-//! Inventory in a few lines, for the page of a tour.
+//! The inventory in a few lines, for the tour page.
 
 use tonnage_machine::devices::{Inventory, NetworkInterface};
 
@@ -6,10 +6,10 @@ use tonnage_units::quantity::human::link_speed;
 
 use super::rows::{free_of, shortened};
 
-/// A name and a line for each kind of thing, for the page of a tour; what is missing is only named.
+/// Returns one line per kind of hardware. Missing items are only named.
 pub fn summary(found: &Inventory) -> Vec<(&'static str, String)> {
     let usable = &found.cpu.allowed;
-    // The first is the one that is used.
+    // The first library is the one in use.
     let fabric = found.libfabric.first().map(|library| {
         let names: Vec<&str> = library
             .providers

@@ -1,7 +1,6 @@
-//! The array that github-action-benchmark takes for `customBiggerIsBetter` and `customSmallerIsBetter`.
+//! Writes the JSON array that github-action-benchmark accepts for `customBiggerIsBetter` and `customSmallerIsBetter`.
 //!
-//! The action is told once which direction is better, so all metrics of an array have one direction; `extra` says which
-//! of the two it is.
+//! The action takes one direction for a whole file, so all metrics in an array share it. `extra` names the direction.
 
 use serde::Serialize;
 use tonnage_judge::judging::counted;
@@ -17,10 +16,10 @@ use tonnage_units::{Error, Result};
 use super::naming::PointNames;
 use super::{Exported, available};
 
-/// The metric where none was asked for.
+/// Default metric.
 const USUAL: &str = "bandwidth";
 
-/// One entry of the array.
+/// Entry of the array.
 #[derive(Debug, Serialize)]
 struct Entry {
     name: String,
@@ -31,10 +30,10 @@ struct Entry {
     extra: String,
 }
 
-/// Writes an entry for each point that has a value.
+/// Writes an entry for each point with a value.
 ///
 /// # Errors
-/// `Usage` for metrics of both directions, and where no point has a value.
+/// `Usage` if metrics have both directions, or if no point has a value.
 pub fn benchmark(records: &[Record], metrics: &[Metric]) -> Result<Exported> {
     let metrics = match metrics {
         [] => vec![USUAL.parse::<Metric>()?],
@@ -79,7 +78,7 @@ pub fn benchmark(records: &[Record], metrics: &[Metric]) -> Result<Exported> {
     })
 }
 
-/// The action's name for the direction of all metrics.
+/// The action's name for the direction shared by all metrics.
 fn tool(metrics: &[Metric]) -> Result<&'static str> {
     let name = |metric: &Metric| match metric.better {
         Better::High => "customBiggerIsBetter",
@@ -105,7 +104,7 @@ fn entry(name: String, rows: &[Row<'_>], metric: &Metric, tool: &str) -> Option<
     };
     let unit = metric.figure.name.split_once('(');
     let unit = unit.and_then(|(_, rest)| rest.strip_suffix(')'));
-    // Of one run alone, its trials say how far it spreads.
+    // With a single run, its trials show the spread.
     let spreading = match values.runs.len() {
         1 => &values.trials,
         _ => &values.runs,

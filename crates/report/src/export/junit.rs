@@ -1,7 +1,7 @@
-//! Test cases as JUnit writes them, for the pages of CI systems: a case for each point, a suite for each run.
+//! Writes JUnit test cases for CI systems: one case per point, one suite per run.
 //!
-//! A part of a point that ends by itself, such as a backend of a collective, is a case of its own. The time of a case
-//! is that of its trials.
+//! A part of a point with its own outcome, such as a backend of a collective, is a separate case. The time of a case is
+//! the time of its trials.
 
 use tonnage_judge::keys::Keys;
 use tonnage_record::body::Part;
@@ -10,14 +10,14 @@ use tonnage_record::{Outcome, Record};
 
 use super::naming::PointNames;
 
-/// One point, or a part of one that ends by itself.
+/// A point, or a part of one with its own outcome.
 struct Case<'a> {
     row: Row<'a>,
     keys: Keys,
     outcome: &'a Outcome,
 }
 
-/// Writes all points, in their order.
+/// Writes all points in order.
 pub fn junit(records: &[Record]) -> String {
     let cases: Vec<Case<'_>> = records.iter().flat_map(cases).collect();
     let names = PointNames::of(cases.iter().map(|case| &case.keys));
@@ -111,8 +111,7 @@ impl Case<'_> {
     }
 }
 
-/// Text in which nothing is markup, for attributes and between tags. What XML 1.0 cannot say at all is written as
-/// Rust's escapes are.
+/// Escapes text for attributes and element content. Characters that XML 1.0 cannot represent become Rust escapes.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for character in text.chars() {

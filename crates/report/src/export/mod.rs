@@ -1,13 +1,13 @@
-//! Records for other programs: node_exporter, test reports, github-action-benchmark, pages in Markdown.
+//! Exports records to other programs: node_exporter, CI test reports, github-action-benchmark, Markdown pages.
 //!
-//! | file | what it makes |
+//! | file | output |
 //! | --- | --- |
-//! | `prometheus` | the text format of Prometheus, a series for each figure of a point |
-//! | `junit` | a test case for each point |
+//! | `prometheus` | Prometheus text format, one series per figure of a point |
+//! | `junit` | one test case per point |
 //! | `benchmark` | the JSON array of github-action-benchmark |
 //! | `naming` | short names of points |
 //!
-//! Markdown is what all reports are drawn in.
+//! Markdown uses the same reports as the screen.
 
 mod benchmark;
 mod junit;
@@ -28,26 +28,25 @@ use crate::drawer::tables;
 use crate::table::Markup;
 
 names! {
-    /// Formats of other programs.
+    /// Export formats.
     pub enum ExportFormat: "format" {
-        /// Tables of `tonnage show` for pages on GitHub and the like.
+        /// Tables of `tonnage show` for GitHub pages and similar.
         Markdown = "markdown",
         /// Text for the textfile collector of node_exporter.
         Prometheus = "prometheus",
-        /// Test cases as Jenkins, GitLab and others read them.
+        /// Test cases for Jenkins, GitLab and others.
         Junit = "junit",
         /// Array for the action github-action-benchmark.
         GithubBenchmark = "github-benchmark",
     }
 }
 
-/// Draws the records of some files for another program. Attempts that failed and were made again in the same file are
-/// left out; Prometheus is told of the newest of all files. Metrics are those that were asked for; without any, the
-/// usual ones of the format.
+/// Exports the records of several files. Failed attempts that were repeated successfully in the same file are left out;
+/// Prometheus gets the newest record of all files. Without `metrics`, the format's default ones are used.
 ///
 /// # Errors
-/// `Usage` for metrics that the format does not take, or that nothing has a value for; for more series than Prometheus
-/// should be given; and for records that the format can say nothing about.
+/// `Usage` if the format does not take metrics, if no point has a value, if there are too many series for Prometheus,
+/// or if the format cannot represent the records.
 pub fn export(format: ExportFormat, files: &[Vec<Record>], metrics: &[Metric]) -> Result<Exported> {
     let takes_metrics = matches!(
         format,
@@ -58,7 +57,7 @@ pub fn export(format: ExportFormat, files: &[Vec<Record>], metrics: &[Metric]) -
             "--metric is for --to prometheus and --to github-benchmark: {format} has all points as they are"
         )));
     }
-    // The same point of another file may be another host's, so that its failure stays.
+    // The same point in another file may come from another host, so failures are resolved per file.
     let records: Vec<Record> = match format {
         ExportFormat::Prometheus => files.concat(),
         _ => files.iter().flat_map(|file| final_attempts(file)).collect(),
@@ -71,12 +70,12 @@ pub fn export(format: ExportFormat, files: &[Vec<Record>], metrics: &[Metric]) -
     }
 }
 
-/// An export, and what a reader has to be told beside it.
+/// An export and a remark for the user.
 #[derive(Debug)]
 pub struct Exported {
     /// The text.
     pub text: String,
-    /// Reasons why something of the records is not in it.
+    /// Why parts of the records are missing.
     pub left_out: Option<String>,
 }
 
@@ -89,7 +88,7 @@ impl From<String> for Exported {
     }
 }
 
-/// Names of the usual metrics of these rows, for a message about one that they do not have.
+/// Lists default metrics of these rows, for an error about a metric they lack.
 fn available<'a>(rows: impl Iterator<Item = Row<'a>>) -> String {
     let usual = rows.filter_map(|row| Metric::usual(&[&row]));
     let names: BTreeSet<&str> = usual.map(|metric| metric.name).collect();

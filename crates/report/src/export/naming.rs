@@ -1,13 +1,13 @@
-//! Short names of points, from their keys, that are the same for the same point in the next file.
+//! Short names for points, derived from their keys. The same point gets the same name in the next file.
 //!
-//! A name has the keys that people look at first, unless they have the usual value; engine and operation stand beside
-//! it. Only where several points would have one name does it have the other keys in which they differ.
+//! A name contains the most important keys, except those with default values. Engine and operation are shown
+//! separately. Further keys are added only if several points would have the same name.
 
 use std::collections::{BTreeMap, HashMap};
 
 use tonnage_judge::keys::Keys;
 
-/// Keys of every name, by the last part of the key.
+/// Keys used in every name, by their last component.
 const TOLD: &[&str] = &[
     "label",
     "phase",
@@ -28,7 +28,7 @@ const TOLD: &[&str] = &[
     "part",
 ];
 
-/// Values that go without saying; of a pacing, the window or the batch says it.
+/// Default values that names omit. For a pacing, the window or batch size implies it.
 const USUAL: &[(&str, &str)] = &[
     ("pacing", "stream"),
     ("pacing", "batch"),
@@ -37,13 +37,13 @@ const USUAL: &[(&str, &str)] = &[
     ("memory", "host"),
 ];
 
-/// Prefix of the keys of options of the engine's own.
+/// Key prefix of engine-specific options.
 const ENGINE_OPTIONS: &str = "engine-options.";
 
-/// Longest name, in characters.
+/// Maximum length of a name, in characters.
 const NAME_CHARS_MAX: usize = 120;
 
-/// Names of points, by their keys.
+/// Names of points by key.
 #[derive(Debug)]
 pub struct PointNames(HashMap<Keys, String>);
 
@@ -72,7 +72,7 @@ impl PointNames {
                     .filter(|pair| !told.contains(pair))
                     .collect();
                 let name = shortened(&[told, own].concat().join(","));
-                // Blanks that were taken away may have told them apart, or a label looks like keys.
+                // Removing blanks may have made names equal, or a label may look like keys.
                 let mut unique = name.clone();
                 while let Some(before) = taken.get_mut(&full(keys, std::slice::from_ref(&unique))) {
                     *before += 1;
@@ -86,12 +86,12 @@ impl PointNames {
         Self(names)
     }
 
-    /// Name of a point; of one that is not among them, nothing.
+    /// Name of a point, or an empty string if it is unknown.
     pub fn name(&self, keys: &Keys) -> &str {
         self.0.get(keys).map_or("", String::as_str)
     }
 
-    /// Name of a point with its engine and its operation before it.
+    /// Name of a point, preceded by engine and operation.
     pub fn full(&self, keys: &Keys) -> String {
         full(keys, &[self.name(keys).to_owned()])
     }
@@ -103,7 +103,7 @@ fn full(keys: &Keys, told: &[String]) -> String {
     format!("{before} {}", told.join(",")).trim().to_owned()
 }
 
-/// Pairs of keys and values of every name.
+/// Key-value pairs used in every name.
 fn plain(keys: &Keys) -> Vec<String> {
     let mut told: Vec<(usize, String)> = Vec::new();
     for (key, value) in keys.iter() {
@@ -129,8 +129,8 @@ fn pair(key: &str, value: &str) -> String {
     }
 }
 
-/// A text of one line that is not too long: what is cut off is told by a checksum of all of it. Control characters are
-/// written as Rust's escapes are.
+/// Makes a text one line of limited length: control characters become Rust escapes, and a cut text ends with a checksum
+/// of all of it.
 pub fn shortened(text: &str) -> String {
     let each = text.chars().map(|it| match it.is_control() {
         true => it.escape_unicode().to_string(),
@@ -143,7 +143,7 @@ pub fn shortened(text: &str) -> String {
     }
 }
 
-/// FNV-1a with 32 bits, which stays the same from one version of the program to the next.
+/// 32-bit FNV-1a, which is stable across versions of the program.
 fn fnv_1a(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| {
         (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193)
@@ -183,7 +183,7 @@ mod tests {
         let names = PointNames::of([&alone, &other, &alone]);
         assert_eq!(names.name(&alone), "size=64KiB,window=16,ranks=2,seed=1");
         assert_eq!(names.name(&other), "size=64KiB,window=16,ranks=2,seed=2");
-        // A point of another engine is told by that.
+        // A point of another engine needs no further key.
         let engine = keys(&[("engine", "null"), ("size", "64 KiB")]);
         assert_eq!(
             PointNames::of([&alone, &engine]).name(&alone),

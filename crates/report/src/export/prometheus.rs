@@ -1,7 +1,7 @@
-//! The text exposition format of Prometheus, version 0.0.4, for the textfile collector of node_exporter.
+//! Writes the Prometheus text exposition format, version 0.0.4, for node_exporter's textfile collector.
 //!
-//! All series are gauges in base units: seconds, bytes, and both per second. The newest record of a point on a host and
-//! device counts. Pairs of a matrix have no series: what a point has of them is in its record.
+//! All series are gauges in base units: seconds, bytes, or either per second. For each point, host and device, only the
+//! newest record counts. Pairs of a matrix are not exported; they are in the record.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -14,10 +14,10 @@ use tonnage_units::{Error, Result};
 use super::available;
 use super::naming::{PointNames, shortened};
 
-/// Most series of a file: each is kept by Prometheus for as long as it keeps anything.
+/// Maximum number of series per file. Prometheus keeps each for its whole retention time.
 const SERIES_MAX: usize = 500;
 
-/// A unit in names of figures, and the base unit of series.
+/// Maps a unit in figure names to the base unit of a series.
 #[derive(Debug)]
 struct BaseUnit {
     field: &'static str,
@@ -33,7 +33,7 @@ const fn unit(field: &'static str, series: &'static str, divisor: f64) -> BaseUn
     }
 }
 
-/// The first that is in a name counts.
+/// The first match in a name is used.
 const UNITS: &[BaseUnit] = &[
     unit("mib_per_s", "bytes_per_second", 1.0 / 1_048_576.0),
     unit("bytes_per_s", "bytes_per_second", 1.0),
@@ -57,16 +57,16 @@ struct PointLabels {
     op: String,
 }
 
-/// The newest row of a point on one host and device.
+/// Newest row of a point on one host and device.
 struct Newest<'a> {
     keys: Keys,
     row: Row<'a>,
 }
 
-/// Writes the series of these metrics; without any, of all that have a short name.
+/// Writes the series of these metrics, or of all metrics with a short name if none are given.
 ///
 /// # Errors
-/// `Usage` for more series than a file should have, and for metrics that no measured point has.
+/// `Usage` for too many series, and for metrics without a value.
 pub fn prometheus(records: &[Record], metrics: &[Metric]) -> Result<String> {
     let asked: Vec<&str> = metrics.iter().map(|metric| metric.name).collect();
     let metrics = match metrics {
@@ -123,14 +123,14 @@ fn is_measured(row: &Row<'_>) -> bool {
     *outcome(row) == Outcome::Measured
 }
 
-/// End of a row: its own, or that of its record.
+/// Outcome of a row: its own, or that of its record.
 fn outcome<'a>(row: &Row<'a>) -> &'a Outcome {
     let own = row.record.body.any().outcome(row.part);
     own.unwrap_or(&row.record.outcome)
 }
 
-/// Newest rows by host, device and keys. Where no device is known because nothing was measured, the row is that of the
-/// device which is known otherwise.
+/// Newest rows by host, device and point. An unmeasured row without a device is assigned the device known from other
+/// rows of the point.
 fn newest(records: &[Record]) -> BTreeMap<(String, String, usize), Newest<'_>> {
     let mut places: HashMap<Keys, usize> = HashMap::new();
     let mut rows: Vec<(u64, String, String, usize, Newest<'_>)> = Vec::new();
@@ -169,14 +169,14 @@ fn device(row: &Row<'_>) -> String {
     }
 }
 
-/// Names of the hosts, joined by commas.
+/// Host names, joined by commas.
 fn host(record: &Record) -> String {
     let hosts = record.environment.iter().flat_map(|group| &group.hosts);
     let names: Vec<&str> = hosts.map(|host| host.name.as_str()).collect();
     shortened(&names.join(","))
 }
 
-/// Times at which the newest record of each host ended, nanoseconds since 1970.
+/// End time of the newest record per host, in nanoseconds since 1970.
 fn newest_times(records: &[Record]) -> BTreeMap<String, u64> {
     let mut times: BTreeMap<String, u64> = BTreeMap::new();
     for record in records {
@@ -213,7 +213,7 @@ impl<'a> Family<'a> {
     fn text(&self) -> String {
         let samples = self.samples.iter();
         let samples = samples.map(|(labels, value)| sample(&self.name, labels, *value));
-        // The words are those of tables, whose units are others.
+        // The meaning is written for tables, which use other units.
         let unit = self.unit.map(|unit| {
             let words = unit.series.replace('_', " ");
             format!(" This series: {words}.")
@@ -227,7 +227,7 @@ fn total(families: &[Family<'_>]) -> usize {
     families.iter().map(|family| family.samples.len()).sum()
 }
 
-/// Name of the series of a figure, and the unit that it is in where it has one.
+/// Series name of a figure, and its unit, if any.
 fn series_name(field: &str) -> (String, Option<&'static BaseUnit>) {
     let tokens: Vec<&str> = field.split('_').filter(|token| *token != "mean").collect();
     for unit in UNITS {
@@ -244,7 +244,7 @@ fn series_name(field: &str) -> (String, Option<&'static BaseUnit>) {
     ([&["tonnage"], &tokens[..]].concat().join("_"), None)
 }
 
-/// Lines that say what a series is.
+/// HELP and TYPE lines of a series.
 fn head(name: &str, meaning: &str) -> String {
     let help = meaning.replace('\\', r"\\").replace('\n', r"\n");
     format!("# HELP {name} {help}\n# TYPE {name} gauge\n")
@@ -261,14 +261,14 @@ fn sample(name: &str, labels: &PointLabels, value: f64) -> String {
     format!("{name}{{{}}} {value}\n", label_pairs(&pairs))
 }
 
-/// Pairs of labels and values; an empty value is the same as no label.
+/// Formats labels. Prometheus treats an empty value like a missing label.
 fn label_pairs(pairs: &[(&str, &String)]) -> String {
     let some = pairs.iter().filter(|(_, value)| !value.is_empty());
     let texts = some.map(|(label, value)| format!("{label}=\"{}\"", escaped(value)));
     texts.collect::<Vec<_>>().join(",")
 }
 
-/// The value of a label between its quotes.
+/// Escapes a label value.
 fn escaped(value: &str) -> String {
     let value = value.replace('\\', r"\\");
     value.replace('"', "\\\"").replace('\n', r"\n")
@@ -372,7 +372,7 @@ mod tests {
                 characters.all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == '_')
             );
             assert!(!name.contains("_ns") && !name.ends_with("_s"), "{name}");
-            // The same bandwidth in another unit is the same series.
+            // The same bandwidth in another unit maps to the same series.
             assert!(
                 names.insert(name.clone()) || figure.field.contains("mib"),
                 "{name}"

@@ -1,4 +1,4 @@
-//! Golden exports, read again by parsers that were written from the formats' documentation.
+//! Golden exports, and exports parsed by parsers written from the format specifications.
 
 mod exposition;
 mod xml;
@@ -53,7 +53,7 @@ fn on_host(name: &str) -> HostGroup {
     serde_json::from_value(group).unwrap()
 }
 
-/// A point whose words are what breaks formats, one that was not measured for such a reason, and one without harm.
+/// A point with text that can break formats, a failed one with the same text as reason, and a harmless one.
 fn hostile() -> Vec<Record> {
     let words = format!(
         "<script>alert(1)</script>\" ' & ]]> \\ \n\r\t\u{0}\u{1b}[2J|`x`\u{202e} {}",
@@ -102,7 +102,7 @@ fn every_kind_has_series_and_none_comes_twice() {
         let any = measured.unwrap().samples.iter().any(|it| it.value > 0.0);
         let is_measured = record.outcome == Outcome::Measured;
         assert!(any || !is_measured, "{text}");
-        // Pairs have none: what labels there are is decided here alone.
+        // Pairs have no series, so the set of labels is fixed here.
         let labels = families.iter().flat_map(|it| &it.samples);
         let labels: BTreeSet<_> = labels.flat_map(|it| it.labels.keys()).collect();
         for label in labels {
@@ -141,7 +141,7 @@ fn values_are_in_base_units_and_of_the_newest_record() {
     assert!((value("tonnage_latency_p50_seconds") - p50_ns * 1e-9).abs() < 1e-15);
     let time = new.time_unix_ns as f64 * 1e-9;
     assert!((value("tonnage_last_record_time_seconds") - time).abs() < 1e-3);
-    // When it cannot be measured any more, that is what counts, and no old value stays.
+    // If the newest attempt failed, that counts and old values are gone.
     let mut failed = new.clone();
     failed.time_unix_ns += 1;
     failed.outcome = Outcome::Failed {
@@ -207,8 +207,8 @@ fn every_point_is_a_test_case() {
     assert!(message.len() > 10_000);
 }
 
-/// A failure stays where another file, of another host, has the same point measured; one that is measured later in the
-/// same file was an attempt.
+/// A failure stays even if another file, from another host, measured the same point. A later measurement in the same
+/// file replaces it.
 #[test]
 fn failures_stay_unless_they_were_made_again() {
     let measured = samples::streams().remove(0);
@@ -258,7 +258,7 @@ fn a_benchmark_has_one_direction() {
     let failed = samples::batches().pop().unwrap();
     let text = refused(ExportFormat::GithubBenchmark, &[failed], &[]);
     assert!(text.contains("nothing of them was measured"), "{text}");
-    // What has no bandwidth is told.
+    // Points without a bandwidth are reported.
     let metrics = [];
     let some = export(
         ExportFormat::GithubBenchmark,
@@ -277,7 +277,7 @@ fn metrics_are_refused_where_all_points_stand_as_they_are() {
     }
 }
 
-/// Cells are what the table for a screen has, and a row has as many as its header.
+/// Cells match those of the screen table, and each row has as many as the header.
 #[test]
 fn markdown_has_the_rows_of_the_tables_and_no_markup_of_records() {
     let text = exported(ExportFormat::Markdown, &[all(), hostile()].concat(), &[]);

@@ -1,5 +1,4 @@
-//! The lines below the tables of a file experiment: place of the files, upper bounds of the bandwidth, cold reads, and
-//! events on the way.
+//! Lines below the tables of a file experiment: storage, upper bounds, page cache state, and events during the run.
 
 use tonnage_engine::fact_names::{CLOCK, HINTS_NOT_TAKEN, HINTS_NOT_TAKEN_EFFECT};
 use tonnage_engine::{EngineReport, Fact};
@@ -12,16 +11,16 @@ use tonnage_units::quantity::human::{gigabytes_per_s, number, seconds, size, who
 use super::words::{SKIPPED, detailed};
 use super::{published, series};
 
-/// Items of an engine's own account after which it is cut; a library's hints alone may be thirty.
+/// Maximum number of items from an engine's report to print. A library's hints alone may be thirty.
 const ENGINE_ITEMS_MAX: usize = 12;
 
-/// Facts that are told elsewhere, or of no interest beside files.
+/// Facts reported elsewhere, or irrelevant for files.
 const TOLD_ELSEWHERE: [&str; 3] = [CLOCK, HINTS_NOT_TAKEN, HINTS_NOT_TAKEN_EFFECT];
 
-/// Part of cached bytes from which on a read came from memory rather than from the storage.
+/// Fraction of cached bytes above which a read counts as served from memory.
 const WARM: f64 = 0.5;
 
-/// All lines, in their order.
+/// All lines, in order.
 pub fn lines(record: FileRecord<'_>) -> Vec<String> {
     let mut lines: Vec<String> = record
         .body
@@ -59,7 +58,7 @@ pub fn lines(record: FileRecord<'_>) -> Vec<String> {
     lines
 }
 
-/// The phase's name, with its number where an experiment has several of the same kind.
+/// Name of the phase, numbered if the experiment has several of this kind.
 fn name(record: FileRecord<'_>, phase: &PhaseRecord) -> String {
     let same: Vec<_> = record
         .body
@@ -74,7 +73,7 @@ fn name(record: FileRecord<'_>, phase: &PhaseRecord) -> String {
     }
 }
 
-/// `ranks 0-3: `, where not all ranks are alike.
+/// `ranks 0-3: `, unless all ranks agree.
 fn of_ranks(ranks: &str, alike: bool) -> String {
     match alike {
         true => String::new(),
@@ -90,7 +89,7 @@ fn storage_line(record: FileRecord<'_>, storage: &Storage) -> String {
             alignment.offset_bytes, alignment.memory_bytes
         )
     });
-    // Why there are no stripes stands where they are asked for.
+    // If striping was skipped, the reason is printed in the title instead.
     let striping = storage
         .striping
         .as_ref()
@@ -107,7 +106,7 @@ fn storage_line(record: FileRecord<'_>, storage: &Storage) -> String {
     )
 }
 
-/// Describes the engines by their own accounts.
+/// Describes the engines, using their reports.
 fn engine(record: FileRecord<'_>) -> Vec<String> {
     let text = |engine: &EngineReport| {
         let items = items(engine);
@@ -127,7 +126,7 @@ fn engine(record: FileRecord<'_>) -> Vec<String> {
     lines.collect()
 }
 
-/// An engine's account as words: library, provider and device first, then its facts by their names.
+/// Items of an engine's report: library, provider and device first, then its facts by name.
 fn items(engine: &EngineReport) -> Vec<String> {
     let library = engine.library.as_ref();
     let told = [
@@ -145,7 +144,7 @@ fn items(engine: &EngineReport) -> Vec<String> {
     told.chain(facts).collect()
 }
 
-/// Returns whether there is anything to print.
+/// Whether there is anything to print.
 fn says(fact: &Fact) -> bool {
     match fact {
         Fact::Unknown => false,
@@ -155,7 +154,7 @@ fn says(fact: &Fact) -> bool {
     }
 }
 
-/// Describes what was asked for of an engine's library and is not so, with the engine's reasons and what follows.
+/// Describes hints that the engine's library did not accept, with its reasons and the effect.
 fn hints_not_taken(record: FileRecord<'_>) -> Option<String> {
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
     let mut effect = None;
@@ -203,7 +202,7 @@ fn words(fact: &Fact) -> String {
     }
 }
 
-/// Names the upper bound of each phase's bandwidth; phases with the same limit together.
+/// Lists the upper bound of each phase's bandwidth. Phases with the same bound share an entry.
 fn limits(record: FileRecord<'_>) -> Option<String> {
     let limits = record.body.phases.iter().filter_map(|phase| {
         let limit = phase.summary.limit.as_ref()?;
@@ -218,7 +217,7 @@ fn limits(record: FileRecord<'_>) -> Option<String> {
     (!texts.is_empty()).then(|| format!("limit: {}", texts.join("; ")))
 }
 
-/// Describes the spread of the repetitions.
+/// Describes the spread over trials.
 fn spread(phase_name: &str, phase: &PhaseRecord) -> Option<String> {
     let spread = phase.summary.bandwidth_bytes_per_s;
     let part = spread.ci95.filter(|_| spread.mean > 0.0)? / spread.mean;
@@ -231,7 +230,7 @@ fn spread(phase_name: &str, phase: &PhaseRecord) -> Option<String> {
     ))
 }
 
-/// Tells why writes that nobody waited for have no utilization.
+/// Explains why buffered writes without fsync have no utilization.
 fn not_stored(phase_name: &str, record: FileRecord<'_>, phase: &PhaseRecord) -> Option<String> {
     let (point, summary) = (&record.body.point, &phase.summary);
     let buffered = phase.phase.writes() && !point.direct && point.fsync == Fsync::None;
@@ -243,7 +242,7 @@ fn not_stored(phase_name: &str, record: FileRecord<'_>, phase: &PhaseRecord) -> 
     })
 }
 
-/// Tells whether bytes came from the storage or from memory. Only the ranks' own hosts are known.
+/// Describes whether bytes came from storage or from memory. Only caches of the ranks' own hosts are known.
 fn coldness(phase: Phase, cache: &CacheState) -> String {
     let what = match phase {
         Phase::Mixed => "of the reads ",
@@ -305,7 +304,7 @@ fn stonewall(record: FileRecord<'_>, trial: &PhaseTrial, figures: &StonewallFigu
     )
 }
 
-/// Describes the spread of the ranks' ends.
+/// Describes when the first and the last rank finished.
 fn done(record: FileRecord<'_>, trial: &PhaseTrial) -> Option<String> {
     (record.body.point.ranks > 1).then(|| {
         format!(
@@ -331,7 +330,7 @@ fn outliers(trial: &PhaseTrial) -> Option<String> {
     })
 }
 
-/// Describes what was checked, and what the data can be made again from.
+/// Describes verified data, and the seeds from which data can be regenerated.
 fn verified(record: FileRecord<'_>) -> Vec<String> {
     let trials = || record.body.phases.iter().flat_map(|phase| &phase.trials);
     let checked = trials()
@@ -350,7 +349,7 @@ fn verified(record: FileRecord<'_>) -> Vec<String> {
     checked.into_iter().chain(seeds).collect()
 }
 
-/// Outcome of an experiment that was not measured to its end.
+/// Outcome of an experiment that did not complete.
 fn outcome(record: FileRecord<'_>) -> Option<String> {
     let kept = match record.body.phases.len() {
         0 => "",

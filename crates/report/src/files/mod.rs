@@ -1,14 +1,14 @@
-//! Report of file experiments: a record makes a title that states the experiment, a table of its phases, one of the
-//! latencies of single transfers, and below them what a reader has to know.
+//! Reports on file experiments. Each record becomes a title with the experiment's configuration, a table of phases, a
+//! table of transfer latencies, and footnotes.
 //!
-//! | module | what it makes |
+//! | module | output |
 //! | --- | --- |
-//! | `title` | the configuration in the field's words |
-//! | `footnotes` | where the files were, what limits them, whether reads were cold, stonewall, slow ranks, … |
-//! | `series` | the rate over time as one line of digits |
-//! | `published` | what others measured beside what was measured here |
+//! | `title` | the configuration |
+//! | `footnotes` | storage, bounds, page cache state, stonewall, slow ranks, … |
+//! | `series` | the rate over time as a line of digits |
+//! | `published` | comparison with published figures |
 //!
-//! Nothing here knows an engine or a file system by name.
+//! This module knows no engine or file system by name.
 
 mod footnotes;
 mod published;
@@ -24,10 +24,10 @@ use crate::derived::TRIAL;
 use crate::drawer::Report;
 use crate::table::{Line, Sheet, TitledTable};
 
-/// File experiments; each stands for itself.
+/// Report on file experiments. Each record has its own section.
 pub struct Files;
 
-/// Figures of the table of phases, behind the phase's name.
+/// Columns of the phase table, after the phase name.
 const PHASES: &[&str] = &[
     "bandwidth_bytes_per_s_mean",
     "bandwidth_mib_per_s_mean",
@@ -42,7 +42,7 @@ const PHASES: &[&str] = &[
     "utilization",
 ];
 
-/// Figures of the table of latencies.
+/// Columns of the latency table.
 const LATENCIES: &[&str] = &[
     "phase",
     "transfers",
@@ -80,7 +80,7 @@ impl Report for Files {
     }
 }
 
-/// A line for each phase; where it has several repetitions, one for each before it.
+/// One row per phase. A phase with several trials has one row per trial, then the mean.
 fn phases(record: FileRecord<'_>) -> Option<TitledTable> {
     let (mut lines, mut names) = (Vec::new(), Vec::new());
     for (at, phase) in record.body.phases.iter().enumerate() {
@@ -103,7 +103,7 @@ fn phases(record: FileRecord<'_>) -> Option<TitledTable> {
     sheet.words(TRIAL.name, names, true).known(PHASES).table()
 }
 
-/// A line for the writes of a phase and one for its reads, as far as it made any.
+/// One row for the writes of a phase and one for its reads, if there were any.
 fn latencies(record: FileRecord<'_>) -> Option<TitledTable> {
     let rows = Row::of(record.record).into_iter();
     let rows = rows.filter(|row| record.body.transfers(row.part).is_some());

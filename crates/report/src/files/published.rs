@@ -1,5 +1,5 @@
-//! Published figures, measured by others with the same options, beside those measured here. Their machines had other
-//! numbers of ranks, so the figures of one rank stand beside each other too.
+//! Compares published figures for the same options with those measured here. The numbers of ranks differ, so figures
+//! per rank are compared too.
 
 use tonnage_plan::files::Published;
 use tonnage_record::FileRecord;
@@ -8,7 +8,7 @@ use tonnage_units::quantity::human::{number, prefixed, whole_percent};
 
 use super::words::MIB;
 
-/// One line for each published figure of a phase that was measured.
+/// One line per published figure of a measured phase.
 pub fn lines(record: FileRecord<'_>) -> Vec<String> {
     let phases = record.body.phases.iter();
     let lines = phases.flat_map(|phase| {
@@ -20,7 +20,7 @@ pub fn lines(record: FileRecord<'_>) -> Vec<String> {
     lines.collect()
 }
 
-/// One published figure and ours.
+/// A published figure and the measured one.
 struct Pair {
     theirs: f64,
     ours: f64,
@@ -44,7 +44,7 @@ impl Pair {
         format!("{} ({each} a rank)", (self.show)(self.ours))
     }
 
-    /// Part that ours is of theirs: for each rank where their number is known, else altogether.
+    /// The measured figure as a percentage of the published one: per rank if the published number of ranks is known.
     fn part(&self, ours: u32, theirs: Option<u32>) -> Option<String> {
         if self.theirs <= 0.0 {
             return None;

@@ -1,19 +1,19 @@
-//! The rate over time as one line: a digit for each interval, so that a stall is seen at a glance.
+//! Draws the rate over time as a line with one digit per interval, which makes stalls visible.
 
 use tonnage_record::files::Series;
 use tonnage_units::quantity::human::{gigabytes_per_s, number};
 
-/// Digits in the line.
+/// Maximum number of digits.
 const DIGITS_MAX: usize = 60;
 
-/// Fewest intervals that show a shape.
+/// Minimum number of intervals for a line.
 const INTERVALS_MIN: usize = 4;
 
-/// Fewest transfers behind a digit; with fewer the line would show when single transfers ended.
+/// Minimum number of transfers per digit. With fewer, the line would show individual completions.
 const TRANSFERS_MIN: usize = 4;
 
-/// Digits, and least, middle and greatest rate of a phase of so many transfers; `None` for a phase of few intervals.
-/// The last interval, in which the phase ended, is left out, because its rate would look like a stall.
+/// Digits, with the minimum, median and maximum rate. `None` for a phase with few intervals. The last, partial interval
+/// is left out because it would look like a stall.
 pub fn line(series: &Series, transfers: u64) -> Option<String> {
     let whole = series.bytes.len().saturating_sub(1);
     let transfers = usize::try_from(transfers).unwrap_or(usize::MAX).max(1);
@@ -42,7 +42,7 @@ pub fn line(series: &Series, transfers: u64) -> Option<String> {
     ))
 }
 
-/// 1 to 9 for ninths of the greatest rate, rounded up so that a trickle is told from nothing.
+/// Digit 1 to 9 for ninths of the maximum rate, rounded up so that a low rate differs from zero.
 fn digit(rate: f64, most: f64) -> char {
     if rate <= 0.0 {
         return '.';

@@ -1,4 +1,4 @@
-//! The lines above the tables of a file experiment: everything that was asked for, in the words that the field uses.
+//! The title of a file experiment: its complete configuration.
 
 use tonnage_plan::files::{
     DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom, Striping,
@@ -10,14 +10,14 @@ use super::words::SKIPPED;
 use crate::engine;
 use crate::text::counted;
 
-/// The configuration, in parts of a sentence.
+/// The configuration, as parts of a sentence.
 pub fn configuration(record: FileRecord<'_>) -> Vec<String> {
     let point = &record.body.point;
     let parts = [who(point), what(point), how(point), around(record)];
     parts.into_iter().flatten().collect()
 }
 
-/// Words that are there when something holds.
+/// The words, if the condition holds.
 fn if_so(holds: bool, words: &str) -> Option<String> {
     holds.then(|| words.to_owned())
 }
@@ -62,7 +62,7 @@ fn phase_words(point: &FilePoint, phase: Phase) -> String {
     }
 }
 
-/// Describes the bytes and their order.
+/// Describes the amount and order of data.
 fn what(point: &FilePoint) -> Vec<String> {
     let all = point.bytes_of_rank().saturating_mul(point.ranks.into());
     let sizes = format!(
@@ -98,7 +98,7 @@ fn what(point: &FilePoint) -> Vec<String> {
     .collect()
 }
 
-/// Describes the calls, and what the clock holds.
+/// Describes the calls, and which of them are timed.
 fn how(point: &FilePoint) -> Vec<String> {
     let writes = point.phases.iter().any(|phase| phase.writes());
     let fsync = match point.fsync {
@@ -136,7 +136,7 @@ fn how(point: &FilePoint) -> Vec<String> {
     .collect()
 }
 
-/// Describes actions around the phases.
+/// Describes steps before, between and after the phases.
 fn around(record: FileRecord<'_>) -> Vec<String> {
     let point = &record.body.point;
     let verified: Vec<_> = point
@@ -170,7 +170,7 @@ fn around(record: FileRecord<'_>) -> Vec<String> {
     .collect()
 }
 
-/// Describes the striping that was asked for, and its outcome where a storage says so.
+/// Describes the requested striping, and the result if the storage reports it.
 fn striping(record: FileRecord<'_>, striping: Striping) -> String {
     let said = record
         .body

@@ -1,18 +1,17 @@
-//! Words and constants that several lines of file experiments share.
+//! Constants and labels shared by several lines about file experiments.
 
 use tonnage_record::files::PhaseTrial;
 
-/// Beginning of the striping of a storage where it was asked for and could not be.
+/// Prefix of a striping entry that was requested but not possible.
 pub const SKIPPED: &str = "skip: ";
 
 /// Bytes of a MiB.
 pub const MIB: f64 = 1_048_576.0;
 
-/// Repetitions of which each gets a line of its own; of more, only the slowest does.
+/// Maximum number of trials with individual lines. With more, only the slowest has one.
 const TRIALS_MAX: usize = 3;
 
-/// The repetitions that get lines of their own, each with the words that tell it from others: all of few, the slowest
-/// of many.
+/// Trials that get individual lines, with their labels: all if there are few, otherwise the slowest.
 pub fn detailed<'a>(phase: &str, trials: &'a [PhaseTrial]) -> Vec<(String, &'a PhaseTrial)> {
     if let [trial] = trials {
         return vec![(phase.to_owned(), trial)];

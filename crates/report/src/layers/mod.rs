@@ -1,9 +1,9 @@
-//! The table of `tonnage layers`: bandwidth of each layer, and how much it keeps of the one that it stands on.
+//! The table of `tonnage layers`: the bandwidth of each layer, and the fraction it keeps of the layer below.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `stack` | layers from records of transfers and of collectives, and what each is set beside |
-//! | this one | their tables |
+//! | `stack` | layers built from records of transfers and collectives, with their reference layers |
+//! | this | the tables |
 
 mod stack;
 
@@ -20,17 +20,17 @@ use crate::table::{Markup, TitledTable};
 use crate::text::{WIDTH, counted, distinct, extremes, wrap};
 use stack::{Floor, Layer, Stack};
 
-/// The name of the plan whose records are drawn this way.
+/// Name of the plan that uses this report.
 pub const PLAN: &str = "layers";
 
-/// The report of its records, of whatever kind: one table for each size.
+/// Report for records of this plan, of any kind: one table per size.
 pub const LAYERS: Drawer = Drawer {
     takes: |record| record.plan == PLAN && stack::size(record).is_some(),
     draw: tables,
     sections: |records| stack::runs(records).into_iter().map(section).collect(),
 };
 
-/// The tables of each run, for a file may hold several.
+/// Tables of each run; a file may hold several runs.
 fn tables(records: &[Record], markup: Markup) -> String {
     let runs = stack::runs(records).into_iter();
     let runs = runs.map(|records| of_run(records, markup));
@@ -51,7 +51,7 @@ fn of_run(records: &[Record], markup: Markup) -> String {
     parts.join("\n\n").trim_end().to_owned() + "\n"
 }
 
-/// A table for each size, and below them why something is missing.
+/// One table per size, then reasons for missing layers.
 fn section(records: &[Record]) -> Section {
     let sizes: BTreeSet<u64> = records.iter().filter_map(stack::size).collect();
     let of_size = |size: u64| {
@@ -97,7 +97,7 @@ fn cells(layer: &Layer, stack: &Stack) -> Vec<String> {
     ]
 }
 
-/// Ratio of the bandwidths, and the range of the rounds' own ratios where there are several.
+/// Ratio of the bandwidths. With several rounds, also the range of the per-round ratios.
 fn kept(layer: &Layer, below: &Layer) -> String {
     let ratio = number(layer.median() / below.median());
     let ratios = layer.ratios(below);
@@ -120,7 +120,7 @@ fn name(layer: &Layer) -> String {
     name.trim_end().to_owned()
 }
 
-/// Lines that say how limits were found, and by which ways native calls went.
+/// Lines on how bounds were measured, and on the algorithms of native collectives.
 fn below_table(stack: &Stack) -> Vec<String> {
     let line = |layer: &Layer| match (layer.floor, layer.ways.as_slice()) {
         (Floor::Limit, _) => Some(format!("{}: {}", who(layer), layer.who)),

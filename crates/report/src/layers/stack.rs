@@ -1,4 +1,4 @@
-//! Layers from records: who moved bytes by what, how fast in each round, and what it stands on.
+//! Builds layers from records: each layer's rate per round and the layer below it.
 
 use std::collections::BTreeSet;
 
@@ -13,43 +13,43 @@ use tonnage_units::quantity::human::exact_size;
 use crate::drawer;
 use crate::text::distinct;
 
-/// A layer that was measured in some round.
+/// A layer that was measured in at least one round.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Layer {
-    /// Limit of an engine in words, engine, or backend.
+    /// Description of a bound, or name of an engine or backend.
     pub who: String,
-    /// Floor of its building.
+    /// Level of the layer.
     pub floor: Floor,
-    /// The engine that it stands on; `None` for a library.
+    /// Engine below this layer; `None` for a library.
     engine: Option<String>,
-    /// Bytes per second that each rank sends, with the label of the round.
+    /// Bytes per second sent by each rank, with the label of the round.
     rates: Vec<(String, f64)>,
-    /// Ways that its calls went in some round, where it says so.
+    /// Algorithms used by its calls, if known.
     pub ways: Vec<String>,
 }
 
-/// Place of a layer above the hardware, by whatever moves its bytes.
+/// Level of a layer above the hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Floor {
-    /// Nothing: it is an upper bound.
+    /// Upper bound; nothing is below.
     Limit,
     /// Writes of an engine.
     Writes,
-    /// Send-recv in pairs of a backend.
+    /// Pairwise send-recv of a backend.
     SendRecv,
     /// All-reduce of a backend.
     AllReduce,
 }
 
-/// The layers of one size.
+/// The layers for one size.
 #[derive(Default)]
 pub struct Stack {
-    /// Ranks of the run.
+    /// Number of ranks in the run.
     pub ranks: u32,
     layers: Vec<Layer>,
 }
 
-/// Bytes that a record of this plan moved at a time; `None` for a kind that is no layer.
+/// Size of each operation in a record of this plan; `None` for a kind that is not a layer.
 pub fn size(record: &Record) -> Option<u64> {
     match (record.transfer(), record.collective()) {
         (Some(body), _) => Some(body.point.size_bytes.into()),
@@ -58,7 +58,7 @@ pub fn size(record: &Record) -> Option<u64> {
     }
 }
 
-/// The records of each run: another one begins where a layer has the same round again, or the ranks are others.
+/// Splits records into runs. A new run starts if a layer repeats a round or the number of ranks changes.
 pub fn runs(records: &[Record]) -> Vec<&[Record]> {
     let mut runs = Vec::new();
     let mut seen = BTreeSet::new();
@@ -77,7 +77,7 @@ pub fn runs(records: &[Record]) -> Vec<&[Record]> {
     runs
 }
 
-/// Ranks of a record; and its layer, size and round.
+/// Number of ranks of a record, and its layer, size and round.
 fn turn(record: &Record) -> (u32, (String, u64, Option<String>)) {
     let size = size(record).unwrap_or(0);
     match (record.transfer(), record.collective()) {
@@ -93,7 +93,7 @@ fn turn(record: &Record) -> (u32, (String, u64, Option<String>)) {
     }
 }
 
-/// Reasons why layers of a record were not measured.
+/// Reasons for layers of a record that were not measured.
 pub fn ended(record: &Record) -> Vec<String> {
     let said = |who: &str, outcome: &Outcome| drawer::ended(who, outcome, "skipped");
     if let Some(body) = record.transfer() {
@@ -115,7 +115,7 @@ pub fn ended(record: &Record) -> Vec<String> {
 }
 
 impl Stack {
-    /// The layers of records of one size.
+    /// Builds the layers from records of one size.
     pub fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Self {
         let mut stack = Self::default();
         for record in records {
@@ -131,7 +131,7 @@ impl Stack {
         stack
     }
 
-    /// Puts the layers of an engine together, and libraries last, each from the bottom up.
+    /// Sorts layers: grouped by engine, libraries last, each group from the bottom up.
     fn sort(&mut self) {
         let order = distinct(self.layers.iter().map(Layer::building));
         let place = |layer: &Layer| order.iter().position(|it| *it == layer.building());
@@ -139,19 +139,19 @@ impl Stack {
             .sort_by_key(|layer| (layer.engine.is_none(), place(layer), layer.floor));
     }
 
-    /// The layers, those of an engine together, libraries last.
+    /// The layers, grouped by engine, libraries last.
     pub fn layers(&self) -> &[Layer] {
         &self.layers
     }
 
-    /// Rounds in which something was measured.
+    /// Number of rounds with measurements.
     pub fn rounds(&self) -> usize {
         let each = self.layers.iter().map(|layer| layer.rates.len());
         each.max().unwrap_or(0)
     }
 
-    /// The layer that one is set beside: the one below it on its engine; for a library the fastest native backend at
-    /// the same operation.
+    /// The reference layer: the next lower one on the same engine. For a library, the fastest native backend with the
+    /// same operation.
     pub fn below(&self, layer: &Layer) -> Option<&Layer> {
         let all = self.layers.iter();
         match &layer.engine {
@@ -174,7 +174,7 @@ impl Stack {
         };
         let engine = body.point.engine.clone();
         let round = body.point.label.clone().unwrap_or_default();
-        // Of one pair, as collectives have it.
+        // Per pair, as for collectives.
         let senders = f64::from(body.point.roles().initiating_at_once().max(1));
         if let Some(limit) = &record.limit {
             let rate = limit.bytes_per_s / senders;
@@ -201,7 +201,7 @@ impl Stack {
     }
 
     fn add(&mut self, who: &str, engine: Option<&str>, floor: Floor, (round, rate): (&str, f64)) {
-        // The words of a limit name the fastest way, which may be another one in each round.
+        // The description of a bound names the fastest method, which may change between rounds, so it is ignored here.
         let is_same = |layer: &&mut Layer| {
             layer.floor == floor
                 && layer.engine.as_deref() == engine
@@ -220,7 +220,7 @@ impl Stack {
         }
     }
 
-    /// Notes the way of a backend's calls, once for all rounds.
+    /// Records the algorithm of a backend's calls, once for all rounds.
     fn add_way(&mut self, backend: &BackendRecord, floor: Floor) {
         let ways = backend.chosen_algorithm.zip(backend.chosen_chunk_bytes);
         let way = ways.map(|(way, bytes)| format!("{way} in messages of {}", exact_size(bytes)));
@@ -235,18 +235,18 @@ impl Stack {
 }
 
 impl Layer {
-    /// The engine that it stands on, or the library, and which of the two.
+    /// Sort group: the engine or the library, and which of the two it is.
     fn building(&self) -> (bool, String) {
         let name = self.engine.as_ref().unwrap_or(&self.who);
         (self.engine.is_none(), name.clone())
     }
 
-    /// The engine that it stands on; empty for a library.
+    /// The engine below this layer; empty for a library.
     pub fn engine(&self) -> &str {
         self.engine.as_deref().unwrap_or_default()
     }
 
-    /// Name of the operation by which it moves bytes.
+    /// Name of the operation that moves the data.
     pub fn operation(&self) -> &'static str {
         match self.floor {
             Floor::Limit => "",
@@ -256,13 +256,13 @@ impl Layer {
         }
     }
 
-    /// Median of the rounds.
+    /// Median rate over the rounds.
     pub fn median(&self) -> f64 {
         let rates: Vec<f64> = self.rates.iter().map(|(_, rate)| *rate).collect();
         median(&rates).unwrap_or(0.0)
     }
 
-    /// Rates / those of another layer, of the rounds in which both were measured.
+    /// Ratios to another layer, over the rounds in which both were measured.
     pub fn ratios(&self, of: &Self) -> Vec<f64> {
         let beside = |(round, rate): &(String, f64)| {
             let (_, other) = of.rates.iter().find(|(other, _)| other == round)?;
@@ -272,7 +272,7 @@ impl Layer {
     }
 }
 
-/// The engine of a native backend; `None` for a library.
+/// Engine of a native backend; `None` for a library.
 fn engine_of(backend: &str) -> Option<&str> {
     backend.strip_prefix(NATIVE.name)?.strip_prefix(':')
 }

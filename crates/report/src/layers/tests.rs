@@ -10,7 +10,7 @@ fn each_layer_stands_on_the_one_below() {
     insta::assert_snapshot!("layers", table_of(&layers()));
 }
 
-/// A round that went wrong for one layer is no round of its ratio.
+/// A round that failed for one layer is not part of its ratio.
 #[test]
 fn only_rounds_of_both_are_compared() {
     let mut records = layers();

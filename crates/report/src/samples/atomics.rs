@@ -1,4 +1,4 @@
-//! Records of operations that change words.
+//! Records of atomic operations.
 
 use super::builder::{sample, three_trials};
 use tonnage_engine::Verb;
@@ -6,7 +6,7 @@ use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{Pacing, TargetFootprint, Verification};
 use tonnage_record::{LatencyKind, Record};
 
-/// Compare-swaps of one and of four clients on words that they share, verified, then fetch-adds.
+/// Compare-swaps by one and four clients on shared words, verified, then fetch-adds.
 pub fn atomics() -> Vec<Record> {
     let of = |op: Verb, initiators: u32, middle_ns: u64, swapped_fraction: Option<f64>| {
         let sample = sample(Pacing::Stream { window: 12 }, 8).with(|point| {

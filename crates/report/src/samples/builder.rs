@@ -1,4 +1,4 @@
-//! The builder of records for tests: figures follow from each other as those of a real run do.
+//! Builder of test records with consistent figures, as in a real run.
 
 use serde_json::{Value, json};
 use tonnage_engine::EngineReport;
@@ -13,38 +13,38 @@ use tonnage_record::{
     TransferBody,
 };
 
-/// Under construction.
+/// A sample under construction.
 pub struct Sample {
     record: Record,
     body: TransferBody,
     latencies: LatencyHistogram,
 }
 
-/// An engine's account of itself.
+/// An engine's report on itself.
 pub fn account(value: Value) -> EngineReport {
     serde_json::from_value(value).unwrap()
 }
 
-/// Memory of the host, alike for all workers.
+/// Host memory, the same for all workers.
 pub fn host_memory() -> Memories {
     serde_json::from_value(json!({"kind": "host", "pages": "normal", "numa_node": 0})).unwrap()
 }
 
-/// What could not be tried.
+/// Outcome of a point that could not be tried.
 pub fn skipped(why: &str) -> Outcome {
     Outcome::Skipped {
         why: why.to_owned(),
     }
 }
 
-/// What was tried and failed.
+/// Outcome of a failed point.
 pub fn failed(why: &str) -> Outcome {
     Outcome::Failed {
         why: why.to_owned(),
     }
 }
 
-/// Two thousand latencies around this one, one in five hundred five times as long.
+/// Two thousand latencies around this one; one in five hundred is five times as long.
 pub fn latencies(middle_ns: u64) -> LatencyHistogram {
     let mut histogram = LatencyHistogram::new();
     for at in 0..2000 {
@@ -54,7 +54,7 @@ pub fn latencies(middle_ns: u64) -> LatencyHistogram {
     histogram
 }
 
-/// Length of what is measured.
+/// Length of a measurement.
 pub fn length() -> PointLength {
     PointLength {
         trials: 3,
@@ -75,7 +75,7 @@ fn point_of(pacing: Pacing, size_bytes: u32) -> TransferPoint {
     }
 }
 
-/// The record of a point of two ranks, with nothing that is optional.
+/// Record of a point with two ranks and no optional fields.
 pub(super) fn measured(plan: &str, body: impl Into<Body>, engine: Value) -> Record {
     Record {
         schema_version: SCHEMA_VERSION,
@@ -133,7 +133,7 @@ pub fn sample(pacing: Pacing, size_bytes: u32) -> Sample {
     }
 }
 
-/// A tenth of a batch's time to prepare it, three to post it, and the rest to wait for it.
+/// Splits a batch's time: a tenth to prepare, three tenths to post, the rest to wait.
 fn phases(latency: &Latency) -> BatchPhases {
     let part = |tenths: u64| BatchPhase {
         time_ns_mean: latency.latency_ns_mean * tenths as f64 / 10.0,
@@ -154,8 +154,8 @@ impl Sample {
         self
     }
 
-    /// Adds a trial of operations one after another (batch after batch, round trip after round trip): its window is
-    /// the sum of their times and a pause of 50 ns after each.
+    /// Adds a trial of sequential operations, batches or round trips. Its measured interval is the sum of their times
+    /// plus 50 ns after each.
     pub fn trial(mut self, latencies_ns: &[u64]) -> Self {
         let mut histogram = LatencyHistogram::new();
         latencies_ns.iter().for_each(|&ns| histogram.record(ns));
@@ -192,7 +192,7 @@ impl Sample {
         self
     }
 
-    /// Takes the trials together.
+    /// Summarizes the trials.
     pub fn summarize(mut self, kind: LatencyKind, limit: Option<(&str, f64)>) -> Self {
         let trials = &self.body.trials;
         let of = |value: fn(&Trial) -> f64| spread(&trials.iter().map(value).collect::<Vec<_>>());
@@ -240,20 +240,20 @@ impl Sample {
         self
     }
 
-    /// A point that could not be tried, or failed.
+    /// A point that was skipped or failed.
     pub fn without_result(mut self, outcome: Outcome) -> Self {
         self.record.outcome = outcome;
         self.record.canary = None;
         self
     }
 
-    /// Changes what was measured.
+    /// Changes the measured body.
     pub fn body_with(mut self, change: impl FnOnce(&mut TransferBody)) -> Self {
         change(&mut self.body);
         self
     }
 
-    /// Changes the envelope at the end.
+    /// Changes the envelope last.
     pub fn record_with(self, change: impl FnOnce(&mut Record)) -> Record {
         let mut record = self.record();
         change(&mut record);
@@ -271,7 +271,7 @@ impl Sample {
 
 pub(super) const COPY: Option<(&str, f64)> = Some(("memory copy, rep movsb, 1 copier", 12.5e9));
 
-/// Three trials of two thousand samples around `middle_ns`, one in five hundred five times as slow.
+/// Three trials of two thousand samples around `middle_ns`; one in five hundred is five times as slow.
 pub(super) fn three_trials(sample: Sample, middle_ns: u64) -> Sample {
     [100, 101, 99].into_iter().fold(sample, |sample, percent| {
         let one = |at: u64| {

@@ -47,7 +47,7 @@ fn point(op: Collective, block_elements: u64) -> CollectivePoint {
     }
 }
 
-/// A backend whose slowest rank takes about so long, in three trials of two calls.
+/// A backend with about this call time on its slowest rank, in three trials of two calls.
 fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendRecord {
     let times: Vec<f64> = [0.98, 1.0, 1.02].map(|part| part * call_ns).into();
     let trial = |&ns: &f64| CollectiveTrial {
@@ -84,7 +84,7 @@ fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendReco
             call_ns_rank_max: call_ns,
             call_ns_rank_mean: call_ns * 0.95,
             call_ns_rank_min: call_ns * 0.9,
-            // The factor of an all-reduce of two ranks is 1.
+            // The bus factor of an all-reduce over two ranks is 1.
             algbw_bytes_per_s: Some(spread(&rates)),
             busbw_bytes_per_s: Some(spread(&rates)),
             busbw_limit_fraction: None,
@@ -105,7 +105,7 @@ fn record(point: CollectivePoint, backends: Vec<BackendRecord>, outcome: Outcome
     })
 }
 
-/// All-gathers of two groups at once, of which the second is the slower.
+/// All-gathers of two concurrent groups; the second one is slower.
 fn in_groups() -> Record {
     let point = CollectivePoint {
         ranks: 4,
@@ -115,7 +115,7 @@ fn in_groups() -> Record {
     };
     let mut backend = measured("native:shm", &point, 1_300.0);
     if let Some(summary) = &mut backend.summary {
-        // The factor of an all-gather of two ranks is a half.
+        // The bus factor of an all-gather over two ranks is one half.
         summary.busbw_bytes_per_s = summary.algbw_bytes_per_s.map(|it| Spread {
             mean: it.mean / 2.0,
             ..it
@@ -131,7 +131,7 @@ fn in_groups() -> Record {
     record(point, vec![backend], Outcome::Measured)
 }
 
-/// An all-reduce by tensors of GPUs, of two Pythons, and by memory of the host.
+/// An all-reduce with GPU tensors, by two Python versions, and one with host memory.
 pub fn torch_on_unlike_hosts() -> Record {
     let backends = ["torch:nccl", "native:shm"];
     let point = CollectivePoint {
@@ -158,8 +158,8 @@ pub fn torch_on_unlike_hosts() -> Record {
     record
 }
 
-/// All-reduces of two sizes by two backends, with each rank; a broadcast that only one of them could carry out, whose
-/// bandwidth stands beside a limit; and a gather that failed before it began.
+/// All-reduces of two sizes by two backends, with per-rank figures; a broadcast supported by only one of them, with a
+/// bound; and a gather that failed at the start.
 pub fn collectives() -> Vec<Record> {
     let small = point(Collective::AllReduce, 2);
     let large = CollectivePoint {
@@ -218,7 +218,7 @@ pub fn collectives() -> Vec<Record> {
     ]
 }
 
-/// Two rounds of layers: writes over shm and over TCP beside their limits, and what stands on them; MPI is missing.
+/// Two rounds of layers: writes over shm and TCP with their bounds, and the layers above them. MPI is missing.
 pub fn layers() -> Vec<Record> {
     [(1, 1.0), (2, 1.1)]
         .into_iter()
@@ -279,8 +279,8 @@ fn of_round((round, slower): (u32, f64)) -> Vec<Record> {
     records
 }
 
-/// Collectives of `tonnage verify`: one backend was right, one wrong at two sizes, one lacks an operation, and one
-/// everything.
+/// Collectives of `tonnage verify`: one correct backend, one with wrong data at two sizes, one without an operation,
+/// and one that is missing.
 pub fn verified() -> Vec<Record> {
     let of_size = |op, elements| {
         let point = CollectivePoint {

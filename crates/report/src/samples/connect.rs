@@ -78,7 +78,7 @@ fn record(body: ConnectBody, outcome: Outcome) -> Record {
     })
 }
 
-/// Connections over two numbers of workers and two sizes, and one size that cannot be registered.
+/// Connections with two numbers of workers and two sizes, and one size that cannot be registered.
 pub fn connections() -> Vec<Record> {
     let why = "1G of memory for each of 8 workers cannot be used here: this machine has 6291456000 bytes of memory \
                available. Choose --register 750M or less, fewer --workers or fewer ranks on this machine";

@@ -1,4 +1,4 @@
-//! Records of the same cells by several engines, in tables that are wider than a screen.
+//! Records of the same cells by several engines, in tables wider than the screen.
 
 use super::builder::{sample, three_trials};
 use tonnage_engine::Verb;
@@ -7,7 +7,7 @@ use tonnage_plan::published::Cell;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::{LatencyKind, Outcome, PublishedRow, Record};
 
-/// Reads of 1 and of 8 clients by four engines, one of which is not there, with a limit and beside a published table.
+/// Reads by 1 and 8 clients with four engines, one of them missing, with a bound and a published table.
 pub fn engines() -> Vec<Record> {
     let read = |engine: &str, initiators: u32| {
         sample(Pacing::Stream { window: 12 }, 4096).with(|point| {

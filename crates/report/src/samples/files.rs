@@ -1,4 +1,4 @@
-//! Records of file experiments whose figures follow from each other as those of a real run do.
+//! Records of file experiments with consistent figures, as in a real run.
 
 use serde_json::json;
 use tonnage_plan::files::{
@@ -53,7 +53,7 @@ fn record(file: FilePoint, engine: serde_json::Value, phases: Vec<PhaseRecord>) 
     record
 }
 
-/// The body of a record of a file experiment.
+/// Body of a file record.
 pub fn body(record: &mut Record) -> &mut FileBody {
     match &mut record.body {
         Body::File(body) => body,
@@ -70,7 +70,7 @@ fn times(ns: u64) -> RankTimes {
     }
 }
 
-/// A repetition in which two ranks make these transfers, the reads among them as told, in so many milliseconds.
+/// A trial in which two ranks make these transfers, including the given reads, in this many milliseconds.
 fn trial(
     point: &FilePoint,
     number: u32,
@@ -189,7 +189,7 @@ fn posix() -> serde_json::Value {
     json!({"name": "posix", "calls": "pread, pwrite, fsync", "clock": "tsc"})
 }
 
-/// Written and read through the page cache, verified, and warm.
+/// Buffered write and read, verified, with a warm cache.
 pub fn buffered() -> Record {
     let mut point = point("posix");
     point.verify_after = vec![Phase::Read];
@@ -210,7 +210,7 @@ pub fn buffered() -> Record {
     record
 }
 
-/// Small direct reads and writes in a shuffled order for a time, many in flight.
+/// Small direct reads and writes in shuffled order for a fixed time, at a high depth.
 pub fn stonewalled() -> Record {
     let mut point = point("uring");
     point.label = Some("IOPS".to_owned());
@@ -254,7 +254,7 @@ pub fn stonewalled() -> Record {
     )
 }
 
-/// A full disk in the read-and-write experiment's second trial, and one that could not begin.
+/// An experiment with a full disk in its second trial, and one that could not start.
 pub fn failed() -> Vec<Record> {
     let mut point = point("posix");
     point.trials = 2;
@@ -272,7 +272,7 @@ pub fn failed() -> Vec<Record> {
     vec![full, absent]
 }
 
-/// Collective MPI-IO with hints over three trials, striped, beside published figures.
+/// Collective MPI-IO with hints, striped, over three trials, compared with published figures.
 pub fn collective() -> Record {
     let mut point = point("mpiio");
     point.label = Some("Lustre I, MPI-IO, shared file".to_owned());
@@ -336,7 +336,7 @@ pub fn collective() -> Record {
     record
 }
 
-/// One of everything.
+/// One sample of everything.
 pub fn all() -> Vec<Record> {
     let mut all = vec![buffered(), stonewalled()];
     all.extend(failed());

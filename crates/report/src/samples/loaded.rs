@@ -1,4 +1,4 @@
-//! Records of latencies beside a load.
+//! Records of latency under load.
 
 use super::builder::{sample, three_trials};
 use tonnage_engine::Verb;
@@ -9,7 +9,7 @@ use tonnage_record::transfer::{
 };
 use tonnage_record::{LatencyKind, Record};
 
-/// A ping-pong beside backgrounds of three rates: a queue whose latency grows with its load.
+/// A ping-pong with a background load at three rates. Its latency grows like that of a queue.
 pub fn loaded() -> Vec<Record> {
     let beside = |rate_per_s: Option<f64>, middle_ns: u64, gigabytes_per_s: f64| {
         let sample = sample(Pacing::PingPong, 8).with(|point| {
@@ -64,7 +64,7 @@ pub fn loaded() -> Vec<Record> {
     ]
 }
 
-/// Latency without a background, as of one trial and as a histogram.
+/// Latency without a background, for one trial and as a histogram.
 fn background_latencies() -> (TrialLatency, LatencyHistogram) {
     let mut histogram = LatencyHistogram::new();
     (0..2000u64).for_each(|at| histogram.record(100 + at % 10));

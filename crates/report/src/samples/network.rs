@@ -1,4 +1,4 @@
-//! Records of engines over networks and libraries: paths, providers, completions.
+//! Records of network engines and libraries: paths, providers, completions.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use tonnage_units::WireKind;
 
 use super::builder::{COPY, Sample, account, sample, skipped, three_trials};
 
-/// Streams through network interfaces: one point with trouble on the way, one on another way than it should be.
+/// Streams through network interfaces: one point with trouble on its path, one that took a different path.
 pub fn paths() -> Vec<Record> {
     let stream = |window, change: fn(&mut WireProof)| {
         let sample = sample(Pacing::Stream { window }, 65536).with(|point| {
@@ -79,12 +79,12 @@ pub fn paths() -> Vec<Record> {
     vec![stream(1, |_| {}), stream(16, calm), stream(64, elsewhere)]
 }
 
-/// Streams whose path is proven and quiet.
+/// Streams with a proven path and no trouble.
 pub fn proven_paths() -> Vec<Record> {
     paths().split_off(1)[..1].to_vec()
 }
 
-/// Account of an engine over libfabric.
+/// Report of an engine on libfabric.
 fn over_libfabric(provider: &str, domain: &str) -> EngineReport {
     account(json!({
         "name": "fabric", "provider": provider, "provider_version": "117.0", "version": "libfabric 1.17",
@@ -92,7 +92,8 @@ fn over_libfabric(provider: &str, domain: &str) -> EngineReport {
     }))
 }
 
-/// Writes over a fabric: streams whose completions are local, the same with an option, and batches that are delivered.
+/// Writes over a fabric: streams with local completions, the same with an option, and batches with delivery
+/// completions.
 pub fn fabric() -> Vec<Record> {
     let stream_limit = "socket stream, 1 TCP connection, polling, blocks of 1048576 B";
     let writes = |pacing, kind, delivered, limit: Option<f64>| {
@@ -132,7 +133,7 @@ pub fn fabric() -> Vec<Record> {
     ]
 }
 
-/// Three engines in the same experiment, as the tour has them; one of them could not measure one operation.
+/// Three engines in one experiment, as in the tour. One of them could not measure one operation.
 pub fn side_by_side() -> Vec<Record> {
     let stream = |engine: &str, size_bytes, middle_ns, limit| {
         let sample = sample(Pacing::Stream { window: 16 }, size_bytes)

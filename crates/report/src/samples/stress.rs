@@ -1,4 +1,4 @@
-//! Records of a stress.
+//! Records of stress runs.
 
 use serde_json::json;
 use tonnage_engine::Verb;
@@ -67,8 +67,7 @@ fn rows() -> Vec<StressRow> {
     ]
 }
 
-/// One in which every byte was right, one with a wrong byte, one that was interrupted, and one whose engine is not
-/// there.
+/// A correct run, one with a wrong byte, one that was interrupted, and one with a missing engine.
 pub fn stresses() -> Vec<Record> {
     let mut right = body(7, rows());
     right.elapsed_ns = 20_013_000_000;

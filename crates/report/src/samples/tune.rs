@@ -21,7 +21,7 @@ fn tried(value: &str, outcome: TuneOutcome) -> TuneTry {
     }
 }
 
-/// Of 9 GB/s, so much more or less, with an interval of so much to either side.
+/// A try around 9 GB/s: its relative gain, and the half-width of the interval.
 fn raced(value: &str, outcome: TuneOutcome, rounds: u32, (gain, half): (f64, f64)) -> TuneTry {
     TuneTry {
         rounds,
@@ -108,7 +108,7 @@ pub fn searches() -> Vec<Record> {
     vec![search(body, Outcome::Measured)]
 }
 
-/// One that could not begin.
+/// A search that could not start.
 pub fn refused() -> Vec<Record> {
     let Body::Tune(body) = searches().swap_remove(0).body else {
         unreachable!("a sample of searches");

@@ -1,5 +1,5 @@
-//! Report of a stress: a table with a row for each engine and operation, the verdict, and for the first transfer that
-//! failed the command line that repeats it.
+//! Reports on stress runs: a table with one row per engine and operation, the verdict, and the command line that
+//! repeats the first failed transfer.
 
 use tonnage_plan::stress::StressPoint;
 use tonnage_record::figures::Row;
@@ -10,10 +10,10 @@ use crate::drawer::Report;
 use crate::table::{Line, Sheet, TitledTable};
 use crate::{engine, filling};
 
-/// Transfers that were drawn.
+/// Report on randomized transfers.
 pub struct StressReport;
 
-/// Figures of the table.
+/// Columns of the table.
 const ROWS: &[&str] = &[
     "engine",
     "op",
@@ -32,7 +32,7 @@ const ROWS: &[&str] = &[
 impl Report for StressReport {
     type Body = StressBody;
 
-    /// Each has a verdict of its own.
+    /// Each run has its own verdict.
     fn together(_left: StressRecord<'_>, _right: StressRecord<'_>) -> bool {
         false
     }
@@ -74,7 +74,7 @@ impl Report for StressReport {
     }
 }
 
-/// Libraries and devices of the engines, each by itself, and devices that do not fill their memory.
+/// Libraries and devices per engine, and devices that do not fill their own memory.
 fn engines(records: &[StressRecord<'_>]) -> Vec<String> {
     let chosen = |record: &StressRecord<'_>| {
         let each = record.effective.iter();
@@ -97,7 +97,7 @@ fn workers(point: &StressPoint) -> String {
     }
 }
 
-/// Reasons of skips, the verdict, and the way to see the first failure again.
+/// Reasons for skips, the verdict, and how to repeat the first failure.
 fn below(record: &StressRecord<'_>) -> Vec<String> {
     let body = record.body;
     let rows = body.rows.iter();
@@ -122,7 +122,7 @@ fn verdict(record: &StressRecord<'_>) -> String {
     let (draws, failures) = (body.sum(|row| row.draws), body.sum(|row| row.failures));
     let verified = body.sum(|row| row.verified_bytes);
     let (bytes, moved) = (size(verified), body.sum(|row| row.payload_bytes));
-    // A slot that was visited again hides what came before.
+    // A slot that is written again hides the earlier write.
     let coverage = match verified >= moved {
         true => "all that was moved".to_owned(),
         false => format!("the last visit of each slot, of {} moved", size(moved)),

@@ -1,4 +1,4 @@
-//! The schema of what a results file holds, held to samples of every record.
+//! Validates the schema of results files against samples of every kind of record.
 
 use serde_json::{Value, json};
 use tonnage_plan::files::{DataKind, Phase, ReadFrom};
@@ -46,7 +46,7 @@ fn values() -> Vec<Value> {
     values
 }
 
-/// The samples of file experiments, the last of them with every field that a record can have.
+/// Samples of file experiments. The last one has every field that a record can have.
 fn files_values() -> Vec<Value> {
     let mut full = samples::files::collective();
     let body = |record: Record| record.file().unwrap().clone();
@@ -93,7 +93,7 @@ fn the_schema_accepts_every_kind_of_record() {
     }
 }
 
-/// Every object of a value, as JSON pointers.
+/// JSON pointers to all objects in a value.
 fn objects(value: &Value, at: String, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -154,7 +154,8 @@ fn the_schema_refuses_renamed_fields_everywhere() {
     }
 }
 
-/// Checks that each field of the schema is in some record; else one could be in none.
+/// Checks that each field of the schema occurs in some record. Otherwise a field could be missing from every record
+/// unnoticed.
 #[test]
 fn every_property_of_files_is_in_some_record() {
     let schema = schema();
@@ -190,7 +191,7 @@ fn the_schema_describes_every_property() {
                 let text = value["description"].as_str();
                 text.is_some_and(|text| text.len() > 5)
             };
-            // A choice that is its only property is described as one.
+            // If an object has a single property, its own description is sufficient.
             let told = is_told(property) || (all.len() == 1 && object.is_some_and(is_told));
             assert!(
                 told || property.get("const").is_some(),

@@ -1,4 +1,4 @@
-//! The page of invented hosts and records.
+//! The page for synthetic hosts and records.
 
 use super::*;
 use crate::samples;

@@ -1,4 +1,4 @@
-//! Latency without a background and beside it: the table, what its ratios are of, and loads that were not reached.
+//! Latency with and without a background load: the table, the meaning of its ratios, and loads that were not reached.
 
 use crate::derived::with_interval;
 use tonnage_record::figures::Row;
@@ -11,7 +11,7 @@ use super::paced::background_stall;
 use crate::derived::{P50_RATIO, P99_RATIO};
 use crate::table::{Line, Sheet, TitledTable};
 
-/// Part of the asked load that has to be reached.
+/// Minimum fraction of the requested load.
 const REACHED_LEAST: f64 = 0.95;
 
 const LOAD: &[&str] = &["background_bandwidth_bytes_per_s_mean"];
@@ -19,8 +19,8 @@ const P50: &[&str] = &["idle_latency_ns_p50", "loaded_latency_ns_p50"];
 const P99: &[&str] = &["idle_latency_ns_p99", "loaded_latency_ns_p99"];
 const RATIO_OF: &[&str] = &["latency_ratio_of"];
 
-/// The table of latencies without a background and beside it, where any trial had one; also of points that failed
-/// later.
+/// Table of latencies with and without a background. It includes points that failed after at least one trial with a
+/// background.
 pub fn table(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<TitledTable> {
     let loaded = records.iter().filter(|record| has_load(record));
     let loaded: Vec<_> = loaded.copied().collect();
@@ -50,7 +50,7 @@ fn has_load(record: &TransferRecord<'_>) -> bool {
     record.body.background().is_some()
 }
 
-/// Lines about the table: what its ratios are of where they are not of the path, and rows of points that failed.
+/// Lines about the table: ratios that do not describe the path, and rows of failed points.
 pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
     let loaded = || records.iter().filter(|record| has_load(record));
     let on = |cpus: MeasuringCpus| loaded().any(|record| record.body.measuring_cpus == Some(cpus));
@@ -71,7 +71,7 @@ pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Str
     lines
 }
 
-/// Words for ratios that are not of the path.
+/// Explains ratios that are dominated by the scheduler.
 fn about(cpus: MeasuringCpus) -> Option<&'static str> {
     match cpus {
         MeasuringCpus::Own => None,
@@ -86,7 +86,7 @@ fn about(cpus: MeasuringCpus) -> Option<&'static str> {
     }
 }
 
-/// Tells that a background did not reach the rate that was asked for.
+/// Note on a background that did not reach the requested rate.
 pub fn not_reached(record: TransferRecord<'_>) -> Option<String> {
     let point = &record.body.point;
     let asked_per_s = point.background?.rate_per_s?;
@@ -135,7 +135,7 @@ mod tests {
             });
             not_reached(record.as_transfer().unwrap())
         };
-        // 1,000 operations of 1 MiB a second.
+        // 1,000 operations of 1 MiB per second.
         assert_eq!(note(1.04), None);
         let told = note(0.524288).unwrap();
         assert!(
@@ -145,7 +145,7 @@ mod tests {
         assert!(!told.contains("stall"), "{told}");
     }
 
-    /// The same rate, because one trial of three stood still.
+    /// The same mean rate, but because one of three trials stalled.
     #[test]
     fn a_load_that_stalled_is_told_apart_from_one_that_is_too_much() {
         let record = changed(|body| {

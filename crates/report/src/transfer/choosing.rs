@@ -1,7 +1,7 @@
-//! Rows of a table set beside each other: each one's rate as a part of the first one's, the best row, and the cheapest
-//! that is as good.
+//! Compares the rows of a table: each row's rate relative to the first, the best row, and the cheapest row that is
+//! equally good.
 //!
-//! Rates are compared by message rate, which of rows of one size is bandwidth as well.
+//! Rates are message rates. For rows of equal size, they are equivalent to bandwidth.
 
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::TransferRecord;
@@ -11,9 +11,8 @@ use tonnage_units::quantity::human::number;
 
 use super::footers::row_name;
 
-/// Cells of the column that sets each row beside the first one which differs from it in these columns alone: the ratio
-/// of their rates, with the half width of its 95 % confidence interval. The first ones are 1; empty where nothing can
-/// be set beside anything.
+/// Cells that compare each row with the first one that differs only in `compared` columns: the rate ratio with the
+/// half-width of its 95 % confidence interval. The first rows show 1. Empty if no row can be compared.
 pub fn to_first(records: &[TransferRecord<'_>], compared: &[&str], fields: &[&str]) -> Vec<String> {
     if compared.is_empty() {
         return Vec::new();
@@ -51,15 +50,15 @@ fn values(record: &TransferRecord<'_>, fields: &[&str]) -> Vec<Value> {
     values.collect()
 }
 
-/// Message rate of a row, unless it was given.
+/// Message rate of a row, unless it was prescribed.
 fn rate<'a>(record: &TransferRecord<'a>) -> Option<&'a Spread> {
     let summary = record.body.summary.as_ref()?;
     let is_free = !matches!(record.body.point.pacing, Pacing::Paced { .. });
     (is_free && summary.message_rate_per_s.mean > 0.0).then_some(&summary.message_rate_per_s)
 }
 
-/// Ratio of two means, each with its interval. Its own is √(a² + b²) of itself, where a and b are the parts of the
-/// means that their half widths are: the first order of its error, right for intervals that are a small part.
+/// Ratio of two means with its interval. The relative half-width is √(a² + b²), where a and b are those of the means.
+/// This is the first-order error, valid for narrow intervals.
 fn ratio(own: &Spread, first: &Spread) -> String {
     let ratio = own.mean / first.mean;
     let parts = own.ci95_fraction().zip(first.ci95_fraction());
@@ -69,13 +68,13 @@ fn ratio(own: &Spread, first: &Spread) -> String {
     }
 }
 
-/// Part of the best row's cost that another may have to be called cheaper: CPU times of rows that do the same differ by
+/// Maximum CPU cost relative to the best row for a row to count as cheaper. CPU times of equivalent rows differ by
 /// less.
 const CHEAPER_MAX: f64 = 0.98;
 
-/// Names the row with the most bandwidth, and of those of its size that reach into its interval the one that costs the
-/// initiators least CPU time an operation, and the one with the fewest queue pairs. `None` where there is nothing to
-/// choose: a single row, a rate that was given, or a ping-pong, of which smaller is always faster.
+/// Names the row with the highest bandwidth. Among rows of the same size within its interval, also names the one with
+/// the least initiator CPU time per operation and the one with the fewest queue pairs. `None` if there is no choice: a
+/// single row, a prescribed rate, or a ping-pong (smaller is always faster).
 pub fn best(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Option<String> {
     let rows: Vec<_> = records.iter().filter_map(Cell::of).collect();
     let best = rows.iter().max_by(|one, other| {
@@ -129,7 +128,7 @@ pub fn best(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Option<S
     Some(words)
 }
 
-/// A row whose bandwidth was free to be the best.
+/// A row with a freely reached bandwidth.
 struct Cell<'a> {
     record: &'a TransferRecord<'a>,
     bandwidth: &'a Spread,
@@ -153,7 +152,7 @@ impl<'a> Cell<'a> {
         self.record.body.point.size_bytes
     }
 
-    /// Queue pairs of a rank towards a peer.
+    /// Queue pairs per rank and peer.
     fn queue_pairs(&self) -> u64 {
         let point = &self.record.body.point;
         u64::from(point.workers) * u64::from(point.queue_pairs)
@@ -170,7 +169,7 @@ mod tests {
     use super::*;
     use crate::samples;
 
-    /// A row of 4 KiB: its window and queue pairs, the bandwidth of its trials in GB/s, and its CPU time.
+    /// A row of 4 KiB operations with a depth, a number of queue pairs, trial bandwidths in GB/s, and CPU time.
     fn row((window, queue_pairs): (u32, u32), trials: &[f64], cpu_ns: f64) -> Record {
         let mut record: Record = samples::streams()[0].clone();
         let body = samples::transfer(&mut record);
@@ -235,7 +234,7 @@ mod tests {
         assert_eq!(said(&[given.clone(), given]), None);
     }
 
-    /// Each row is set beside the first of its window, and one that lost its trials beside nothing.
+    /// Each row is compared with the first of its depth; a row without trials is not compared.
     #[test]
     fn rows_are_set_beside_the_first_that_differs_in_options_alone() {
         let with = |rails, record: Record| {
@@ -261,7 +260,8 @@ mod tests {
         let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();
         let fields = ["size_bytes", "window", "rails"];
         let cells = to_first(&records, &["rails"], &fields);
-        // The half width of 3.0 is 4.3027 · 0.1 / √3 = 0.2484, of which 0.0828 is a half of 0.1656 · 0.25.
+        // The half-width of 3.0 is 4.3027 · 0.1 / √3 = 0.2484, a fraction of 0.0828. That of the ratio is 0.5 · 0.0828
+        // = 0.0414.
         assert_eq!(cells, ["1", "1", "2.00 ± 0", "0.500 ± 0.0414", "1", ""]);
         assert!(to_first(&records, &[], &fields).is_empty());
         assert!(to_first(&records[..2], &["rails"], &fields).is_empty());

@@ -1,4 +1,4 @@
-//! Lines below a table of transfers that hold for all of it.
+//! Lines below a table of transfers that apply to all its rows.
 
 use super::title::same;
 use tonnage_plan::point::Traffic;
@@ -13,12 +13,12 @@ use crate::table::shown;
 use crate::text::{distinct, extremes};
 use crate::{driver_start, engine, filling, wire_proof};
 
-/// Returns whether a record's pairs are in a grid or a table.
+/// Whether a record's pairs are shown in a grid or a table.
 fn has_grid(record: &TransferRecord<'_>) -> bool {
     matches!(record.body.point.traffic, Traffic::Matrix | Traffic::File)
 }
 
-/// All lines, in their order; `distinguishing` are columns that tell rows apart.
+/// All lines, in order. `distinguishing` are the columns that identify rows.
 pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
     let mut lines = engine::lines(records.iter().map(|record| record.record));
     let of_all = [limit(records), canary(records), verified(records)];
@@ -31,10 +31,10 @@ pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Str
     lines
 }
 
-/// Pairs or rails that a line names; the record has all.
+/// Maximum number of pairs or rails per line. The record has all of them.
 const PARTS_NAMED_MAX: usize = 8;
 
-/// Rails and pairs of the row with the most bandwidth, of which the record has those of all rows.
+/// Rails and pairs of the row with the highest bandwidth. The record has those of all rows.
 fn parts(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
     let summaries = records.iter().filter_map(|record| {
         let summary = record.body.summary.as_ref()?;
@@ -98,7 +98,7 @@ fn parts(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String>
         .collect()
 }
 
-/// Name of a row: its size, and the columns that tell it from other rows of that size.
+/// Name of a row: its size, and columns that distinguish it from other rows of that size.
 pub(super) fn row_name(
     record: &TransferRecord<'_>,
     records: &[TransferRecord<'_>],
@@ -117,7 +117,7 @@ pub(super) fn row_name(
         if others.all(|other| cell(other, figure).as_ref() == Some(&own)) {
             return None;
         }
-        // A word such as full has no unit.
+        // A word such as "full" has no unit.
         let is_number = own.starts_with(|first: char| first.is_ascii_digit());
         let (name, unit) = figure.name.split_once(" (").unwrap_or((figure.name, ""));
         let unit = if is_number {
@@ -135,7 +135,7 @@ pub(super) fn row_name(
     }
 }
 
-/// Names the upper bounds of the bandwidths, each kind of limit once.
+/// Lists the upper bounds of the bandwidths, once per kind.
 fn limit(records: &[TransferRecord<'_>]) -> Option<String> {
     let limits: Vec<_> = records
         .iter()
@@ -162,7 +162,7 @@ fn limit(records: &[TransferRecord<'_>]) -> Option<String> {
     (!texts.is_empty()).then(|| format!("limit: {}", texts.join("; ")))
 }
 
-/// The canaries of all rows together, or why there are none.
+/// Summarizes the canaries of all rows, or the reason for missing ones.
 fn canary(records: &[TransferRecord<'_>]) -> Option<String> {
     let (mut before, mut after, mut why) = (Vec::new(), Vec::new(), None);
     let (mut on, mut harmless) = (None, 0);
@@ -229,7 +229,7 @@ fn verified(records: &[TransferRecord<'_>]) -> Option<String> {
     )
 }
 
-/// Remarks that hold for the whole table.
+/// Remarks that apply to the whole table.
 fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = String> {
     let crowd = records.iter().any(|record| {
         let latency = record
@@ -250,7 +250,7 @@ fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = String> {
     crowd.chain(distinct(remarks.cloned()))
 }
 
-/// Says that workers share CPUs, and from how many on where rows differ in their number.
+/// Remark that workers share CPUs, with the smallest affected number of workers if rows differ.
 fn yielding(records: &[TransferRecord<'_>]) -> Option<String> {
     let yields = |record: &&TransferRecord<'_>| record.effective.iter().any(|ranks| ranks.yielding);
     let crowded = records.iter().filter(yields);
@@ -306,7 +306,7 @@ mod tests {
             named,
             [format!("rails at 4 KiB (Window 1, Rails stripe): {rails}")]
         );
-        // The size alone tells these apart.
+        // Here the size alone identifies the row.
         let named = striped(|point| point.size_bytes = 1);
         assert_eq!(named, [format!("rails at 4 KiB: {rails}")]);
     }

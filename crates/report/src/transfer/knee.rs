@@ -1,4 +1,4 @@
-//! Latency over the load of a background: the row at the knee.
+//! Finds the knee of latency under increasing background load.
 
 use tonnage_plan::transfer::{Background, TransferPoint};
 use tonnage_record::TransferRecord;
@@ -8,24 +8,23 @@ use tonnage_units::quantity::human::number;
 
 use super::footers::row_name;
 
-/// Loads that a knee is looked for among, at least.
+/// Minimum number of loads for a knee.
 const LOADS_MIN: usize = 3;
 
-/// One row with its load.
+/// A row and its load.
 struct Loaded<'a> {
     record: &'a TransferRecord<'a>,
     load: Spread,
-    /// Medians beside the load, and how many times those without it they are.
+    /// Median latency under load, and its ratio to the latency without load.
     p50_ns: f64,
     p50_ratio: f64,
-    /// Load for each unit of the latency that it costs, over the trials; the latency is the median, as in the table.
-    /// Its greatest value is at the knee (L. Kleinrock, "Power and deterministic rules of thumb for probabilistic
-    /// problems in computer communications", ICC 1979).
+    /// Load divided by median latency under load, over the trials. It is largest at the knee (L. Kleinrock, "Power and
+    /// deterministic rules of thumb for probabilistic problems in computer communications", ICC 1979).
     power: GeometricSpread,
 }
 
 impl Loaded<'_> {
-    /// Returns whether the power of another row is the same within the intervals of both.
+    /// Whether the power intervals of two rows overlap.
     fn has_power_of(&self, other: &Self) -> bool {
         let ends = |row: &Self| {
             let power = row.power;
@@ -37,7 +36,7 @@ impl Loaded<'_> {
         meet(ends(self), ends(other))
     }
 
-    /// Returns whether the load of another row is the same within the intervals of both.
+    /// Whether the load intervals of two rows overlap.
     fn has_load_of(&self, other: &Self) -> bool {
         let ends = |row: &Self| {
             let (mean, half) = (row.load.mean, row.load.ci95.unwrap_or(0.0));
@@ -51,7 +50,7 @@ fn meet((low, high): (f64, f64), (other_low, other_high): (f64, f64)) -> bool {
     low <= other_high && other_low <= high
 }
 
-/// A line for each latency that was measured beside several loads: where its knee is.
+/// One line on the knee for each latency that was measured under several loads.
 pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
     let mut curves: Vec<(TransferPoint, Vec<Loaded<'_>>)> = Vec::new();
     for record in records {
@@ -73,7 +72,7 @@ pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Str
 fn loaded<'a>(record: &'a TransferRecord<'a>) -> Option<Loaded<'a>> {
     let background = record.body.summary.as_ref()?.background.as_ref()?;
     if background.p50.loaded_at_least {
-        // The power is known only not to be above a number.
+        // The latency is a lower bound, so the power is only an upper bound.
         return None;
     }
     let power = |load: &TrialBackground| {
@@ -168,8 +167,8 @@ mod tests {
     use crate::samples;
     use tonnage_record::Record;
 
-    /// Rows with these loads, in GB/s, and latencies, in microseconds, each of them off by so large a part in one trial
-    /// and another.
+    /// Lines for rows with these loads (GB/s) and latencies (us). Loads of two trials deviate by `noise`, one up and
+    /// one down.
     fn said(rows: &[(f64, f64)], noise: f64) -> Vec<String> {
         let all = samples::loaded();
         let row = |(at, &(gigabytes_per_s, latency_us)): (usize, &(f64, f64))| {
@@ -191,7 +190,7 @@ mod tests {
         lines(&records, &["background_rate_per_s"])
     }
 
-    /// An M/M/1 queue of 10 GB/s with an empty latency of 1 us has its knee at half of its load.
+    /// An M/M/1 queue with a capacity of 10 GB/s and an idle latency of 1 us has its knee at half its capacity.
     #[test]
     fn the_knee_of_a_queue_is_at_half_of_its_load() {
         let loads = [1.0, 3.0, 5.0, 7.0, 9.0];

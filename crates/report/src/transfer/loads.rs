@@ -1,4 +1,4 @@
-//! Table of the pairs of a traffic file: what each moved, and for how long, alone and together with the others.
+//! Table of the pairs of a traffic file: bytes and times of each, alone and together with the others.
 
 use tonnage_engine::Verb;
 use tonnage_record::TransferRecord;
@@ -9,13 +9,13 @@ use super::footers::row_name;
 use crate::derived::{ALONE, SLOWDOWN, TOGETHER, TOGETHER_RATE};
 use crate::table::TitledTable;
 
-/// The most pairs that are all printed.
+/// Maximum number of pairs for which all are printed.
 const PAIRS_PRINTED_MAX: usize = 32;
 
-/// Pairs that are printed where there are more, the most slowed ones.
+/// Number of most-slowed pairs to print if there are more.
 const PAIRS_SLOWED: usize = 16;
 
-/// A table for each row of the table of transfers that has loads of a file.
+/// One table for each row of the transfer table that used a traffic file.
 pub fn tables(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<TitledTable> {
     let table = |record: &TransferRecord<'_>| {
         record.body.point.loads.as_ref()?;

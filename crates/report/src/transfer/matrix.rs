@@ -1,4 +1,4 @@
-//! The grid of a matrix, senders in rows and receivers in columns, and what its verdict says.
+//! Draws the grid of a matrix, with senders as rows and receivers as columns, and describes its verdict.
 
 use tonnage_engine::Verb;
 use tonnage_record::transfer::{MatrixVerdict, PairMiddle, PairRate, SlowPair, SlowRank, Unclear};
@@ -10,13 +10,13 @@ use super::footers::row_name;
 use crate::table::TitledTable;
 use crate::text::WIDTH;
 
-/// The most ranks whose pairs are all printed.
+/// Maximum number of ranks for a printed grid.
 const GRID_RANKS_MAX: u32 = 32;
 
-/// Slow pairs that are named, the slowest first.
+/// Maximum number of slow pairs to name, slowest first.
 const PAIRS_NAMED_MAX: usize = 8;
 
-/// A grid for each row of the table that has one.
+/// One grid for each row of the table that has a matrix.
 pub fn grids(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<TitledTable> {
     let grid = |record: &TransferRecord<'_>| {
         let summary = record.body.summary.as_ref()?;
@@ -43,11 +43,11 @@ struct Grid<'a> {
     reads: bool,
     pairs: &'a [PairRate],
     verdict: &'a MatrixVerdict,
-    /// Lines that say which device each rank has; none where all have the same.
+    /// Lines that assign devices to ranks; empty if all ranks use the same device.
     devices: Vec<String>,
 }
 
-/// Devices of the ranks, where they differ.
+/// Devices of the ranks, if they differ.
 fn devices(effective: &[Effective]) -> Vec<String> {
     let mut named: Vec<(&str, Vec<u32>)> = Vec::new();
     for part in effective {
@@ -124,8 +124,8 @@ impl Grid<'_> {
             .closer(lines)
     }
 
-    /// Cells by sender and receiver; those that are slow by themselves or with their rank have a star, those that are
-    /// not judged a plus.
+    /// Cells by sender and receiver. A star marks pairs that are slow alone or with their rank; a plus marks pairs that
+    /// are not judged.
     fn cells(&self, text: impl Fn(&PairRate) -> String) -> Vec<Vec<String>> {
         let ranks = self.ranks as usize;
         let mut cells = vec![vec!["-".to_owned(); ranks]; ranks];
@@ -147,7 +147,7 @@ impl Grid<'_> {
     }
 }
 
-/// The verdicts in words, one for each row that has one.
+/// Describes the verdicts, one line per row with a matrix.
 pub fn verdicts(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
     let said = records.iter().filter_map(|record| {
         let verdict = record.body.summary.as_ref()?.matrix.as_ref()?;
@@ -200,7 +200,7 @@ fn words(verdict: &MatrixVerdict) -> String {
     parts.join("; ")
 }
 
-/// The middle of all pairs, or of both kinds of them.
+/// Median over all pairs, or separately for pairs within and across hosts.
 fn middles(verdict: &MatrixVerdict) -> Vec<String> {
     let both = verdict.across_hosts.is_some() && verdict.within_hosts.is_some();
     let said = |middle: Option<PairMiddle>, whose: &str| {
@@ -217,7 +217,7 @@ fn middles(verdict: &MatrixVerdict) -> Vec<String> {
     across.into_iter().chain(within).collect()
 }
 
-/// Words where it is not known what is slow, and where nothing is.
+/// Text if the cause cannot be determined, or if nothing is slow.
 fn unclear(why: Option<Unclear>, found: bool) -> Option<&'static str> {
     match why {
         Some(Unclear::FewRanks) => Some(match found {
@@ -238,7 +238,7 @@ fn unclear(why: Option<Unclear>, found: bool) -> Option<&'static str> {
     }
 }
 
-/// Pairs that are not judged.
+/// Remark on pairs that are not judged.
 fn on_one_cpu(verdict: &MatrixVerdict) -> Option<String> {
     let pairs = match verdict.on_one_cpu {
         0 => return None,

@@ -1,5 +1,5 @@
-//! Report of transfers: records of the same configuration make one table, with a line for each point, and below it the
-//! limit, the canary and whatever a reader has to know.
+//! Reports on transfers. Records with the same configuration share a table with one row per point, followed by bound,
+//! canary and remarks.
 
 mod background;
 mod choosing;
@@ -29,7 +29,7 @@ pub use notes::{CPU_SHARE_LEAST, canary_doubt};
 use title::differ;
 pub use title::latency;
 
-/// Transfers; a table for each configuration.
+/// Report on transfers: one table per configuration.
 pub struct Transfers;
 
 impl Report for Transfers {
@@ -96,7 +96,7 @@ impl Report for Transfers {
     }
 }
 
-/// Lines about one transfer that another report tells of: its engine, canary, bytes and path, and what gives doubt.
+/// Lines about one transfer for use in another report: engine, canary, verification, path and doubts.
 pub fn about(record: TransferRecord<'_>) -> Vec<String> {
     let (_, doubts) = marks(&[record]);
     let mut lines = footers::lines(&[record], &[]);
@@ -106,9 +106,9 @@ pub fn about(record: TransferRecord<'_>) -> Vec<String> {
 
 /// Columns of a table.
 struct ModeTable {
-    /// Shown whatever is known.
+    /// Always shown.
     always: &'static [&'static str],
-    /// Shown where any row has a value.
+    /// Shown if any row has a value.
     known: &'static [&'static str],
 }
 
@@ -141,17 +141,17 @@ const LOAD: &str = "background_rate_per_s";
 const FORWARD: &str = "forward_bandwidth_bytes_per_s_mean";
 const BACK: &str = "back_bandwidth_bytes_per_s_mean";
 
-/// Columns that tell rows apart.
+/// Columns that identify rows.
 fn keys(varying: &[&'static str]) -> Vec<&'static str> {
     [&[SIZE], &distinguishing(varying)[..]].concat()
 }
 
-/// Columns that tell rows of one size apart.
+/// Columns that distinguish rows of the same size.
 fn distinguishing(varying: &[&'static str]) -> Vec<&'static str> {
     [&AXES[..], varying, &[FOOTPRINT]].concat()
 }
 
-/// The table of the phases of batches, where they were timed.
+/// Table of batch phases, if they were timed.
 fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<TitledTable> {
     let timed = |record: &&TransferRecord<'_>| {
         let summary = record.body.summary.as_ref();
@@ -169,10 +169,10 @@ fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<Ti
     Some(table.under("phases of a batch:"))
 }
 
-/// Columns that may differ from row to row in every table, beside the size.
+/// Columns, in addition to the size, that may vary between rows in every table.
 const AXES: [&str; 4] = ["batch", "window", "initiators", "offered_per_s"];
 
-/// CPU time of both ends, where somebody sleeps to save it.
+/// CPU time of both ends, if any worker sleeps to save it.
 fn both_ends(records: &[TransferRecord<'_>], layout: &ModeTable) -> &'static [&'static str] {
     let sleeps = |record: &TransferRecord<'_>| record.body.point.cq == CqMode::Event;
     match (records.iter().any(sleeps), layout.known.contains(&CPU)) {
@@ -182,7 +182,7 @@ fn both_ends(records: &[TransferRecord<'_>], layout: &ModeTable) -> &'static [&'
     }
 }
 
-/// Options whose values are set beside each other: all that vary but for slots that differ in length alone.
+/// Comparison by options that vary, except gaps between slots and background load.
 fn beside_first(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Vec<String> {
     let compared = varying
         .iter()
@@ -193,7 +193,7 @@ fn beside_first(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Vec
     choosing::to_first(records, &compared, &fields)
 }
 
-/// Columns of what the title says where all rows have the same.
+/// Columns for values that vary; if all rows agree, the title has the value.
 fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
     let varies = [
         (ENGINE, differ(records, |it| it.engine.clone())),
@@ -260,7 +260,7 @@ const STREAM: ModeTable = ModeTable {
     ],
 };
 
-/// Of words, streams and batches: their bandwidth says nothing, and is in the other forms of output.
+/// Streams and batches of atomic operations. Bandwidth is meaningless here and only in the other output formats.
 const WORDS: ModeTable = ModeTable {
     always: &["size_bytes"],
     known: &[
@@ -309,7 +309,7 @@ fn layout(records: &[TransferRecord<'_>]) -> ModeTable {
     }
 }
 
-/// True when two rows would look alike though they walked over different footprints.
+/// Whether rows of equal size differ only in footprint.
 fn same_size_other_footprint(records: &[TransferRecord<'_>]) -> bool {
     let mut footprints = BTreeMap::new();
     let mut points = records.iter().map(|record| &record.body.point);

@@ -1,4 +1,4 @@
-//! Remarks on single lines of a table of transfers: a mark at the line, and the text below.
+//! Remarks on individual rows of a transfer table: a mark in the row, the text below.
 
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::transfer::{Pacing, TrialLength};
@@ -8,17 +8,17 @@ use tonnage_units::quantity::human::{duration, number, size, whole_percent};
 use super::{background, paced};
 use crate::{cpu_loss, wire_proof};
 
-/// Marks of the lines, and the texts that they count.
+/// Marks of the rows, and the numbered texts they refer to.
 pub fn marks(records: &[TransferRecord<'_>]) -> (Vec<String>, Vec<String>) {
     let mut notes = Notes::default();
     let marks = records.iter().map(|record| notes.mark(*record)).collect();
     (marks, notes.texts)
 }
 
-/// Workers that had less of their CPUs than this were disturbed so much that the figures are about something else.
+/// Minimum CPU share of the workers. With less, the disturbance dominates the figures.
 pub const CPU_SHARE_LEAST: f64 = 0.9;
 
-/// Remarks on single rows, each text once.
+/// Remarks on rows, without duplicate texts.
 #[derive(Default)]
 struct Notes {
     texts: Vec<String>,
@@ -73,7 +73,7 @@ impl Notes {
     }
 }
 
-/// Describes a change of the canary that the trials do not show to be harmless.
+/// Describes a canary change that may have affected the figures.
 pub fn canary_doubt(doubt: &CanaryDoubt) -> String {
     let [first, second] = doubt.cpus;
     let trials = match doubt.trials_differ_by {
@@ -90,7 +90,7 @@ pub fn canary_doubt(doubt: &CanaryDoubt) -> String {
     )
 }
 
-/// Describes CPU time that was lost, in tens of percent so that a table does not get a note of its own for every row.
+/// Describes lost CPU time in steps of 10 %, so that rows can share a note.
 fn lost_cpu_time(record: TransferRecord<'_>) -> Option<String> {
     let tens = |share: f64| ((share * 10.0).floor() * 10.0).clamp(0.0, 90.0);
     if let Some((cause, bound, lost)) = cpu_loss::cause(record.record) {
@@ -109,17 +109,17 @@ fn lost_cpu_time(record: TransferRecord<'_>) -> Option<String> {
     ))
 }
 
-/// Tells that trials were still apart when the time for them was up.
+/// Note that the time limit was reached before the trials converged.
 fn not_narrow_enough(record: TransferRecord<'_>) -> Option<String> {
     let is_wide = record.body.summary.as_ref()?.converged == Some(false);
     is_wide.then(|| "the time was up before CI95 became as narrow as asked for".to_owned())
 }
 
-/// A late start that takes more of a trial's interval than this is told.
+/// Late starts are reported above this fraction of the measured interval.
 const START_SKEW_MOST: f64 = 0.01;
 
-/// Tells that ranks began later than the common start, from skew and interval of each trial. The interval counts from
-/// that start, so that the figures are too low.
+/// Note that ranks started late, from skew and interval of each trial. The interval starts at the common start, so the
+/// figures are too low.
 pub fn late_start(trials: impl Iterator<Item = (u64, u64)>) -> Option<String> {
     let parts = trials.map(|(skew_ns, window_ns)| skew_ns as f64 / window_ns.max(1) as f64);
     let most = parts.max_by(f64::total_cmp)?;
@@ -132,17 +132,17 @@ pub fn late_start(trials: impl Iterator<Item = (u64, u64)>) -> Option<String> {
     })
 }
 
-/// A single trial has no interval; so much of its bandwidth stands for one.
+/// Assumed relative spread of a single trial, which has no interval.
 const SINGLE_TRIAL_SPREAD: f64 = 0.05;
 
-/// Time beyond that of a trial, as a part of it, from which on a trial is another one than was asked for.
+/// Minimum excess over the requested trial time, as a fraction of it, for a remark.
 const EXCESS_MIN: f64 = 0.5;
 
-/// Part of that time that what was in flight explains, at least.
+/// Minimum fraction of the excess that in-flight operations must explain.
 const DRAIN_MIN: f64 = 0.5;
 
-/// Tells why trials took much longer than asked for, where that is what they had in flight at their end: it is finished
-/// and counted.
+/// Explains trials that took much longer than requested because of operations in flight at their end, which are
+/// completed and counted.
 fn long_drain(record: TransferRecord<'_>) -> Option<String> {
     let point = &record.body.point;
     let TrialLength::DurationNs(asked_ns) = point.length.trial else {
@@ -178,7 +178,7 @@ fn long_drain(record: TransferRecord<'_>) -> Option<String> {
     })
 }
 
-/// Explains the mark of lower bounds.
+/// Explains the mark for lower bounds.
 fn lower_bounds(record: TransferRecord<'_>) -> Option<String> {
     let latency = record.body.summary.as_ref()?.latency.as_ref()?;
     let bounds = latency.lower_bounds?;
@@ -192,7 +192,7 @@ fn lower_bounds(record: TransferRecord<'_>) -> Option<String> {
     })
 }
 
-/// Names the rail that holds the others up.
+/// Names the rail that slows down the others.
 fn slow_rail(record: TransferRecord<'_>) -> Option<String> {
     let slow = record.body.summary.as_ref()?.slow_rail.as_ref()?;
     let device = slow.device.as_ref().map(|name| format!(" ({name})"));
@@ -207,7 +207,7 @@ fn slow_rail(record: TransferRecord<'_>) -> Option<String> {
     ))
 }
 
-/// Tells by how much a point is above its limit, and why, if the two differ by more than their intervals.
+/// Note that a point exceeds its bound by more than both intervals, with the reason.
 fn above_limit(record: TransferRecord<'_>) -> Option<String> {
     let bandwidth = record.body.summary.as_ref()?.bandwidth_bytes_per_s;
     let limit = record.limit.as_ref()?;
@@ -221,7 +221,7 @@ fn above_limit(record: TransferRecord<'_>) -> Option<String> {
         LimitChoice::Auto if limit.what.starts_with("link speed") => {
             "the device is faster than it says, or not all bytes crossed it; --require-path tells"
         }
-        // The second one is of files that were written before this version.
+        // The second condition matches records written before this version.
         LimitChoice::Auto
             if limit.what.contains("bytes leave") || limit.what.contains("network card") =>
         {
@@ -255,7 +255,7 @@ mod tests {
         };
         assert!(!note(0.009).contains("began late"));
         assert!(note(0.12).contains("began late, by 12 % of a trial"));
-        // What a clock that is an hour off would make of it.
+        // As if caused by a clock that is an hour off.
         assert!(late_start([(3_600_000_000_000, 3_600_050_000_000)].into_iter()).is_some());
         assert_eq!(late_start([].into_iter()), None);
     }
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(lower_bounds(samples::paced()[0].of_kind().unwrap()), None);
     }
 
-    /// 64 x 4 MiB in flight on a link of 1 Gb/s take 2.2 s, whatever the trial's time is.
+    /// 64 x 4 MiB in flight take 2.2 s on a 1 Gb/s link, regardless of the trial time.
     #[test]
     fn what_is_in_flight_for_longer_than_a_trial_is_told() {
         let note = |window: u32, took_ns: u64, trial: TrialLength| {
@@ -326,7 +326,7 @@ mod tests {
         assert!(!note("socket stream").contains("the memory's device"));
     }
 
-    /// Virtual machines switch between two distances of CPUs, and most points do not depend on it.
+    /// Virtual CPUs may move between two distances, which does not affect most points.
     #[test]
     fn a_canary_that_changed_needs_trials_that_differ() {
         let note = |rates: &[f64]| {
@@ -368,7 +368,7 @@ mod tests {
             above.starts_with("50 % above its limit: the limit was measured too low"),
             "{above}"
         );
-        // 2 % are no accident where both intervals are narrower, and are one where the limit's own is wider.
+        // 2 % are significant if both intervals are narrower, and not if the bound's interval is wider.
         let near = bandwidth.mean - 1.01 * ci95;
         assert!(note_beside(near, None).is_some());
         assert_eq!(note_beside(near, Some(ci95)), None);

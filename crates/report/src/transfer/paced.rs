@@ -1,4 +1,4 @@
-//! Operations at a rate: the columns of their table, and remarks on stalls and overload.
+//! Operations at a fixed rate: columns of their table, and remarks on stalls and overload.
 
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_record::TransferRecord;
@@ -7,7 +7,7 @@ use tonnage_units::quantity::human::{duration, whole_percent};
 
 use super::{BACK, FORWARD, ModeTable};
 
-/// Columns of a table of them.
+/// Columns of the table.
 pub(super) const COLUMNS: ModeTable = ModeTable {
     always: &["size_bytes", "window"],
     known: &[
@@ -28,7 +28,7 @@ pub(super) const COLUMNS: ModeTable = ModeTable {
     ],
 };
 
-/// Way in which operations of a point are issued, where several are due at once.
+/// Describes the pacing, if several operations are due at once.
 pub(super) fn words(point: &TransferPoint) -> Option<String> {
     let Pacing::Paced { rate, .. } = point.pacing else {
         return None;
@@ -37,25 +37,24 @@ pub(super) fn words(point: &TransferPoint) -> Option<String> {
     (rate.burst > 1).then(|| format!("{name}, {} operations at once", rate.burst))
 }
 
-/// An open loop that carries less than this of what is offered has a backlog that grows, if many operations were late:
-/// with few operations in a trial, the staggered start of workers and the last latency take a part of it as well.
+/// Below this fraction of the offered rate, the backlog of an open loop grows, provided that many operations were late.
+/// If a trial has few operations, the staggered start of workers and the last latency also reduce the rate.
 const CARRIED_LEAST: f64 = 0.98;
 const LATE_MOST: f64 = 0.05;
 
-/// A stall is worth a remark if it took this part of the time in which trials moved on: the 99th percentile is then about
-/// it.
+/// Minimum stall length, as a fraction of the time without stalls. Above it, a stall determines the 99th percentile.
 const STALL_LEAST: f64 = 0.01;
 
-/// Stalls of the trials of an open loop that are worth a remark, and the rate outside of them.
+/// Stalls of an open loop's trials that deserve a remark, and the rate outside of them.
 struct Stalls {
-    /// Numbers of the trials, from 1, and their stalls.
+    /// Trial numbers, from 1, and their stalls.
     all: Vec<(usize, Stall)>,
-    /// Operations per second of all trials without the time of their stalls.
+    /// Operations per second over all trials, without the time of their stalls.
     moving_per_s: f64,
 }
 
 impl Stalls {
-    /// Stalls of trials: the window, the operations and the longest stall of each.
+    /// Collects stalls from each trial's measured interval, number of operations and longest stall.
     fn of(trials: impl Iterator<Item = (u64, u64, Option<Stall>)> + Clone) -> Option<Self> {
         let length_ns = |stall: &Option<Stall>| stall.map_or(0, |stall| stall.length_ns);
         let moving_ns = |(window_ns, _, stall): (u64, u64, Option<Stall>)| {
@@ -76,14 +75,14 @@ impl Stalls {
         })
     }
 
-    /// Place, length and nature of the longest one.
+    /// Position, length and likely cause of the longest stall.
     fn text(&self) -> Option<String> {
         let (trial, stall) = self.all.iter().max_by_key(|(_, stall)| stall.length_ns)?;
         let several = match self.all.len() {
             1 => "a stall".to_owned(),
             trials => format!("stalls in {trials} trials, the longest"),
         };
-        // One turn of the loop took most of it.
+        // A single iteration of the loop took most of the stall.
         let loop_text = match stall.loop_ns > stall.length_ns / 2 {
             true => {
                 "the loop that issues them stood still as well, so that its process was stopped, its CPU was taken, or a \
@@ -109,7 +108,7 @@ fn stalls(record: TransferRecord<'_>) -> Option<Stalls> {
     Stalls::of(trials.map(|trial| (trial.window_ns, trial.operations, trial.stall)))
 }
 
-/// Tells that more was offered than the path carries. Time of stalls, which have a remark of their own, does not count.
+/// Note that the path cannot carry the offered rate. The time of stalls is excluded because they have their own remark.
 pub(super) fn above_capacity(record: TransferRecord<'_>) -> Option<String> {
     let pace = record.body.summary.as_ref()?.pace.as_ref()?;
     let moving_per_s = stalls(record).map_or(pace.reached_per_s, |stalls| stalls.moving_per_s);
@@ -123,12 +122,12 @@ pub(super) fn above_capacity(record: TransferRecord<'_>) -> Option<String> {
     })
 }
 
-/// Place, length and nature of the longest stall of a point, if it is worth a remark.
+/// Position, length and likely cause of a point's longest stall, if it deserves a remark.
 pub(super) fn stall(record: TransferRecord<'_>) -> Option<String> {
     stalls(record)?.text()
 }
 
-/// Names the longest stall of the background of an open loop, if it kept the load from its rate.
+/// Describes the longest stall of an open-loop background, if it kept the load below its rate.
 pub(super) fn background_stall(trials: &[&TrialBackground], asked_per_s: f64) -> Option<String> {
     let trials = trials.iter();
     let stalls = Stalls::of(trials.map(|trial| (trial.window_ns, trial.operations, trial.stall)))?;
@@ -165,12 +164,12 @@ mod tests {
         );
     }
 
-    /// A trial of three in which nothing ended for 1.2 s, and what came of the others.
+    /// One of three trials has a stall of `length_ns` in which no operation completed.
     fn stalled(length_ns: u64, loop_ns: u64) -> Record {
         let mut record = samples::paced()[0].clone();
         let body = samples::transfer(&mut record);
         let pace = body.summary.as_mut().unwrap().pace.as_mut().unwrap();
-        // The mean over the trials, one of which took that long.
+        // Mean over the trials, including the long one.
         pace.reached_per_s = 0.7 * pace.offered_per_s;
         pace.late_fraction = 0.3;
         for trial in &mut body.trials {
@@ -203,7 +202,7 @@ mod tests {
             }
             assert_eq!(above_capacity(record), None);
         }
-        // One that is in no percentile that a table has.
+        // Too short to affect any percentile in the table.
         let short = stalled(100, 0);
         assert!(stalls(short.of_kind().unwrap()).is_none());
     }

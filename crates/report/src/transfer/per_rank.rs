@@ -1,4 +1,4 @@
-//! A table for each initiating rank, with the columns of the published report of MORI-IO.
+//! Tables per initiator rank, with the columns of MORI-IO's published report.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use tonnage_units::quantity::human::{at_least, number};
 
 use crate::table::{TitledTable, shown};
 
-/// The tables, in the order of the ranks; `varying` are columns that tell rows apart.
+/// The tables, in rank order. `varying` are the columns that identify rows.
 pub fn tables(records: &[TransferRecord<'_>], varying: &[&str]) -> Vec<TitledTable> {
     let ranks: BTreeSet<u32> = records
         .iter()
@@ -21,7 +21,7 @@ pub fn tables(records: &[TransferRecord<'_>], varying: &[&str]) -> Vec<TitledTab
 }
 
 fn initiators<'a>(record: &TransferRecord<'a>) -> &'a [InitiatorFigures] {
-    // The record of a traffic file has them, asked for or not.
+    // Records of traffic files always have them, even if not requested.
     let is_file = record.body.point.loads.is_some();
     let summary = record.body.summary.as_ref();
     let summary = summary.filter(|_| !is_file || record.body.point.per_rank);
@@ -90,7 +90,7 @@ fn depth_cells(point: &TransferPoint) -> Vec<String> {
     }
 }
 
-/// Bytes per second of the rank's fastest batch; `None` where several of its batches are under way at once.
+/// Bandwidth of the rank's fastest batch; `None` if it has several batches in flight.
 fn fastest_batch_bytes_per_s(point: &TransferPoint, own: &InitiatorFigures) -> Option<f64> {
     let Pacing::Batch { batch } = point.pacing else {
         return None;

@@ -1,4 +1,4 @@
-//! Trials over time: a line with a block for each interval, and who stood still.
+//! Trials over time: a line with one block per interval, and ranks that stood still.
 
 use tonnage_record::TransferRecord;
 use tonnage_record::transfer::{Standstill, TrialSeries};
@@ -8,22 +8,22 @@ use tonnage_units::quantity::human::prefixed;
 use super::footers::row_name;
 use crate::text::extremes;
 
-/// The most blocks of a line; each stands for several intervals where there are more.
+/// Maximum number of blocks per line. With more intervals, each block covers several.
 const BLOCKS_MAX: usize = 60;
 
-/// Trials of a row that are drawn, and standstills that are named.
+/// Maximum number of trials per row, and of standstills per trial.
 const TRIALS_MAX: usize = 4;
 const STANDSTILLS_NAMED_MAX: usize = 4;
 
-/// Heights from the first eighth to the whole.
+/// Heights from one eighth to full.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// A block with an interval in which nothing moved.
+/// Marks a block that contains an interval without progress.
 const NOTHING: char = '.';
 
-/// Lines about the series of all rows, and of a trial that was broken off.
+/// Lines on the series of all rows, and on an aborted trial.
 pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
-    // A name takes a look at all rows.
+    // Checked first, because computing a row name visits all rows.
     let has_lines = |record: &&TransferRecord<'_>| {
         let mut trials = record.body.trials.iter();
         trials.any(|trial| trial.series.is_some()) || record.body.broken_off.is_some()
@@ -88,7 +88,7 @@ fn words(standstill: &Standstill) -> String {
     )
 }
 
-/// A block for each rate, or for the mean of several; the highest is `most`.
+/// One block per rate, or per mean of several rates, scaled to `most`.
 fn blocks(rates: &[f64], most: f64) -> String {
     let together = rates.len().div_ceil(BLOCKS_MAX).max(1);
     let block = |rates: &[f64]| {

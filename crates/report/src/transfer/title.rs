@@ -1,4 +1,4 @@
-//! The lines above a table, which state the configuration that all its rows share.
+//! The title of a table: the configuration that all its rows share.
 
 use tonnage_engine::paths::Rails;
 use tonnage_plan::transfer::{
@@ -13,7 +13,7 @@ use super::paced;
 use crate::text::{counted, distinct};
 use crate::{engine, place};
 
-/// The configuration of one or more records that share it.
+/// Configuration shared by one or more records.
 pub fn configuration(point: &TransferPoint, records: &[TransferRecord<'_>]) -> Vec<String> {
     let ends = [
         match same(records, |point| point.engine.clone()) {
@@ -41,7 +41,7 @@ pub fn configuration(point: &TransferPoint, records: &[TransferRecord<'_>]) -> V
     all.chain(verified(point)).collect()
 }
 
-/// The operations whose data was compared, and when.
+/// Which operations were verified, and when.
 fn verified(point: &TransferPoint) -> Option<String> {
     let words = match (point.verify, point.op.is_atomic()) {
         (Verification::Off, _) => return None,
@@ -75,7 +75,7 @@ fn who(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
     }
 }
 
-/// The load that all rows have beside them, but for its rate.
+/// The background load shared by all rows, without its rate.
 fn background(point: &TransferPoint) -> Option<String> {
     let Background {
         op,
@@ -96,7 +96,7 @@ fn background(point: &TransferPoint) -> Option<String> {
     ))
 }
 
-/// Rails, queue pairs and the parts of operations, where all rows have the same and it is more than the plainest.
+/// Rails, queue pairs and chunking, if all rows agree and they are not the defaults.
 fn paths(records: &[TransferRecord<'_>], point: &TransferPoint) -> Vec<String> {
     let rails = same(records, |point| point.rails).and_then(|rails| match rails {
         Rails::Single => None,
@@ -119,7 +119,7 @@ fn paths(records: &[TransferRecord<'_>], point: &TransferPoint) -> Vec<String> {
     rails.chain(several).chain(cut).collect()
 }
 
-/// Batches, where all rows have the same and it is not the plainest.
+/// Batch options, if all rows agree and they are not the defaults.
 fn batches(records: &[TransferRecord<'_>]) -> Vec<String> {
     let shared = same(records, |point| point.batching.of) == Some(BatchOf::Rank);
     let shared = shared.then(|| "each batch shared by the workers of a rank".to_owned());
@@ -133,7 +133,7 @@ fn batches(records: &[TransferRecord<'_>]) -> Vec<String> {
     batches.chain(calls).chain(merged).collect()
 }
 
-/// Calls of the library, where all rows make the same; nothing is said of the engine's own.
+/// Library calls, if all rows agree. Direct engine calls are not mentioned.
 fn library(records: &[TransferRecord<'_>]) -> Option<String> {
     let session = same(records, |point| point.session).flatten();
     let lanes = session.map(|session| match session {
@@ -155,7 +155,7 @@ fn library(records: &[TransferRecord<'_>]) -> Option<String> {
     })
 }
 
-/// Value that all rows have in common; `None` where they differ.
+/// The value shared by all rows; `None` if they differ.
 pub fn same<T: PartialEq>(
     records: &[TransferRecord<'_>],
     value: fn(&TransferPoint) -> T,
@@ -165,7 +165,7 @@ pub fn same<T: PartialEq>(
     all.all(|other| other == first).then_some(first)
 }
 
-/// Returns whether rows differ in a value.
+/// Whether rows differ in a value.
 pub fn differ<T: PartialEq>(
     records: &[TransferRecord<'_>],
     value: fn(&TransferPoint) -> T,
@@ -223,7 +223,7 @@ fn addresses(point: &TransferPoint) -> String {
     }
 }
 
-/// Bytes between slots, where they are not the few of their alignment; `None` where rows differ.
+/// Gap between slots, if it is more than alignment; `None` if rows differ.
 fn apart(records: &[TransferRecord<'_>]) -> Option<String> {
     let mut points = records.iter().map(|record| &record.body.point);
     if points.clone().all(TransferPoint::has_own_stride) {
@@ -241,7 +241,7 @@ fn apart(records: &[TransferRecord<'_>]) -> Option<String> {
     even.then(|| format!("slots {} apart", exact_size(stride_bytes)))
 }
 
-/// Returns whether rows of one table have slots that are differently far apart, which its title cannot say.
+/// Whether rows have different slot gaps or strides that the title cannot express.
 pub fn differently_apart(records: &[TransferRecord<'_>]) -> bool {
     let mut points = records.iter().map(|record| &record.body.point);
     apart(records).is_none() && !points.all(TransferPoint::has_own_stride)
@@ -277,7 +277,7 @@ fn length(point: &TransferPoint) -> String {
     )
 }
 
-/// Meaning of the latencies; `None` where nothing was measured.
+/// Meaning of the latencies; `None` if nothing was measured.
 pub fn latency(records: &[TransferRecord<'_>]) -> Option<String> {
     let summaries = records
         .iter()
@@ -312,7 +312,7 @@ pub fn latency(records: &[TransferRecord<'_>]) -> Option<String> {
     Some(format!("latency {what}{but}"))
 }
 
-/// Says of which rows the latency ends with a local completion, where not of all.
+/// States which rows have latencies that end with a local completion, if not all do.
 fn local_of(records: &[TransferRecord<'_>]) -> String {
     if same(records, |point| point.engine.clone()).is_some() {
         return " (of a lane that stays, local: its bytes may still be on their way)".to_owned();
@@ -327,8 +327,8 @@ fn local_of(records: &[TransferRecord<'_>]) -> String {
     format!(" (of {engines}, local: its bytes may still be on their way)")
 }
 
-/// Returns whether two records belong in one table: they agree in the plan, and in the point without what varies from
-/// row to row; and their workers were as near.
+/// Whether two records belong in one table: same plan, same placement, and the same point except for values that vary
+/// between rows.
 pub fn same_table(left: TransferRecord<'_>, right: TransferRecord<'_>) -> bool {
     left.plan == right.plan
         && place::agree(left.record, right.record)
@@ -346,7 +346,8 @@ fn shared(point: &TransferPoint) -> TransferPoint {
         },
     };
     TransferPoint {
-        // Engines stand beside each other; options of one engine stand in the title, behind its name.
+        // Rows of several engines can share a table. If an engine has options, the title names it, so its rows stay
+        // separate.
         engine: match point.engine_options.is_empty() {
             true => String::new(),
             false => point.engine.clone(),

@@ -1,4 +1,4 @@
-//! Report of a search: a table of all candidates, how sure it is, and the winner with its command line.
+//! Reports on searches: a table of all candidates, the certainty of the result, and the winner with its command line.
 
 use tonnage_plan::tune::Goal;
 use tonnage_record::figures::Row;
@@ -14,20 +14,20 @@ use crate::table::{Line, Sheet, TitledTable};
 use crate::text::distinct;
 use crate::{engine, transfer};
 
-/// Options that competed.
+/// Report on a search over options.
 pub struct TuneReport;
 
-/// Figures of the goal, of which a search has one.
+/// Figures of the goal. A search has only one.
 const OF_GOAL: &[&str] = &[
     "tuned_bandwidth_bytes_per_s_mean",
     "tuned_message_rate_per_s_mean",
     "tuned_latency_ns_p50",
 ];
 
-/// Figures before the goal's.
+/// Columns before the goal's figure.
 const WHO: &[&str] = &["tune_pass", "tune_option", "tune_value", "tune_rounds"];
 
-/// Figures after the goal's.
+/// Columns after the goal's figure.
 const END: &[&str] = &[
     "tune_gain_fraction",
     "tune_gain_fraction_low",
@@ -35,13 +35,13 @@ const END: &[&str] = &[
     "tune_outcome",
 ];
 
-/// Times as long as a trial was one that tells more apart should be.
+/// Suggested factor for a longer trial that distinguishes more candidates.
 const LONGER: u64 = 4;
 
 impl Report for TuneReport {
     type Body = TuneBody;
 
-    /// Each has a winner of its own.
+    /// Each search has its own winner.
     fn together(_left: TuneRecord<'_>, _right: TuneRecord<'_>) -> bool {
         false
     }
@@ -103,7 +103,7 @@ fn last_run<'a>(record: &TuneRecord<'a>) -> Option<TransferRecord<'a>> {
     })
 }
 
-/// Reasons of refusals, how sure the search is, the winner's last run, and the end of the search.
+/// Reasons for refusals, doubts, the winner's last run, and the outcome of the search.
 fn below(record: &TuneRecord<'_>) -> Vec<String> {
     let body = record.body;
     let mut lines = Vec::new();
@@ -125,7 +125,7 @@ fn below(record: &TuneRecord<'_>) -> Vec<String> {
     lines
 }
 
-/// Reasons of refusals, each once.
+/// Reasons for refusals, each once.
 fn refusals(body: &TuneBody) -> Vec<String> {
     let tried = body.tried.iter();
     let refused = tried.filter_map(|it| Some((it.value.as_str(), it.why.as_ref()?)));
@@ -136,7 +136,7 @@ fn refusals(body: &TuneBody) -> Vec<String> {
     said.collect()
 }
 
-/// Values that may be better than the winner of their last race, and how to find out.
+/// Candidates that may be better than the winner of their last race, and how to find out.
 fn doubts(body: &TuneBody) -> Vec<String> {
     let races = body
         .tried
@@ -158,7 +158,7 @@ fn doubt(race: &[TuneTry], trial_ns: u64) -> Option<String> {
     if names.is_empty() {
         return None;
     }
-    // Without enough rounds in common nothing is known.
+    // Without enough common rounds, no limit is known.
     let most = tied.map(|it| it.gain.map_or(f64::INFINITY, |gain| gain.high));
     let most = most.fold(0.0, f64::max);
     let how = match most.is_finite() {
@@ -174,7 +174,7 @@ fn doubt(race: &[TuneTry], trial_ns: u64) -> Option<String> {
     ))
 }
 
-/// Figure of the goal in the winner's last run.
+/// The goal's figure in the winner's last run.
 fn figure(goal: Goal, winner: &TuneWinner) -> String {
     let Some(summary) = &winner.run.summary else {
         return "no figure".to_owned();
@@ -215,7 +215,7 @@ mod tests {
         insta::assert_snapshot!("refused_tune", table_of(&refused()));
     }
 
-    /// Whoever asks for proof of path gets that of the winner's last run.
+    /// `--require-path` uses the proof of the winner's last run.
     #[test]
     fn a_search_has_the_proof_of_its_winner() {
         let mut records = searches();

@@ -1,4 +1,4 @@
-//! The table of operations of backends of collectives.
+//! Table of verified operations per collective backend.
 
 use tonnage_record::{CollectiveBody, CollectiveRecord, Record};
 
@@ -9,8 +9,8 @@ use crate::engine;
 use crate::table::TitledTable;
 use crate::text::extend_distinct;
 
-/// Collectives of `tonnage verify`: one table for all records, and below it every wrong result and every reason to
-/// skip, each once.
+/// Report on collectives of `tonnage verify`: one table for all records, then each wrong result and each reason for a
+/// skip once.
 pub struct VerifyCollectives;
 
 impl Report for VerifyCollectives {
@@ -48,7 +48,7 @@ fn rows(records: &[CollectiveRecord<'_>]) -> Rows {
     records.iter().flat_map(points).collect()
 }
 
-/// A point counts once for each backend; one that failed before any was opened, for each that was asked for.
+/// A point counts once per backend. If it failed before any backend was opened, it counts for each requested one.
 fn points<'a>(record: &CollectiveRecord<'a>) -> Vec<Checked<'a>> {
     let point = &record.body.point;
     let reduction = point.reduction.map(|reduction| format!("{reduction} of "));

@@ -1,11 +1,11 @@
-//! The tables of `tonnage verify`: one row for each engine or backend and operation, with what was checked and what was
-//! found.
+//! The tables of `tonnage verify`: one row per engine or backend and operation, with the amount of verified data and
+//! the result.
 //!
-//! | file | what it draws |
+//! | file | output |
 //! | --- | --- |
 //! | `transfers` | operations of engines |
 //! | `collectives` | operations of backends of collectives |
-//! | `rows` | the table of either, and what stands below it |
+//! | `rows` | the table of either, and the lines below |
 
 mod collectives;
 mod rows;
@@ -14,5 +14,5 @@ mod transfers;
 pub use collectives::VerifyCollectives;
 pub use transfers::VerifyTransfers;
 
-/// The name of the plan whose records are drawn this way.
+/// Name of the plan that uses these reports.
 pub const PLAN: &str = "verify";

@@ -1,4 +1,4 @@
-//! Rows of a run that checks bytes instead of timing them, whatever moved them.
+//! Rows of a verification run, for engines and backends.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use tonnage_units::quantity::human::size;
 use crate::derived::{CHECKED, RANGE, RESULT, RIGHT, SIZES};
 use crate::table::TitledTable;
 
-/// A point, as its row counts it.
+/// A verified point, as counted in its row.
 pub struct Checked<'a> {
     /// Engine with its options, or backend.
     pub engine: String,
@@ -18,25 +18,25 @@ pub struct Checked<'a> {
     pub op: &'static str,
     /// Size of the point.
     pub size_bytes: u64,
-    /// Bytes that were looked at.
+    /// Number of verified bytes.
     pub checked_bytes: u64,
-    /// Type and reduction of elements; empty for bytes.
+    /// Element type and reduction; empty for bytes.
     pub elements: String,
     /// Outcome of the point.
     pub outcome: &'a Outcome,
 }
 
-/// The most types and reductions that are listed.
+/// Maximum number of types and reductions to list.
 const ELEMENTS_LISTED: usize = 4;
 
-/// Sizes and elements at which something was met.
+/// Sizes and elements at which a problem occurred.
 #[derive(Default)]
 struct Where {
     sizes: BTreeSet<u64>,
     elements: BTreeSet<String>,
 }
 
-/// Outcome of one engine's operation.
+/// Results of one operation on one engine.
 #[derive(Default)]
 struct Row {
     engine: String,
@@ -45,13 +45,13 @@ struct Row {
     checked_bytes: u64,
     right: usize,
     unchecked: usize,
-    /// Reasons to skip.
+    /// Reasons for skips.
     skipped: Vec<(String, Where)>,
     /// Failures.
     failed: Vec<(String, Where)>,
 }
 
-/// Rows in the order in which they come first.
+/// Rows, in order of first appearance.
 #[derive(Default)]
 pub struct Rows(Vec<Row>);
 
@@ -96,13 +96,13 @@ impl Rows {
         TitledTable::headed(header, cells, |at| matches!(at, 2 | 4 | 5))
     }
 
-    /// Every mismatch and every reason to skip, each once for all operations of an engine.
+    /// Each mismatch and reason for a skip, once for all operations of an engine.
     pub fn reasons(&self) -> Vec<String> {
         let engines = self.0.chunk_by(|one, next| one.engine == next.engine);
         engines.flat_map(of_engine).collect()
     }
 
-    /// The sum of it in one line; `right` says what is true of all bytes where nothing is wrong.
+    /// One-line summary. `right` completes the sentence if all data is correct.
     pub fn verdict(&self, right: &str) -> String {
         let rows = &self.0;
         let checked = size(rows.iter().map(|row| row.checked_bytes).sum());
@@ -169,7 +169,7 @@ impl Row {
         ]
     }
 
-    /// Word for the result: nothing is right that was not checked.
+    /// Result label. Unverified data never counts as correct.
     fn result(&self) -> &'static str {
         match self {
             Row { failed, .. } if !failed.is_empty() => "FAILED",
@@ -187,7 +187,7 @@ impl Row {
     }
 }
 
-/// Notes where something was met.
+/// Adds the point to the places where a problem occurred.
 fn note(all: &mut Vec<(String, Where)>, why: &str, point: &Checked<'_>) {
     let at = all.iter().position(|(known, _)| known == why);
     let at = at.unwrap_or_else(|| {
@@ -201,7 +201,7 @@ fn note(all: &mut Vec<(String, Where)>, why: &str, point: &Checked<'_>) {
 }
 
 impl Where {
-    /// The elements behind a space: the first of them, and how many others there are.
+    /// Lists the elements, with a leading space: the first few, and the number of others.
     fn elements(&self) -> String {
         let all = self.elements.iter().map(String::as_str);
         let listed: Vec<&str> = all.take(ELEMENTS_LISTED).collect();
@@ -213,7 +213,7 @@ impl Where {
     }
 }
 
-/// Reasons of an engine's rows.
+/// Reasons from all rows of an engine.
 fn of_engine(rows: &[Row]) -> Vec<String> {
     let failed = rows.iter().flat_map(|row| {
         let all = row.failed.iter();
@@ -246,7 +246,7 @@ fn of_engine(rows: &[Row]) -> Vec<String> {
     lines.concat()
 }
 
-/// A line for each reason, with the operations that have it; without them where all have.
+/// One line per reason, with the affected operations; they are left out if all are affected.
 fn said_once<'a>(
     rows: &[Row],
     what: &str,

@@ -1,4 +1,4 @@
-//! The table of operations of engines.
+//! Table of verified operations per engine.
 
 use tonnage_record::{Record, TransferBody, TransferRecord};
 use tonnage_units::quantity::human::size;
@@ -9,7 +9,7 @@ use crate::drawer::Report;
 use crate::table::TitledTable;
 use crate::{driver_start, engine, filling, wire_proof};
 
-/// Transfers of `tonnage verify`: one table for all records, and below it every mismatch and every reason to skip, each
+/// Report on transfers of `tonnage verify`: one table for all records, then each mismatch and each reason for a skip
 /// once.
 pub struct VerifyTransfers;
 
@@ -50,7 +50,7 @@ impl Report for VerifyTransfers {
     }
 }
 
-/// The part of the payload that was compared.
+/// Describes how much of the payload was verified.
 fn coverage(records: &[TransferRecord<'_>]) -> String {
     let trials = || records.iter().flat_map(|record| &record.body.trials);
     let verified: u64 = trials().filter_map(|trial| trial.verified_bytes).sum();

@@ -1,4 +1,4 @@
-//! Groups about GPUs as they are drawn.
+//! Golden output of the GPU groups.
 
 use super::super::rows::group;
 use super::*;
@@ -6,8 +6,8 @@ use tonnage_machine::Topology;
 use tonnage_machine::devices::PciWay;
 use tonnage_machine::kernel_files::invented::Machine;
 
-/// A host with two GPUs and an RDMA device on one switch, and a third GPU at the other socket, with these numbers of
-/// PCI.
+/// A host with two GPUs and an RDMA device below one switch, and a third GPU at the other socket. `gpu` holds the PCI
+/// class, vendor and device.
 fn host_with(gpu: [&str; 3]) -> Machine {
     let machine = Machine::new();
     machine.processors(2, 2, 1);
@@ -24,7 +24,7 @@ fn host_with(gpu: [&str; 3]) -> Machine {
             machine.file(&format!("{path}/{file}"), text);
         }
         machine.file(&format!("{path}/numa_node"), node);
-        // As of an H100: the first resource takes the place of two.
+        // As on an H100: the first BAR is 64-bit and takes two entries.
         let none = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
         let bar0 = "0x0000224042000000 0x0000224042ffffff 0x000000000014220c";
         let bar1 = "0x0000220000000000 0x0000221fffffffff 0x000000000014220c";
@@ -41,7 +41,7 @@ fn host_with(gpu: [&str; 3]) -> Machine {
     machine
 }
 
-/// Such a host with GPUs of NVIDIA and their driver.
+/// The same host with NVIDIA GPUs and their driver.
 fn machine() -> Machine {
     let machine = host_with(["0x030200", "0x10de", "0x2330"]);
     machine
@@ -81,7 +81,7 @@ fn gpus_of_a_stored_machine_are_drawn() {
     insta::assert_snapshot!(drawn(&inventory(&machine())));
 }
 
-/// GPUs of AMD: parts of them, the runtime's names, and what their memory is to NICs, there or not and why.
+/// AMD GPUs: partitions, runtime names, and whether NICs can reach their memory.
 #[test]
 fn gpus_of_amd_are_drawn_with_what_the_kernel_tells() {
     let machine = host_with(["0x120000", "0x1002", "0x74a1"]);
@@ -107,7 +107,7 @@ fn gpus_of_amd_are_drawn_with_what_the_kernel_tells() {
         page.contains("  hip:0 ") && !page.contains("  module  "),
         "{page}"
     );
-    // Two of a card's parts: none of them is the card.
+    // If a card has two partitions, neither name stands for the card.
     let part = found.hip[0].clone();
     found.hip.push(CudaGpu { number: 1, ..part });
     let names = GpuNames::of(&found);
@@ -124,7 +124,7 @@ fn gpus_of_amd_are_drawn_with_what_the_kernel_tells() {
     assert!(rows.iter().any(|row| row[..] == module), "{rows:?}");
 }
 
-/// As drivers tell: links, access in each direction, and why not.
+/// As reported by drivers: links, access in each direction, and reasons for no access.
 #[test]
 fn pairs_are_told_apart_by_links_and_access() {
     let mut found = inventory(&machine());
@@ -156,7 +156,7 @@ fn pairs_are_told_apart_by_links_and_access() {
     insta::assert_snapshot!(drawn(&found));
 }
 
-/// Sixteen GPUs are three blocks of columns, none of which is wider than the page.
+/// Sixteen GPUs take three blocks of columns; none is wider than the page.
 #[test]
 fn a_large_matrix_keeps_to_the_width() {
     let mut found = inventory(&machine());
@@ -184,12 +184,12 @@ fn a_large_matrix_keeps_to_the_width() {
     let rows = pairs(&found);
     group(&mut page, "GPU to GPU", &rows);
     assert_eq!(rows.len(), 3 * 17 + 1, "{page}");
-    // The addresses of another domain than the usual are whole.
+    // Addresses outside the default PCI domain are printed in full.
     assert!(page.contains("0001:0f:00.0"), "{page}");
     crate::tests::fits(&page);
 }
 
-/// A host of idle GPUs with long names, all of whose pairs have the longest reason.
+/// A host of idle GPUs with long names; all pairs have the longest reason.
 #[test]
 fn no_line_is_wider_than_the_page() {
     let mut found = inventory(&machine());
@@ -218,7 +218,7 @@ fn no_line_is_wider_than_the_page() {
     let widest = page.lines().map(|line| line.chars().count()).max();
     assert!(widest > Some(100), "{widest:?}\n{page}");
     crate::tests::fits(&page);
-    // Nothing of what is folded is lost.
+    // Folded lines keep all their text.
     assert!(
         page.contains("\n      PCIe 1 x16, 4.0 GB/s (BELOW its maximum: PCIe 5 x16)\n"),
         "{page}"
@@ -231,7 +231,7 @@ fn no_line_is_wider_than_the_page() {
     assert!(words.join(" ").contains(&reason), "{page}");
 }
 
-/// Links to the host stand where the window does of other GPUs, and links that nobody counts are not counted.
+/// Links to the host replace the BAR size. Links without a known number are not counted.
 #[test]
 fn links_beside_pci_are_named_as_far_as_they_are_known() {
     let mut found = inventory(&machine());
@@ -267,7 +267,7 @@ fn cuda_gpu() -> CudaGpu {
     }
 }
 
-/// A figure that the driver does not tell leaves its place empty, and the columns where they are.
+/// An unknown figure leaves its cell empty and does not shift the columns.
 #[test]
 fn gpus_have_their_memorys_rate_and_copy_engines() {
     let mut gpu = cuda_gpu();

@@ -1,14 +1,14 @@
-//! A parser of Prometheus' text exposition format, version 0.0.4, as its documentation describes it: stricter than
-//! Prometheus itself where that takes anything.
+//! A parser for Prometheus' text exposition format 0.0.4, written from its documentation. It is stricter than
+//! Prometheus itself.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Series of one name.
+/// Series with one name.
 #[derive(Debug)]
 pub struct ParsedFamily {
     /// The name.
     pub name: String,
-    /// Text of TYPE.
+    /// Type from the TYPE line.
     pub kind: String,
     /// Its samples.
     pub samples: Vec<ParsedSample>,
@@ -23,7 +23,7 @@ pub struct ParsedSample {
     pub value: f64,
 }
 
-/// Reads a text; every family needs HELP and TYPE before its samples, and all of its lines together.
+/// Parses a text. Each family must have HELP and TYPE before its samples, and all its lines together.
 pub fn parse(text: &str) -> Result<Vec<ParsedFamily>, String> {
     if !text.ends_with('\n') || text.contains('\r') && text.lines().any(|line| line.ends_with('\r'))
     {
@@ -95,7 +95,7 @@ fn sample(line: &str) -> Result<(String, ParsedSample), String> {
     Ok((name.to_owned(), ParsedSample { labels, value }))
 }
 
-/// Place of the quote that ends a value.
+/// Position of the closing quote.
 fn closing(value: &str) -> Option<usize> {
     let mut escaped = false;
     for (at, character) in value.char_indices() {

@@ -1,9 +1,9 @@
-//! A parser of the part of XML 1.0 that test reports need: a declaration, elements, attributes and text; no comments,
-//! no entities but the five of XML, and every character one that XML allows.
+//! A parser for the subset of XML 1.0 that test reports need: a declaration, elements, attributes and text. It rejects
+//! comments, entities other than the five predefined ones, and characters that XML does not allow.
 
 use std::collections::BTreeMap;
 
-/// An element, without what is inside of it.
+/// An element without its content.
 #[derive(Debug)]
 pub struct XmlElement {
     /// The name.
@@ -12,7 +12,7 @@ pub struct XmlElement {
     pub attributes: BTreeMap<String, String>,
 }
 
-/// Reads a document, and returns its elements in the order in which they begin.
+/// Parses a document and returns its elements in the order of their start tags.
 pub fn parse(text: &str) -> Result<Vec<XmlElement>, String> {
     let wrong = text.chars().find(|it| !is_allowed(*it));
     if let Some(wrong) = wrong {
