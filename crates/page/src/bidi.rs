@@ -1,17 +1,16 @@
-//! Names that others chose and that may be written from right to left: whatever they hold, what stands beside them
-//! keeps its order.
+//! Text from users that may run right to left. Whatever it contains, the text around it keeps its order.
 
 use maud::{Markup, html};
 
-/// In place of a character that would turn round what follows.
+/// Replaces characters that would change the direction of the following text.
 const REPLACEMENT: char = '\u{fffd}';
 
-/// A name that orders nothing but itself.
+/// Isolates a name, so that it cannot affect the order of other text.
 pub(crate) fn isolated(name: &str) -> Markup {
     html! { bdi { (name) } }
 }
 
-/// Names beside each other, each by itself.
+/// A list of names, each isolated.
 pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> Markup {
     html! {
         @for (at, name) in names.into_iter().enumerate() {
@@ -21,8 +20,8 @@ pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> Markup {
     }
 }
 
-/// Text without characters that turn round what follows, for places where nothing isolates: sentences with names in
-/// them, text of drawings, attributes.
+/// Removes direction-changing characters, for places without isolation: sentences with names, text in drawings,
+/// attributes.
 pub(crate) fn in_order(text: &str) -> String {
     let turns = |it: char| matches!(it, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.replace(turns, REPLACEMENT.encode_utf8(&mut [0; 4]))

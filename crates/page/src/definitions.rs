@@ -1,11 +1,11 @@
-//! Meanings of all columns that a page shows.
+//! Explanations of all columns on the page.
 
 use std::collections::BTreeSet;
 
 use maud::{Markup, html};
 use tonnage_report::explain::{Definition, definitions as defined};
 
-/// A list of the columns with these headers, or with these names in CSV.
+/// A list of the columns with these headers or CSV names.
 pub(crate) fn definitions(columns: &BTreeSet<String>) -> Markup {
     let all = defined(|name| columns.contains(name));
     html! {

@@ -1,4 +1,4 @@
-//! The frame of a page: head, contents, and the parts in their order.
+//! The frame of a page: head, contents, and the parts in order.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -14,25 +14,25 @@ pub(crate) struct PageParts<'a> {
     pub(crate) title: &'a str,
     /// Names of the files.
     pub(crate) files: &'a [String],
-    /// Numbers of points that were measured, skipped and failed.
+    /// Number of measured, skipped and failed points.
     pub(crate) counts: String,
-    /// Verdicts, of each way in which anything was judged.
+    /// Verdicts of a comparison and of a baseline check, if any.
     pub(crate) verdicts: Vec<Markup>,
     /// Failures, skips and remarks.
     pub(crate) findings: Markup,
     /// Engines, hosts and runs.
     pub(crate) overview: Markup,
-    /// Results of each configuration.
+    /// Results per configuration.
     pub(crate) results: Vec<ResultPart>,
-    /// Meanings of columns.
+    /// Explanations of columns.
     pub(crate) definitions: Markup,
     /// Hosts, engines and memories.
     pub(crate) environment: Markup,
-    /// Links that hold the records.
+    /// Links that contain the records.
     pub(crate) links: Vec<Markup>,
 }
 
-/// The whole page; one that is `plain` has neither a style nor a script.
+/// The whole page. A `plain` page has neither style nor script.
 pub(crate) fn document(parts: &PageParts<'_>, plain: bool) -> Markup {
     html! {
         (DOCTYPE)
@@ -44,7 +44,7 @@ pub(crate) fn document(parts: &PageParts<'_>, plain: bool) -> Markup {
                     p { (parts.counts) "; from " (listed(parts.files.iter().map(String::as_str))) }
                 }
                 (contents(parts))
-                // In one piece with what is around it: a page of many records is long, and is not copied.
+                // Inserted in place, because a page with many records is long and should not be copied.
                 main {
                     @if !parts.verdicts.is_empty() {
                         section id="verdicts" { h2 { "Verdicts" } @for part in &parts.verdicts { (part) } }
@@ -81,7 +81,7 @@ fn head(title: &str, plain: bool) -> Markup {
         head {
             meta charset="utf-8";
             meta name="viewport" content="width=device-width, initial-scale=1";
-            // Dark and light, also where styles are forbidden.
+            // Supports dark and light mode even without styles.
             meta name="color-scheme" content="light dark";
             title { (title) }
             @if !plain { style { (PreEscaped(STYLE)) } }

@@ -1,8 +1,8 @@
-//! The records inside of a page: each file as a link that holds it whole, packed, so that a reader without this program
-//! can save it, and [`records_of_page`] reads it back.
+//! Embeds records in a page: each file is a link with its compressed content. Readers without this program can save it,
+//! and [`records_of_page`] reads it back.
 //!
-//! A link survives where scripts and styles are taken away. Text of records never looks like one, because everything
-//! else in a page is escaped.
+//! A link works even where scripts and styles are removed. Text from records cannot be mistaken for one, because
+//! everything else on the page is escaped.
 
 use std::io::{BufReader, Read, Write};
 use std::path::Path;
@@ -20,45 +20,45 @@ use tonnage_units::{Error, Result};
 
 use crate::bidi::in_order;
 
-/// Beginning of every page.
+/// Start of every page.
 pub const PAGE_BEGIN: &str = "<!DOCTYPE html>";
 
-/// Beginning of the link to a file of records; it is nowhere else, because `<` is escaped in text.
+/// Start of a link to a file of records. It is unique, because `<` is escaped in text.
 const LINK_BEGIN: &str = "<a class=\"records\" download=\"";
 
-/// Beginning of an address that holds what it is of.
+/// Prefix of a data URL.
 const DATA: &str = "data:application/gzip;base64,";
 
-/// Text between the file's name and its address.
+/// Text between file name and URL.
 const HREF_BEGIN: &str = "\" href=\"";
 
-/// End of the name of a saved file.
+/// Suffix of a saved file's name.
 const SAVED_END: &str = ".gz";
 
-/// Records above which packing is quick instead of small.
+/// Above this number of records, compression is fast instead of small.
 const PACKED_SMALL_MAX: usize = 2000;
 
-/// Greatest length of an unpacked file: a page from elsewhere must not fill the memory.
+/// Maximum size of an uncompressed file, so that an untrusted page cannot exhaust memory.
 const UNPACKED_BYTES_MAX: u64 = 1 << 30;
 
-/// Longest name of a file that is kept, in characters.
+/// Maximum length of a file name, in characters.
 const NAME_CHARS_MAX: usize = 200;
 
-/// Records of one file, with its name.
+/// The records of one file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PageFile {
-    /// The file's name, without its folder.
+    /// File name without its directory.
     pub name: String,
     /// Its records, in order.
     pub records: Vec<Record>,
-    /// Words about lines of the file that could not be read, which the page tells.
+    /// Message about unreadable lines of the file, shown on the page.
     pub left_out: Option<String>,
 }
 
-/// The link to a file, in which its records are packed, a line for each; and beside it their number.
+/// A link with the compressed records of a file, one per line, followed by their number.
 ///
 /// # Errors
-/// When a record cannot be written as JSON.
+/// If a record cannot be serialized.
 pub(crate) fn link(file: &PageFile) -> Result<Markup> {
     let level = match file.records.len() > PACKED_SMALL_MAX {
         true => Compression::fast(),
@@ -82,15 +82,15 @@ pub(crate) fn link(file: &PageFile) -> Result<Markup> {
     })
 }
 
-/// Returns whether a file begins as a page does.
+/// Whether a file starts like a page.
 pub fn is_page(text: &[u8]) -> bool {
     text.starts_with(PAGE_BEGIN.as_bytes())
 }
 
-/// The files of records inside of a page; `path` is its name in messages.
+/// Extracts the files of records from a page. `path` is used only in messages.
 ///
 /// # Errors
-/// `Usage` for a page without records, one of another program, or one that is damaged or cut short.
+/// `Usage` for a page without records, from another program, damaged, or truncated.
 pub fn records_of_page(page: &str, path: &Path) -> Result<Vec<PageFile>> {
     let mut files = Vec::new();
     for link in page.split(LINK_BEGIN).skip(1) {
@@ -138,7 +138,7 @@ fn unpacked(bytes: &[u8], path: &Path) -> Result<Vec<u8>> {
     }
 }
 
-/// Text of an attribute as it was before it was escaped.
+/// Reverses the escaping of an attribute.
 fn unescaped(text: &str) -> String {
     let text = text.replace("&lt;", "<").replace("&gt;", ">");
     text.replace("&quot;", "\"").replace("&amp;", "&")

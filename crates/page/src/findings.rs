@@ -1,4 +1,4 @@
-//! Findings that a reader must know before the figures: what failed, what was skipped, and what gives doubt.
+//! Findings to read before the figures: failures, skips, and doubts.
 
 use maud::{Markup, html};
 use tonnage_record::{Outcome, Record};
@@ -7,10 +7,10 @@ use tonnage_report::transfer::canary_doubt;
 
 use crate::bidi::{isolated, listed};
 
-/// Points with one remark that are named; of more the number is said.
+/// Maximum number of points to name per remark; beyond that, only their number is shown.
 const NAMED_MAX: usize = 4;
 
-/// Remarks of one sort: each text once, with the points that it is of.
+/// Remarks of one kind: each text once, with its points.
 struct Remarks(Vec<(String, Vec<String>)>);
 
 impl Remarks {
@@ -39,7 +39,7 @@ impl Remarks {
     }
 }
 
-/// A short name of a point.
+/// Short name of a point.
 pub(crate) fn name(record: &Record) -> String {
     let body = record.body.any();
     let point = body.options();
@@ -54,7 +54,7 @@ pub(crate) fn name(record: &Record) -> String {
     words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// Bytes of one operation of a point, where it has one size.
+/// Size of one operation, if the point has a single size.
 pub(crate) fn size(record: &Record) -> Option<u64> {
     let transfer = record
         .transfer()
@@ -78,7 +78,7 @@ fn named(points: &[String]) -> Markup {
     html! { (before) (listed(distinct.into_iter().take(NAMED_MAX))) }
 }
 
-/// Numbers of points that were measured, skipped and failed.
+/// Number of measured, skipped and failed points.
 pub(crate) fn counts(records: &[Record]) -> String {
     let of = |is: fn(&Outcome) -> bool| records.iter().filter(|it| is(&it.outcome)).count();
     let all = [
@@ -96,7 +96,7 @@ pub(crate) fn counts(records: &[Record]) -> String {
     }
 }
 
-/// Lines of files that could not be read, then failures, skips and remarks, each text once.
+/// Unreadable lines of files, then failures, skips and remarks; each text once.
 pub(crate) fn findings(records: &[Record], left_out: &[String]) -> Markup {
     let failed = Remarks::of(records, |record| match &record.outcome {
         Outcome::Failed { why } => vec![why.clone()],
@@ -122,7 +122,7 @@ pub(crate) fn findings(records: &[Record], left_out: &[String]) -> Markup {
     }
 }
 
-/// Whatever gives doubt about a record: its canary, its path, its own remarks.
+/// Doubts about a record: canary, CPU loss, path, and its own remarks.
 fn doubts(record: &Record) -> Vec<String> {
     let mut all = record.remarks.clone();
     all.extend(record.canary_doubt().map(|doubt| canary_doubt(&doubt)));

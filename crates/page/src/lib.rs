@@ -1,24 +1,24 @@
-//! The page of `tonnage report`: one file of HTML that asks the network for nothing.
+//! The page of `tonnage report`: a single HTML file without network requests.
 //!
-//! It is complete where scripts and styles are forbidden: plots are SVG with attributes instead of styles, marks differ
-//! in shape as well as in colour, and every plot has its description and its numbers as text. The style makes it
-//! pleasant, and the script only adds values under the pointer, zoom, sorting and filters.
+//! The page is complete without scripts and styles. Plots are SVG with attributes instead of styles, marks differ in
+//! shape as well as colour, and every plot has a description and its numbers as text. The style only improves
+//! appearance; the script only adds tooltips, zoom, sorting and filters.
 //!
-//! | module | what it makes |
+//! | module | output |
 //! | --- | --- |
 //! | this | a page from its parts |
-//! | `document` | the frame: head, contents, parts in their order |
-//! | [`embed`] | the records inside of a page, and reading them back |
-//! | `verdicts` | a comparison, hosts beside a baseline |
-//! | `findings` | what failed, what was skipped, what a reader must know |
-//! | `places` | what ran where; hosts that are alike |
-//! | `results` | records of one configuration: plots, tables, every figure |
-//! | `definitions` | meanings of all columns that the page shows |
+//! | `document` | the frame: head, contents, parts in order |
+//! | [`embed`] | embeds records in a page, and reads them back |
+//! | `verdicts` | a comparison, and hosts compared with a baseline |
+//! | `findings` | failures, skips and doubts |
+//! | `places` | what ran where; equal hosts are described once |
+//! | `results` | records of one configuration: plots, tables, all figures |
+//! | `definitions` | explanations of all columns on the page |
 //! | `tables` | tables of reports as HTML |
-//! | `bidi` | names that are written from right to left |
+//! | `bidi` | right-to-left text |
 //! | `plot` | drawings |
 //!
-//! Nothing here reads or writes a file. What the tables say comes from `tonnage_report`, verdicts from `tonnage_judge`.
+//! Nothing here reads or writes files. Tables come from `tonnage_report`, verdicts from `tonnage_judge`.
 
 #![forbid(unsafe_code)]
 
@@ -48,25 +48,25 @@ use document::PageParts;
 pub use embed::PageFile;
 use plot::Numbers;
 
-/// Wishes for a page.
+/// Input of a page.
 #[derive(Debug)]
 pub struct PageRequest {
-    /// Its title.
+    /// Title.
     pub title: String,
-    /// Files of records, which the page shows and holds.
+    /// Files of records to show and embed.
     pub files: Vec<PageFile>,
-    /// A comparison, with the names of its two sides.
+    /// A comparison, with the names of its sides.
     pub comparison: Option<(Comparison, [String; 2])>,
-    /// A baseline beside which the hosts of the records are judged, with the name of its file.
+    /// A baseline to compare the hosts with, and its file name.
     pub baseline: Option<(Baseline, String)>,
-    /// True for a page without a script and without a style, for viewers that forbid both and say so.
+    /// Whether to leave out script and style, for viewers that forbid and report both.
     pub plain: bool,
 }
 
-/// Makes a page. Attempts that failed and were made again in the same file are in the page, and are not shown.
+/// Makes a page. Failed attempts that were repeated successfully in the same file are embedded but not shown.
 ///
 /// # Errors
-/// When a record cannot be written as JSON; `Usage` for a baseline without any kind of host of the records.
+/// If a record cannot be serialized, or `Usage` if the baseline has none of the recorded kinds of hosts.
 pub fn page(request: PageRequest) -> Result<String> {
     let links = request.files.iter().map(embed::link);
     let links: Vec<_> = links.collect::<Result<_>>()?;
@@ -105,12 +105,12 @@ pub fn page(request: PageRequest) -> Result<String> {
         environment: places::environment(&records),
         links,
     };
-    // The page is about as large as what its records take.
+    // Frees memory first: the page is about as large as its records.
     drop(records);
     Ok(document::document(&parts, request.plain).into_string())
 }
 
-/// The records of a file with those of one side together, and of these the runs of one point.
+/// Sorts the records of a file by side, then by point, so that the runs of a point are adjacent.
 fn in_order(mut records: Vec<Record>) -> Vec<Record> {
     let has_runs = |record: &Record| record.repetition.is_some() || record.side.is_some();
     if records.iter().any(has_runs) {

@@ -1,4 +1,4 @@
-//! Places where points ran, and their hosts: those that are alike are described once.
+//! Describes what ran where. Equal hosts are described once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,10 +10,10 @@ use tonnage_units::quantity::human::{exact_duration, exact_size};
 use crate::bidi;
 use crate::tables;
 
-/// Hosts of one sort that are named.
+/// Maximum number of hosts to name per group.
 const HOSTS_NAMED_MAX: usize = 64;
 
-/// One row of what ran where.
+/// Row of the overview.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Place {
     plan: String,
@@ -33,7 +33,7 @@ struct Ran {
     last_ns: u64,
 }
 
-/// A row for each plan, kind, engine and set of hosts.
+/// The overview: one row per plan, kind, engine and set of hosts.
 pub(crate) fn overview(records: &[Record]) -> Markup {
     let mut places: BTreeMap<Place, Ran> = BTreeMap::new();
     for record in records {
@@ -118,7 +118,7 @@ fn date(unix_ns: u64) -> String {
     )
 }
 
-/// Hosts of one description.
+/// Hosts with the same facts.
 struct Alike {
     facts: Vec<(String, String)>,
     hosts: BTreeSet<String>,
@@ -126,7 +126,7 @@ struct Alike {
     uncertainty_ns_max: u64,
 }
 
-/// Hosts that are alike together, with everything that is known of them; and what engines and memories really were.
+/// Groups of equal hosts with all known facts, and engines and memories as actually used.
 pub(crate) fn environment(records: &[Record]) -> Markup {
     let mut kinds: Vec<Alike> = Vec::new();
     let mut before = None;
@@ -179,7 +179,7 @@ fn alike(kind: &Alike) -> Markup {
     }
 }
 
-/// Facts about a machine but for how many huge pages are free, which changes from one minute to the next.
+/// Facts about a machine, without the number of free huge pages, which changes constantly.
 fn machine_facts(group: &HostGroup) -> Vec<(String, String)> {
     let mut machine = group.machine.clone();
     let pools = std::mem::take(&mut machine.memory.huge_pools);
@@ -194,7 +194,7 @@ fn machine_facts(group: &HostGroup) -> Vec<(String, String)> {
     facts
 }
 
-/// Engines and memories as they really were: each answer once, with the number of its points.
+/// Engines and memories as actually used: each distinct set of facts with its number of points.
 fn effective(records: &[Record]) -> Markup {
     let mut answers: Vec<(Vec<(String, String)>, usize)> = Vec::new();
     let mut before = None;

@@ -1,4 +1,4 @@
-//! Results: for the records of one configuration their plots, their tables and every figure.
+//! Results per configuration: plots, tables and all figures.
 
 use std::collections::BTreeSet;
 
@@ -13,18 +13,18 @@ use crate::bidi::in_order;
 use crate::plot::{Drawings, Numbers};
 use crate::tables;
 
-/// Parts of a configuration in a heading; all of them stand below it.
+/// Maximum number of configuration parts in a heading. The full configuration follows below it.
 const HEADING_PARTS: usize = 3;
 
-/// A part of the results.
+/// Results of one configuration.
 pub(crate) struct ResultPart {
-    /// Heading in the contents.
+    /// Heading, also used in the contents.
     pub(crate) heading: String,
-    /// All of it.
+    /// Content below the heading.
     pub(crate) body: Markup,
 }
 
-/// Parts in the order of the records, with those of two sides apart; columns that they show are noted.
+/// Results in record order, with the two sides separate. The columns shown are added to `columns`.
 pub(crate) fn results(
     records: &[Record],
     numbers: Numbers,
@@ -46,12 +46,12 @@ pub(crate) fn results(
     all
 }
 
-/// Letter of the side of a comparison that a record is of.
+/// Side of a comparison that a record belongs to.
 fn side(record: &Record) -> Option<&'static str> {
     record.side.as_ref().map(|side| side.name.letter())
 }
 
-/// The label, or the first parts of the configuration; the number of the part where it has neither.
+/// The label, or the first parts of the configuration, or else the number of the part.
 fn heading(section: &Section, records: &[Record], number: usize) -> String {
     let heading = match (&section.label, section.configuration.as_slice()) {
         (Some(label), _) => label.clone(),
@@ -80,7 +80,7 @@ fn body(
     }
 }
 
-/// Every figure of each part of these records, as CSV has them; those that are alike in all rows stand in a line.
+/// All figures of these records in CSV form. Figures that are equal in all rows appear in one line.
 fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
     let rows: Vec<Row<'_>> = records.iter().flat_map(Row::of).collect();
     let mut kinds: Vec<&Record> = Vec::new();
@@ -132,7 +132,7 @@ fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
     }
 }
 
-/// A figure that has a column, and the kinds of records that have it.
+/// A figure with a column, and the kinds of records that have it.
 struct Shown {
     figure: &'static Figure,
     kinds: Vec<&'static str>,
@@ -147,12 +147,12 @@ impl Shown {
     }
 }
 
-/// Returns whether records of this one's kind have a figure.
+/// Whether records of this kind have the figure.
 fn has(record: &Record, field: &str) -> bool {
     figures::of(&record.body).any(|figure| figure.field == field)
 }
 
-/// A value as CSV has it; empty where the row has none.
+/// A value as in CSV; empty if unknown.
 fn text(value: Value) -> String {
     match value {
         Value::Unknown => String::new(),

@@ -1,5 +1,5 @@
 'use strict';
-// Everything is on the page without this: values under the pointer, zoom, sorting and filters.
+// Optional extras for a page that is complete without them: tooltips, zoom, sorting and filters.
 (() => {
   const make = (name, text) => Object.assign(document.createElement(name), { textContent: text });
   const button = (text, label, act) => {
@@ -10,7 +10,7 @@
     return made;
   };
 
-  // Values under the pointer, and by the arrow keys.
+  // Tooltips, under the pointer or with the arrow keys.
   const tip = make('div', '');
   tip.className = 'tip';
   tip.hidden = true;
@@ -29,7 +29,7 @@
     tip.style.left = Math.max(4, left) + 'px';
     tip.style.top = Math.max(4, box.top - tip.offsetHeight - 6) + 'px';
   };
-  // The nearest mark of a plot, so that small marks need no steady hand.
+  // The nearest mark of a plot, because small marks are hard to hit.
   const nearest = (marks, x, y) => {
     let best = null;
     let least = 24;
@@ -71,7 +71,7 @@
       button('+', 'Zoom in', () => zoom(0.5)),
       button('−', 'Zoom out', () => zoom(2)),
       button('whole', 'Show the whole plot', () => look(0, 0, whole[2])));
-    // A picture has no keys; what has some says which.
+    // The role "img" takes no keys. This one does, and its description lists them.
     svg.setAttribute('role', 'application');
     svg.setAttribute('aria-roledescription', 'plot');
     svg.setAttribute('aria-describedby', `${svg.getAttribute('aria-describedby')} ${keys.id}`);
@@ -113,14 +113,14 @@
     });
   }
 
-  // Long tables of numbers are folded on the screen, and there on paper.
+  // Long tables are collapsed on the screen and expanded in print.
   const folded = [...document.querySelectorAll('details.numbers')];
   const fold = (open) => folded.forEach((part) => { part.open = open; });
   fold(false);
   addEventListener('beforeprint', () => fold(true));
   addEventListener('afterprint', () => fold(false));
 
-  // Sorting by a click on a header; numbers by what they are, with their prefixes.
+  // Sorts by a click on a header; numbers by value, including their prefixes.
   const prefixes = { k: 1e3, M: 1e6, G: 1e9 };
   const amount = (text) => {
     const found = /^-?[\d.]+(?:e-?\d+)?([kMG]?)(?![\w])/.exec(text);

@@ -1,4 +1,4 @@
-//! Tables of reports as HTML. Attributes say what styles would, for viewers that forbid these.
+//! Draws report tables as HTML. Attributes replace styles, for viewers that forbid them.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use tonnage_report::table::TitledTable;
 
 use crate::bidi::in_order;
 
-/// Draws a table with what stands above and below it, and notes its headers.
+/// Draws a table with the text above and below it, and adds its headers to `columns`.
 pub(crate) fn titled(table: &TitledTable, columns: &mut BTreeSet<String>) -> Markup {
     let header = table.rows().first().map_or(&[][..], Vec::as_slice);
     columns.extend(header.iter().map(|head| head.replace('\n', " ")));
@@ -18,7 +18,7 @@ pub(crate) fn titled(table: &TitledTable, columns: &mut BTreeSet<String>) -> Mar
     }
 }
 
-/// Draws rows, the first of which is the header; `right` says which columns are aligned to the right.
+/// Draws rows, starting with the header. `right` selects right-aligned columns.
 pub(crate) fn rows(rows: &[Vec<String>], right: impl Fn(usize) -> bool) -> Markup {
     match rows.split_first() {
         Some((header, lines)) => lined(header, lines.iter().map(|line| line.iter()), right),
@@ -26,7 +26,7 @@ pub(crate) fn rows(rows: &[Vec<String>], right: impl Fn(usize) -> bool) -> Marku
     }
 }
 
-/// Draws lines under a header, of which no more than one need be there at a time.
+/// Draws lines below a header. It streams: only one line is needed in memory at a time.
 pub(crate) fn lined<Line>(
     header: &[String],
     lines: impl Iterator<Item = Line>,
@@ -47,7 +47,7 @@ where
                     }
                 }
                 tbody align="right" {
-                    // HTML lets rows and cells end by themselves, and a page has many.
+                    // HTML allows omitting the end tags of rows and cells, which shortens a page with many of them.
                     @for line in lines {
                         (PreEscaped("<tr>"))
                         @for (at, cell) in line.enumerate() {
@@ -61,7 +61,7 @@ where
     }
 }
 
-/// Draws names and values, one a row.
+/// Draws names and values, one pair per row.
 pub(crate) fn facts(facts: &[(String, String)]) -> Markup {
     html! {
         div class="wide" {

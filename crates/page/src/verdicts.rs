@@ -1,4 +1,4 @@
-//! Verdicts at the top of a page: a comparison of two sides, and hosts beside a baseline.
+//! Verdicts at the top of a page: a comparison of two sides, and hosts compared with a baseline.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::bidi::{in_order, isolated};
 use crate::plot::{Numbers, ratios};
 use crate::tables;
 
-/// A comparison: number of points with each verdict, ratios as a plot, the table, and what differs between the sides.
+/// A comparison: number of points per verdict, a plot of ratios, the table, and differences between the sides.
 pub(crate) fn compared(
     comparison: &Comparison,
     names: &[String; 2],
@@ -32,7 +32,7 @@ pub(crate) fn compared(
     }
 }
 
-/// Hosts beside the baseline of this file: the reason of the verdict, and a row for each figure.
+/// Hosts compared with the baseline in this file: the reason of the verdict, and a row per figure.
 pub(crate) fn beside_baseline(
     check: &RecordsCheck,
     file: &str,

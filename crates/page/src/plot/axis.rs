@@ -1,11 +1,11 @@
-//! Axes: from values to places on a plot, with ticks at round values.
+//! Axes: map values to positions in a plot, with ticks at round values.
 
 use tonnage_units::quantity::human::{exact_size, number};
 
-/// Ratio of the largest to the smallest value from which an axis is logarithmic.
+/// Minimum ratio of largest to smallest value for a logarithmic axis.
 const LOG_FROM: f64 = 30.0;
 
-/// Most ticks of an axis.
+/// Maximum number of ticks.
 const TICKS_MAX: usize = 9;
 
 /// One axis.
@@ -22,7 +22,7 @@ pub(crate) struct Axis {
     pub(crate) ticks: Vec<AxisTick>,
 }
 
-/// A tick: its value, and its label.
+/// A tick with its value and label.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct AxisTick {
     /// The value, in the unit of the plotted values.
@@ -46,7 +46,7 @@ impl Axis {
         Self::new(title, true, (low / 1.15, high * 1.15), ticks)
     }
 
-    /// An axis of amounts that are not below 0: from 0, or logarithmic where they differ by much. Labels are values
+    /// An axis of non-negative values. It starts at 0, or is logarithmic if the range is large. Labels show values
     /// times `scale`.
     pub(crate) fn of_amounts(title: &str, values: &[f64], scale: f64) -> Self {
         let positive: Vec<f64> = values
@@ -130,14 +130,14 @@ impl Axis {
         }
     }
 
-    /// Lays it from one place to another.
+    /// Sets the positions of both ends.
     #[must_use]
     pub(crate) fn between(mut self, begin: f64, end: f64) -> Self {
         (self.begin, self.end) = (begin, end);
         self
     }
 
-    /// Place of a value; what lies outside of the axis is moved to its end.
+    /// Position of a value. Values outside the range are moved to its end.
     pub(crate) fn place(&self, value: f64) -> f64 {
         let at = |value: f64| {
             if self.log {
@@ -151,7 +151,7 @@ impl Axis {
     }
 }
 
-/// Smallest and largest of the finite values.
+/// Minimum and maximum of the finite values.
 pub(crate) fn bounds(values: &[f64]) -> Option<(f64, f64)> {
     let finite = values.iter().copied().filter(|value| value.is_finite());
     finite.fold(None, |known, value| match known {
@@ -160,7 +160,7 @@ pub(crate) fn bounds(values: &[f64]) -> Option<(f64, f64)> {
     })
 }
 
-/// A round number without zeros at its end.
+/// Formats a round number without trailing zeros.
 fn number_short(value: f64) -> String {
     let rounded = (value * 1e9).round() / 1e9;
     match rounded.abs() {

@@ -1,11 +1,11 @@
-//! A plot of lines over two axes, as SVG: colours come second, after shapes and dashes, and everything is an attribute.
+//! A line plot as SVG. Lines differ primarily by shape and dashes, and also by colour. Everything is an attribute.
 
 use maud::{Markup, html};
 
 use super::axis::Axis;
 use crate::bidi::in_order;
 
-/// Width of a plot; its height follows from the legend.
+/// Width of a plot. Its height depends on the legend.
 pub(crate) const WIDTH: f64 = 920.0;
 const HEIGHT: f64 = 346.0;
 pub(crate) const LEFT: f64 = 66.0;
@@ -13,21 +13,21 @@ pub(crate) const RIGHT: f64 = 904.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 292.0;
 
-/// Colours that are told apart from each other, and stand out from white as from black (3:1 and more).
+/// Distinguishable colours with a contrast of at least 3:1 to both white and black.
 const COLOURS: [&str; 8] = [
     "#2f7ad1", "#c25e00", "#258a4b", "#9257c9", "#cf4039", "#0f838f", "#7c7800", "#bf4590",
 ];
 
-/// Colour of what belongs to no line.
+/// Colour of elements that belong to no line.
 pub(crate) const GREY: &str = "#7a7f87";
 
-/// Longest name in a legend, in characters.
+/// Maximum length of a name in the legend, in characters.
 const NAME_CHARS_MAX: usize = 110;
 
-/// Most lines of a plot.
+/// Maximum number of lines per plot.
 pub(crate) const LINES_MAX: usize = 8;
 
-/// Form of the way between the marks of a line.
+/// Stroke style between the marks of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineWay {
     /// Straight.
@@ -36,33 +36,33 @@ pub(crate) enum LineWay {
     Dashed,
     /// Dotted.
     Dotted,
-    /// Marks alone.
+    /// Marks only.
     Nothing,
 }
 
-/// Look of the marks of a line.
+/// Style of the marks of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dots {
-    /// Full, with their words.
+    /// Filled, with tooltips.
     Filled,
-    /// Outlines, with their words.
+    /// Outlined, with tooltips.
     Hollow,
-    /// None, unless the line has one mark alone, of which nothing else would be seen.
+    /// No marks, unless the line has a single mark and would otherwise be invisible.
     Nothing,
 }
 
 /// One line.
 #[derive(Debug, Clone)]
 pub(crate) struct ChartLine {
-    /// Its name in the legend; none for one that another names.
+    /// Name in the legend; `None` if another line names it.
     pub(crate) name: Option<String>,
-    /// Number of its colour and of its shape; `None` for grey without marks.
+    /// Index of colour and shape; `None` for grey without marks.
     pub(crate) look: Option<usize>,
-    /// Way between its marks.
+    /// Stroke style between the marks.
     pub(crate) way: LineWay,
-    /// Look of its marks.
+    /// Style of the marks.
     pub(crate) dots: Dots,
-    /// Its marks.
+    /// Marks of the line.
     pub(crate) marks: Vec<ChartMark>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) struct ChartMark {
     pub(crate) y: f64,
     /// Interval on the vertical axis.
     pub(crate) interval: Option<(f64, f64)>,
-    /// Words for it.
+    /// Tooltip.
     pub(crate) text: String,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct Chart {
     pub(crate) number: usize,
     /// Title.
     pub(crate) title: String,
-    /// Description in words, for those who do not see it.
+    /// Description for screen readers.
     pub(crate) description: String,
     /// Horizontal axis.
     pub(crate) x: Axis,
@@ -94,20 +94,20 @@ pub(crate) struct Chart {
     pub(crate) y: Axis,
     /// Lines.
     pub(crate) lines: Vec<ChartLine>,
-    /// Spans of the horizontal axis in which something stood still, with words.
+    /// Spans of the horizontal axis without progress, with tooltips.
     pub(crate) spans: Vec<(f64, f64, String)>,
-    /// Words below the legend, about the ways of lines.
+    /// Note below the legend, e.g. on stroke styles.
     pub(crate) note: String,
 }
 
-/// Height of a line of a legend.
+/// Height of a legend entry.
 const ENTRY: f64 = 19.0;
 
-/// Longest name of which two stand beside each other in a legend, in characters.
+/// Maximum name length for two legend entries per row, in characters.
 const NAME_CHARS_BESIDE_MAX: usize = 52;
 
 impl Chart {
-    /// Draws it. `below` is what stands under it in the same figure.
+    /// Draws the plot. `below` is placed under it in the same figure.
     pub(crate) fn draw(mut self, below: Markup) -> Markup {
         self.x = self.x.between(LEFT, RIGHT);
         self.y = self.y.between(BOTTOM, TOP);
@@ -194,7 +194,7 @@ impl Chart {
         let intervals = intervals.filter_map(|(mark, (x, _))| {
             let (low, high) = mark.interval?;
             let (low, high) = (self.y.place(low), self.y.place(high));
-            // A bar with a short line at both ends.
+            // An error bar with caps.
             let x = px(*x);
             Some(format!(
                 "M{x} {}V{}m-3 0h6M{x} {}m-3 0h6",
@@ -238,7 +238,7 @@ impl ChartMark {
 }
 
 impl ChartLine {
-    /// A line of what was measured: solid, with a dot for each mark.
+    /// A measured line: solid, with filled marks.
     pub(crate) fn measured(
         name: String,
         look: usize,
@@ -268,7 +268,7 @@ impl LineWay {
     }
 }
 
-/// A figure with a drawing, its title and its description; `below` is what stands under it.
+/// A figure with a drawing, title and description, followed by `below`.
 pub(crate) fn figure(
     number: usize,
     title: &str,
@@ -300,7 +300,7 @@ pub(crate) fn figure(
     }
 }
 
-/// A line of a legend.
+/// An entry of the legend.
 fn entry(line: &ChartLine, (x, y): (f64, f64)) -> Markup {
     let name = cut(line.name.as_deref().unwrap_or_default());
     html! {
@@ -317,7 +317,7 @@ fn entry(line: &ChartLine, (x, y): (f64, f64)) -> Markup {
     }
 }
 
-/// A name that fits into a line of a plot.
+/// Truncates a name to fit into the plot.
 pub(crate) fn cut(name: &str) -> String {
     let name = in_order(name);
     match name.char_indices().nth(NAME_CHARS_MAX) {
@@ -326,7 +326,7 @@ pub(crate) fn cut(name: &str) -> String {
     }
 }
 
-/// A mark around a place; what it stands for is in `data-v`.
+/// A mark at a position. `data-v` holds its tooltip.
 fn shape(look: usize, (x, y): (f64, f64), hollow: bool, text: Option<&str>) -> Markup {
     let fill = hollow.then_some("none");
     let (x, y) = (px(x), px(y));
@@ -354,7 +354,7 @@ fn path(places: &[(f64, f64)]) -> String {
     places.collect()
 }
 
-/// A place with a tenth of a unit, in few characters.
+/// Formats a coordinate to one decimal, as short as possible.
 pub(crate) fn px(place: f64) -> String {
     let text = format!("{place:.1}");
     text.strip_suffix(".0").unwrap_or(&text).to_owned()

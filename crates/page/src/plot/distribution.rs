@@ -1,4 +1,4 @@
-//! Latencies of single points: percentiles on a scale that spreads the slow end, and histograms.
+//! Latency distributions of single points: percentiles on a scale that stretches the slow end, and histograms.
 
 use maud::{Markup, html};
 use tonnage_judge::keys::Keys;
@@ -13,7 +13,7 @@ use super::numbers::Numbers;
 use crate::findings::name;
 use crate::tables;
 
-/// Quantiles that are drawn, with their labels; the last one is the largest latency.
+/// Quantiles to draw, with labels. The last one is the maximum latency.
 const QUANTILES: [(f64, &str); 9] = [
     (0.0, "min"),
     (0.25, "p25"),
@@ -26,22 +26,22 @@ const QUANTILES: [(f64, &str); 9] = [
     (1.0, "max"),
 ];
 
-/// Bins of a histogram for each factor of ten.
+/// Histogram bins per factor of ten.
 const BINS_PER_DECADE: f64 = 8.0;
 
-/// Part of the axis for the largest latency, in factors of ten beyond the last quantile.
+/// Position of the maximum on the quantile axis, where p99.99 is at 4.
 const MAX_AT: f64 = 4.6;
 
 /// Latencies of one point.
 struct Point {
     name: String,
     latencies: LatencyHistogram,
-    /// Exact extremes, which a histogram has to three digits only.
+    /// Exact extremes; the histogram has only three digits.
     extremes_ns: (u64, u64),
     bounds: Option<LowerBounds>,
 }
 
-/// Percentiles and histograms of the points of one configuration; of many points some.
+/// Percentiles and histograms of the points of one configuration, or of a selection if there are many.
 pub(crate) fn distributions(records: &[Record], numbers: &mut Numbers) -> Vec<Markup> {
     let rows: Vec<Row<'_>> = records.iter().flat_map(Row::of).collect();
     let with: Vec<&Row<'_>> = rows.iter().filter(|row| has_histogram(row)).collect();
@@ -64,7 +64,7 @@ pub(crate) fn distributions(records: &[Record], numbers: &mut Numbers) -> Vec<Ma
     ]
 }
 
-/// Places of some of so many points, evenly spaced, the first and the last among them.
+/// Selects evenly spaced indices, including the first and the last.
 fn chosen(count: usize) -> Vec<usize> {
     match count <= LINES_MAX {
         true => (0..count).collect(),
@@ -90,7 +90,7 @@ fn point(row: &Row<'_>, name: String) -> Option<Point> {
     })
 }
 
-/// Names of the points among each other: keys in which they differ, and the run where these are alike.
+/// Names of points: the keys in which they differ, and the run if all keys are equal.
 fn names(rows: &[&Row<'_>]) -> Vec<String> {
     let keys: Vec<Keys> = rows.iter().map(|row| Keys::of(row)).collect();
     let shared = keys.split_first().map(|(first, rest)| {
@@ -103,7 +103,7 @@ fn names(rows: &[&Row<'_>]) -> Vec<String> {
         .zip(rows)
         .map(|(keys, row)| {
             let own = keys.iter().filter(|(key, _)| shared.get(key).is_none());
-            // What follows from the size says nothing new.
+            // Values that follow from the size are left out.
             let size = keys.get("size");
             let own = own.filter(|(key, value)| {
                 *key == "size" || (*key != "footprint" && Some(*value) != size)
@@ -146,7 +146,7 @@ impl Point {
         found as f64
     }
 
-    /// Returns whether a quantile is a lower bound.
+    /// Whether a quantile is a lower bound.
     fn is_bound(&self, quantile: f64, ns: f64) -> bool {
         self.bounds.is_some_and(|bounds| match quantile {
             it if it <= 0.0 => false,
@@ -156,7 +156,7 @@ impl Point {
     }
 }
 
-/// Place of a quantile: each factor of ten of what is above it takes the same room.
+/// Position of a quantile: each additional nine takes the same space.
 fn spread_out(quantile: f64) -> f64 {
     match quantile >= 1.0 {
         true => MAX_AT,
@@ -246,14 +246,14 @@ fn histograms(points: &[Point], of: &str, numbers: &mut Numbers) -> Markup {
     })
 }
 
-/// Smallest latency of a range.
+/// Lower end of a bin.
 fn begin_ns(bin: i32) -> f64 {
     10f64.powf(f64::from(bin) / BINS_PER_DECADE)
 }
 
-/// Parts of the samples of one point in all ranges.
+/// Histogram line of one point.
 fn histogram_line(look: usize, point: &Point, bins: &[i32], fractions: &[f64]) -> ChartLine {
-    // Empty ranges beyond both ends are left out, but for one on each side, where the line comes down.
+    // Empty bins at both ends are left out, except one per side where the line drops to zero.
     let filled = |part: &f64| *part > 0.0;
     let first = fractions.iter().position(filled).unwrap_or(0);
     let last = fractions.iter().rposition(filled).unwrap_or(0);
@@ -272,7 +272,7 @@ fn histogram_line(look: usize, point: &Point, bins: &[i32], fractions: &[f64]) -
     ChartLine::measured(point.name.clone(), look, marks)
 }
 
-/// Ranges that have samples of any point, with their parts.
+/// Bins with samples from any point, with the fraction for each point.
 fn histogram_table(points: &[Point], bins: &[i32], fractions: &[Vec<f64>]) -> Vec<Vec<String>> {
     let header = ["From", "To"].map(str::to_owned).into_iter();
     let header = header.chain(points.iter().map(|point| format!("{} (%)", point.name)));
@@ -291,7 +291,7 @@ fn histogram_table(points: &[Point], bins: &[i32], fractions: &[Vec<f64>]) -> Ve
     std::iter::once(header.collect()).chain(rows).collect()
 }
 
-/// Part of the samples in each bin.
+/// Fraction of samples per bin.
 fn fractions(point: &Point, bins: &[i32], bin: &dyn Fn(f64) -> i32) -> Vec<f64> {
     let first = bins.first().copied().unwrap_or(0);
     let mut counts = vec![0u64; bins.len()];

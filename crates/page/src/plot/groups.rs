@@ -1,4 +1,4 @@
-//! Points of one configuration as lines: those that differ in their size alone belong together.
+//! Groups points of one configuration into lines: points that differ only in size belong together.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,10 +6,10 @@ use tonnage_judge::keys::Keys;
 use tonnage_record::Record;
 use tonnage_record::figures::{Row, by_field};
 
-/// Figures that tell the size of a point, the first that a row has.
+/// Figures that give the size of a point, in order of preference.
 const SIZES: [&str; 2] = ["size_bytes", "transfer_bytes"];
 
-/// Keys that say the size in other words, or follow from it.
+/// Keys that repeat the size or follow from it.
 const OF_SIZE: [&str; 5] = [
     "size",
     "transfer",
@@ -18,18 +18,18 @@ const OF_SIZE: [&str; 5] = [
     "length.iterations",
 ];
 
-/// Key that tells runs apart.
+/// Key that distinguishes runs.
 const RUN: &str = "run";
 
-/// Points that differ in their size alone.
+/// Points that differ only in size.
 pub(crate) struct PointGroup<'a> {
-    /// Keys in which it differs from the others, with their values.
+    /// Keys in which the group differs from the others, with values.
     pub(crate) name: String,
-    /// Its points, with their sizes.
+    /// Points with their sizes.
     pub(crate) points: Vec<(f64, Row<'a>)>,
 }
 
-/// Groups in the order of their first points. Parts that were not measured are left out.
+/// Groups in the order of their first points. Unmeasured parts are left out.
 pub(crate) fn groups(records: &[Record]) -> Vec<PointGroup<'_>> {
     let mut all: Vec<(Vec<(String, String)>, PointGroup<'_>)> = Vec::new();
     let mut places: HashMap<Vec<(String, String)>, usize> = HashMap::new();
@@ -39,7 +39,7 @@ pub(crate) fn groups(records: &[Record]) -> Vec<PointGroup<'_>> {
             continue;
         };
         let keys = Keys::of(&row);
-        // What is as long as an operation, as distances between slots are by default, says nothing new.
+        // Values equal to the operation size, such as the default distance between slots, are left out.
         let in_words = keys.get("size").or_else(|| keys.get("transfer"));
         let follows = |key: &str, value: &str| OF_SIZE.contains(&key) || Some(value) == in_words;
         let own = keys.iter().filter(|(key, value)| !follows(key, value));
@@ -75,13 +75,13 @@ pub(crate) fn groups(records: &[Record]) -> Vec<PointGroup<'_>> {
     groups.collect()
 }
 
-/// Number of the run that a record is of, in the order in which they come.
+/// Number of a record's run, in order of appearance.
 fn run<'a>(record: &'a Record, runs: &mut HashMap<&'a str, usize>) -> String {
     let next = runs.len() + 1;
     runs.entry(&record.run_id).or_insert(next).to_string()
 }
 
-/// For each list of keys those that not all lists have; the run is told where nothing else tells them apart.
+/// Names each list by the keys that not all lists share. The run is included only if names would be equal otherwise.
 fn names(all: &[&[(String, String)]]) -> Vec<String> {
     let mut counts: HashMap<&(String, String), usize> = HashMap::new();
     let pairs = all.iter().copied().flatten();
@@ -104,7 +104,7 @@ fn names(all: &[&[(String, String)]]) -> Vec<String> {
     }
 }
 
-/// Number that a figure has in a row, in the unit of CSV.
+/// Value of a figure in a row, in the CSV unit.
 pub(crate) fn value(row: &Row<'_>, field: &str) -> Option<f64> {
     let figure = by_field(field)?;
     let mut own = tonnage_record::figures::of(&row.record.body);

@@ -1,5 +1,5 @@
-//! Pairs of ranks as a heat map. What is slow is marked by its shape too: a triangle beside a row or above a column, a
-//! cross on a pair.
+//! Draws the pairs of ranks as a heat map. Slow ranks and pairs are also marked by shape: a triangle next to a row or
+//! above a column, a cross on a pair.
 
 use std::collections::BTreeMap;
 
@@ -14,27 +14,27 @@ use super::numbers::Numbers;
 use crate::findings::name;
 use crate::tables;
 
-/// Matrices of one configuration that are drawn.
+/// Maximum number of matrices to draw per configuration.
 const MATRICES_DRAWN_MAX: usize = 16;
 
-/// Ranks of a matrix that is drawn: below, its cells are a few pixels wide.
+/// Maximum number of ranks in a drawn matrix. Beyond that, cells would be only a few pixels wide.
 const RANKS_DRAWN_MAX: usize = 160;
 
 const LEFT: f64 = 70.0;
 const TOP: f64 = 46.0;
 
-/// Greatest width of a cell.
+/// Maximum width of a cell.
 const CELL_MAX: f64 = 34.0;
 
-/// Colours from slow to fast, each to be told from its neighbours.
+/// Colours from slow to fast, each distinguishable from the next.
 const COLOURS: [&str; 6] = [
     "#5b1a18", "#a8402c", "#d98a4b", "#d9c98f", "#8fb8c9", "#3f7fa8",
 ];
 
-/// Outline and inside of the cross over a slow pair.
+/// Outline and inner colour of the cross on a slow pair.
 const CROSS: [&str; 2] = ["#111", "#fff"];
 
-/// Least part of the median for each colour but the first.
+/// Minimum fraction of the median for each colour except the first.
 const FROM: [f64; 5] = [0.5, 0.75, 0.9, 0.97, 1.05];
 
 /// All matrices of these records.
@@ -63,7 +63,7 @@ struct Matrix<'a> {
     verdict: &'a MatrixVerdict,
     /// Rates by sender and receiver.
     rates: BTreeMap<(u32, u32), &'a PairRate>,
-    /// Ranks that send or receive, with their places.
+    /// Ranks that send or receive, with their positions.
     ranks: BTreeMap<u32, usize>,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Matrix<'a> {
         )
     }
 
-    /// Rate / median of the pairs that take the same kind of way.
+    /// Rate relative to the median of comparable pairs: within a host or across hosts.
     fn of_median(&self, pair: &PairRate) -> f64 {
         let middle = self.verdict.middle(pair.within_host);
         middle.map_or(1.0, |middle| {
@@ -155,7 +155,7 @@ impl<'a> Matrix<'a> {
         (LEFT + at(receiver) * cell, TOP + at(sender) * cell)
     }
 
-    /// Numbers of ranks, where there is room for them.
+    /// Rank labels, as many as fit.
     fn labels(&self, cell: f64) -> Markup {
         let every = (22.0 / cell).ceil().max(1.0) as usize;
         html! {
@@ -167,7 +167,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Slow rows, columns and pairs.
+    /// Marks slow rows, columns and pairs.
     fn marks(&self, cell: f64) -> Markup {
         let length = px(self.ranks.len() as f64 * cell);
         let cell_text = px(cell);
@@ -200,7 +200,7 @@ impl<'a> Matrix<'a> {
                     @let cross = format!(
                         "M{} {}l{arm} {arm}m0 {back}l{back} {arm}", px(x + inset), px(y + inset), arm = px(arm), back = px(-arm)
                     );
-                    // Light on dark is seen on every colour of a cell.
+                    // White on black is visible on every cell colour.
                     path d=(cross) stroke=(CROSS[0]) stroke-width="4" {}
                     path d=(cross) stroke=(CROSS[1]) stroke-width="2"
                         data-v={ "slow by itself: " (percent(slow.of_median)) " of the median" } {}
@@ -209,7 +209,7 @@ impl<'a> Matrix<'a> {
         }
     }
 
-    /// Slow ranks and pairs in words.
+    /// Sentences about slow ranks and pairs.
     fn sentences(&self) -> Vec<String> {
         let rank = |what: &str, slow: &SlowRank| {
             let (rank, part) = (slow.rank, percent(slow.of_median));
@@ -260,7 +260,7 @@ fn colour(of_median: f64) -> &'static str {
     COLOURS[above]
 }
 
-/// Colours and marks with their meanings.
+/// The legend of colours and marks.
 fn legend(y: f64) -> Markup {
     let from = FROM.iter().map(|from| format!("≥ {from}"));
     let words = std::iter::once(format!("< {}", FROM[0])).chain(from);
@@ -278,7 +278,7 @@ fn legend(y: f64) -> Markup {
 mod tests {
     use super::{COLOURS, CROSS};
 
-    /// Relative luminance of a colour written as three or six digits.
+    /// Relative luminance of a colour with three or six hex digits.
     fn luminance(colour: &str) -> f64 {
         let digits = &colour[1..];
         let width = digits.len() / 3;

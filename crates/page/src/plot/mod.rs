@@ -1,12 +1,12 @@
-//! Drawings: SVG whose meaning is in shapes and words, each with its description and its numbers as text.
+//! Drawings: SVG with meaning in shapes and text. Each has a description and its numbers as text.
 //!
-//! | file | what it draws |
+//! | file | draws |
 //! | --- | --- |
-//! | this | all of one configuration, within the bound of a page |
+//! | this | all plots of one configuration, within a limit per page |
 //! | `axis`, `chart` | scales; lines over two axes |
-//! | `numbers` | numbers of plots |
-//! | `groups` | points that make a line |
-//! | `sizes` | bandwidth and latency over the size |
+//! | `numbers` | numbering of plots |
+//! | `groups` | groups of points that form a line |
+//! | `sizes` | bandwidth and latency over size |
 //! | `distribution` | latencies of single points: percentiles, histograms |
 //! | `series` | rates over time, with standstills |
 //! | `matrix` | pairs of ranks as a heat map |
@@ -27,7 +27,7 @@ pub(crate) use numbers::Numbers;
 use tonnage_record::Record;
 use tonnage_report::drawer::Section;
 
-/// Configurations with plots: thousands of plots are no page that anybody reads.
+/// Maximum number of configurations with plots. A page with thousands of plots is unusable.
 const CONFIGURATIONS_DRAWN_MAX: usize = 100;
 
 /// Plots of a page.
@@ -38,7 +38,7 @@ pub(crate) struct Drawings {
 }
 
 impl Drawings {
-    /// The first plot gets the next of these numbers.
+    /// Starts with the next of these numbers.
     pub(crate) fn new(numbers: Numbers) -> Self {
         Self {
             numbers,

@@ -1,6 +1,6 @@
-//! Numbers of plots, by which their titles and descriptions are found.
+//! Numbers plots. IDs of their titles and descriptions contain the number.
 
-/// Numbers of plots on a page, in their order.
+/// Counter for the plots on a page.
 #[derive(Debug, Default)]
 pub(crate) struct Numbers(usize);
 

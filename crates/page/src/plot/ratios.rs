@@ -1,4 +1,4 @@
-//! Ratios of a comparison: a row for each point, with its interval and its verdict, beside the margin.
+//! Draws the ratios of a comparison: one row per point with interval and verdict, and the margin in the background.
 
 use maud::{Markup, html};
 use tonnage_judge::compare::Comparison;
@@ -11,7 +11,7 @@ use super::axis::{Axis, bounds};
 use super::chart::{GREY, WIDTH, cut, figure, px};
 use super::numbers::Numbers;
 
-/// Rows of one plot; more make another one.
+/// Maximum number of rows per plot; more rows start a new plot.
 const ROWS_MAX: usize = 40;
 
 const ROW: f64 = 24.0;
@@ -19,10 +19,10 @@ const LEFT: f64 = 300.0;
 const RIGHT: f64 = 770.0;
 const TOP: f64 = 40.0;
 
-/// Longest name of a point, in characters.
+/// Maximum length of a point name, in characters.
 const NAME_CHARS_MAX: usize = 40;
 
-/// Shape, colour and word of a verdict.
+/// Shape and colour of a verdict.
 fn look(verdict: PointVerdict) -> (&'static str, &'static str) {
     match verdict {
         PointVerdict::Worse => ("m0 5l5-9h-10z", "#cf4039"),
@@ -32,7 +32,7 @@ fn look(verdict: PointVerdict) -> (&'static str, &'static str) {
     }
 }
 
-/// Plots of all points that have a ratio; `labels` are the names of all points.
+/// Plots of all points with a ratio. `labels` are the names of all points.
 pub(crate) fn ratios(
     comparison: &Comparison,
     labels: &[String],
@@ -51,7 +51,7 @@ fn plot(points: &[(&Judged, &str, Ratio)], margins: [f64; 2], numbers: &mut Numb
     let ends = points
         .iter()
         .flat_map(|(_, _, ratio)| [ratio.low, ratio.value, ratio.high]);
-    // An interval of few runs may reach anywhere; what is far away is at the end of the axis.
+    // Intervals from few runs can be very wide, so their ends are clamped.
     let ends: Vec<f64> = ends
         .chain(margins)
         .map(|end| end.clamp(0.05, 20.0))

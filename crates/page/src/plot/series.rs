@@ -1,4 +1,4 @@
-//! Rates over time, of trials that were cut into intervals, with what stood still.
+//! Rates over time for trials that were split into intervals, with standstills.
 
 use maud::{Markup, html};
 use tonnage_record::Record;
@@ -11,16 +11,16 @@ use super::numbers::Numbers;
 use crate::findings::name;
 use crate::tables;
 
-/// Trials of one configuration that are drawn.
+/// Maximum number of trials to draw per configuration.
 const TRIALS_DRAWN_MAX: usize = 32;
 
-/// Standstills that are marked and listed one by one.
+/// Maximum number of standstills to mark and list.
 const STANDSTILLS_MAX: usize = 64;
 
-/// Clients that have lines of their own.
+/// Maximum number of clients with separate lines.
 const CLIENTS_DRAWN_MAX: usize = 7;
 
-/// Series of all trials that have one, also of one that a failure ended.
+/// Series of all trials that have one, including a trial aborted by a failure.
 pub(crate) fn series(records: &[Record], numbers: &mut Numbers) -> Vec<Markup> {
     let mut drawn: Vec<Markup> = Vec::new();
     let mut left_out = 0;
@@ -48,7 +48,7 @@ pub(crate) fn series(records: &[Record], numbers: &mut Numbers) -> Vec<Markup> {
     drawn
 }
 
-/// One series; a `window_ns` of 0 is not known.
+/// Draws one series. A `window_ns` of 0 means unknown.
 fn one(title: &str, series: &TrialSeries, window_ns: u64, numbers: &mut Numbers) -> Markup {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let begins: Vec<u64> = (0..series.operations.len() as u64)
@@ -101,7 +101,7 @@ fn one(title: &str, series: &TrialSeries, window_ns: u64, numbers: &mut Numbers)
     })
 }
 
-/// A line for all clients together, and one for each of a few.
+/// One line for all clients together, and one for each of the first few.
 fn lines(series: &TrialSeries, begins: &[u64], lengths: &[u64]) -> Vec<ChartLine> {
     let line = |name: String, look: usize, operations: &[u64]| {
         let each = operations.iter().zip(begins.iter().zip(lengths));
@@ -127,7 +127,7 @@ fn lines(series: &TrialSeries, begins: &[u64], lengths: &[u64]) -> Vec<ChartLine
     std::iter::once(all).chain(clients).collect()
 }
 
-/// Spans in which a client stood still, and a sentence on each.
+/// Spans in which a client stood still, with a sentence for each.
 fn standstills(series: &TrialSeries) -> (Vec<(f64, f64, String)>, Vec<String>) {
     let words = |it: &tonnage_record::transfer::Standstill| {
         let (begin, end) = (it.begin_ns as f64 / 1e9, it.end_ns as f64 / 1e9);

@@ -1,4 +1,4 @@
-//! Figures over the size: bandwidth with interval, limit and published figures, and latency percentiles.
+//! Figures over size: bandwidth with interval, bound and published values, and latency percentiles.
 
 use std::collections::BTreeSet;
 
@@ -13,31 +13,31 @@ use super::chart::{Chart, ChartLine, ChartMark, Dots, LINES_MAX, LineWay};
 use super::groups::{PointGroup, value};
 use super::numbers::Numbers;
 
-/// Bandwidths, the most telling first.
+/// Bandwidth figures, in order of preference.
 const BANDWIDTHS: [&str; 3] = [
     "busbw_bytes_per_s_mean",
     "bandwidth_bytes_per_s_mean",
     "bandwidth_mib_per_s_mean",
 ];
 
-/// Percentiles that are drawn, with the way of their lines.
+/// Percentiles to draw, with their stroke styles.
 const PERCENTILES: [(&str, &str, LineWay); 3] = [
     ("latency_ns_p50", "p50", LineWay::Solid),
     ("latency_ns_p99", "p99", LineWay::Dashed),
     ("latency_ns_p999", "p99.9", LineWay::Dotted),
 ];
 
-/// Lines of a plot of percentiles, each of which has three.
+/// Maximum number of groups in a percentile plot; each has three lines.
 const PERCENTILE_LINES_MAX: usize = 4;
 
-/// Returns whether there is more than one size to draw over.
+/// Whether there is more than one size.
 pub(crate) fn has_sizes(groups: &[PointGroup<'_>]) -> bool {
     let points = groups.iter().flat_map(|group| &group.points);
     let sizes: BTreeSet<u64> = points.map(|(size, _)| size.to_bits()).collect();
     sizes.len() > 1
 }
 
-/// Bandwidth over the size, where the tables of the section have a bandwidth.
+/// Bandwidth over size, if the section's tables show a bandwidth.
 pub(crate) fn bandwidths(
     section: &Section,
     groups: &[PointGroup<'_>],
@@ -52,7 +52,7 @@ pub(crate) fn bandwidths(
         .collect()
 }
 
-/// The bandwidth that the tables show.
+/// The bandwidth figure that the tables show.
 fn shown_bandwidth(section: &Section) -> Option<&'static str> {
     let headers = section
         .tables
@@ -63,7 +63,7 @@ fn shown_bandwidth(section: &Section) -> Option<&'static str> {
         let figure = by_field(field);
         figure.is_some_and(|figure| headers.contains(figure.name))
     });
-    // Files print theirs in MiB/s; the value in bytes is the same.
+    // File tables print MiB/s; the plot uses the same value in bytes.
     let found = shown.next()?;
     match *found {
         "bandwidth_mib_per_s_mean" => Some("bandwidth_bytes_per_s_mean"),
@@ -130,7 +130,7 @@ fn limits(look: usize, group: &PointGroup<'_>) -> ChartLine {
     }
 }
 
-/// Leaves one line of those of limits, where all are alike: it belongs to no other line.
+/// If all bounds are equal, keeps a single line that belongs to no group.
 fn keep_one_limit(lines: &mut Vec<ChartLine>) {
     let longest = lines.iter().filter(|line| line.way == LineWay::Dashed);
     let longest = longest.max_by_key(|line| line.marks.len()).cloned();
@@ -142,7 +142,7 @@ fn keep_one_limit(lines: &mut Vec<ChartLine>) {
     }));
 }
 
-/// Published figures of the same points, a line for each table.
+/// Published figures of the same points, one line per published table.
 fn published(field: &str, look: usize, group: &PointGroup<'_>) -> Vec<ChartLine> {
     let mut lines: Vec<ChartLine> = Vec::new();
     for (size, row) in &group.points {
@@ -177,7 +177,7 @@ fn published(field: &str, look: usize, group: &PointGroup<'_>) -> Vec<ChartLine>
     lines
 }
 
-/// Latency percentiles over the size.
+/// Latency percentiles over size.
 pub(crate) fn percentiles(groups: &[PointGroup<'_>], numbers: &mut Numbers) -> Vec<Markup> {
     let plots = groups.chunks(PERCENTILE_LINES_MAX);
     let plots = plots.filter_map(|groups| {
@@ -194,7 +194,7 @@ pub(crate) fn percentiles(groups: &[PointGroup<'_>], numbers: &mut Numbers) -> V
     plots.collect()
 }
 
-/// Words for all percentiles of a point.
+/// Tooltip with all percentiles of a point.
 fn all_percentiles(size: f64, row: &Row<'_>) -> String {
     let known = PERCENTILES.iter().filter_map(|(field, name, _)| {
         let value = value(row, field)?;
@@ -239,7 +239,7 @@ fn chart(
     let sizes: Vec<f64> = marks().map(|mark| mark.x).collect();
     let ends =
         marks().flat_map(|mark| mark.interval.map_or([mark.y; 2], |(low, high)| [low, high]));
-    // An interval that reaches down to nothing must not take the scale with it.
+    // Limit the lower end of an interval, so that one reaching zero does not stretch the scale.
     let least = marks().map(|mark| mark.y).fold(f64::INFINITY, f64::min);
     let values: Vec<f64> = ends.map(|end| end.max(least / 2.0)).collect();
     if sizes.is_empty() {

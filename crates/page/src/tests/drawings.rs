@@ -1,4 +1,5 @@
-//! Drawings held to the records: marks, mapped back by the ticks of their axes, are the values within a pixel.
+//! Compares drawings with their records: marks, converted back with the axis ticks, must match the values within a
+//! pixel.
 
 use std::str::FromStr;
 
@@ -9,7 +10,7 @@ use super::page_of;
 use super::samples::{SIZES, matrix, record, series, sweep};
 use crate::plot::{Numbers, ratios};
 
-/// Values of an attribute within a text, in order.
+/// Values of an attribute in a text, in order.
 fn attributes<T: FromStr>(text: &str, name: &str) -> Vec<T> {
     let begin = format!(" {name}=\"");
     let parts = text.split(&begin).skip(1);
@@ -17,7 +18,7 @@ fn attributes<T: FromStr>(text: &str, name: &str) -> Vec<T> {
     values.collect()
 }
 
-/// Text from the first of these on, until the next of those.
+/// Text after the first `begin`, up to the next `end`.
 fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     let rest = text
         .split_once(begin)
@@ -26,7 +27,7 @@ fn between<'a>(text: &'a str, begin: &str, end: &str) -> &'a str {
     rest.split(end).next().unwrap()
 }
 
-/// The drawing whose title begins so.
+/// The drawing with this text in its title.
 fn plot<'a>(page: &'a str, title: &str) -> &'a str {
     let plots = page
         .split("<svg")
@@ -36,7 +37,7 @@ fn plot<'a>(page: &'a str, title: &str) -> &'a str {
     titled.next().unwrap_or_else(|| panic!("no plot {title}"))
 }
 
-/// Ticks of an axis, as values and places.
+/// Ticks of an axis, as values and positions.
 struct Ticks(Vec<(f64, f64)>);
 
 impl Ticks {
@@ -50,7 +51,7 @@ impl Ticks {
         Self(pairs.collect())
     }
 
-    /// Place of a value by the first and the last tick, on a linear or a logarithmic scale.
+    /// Position of a value, from the first and the last tick, on a linear or logarithmic scale.
     fn place(&self, value: f64, log: bool) -> f64 {
         let of = |value: f64| if log { value.ln() } else { value };
         let ((first, begin), (last, end)) = (self.0[0], self.0[self.0.len() - 1]);
@@ -58,7 +59,7 @@ impl Ticks {
     }
 }
 
-/// Circles of a drawing: the marks of its first line, and one of the legend.
+/// Circles of a drawing: the marks of its first line, and one in the legend.
 fn circles(plot: &str) -> Vec<(f64, f64)> {
     let xs: Vec<f64> = attributes(plot, "cx");
     let marks = xs.into_iter().zip(attributes::<f64>(plot, "cy"));
@@ -89,7 +90,7 @@ fn bandwidths_are_where_the_ticks_say() {
         let theirs = marks[SIZES.len() + at];
         assert_near(theirs.1, y.place(1.5 * mean, true), "published");
     }
-    // Ends of the bars.
+    // The ends of the error bars.
     let bars = between(plot, "<path d=\"M", "h6M").to_owned();
     assert!(!bars.is_empty());
     let limit = records[0].limit.as_ref().unwrap().bytes_per_s;
@@ -161,7 +162,7 @@ fn slow_rows_columns_and_pairs_are_marked_in_shape() {
     }
     assert!(page.contains("Rank 5 sends slowly to all others at"));
     assert!(page.contains("From rank 7 to rank 9 it is"));
-    // Nothing is marked where nothing is slow.
+    // Nothing is marked if nothing is slow.
     let clean = page_of(&[matrix(8, 99, 99, (9, 9))], true);
     assert!(
         !clean.contains("class=\"slow-row\"") && clean.contains("No rank and no pair is slow.")
@@ -194,7 +195,7 @@ fn ratios_have_their_verdicts_and_their_places() {
     insta::assert_snapshot!(text.replace("><", ">\n<"));
 }
 
-/// The whole drawing of one sweep, so that a change of any attribute is seen.
+/// The complete drawing of one sweep, to detect any attribute change.
 #[test]
 fn the_drawing_of_a_sweep() {
     let page = page_of(&sweep(), true);

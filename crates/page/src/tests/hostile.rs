@@ -1,4 +1,4 @@
-//! Names that others chose: whatever they hold, they are text on the page.
+//! User-chosen names must appear only as text on the page.
 
 use proptest::prelude::*;
 use tonnage_record::Record;
@@ -7,7 +7,7 @@ use super::page_of;
 use super::samples::sweep;
 use crate::embed::records_of_page;
 
-/// Records with a name wherever somebody may choose one.
+/// Records with this name in all places where users can choose one.
 fn named(name: &str) -> Vec<Record> {
     let mut records = sweep();
     for record in &mut records {
@@ -27,7 +27,7 @@ fn named(name: &str) -> Vec<Record> {
     records
 }
 
-/// Tags and names of attributes, in order: everything but text and values.
+/// Tags and attribute names, in order, without text and values.
 fn skeleton(page: &str) -> Vec<String> {
     let mut tags = Vec::new();
     for part in page.split('<').skip(1) {
@@ -76,8 +76,7 @@ fn hostile_names_are_text() {
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;"));
 }
 
-/// A name that turns round what follows stands by itself: in an isolating element, in a cell, as a line of a command,
-/// or in the words of a mark, which are shown alone.
+/// A direction-changing name must appear alone: in an isolating element, a cell, a command line, or a tooltip.
 #[test]
 fn what_follows_a_name_keeps_its_order() {
     let turning = "a\u{202e}b";

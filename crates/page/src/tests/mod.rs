@@ -1,4 +1,4 @@
-//! Whole pages of records that are made for it: what must be on them, what must not, and drawings held to the records.
+//! Whole pages from synthetic records: required content, forbidden content, and drawings compared with the records.
 
 mod drawings;
 mod hostile;
@@ -75,7 +75,7 @@ fn a_page_asks_for_nothing() {
         }
         assert_eq!(text.matches("<script").count(), usize::from(!plain));
         assert_eq!(text.matches("<style").count(), usize::from(!plain));
-        // Without the two it is the same page.
+        // Without them, the page is otherwise the same.
         assert!(text.contains("color-scheme"));
     }
 }
@@ -211,7 +211,7 @@ fn records_of_the_runs_of_one_point_stand_together() {
     let text = page_of(&records.concat(), true);
     assert_eq!(text.matches("<section id=\"result-").count(), 2, "A and B");
     assert!(text.contains("Side A: shm write") && text.contains("Side B: shm write"));
-    // Each run has a line of its own.
+    // Each run has its own line.
     assert!(text.contains(">run 1</text>") && text.contains(">run 2</text>"));
 }
 
@@ -264,10 +264,10 @@ fn hosts_are_judged_beside_a_baseline() {
         rows[1].contains(">n1<") && rows[1].contains(">pass"),
         "{rows:?}"
     );
-    // Its columns are explained as all others are.
+    // Its columns are explained like all others.
     assert!(text.contains("Median of the runs of all hosts of this kind"));
     assert!(text.contains("<a href=\"#verdicts\">"));
-    // A baseline of other hosts is refused.
+    // A baseline for other hosts is refused.
     let mut other = on("n3", 0, 1.0);
     other.environment[0].machine.cpu.model = "Another".to_owned();
     let said = beside(vec![other]).unwrap_err().to_string();

@@ -1,4 +1,4 @@
-//! Records for tests: a real one with other values in some places.
+//! Test records: a real one with modified values.
 
 use serde_json::{Value, json};
 use tonnage_record::Record;
@@ -8,7 +8,7 @@ const RECORD: &str = include_str!("record.json");
 /// Sizes of a sweep.
 pub(super) const SIZES: [u64; 4] = [64, 1024, 65536, 1 << 20];
 
-/// A record of this size, changed.
+/// A record with this size and further changes.
 pub(super) fn record(size_bytes: u64, change: impl FnOnce(&mut Value)) -> Record {
     let mut value: Value = serde_json::from_str(RECORD).unwrap();
     value["point"]["size_bytes"] = size_bytes.into();
@@ -17,7 +17,7 @@ pub(super) fn record(size_bytes: u64, change: impl FnOnce(&mut Value)) -> Record
     serde_json::from_value(value).unwrap()
 }
 
-/// Bandwidths of four sizes with an interval, a limit and a published figure each.
+/// Bandwidths of four sizes, each with an interval, a bound and a published figure.
 pub(super) fn sweep() -> Vec<Record> {
     let each = SIZES.iter().zip(1u32..);
     let each = each.map(|(size, at)| {
@@ -36,7 +36,7 @@ pub(super) fn sweep() -> Vec<Record> {
     each.collect()
 }
 
-/// A trial of four intervals, in one of which rank 0 stood still.
+/// A trial of four intervals; rank 0 stands still in one of them.
 pub(super) fn series() -> Record {
     record(65536, |it| {
         let trial = &mut it["trials"][0];
@@ -50,7 +50,7 @@ pub(super) fn series() -> Record {
     })
 }
 
-/// A matrix of so many ranks, in which one sends slowly, one receives slowly, and one pair is slow by itself.
+/// A matrix with one slow sender, one slow receiver, and one slow pair.
 pub(super) fn matrix(ranks: u32, sender: u32, receiver: u32, pair: (u32, u32)) -> Record {
     let all = (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to)));
     let pairs = all.filter(|(from, to)| from != to).map(|(from, to)| {
