@@ -1,13 +1,13 @@
 //! Compiles libfabric's core and its providers tcp, rxm and shm into a static library, with a C compiler alone.
 //!
-//! The sources are the tree that the crate `lamellar-libfabric-src` ships. That crate's own way of building them needs
-//! autotools; here `c/config.h` says what configure would have found out.
+//! The sources come from the crate `lamellar-libfabric-src`. That crate's own build needs autotools; here `c/config.h`
+//! replaces the output of configure.
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
 
-/// Folders of which all C files are compiled, but for those named: old versions of symbols, which only a shared library
-/// needs, and what needs liburing or performance counters.
+/// Source folders, each with the C files to leave out: old symbol versions, which only a shared library needs, and code
+/// that needs liburing or performance counters.
 const FOLDERS: [(&str, &[&str]); 9] = [
     ("src", &["abi_1_0.c", "iouring.c"]),
     ("src/unix", &[]),
@@ -20,7 +20,7 @@ const FOLDERS: [(&str, &[&str]); 9] = [
     ("prov/shm/src", &[]),
 ];
 
-/// Folders of headers, beside `c/`.
+/// Include folders, in addition to `c/`.
 const INCLUDES: [&str; 4] = [
     "include",
     "prov/hook/include",
@@ -28,11 +28,11 @@ const INCLUDES: [&str; 4] = [
     "prov/tcp/include",
 ];
 
-/// Our own table of sizes, offsets and values.
+/// The crate's table of sizes, offsets and values.
 const LAYOUT: &str = "c/layout.c";
 
 fn main() -> Result<(), Box<dyn Error>> {
-    // The source tree belongs to a version of a crate and cannot change, so nothing else makes this run again.
+    // The source tree belongs to a fixed crate version and cannot change, so only these inputs rerun the build.
     for input in ["build.rs", "c/config.h", LAYOUT] {
         println!("cargo:rerun-if-changed={input}");
     }
@@ -58,11 +58,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         .define("SYSCONFDIR", "\"/etc\"")
         .define("RDMADIR", "\"rdma\"")
         .define("TONNAGE_LIBFABRIC_VERSION", &*format!("\"{version}\""))
-        // As its own build does for a release. The same in every profile, so that tests run what users run.
+        // Same level as a libfabric release build, in every profile, so that tests run the code that users run.
         .opt_level(2)
         .debug(false)
         .flag("-fvisibility=hidden")
-        // Not our code: its warnings depend on the compiler and help nobody here.
+        // Third-party code: its warnings depend on the compiler and help no one here.
         .warnings(false)
         .cargo_warnings(false)
         .try_compile("tonnage_libfabric")?;
@@ -71,7 +71,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The release, as configure.ac names it: `AC_INIT([libfabric], [1.22.0], …`.
+/// Returns the release from configure.ac: `AC_INIT([libfabric], [1.22.0], …`.
 fn version_of(source: &Path) -> Result<String, Box<dyn Error>> {
     let path = source.join("configure.ac");
     let text = std::fs::read_to_string(&path)?;
@@ -84,7 +84,7 @@ fn version_of(source: &Path) -> Result<String, Box<dyn Error>> {
         .to_owned())
 }
 
-/// The C files of a folder, in order, so that a library is always put together alike.
+/// Returns a folder's C files in sorted order, so that the library is always assembled in the same order.
 fn c_files(folder: &Path, left_out: &[&str]) -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(folder)? {

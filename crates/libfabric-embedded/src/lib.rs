@@ -1,9 +1,8 @@
-//! A libfabric of our own for hosts that have none: core, tcp, rxm and shm, compiled from its source by a C compiler.
+//! An embedded libfabric for hosts without one: core, tcp, rxm and shm, built from source with a C compiler.
 //!
-//! What lives here: the build (`build.rs`, `c/config.h`), and a table of the sizes, offsets and values that its headers
-//! declare (`c/layout.c`), which a test of `tonnage-sys` compares with its own declarations. What does not: any Rust
-//! declaration of libfabric's functions, and any call of them; those are in `tonnage-sys`, the only crate with
-//! `unsafe`.
+//! The crate holds the build (`build.rs`, `c/config.h`) and a table of the sizes, offsets and values that libfabric's
+//! headers declare (`c/layout.c`). A test of `tonnage-sys` compares the table with its own declarations. Rust
+//! declarations of libfabric's functions, and all calls of them, are in `tonnage-sys`, the only crate with `unsafe`.
 //!
 //! The licence of the C code is in docs/DEPENDENCIES.md.
 #![forbid(unsafe_code)]
@@ -11,8 +10,8 @@
 /// The release that is embedded, such as "1.22.0".
 pub const VERSION: &str = env!("TONNAGE_LIBFABRIC_VERSION");
 
-/// Does nothing but name this crate, without which the linker would not see the C library: whoever declares its
-/// functions calls this once, anywhere.
+/// Does nothing, but a reference to this crate makes the linker include the C library. A crate that declares
+/// libfabric's functions must call this once, anywhere.
 pub fn link() {}
 
 #[cfg(test)]

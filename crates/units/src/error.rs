@@ -1,6 +1,6 @@
-//! The one error type of tonnage, and the exit code that each kind ends with.
+//! tonnage's error type, and the exit code of each kind of error.
 //!
-//! A message says what went wrong, where (rank, host, device, path), and what to try next: it is written for the
+//! A message gives the fault, the place (rank, host, device, path), and the next thing to try. It is written for the
 //! person at the terminal, not for a log parser.
 
 use std::io;
@@ -8,31 +8,31 @@ use std::io;
 /// `Result` with tonnage's own [`Error`].
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The system's number for a process that may not open another file.
+/// errno of a process that has reached its limit on open files.
 const EMFILE: i32 = 24;
 
-/// The reason why something could not be done.
+/// Reason for a failure.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The request itself is wrong; found before any rank starts. Exit code 2.
     #[error("{0}")]
     Usage(String),
-    /// Something that was asked for is not on this machine. Recorded as a skip with its reason.
+    /// A requested feature is missing on this machine. Recorded as a skip with its reason.
     #[error("{what} cannot be used here: {why}. {how}")]
     Unavailable {
-        /// The thing that was asked for, as the user named it.
+        /// The requested feature, as the user named it.
         what: String,
-        /// The reason: the thing that was looked for and not found.
+        /// Why it is unavailable: the missing file, device, library or permission.
         why: String,
-        /// The way to get it.
+        /// How to get it.
         how: String,
     },
-    /// A rank failed, died, hung or never came.
+    /// A rank failed, died, hung or never joined.
     #[error("rank {rank} on {host}: {message}")]
     Rank {
         /// The rank that failed, which need not be the one that reports it.
         rank: u32,
-        /// Its host name, or "unknown host" when it never said one.
+        /// Its host name, or "unknown host" if it never reported one.
         host: String,
         /// The failure, and the next thing to try.
         message: String,
@@ -42,10 +42,10 @@ pub enum Error {
     Interrupted {
         /// The signal's number.
         signal: i32,
-        /// Number and host of the rank that got it, where it was one rank and not all of them.
+        /// Number and host of the rank that got the signal, if it was one rank and not all of them.
         rank: Option<(u32, String)>,
     },
-    /// The operating system refused.
+    /// The operating system reported an error.
     #[error("{what}: {source}")]
     Io {
         /// The attempt, with the path or address.
@@ -54,17 +54,17 @@ pub enum Error {
         #[source]
         source: io::Error,
     },
-    /// Anything else that ends a run or a point.
+    /// Any other failure that ends a run or a point.
     #[error("{0}")]
     Failed(String),
 }
 
-/// Number of the signal that ends a program which writes to a pipe that nobody reads.
+/// Number of SIGPIPE, the signal for writing to a pipe without a reader.
 const SIGPIPE: i32 = 13;
 
 impl Error {
-    /// An operating-system error with what was being done. Where this process has no room for another file, the message
-    /// also says how to raise the limit.
+    /// Wraps an operating-system error, with the attempt in `what`. If the process is at its limit on open files, the
+    /// message also says how to raise it.
     pub fn io(what: impl Into<String>, source: impl Into<io::Error>) -> Self {
         let (what, source) = (what.into(), source.into());
         match source.raw_os_error() {
@@ -78,7 +78,8 @@ impl Error {
         }
     }
 
-    /// The end of a command whose reader has closed standard output, as `head` does: as if SIGPIPE had ended it.
+    /// Standard output has no reader any more, for example because `head` has closed it. The exit code is that of
+    /// SIGPIPE.
     pub fn output_closed() -> Self {
         Self::Interrupted {
             signal: SIGPIPE,
@@ -86,12 +87,13 @@ impl Error {
         }
     }
 
-    /// Returns whether it only means that nobody reads standard output any more, which is not worth a message.
+    /// Whether this only means that standard output has no reader any more, which needs no message.
     pub fn is_output_closed(&self) -> bool {
         matches!(self, Self::Interrupted { signal, .. } if *signal == SIGPIPE)
     }
 
-    /// A thread or process that the system did not start, with what to change where it has no room for more of them.
+    /// A thread or process could not be started. If the system ran out of resources, the message says how to allow
+    /// more.
     pub fn not_started(what: impl std::fmt::Display, source: &io::Error) -> Self {
         let advice = match source.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::OutOfMemory => {
@@ -103,7 +105,7 @@ impl Error {
         Self::Failed(format!("cannot start {what}: {source}{advice}"))
     }
 
-    /// The process exit code: 2 for a wrong request, 128 + signal when interrupted, 1 for everything else.
+    /// Returns the process exit code: 2 for a wrong request, 128 + signal when interrupted, 1 for everything else.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Usage(_) => 2,
@@ -138,7 +140,7 @@ mod tests {
         let interrupted = |rank| Error::Interrupted { signal: 2, rank };
         assert_eq!(interrupted(None).exit_code(), 130);
         assert!(!interrupted(None).is_output_closed());
-        // That of a shell for a program that SIGPIPE has ended.
+        // A shell reports the same code for a program that SIGPIPE has ended.
         let closed = Error::output_closed();
         assert!(closed.exit_code() == 141 && closed.is_output_closed());
         assert_eq!(Error::Failed("x".into()).exit_code(), 1);

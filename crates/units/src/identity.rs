@@ -1,30 +1,30 @@
-//! A rank's place in the run and how the ranks find each other: what launchers say, and what engines that must start
-//! before the ranks meet are told. It is read in `tonnage_ranks::detect`.
+//! A rank's place in the run and how the ranks find each other. Launchers provide it, and engines that start before the
+//! ranks meet receive it. `tonnage_ranks::detect` reads it.
 
 use std::net::SocketAddr;
 
 /// This process's place in the run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// 0 .. `size`.
+    /// Rank number, 0 .. `size`.
     pub rank: u32,
     /// Number of ranks.
     pub size: u32,
-    /// Place among the ranks of this host; 0 until `Rank::join` has counted them when `local_size` is `None`.
+    /// Index among the ranks of this host. If `local_size` is `None` it is 0 until `Rank::join` has counted them.
     pub local_rank: u32,
-    /// Ranks of this host, when the launcher says it.
+    /// Number of ranks on this host, if the launcher provides it.
     pub local_size: Option<u32>,
-    /// Origin of these values: "RANK/WORLD_SIZE", "OMPI_COMM_WORLD_*", "tonnage --ranks", …; once the ranks have met,
-    /// also how: "OMPI_COMM_WORLD_*, PMIx".
+    /// Origin of these values: "RANK/WORLD_SIZE", "OMPI_COMM_WORLD_*", "tonnage --ranks", …. Once the ranks have met,
+    /// the means is appended: "OMPI_COMM_WORLD_*, PMIx".
     pub source: String,
-    /// The way in which the ranks find each other.
+    /// How the ranks find each other.
     pub meeting: Meeting,
 }
 
-/// A way in which ranks find each other.
+/// How the ranks find each other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Meeting {
-    /// There is one rank.
+    /// The run has one rank.
     Alone,
     /// tonnage started all ranks on this host; rank 0 has the listening socket as its standard input.
     Local {
@@ -37,23 +37,23 @@ pub enum Meeting {
         host: String,
         /// TCP port.
         port: u16,
-        /// Origin of the address, for messages and for what may be changed about it.
+        /// Origin of the address: it decides how messages name it and which change they suggest.
         source: AddressSource,
     },
-    /// The launcher passes on where rank 0 listens, and the secret that it has made.
+    /// The launcher passes on rank 0's address and the secret that rank 0 has made.
     Exchange(Exchange),
-    /// Rank 0 is on the first host of a Slurm step, and all know the port.
+    /// Rank 0 is on the first host of a Slurm step, and all ranks know the port.
     FirstHost {
         /// The first host's name.
         host: String,
         /// TCP port.
         port: u16,
-        /// True when the step has other hosts too; else the ranks meet on 127.0.0.1.
+        /// True if the step has other hosts too; otherwise the ranks meet on 127.0.0.1.
         others: bool,
     },
 }
 
-/// The origin of rank 0's address.
+/// Origin of rank 0's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AddressSource {
     /// The command line: `--master`.
@@ -62,14 +62,14 @@ pub enum AddressSource {
     Variable,
     /// `PET_MASTER_ADDR` and `PET_MASTER_PORT`, which a TrainJob gives its pods.
     TrainJob,
-    /// Rank 0 itself, by its launcher.
+    /// Rank 0 itself, through its launcher.
     Launcher,
-    /// The list of hosts of a Slurm step.
+    /// The host list of a Slurm step.
     Step,
 }
 
 impl AddressSource {
-    /// The host as the user knows it.
+    /// Returns the host as the user gave it, for messages.
     pub fn host(self, host: &str) -> String {
         match self {
             Self::Option => format!("--master {host}"),
@@ -80,7 +80,7 @@ impl AddressSource {
         }
     }
 
-    /// Advice for a host that is not rank 0's.
+    /// Advice if this host is not rank 0's.
     pub fn another_host(self) -> &'static str {
         match self {
             Self::Option => "--master must name the host of rank 0",
@@ -107,14 +107,14 @@ impl AddressSource {
     }
 }
 
-/// A launcher's means to pass a few words from rank to rank.
+/// How the launcher exchanges short messages between ranks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Exchange {
-    /// The library of PMIx, which talks to a server of the launcher.
+    /// The PMIx library, which talks to the launcher's server.
     Pmix,
     /// The text protocol PMI-1 over an open file.
     Pmi1 {
-        /// Its number.
+        /// Number of the file descriptor.
         fd: i32,
     },
 }

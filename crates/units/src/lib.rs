@@ -1,20 +1,20 @@
-//! Small types that every room shares: quantities as people write them, names, and the one error type.
+//! Small types that all crates share: quantities as users write them, names, and the error type.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! | --- | --- |
-//! | [`quantity`] | sizes, times, rates: read, written, and rounded for tables |
+//! | [`quantity`] | sizes, times, rates: parsed, printed, and rounded for tables |
 //! | [`number_list`] | lists of numbers such as "0-3,8" |
-//! | [`mod@names`] | names that options take, and the nearest one to a name that is unknown |
-//! | [`written`] | values as people write them in a plan file |
+//! | [`mod@names`] | names that options take, and the nearest match for an unknown name |
+//! | [`written`] | values in a plan file |
 //! | [`message`] | messages on standard error |
 //! | [`error`] | the kinds of errors and their exit codes |
-//! | [`reduce`] | what contributions of threads and ranks add up to |
+//! | [`reduce`] | reductions over threads and ranks |
 //! | [`identity`] | a rank's place in the run |
 //! | [`pair_place`] | sockets of two workers that exchange bytes |
 //! | [`wire`] | the name of a device that payload crosses |
-//! | [`lock`] | locking a mutex whatever became of its last holder |
+//! | [`lock`] | locking a mutex even if its last holder panicked |
 //!
-//! Nothing here knows an engine, a plan or a rank. Next: `tonnage_sys` for what the system gives, `tonnage_engine` for
+//! Nothing here knows an engine, a plan or a rank. Next: `tonnage_sys` for the operating system, `tonnage_engine` for
 //! the contract of engines.
 #![forbid(unsafe_code)]
 

@@ -1,26 +1,28 @@
-//! Messages to the person at the terminal: on standard error, and of a length that can be read.
+//! Messages to the user on standard error, cut to a readable length.
 
 use std::borrow::Cow;
 use std::io::Write;
 
-/// Longer words are somebody's data, such as an argument that went wrong; paths may be as long as this.
+/// Longest word that is printed whole. Longer ones are user data such as a mistyped argument; a path may be this long.
 const WORD_CHARACTERS_MAX: usize = 300;
 
-/// Characters that are left of such a word.
+/// Number of characters kept of a longer word.
 const WORD_CHARACTERS_LEFT: usize = 60;
 
-/// Characters of a message, of which the last quarter says what to do.
+/// Length limit of a message in characters. The last quarter is kept for the end of the message, which holds the
+/// advice.
 const CHARACTERS_MAX: usize = 4000;
 
-/// Writes a message and the end of its line. One that cannot be written is lost: there is nowhere else to say so.
+/// Prints a message and a line end to standard error. A failed write is ignored, because there is nowhere else to
+/// report it.
 pub fn say(text: &str) {
     let line = format!("{}\n", bounded(text));
     let _ = std::io::stderr().write_all(line.as_bytes());
 }
 
-/// The text with absurdly long words cut, and with its middle left out when it is absurdly long as a whole.
+/// Cuts absurdly long words, and leaves out the middle of an absurdly long text.
 pub fn bounded(text: &str) -> Cow<'_, str> {
-    // No longer in characters than in bytes.
+    // A text never has more characters than bytes.
     if text.len() <= WORD_CHARACTERS_MAX {
         return Cow::Borrowed(text);
     }

@@ -1,5 +1,5 @@
-//! Names that options take: declared once with [`names!`](crate::names!), the nearest one to a name that is unknown,
-//! and how a user's text is quoted in messages.
+//! Enums with names for options, declared with [`names!`](crate::names!). Also finds the nearest match for an unknown
+//! name, and quotes user text in messages.
 
 use std::fmt;
 
@@ -7,23 +7,24 @@ use serde::de::{self, Visitor};
 
 use crate::{Error, Result};
 
-/// A choice between names, declared with [`names!`](crate::names!).
+/// An enum declared with [`names!`](crate::names!).
 pub trait Named: Copy + Sized + 'static {
-    /// The kind of thing that is named, for messages.
+    /// The kind of thing, for messages.
     const WHAT: &'static str;
-    /// Every choice with its name and one line about it, in the order in which help lists them.
+    /// Every choice with its name and a one-line description, in the order of the help.
     const CHOICES: &'static [(Self, &'static str, &'static str)];
     /// The names of the choices.
     const NAMES: &'static [&'static str];
 }
 
-/// The place of one of these names, or an error with the nearest one.
+/// Returns the index of `text` in `names`, or an error that suggests the nearest name.
 pub fn place(what: &str, names: &[&str], text: &str) -> Result<usize> {
     let place = names.iter().position(|name| *name == text);
     place.ok_or_else(|| unknown(what, text, names))
 }
 
-/// Reads the place of a name. One for all types: each format would compile kilobytes of code for each of them.
+/// Deserializes a name to its index. Shared by all types, because each type's own visitor would add kilobytes of code
+/// per format.
 #[doc(hidden)]
 pub struct NameVisitor {
     pub what: &'static str,
@@ -42,10 +43,10 @@ impl Visitor<'_> for NameVisitor {
     }
 }
 
-/// Declares an enum whose values have names: on the command line, in plans and in records. Its name for messages, each
-/// value's name and each value's doc comment are written once; from them come `ALL`, `name`, `FromStr` with the nearest
-/// name, `Display`, serde's two, and [`Named`] for help. The default, if there is one, comes
-/// after the name for messages. The crate that uses it needs serde.
+/// Declares an enum whose values have names on the command line, in plans and in records. The kind (for messages), each
+/// value's name and each value's doc comment are written once. They yield `ALL`, `name`, `FromStr` (which suggests the
+/// nearest name), `Display`, both serde traits, and [`Named`] for help. A default, if there is one, follows the kind.
+/// The crate that uses this macro needs serde.
 ///
 /// ```
 /// tonnage_units::names! {
@@ -75,7 +76,7 @@ macro_rules! names {
         $crate::names_schema!($type, concat!($($about_all, "\n"),+), $($name, concat!($($about, "\n"),+)),+);
 
         impl $type {
-            /// All of them, in the order in which they are listed.
+            /// All of them, in listing order.
             pub const ALL: [Self; [$($name),+].len()] = [$(Self::$choice),+];
 
             /// The name on the command line, in plans and in records.
@@ -135,7 +136,7 @@ macro_rules! names {
     };
 }
 
-/// Derives the JSON schema of a type of [`names!`].
+/// Implements `JsonSchema` for a type of [`names!`].
 #[cfg(feature = "schema")]
 #[doc(hidden)]
 #[macro_export]
@@ -153,7 +154,7 @@ macro_rules! names_schema {
     };
 }
 
-/// Without the feature there is no schema.
+/// Expands to nothing, because only the feature has schemas.
 #[cfg(not(feature = "schema"))]
 #[doc(hidden)]
 #[macro_export]
@@ -161,7 +162,7 @@ macro_rules! names_schema {
     ($($ignored:tt)*) => {};
 }
 
-/// The schema that schemars derives for an enum with these names and doc comments.
+/// Returns the schema that schemars derives for an enum with these names and doc comments.
 #[cfg(feature = "schema")]
 #[doc(hidden)]
 pub fn schema(about: &str, choices: &[(&str, &str)]) -> schemars::Schema {
@@ -175,7 +176,7 @@ pub fn schema(about: &str, choices: &[(&str, &str)]) -> schemars::Schema {
     schemars::json_schema!({ "description": joined(about), "oneOf": one_of })
 }
 
-/// A user's text for a message: quoted, control characters escaped, and cut when it is absurdly long.
+/// Quotes a user's text for a message: control characters escaped, and cut if absurdly long.
 pub fn quote(text: &str) -> String {
     const CHARACTERS_MAX: usize = 60;
     match text.char_indices().nth(CHARACTERS_MAX) {
@@ -184,9 +185,9 @@ pub fn quote(text: &str) -> String {
     }
 }
 
-/// The choice that `text` was probably meant to be, if one is near: a slip or two of the hand, or its beginning.
+/// Returns the likely intended choice, if one is near: within a typo or two, or with `text` as its beginning.
 pub fn nearest<'a>(text: &str, choices: &[&'a str]) -> Option<&'a str> {
-    // The distance takes the product of both lengths, and nothing that long is near any name.
+    // The cost is the product of both lengths, and a text this long is near no name.
     if text.len() > 64 {
         return None;
     }
@@ -202,8 +203,8 @@ pub fn nearest<'a>(text: &str, choices: &[&'a str]) -> Option<&'a str> {
     near.or(beginning).copied()
 }
 
-/// `unknown op "writ": did you mean "write"? ops: write, read`, for a name that is none of `choices`. All that begin
-/// with it as a word of its own are named.
+/// Error for a name that is not one of `choices`: `unknown op "writ": did you mean "write"? ops: write, read`. If
+/// several choices continue `text` after a dash, all of them are suggested.
 pub fn unknown(what: &str, text: &str, choices: &[&str]) -> Error {
     let begin = format!("{text}-");
     let mut near: Vec<_> = (choices.iter().copied())
@@ -226,7 +227,7 @@ pub fn unknown(what: &str, text: &str, choices: &[&str]) -> Error {
     ))
 }
 
-/// `ops`, `memories`, `rails`, `ways of waiting`: the plural of what is named.
+/// Plural of a kind: `ops`, `memories`, `rails`, `ways of waiting`.
 fn plural(what: &str) -> String {
     if let Some((head, rest)) = what.split_once(" of ") {
         return format!("{} of {rest}", plural(head));

@@ -1,14 +1,15 @@
-//! Lists of numbers (CPUs, ranks) in the kernel's own form, "0-3,8".
+//! Lists of numbers (CPUs, ranks) in the kernel's format, "0-3,8".
 
 use crate::{Error, Result};
 
-/// One above the largest number that is taken: more CPUs than Linux can be built for, and the most ranks of a run.
+/// One above the largest accepted number. More CPUs than Linux can be built for, and the maximum number of ranks in a
+/// run.
 const NUMBERS: u32 = 1 << 16;
 
-/// Reads a list such as "0-3,8" and gives its numbers in the order in which they were written, repeats included.
+/// Parses a list such as "0-3,8". Returns its numbers in the written order, repeats included.
 ///
 /// # Errors
-/// [`Error::Usage`] that quotes the part which is not a number or a rising range; an empty list is one too.
+/// [`Error::Usage`] that quotes the part which is not a number or a rising range. An empty list is also an error.
 pub fn parse(text: &str) -> Result<Vec<u32>> {
     let mut cpus = Vec::new();
     for part in text.split(',') {
@@ -32,7 +33,7 @@ pub fn parse(text: &str) -> Result<Vec<u32>> {
 
 fn number(digits: &str, part: &str, text: &str) -> Result<u32> {
     let digits = digits.trim();
-    // `parse` alone would take "+3" too.
+    // `parse` alone would accept "+3" too.
     let plain = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     let number = digits
         .parse::<u32>()
@@ -45,7 +46,7 @@ fn number(digits: &str, part: &str, text: &str) -> Result<u32> {
     })
 }
 
-/// Writes numbers as a list such as "0-3,8", sorted and without repeats; "" for none.
+/// Formats numbers as a list such as "0-3,8", sorted and without repeats; "" if there are none.
 pub fn format(cpus: &[u32]) -> String {
     let mut sorted = cpus.to_vec();
     sorted.sort_unstable();

@@ -1,4 +1,4 @@
-//! Distance between workers that exchange bytes, as `--place` asks for it.
+//! Distance between workers that exchange bytes, as chosen with `--place`.
 
 crate::names! {
     /// Sockets of two workers that exchange bytes.
@@ -11,7 +11,7 @@ crate::names! {
 }
 
 impl PairPlace {
-    /// The place in plain words, for titles of tables.
+    /// Returns a plain description, for table titles.
     pub fn about(self) -> &'static str {
         match self {
             Self::Near => "peers on one socket",

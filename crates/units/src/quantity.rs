@@ -1,14 +1,14 @@
-//! Sizes, rates and times as people write them, and as tables print them.
+//! Sizes, rates and times: parsed from user input, and printed so that they parse back unchanged.
 //!
-//! One type for each kind of quantity. `FromStr` reads what a person types, on the command line and in a plan alike,
-//! and `Display` writes the shortest text that reads back as exactly the same value. Text for tables, rounded to
-//! three digits, is in [`human`]. Which values make sense for which option is decided in `tonnage_plan`, not here.
+//! One type for each kind of quantity. `FromStr` reads user input, the same on the command line and in a plan.
+//! `Display` prints the shortest text that parses back to exactly the same value. Text for tables, rounded to three
+//! digits, is in [`human`]. `tonnage_plan` decides which values an option accepts.
 //!
 //! | kind | accepted | remark |
 //! | --- | --- | --- |
 //! | size | `8`, `4k`, `1M`, `1.5GiB`, `100MB` | a bare `k`, `M`, `G`, `T` and `KiB` … are powers of two; `kB`, `MB`, `GB`, `TB` are decimal |
 //! | count | `128`, `200k`, `1M` | decimal: `k` is 1000, because counts of things are not addresses |
-//! | duration | `10ns`, `1us`, `200ms`, `5s`, `2m`, `1h` | a unit is needed, except for 0 |
+//! | duration | `10ns`, `1us`, `200ms`, `5s`, `2m`, `1h` | a unit is required, except for 0 |
 //! | rate | `200000`, `200k`, `1.5M/s` | decimal, per second |
 //! | bandwidth | `12.5GB/s`, `100Gb/s`, `10GiB/s` | `B` is bytes and `b` is bits |
 //! | percentage | `2%` | held as a fraction |
@@ -43,11 +43,11 @@ pub struct PerSecond(pub f64);
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct BytesPerSecond(pub f64);
 
-/// A part of a whole, 1.0 is all of it; written in percent.
+/// A fraction, where 1.0 is the whole. Printed in percent.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd)]
 pub struct Fraction(pub f64);
 
-/// Names of units, and the factor that they stand for.
+/// Unit names and their factors.
 type Units = [(&'static [&'static str], u64)];
 
 const SIZE_UNITS: &Units = &[
@@ -78,7 +78,7 @@ const TIME_UNITS: &Units = &[
     (&["h"], 3_600_000_000_000),
 ];
 
-/// Reads a whole number of something, with one of `units` behind it.
+/// Parses a whole number that is followed by one of `units`. `what` and `examples` are for error messages.
 fn parse_whole(text: &str, what: &str, examples: &str, units: &Units) -> Result<u64> {
     let wrong = |why: &str| Err(Error::Usage(format!("{} {why}: {examples}", quote(text))));
     let Some((number, unit)) = split(text) else {
@@ -134,7 +134,7 @@ impl FromStr for Nanos {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        // Zero is the same in every unit, and `--warmup 0` is how people turn warming up off.
+        // Zero is the same in every unit, and users turn warmup off with `--warmup 0`.
         if text.trim() == "0" {
             return Ok(Self(0));
         }
@@ -152,7 +152,7 @@ impl fmt::Display for Nanos {
     }
 }
 
-/// Reads a real number of something by the number and the unit behind it.
+/// Parses a real number: `read` gets the number and its unit.
 fn parse_real(
     text: &str,
     read: impl FnOnce(&str, &str) -> Option<f64>,
@@ -198,7 +198,8 @@ impl FromStr for BytesPerSecond {
     }
 }
 
-/// Bytes per second of a number with a unit such as `GB/s`; None for an unknown unit or a number out of range.
+/// Converts a number with a unit such as `GB/s` to bytes per second. `None` if the unit is unknown or the result is out
+/// of range.
 fn bandwidth(number: &str, unit: &str) -> Option<f64> {
     let unit = unit.strip_suffix("/s")?;
     let (prefix, per_byte) = match (unit.strip_suffix('B'), unit.strip_suffix('b')) {

@@ -1,14 +1,14 @@
-//! Sums of the contributions of several threads or ranks.
+//! Reductions over the contributions of several threads or ranks.
 
 use serde::{Deserialize, Serialize};
 
-/// Something that adds up in any order, so that it can be merged on the way.
+/// A value that can be merged in any order, and therefore on the way up a tree of ranks.
 pub trait Reduce {
     /// Adds another contribution.
     fn merge(&mut self, other: Self);
 }
 
-/// Whatever there is; nothing where nobody has any.
+/// Merges the contributions that exist; `None` if no contributor has one.
 impl<T: Reduce> Reduce for Option<T> {
     fn merge(&mut self, other: Self) {
         match (self.as_mut(), other) {
@@ -19,7 +19,7 @@ impl<T: Reduce> Reduce for Option<T> {
     }
 }
 
-/// True where any contribution is.
+/// True if any contribution is true.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Any(pub bool);
 

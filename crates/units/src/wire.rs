@@ -1,4 +1,4 @@
-//! The name of a device that payload crosses: what engines say, machines count and records repeat.
+//! The name of a device that payload crosses, shared by engines, counters and records.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! Values in a plan file: each value is a text or a number, and is read by the same parser as on the command line, so
-//! that both say the same when it is wrong.
+//! Values in a plan file. Each is a string or a number and goes through the command line's parser, so that both report
+//! the same error.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::quantity::{Bytes, BytesPerSecond, Count, Fraction, Nanos, PerSecond};
 
-/// The text of one value, a number turned into its digits.
+/// The text of one value; a number becomes its digits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Text(pub String);
 
@@ -17,10 +17,10 @@ pub struct Text(pub String);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Texts(pub Vec<Text>);
 
-/// Reads a value from its text.
+/// Parses a value from its text.
 ///
 /// # Errors
-/// What the value's own parser says.
+/// The error of the value's own parser.
 pub fn read<'de, D, T>(deserializer: D) -> Result<T, D::Error>
 where
     D: Deserializer<'de>,
@@ -31,11 +31,11 @@ where
     text.parse().map_err(de::Error::custom)
 }
 
-/// Writes a number as an integer where the format has one that large, and as text otherwise: both read back as the
-/// same.
+/// Serializes a number as an integer if the format has one that large, and otherwise as text. Both parse back to the
+/// same value.
 ///
 /// # Errors
-/// What the format says.
+/// The serializer's error.
 pub fn write_count<S: Serializer>(count: u64, serializer: S) -> Result<S::Ok, S::Error> {
     // TOML's integers are signed.
     match i64::try_from(count) {

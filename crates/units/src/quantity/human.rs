@@ -1,15 +1,16 @@
-//! Numbers and quantities for people to read: the one formatter of tables, sentences and messages.
+//! The formatter for numbers and quantities in tables, sentences and messages.
 //!
 //! | for | functions |
 //! | --- | --- |
 //! | a number under a header that has its unit | [`number`], [`prefixed`] |
 //! | about three digits and the fitting unit | [`bandwidth`], [`rate`], [`bytes`], [`duration`], [`percent`] |
-//! | what was asked for or is printed on a device, exactly | [`exact_size`], [`exact_duration`], [`link_speed`], [`thousandths`] |
+//! | an exact setting or a device's rated speed | [`exact_size`], [`exact_duration`], [`link_speed`], [`thousandths`] |
 //! | sums and times in sentences | [`size`], [`size_to`], [`seconds`], [`gigabytes_per_s`], [`whole_percent`] |
 //!
-//! Nothing here can be read back; text that can is the `Display` of the types in [`super`].
+//! This output is for people and cannot be parsed back. For text that can, use the `Display` of the types in [`super`].
 
-/// At least three significant digits, and all digits before the point. A small number is never printed as zero.
+/// Formats with at least three significant digits, and all digits before the point. A small number is never printed as
+/// zero.
 pub fn number(value: f64) -> String {
     let size = value.abs();
     let decimals = match size {
@@ -25,12 +26,12 @@ pub fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-/// A [`number`], marked with ≥ if it is a lower bound.
+/// Formats a [`number`], marked with ≥ if it is a lower bound.
 pub fn number_at_least(value: f64, is_bound: bool) -> String {
     at_least(number(value), is_bound)
 }
 
-/// A number as printed, marked with ≥ if it is a lower bound.
+/// Marks a formatted number with ≥ if it is a lower bound.
 pub fn at_least(number: String, is_bound: bool) -> String {
     if is_bound {
         format!("≥{number}")
@@ -39,7 +40,7 @@ pub fn at_least(number: String, is_bound: bool) -> String {
     }
 }
 
-/// 0.000008 as "8e-6", 0.000512 as "5.12e-4".
+/// Formats 0.000008 as "8e-6", 0.000512 as "5.12e-4".
 fn scientific(value: f64) -> String {
     let text = format!("{value:.2e}");
     match text.split_once('e') {
@@ -61,28 +62,28 @@ pub fn prefixed(value: f64) -> String {
     number(value)
 }
 
-/// `1.23 GB/s`, decimal. "n/a" for what is not a finite number.
+/// `1.23 GB/s`, decimal. "n/a" if the value is not finite.
 pub fn bandwidth(bytes_per_s: f64) -> String {
     let units = ["B/s", "kB/s", "MB/s", "GB/s", "TB/s"];
     with_unit(bytes_per_s, &units, 1000.0)
 }
 
-/// `1.23 M/s`, decimal. "n/a" for what is not a finite number.
+/// `1.23 M/s`, decimal. "n/a" if the value is not finite.
 pub fn rate(per_s: f64) -> String {
     with_unit(per_s, &["/s", "k/s", "M/s", "G/s"], 1000.0)
 }
 
-/// `1.23 GiB`, powers of two. "n/a" for what is not a finite number.
+/// `1.23 GiB`, powers of two. "n/a" if the value is not finite.
 pub fn bytes(bytes: f64) -> String {
     with_unit(bytes, &["B", "KiB", "MiB", "GiB", "TiB"], 1024.0)
 }
 
-/// `12.3 us`; from a second on seconds. "n/a" for what is not a finite number.
+/// `12.3 us`; the largest unit is seconds. "n/a" if the value is not finite.
 pub fn duration(ns: f64) -> String {
     with_unit(ns, &["ns", "us", "ms", "s"], 1000.0)
 }
 
-/// `2.00 %` of a fraction. "n/a" for what is not a finite number.
+/// A fraction as `2.00 %`. "n/a" if the value is not finite.
 pub fn percent(fraction: f64) -> String {
     with_unit(fraction * 100.0, &["%"], 1000.0)
 }
@@ -97,8 +98,8 @@ pub fn exact_size(bytes: u64) -> String {
     format!("{bytes} B")
 }
 
-/// A duration in the largest unit that divides it: 200000000 ns as "200 ms". One that no unit divides, as a third of
-/// them, is rounded from 10 us on: "66.7 ms".
+/// A duration in the largest unit that divides it: 200000000 ns as "200 ms". From 10 us on, a duration that no unit
+/// divides is rounded: a third of 200 ms is "66.7 ms".
 pub fn exact_duration(ns: u64) -> String {
     for (unit_ns, unit) in [(1_000_000_000, "s"), (1_000_000, "ms"), (1000, "us")] {
         if ns > 0 && ns.is_multiple_of(unit_ns) {
@@ -111,7 +112,7 @@ pub fn exact_duration(ns: u64) -> String {
     }
 }
 
-/// Speed of a link: 2500000000 bits per second as "2.5 Gb/s", below 1 Gb/s in whole Mb/s.
+/// Speed of a link: 2500000000 bits per second as "2.5 Gb/s"; below 1 Gb/s in whole Mb/s.
 pub fn link_speed(bits_per_s: u64) -> String {
     match bits_per_s {
         1_000_000_000.. => format!("{} Gb/s", thousandths(bits_per_s / 1_000_000)),
@@ -129,13 +130,13 @@ pub fn thousandths(number: u64) -> String {
     }
 }
 
-/// A size in the largest binary unit that it fills: from 1 MiB on with one decimal, unless it is whole; smaller ones
+/// A size in the largest binary unit that it fills. From 1 MiB on it has one decimal, unless it is whole; smaller sizes
 /// are never rounded.
 pub fn size(bytes: u64) -> String {
     size_to(bytes, 1)
 }
 
-/// A size as [`size`] has it, with so many decimals.
+/// Like [`size`], with the given number of decimals.
 pub fn size_to(bytes: u64, decimals: usize) -> String {
     for (shift, unit) in [(40, "TiB"), (30, "GiB"), (20, "MiB")] {
         if bytes >> shift > 0 {
@@ -156,12 +157,12 @@ pub fn seconds(ns: u64) -> String {
     format!("{} s", number(ns as f64 * 1e-9))
 }
 
-/// A bandwidth in GB/s of 1e9 bytes, as the columns of tables have it.
+/// A bandwidth in GB/s (1e9 bytes), as in the columns of tables.
 pub fn gigabytes_per_s(bytes_per_s: f64) -> String {
     format!("{} GB/s", number(bytes_per_s * 1e-9))
 }
 
-/// Whole percents of a fraction; a small part is not printed as nothing, nor nearly all as all.
+/// A fraction in whole percent. A small one prints "< 1 %" instead of 0, and one just below 1 prints "> 99 %".
 pub fn whole_percent(fraction: f64) -> String {
     match fraction * 100.0 {
         value if value > 0.0 && value < 1.0 => "< 1 %".to_owned(),
@@ -177,7 +178,7 @@ fn with_unit(value: f64, units: &[&str], base: f64) -> String {
     let mut scaled = value;
     let mut units = units.iter();
     let mut unit = units.next().copied().unwrap_or("");
-    // From half a unit below the base on, rounding would print the base itself: 999.6 kB/s is 1.00 MB/s.
+    // From half a unit below the base on, rounding would print the base: 999.6 kB/s must become 1.00 MB/s.
     while scaled.abs() >= base - 0.5 {
         let Some(next) = units.next() else { break };
         unit = next;

@@ -1,7 +1,7 @@
-//! Decimal numbers with a unit behind them, read without losing a digit. The units themselves are not known here.
+//! Decimal numbers with a unit, parsed without losing a digit. The units themselves are defined in [`super`].
 
-/// Splits `1.5GiB` into `1.5` and `GiB`; blanks around and between are dropped. None when there is no plain decimal
-/// number in front: digits with at most one point between them, no sign, no exponent.
+/// Splits `1.5GiB` into `1.5` and `GiB`; blanks around and between are dropped. Returns `None` unless the text starts
+/// with a plain decimal number: digits with at most one point between them, no sign, no exponent.
 pub(super) fn split(text: &str) -> Option<(&str, &str)> {
     let text = text.trim();
     let end = text
@@ -13,20 +13,20 @@ pub(super) fn split(text: &str) -> Option<(&str, &str)> {
     plain.then_some((number, unit.trim_start()))
 }
 
-/// The reason why a number times a factor is not a `u64`.
+/// Why a number times a factor is not a `u64`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WholeError {
-    /// Something is left behind the point.
+    /// Digits remain after the decimal point.
     Fraction,
     /// More than 2^64 - 1.
     TooLarge,
 }
 
-/// `number` (from [`split`]) times `factor`, exactly.
+/// Returns `number` (from [`split`]) times `factor`, exactly.
 pub(super) fn whole(number: &str, factor: u64) -> Result<u64, WholeError> {
     let (before, after) = number.split_once('.').unwrap_or((number, ""));
     let after = after.trim_end_matches('0');
-    // No factor has more than 41 powers of two or five, so more digits behind the point can never come out whole.
+    // No factor has more than 41 powers of two or five, so a product with more decimal places is never whole.
     if after.len() > 41 {
         return Err(WholeError::Fraction);
     }
@@ -43,7 +43,7 @@ pub(super) fn whole(number: &str, factor: u64) -> Result<u64, WholeError> {
     let divisor = u32::try_from(after.len())
         .ok()
         .and_then(|places| 10u128.checked_pow(places));
-    // 10^39 and more do not fit, and a product that fits is smaller: something is left behind the point.
+    // 10^39 and more do not fit. A product that fits is smaller, so digits remain after the decimal point.
     let divisor = divisor.ok_or(WholeError::Fraction)?;
     if !product.is_multiple_of(divisor) {
         return Err(WholeError::Fraction);
@@ -51,16 +51,17 @@ pub(super) fn whole(number: &str, factor: u64) -> Result<u64, WholeError> {
     u64::try_from(product / divisor).map_err(|_| WholeError::TooLarge)
 }
 
-/// `number` (from [`split`]) times ten to the `exponent`, rounded once; None when it is beyond what an `f64` holds.
+/// Returns `number` (from [`split`]) times ten to the `exponent`, rounded once; `None` if it is out of range for an
+/// `f64`.
 pub(super) fn scaled(number: &str, exponent: i32) -> Option<f64> {
     let value: f64 = format!("{number}e{exponent}").parse().ok()?;
     value.is_finite().then_some(value)
 }
 
-/// The shortest plain decimal text of `value` divided by ten to the `exponent` that [`scaled`] reads back as the very
-/// same `f64`: the decimal point is moved in the text, so that nothing is rounded a second time.
+/// Formats `value` divided by ten to the `exponent` as the shortest plain decimal that [`scaled`] reads back as the
+/// same `f64`. The decimal point is moved in the text, so that nothing is rounded a second time.
 pub(super) fn shifted(value: f64, exponent: i32) -> String {
-    // Zero has no first digit that a decimal point could be moved past.
+    // Zero has no leading digit to move the decimal point past.
     if value == 0.0 {
         return "0".to_owned();
     }
