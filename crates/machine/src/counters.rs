@@ -1,19 +1,18 @@
 //! Counters of devices and of TCP: bytes, packets, errors, drops, retransmits.
 //!
-//! Interfaces are read from /proc/self/net/dev, which is always that of the own network namespace; /sys/class/net shows
-//! another one's where somebody entered a namespace without mounting /sys anew. RDMA ports are read from
-//! /sys/class/infiniband. Whether the figures prove anything is for `tonnage_bench::wire_proof`.
+//! Interfaces are read from /proc/self/net/dev, which always describes the process's own network namespace.
+//! /sys/class/net shows another one's if the namespace was entered without remounting /sys. RDMA ports are read from
+//! /sys/class/infiniband. `tonnage_bench::wire_proof` decides whether the counters prove anything.
 
 use std::collections::BTreeMap;
 
 use super::kernel_files::Tree;
 use tonnage_units::{WireDevice, WireKind};
 
-/// Counters by the names that the kernel gives them.
+/// Counters by their kernel names.
 pub type Counters = BTreeMap<String, u64>;
 
-/// Columns of /proc/net/dev, and those of them that somebody needs, by the names that the same counters have below
-/// /sys/class/net.
+/// Number of columns in /proc/net/dev, and the columns in use, by the names of the same counters below /sys/class/net.
 const INTERFACE_COLUMNS: usize = 16;
 const INTERFACE_COUNTERS: [(usize, &str); 8] = [
     (0, "rx_bytes"),
@@ -26,29 +25,30 @@ const INTERFACE_COUNTERS: [(usize, &str); 8] = [
     (11, "tx_dropped"),
 ];
 
-/// Names taken from /proc/net/snmp and /proc/net/netstat: how much there was, what went wrong on the way, and what tells
-/// segments that came in another order from lost ones.
+/// Names taken from /proc/net/snmp and /proc/net/netstat: traffic, errors, and counters that distinguish reordered
+/// segments from lost ones.
 const TCP_NAMES: &str = "InSegs OutSegs RetransSegs InErrs InCsumErrors ListenDrops ListenOverflows TCPTimeouts \
     TCPLostRetransmit TCPFastRetrans TCPSlowStartRetrans TCPSpuriousRTOs TCPBacklogDrop TCPRcvQDrop TCPZeroWindowDrop \
     TCPAbortOnTimeout PruneCalled TCPSACKReorder TCPRenoReorder TCPTSReorder TCPDSACKRecv TCPDSACKOfoRecv TCPOFOQueue";
 
-/// Times that a sender saw its segments arrive in another order, by the ways in which it can notice.
+/// A sender's counts of reordering, one per detection method.
 const REORDERINGS: [&str; 3] = ["TCPSACKReorder", "TCPRenoReorder", "TCPTSReorder"];
 
-/// Times that a receiver reported to this sender a segment that it had already: what was sent again was not lost.
+/// Counts of duplicate segments that receivers reported to this sender: those retransmits were not caused by loss.
 const DUPLICATES: [&str; 2] = ["TCPDSACKRecv", "TCPDSACKOfoRecv"];
 
-/// Counters of segments that were sent again because later ones were acknowledged first, lost or not.
+/// Counters of segments that were retransmitted because later ones were acknowledged first, lost or not.
 const SENT_AGAIN: [&str; 2] = ["RetransSegs", "TCPFastRetrans"];
 
-/// InfiniBand counts data in words of four bytes; renamed, so that nobody takes them for bytes.
+/// InfiniBand counts data in words of four bytes. Renamed after conversion, so that the values are not mistaken for
+/// words.
 const WORDS: [(&str, &str); 2] = [
     ("port_xmit_data", "port_xmit_data_bytes"),
     ("port_rcv_data", "port_rcv_data_bytes"),
 ];
 
-/// Counters to add up for one direction. Each row is a lower bound of what the device moved, so the largest that is
-/// there is the closest.
+/// Counters to add up for one direction. The sum of each row is a lower bound on the device's traffic, so the largest
+/// sum is the closest.
 type Sources = [&'static [&'static str]; 4];
 
 const SENT: Sources = [
@@ -69,19 +69,19 @@ const RECEIVED: Sources = [
 const TROUBLE: &str = "err drop discard retrans timeout overflow out_of_sequence out_of_buffer nak \
     duplicate_request unresponsive impaired link_downed prune spurious";
 
-/// Everything that was read at one moment.
+/// All counters, read at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Snapshot {
-    /// All interfaces of the own network namespace.
+    /// All interfaces of the process's own network namespace.
     pub interfaces: BTreeMap<String, Counters>,
-    /// All RDMA ports by device and number; of those that were not asked for only how many bytes they moved.
+    /// All RDMA ports by device and number. Ports that were not requested have byte counters only.
     pub ports: BTreeMap<(String, u32), Counters>,
-    /// TCP of the own network namespace.
+    /// TCP counters of the process's own network namespace.
     pub tcp: Counters,
 }
 
 impl Snapshot {
-    /// Reads all counters of `devices`, and how much everything else moved. What is not there is left out.
+    /// Reads all counters of `devices`, and the byte counters of all other devices. Missing counters are left out.
     pub fn read(tree: &Tree, devices: &[WireDevice]) -> Self {
         let text = |name: &str| {
             tree.text(format!("proc/self/net/{name}"))
@@ -111,7 +111,7 @@ impl Snapshot {
         }
     }
 
-    /// Returns the counters of a device; `None` when there is no such device.
+    /// Returns the counters of a device; `None` if it was not found.
     pub fn of(&self, device: &WireDevice) -> Option<&Counters> {
         match device.kind {
             WireKind::Interface => self.interfaces.get(&device.name),
@@ -119,7 +119,7 @@ impl Snapshot {
         }
     }
 
-    /// Every device that was found.
+    /// Returns every device that was found.
     pub fn devices(&self) -> Vec<WireDevice> {
         let interfaces = self.interfaces.keys().map(|name| WireDevice {
             kind: WireKind::Interface,
@@ -135,8 +135,8 @@ impl Snapshot {
     }
 }
 
-/// Returns the growth of each counter between two readings. One that is missing in either, or went backwards (a device
-/// that was set up anew), is left out.
+/// Returns the growth of each counter between two readings. Counters that are missing in either reading, or that went
+/// backwards because a device was reset, are left out.
 pub fn difference(before: &Counters, after: &Counters) -> Counters {
     let growth = |(name, after): (&String, &u64)| {
         let moved = after.checked_sub(*before.get(name)?)?;
@@ -145,35 +145,35 @@ pub fn difference(before: &Counters, after: &Counters) -> Counters {
     after.iter().filter_map(growth).collect()
 }
 
-/// Bytes that a device sent, of its counters or their difference; `None` when it does not count them.
+/// Returns the bytes that a device sent, from its counters or their difference; `None` if it does not count them.
 pub fn sent_bytes(counters: &Counters) -> Option<u64> {
     largest(counters, &SENT)
 }
 
-/// Bytes that a device received, of its counters or their difference; `None` when it does not count them.
+/// Returns the bytes that a device received, from its counters or their difference; `None` if it does not count them.
 pub fn received_bytes(counters: &Counters) -> Option<u64> {
     largest(counters, &RECEIVED)
 }
 
-/// Returns whether a counter should stand still while all is well.
+/// Whether growth of this counter indicates a problem.
 pub fn is_trouble(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
     TROUBLE.split_whitespace().any(|part| name.contains(part))
 }
 
-/// Segments that a host's TCP sent again while it saw reordering, of the growth of its counters.
+/// Retransmits and reordering of a host's TCP, from the growth of its counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reordering {
-    /// Segments that were sent again.
+    /// Number of retransmitted segments.
     pub retransmitted: u64,
-    /// Times that segments arrived in another order.
+    /// Number of times that segments arrived out of order.
     pub reorderings: u64,
-    /// Times that a receiver had a segment already.
+    /// Number of times that a receiver already had a segment.
     pub duplicates: u64,
 }
 
 impl Reordering {
-    /// Reordering in these counters; `None` if nothing was sent again, or nothing tells reordering.
+    /// Finds reordering in these counters; `None` if nothing was retransmitted, or no counter indicates reordering.
     pub fn of(counters: &Counters) -> Option<Self> {
         let sum = |names: &[&str]| {
             let values = names.iter().filter_map(|name| counters.get(*name));
@@ -188,17 +188,17 @@ impl Reordering {
         (found.retransmitted > 0 && is_told).then_some(found)
     }
 
-    /// Returns whether no segment was lost: the receiver had each one that was sent again.
+    /// Whether no segment was lost: the receiver already had each retransmitted one.
     pub fn is_all(&self) -> bool {
         self.duplicates >= self.retransmitted
     }
 
-    /// Returns whether retransmits are no sign of loss: segments did arrive in another order, or all were there already.
+    /// Whether the retransmits do not indicate loss: segments did arrive out of order, or all of them were duplicates.
     pub fn is_likely(&self) -> bool {
         self.reorderings > 0 || self.is_all()
     }
 
-    /// Returns whether this counter of TCP moves for reordering as it does for loss.
+    /// Whether this TCP counter grows on reordering as it does on loss.
     pub fn explains(name: &str) -> bool {
         SENT_AGAIN.contains(&name)
     }
@@ -212,7 +212,8 @@ fn largest(counters: &Counters, sources: &Sources) -> Option<u64> {
     sources.iter().filter_map(sum).max()
 }
 
-/// The counters of one RDMA port: the standard ones, the driver's own of the port, and those of the whole device.
+/// Reads the counters of one RDMA port: the standard ones, the driver's own for the port, and those of the whole
+/// device.
 fn rdma_port(
     tree: &Tree,
     device: &str,
@@ -231,7 +232,7 @@ fn rdma_port(
         for name in tree.names(&directory) {
             let renamed = WORDS.iter().find(|(words, _)| *words == name);
             let known = renamed.map_or(name.as_str(), |(_, bytes)| bytes);
-            // How long the driver's figures are kept is a setting among them.
+            // `lifespan` is a setting, not a counter: how long the driver caches its values.
             if name == "lifespan" || !(all || counts_bytes(known)) {
                 continue;
             }
@@ -243,7 +244,7 @@ fn rdma_port(
         }
     }
     if sent_bytes(&counters).is_none() && received_bytes(&counters).is_none() {
-        // A device in software counts no bytes of its own, and everything that it moves passes its interface.
+        // A software device has no byte counters, and all its traffic passes its network interface.
         let network = tree.text(format!("{root}/ports/{port}/gid_attrs/ndevs/0"));
         let network = network.and_then(|name| interfaces.get(&name));
         for (name, value) in network.into_iter().flatten() {
@@ -253,7 +254,7 @@ fn rdma_port(
     counters
 }
 
-/// /proc/net/dev: two lines of head, then one line for each interface.
+/// Parses /proc/net/dev: two header lines, then one line for each interface.
 fn parse_interfaces(text: &str) -> BTreeMap<String, Counters> {
     let line = |line: &str| {
         let (name, figures) = line.rsplit_once(':')?;
@@ -269,8 +270,8 @@ fn parse_interfaces(text: &str) -> BTreeMap<String, Counters> {
     text.lines().filter_map(line).collect()
 }
 
-/// /proc/net/snmp and /proc/net/netstat: for each protocol a line of names, then a line of figures. Figures below zero
-/// are settings ("no limit") and left out.
+/// Parses /proc/net/snmp or /proc/net/netstat: for each protocol a line of names, then a line of values. Negative
+/// values are settings ("no limit") and left out.
 fn parse_protocol(text: &str, protocol: &str) -> Counters {
     let lines = text.lines().filter_map(|line| line.split_once(':'));
     let mut lines = lines

@@ -6,38 +6,38 @@ use serde::{Deserialize, Serialize};
 use super::kernel_files::Tree;
 use super::mounts::unescape;
 
-/// A control group of this process whose CPU time is limited.
+/// A control group of this process that has a CPU quota.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LimitedGroup {
-    /// CPU time that it gets in each second, in thousandths of a CPU.
+    /// CPU time per second, in thousandths of a CPU.
     pub quota_millicpus: u64,
     /// Its folder, as a path of the tree.
     folder: String,
 }
 
-/// Counts of a limited group since it was made, or their growth.
+/// Throttling counters of a limited group since it was created, or their growth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Throttling {
-    /// Periods in which the group ran.
+    /// Number of periods in which the group ran.
     pub periods: u64,
-    /// Periods in which it used up its quota and had to stop.
+    /// Number of periods in which it used up its quota and was stopped.
     pub throttled_periods: u64,
     /// Time for which it was stopped, summed over CPUs.
     pub throttled_ns: u64,
 }
 
-/// CPU time of a thread since it began, or its growth.
+/// CPU time of a thread since its start, or its growth.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SchedTime {
     /// Time on a CPU.
     pub run_ns: u64,
-    /// Time in which it could have run and did not: another thread had the CPU, or a quota was used up.
+    /// Time in which it was runnable but not running: another thread had the CPU, or a quota was used up.
     pub wait_ns: u64,
 }
 
 impl LimitedGroup {
-    /// The limited groups among those of this process and all above them, the tightest first. In a container the walk
-    /// ends at the root of its namespace, which is all that can be read there.
+    /// Returns the limited groups among this process's own and all their ancestors, the tightest first. In a container
+    /// the search ends at the root of its namespace, the highest group that can be read there.
     pub fn all(tree: &Tree) -> Vec<Self> {
         let (groups, mounts) = (
             tree.text("proc/self/cgroup"),
@@ -62,7 +62,7 @@ impl LimitedGroup {
         all
     }
 
-    /// Its counts so far; `None` if the kernel shows none.
+    /// Reads its counters; `None` if the kernel has none.
     pub fn throttling(&self, tree: &Tree) -> Option<Throttling> {
         let text = tree.text(format!("{}/cpu.stat", self.folder))?;
         let value = |name: &str| {
@@ -81,7 +81,7 @@ impl LimitedGroup {
 }
 
 impl Throttling {
-    /// Growth since `before`.
+    /// Returns the growth since `before`.
     pub fn since(self, before: Self) -> Self {
         Self {
             periods: self.periods.saturating_sub(before.periods),
@@ -99,7 +99,7 @@ impl Throttling {
 }
 
 impl SchedTime {
-    /// Times of a thread of this process; `None` once it has ended, and if the kernel does not count them.
+    /// Reads the times of a thread of this process; `None` if it has ended, or the kernel does not count them.
     pub fn of_thread(tree: &Tree, thread: u32) -> Option<Self> {
         let text = tree.text(format!("proc/self/task/{thread}/schedstat"))?;
         let mut words = text.split_whitespace();
@@ -110,7 +110,7 @@ impl SchedTime {
         })
     }
 
-    /// Growth since `before`.
+    /// Returns the growth since `before`.
     pub fn since(self, before: Self) -> Self {
         Self {
             run_ns: self.run_ns.saturating_sub(before.run_ns),
@@ -119,8 +119,8 @@ impl SchedTime {
     }
 }
 
-/// Place of the hierarchy that a line of /proc/self/cgroup is about, and this process's folder below it; `None` for
-/// hierarchies that limit no CPU time, and if the folder is not below the mount.
+/// Returns the mount point of the hierarchy named in a line of /proc/self/cgroup, and this process's folder below it.
+/// `None` for hierarchies without the CPU controller, and if the folder is not below the mount.
 fn own_folder(line: &str, mounts: &str) -> Option<(String, String)> {
     let mut fields = line.splitn(3, ':');
     let (number, controllers, group) = (fields.next()?, fields.next()?, fields.next()?);
@@ -139,7 +139,7 @@ fn own_folder(line: &str, mounts: &str) -> Option<(String, String)> {
         }
         let mut fields = before.split(' ').skip(3);
         let (root, place) = (unescape(fields.next()?), unescape(fields.next()?));
-        // A container may see the folder's name in the host's hierarchy, and only its own part of that mounted.
+        // A container may see the folder's name in the host's hierarchy, with only its own part of that mounted.
         let below = group.strip_prefix(root.trim_end_matches('/'))?;
         let is_below = below.is_empty() || below.starts_with('/');
         let leaves = below.split('/').any(|name| name == "..");
@@ -148,7 +148,7 @@ fn own_folder(line: &str, mounts: &str) -> Option<(String, String)> {
     })
 }
 
-/// A folder of a hierarchy and those above it, up to the place of the hierarchy.
+/// Returns a folder and its ancestors, up to the root of the hierarchy.
 fn above(place: &str, group: &str) -> Vec<String> {
     let mut folders = Vec::new();
     let mut group = group;
@@ -160,14 +160,14 @@ fn above(place: &str, group: &str) -> Vec<String> {
     folders
 }
 
-/// The quota of one folder; `None` without one.
+/// Returns the quota of one folder; `None` if it has none.
 fn quota_millicpus(tree: &Tree, folder: &str) -> Option<u64> {
     let (quota, period): (u64, u64) = match tree.text(format!("{folder}/cpu.max")) {
         Some(text) => {
             let (quota, period) = text.split_once(' ')?;
             (quota.parse().ok()?, period.parse().ok()?)
         }
-        // Version 1; -1 is no limit.
+        // Version 1; -1 means unlimited.
         None => (
             tree.number(format!("{folder}/cpu.cfs_quota_us"))?,
             tree.number(format!("{folder}/cpu.cfs_period_us"))?,
@@ -215,7 +215,7 @@ mod tests {
             throttled_ns: 7000,
         };
         assert_eq!(group.throttling(&machine.tree()), Some(counted));
-        // A namespace's root is a group like any other.
+        // A namespace's root may have a quota like any other group.
         let container = self::machine("0::/", V2);
         container.file("sys/fs/cgroup/cpu.max", "50000 100000");
         assert_eq!(quotas(&container), [500]);
@@ -241,7 +241,7 @@ mod tests {
         );
     }
 
-    /// Docker without a namespace of its own for control groups mounts the container's part of the hierarchy.
+    /// Without a cgroup namespace, Docker mounts the container's part of the hierarchy.
     #[test]
     fn a_container_sees_a_part_of_the_hierarchy() {
         let mounts = "33 31 0:30 /docker/x /sys/fs/cgroup/cpu ro - cgroup cgroup rw,cpu";

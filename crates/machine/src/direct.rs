@@ -1,5 +1,5 @@
-//! Direct transfers of a file, past the page cache: their alignment, and the sources that are believed. The kernel's
-//! answer is read in `tonnage_sys::files::direct`.
+//! Direct I/O on a file (bypassing the page cache): its alignment, and the sources that are trusted for it. The
+//! kernel's answer is read in `tonnage_sys::files::direct`.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,17 +10,17 @@ use tonnage_sys::files::file_system::{self, FileSystem};
 
 use tonnage_units::{Error, Result};
 
-/// Rules for using a file that is open without the page cache.
+/// Rules for direct I/O on an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Direct {
-    /// Multiples that memory, offsets and lengths must be.
+    /// Multiples required of memory addresses, offsets and lengths.
     pub alignment: Alignment,
-    /// Source that vouches for it.
+    /// Source that guarantees direct I/O.
     pub said_by: &'static str,
 }
 
 impl Direct {
-    /// For the record.
+    /// Returns the alignment and its source as JSON.
     pub fn effective(self) -> Value {
         json!({
             "memory_bytes": self.alignment.memory_bytes,
@@ -30,7 +30,7 @@ impl Direct {
     }
 }
 
-/// Finds out who vouches for direct transfers of an open file, and for which.
+/// Finds a trusted source for direct I/O on an open file, and the alignment that it requires.
 pub fn of_file(file: &File, path: &Path) -> Result<Direct> {
     let asked = |error| Error::io(format!("cannot look at {}", path.display()), error);
     let said = direct_io(file).map_err(asked)?;
@@ -38,8 +38,8 @@ pub fn of_file(file: &File, path: &Path) -> Result<Direct> {
     vouched(said, &on, path)
 }
 
-/// The kernel's word counts. Two network file systems do not answer it, but document that `O_DIRECT` is honoured:
-/// Lustre for whole pages, NFS for everything. Nobody else is believed.
+/// The kernel's answer decides. Two network file systems give none, but document that they honour `O_DIRECT`: Lustre
+/// for whole pages, NFS for everything. No other file system is trusted without an answer.
 fn vouched(said: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
     let name = &on.name;
     match said {
@@ -77,7 +77,7 @@ fn vouched(said: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
     }
 }
 
-/// Returns the error for a file without direct transfers.
+/// Error for a file without direct I/O.
 pub fn refused(path: &Path, why: &str) -> Error {
     Error::Unavailable {
         what: format!("direct I/O on {}", path.display()),

@@ -1,7 +1,6 @@
-//! Properties of a host that explain a figure; part of every record.
+//! Properties of a host that explain a result; part of every record.
 //!
-//! What lives here: reading it, quickly and without ever failing. What does not: the devices that could be used, which
-//! [`super::devices`] lists for people.
+//! Reading them is fast and cannot fail. The full list of devices, for people, is in [`super::devices`].
 
 use std::collections::BTreeMap;
 
@@ -17,16 +16,16 @@ use super::topology::Topology;
 use super::variables::steering;
 use tonnage_units::number_list;
 
-/// Kernel modules of drivers whose version is worth recording, where the module states one.
+/// Kernel modules of drivers to record the version of, if the module reports one.
 const DRIVERS: &str =
     "amdgpu bnxt_en bnxt_re cxi_core efa ena hfi1 ib_core ionic irdma lustre mlx5_core";
 
-/// Identity of a host and of its boot. Apart from [`Environment`], so that hosts of the same make have equal ones.
+/// Identity of a host and of its boot. Kept out of [`Environment`], so that identical hosts have equal environments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostIdentity {
     /// The host's name.
     pub name: String,
-    /// The kernel's random identifier of this boot; absent where it cannot be read.
+    /// The kernel's random identifier of this boot; absent if it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub boot_id: Option<String>,
 }
@@ -44,7 +43,7 @@ impl HostIdentity {
     }
 }
 
-/// The environment of one host. Two hosts of the same make and set-up have equal ones.
+/// The environment of one host. Two hosts with the same hardware and setup have equal environments.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Environment {
@@ -54,23 +53,22 @@ pub struct Environment {
     pub kernel: String,
     /// Machine architecture as the kernel names it.
     pub architecture: String,
-    /// True for a virtual machine; absent where the CPU does not tell.
+    /// True for a virtual machine; absent if the CPU does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub virtualised: Option<bool>,
-    /// Time source of the kernel; absent where it does not say.
+    /// Time source of the kernel; absent if it reports none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_source: Option<String>,
     /// Processors.
     pub cpu: Processors,
-    /// Models of the GPUs, in the order of the PCI bus.
+    /// Models of the GPUs, in PCI bus order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gpus: Vec<String>,
     /// Memory.
     pub memory: MemoryState,
-    /// Versions by name: the C library, libfabric where this process has loaded it, and drivers that state theirs. What
-    /// is not there is not listed.
+    /// Versions by name: the C library, libfabric if this process has loaded it, and drivers that report theirs.
     pub libraries: BTreeMap<String, String>,
-    /// Environment variables that steer communication libraries; never one that may hold a secret.
+    /// Environment variables that affect communication libraries; never one that may hold a secret.
     pub variables: BTreeMap<String, String>,
 }
 
@@ -84,15 +82,14 @@ pub struct Processors {
     pub online: String,
     /// CPUs that this process may use.
     pub allowed: String,
-    /// CPU time that the tightest quota of a control group (version 1 or 2) grants in each second, in thousandths of a
-    /// CPU; absent without one.
+    /// Tightest CPU quota of a control group (version 1 or 2), in thousandths of a CPU; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quota_millicpus: Option<u64>,
-    /// Sockets.
+    /// Number of sockets.
     pub sockets: u32,
-    /// Physical cores of all sockets.
+    /// Number of physical cores of all sockets.
     pub cores: u32,
-    /// CPUs that share a core.
+    /// Number of CPUs that share a core.
     pub threads_per_core: u32,
     /// Size of one level-2 cache, the first CPU's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -100,9 +97,9 @@ pub struct Processors {
     /// Size of one level-3 cache, the first CPU's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub l3_bytes: Option<u64>,
-    /// Frequency governor of the first CPU, or "unknown: " and why.
+    /// Frequency governor of the first CPU, or "unknown: " and the reason.
     pub governor: String,
-    /// Highest frequency of the first CPU; absent where the kernel does not say.
+    /// Highest frequency of the first CPU; absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub frequency_khz_max: Option<u64>,
 }
@@ -111,7 +108,7 @@ pub struct Processors {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MemoryState {
-    /// All of it; absent where it cannot be read.
+    /// Total size; absent if it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_bytes: Option<u64>,
     /// NUMA nodes, such as "0-1".
@@ -123,8 +120,8 @@ pub struct MemoryState {
 }
 
 impl Environment {
-    /// Reads this host's environment in a few milliseconds, the environment variables `more` among those that steer. It
-    /// cannot fail: what cannot be read is absent or says so.
+    /// Reads this host's environment in a few milliseconds, and records the environment variables named in `more` too.
+    /// It cannot fail: an unreadable value is absent or explains why.
     pub fn read(more: &[&str], topology: &Topology) -> Self {
         Self {
             variables: steering(std::env::vars_os(), more),
@@ -132,8 +129,8 @@ impl Environment {
         }
     }
 
-    /// Reads the machine laid out in `tree`. Kernel, architecture, libraries and environment variables are those
-    /// of the running process in any case.
+    /// Reads the machine laid out in `tree`. Kernel, architecture, libraries and environment variables always come from
+    /// the running process.
     pub fn read_from(tree: &Tree, topology: &Topology) -> Self {
         let uname = rustix::system::uname();
         Self {
@@ -153,7 +150,7 @@ impl Environment {
 }
 
 impl Processors {
-    /// The processors of the machine laid out in `tree`.
+    /// Reads the processors of the machine laid out in `tree`.
     pub fn read_from(tree: &Tree, topology: &Topology) -> Self {
         let first = topology.cpus.first().map_or(0, |cpu| cpu.id);
         let cpu = format!("sys/devices/system/cpu/cpu{first}");
@@ -178,7 +175,7 @@ impl Processors {
 }
 
 impl MemoryState {
-    /// The memory of the machine laid out in `tree`.
+    /// Reads the memory of the machine laid out in `tree`.
     pub fn read_from(tree: &Tree, topology: &Topology) -> Self {
         let nodes: Vec<u32> = topology.nodes.iter().map(|node| node.id).collect();
         Self {
@@ -203,7 +200,7 @@ fn os_name(tree: &Tree) -> String {
 
 fn virtualised(tree: &Tree) -> Option<bool> {
     let text = tree.text("proc/cpuinfo")?;
-    // Only x86 has a flag for it.
+    // Only x86 has this flag.
     let flags = value_of(&text, "flags")?;
     Some(flags.split_whitespace().any(|flag| flag == "hypervisor"))
 }
@@ -213,7 +210,7 @@ fn cpu_model(tree: &Tree) -> Option<String> {
     if let Some(model) = value_of(&text, "model name").or_else(|| value_of(&text, "cpu")) {
         return Some(model.to_owned());
     }
-    // ARM kernels give the maker's and the part's numbers only.
+    // ARM kernels report only the numbers of the implementer and the part.
     let (maker, part) = (
         value_of(&text, "CPU implementer")?,
         value_of(&text, "CPU part")?,
@@ -221,7 +218,7 @@ fn cpu_model(tree: &Tree) -> Option<String> {
     Some(format!("implementer {maker} part {part}"))
 }
 
-/// The size of the first CPU's cache of this level for data.
+/// Returns the size of the first CPU's data (or unified) cache of this level.
 fn cache_bytes(tree: &Tree, cpu: &str, level: u32) -> Option<u64> {
     let cache = format!("{cpu}/cache");
     tree.names(&cache).into_iter().find_map(|index| {
@@ -241,7 +238,8 @@ fn libraries(tree: &Tree) -> BTreeMap<String, String> {
     if let Some(version) = libc_version() {
         found.insert("libc".to_owned(), version);
     }
-    // Loading it would take longer than everything else here, and it matters only to engines that have loaded it.
+    // Loading libfabric would take longer than everything else here, and only engines that have loaded it are affected
+    // by it.
     if let Some(library) = Libfabric::loaded() {
         found.insert("libfabric".to_owned(), library.release().to_string());
     }
@@ -341,7 +339,7 @@ mod tests {
         let topology = Topology::read();
         let first = Environment::read(&[], &topology);
         assert!(first.libraries.contains_key("libc") || cfg!(not(target_env = "gnu")));
-        // The fastest of some, because the test shares its CPUs with others.
+        // The minimum of several readings, because the test shares its CPUs with others.
         let read = |_| {
             let start = Instant::now();
             assert_eq!(Environment::read(&[], &topology).cpu, first.cpu);

@@ -5,8 +5,8 @@ use tonnage_sys::libfabric::Libfabric;
 /// The environment variable that names the library to use instead of the installed one.
 pub const LIBFABRIC_VARIABLE: &str = "TONNAGE_LIBFABRIC";
 
-/// The libfabric that an engine uses unless its command line names one: what `TONNAGE_LIBFABRIC` names where that is
-/// set and not empty (a path, or "embedded"), else what [`Libfabric::choose`] finds.
+/// Loads the libfabric that an engine uses unless its command line names one. That is the value of `TONNAGE_LIBFABRIC`
+/// if set and not empty (a path, or "embedded"), else the choice of [`Libfabric::choose`].
 pub fn load_libfabric() -> Result<Libfabric, String> {
     let asked = std::env::var_os(LIBFABRIC_VARIABLE).filter(|path| !path.is_empty());
     let Some(asked) = asked else {

@@ -1,5 +1,5 @@
-//! Facts about a host that decide whether it can take part in a run, at one glance; `tonnage hosts` sets those of
-//! several hosts below each other. Everything that is known of one host is in [`super::devices`].
+//! A short summary of a host, to decide whether it can take part in a run. `tonnage hosts` lists several hosts below
+//! each other. The full inventory of one host is in [`super::devices`].
 
 use rustix::process::{Resource, getrlimit};
 use serde::{Deserialize, Serialize};
@@ -14,15 +14,15 @@ use tonnage_units::{Error, Result};
 pub struct HostFacts {
     /// Machine architecture as the kernel names it.
     pub architecture: String,
-    /// C library with its version; absent where it does not say.
+    /// C library with its version; absent if it reports none.
     pub c_library: Option<String>,
-    /// Limit on locked memory; absent without one.
+    /// Limit on locked memory; absent if unlimited.
     pub lockable_bytes: Option<u64>,
-    /// Soft and hard limit on open files; absent without one.
+    /// Soft and hard limit on open files; absent if unlimited.
     pub open_files: (Option<u64>, Option<u64>),
     /// Pools of huge pages.
     pub huge_pools: Vec<HugePool>,
-    /// Network interfaces that are up, with their link rates in bits per second, but for the loopback.
+    /// Network interfaces that are up, except the loopback, with their link rates in bits per second.
     pub networks: Vec<(String, Option<u64>)>,
     /// RDMA devices.
     pub rdma: Vec<String>,
@@ -31,7 +31,7 @@ pub struct HostFacts {
 }
 
 impl HostFacts {
-    /// Looks at this host.
+    /// Reads the facts of this host.
     pub fn read() -> Self {
         let found = Inventory::read();
         let files = getrlimit(Resource::Nofile);
@@ -55,13 +55,13 @@ impl HostFacts {
         }
     }
 
-    /// The facts as JSON.
+    /// Serializes the facts to JSON.
     pub fn to_json(&self) -> Result<String> {
         serde_json::to_string(self)
             .map_err(|error| Error::Failed(format!("this host cannot be described: {error}")))
     }
 
-    /// The reverse of [`HostFacts::to_json`].
+    /// Parses the output of [`HostFacts::to_json`].
     pub fn from_json(text: &str) -> Result<Self> {
         serde_json::from_str(text)
             .map_err(|error| Error::Failed(format!("its description cannot be read: {error}")))

@@ -1,14 +1,14 @@
-//! Reading the small text files through which the kernel describes a machine.
+//! Readers for the small text files through which the kernel describes a machine.
 //!
-//! Everything in [`crate`] reads through a [`Tree`], so that a test can lay out an invented machine in a
-//! directory and see what is made of it. Nothing here fails: what is missing or unreadable is `None` or empty.
+//! Everything in [`crate`] reads through a [`Tree`], so that a test can lay out an invented machine in a directory.
+//! Nothing here fails: a missing or unreadable file is `None` or empty.
 
 use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// A bound on what is read of one file; the largest that matters is /proc/cpuinfo, of which the head is enough.
+/// Limit on the bytes read from one file. The largest that matters is /proc/cpuinfo, and its head is enough.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// The directory that stands for "/".
@@ -25,17 +25,17 @@ impl Tree {
         }
     }
 
-    /// The machine that is laid out under `root`.
+    /// The machine laid out under `root`.
     pub fn at(root: impl Into<PathBuf>) -> Self {
         Self { root: root.into() }
     }
 
-    /// The real path of `path`, which is given without a leading slash.
+    /// Returns the real path of `path`, which has no leading slash.
     pub fn path(&self, path: impl AsRef<Path>) -> PathBuf {
         self.root.join(path)
     }
 
-    /// The file's text without white space around it.
+    /// Reads a file's text and trims it.
     pub fn try_text(&self, path: impl AsRef<Path>) -> io::Result<String> {
         let mut bytes = Vec::new();
         fs::File::open(self.path(path))?
@@ -44,17 +44,17 @@ impl Tree {
         Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
     }
 
-    /// The file's text without white space around it; `None` also for an empty file.
+    /// Reads a file's text and trims it; `None` if it is empty, too.
     pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
         self.try_text(path).ok().filter(|text| !text.is_empty())
     }
 
-    /// A file that holds one number.
+    /// Reads a file that holds one number.
     pub fn number<T: FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
         self.text(path)?.parse().ok()
     }
 
-    /// The names in a directory, sorted; empty when there is no such directory.
+    /// Returns the sorted names in a directory; empty if it does not exist.
     pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path(path)) else {
             return Vec::new();
@@ -66,19 +66,18 @@ impl Tree {
         names
     }
 
-    /// Returns whether something is at `path`.
     pub fn exists(&self, path: impl AsRef<Path>) -> bool {
         self.path(path).exists()
     }
 
-    /// The last part of what a symbolic link points to, such as the name of a driver.
+    /// Returns the last component of a symbolic link's target, such as the name of a driver.
     pub fn link_name(&self, path: impl AsRef<Path>) -> Option<String> {
         let target = fs::read_link(self.path(path)).ok()?;
         Some(target.file_name()?.to_str()?.to_owned())
     }
 
-    /// Returns the target of `path` after all symbolic links, as a path of this tree again; `None` when that is outside
-    /// of it.
+    /// Follows all symbolic links of `path` and returns the target as a path of this tree; `None` if it is outside the
+    /// tree.
     pub fn resolve(&self, path: impl AsRef<Path>) -> Option<PathBuf> {
         let root = self.root.canonicalize().ok()?;
         let real = self.path(path).canonicalize().ok()?;
@@ -98,18 +97,18 @@ pub fn natural(name: &str) -> (Vec<(String, u64)>, String) {
         pieces.push((head.to_owned(), digits.parse::<u64>().unwrap_or(0)));
         rest = after;
     }
-    // node01 and node1 are two names.
+    // The whole name breaks ties: node01 and node1 are two names.
     (pieces, name.to_owned())
 }
 
-/// The choice that is marked in a file of the form "always [madvise] never"; the whole text where none is marked.
+/// Returns the marked choice of a file such as "always [madvise] never", or the whole text if none is marked.
 pub(crate) fn marked(text: &str) -> &str {
     text.split_whitespace()
         .find_map(|word| word.strip_prefix('[')?.strip_suffix(']'))
         .unwrap_or(text)
 }
 
-/// The value of `key` in a text of "key : value" lines.
+/// Returns the value of `key` in a text of "key : value" lines.
 pub(crate) fn value_of<'a>(text: &'a str, key: &str) -> Option<&'a str> {
     text.lines().find_map(|line| {
         let (name, value) = line.split_once(':')?;
@@ -130,13 +129,13 @@ pub mod invented {
 
     use super::Tree;
 
-    /// A directory that is removed at the end of the test, and what is laid out in it.
+    /// A temporary directory that represents a machine.
     pub struct Machine {
         directory: tempfile::TempDir,
     }
 
     impl Machine {
-        /// Makes an empty one.
+        /// Creates an empty machine.
         #[expect(clippy::new_without_default, reason = "it makes a directory")]
         pub fn new() -> Self {
             Self {
@@ -144,17 +143,17 @@ pub mod invented {
             }
         }
 
-        /// Returns the tree that reads it.
+        /// Returns the tree that reads this machine.
         pub fn tree(&self) -> Tree {
             Tree::at(self.directory.path())
         }
 
-        /// Returns its directory.
+        /// Returns the machine's root directory.
         pub fn path(&self) -> &Path {
             self.directory.path()
         }
 
-        /// Lays out a file of one line.
+        /// Creates a file with one line.
         pub fn file(&self, path: &str, text: &str) -> &Self {
             let path = self.directory.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -162,7 +161,7 @@ pub mod invented {
             self
         }
 
-        /// Lays out files of one line each in a folder.
+        /// Creates files with one line each in a folder.
         pub fn files(&self, folder: &str, files: &[(&str, &str)]) -> &Self {
             for (name, text) in files {
                 self.file(Path::new(folder).join(name).to_str().unwrap(), text);
@@ -170,7 +169,7 @@ pub mod invented {
             self
         }
 
-        /// A link at `path` to `target`, both paths of this machine.
+        /// Creates a link at `path` to `target`, both paths of this machine.
         pub fn link(&self, path: &str, target: &str) -> &Self {
             let path = self.directory.path().join(path);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -178,8 +177,8 @@ pub mod invented {
             self
         }
 
-        /// CPUs of `sockets` × `cores` × `threads`, one NUMA node per socket, numbered as Linux does on x86: first the
-        /// first threads of all cores, then the second ones.
+        /// Creates CPUs of `sockets` × `cores` × `threads`, with one NUMA node per socket. They are numbered as Linux
+        /// does on x86: the first threads of all cores, then the second ones.
         pub fn processors(&self, sockets: u32, cores: u32, threads: u32) -> &Self {
             let all_cores = sockets * cores;
             let total = all_cores * threads;

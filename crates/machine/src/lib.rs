@@ -1,10 +1,11 @@
 //! Facts about this host: its devices, CPUs, memory, mounts and counters.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! | --- | --- |
-//! | [`environment`] | properties of the host that explain a figure, in every record |
+//! | [`environment`] | properties of the host that explain a result, in every record |
 //! | [`devices`] | everything that could move bytes here, for people (`tonnage devices`) |
-//! | [`direct`] | transfers of a file past the page cache |
+//! | [`host_facts`] | a short summary of a host (`tonnage hosts`) |
+//! | [`direct`] | direct I/O on a file, bypassing the page cache |
 //! | [`topology`] | CPUs, cores, sockets, NUMA nodes |
 //! | [`placement`] | CPUs of workers, and how they are chosen |
 //! | [`cpu_time`] | CPU quotas, and time that threads waited for a CPU |
@@ -14,12 +15,12 @@
 //! | [`counters`] | counters of devices and of TCP |
 //! | [`socket_paths`] | interface, queueing discipline, congestion control and buffers of open TCP sockets |
 //! | [`fabric`] | choice of the libfabric |
-//! | [`way_out`] | network interfaces without a way to other hosts |
+//! | [`way_out`] | network interfaces that lead to no other host |
 //! | [`kernel_files`] | reading the kernel's files, or an invented machine's |
-//! | `variables` | environment variables that steer communication libraries |
+//! | `variables` | environment variables that affect communication libraries |
 //!
-//! Nothing here moves a byte, knows an engine or starts a rank; who shares a host is in `tonnage_ranks`. Next:
-//! `tonnage_engines`, which opens what was found here, and `tonnage_report`, which draws it.
+//! Nothing here moves a byte, knows an engine or starts a rank; `tonnage_ranks` finds out which ranks share a host.
+//! Next: `tonnage_engines`, which opens the devices found here, and `tonnage_report`, which prints them.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The mount that holds a file, with its source: a device, a server's export. Listing all file systems of the machine
-//! is in [`super::devices`]; the file's own answer, in `tonnage_sys::files`.
+//! The mount that holds a file, with its source: a device, a server's export. The list of all file systems of the
+//! machine is in [`super::devices`]; the file's own statfs and statx results are in `tonnage_sys::files`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use tonnage_sys::files::file_system::{self, FileSystem};
 
 use super::kernel_files::Tree;
 
-/// The file system that a path is on.
+/// The mount that holds a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mount {
-    /// Its kind in the kernel's words: "ext4", "nfs4", "fuse.sshfs", …
+    /// Type, as the kernel names it: "ext4", "nfs4", "fuse.sshfs", …
     pub kind: String,
-    /// Mount point; `None` where /proc does not tell.
+    /// Mount point; `None` if /proc does not list it.
     pub place: Option<PathBuf>,
-    /// Source of the mount: a device, a server's export, …; `None` where /proc does not tell.
+    /// Source of the mount: a device, a server's export, …; `None` if /proc does not list it.
     pub source: Option<String>,
-    /// The file's own answer.
+    /// File system as reported for the path itself.
     pub file_system: FileSystem,
 }
 
-/// Returns the mount that holds a path; it must exist, and may be a folder.
+/// Returns the mount that holds a path. The path must exist, and may be a folder.
 pub fn of_path(path: &Path) -> io::Result<Mount> {
     let file_system = file_system::of_path(path)?;
     let mounts = Tree::host().text("proc/self/mountinfo").unwrap_or_default();
@@ -33,8 +33,8 @@ fn found(mounts: &str, file_system: FileSystem, path: &Path) -> Mount {
     let line = if file_system.mount_id.is_some() {
         lines().find(|line| Some(line.id) == file_system.mount_id)
     } else {
-        // Kernels before 5.8 do not say the number: then it is the innermost of its device, the last of several at one
-        // place.
+        // Kernels before 5.8 do not report the mount's number. Then it is the innermost mount of the device; among
+        // several at one place, the last.
         lines()
             .filter(|line| line.device == file_system.device && path.starts_with(&line.place))
             .max_by_key(|line| line.place.components().count())
@@ -63,8 +63,8 @@ struct Line {
     source: String,
 }
 
-/// One line of /proc/self/mountinfo: number, parent's number, device, root, place, options, any number of further
-/// fields, a dash, kind, source, more options.
+/// Parses one line of /proc/self/mountinfo: number, parent's number, device, root, place, options, any number of
+/// further fields, a dash, kind, source, more options.
 fn line(text: &str) -> Option<Line> {
     let (before, after) = text.split_once(" - ")?;
     let mut fields = before.split(' ');
@@ -82,7 +82,8 @@ fn line(text: &str) -> Option<Line> {
     })
 }
 
-/// The kernel writes blanks, tabs, line ends and backslashes as a backslash and three octal digits.
+/// Undoes the kernel's escapes: it writes blanks, tabs, line ends and backslashes as a backslash and three octal
+/// digits.
 pub(super) fn unescape(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     let mut rest = text;

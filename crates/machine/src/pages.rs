@@ -1,4 +1,4 @@
-//! Memory and huge pages, as the kernel's own files tell.
+//! Memory and huge pages, as listed in the kernel's files.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,13 +10,13 @@ use super::kernel_files::{Tree, marked};
 pub struct HugePool {
     /// Size of one page.
     pub page_bytes: u64,
-    /// Pages in the pool.
+    /// Number of pages in the pool.
     pub total: u64,
-    /// Pages of the pool that nobody holds.
+    /// Number of free pages in the pool.
     pub free: u64,
 }
 
-/// The pools of all sizes that the CPU knows, smallest page first; empty where the kernel has no huge pages.
+/// Returns the pools of all page sizes that the CPU supports, smallest first; empty if the kernel has no huge pages.
 pub fn huge_pools(tree: &Tree) -> Vec<HugePool> {
     let root = "sys/kernel/mm/hugepages";
     let pool = |name: String| {
@@ -36,9 +36,9 @@ pub fn huge_pools(tree: &Tree) -> Vec<HugePool> {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Transparent {
-    /// For private memory: "always", "madvise", "never", or "unknown: " and why.
+    /// For private memory: "always", "madvise", "never", or "unknown: " and the reason.
     pub enabled: String,
-    /// For shared memory: "always", "within_size", "advise", "never", …, or "unknown: " and why.
+    /// For shared memory: "always", "within_size", "advise", "never", …, or "unknown: " and the reason.
     pub shmem_enabled: String,
 }
 
@@ -55,7 +55,7 @@ pub fn transparent(tree: &Tree) -> Transparent {
     }
 }
 
-/// A line of /proc/meminfo in bytes, such as "MemTotal".
+/// Returns a value of /proc/meminfo, such as "MemTotal", in bytes.
 pub(super) fn meminfo_bytes(tree: &Tree, key: &str) -> Option<u64> {
     let text = tree.text("proc/meminfo")?;
     let value = super::kernel_files::value_of(&text, key)?;

@@ -1,8 +1,8 @@
 //! Placement of workers that exchange bytes with each other: on one socket, or on two.
 //!
-//! Like [`super::placement`] pure functions: every rank of a machine works out the places of all ranks from the same
-//! topology and takes its own. Worker w of a rank exchanges bytes with workers w of other ranks, so that those of all
-//! ranks which are connected, in as many steps as it takes, are placed together.
+//! Like [`super::placement`], these are pure functions: every rank of a machine computes the places of all ranks from
+//! the same topology and takes its own. Worker w of a rank exchanges bytes only with workers w of other ranks. Ranks
+//! that are connected, directly or through others, form a group, and the workers w of a group are placed together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,26 +11,26 @@ use super::topology::{Cpu, Topology};
 use tonnage_units::number_list;
 use tonnage_units::{Error, PairPlace, Result};
 
-/// A rank of this machine, as far as the places of workers depend on it.
+/// A rank of this machine, with the properties that affect placement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MachineRank {
     /// Its number in the run.
     pub rank: u32,
     /// CPUs that it may use, ascending.
     pub allowed: Vec<u32>,
-    /// Ranks that it exchanges bytes with, by their places in the list of the machine's ranks.
+    /// Ranks that it exchanges bytes with, as indices into the list of the machine's ranks.
     pub peers: Vec<usize>,
 }
 
-/// Places the workers of all ranks of a machine, all that exchange bytes on one socket, or initiators and targets on
-/// two.
+/// Places the workers of all ranks of a machine: workers that exchange bytes on one socket, or initiators and targets
+/// on two.
 ///
-/// Whole cores are taken while there are enough, on one NUMA node if they fit; then second threads, on another core
-/// than the peer's while there is one. Workers share CPUs, and yield, only where there are more of them than CPUs.
+/// Whole cores are taken while there are enough, on one NUMA node if they fit. After that second threads are taken, on
+/// another core than the peer's if possible. Workers share CPUs, and yield, only if there are more workers than CPUs.
 ///
 /// # Errors
-/// [`Error::Unavailable`] where no CPUs lie so, with the reason; [`Error::Usage`] for far ranks that cannot be told
-/// apart in two groups.
+/// [`Error::Unavailable`] with the reason if no CPUs satisfy `place`; [`Error::Usage`] if far ranks cannot be divided
+/// into two sides.
 pub fn place_pairs(
     topology: &Topology,
     ranks: &[MachineRank],
@@ -73,9 +73,9 @@ pub fn place_pairs(
     placed.ok_or_else(|| unavailable(too_few(&seats.cpus, total)))
 }
 
-/// Places the workers of all ranks of a machine, which may use the same CPUs, as [`super::place_workers`] does
-/// alone; but those that exchange bytes on one socket, on cores of their own and on one NUMA node, where that leaves no
-/// core unused.
+/// Places the workers of all ranks of a machine, which may use the same CPUs, as [`super::place_workers`] does alone.
+/// But workers that exchange bytes are put on one socket, on cores of their own and on one NUMA node, if that uses no
+/// fewer cores.
 pub fn place_by_itself(
     topology: &Topology,
     ranks: &[MachineRank],
@@ -99,19 +99,19 @@ pub fn place_by_itself(
     Ok(near.filter(better).unwrap_or(plain))
 }
 
-/// One rank's worker among those that are placed together.
+/// One rank's worker in a group that is placed together.
 #[derive(Debug, Clone, Copy)]
 struct Member {
-    /// The place of its rank in the machine's list.
+    /// Index of its rank in the machine's list.
     rank: usize,
-    /// 0 or 1: no two of one side exchange bytes.
+    /// 0 or 1: members of one side do not exchange bytes with each other.
     side: usize,
 }
 
-/// Ranks that are connected with each other.
+/// Ranks that are connected with each other, directly or through others.
 struct Group {
     members: Vec<Member>,
-    /// False where two of one side exchange bytes all the same.
+    /// False if two members of one side exchange bytes after all.
     is_two_sided: bool,
 }
 
@@ -152,7 +152,7 @@ impl Group {
     }
 }
 
-/// Socket and, where it matters, NUMA node of either side of a group.
+/// The socket, and optionally the NUMA node, of either side of a group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Region([(Option<u32>, Option<u32>); 2]);
 
@@ -166,24 +166,24 @@ impl Region {
 /// CPUs that a worker may be given, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Take {
-    /// Cores that nobody uses.
+    /// Unused cores.
     UnusedCores,
-    /// CPUs that nobody uses, on other cores than the other members of the group.
+    /// Unused CPUs, on other cores than the other members of the group.
     OtherCores,
-    /// CPUs that nobody uses.
+    /// Unused CPUs.
     OwnCpus,
-    /// Any.
+    /// Any CPU.
     Shared,
 }
 
-/// CPUs of a machine, and how many workers have been put on each.
+/// CPUs of a machine, and the number of workers already placed on each.
 struct Seats<'a> {
     ranks: &'a [MachineRank],
-    /// By node, then core, then number.
+    /// Sorted by node, core and number.
     cpus: Vec<Cpu>,
-    /// Workers of each of these CPUs.
+    /// Number of workers on each of these CPUs.
     workers: Vec<u32>,
-    /// Workers of each core.
+    /// Number of workers on each core.
     workers_of_core: BTreeMap<u32, u32>,
 }
 
@@ -201,7 +201,7 @@ impl<'a> Seats<'a> {
         }
     }
 
-    /// Regions on one socket: first each NUMA node, then each whole socket.
+    /// Returns the regions on one socket: first each NUMA node, then each whole socket.
     fn near(&self, fits: impl Fn(&Cpu) -> bool) -> Vec<Region> {
         let cpus = || self.cpus.iter().filter(|cpu| fits(cpu));
         let nodes: BTreeSet<_> = cpus().map(|cpu| (cpu.package, Some(cpu.node))).collect();
@@ -210,7 +210,7 @@ impl<'a> Seats<'a> {
         both.map(|place| Region([place, place])).collect()
     }
 
-    /// Regions on two sockets: each with each other.
+    /// Returns the regions on two sockets: all ordered pairs.
     fn far(&self) -> Vec<Region> {
         let known = self.cpus.iter().filter(|cpu| cpu.package.is_some());
         let sockets: BTreeSet<_> = known.map(|cpu| (cpu.package, None)).collect();
@@ -221,8 +221,8 @@ impl<'a> Seats<'a> {
         sockets.iter().flat_map(|&one| with_others(one)).collect()
     }
 
-    /// Places worker after worker of group after group, those that come first before the others of all groups, where
-    /// `choose` says; `None` where it cannot.
+    /// Places the workers of all groups on the CPUs that `choose` returns; `None` if it finds none. The first workers
+    /// of all groups come before the others.
     fn place(
         &mut self,
         groups: &[Group],
@@ -250,7 +250,7 @@ impl<'a> Seats<'a> {
         Some(placed.collect())
     }
 
-    /// CPUs of their own for the members of a group.
+    /// Finds unused CPUs for the members of a group.
     fn unshared(&self, group: &Group, regions: &[Region]) -> Option<Vec<usize>> {
         let ways = [Take::UnusedCores, Take::OtherCores, Take::OwnCpus];
         let each = |take| regions.iter().map(move |region| (region, take));
@@ -258,18 +258,18 @@ impl<'a> Seats<'a> {
         all.find_map(|(region, take)| self.seat(group, region, take))
     }
 
-    /// CPUs for the members of a group that others may use too: in the region that is used least.
+    /// Finds CPUs for the members of a group, which others may use too, in the least used region.
     fn shared(&self, group: &Group, regions: &[Region]) -> Option<Vec<usize>> {
         let regions = regions.iter();
         let all = regions.filter_map(|region| self.seat(group, region, Take::Shared));
         all.min_by_key(|chosen| chosen.iter().map(|&at| self.workers[at]).sum::<u32>())
     }
 
-    /// CPUs for the members of a group in one region.
+    /// Finds CPUs for the members of a group in one region.
     fn seat(&self, group: &Group, region: &Region, take: Take) -> Option<Vec<usize>> {
         let choices = |member: &Member| self.ranks[member.rank].allowed.len();
         let mut order: Vec<usize> = (0..group.members.len()).collect();
-        // Those that may use the fewest CPUs choose first.
+        // Members with the fewest allowed CPUs choose first.
         order.sort_by_key(|&at| choices(&group.members[at]));
         let mut chosen = vec![None; group.members.len()];
         let mut on_cpu = vec![0u32; self.cpus.len()];
@@ -303,8 +303,8 @@ impl<'a> Seats<'a> {
     }
 }
 
-/// Faults of a placement, the worst first: the number of groups of workers on several sockets, of workers that share a
-/// core with a peer, and of groups on several nodes.
+/// Faults of a placement, the worst first: groups of workers that span several sockets, workers that share a core with
+/// a peer, and groups that span several nodes.
 #[derive(Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Fault {
     on_several_sockets: usize,
@@ -331,7 +331,7 @@ fn fault(topology: &Topology, groups: &[Group], placed: &[Placement]) -> Fault {
     fault
 }
 
-/// Number of cores that workers are on.
+/// Number of cores that have workers.
 fn cores(topology: &Topology, placed: &[Placement]) -> usize {
     let ids: Vec<u32> = placed
         .iter()
@@ -342,7 +342,7 @@ fn cores(topology: &Topology, placed: &[Placement]) -> usize {
     cores.len()
 }
 
-/// Reason that workers have no CPUs of their own in such places, though there are enough of them.
+/// Explains why workers get no CPUs of their own at the requested place, although the machine has enough.
 fn too_few(cpus: &[Cpu], workers: usize) -> String {
     let mut sockets = BTreeMap::<u32, usize>::new();
     for socket in cpus.iter().filter_map(|cpu| cpu.package) {
@@ -354,7 +354,7 @@ fn too_few(cpus: &[Cpu], workers: usize) -> String {
     format!("{workers} workers so placed need other CPUs than there are: {each}")
 }
 
-/// Reason that the workers of a group cannot be placed so, though CPUs may be shared.
+/// Explains why a group cannot be placed as requested, even with shared CPUs.
 fn why_not(
     topology: &Topology,
     cpus: &[Cpu],

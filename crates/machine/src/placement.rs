@@ -1,7 +1,7 @@
 //! Placement of workers on CPUs.
 //!
-//! [`place_workers`] is a pure function: every local rank works out the whole host's placement from the same topology
-//! and takes its own part, so that the ranks agree without talking.
+//! [`place_workers`] is a pure function. Every local rank computes the whole host's placement from the same topology
+//! and takes its own part, so the ranks agree without communicating.
 
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -10,19 +10,19 @@ use super::topology::{Cpu, Topology};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
-/// A rule for placing workers, as `--cpus` says it.
+/// How workers are placed, as chosen with `--cpus`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum CpuChoice {
-    /// By the own rules of [`place_workers`].
+    /// Automatically, by the rules of [`place_workers`].
     #[default]
     Auto,
     /// Nothing is pinned; the kernel decides.
     None,
-    /// These CPUs in this order: rank 0's workers, then rank 1's, starting again when the list is used up.
+    /// These CPUs in this order: rank 0's workers, then rank 1's, wrapping around at the end of the list.
     List(Vec<u32>),
 }
 
-/// Reads "none" or a list, which is not empty and has no CPU twice.
+/// Parses "none" or a list without duplicates that has at least one CPU.
 impl FromStr for CpuChoice {
     type Err = Error;
 
@@ -41,44 +41,44 @@ impl FromStr for CpuChoice {
     }
 }
 
-/// The most workers that one rank may have, far above the CPUs of any host.
+/// Maximum number of workers per rank, far above the CPUs of any host.
 const WORKERS_MAX: u32 = 1 << 16;
 
 /// CPUs of the workers of one rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placement {
-    /// One CPU for each worker; `None` where it is not pinned.
+    /// One CPU for each worker; `None` if it is not pinned.
     pub cpus: Vec<Option<u32>>,
-    /// True when workers of this host share CPUs, so that they must yield instead of spinning.
+    /// True if workers of this host share CPUs, so that they must yield instead of spinning.
     pub yielding: bool,
 }
 
-/// Workers of each rank.
+/// Number of workers of each rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Workers {
-    /// All of them.
+    /// All workers of a rank.
     pub each: u32,
-    /// The first ones of each rank, which where there are not CPUs for all get theirs before the others of any rank;
-    /// the others share what is left, or where nothing is left the CPUs of the first ones.
+    /// Workers of each rank that are placed first. If CPUs are short, these get theirs before the other workers of any
+    /// rank. The others share the remaining CPUs, or the first workers' CPUs if none remain.
     pub first: u32,
 }
 
 impl From<u32> for Workers {
-    /// Workers of which none are before the others.
+    /// Workers without any priority among them.
     fn from(each: u32) -> Self {
         Self { each, first: each }
     }
 }
 
-/// Places the `workers` of local rank `local_rank` on a host where `local_size` ranks have as many each.
+/// Places the `workers` of local rank `local_rank` on a host with `local_size` ranks, which all have the same number.
 ///
-/// [`CpuChoice::Auto`] gives every worker a CPU of its own among those that the process may use. Ranks take theirs in
-/// order, the first rank first. A rank takes whole cores while there are enough, and then second threads of cores; in
-/// both cases on the lowest NUMA node on which all its workers fit, else over several. When there are more workers than
-/// CPUs, worker after worker takes the next CPU, round and round, and they yield; [`Workers::first`] come first then.
+/// [`CpuChoice::Auto`] gives every worker its own CPU among those that the process may use. Ranks take theirs in order,
+/// the first rank first. A rank takes whole cores while there are enough, and then second threads of cores. In both
+/// cases it takes the lowest NUMA node that fits all its workers, or several nodes if none does. If there are more
+/// workers than CPUs, they are assigned round-robin and yield; [`Workers::first`] are placed first in that case.
 ///
 /// # Errors
-/// [`Error::Usage`] when a listed CPU cannot be used, which names those that can; or when `local_rank` is not below
+/// [`Error::Usage`] that names the usable CPUs if a listed CPU is not among them. Also if `local_rank` is not below
 /// `local_size`, there are more than 65536 workers, or no CPU is known.
 pub fn place_workers(
     topology: &Topology,
@@ -128,18 +128,18 @@ pub fn pin_thread(cpu: u32) -> Result<()> {
     spread_thread(&[cpu])
 }
 
-/// Gives the thread that made it back the CPUs that it had: a thread that is pinned while this lives is free again
-/// afterwards, and so is each thread that it starts then.
+/// Restores the creating thread's CPUs when dropped: a thread that was pinned meanwhile is free again, and so are the
+/// threads that it starts afterwards.
 #[must_use = "the CPUs are given back when this is dropped"]
 pub struct OwnCpus {
-    /// `None` where the kernel does not say which they were.
+    /// The CPUs to restore; `None` if the kernel did not report them.
     had: Option<rustix::thread::CpuSet>,
-    // Dropped by another thread it would move that one.
+    // Not `Send`: dropping it on another thread would move that thread.
     _of_this_thread: PhantomData<*const ()>,
 }
 
 impl OwnCpus {
-    /// Notes the CPUs of the calling thread.
+    /// Remembers the CPUs of the calling thread.
     pub fn of_this_thread() -> Self {
         Self {
             had: rustix::thread::sched_getaffinity(None).ok(),
@@ -159,7 +159,7 @@ impl Drop for OwnCpus {
     }
 }
 
-/// Lets the calling thread run on any of these CPUs: a thread begins on those of the one that started it.
+/// Lets the calling thread run on any of these CPUs. A new thread inherits the CPUs of the thread that started it.
 pub fn spread_thread(cpus: &[u32]) -> Result<()> {
     let mut set = rustix::thread::CpuSet::new();
     for &cpu in cpus {
@@ -181,7 +181,7 @@ pub fn spread_thread(cpus: &[u32]) -> Result<()> {
     })
 }
 
-/// The part of the host's workers that is asked for.
+/// The workers to place: those of one rank among all ranks of the host.
 struct Job {
     local_rank: u32,
     local_size: u32,
@@ -189,17 +189,17 @@ struct Job {
 }
 
 impl Job {
-    /// Workers of all local ranks.
+    /// Returns the number of workers of all local ranks.
     fn total(&self) -> u64 {
         u64::from(self.local_size) * u64::from(self.workers.each)
     }
 
-    /// The place of a worker in the order in which `length` CPUs are given out, round and round.
+    /// Returns the index of a worker's CPU among `length` CPUs that are assigned round-robin.
     fn turn(&self, worker: u32, length: u64) -> u64 {
         let (rank, worker) = (u64::from(self.local_rank), u64::from(worker));
         let (each, first) = (u64::from(self.workers.each), u64::from(self.workers.first));
         let firsts = u64::from(self.local_size) * first;
-        // Where there are enough, ranks take theirs in order.
+        // If there are enough CPUs, ranks take theirs in order.
         if self.total() <= length || first >= each {
             return (rank * each + worker) % length;
         }
@@ -232,7 +232,7 @@ fn check_list(topology: &Topology, list: &[u32]) -> Result<()> {
     )))
 }
 
-/// Worker after worker takes the next of `cpus`, which is not empty, round and round.
+/// Assigns `cpus`, which is not empty, to the workers round-robin.
 fn round_robin(cpus: &[u32], job: &Job) -> Placement {
     let length = cpus.len() as u64;
     let cpu_of = |worker| {
@@ -240,7 +240,7 @@ fn round_robin(cpus: &[u32], job: &Job) -> Placement {
         cpus.get(at).copied()
     };
     let mine = (0..job.workers.each).map(cpu_of).collect();
-    // A list may name a CPU twice, so that workers share one even when there are enough.
+    // A list may name a CPU twice, so that workers share one even if there are enough.
     let used = usize::try_from(job.total().min(length)).unwrap_or(cpus.len());
     let mut distinct: Vec<u32> = cpus.iter().copied().take(used).collect();
     distinct.sort_unstable();
@@ -251,7 +251,7 @@ fn round_robin(cpus: &[u32], job: &Job) -> Placement {
     }
 }
 
-/// Places the workers of the first `ranks` local ranks automatically, without regard to which of them exchange bytes.
+/// Places the workers of the first `ranks` local ranks automatically, without regard to their traffic.
 fn place_ranks(topology: &Topology, ranks: u32, job: &Job) -> Result<Vec<Placement>> {
     let mut free = Free::new(topology);
     let all: Vec<u32> = free.in_order().iter().map(|cpu| cpu.id).collect();
@@ -274,7 +274,7 @@ fn place_ranks(topology: &Topology, ranks: u32, job: &Job) -> Result<Vec<Placeme
     Ok((0..ranks).map(own).collect())
 }
 
-/// Places the workers of all ranks of a host as [`place_workers`] does each rank's by [`CpuChoice::Auto`].
+/// Places the workers of all ranks of a host as [`place_workers`] does for each rank with [`CpuChoice::Auto`].
 pub(crate) fn place_all(
     topology: &Topology,
     ranks: u32,
@@ -288,8 +288,8 @@ pub(crate) fn place_all(
     place_ranks(topology, ranks, &job)
 }
 
-/// The CPUs that a process may use, by node, then core, then number. One that is allowed but not known to be online is
-/// one that the kernel says nothing about: a core of its own.
+/// Returns the CPUs that a process may use, sorted by node, core and number. An allowed CPU that the topology does not
+/// list counts as a core of its own.
 pub(crate) fn known_cpus(topology: &Topology, allowed: &[u32]) -> Vec<Cpu> {
     let known = |id: &u32| {
         let alone = Cpu {
@@ -307,9 +307,9 @@ pub(crate) fn known_cpus(topology: &Topology, allowed: &[u32]) -> Vec<Cpu> {
 
 /// The CPUs that no rank has taken yet.
 struct Free {
-    /// By node, then core, then number.
+    /// Sorted by node, core and number.
     cpus: Vec<Cpu>,
-    /// Cores of which a CPU has been taken.
+    /// Cores with at least one taken CPU.
     used_cores: Vec<u32>,
 }
 
@@ -321,7 +321,7 @@ impl Free {
         }
     }
 
-    /// All free CPUs: one of each core that nobody uses first, then the others.
+    /// Returns all free CPUs: first one of each unused core, then the others.
     fn in_order(&self) -> Vec<Cpu> {
         let mut order = self.whole_cores();
         let others = self.cpus.iter().filter(|cpu| !order.contains(cpu)).copied();
@@ -330,7 +330,7 @@ impl Free {
         order
     }
 
-    /// One CPU of each core that nobody uses.
+    /// Returns one CPU of each unused core.
     fn whole_cores(&self) -> Vec<Cpu> {
         let mut cores = self.cpus.clone();
         cores.retain(|cpu| !self.used_cores.contains(&cpu.core));
@@ -352,7 +352,7 @@ impl Free {
     }
 }
 
-/// Those of `cpus` on the lowest node that has at least `count` of them, in the order in which they are given.
+/// Returns those of `cpus` that are on the lowest node with at least `count` of them, in the given order.
 fn on_one_node(cpus: &[Cpu], count: usize) -> Option<Vec<Cpu>> {
     let mut nodes: Vec<u32> = cpus.iter().map(|cpu| cpu.node).collect();
     nodes.sort_unstable();

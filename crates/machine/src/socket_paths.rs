@@ -1,8 +1,8 @@
-//! Settings of the network paths that this process's TCP sockets take: interface, MTU, queueing discipline, congestion
-//! control and buffers. All are read back from the kernel, in the process's own network namespace.
+//! Network settings of this process's TCP sockets: interface, MTU, queueing discipline, congestion control and buffers.
+//! All are read back from the kernel, in the process's own network namespace.
 //!
 //! Libraries own most of these sockets, so they are found among the open files. The interface follows from the route to
-//! the peer. Both routes and interfaces are asked for by netlink, because /sys may show another namespace's.
+//! the peer. Routes and interfaces are queried by netlink, because /sys may show another namespace's.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -14,34 +14,34 @@ use rustix::net::{
 };
 use tonnage_sys::descriptor::duplicate;
 
-/// Sockets that are looked at, at most.
+/// Maximum number of sockets to describe.
 const SOCKETS_MAX: usize = 256;
 
 /// The path of one connected TCP socket.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SocketPath {
-    /// Interface by which the kernel sends to the peer.
+    /// Interface through which the kernel sends to the peer.
     pub interface: String,
     /// MTU of the interface.
     pub mtu_bytes: u32,
-    /// MTU of the route, if it has one of its own.
+    /// MTU of the route, if it sets its own.
     pub route_mtu_bytes: Option<u32>,
     /// Queueing discipline at the root of the interface.
     pub qdisc: String,
     /// Congestion control of the socket.
     pub congestion_control: String,
-    /// Send buffer, as the kernel has grown it so far.
+    /// Size of the send buffer, as grown by the kernel so far.
     pub send_buffer_bytes: u64,
-    /// Receive buffer, as the kernel has grown it so far.
+    /// Size of the receive buffer, as grown by the kernel so far.
     pub receive_buffer_bytes: u64,
 }
 
-/// Inodes of all sockets of this process.
+/// Returns the inodes of all sockets of this process.
 pub fn open_sockets() -> BTreeSet<u64> {
     numbered().into_iter().map(|(_, inode)| inode).collect()
 }
 
-/// Paths of this process's connected TCP sockets, without those whose inodes are `known`.
+/// Returns the paths of this process's connected TCP sockets, except those with inodes in `known`.
 pub fn paths(known: &BTreeSet<u64>) -> Vec<SocketPath> {
     let (mut routes, mut links) = (BTreeMap::new(), BTreeMap::new());
     let sockets = numbered().into_iter();
@@ -66,7 +66,7 @@ pub fn paths(known: &BTreeSet<u64>) -> Vec<SocketPath> {
     paths.take(SOCKETS_MAX).collect()
 }
 
-/// Numbers and inodes of this process's sockets.
+/// Returns the descriptor numbers and inodes of this process's sockets.
 fn numbered() -> Vec<(i32, u64)> {
     let Ok(files) = std::fs::read_dir("/proc/self/fd") else {
         return Vec::new();
@@ -80,7 +80,7 @@ fn numbered() -> Vec<(i32, u64)> {
     files.flatten().filter_map(socket).collect()
 }
 
-/// Address of a TCP socket's peer; `None` if it is not connected, or another kind of socket.
+/// Returns the address of a TCP socket's peer; `None` if it is not connected, or not a TCP socket.
 fn tcp_peer(socket: &OwnedFd) -> Option<IpAddr> {
     let family = sockopt::socket_domain(socket).ok()?;
     let is_ip = family == AddressFamily::INET || family == AddressFamily::INET6;
@@ -90,14 +90,13 @@ fn tcp_peer(socket: &OwnedFd) -> Option<IpAddr> {
     Some(peer.ip().to_canonical())
 }
 
-/// The route to an address.
 #[derive(Debug, Clone, Copy, Default)]
 struct Route {
     interface: Option<u32>,
     mtu_bytes: Option<u32>,
 }
 
-/// An interface.
+/// A network interface.
 #[derive(Debug, Clone)]
 struct Link {
     name: String,
@@ -105,7 +104,7 @@ struct Link {
     qdisc: String,
 }
 
-/// Numbers of Linux' rtnetlink.h and if_link.h.
+/// Constants of Linux' rtnetlink.h and if_link.h.
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
 const RTM_NEWROUTE: u16 = 24;
@@ -118,7 +117,7 @@ const IFLA_IFNAME: u16 = 3;
 const IFLA_MTU: u16 = 4;
 const IFLA_QDISC: u16 = 6;
 
-/// Bytes of the heads of a netlink message, of what is said about a route, and of what is said about an interface.
+/// Header sizes: of a netlink message (nlmsghdr), of a route (rtmsg), and of an interface (ifinfomsg).
 const HEAD_BYTES: usize = 16;
 const ROUTE_BYTES: usize = 12;
 const LINK_BYTES: usize = 16;
@@ -174,7 +173,7 @@ fn link(answer: &[u8]) -> Option<Link> {
     })
 }
 
-/// Asks the kernel by netlink; returns what follows the head of its answer.
+/// Sends a netlink request; returns the answer without its header.
 fn ask(kind: u16, answer_kind: u16, body: &[u8]) -> Option<Vec<u8>> {
     const REQUEST: u16 = 1;
     let mut message = Vec::with_capacity(HEAD_BYTES + body.len());
@@ -186,7 +185,7 @@ fn ask(kind: u16, answer_kind: u16, body: &[u8]) -> Option<Vec<u8>> {
     let (family, kind) = (AddressFamily::NETLINK, SocketType::RAW);
     let socket = socket_with(family, kind, SocketFlags::CLOEXEC, None).ok()?;
     send(&socket, &message, SendFlags::empty()).ok()?;
-    // The kernel has answered by the time that send returns.
+    // The kernel has answered by the time that `send` returns.
     let mut answer = vec![0; 64 << 10];
     let (bytes, _) = recv(&socket, &mut answer[..], RecvFlags::DONTWAIT).ok()?;
     answer.truncate(bytes);
@@ -194,7 +193,7 @@ fn ask(kind: u16, answer_kind: u16, body: &[u8]) -> Option<Vec<u8>> {
     (got == answer_kind).then(|| answer.split_off(HEAD_BYTES.min(answer.len())))
 }
 
-/// Kinds and values of the attributes in a message. A broken one ends them.
+/// Iterates over a message's attributes as (kind, value). A malformed attribute ends the iteration.
 fn attributes(mut rest: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     std::iter::from_fn(move || {
         let half = |at: usize| Some(u16::from_ne_bytes(rest.get(at..at + 2)?.try_into().ok()?));

@@ -1,7 +1,5 @@
-//! CPUs that this process may use, and the cores, sockets and NUMA nodes that they share.
-//!
-//! What lives here: reading that from the kernel. What does not: deciding which worker runs where, which is
-//! [`super::placement`].
+//! CPUs that this process may use, and the cores, sockets and NUMA nodes that they share, as read from the kernel. The
+//! decision which worker runs where is in [`super::placement`].
 
 use std::collections::BTreeMap;
 
@@ -17,9 +15,9 @@ pub struct Cpu {
     pub id: u32,
     /// The physical core: the lowest number among the CPUs that share it, unique on the host.
     pub core: u32,
-    /// The socket's number; `None` where the kernel does not say, as on some virtual machines.
+    /// The socket's number; `None` if the kernel does not report it, as on some virtual machines.
     pub package: Option<u32>,
-    /// The NUMA node; 0 where the kernel knows of none.
+    /// The NUMA node; 0 if the kernel lists none.
     pub node: u32,
 }
 
@@ -28,31 +26,31 @@ pub struct Cpu {
 pub struct Node {
     /// The kernel's number.
     pub id: u32,
-    /// Its online CPUs, ascending; empty for a node of memory alone.
+    /// Its online CPUs, ascending; empty for a memory-only node.
     pub cpus: Vec<u32>,
-    /// Its memory, where the kernel says.
+    /// Size of its memory, if the kernel reports it.
     pub memory_bytes: Option<u64>,
-    /// The part of it that is free.
+    /// Size of its free memory.
     pub memory_free_bytes: Option<u64>,
 }
 
-/// The online CPUs and NUMA nodes of this host, and which CPUs this process may use.
+/// The online CPUs and NUMA nodes of this host, and the CPUs that this process may use.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Topology {
     /// All online CPUs, ascending.
     pub cpus: Vec<Cpu>,
-    /// All NUMA nodes, ascending; one where the kernel knows of none.
+    /// All NUMA nodes, ascending; a single one if the kernel lists none.
     pub nodes: Vec<Node>,
-    /// The CPUs that this process may use, ascending; all of them where that cannot be read.
+    /// The CPUs that this process may use, ascending; all of them if that cannot be read.
     pub allowed: Vec<u32>,
 }
 
 impl Topology {
-    /// Reads this host's topology. It cannot fail: what the kernel does not say is taken as one socket, one node, and
-    /// a core for every CPU.
+    /// Reads this host's topology. It cannot fail: missing information is taken as one socket, one node, and a core for
+    /// every CPU.
     ///
-    /// The kernel answers for the calling thread: once that is pinned, its one CPU is all that is allowed. So read it
-    /// before a thread is pinned, and hand it down.
+    /// The kernel answers for the calling thread: once that is pinned, only its one CPU is allowed. So read the
+    /// topology before a thread is pinned, and pass it down.
     pub fn read() -> Self {
         Self::read_from(&Tree::host(), allowed_cpus())
     }
@@ -71,24 +69,25 @@ impl Topology {
         }
     }
 
-    /// Returns the CPU with this number; `None` when it is not online.
+    /// Returns the CPU with this number; `None` if it is not online.
     pub fn cpu(&self, id: u32) -> Option<&Cpu> {
         let at = self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok()?;
         self.cpus.get(at)
     }
 
-    /// The NUMA node that a CPU belongs to.
+    /// Returns the NUMA node of a CPU.
     pub fn numa_node_of_cpu(&self, id: u32) -> Option<u32> {
         self.cpu(id).map(|cpu| cpu.node)
     }
 
-    /// The online CPUs of a NUMA node, ascending; empty for a node of memory alone or one that is not there.
+    /// Returns the online CPUs of a NUMA node, ascending; empty if the node is memory-only or does not exist.
     pub fn cpus_of_node(&self, node: u32) -> &[u32] {
         let node = self.nodes.iter().find(|n| n.id == node);
         node.map_or(&[], |n| &n.cpus)
     }
 
-    /// The NUMA node in which memory for this CPU should be: its own where that has memory, else the lowest with some.
+    /// Returns the NUMA node to allocate this CPU's memory on: its own if that has memory, else the lowest that has
+    /// some.
     pub fn memory_node_of_cpu(&self, id: u32) -> Option<u32> {
         let has_memory = |node: &&Node| node.memory_bytes.is_none_or(|bytes| bytes > 0);
         let own = self.numa_node_of_cpu(id)?;
@@ -98,24 +97,24 @@ impl Topology {
         Some(with_memory.find(is_own).map_or(lowest, |node| node.id))
     }
 
-    /// The NUMA node in which memory for the first CPU that this process may use should be.
+    /// Returns the NUMA node to allocate memory on for the first CPU that this process may use.
     pub fn first_memory_node(&self) -> Option<u32> {
         let first = self.allowed.first();
         first.and_then(|&cpu| self.memory_node_of_cpu(cpu))
     }
 
-    /// The socket that a CPU belongs to; `None` where that is not known.
+    /// Returns the socket of a CPU; `None` if unknown.
     pub fn socket_of_cpu(&self, id: u32) -> Option<u32> {
         self.cpu(id)?.package
     }
 
-    /// Number of sockets; one where the kernel knows of none.
+    /// Number of sockets; one if the kernel lists none.
     pub fn sockets(&self) -> u32 {
         let packages = self.cpus.iter().filter_map(|cpu| cpu.package);
         sorted(packages.collect()).len().max(1) as u32
     }
 
-    /// Number of the sockets of whose CPUs this process may use some.
+    /// Number of sockets on which this process may use a CPU.
     pub fn allowed_sockets(&self) -> u32 {
         sorted(self.sockets_of_allowed()).len() as u32
     }
@@ -125,8 +124,8 @@ impl Topology {
         allowed.filter_map(|&cpu| self.socket_of_cpu(cpu)).collect()
     }
 
-    /// Returns whether a pair may be near and may be far: the CPUs that this process may use are on two sockets, and
-    /// two of them on one.
+    /// Whether pairs can be placed both near and far: the CPUs that this process may use span two sockets, and at least
+    /// two are on one of them.
     pub fn has_near_and_far(&self) -> bool {
         let (sockets, distinct) = (self.sockets_of_allowed().len(), self.allowed_sockets());
         distinct >= 2 && sockets > distinct as usize
@@ -137,7 +136,7 @@ impl Topology {
         sorted(self.cpus.iter().map(|cpu| cpu.core).collect()).len() as u32
     }
 
-    /// CPUs that share a physical core: the most that any core has.
+    /// Number of CPUs per physical core: the maximum over all cores.
     pub fn threads_per_core(&self) -> u32 {
         let mut threads = BTreeMap::<u32, u32>::new();
         for cpu in &self.cpus {
@@ -147,8 +146,8 @@ impl Topology {
     }
 }
 
-/// The CPUs that the calling thread may use, ascending, by its affinity (which a launcher, taskset or cpuset has set); empty
-/// when the kernel does not say, as on a host with more CPUs than a fixed-size set holds.
+/// Returns the CPUs of the calling thread's affinity, ascending; a launcher, taskset or a cpuset may have restricted
+/// it. Empty if the kernel does not report it, as on a host with more CPUs than a fixed-size set holds.
 fn allowed_cpus() -> Vec<u32> {
     let Ok(set) = sched_getaffinity(None) else {
         return Vec::new();
@@ -158,7 +157,7 @@ fn allowed_cpus() -> Vec<u32> {
     allowed.map(|(number, _)| number).collect()
 }
 
-/// The numbers in order, each once.
+/// Sorts the numbers and removes duplicates.
 fn sorted(mut numbers: Vec<u32>) -> Vec<u32> {
     numbers.sort_unstable();
     numbers.dedup();
@@ -192,7 +191,7 @@ fn read_nodes(tree: &Tree, online: &[u32]) -> Vec<Node> {
     }]
 }
 
-/// A value of a node's meminfo, whose lines are "Node 0 MemTotal: 24684084 kB".
+/// Returns a value of a node's meminfo, with lines such as "Node 0 MemTotal: 24684084 kB".
 fn node_memory_bytes(meminfo: &str, key: &str) -> Option<u64> {
     let (_, value) = meminfo.lines().find_map(|line| line.split_once(key))?;
     let kib: u64 = value.split_whitespace().next()?.parse().ok()?;
@@ -204,7 +203,7 @@ fn read_cpus(tree: &Tree, online: &[u32], nodes: &[Node]) -> Vec<Cpu> {
         .iter()
         .flat_map(|node| node.cpus.iter().map(|cpu| (*cpu, node.id)))
         .collect();
-    // One core's files tell about all CPUs that share it, which halves the number of files to read.
+    // One core's files describe all CPUs that share it, which halves the number of files to read.
     let mut shared = BTreeMap::<u32, (u32, Option<u32>)>::new();
     let mut cpus = Vec::with_capacity(online.len());
     for &id in online {
@@ -229,13 +228,13 @@ fn read_cpus(tree: &Tree, online: &[u32], nodes: &[Node]) -> Vec<Cpu> {
     cpus
 }
 
-/// The CPUs that share a core with `id`, and the socket's number where the kernel says it.
+/// Returns the CPUs that share a core with `id`, and the socket's number if the kernel reports it.
 fn read_core(tree: &Tree, id: u32) -> (Vec<u32>, Option<u32>) {
     let topology = format!("sys/devices/system/cpu/cpu{id}/topology");
     let siblings = tree.text(format!("{topology}/thread_siblings_list"));
     let siblings = siblings.and_then(|text| number_list::parse(&text).ok());
     let siblings = siblings.unwrap_or(vec![id]);
-    // Some ARM and virtual machines say -1.
+    // Some ARM and virtual machines report -1.
     let package: Option<i64> = tree.number(format!("{topology}/physical_package_id"));
     (siblings, package.and_then(|id| u32::try_from(id).ok()))
 }
@@ -245,7 +244,7 @@ mod tests {
     use super::super::kernel_files::invented::Machine;
     use super::*;
 
-    /// Sockets, cores, and threads of a core.
+    /// Number of sockets, cores, and threads per core.
     fn counts(topology: &Topology) -> (u32, u32, u32) {
         let (sockets, cores) = (topology.sockets(), topology.cores());
         (sockets, cores, topology.threads_per_core())

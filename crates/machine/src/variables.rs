@@ -1,9 +1,9 @@
-//! The environment variables that steer communication libraries, for the record.
+//! Environment variables that affect communication libraries; records contain them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 
-/// Variables whose names start like this are recorded.
+/// Variables with these prefixes are recorded.
 const PREFIXES: &str = "CUDA_DEVICE_ CUDA_VISIBLE_ EFA_ FI_ GLOO_ GOMP_ HIP_VISIBLE_ HSA_ I_MPI_FABRICS I_MPI_OFI_ \
     KMP_ MALLOC_ MLX5_ MPICH_OFI_ NCCL_ NVSHMEM_ OMP_ OMPI_MCA_btl OMPI_MCA_mtl OMPI_MCA_pml RCCL_ RDMAV_ UCX_";
 
@@ -11,14 +11,14 @@ const PREFIXES: &str = "CUDA_DEVICE_ CUDA_VISIBLE_ EFA_ FI_ GLOO_ GOMP_ HIP_VISI
 const NAMES: &str = "GLIBC_TUNABLES IBV_FORK_SAFE LD_LIBRARY_PATH LD_PRELOAD OFI_NCCL_PROTOCOL \
     ROCR_VISIBLE_DEVICES";
 
-/// A name with one of these in it, in any case, is never recorded, whatever else it matches.
+/// A variable with one of these words in its name, in any case, is never recorded.
 const SECRET: &str = "SECRET TOKEN PASSWORD PASSWD CREDENTIAL AUTH KEY";
 
-/// A longer value is cut, so that a record stays compact.
+/// Longer values are cut, so that a record stays compact.
 const VALUE_CHARS_MAX: usize = 256;
 
-/// The steering variables among `all`, with their values; values beyond 256 characters end in "…". Those that are named
-/// in `more` steer too.
+/// Returns the recorded variables among `all`, including those named in `more`. Values beyond 256 characters end in
+/// "…".
 pub(super) fn steering(
     all: impl Iterator<Item = (OsString, OsString)>,
     more: &[&str],
@@ -36,7 +36,7 @@ pub(super) fn steering(
     .collect()
 }
 
-/// Returns whether the name is one of a variable that may hold a secret.
+/// Whether a variable with this name may hold a secret.
 pub fn names_a_secret(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
     SECRET.split_whitespace().any(|word| upper.contains(word))

@@ -1,13 +1,12 @@
-//! Network interfaces that have no way of their own to other hosts: those that are down, bridges between what is on
-//! this host, and tunnels, which take the way of another interface.
+//! Network interfaces that do not lead to other hosts: interfaces that are down, bridges inside this host, and tunnels,
+//! which send through another interface.
 //!
-//! Both ends of a veth pair may have one, because network namespaces are hosts as well.
+//! Either end of a veth pair may lead to another host, because network namespaces count as hosts.
 
 use crate::kernel_files::Tree;
 
-/// Reason why an interface has no way of its own to other hosts. `None` where it may have one, and where the files in
-/// /sys say nothing about it: it is no interface, or they are those of another network namespace, in which the
-/// interface of that name has another `index`.
+/// Returns why an interface does not lead to other hosts. `None` if it may, or if /sys does not describe it: `name` is
+/// not an interface, or /sys shows another network namespace, in which this name has a different `index`.
 pub fn no_way_out(tree: &Tree, name: &str, index: u32) -> Option<&'static str> {
     let path = format!("sys/class/net/{name}");
     if tree.number(format!("{path}/ifindex")) != Some(index) {
@@ -18,7 +17,7 @@ pub fn no_way_out(tree: &Tree, name: &str, index: u32) -> Option<&'static str> {
         Some(_) => return Some("down"),
     }
     let ports = tree.names(format!("{path}/brif"));
-    // A port that belongs to a device, or stands on one: a bond, a VLAN, a VLAN of a bond.
+    // A port that belongs to a device, or is stacked on one: a bond, a VLAN, a VLAN of a bond.
     let leads_out = |port: &String| stands_on_device(tree, port, STACK_MAX);
     if tree.exists(format!("{path}/bridge")) && !ports.iter().any(leads_out) {
         return Some("a bridge inside this host");
@@ -32,10 +31,10 @@ pub fn no_way_out(tree: &Tree, name: &str, index: u32) -> Option<&'static str> {
     is_tunnel.then_some("a tunnel")
 }
 
-/// Interfaces that stand on each other, at most: a VLAN of a bond of a device is three.
+/// Maximum number of stacked interfaces: a VLAN of a bond of a device is three.
 const STACK_MAX: u32 = 8;
 
-/// Returns whether an interface is a device's or stands on one, over `most` others.
+/// Whether an interface belongs to a device or is stacked on one, through at most `most` interfaces.
 fn stands_on_device(tree: &Tree, name: &str, most: u32) -> bool {
     let path = format!("sys/class/net/{name}");
     let lower = tree.names(&path);
@@ -44,10 +43,10 @@ fn stands_on_device(tree: &Tree, name: &str, most: u32) -> bool {
         || (most > 1 && lower.any(|name| stands_on_device(tree, name, most - 1)))
 }
 
-/// Types of links (ARPHRD numbers of Linux' `if_arp.h`) that are tunnels: IPIP, IP6 in IP6, SIT, GRE, GRE over IPv6.
+/// Link types (ARPHRD numbers of Linux' `if_arp.h`) of tunnels: IPIP, IP6 in IP6, SIT, GRE, GRE over IPv6.
 const TUNNEL_TYPES: [u32; 5] = [768, 769, 776, 778, 823];
 
-/// Lines of the kernel about links that are tunnels too.
+/// Lines in `uevent` that also mark a tunnel.
 const TUNNEL_LINES: [&str; 3] = ["DEVTYPE=vxlan", "DEVTYPE=geneve", "DEVTYPE=wireguard"];
 
 #[cfg(test)]
@@ -95,7 +94,7 @@ mod tests {
         assert_eq!(found("tunl0", 10), Some("a tunnel"));
         assert_eq!(found("tun0", 6), Some("a tunnel"));
         assert_eq!(found("flannel.1", 7), Some("a tunnel"));
-        // The files are those of another namespace; and no interface at all.
+        // Files of another namespace's interface; and a name that is not an interface.
         assert_eq!(found("eth1", 99), None);
         assert_eq!(found("mlx5_0", 0), None);
     }

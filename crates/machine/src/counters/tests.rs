@@ -1,4 +1,4 @@
-//! Counters of invented machines, and parsers that get anything at all.
+//! Counters of invented machines, and parsers with arbitrary input.
 
 use proptest::prelude::*;
 
@@ -48,7 +48,7 @@ fn interfaces_and_tcp_are_those_of_the_own_namespace() {
             "proc/self/net",
             &[("dev", DEV), ("snmp", SNMP), ("netstat", NETSTAT)],
         )
-        // Another namespace's, as /sys shows it after `nsenter --net`.
+        // An interface of another namespace, as /sys shows it after `nsenter --net`.
         .file("sys/class/net/eth9/statistics/rx_bytes", "5");
     let snapshot = Snapshot::read(&machine.tree(), &[]);
     let devices = [interface("eth0"), interface("lo")];

@@ -1,36 +1,37 @@
-//! The place of a buffer of AMD's GPUs while a NIC has it as a dmabuf: the GPU's memory, or the host's, to which the
-//! kernel's driver moves a buffer that it cannot keep in its place, without an error.
+//! Whether a buffer on an AMD GPU stays in GPU memory while a NIC has it registered as a dmabuf. If amdgpu cannot keep
+//! the buffer in place, it moves it to host memory without an error.
 
 use super::super::kernel_files::Tree;
 use super::kernel_config::KernelConfig;
 use super::pci::gpu_function;
 
-/// The option for exporting memory that is not moved to the host for it. Kernels that do so always do not have it.
+/// The kernel option for exporting memory without moving it to the host. Kernels that always do so do not have the
+/// option.
 pub(super) const MOVE_NOTIFY: &str = "CONFIG_DMABUF_MOVE_NOTIFY";
 
-/// The release of Linux from which a buffer that a NIC's driver has pinned stays in the GPU's memory.
+/// First Linux release in which a buffer that a NIC's driver has pinned stays in GPU memory.
 const PINS_IN_PLACE: [u32; 2] = [6, 15];
 
-/// The version of amdgpu in AMD's own packages from which it does so on older kernels.
+/// First version of amdgpu in AMD's own packages that does so on older kernels.
 const PACKAGED_PINS_IN_PLACE: [u32; 3] = [6, 14, 14];
 
-/// The driver that is told of a move in place of pinning, by its kernel's module.
+/// Kernel module of the one driver that does not pin buffers but is notified of moves.
 const MOVES_ALONG: &str = "mlx5_core";
 
-/// Bytes of a buffer, at least, that stand out of what others allocate meanwhile.
+/// Smallest buffer that stands out from concurrent allocations of other processes.
 const SEEN_BYTES_MIN: u64 = 16 << 20;
 
-/// Memory that a GPU's driver has in use, of all processes.
+/// Memory that a GPU's driver has in use, for all processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AmdMemoryUse {
-    /// Bytes of its own memory.
+    /// Bytes of GPU memory.
     own_bytes: u64,
-    /// Bytes of the host's that it is given.
+    /// Bytes of host memory given to the GPU.
     host_bytes: u64,
 }
 
 impl AmdMemoryUse {
-    /// The use of the GPU with a PCI address; `None` where the kernel does not tell.
+    /// Reads the usage of the GPU with a PCI address; `None` if the kernel does not report it.
     pub fn read(tree: &Tree, address: &str) -> Option<Self> {
         let function = format!("sys/bus/pci/devices/{}", gpu_function(tree, address));
         Some(Self {
@@ -39,8 +40,9 @@ impl AmdMemoryUse {
         })
     }
 
-    /// Returns whether so many bytes went to the host between this and a later look: true where they were seen to,
-    /// false where so many cannot be there; `None` where others may hide it, or it has happened before.
+    /// Whether a buffer of `bytes` moved to the host between this reading and a later one. True if the move is visible,
+    /// false if too little host memory is in use for it. `None` if other processes may hide it, or an earlier buffer
+    /// was moved.
     fn moved(self, later: Self, bytes: u64) -> Option<bool> {
         let most = bytes / 4 * 3;
         let left = self.own_bytes.saturating_sub(later.own_bytes) >= most;
@@ -52,8 +54,8 @@ impl AmdMemoryUse {
     }
 }
 
-/// The doubt of where so many bytes are that an RDMA device (by its name) has registered as a dmabuf, with looks before
-/// and after it; `None` where they are in the GPU's memory.
+/// Returns why a buffer of `bytes` may be in host memory although an RDMA device has registered it as a GPU dmabuf.
+/// `before` and `after` are readings around the registration. `None` if the buffer is in GPU memory.
 pub fn amd_dmabuf_doubt(
     tree: &Tree,
     device: &str,
@@ -72,9 +74,9 @@ pub fn amd_dmabuf_doubt(
     }
 }
 
-/// The doubt that follows from the kernel alone.
+/// The same, judged from the kernel's version and configuration alone.
 fn by_kernel(tree: &Tree, device: &str) -> Option<String> {
-    // Without the module there is no such memory, and nobody to ask.
+    // Without the module there is no such memory.
     if !tree.exists("sys/module/amdgpu") {
         return None;
     }
@@ -95,7 +97,7 @@ fn by_kernel(tree: &Tree, device: &str) -> Option<String> {
     ))
 }
 
-/// Returns whether amdgpu moves memory that an RDMA device registers, where the kernel has been built not to.
+/// Whether amdgpu moves memory when an RDMA device registers it, on a kernel that has `MOVE_NOTIFY` set.
 pub(super) fn may_move(tree: &Tree, device: &str) -> bool {
     let driver = tree.link_name(format!("sys/class/infiniband/{device}/device/driver"));
     // Linux's own amdgpu has no version.
@@ -154,11 +156,11 @@ mod tests {
         let before = used(10 * BYTES, BYTES);
         let moved = said(before, used(9 * BYTES, 2 * BYTES), BYTES).unwrap();
         assert!(moved.starts_with("amdgpu moved"), "{moved}");
-        // In its place; too small to be seen; not told: this kernel is known to keep it there.
+        // Unmoved; too small to be visible; no readings: this kernel is known to keep it in place.
         assert_eq!(said(before, before, BYTES), None);
         assert_eq!(said(before, used(9 * BYTES, 2 * BYTES), 4096), None);
         assert_eq!(said(None, None, BYTES), None);
-        // Somebody else frees meanwhile, or takes.
+        // Another process frees memory meanwhile, or allocates some.
         assert_eq!(said(before, used(9 * BYTES, BYTES), BYTES), None);
         assert_eq!(said(before, used(10 * BYTES, 2 * BYTES), BYTES), None);
     }
@@ -171,7 +173,7 @@ mod tests {
             amd_dmabuf_doubt(&machine.tree(), "mlx5_0", before, after, BYTES).is_some()
         };
         assert!(!said(same, same));
-        // So much is in the host's memory already: this, from an earlier registration, or somebody else's.
+        // The host already has this much in use: this buffer from an earlier registration, or another process's.
         let earlier = used(0, BYTES);
         assert!(said(earlier, earlier) && said(same, earlier.and(used(BYTES, BYTES))));
         assert!(said(same, None));
@@ -205,7 +207,7 @@ mod tests {
                 Some(part) => assert!(said.is_some_and(|said| said.contains(part)), "{case}"),
             }
         }
-        // A container that sees no configuration; and no amdgpu at all.
+        // A container that sees no configuration; and a host without amdgpu.
         let machine = Machine::new();
         let said = |machine: &Machine| amd_dmabuf_doubt(&machine.tree(), "efa_0", None, None, 1);
         assert_eq!(said(&machine), None);
@@ -213,7 +215,7 @@ mod tests {
         assert!(said(&machine).unwrap().ends_with("cannot be read"));
     }
 
-    /// Parts of a GPU have the files of their card.
+    /// A partition of a GPU uses the files of its card.
     #[test]
     fn use_is_read_of_the_card() {
         let machine = Machine::new();

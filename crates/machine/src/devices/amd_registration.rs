@@ -1,5 +1,5 @@
-//! Ways in which a NIC could reach memory of AMD's GPUs: export as a dmabuf, and the part of amdgpu that hands pages of
-//! a GPU to RDMA devices. What is here, and why the rest is not.
+//! How a NIC could reach memory of AMD GPUs: dmabuf export, or amdgpu's peer memory client, which gives RDMA devices
+//! the pages of a GPU. Lists both, and the reason if one is missing.
 
 use super::super::kernel_files::Tree;
 use super::Absent;
@@ -7,31 +7,30 @@ use super::amd_placement::{MOVE_NOTIFY, may_move};
 use super::cuda::CudaGpu;
 use super::kernel_config::KernelConfig;
 
-/// Places in which drivers of RDMA devices list the part of amdgpu that has registered with them: which one it is
-/// differs between kernels and packages.
+/// Where RDMA drivers list amdgpu's peer memory client. The path differs between kernels and packages.
 const PEERS: [&str; 3] = [
     "sys/kernel/mm/memory_peers/amdkfd/version",
     "sys/kernel/memory_peers/amdkfd/version",
     "sys/memory_peers/amdkfd/version",
 ];
 
-/// The option without which nobody else reaches memory on a GPU's card.
+/// Without this kernel option no other device reaches memory on a GPU's card.
 const PEER_TO_PEER: &str = "CONFIG_PCI_P2PDMA";
 
 const DMABUF: &str = "dmabuf of AMD GPUs";
 
-/// Returns whether the kernel lists that AMD's driver translates addresses of its GPUs for RDMA devices.
+/// Whether the kernel lists AMD's peer memory client, which translates GPU addresses for RDMA devices.
 pub fn has_amd_peer_memory(tree: &Tree) -> bool {
     listed(tree).is_some()
 }
 
-/// The place in which it is listed.
+/// Returns the path at which the client is listed.
 pub(super) fn listed(tree: &Tree) -> Option<String> {
     let path = PEERS.iter().find(|path| tree.exists(path))?;
     Some(format!("/{path}"))
 }
 
-/// Tells that nothing is listed, where both a GPU with its driver and an RDMA device are.
+/// Reports a missing peer memory client, on a host with amdgpu. The caller has checked for a GPU and an RDMA device.
 pub(super) fn without_peer_memory(tree: &Tree, absent: &mut Vec<Absent>) {
     if tree.exists("sys/module/amdgpu") && listed(tree).is_none() {
         absent.push(Absent::new(
@@ -44,8 +43,8 @@ pub(super) fn without_peer_memory(tree: &Tree, absent: &mut Vec<Absent>) {
     }
 }
 
-/// The kernel's options by which amdgpu exports memory, with the file that says so; `None`, and the reason, where they
-/// are missing or cannot be read.
+/// Returns the kernel options that let amdgpu export memory, with the file that lists them. `None`, with a reason in
+/// `absent`, if they are missing or cannot be read.
 pub(super) fn kernel_exports(tree: &Tree, absent: &mut Vec<Absent>) -> Option<String> {
     if !tree.exists("sys/module/amdgpu") {
         return None;
@@ -98,8 +97,8 @@ pub(super) fn kernel_exports(tree: &Tree, absent: &mut Vec<Absent>) -> Option<St
     None
 }
 
-/// Tells why the runtime exports no memory of these GPUs. A release that does not know the question may do so all the
-/// same.
+/// Reports the GPUs with memory that the runtime cannot export. A release that cannot answer the question may still
+/// export it.
 pub(super) fn without_dmabuf(gpus: &[CudaGpu], absent: &mut Vec<Absent>) {
     let lacking = gpus.iter().filter(|gpu| gpu.dmabuf == Some(false));
     let names: Vec<String> = lacking.map(|gpu| format!("hip:{}", gpu.number)).collect();
@@ -128,7 +127,7 @@ mod tests {
             without_peer_memory(&machine.tree(), &mut absent);
             absent.len()
         };
-        // Without AMD's driver nobody misses it.
+        // Without amdgpu nothing is missing.
         assert_eq!(missed(&machine), 0);
         machine.file("sys/module/amdgpu/refcnt", "1");
         assert_eq!(missed(&machine), 1);
@@ -174,7 +173,7 @@ mod tests {
                 Err(part) => assert!(found.is_none() && why.unwrap().starts_with(part), "{text}"),
             }
         }
-        // A NIC whose driver pins what it registers.
+        // A NIC with a driver that pins registered memory.
         machine.file("sys/class/infiniband/efa_0/node_type", "1");
         let (found, why) = said(&machine);
         assert!(found.is_some() && why.unwrap().ends_with("such as efa_0"));

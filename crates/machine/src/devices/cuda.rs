@@ -1,4 +1,4 @@
-//! GPUs as their drivers number and describe them: the numbers behind `--memory cuda:N` and `hip:N`.
+//! GPUs as numbered and described by their drivers: the numbers behind `--memory cuda:N` and `hip:N`.
 
 use std::ffi::OsString;
 
@@ -10,26 +10,26 @@ use super::Absent;
 use super::gpu_pairs::{GpuPair, PeerAccess};
 use super::timeout::{TIMEOUT, within};
 
-/// The environment variable that names the driver's library to use instead of the installed one.
+/// The environment variable that names the CUDA driver library to use instead of the installed one.
 pub const LIBCUDA_VARIABLE: &str = "TONNAGE_LIBCUDA";
 
-/// The environment variable that names AMD's runtime library in the same way.
+/// The environment variable that names the HIP runtime library to use instead of the installed one.
 pub const LIBHIP_VARIABLE: &str = "TONNAGE_LIBAMDHIP64";
 
-/// A driver that is asked.
+/// A GPU driver to query.
 pub(super) struct AskedDriver {
-    /// Maker of the GPUs, as the kernel's list of devices has it.
+    /// GPU vendor, as in the kernel's device list.
     pub(super) vendor: &'static str,
     /// The variable that names its library.
     pub(super) variable: &'static str,
     driver: &'static GpuDriver,
-    /// Name of all that it says.
+    /// Title of its answers in the list of absent things.
     what: &'static str,
-    /// The next thing to try where it does not answer.
+    /// The next thing to try if it does not answer.
     how: &'static str,
 }
 
-/// CUDA's driver.
+/// The CUDA driver.
 pub(super) const BY_CUDA: AskedDriver = AskedDriver {
     vendor: "NVIDIA",
     variable: LIBCUDA_VARIABLE,
@@ -39,7 +39,7 @@ pub(super) const BY_CUDA: AskedDriver = AskedDriver {
           libcuda.so.1 of CUDA 11.0 (driver 450) or newer; in a container, start it with `--gpus all`.",
 };
 
-/// HIP's runtime.
+/// The HIP runtime.
 pub(super) const BY_HIP: AskedDriver = AskedDriver {
     vendor: "AMD",
     variable: LIBHIP_VARIABLE,
@@ -50,44 +50,44 @@ pub(super) const BY_HIP: AskedDriver = AskedDriver {
           --device=/dev/dri`.",
 };
 
-/// A GPU as its driver describes it.
+/// A GPU as described by its driver.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CudaGpu {
-    /// The driver's number, among the GPUs that this process may see.
+    /// The driver's number, among the GPUs that are visible to this process.
     pub number: u32,
     /// Model.
     pub name: String,
-    /// Identifier that stays the same over restarts.
+    /// Identifier that survives restarts.
     pub uuid: String,
-    /// Bytes of its memory.
+    /// Size of its memory.
     pub memory_bytes: u64,
-    /// Address on the PCI bus, which parts of one GPU share.
+    /// PCI address, shared by all partitions of one GPU.
     pub pci_address: String,
-    /// Generation of its instructions, such as "9.0", or "gfx90a".
+    /// Compute capability or architecture, such as "9.0" or "gfx90a".
     pub compute: String,
-    /// Engines that copy beside its processors; absent where the driver does not tell.
+    /// Number of copy engines, which work in addition to its processors; absent if the driver does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub copy_engines: Option<u32>,
-    /// Nominal bytes per second of its memory; absent where the driver does not tell.
+    /// Nominal memory bandwidth; absent if the driver does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_per_s: Option<u64>,
-    /// True when its memory can be exported as a dmabuf; absent where the driver does not know the question.
+    /// True if its memory can be exported as a dmabuf; absent if the driver is too old for the query.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub dmabuf: Option<bool>,
-    /// The newest CUDA that the driver serves; of AMD's GPUs the release of HIP.
+    /// The newest CUDA version that the driver supports; for AMD GPUs the HIP release.
     pub cuda_version: String,
 }
 
-/// Answers of the driver.
+/// Answers of a driver.
 #[derive(Debug, Default)]
 pub(super) struct DriverAnswer {
     pub(super) gpus: Vec<CudaGpu>,
-    /// Access of the first GPU to the memory of the second, by their places in the list.
+    /// Access of the first GPU to the memory of the second, as indices into the list.
     access: Vec<([usize; 2], PeerAccess)>,
 }
 
 impl DriverAnswer {
-    /// Adds to pairs what is told of them.
+    /// Adds the known access to the pairs.
     pub(super) fn add_to(&self, pairs: &mut [GpuPair]) {
         for ([from, to], access) in &self.access {
             let address = |place: &usize| self.gpus.get(*place).map(|gpu| &gpu.pci_address);
@@ -95,14 +95,14 @@ impl DriverAnswer {
                 address(from) == Some(&pair.from) && address(to) == Some(&pair.to)
             };
             if let Some(pair) = pairs.iter_mut().find(told) {
-                // Slices of one GPU have one address, and nothing tells which of them is meant.
+                // Slices of one GPU share one address, so the first answer stands for all of them.
                 pair.access.get_or_insert_with(|| access.clone());
             }
         }
     }
 }
 
-/// Asks the driver that the variable names, or the installed one.
+/// Queries the driver library that the variable names, or the installed one.
 pub(super) fn ask(asked: &AskedDriver, absent: &mut Vec<Absent>) -> DriverAnswer {
     let driver = asked.driver;
     let named = match named(asked, std::env::var_os(asked.variable)) {
@@ -144,12 +144,12 @@ pub(super) fn ask(asked: &AskedDriver, absent: &mut Vec<Absent>) -> DriverAnswer
     DriverAnswer::default()
 }
 
-/// Access of each GPU to each other one, as far as the driver tells.
+/// Returns the access of each GPU to each other one, as far as the driver reports it.
 fn access(library: &Libcuda, devices: &[CudaDevice]) -> Vec<([usize; 2], PeerAccess)> {
     let mut told = Vec::new();
     for (from, gpu) in devices.iter().enumerate() {
         for (to, peer) in devices.iter().enumerate() {
-            // Of a GPU with itself, and of slices of one GPU, the driver tells nothing; an old driver lacks the call.
+            // The driver reports nothing for a GPU with itself or for slices of one GPU; an old driver lacks the call.
             if let Ok(way) = library.peer(gpu.number, peer.number) {
                 let access = PeerAccess {
                     granted: way.access,
@@ -164,7 +164,7 @@ fn access(library: &Libcuda, devices: &[CudaDevice]) -> Vec<([usize; 2], PeerAcc
     told
 }
 
-/// The file that the variable's value names; `None` for the installed library.
+/// Returns the file that the variable's value names; `None` for the installed library.
 fn named(asked: &AskedDriver, value: Option<OsString>) -> Result<Option<String>, Absent> {
     let Some(path) = value.filter(|path| !path.is_empty()) else {
         return Ok(None);
@@ -185,7 +185,7 @@ pub(super) mod tests {
 
     use super::*;
 
-    /// A GPU of which nothing is special.
+    /// A typical GPU.
     pub(in super::super) fn gpu() -> CudaGpu {
         CudaGpu {
             number: 0,

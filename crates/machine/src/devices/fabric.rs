@@ -1,7 +1,6 @@
-//! The libfabrics that this program can use, their providers and domains, and the limits of each.
+//! The usable libfabrics, their providers and domains, and the limits of each, as the libraries report them.
 //!
-//! What lives here: a copy of what the libraries list, grouped for reading. What does not: why well-known providers are
-//! not in the list (`providers`), and how to get a library where there is none but the embedded one.
+//! Elsewhere: why well-known providers are missing, and how to get a library that has them (`providers`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -13,22 +12,22 @@ use super::super::fabric::LIBFABRIC_VARIABLE;
 use super::Absent;
 use crate::devices::timeout::within;
 
-/// Longest time that the providers may look for their devices; some ask name servers.
+/// Longest time that the providers may look for their devices; some query name servers.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// A libfabric that this program can use.
+/// A usable libfabric.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FabricLibrary {
-    /// The file that it was loaded from, or words that say that it is part of this program.
+    /// The file that it was loaded from, or a description of the embedded library.
     pub path: String,
     /// Its release.
     pub version: String,
-    /// True when it is part of this program.
+    /// True for the library embedded in this program.
     pub embedded: bool,
     /// The providers that can be used here.
     pub providers: Vec<FabricProvider>,
-    /// Names of all providers that are part of the library and did not withdraw when it was loaded, also of those that
-    /// found no device.
+    /// Names of all providers that are part of the library and did not withdraw when it was loaded, including those
+    /// that found no device.
     pub parts: Vec<String>,
 }
 
@@ -39,30 +38,30 @@ pub struct FabricProvider {
     pub name: String,
     /// Its own version.
     pub version: String,
-    /// Its offers: one entry for all domains that have the same limits.
+    /// Its offers: one entry for all domains with the same limits.
     pub offers: Vec<FabricOffer>,
 }
 
-/// The offer of a provider over one or several domains, as it states it when it is asked for nothing in particular.
+/// A provider's offer for one or several domains, as reported for a query without requirements.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FabricOffer {
     /// Kind of endpoint: "msg", "datagram", "rdm".
     pub endpoint: String,
     /// Kinds of transfers: "msg" (send and receive), "rma" (write and read).
     pub transfers: Vec<String>,
-    /// Operations that can be queued for transmission.
+    /// Maximum number of queued transmit operations.
     pub tx_depth: u64,
-    /// Receives that can be posted.
+    /// Maximum number of posted receives.
     pub rx_depth: u64,
-    /// Largest message that may be reused as soon as the call returns.
+    /// Largest message with a buffer that may be reused as soon as the call returns.
     pub inject_bytes_max: u64,
-    /// Immediate data that an operation can carry.
+    /// Size of the immediate data that an operation can carry.
     pub immediate_bytes: u64,
-    /// Largest message; the largest number there is where the provider has no limit.
+    /// Largest message; the maximum of the type if the provider has no limit.
     pub message_bytes_max: u64,
-    /// Memory registration modes that the provider demands, the bits of mr_mode: "virt-addr", "prov-key", …
+    /// Memory registration modes that the provider requires, the bits of mr_mode: "virt-addr", "prov-key", …
     pub mr_mode: Vec<String>,
-    /// Orders that it can keep: "WAW" is a write after a write; W write, R read, S send.
+    /// Orderings that it can guarantee, such as "WAW", a write after a write. W is write, R read, S send.
     pub ordering: Vec<String>,
     /// Progress model of control operations, such as connecting: "auto" or "manual".
     pub control_progress: String,
@@ -70,7 +69,7 @@ pub struct FabricOffer {
     pub data_progress: String,
     /// Threading model: "safe", "domain", …
     pub threading: String,
-    /// Speed of the link; absent where the provider does not say.
+    /// Link speed; absent if the provider does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_bits_per_s: Option<u64>,
     /// The domains (devices), each with its fabrics (networks).
@@ -78,7 +77,7 @@ pub struct FabricOffer {
 }
 
 impl FabricOffer {
-    /// The limits of an offer, of no domain yet.
+    /// Copies the limits of an offer, without domains.
     fn new(limits: &Offer) -> Self {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         Self {
@@ -100,7 +99,7 @@ impl FabricOffer {
     }
 }
 
-/// The library that is used, first, and the embedded one.
+/// Lists the library in use first, then the embedded one.
 pub(super) fn find(
     library: Result<Libfabric, String>,
     absent: &mut Vec<Absent>,
@@ -151,7 +150,7 @@ fn list(library: Libfabric, absent: &mut Vec<Absent>) -> FabricLibrary {
     }
 }
 
-/// One entry for each provider and version, in order of their names.
+/// Groups offers by provider and version, sorted by name.
 fn group(offers: &[Offer]) -> Vec<FabricProvider> {
     let mut providers = BTreeMap::<(&str, String), BTreeMap<FabricOffer, Domains>>::new();
     for offer in offers {

@@ -1,4 +1,4 @@
-//! File systems that hold files: what is mounted where, and how much is free.
+//! Mounted file systems that hold files, and their free space.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,24 +12,24 @@ use super::super::mounts::unescape;
 use super::Absent;
 use crate::devices::timeout::within;
 
-/// Types that hold no files of the user's.
+/// Types that hold no user files.
 const PSEUDO: &str = "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs \
     fuse.gvfsd-fuse fuse.lxcfs fuse.portal fusectl hugetlbfs mqueue nsfs proc pstore ramfs rpc_pipefs securityfs \
     selinuxfs squashfs sysfs tracefs";
 
-/// Places whose mounts belong to the system, whatever their type.
+/// Mounts at or below these places belong to the system, regardless of type.
 const SYSTEM_PLACES: [&str; 5] = ["/boot", "/dev", "/proc", "/run", "/sys"];
 
 /// Shared memory is used like a file system, although it is below a system place.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-/// A smaller memory file system is a place for some settings, not for data.
+/// A smaller tmpfs holds settings, not data.
 const TMPFS_BYTES_MIN: u64 = 16 << 20;
 
-/// Longest time that a file system may take to tell its size; one whose server is dead never answers.
+/// Longest time to wait for a file system's size; with a dead server, it never answers.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Silent file systems after which the others are no longer asked.
+/// After this number of unresponsive file systems, the rest are not queried.
 const SILENT_MAX: usize = 3;
 
 /// One mounted file system.
@@ -37,16 +37,16 @@ const SILENT_MAX: usize = 3;
 pub struct MountedFileSystem {
     /// Mount point.
     pub mount: PathBuf,
-    /// Device or server that it comes from, in the kernel's words.
+    /// Device or server, as the kernel names it.
     pub source: String,
     /// Type: "ext4", "lustre", "nfs4", "tmpfs", …
     pub kind: String,
-    /// True when it can only be read.
+    /// True if it is mounted read-only.
     pub read_only: bool,
-    /// All of it; absent when it did not answer.
+    /// Total size; absent if it did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_bytes: Option<u64>,
-    /// Free space for a user who is not root; absent when it did not answer.
+    /// Free space for an unprivileged user; absent if it did not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
 }
@@ -107,7 +107,7 @@ fn report(found: &[MountedFileSystem], silent: &[String], absent: &mut Vec<Absen
     }
 }
 
-/// One line of /proc/self/mounts; `None` for what is left out.
+/// Parses one line of /proc/self/mounts; `None` for file systems to leave out.
 fn mount(line: &str) -> Option<MountedFileSystem> {
     let mut fields = line.split(' ');
     let (source, place, kind) = (fields.next()?, fields.next()?, fields.next()?);
@@ -128,8 +128,8 @@ fn mount(line: &str) -> Option<MountedFileSystem> {
     })
 }
 
-/// Total and available bytes; `None` when the place is not a directory (containers mount single files) or cannot be
-/// asked, as when it belongs to another user.
+/// Returns total and available bytes; `None` if the place is not a directory (containers mount single files) or statvfs
+/// fails, for example because it belongs to another user.
 fn size_of_directory(place: &Path) -> Option<(u64, u64)> {
     if !place.is_dir() {
         return None;

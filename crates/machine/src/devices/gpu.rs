@@ -1,4 +1,4 @@
-//! GPUs of NVIDIA and AMD, found on the PCI bus, with the means of this process to use them.
+//! NVIDIA and AMD GPUs on the PCI bus, and whether this process can open them.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -16,8 +16,8 @@ use super::pci::{
 use super::slices;
 
 const NVIDIA: u32 = 0x10de;
-/// PCI classes of display controllers and of processing accelerators, as which some data-centre GPUs present
-/// themselves.
+/// PCI classes of display controllers and of processing accelerators. Some data-centre GPUs present themselves as the
+/// latter.
 const CLASSES: [u32; 2] = [0x03, 0x12];
 
 /// One GPU.
@@ -25,43 +25,43 @@ const CLASSES: [u32; 2] = [0x03, 0x12];
 pub struct Gpu {
     /// "NVIDIA" or "AMD".
     pub vendor: String,
-    /// Model name, or its PCI device number where no driver tells the name.
+    /// Model name, or its PCI device number if no driver reports the name.
     pub model: String,
-    /// The driver; absent when none uses it.
+    /// The driver; absent if none uses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// Memory of its own; absent where the driver does not say.
+    /// Size of its memory; absent if the driver does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// Bytes of that memory which others on the bus can address at once: NVIDIA's BAR1, AMD's BAR0. Absent where the
-    /// kernel does not say.
+    /// Bytes of that memory that other PCI devices can address at once: NVIDIA's BAR1, AMD's BAR0. Absent if the kernel
+    /// does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub window_bytes: Option<u64>,
-    /// Links beside PCI to the memory of the host; absent where there are none, or nobody tells.
+    /// Links other than PCI to host memory; absent if there are none or they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub host_links: Option<GpuLinks>,
-    /// Parts that it is divided into (MIG; compute partitions of AMD); empty for a GPU that is whole, or that MIG has
-    /// not divided yet.
+    /// Parts that it is divided into (MIG slices, AMD compute partitions). Empty for a whole GPU, or one with MIG on
+    /// but without slices yet.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slices: Vec<GpuSlice>,
-    /// The NICs that are nearest to it.
+    /// The nearest NICs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nics: Vec<NearNic>,
-    /// Place on the PCI bus.
+    /// Location on the PCI bus.
     pub pci: PciFunction,
-    /// True when its device files are here, so that a program could open it.
+    /// True if its device files exist here, so that a program could open it.
     pub usable: bool,
 }
 
 /// A part of a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuSlice {
-    /// Model and profile, or the driver's numbers of it where its management library does not answer.
+    /// Model and profile, or the driver's numbers of it if the management library does not answer.
     pub name: String,
-    /// The identifier that CUDA_VISIBLE_DEVICES takes; absent where that library does not answer.
+    /// The identifier that CUDA_VISIBLE_DEVICES takes; absent if the management library does not answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<String>,
-    /// Its memory; absent in the same way.
+    /// Size of its memory; absent in the same case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
 }
@@ -76,7 +76,7 @@ impl From<&MigSlice> for GpuSlice {
     }
 }
 
-/// The version of NVIDIA's kernel driver, where it is loaded.
+/// Returns the version of NVIDIA's kernel driver, if it is loaded.
 pub(crate) fn nvidia_driver(tree: &Tree) -> Option<String> {
     tree.text("sys/module/nvidia/version").or_else(|| {
         let text = tree.text("proc/driver/nvidia/version")?;
@@ -88,20 +88,20 @@ pub(crate) fn nvidia_driver(tree: &Tree) -> Option<String> {
     })
 }
 
-/// The GPUs on the PCI bus.
+/// Iterates over the GPUs on the PCI bus.
 fn all(tree: &Tree) -> impl Iterator<Item = Gpu> {
     functions(tree)
         .into_iter()
         .filter_map(|path| gpu(tree, &path))
 }
 
-/// Models of the GPUs on the PCI bus.
+/// Returns the models of the GPUs on the PCI bus.
 pub(crate) fn gpu_models(tree: &Tree) -> Vec<String> {
     all(tree).map(|gpu| gpu.model).collect()
 }
 
-/// Makers of the GPUs on the PCI bus of the host, as [`Gpu::vendor`] has them: of those that programs could open, such
-/// as an accelerator beside a processor's own display; of all where there is none of these.
+/// Returns the vendors of the host's GPUs, as in [`Gpu::vendor`]. GPUs that no program can open are ignored if there
+/// are usable ones, such as a CPU's integrated display next to an accelerator.
 pub fn gpu_makers_here(tree: &Tree) -> BTreeSet<String> {
     let gpus: Vec<Gpu> = all(tree).collect();
     let has_usable = gpus.iter().any(|gpu| gpu.usable);
@@ -109,7 +109,7 @@ pub fn gpu_makers_here(tree: &Tree) -> BTreeSet<String> {
     of.map(|gpu| gpu.vendor).collect()
 }
 
-/// PCI addresses of the GPUs of the host, in the order of their numbers.
+/// Returns the PCI addresses of the host's GPUs, in numerical order.
 pub fn gpu_addresses(tree: &Tree) -> Vec<String> {
     all(tree).map(|gpu| gpu.pci.address).collect()
 }
@@ -175,8 +175,8 @@ fn gpu(tree: &Tree, path: &Path) -> Option<Gpu> {
         model: name.unwrap_or_else(|| format!("PCI device {number}")),
         driver,
         memory_bytes,
-        // The resource by which others reach a GPU's memory: that of NVIDIA's GPUs is the second one, which has number 2
-        // where the first one is wide, as it is from Hopper on.
+        // The BAR through which others reach a GPU's memory. On NVIDIA GPUs it is the second BAR. That has number 2 if
+        // the first BAR is 64 bits wide, as from Hopper on.
         window_bytes: resource_bytes(
             tree,
             path,
@@ -194,7 +194,7 @@ fn gpu(tree: &Tree, path: &Path) -> Option<Gpu> {
     })
 }
 
-/// Tells why the GPUs of a maker cannot be opened, and what to do.
+/// Returns why a vendor's GPUs cannot be opened, and what to do.
 fn unusable(tree: &Tree, vendor: &str) -> (&'static str, &'static str) {
     let (nvidia, amdgpu) = (
         nvidia_driver(tree).is_some(),
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(found[0].slices[0].name, "gi1/ci0");
     }
 
-    /// Resources of an A100 (0, 1 and 3) and of an H100 (0, 2 and 4), of which the first is wide.
+    /// BARs of an A100 (0, 1 and 3) and of an H100 (0, 2 and 4), where the first is 64 bits wide.
     #[test]
     fn bar1_is_the_second_resource_that_is_there() {
         const NONE: &str = "0x0000000000000000 0x0000000000000000 0x0000000000000000";
@@ -320,7 +320,7 @@ mod tests {
         assert!(look(&machine).1[0].why.contains("/dev/kfd"));
         machine.file("dev/kfd", "");
         assert!(look(&machine).0[0].usable);
-        // The display of a machine without any other counts, and beside one that programs can open it does not.
+        // A display counts only on a machine without a GPU that programs can open.
         let makers = |machine: &Machine| Vec::from_iter(gpu_makers_here(&machine.tree()));
         let display = Machine::new();
         let ids = "0x030200 0x10de 0x2335";
@@ -328,7 +328,7 @@ mod tests {
         assert_eq!(makers(&display), ["NVIDIA"]);
         invent(&machine, "0000:06:00.0", ids, None);
         assert_eq!(makers(&machine), ["AMD"]);
-        // Parts have their numbers in the place of the function's.
+        // A partition's address has the partition number in the function field.
         let of = |address| super::super::pci::gpu_function(&machine.tree(), address);
         assert_eq!(of("0000:05:00.3"), "0000:05:00.0");
         for own in ["0000:05:00.0", "0000:06:00.1", "0000:77:00.1"] {

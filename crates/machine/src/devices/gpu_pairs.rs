@@ -1,4 +1,4 @@
-//! Pairs of GPUs: what bytes between them go over, and whether one reaches the other's memory.
+//! Pairs of GPUs: the connection between them, and whether one can access the other's memory.
 
 use std::collections::BTreeSet;
 
@@ -8,34 +8,34 @@ use super::super::kernel_files::Tree;
 use super::super::topology::Topology;
 use super::pci_way::{PciWay, pci_way};
 
-/// One GPU and another one whose memory it would reach.
+/// An ordered pair of GPUs: the first one accesses the second one's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuPair {
-    /// PCI address of the GPU that reaches.
+    /// PCI address of the accessing GPU.
     pub from: String,
-    /// PCI address of the other one.
+    /// PCI address of the GPU that owns the memory.
     pub to: String,
-    /// The way between them on PCI.
+    /// The PCI path between them.
     pub pci: PciWay,
-    /// Links beside PCI; absent where there are none, or nobody tells.
+    /// Links other than PCI; absent if there are none or they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<GpuLinks>,
-    /// Access, as the driver tells it; absent where no driver was asked.
+    /// Access, as reported by the driver; absent if no driver was queried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub access: Option<PeerAccess>,
 }
 
-/// Links between two GPUs that are not PCI.
+/// Links between two GPUs other than PCI.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GpuLinks {
     /// "NVLink" or "XGMI".
     pub kind: String,
-    /// Number of them; absent where nobody tells, as of GPUs between which other GPUs are.
+    /// Number of links; absent if unknown, for example because other GPUs are in between.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
-    /// True where they lead to switches, by which all GPUs there share them.
+    /// True if they lead to switches, so that all GPUs at the switches share them.
     pub switched: bool,
-    /// Speed of all of them together in one direction, as the driver has it; absent where nobody tells.
+    /// Combined speed in one direction, as reported by the driver; absent if unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bytes_per_s: Option<u64>,
 }
@@ -43,18 +43,18 @@ pub struct GpuLinks {
 /// Access of one GPU to the memory of another one.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PeerAccess {
-    /// True when it reaches that memory without the host.
+    /// True if it accesses that memory without going through the host.
     pub granted: bool,
-    /// True when atomics on that memory are those of the GPU itself.
+    /// True if atomics on that memory are executed natively.
     pub native_atomics: bool,
-    /// The driver's order of such ways: 0 is the fastest of the machine.
+    /// The driver's ranking of this path: 0 is the fastest of the machine.
     pub performance_rank: u32,
-    /// The driver's reason against it; absent where it is granted, or the driver names none.
+    /// The driver's reason against it; absent if access is granted, or the driver gives none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why_not: Option<String>,
 }
 
-/// Each ordered pair of the GPUs with these addresses, with the way between them on PCI.
+/// Returns each ordered pair of the GPUs with these addresses, with the PCI path between them.
 pub(super) fn pairs(tree: &Tree, topology: &Topology, addresses: &[String]) -> Vec<GpuPair> {
     let distinct: BTreeSet<&String> = addresses.iter().collect();
     let distinct: Vec<&String> = distinct.into_iter().collect();
@@ -73,12 +73,12 @@ pub(super) fn pairs(tree: &Tree, topology: &Topology, addresses: &[String]) -> V
     pairs
 }
 
-/// Adds links to the pairs that have them: addresses of both GPUs, and the links from the first.
+/// Adds `links`, each with the addresses of both GPUs, to the matching pairs.
 pub(super) fn add_links(pairs: &mut [GpuPair], links: Vec<(String, String, GpuLinks)>) {
     for (from, to, links) in links {
         let same = |pair: &&mut GpuPair| (&pair.from, &pair.to) == (&from, &to);
         if let Some(pair) = pairs.iter_mut().find(same) {
-            // Of two partitions of a GPU each has an entry.
+            // Each partition of a GPU has an entry for the same pair of addresses; the first one is kept.
             pair.links.get_or_insert(links);
         }
     }

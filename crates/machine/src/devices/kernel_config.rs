@@ -1,4 +1,4 @@
-//! Options that the running kernel was built with, where its configuration can be read.
+//! Build options of the running kernel, if its configuration can be read.
 
 use std::fs::File;
 use std::io::Read;
@@ -7,10 +7,10 @@ use flate2::read::GzDecoder;
 
 use super::super::kernel_files::Tree;
 
-/// Bound on the text; those of distributions have some 300 KB.
+/// Limit on the configuration's size; those of distributions have about 300 KB.
 const TEXT_BYTES_MAX: u64 = 4 << 20;
 
-/// A configuration.
+/// A kernel configuration.
 pub(super) struct KernelConfig {
     text: String,
     /// The file that it was read from.
@@ -18,8 +18,8 @@ pub(super) struct KernelConfig {
 }
 
 impl KernelConfig {
-    /// The configuration of the running kernel; `None` where neither the kernel nor its package shows it, as in many
-    /// containers.
+    /// Reads the configuration of the running kernel. `None` if neither the kernel nor its package provides it, as in
+    /// many containers.
     pub(super) fn read(tree: &Tree) -> Option<Self> {
         const OF_KERNEL: &str = "proc/config.gz";
         let unpacked = File::open(tree.path(OF_KERNEL)).ok().and_then(|packed| {
@@ -41,7 +41,7 @@ impl KernelConfig {
         Some(Self { text, file })
     }
 
-    /// Returns whether an option is set; `None` for one that this kernel does not have, or that others exclude.
+    /// Whether an option is set; `None` if this kernel does not have it, or other options exclude it.
     pub(super) fn option(&self, name: &str) -> Option<bool> {
         self.text.lines().find_map(|line| {
             let rest = line.strip_prefix(name);
@@ -88,7 +88,7 @@ mod tests {
         assert_eq!(of("CONFIG_PCI_P2PDMA"), Some(true));
         assert_eq!(of("CONFIG_DRM_AMDGPU"), Some(true));
         assert_eq!(of("CONFIG_DMABUF_MOVE_NOTIFY"), Some(false));
-        // The beginning of a name is none.
+        // A prefix of a name does not match.
         assert_eq!(of("CONFIG_DMABUF_MOVE"), None);
         assert_eq!(of("CONFIG_HSA_AMD_P2P"), None);
     }

@@ -1,4 +1,4 @@
-//! The kernel's module that posts one-sided operations, for `verbs:kernel`.
+//! The kernel module that posts one-sided operations, for `verbs:kernel`.
 
 use serde::{Deserialize, Serialize};
 use tonnage_sys::kread::{KREAD_ABI, KREAD_DEVICE};
@@ -7,14 +7,14 @@ use super::Absent;
 use super::rdma::RdmaDevice;
 use crate::kernel_files::Tree;
 
-/// The module, loaded, with calls that this program knows.
+/// The loaded module, with an ABI that this program knows.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KernelModule {
     /// Its name.
     pub name: String,
     /// Its version.
     pub version: String,
-    /// Number of the layout of its calls.
+    /// Number of its ABI, the layout of its calls.
     pub abi: u32,
     /// Its device file.
     pub device: String,
@@ -22,7 +22,7 @@ pub struct KernelModule {
 
 const NAME: &str = "tonnage_kread";
 
-/// Looks for the module where there are RDMA devices. It is never loaded by tonnage.
+/// Looks for the module if there are RDMA devices. tonnage never loads it.
 pub(super) fn find(
     tree: &Tree,
     rdma: &[RdmaDevice],

@@ -15,13 +15,13 @@ const SUGGESTED_BYTES: u64 = 1 << 30;
 /// The memory of a host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryFound {
-    /// All of it; absent where it cannot be read.
+    /// Total size; absent if it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_bytes: Option<u64>,
-    /// Memory that programs could take without swapping; absent where it cannot be read.
+    /// Memory that programs could allocate without swapping; absent if it cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub available_bytes: Option<u64>,
-    /// Limit on locked memory of this process, which bounds what RDMA can register; absent without a limit.
+    /// This process's limit on locked memory, which bounds how much RDMA can register; absent if unlimited.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lockable_bytes: Option<u64>,
     /// Pools of huge pages.
@@ -35,12 +35,12 @@ pub struct MemoryFound {
 pub struct NumaNode {
     /// The kernel's number.
     pub node: u32,
-    /// Its CPUs, such as "0-15"; empty for a node of memory alone.
+    /// Its CPUs, such as "0-15"; empty for a memory-only node.
     pub cpus: String,
-    /// Its memory; absent where the kernel does not say.
+    /// Size of its memory; absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// The part of it that is free.
+    /// Size of its free memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_free_bytes: Option<u64>,
 }

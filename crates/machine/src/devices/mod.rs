@@ -1,8 +1,8 @@
-//! Everything on this host that could move bytes or hold them, and what is missing: why, and how to get it.
+//! Everything on this host that could move bytes or hold them. For each missing thing, the list has the reason and how
+//! to get it.
 //!
-//! What lives here: looking, through the kernel's files and libfabric's list, and the types that `tonnage devices
-//! --json` prints. What does not: opening any of it (that is an engine's work), and the page for people, which
-//! `tonnage_report::devices` draws from these types.
+//! This module reads the kernel's files and libfabric's list, and defines the types that `tonnage devices --json`
+//! prints. Engines open the devices, and `tonnage_report::devices` prints the page for people from these types.
 
 mod amd_placement;
 mod amd_registration;
@@ -55,9 +55,9 @@ use super::topology::Topology;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Absent {
     pub what: String,
-    /// The finding: the place that was looked at, and what it showed.
+    /// The finding: the place that was checked, and the result.
     pub why: String,
-    /// The way to have it, with the exact command where there is one.
+    /// How to get it, with the exact command if there is one.
     pub how: String,
 }
 
@@ -71,10 +71,10 @@ impl Absent {
     }
 }
 
-/// Inventory of a host. An empty list or a `None` has an entry in `absent` that says why.
+/// Inventory of a host. For each empty list or `None`, `absent` has an entry with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inventory {
-    /// Name and boot of the host.
+    /// Host name and boot identifier.
     pub host: HostIdentity,
     /// Processors.
     pub cpu: Processors,
@@ -82,42 +82,42 @@ pub struct Inventory {
     pub numa: Vec<NumaNode>,
     /// Memory and huge pages.
     pub memory: MemoryFound,
-    /// Network interfaces, the loopback included.
+    /// Network interfaces, including the loopback.
     pub networks: Vec<NetworkInterface>,
     /// RDMA devices.
     pub rdma: Vec<RdmaDevice>,
-    /// The kernel's module that posts for `verbs:kernel`; absent where it is not loaded, or has another layout.
+    /// The kernel module for `verbs:kernel`; absent if it is not loaded, or has another ABI.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kernel_module: Option<KernelModule>,
-    /// The libfabrics that this program can use: the one that it does use first, the embedded one last.
+    /// The usable libfabrics: first the one that this program uses, last the embedded one.
     pub libfabric: Vec<FabricLibrary>,
-    /// GPUs of NVIDIA and AMD.
+    /// NVIDIA and AMD GPUs.
     pub gpus: Vec<Gpu>,
-    /// GPUs of NVIDIA that the driver lists; empty until it is asked.
+    /// NVIDIA GPUs that the driver lists; empty until it is queried.
     #[serde(default)]
     pub cuda: Vec<CudaGpu>,
-    /// GPUs of AMD that its runtime lists, in the same way.
+    /// AMD GPUs that the runtime lists; empty until it is queried.
     #[serde(default)]
     pub hip: Vec<CudaGpu>,
-    /// Each ordered pair of GPUs: the way between them, and access once drivers were asked.
+    /// Each ordered pair of GPUs: the path between them, and access once drivers were queried.
     #[serde(default)]
     pub gpu_pairs: Vec<GpuPair>,
-    /// The module by which RDMA devices register memory of NVIDIA's GPUs; absent where none is loaded.
+    /// The module with which RDMA devices register memory of NVIDIA GPUs; absent if none is loaded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub peer_memory_module: Option<String>,
-    /// The place in which AMD's driver is listed with the drivers of RDMA devices, which register memory of its GPUs by
-    /// address then; absent where it is in none.
+    /// The path that shows AMD's peer memory client registered with the RDMA drivers, which can then register GPU
+    /// memory by address; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amd_peer_memory: Option<String>,
-    /// Options of the kernel by which AMD's driver exports memory of its GPUs, where both a GPU and an RDMA device are;
-    /// absent where they are missing or cannot be read.
+    /// Kernel options that let AMD's driver export GPU memory, on a host with a GPU and an RDMA device; absent if they
+    /// are missing or cannot be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub amd_dmabuf_options: Option<String>,
     /// File systems that hold files.
     pub file_systems: Vec<MountedFileSystem>,
-    /// Things that are not here, or are here and cannot be used.
+    /// Things that are missing here, or present but unusable.
     pub absent: Vec<Absent>,
-    /// Well-known providers of libfabric that none of the libraries offers here.
+    /// Well-known libfabric providers that none of the libraries offers here.
     pub providers_absent: Vec<Absent>,
 }
 
@@ -126,7 +126,7 @@ pub struct Inventory {
 pub struct DeviceLink {
     /// The kernel's name of the interface or RDMA device.
     pub name: String,
-    /// State of the link, as the kernel says it; of a device with several ports that of the best.
+    /// State of the link, as the kernel reports it; for a device with several ports, that of the best one.
     pub state: String,
 }
 
@@ -135,11 +135,11 @@ pub struct DeviceLink {
 pub struct DeviceLinks {
     /// Links that the kernel lists here.
     pub links: Vec<DeviceLink>,
-    /// Reason why the host may have others: nothing is listed, or a network of its own hides them.
+    /// Why the host may have other links: nothing is listed, or a container's own network hides them.
     pub gap: Option<String>,
 }
 
-/// Links of this host's network devices, found in a few milliseconds.
+/// Finds the links of this host's network devices in a few milliseconds.
 pub fn links() -> DeviceLinks {
     links_of(&Tree::host())
 }
@@ -149,7 +149,7 @@ fn links_of(tree: &Tree) -> DeviceLinks {
     let networks = network::find(tree, &mut absent);
     let no_networks = absent.first().map(|gap| gap.why.clone());
     let rdma = rdma::find(tree, &networks, &mut absent);
-    // In the network of a container the interfaces of the host are not seen.
+    // A container's network namespace hides the host's interfaces.
     let is_virtual = networks.iter().all(|interface| interface.driver.is_none());
     let hidden = || "only virtual interfaces are listed, as in a container".to_owned();
     let gap = no_networks.or_else(|| is_virtual.then(hidden));
@@ -175,8 +175,8 @@ fn links_of(tree: &Tree) -> DeviceLinks {
 }
 
 impl Inventory {
-    /// Looks at this host. It cannot fail, and ends within some seconds even where a file server or a provider of
-    /// libfabric does not answer.
+    /// Reads the inventory of this host. It cannot fail, and ends within some seconds even if a file server or a
+    /// libfabric provider does not answer.
     pub fn read() -> Self {
         let libfabric = super::fabric::load_libfabric();
         let mut found = Self::read_from(&Tree::host(), &Topology::read(), libfabric);
@@ -184,8 +184,8 @@ impl Inventory {
         found
     }
 
-    /// Asks the drivers of GPUs for what the kernel does not tell; on a machine that has none nobody is asked, unless
-    /// a variable names a driver's library. It may take a driver seconds to answer.
+    /// Queries the GPU drivers for information that the kernel does not provide. Skipped on a machine without GPUs,
+    /// unless a variable names a driver's library. A driver may take seconds to answer.
     pub fn ask_drivers(mut self) -> Self {
         let cuda = self.ask_driver(&cuda::BY_CUDA);
         let hip = self.ask_driver(&cuda::BY_HIP);
@@ -203,7 +203,7 @@ impl Inventory {
         self
     }
 
-    /// Returns whether a maker's GPU is here that processes may open.
+    /// Whether the host has a GPU of this vendor that processes may open.
     fn has_usable(&self, vendor: &str) -> bool {
         let is_usable = |gpu: &Gpu| gpu.vendor == vendor && gpu.usable;
         self.gpus.iter().any(is_usable)
@@ -217,7 +217,7 @@ impl Inventory {
         cuda::ask(asked, &mut self.absent)
     }
 
-    /// Adds what drivers told.
+    /// Adds the drivers' answers.
     fn told_by(
         &mut self,
         tree: &Tree,
@@ -235,12 +235,12 @@ impl Inventory {
             listed.all(|listed| listed.pci.address != gpu.pci_address)
         };
         if by_drivers().any(unknown) {
-            // As in a container that does not see the host's bus.
+            // For example in a container that does not see the host's bus.
             let all = by_drivers().map(|gpu| gpu.pci_address.clone());
             let all = all.chain(self.gpus.iter().map(|gpu| gpu.pci.address.clone()));
             let known = std::mem::take(&mut self.gpu_pairs);
             self.gpu_pairs = gpu_pairs::pairs(tree, topology, &all.collect::<Vec<_>>());
-            // These have links already, which another driver than the one that is asked has told.
+            // Pairs that already have links from the kernel's driver keep them.
             for pair in &mut self.gpu_pairs {
                 let same = |old: &&GpuPair| (&old.from, &old.to) == (&pair.from, &pair.to);
                 pair.links = known.iter().find(same).and_then(|old| old.links.clone());
@@ -263,13 +263,13 @@ impl Inventory {
                     format!("{address}: MIG is on, and nobody has divided it, so that it is no device for programs"),
                     "Divide it (`nvidia-smi mig -cgi ... -C`), or switch MIG off (`nvidia-smi -mig 0`).",
                 )),
-                // In a container that has no handle of them.
+                // In a container that has no handle to the slices.
                 Some([]) => {}
                 Some(slices) => gpu.slices = slices.iter().map(GpuSlice::from).collect(),
             }
             gpu.host_links = nvml.to_host(address).cloned();
             if gpu.host_links.is_some() {
-                // What stands in the place of BAR1 there is memory that the processors reach by those links.
+                // On these GPUs BAR1 is not a window: the processors reach the memory through those links.
                 gpu.window_bytes = None;
             }
         }
@@ -279,7 +279,7 @@ impl Inventory {
         self.hip = hip.gpus;
     }
 
-    /// Looks at the machine laid out in `tree`, with the library that could be loaded or why none could.
+    /// Reads the machine laid out in `tree`. `libfabric` is the loaded library, or the reason why none could be loaded.
     pub fn read_from(
         tree: &Tree,
         topology: &Topology,
@@ -320,7 +320,7 @@ impl Inventory {
     }
 }
 
-/// GPUs with the NICs that are nearest to each, and the ways between them.
+/// Returns the GPUs with the nearest NICs of each, and the pairs of GPUs.
 fn gpus(
     tree: &Tree,
     topology: &Topology,
@@ -376,7 +376,7 @@ mod tests {
         }
     }
 
-    /// A machine with two linked GPUs of AMD and one of NVIDIA.
+    /// A machine with two linked AMD GPUs and one NVIDIA GPU.
     fn three_gpus() -> Machine {
         let machine = Machine::new();
         for (bus, ids) in [
@@ -403,7 +403,7 @@ mod tests {
         machine
     }
 
-    /// Two parts of a card of AMD, by the addresses that the runtime has.
+    /// Two partitions of an AMD card, with the addresses that the runtime reports.
     fn two_parts() -> cuda::DriverAnswer {
         let mut hip = cuda::DriverAnswer::default();
         hip.gpus = vec![cuda::tests::gpu(); 2];
@@ -434,7 +434,7 @@ mod tests {
         let found = told(vec![slice]);
         let [one, other] = [0, 1].map(|part: usize| &*found.hip[part].pci_address);
         assert_eq!((one, other), ("0000:05:00.0", "0000:05:00.0"));
-        // Each of four with each other one, and the link of two of them is still there.
+        // Each of four with each other one; the link between two of them is still there.
         assert_eq!(found.gpu_pairs.len(), 12);
         let linked: Vec<_> = found
             .gpu_pairs
@@ -449,7 +449,7 @@ mod tests {
         let says = |found: &Inventory, what| found.absent.iter().any(|absent| absent.what == what);
         assert!(says(&found, "nearest NICs of some GPUs"));
         assert!(!says(&found, "slices of a GPU (MIG)"));
-        // What processors reach by other links is no window on PCI.
+        // Memory that processors reach through other links has no PCI window.
         let windows: Vec<_> = found.gpus.iter().map(|gpu| gpu.window_bytes).collect();
         assert_eq!(windows, [Some(1 << 16), Some(1 << 16), None]);
         assert_eq!(found.gpus[2].slices[0].name, "1g.10gb");

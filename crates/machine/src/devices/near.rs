@@ -1,4 +1,4 @@
-//! NICs nearest to a GPU, by what their bytes cross on PCI.
+//! NICs nearest to a GPU, by their PCI path.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,19 +12,19 @@ use super::rdma::RdmaDevice;
 /// A NIC near a GPU.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NearNic {
-    /// Its RDMA devices, or its network interfaces where it has none.
+    /// Its RDMA devices, or its network interfaces if it has none.
     pub names: Vec<String>,
     /// Its PCI address.
     pub address: String,
-    /// The way to it.
+    /// The PCI path to it.
     pub way: PciWay,
 }
 
-/// A NIC by its names and its PCI address.
+/// A NIC's names and its PCI address.
 type Named = (Vec<String>, String);
 
-/// NICs that could be near: RDMA devices, or network interfaces where there are none. Beside RDMA devices interfaces
-/// without are left out, which are mostly the management's.
+/// Returns the candidate NICs: RDMA devices, or network interfaces if there are none. If there are RDMA devices,
+/// interfaces without one are left out, because they are mostly for management.
 pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<Named> {
     let devices = rdma.iter().map(|device| (&device.name, &device.pci));
     let interfaces = networks.iter().filter(|network| network.driver.is_some());
@@ -46,7 +46,7 @@ pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<Na
     nics
 }
 
-/// All of the NICs that are nearest to the GPU with an address; none where the kernel does not tell how near any is.
+/// Returns the NICs that are nearest to the GPU with an address; empty if the kernel reports no distances.
 pub(super) fn nearest(tree: &Tree, topology: &Topology, gpu: &str, nics: &[Named]) -> Vec<NearNic> {
     let addresses: Vec<&str> = nics.iter().map(|(_, address)| address.as_str()).collect();
     let near = nearest_of(tree, topology, gpu, &addresses);
@@ -61,7 +61,7 @@ pub(super) fn nearest(tree: &Tree, topology: &Topology, gpu: &str, nics: &[Named
     near.collect()
 }
 
-/// Places in the list of those addresses that are nearest to a GPU's, and the way to them; `None` without addresses.
+/// Returns the indices of the addresses that are nearest to a GPU, and the path to them; `None` without addresses.
 fn nearest_of(
     tree: &Tree,
     topology: &Topology,
@@ -75,16 +75,16 @@ fn nearest_of(
     Some((places.map(|(place, _)| place).collect(), way))
 }
 
-/// The PCI address of the RDMA device with this name; `None` for one in software, and for what is no RDMA device.
+/// Returns the PCI address of the RDMA device with this name; `None` for a software device or an unknown name.
 pub fn rdma_address(tree: &Tree, name: &str) -> Option<String> {
     let mut classes = ["infiniband", "cxi"].into_iter();
     let function = |class| function_of(tree, format!("sys/class/{class}/{name}/device"));
     classes.find_map(function).map(|function| function.address)
 }
 
-/// The choice of a NIC for a GPU among those with these addresses: its place in the list, and the way to it. GPUs that
-/// are equally near to the same NICs take them in turn, in the order of `gpus`, which are all of the machine's. `None`
-/// where the kernel does not tell how near any of them is.
+/// Chooses a NIC for a GPU among those with these addresses: returns its index and the path to it. GPUs that are
+/// equally near to the same NICs take them in turn, in the order of `gpus`, the list of all GPUs of the machine. `None`
+/// if the kernel reports no distances.
 pub fn nic_of_gpu(
     tree: &Tree,
     topology: &Topology,
@@ -126,7 +126,7 @@ mod tests {
         )
     }
 
-    /// Two GPUs at a switch with two NICs have one each; a single NIC is both's.
+    /// Two GPUs at a switch with two NICs get one each; a single NIC serves both.
     #[test]
     fn gpus_take_the_nics_that_are_equally_near_in_turn() {
         let all = [
@@ -134,7 +134,7 @@ mod tests {
         ];
         assert_eq!(chosen("03:00.0", &all), Some((0, PciWay::Switch)));
         assert_eq!(chosen("04:00.0", &all), Some((1, PciWay::Switch)));
-        // The third of them has the third turn.
+        // The third GPU gets the third NIC.
         assert_eq!(chosen("12:00.0", &all), Some((2, PciWay::Switches)));
         assert_eq!(chosen("83:00.0", &all), Some((4, PciWay::Switch)));
         assert_eq!(chosen("84:00.0", &all), Some((5, PciWay::Switch)));
@@ -156,7 +156,7 @@ mod tests {
         assert_eq!(near(&[nic("0000:77:00.0"), nic("0000:85:00.0")]).len(), 1);
     }
 
-    /// Each function of a guest of Hyper-V has a host bridge of its own.
+    /// On a Hyper-V guest, each function has its own host bridge.
     #[test]
     fn gpus_of_a_guest_take_the_nics_of_their_own_socket() {
         let machine = super::super::pci_way::tests::hyper_v();
@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(chosen("77:00.0", &["05:00.0"]), None);
         assert_eq!(chosen("03:00.0", &[""]), None);
         assert_eq!(chosen("03:00.0", &["77:00.0"]), None);
-        // What is known is nearer than what is not.
+        // A NIC at a known distance is preferred to one at an unknown distance.
         let some = chosen("03:00.0", &["77:00.0", "85:00.0"]);
         assert_eq!(some, Some((1, PciWay::Sockets)));
     }

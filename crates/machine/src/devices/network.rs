@@ -6,7 +6,7 @@ use super::super::kernel_files::Tree;
 use super::Absent;
 use super::pci::{PciFunction, function_of};
 
-/// The hardware type that the kernel gives to the loopback, Ethernet and IP over InfiniBand.
+/// The kernel's hardware types of the loopback, Ethernet and IP over InfiniBand.
 const KINDS: [(u32, &str); 3] = [(772, "loopback"), (1, "ethernet"), (32, "infiniband")];
 
 /// One network interface.
@@ -21,13 +21,13 @@ pub struct NetworkInterface {
     pub driver: Option<String>,
     /// Operational state: "up", "down", "unknown", …
     pub state: String,
-    /// Link rate; absent where the driver does not say, or the link is down.
+    /// Link rate; absent if the driver does not report it, or the link is down.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_bits_per_s: Option<u64>,
     /// Largest packet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu_bytes: Option<u32>,
-    /// Place on the PCI bus; absent when it is on none.
+    /// Location on the PCI bus; absent if it is not a PCI device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<PciFunction>,
     /// RDMA devices of the same card.
@@ -38,7 +38,7 @@ pub struct NetworkInterface {
 pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<NetworkInterface> {
     let root = "sys/class/net";
     let names = tree.names(root);
-    // The directory holds a file beside the interfaces when bonding is loaded.
+    // If bonding is loaded, the directory also holds a file.
     let is_interface = |name: &str| tree.exists(format!("{root}/{name}/mtu"));
     let found = names.iter().filter(|name| is_interface(name));
     let found: Vec<NetworkInterface> = found.map(|name| interface(tree, root, name)).collect();
@@ -57,7 +57,7 @@ fn interface(tree: &Tree, root: &str, name: &str) -> NetworkInterface {
     let hardware: Option<u32> = tree.number(format!("{path}/type"));
     let mut kinds = KINDS.into_iter();
     let kind = kinds.find(|(number, _)| Some(*number) == hardware);
-    // -1 and huge numbers stand for "unknown"; reading fails while the link is down.
+    // -1 and huge numbers mean "unknown"; reading fails while the link is down.
     let mbits: Option<i64> = tree.number(format!("{path}/speed"));
     let mbits = mbits.and_then(|speed| u64::try_from(speed).ok());
     let mbits = mbits.filter(|speed| (1..100_000_000).contains(speed));

@@ -1,5 +1,5 @@
 //! Answers of NVIDIA's management library (NVML) about GPUs: their links to each other and to the host, reasons why
-//! they do not reach each other, and slices.
+//! they cannot access each other, and slices.
 
 use std::collections::BTreeMap;
 
@@ -9,25 +9,25 @@ use super::Absent;
 use super::gpu_pairs::{GpuLinks, GpuPair};
 use super::timeout::{TIMEOUT, within};
 
-/// The environment variable that names NVIDIA's management library to use instead of the installed one.
+/// The environment variable that names the NVML library to use instead of the installed one.
 pub const LIBNVML_VARIABLE: &str = "TONNAGE_LIBNVML";
 
-/// Links of some GPUs beside PCI, by the GPUs' PCI addresses.
+/// Links of some GPUs other than PCI, by the GPUs' PCI addresses.
 #[derive(Debug, Clone, Default)]
 pub struct LinkTable {
     between: BTreeMap<(String, String), GpuLinks>,
     to_host: BTreeMap<String, GpuLinks>,
-    /// Reason why nothing is known of some GPU, or of all.
+    /// Why some GPU's links, or all links, are unknown.
     pub unknown: Option<String>,
 }
 
 impl LinkTable {
-    /// Links from the first GPU towards the second; `None` where there are none, or nobody tells.
+    /// Links from the first GPU towards the second; `None` if there are none or they are unknown.
     pub fn between(&self, from: &str, to: &str) -> Option<&GpuLinks> {
         self.between.get(&(from.to_owned(), to.to_owned()))
     }
 
-    /// Links from a GPU to the memory of the host, in the same way.
+    /// Links from a GPU to host memory; `None` if there are none or they are unknown.
     pub fn to_host(&self, address: &str) -> Option<&GpuLinks> {
         self.to_host.get(address)
     }
@@ -37,14 +37,14 @@ impl LinkTable {
 #[derive(Debug, Default)]
 pub(super) struct NvmlAnswer {
     links: LinkTable,
-    /// Reasons why a GPU does not read another one's memory.
+    /// Reasons why a GPU cannot read another one's memory.
     refusals: BTreeMap<(String, String), &'static str>,
-    /// Slices of GPUs that are not whole.
+    /// Slices of the GPUs with MIG on.
     slices: BTreeMap<String, Vec<MigSlice>>,
 }
 
 impl NvmlAnswer {
-    /// Adds to pairs what is told of them.
+    /// Adds links and reasons to the pairs.
     pub(super) fn add_to(&self, pairs: &mut [GpuPair]) {
         for pair in pairs {
             if let Some(links) = self.links.between(&pair.from, &pair.to) {
@@ -57,18 +57,18 @@ impl NvmlAnswer {
         }
     }
 
-    /// Links from the GPU with an address to the memory of the host.
+    /// Links from the GPU with an address to host memory.
     pub(super) fn to_host(&self, address: &str) -> Option<&GpuLinks> {
         self.links.to_host(address)
     }
 
-    /// Slices of the GPU with an address; `None` for one that is whole, or that nobody knows.
+    /// Slices of the GPU with an address; `None` for a whole or unknown GPU.
     pub(super) fn slices(&self, address: &str) -> Option<&[MigSlice]> {
         self.slices.get(address).map(Vec::as_slice)
     }
 }
 
-/// Asks the library that the variable names, or the installed one, about GPUs with these PCI addresses.
+/// Queries the library that the variable names, or the installed one, about the GPUs with these PCI addresses.
 pub(super) fn ask(addresses: Vec<String>, absent: &mut Vec<Absent>) -> NvmlAnswer {
     let what = "NVLink and MIG by NVML";
     let (why, how) = match asked(addresses) {
@@ -94,7 +94,8 @@ pub(super) fn ask(addresses: Vec<String>, absent: &mut Vec<Absent>) -> NvmlAnswe
     NvmlAnswer::default()
 }
 
-/// Links of the GPUs with these PCI addresses, by the library that the variable names or the installed one.
+/// Queries the links of the GPUs with these PCI addresses from the library that the variable names, or the installed
+/// one.
 pub fn gpu_links(addresses: Vec<String>) -> LinkTable {
     match asked(addresses) {
         Ok(answer) => answer.links,
@@ -119,7 +120,7 @@ fn asked(addresses: Vec<String>) -> Result<NvmlAnswer, String> {
     asked.unwrap_or_else(|| Err(late()))
 }
 
-/// A GPU, its address, and the other ends of its links.
+/// A GPU's address, its handle, and the remote ends of its links.
 type Linked<'a> = (&'a String, NvmlGpu<'a>, Vec<NvlinkEnd>);
 
 fn answer(nvml: &Nvml, addresses: &[String]) -> NvmlAnswer {
@@ -166,7 +167,7 @@ fn answer(nvml: &Nvml, addresses: &[String]) -> NvmlAnswer {
     answer
 }
 
-/// Links of a GPU to the processors of the host, and so to its memory.
+/// Returns the links of a GPU to the host's processors, and through them to host memory.
 fn to_host(gpu: &NvmlGpu<'_>, ends: &[NvlinkEnd]) -> Option<GpuLinks> {
     let processors = ends.iter().filter(|end| **end == NvlinkEnd::Processor);
     let (kind, count, one) = match (gpu.c2c(), processors.count() as u32) {
@@ -182,8 +183,9 @@ fn to_host(gpu: &NvmlGpu<'_>, ends: &[NvlinkEnd]) -> Option<GpuLinks> {
     })
 }
 
-/// Number of links from one GPU towards another one, by the ends of both, and whether they lead to switches. `linked`
-/// is the library's own word on the two, where it has one, and `is_known` says whether an address is a GPU's.
+/// Returns the number of links from one GPU towards another one, from the link ends of both, and whether they lead to
+/// switches. `linked` is the library's answer for the pair, if it has one. `is_known` returns whether an address is a
+/// GPU's.
 fn between(
     own: &[NvlinkEnd],
     (peer, their): (&str, &[NvlinkEnd]),
@@ -196,8 +198,8 @@ fn between(
     let both = |wanted: &dyn Fn(&NvlinkEnd) -> bool| count(own, wanted).min(count(their, wanted));
     let direct = count(own, &|end| matches!(end, NvlinkEnd::Gpu(at) if at == peer));
     let switched = both(&|end| *end == NvlinkEnd::Switch);
-    // Behind some switches a guest is not told what its links lead to, and without the kind of a switch there is its
-    // address alone.
+    // Behind some switches a guest cannot see the far end of its links. If the kind of a switch is not reported, only
+    // its address is known.
     let untold = both(&|end| match end {
         NvlinkEnd::Gpu(at) => !is_known(at),
         NvlinkEnd::Other => true,
@@ -245,7 +247,7 @@ pub(super) mod tests {
         assert_eq!(between(&own, ("b", &[]), None), Some((2, false)));
         let one = [switch.clone(), other.clone()];
         assert_eq!(between(&own, ("d", &one), Some(true)), Some((1, true)));
-        // The library's word against it counts, and for it where nobody tells what is at the other end.
+        // The library's answer overrides the ends if it is negative; if it is positive, unknown ends count.
         assert_eq!(between(&own, ("b", &one), Some(false)), None);
         let untold = [other.clone(), other];
         assert_eq!(
@@ -255,7 +257,7 @@ pub(super) mod tests {
         assert_eq!(between(&untold, ("d", &untold), None), None);
         assert_eq!(between(&[gpu("c")], ("d", &[switch]), None), None);
         assert_eq!(between(&[], ("d", &[]), Some(true)), None);
-        // What is no GPU of the machine may be a switch, and no processor is one.
+        // An address that is not a GPU of the machine may be a switch; a processor may not.
         let [address, processor] = [gpu("switch"), NvlinkEnd::Processor];
         let both = [address.clone(), address, processor, gpu("c")];
         assert_eq!(between(&both, ("d", &both), Some(true)), Some((2, true)));

@@ -1,4 +1,4 @@
-//! PCI functions, and the PCIe link in front of one.
+//! PCI functions, and the PCIe link in front of each.
 
 use std::path::{Path, PathBuf};
 
@@ -6,44 +6,44 @@ use serde::{Deserialize, Serialize};
 
 use super::super::kernel_files::Tree;
 
-/// Number of AMD as a maker of PCI devices.
+/// AMD's PCI vendor ID.
 pub(super) const AMD: u32 = 0x1002;
 
-/// Place of a device on the PCI bus.
+/// Location of a device on the PCI bus.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PciFunction {
     /// PCI address, such as "0000:41:00.0".
     pub address: String,
-    /// NUMA node that it is attached to; absent where the firmware does not say.
+    /// NUMA node that it is attached to; absent if the firmware does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub numa_node: Option<u32>,
-    /// The link in front of it; absent where the kernel does not say, as for most virtual devices.
+    /// The link in front of it; absent if the kernel does not report it, as for most virtual devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<PcieLink>,
 }
 
-/// A PCIe link as it runs now, and at best.
+/// A PCIe link: its current and its maximum state.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PcieLink {
     /// PCIe generation, 1 to 6.
     pub generation: u32,
-    /// Lanes.
+    /// Number of lanes.
     pub lanes: u32,
-    /// One direction, after line encoding and before packet headers, which take 5 to 20 % more.
+    /// Speed in one direction, after line encoding and before packet headers, which take another 5 to 20 %.
     pub bytes_per_s: u64,
-    /// The generation that the device can do.
+    /// The highest generation that the device supports.
     pub generation_max: u32,
-    /// The lanes that the device has.
+    /// Number of lanes that the device has.
     pub lanes_max: u32,
-    /// True when it runs slower or narrower than the device can. An idle GPU lowers the generation by itself.
+    /// True if it runs slower or narrower than the device supports. An idle GPU lowers the generation automatically.
     pub below_maximum: bool,
 }
 
-/// The PCI function that the device at `path` (a link in the tree, such as "sys/class/net/eth0/device") is or hangs
-/// from; `None` for a device that is on no PCI bus.
+/// Returns the PCI function of the device at `path` (a link in the tree, such as "sys/class/net/eth0/device"), or the
+/// one that it is attached to; `None` if it is not on a PCI bus.
 pub(super) fn function_of(tree: &Tree, path: impl AsRef<Path>) -> Option<PciFunction> {
     let real = tree.resolve(path)?;
-    // A virtual device such as virtio's hangs below its PCI function.
+    // A virtual device, such as virtio's, is below its PCI function.
     let function = real.ancestors().find(|path| is_function(tree, path))?;
     Some(PciFunction {
         address: function.file_name()?.to_str()?.to_owned(),
@@ -52,15 +52,15 @@ pub(super) fn function_of(tree: &Tree, path: impl AsRef<Path>) -> Option<PciFunc
     })
 }
 
-/// The nominal speed of the PCIe link of the function with this address, one direction, bytes per second: the lanes
-/// that it has now, at the best generation that both of its ends can do, because an idle GPU lowers that by itself.
-/// `None` where the kernel does not say.
+/// Nominal speed of the PCIe link of the function with this address, in one direction, bytes per second. It uses the
+/// current lanes at the highest generation that both ends support, because an idle GPU lowers its generation. `None` if
+/// the kernel does not report it.
 pub fn nominal_link_bytes_per_s(address: &str) -> Option<u64> {
     nominal(&Tree::host(), address)
 }
 
-/// The PCI address of the function that a GPU is, by the one that its driver names. HIP has the number of a GPU's part
-/// in the place of the function's, and the parts are no functions of their own.
+/// Returns the PCI address of a GPU's function, given its driver's address. HIP puts the number of a partition into the
+/// function field, but partitions are not PCI functions.
 pub fn gpu_function(tree: &Tree, address: &str) -> String {
     let of = |address: &str| format!("sys/bus/pci/devices/{address}");
     let is_amd = |card: &String| hexadecimal(tree, format!("{}/vendor", of(card))) == Some(AMD);
@@ -71,7 +71,7 @@ pub fn gpu_function(tree: &Tree, address: &str) -> String {
     card.unwrap_or_else(|| address.to_owned())
 }
 
-/// The NUMA node of a function; the kernel writes -1 for none.
+/// Returns the NUMA node of a function; the kernel writes -1 for none.
 pub(super) fn numa_node(tree: &Tree, function: &Path) -> Option<u32> {
     let node = tree.number::<i64>(function.join("numa_node"))?;
     u32::try_from(node).ok()
@@ -87,7 +87,7 @@ fn nominal(tree: &Tree, address: &str) -> Option<u64> {
     Some(u64::from(link.lanes) * lane_bytes_per_s(generation.max(link.generation)))
 }
 
-/// All PCI functions, as paths in the tree.
+/// Returns all PCI functions, as paths in the tree.
 pub(super) fn functions(tree: &Tree) -> Vec<PathBuf> {
     let root = Path::new("sys/bus/pci/devices");
     tree.names(root)
@@ -96,25 +96,25 @@ pub(super) fn functions(tree: &Tree) -> Vec<PathBuf> {
         .collect()
 }
 
-/// A number that the kernel writes as "0x15b3".
+/// Reads a number in the form "0x15b3".
 pub(super) fn hexadecimal(tree: &Tree, path: impl AsRef<Path>) -> Option<u32> {
     u32::from_str_radix(tree.text(path)?.strip_prefix("0x")?, 16).ok()
 }
 
-/// Bytes of a function's resource with this number (BAR); `None` where it has none, or the kernel does not say.
+/// Size of a function's resource with this number (BAR); `None` if it has none, or the kernel does not report it.
 pub(super) fn resource_bytes(tree: &Tree, function: &Path, number: usize) -> Option<u64> {
     let [first, last, _] = resource(tree, function, number)?;
-    // One that is not there is all zeros.
+    // A missing resource is all zeros.
     (last > first).then(|| last - first + 1)
 }
 
-/// True where the resource with this number has addresses of 64 bits, and takes the place of the next number as well.
+/// True if the resource with this number has 64-bit addresses and therefore takes up the next number as well.
 pub(super) fn resource_is_wide(tree: &Tree, function: &Path, number: usize) -> bool {
     const MEMORY_64: u64 = 0x0010_0000;
     resource(tree, function, number).is_some_and(|[_, _, flags]| flags & MEMORY_64 != 0)
 }
 
-/// First and last address of a resource, and the kernel's flags of it.
+/// Returns the first and last address of a resource, and the kernel's flags for it.
 fn resource(tree: &Tree, function: &Path, number: usize) -> Option<[u64; 3]> {
     let text = tree.text(function.join("resource"))?;
     let mut words = text.lines().nth(number)?.split_whitespace();
@@ -132,7 +132,7 @@ fn is_function(tree: &Tree, path: &Path) -> bool {
 
 fn link_of(tree: &Tree, function: &Path) -> Option<PcieLink> {
     let generation = |name: &str| generation_of(&tree.text(function.join(name))?);
-    // The kernel writes 0 or 255 lanes for a link that is down or not there.
+    // The kernel writes 0 or 255 lanes for a link that is down or missing.
     let lanes = |name: &str| {
         tree.number(function.join(name))
             .filter(|lanes: &u32| (1..=32).contains(lanes))
@@ -151,7 +151,7 @@ fn link_of(tree: &Tree, function: &Path) -> Option<PcieLink> {
     })
 }
 
-/// The generation of a speed that the kernel writes as "16.0 GT/s PCIe"; `None` for "Unknown".
+/// Parses the generation from a speed such as "16.0 GT/s PCIe"; `None` for "Unknown".
 fn generation_of(speed: &str) -> Option<u32> {
     let transfers: f64 = speed.split_whitespace().next()?.parse().ok()?;
     let speeds = [2.5, 5.0, 8.0, 16.0, 32.0, 64.0];
@@ -160,8 +160,8 @@ fn generation_of(speed: &str) -> Option<u32> {
     Some(found.0)
 }
 
-/// Bytes per second of one lane in one direction after line encoding: 8 of 10 bits up to generation 2, 128 of 130 up to
-/// 5, and 236 of each 256 bytes in generation 6.
+/// Returns the bytes per second of one lane in one direction after line encoding. That is 8 of 10 bits up to generation
+/// 2, 128 of 130 up to 5, and 236 of each 256 bytes in generation 6.
 fn lane_bytes_per_s(generation: u32) -> u64 {
     match generation {
         1 => 250_000_000,
@@ -179,7 +179,7 @@ pub(super) mod tests {
     use super::super::pci_way::tests::plug;
     use super::*;
 
-    /// A PCI function with a link of this speed and width, now and at most, as sysfs lays it out.
+    /// Creates a PCI function in sysfs with a link of this current and maximum speed and width.
     pub(in super::super) fn invent(
         machine: &Machine,
         address: &str,

@@ -1,6 +1,6 @@
-//! Ways between two PCI functions of this host: what their bytes cross, by the tree in which the kernel lists them.
+//! Paths between two PCI functions of this host: what their bytes cross, according to the kernel's device tree.
 //!
-//! Links beside PCI, such as NVLink, are in `gpu_pairs`.
+//! Links other than PCI, such as NVLink, are in `gpu_pairs`.
 
 use std::path::{Path, PathBuf};
 
@@ -10,11 +10,11 @@ use super::super::kernel_files::Tree;
 use super::super::topology::Topology;
 use super::pci::numa_node;
 
-/// The farthest thing that bytes between two PCI functions cross, the nearest first.
+/// The farthest component on the path between two PCI functions, nearest first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PciWay {
-    /// Nothing: both are functions of one card.
+    /// None: both are functions of one card.
     Card,
     /// One PCIe switch.
     Switch,
@@ -28,13 +28,13 @@ pub enum PciWay {
     Nodes,
     /// Two sockets.
     Sockets,
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     #[default]
     Unknown,
 }
 
 impl PciWay {
-    /// One word for it.
+    /// Returns the path as one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Card => "card",
@@ -48,7 +48,7 @@ impl PciWay {
         }
     }
 
-    /// The way in words, as they follow "by".
+    /// Returns the path in words that can follow "by".
     pub fn words(self) -> &'static str {
         match self {
             Self::Card => "the same card",
@@ -63,7 +63,7 @@ impl PciWay {
     }
 }
 
-/// The way between the functions with these addresses.
+/// Returns the path between the functions with these addresses.
 pub fn pci_way(tree: &Tree, topology: &Topology, one: &str, other: &str) -> PciWay {
     let place = |address: &str| {
         let path = Path::new("sys/bus/pci/devices").join(address.to_lowercase());
@@ -75,10 +75,12 @@ pub fn pci_way(tree: &Tree, topology: &Topology, one: &str, other: &str) -> PciW
     }
 }
 
-/// The way between functions at these places in the tree, such as
-/// "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0": each part behind the host bridge's is a bridge, or the function.
-/// Above a host bridge there may be others of the firmware's, as below Hyper-V, where each function has a host bridge
-/// of its own: "sys/devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/GUID/pci0001:00/0001:00:00.0".
+/// Returns the path between the functions at these places in the tree, such as
+/// "sys/devices/pci0000:00/0000:00:01.0/0000:01:00.0". Each component below the host bridge is a bridge, or the
+/// function.
+///
+/// Above a host bridge there may be components of the firmware. On Hyper-V each function has its own host bridge:
+/// "sys/devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/GUID/pci0001:00/0001:00:00.0".
 fn between(tree: &Tree, topology: &Topology, places: [&Path; 2]) -> PciWay {
     let [one, other] = places;
     let physical = |place: &Path| tree.resolve(place.join("physfn"));
@@ -97,7 +99,7 @@ fn between(tree: &Tree, topology: &Topology, places: [&Path; 2]) -> PciWay {
     let depth = |place: &Path| place.components().count() - shared.components().count();
     match depth(one).max(depth(other)) {
         _ if bridge == Some(&shared) => PciWay::HostBridge,
-        // An upstream port, and behind it a downstream port of the same switch and the function.
+        // Below the shared upstream port: a downstream port of the same switch, and the function.
         ..=2 => PciWay::Switch,
         _ => PciWay::Switches,
     }
@@ -121,7 +123,7 @@ fn between_nodes(topology: &Topology, nodes: [Option<u32>; 2]) -> PciWay {
     }
 }
 
-/// The NUMA node of a function; the only one where there are no others.
+/// Returns the NUMA node of a function; if the host has only one, that one.
 fn node(tree: &Tree, topology: &Topology, place: &Path) -> Option<u32> {
     let said = numa_node(tree, place);
     match topology.nodes.as_slice() {
@@ -130,7 +132,7 @@ fn node(tree: &Tree, topology: &Topology, place: &Path) -> Option<u32> {
     }
 }
 
-/// The card of a function: where it is plugged in, and its address without the number of the function.
+/// Returns the card of a function: the path of its slot, and its address without the function number.
 fn card(place: &Path) -> Option<(&Path, &str)> {
     Some((place.parent()?, name(place)?.rsplit_once('.')?.0))
 }
@@ -139,7 +141,7 @@ fn name(place: &Path) -> Option<&str> {
     place.file_name()?.to_str()
 }
 
-/// The last host bridge above a function, which is nearest to it.
+/// Returns the host bridge nearest to a function.
 fn host_bridge(place: &Path) -> Option<&Path> {
     // Such as "pci0000:00".
     let is_one = |above: &&Path| {
@@ -154,8 +156,8 @@ pub(super) mod tests {
     use super::super::super::kernel_files::invented::Machine;
     use super::*;
 
-    /// Lays out a function, or a bridge, at a place below "sys/devices", with its class, maker and number, at a NUMA
-    /// node (-1 for none).
+    /// Creates a function or a bridge below "sys/devices", with its class, vendor and device number, at a NUMA node (-1
+    /// for none).
     pub(in super::super) fn plug(machine: &Machine, place: &str, ids: &str, node: i32) -> String {
         let path = format!("sys/devices/{place}");
         let files = ["class", "vendor", "device"]
@@ -171,8 +173,9 @@ pub(super) mod tests {
     pub(in super::super) const GPU: &str = "0x030200 0x10de 0x2330";
     pub(in super::super) const NIC: &str = "0x020700 0x15b3 0x1021";
 
-    /// Two sockets with two host bridges each, and under the first bridge of each a switch with two GPUs and two NICs,
-    /// the second of which has two functions; behind a downstream port of the first one is another switch with a GPU.
+    /// Two sockets with two host bridges each. Under the first bridge of each socket is a switch with two GPUs and two
+    /// NICs; the second NIC has two functions. Behind a downstream port of the first switch is another switch with a
+    /// GPU.
     pub(in super::super) fn two_sockets() -> Machine {
         let machine = Machine::new();
         machine.processors(2, 4, 1);
@@ -224,7 +227,7 @@ pub(super) mod tests {
         assert!(PciWay::Switch < PciWay::HostBridge && PciWay::Sockets < PciWay::Unknown);
     }
 
-    /// A guest of Hyper-V: two sockets, on each of which a GPU and a NIC have host bridges of their own.
+    /// A Hyper-V guest: two sockets, each with a GPU and a NIC on host bridges of their own.
     pub(in super::super) fn hyper_v() -> Machine {
         let machine = Machine::new();
         machine.processors(2, 4, 1);
@@ -259,7 +262,7 @@ pub(super) mod tests {
         }
     }
 
-    /// Functions of one card for guests (SR-IOV) go on behind the card's own bus number.
+    /// Virtual functions of a card (SR-IOV) may continue on the next bus number.
     #[test]
     fn functions_of_a_card_for_guests_are_of_the_card() {
         let machine = two_sockets();
@@ -292,7 +295,7 @@ pub(super) mod tests {
         };
         assert_eq!(way(&at([0, 0], 2)), PciWay::Node);
         assert_eq!(way(&at([0, 1], 2)), PciWay::Sockets);
-        // The firmware says nothing: with one node there is no doubt.
+        // The firmware reports no node: with one node there is no doubt.
         assert_eq!(way(&at([-1, -1], 2)), PciWay::Unknown);
         assert_eq!(way(&at([-1, -1], 1)), PciWay::Node);
         // Two nodes of one socket.

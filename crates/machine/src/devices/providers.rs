@@ -1,7 +1,5 @@
-//! Well-known providers of libfabric that are not offered here: the reason, and the way to get them.
-//!
-//! What lives here: the needs of each of them, and the origin of a library with it. What does not: the providers that
-//! are offered; those are in `fabric`.
+//! Well-known libfabric providers that are not offered here: why each is missing, and which library has it. The
+//! providers that are offered are in `fabric`.
 
 use std::fs::File;
 use std::io::Read;
@@ -12,20 +10,20 @@ use super::Absent;
 use super::fabric::FabricLibrary;
 use super::rdma::RdmaDevice;
 
-/// A bound on what is read of a library's file, far above any library's size.
+/// Limit on the bytes read of a library's file, far above any library's size.
 const LIBRARY_BYTES_MAX: u64 = 1 << 28;
 
-/// A provider that people ask for by name.
+/// A provider that users ask for by name.
 struct Known {
     name: &'static str,
-    /// A string that is in the file of a library with it, and of no other: some providers withdraw when they find no
-    /// device, so that the library does not list them although it has them.
+    /// A string that only the file of a library with this provider contains. Some providers withdraw if they find no
+    /// device, so the library does not list them although it has them.
     marker: &'static str,
-    /// Its needs, in words.
+    /// Description of the device that it needs.
     needs: &'static str,
-    /// The names of such devices.
+    /// Returns the names of suitable devices on this host.
     devices: fn(&Tree, &[RdmaDevice]) -> Vec<String>,
-    /// Origin of a library with it.
+    /// How to get a library with it.
     how: &'static str,
 }
 
@@ -87,7 +85,7 @@ fn of_driver(rdma: &[RdmaDevice], driver: &str) -> Vec<String> {
     of_it.map(|device| device.name.clone()).collect()
 }
 
-/// Those that no library offers.
+/// Explains the well-known providers that no library offers.
 pub(super) fn absent(tree: &Tree, rdma: &[RdmaDevice], libraries: &[FabricLibrary]) -> Vec<Absent> {
     let installed = libraries.iter().find(|library| !library.embedded);
     let file = installed.map(|library| contents(&library.path));
@@ -109,7 +107,7 @@ pub(super) fn absent(tree: &Tree, rdma: &[RdmaDevice], libraries: &[FabricLibrar
     missing.map(explain).collect()
 }
 
-/// `library` is the installed one's path and whether it has the provider.
+/// Explains a missing provider. `library` is the installed library's path and whether it has the provider.
 fn explanation(known: &Known, library: Option<(&str, bool)>, devices: &[String]) -> Absent {
     let Known {
         name, needs, how, ..
@@ -136,7 +134,7 @@ fn explanation(known: &Known, library: Option<(&str, bool)>, devices: &[String])
     Absent::new(format!("libfabric provider {name}"), why, how)
 }
 
-/// The bytes of a file; none where it cannot be read, which then counts as a library without the provider in question.
+/// Returns the bytes of a file. An unreadable file is empty and so counts as a library without the provider.
 fn contents(path: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     let file = File::open(path);

@@ -1,4 +1,4 @@
-//! RDMA devices and their ports, and which driver or module is missing when there are none.
+//! RDMA devices and their ports; if there are none, the driver or module that is missing.
 
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::Absent;
 use super::network::NetworkInterface;
 use super::pci::{PciFunction, function_of, functions, hexadecimal};
 
-/// Modules that add RDMA to a network driver.
+/// Network drivers, and the module that adds RDMA to each.
 const RDMA_MODULES: [(&str, &str); 8] = [
     ("bnxt_en", "bnxt_re"),
     ("cxgb4", "iw_cxgb4"),
@@ -25,7 +25,7 @@ const RDMA_MODULES: [(&str, &str); 8] = [
 
 const MELLANOX: u32 = 0x15b3;
 const AMAZON: u32 = 0x1d0f;
-/// The upper bits of the device numbers of all generations of EFA.
+/// The upper bits of the PCI device numbers of all EFA generations.
 const EFA_DEVICES: u32 = 0xefa0;
 
 /// One RDMA device.
@@ -33,16 +33,16 @@ const EFA_DEVICES: u32 = 0xefa0;
 pub struct RdmaDevice {
     /// The kernel's name, such as "mlx5_0".
     pub name: String,
-    /// The driver; absent for a device in software.
+    /// The driver; absent for a software device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver: Option<String>,
-    /// Firmware version; absent where there is none.
+    /// Firmware version; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub firmware: Option<String>,
-    /// Maker's board identifier; absent where there is none.
+    /// Vendor's board identifier; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub board: Option<String>,
-    /// Place on the PCI bus; absent for a device in software.
+    /// Location on the PCI bus; absent for a software device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pci: Option<PciFunction>,
     /// Its ports.
@@ -52,43 +52,43 @@ pub struct RdmaDevice {
 /// One port of an RDMA device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RdmaPort {
-    /// Number, from 1.
+    /// Port number, from 1.
     pub port: u32,
     /// Logical state: "ACTIVE", "DOWN", "INIT", …
     pub state: String,
     /// Physical state: "LinkUp", "Disabled", …
     pub physical_state: String,
-    /// Rate in the kernel's words, such as "200 Gb/sec (4X HDR)".
+    /// Rate as the kernel prints it, such as "200 Gb/sec (4X HDR)".
     pub rate: String,
-    /// Number of that rate; absent where it is none.
+    /// The parsed rate; absent if it is not a number.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link_bits_per_s: Option<u64>,
     /// "InfiniBand" or "Ethernet".
     pub link_layer: String,
-    /// Payload of a packet at most, as it is now; absent where libibverbs cannot be asked.
+    /// Current MTU: the largest payload of a packet. Absent if libibverbs is not available.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mtu_bytes: Option<u32>,
-    /// The network interface of the same port; absent where the kernel does not say.
+    /// The network interface of the same port; absent if the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub network: Option<String>,
-    /// Its addresses.
+    /// Its GIDs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub gids: Vec<RdmaGid>,
 }
 
-/// One address of a port.
+/// One GID (address) of a port.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RdmaGid {
     /// Its index in the port's table.
     pub index: u32,
-    /// The protocol that it is used with, in the kernel's words: "IB/RoCE v1" or "RoCE v2".
+    /// The protocol that it is used with, as the kernel names it: "IB/RoCE v1" or "RoCE v2".
     pub kind: String,
     /// The address.
     pub address: Ipv6Addr,
 }
 
 impl RdmaDevice {
-    /// All RDMA devices of a host, in the kernel's order.
+    /// Returns all RDMA devices of a host, in the kernel's order.
     pub fn all(tree: &Tree) -> Vec<Self> {
         let names = tree.names("sys/class/infiniband");
         names.iter().map(|name| device(tree, name)).collect()
@@ -96,7 +96,7 @@ impl RdmaDevice {
 }
 
 impl RdmaPort {
-    /// The address that packets usually carry: that of RoCE v2 and IPv4, then any of RoCE v2, then any.
+    /// Returns the GID that packets usually carry. Preferred are RoCE v2 with IPv4, then any RoCE v2, then any.
     pub fn usual_gid(&self) -> Option<&RdmaGid> {
         let gids = self.gids.iter();
         gids.min_by_key(|gid| {
@@ -107,7 +107,7 @@ impl RdmaPort {
 }
 
 impl RdmaGid {
-    /// The address that a person knows it by: of IPv4 where it holds one.
+    /// Returns the address in the familiar form: IPv4 if the GID holds one.
     pub fn ip(&self) -> IpAddr {
         match self.address.to_ipv4_mapped() {
             Some(address) => address.into(),
@@ -115,7 +115,7 @@ impl RdmaGid {
         }
     }
 
-    /// True for the second version of RoCE, whose packets are routed.
+    /// True for RoCE v2, which has routable packets.
     pub fn is_roce_2(&self) -> bool {
         self.kind == "RoCE v2"
     }
@@ -139,8 +139,8 @@ pub(super) fn find(
     found
 }
 
-/// Asks libibverbs of the MTU of each port, which the kernel tells only by it. Where the library or the right to open a
-/// device is missing, the ports have none.
+/// Queries the MTU of each port from libibverbs, the only source of it. The ports have none if the library is missing
+/// or a device may not be opened.
 pub(super) fn ask_mtu(devices: &mut [RdmaDevice]) {
     if devices.is_empty() {
         return;
@@ -202,7 +202,7 @@ fn port(tree: &Tree, device: &str, number: &str) -> Option<RdmaPort> {
     })
 }
 
-/// Addresses of a port. The kernel gives a place of the table that is free no kind.
+/// Reads the GIDs of a port. A free entry of the kernel's table has no type.
 fn gids(tree: &Tree, port: &str) -> Vec<RdmaGid> {
     let indices = tree.names(format!("{port}/gids"));
     let gid = |index: &String| {
@@ -216,7 +216,7 @@ fn gids(tree: &Tree, port: &str) -> Vec<RdmaGid> {
     indices.iter().filter_map(gid).collect()
 }
 
-/// "200 Gb/sec (4X HDR)" and "2.5 Gb/sec (1X SDR)" as numbers.
+/// Parses rates such as "200 Gb/sec (4X HDR)" and "2.5 Gb/sec (1X SDR)".
 fn rate_bits_per_s(rate: &str) -> Option<u64> {
     let (number, _) = rate.split_once(" Gb/sec")?;
     let (whole, tenths) = number.split_once('.').unwrap_or((number, "0"));
@@ -253,7 +253,7 @@ fn why_none(tree: &Tree, networks: &[NetworkInterface]) -> Absent {
     )
 }
 
-/// The address of a card that is made for RDMA and has no driver, with the module that it needs.
+/// Returns the address of an RDMA card without a driver, and the module that it needs.
 fn idle_card(tree: &Tree) -> Option<(String, &'static str)> {
     functions(tree).into_iter().find_map(|path| {
         if tree.exists(path.join("driver")) {
@@ -270,7 +270,7 @@ fn idle_card(tree: &Tree) -> Option<(String, &'static str)> {
     })
 }
 
-/// Advice for an RDMA device in software, as far as this kernel allows it.
+/// Returns advice on software RDMA, as far as this kernel supports it.
 fn soft_roce(tree: &Tree, networks: &[NetworkInterface]) -> String {
     let release = rustix::system::uname()
         .release()

@@ -1,20 +1,20 @@
-//! Ways in which a NIC could reach memory of NVIDIA's GPUs: export as a dmabuf, and the module that hands pages of a
-//! GPU to RDMA devices. What is here, and why the rest is not.
+//! How a NIC could reach memory of NVIDIA GPUs: dmabuf export, or the peer memory module, which gives RDMA devices the
+//! pages of a GPU. Lists both, and the reason if one is missing.
 
 use super::super::kernel_files::Tree;
 use super::Absent;
 use super::cuda::CudaGpu;
 
-/// Modules by which RDMA devices register addresses of a GPU: NVIDIA's own, and the one before it.
+/// Modules with which RDMA devices register GPU addresses: NVIDIA's own, and its predecessor.
 const MODULES: [&str; 2] = ["nvidia_peermem", "nv_peer_mem"];
 
-/// The module that is loaded.
+/// Returns the loaded module.
 pub fn peer_memory_module(tree: &Tree) -> Option<String> {
     let loaded = |name: &&str| tree.exists(format!("sys/module/{name}"));
     MODULES.into_iter().find(loaded).map(str::to_owned)
 }
 
-/// Tells that no module is there, where both a GPU and an RDMA device are.
+/// Reports a missing module, on a host with NVIDIA's driver. The caller has checked for a GPU and an RDMA device.
 pub(super) fn without_module(tree: &Tree, absent: &mut Vec<Absent>) {
     if tree.exists("sys/module/nvidia") && peer_memory_module(tree).is_none() {
         absent.push(Absent::new(
@@ -26,7 +26,7 @@ pub(super) fn without_module(tree: &Tree, absent: &mut Vec<Absent>) {
     }
 }
 
-/// Tells why the driver exports no memory of these GPUs as a dmabuf.
+/// Reports why the driver does not export memory of these GPUs as a dmabuf.
 pub(super) fn without_dmabuf(tree: &Tree, gpus: &[CudaGpu], absent: &mut Vec<Absent>) {
     let names = |dmabuf: Option<bool>| {
         let all = gpus.iter().filter(|gpu| gpu.dmabuf == dmabuf);
@@ -72,7 +72,7 @@ mod tests {
             without_module(&machine.tree(), &mut absent);
             absent.pop()
         };
-        // Without NVIDIA's driver nobody misses it.
+        // Without NVIDIA's driver nothing is missing.
         assert_eq!(missed(&machine), None);
         machine.file("sys/module/nvidia/version", "570.1");
         let how = missed(&machine).unwrap().how;

@@ -1,21 +1,21 @@
-//! Asking something that may never answer, such as a dead file server, without waiting for ever.
+//! Calls that may never return, such as statfs on a dead file server, with a timeout.
 
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-/// Time for a driver that is asked: one that takes longer to start is not waited for.
+/// Time limit for a driver's answer; a driver that needs longer to start is given up.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The answer of `question`, or `None` when it takes longer than `timeout` (or cannot be asked at all, for want of a
-/// thread). Its thread is then left behind: it hangs inside the kernel or a library and cannot be stopped.
+/// Returns the answer of `question`, or `None` if it takes longer than `timeout` or no thread can be started. A late
+/// thread is left behind: it hangs inside the kernel or a library and cannot be stopped.
 pub(super) fn within<T: Send + 'static>(
     timeout: Duration,
     question: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
     let (answer, answered) = mpsc::channel();
     let asked = thread::Builder::new().name("devices".to_owned());
-    // Nobody listens any more when the answer comes too late, which is no fault.
+    // After the timeout there is no receiver, which is not an error.
     asked.spawn(move || drop(answer.send(question()))).ok()?;
     answered.recv_timeout(timeout).ok()
 }

@@ -1,17 +1,17 @@
-//! Links of XGMI between AMD's GPUs, as the kernel's driver for compute lists them.
+//! XGMI links between AMD GPUs, as listed by the kernel's compute driver.
 
 use super::super::kernel_files::Tree;
 use super::gpu_pairs::GpuLinks;
 
 const NODES: &str = "sys/class/kfd/kfd/topology/nodes";
 
-/// The driver's number of the kind of link.
+/// The driver's number for this type of link.
 const XGMI: u64 = 11;
 
-/// Links of one direction between the GPUs with two PCI addresses.
+/// Links in one direction, with the PCI addresses of both GPUs.
 pub(super) type XgmiLinks = (String, String, GpuLinks);
 
-/// All links of XGMI between GPUs.
+/// Returns all XGMI links between GPUs.
 pub(super) fn links(tree: &Tree) -> Vec<XgmiLinks> {
     let mut found = Vec::new();
     for node in tree.names(NODES) {
@@ -24,7 +24,7 @@ pub(super) fn links(tree: &Tree) -> Vec<XgmiLinks> {
                 continue;
             }
             let ends = ["node_from", "node_to"].map(|end| address(tree, property(&text, end)?));
-            // Partitions of one GPU are nodes of their own.
+            // Partitions of one GPU are separate nodes with the same address.
             if let [Some(from), Some(to)] = ends
                 && from != to
             {
@@ -35,7 +35,7 @@ pub(super) fn links(tree: &Tree) -> Vec<XgmiLinks> {
     found
 }
 
-/// Nodes of the driver's list that are of the GPU with a PCI address: one, or one for each partition of it.
+/// Number of nodes in the driver's list that belong to the GPU with a PCI address: one, or one for each partition.
 pub(super) fn nodes_at(tree: &Tree, wanted: &str) -> usize {
     let nodes = tree.names(NODES);
     let numbers = nodes.iter().filter_map(|node| node.parse().ok());
@@ -43,8 +43,8 @@ pub(super) fn nodes_at(tree: &Tree, wanted: &str) -> usize {
     numbers.filter(is_wanted).count()
 }
 
-/// One entry stands for all links between two GPUs; the kernel says the speed of one, and of all, or zeros: of GPUs
-/// between which others are, and of all before gfx 9.4.2.
+/// One entry stands for all links between two GPUs. The kernel reports the speed of one link and of all together. Both
+/// are zero if other GPUs are in between, and on all GPUs before gfx 9.4.2.
 fn links_of(text: &str) -> GpuLinks {
     let speed = |name| property(text, name).filter(|&speed| speed > 0);
     let all = speed("max_bandwidth");
@@ -60,17 +60,17 @@ fn links_of(text: &str) -> GpuLinks {
     }
 }
 
-/// PCI address of a node of the driver's list; `None` for one of the processors'.
+/// Returns the PCI address of a node of the driver's list; `None` for a processor's node.
 fn address(tree: &Tree, node: u64) -> Option<String> {
     let text = tree.text(format!("{NODES}/{node}/properties"))?;
     let location = property(&text, "location_id").filter(|&location| location != 0)?;
     let domain = property(&text, "domain").unwrap_or(0);
-    // Some kernels have the partition's number in the place of the function's, which is 0 for every GPU.
+    // Some kernels put the partition number into the function field, which is 0 for every GPU.
     let (bus, device) = (location >> 8 & 0xff, location >> 3 & 0x1f);
     Some(format!("{domain:04x}:{bus:02x}:{device:02x}.0"))
 }
 
-/// The value of a line of a name and a number.
+/// Returns the value of a line that consists of a name and a number.
 fn property(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| {
         let (key, value) = line.split_once(' ')?;
@@ -110,11 +110,11 @@ mod tests {
         assert_eq!((&**from, &**to), ("0000:05:00.0", "0001:83:00.0"));
         let all = Some(200_000_000_000);
         assert_eq!((links.count, links.bytes_per_s), (Some(4), all));
-        // A kernel that tells no speed tells no number either.
+        // A kernel that reports no speed reports no number of links either.
         assert_eq!((found[1].2.count, found[1].2.bytes_per_s), (None, None));
     }
 
-    /// Two GPUs of two partitions each, whose numbers are in the places of functions.
+    /// Two GPUs of two partitions each, with the partition numbers in the function field.
     #[test]
     fn partitions_are_of_their_gpus() {
         let machine = Machine::new();

@@ -1,4 +1,4 @@
-//! Sources that vouch for direct transfers.
+//! Sources that are trusted for direct I/O.
 
 use super::*;
 

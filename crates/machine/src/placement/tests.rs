@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::super::kernel_files::invented::Machine;
 use super::*;
 
-/// Sockets × cores × threads as Linux numbers them on x86, one node per socket, everything allowed.
+/// Sockets × cores × threads as Linux numbers them on x86, one node per socket, all CPUs allowed.
 fn invented(sockets: u32, cores: u32, threads: u32) -> Topology {
     let machine = Machine::new();
     machine.processors(sockets, cores, threads);
@@ -25,7 +25,7 @@ fn auto(topology: &Topology, size: u32, workers: u32) -> (Vec<Vec<u32>>, bool) {
 
 #[test]
 fn two_ranks_get_two_cores_of_one_node() {
-    // One core with two threads is all there is on the last one.
+    // The last machine has only one core with two threads.
     for topology in [invented(2, 4, 2), invented(1, 2, 1), invented(1, 1, 2)] {
         assert_eq!(auto(&topology, 2, 1), (vec![vec![0], vec![1]], false));
     }
@@ -42,11 +42,11 @@ fn a_rank_that_fits_nowhere_else_moves_to_the_next_node() {
 fn whole_cores_come_before_one_node_and_second_threads_last() {
     let topology = invented(2, 4, 2);
     assert_eq!(auto(&topology, 1, 6).0, [vec![0, 1, 2, 3, 4, 5]]);
-    // Cores are used up by the first two ranks; the others take second threads, each on one node.
+    // The first two ranks use up all cores; the others take second threads, each on one node.
     let (cpus, _) = auto(&topology, 4, 4);
     let blocks = [0, 4, 8, 12].map(|first| (first..first + 4).collect::<Vec<u32>>());
     assert_eq!(cpus, blocks);
-    // Both threads of each core when a rank asks for more than there are cores.
+    // Both threads of each core, if a rank has more workers than there are cores.
     assert_eq!(auto(&invented(1, 2, 2), 1, 4).0, [vec![0, 1, 2, 3]]);
 }
 
@@ -68,12 +68,12 @@ fn the_first_workers_of_all_ranks_come_before_the_others() {
     };
     let one_of = |each| Workers { each, first: 1 };
     let auto = |cpus, size, workers| places(cpus, size, workers, &CpuChoice::Auto);
-    // CPUs for the first ones only: each shares its own with another of its rank.
+    // CPUs only for the first workers: each shares its own with another of its rank.
     assert_eq!(auto(2, 2, one_of(2)), [[0, 0], [1, 1]]);
-    // What is left is for the others, however many they are.
+    // The others share the remaining CPUs, however many workers they are.
     assert_eq!(auto(3, 2, one_of(2)), [[0, 2], [1, 2]]);
     assert_eq!(auto(4, 2, one_of(4)), [[0, 2, 3, 2], [1, 3, 2, 3]]);
-    // Too few even for the first ones.
+    // Too few even for the first workers.
     assert_eq!(auto(2, 3, one_of(2)), [[0, 1], [1, 0], [0, 1]]);
     assert_eq!(auto(4, 2, one_of(2)), [[0, 1], [2, 3]]);
     let list = CpuChoice::List(vec![3, 1]);
