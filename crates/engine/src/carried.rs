@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tonnage_units::Result;
 
-use crate::{Lane, Verb};
+use crate::{Addresses, Lane, Verb};
 
 /// Carries out the trials of a worker.
 pub trait Carrier {
@@ -66,7 +66,7 @@ pub struct CarriedOrder<'a> {
     /// Bytes between the beginnings of two of them.
     pub stride_bytes: u64,
     /// Orders of the slots at the initiator's end and at the target's.
-    pub orders: (SlotOrder, SlotOrder),
+    pub orders: (Addresses, Addresses),
     /// The flows.
     pub flows: &'a [CarriedFlow],
     /// Operations of all flows together, at most.
@@ -94,19 +94,6 @@ pub struct CarriedFlow {
     pub seed: u64,
     /// Operations that were issued before, which the orders go on from.
     pub issued: u64,
-}
-
-/// Order in which slots are used; the same as in user space.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SlotOrder {
-    /// Always the first.
-    Fixed,
-    /// One after the other.
-    Sequential,
-    /// Seeded pseudo-random.
-    Random,
-    /// Each once per round.
-    Permuted,
 }
 
 /// Outcome of an order.

@@ -75,8 +75,8 @@ pub use library::{BeforeJoin, Libraries, Library, Lifecycle};
 pub use lists::{Lists, find};
 pub use name::{Variant, split_name};
 pub use operation::{
-    Completion, Descriptor, Ending, Lane, LaneKind, LaneSpec, Op, Peer, Region, RegionId, Verb,
-    WORD_BYTES,
+    Addresses, Completion, Descriptor, Ending, Lane, LaneKind, LaneSpec, Op, Peer, Region,
+    RegionId, Verb, WORD_BYTES,
 };
 pub use options::{EngineOption, EngineOptions, OptionKind, OptionsOf, check_options};
 pub use report::{EngineReport, Fact, Facts, LibraryReport, fact_names};

@@ -25,6 +25,20 @@ tonnage_units::names! {
     }
 }
 
+tonnage_units::names! {
+    /// Order in which the slots of a footprint are used.
+    pub enum Addresses: "address order" {
+        /// One after the other, round and round.
+        Sequential = "sequential",
+        /// A seeded pseudo-random slot for each operation.
+        Random = "random",
+        /// Each slot once per round, in a seeded order that differs at the two ends and from round to round.
+        Permuted = "permuted",
+        /// Always the first slot.
+        Fixed = "fixed",
+    }
+}
+
 /// Bytes of the word that an atomic operation changes.
 pub const WORD_BYTES: u32 = 8;
 

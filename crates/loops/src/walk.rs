@@ -2,7 +2,7 @@
 //! [`super::flow_walk`].
 
 use crate::permutation::{GOLDEN, Permutation, mix};
-use tonnage_plan::transfer::Addresses;
+use tonnage_engine::Addresses;
 
 /// An endless sequence of slot numbers below `slots`.
 #[derive(Debug, Clone)]

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use tonnage_engine::Verb;
 use tonnage_engine::carried::{
-    BinnedLatencies, CarriedOrder, CarriedProgress, CarriedTrial, Carrier, SlotOrder,
+    BinnedLatencies, CarriedOrder, CarriedProgress, CarriedTrial, Carrier,
 };
+use tonnage_engine::{Addresses, Verb};
 use tonnage_sys::kread::{
     KreadFlow, KreadOrder, KreadPacing, KreadSession, KreadSlotOrder, KreadVerb,
 };
@@ -53,12 +53,12 @@ fn of_lanes(session: &KreadSession, lanes: &[(u32, u64)]) -> std::io::Result<Bin
 }
 
 /// An order as the module has it.
-fn slot_order(order: SlotOrder) -> KreadSlotOrder {
+fn slot_order(order: Addresses) -> KreadSlotOrder {
     match order {
-        SlotOrder::Fixed => KreadSlotOrder::Fixed,
-        SlotOrder::Sequential => KreadSlotOrder::Sequential,
-        SlotOrder::Random => KreadSlotOrder::Random,
-        SlotOrder::Permuted => KreadSlotOrder::Permuted,
+        Addresses::Fixed => KreadSlotOrder::Fixed,
+        Addresses::Sequential => KreadSlotOrder::Sequential,
+        Addresses::Random => KreadSlotOrder::Random,
+        Addresses::Permuted => KreadSlotOrder::Permuted,
     }
 }
 

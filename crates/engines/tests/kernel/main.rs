@@ -7,11 +7,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use serde_json::Value;
-use tonnage_engine::carried::{CarriedFlow, CarriedOrder, CarriedTrial, SlotOrder};
+use tonnage_engine::carried::{CarriedFlow, CarriedOrder, CarriedTrial};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::{
-    Descriptor, DeviceRequest, Engine, LaneKind, LaneSpec, Neighbor, OpenRequest, Region, Verb,
-    WorkerConfig,
+    Addresses, Descriptor, DeviceRequest, Engine, LaneKind, LaneSpec, Neighbor, OpenRequest,
+    Region, Verb, WorkerConfig,
 };
 use tonnage_engines::memory::SMALL;
 use tonnage_engines::verbs::ENTRY;
@@ -98,7 +98,7 @@ fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<Carr
         in_batches: false,
         slots: BYTES / u64::from(SIZE),
         stride_bytes: SIZE.into(),
-        orders: (SlotOrder::Sequential, SlotOrder::Sequential),
+        orders: (Addresses::Sequential, Addresses::Sequential),
         flows: &[flow],
         operations_max: Some(4),
         duration: None,

@@ -7,9 +7,9 @@ use super::layout::GUARD_BYTES;
 use super::totals::TrialTotals;
 use super::trial::Schedule;
 use super::work::Work;
-use tonnage_engine::carried::{CarriedFlow, CarriedOrder, Carrier, SlotOrder};
+use tonnage_engine::carried::{CarriedFlow, CarriedOrder, Carrier};
 use tonnage_loops::flow::Flow;
-use tonnage_plan::transfer::{Addresses, Pacing, TransferPoint, TrialLength};
+use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
@@ -147,7 +147,6 @@ fn order_of<'a>(
         TrialLength::Iterations(count) => Some(most.map_or(count, |most| most.min(count))),
         TrialLength::DurationNs(_) => most,
     };
-    let (local, remote) = point.orders();
     CarriedOrder {
         verb: point.op,
         size_bytes: point.size_bytes,
@@ -155,22 +154,13 @@ fn order_of<'a>(
         in_batches,
         slots: point.slots(),
         stride_bytes: point.stride_bytes,
-        orders: (slot_order(local), slot_order(remote)),
+        orders: point.orders(),
         flows,
         operations_max: count.map(|count| count.saturating_mul(each)),
         duration: None,
         patience: Duration::MAX,
         timed: point.latency,
         stop,
-    }
-}
-
-fn slot_order(addresses: Addresses) -> SlotOrder {
-    match addresses {
-        Addresses::Sequential => SlotOrder::Sequential,
-        Addresses::Random => SlotOrder::Random,
-        Addresses::Permuted => SlotOrder::Permuted,
-        Addresses::Fixed => SlotOrder::Fixed,
     }
 }
 
@@ -181,6 +171,7 @@ mod tests {
     use super::*;
     use tonnage_engine::Lane;
     use tonnage_plan::testing::slots_point as point;
+    use tonnage_plan::transfer::Addresses;
 
     #[test]
     fn an_iteration_is_an_operation_or_a_batch_of_each_flow() {

@@ -13,6 +13,7 @@ use super::verification::Verification;
 use crate::kind::AnyPoint;
 use crate::point::{LimitChoice, MatrixRounds, Traffic, is_default};
 use crate::roles::Roles;
+pub use tonnage_engine::Addresses;
 use tonnage_engine::paths::{Cut, Division, Rails};
 use tonnage_engine::{EngineOptions, Lists, Verb};
 use tonnage_units::{Bytes, PairPlace};
@@ -401,20 +402,6 @@ tonnage_units::names! {
         Busy = "busy",
         /// They sleep until the device has something for them.
         Event = "event",
-    }
-}
-
-tonnage_units::names! {
-    /// Order in which the slots of a footprint are used.
-    pub enum Addresses: "address order" {
-        /// One after the other, round and round.
-        Sequential = "sequential",
-        /// A seeded pseudo-random slot for each operation.
-        Random = "random",
-        /// Each slot once per round, in a seeded order that differs at the two ends and from round to round.
-        Permuted = "permuted",
-        /// Always the first slot.
-        Fixed = "fixed",
     }
 }
 
