@@ -10,6 +10,7 @@
 //! | `latencies`, `json` | what ranks say to each other in several kinds |
 //! | `opening` | devices, places of workers, memory and introductions, for kinds that move bytes between memories |
 //! | [`kinds`] | the kinds of experiments |
+//! | [`loop_parameters`] | what the timed loops need of a point |
 //! | [`limit`] | upper bounds that utilization is a fraction of |
 //! | [`canary`] | a check that the machine did not change under a point |
 //! | [`cpu_time`] | CPU time that ranks did not get during their trials |
@@ -31,6 +32,7 @@ mod json;
 pub mod kinds;
 mod latencies;
 pub mod limit;
+pub mod loop_parameters;
 pub mod network_paths;
 pub mod observer;
 pub mod opening;

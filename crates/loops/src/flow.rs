@@ -1,9 +1,8 @@
 //! A flow: the operations of one worker towards one peer, and the receives that a peer's sends land in.
 
-use crate::flow_walk::FlowWalk;
+use crate::flow_walk::{FlowSlots, FlowWalk};
 use tonnage_engine::carried::CarriedFlow;
 use tonnage_engine::{Lane, Op, Verb};
-use tonnage_plan::transfer::TransferPoint;
 
 /// The operations of one worker towards one peer.
 #[derive(Debug, Clone)]
@@ -29,7 +28,7 @@ pub struct Flow {
 impl Flow {
     /// A flow from `initiator` to `target`, whose lane has been resolved.
     pub fn new(
-        point: &TransferPoint,
+        slots: &FlowSlots,
         initiator: u32,
         target: u32,
         lane: Lane,
@@ -42,24 +41,24 @@ impl Flow {
             local_origin,
             remote_origin,
             issued: 0,
-            walk: FlowWalk::new(point, initiator, target),
-            local_stride_bytes: match point.op.is_atomic() {
-                true => point.op.local_words_bytes().into(),
-                false => point.stride_bytes,
+            walk: FlowWalk::new(slots, initiator, target),
+            local_stride_bytes: match slots.op.is_atomic() {
+                true => slots.op.local_words_bytes().into(),
+                false => slots.stride_bytes,
             },
-            stride_bytes: point.stride_bytes,
-            size_bytes: point.size_bytes,
-            addend: (point.op == Verb::FetchAdd).then_some(1),
+            stride_bytes: slots.stride_bytes,
+            size_bytes: slots.size_bytes,
+            addend: (slots.op == Verb::FetchAdd).then_some(1),
         }
     }
 
     /// The flow for whoever carries its operations out elsewhere.
-    pub fn carried(&self, point: &TransferPoint, initiator: u32) -> CarriedFlow {
+    pub fn carried(&self, slots: &FlowSlots, initiator: u32) -> CarriedFlow {
         CarriedFlow {
             lane: self.lane,
             local: self.local_origin,
             remote: self.remote_origin,
-            seed: FlowWalk::seed(point, initiator, self.peer),
+            seed: slots.seed_of(initiator, self.peer),
             issued: self.issued,
         }
     }
@@ -111,19 +110,13 @@ pub struct Receives {
 
 impl Receives {
     /// Receives at `target` for what `initiator` sends.
-    pub fn new(
-        point: &TransferPoint,
-        initiator: u32,
-        target: u32,
-        lane: Lane,
-        origin: u64,
-    ) -> Self {
+    pub fn new(slots: &FlowSlots, initiator: u32, target: u32, lane: Lane, origin: u64) -> Self {
         Self {
             lane,
             origin,
-            walk: FlowWalk::new(point, initiator, target),
-            stride_bytes: point.stride_bytes,
-            size_bytes: point.size_bytes,
+            walk: FlowWalk::new(slots, initiator, target),
+            stride_bytes: slots.stride_bytes,
+            size_bytes: slots.size_bytes,
         }
     }
 
@@ -150,8 +143,8 @@ impl Receives {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_plan::testing::slots_point as point;
-    use tonnage_plan::transfer::Addresses;
+    use crate::testing::slots;
+    use tonnage_engine::Addresses;
 
     #[test]
     fn what_is_skipped_counts_as_issued() {
@@ -168,18 +161,17 @@ mod tests {
     }
 
     fn flow_of_permuted_slots() -> Flow {
-        Flow::new(&point(Addresses::Permuted, 64), 0, 1, Lane(3), 0, 1 << 12)
+        Flow::new(&slots(Addresses::Permuted, 64), 0, 1, Lane(3), 0, 1 << 12)
     }
 
     #[test]
     fn operations_and_receives_lie_a_stride_apart_behind_their_origins() {
-        let point = TransferPoint {
+        let slots = FlowSlots {
             stride_bytes: 24,
-            footprint_bytes: 72,
-            ..point(Addresses::Sequential, 3)
+            ..slots(Addresses::Sequential, 3)
         };
-        let mut flow = Flow::new(&point, 0, 1, Lane(2), 1000, 5000);
-        let mut receives = Receives::new(&point, 0, 1, Lane(3), 7000);
+        let mut flow = Flow::new(&slots, 0, 1, Lane(2), 1000, 5000);
+        let mut receives = Receives::new(&slots, 0, 1, Lane(3), 7000);
         assert_eq!(receives.lane(), Lane(3));
         let written = |op: Op| format!("{op:?}");
         for (number, offset) in [(0, 0), (1, 24), (2, 48), (3, 0)] {

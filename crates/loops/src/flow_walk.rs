@@ -1,11 +1,39 @@
-//! Slots that a flow's operations use at both ends. Both ends compute the same from the point alone, so that it is
+//! Slots that a flow's operations use at both ends. Both ends compute the same from [`FlowSlots`] alone, so that it is
 //! known everywhere which slot the n-th operation uses on either side, and whose data lands where.
 
-use tonnage_plan::transfer::{Addresses, TransferPoint};
+use tonnage_engine::{Addresses, Verb};
 use tonnage_units::Result;
 
 use super::walk::Walk;
 use crate::permutation::{Permutation, mix};
+
+/// Operations and slots that all flows of a point have in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FlowSlots {
+    /// Operation.
+    pub op: Verb,
+    /// Payload bytes of one operation, 1 or more.
+    pub size_bytes: u32,
+    /// Bytes between the starts of two neighbouring slots.
+    pub stride_bytes: u64,
+    /// Slots of a flow, 1 or more.
+    pub slots: u64,
+    /// Orders of the slots at the initiator's end and at the target's.
+    pub orders: (Addresses, Addresses),
+    /// Places for the words of atomic operations at the initiator's end. Other operations have slots there.
+    pub word_places: u64,
+    /// Seeds the orders.
+    pub seed: u64,
+}
+
+impl FlowSlots {
+    /// The seed of one flow.
+    pub fn seed_of(&self, initiator: u32, target: u32) -> u64 {
+        let flow = u64::from(initiator) << 32 | u64::from(target);
+        // An odd constant spreads neighbouring flows over the seeds.
+        self.seed ^ flow.wrapping_mul(0xd129_0b26_6821_4d87)
+    }
+}
 
 /// The slots of one flow: of the initiator's end, and of the target's.
 #[derive(Debug, Clone)]
@@ -54,24 +82,17 @@ impl Pairing {
 }
 
 impl FlowWalk {
-    /// The seed of one flow of a point.
-    pub fn seed(point: &TransferPoint, initiator: u32, target: u32) -> u64 {
-        let flow = u64::from(initiator) << 32 | u64::from(target);
-        // An odd constant spreads neighbouring flows over the seeds.
-        point.seed ^ flow.wrapping_mul(0xd129_0b26_6821_4d87)
-    }
-
-    /// The walk of one flow of a point. Different flows walk differently under random and
-    /// permuted addresses.
-    pub fn new(point: &TransferPoint, initiator: u32, target: u32) -> Self {
-        let seed = Self::seed(point, initiator, target);
-        if point.op.is_atomic() {
+    /// The walk of one flow. Different flows walk differently under random and permuted addresses.
+    pub fn new(slots: &FlowSlots, initiator: u32, target: u32) -> Self {
+        let seed = slots.seed_of(initiator, target);
+        if slots.op.is_atomic() {
+            let (_, remote) = slots.orders;
             return Self {
-                local: Walk::over(Addresses::Sequential, point.word_places(), seed),
-                remote: RemoteWalk::Own(Walk::over(point.addresses, point.slots(), seed)),
+                local: Walk::over(Addresses::Sequential, slots.word_places, seed),
+                remote: RemoteWalk::Own(Walk::over(remote, slots.slots, seed)),
             };
         }
-        Self::over(point.orders(), point.slots(), seed)
+        Self::over(slots.orders, slots.slots, seed)
     }
 
     /// A walk over `slots` slots, at least one, at either end: in these orders at the initiator's and the target's.

@@ -14,9 +14,8 @@ use super::flow::Flow;
 use super::port::Port;
 use super::recorder::Recorder;
 use super::until::Until;
-use crate::flow_walk::FlowWalk;
+use crate::flow_walk::{FlowSlots, FlowWalk};
 use tonnage_engine::{Caps, Completion, Ending, Op};
-use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
 
 /// Looks at the last byte between two polls of an engine whose peers write without this side's help.
@@ -73,7 +72,7 @@ pub struct Signal {
 impl Signal {
     /// Signalling between `rank` and `peer`, whose slices start at the two origins of this worker's memory.
     pub fn new(
-        point: &TransferPoint,
+        slots: &FlowSlots,
         rank: u32,
         peer: u32,
         arena: Arc<Arena>,
@@ -84,10 +83,10 @@ impl Signal {
             arena,
             out_origin,
             into_origin,
-            stride_bytes: point.stride_bytes,
-            last_byte: u64::from(point.size_bytes) - 1,
-            out: Marks::new(FlowWalk::new(point, rank, peer), point.slots()),
-            into: Marks::new(FlowWalk::new(point, peer, rank), point.slots()),
+            stride_bytes: slots.stride_bytes,
+            last_byte: u64::from(slots.size_bytes) - 1,
+            out: Marks::new(FlowWalk::new(slots, rank, peer), slots.slots),
+            into: Marks::new(FlowWalk::new(slots, peer, rank), slots.slots),
         }
     }
 

@@ -7,13 +7,12 @@ use std::time::{Duration, Instant};
 use tonnage_sys::clock::Clock;
 
 use crate::flow::Flow;
+use crate::flow_walk::FlowSlots;
 use crate::port::Port;
 use crate::recorder::{PhaseTimes, Recorder};
 use crate::serve::RestingPlace;
 use tonnage_engine::testing::{Script, TestEngine, at_once};
-use tonnage_engine::{Flush, Lane};
-use tonnage_plan::testing::slots_point;
-use tonnage_plan::transfer::Addresses;
+use tonnage_engine::{Addresses, Flush, Lane, Verb};
 use tonnage_ranks::Sleepers;
 use tonnage_units::{Error, Result};
 
@@ -85,15 +84,21 @@ impl Recorder for Counter {
     }
 }
 
+/// Writes of 8 bytes to `slots` neighbouring slots, whose order is the same at both ends.
+pub fn slots(addresses: Addresses, slots: u64) -> FlowSlots {
+    FlowSlots {
+        op: Verb::Write,
+        size_bytes: 8,
+        stride_bytes: 8,
+        slots,
+        orders: (addresses, addresses),
+        word_places: 0,
+        seed: 5,
+    }
+}
+
 pub fn flow(lane: u32, peer: u32) -> Flow {
-    Flow::new(
-        &slots_point(Addresses::Sequential, 8),
-        0,
-        peer,
-        Lane(lane),
-        0,
-        0,
-    )
+    Flow::new(&slots(Addresses::Sequential, 8), 0, peer, Lane(lane), 0, 0)
 }
 
 pub fn silent_port<'a>(engine: &'a mut TestEngine, stop: &'a AtomicBool) -> Port<'a> {

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tonnage_bench::kinds::transfer::layout::answers;
+use tonnage_bench::loop_parameters::flow_slots;
 use tonnage_engine::paths::Cut;
 use tonnage_engine::testing::{Script, TestEngine, at_once};
 use tonnage_engine::{Ending, Engine, Entry, Lane, Verb, WORD_BYTES, find};
@@ -442,7 +443,8 @@ fn a_timetable_allocates_nothing() {
 fn over(engine: &mut TestEngine, pacing: Pacing) -> Result<(u64, Counts)> {
     let point = point("null", Verb::Write, 8, pacing);
     let (clock, stop) = (Clock::new(), AtomicBool::new(false));
-    let mut flows = [0, 1, 2].map(|lane| Flow::new(&point, 0, lane + 1, Lane(lane), 0, 0));
+    let slots = flow_slots(&point);
+    let mut flows = [0, 1, 2].map(|lane| Flow::new(&slots, 0, lane + 1, Lane(lane), 0, 0));
     let mut port = Port::new(engine, clock, &stop, false);
     let recording = Recording {
         latencies: Some(&mut LatencyHistogram::new()),

@@ -10,6 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use double::Double;
 use tonnage_bench::kinds::transfer::layout::{SliceLayout, answers};
+use tonnage_bench::loop_parameters::flow_slots;
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::paths::divided;
 use tonnage_engine::{
@@ -227,7 +228,14 @@ pub fn flows(point: &TransferPoint, side: &Side, engine: &mut dyn Engine) -> Res
         let remote = SliceLayout::new(point, peer).into_origin_of(side.rank);
         let remote = remote.ok_or_else(|| Error::Failed("no place at the peer".into()))?;
         let local = layout.out_origin(index);
-        flows.push(Flow::new(point, side.rank, peer, lane, local, remote));
+        flows.push(Flow::new(
+            &flow_slots(point),
+            side.rank,
+            peer,
+            lane,
+            local,
+            remote,
+        ));
     }
     Ok(flows)
 }
@@ -238,7 +246,7 @@ pub fn table(point: &TransferPoint, side: &Side, engine: &mut dyn Engine) -> Res
     let mut signals = Vec::new();
     if point.op == Verb::Write {
         signals.push(Signal::new(
-            point,
+            &flow_slots(point),
             side.rank,
             peer,
             Arc::clone(side.memory.mapped(&point.engine)?),
@@ -267,7 +275,13 @@ pub fn receives(
         for (index, &peer) in layout.into.iter().enumerate() {
             let lane = engine.lane(&side.spec(LaneKind::Receive, peer))?;
             let origin = layout.into_origin(index);
-            receives.push(Receives::new(point, peer, side.rank, lane, origin));
+            receives.push(Receives::new(
+                &flow_slots(point),
+                peer,
+                side.rank,
+                lane,
+                origin,
+            ));
         }
     }
     Ok(receives)

@@ -3,8 +3,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::*;
+use crate::testing::slots;
 use proptest::prelude::*;
-use tonnage_plan::testing::slots_point as point;
 
 fn steps(walk: &mut FlowWalk, count: usize) -> Vec<(u64, u64)> {
     (0..count).map(|_| walk.next_slots()).collect()
@@ -21,11 +21,11 @@ fn every_flow_and_seed_has_a_walk_of_its_own() {
     let mut seen = std::collections::HashSet::new();
     for seed in 0..16 {
         for (initiator, target) in [(0, 1), (1, 0), (1, 2), (2, 1), (3, 1), (1, 3)] {
-            let point = TransferPoint {
+            let slots = FlowSlots {
                 seed,
-                ..point(Addresses::Random, 1 << 60)
+                ..slots(Addresses::Random, 1 << 60)
             };
-            let mut walk = FlowWalk::new(&point, initiator, target);
+            let mut walk = FlowWalk::new(&slots, initiator, target);
             assert!(
                 seen.insert(walk.next_slots()),
                 "{seed} {initiator} {target}"

@@ -2,10 +2,9 @@ use std::sync::atomic::AtomicBool;
 
 use super::super::stall::StallWatch;
 use super::*;
-use crate::testing::{Counter, flow, mock, silent_port};
-use tonnage_engine::Peer;
+use crate::testing::{Counter, flow, mock, silent_port, slots};
 use tonnage_engine::testing::{CAPS, arrival};
-use tonnage_plan::transfer::Addresses;
+use tonnage_engine::{Addresses, Peer};
 use tonnage_sys::mapping::{Pages, Sharing};
 
 const OUT: u64 = 64;
@@ -13,10 +12,12 @@ const INTO: u64 = 256;
 
 /// Two slots of 8 bytes each way, 16 bytes apart.
 fn signal() -> Signal {
-    let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1);
-    (point.stride_bytes, point.footprint_bytes) = (16, 32);
+    let slots = FlowSlots {
+        stride_bytes: 16,
+        ..slots(Addresses::Sequential, 2)
+    };
     let arena = Arena::allocate(4096, Pages::Normal, Sharing::Private, None).unwrap();
-    Signal::new(&point, 0, 1, Arc::new(arena), OUT, INTO)
+    Signal::new(&slots, 0, 1, Arc::new(arena), OUT, INTO)
 }
 
 fn table(peers: u32, signals: Vec<Signal>, answers: bool) -> Table {

@@ -1,8 +1,7 @@
 use super::*;
-use crate::testing::{flow, mock, silent_port};
-use tonnage_engine::Lane;
+use crate::testing::{flow, mock, silent_port, slots};
 use tonnage_engine::testing::arrival;
-use tonnage_plan::transfer::Addresses;
+use tonnage_engine::{Addresses, Lane};
 
 #[test]
 fn arrivals_are_counted_at_once_and_dated_before_they_are_taken() {
@@ -97,8 +96,8 @@ fn completing_ends_with_the_last_operation() {
 }
 
 fn receives(peers: u32) -> Vec<Receives> {
-    let point = tonnage_plan::testing::slots_point(Addresses::Sequential, 8);
-    let of = |peer| Receives::new(&point, peer, 0, Lane(peer), 0);
+    let slots = slots(Addresses::Sequential, 8);
+    let of = |peer| Receives::new(&slots, peer, 0, Lane(peer), 0);
     (0..peers).map(of).collect()
 }
 

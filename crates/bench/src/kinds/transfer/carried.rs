@@ -7,6 +7,7 @@ use super::layout::GUARD_BYTES;
 use super::totals::TrialTotals;
 use super::trial::Schedule;
 use super::work::Work;
+use crate::loop_parameters::flow_slots;
 use tonnage_engine::carried::{CarriedFlow, CarriedOrder, Carrier};
 use tonnage_loops::flow::Flow;
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
@@ -54,7 +55,8 @@ impl Work<'_> {
             return Ok(None);
         }
         let (point, rank, stop) = (self.point, self.station.rank, self.port.stop_flag());
-        let carried = |flow: &Flow| flow.carried(point, rank);
+        let slots = flow_slots(point);
+        let carried = |flow: &Flow| flow.carried(&slots, rank);
         let flows: Vec<_> = self.flows[self.active.clone()]
             .iter()
             .map(carried)

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::caps::{claims_arrival, delivers};
 use super::driven::compares_each;
 use crate::kinds::transfer::layout::{SliceLayout, answers};
+use crate::loop_parameters::flow_slots;
 use crate::opening::credit_lanes::CreditLanes;
 use crate::opening::engine::{EngineWorker, OpenEngine};
 use tonnage_engine::memory::Memory;
@@ -46,7 +47,14 @@ pub(super) fn make_flows(
             Error::Failed(lacks)
         })?;
         let local = layout.out_origin(index);
-        Ok(Flow::new(point, rank, target, lane, local, remote))
+        Ok(Flow::new(
+            &flow_slots(point),
+            rank,
+            target,
+            lane,
+            local,
+            remote,
+        ))
     };
     layout.out.iter().enumerate().map(flow).collect()
 }
@@ -65,9 +73,10 @@ pub(super) fn make_table(
 ) -> Result<Table> {
     let signals = if point.op == Verb::Write {
         let visible = memory.host().ok_or_else(|| invisible(point, rank))?;
+        let slots = flow_slots(point);
         let signal = |(index, &peer): (usize, &u32)| {
             let (out, into) = (layout.out_origin(index), layout.into_origin(index));
-            Signal::new(point, rank, peer, Arc::clone(visible), out, into)
+            Signal::new(&slots, rank, peer, Arc::clone(visible), out, into)
         };
         layout.out.iter().enumerate().map(signal).collect()
     } else {
@@ -135,7 +144,7 @@ pub(super) fn make_receives(
         let there = worker.remote_of(peer)?;
         let spec = LaneSpec::new(LaneKind::Receive, peer, worker.region, there);
         let (lane, origin) = (engine.lane(&spec)?, layout.into_origin(index));
-        Ok(Receives::new(point, peer, rank, lane, origin))
+        Ok(Receives::new(&flow_slots(point), peer, rank, lane, origin))
     };
     layout.into.iter().enumerate().map(receive).collect()
 }

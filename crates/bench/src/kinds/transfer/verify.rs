@@ -9,6 +9,7 @@ pub use self::words::Ascents;
 use self::words::WordWalks;
 use super::trial::{FlowIssued, Issued};
 use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout, answers};
+use crate::loop_parameters::flow_slots;
 use tonnage_engine::memory::Memory;
 use tonnage_engine::pattern::{Key, Mismatches};
 use tonnage_engine::{Lane, Verb};
@@ -186,11 +187,12 @@ pub struct SliceWalks {
 impl SliceWalks {
     /// Watches all slices of a worker, by its index in `rank`.
     pub fn new(point: &TransferPoint, (rank, worker): (u32, u32), layout: &SliceLayout) -> Self {
+        let slots = flow_slots(point);
         let slice = |index, initiator, target, origin, outgoing| Slice {
             origin,
             index,
             outgoing,
-            walk: FlowWalk::new(point, initiator, target),
+            walk: FlowWalk::new(&slots, initiator, target),
             key: data_of(point, initiator, target),
         };
         let out = layout.out.iter().enumerate();

@@ -165,7 +165,7 @@ impl Pair {
         let memories = layouts.each_ref().map(memory);
         let walks = [0, 1].map(|rank| SliceWalks::new(&point, (rank, 0), &layouts[rank as usize]));
         let origins = (layouts[0].out_origin(0), layouts[1].into_origin(0));
-        let flow = Flow::new(&point, 0, 1, Lane(0), origins.0, origins.1);
+        let flow = Flow::new(&flow_slots(&point), 0, 1, Lane(0), origins.0, origins.1);
         Self {
             point,
             memories,

@@ -17,6 +17,7 @@ use tonnage_units::{Error, Result};
 use super::{Expected, data_of, worker_seed};
 use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout};
 use crate::kinds::transfer::trial::Issued;
+use crate::loop_parameters::flow_slots;
 use tonnage_loops::flow::Flow;
 use tonnage_loops::flow_walk::FlowWalk;
 
@@ -95,12 +96,13 @@ impl WordWalks {
             })
             .collect();
         into.dedup_by_key(|words| words.origin);
+        let slots = flow_slots(point);
         Self {
             out: out
                 .map(|(index, &target)| OutWords {
                     target,
                     origin: layout.out_origin(index),
-                    walk: FlowWalk::new(point, rank, target),
+                    walk: FlowWalk::new(&slots, rank, target),
                     issued: 0,
                     unanswered: None,
                 })

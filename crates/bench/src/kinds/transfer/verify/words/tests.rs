@@ -33,7 +33,7 @@ impl Contention {
         let flow = |rank: u32| {
             let far = layouts[0].into_origin_of(rank).unwrap();
             let near = layouts[rank as usize].out_origin(0);
-            Flow::new(&point, rank, 0, Lane(0), near, far)
+            Flow::new(&flow_slots(&point), rank, 0, Lane(0), near, far)
         };
         let walks = |rank: u32| WordWalks::new(&point, (rank, 0), &layouts[rank as usize]);
         Self {
