@@ -11,7 +11,6 @@ use super::recorder::{PhaseTimes, Recorder};
 use super::until::Until;
 use super::{BURST, BatchSlot, Scratch};
 use tonnage_engine::{Completion, Ending, Op};
-use tonnage_plan::transfer::BatchCall;
 use tonnage_units::Result;
 
 pub use shared::SharedBatches;
@@ -24,8 +23,8 @@ pub struct BatchLoop {
     pub size: u32,
     /// Batches in flight together.
     pub in_flight: u32,
-    /// Calls that hand a batch over.
-    pub call: BatchCall,
+    /// True when one call hands a batch over; otherwise there is a call for each operation.
+    pub one_call: bool,
     /// The most bytes that neighbours are merged into; `None` where they stay apart.
     pub merged_bytes_max: Option<u32>,
 }
@@ -132,7 +131,7 @@ fn run<R: Recorder, T: BatchTurns>(
                 handed_over += staged.len() as u64;
             }
             if taken < staged.len() {
-                taken += hand_over(port, &staged[taken..], batching.call)?;
+                taken += hand_over(port, &staged[taken..], batching.one_call)?;
             }
             if taken == staged.len() && batch.built == places.operations {
                 places.posted(batch.place, recorder);
@@ -318,8 +317,8 @@ impl<T: BatchTurns> Places<'_, T> {
 
 /// Hands operations over, in one call or in a call each, until the engine has no room; returns how many it took.
 #[inline]
-fn hand_over(port: &mut Port, staged: &[Op], call: BatchCall) -> Result<usize> {
-    if call == BatchCall::One {
+fn hand_over(port: &mut Port, staged: &[Op], one_call: bool) -> Result<usize> {
+    if one_call {
         return port.post(staged);
     }
     for (taken, op) in staged.iter().enumerate() {

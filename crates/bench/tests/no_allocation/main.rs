@@ -35,7 +35,7 @@ use tonnage_machine::kernel_files::Tree;
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::testing::{iterations, transfer_point};
 use tonnage_plan::transfer::{
-    Addresses, BatchOf, Batching, Pacing, Rate, SessionUse, TransferApi, TransferPoint,
+    Addresses, BatchCall, BatchOf, Batching, Pacing, Rate, SessionUse, TransferApi, TransferPoint,
 };
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
@@ -192,7 +192,7 @@ fn drive(
     let batching = BatchLoop {
         size: point.batch_share(0),
         in_flight: point.batching.in_flight,
-        call: point.batching.call,
+        one_call: point.batching.call == BatchCall::One,
         merged_bytes_max: None,
     };
     let (operations, pace) = match (point.pacing, table) {

@@ -10,7 +10,7 @@ use tonnage_ranks::Sleepers;
 const PLAIN: BatchLoop = BatchLoop {
     size: 8,
     in_flight: 1,
-    call: BatchCall::One,
+    one_call: true,
     merged_bytes_max: None,
 };
 
@@ -86,16 +86,16 @@ fn phases_make_up_the_latency() {
 
 #[test]
 fn a_batch_is_one_call_or_one_for_each_operation() {
-    for (call, calls, most) in [(BatchCall::One, 5, 16), (BatchCall::Many, 5 * 16, 1)] {
+    for (one_call, calls, most) in [(true, 5, 16), (false, 5 * 16, 1)] {
         let mut mock = mock(usize::MAX);
-        let batching = BatchLoop { call, ..PLAIN };
+        let batching = BatchLoop { one_call, ..PLAIN };
         let (batched, _) = run(&mut mock, &batching, 5, 16);
         assert_eq!(batched.completed, 5 * 16);
         let script = mock.lock();
         assert_eq!(
             (script.posts, script.most_handed),
             (calls, most),
-            "{call:?}"
+            "{one_call}"
         );
     }
     // One that is larger than the room for it takes as many calls as that needs.

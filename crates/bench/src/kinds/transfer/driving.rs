@@ -14,7 +14,7 @@ use tonnage_loops::flow::Flow;
 use tonnage_loops::paced::Timetable;
 use tonnage_loops::timed_loop::{Pace, Recording, TimedLoop};
 use tonnage_loops::until::Until;
-use tonnage_plan::transfer::{Pacing, TrialLength};
+use tonnage_plan::transfer::{BatchCall, Pacing, TrialLength};
 use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
@@ -256,7 +256,7 @@ impl Work<'_> {
         let batching = BatchLoop {
             size: self.point.batch_share(self.station.worker),
             in_flight: self.point.batching.in_flight,
-            call: self.point.batching.call,
+            one_call: self.point.batching.call == BatchCall::One,
             merged_bytes_max: self.merged_bytes_max,
         };
         let timetable = match self.point.pacing {
