@@ -1,4 +1,4 @@
-//! Help on IOR's options for `tonnage ior --help`; the same list that the parser reads.
+//! Help on IOR's options for `tonnage ior --help`, from the declarations that the parser reads.
 
 use std::fmt::Write;
 
@@ -6,12 +6,12 @@ use clap::Arg;
 
 use super::options::words::{OptionNames, honoured, refused, takes_value};
 
-/// Columns of text.
+/// Width of the help in columns.
 const WIDTH: usize = 100;
-/// Column in which descriptions begin.
+/// Column of the descriptions.
 const INDENT: usize = 34;
 
-/// The tables of options, and what is refused.
+/// Returns the tables of supported and of refused options.
 pub fn options() -> String {
     let mut out = String::from("Options of IOR:\n");
     table(&mut out, &honoured());
@@ -45,7 +45,7 @@ fn line(out: &mut String, text: &str) {
     let _ = writeln!(out, "{}", text.trim_end());
 }
 
-/// `-b SIZE`, or `-U FILE` and `--mpiio.hintsFileName=FILE`.
+/// Returns an option's names, such as `-b SIZE`, or `-U FILE` and `--mpiio.hintsFileName=FILE`.
 fn names(arg: &Arg) -> Vec<String> {
     let names = OptionNames::of(arg);
     let value = takes_value(arg)
@@ -58,7 +58,7 @@ fn names(arg: &Arg) -> Vec<String> {
         .iter()
         .map(|long| format!("--{long}{}", value("=")));
     let mut shown: Vec<String> = short.into_iter().chain(long).collect();
-    // Keys of options that have another name are spared.
+    // If an option has another name, its keys are left out.
     if shown.is_empty() {
         let assigned = if takes_value(arg) {
             value("=")

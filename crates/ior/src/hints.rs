@@ -1,22 +1,21 @@
-//! Hints for MPI-IO as IOR takes them: `IOR_HINT__MPI__NAME=VALUE` in the environment and in the file of `-U`.
+//! MPI-IO hints in IOR's form: `IOR_HINT__MPI__NAME=VALUE` in the environment and in the file of `-U`.
 
 use std::collections::BTreeMap;
 
 use tonnage_units::{Error, Result};
 
-/// Prefixes of hints. IOR gives both kinds to MPI-IO by their names alone.
+/// Prefixes of hints. IOR passes both kinds to MPI-IO, without the prefix.
 const PREFIXES: [&str; 2] = ["IOR_HINT__MPI__", "IOR_HINT__GPFS__"];
 
-/// Hints by their names, and a line that looks like one and is not.
+/// Hints by name, and a warning about a suspicious line.
 #[derive(Debug, Default)]
 pub struct Hints {
-    /// The hints.
     pub hints: BTreeMap<String, String>,
-    /// Warning about the first line of the file that IOR takes for a comment, and its author hardly did.
+    /// Warning about the first line of the file that IOR treats as a comment although it looks like a hint.
     pub doubt: Option<String>,
 }
 
-/// The hints of the environment and then of a hints file; what the file says counts.
+/// Collects the hints of the environment and of a hints file; the file takes precedence.
 pub fn collect(
     environment: impl Iterator<Item = (String, String)>,
     file: Option<&str>,
@@ -36,7 +35,7 @@ pub fn collect(
         ))
     })?;
     for (number, line) in (1..).zip(text.lines().map(str::trim)) {
-        // IOR reads hints and takes everything else for comments.
+        // IOR treats every other line as a comment.
         if !line.starts_with("IOR_HINT") {
             let is_meant = !line.starts_with('#') && line.to_ascii_uppercase().contains("IOR_HINT");
             found.doubt = found

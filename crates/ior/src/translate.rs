@@ -1,7 +1,7 @@
 //! From IOR's options to a plan with one file experiment.
 //!
-//! What an option means is decided here and nowhere else; whether the experiment makes sense is checked when the plan
-//! is expanded, as for every other plan.
+//! This module alone defines the meaning of each option. As for every other plan, the experiment is checked when the
+//! plan is expanded.
 
 use std::collections::BTreeMap;
 
@@ -19,16 +19,17 @@ use tonnage_units::{Error, Result};
 
 use super::options::{Api, IorOptions, Stripes};
 
-/// Placement of the ranks over hosts. Only what all ranks know alike, because they refuse each other's plans otherwise.
+/// Placement of the ranks on hosts. It has only facts that all ranks know, because ranks with different plans refuse
+/// each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RankPlacement {
     /// Number of all ranks.
     pub ranks: u32,
-    /// True when it is known before they have joined that all are on one host.
+    /// True if all ranks are known to be on one host before they have joined.
     pub one_host: bool,
 }
 
-/// The plan of a command line that was checked, with these hints for MPI-IO.
+/// Returns the plan for a checked command line, with these hints for MPI-IO.
 pub fn plan(
     options: &IorOptions,
     hints: BTreeMap<String, String>,
@@ -141,21 +142,21 @@ fn verify(options: &IorOptions) -> Option<Verify> {
     (!after.is_empty()).then_some(Verify::After(after))
 }
 
-/// IOR's scripts give the same options to the run that writes and to the one that reads, where nothing has to be
-/// seeded.
+/// Returns the seed of the data, or `None` if the run needs none. IOR's scripts pass the same options to the writing
+/// and the reading run.
 fn signature(options: &IorOptions) -> Option<i64> {
     let used = options.writes() || options.prefill_bytes > 0 || verify(options).is_some();
     options.signature.filter(|_| used)
 }
 
-/// The seed of a number: a negative one has the 32 bits that it has in IOR.
+/// Converts a number to a seed. A negative one keeps its 32-bit pattern, as in IOR.
 fn seed(number: i64) -> Count {
     let negative = || u64::from((number as i32).cast_unsigned());
     Count(u64::try_from(number).unwrap_or_else(|_| negative()))
 }
 
-/// Choice of when data is synced. With both options, each write is on stable storage when the last one is. A run that
-/// only reads has nothing to store.
+/// Decides when data is synced. `-Y` includes `-e`: after the last write, all writes are on stable storage. A run that
+/// only reads has nothing to sync.
 fn fsync(options: &IorOptions) -> Fsync {
     if !options.writes() {
         return Fsync::None;
@@ -167,8 +168,8 @@ fn fsync(options: &IorOptions) -> Fsync {
     }
 }
 
-/// Returns the shift to the rank whose data is read: Q nodes behind, as in IOR; on one host Q ranks behind, where IOR
-/// would come back to the rank itself and say nothing. How many ranks a node has is found out when all have joined.
+/// Returns the shift to the rank whose data this rank reads: Q nodes on, as in IOR. On one host it is Q ranks on, where
+/// IOR would silently read the rank's own data. The number of ranks per node is known once all ranks have joined.
 fn shift(options: &IorOptions, placement: &RankPlacement) -> Result<Option<ReadShift>> {
     if !options.reorder || !options.reads() {
         return Ok(None);
@@ -204,7 +205,7 @@ fn stripes(stripes: Stripes) -> Result<StripeCount> {
     }
 }
 
-/// 0 stands for nothing, as in IOR.
+/// Zero means none, as in IOR.
 fn some(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
 }
@@ -249,7 +250,7 @@ mod tests {
         plan.to_toml().unwrap()
     }
 
-    /// Checks command lines of the Cori report, and every option that is in none of them.
+    /// Command lines of the Cori report, and every option that none of them has.
     #[test]
     fn command_lines_are_plans() {
         let lines = [
@@ -266,7 +267,7 @@ mod tests {
         insta::assert_snapshot!(plans.join("\n"));
     }
 
-    /// Each rank is told of its own host only, so hosts with unequal numbers of ranks must not make unequal plans.
+    /// Each rank knows only its own host, so hosts with different numbers of ranks must not produce different plans.
     #[test]
     fn reading_goes_to_another_node_or_to_another_rank_of_the_only_one() {
         for (line, hosts, expected) in [
@@ -304,7 +305,7 @@ mod tests {
         }
     }
 
-    /// Scripts have one set of options for both of their runs; those of the other one mean nothing, as in IOR.
+    /// Scripts use one set of options for both of their runs; options of the other run are ignored, as in IOR.
     #[test]
     fn options_of_the_other_run_are_allowed() {
         for line in ["-w -C", "-w -Z -X 3", "-r -e -k", "-r -G 7", "-r -R -G 7"] {
@@ -316,7 +317,7 @@ mod tests {
     #[test]
     fn negative_numbers_are_what_they_are_in_ior() {
         for (line, part) in [
-            // As IO500's scripts have it.
+            // As in IO500's scripts.
             ("-w -G -1386302275", "data-seed = 2908665021"),
             ("-w -G=-1", "data-seed = 4294967295"),
             ("-r -Z -X -5", "read-shuffled = 4294967291"),

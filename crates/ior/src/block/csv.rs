@@ -1,4 +1,4 @@
-//! The result block with `-O summaryFormat=CSV`.
+//! The result block for `-O summaryFormat=CSV`.
 
 use tonnage_plan::files::FilePoint;
 
@@ -6,7 +6,7 @@ use super::figures::{BlockFigures, Pass};
 
 pub(super) const HEAD: &str = "access,bw(MiB/s),IOPS,Latency,block(KiB),xfer(KiB),open(s),wr/rd(s),close(s),total(s),numTasks,iter\n";
 
-/// A head and one line for each pass.
+/// Returns a header and one line for each pass.
 pub fn render(point: &FilePoint, figures: &BlockFigures) -> String {
     let mut out = HEAD.to_owned();
     for pass in &figures.passes {

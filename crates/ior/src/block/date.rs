@@ -1,8 +1,8 @@
-//! Points in time as IOR writes them, `Sat Nov 21 17:28:09 2026`; in UTC, which is the same on every host.
+//! Points in time in IOR's format, `Sat Nov 21 17:28:09 2026`; in UTC, which is the same on every host.
 
 use jiff::Timestamp;
 
-/// The text of a point in time in nanoseconds since 1970.
+/// Formats a point in time, given in nanoseconds since 1970.
 pub fn date(unix_ns: u64) -> String {
     let time = Timestamp::from_nanosecond(unix_ns.into()).unwrap_or_default();
     time.strftime("%a %b %e %H:%M:%S %Y").to_string()
@@ -12,7 +12,7 @@ pub fn date(unix_ns: u64) -> String {
 mod tests {
     use super::date;
 
-    /// Compares dates with those that `date -u -d @SECONDS` prints.
+    /// Compares with the output of `date -u -d @SECONDS`.
     #[test]
     fn dates_are_those_of_the_calendar() {
         for (seconds, text) in [

@@ -1,7 +1,7 @@
-//! From a record to the figures that IOR has, by IOR's definitions.
+//! Converts a record to IOR's figures, by IOR's definitions.
 //!
-//! bw is bytes over first open to last close, IOPS transfers over first to last transfer. The one column that is not as
-//! in IOR is the latency: there it is the mean of the rank that was fastest, here the mean over all ranks.
+//! The bandwidth is bytes over the time from first open to last close; IOPS are transfers over the time from first to
+//! last transfer. Only the latency differs: IOR's is the mean of the fastest rank, here it is the mean over all ranks.
 
 use tonnage_plan::files::Phase;
 use tonnage_record::FileRecord;
@@ -10,62 +10,62 @@ use tonnage_units::number_list;
 
 use crate::options::IorOptions;
 
-/// Bytes of IOR's binary unit.
+/// Bytes in IOR's binary unit.
 pub const MIB: f64 = 1_048_576.0;
-/// Bytes of IOR's decimal unit.
+/// Bytes in IOR's decimal unit.
 pub const MB: f64 = 1e6;
 
-/// Everything that the block prints as a figure.
+/// All figures of the result block.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BlockFigures {
-    /// Write and read of each repetition, in the order in which they were made.
+    /// Write and read of each repetition, in the order in which they ran.
     pub passes: Vec<Pass>,
-    /// Summaries over the repetitions, for each phase that was measured.
+    /// Summaries over the repetitions, for each measured phase.
     pub summaries: Vec<SummaryRow>,
-    /// Hosts.
+    /// Number of hosts.
     pub nodes: u64,
-    /// Ranks on rank 0's host.
+    /// Number of ranks on rank 0's host.
     pub tasks_on_node_0: u64,
 }
 
-/// One row of the first table.
+/// One row of the result table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pass {
     /// `write` or `read`.
     pub access: &'static str,
     /// Number of the repetition, from 0.
     pub repetition: u32,
-    /// MiB/s.
+    /// Bandwidth in MiB/s.
     pub bandwidth_mib_per_s: f64,
     /// Transfers per second.
     pub operations_per_s: f64,
-    /// Mean over the ranks of the time for one transfer.
+    /// Time per transfer, averaged over the ranks.
     pub latency_s: f64,
-    /// Opening, transfers and closing, each first begun to last ended.
+    /// From the first rank's start of opening to the last rank's end.
     pub open_s: f64,
-    /// See above.
+    /// The same for the transfers.
     pub transfer_s: f64,
-    /// See above.
+    /// The same for closing.
     pub close_s: f64,
-    /// First open to last close.
+    /// From the first open to the last close.
     pub total_s: f64,
 }
 
-/// One row of the second table.
+/// One row of the summary table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SummaryRow {
     /// `write` or `read`.
     pub access: &'static str,
-    /// Spread of bw, in bytes per second.
+    /// Spread of the bandwidth, in bytes per second.
     pub bandwidth: RepetitionSpread,
-    /// Spread of transfers over total time, which is not the IOPS of the first table.
+    /// Spread of transfers over total time, unlike the IOPS of the result table.
     pub operations: RepetitionSpread,
     /// Mean of the total time.
     pub total_s_mean: f64,
-    /// Time of the stonewall with wear-out, or of the end where that was before it, and the mean bandwidth of a rank
-    /// until then in bytes per second.
+    /// With wear-out: time of the stonewall, or of the last transfer if that was earlier, and the mean bandwidth per
+    /// rank until then in bytes per second.
     pub stonewall: Option<(f64, f64)>,
-    /// Bytes of the first repetition.
+    /// Bytes moved in the first repetition.
     pub bytes: u64,
 }
 
@@ -78,12 +78,12 @@ pub struct RepetitionSpread {
     pub min: f64,
     /// Mean.
     pub mean: f64,
-    /// Standard deviation of the population, as IOR has it.
+    /// Standard deviation of the population, as in IOR.
     pub stddev: f64,
 }
 
 impl BlockFigures {
-    /// The figures of one record.
+    /// Computes the figures of one record.
     pub fn new(options: &IorOptions, record: FileRecord<'_>) -> Self {
         let tasks = record.body.point.ranks;
         let all = record.body.phases.iter().flat_map(|phase| {
@@ -91,7 +91,7 @@ impl BlockFigures {
             trials.map(|trial| pass(phase.phase, trial, tasks))
         });
         let mut passes: Vec<Pass> = all.collect();
-        // Stable, so that write stays before read in each repetition.
+        // The sort is stable, so that write stays before read in each repetition.
         passes.sort_by_key(|pass| pass.repetition);
         let measured = record
             .body
@@ -110,7 +110,7 @@ impl BlockFigures {
         }
     }
 
-    /// The summary of one kind of access, where it was measured.
+    /// Returns the summary of one kind of access, if it was measured.
     pub fn summary(&self, access: &str) -> Option<&SummaryRow> {
         self.summaries
             .iter()
@@ -118,7 +118,7 @@ impl BlockFigures {
     }
 }
 
-/// IOR has no mixed phase, and no command line of it makes one.
+/// IOR has no mixed phase, and no IOR command line creates one.
 fn access(phase: Phase) -> &'static str {
     if phase.writes() { "write" } else { "read" }
 }
@@ -147,7 +147,7 @@ fn summary(options: &IorOptions, phase: &PhaseRecord, tasks: u32) -> SummaryRow 
     let worn_out = options.wear_out;
     let walls = trials.iter().filter_map(|trial| {
         let wall = trial.stonewall.filter(|_| worn_out)?;
-        // Where everything had been moved before the wall, the time that this took counts, as in IOR.
+        // If everything was moved before the stonewall, the time of the last transfer counts, as in IOR.
         Some((wall.after_ns.min(trial.last_done_ns), wall.payload_bytes))
     });
     let walls: Vec<_> = walls.collect();
@@ -178,8 +178,8 @@ fn spread(values: impl Iterator<Item = f64>) -> RepetitionSpread {
     }
 }
 
-/// Hosts, and ranks on that of rank 0; hosts that are alike share a group (how many hosts, which ranks), and are taken
-/// to have as many ranks each.
+/// Returns the number of hosts, and of ranks on rank 0's host. `hosts` has the ranks of each host. Without them, all
+/// ranks count as being on one host.
 fn nodes(hosts: &[&str], ranks: u32) -> (u64, u64) {
     let first = hosts.iter().find_map(|ranks| {
         let ranks = number_list::parse(ranks).ok()?;

@@ -1,4 +1,4 @@
-//! The result block with `-O summaryFormat=JSON`, and what the text shares with it. The keys are IOR's.
+//! The result block for `-O summaryFormat=JSON`, and parts that the text format shares. The keys are IOR's.
 
 use serde_json::{Map, Value, json};
 use tonnage_engine::{Fact, Facts};
@@ -10,13 +10,13 @@ use super::date::date;
 use super::figures::{BlockFigures, MB, MIB, Pass, SummaryRow};
 use crate::options::IorOptions;
 
-/// The release of IOR whose result block this is.
+/// The IOR release with this format of the result block.
 pub const VERSION: &str = "4.1.0";
 
-/// Words by which a block says that it is not IOR's own.
+/// Marks a block as tonnage's, not IOR's own.
 pub(super) const MEASURED_BY: &str = "measured by tonnage";
 
-/// One object.
+/// Returns the block as one JSON object.
 pub fn render(
     options: &IorOptions,
     run: &RunFacts,
@@ -58,7 +58,8 @@ pub fn render(
     format!("{whole:#}\n")
 }
 
-/// The hints that MPI-IO had for the opened file; those of the first group of ranks, as IOR has those of rank 0.
+/// Returns the hints that MPI-IO had for the opened file. They are those of the first group of ranks, as IOR prints
+/// those of rank 0.
 pub fn hints_taken<'a>(record: FileRecord<'a>) -> Option<&'a Facts> {
     let first = record.record.effective.first()?;
     match first.engine.facts.get("hints")? {
@@ -67,14 +68,14 @@ pub fn hints_taken<'a>(record: FileRecord<'a>) -> Option<&'a Facts> {
     }
 }
 
-/// System and first host.
+/// Returns the operating system and the first host.
 pub fn machine(record: FileRecord<'_>) -> String {
     let first = record.environment.first();
     let host = first.and_then(|group| group.hosts.first());
     format!("Linux {}", host.map_or("", |host| &host.name))
 }
 
-/// The section "Options", in IOR's order.
+/// Returns the section "Options", in IOR's order.
 pub fn asked(
     options: &IorOptions,
     record: FileRecord<'_>,
@@ -137,7 +138,7 @@ fn aggregate_bytes(record: FileRecord<'_>) -> u64 {
     point.bytes_of_rank().saturating_mul(point.ranks.into())
 }
 
-/// A size as IOR writes it.
+/// Formats a size as IOR does.
 fn size(bytes: u64) -> String {
     match bytes >> 20 {
         0 => format!("{bytes} bytes"),
@@ -225,8 +226,8 @@ fn parameters(options: &IorOptions, record: FileRecord<'_>, figures: &BlockFigur
         "outlierThreshold": options.outlier_s,
         "dryRun": u8::from(options.dry_run),
         "nodes": figures.nodes,
-        // Memory is never hogged, a transfer never tried once only, and wrong data never kept: these options are
-        // refused.
+        // Zero because these options are refused: memory is never hogged, short transfers are continued, and files with
+        // wrong data are not kept.
         "memoryPerTask": 0,
         "memoryPerNode": 0,
         "tasksPerNode": figures.tasks_on_node_0,

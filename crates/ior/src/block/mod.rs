@@ -1,13 +1,14 @@
-//! IOR's result block, drawn from records, for scripts that read it by position or by key.
+//! IOR's result block, drawn from records, for scripts that parse it by position or by key.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
-//! | [`figures`] | from a record to the figures that IOR has |
-//! | [`text`] | the table, as IOR 4 prints it |
+//! | [`figures`] | from a record to IOR's figures |
+//! | [`text`] | the table of IOR 4 |
 //! | [`json`], [`csv`] | the formats of `-O summaryFormat=` |
-//! | [`date`] | points in time as IOR writes them |
+//! | [`date`] | points in time in IOR's format |
 //!
-//! tonnage's own reports on a record are in `tonnage_report`; a figure that is only here would be lost.
+//! tonnage's own reports on a record are in `tonnage_report`. The block shows no figure that the record lacks; it would
+//! be lost otherwise.
 
 pub mod csv;
 pub mod date;
@@ -20,18 +21,18 @@ use tonnage_record::FileRecord;
 use super::options::{IorOptions, SummaryFormat};
 use figures::BlockFigures;
 
-/// Facts about a run that the block shows and no record or option holds.
+/// Facts about a run that the block shows but no record or option contains.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RunFacts {
-    /// The words of the command line, the program's name first.
+    /// The command line, beginning with the program's name.
     pub command: Vec<String>,
-    /// Nanoseconds since 1970 when the run began.
+    /// Start of the run, in nanoseconds since 1970.
     pub began_unix_ns: u64,
     /// Version of tonnage.
     pub version: String,
 }
 
-/// The result block of one experiment in the format that the options ask for.
+/// Returns the result block of one experiment in the requested format.
 pub fn render(options: &IorOptions, run: &RunFacts, record: FileRecord<'_>) -> String {
     let figures = BlockFigures::new(options, record);
     match options.summary_format {
@@ -41,7 +42,7 @@ pub fn render(options: &IorOptions, run: &RunFacts, record: FileRecord<'_>) -> S
     }
 }
 
-/// Returns whether a text is a result block of tonnage in any format, and nothing else: a new one may take its place.
+/// Whether a text consists of a tonnage result block in any format and nothing else, so that a new one may replace it.
 pub fn is_block(text: &str) -> bool {
     let lines = || text.lines().filter(|line| !line.trim().is_empty());
     if let Some(rows) = text.strip_prefix(csv::HEAD) {

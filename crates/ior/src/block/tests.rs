@@ -1,4 +1,4 @@
-//! The rows are compared with what IOR 4 printed for the same amounts and times, blank for blank.
+//! The rows are compared with IOR 4's output for the same amounts and times, including blanks.
 
 use serde_json::{Value, json};
 use tonnage_record::{Body, FileRecord, Record};
@@ -19,10 +19,10 @@ fn run() -> RunFacts {
     }
 }
 
-/// Nanoseconds of open, transfers, close and all of it.
+/// Nanoseconds of open, transfers, close and the total.
 struct Times(u64, u64, u64, u64);
 
-/// One repetition of `operations` transfers of 4 KiB on two ranks.
+/// One repetition with `operations` transfers of 4 KiB on two ranks.
 fn trial(trial: u32, operations: u64, times: &Times) -> Value {
     let Times(open, transfer, close, total) = times;
     let of_rank = |ns: u64| json!({"ns_min": ns, "ns_mean": ns as f64, "ns_max": ns, "slowest": 0});
@@ -86,7 +86,7 @@ fn sample(more: &str) -> (IorOptions, Record) {
     (options, record)
 }
 
-/// Bandwidths and times of IOR 4.0.0's own output for -F -b 512m -t 4k on two tasks.
+/// Bandwidths and times from IOR 4.0.0's own output for -F -b 512m -t 4k on two tasks.
 #[test]
 fn rows_are_those_of_ior() {
     let (options, record) = sample("");
@@ -112,7 +112,7 @@ fn the_block_reads_from_top_to_bottom() {
     insta::assert_snapshot!(render(&options, &run(), file(&record)));
 }
 
-/// As IOR has it: 0.51 s and 995.63 MiB/s a rank for a wall at 1 s that was never reached.
+/// IOR prints 0.51 s and 995.63 MiB/s per rank for a stonewall at 1 s that was never reached.
 #[test]
 fn a_wall_that_was_never_reached_ends_with_the_last_transfer() {
     let options = options("-F -b 512m -t 4k -D 1 -O stoneWallingWearOut=1");
@@ -183,7 +183,7 @@ fn repetitions_alternate_and_are_summed_up_as_by_ior() {
         ("read ", true),
     ];
     assert_eq!(begins, expected);
-    // The standard deviation of 1024 and 512 over both of them, not over one less.
+    // The standard deviation of 1024 and 512 divides by the count, not by one less.
     let summary = "write        1024.00     512.00     768.00     256.00  262144.00  131072.00  196608.00   65536.00    1.50000 ";
     assert!(text.contains(summary), "{text}");
 }

@@ -1,4 +1,4 @@
-//! The result block as IOR 4 prints it. Widths, precisions and blanks are IOR's own, because scripts cut by them.
+//! The result block in the format of IOR 4. Widths, precisions and blanks are IOR's own, because scripts cut by column.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  open(s)    wr/
 ------    ---------  ----       ----------  ---------- ---------  --------   --------   --------   --------   ----
 ";
 
-/// The whole block.
+/// Returns the whole block.
 pub fn render(
     options: &IorOptions,
     run: &RunFacts,
@@ -91,7 +91,7 @@ fn pair(out: &mut String, name: &str, value: &str) -> std::fmt::Result {
     writeln!(out, "{name:<20}: {value}")
 }
 
-/// Hints in IOR's form.
+/// Prints the hints in IOR's form.
 fn hints(out: &mut String, record: FileRecord<'_>) -> std::fmt::Result {
     writeln!(out, "hints passed to MPI_File_open() {{")?;
     for (name, value) in &record.body.point.hints {
@@ -105,8 +105,8 @@ fn hints(out: &mut String, record: FileRecord<'_>) -> std::fmt::Result {
     writeln!(out, "}}\n")
 }
 
-/// The rows of all repetitions. As IOR does with `-v`, one says behind each repetition that its files were removed; how
-/// long that took is not measured here, and a dash stands for it.
+/// Prints the rows of all repetitions. As in IOR with `-v`, a `remove` row follows each repetition with files that were
+/// removed. The time for that is not measured here, and a dash stands for it.
 fn rows(
     out: &mut String,
     options: &IorOptions,
@@ -146,7 +146,7 @@ fn row(out: &mut String, point: &FilePoint, pass: &Pass) -> std::fmt::Result {
     writeln!(out, "{:<4}", pass.repetition)
 }
 
-/// A figure with as many digits as IOR gives one of its size.
+/// Formats a figure with as many digits as IOR prints for its size.
 fn short(value: f64) -> String {
     match value {
         value if value < 1.0 => format!("{value:.6}"),

@@ -1,10 +1,11 @@
-//! Combinations of options. Checks that depend on the machine or on the number of ranks are made with the plan.
+//! Combinations of options. Checks that depend on the machine or the number of ranks are made when the plan is
+//! expanded.
 
 use tonnage_units::{Error, Result};
 
 use super::{Api, IorOptions, Stripes, SummaryFormat};
 
-/// Checks everything that the command line alone decides.
+/// Makes all checks that need only the command line.
 pub fn check(options: &IorOptions) -> Result<()> {
     sizes(options)?;
     files(options)?;
@@ -107,7 +108,7 @@ fn phases(options: &IorOptions) -> Result<()> {
     })
 }
 
-/// IOR takes these for every API and does nothing.
+/// IOR accepts these options for every API and ignores them for others than MPI-IO.
 fn only_mpiio(options: &IorOptions) -> Result<()> {
     let given = [
         (options.collective, "-c"),

@@ -1,15 +1,15 @@
-//! IOR's own options, read as IOR reads them. Their meaning is in `super::translate`.
+//! IOR's options, parsed as IOR does. `super::translate` turns them into a plan.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
-//! | this one | the options that are honoured: each is one field, which says its names, its default and its help |
-//! | [`others`] | the options of IOR that change nothing here, and those that are refused, with what to use instead |
-//! | [`words`] | the words of a command line, read with these declarations |
+//! | this one | the supported options: each is one field with its names, its default and its help |
+//! | [`others`] | options that change nothing here, and refused ones with their replacement |
+//! | [`words`] | splitting a command line into options, with these declarations |
 //! | [`value`] | sizes, numbers and names |
 //! | [`check`] | combinations of options |
 //!
-//! Options are those of IOR 3.0.1 and 4.x. Nothing here knows the rest of tonnage but its errors, so that the fuzz
-//! target can take this folder as it is.
+//! Covers the options of IOR 3.0.1 and 4.x. Of the rest of tonnage, only its errors are used here, so that the fuzz
+//! target can include this folder.
 
 pub mod check;
 pub mod others;
@@ -22,8 +22,8 @@ pub use value::{Api, Stripes, SummaryFormat};
 
 /// A command line of IOR, with IOR's defaults and units.
 ///
-/// A long name that begins with `O.` is IOR's key behind `-O`, of which case does not matter; as an option it is not
-/// taken. Options that have no other name are only known there.
+/// A long name with the prefix `O.` is IOR's key for `-O`, in any case; it is not accepted as an option of its own.
+/// Options without another name can only be set through `-O`.
 #[derive(Debug, Clone, PartialEq, Eq, Parser)]
 #[command(no_binary_name = true, disable_help_flag = true)]
 pub struct IorOptions {
@@ -228,17 +228,17 @@ pub struct IorOptions {
 }
 
 impl IorOptions {
-    /// The paths of `-o`.
+    /// Returns the paths of `-o`.
     pub fn paths(&self) -> Vec<&str> {
         self.path.split('@').collect()
     }
 
-    /// Returns whether files are written: by `-w`, or because nothing was said.
+    /// Whether files are written: because of `-w`, or because no phase was requested.
     pub fn writes(&self) -> bool {
         self.write || self.says_nothing()
     }
 
-    /// Returns whether files are read: by `-r`, by `-R` (which reads too), or because nothing was said.
+    /// Whether files are read: because of `-r` or `-R` (which also reads), or because no phase was requested.
     pub fn reads(&self) -> bool {
         self.read || self.check_read || self.says_nothing()
     }
@@ -247,7 +247,7 @@ impl IorOptions {
         !(self.write || self.read || self.check_write || self.check_read)
     }
 
-    /// `-Q`, or IOR's default.
+    /// Returns `-Q`, or IOR's default.
     pub fn nodes_behind(&self) -> u64 {
         self.task_offset.unwrap_or(1)
     }

@@ -1,23 +1,23 @@
-//! Options of IOR that are no field of [`super::IorOptions`]: they change nothing here, or cannot be honoured.
+//! IOR options without a field in [`super::IorOptions`]: they change nothing here, or are refused.
 
-/// Names as they are written, of which those without a hyphen are keys behind `-O`; the value's name, empty for flags;
-/// and what the option does, or what to use instead.
+/// The option's names, the name of its value, and its help or a replacement. A name without a hyphen is a key of `-O`.
+/// A flag has an empty value name.
 pub type OptionRow = (&'static str, &'static str, &'static str);
 
-/// Flags for what tonnage does in any case.
+/// Flags for tonnage's fixed behaviour.
 pub const ALWAYS: &[OptionRow] = &[
     ("-q quitOnError", "", "Wrong data ends the run"),
     ("summaryAlways", "", "The summary is printed"),
 ];
 
-/// Any of the options by IOR's long names.
+/// Sets any of the options by IOR's long names.
 pub const DIRECTIVES: OptionRow = (
     "-O",
     "KEY=VALUE",
     "The same by IOR's long names (-O writeFile=1,blockSize=4m)",
 );
 
-/// Options that cannot be honoured, one a line: names, value and what to use instead.
+/// Refused options, one per line: names, value and replacement.
 pub const REFUSED: &str = "\
 -A refNum | N | name the file of results instead, --output NAME.jsonl
 -f | FILE | write a plan and use `tonnage run PLAN` (--print-plan shows one for each command line)
@@ -46,7 +46,7 @@ numNodes numTasksOnNode0 | N | leave it out: where the ranks run is known
 debug platform | TEXT | leave it out: the record describes the hosts
 ";
 
-/// The rows of [`REFUSED`].
+/// Parses the rows of [`REFUSED`].
 pub fn refused() -> impl Iterator<Item = OptionRow> {
     REFUSED.lines().filter_map(|line| {
         let mut parts = line.splitn(3, '|').map(str::trim);

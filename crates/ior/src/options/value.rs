@@ -1,4 +1,5 @@
-//! Values as IOR reads them. Every reader says what is wrong and what to write; the option's name stands before it.
+//! Values, parsed as IOR does. Each error has the fault and the accepted form; the caller puts the option's name in
+//! front.
 
 /// Interface that moves the bytes (`-a`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,7 +8,7 @@ pub enum Api {
     Posix,
     /// MPI-IO.
     Mpiio,
-    /// io_uring, which IOR has not.
+    /// io_uring, which IOR does not have.
     Uring,
 }
 
@@ -33,16 +34,16 @@ pub enum SummaryFormat {
     Csv,
 }
 
-/// Number of targets that a file is spread over (`--posix.lustre.stripecount`).
+/// Number of Lustre targets that a file is striped over (`--posix.lustre.stripecount`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stripes {
     /// All, which Lustre writes as -1.
     All,
-    /// This many.
+    /// The given number.
     Targets(u64),
 }
 
-/// Reads `8`, `4k`, `4K`, `4kb`, `4KiB`: whatever follows the letter, IOR means a power of two.
+/// Parses `8`, `4k`, `4K`, `4kb` or `4KiB`. As in IOR, every unit is a power of two.
 pub fn whole(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
@@ -59,7 +60,7 @@ pub fn whole(text: &str) -> Result<u64, String> {
     ))
 }
 
-/// Reads a whole number that may be negative, as IOR's numbers may: those that seed something.
+/// Parses a whole number that may be negative. IOR allows that for seeds.
 pub fn signed(text: &str) -> Result<i64, String> {
     let below = |_| "is too small: write -2147483648 or more".to_owned();
     match text.strip_prefix('-') {
@@ -71,7 +72,7 @@ pub fn signed(text: &str) -> Result<i64, String> {
     }
 }
 
-/// Reads a time, which IOR takes for none where it is negative.
+/// Parses a time. As in IOR, a negative one means none.
 pub fn time(text: &str) -> Result<u64, String> {
     match text.strip_prefix('-') {
         None => whole(text),
@@ -96,7 +97,7 @@ fn shift_of(unit: &str) -> Option<u32> {
     }
 }
 
-/// Reads what a flag is set to by `-F=1` or `-O filePerProc=1`.
+/// Parses the value of a flag, as in `-F=1` or `-O filePerProc=1`.
 pub fn times(text: &str) -> Result<u64, String> {
     let digits = !text.is_empty() && text.len() < 5 && text.bytes().all(|b| b.is_ascii_digit());
     match text.parse() {
@@ -105,7 +106,7 @@ pub fn times(text: &str) -> Result<u64, String> {
     }
 }
 
-/// Reads the name of an API.
+/// Parses the name of an API.
 pub fn api(name: &str) -> Result<Api, String> {
     let instead = match name.to_ascii_uppercase().as_str() {
         "POSIX" => return Ok(Api::Posix),
@@ -120,7 +121,7 @@ pub fn api(name: &str) -> Result<Api, String> {
     Err(format!("is not in tonnage: {instead}"))
 }
 
-/// Reads a number of targets.
+/// Parses a number of stripe targets.
 pub fn stripes(count: &str) -> Result<Stripes, String> {
     match count {
         "-1" => Ok(Stripes::All),
@@ -128,7 +129,7 @@ pub fn stripes(count: &str) -> Result<Stripes, String> {
     }
 }
 
-/// Reads a kind of data.
+/// Parses a kind of data.
 pub fn data(name: &str) -> Result<String, String> {
     match name {
         "o" | "i" | "t" | "r" | "offset" | "incompressible" | "timestamp" | "random" => {
@@ -142,7 +143,7 @@ pub fn data(name: &str) -> Result<String, String> {
     }
 }
 
-/// Reads a format of the result block.
+/// Parses a format of the result block.
 pub fn summary_format(name: &str) -> Result<SummaryFormat, String> {
     match name.to_ascii_lowercase().as_str() {
         "default" => Ok(SummaryFormat::Text),

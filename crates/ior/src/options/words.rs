@@ -1,12 +1,13 @@
-//! The words of a command line. Each begins with `-`: letters of flags in a group (`-wrk`), the last of which may take
-//! the rest of the word or the next word (`-b4m`, `-b 4m`, `-b=4m`), or one long name (`--posix.odirect`).
+//! Splits a command line into options. Each word begins with `-`. It is a group of flag letters (`-wrk`) or one long
+//! name (`--posix.odirect`). The last letter of a group may take its value from the rest of the word or the next word
+//! (`-b4m`, `-b 4m`, `-b=4m`).
 //!
-//! clap reads twice. First it takes the words apart, with the declarations of all options but without their types:
-//! what is tonnage's own is put aside, what is refused is refused, directives are replaced by the options that they
-//! name, and of each option only what was said last is left. What is left is then read as [`IorOptions`].
+//! clap parses twice. The first pass splits the words, with all options declared but without types. It puts tonnage's
+//! own options aside, rejects refused ones, replaces directives by the options that they name, and keeps the last value
+//! of each option. The second pass parses the result as [`IorOptions`].
 //!
-//! IOR 4 goes on looking for flags in an attached value, so that its `-b1m` also means `-m` and its `-t64k` also `-k`;
-//! that is not repeated here.
+//! IOR 4 also looks for flags in an attached value, so that its `-b1m` includes `-m` and its `-t64k` includes `-k`.
+//! This parser does not imitate that.
 
 use std::collections::BTreeMap;
 
@@ -23,23 +24,22 @@ use super::value::times;
 pub struct Own {
     /// Its name without the two hyphens.
     pub name: String,
-    /// True when it takes a value.
+    /// True if it takes a value.
     pub value: bool,
 }
 
-/// A command line, divided.
+/// A command line, split into IOR's options and tonnage's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Divided {
-    /// Options that IOR understands.
+    /// IOR's options.
     pub ior: IorOptions,
-    /// The options that are tonnage's own, in order, each with its value behind an equals sign.
+    /// tonnage's own options, in order, with values attached by an equals sign.
     pub own: Vec<String>,
-    /// True when help was asked for; then nothing else counts.
+    /// True if help was requested; then the rest does not matter.
     pub help: bool,
 }
 
-/// Reads a command line of IOR in which options of `own` may be mixed. Whether options go together is checked in
-/// [`super::check`].
+/// Parses a command line of IOR that may also have options of `own`. [`super::check`] checks combinations of options.
 pub fn read(words: &[String], own: &[Own]) -> Result<Divided> {
     let mut said = Said::default();
     let help = match apart(words, own) {
@@ -57,7 +57,7 @@ pub fn read(words: &[String], own: &[Own]) -> Result<Divided> {
     Ok(Divided { ior, own, help })
 }
 
-/// Every option of the words with its value, in their order; [`MORE`] for a flag without one.
+/// Returns every option on the command line with its value, in order; the value is [`MORE`] for a flag without one.
 fn apart(words: &[String], own: &[Own]) -> clap::error::Result<Vec<(String, String)>> {
     let ours = own.iter().map(|option| {
         let name = option.name.clone();
@@ -101,12 +101,12 @@ fn apart(words: &[String], own: &[Own]) -> clap::error::Result<Vec<(String, Stri
         .collect())
 }
 
-/// Begins the names by which tonnage's own options are known among IOR's.
+/// Prefix of the argument IDs of tonnage's own options.
 const OURS: &str = "own ";
-/// Value of a flag that was given without one; no word of a command line can have it.
+/// Value of a flag that was given without one. No command-line word can contain it.
 const MORE: &str = "\0";
 
-/// An option that may be repeated and takes any text; flags take `=N`, too.
+/// Turns `arg` into an option that may be repeated and takes any text; a flag also accepts `=N`.
 fn untyped(arg: Arg, takes_value: bool) -> Arg {
     let arg = arg.action(ArgAction::Append).allow_hyphen_values(true);
     match takes_value {
@@ -118,7 +118,7 @@ fn untyped(arg: Arg, takes_value: bool) -> Arg {
     }
 }
 
-/// The last word on each option, by the option's name in [`IorOptions`].
+/// The last value of each option, by its field in [`IorOptions`].
 #[derive(Default)]
 struct Said {
     flags: BTreeMap<String, (Arg, u64)>,
@@ -127,7 +127,7 @@ struct Said {
 }
 
 impl Said {
-    /// Takes one option from the command line.
+    /// Records one option of the command line.
     fn option(&mut self, id: &str, value: &str, own: &[Own]) -> Result<()> {
         if let Some(name) = id.strip_prefix(OURS) {
             let alone = own
@@ -142,7 +142,7 @@ impl Said {
             return Ok(());
         }
         let arg = find(|arg| arg.get_id() == id);
-        // Every name that clap knows is one of these.
+        // clap returns only names that are declared here.
         let Some(arg) = arg else { return Ok(()) };
         if id != DIRECTIVES.0 {
             let shown = OptionNames::of(&arg).word();
@@ -162,7 +162,7 @@ impl Said {
         Ok(())
     }
 
-    /// Takes one option by any of its names; `shown` is that name.
+    /// Records one option; `shown` is its name as given.
     fn set(&mut self, arg: Arg, shown: &str, value: &str) -> Result<()> {
         let id = arg.get_id().to_string();
         if value.is_empty() {
@@ -184,7 +184,7 @@ impl Said {
             ),
         };
         match (ALWAYS.iter().find(|row| row.0 == id), times) {
-            // Setting it to 0 would ask for what is not done, unlike leaving it out.
+            // Setting the flag to 0 would ask to turn off behaviour that cannot be turned off; leaving it out is fine.
             (Some((_, _, does)), Some(0)) => {
                 let does = does.to_lowercase();
                 return Err(Error::Usage(format!(
@@ -200,7 +200,7 @@ impl Said {
         Ok(())
     }
 
-    /// The options as words that [`IorOptions`] reads.
+    /// Returns the options as words that [`IorOptions`] parses.
     fn words(&self) -> Vec<String> {
         let flags = self.flags.values().flat_map(|(arg, times)| {
             let most = if matches!(arg.get_action(), ArgAction::Count) {
@@ -216,7 +216,7 @@ impl Said {
     }
 }
 
-/// Options that are honoured, in the order of the help.
+/// Returns the supported options, in the order of the help.
 pub fn honoured() -> Vec<Arg> {
     let fields = IorOptions::command()
         .get_arguments()
@@ -228,7 +228,7 @@ pub fn honoured() -> Vec<Arg> {
     fields.into_iter().chain(others).collect()
 }
 
-/// Options that are refused; the help of each tells what to use instead.
+/// Returns the refused options; the help text of each is its replacement.
 pub fn refused() -> Vec<Arg> {
     others::refused().map(arg).collect()
 }
@@ -254,26 +254,26 @@ fn find(which: impl Fn(&Arg) -> bool) -> Option<Arg> {
     honoured().into_iter().chain(refused()).find(which)
 }
 
-/// Returns whether a value follows.
+/// Whether the option takes a value.
 pub fn takes_value(arg: &Arg) -> bool {
     !matches!(arg.get_action(), ArgAction::SetTrue | ArgAction::Count)
 }
 
-/// Begins the long names that are keys behind `-O`.
+/// Prefix of long names that are keys of `-O`.
 const KEY: &str = "O.";
 
 /// The names of an option.
 pub struct OptionNames<'a> {
     /// Its letter.
     pub short: Option<char>,
-    /// Its names behind two hyphens.
+    /// Its names with two hyphens.
     pub long: Vec<&'a str>,
-    /// Its names behind `-O`, of which case does not matter.
+    /// Its keys for `-O`, which are not case-sensitive.
     pub keys: Vec<&'a str>,
 }
 
 impl<'a> OptionNames<'a> {
-    /// The names of this option.
+    /// Returns the names of this option.
     pub fn of(arg: &'a Arg) -> Self {
         let all = arg
             .get_long()
@@ -288,7 +288,7 @@ impl<'a> OptionNames<'a> {
         Self { short, long, keys }
     }
 
-    /// Name as a word before its value, and as [`IorOptions`] takes it.
+    /// Returns the name that [`IorOptions`] accepts, as a word.
     fn word(&self) -> String {
         match (self.short, self.long.first(), self.keys.first()) {
             (Some(short), _, _) => format!("-{short}"),
@@ -303,7 +303,7 @@ impl<'a> OptionNames<'a> {
     }
 }
 
-/// Error for a word that clap could not place.
+/// Error for a word that clap rejected.
 fn wrong_word(error: &clap::Error, words: &[String], own: &[Own]) -> Error {
     let name = context(error, ContextKind::InvalidArg);
     if error.kind() != ErrorKind::UnknownArgument {
@@ -351,7 +351,7 @@ fn wrong_word(error: &clap::Error, words: &[String], own: &[Own]) -> Error {
     }
 }
 
-/// Error for a value, behind the option's name.
+/// Error for a value, with the option's name in front.
 fn wrong_value(error: &clap::Error) -> Error {
     let name = context(error, ContextKind::InvalidArg);
     let name = name.split(' ').next().unwrap_or_default();
