@@ -1,4 +1,4 @@
-//! Making hosts and running programs in them. What can be done to their links is in `link.rs`.
+//! Creates hosts and runs programs in them. Operations on their links are in `link.rs`.
 
 use std::ffi::OsStr;
 use std::fmt::Write;
@@ -13,20 +13,21 @@ use crate::slot::Slot;
 use crate::tool::{probe, require, run, within};
 use crate::{Error, LinkRates, Result};
 
-/// One byte of the address tells hosts apart, and the switch has the last one.
+/// One byte of the address numbers the hosts, and the switch has the last address.
 const COUNT_MAX: usize = 250;
 
-/// As many as the machines with most network cards have.
+/// The number of NICs in the machines that have the most.
 const LINKS_MAX: usize = 32;
 
-/// Properties of the hosts to make.
+/// Properties of the hosts to create.
 #[derive(Debug, Clone, Copy)]
 pub struct HostsSpec {
     /// Number of hosts, 1 to 250.
     pub count: usize,
-    /// Number of links of each host, 1 to 32. Links of the same number are a rail: they reach each other and no others.
+    /// Number of links of each host, 1 to 32. Links of the same number form a rail: they reach each other and no
+    /// others.
     pub links: usize,
-    /// Rates of each link; [`Link::set_rates`] changes those of one.
+    /// Rates of each link; [`Link::set_rates`] changes those of one link.
     pub rates: LinkRates,
 }
 
@@ -40,7 +41,7 @@ impl Default for HostsSpec {
     }
 }
 
-/// Some hosts on one switch. When this is dropped, or its process ends in whatever way, all programs in them are ended
+/// Some hosts on one switch. When this is dropped, or its process ends in any way, all programs in the hosts are ended
 /// and everything is removed.
 #[derive(Debug)]
 pub struct Hosts {
@@ -50,12 +51,12 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Makes them. Their names are h0, h1, …, and each finds the others' addresses by these names. Leftovers of
-    /// processes that were killed together with their guardians are removed first.
+    /// Creates hosts named h0, h1, …, which can look up each other's addresses by these names. First removes leftovers
+    /// of processes that were killed together with their guardians.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] without root, `ip`, `tc` or what they need of the kernel; [`Error::Failed`] for a number
-    /// of hosts or links that is out of range and everything else.
+    /// [`Error::Unavailable`] without root, `ip`, `tc` or the kernel features that these need. [`Error::Failed`] for a
+    /// number of hosts or links that is out of range and for everything else.
     pub fn new(spec: HostsSpec) -> Result<Self> {
         for (number, what, most) in [
             (spec.count, "hosts", COUNT_MAX),
@@ -91,28 +92,28 @@ impl Hosts {
         Ok(hosts)
     }
 
-    /// Number of hosts; the first is number 0.
+    /// Number of hosts; they are numbered from 0.
     pub fn count(&self) -> usize {
         self.count
     }
 
-    /// Number of links of each host; the first is number 0.
+    /// Number of links of each host; they are numbered from 0.
     pub fn links(&self) -> usize {
         self.links
     }
 
-    /// The address of a host, which is that of its first link.
+    /// Returns the address of a host, which is that of its first link.
     ///
     /// # Panics
-    /// Like all that take the number of a host, when there is none of this number.
+    /// If there is no host of this number. The same holds for all functions that take a host's number.
     pub fn address(&self, host: usize) -> Ipv4Addr {
         self.link(host, 0).address()
     }
 
-    /// A link of a host by its number.
+    /// Returns a link of a host by its number.
     ///
     /// # Panics
-    /// When there is no such host, or it has no link of this number.
+    /// If there is no such host, or it has no link of this number.
     pub fn link(&self, host: usize, rail: usize) -> Link<'_> {
         assert!(
             rail < self.links,
@@ -126,57 +127,60 @@ impl Hosts {
         (0..self.links).map(move |rail| self.link(host, rail))
     }
 
-    /// The address of the switch, where programs run that belong to no host. It is on the rail of the first links.
+    /// Returns the address of the switch, where programs run that belong to no host. It is on the rail of the first
+    /// links.
     pub fn switch_address(&self) -> Ipv4Addr {
         Ipv4Addr::new(10, 77, 0, 254)
     }
 
-    /// The name of a host's network namespace, as `ip netns` lists it.
+    /// Returns the name of a host's network namespace, as `ip netns` lists it.
     pub fn namespace(&self, host: usize) -> String {
         self.slot.host_space(self.number(host))
     }
 
-    /// A folder of the hosts' own, which is removed with them.
+    /// Returns a folder that belongs to the hosts and is removed with them.
     pub fn folder(&self) -> &Path {
         self.slot.folder()
     }
 
-    /// The program that runs others in a host: `on HOST PROGRAM [ARGUMENT…]`, where HOST is 0, 1, … or "switch".
+    /// Returns the program that runs others in a host: `on HOST PROGRAM [ARGUMENT…]`, where HOST is 0, 1, … or
+    /// "switch".
     pub fn on(&self) -> PathBuf {
         self.folder().join("bin/on")
     }
 
-    /// A program in a host, to be given arguments and started. The process that starts becomes the program, so that
-    /// signals reach it; standard streams, environment and working directory are as usual.
+    /// Returns a command for a program in a host. The process that starts becomes the program, so that signals reach
+    /// it; standard streams, environment and working directory are as usual.
     pub fn command(&self, host: usize, program: impl AsRef<OsStr>) -> Command {
         self.command_on(&self.number(host).to_string(), program)
     }
 
-    /// A program at the switch, which reaches all hosts by their first links. What it sends is shaped only as what the
-    /// hosts receive.
+    /// Returns a command for a program at the switch, which reaches all hosts through their first links. Its outgoing
+    /// traffic is shaped only by the hosts' receive rates.
     pub fn switch_command(&self, program: impl AsRef<OsStr>) -> Command {
         self.command_on("switch", program)
     }
 
     fn command_on(&self, place: &str, program: impl AsRef<OsStr>) -> Command {
-        // Not the script itself: a child that another thread is just starting may still have it open for writing.
+        // `sh` runs the script. Executing it could fail, because a child that another thread is just starting may still
+        // have it open for writing.
         let mut command = Command::new("sh");
         command.arg(self.on()).arg(place).arg(program);
         command
     }
 
-    /// Does some work in a thread that is in a host's network: what it connects and listens to is the host's.
+    /// Runs `work` in a thread that has entered a host's network: its connections and listeners are the host's.
     ///
     /// # Errors
-    /// [`Error::Failed`] when the thread cannot go there, or the work panicked.
+    /// [`Error::Failed`] if the thread cannot enter the network, or the work panicked.
     pub fn within<T: Send>(&self, host: usize, work: impl FnOnce() -> T + Send) -> Result<T> {
         within(&self.namespace(host), work)
     }
 
-    /// Ends all programs in the hosts and removes everything; dropping does the same, but only prints what went wrong.
+    /// Ends all programs in the hosts and removes everything. Dropping does the same, but only prints errors.
     ///
     /// # Errors
-    /// [`Error::Failed`] when something could not be removed.
+    /// [`Error::Failed`] if something could not be removed.
     pub fn close(mut self) -> Result<()> {
         self.slot.remove()
     }
@@ -195,7 +199,7 @@ impl Hosts {
         let failed = |error: std::io::Error| {
             Error::Failed(format!("cannot write in {}: {error}", folder.display()))
         };
-        // Control groups pass through here on their way into a host's /sys.
+        // Mount point through which control groups get into a host's /sys.
         fs::create_dir(folder.join("cgroup")).map_err(failed)?;
         fs::create_dir(folder.join("bin")).map_err(failed)?;
         fs::write(self.on(), include_str!("on.sh")).map_err(failed)?;
@@ -207,7 +211,7 @@ impl Hosts {
             let _ = writeln!(names, "{} {}", link.address(), link.name());
         }
         let _ = writeln!(names, "{} switch", self.switch_address());
-        // What the machine itself knows comes later, so that it cannot hide the hosts.
+        // The machine's own entries come last, so that they cannot hide the hosts.
         names += &fs::read_to_string("/etc/hosts").unwrap_or_default();
         fs::write(folder.join("hosts"), names).map_err(failed)
     }
@@ -221,7 +225,7 @@ impl Hosts {
             ip(&format!("link add {bridge} type bridge"))?;
             ip(&format!("link set {bridge} up"))?;
         }
-        // The other bridges have none: the switch is no way from one rail to another.
+        // The other bridges have no address, so that the switch does not connect rails.
         let (address, first) = (self.switch_address(), bridge(0));
         ip(&format!("address add {address}/24 dev {first}")).map(drop)
     }
@@ -237,7 +241,7 @@ impl Hosts {
                 link.set_rates(rates)?;
             }
         }
-        // A single one needs nothing to be kept apart from.
+        // With a single link there is nothing to separate.
         if links.len() > 1 {
             keep_apart(&links)?;
         }

@@ -1,5 +1,5 @@
-//! One link of a host: its interface, its port of the switch, and what can be done to both; and keeping the links of a
-//! host apart.
+//! One link of a host: its interface, its port of the switch, and operations on both. Also separates the links of a
+//! host from each other.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,16 +10,16 @@ use crate::slot::Slot;
 use crate::tool::{probe, run, within};
 use crate::{Error, LinkRates, Rate, Result};
 
-/// Longest time that a link may take to come up; a second is usual on some kernels.
+/// Longest wait for a link to come up; one second is normal on some kernels.
 const LINK_PATIENCE: Duration = Duration::from_secs(10);
 
-/// Tables of routes that nobody else uses: a new namespace has only those of 253 to 255.
+/// First routing table to use. A new namespace has only tables 253 to 255.
 const FIRST_TABLE: usize = 100;
 
-/// Answers for an address only on the interface that has it, so that no rail leads to another's addresses.
+/// Makes an interface answer ARP requests only for its own address, so that no rail leads to another's addresses.
 const ARP_IGNORE: &str = "/proc/sys/net/ipv4/conf/all/arp_ignore";
 
-/// A cable from an interface of a host to a port of the switch. Links of the same number are a rail: they share a
+/// A cable from an interface of a host to a port of the switch. Links of the same number form a rail: they share a
 /// bridge of the switch and a subnet, and reach no others.
 #[derive(Debug, Clone, Copy)]
 pub struct Link<'a> {
@@ -28,12 +28,12 @@ pub struct Link<'a> {
     rail: usize,
 }
 
-/// Bytes that an interface has counted since it was made, headers included.
+/// Byte counters of an interface since its creation, headers included.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkCounters {
-    /// Bytes that the host has sent.
+    /// Bytes sent by the host.
     pub sent_bytes: u64,
-    /// Bytes that the host has received.
+    /// Bytes received by the host.
     pub received_bytes: u64,
 }
 
@@ -42,28 +42,29 @@ impl<'a> Link<'a> {
         Self { slot, host, rail }
     }
 
-    /// The number of the link, which is that of its rail.
+    /// Returns the number of the link and of its rail.
     pub fn rail(&self) -> usize {
         self.rail
     }
 
-    /// The interface's name in the host: `eth0` for link 0, `eth1` for link 1, and so on.
+    /// Returns the interface's name in the host: `eth0` for link 0, `eth1` for link 1, and so on.
     pub fn interface(&self) -> String {
         format!("eth{}", self.rail)
     }
 
-    /// The interface's address.
+    /// Returns the interface's address.
     pub fn address(&self) -> Ipv4Addr {
         address(self.host, self.rail)
     }
 
-    /// The addresses of the rail, as a route is written.
+    /// Returns the subnet of the rail in the notation of routes.
     pub(crate) fn subnet(&self) -> String {
         let [one, two, rail, _] = self.address().octets();
         format!("{one}.{two}.{rail}.0/24")
     }
 
-    /// The name that programs in the hosts find the address by: `h0`, and `h0-rail1` for link 1. The port has it too.
+    /// Returns the name with which programs in the hosts look up the address: `h0`, and `h0-rail1` for link 1. The port
+    /// of the switch has the same name.
     pub fn name(&self) -> String {
         let Self { host, rail, .. } = self;
         if *rail == 0 {
@@ -77,7 +78,7 @@ impl<'a> Link<'a> {
         self.slot.host_space(self.host)
     }
 
-    /// Makes both ends, and puts the port on the rail's bridge.
+    /// Creates both ends, and attaches the port to the rail's bridge.
     pub(crate) fn lay(&self) -> Result<()> {
         let (space, switch) = (self.space(), self.slot.switch_space());
         let (interface, port, bridge) = (self.interface(), self.name(), bridge(self.rail));
@@ -93,18 +94,18 @@ impl<'a> Link<'a> {
         Ok(())
     }
 
-    /// Cuts the cable: the interface stays as it is, but has no carrier. The host's other links go on.
+    /// Cuts the cable: the interface stays up, but has no carrier. The host's other links are not affected.
     ///
     /// # Errors
-    /// [`Error::Failed`] when the system refuses.
+    /// [`Error::Failed`] if the system refuses.
     pub fn cut(&self) -> Result<()> {
         self.set_port("down")
     }
 
-    /// Mends the cable, and waits until it carries.
+    /// Restores the cable, and waits until it carries traffic.
     ///
     /// # Errors
-    /// [`Error::Failed`] when the system refuses.
+    /// [`Error::Failed`] if the system refuses.
     pub fn mend(&self) -> Result<()> {
         self.set_port("up")?;
         self.wait()
@@ -115,7 +116,8 @@ impl<'a> Link<'a> {
         run("ip", &format!("-n {switch} link set {port} {state}")).map(drop)
     }
 
-    /// The kernel looks at changed links once a second at most, and a port of the switch forwards only after that.
+    /// Waits until the link carries traffic. The kernel checks changed links once a second at most, and a port of the
+    /// switch forwards only after that.
     pub(crate) fn wait(&self) -> Result<()> {
         let (space, switch, name) = (self.space(), self.slot.switch_space(), self.name());
         let since = Instant::now();
@@ -137,22 +139,22 @@ impl<'a> Link<'a> {
         }
     }
 
-    /// Changes both rates. What a host sends is held back before it leaves the host, what it receives at its port of
-    /// the switch, where traffic from several others comes together and may be dropped.
+    /// Changes both rates. Outgoing traffic is delayed before it leaves the host. Incoming traffic is shaped at the
+    /// host's port of the switch, where traffic from several hosts comes together and may be dropped.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the kernel cannot shape; [`Error::Failed`] when the system refuses.
+    /// [`Error::Unavailable`] if the kernel cannot shape traffic; [`Error::Failed`] if the system refuses.
     pub fn set_rates(&self, rates: LinkRates) -> Result<()> {
         shape(&self.space(), &self.interface(), rates.send)?;
         shape(&self.slot.switch_space(), &self.name(), rates.receive)
     }
 
-    /// Reads what the interface has counted.
+    /// Reads the interface's counters.
     ///
     /// # Errors
-    /// [`Error::Failed`] when the system refuses.
+    /// [`Error::Failed`] if the system refuses.
     pub fn counters(&self) -> Result<LinkCounters> {
-        // Of this thread: that of the process are counters of the machine's own interfaces.
+        // The file of this thread: that of the process shows the machine's own interfaces.
         let path = "/proc/thread-self/net/dev";
         let table = within(&self.space(), || fs::read_to_string(path))?
             .map_err(|error| Error::Failed(format!("cannot read {path}: {error}")))?;
@@ -163,14 +165,14 @@ impl<'a> Link<'a> {
     }
 }
 
-/// Keeps the links of a host apart. By itself Linux gives addresses to hosts, not to interfaces: it answers for all of
-/// them on every interface, and sends a packet by the interface of its destination, whatever address it is from.
+/// Separates the links of a host. By default, Linux assigns addresses to hosts, not to interfaces. It answers for all
+/// of them on every interface, and chooses the outgoing interface by the destination, not by the source address.
 ///
-/// Sees to it that a packet from the address of a link leaves by this link or not at all: other rails are "no route
-/// to host". `links` are all of one host.
+/// Afterwards a packet from the address of a link leaves through this link or not at all: other rails are "no route to
+/// host". `links` are all links of one host.
 ///
 /// # Errors
-/// [`Error::Unavailable`] when the kernel has no rules for routes, or does not let itself be set.
+/// [`Error::Unavailable`] if the kernel has no routing rules, or does not allow the setting.
 pub(crate) fn keep_apart(links: &[Link<'_>]) -> Result<()> {
     let Some(first) = links.first() else {
         return Ok(());
@@ -196,14 +198,14 @@ pub(crate) fn keep_apart(links: &[Link<'_>]) -> Result<()> {
     Ok(())
 }
 
-/// The address of link `rail` of a host. There is a subnet for each rail, and in it a byte tells hosts apart.
+/// Returns the address of link `rail` of a host. Each rail has its own subnet, and the last byte numbers the hosts.
 pub(crate) fn address(host: usize, rail: usize) -> Ipv4Addr {
-    // No more hosts and links are made than fit in a byte.
+    // [`Hosts::new`](crate::Hosts::new) limits both numbers to the range of a byte.
     let byte = |number: usize| u8::try_from(number).unwrap_or(u8::MAX);
     Ipv4Addr::new(10, 77, byte(rail), byte(host + 1))
 }
 
-/// The bridge of a rail, in the switch.
+/// Returns the name of a rail's bridge in the switch.
 pub(crate) fn bridge(rail: usize) -> String {
     if rail == 0 {
         "bridge".to_owned()
@@ -225,8 +227,8 @@ fn shape(space: &str, interface: &str, rate: Option<Rate>) -> Result<()> {
     probe("tc", &step).map(drop)
 }
 
-/// Finds an interface in the text of /proc/net/dev: a line `NAME: ` with eight counters of what was received, bytes
-/// first, and eight of what was sent.
+/// Finds an interface in the text of /proc/net/dev: a line `NAME: ` with eight receive counters, bytes first, and eight
+/// transmit counters.
 fn counters_in(table: &str, interface: &str) -> Option<LinkCounters> {
     let line = table.lines().find_map(|line| {
         let (name, counters) = line.split_once(':')?;

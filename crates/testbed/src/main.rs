@@ -1,6 +1,6 @@
-//! `make hosts`: some hosts on this machine, and a shell to try things in them.
+//! `make hosts`: some hosts on this machine, and a shell to use them.
 //!
-//! Everything is removed when the shell ends, or when this program does, however it ends.
+//! Everything is removed when the shell ends, or when this program does, even if it is killed.
 
 #![forbid(unsafe_code)]
 
@@ -16,32 +16,32 @@ use std::sync::atomic::AtomicBool;
 use clap::Parser;
 use tonnage_testbed::{Error, Hosts, HostsSpec, LinkRates, Rate, Result, Slurm, Ssh};
 
-/// Slurm's programs that are run at the switch, so that they are typed as on a cluster.
+/// Slurm programs that are run at the switch, so that they can be typed as on a cluster.
 const SLURM_PROGRAMS: [&str; 7] = [
     "srun", "sbatch", "salloc", "scancel", "sinfo", "squeue", "scontrol",
 ];
 
-/// Makes hosts on this machine (network namespaces on a switch of their own), runs a shell or a command beside them,
-/// and removes them. Needs root.
+/// Create hosts on this machine (network namespaces on a switch of their own), run a shell or a command next to them,
+/// and remove them. Needs root.
 #[derive(Debug, Parser)]
 #[command(name = "tonnage-testbed", version)]
 struct Arguments {
     /// Number of hosts.
     #[arg(long, default_value_t = 2)]
     count: usize,
-    /// Number of links of each host: eth0, eth1, …, each number a rail with a subnet of its own.
+    /// Number of links of each host: eth0, eth1, …; links of the same number form a rail with its own subnet.
     #[arg(long, default_value_t = 1)]
     links: usize,
-    /// Rate of each link, such as 10gbit, both ways; without it, as fast as the CPU.
+    /// Rate of each link in both directions, such as 10gbit; by default limited only by the CPU.
     #[arg(long)]
     rate: Option<Rate>,
-    /// Rate of what each link sends, where it is not that of --rate.
+    /// Rate at which each link sends, if different from --rate.
     #[arg(long, value_name = "RATE")]
     send_rate: Option<Rate>,
-    /// Rate of what each link receives, where it is not that of --rate.
+    /// Rate at which each link receives, if different from --rate.
     #[arg(long, value_name = "RATE")]
     receive_rate: Option<Rate>,
-    /// Start a Slurm whose nodes are the hosts.
+    /// Start a Slurm with the hosts as its nodes.
     #[arg(long)]
     slurm: bool,
     /// Command to run instead of a shell.
@@ -60,7 +60,7 @@ fn main() -> ExitCode {
 }
 
 fn run(arguments: &Arguments) -> Result<u8> {
-    // Ctrl-C is for the command; the hosts are removed when that ends.
+    // Ctrl-C is for the command; the hosts are removed when the command ends.
     let interrupted = Arc::new(AtomicBool::new(false));
     signal_hook::flag::register(signal_hook::consts::SIGINT, interrupted)
         .map_err(|error| Error::Failed(format!("cannot prepare for SIGINT: {error}")))?;
@@ -84,7 +84,7 @@ fn run(arguments: &Arguments) -> Result<u8> {
     };
     let mut command = command_of(arguments);
     command.env("PATH", path_of(&hosts)?);
-    // Of a step that this was started in; programs in the hosts would take them for their own.
+    // These are from a step that this program was started in; programs in the hosts would use them as their own.
     for (name, _) in std::env::vars_os() {
         if name.to_string_lossy().starts_with("SLURM_") {
             command.env_remove(name);
@@ -131,7 +131,7 @@ fn command_of(arguments: &Arguments) -> Command {
     command
 }
 
-/// PATH with the folder of `on` before all others.
+/// Returns PATH with the folder of `on` in front.
 fn path_of(hosts: &Hosts) -> Result<OsString> {
     let usual = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let folders = std::iter::once(hosts.folder().join("bin")).chain(std::env::split_paths(&usual));
@@ -142,7 +142,7 @@ fn path_of(hosts: &Hosts) -> Result<OsString> {
 fn write_slurm_programs(hosts: &Hosts) -> Result<()> {
     for program in SLURM_PROGRAMS {
         let path = hosts.folder().join("bin").join(program);
-        // The search must not find this file again.
+        // The folder is removed from the path, so that the search does not find this file again.
         let text = format!(
             "#!/bin/sh\nbin=${{0%/*}}\nPATH=${{PATH#$bin:}} exec \"$bin/on\" switch {program} \"$@\"\n"
         );

@@ -1,11 +1,11 @@
-//! Rate of a link, and of both its directions.
+//! Rate of a link, and of its two directions.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::Error;
 
-/// Bits per second on the wire, written as `tc` does: `10gbit`, `500mbit`.
+/// Bits per second on the wire, in the notation of `tc`: `10gbit`, `500mbit`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Rate {
     bits_per_s: u64,
@@ -18,13 +18,14 @@ const UNITS: [(&str, u64); 4] = [
     ("bit", 1),
 ];
 
-/// Up to this rate the small bucket carries the link; above it, the time between two looks of the kernel needs more.
+/// Up to this rate the small bucket is enough. Above it, more tokens are needed between two runs of the kernel's
+/// shaper.
 const SMALL_BUCKET_UP_TO_BITS_PER_S: u64 = 1_000_000_000;
 
-/// Payload of a full Ethernet frame of TCP with time stamps.
+/// TCP payload of a full Ethernet frame, with time stamps.
 const PAYLOAD_PER_FRAME_BYTES: f64 = 1448.0;
 
-/// A full frame as the shaper counts it: with the Ethernet header, without preamble and checksum.
+/// Size of a full frame as the shaper counts it: with the Ethernet header, without preamble and checksum.
 const FRAME_BYTES: f64 = 1514.0;
 
 impl Rate {
@@ -43,12 +44,12 @@ impl Rate {
         self.bits_per_s
     }
 
-    /// Returns the payload that a TCP stream carries over such a link by theory, in bytes per second.
+    /// Returns the theoretical payload rate of a TCP stream over this link, in bytes per second.
     pub fn tcp_payload_bytes_per_s(self) -> f64 {
         self.bits_per_s as f64 / 8.0 * PAYLOAD_PER_FRAME_BYTES / FRAME_BYTES
     }
 
-    /// The shaper's bucket. A larger one lets a short transfer, or one that pauses, run far ahead of the rate.
+    /// Bucket size of the shaper. With a larger bucket, a short or a pausing transfer would run far ahead of the rate.
     pub(crate) fn burst(self) -> &'static str {
         if self.bits_per_s <= SMALL_BUCKET_UP_TO_BITS_PER_S {
             "128kb"
@@ -58,18 +59,18 @@ impl Rate {
     }
 }
 
-/// Rates of a link, each with a shaper of its own; `None` is as fast as the CPU. One and the same for both is made of a
-/// [`Rate`] by `into`.
+/// Rates of a link, each with its own shaper; `None` is limited only by the CPU. For the same rate both ways, convert a
+/// [`Rate`] with `into`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkRates {
-    /// Rate of what the host sends.
+    /// Rate at which the host sends.
     pub send: Option<Rate>,
-    /// Rate of what the host receives, from all others together.
+    /// Rate at which the host receives, from all others together.
     pub receive: Option<Rate>,
 }
 
 impl LinkRates {
-    /// As fast as the CPU, both ways.
+    /// Limited only by the CPU, both ways.
     pub const UNSHAPED: Self = Self {
         send: None,
         receive: None,

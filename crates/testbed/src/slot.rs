@@ -1,13 +1,13 @@
-//! Folder and namespaces of one set of hosts on this machine, and its removal, whatever happens.
+//! The folder and namespaces of one set of hosts on this machine, and their guaranteed removal.
 //!
-//! A set has a folder /run/tonnage-testbed/PID-NUMBER, and network namespaces whose names begin with
-//! tonnage-PID-NUMBER-. Everything of the set lives in these two, so that whoever knows the name can remove it. That is
-//! done by the guardian, a shell with `clean.sh` in a process group of its own. It waits for the end of a pipe that
-//! only the owner holds: it is closed when [`Slot`] is dropped, and by the kernel when the owner ends in any other way,
-//! even by SIGKILL.
+//! A set has a folder /run/tonnage-testbed/PID-NUMBER, and network namespaces with the prefix tonnage-PID-NUMBER-.
+//! Everything of the set lives in these two, so that any process that knows the name can remove it. The guardian does
+//! that: a shell with `clean.sh` in a process group of its own. It waits until a pipe that only the owner holds is
+//! closed. That happens when [`Slot`] is dropped, and the kernel does it if the owner ends in any other way, even by
+//! SIGKILL.
 //!
-//! Owner and guardian share a lock on a file of the folder. A folder whose lock is free has lost both, and the next
-//! [`Slot::claim`] removes it. A lock is not fooled by process numbers that are used again.
+//! Owner and guardian share a lock on a file in the folder. If the lock is free, both are gone, and the next
+//! [`Slot::claim`] removes the folder. Unlike process IDs, a lock cannot be confused by reuse.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -24,7 +24,7 @@ use crate::tool::{output, tool};
 use crate::{Error, Result};
 
 const ROOT: &str = "/run/tonnage-testbed";
-/// Longest time that others may take to remove leftovers. One set takes six seconds at most, and more than a few are
+/// Longest wait for other processes to remove leftovers. One set takes six seconds at most, and more than a few are
 /// rare.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(60);
 const CLEAN: &str = include_str!("clean.sh");
@@ -36,15 +36,15 @@ pub(crate) struct Slot {
     folder: PathBuf,
     /// `None` once everything is removed.
     guardian: Option<Child>,
-    /// Held as long as this is there, even if the guardian is killed.
+    /// Held for the lifetime of this value, even if the guardian is killed.
     _lock: File,
 }
 
 impl Slot {
-    /// A new one, after leftovers of others have been removed.
+    /// Creates a slot, after removing leftovers of other processes.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when nothing can be made under /run, [`Error::Failed`] when another process keeps the
+    /// [`Error::Unavailable`] if nothing can be created under /run, [`Error::Failed`] if another process keeps the
     /// lock.
     pub(crate) fn claim() -> Result<Self> {
         fs::create_dir_all(ROOT)
@@ -75,22 +75,22 @@ impl Slot {
         })
     }
 
-    /// The network namespace of a host.
+    /// Returns the network namespace of a host.
     pub(crate) fn host_space(&self, host: usize) -> String {
         format!("{}h{host}", prefix(&self.name))
     }
 
-    /// The network namespace of the switch.
+    /// Returns the network namespace of the switch.
     pub(crate) fn switch_space(&self) -> String {
         format!("{}switch", prefix(&self.name))
     }
 
-    /// Its folder, which goes with it.
+    /// Returns the slot's folder, which is removed with it.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// Removes everything, and waits for it.
+    /// Removes everything, and waits until that is done.
     pub(crate) fn remove(&mut self) -> Result<()> {
         let Some(mut guardian) = self.guardian.take() else {
             return Ok(());
@@ -100,7 +100,7 @@ impl Slot {
         if ended.is_ok_and(|status| status.success()) {
             return Ok(());
         }
-        // Somebody killed it, or something resisted.
+        // The guardian was killed, or something could not be removed.
         output(&mut clean(&self.folder, &self.name, "now")).map(drop)
     }
 }
@@ -113,7 +113,7 @@ impl Drop for Slot {
     }
 }
 
-/// Returns the beginning of the names of all network namespaces of a set.
+/// Returns the prefix of all network namespaces of a set.
 fn prefix(name: &str) -> String {
     format!("tonnage-{name}-")
 }
@@ -128,7 +128,7 @@ fn clean(folder: &Path, name: &str, when: &str) -> Command {
     command
 }
 
-/// Takes the lock on all folders, which others have while they remove leftovers.
+/// Takes the lock on all folders. Other processes hold it while they remove leftovers.
 fn lock_within(all: &File, timeout: Duration) -> Result<()> {
     let until = Instant::now() + timeout;
     loop {
@@ -147,13 +147,13 @@ fn lock_within(all: &File, timeout: Duration) -> Result<()> {
     }
 }
 
-/// Removes what owners have left that are gone together with their guardians, and says what resisted: it is in nobody's
-/// way. The caller has the lock on all folders.
+/// Removes sets that have lost both owner and guardian. Returns the errors; failed removals block no other set. The
+/// caller holds the lock on all folders.
 fn sweep() -> Result<Vec<Error>> {
     let mut resisted = Vec::new();
     for name in names()? {
         let folder = Path::new(ROOT).join(&name);
-        // Without a lock file it was being removed, or never begun.
+        // A missing lock file means that removal or creation was interrupted.
         let lock = File::open(folder.join("lock")).ok();
         let is_held = lock.as_ref().is_some_and(|lock| {
             flock(lock, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK)
@@ -165,15 +165,15 @@ fn sweep() -> Result<Vec<Error>> {
     Ok(resisted)
 }
 
-/// The names of all sets on this machine, by their folders and by their namespaces: one that was just being made when
-/// its owner was killed may be there without a folder.
+/// Returns the names of all sets on this machine, from their folders and their namespaces. If an owner was killed
+/// during creation, its namespace may exist without a folder.
 fn names() -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     let folders = fs::read_dir(ROOT).map_err(|error| cannot("read", Path::new(ROOT), error))?;
     for entry in folders.flatten() {
         names.extend(entry.file_name().to_str().and_then(name_of));
     }
-    // Before the first namespace is made, this folder is not there.
+    // This folder does not exist before the first namespace.
     for entry in fs::read_dir("/run/netns").into_iter().flatten().flatten() {
         let file_name = entry.file_name();
         let space = file_name
@@ -185,7 +185,7 @@ fn names() -> Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Takes only what [`new_folder`] can have made.
+/// Accepts only names that [`new_folder`] can create.
 fn name_of(text: &str) -> Option<String> {
     let (pid, number) = text.split_once('-')?;
     let is_number = |text: &str| text.parse::<u32>().is_ok();
@@ -200,7 +200,7 @@ fn new_folder() -> Result<(String, PathBuf)> {
         let folder = Path::new(ROOT).join(&name);
         match fs::create_dir(&folder) {
             Ok(()) => return Ok((name, folder)),
-            // An earlier process with this number has left it, and its guardian is at work.
+            // The folder of an earlier process with this ID, which its guardian is still removing.
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(cannot("make", &folder, error)),
         }

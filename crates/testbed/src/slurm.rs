@@ -1,7 +1,7 @@
-//! A real Slurm whose nodes are these hosts: one munged and one slurmctld at the switch, a slurmd in each host.
+//! A real Slurm with these hosts as its nodes: one munged and one slurmctld at the switch, a slurmd in each host.
 //!
-//! The daemons are children in the foreground, and all of them and their jobs run inside the hosts' network namespaces;
-//! so whatever ends the hosts ends them too. Ports are Slurm's usual ones, because every set of hosts has its own.
+//! The daemons are child processes in the foreground. They and their jobs run inside the hosts' network namespaces, so
+//! they end with the hosts in any case. Ports are Slurm's usual ones, because every set of hosts has its own.
 
 use std::ffi::OsStr;
 use std::fs::{self, File, OpenOptions};
@@ -16,16 +16,16 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::tool::{output, require};
 use crate::{Error, Hosts, Result};
 
-/// A cluster starts in less than a second; on a machine that is busy with other things it may take longer.
+/// A cluster starts in less than a second; on a busy machine it may take longer.
 const START_PATIENCE: Duration = Duration::from_secs(30);
 
-/// Daemons that were asked to end have this long.
+/// Time that a daemon gets to terminate.
 const END_PATIENCE: Duration = Duration::from_secs(5);
 
-/// CPUs and memory that each node claims to have. Slurm does not check them, and does not bind tasks.
+/// Nominal CPUs and memory of each node. Slurm does not check them, and does not bind tasks.
 const NODE: &str = "CPUs=8 RealMemory=8000 State=UNKNOWN";
 
-/// A running Slurm with a node for each host, named like it, in one partition. Dropping it ends jobs and daemons.
+/// A running Slurm with one node per host, of the same name, in one partition. Dropping it ends jobs and daemons.
 #[derive(Debug)]
 pub struct Slurm<'a> {
     hosts: &'a Hosts,
@@ -34,16 +34,16 @@ pub struct Slurm<'a> {
 }
 
 impl<'a> Slurm<'a> {
-    /// Starts it, and waits until all nodes are idle.
+    /// Starts Slurm, and waits until all nodes are idle.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when Slurm or munge are not installed, [`Error::Failed`] when a daemon does not start
-    /// (the end of its log is in the message).
+    /// [`Error::Unavailable`] if Slurm or munge is not installed, [`Error::Failed`] if a daemon does not start. The
+    /// message has the end of its log.
     pub fn start(hosts: &'a Hosts) -> Result<Self> {
         Self::start_with(hosts, "")
     }
 
-    /// Starts it with further lines of slurm.conf.
+    /// Starts Slurm with additional lines in slurm.conf.
     ///
     /// # Errors
     /// As for [`Slurm::start`].
@@ -77,19 +77,19 @@ impl<'a> Slurm<'a> {
         Ok(slurm)
     }
 
-    /// The path of slurm.conf, which programs find by `SLURM_CONF`.
+    /// Returns the path of slurm.conf, for `SLURM_CONF`.
     pub fn configuration(&self) -> PathBuf {
         self.folder.join("slurm.conf")
     }
 
-    /// `srun` with these arguments, at the switch.
+    /// Returns a command for `srun` with these arguments, at the switch.
     pub fn srun<S: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = S>) -> Command {
         let mut command = self.command("srun");
         command.args(arguments);
         command
     }
 
-    /// A program at the switch that knows this Slurm: `sbatch`, `scontrol`, `sinfo`, …
+    /// Returns a command for a program at the switch that uses this Slurm: `sbatch`, `scontrol`, `sinfo`, …
     pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
         let mut command = self.hosts.switch_command(program);
         self.prepare(&mut command);
@@ -97,7 +97,7 @@ impl<'a> Slurm<'a> {
     }
 
     fn prepare(&self, command: &mut Command) {
-        // Of a job that this process is part of itself, nothing may be seen.
+        // If this process itself runs in a Slurm job, that must not be visible.
         for (name, _) in std::env::vars_os() {
             if name.as_encoded_bytes().starts_with(b"SLURM_") {
                 command.env_remove(name);
@@ -151,12 +151,12 @@ impl<'a> Slurm<'a> {
         self.wait("all nodes are idle", |slurm| {
             let mut sinfo = slurm.command("sinfo");
             sinfo.args(["--noheader", "--states=idle", "--format=%D"]);
-            // It fails until slurmctld answers.
+            // Fails until slurmctld answers.
             Ok(output(&mut sinfo).is_ok_and(|nodes| nodes.trim() == wanted))
         })
     }
 
-    /// Looks again and again until `ready`, as long as all daemons are running.
+    /// Polls until `ready`, and fails if a daemon ends.
     fn wait(&mut self, what: &str, mut ready: impl FnMut(&Self) -> Result<bool>) -> Result<()> {
         let since = Instant::now();
         while !ready(self)? {
@@ -191,15 +191,15 @@ impl<'a> Slurm<'a> {
         lines[lines.len().saturating_sub(10)..].join("\n")
     }
 
-    /// Ends jobs, whose processes would outlive slurmd, and waits until they are gone.
+    /// Cancels jobs, because their processes would outlive slurmd, and waits until they are gone.
     fn end_jobs(&self) {
         let ask = |program: &str, arguments: &[&str]| {
-            // A controller that has ended already would be asked for a long time.
+            // The client retries for a long time if the controller has ended already.
             let mut command = self.command("timeout");
             output(command.args(["5", program]).args(arguments))
         };
         let since = Instant::now();
-        // Where nobody answers there is nothing to wait for; the hosts' end is the end of all jobs anyway.
+        // Without an answer there is nothing to wait for; all jobs end with the hosts anyway.
         while ask("squeue", &["--noheader"]).is_ok_and(|jobs| !jobs.trim().is_empty())
             && since.elapsed() < END_PATIENCE
         {
@@ -212,7 +212,8 @@ impl<'a> Slurm<'a> {
 impl Drop for Slurm<'_> {
     fn drop(&mut self) {
         self.end_jobs();
-        // In reverse, so that nobody loses the daemon that it talks to. Errors mean that one has ended already.
+        // In reverse order, so that no daemon loses one that it depends on. Errors mean that a daemon has ended
+        // already.
         for (_, mut daemon) in self.daemons.drain(..).rev() {
             if let Some(pid) = i32::try_from(daemon.id()).ok().and_then(Pid::from_raw) {
                 let _ = kill_process(pid, Signal::TERM);
@@ -224,7 +225,7 @@ impl Drop for Slurm<'_> {
             let _ = daemon.kill();
             let _ = daemon.wait();
         }
-        // Another one may be started on the same hosts. What cannot be removed now goes with them.
+        // Another Slurm may be started on the same hosts. Files that cannot be removed now are removed with the hosts.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }

@@ -1,7 +1,7 @@
-//! A real sshd in each of these hosts, and a client at the switch that knows their keys.
+//! A real sshd in each host, and a client at the switch that knows their keys.
 //!
-//! All keys are made here and removed with the hosts. The machine's own sshd, its keys and its users' settings are
-//! neither used nor touched.
+//! All keys are created here and removed with the hosts. The machine's own sshd, its keys and its users' settings are
+//! neither used nor changed.
 
 use std::fs::{self, File, Permissions};
 use std::net::TcpStream;
@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 use crate::tool::{output, require, tool};
 use crate::{Error, Hosts, Result};
 
-/// Place of the daemon, which has to be called by its full path.
+/// Path of the daemon, which must be started by its full path.
 const DAEMON: &str = "/usr/sbin/sshd";
 
-/// The daemon wants this folder, which the system's own start would make.
+/// The daemon requires this folder, which the system's service would create.
 const EMPTY_FOLDER: &str = "/run/sshd";
 
-/// A daemon listens after some milliseconds; on a machine that is busy with other things it may take longer.
+/// A daemon listens after some milliseconds; on a busy machine it may take longer.
 const START_PATIENCE: Duration = Duration::from_secs(20);
 
-/// Running sshd. They end when this is dropped; sessions end with the hosts.
+/// Running sshd processes. They end when this is dropped; sessions end with the hosts.
 #[derive(Debug)]
 pub struct Ssh<'a> {
     hosts: &'a Hosts,
@@ -34,7 +34,7 @@ impl<'a> Ssh<'a> {
     /// Starts an sshd on port 22 of each host, and waits until all listen.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when OpenSSH is not installed, [`Error::Failed`] when one does not start.
+    /// [`Error::Unavailable`] if OpenSSH is not installed, [`Error::Failed`] if an sshd does not start.
     pub fn start(hosts: &'a Hosts) -> Result<Self> {
         require(&["sshd", "ssh", "ssh-keygen"])?;
         let mut ssh = Self {
@@ -49,10 +49,11 @@ impl<'a> Ssh<'a> {
         Ok(ssh)
     }
 
-    /// Starts one more sshd in a host, after a piece of shell that may mount things: only its sessions see them.
+    /// Starts another sshd in a host, after the shell commands in `before`. These may mount things that only the
+    /// sessions of this sshd see.
     ///
     /// # Errors
-    /// [`Error::Failed`] when it does not start.
+    /// [`Error::Failed`] if it does not start.
     pub fn serve(&mut self, host: usize, port: u16, before: &str) -> Result<()> {
         let configuration = self.folder.join(format!("sshd-{host}-{port}"));
         let folder = self.folder.display();
@@ -95,17 +96,17 @@ impl<'a> Ssh<'a> {
         Ok(())
     }
 
-    /// The settings of the client, for `ssh -F`.
+    /// Returns the client's configuration file, for `ssh -F`.
     pub fn configuration(&self) -> PathBuf {
         self.folder.join("config")
     }
 
-    /// Keys of the hosts that the client knows.
+    /// Returns the file with the hosts' keys.
     pub fn known_hosts(&self) -> PathBuf {
         self.folder.join("known_hosts")
     }
 
-    /// The client as a program, at the switch: `ssh h0 hostname`.
+    /// Returns the client program, which runs at the switch: `ssh h0 hostname`.
     pub fn program(&self) -> PathBuf {
         self.hosts.folder().join("bin/ssh")
     }
@@ -128,7 +129,7 @@ impl<'a> Ssh<'a> {
         };
         write("authorized", public("key.pub")?)?;
         let key = public("host_key.pub")?;
-        // Other ports are listed in brackets.
+        // Hosts with other ports are listed in brackets.
         write("known_hosts", format!("h*,[h*]:* {key}"))?;
         let folder = self.folder.display();
         write(
@@ -139,7 +140,7 @@ impl<'a> Ssh<'a> {
             ),
         )?;
         let program = self.program();
-        // The search must not find this file again, wherever its folder is in the path.
+        // Its folder is removed from the path, so that the search does not find this file again.
         let text = format!(
             "#!/bin/sh\nbin=${{0%/*}}\nPATH=$(printf %s \":$PATH:\" | sed \"s|:$bin:|:|g; s|^:||; s|:$||\") \\\n\
              exec \"{}\" switch ssh -F {folder}/config \"$@\"\n",
@@ -158,7 +159,7 @@ fn failed(path: &Path, error: std::io::Error) -> Error {
 impl Drop for Ssh<'_> {
     fn drop(&mut self) {
         for daemon in &mut self.daemons {
-            // Both fail only when it has ended already.
+            // Both fail only if it has ended already.
             let _ = daemon.kill();
             let _ = daemon.wait();
         }

@@ -1,4 +1,4 @@
-//! Running the system's programs, and what their failures mean; and work of this process in a network namespace.
+//! Runs system programs and classifies their failures; runs code in a network namespace.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -12,8 +12,8 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use crate::{Error, Result};
 
-/// Words of programs when the kernel, or the container, does not offer what was asked for. Only [`probe`] reads it so:
-/// where the same has worked before, it is a failure.
+/// Error texts of programs if the kernel or the container does not support the request. Only [`probe`] interprets them
+/// this way: if the same request has worked before, it is a failure.
 const LACKING: [&str; 5] = [
     "Operation not permitted",
     "Permission denied",
@@ -22,8 +22,8 @@ const LACKING: [&str; 5] = [
     "Specified qdisc kind is unknown",
 ];
 
-/// A program of the system, with messages that do not depend on the language. Administrators' directories are searched
-/// too, because not everybody has them in PATH.
+/// Returns a command for a system program, with English messages. Administrators' directories are searched too, because
+/// not every user has them in PATH.
 pub(crate) fn tool(program: impl AsRef<OsStr>) -> Command {
     let mut path = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     path.push(":/usr/sbin:/sbin");
@@ -35,12 +35,12 @@ pub(crate) fn tool(program: impl AsRef<OsStr>) -> Command {
     command
 }
 
-/// Runs a program with arguments separated by blanks, and gives what it printed.
+/// Runs a program with arguments separated by blanks, and returns its output.
 pub(crate) fn run(program: &str, arguments: &str) -> Result<String> {
     output(tool(program).args(arguments.split_whitespace()))
 }
 
-/// Like [`run`], where a machine may lack what is asked for.
+/// Like [`run`], for requests that a machine may not support.
 pub(crate) fn probe(program: &str, arguments: &str) -> Result<String> {
     run(program, arguments).map_err(|error| match error {
         Error::Failed(why) if LACKING.iter().any(|text| why.contains(text)) => {
@@ -50,7 +50,7 @@ pub(crate) fn probe(program: &str, arguments: &str) -> Result<String> {
     })
 }
 
-/// Runs a command to its end, and gives what it printed.
+/// Runs a command to its end, and returns its output.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let what = describe(command);
     let output = command.output().map_err(|error| {
@@ -81,7 +81,7 @@ fn describe(command: &Command) -> String {
     words.join(" ")
 }
 
-/// Names the package of Debian that has it.
+/// Names the Debian package that has the program.
 fn package_hint(program: &OsStr) -> String {
     let package = match program.to_str() {
         Some("ip" | "tc") => "iproute2",
@@ -95,7 +95,7 @@ fn package_hint(program: &OsStr) -> String {
     format!(" (on Debian or Ubuntu: apt-get install {package})")
 }
 
-/// Fails when a program cannot be found.
+/// Fails if a program cannot be found.
 pub(crate) fn require(programs: &[&str]) -> Result<()> {
     let path = tool("sh")
         .get_envs()
@@ -113,7 +113,7 @@ pub(crate) fn require(programs: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// Does some work in a thread that is in the namespace of this name.
+/// Runs `work` in a thread that has entered the namespace of this name.
 pub(crate) fn within<T: Send>(space: &str, work: impl FnOnce() -> T + Send) -> Result<T> {
     let path = Path::new("/run/netns").join(space);
     let failed = |error: String| Error::Failed(format!("cannot work in {space}: {error}"));
@@ -158,7 +158,7 @@ mod tests {
         };
         let refused = saying("Operation not permitted");
         assert!(matches!(probe("sh", &refused), Err(Error::Unavailable(_))));
-        // Removing what is there, or adding to it, is no question to the machine.
+        // Without `probe` the same text is a failure, because such a request does not depend on the machine.
         let again = run("sh", &refused);
         assert!(matches!(&again, Err(Error::Failed(why)) if why.contains("not permitted")));
         let failed = probe("sh", &saying("File exists"));

@@ -9,7 +9,7 @@ use tonnage_testbed::{Error, Hosts, HostsSpec, LinkRates, Rate};
 
 use super::support::{connect, listen, printed, two_hosts};
 
-/// Time for which a stream is looked at before a verdict, and how often at most.
+/// Time over which a stream is measured, and the maximum number of such measurements.
 const LOOK: Duration = Duration::from_millis(1500);
 const LOOKS: usize = 8;
 
@@ -31,7 +31,7 @@ fn a_program_sees_its_host_and_no_other() {
         .lines()
         .map(str::to_owned)
         .collect();
-    // Tunnels of modules that are loaded appear in every namespace.
+    // Tunnels of loaded modules appear in every namespace.
     interfaces.retain(|name| ["eth0", "lo"].contains(&name.as_str()) || name.starts_with("veth"));
     assert_eq!(interfaces, ["eth0", "lo"]);
     assert!(shell(0, "cat /etc/hosts").contains("10.77.0.2 h1"));
@@ -49,12 +49,12 @@ fn a_program_sees_its_host_and_no_other() {
     );
 }
 
-/// Bytes per second that arrive in host 1 from host 0 by one stream, look after look, until `enough` or often enough.
+/// Measures how many bytes per second one stream from host 0 delivers to host 1. Repeats until `enough` or [`LOOKS`].
 fn stream(hosts: &Hosts, mut enough: impl FnMut(f64) -> bool) -> Vec<f64> {
     let (listener, address) = listen(hosts, 1, 0);
     let mut out = connect(hosts, 0, address).unwrap();
     let (mut into, _) = listener.accept().unwrap();
-    // What waits in buffers would be read too fast after a pause of this process, so they are kept small.
+    // Small buffers: after a pause of this process, a full buffer would be read faster than the link delivers.
     rustix::net::sockopt::set_socket_recv_buffer_size(&into, 1 << 20).unwrap();
     let sender = std::thread::spawn(move || {
         let block = vec![0u8; 1 << 20];
@@ -93,7 +93,7 @@ fn assert_never_above(rate: Rate, found: &[f64]) {
     );
 }
 
-/// Slower links are carried by any machine; of faster ones only that nothing goes around the shaper shows everywhere.
+/// Any machine can fill a slow link. On faster links, the test checks only that nothing bypasses the shaper.
 #[test]
 fn a_link_carries_what_theory_says() {
     let Some(hosts) = two_hosts(None) else { return };
@@ -117,7 +117,7 @@ fn set_rates(hosts: &Hosts, rates: LinkRates) {
     }
 }
 
-/// The kernel has this shaper at host 0's link, and it has counted what went through.
+/// The kernel has this shaper on host 0's link, and the shaper has counted the traffic.
 fn assert_shaped(hosts: &Hosts, rate: Rate) {
     let space = hosts.namespace(0);
     let shown =

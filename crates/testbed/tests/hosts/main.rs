@@ -1,7 +1,7 @@
-//! Hosts on this machine for real: they reach each other, their links can be cut and shaped, and nothing of them stays
-//! behind, however their owner ends.
+//! Real hosts on this machine: they reach each other, their links can be cut and shaped, and nothing stays behind, no
+//! matter how their owner ends.
 //!
-//! Without root, `ip` or `tc` these tests print why they skip themselves.
+//! Without root, `ip` or `tc` these tests skip themselves and print why.
 
 #[cfg(test)]
 mod links;
@@ -25,11 +25,11 @@ mod support {
     use rustix::net::{self, AddressFamily, SocketType, sockopt::Timeout};
     use tonnage_testbed::{Error, Hosts, HostsSpec, Rate};
 
-    /// Time in which a peer that is there has answered, and one that is not has failed to.
+    /// Enough time for a peer to answer. Without an answer by then, there is none.
     const ANSWER: Duration = Duration::from_secs(5);
 
-    /// Two hosts with links of this rate both ways, or `None` with the reason printed where this machine cannot have
-    /// any.
+    /// Creates two hosts with links of this rate both ways. If this machine cannot have hosts, prints the reason and
+    /// returns `None`.
     pub fn two_hosts(rate: Option<Rate>) -> Option<Hosts> {
         some_hosts(HostsSpec {
             rates: rate.into(),
@@ -37,7 +37,7 @@ mod support {
         })
     }
 
-    /// Hosts as they are asked for, or `None` with the reason printed.
+    /// Creates hosts. If this machine cannot have any, prints the reason and returns `None`.
     pub fn some_hosts(spec: HostsSpec) -> Option<Hosts> {
         match Hosts::new(spec) {
             Ok(hosts) => Some(hosts),
@@ -49,7 +49,7 @@ mod support {
         }
     }
 
-    /// A listener at the address of a link.
+    /// Opens a listener at the address of a link.
     pub fn listen(hosts: &Hosts, host: usize, rail: usize) -> (TcpListener, SocketAddr) {
         let address = hosts.link(host, rail).address();
         let listener = hosts
@@ -59,7 +59,7 @@ mod support {
         (listener, address)
     }
 
-    /// A connection from a host, by the route that it chooses.
+    /// Connects from a host, by the route that it chooses.
     pub fn connect(hosts: &Hosts, from: usize, to: SocketAddr) -> std::io::Result<TcpStream> {
         hosts
             .within(from, || {
@@ -68,7 +68,7 @@ mod support {
             .unwrap()
     }
 
-    /// A connection from the address of a link.
+    /// Connects from the address of a link.
     pub fn connect_from(
         hosts: &Hosts,
         from: usize,
@@ -80,7 +80,7 @@ mod support {
             .within(from, || {
                 let socket = net::socket(AddressFamily::INET, SocketType::STREAM, None)?;
                 net::bind(&socket, &address)?;
-                // What nobody answers would be tried again for minutes.
+                // Without a limit, an unanswered connection attempt would be repeated for minutes.
                 net::sockopt::set_socket_timeout(&socket, Timeout::Send, Some(ANSWER))?;
                 net::connect(&socket, &to)?;
                 net::sockopt::set_socket_timeout(&socket, Timeout::Send, None)?;
@@ -96,7 +96,7 @@ mod support {
         String::from_utf8(output.stdout).unwrap().trim().to_owned()
     }
 
-    /// Looks again and again until `ready`; panics with `what` after two minutes, however busy the machine is.
+    /// Polls until `ready`; panics with `what` after two minutes, which is enough on any busy machine.
     pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
         let since = Instant::now();
         while !ready() {
@@ -108,7 +108,7 @@ mod support {
         }
     }
 
-    /// The network namespaces of the hosts with this folder.
+    /// Returns the network namespaces of the hosts with this folder.
     pub fn spaces(folder: &Path) -> Vec<PathBuf> {
         let name = folder.file_name().unwrap().to_str().unwrap();
         let prefix = format!("tonnage-{name}-");
@@ -124,12 +124,12 @@ mod support {
         found
     }
 
-    /// Neither folder nor namespaces are there.
+    /// Whether both the folder and the namespaces are gone.
     pub fn is_gone(folder: &Path) -> bool {
         !folder.exists() && spaces(folder).is_empty()
     }
 
-    /// The processes with this text in their command line, zombies left out.
+    /// Returns the processes with this text in their command line, except zombies.
     pub fn processes_with(text: &str) -> Vec<i32> {
         let entries = std::fs::read_dir("/proc").unwrap();
         let pids =
@@ -138,7 +138,7 @@ mod support {
             .collect()
     }
 
-    /// A process's command line, a blank after each argument; empty when it has ended.
+    /// Returns a process's command line, with a blank after each argument; empty if it has ended.
     pub fn command_line(pid: i32) -> String {
         let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         String::from_utf8_lossy(&line).replace('\0', " ")

@@ -1,4 +1,4 @@
-//! Links of a host carry traffic separately, and one that is cut stops no other.
+//! Links of a host carry traffic separately, and cutting one does not affect the others.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,10 +10,10 @@ use tonnage_testbed::{Hosts, HostsSpec, LinkCounters};
 
 use super::support::{connect, connect_from, listen, printed, some_hosts, wait_until};
 
-/// Payload that no other traffic could be taken for.
+/// Enough payload to stand out from all other traffic.
 const PAYLOAD_BYTES: usize = 8 << 20;
 
-/// Most that a link carries beside payload: requests for addresses, and what the kernel tells its neighbours.
+/// Upper bound on a link's traffic other than payload: ARP requests and neighbour announcements of the kernel.
 const CHATTER_BYTES: u64 = 100_000;
 
 fn two_hosts_with_two_links() -> Option<Hosts> {
@@ -23,7 +23,7 @@ fn two_hosts_with_two_links() -> Option<Hosts> {
     })
 }
 
-/// Two ends of a connection between links of the same number: in host 0, and in host 1.
+/// Returns both ends of a connection between links of the same number: in host 0, and in host 1.
 fn connection(hosts: &Hosts, rail: usize) -> (TcpStream, TcpStream) {
     let (listener, address) = listen(hosts, 1, rail);
     let out = connect(hosts, 0, address).unwrap();
@@ -104,7 +104,7 @@ fn no_rail_leads_to_another() {
     let Some(hosts) = two_hosts_with_two_links() else {
         return;
     };
-    // Of both hosts, so that the way back is right too.
+    // From both hosts, so that the return path is right too.
     for (from, to) in [(0, 1), (1, 0)] {
         for rail in [0, 1] {
             let (_same, address) = listen(&hosts, to, rail);
@@ -114,7 +114,7 @@ fn no_rail_leads_to_another() {
             assert_eq!(refused, Errno::HOSTUNREACH, "rail {rail} of h{from}");
         }
     }
-    // Even if a program insists on it: nobody on rail 1 answers for an address of rail 0.
+    // Even if a program adds a route: no interface on rail 1 answers for an address of rail 0.
     let ip = |arguments: &[&str]| {
         let space = hosts.namespace(0);
         printed(Command::new("ip").args(["-n", &space]).args(arguments))

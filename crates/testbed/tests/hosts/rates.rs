@@ -1,7 +1,8 @@
-//! Traffic to a host and from it is bounded by its link, however many others are at it, and each link by itself.
+//! A link limits a host's traffic in each direction, regardless of the number of peers, and each link does so
+//! separately.
 //!
-//! Bytes are those that interfaces have counted: no more than the shaper lets through goes there, whatever this process
-//! does meanwhile. How much it is at least depends on other programs, so that is looked at several times.
+//! The bytes are the interfaces' counters: the shaper lets no more through, whatever this process does meanwhile. The
+//! lower bound depends on other programs, so it is measured several times.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -13,14 +14,14 @@ use tonnage_testbed::{Hosts, HostsSpec, LinkRates, Rate};
 
 use super::support::{connect, listen, printed, some_hosts};
 
-/// Time for which streams are looked at before a verdict, and how often at most.
+/// Time over which streams are measured, and the maximum number of such measurements.
 const LOOK: Duration = Duration::from_millis(1000);
 const LOOKS: usize = 8;
 
-/// The shaper's bucket, which may be full when a look begins.
+/// The shaper's bucket, which may be full when a measurement begins.
 const BUCKET_BYTES: f64 = 131_072.0;
 
-/// A stream from one host to another by a rail, as fast as it goes until it is dropped.
+/// A stream from one host to another on a rail, as fast as possible until it is dropped.
 struct Stream {
     into: TcpStream,
     threads: Vec<JoinHandle<()>>,
@@ -49,7 +50,7 @@ impl Stream {
 
 impl Drop for Stream {
     fn drop(&mut self) {
-        // What fails has ended already.
+        // Errors mean that it has ended already.
         let _ = self.into.shutdown(Shutdown::Both);
         for thread in self.threads.drain(..) {
             let _ = thread.join();
@@ -57,7 +58,7 @@ impl Drop for Stream {
     }
 }
 
-/// Streams from hosts to hosts, one for each pair.
+/// Starts one stream for each pair of hosts.
 fn streams(hosts: &Hosts, rail: usize, pairs: &[(usize, usize)]) -> Vec<Stream> {
     let start = |&(from, to): &(usize, usize)| Stream::start(hosts, rail, from, to);
     pairs.iter().map(start).collect()
@@ -71,8 +72,7 @@ fn received(hosts: &Hosts, host: usize, rail: usize) -> u64 {
     hosts.link(host, rail).counters().unwrap().received_bytes
 }
 
-/// The bytes that a counter grows by in a look are never above what `rate` lets through, and in one of the looks at
-/// least half of it.
+/// Asserts that a counter never grows faster than `rate` allows, and that it reaches at least half of it once.
 fn assert_bounded(what: &str, rate: Rate, counter: impl Fn() -> u64) {
     let bytes_per_s = rate.bits_per_s() as f64 / 8.0;
     let mut found = Vec::new();
@@ -94,7 +94,7 @@ fn assert_bounded(what: &str, rate: Rate, counter: impl Fn() -> u64) {
     panic!("{what} should come near to {rate}: {found:?} of it");
 }
 
-/// A counter grows faster than a rate that holds elsewhere, in one of the looks.
+/// Asserts that a counter grows by more than 1.5 times a rate at least once.
 fn assert_faster(what: &str, rate: Rate, counter: impl Fn() -> u64) {
     let bytes_per_s = rate.bits_per_s() as f64 / 8.0;
     let mut found = Vec::new();
@@ -111,7 +111,7 @@ fn assert_faster(what: &str, rate: Rate, counter: impl Fn() -> u64) {
     panic!("{what} should be faster than {rate}: {found:?} of it");
 }
 
-/// Slow enough to be reached also where other programs have the CPUs.
+/// Slow enough to be reached even if other programs use the CPUs.
 fn slow() -> Rate {
     "100mbit".parse().unwrap()
 }

@@ -1,4 +1,4 @@
-//! Nothing stays behind, however the owner of hosts ends.
+//! Nothing stays behind, no matter how the owner of hosts ends.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -15,7 +15,7 @@ use super::support::{
     command_line, is_gone, printed, processes_with, some_hosts, spaces, two_hosts, wait_until,
 };
 
-/// Something that runs in a host, known by a number that nobody else waits for.
+/// A process that runs in a host, identified by a unique sleep time.
 struct Sleeper {
     seconds: String,
 }
@@ -26,7 +26,7 @@ impl Sleeper {
         Self { seconds }
     }
 
-    /// A script that does not end when it is asked to.
+    /// A script that ignores SIGTERM.
     fn script(&self) -> String {
         format!("trap '' TERM; sleep {} & wait; sleep {0}", self.seconds)
     }
@@ -87,12 +87,12 @@ impl Owner {
         send(self.child.id() as i32, signal);
     }
 
-    /// Waits until it has ended and nothing of it is there.
+    /// Waits until it has ended and nothing of it is left.
     fn leaves_nothing(mut self) {
         wait_until("the owner ends", || {
             self.child.try_wait().unwrap().is_some()
         });
-        // The guardian, which has the folder among its arguments, removes it before it ends.
+        // The guardian, which has the folder among its arguments, removes the folder before it ends.
         wait_until("nothing is left", || {
             let beside = processes_with(self.folder.to_str().unwrap());
             is_gone(&self.folder) && !self.sleeper.runs() && beside.is_empty()
@@ -101,9 +101,9 @@ impl Owner {
 }
 
 impl Drop for Owner {
-    /// A test that failed leaves no process that holds its standard error, for which `make` would wait.
+    /// A failed test must not leave a process that holds its standard error, because `make` would wait for it.
     fn drop(&mut self) {
-        // Both fail only when it has been waited for already.
+        // Both fail only if it has been waited for already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -148,7 +148,7 @@ fn after_the_guardian_was_killed() {
     let Some(hosts) = two_hosts(None) else { return };
     let folder = hosts.folder().to_owned();
     send(guardian_of(&folder), Signal::KILL);
-    // The owner is there, so the next use of others removes nothing.
+    // The owner is alive, so other processes remove nothing.
     drop(two_hosts(None));
     assert_eq!(printed(&mut hosts.command(0, "hostname")), "h0");
     hosts.close().unwrap();
@@ -173,7 +173,7 @@ fn after_an_interruption() {
         return;
     }
     let mut owner = Owner::start(4);
-    // The owner leaves this signal to the command, as with Ctrl-C, and removes the hosts when that has ended.
+    // The owner leaves this signal to the command, as with Ctrl-C, and removes the hosts when the command has ended.
     owner.signal(Signal::INT);
     let exact = format!("sleep {} ", owner.sleeper.seconds);
     let mut status = None;
@@ -209,7 +209,7 @@ fn after_owner_and_guardian_were_killed_the_next_use_removes() {
     send(guardian_of(&owner.folder), Signal::KILL);
     owner.signal(Signal::KILL);
     owner.child.wait().unwrap();
-    // Another test may be at its next use already; but nothing else removes.
+    // Another test may have claimed a slot already; but nothing else removes leftovers.
     drop(two_hosts(None));
     owner.leaves_nothing();
 }
@@ -217,7 +217,7 @@ fn after_owner_and_guardian_were_killed_the_next_use_removes() {
 #[test]
 fn a_namespace_that_came_too_late_is_removed_at_the_next_use() {
     let Some(hosts) = two_hosts(None) else { return };
-    // As if the owner had been killed while it made the namespace, and its guardian had been faster.
+    // As if the owner had been killed while creating the namespace, and its guardian had been faster.
     let late = format!("tonnage-{}-4000000000-h0", std::process::id());
     printed(Command::new("ip").args(["netns", "add", &late]));
     let other = format!("tonnage-other-{}", std::process::id());
@@ -238,7 +238,7 @@ fn leftovers_that_resist_are_in_nobodys_way_and_mounts_in_them_are_not_emptied()
     ));
     let inside = left.join("inside");
     fs::create_dir_all(&inside).unwrap();
-    // A file system of its own: nothing of it may go, and the folder cannot go while it is mounted.
+    // Files in a mounted file system must not be removed, and the folder cannot be removed while it is mounted.
     let mounted = Command::new("mount")
         .args(["-t", "tmpfs", "tonnage-test"])
         .arg(&inside)
@@ -277,7 +277,7 @@ fn variables_of_a_step_stay_outside() {
 #[test]
 fn without_root_the_reason_is_told() {
     let is_root = rustix::process::geteuid().is_root();
-    // Where this user cannot go, another may.
+    // The copy is in a folder that the unprivileged user can enter.
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o755)).unwrap();
     let program = folder.path().join("tonnage-testbed");
@@ -289,7 +289,8 @@ fn without_root_the_reason_is_told() {
         }
         command.args(["--", "true"]).output()
     };
-    // A test beside this one that starts a process while the copy is being written holds it open for a moment.
+    // If a concurrent test starts a process while the copy is being written, that process holds the copy open for a
+    // moment.
     let is_busy = |output: &std::io::Result<std::process::Output>| {
         let error = output.as_ref().err();
         error.is_some_and(|error| error.kind() == std::io::ErrorKind::ExecutableFileBusy)
