@@ -80,7 +80,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("old", metavar="OLD", help="the binary to compare with")
     parser.add_argument("new", metavar="NEW", nargs="?", default=os.path.join(ROOT, "target", "release", "tonnage"))
-    parser.add_argument("--times", type=int, default=11, help="runs of each binary [default: %(default)s]")
+    parser.add_argument("--runs", type=int, default=11, help="runs of each binary [default: %(default)s]")
     parser.add_argument("--only", help="engines to measure, joined by commas, such as shm,files")
     options = parser.parse_args()
     engines = ["null", "shm", "fabric:shm", "fabric:tcp", "collectives", "files"]
@@ -105,7 +105,7 @@ def failing_cells(options, engine):
     with tempfile.TemporaryDirectory(prefix="no-cell-slower-") as place:
         with open(os.path.join(place, "plan.toml"), "w", encoding="utf-8") as file:
             file.write(plan)
-        ab = [new, "ab", "--times", str(options.times), "-o", "ab.jsonl", "--a-program", old]
+        ab = [new, "ab", "--runs", str(options.times), "-o", "ab.jsonl", "--a-program", old]
         subprocess.run([*ab, "--", "run", "plan.toml"], cwd=place, check=True)
         compare = [new, "compare", "ab.jsonl", "--margin", "3%", "--fail-on", "worse,unclear,missing"]
         judged = subprocess.run([*compare, "--format", "json"], cwd=place, stdout=subprocess.PIPE, check=False)

@@ -25,7 +25,7 @@ program=${CARGO_TARGET_DIR:-target}/release/tonnage
 TONNAGE_SECRET=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 export TONNAGE_SECRET
 rank() {
-    on "$1" "$program" transfer --rank "$1" --size 3 --master "$HOST0:29500" --engine fabric:tcp --op write \
+    on "$1" "$program" transfer --rank "$1" --world-size 3 --master "$HOST0:29500" --engine fabric:tcp --op write \
         --traffic fan-out --sizes 1M --window 8 --devices eth0,eth1 --rails single,stripe,round-robin \
         --link-speed "$speed" --trials 3 --trial-time 2s
 }

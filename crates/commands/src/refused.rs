@@ -75,7 +75,7 @@ const REFUSED: &str = r#"
 --format tabel => table
 --traffic fanout => did you mean "fan-out"?
 --traffic all-to-all --ping-pong => or op read
---interface lo => leave --interface out
+--control-interface lo => leave --control-interface out
 --interval -1s => '-1s'
 --stress => unexpected argument '--stress' | 'tonnage stress --engine NAME
 --cpus 1-0 => write 0-1
@@ -115,7 +115,9 @@ const REFUSED: &str = r#"
 --hosts h0 => use 2 ranks; the hosts make 1: | --per-host N
 --hostfile nosuchfile => --hostfile nosuchfile cannot be read | a host in each line
 --ssh ssh => --ssh is about ranks on other hosts | --hosts
---rank 2 --size 2 --master a:7 => --rank | rank 2 of 2
+--rank 2 --world-size 2 --master a:7 => --rank | rank 2 of 2
+--rank 1 --size 2 --master a:7 => --world-size
+--ranks 2 --size 8 => 8,8
 
 # transfer --ranks 2 --engine shm --sizes 64
 --op read --target-footprint shared => use traffic fan-in
@@ -255,7 +257,7 @@ const REFUSED: &str = r#"
 --backend torch => gloo, nccl, mpi, null
 --backend torch:glo => did you mean "gloo"
 --backend native:shm --python python3 => without a torch
---backend torch:gloo --each --align none => contradict each other
+--backend torch:gloo --print-calls --align none => contradict each other
 --backend torch:gloo --algorithm ring => without a native backend
 
 # file
@@ -313,7 +315,7 @@ const REFUSED: &str = r#"
 -O summaryFile=nowhere/s => nowhere | mkdir -p
 -O summaryFormat=CSV --format csv => summaryFormat | summaryFile
 -w -o => -o needs a value | --help
---times 2 -o t => --times
+--runs 2 -o t => --runs
 
 # stress
 --engine shn --ranks 2 => did you mean "shm"?
@@ -359,7 +361,7 @@ const REFUSED: &str = r#"
 --backend torch:glo => gloo
 --engine null => write-imm
 --sizes 2 => less than one element
---times 2 --sizes 8 => --times
+--runs 2 --sizes 8 => --runs
 --hosts h0,h1,h2 --sizes 64 => use 4 ranks; the hosts make 3:
 "#;
 

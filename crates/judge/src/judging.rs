@@ -164,7 +164,7 @@ fn too_few_runs(values: &[SideValues; 2]) -> String {
         true => format!("{} a side", counted(a, "run")),
         false => format!("{} of A and {b} of B", counted(a, "run")),
     };
-    format!("{runs}; use `--times 5`, or --by-trials for a verdict on these runs only")
+    format!("{runs}; use `--runs 5`, or --by-trials for a verdict on these runs only")
 }
 
 /// Verdict and reason if a value is not above 0, so that no ratio exists.

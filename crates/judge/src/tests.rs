@@ -202,7 +202,7 @@ fn fewer_than_three_runs_a_side_are_unclear() {
                 let found = (judged.verdict, judged.ratio, judged.of_these_runs_only);
                 assert_eq!(found, (PointVerdict::Unclear, None, false));
                 assert_eq!(judged.more_runs, Some(more));
-                let why = format!("{said}; use `--times 5`");
+                let why = format!("{said}; use `--runs 5`");
                 assert!(judged.why[0].starts_with(&why), "{judged:?}");
             }
         }

@@ -88,7 +88,7 @@ impl AddressSource {
             Self::TrainJob => {
                 "PET_MASTER_ADDR must be the host name of the pod whose PET_NODE_RANK is 0"
             }
-            Self::Launcher => "choose another interface with --interface NAME",
+            Self::Launcher => "choose another interface with --control-interface NAME",
             Self::Step => "start with --mpi=pmix or --mpi=pmi2, by which rank 0 says where it is",
         }
     }

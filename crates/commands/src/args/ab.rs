@@ -5,11 +5,11 @@ use std::path::PathBuf;
 use clap::Args;
 use tonnage_units::{Error, Result};
 
-use super::common::TIMES_MAX;
+use super::common::RUNS_MAX;
 use super::values::{library, variable};
 
 /// Runs of each side where nothing else is asked for: enough to find a tenth in a spread of 3 %.
-const TIMES_DEFAULT: u32 = 11;
+const RUNS_DEFAULT: u32 = 11;
 
 /// `tonnage ab`.
 #[derive(Debug, Clone, PartialEq, Args)]
@@ -20,9 +20,9 @@ const TIMES_DEFAULT: u32 = 11;
     Then: tonnage compare ab.jsonl --ignore engine")]
 pub struct AbArgs {
     /// Runs of each side; they take turns: A B, B A, A B, …
-    #[arg(long, value_name = "N", default_value_t = TIMES_DEFAULT,
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(TIMES_MAX)))]
-    pub times: u32,
+    #[arg(long, alias = "times", value_name = "N", default_value_t = RUNS_DEFAULT,
+        value_parser = clap::value_parser!(u32).range(1..=i64::from(RUNS_MAX)))]
+    pub runs: u32,
 
     /// Write the records of both sides to this file.
     #[arg(short, long, value_name = "FILE")]

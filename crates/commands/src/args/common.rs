@@ -27,16 +27,16 @@ pub struct RankArgs {
     pub ranks: Option<u32>,
 
     /// Make this process rank N, counted from 0; for ranks that are started by hand or by a launcher that tonnage does
-    /// not know. With --size and --master.
-    #[arg(long, value_name = "N", requires = "size", requires = "master")]
+    /// not know. With --world-size and --master.
+    #[arg(long, value_name = "N", requires = "world_size", requires = "master")]
     pub rank: Option<u32>,
 
     /// Number of ranks that are started by hand. With --rank and --master.
     #[arg(long, value_name = "N", value_parser = ranks, requires = "rank")]
-    pub size: Option<u32>,
+    pub world_size: Option<u32>,
 
     /// Address on which rank 0 listens for the others, such as 10.0.0.1:29500: its own address or host name, and a free
-    /// port. With --rank and --size.
+    /// port. With --rank and --world-size.
     #[arg(long, value_name = "HOST:PORT", requires = "rank")]
     pub master: Option<Master>,
 
@@ -85,8 +85,8 @@ pub struct RankArgs {
     pub mpi: Option<PathBuf>,
 
     /// Network interface of the control channel, such as eth0; it binds only there.
-    #[arg(long, value_name = "NAME")]
-    pub interface: Option<String>,
+    #[arg(long, alias = "interface", value_name = "NAME")]
+    pub control_interface: Option<String>,
 
     /// Ranks on several hosts.
     #[command(flatten)]
@@ -159,16 +159,16 @@ impl RankArgs {
         let Master { host, port } = self.master.clone()?;
         Some(Explicit {
             rank: self.rank?,
-            size: self.size?,
+            size: self.world_size?,
             host,
             port,
-            source: "--rank/--size, --master".to_owned(),
+            source: "--rank/--world-size, --master".to_owned(),
         })
     }
 }
 
-/// Times that a plan is measured in one go, at most.
-pub const TIMES_MAX: u32 = 1000;
+/// Most runs of a plan in one start.
+pub const RUNS_MAX: u32 = 1000;
 
 /// Destination and format of results.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
@@ -193,14 +193,14 @@ pub struct ResultArgs {
     pub require_path: bool,
 
     /// Print the plan as TOML instead of running it; `tonnage run` runs it.
-    #[arg(long, conflicts_with = "times")]
+    #[arg(long, conflicts_with = "runs")]
     pub print_plan: bool,
 
     /// Measure everything this many times, each time as a run of its own: what was open is opened anew, and points are
     /// taken in another order (drawn from a seed; file experiments stay in theirs). From 3 times on `tonnage compare`
     /// knows how much runs differ.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(TIMES_MAX)))]
-    pub times: Option<u32>,
+    #[arg(long, alias = "times", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RUNS_MAX)))]
+    pub runs: Option<u32>,
 
     /// Multiply how long everything is measured, such as 0.1 for a quick look: times between memories, and with files
     /// the bytes of all ranks together.

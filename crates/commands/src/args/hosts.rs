@@ -217,8 +217,8 @@ pub struct HostsArgs {
     pub hostfile: Option<HostListFile>,
 
     /// Network interface of the first host where ranks would meet.
-    #[arg(long, value_name = "NAME")]
-    pub interface: Option<String>,
+    #[arg(long, alias = "interface", value_name = "NAME")]
+    pub control_interface: Option<String>,
 
     /// Way to the hosts.
     #[command(flatten)]

@@ -139,7 +139,7 @@ mod tests {
         for (line, part) in [
             ("--ranks two", "\"two\""),
             ("--format xml", "xml"),
-            ("--rank 1", "--size"),
+            ("--rank 1", "--world-size"),
             ("-b 3m -t 2m", "-b 3145728"),
             ("--outpt x", "did you mean --output?"),
         ] {

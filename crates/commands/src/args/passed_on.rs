@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn every_option_about_ranks_goes_along() {
         let options = "--cpus 0-3,8 --numa 1 --devices eth0,eth1 --devices-of 1=eth2,eth3 --devices-of 2=eth4 --gpus 0,2-3 --link-speed \
-                       100Gb/s --library mpi=/m.so --libfabric /l.so --interface eth0 --log-level info";
+                       100Gb/s --library mpi=/m.so --libfabric /l.so --control-interface eth0 --log-level info";
         let found = read(&format!(
             "tonnage transfer --engine null --op write --hosts a,b --push {options}"
         ));

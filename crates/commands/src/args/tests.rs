@@ -114,13 +114,13 @@ fn flags_are_the_keys_of_a_plan() {
 #[test]
 fn where_ranks_run_is_read() {
     let args = experiment(
-        "tonnage transfer --engine shm --op write --sizes 8 --cpus 0-1 --numa none --interface lo --ranks 4",
+        "tonnage transfer --engine shm --op write --sizes 8 --cpus 0-1 --numa none --control-interface lo --ranks 4",
     );
     let expected = common::RankArgs {
         ranks: Some(4),
         cpus: Some(CpuChoice::List(vec![0, 1])),
         numa: Numa::None,
-        interface: Some("lo".to_owned()),
+        control_interface: Some("lo".to_owned()),
         ..common::RankArgs::default()
     };
     assert_eq!(args.ranks, expected);
@@ -136,7 +136,7 @@ fn where_ranks_run_is_read() {
 #[test]
 fn a_place_in_the_run_is_stated_wholly_or_not_at_all() {
     let base = "tonnage transfer --engine shm --op write --sizes 8";
-    let all = ["--rank 1", "--size 2", "--master a:7"];
+    let all = ["--rank 1", "--world-size 2", "--master a:7"];
     let args = experiment(&format!("{base} {}", all.join(" ")));
     let explicit = args.ranks.explicit().unwrap();
     assert_eq!((explicit.rank, explicit.size), (1, 2));

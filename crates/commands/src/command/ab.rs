@@ -42,13 +42,13 @@ pub fn ab(args: &AbArgs) -> Result<ExitCode> {
     }
     let mut writer = FirstRecord::new(&args.output, args.force);
     let mut worst = 0;
-    for turn in 0..2 * args.times {
+    for turn in 0..2 * args.runs {
         let name = side_of(turn);
         let side = &sides[usize::from(name == SideName::B)];
         log::info!(
             "run {} of {}: side {}",
             turn + 1,
-            2 * args.times,
+            2 * args.runs,
             name.letter()
         );
         let said = Side {
@@ -145,9 +145,9 @@ fn check(side: &str, arguments: &[String]) -> Result<()> {
     if results.output.is_some() || results.resume.is_some() {
         return wrong("records go to the file of `tonnage ab`: leave --output and --resume out");
     }
-    if results.times.is_some() {
+    if results.runs.is_some() {
         return wrong(
-            "repetitions inside of one start would count as starts of their own: leave --times out, and give it to \
+            "repetitions inside of one start would count as starts of their own: leave --runs out, and give it to \
              `tonnage ab`",
         );
     }
@@ -318,7 +318,7 @@ mod tests {
             -- L -- devices                   => side B: "devices" is no command
             -- L -o y -- L                    => side A: records go to
             -- L -- L --format=csv            => side B: `tonnage ab` reads
-            -- L --times 3 -- L               => side A: repetitions
+            -- L --runs 3 -- L               => side A: repetitions
             --b-env X=1 -- L --checkpoint 1s  => leave --checkpoint out
             -- L --print-plan -- L            => leave --print-plan out
             -- L -- L --sices 9               => side B: unexpected argument

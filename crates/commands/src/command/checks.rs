@@ -33,10 +33,10 @@ pub fn check_output(path: &Path, resume: bool) -> Result<()> {
 
 /// Ranks that are started here talk over loopback, so an interface would be an option without effect.
 pub fn check_interface(ranks: &RankArgs) -> Result<()> {
-    match &ranks.interface {
+    match &ranks.control_interface {
         Some(name) => Err(Error::Usage(format!(
-            "--interface {name} is for ranks that a launcher starts, and the ranks that tonnage starts itself meet on \
-             127.0.0.1: leave --interface out"
+            "--control-interface {name} is for ranks that a launcher starts, and the ranks that tonnage starts itself meet on \
+             127.0.0.1: leave --control-interface out"
         ))),
         None => Ok(()),
     }

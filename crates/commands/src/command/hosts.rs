@@ -24,7 +24,7 @@ pub fn hosts(args: &HostsArgs) -> Result<ExitCode> {
         Ok(None)
     } else {
         party
-            .meet(&env, args.interface.as_deref())
+            .meet(&env, args.control_interface.as_deref())
             .map(|address| Some(address.ip()))
     };
     let clocks = party.clocks(&there);

@@ -33,10 +33,10 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
 
 /// The job that a command line of IOR stands for.
 pub(crate) fn job(options: &IorOptions, own: &OwnArgs) -> Result<Job> {
-    if own.results.times.is_some() {
+    if own.results.runs.is_some() {
         return Err(Error::Usage(
-            "--times is for tonnage's own commands: IOR repeats a test by -i N, or write its plan by --print-plan and \
-             measure that by `tonnage run PLAN --times N`"
+            "--runs is for tonnage's own commands: IOR repeats a test by -i N, or write its plan by --print-plan and \
+             measure that by `tonnage run PLAN --runs N`"
                 .to_owned(),
         ));
     }

@@ -24,7 +24,7 @@ pub struct Job {
     /// True when points whose path is not proven make the run fail.
     pub require_path: bool,
     /// Number of times that everything is measured, where that was asked for.
-    pub times: Option<u32>,
+    pub runs: Option<u32>,
     /// IOR's result block, where it is asked for; it stands before everything else.
     pub block: Option<Block>,
     /// Letter to this rank, where the agent of a host has started it.
@@ -40,7 +40,7 @@ impl Job {
             output: None,
             format: None,
             require_path: false,
-            times: None,
+            runs: None,
             block: None,
             letter: None,
         }

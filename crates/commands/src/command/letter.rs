@@ -23,7 +23,7 @@ pub struct JobLetter {
     /// True when points whose path is not proven make the run fail.
     pub require_path: bool,
     /// Repetitions of the plan, where some were asked for.
-    pub times: Option<u32>,
+    pub runs: Option<u32>,
     /// The file of records so far, for rank 0 of a run that goes on with one.
     pub before: String,
 }

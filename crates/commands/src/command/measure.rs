@@ -96,7 +96,7 @@ pub fn job_of(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<Job>
         output: results.output()?,
         format: Some(results.format),
         require_path: results.require_path,
-        times: results.times,
+        runs: results.runs,
         ..Job::new(results.scaled(plan, count)?, ranks.clone())
     })
 }
@@ -113,9 +113,9 @@ pub(crate) fn verify_job(args: &VerifyArgs) -> Result<Job> {
 }
 
 pub(crate) fn layers_job(args: &LayersArgs) -> Result<Job> {
-    if args.results.times.is_some() {
+    if args.results.runs.is_some() {
         return Err(Error::Usage(
-            "--times would take layers out of their turns: use --rounds N, or measure `tonnage layers` several times"
+            "--runs would take layers out of their turns: use --rounds N, or measure `tonnage layers` several times"
                 .to_owned(),
         ));
     }
@@ -272,18 +272,23 @@ fn be_a_rank(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCo
     let before = |identity: &Identity| before_join(job, points, identity);
     let mut met = match &job.letter {
         Some(letter) => before(&identity).and_then(|()| letter.met(identity))?,
-        None => tonnage_ranks::meet(&env, identity, job.ranks.interface.as_deref(), before)?,
+        None => tonnage_ranks::meet(
+            &env,
+            identity,
+            job.ranks.control_interface.as_deref(),
+            before,
+        )?,
     };
     let asked = format!(
         "{}\n{}\n{:?}",
         job.plan.hash_text()?,
         met.identity.size,
-        job.times
+        job.runs
     );
     let mut options = met.options(&env, tonnage_ranks::plan_hash(&asked)?)?;
     // Until the end of this function, so that the launcher sees this rank go only when the run is over.
     let leave = met.leave;
-    options.interface.clone_from(&job.ranks.interface);
+    options.interface.clone_from(&job.ranks.control_interface);
     let mut rank = match Rank::join(met.identity, options) {
         Ok(rank) => rank,
         Err(RankFailure { error, is_told }) => {
@@ -485,7 +490,7 @@ fn runs_left(
     rank: &mut Rank,
     before: &[Record],
 ) -> Result<Vec<OneRun>> {
-    let Some(times) = job.times else {
+    let Some(runs) = job.runs else {
         let left = points_left(points.to_vec(), None, rank, before)?;
         return Ok(vec![(None, left)]);
     };
@@ -494,7 +499,7 @@ fn runs_left(
         let left = points_left(ordered, Some(repetition), rank, before)?;
         Ok((Some(repetition), left))
     };
-    (0..times).map(of).collect()
+    (0..runs).map(of).collect()
 }
 
 /// The points that a resumed file does not hold. Rank 0 knows, and tells the others.

@@ -31,7 +31,7 @@ pub(super) fn in_order_of_plan<'a>(
     points: &[Planned],
     records: &'a [Record],
 ) -> Cow<'a, [Record]> {
-    if job.times.is_none() {
+    if job.runs.is_none() {
         return Cow::Borrowed(records);
     }
     let place = |record: &Record| {

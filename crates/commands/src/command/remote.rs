@@ -94,7 +94,7 @@ pub fn supervise(job: &Job, points: &[Planned], placement: &HostPlacement) -> Re
         since.elapsed()
     );
     party.refuse_gaps()?;
-    let meeting = party.meet(&env, job.ranks.interface.as_deref())?;
+    let meeting = party.meet(&env, job.ranks.control_interface.as_deref())?;
     let directory =
         std::env::current_dir().map_err(|error| Error::io("the working directory", error))?;
     log::info!(
@@ -137,7 +137,7 @@ fn jobs(job: &Job) -> Result<(String, String)> {
         ranks: passed_on::words(std::env::args_os())?,
         plan: job.plan.to_toml()?,
         require_path: job.require_path,
-        times: job.times,
+        runs: job.runs,
         before,
     };
     let text = |letter: &JobLetter| {

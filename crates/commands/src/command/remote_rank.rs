@@ -46,7 +46,7 @@ pub fn read() -> Result<RemoteWork> {
     let words = RankWords::read(&said.ranks)?;
     let job = Job {
         require_path: said.require_path,
-        times: said.times,
+        runs: said.runs,
         letter: Some(letter),
         ..Job::new(Plan::from_toml(&said.plan, "the plan")?, words.ranks)
     };
@@ -126,7 +126,7 @@ mod tests {
             ranks: Vec::new(),
             plan: "no plan".into(),
             require_path: false,
-            times: None,
+            runs: None,
             before: String::new(),
         };
         for (job, who) in [

@@ -126,7 +126,7 @@ impl RunFigures {
         let is_measured = hand.is_none();
         if is_measured && self.runs < request.runs_min {
             return Err(format!(
-                "{} of the {} runs that it needs: measure more with --times, or ask for fewer with --min-runs",
+                "{} of the {} runs that it needs: measure more with --runs, or ask for fewer with --min-runs",
                 self.runs, request.runs_min
             ));
         }

@@ -168,7 +168,7 @@ fn choose(
             };
             return Err(Error::Usage(format!(
                 "rank 0 on {} finds no address of its own from which all others can be reached, such as {} ({listed}): give \
-                 --interface NAME",
+                 --control-interface NAME",
                 mine.host, other.host
             )));
         }
@@ -246,7 +246,7 @@ mod tests {
         let d = advert("d", &["10.2.0.9"]);
         for lost in [vec![b, c, d], vec![advert("e", &["192.0.2.9"])]] {
             let error = chosen(&lost).unwrap_err().to_string();
-            assert!(error.contains("--interface"), "{error}");
+            assert!(error.contains("--control-interface"), "{error}");
         }
     }
 

@@ -86,7 +86,7 @@ fn of_interface(name: &str, addresses: &[IpAddr], interface: &str) -> Result<Vec
         texts.join(", ")
     };
     Err(Error::Usage(format!(
-        "--interface {interface} of rank 0 on {} has {}, but the other ranks dial {name}, which is {}: start with \
+        "--control-interface {interface} of rank 0 on {} has {}, but the other ranks dial {name}, which is {}: start with \
          --mpi=pmix or --mpi=pmi2, by which rank 0 says where it listens, or export RANK, WORLD_SIZE, MASTER_ADDR (the \
          interface's address) and MASTER_PORT",
         tonnage_sys::host::name(),
@@ -111,7 +111,7 @@ mod tests {
         says(
             &text,
             &[
-                "--interface lo",
+                "--control-interface lo",
                 "127.0.0.1",
                 "192.0.2.7",
                 "--mpi=pmix",

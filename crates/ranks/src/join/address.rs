@@ -108,7 +108,7 @@ fn bind(
     if address.ip().is_loopback() && !local {
         // Debian lists a host's own name as 127.0.1.1 in /etc/hosts.
         let trap = format!(
-            "{} is {} on rank 0's own host, which other hosts cannot reach: give --interface NAME, or the address itself \
+            "{} is {} on rank 0's own host, which other hosts cannot reach: give --control-interface NAME, or the address itself \
              in place of the name",
             source.host(host),
             address.ip()
@@ -190,7 +190,7 @@ fn no_interface(name: &str, there_are: &[&str]) -> Error {
         None => format!("{host} has no such interface"),
     };
     Error::Usage(format!(
-        "--interface {name}: {why}; interfaces with an address: {}",
+        "--control-interface {name}: {why}; interfaces with an address: {}",
         there_are.join(", ")
     ))
 }
@@ -266,7 +266,8 @@ mod tests {
 
     #[test]
     fn an_address_of_another_host_is_refused_with_its_reason() {
-        let wanted = "--master must|MASTER_ADDR must|PET_MASTER_ADDR must|--interface|--mpi=pmix";
+        let wanted =
+            "--master must|MASTER_ADDR must|PET_MASTER_ADDR must|--control-interface|--mpi=pmix";
         let wanted = wanted.split('|');
         for (source, wanted) in SAYERS.into_iter().zip(wanted) {
             let error = listen_on("192.0.2.1:1".parse().unwrap(), "n1", source).unwrap_err();
@@ -303,7 +304,7 @@ mod tests {
             )
         };
         let error = bind(1).unwrap_err();
-        assert!(error.to_string().contains("--interface"), "{error}");
+        assert!(error.to_string().contains("--control-interface"), "{error}");
         advises(&error, AddressSource::Option, "--master hosta");
         bind(2).unwrap();
     }

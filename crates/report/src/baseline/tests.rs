@@ -42,7 +42,7 @@ fn a_baseline_is_shown_with_slow_hosts_and_what_is_left_out() {
             }],
             left_out: vec![LeftOutPoint {
                 name: "shm read size=64B".into(),
-                why: "4 of the 5 runs that it needs: measure more with --times, or ask for fewer with --min-runs".into(),
+                why: "4 of the 5 runs that it needs: measure more with --runs, or ask for fewer with --min-runs".into(),
             }],
         },
         "fleet.toml",

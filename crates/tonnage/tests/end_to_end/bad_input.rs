@@ -30,7 +30,7 @@ fn what_is_wrong_is_one_error_and_leaves_nothing() {
     let refused = r#"
         SHM -o r.jsonl                                        => sizes is missing
         SHM --sizes 0 -o r.jsonl                              => the smallest size is 1
-        SHM --sizes 8 --interface lo -o r.jsonl               => leave --interface out
+        SHM --sizes 8 --control-interface lo -o r.jsonl               => leave --control-interface out
         SHM --sizes 8 --place far --cpus 0 -o r.jsonl         => --cpus 0 and place far contradict each other
         SHM --sizes 8 --resume notes.txt                      => notes.txt, line 1
         file --path t --block 10k --transfer 4k -o r.jsonl    => write block 8k

@@ -154,7 +154,7 @@ fn a_history_shows_runs_of_files_and_directories() {
     fs::create_dir(dir.join("results")).unwrap();
     run(
         dir,
-        &format!("{PACED} --sizes 64,4k --times 3 -o results/a.jsonl"),
+        &format!("{PACED} --sizes 64,4k --runs 3 -o results/a.jsonl"),
     )
     .with_code(0);
     let shown = run(dir, "history results results/a.jsonl --metric message-rate").with_code(0);

@@ -70,7 +70,7 @@ const SLOW_BYTES_PER_S: f64 = 20.3e6;
 /// that 0.85 of its rate could not be told from it.
 fn link_baseline(ssh: &Ssh<'_>, dir: &Path) -> bool {
     let transfer = "transfer --hosts h0,h1 --engine fabric:tcp --op write --sizes 64k --window 8 --duration 120ms \
-                    --trials 2 --warmup 50ms --limit none --times 5 -o link.jsonl";
+                    --trials 2 --warmup 50ms --limit none --runs 5 -o link.jsonl";
     by_ssh(ssh, dir, transfer, "").succeed();
     let made = run(dir, "baseline link.jsonl -o link.toml");
     let text = fs::read_to_string(dir.join("link.toml")).unwrap_or_default();

@@ -201,7 +201,8 @@ fn the_published_plan_runs_whether_torch_is_there_or_not() {
 fn each_call_of_each_rank_has_a_line() {
     let dir = tempdir().unwrap();
     let said = |options: &str| {
-        let line = "collective --sizes 100kB --ranks 2 --iters 3 --trials 2 --warmup 0s --each";
+        let line =
+            "collective --sizes 100kB --ranks 2 --iters 3 --trials 2 --warmup 0s --print-calls";
         tonnage(dir.path(), &format!("{line} {options}"))
             .run()
             .with_code(0)

@@ -41,7 +41,7 @@ fn two_sides_take_turns_and_are_compared() {
         )
     };
     let (slow, fast) = (side("shm", 200), side("null", 20_000));
-    let ab = format!("ab --times 4 -o ab.jsonl -- {slow} -- {fast}");
+    let ab = format!("ab --runs 4 -o ab.jsonl -- {slow} -- {fast}");
     run(dir.path(), &ab).with_code(0);
     let records = lines(dir.path(), "ab.jsonl");
     let each_second: Vec<Value> = records.iter().step_by(2).cloned().collect();
@@ -106,7 +106,7 @@ fn a_variable_is_given_to_one_side() {
     let line = format!(
         "transfer --engine fabric:shm --op write --ranks 2 --sizes 64 {BRIEF} --libfabric embedded"
     );
-    let ab = format!("ab --times 1 -o ab.jsonl --b-env FI_SHM_TX_SIZE=64 -- {line}");
+    let ab = format!("ab --runs 1 -o ab.jsonl --b-env FI_SHM_TX_SIZE=64 -- {line}");
     run(dir.path(), &ab).with_code(0);
     let records = lines(dir.path(), "ab.jsonl");
     let size = |at: usize| &records[at]["environment"][0]["machine"]["variables"]["FI_SHM_TX_SIZE"];
@@ -115,7 +115,7 @@ fn a_variable_is_given_to_one_side() {
     let compare = "compare ab.jsonl --accept canary";
     let ended = run(dir.path(), compare).with_code(0);
     assert!(!ended.stdout.contains("not comparable"), "{ended:#?}");
-    ended.printing(&["accepted", "1 run a side; use `--times 5`"]);
+    ended.printing(&["accepted", "1 run a side; use `--runs 5`"]);
     run(dir.path(), &format!("{compare} --fail-on unclear")).with_code(1);
     run(dir.path(), &format!("{compare} --by-trials")).printing(&["of these runs only"]);
 }
@@ -180,11 +180,11 @@ fn a_plan_is_measured_several_times() {
     let line = format!("transfer --engine shm --op write --ranks 2 --sizes 8..256*2 {BRIEF}");
     let csv = run(
         dir.path(),
-        &format!("{line} --times 2 -o r.jsonl --format csv"),
+        &format!("{line} --runs 2 -o r.jsonl --format csv"),
     )
     .with_code(0);
     assert_eq!(csv.stdout.lines().count(), 1 + 12);
-    run(dir.path(), &format!("{line} --times 3 --resume r.jsonl")).with_code(0);
+    run(dir.path(), &format!("{line} --runs 3 --resume r.jsonl")).with_code(0);
     let records = lines(dir.path(), "r.jsonl");
     let of = |repetition: u64| {
         let own = records
@@ -205,8 +205,8 @@ fn a_plan_is_measured_several_times() {
     }
     let ids = BTreeSet::from([0, 1, 2].map(|repetition| of(repetition)[0]["run_id"].to_string()));
     assert_eq!(ids.len(), 3);
-    let printed = run(dir.path(), &format!("{line} --times 2 --print-plan"));
-    printed.with_code(2).with_one_error(&["--times"]);
+    let printed = run(dir.path(), &format!("{line} --runs 2 --print-plan"));
+    printed.with_code(2).with_one_error(&["--runs"]);
 }
 
 /// A later run finds the process as the first one did: its main thread is pinned in each.
@@ -232,7 +232,7 @@ fn workers_have_the_same_cpus_in_each_run() {
     ];
     for line in lines {
         let dir = tempdir().unwrap();
-        run(dir.path(), &format!("{line} --times 2 -o r.jsonl")).with_code(0);
+        run(dir.path(), &format!("{line} --runs 2 -o r.jsonl")).with_code(0);
         let records = super::support::records::read(&dir.path().join("r.jsonl"));
         let of = |repetition: u32| {
             let own = records

@@ -113,14 +113,14 @@ fn ranks_may_be_named_without_a_launcher() {
             .env("MASTER_PORT", &port)
     };
     let by_hand = |rank: u32, program: Program| {
-        let place = format!("--rank {rank} --size 2 --master 127.0.0.1:{port}");
+        let place = format!("--rank {rank} --world-size 2 --master 127.0.0.1:{port}");
         let words = place.split(' ').map(str::to_owned);
         program.arguments(&words.collect::<Vec<_>>())
     };
     type Named<'a> = &'a dyn Fn(u32, Program) -> Program;
     let ways: [(Named<'_>, &str); 2] = [
         (&of_pod, "JOB_COMPLETION_INDEX, MASTER_ADDR"),
-        (&by_hand, "--rank/--size, --master"),
+        (&by_hand, "--rank/--world-size, --master"),
     ];
     for (way, source) in ways {
         let dir = tempdir().unwrap();

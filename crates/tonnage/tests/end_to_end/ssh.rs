@@ -205,7 +205,7 @@ fn ranks_meet_where_all_can_come_or_the_host_is_named_in_time() {
         page.printing(&[&format!("Ranks would meet at {address} of h0.")]);
     };
     meets_at(page, 0);
-    let chosen = by_ssh(&ssh, dir.path(), "hosts h0,h1 --interface eth1", "").succeed();
+    let chosen = by_ssh(&ssh, dir.path(), "hosts h0,h1 --control-interface eth1", "").succeed();
     meets_at(chosen, 1);
     // Frames for rank 0's host go to a card that nobody has, as a firewall drops them.
     let address = hosts.address(0);
@@ -213,13 +213,13 @@ fn ranks_meet_where_all_can_come_or_the_host_is_named_in_time() {
     ip(&hosts, 1, &format!("neigh replace {address} {nobody}"));
     meets_at(by_ssh(&ssh, dir.path(), "hosts h0,h1", "").succeed(), 1);
     let arguments = format!(
-        "transfer --hosts h0,h1 --engine null --op write --sizes 64 {BRIEF} --interface eth0"
+        "transfer --hosts h0,h1 --engine null --op write --sizes 64 {BRIEF} --control-interface eth0"
     );
     let tried = format!("h1 cannot reach rank 0 on h0 at {address}:");
     let ended = by_ssh(&ssh, dir.path(), &arguments, "")
         .run()
         .with_code(1)
-        .with_one_error(&[&tried, "timed out", "--interface"]);
+        .with_one_error(&[&tried, "timed out", "--control-interface"]);
     assert!(ended.took < Duration::from_secs(5), "{ended:#?}");
     nothing_is_left(&hosts, Instant::now());
 }

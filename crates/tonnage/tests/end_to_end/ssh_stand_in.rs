@@ -50,7 +50,7 @@ fn ranks_of_one_host_meet_there() {
     assert!(text.lines().count() >= 2, "{text} {ended:#?}");
     assert_eq!(ended.stdout.matches("64      64").count(), 1, "{ended:#?}");
     // The whole plan, as many times as it is asked for.
-    let several = transfer("--hosts h:2 --times 3 --format jsonl");
+    let several = transfer("--hosts h:2 --runs 3 --format jsonl");
     let ended = run(dir.path(), RUNS, &several).with_code(0);
     for repetition in 0..3 {
         let told = format!("\"repetition\":{repetition}");
@@ -103,7 +103,7 @@ fn requests_that_do_not_fit_are_refused() {
     let dir = tempdir().unwrap();
     let cases = "
         --hosts h0,h1                    => h0 and h1 are one machine | h0:2
-        --hosts h0:2 --interface nosuch0 => h0: --interface nosuch0 | interfaces with an address:
+        --hosts h0:2 --control-interface nosuch0 => h0: --control-interface nosuch0 | interfaces with an address:
         --hosts h0:2 --env NOT_SET       => --env NOT_SET | NOT_SET=VALUE
     ";
     for [hosts, reason] in rows(cases) {

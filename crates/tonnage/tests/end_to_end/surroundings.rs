@@ -121,15 +121,15 @@ fn networks_that_ranks_cannot_meet_by() {
             => cannot reach 127.0.0.1 | `ip link set lo up`
         ip link set lo up && ip addr del 127.0.0.1/8 dev lo    => 1 => --ranks 2
             => cannot listen on 127.0.0.1 | `ip addr add 127.0.0.1/8 dev lo`
-        V => 2 => --interface v0 H => --interface v0: it is down | `ip addr add ADDRESS/BITS dev v0`
-        V => 2 => --interface v9 H => --interface v9 | has no such interface; interfaces with an address: lo
-        V => 2 => --rank 1 --size 2 --master [fe80::1]:29000
+        V => 2 => --control-interface v0 H => --control-interface v0: it is down | `ip addr add ADDRESS/BITS dev v0`
+        V => 2 => --control-interface v9 H => --control-interface v9 | has no such interface; interfaces with an address: lo
+        V => 2 => --rank 1 --world-size 2 --master [fe80::1]:29000
             => --master: fe80::1 is an address of one link | fe80::1%eth0
     ";
     for [prepare, code, arguments, reason] in rows(&cases.replace("\n            =>", " =>")) {
         let prepare = prepare.replace('V', veth);
         let code = code.parse().unwrap();
-        let arguments = arguments.replace('H', "--rank 0 --size 2 --master 127.0.0.1:29000");
+        let arguments = arguments.replace('H', "--rank 0 --world-size 2 --master 127.0.0.1:29000");
         let dir = tempdir().unwrap();
         let line = format!("transfer --engine null --op write --sizes 8 {BRIEF} {arguments}");
         let prepare = format!("({prepare}) >&2");
@@ -380,7 +380,7 @@ fn arguments_of_hundreds_of_kilobytes() {
         "transfer --ranks 2 --op write --engine null --sizes 8 -o W --resume V",
         "transfer --ranks 2 --op write --engine null --sizes 8 --numa W",
         "transfer --ranks 2 --op write --engine null --sizes 8 --library W=W",
-        "transfer --rank 0 --size 2 --master W:1",
+        "transfer --rank 0 --world-size 2 --master W:1",
     ] {
         let long = |it: &str| it.replace('W', &word).replace('V', &words);
         let arguments: Vec<String> = request.split(' ').map(long).collect();

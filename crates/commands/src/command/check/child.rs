@@ -44,16 +44,16 @@ pub struct StepRecords {
     pub is_late: bool,
 }
 
-/// Measures some points that are of one number of ranks, `times` times in one go where that is said.
+/// Measures some points that are of one number of ranks, `runs` times in one start if given.
 pub fn measure(
     task: &CheckTask,
     steps: &[&CheckStep<'_>],
-    times: Option<u32>,
+    runs: Option<u32>,
     clock: &BudgetClock,
 ) -> Result<StepRecords> {
     clock.step("starting ranks");
     let plan = plan_file(steps)?;
-    let mut command = command(task, &plan, steps, times, clock)?;
+    let mut command = command(task, &plan, steps, runs, clock)?;
     let mut child = command
         .spawn()
         .map_err(|error| Error::not_started("the run", &error))?;
@@ -79,7 +79,7 @@ pub fn measure(
     let waited = clock.waited_for();
     let ended = end(&mut child, clock, is_late);
     clock.child(None);
-    let wanted = steps.len() * times.unwrap_or(1) as usize;
+    let wanted = steps.len() * runs.unwrap_or(1) as usize;
     let failed = if is_late || !ended {
         Some(waited)
     } else if records.len() < wanted {
@@ -120,19 +120,19 @@ fn command(
     task: &CheckTask,
     plan: &File,
     steps: &[&CheckStep<'_>],
-    times: Option<u32>,
+    runs: Option<u32>,
     clock: &BudgetClock,
 ) -> Result<Command> {
     let program = std::env::current_exe()
         .map_err(|error| Error::io("cannot find this program's own file", error))?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), plan.as_raw_fd());
     let mut words = task.words.clone();
-    if task.args.ranks.asked()?.is_none() && times.is_none() {
+    if task.args.ranks.asked()?.is_none() && runs.is_none() {
         let ranks = steps.first().map_or(1, |step| step.shape().0);
         words.push(format!("--ranks={ranks}"));
     }
-    if let Some(times) = times {
-        words.push(format!("--times={times}"));
+    if let Some(runs) = runs {
+        words.push(format!("--runs={runs}"));
     }
     let left = clock.left();
     let seconds = |time: Duration| format!("{:.3}", time.as_secs_f64());

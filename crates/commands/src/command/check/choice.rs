@@ -62,7 +62,7 @@ pub struct CheckChoice<'a> {
     /// Times that failures are measured again.
     pub retests: u32,
     /// Times that everything is measured in one go, where a launcher started the ranks: nobody could start them again.
-    pub times: Option<u32>,
+    pub runs: Option<u32>,
     /// True for a rank of a launcher that gets no records: rank 0 judges.
     pub is_silent: bool,
 }
@@ -99,7 +99,7 @@ impl<'a> CheckChoice<'a> {
         let asked = named(args, of_devices(args, of_shape)?)?;
         let asked = planned(task, asked)?;
         let steps = telling_first(asked);
-        let (retests, times) = match identity {
+        let (retests, runs) = match identity {
             Some(_) => (args.retest, Some(args.retest + 1)),
             None => (args.retest, None),
         };
@@ -108,14 +108,14 @@ impl<'a> CheckChoice<'a> {
             _ => START_REMOTE_S,
         };
         // Ranks of a launcher have to choose the same points, each by itself.
-        let time_s = match times {
+        let time_s = match runs {
             Some(_) => clock.common().as_secs_f64(),
             None => clock.left().as_secs_f64(),
         };
         let shortest = shortest_s(&steps, start_s, retests).unwrap_or(0.0);
-        let found = match times {
-            // Everything is measured so many times, not only what fails.
-            Some(times) => within(steps, time_s / f64::from(times), start_s, 0),
+        let found = match runs {
+            // Every run measures everything, not only what fails.
+            Some(runs) => within(steps, time_s / f64::from(runs), start_s, 0),
             None => within(steps, time_s, start_s, retests),
         };
         if found.chosen.is_empty() {
@@ -132,7 +132,7 @@ impl<'a> CheckChoice<'a> {
             start_s,
             pace: 1.0,
             retests,
-            times,
+            runs,
             is_silent,
         })
     }
@@ -140,7 +140,7 @@ impl<'a> CheckChoice<'a> {
     /// The next points, where those before took `pace` times what was reckoned with, and left time: none for the ranks
     /// of a launcher, which choose before they start.
     pub fn next(&self, pace: f64, clock: &BudgetClock) -> Option<Self> {
-        let left = match self.times {
+        let left = match self.runs {
             None => self.left.clone(),
             Some(_) => Vec::new(),
         };

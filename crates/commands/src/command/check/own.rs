@@ -125,14 +125,14 @@ fn judge_steps(
         .collect();
     let begun_s = clock.elapsed_s();
     for group in choice::groups(&steps) {
-        let found = child::measure(task, &group, choice.times, clock)?;
+        let found = child::measure(task, &group, choice.runs, clock)?;
         is_late |= found.is_late;
         why = why.or(found.failed);
         keep(found.records, &steps, &mut records);
     }
     let took_s = clock.elapsed_s() - begun_s;
     // Under a launcher all were measured several times at once.
-    let retests = choice.times.map_or(choice.retests, |_| 0);
+    let retests = choice.runs.map_or(choice.retests, |_| 0);
     for _ in 0..retests {
         let again = choice::again(choice, &steps, &records, clock);
         if again.is_empty() {

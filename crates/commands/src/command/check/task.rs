@@ -17,7 +17,7 @@ use crate::command::baseline::text_of;
 use crate::command::measure::identity_of;
 
 /// Options that say which rank of a launcher this process is, as its command line has them.
-const OF_A_RANK: [&str; 3] = ["--rank=", "--size=", "--master="];
+const OF_A_RANK: [&str; 3] = ["--rank=", "--world-size=", "--master="];
 
 /// A check, and who makes it.
 pub struct CheckTask {
@@ -76,7 +76,7 @@ impl CheckTask {
     /// The check of one host that knows of no other.
     fn by_itself(mut self) -> Self {
         let ranks = &mut self.args.ranks;
-        (ranks.rank, ranks.size, ranks.master) = (None, None, None);
+        (ranks.rank, ranks.world_size, ranks.master) = (None, None, None);
         ranks.hosts = HostArgs::default();
         self.words
             .retain(|word| !OF_A_RANK.iter().any(|begin| word.starts_with(begin)));

@@ -31,10 +31,10 @@ const TIMEOUT_NS_MAX: u64 = 3_600_000_000_000;
 
 const CONFLICTS: &[Conflict] = &[
     Conflict::both(
-        "each",
+        "print-calls",
         "align none",
         "calls that follow each other have no times of their own",
-        "use align barrier, or leave each out",
+        "use align barrier, or leave print-calls out",
     ),
     Conflict::both(
         "refill iteration",
@@ -223,9 +223,9 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
         python: python(call, &backends)?,
         timeout_ns,
         verify: results.verify,
-        across: results.across.unwrap_or(ACROSS_DEFAULT),
+        across: results.rank_time.unwrap_or(ACROSS_DEFAULT),
         per_rank: results.per_rank,
-        each: results.each,
+        each: results.print_calls,
         limit: results.limit.unwrap_or(LIMIT_DEFAULT),
         length: length(job)?,
     };

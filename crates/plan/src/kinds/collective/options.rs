@@ -66,7 +66,8 @@ pub struct CallOptions {
 
     /// Bytes of each rank for all-reduce, reduce, broadcast and send-recv-*, of all ranks together for the others;
     /// rounded down to whole elements for each rank. A value or a sweep; none for barrier alone.
-    #[arg(long, value_name = SWEEP)]
+    #[arg(long, alias = "size", value_name = SWEEP)]
+    #[serde(alias = "size")]
     pub sizes: Option<Sweep>,
 
     /// Type of the elements; several are joined by commas. [default: float32]
@@ -162,16 +163,18 @@ pub struct CheckOptions {
 
     /// Time of an iteration in the table, from those of the ranks: of the slowest one, their mean, or of the fastest
     /// one. The record has all three.
-    #[arg(long, value_name = "WHICH", value_parser = one_of::<Across>())]
-    pub across: Option<Across>,
+    #[arg(long, alias = "across", value_name = "WHICH", value_parser = one_of::<Across>())]
+    #[serde(alias = "across")]
+    pub rank_time: Option<Across>,
 
     /// Show each rank's mean time, and how often it began last, in a table below.
     #[arg(long)]
     pub per_rank: bool,
 
     /// Print a line for each call of each rank when its trial has ended, as scripts of torch.distributed do.
-    #[arg(long)]
-    pub each: bool,
+    #[arg(long, alias = "each")]
+    #[serde(alias = "each")]
+    pub print_calls: bool,
 
     /// Upper bound to compare bus bandwidth with: auto (native backends: copies by all ranks that send at once, or the
     /// speed of the links), none, or a bandwidth such as 12.5GB/s or 100Gb/s.
@@ -191,7 +194,7 @@ pub(super) const LIMIT_DEFAULT: LimitChoice = LimitChoice::Auto;
 impl Group for CheckOptions {
     fn defaults() -> Self {
         Self {
-            across: Some(ACROSS_DEFAULT),
+            rank_time: Some(ACROSS_DEFAULT),
             limit: Some(LIMIT_DEFAULT),
             ..Self::default()
         }

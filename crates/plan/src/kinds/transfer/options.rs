@@ -133,7 +133,8 @@ pub struct OperationOptions {
 
     /// Payload bytes of one operation: a value or a sweep. [default: none, but 8 for atomic operations, and with
     /// --traffic-file the largest up to 1M that divides all its loads]
-    #[arg(long, value_name = SWEEP)]
+    #[arg(long, alias = "size", value_name = SWEEP)]
+    #[serde(alias = "size")]
     pub sizes: Option<Sweep>,
 
     /// Pinned threads in each rank, each with queues of its own: a value or a sweep.

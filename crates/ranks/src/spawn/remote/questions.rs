@@ -94,7 +94,7 @@ impl Party {
         let root = self.hellos().next().map_or("?", |(_, hello)| &hello.name);
         Ok(Err(Error::Failed(format!(
             "{} cannot reach rank 0 on {root} at {}: let TCP connections between the hosts pass, choose the port that a \
-             firewall lets pass with TONNAGE_PORT, or another network with --interface NAME",
+             firewall lets pass with TONNAGE_PORT, or another network with --control-interface NAME",
             name(others.get(place)),
             each.join(", ")
         ))))

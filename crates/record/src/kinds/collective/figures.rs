@@ -126,7 +126,7 @@ const TIMES: &[Figure] = &[
     Figure {
         name: "Time (us)",
         field: "call_ns_mean",
-        meaning: "Time of one call of a collective: of its slowest rank, unless --across says otherwise.",
+        meaning: "Time of one call of a collective: of its slowest rank, unless --rank-time says otherwise.",
         computed: "Each rank's own begin to end; combined over ranks for each iteration, then the mean over iterations and \
              trials. Where calls follow each other, all of a trial / their number.",
         value: |row| summary(row, |it| it.call_ns.mean),

@@ -113,11 +113,11 @@ fn join(
         (JOIN_TIMEOUT, None) => Some(format!("{:.3}", time.as_secs_f64())),
         (_, value) => value,
     };
-    let interface = args.ranks.interface.as_deref();
+    let interface = args.ranks.control_interface.as_deref();
     let mut met = tonnage_ranks::meet(&env, identity, interface, |_| Ok(()))?;
     let hash = tonnage_ranks::plan_hash(&format!("check\n{}", task.baseline_text))?;
     let mut options = met.options(&env, hash)?;
-    options.interface.clone_from(&args.ranks.interface);
+    options.interface.clone_from(&args.ranks.control_interface);
     // A lost host ends no check of another.
     options.end_process = false;
     options.close_timeout = GATHERING;
