@@ -6,6 +6,7 @@
 use tonnage_collective::{Collective, Dtype, Reduction};
 use tonnage_engine::backend::{BackendEntry, BackendVariant, GroupCall, GroupCalls, OpenGroup};
 use tonnage_engine::{EngineReport, Facts};
+use tonnage_sys::error::LibraryError;
 use tonnage_sys::mpi::{ArenaPlace, Communicator, MpiReduction, MpiType};
 use tonnage_units::{Error, Result};
 
@@ -52,7 +53,9 @@ fn open(request: &OpenGroup<'_>) -> Result<Box<dyn GroupCalls>> {
     let mpi = MpiWorld::of_ranks(user, request.libraries, (request.rank, request.ranks))?;
     let everyone = mpi.world.communicator().map_err(lacking)?;
     let own = (request.groups > 1).then(|| everyone.split(request.group, request.rank));
-    let own = own.transpose().map_err(Error::Failed)?;
+    let own = own
+        .transpose()
+        .map_err(|error| Error::Failed(error.into()))?;
     Ok(Box::new(MpiGroupCalls {
         mpi,
         everyone,
@@ -61,10 +64,10 @@ fn open(request: &OpenGroup<'_>) -> Result<Box<dyn GroupCalls>> {
     }))
 }
 
-fn lacking(why: String) -> Error {
+fn lacking(why: LibraryError) -> Error {
     Error::Unavailable {
         what: "backend mpi".to_owned(),
-        why,
+        why: why.into(),
         how: "Name another library with --mpi, that of the mpirun that starts the ranks, or choose another --backend"
             .to_owned(),
     }
@@ -103,14 +106,14 @@ fn refuse_broken(call: &GroupCall, version: &str) -> Result<()> {
 fn refuse_signed(
     call: &GroupCall,
     version: &str,
-    tried: impl FnOnce(MpiReduction) -> Result<bool, String>,
+    tried: impl FnOnce(MpiReduction) -> Result<bool, LibraryError>,
 ) -> Result<()> {
     let asked = call.reduction.filter(|_| call.shape.dtype == Dtype::Uint8);
     let compares = |it: &Reduction| matches!(it, Reduction::Min | Reduction::Max);
     let Some(asked) = asked.filter(compares) else {
         return Ok(());
     };
-    match tried(reduction(asked)).map_err(Error::Failed)? {
+    match tried(reduction(asked)).map_err(|error| Error::Failed(error.into()))? {
         true => Ok(()),
         false => Err(Error::Unavailable {
             what: format!("{asked} of uint8 by {}", version.replace('\t', " ")),
@@ -150,13 +153,17 @@ impl GroupCalls for MpiGroupCalls {
     }
 
     fn align(&mut self) -> Result<()> {
-        self.everyone.barrier().map_err(Error::Failed)
+        self.everyone
+            .barrier()
+            .map_err(|error| Error::Failed(error.into()))
     }
 
     fn call(&mut self) -> Result<()> {
         let none = || Error::Failed("no call was made ready".into());
         let ready = self.ready.as_ref().ok_or_else(none)?;
-        ready.call(self.group()).map_err(Error::Failed)
+        ready
+            .call(self.group())
+            .map_err(|error| Error::Failed(error.into()))
     }
 
     fn report(&self) -> EngineReport {
@@ -184,7 +191,7 @@ impl MpiGroupCalls {
 impl Ready {
     /// Makes the call. In place, MPI wants no place for what this rank gives where that lies in what it gets.
     #[inline]
-    fn call(&self, group: &Communicator) -> Result<(), String> {
+    fn call(&self, group: &Communicator) -> Result<(), LibraryError> {
         let GroupCall {
             shape, in_place, ..
         } = self.call;

@@ -101,7 +101,7 @@ fn before_join(joining: &BeforeJoin<'_>) {
 /// # Errors
 /// MPI's own words.
 fn finish() -> Result<()> {
-    tonnage_sys::mpi::finish().map_err(Error::Failed)
+    tonnage_sys::mpi::finish().map_err(|error| Error::Failed(error.into()))
 }
 
 fn env(name: &str) -> Option<String> {
@@ -145,7 +145,7 @@ fn unavailable(user: MpiUser, why: NoMpi, said_by: &str) -> Error {
         },
         NoMpi::Library(NoLibrary::Unusable(why)) => Error::Unavailable {
             what,
-            how: how_to_get_a_usable_one(&why, said_by),
+            how: how_to_get_a_usable_one(&why.to_string(), said_by),
             why: format!("on {host}: {why}"),
         },
         NoMpi::Failed(why) => Error::Unavailable {

@@ -9,6 +9,7 @@
 //! | [`clock`] | the clock of the timed loops |
 //! | [`cuda`], [`hip`], [`libfabric`], [`mpi`], [`nvml`], [`pmix`], [`verbs`] | C libraries that are loaded at run time, one each |
 //! | [`library`], `header`, `signal_actions` | loading a C library and looking symbols up; declarations of C headers; signals that libraries take |
+//! | [`error`] | errors of those libraries |
 //! | [`files`], [`uring`] | system calls on files, and io_uring |
 //! | [`kread`] | the calls of the module that posts one-sided operations in the kernel |
 //! | [`host`], [`interfaces`] | names of this host and container, and its network interfaces |
@@ -27,6 +28,7 @@ pub mod copy;
 pub mod counting_alloc;
 pub mod cuda;
 pub mod descriptor;
+pub mod error;
 pub mod files;
 pub mod fold;
 mod header;

@@ -7,6 +7,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
 use std::ptr::NonNull;
 
+use crate::error::{LibraryError, LibraryErrorKind};
 use crate::signal_actions::keeping;
 
 /// Declares a table of calls that are looked up at once: for each a key by which its symbol is found, and the signature
@@ -70,7 +71,7 @@ impl SharedLibrary {
     ///
     /// # Errors
     /// The loader's own message, which names the file.
-    pub(crate) fn open(name: &str) -> Result<Self, String> {
+    pub(crate) fn open(name: &str) -> Result<Self, LibraryError> {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_LOCAL)
     }
 
@@ -79,7 +80,7 @@ impl SharedLibrary {
     ///
     /// # Errors
     /// The loader's own message, which names the file.
-    pub(crate) fn open_global(name: &str) -> Result<Self, String> {
+    pub(crate) fn open_global(name: &str) -> Result<Self, LibraryError> {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_GLOBAL)
     }
 
@@ -88,9 +89,11 @@ impl SharedLibrary {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_NOLOAD).ok()
     }
 
-    fn open_with(name: &str, flags: c_int) -> Result<Self, String> {
+    fn open_with(name: &str, flags: c_int) -> Result<Self, LibraryError> {
         if name.is_empty() {
-            return Err("the name of a library cannot be empty".to_owned());
+            return Err(LibraryError::argument(
+                "the name of a library cannot be empty",
+            ));
         }
         let c_name = c_string(name)?;
         // SAFETY: c_name is a NUL-terminated string that outlives the call. Loading runs the constructors of the file;
@@ -101,7 +104,7 @@ impl SharedLibrary {
                 handle,
                 name: name.to_owned(),
             }),
-            None => Err(last_error().unwrap_or_else(|| format!("{name}: cannot be loaded"))),
+            None => Err(not_loaded(name, last_error())),
         }
     }
 
@@ -110,26 +113,38 @@ impl SharedLibrary {
     /// # Errors
     /// When the library has no such symbol, or the C library knows no versions of symbols; the message names library,
     /// symbol and version.
-    pub(crate) fn symbol(&self, (symbol, version): Versioned) -> Result<NonNull<c_void>, String> {
+    pub(crate) fn symbol(
+        &self,
+        (symbol, version): Versioned,
+    ) -> Result<NonNull<c_void>, LibraryError> {
         // SAFETY: the handle came from dlopen and was never closed; both strings are NUL-terminated and outlive the
         // call.
         let address =
             unsafe { libc::dlvsym(self.handle.as_ptr(), symbol.as_ptr(), version.as_ptr()) };
-        NonNull::new(address).ok_or_else(|| {
-            let (symbol, version) = (symbol.to_string_lossy(), version.to_string_lossy());
-            format!("{}: has no {symbol} of version {version}", self.name)
-        })
+        NonNull::new(address).ok_or_else(|| self.lacks(symbol, version))
     }
 
     /// The address of `symbol` in a library that gives its symbols no versions.
     ///
     /// # Errors
     /// When the library has no such symbol; the message names both.
-    pub(crate) fn symbol_without_version(&self, symbol: &CStr) -> Result<NonNull<c_void>, String> {
+    pub(crate) fn symbol_without_version(
+        &self,
+        symbol: &CStr,
+    ) -> Result<NonNull<c_void>, LibraryError> {
         // SAFETY: the handle came from dlopen and was never closed; the string is NUL-terminated and outlives the call.
         let address = unsafe { libc::dlsym(self.handle.as_ptr(), symbol.as_ptr()) };
-        NonNull::new(address)
-            .ok_or_else(|| format!("{}: has no {}", self.name, symbol.to_string_lossy()))
+        NonNull::new(address).ok_or_else(|| self.lacks(symbol, c""))
+    }
+
+    fn lacks(&self, symbol: &CStr, version: &CStr) -> LibraryError {
+        LibraryErrorKind::NoSymbol {
+            library: self.name.clone(),
+            symbol: symbol.to_string_lossy().into_owned(),
+            version: version.to_string_lossy().into_owned(),
+            needs: "",
+        }
+        .into()
     }
 }
 
@@ -193,8 +208,23 @@ pub(crate) unsafe fn text(pointer: *const c_char) -> Option<String> {
     Some(text.to_string_lossy().into_owned())
 }
 
-fn c_string(name: &str) -> Result<CString, String> {
-    CString::new(name).map_err(|_| format!("{name:?} has a NUL byte in it"))
+fn c_string(name: &str) -> Result<CString, LibraryError> {
+    CString::new(name).map_err(|_| LibraryError::argument(format!("{name:?} has a NUL byte in it")))
+}
+
+/// The error of a library that the loader refused with this message.
+fn not_loaded(name: &str, message: Option<String>) -> LibraryError {
+    let (library, reason) = (
+        name.to_owned(),
+        message.unwrap_or_else(|| format!("{name}: cannot be loaded")),
+    );
+    // A missing dependency begins the message with its own name instead.
+    let rest = reason.strip_prefix(name);
+    if rest.is_some_and(|rest| rest.contains("No such file")) {
+        LibraryErrorKind::NotFound { library, reason }.into()
+    } else {
+        LibraryErrorKind::NotLoaded { library, reason }.into()
+    }
 }
 
 fn last_error() -> Option<String> {
@@ -212,21 +242,33 @@ mod tests {
 
     #[test]
     fn a_missing_library_is_named_in_the_message() {
-        let message = SharedLibrary::open("/nonexistent/libnothing.so.1").unwrap_err();
-        assert!(
-            message.contains("/nonexistent/libnothing.so.1"),
-            "{message}"
-        );
+        let error = SharedLibrary::open("/nonexistent/libnothing.so.1").unwrap_err();
+        assert!(error.to_string().contains("/nonexistent/libnothing.so.1"));
         assert!(SharedLibrary::loaded("/nonexistent/libnothing.so.1").is_none());
-        assert!(SharedLibrary::open("").is_err());
-        assert!(SharedLibrary::open("a\0b").is_err());
+        for wrong in ["", "a\0b"] {
+            let error = SharedLibrary::open(wrong).unwrap_err();
+            assert!(matches!(*error, LibraryErrorKind::Argument(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_a_library_without_its_own_file_is_not_found() {
+        let is_not_found = |message: &str| {
+            let error = not_loaded("libx.so.1", Some(message.to_owned()));
+            assert_eq!(error.to_string(), message);
+            matches!(&*error, LibraryErrorKind::NotFound { library, .. } if library == "libx.so.1")
+        };
+        let why = "cannot open shared object file: No such file or directory";
+        assert!(is_not_found(&format!("libx.so.1: {why}")));
+        assert!(!is_not_found(&format!("libdependency.so.2: {why}")));
+        assert!(!is_not_found("libx.so.1: file too short"));
     }
 
     /// A path that was asked for is the only one tried, and a file that is another library is refused by the call that
     /// it lacks.
     #[test]
     fn every_library_names_the_file_or_the_call_that_is_missing() {
-        type Load = fn(&str) -> Option<String>;
+        type Load = fn(&str) -> Option<LibraryError>;
         let loads: [(Load, &str); 4] = [
             (
                 |file| Libibverbs::load(Some(file)).err(),
@@ -247,10 +289,16 @@ mod tests {
         ];
         for (load, first_call) in loads {
             let missing = load("/nonexistent/lib.so.1").unwrap();
-            assert!(missing.contains("/nonexistent/lib.so.1"), "{missing}");
+            assert!(
+                matches!(&*missing, LibraryErrorKind::NotFound { library, .. } if library == "/nonexistent/lib.so.1"),
+                "{missing}"
+            );
             if cfg!(target_env = "gnu") {
                 let other = load("libc.so.6").unwrap();
-                assert!(other.contains(first_call), "{other}");
+                assert!(
+                    matches!(&*other, LibraryErrorKind::NoSymbol { symbol, .. } if symbol == first_call),
+                    "{other}"
+                );
             }
         }
     }
@@ -260,11 +308,20 @@ mod tests {
     fn installed_libraries_have_every_call() {
         let libibverbs = Libibverbs::load(None);
         if let Ok(library) = &libibverbs
-            && let Err(why) = library.devices()
+            && let Err(error) = library.devices()
         {
-            assert!(why.starts_with("ibv_get_device_list: "), "{why}");
+            assert!(
+                matches!(
+                    *error,
+                    LibraryErrorKind::Call {
+                        call: "ibv_get_device_list",
+                        ..
+                    }
+                ),
+                "{error}"
+            );
         }
-        let libmlx5 = libibverbs.as_ref().map_err(String::clone);
+        let libmlx5 = libibverbs.as_ref().map_err(LibraryError::clone);
         let libmlx5 = libmlx5.and_then(Libmlx5::load);
         for (name, found) in [
             ("libmlx5", libmlx5.map(|library| library.path().to_owned())),
@@ -279,10 +336,13 @@ mod tests {
         ] {
             match found {
                 Ok(path) => assert!(path.contains(name), "{path}"),
-                Err(why) => {
+                Err(error) => {
                     // One that is here and cannot be used is no skip.
-                    assert!(why.contains("cannot open shared object"), "{why}");
-                    println!("skip: {name} is not here: {why}");
+                    assert!(
+                        matches!(*error, LibraryErrorKind::NotFound { .. }),
+                        "{error}"
+                    );
+                    println!("skip: {name} is not here: {error}");
                 }
             }
         }
@@ -294,10 +354,10 @@ mod tests {
         let library = SharedLibrary::loaded("libc.so.6").unwrap();
         let address = library.symbol((c"getpid", c"GLIBC_2.2.5")).unwrap();
         assert!(file_of(address).unwrap().contains("libc"));
-        let message = library.symbol((c"getpid", c"GLIBC_99")).unwrap_err();
-        assert!(
-            message.contains("getpid") && message.contains("GLIBC_99"),
-            "{message}"
+        let error = library.symbol((c"getpid", c"GLIBC_99")).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "libc.so.6: has no getpid of version GLIBC_99"
         );
     }
 

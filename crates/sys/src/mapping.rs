@@ -70,7 +70,8 @@ unsafe impl Send for Arena {}
 unsafe impl Sync for Arena {}
 
 /// An offset and length that do not lie inside an arena.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("{len} bytes at offset {offset} lie outside a memory of {size} bytes")]
 pub struct OutOfRange {
     /// First byte asked for.
     pub offset: u64,
@@ -90,18 +91,6 @@ impl OutOfRange {
         }
     }
 }
-
-impl std::fmt::Display for OutOfRange {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(
-            f,
-            "{} bytes at offset {} lie outside a memory of {} bytes",
-            self.len, self.offset, self.size
-        )
-    }
-}
-
-impl std::error::Error for OutOfRange {}
 
 impl Arena {
     /// Maps `bytes` of zeroed memory with the given pages and prefaults it.

@@ -7,13 +7,14 @@
 use std::ffi::{CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::NonNull;
 
+use crate::error::LibraryError;
 use crate::library::{SharedLibrary, text};
 
 /// The file that the loader searches for.
 const NAME: &str = "libnvidia-ml.so.1";
 
 /// `nvmlReturn_t`.
-type NvmlCode = c_int;
+pub type NvmlCode = c_int;
 /// `nvmlDevice_t`.
 type NvmlHandle = *mut c_void;
 
@@ -22,8 +23,6 @@ const SUCCESS: NvmlCode = 0;
 const NO_PERMISSION: NvmlCode = 4;
 /// `NVML_ERROR_GPU_IS_LOST`.
 const GPU_IS_LOST: NvmlCode = 15;
-/// `NVML_ERROR_LIB_RM_VERSION_MISMATCH`.
-const VERSION_MISMATCH: NvmlCode = 18;
 /// `NVML_FEATURE_ENABLED`, and `NVML_DEVICE_MIG_ENABLE`.
 const ENABLED: c_uint = 1;
 /// `NVML_NVLINK_DEVICE_TYPE_GPU`.
@@ -174,26 +173,35 @@ pub struct MigSlice {
 }
 
 impl Nvml {
-    /// The reason of a library that is of another version than the driver in the kernel.
-    pub const MISMATCH: &str =
-        "nvmlInit_v2: error 18, the library is of another version than the driver in the kernel";
+    /// `NVML_ERROR_LIB_RM_VERSION_MISMATCH`: code of [`Nvml::load`] if the library has another version than the driver
+    /// in the kernel.
+    pub const VERSION_MISMATCH: NvmlCode = 18;
 
     /// Loads a file, or the library that the loader finds, and initialises it.
     ///
     /// # Errors
     /// The loader's reason, or the library's code.
-    pub fn load(file: Option<&str>) -> Result<Self, String> {
+    pub fn load(file: Option<&str>) -> Result<Self, LibraryError> {
         let library = SharedLibrary::open(file.unwrap_or(NAME))?;
         let calls = NvmlCalls::of(&library);
-        let init = calls.init.ok_or("it has no nvmlInit_v2")?;
+        let init = calls
+            .init
+            .ok_or_else(|| LibraryError::unsupported("it has no nvmlInit_v2"))?;
         // SAFETY: takes no arguments, and may be called more than once.
         match unsafe { init() } {
             SUCCESS => Ok(Self {
                 calls,
                 _library: library,
             }),
-            VERSION_MISMATCH => Err(Self::MISMATCH.to_owned()),
-            code => Err(format!("nvmlInit_v2: error {code}")),
+            code => {
+                let text = match code {
+                    Self::VERSION_MISMATCH => {
+                        "error 18, the library is of another version than the driver in the kernel"
+                    }
+                    code => &format!("error {code}"),
+                };
+                Err(LibraryError::call("nvmlInit_v2", code, text))
+            }
         }
     }
 
@@ -221,7 +229,7 @@ impl NvmlGpu<'_> {
     ///
     /// # Errors
     /// The library's code, of a GPU that is lost or that this process may not ask about.
-    pub fn links(&self) -> Result<Vec<NvlinkEnd>, String> {
+    pub fn links(&self) -> Result<Vec<NvlinkEnd>, LibraryError> {
         let Some(state) = self.nvml.calls.link_state else {
             return Ok(Vec::new());
         };
@@ -232,9 +240,13 @@ impl NvmlGpu<'_> {
             match unsafe { state(self.handle, link, &raw mut active) } {
                 SUCCESS if active == ENABLED => ends.push(self.link_end(link)),
                 NO_PERMISSION => {
-                    return Err("it may not be asked about its links (error 4)".to_owned());
+                    return Err(LibraryError::unsupported(
+                        "it may not be asked about its links (error 4)",
+                    ));
                 }
-                GPU_IS_LOST => return Err("the GPU is lost (error 15)".to_owned()),
+                GPU_IS_LOST => {
+                    return Err(LibraryError::unsupported("the GPU is lost (error 15)"));
+                }
                 // It is down, is none of this GPU's, or is refused, which says nothing of others.
                 _ => {}
             }

@@ -11,6 +11,7 @@ use std::ptr::{self, NonNull};
 use std::sync::mpsc;
 use std::time::Duration;
 
+use crate::error::LibraryError;
 use crate::library::{SharedLibrary, functions, text};
 
 /// Name that the loader searches for; PMIx has kept this name since its second release.
@@ -85,9 +86,9 @@ functions! { PmixCalls by &'static CStr:
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoClient {
     /// The library cannot be loaded, or is not PMIx: the loader's own message.
-    Library(String),
+    Library(LibraryError),
     /// The library is there, but the launcher does not answer.
-    Launcher(String),
+    Launcher(LibraryError),
 }
 
 /// A process that the launcher's PMIx server knows. Dropping it takes leave of the server; a launcher counts a process
@@ -126,7 +127,7 @@ impl Client {
         // SAFETY: `me` is a valid place for the result, and no information is passed.
         let status = unsafe { (calls.init)(&raw mut me, ptr::null(), 0) };
         if status != SUCCESS {
-            return Err(NoClient::Launcher(said(&calls, "PMIx_Init", status)));
+            return Err(NoClient::Launcher(failed(&calls, "PMIx_Init", status)));
         }
         Ok(Self {
             library: Some(library),
@@ -145,12 +146,13 @@ impl Client {
     ///
     /// # Errors
     /// When the server does not say it.
-    pub fn job_size(&self) -> Result<u32, String> {
+    pub fn job_size(&self) -> Result<u32, LibraryError> {
         let value = self.value(RANK_WILDCARD, c"pmix.job.size")?;
         // SAFETY: a successful get gives a valid value, which nothing frees.
         let kind = unsafe { (*value.as_ptr()).kind };
         if kind != TYPE_UINT32 {
-            return Err(format!("PMIx gives the job's size as type {kind}"));
+            let reason = format!("PMIx gives the job's size as type {kind}");
+            return Err(LibraryError::unsupported(reason));
         }
         // SAFETY: a value of this type holds a 32-bit number at the union's beginning; the rest of the union need not
         // have been written. The union is aligned for more than that.
@@ -161,9 +163,10 @@ impl Client {
     ///
     /// # Errors
     /// When the text or the key cannot be passed on, or the library refuses.
-    pub fn put(&self, key: &str, value: &str) -> Result<(), String> {
+    pub fn put(&self, key: &str, value: &str) -> Result<(), LibraryError> {
         let key = c_key(key)?;
-        let value = CString::new(value).map_err(|_| "the text has a NUL byte".to_owned())?;
+        let value =
+            CString::new(value).map_err(|_| LibraryError::argument("the text has a NUL byte"))?;
         let mut passed = Value {
             kind: TYPE_STRING,
             data: value.as_ptr() as u64,
@@ -178,7 +181,7 @@ impl Client {
     ///
     /// # Errors
     /// When the library refuses, such as after the loss of a process.
-    pub fn fence(&self) -> Result<(), String> {
+    pub fn fence(&self) -> Result<(), LibraryError> {
         // SAFETY: takes nothing and only looks at the library's own state.
         let status = unsafe { (self.calls.commit)() };
         self.check("PMIx_Commit", status)?;
@@ -203,21 +206,23 @@ impl Client {
     ///
     /// # Errors
     /// When there is none.
-    pub fn get(&self, rank: u32, key: &str) -> Result<String, String> {
+    pub fn get(&self, rank: u32, key: &str) -> Result<String, LibraryError> {
         let value = self.value(rank, &c_key(key)?)?;
         // SAFETY: a successful get gives a valid value, which nothing frees.
         let kind = unsafe { (*value.as_ptr()).kind };
         if kind != TYPE_STRING {
-            return Err(format!("PMIx gives {key} of rank {rank} as type {kind}"));
+            let reason = format!("PMIx gives {key} of rank {rank} as type {kind}");
+            return Err(LibraryError::unsupported(reason));
         }
         // SAFETY: a value of this type holds null or a NUL-terminated string that lives as long as the value.
-        unsafe { text((*value.as_ptr()).data as *const c_char) }
-            .ok_or_else(|| format!("PMIx gives no text for {key} of rank {rank}"))
+        unsafe { text((*value.as_ptr()).data as *const c_char) }.ok_or_else(|| {
+            LibraryError::unsupported(format!("PMIx gives no text for {key} of rank {rank}"))
+        })
     }
 
     /// The library's value, which is never freed: the function for that is a macro in some releases, and a process asks
     /// for a few short texts, once.
-    fn value(&self, rank: u32, key: &CStr) -> Result<NonNull<Value>, String> {
+    fn value(&self, rank: u32, key: &CStr) -> Result<NonNull<Value>, LibraryError> {
         let of = Proc {
             namespace: self.namespace,
             rank,
@@ -228,14 +233,14 @@ impl Client {
             (self.calls.get)(&raw const of, key.as_ptr(), ptr::null(), 0, &raw mut value)
         };
         self.check("PMIx_Get", status)?;
-        NonNull::new(value).ok_or_else(|| "PMIx_Get gives no value".to_owned())
+        NonNull::new(value).ok_or_else(|| LibraryError::unsupported("PMIx_Get gives no value"))
     }
 
-    fn check(&self, what: &str, status: c_int) -> Result<(), String> {
+    fn check(&self, call: &'static str, status: c_int) -> Result<(), LibraryError> {
         if status == SUCCESS {
             return Ok(());
         }
-        Err(said(&self.calls, what, status))
+        Err(failed(&self.calls, call, status))
     }
 }
 
@@ -274,20 +279,20 @@ fn within(timeout: Duration, work: impl FnOnce() + Send + 'static) -> bool {
     thread.is_ok() && receiver.recv_timeout(timeout).is_ok()
 }
 
-fn said(calls: &PmixCalls, what: &str, status: c_int) -> String {
+fn failed(calls: &PmixCalls, call: &'static str, status: c_int) -> LibraryError {
     // SAFETY: the function takes any number and returns null or a constant NUL-terminated string.
     let meaning = unsafe { text((calls.error_string)(status)) };
-    format!(
-        "{what} failed with {} ({status})",
-        meaning.unwrap_or_default()
-    )
+    let meaning = meaning.unwrap_or_default();
+    let message = format!("{call} failed with {meaning} ({status})");
+    LibraryError::call_with_message(call, status, message)
 }
 
-fn c_key(key: &str) -> Result<CString, String> {
+fn c_key(key: &str) -> Result<CString, LibraryError> {
     if key.len() >= KEY_BYTES {
-        return Err(format!("a key of {} bytes is too long for PMIx", key.len()));
+        let reason = format!("a key of {} bytes is too long for PMIx", key.len());
+        return Err(LibraryError::argument(reason));
     }
-    CString::new(key).map_err(|_| "the key has a NUL byte".to_owned())
+    CString::new(key).map_err(|_| LibraryError::argument("the key has a NUL byte"))
 }
 
 #[cfg(test)]

@@ -59,13 +59,11 @@ impl IpcOutlet {
         let name = vendor_of(context.driver()).ipc;
         let failed = |failure: CudaFailure| gpu_failed(name, context, &failure);
         // Rings are not pinned for a driver that writes no words there.
-        let words = FlagWords::offered(context).and_then(|()| {
-            let pinned = PinnedArena::pin(context, rings).map_err(|failure| failure.to_string());
-            pinned.and_then(FlagWords::of)
-        });
+        let words = FlagWords::offered(context)
+            .and_then(|()| PinnedArena::pin(context, rings).and_then(FlagWords::of));
         let arrivals = match words {
             Ok(words) => ArrivalsBy::Gpu(words),
-            Err(why) => ArrivalsBy::Cpu(why),
+            Err(failure) => ArrivalsBy::Cpu(failure.to_string()),
         };
         let depth = depth.clamp(1, IN_FLIGHT_MAX) as usize;
         let events: Result<Vec<_>, _> = (0..depth).map(|_| CudaEvent::untimed(context)).collect();

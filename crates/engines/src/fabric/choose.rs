@@ -56,7 +56,7 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
         device_memory: is_of_gpu(request.memories.0),
     };
     let offered = Info::query(&library, &hints)
-        .map_err(|why| unavailable(provider, why, "Run `tonnage devices`".into()))?;
+        .map_err(|why| unavailable(provider, why.into(), "Run `tonnage devices`".into()))?;
     if offered.is_empty() {
         let with = (request.memories.0.name, why_embedded.as_deref());
         if hints.device_memory
@@ -161,7 +161,7 @@ fn library(request: &OpenRequest<'_>) -> Result<(Libfabric, Option<String>)> {
         let how = format!(
             "Name another file with {option}, or \"embedded\" for the library inside this program"
         );
-        unavailable(request.variant, why, how)
+        unavailable(request.variant, why.into(), how)
     })
 }
 
@@ -300,7 +300,9 @@ fn by_device(offered: &[Info], devices: &[String], provider: &str) -> Result<Vec
             .collect();
         fitting.sort_by_key(|info| info.attributes().address.is_some_and(|a| a.is_ipv6()));
         match fitting.first() {
-            Some(info) => info.duplicate().map_err(Error::Failed),
+            Some(info) => info
+                .duplicate()
+                .map_err(|error| Error::Failed(error.into())),
             None => {
                 let domain = |info: &'_ Info| info.attributes().domain.clone();
                 let names: BTreeSet<String> = offered.iter().map(domain).collect();

@@ -199,7 +199,10 @@ impl Domain for FabricDomain {
     }
 
     fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
-        let info = self.info.duplicate().map_err(Error::Failed)?;
+        let info = self
+            .info
+            .duplicate()
+            .map_err(|error| Error::Failed(error.into()))?;
         let ways = Ways {
             inject: self.inject,
             deliver_every_write: self.arrival == Some(ArrivalProof::EveryWrite),

@@ -659,7 +659,8 @@ impl FabricWorker {
         arena: &Arc<Arena>,
     ) -> Result<(RegionId, RemoteRegion)> {
         let registered = self.endpoint.register(Arc::clone(arena), self.key());
-        let region = registered.map_err(|why| not_registered(&self.name, arena.len(), &why))?;
+        let region =
+            registered.map_err(|why| not_registered(&self.name, arena.len(), &why.to_string()))?;
         self.numbered(region)
     }
 
@@ -825,7 +826,7 @@ impl FabricWorker {
         (self.card_regions).register((region, &card), (asked, &CARD_WAYS), refused, |way| {
             let interface = card.interface()?;
             card.register((&Tree::host(), device), way, |bytes| {
-                endpoint.register_device(bytes, interface, key)
+                Ok(endpoint.register_device(bytes, interface, key)?)
             })
         })
     }

@@ -77,7 +77,7 @@ fn advice(failure: &CudaFailure) -> &'static str {
              packages)"
         }
         CudaFailure::TooOld { .. } => "Install ROCm 5.1 or newer",
-        CudaFailure::NotOffered { .. } => {
+        CudaFailure::NotOffered { .. } | CudaFailure::NoWords => {
             "tonnage uses no such call of ROCm's on this GPU: leave out the option that asks for it"
         }
         CudaFailure::Outside(_) => "This is a defect of tonnage: please report it",

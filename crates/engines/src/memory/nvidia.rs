@@ -69,7 +69,9 @@ fn advice(failure: &CudaFailure) -> &'static str {
         CudaFailure::TooOld { .. } => {
             "Install a driver that serves CUDA 11.0 or newer: 450 or newer"
         }
-        CudaFailure::NotOffered { .. } | CudaFailure::NoCompiler(_) => DEFECT,
+        CudaFailure::NotOffered { .. } | CudaFailure::NoCompiler(_) | CudaFailure::NoWords => {
+            DEFECT
+        }
         CudaFailure::Outside(_) => DEFECT,
         CudaFailure::NoPeer { .. } => {
             "Look at `nvidia-smi topo -p2p rw`: virtual machines and chipsets may forbid it; copy by way of the host in two \

@@ -88,7 +88,7 @@ impl MpiCalls {
         let file = self
             .world
             .open(&path, scope, mode, &self.hints)
-            .map_err(failed)?;
+            .map_err(|error| failed(error.into()))?;
         let identity = look()?;
         let prepared = self.prepare(&file, what);
         if self.files.len() <= number {
@@ -148,7 +148,7 @@ impl MpiCalls {
         match moved {
             Ok(moved) if moved == len => Ok(moved),
             Ok(moved) => Err(short(opened, transfer, write, moved)),
-            Err(why) => Err(failed(opened, transfer, write, &why)),
+            Err(why) => Err(failed(opened, transfer, write, &why.to_string())),
         }
     }
 

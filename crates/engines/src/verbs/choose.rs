@@ -42,10 +42,10 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Vec<ChosenPort>> {
 }
 
 /// An error of something that is not there. Its caller names the transport.
-pub(super) fn unavailable(why: String, how: &str) -> Error {
+pub(super) fn unavailable(why: impl Into<String>, how: &str) -> Error {
     Error::Unavailable {
         what: "verbs".into(),
-        why,
+        why: why.into(),
         how: how.to_owned(),
     }
 }

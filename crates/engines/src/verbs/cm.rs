@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tonnage_engine::Facts;
+use tonnage_sys::error::LibraryError;
 use tonnage_sys::verbs::{CmChannel, CmEvent, CmEventKind, CmHandle, CmTerms, PathTo};
 use tonnage_units::{Error, Result};
 
@@ -148,13 +149,15 @@ impl VerbsWorker {
         let went_on = match (event.kind, side.ways[index].step, event.status) {
             (CmEventKind::AddressResolved, CmStep::Resolving, 0) => {
                 side.ways[index].go_to(CmStep::Routing);
-                side.channel.resolve_route(id, RESOLVING)
+                side.channel
+                    .resolve_route(id, RESOLVING)
+                    .map_err(String::from)
             }
             (CmEventKind::RouteResolved, CmStep::Routing, 0) => {
                 side.ways[index].go_to(CmStep::Asking);
                 let private = side.ways[index].shown.bytes();
                 let terms = self.terms(&side.ways[index], &private);
-                side.channel.connect(id, &terms)
+                side.channel.connect(id, &terms).map_err(String::from)
             }
             (CmEventKind::Response, CmStep::Asking, 0) => self.conclude(side, index, id, event),
             (CmEventKind::Established, CmStep::Accepted, 0) => {
@@ -182,7 +185,7 @@ impl VerbsWorker {
         let accepted = self.take_path(side, index, id).and_then(|()| {
             let private = side.ways[index].shown.bytes();
             let terms = self.terms(&side.ways[index], &private);
-            side.channel.accept(id, &terms)
+            Ok(side.channel.accept(id, &terms)?)
         });
         match accepted {
             Ok(()) => {
@@ -410,7 +413,7 @@ impl CmSide {
     }
 
     /// The port that peers ask at.
-    pub(super) fn listen(&mut self) -> Result<u16, String> {
+    pub(super) fn listen(&mut self) -> Result<u16, LibraryError> {
         if let Some((_, port)) = self.listener {
             return Ok(port);
         }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use tonnage_engine::{Card, Neighbor};
 use tonnage_machine::devices::RdmaDevice;
+use tonnage_sys::error::LibraryError;
 use tonnage_sys::verbs::{DcReads, Libmlx5, LinkLayer, PathTo, probe_dc};
 use tonnage_units::{Error, Result};
 
@@ -51,7 +52,7 @@ impl VerbsWorker {
     }
 
     fn add_initiator(&mut self, port: &OpenPort, device: &DcDevice) -> Result<()> {
-        let about = |why: String| {
+        let about = |why: LibraryError| {
             let depth = self.send_depth;
             Error::Failed(format!(
                 "verbs:dc on {}: {why}; an initiator was to have {depth} work requests (engine-options dci and sq-depth)",
@@ -170,8 +171,9 @@ pub(super) fn dc_device(
     let (context, device) = (&chosen.context, &chosen.device);
     let loaded = Libmlx5::load(context.library());
     let drives = loaded.as_ref().map(|library| library.drives(context));
-    check_driver(device, drives.map_err(String::as_str))?;
-    let library = Arc::new(loaded.map_err(Error::Failed)?);
+    let drives = drives.map_err(ToString::to_string);
+    check_driver(device, drives.as_ref().copied().map_err(String::as_str))?;
+    let library = Arc::new(loaded.map_err(|error| Error::Failed(error.into()))?);
     let name = context.name();
     probe_dc(context, &library).map_err(|why| {
         let how = "Choose a device that has it: Connect-IB, or ConnectX-4 and later, where firmware and kernel offer it \

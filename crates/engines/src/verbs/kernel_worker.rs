@@ -263,7 +263,7 @@ impl KernelWorker {
 /// Single operations are not for it.
 fn carries_trials_only() -> Error {
     unavailable(
-        "the kernel carries out whole trials, and takes no single operations".into(),
+        "the kernel carries out whole trials, and takes no single operations",
         "Choose verbs:rc, or a transfer of reads or writes with --window",
     )
 }
@@ -271,7 +271,7 @@ fn carries_trials_only() -> Error {
 /// A session stands for one memory as long as it lives: peers know its lanes.
 fn one_memory_only() -> Error {
     unavailable(
-        "the kernel has landing memory for one memory of each worker, and this worker had one already".into(),
+        "the kernel has landing memory for one memory of each worker, and this worker had one already",
         "Choose verbs:rc for runs that register several memories, or one after the other",
     )
 }

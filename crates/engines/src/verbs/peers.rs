@@ -119,7 +119,8 @@ impl VerbsWorker {
             ));
         }
         for (&place, &number) in places.iter().zip(&card.numbers) {
-            self.fill_with_receives(place).map_err(failed)?;
+            self.fill_with_receives(place)
+                .map_err(|why| failed(why.into()))?;
             let own_number = self.pairs[place].number;
             let path = PathTo {
                 number,
@@ -130,7 +131,7 @@ impl VerbsWorker {
             let connected = if self.cm.is_some() {
                 self.begin_by_cm(at, place, path, &card)
             } else {
-                self.queues.connect(handle, &path, self.port.asked.patience)
+                (self.queues.connect(handle, &path, self.port.asked.patience)).map_err(String::from)
             };
             connected.map_err(|why| {
                 let ends = self.port.both_ends(&card.device);

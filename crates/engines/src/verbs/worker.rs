@@ -10,6 +10,7 @@ use tonnage_engine::{
     take_waiting,
 };
 use tonnage_machine::kernel_files::Tree;
+use tonnage_sys::error::LibraryError;
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::verbs::{
     KeyedRegion, PairHandle, Queues, RegionAccess, RegistrationHandle, WorkAction, WorkEvent,
@@ -80,12 +81,13 @@ impl VerbsWorker {
         config: &WorkerConfig,
         [send_depth, receive_depth, completions]: [u32; 3],
     ) -> Result<Self> {
-        let about = |why: String| {
+        let about = |why: &dyn std::fmt::Display| {
             let (engine, at) = (port.engine(), port.in_words());
             Error::Failed(format!("{engine} on {at}: {why}"))
         };
         let context = &port.chosen.context;
-        let mut queues = Queues::open(context, completions, config.sleeps).map_err(about)?;
+        let mut queues =
+            Queues::open(context, completions, config.sleeps).map_err(|why| about(&why))?;
         queues.gather_up_to(port.asked.stretches);
         queues.register_up_to(port.region_bytes());
         let thread_domain = !port.asked.locks && port.dc.is_none() && queues.without_locks();
@@ -95,11 +97,11 @@ impl VerbsWorker {
         let bytes = page.len();
         let contact_region = queues.register(Arc::new(page), RegionAccess::default());
         let mut worker = Self {
-            contact_region: contact_region.map_err(|why| about(not_registered(bytes, &why)))?,
+            contact_region: contact_region.map_err(|why| about(&not_registered(bytes, &why)))?,
             config: config.clone(),
             port: Arc::clone(port),
             queues,
-            cm: (port.cm.as_ref().map(CmSide::open).transpose()).map_err(about)?,
+            cm: (port.cm.as_ref().map(CmSide::open).transpose()).map_err(|why| about(&why))?,
             send_depth,
             receive_depth,
             regions: Regions::default(),
@@ -125,14 +127,14 @@ impl VerbsWorker {
     }
 
     #[cold]
-    pub(super) fn about_device(&self, why: String) -> Error {
+    pub(super) fn about_device(&self, why: impl std::fmt::Display) -> Error {
         let (at, events) = (self.port.in_words(), self.port.events());
         let engine = self.port.engine();
         Error::Failed(format!("{engine} on {at}: {why}{events}"))
     }
 
     /// Posts receives that writes with an immediate use up, to a queue pair that is for them.
-    pub(super) fn fill_with_receives(&mut self, place: usize) -> Result<(), String> {
+    pub(super) fn fill_with_receives(&mut self, place: usize) -> Result<(), LibraryError> {
         let is_one_sided = self.peers.iter().any(|peer| peer.one_sided == place);
         if !self.port.immediates || !is_one_sided {
             return Ok(());
@@ -274,7 +276,7 @@ impl VerbsWorker {
     }
 }
 
-pub(super) fn not_registered(bytes: usize, why: &str) -> String {
+pub(super) fn not_registered(bytes: usize, why: &LibraryError) -> String {
     let advice = locked_memory_advice(bytes);
     format!("{bytes} bytes cannot be registered: {why}{advice}")
 }

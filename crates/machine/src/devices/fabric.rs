@@ -106,7 +106,7 @@ pub(super) fn find(
 ) -> Vec<FabricLibrary> {
     let mut found = Vec::new();
     let why_no_other = match library {
-        Ok(library) if library.is_embedded() => Libfabric::load(None).err(),
+        Ok(library) if library.is_embedded() => Libfabric::load(None).err().map(String::from),
         Ok(library) => {
             found.push(list(library, absent));
             None
@@ -181,7 +181,7 @@ mod tests {
     fn a_library_that_cannot_be_loaded_is_absent_with_the_reason_and_the_embedded_one_is_there() {
         let mut absent = Vec::new();
         let library = Libfabric::load(Some("/nonexistent/libfabric.so.1"));
-        let found = find(library, &mut absent);
+        let found = find(library.map_err(String::from), &mut absent);
         assert!(found.len() == 1 && found[0].embedded, "{found:?}");
         let installed = &absent[0];
         assert_eq!(installed.what, "installed libfabric");

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use tonnage_sys::error::{LibraryError, LibraryErrorKind};
 use tonnage_sys::nvml::{MigSlice, NvlinkEnd, Nvml, NvmlGpu};
 
 use super::Absent;
@@ -80,15 +81,7 @@ pub(super) fn ask(addresses: Vec<String>, absent: &mut Vec<Absent>) -> NvmlAnswe
             absent.extend(unknown);
             return answer;
         }
-        Err(why) if why == Nvml::MISMATCH => (
-            why,
-            "Restart the machine, or unload the driver's modules and load them anew, as after an update of the driver.",
-        ),
-        Err(why) => (
-            why,
-            "Install libnvidia-ml.so.1 of the driver (libnvidia-ml1 on Debian, libnvidia-compute on Ubuntu); in a \
-             container, NVIDIA_DRIVER_CAPABILITIES has to hold utility.",
-        ),
+        Err(no_answer) => no_answer,
     };
     absent.push(Absent::new(what, why, how));
     NvmlAnswer::default()
@@ -99,25 +92,46 @@ pub(super) fn ask(addresses: Vec<String>, absent: &mut Vec<Absent>) -> NvmlAnswe
 pub fn gpu_links(addresses: Vec<String>) -> LinkTable {
     match asked(addresses) {
         Ok(answer) => answer.links,
-        Err(why) => LinkTable {
+        Err((why, _)) => LinkTable {
             unknown: Some(format!("NVML: {why}")),
             ..LinkTable::default()
         },
     }
 }
 
-fn asked(addresses: Vec<String>) -> Result<NvmlAnswer, String> {
+/// The reason of a failure, and the advice.
+type NoAnswer = (String, &'static str);
+
+const INSTALL: &str = "Install libnvidia-ml.so.1 of the driver (libnvidia-ml1 on Debian, libnvidia-compute on Ubuntu); in a \
+                       container, NVIDIA_DRIVER_CAPABILITIES has to hold utility.";
+
+fn not_loaded(error: &LibraryError) -> NoAnswer {
+    let how = match **error {
+        LibraryErrorKind::Call {
+            code: Nvml::VERSION_MISMATCH,
+            ..
+        } => {
+            "Restart the machine, or unload the driver's modules and load them anew, as after an update of the driver."
+        }
+        _ => INSTALL,
+    };
+    (error.to_string(), how)
+}
+
+fn asked(addresses: Vec<String>) -> Result<NvmlAnswer, NoAnswer> {
     let named = std::env::var_os(LIBNVML_VARIABLE).filter(|path| !path.is_empty());
     let asked = within(TIMEOUT, move || {
         let file = named.as_deref().map(|path| {
-            path.to_str()
-                .ok_or_else(|| format!("the path of the library is not UTF-8: {}", path.display()))
+            path.to_str().ok_or_else(|| {
+                let why = format!("the path of the library is not UTF-8: {}", path.display());
+                (why, INSTALL)
+            })
         });
-        let nvml = Nvml::load(file.transpose()?)?;
+        let nvml = Nvml::load(file.transpose()?).map_err(|error| not_loaded(&error))?;
         Ok(answer(&nvml, &addresses))
     });
     let late = || format!("it did not answer within {} s", TIMEOUT.as_secs());
-    asked.unwrap_or_else(|| Err(late()))
+    asked.unwrap_or_else(|| Err((late(), INSTALL)))
 }
 
 /// A GPU's address, its handle, and the remote ends of its links.

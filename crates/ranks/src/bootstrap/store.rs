@@ -34,7 +34,11 @@ impl Store {
         match exchange {
             Exchange::Pmix => {
                 let client = Pmix::start().map_err(|why| no_pmix(identity, why))?;
-                refuse_other_job(identity, client.rank(), client.job_size().map_err(broken)?)?;
+                refuse_other_job(
+                    identity,
+                    client.rank(),
+                    client.job_size().map_err(|error| broken(error.into()))?,
+                )?;
                 Ok(Self::Pmix(Box::new(client)))
             }
             Exchange::Pmi1 { fd } => {
@@ -51,7 +55,7 @@ impl Store {
         match self {
             Self::Pmix(client) => {
                 value.map_or(Ok(()), |value| client.put(key, value))?;
-                client.fence()
+                Ok(client.fence()?)
             }
             Self::Pmi1(client) => {
                 value.map_or(Ok(()), |value| client.put(key, value))?;
@@ -62,7 +66,7 @@ impl Store {
 
     pub(super) fn hear(&mut self, rank: u32, key: &str) -> Result<String, String> {
         match self {
-            Self::Pmix(client) => client.get(rank, key),
+            Self::Pmix(client) => Ok(client.get(rank, key)?),
             Self::Pmi1(client) => client.get(key),
         }
     }
@@ -93,7 +97,7 @@ fn no_pmix(identity: &Identity, why: NoClient) -> Error {
              export RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT",
         ),
     };
-    unavailable(identity, "PMIx", why, how)
+    unavailable(identity, "PMIx", why.into(), how)
 }
 
 pub(super) fn broken(why: String) -> Error {

@@ -202,7 +202,7 @@ impl GpuDriver {
         for name in file.iter().chain(names) {
             match SharedLibrary::open(name) {
                 Ok(file) => return Ok(DriverLibrary::new(self, file)),
-                Err(reason) => why.push(((*name).to_owned(), reason)),
+                Err(error) => why.push(((*name).to_owned(), error.to_string())),
             }
         }
         Err(CudaFailure::NoDriver(reason(&why)))

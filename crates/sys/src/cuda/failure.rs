@@ -71,6 +71,8 @@ pub enum CudaFailure {
         /// Number of the GPU whose memory it would reach.
         peer: u32,
     },
+    /// Streams of the GPU write no words of 64 bits.
+    NoWords,
     /// A kernel was to reach memory of the host that is not pinned.
     NotPinned,
     /// Neither end of a copy is memory of a GPU.
@@ -182,6 +184,12 @@ impl fmt::Display for CudaFailure {
                 f,
                 "{call}: {name}:{gpu} cannot reach the memory of {name}:{peer}"
             ),
+            Self::NoWords => {
+                write!(
+                    f,
+                    "the driver says that this GPU writes no words of 64 bits"
+                )
+            }
             Self::NotPinned => write!(
                 f,
                 "a kernel of a GPU reaches memory of the host only where the driver has pinned it"

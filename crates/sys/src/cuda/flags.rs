@@ -23,14 +23,13 @@ functions! { pub(super) FlagCalls by Introduced:
     write = (c"cuStreamWriteValue64_v2", 11, 7) => (StreamHandle, CudaAddress, u64, c_uint) -> Code;
 }
 
-fn calls(context: &CudaContext) -> Result<FlagCalls, String> {
+fn calls(context: &CudaContext) -> Result<FlagCalls, CudaFailure> {
     let library = &context.library;
-    let calls = FlagCalls::of(|call| library.library.symbol(call));
-    let calls = calls.map_err(|failure| failure.to_string())?;
+    let calls = FlagCalls::of(|call| library.library.symbol(call))?;
     // A driver that does not know the question does not have the answer.
     let writes = library.attribute(context.ordinal, Attribute::StreamWords);
     match writes.unwrap_or(0) {
-        0 => Err("the driver says that this GPU writes no words of 64 bits".to_owned()),
+        0 => Err(CudaFailure::NoWords),
         _ => Ok(calls),
     }
 }
@@ -48,12 +47,11 @@ impl FlagWords {
     /// Makes words of pinned memory, for streams of the context that it was pinned in.
     ///
     /// # Errors
-    /// Reason why the GPU writes none, in words.
-    pub fn of(pinned: PinnedArena) -> Result<Self, String> {
+    /// `NoWords`, or the driver's reason.
+    pub fn of(pinned: PinnedArena) -> Result<Self, CudaFailure> {
         let context = pinned.context();
         let calls = calls(context)?;
-        let address = pinned.address_in(context);
-        let address = address.map_err(|failure| failure.to_string())?;
+        let address = pinned.address_in(context)?;
         Ok(Self {
             pinned,
             calls,
@@ -64,8 +62,8 @@ impl FlagWords {
     /// Returns whether a GPU writes words: whoever asks before has no memory pinned for nothing.
     ///
     /// # Errors
-    /// Reason why it writes none, in words.
-    pub fn offered(context: &CudaContext) -> Result<(), String> {
+    /// `NoWords`, or the driver's reason.
+    pub fn offered(context: &CudaContext) -> Result<(), CudaFailure> {
         calls(context).map(|_| ())
     }
 

@@ -63,7 +63,8 @@ impl HipCompiler {
     ) -> Result<Self, CudaFailure> {
         let mut first = None;
         for name in candidates(runtime) {
-            let found = SharedLibrary::open(&name).map_err(CudaFailure::NoCompiler);
+            let found =
+                SharedLibrary::open(&name).map_err(|error| CudaFailure::NoCompiler(error.into()));
             let found = found.and_then(|file| {
                 let library = DriverLibrary {
                     driver,

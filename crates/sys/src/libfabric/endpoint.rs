@@ -13,6 +13,7 @@ use super::open::{Fid, NAME_BYTES_MAX, Opener, QueueSizes, check};
 use super::peer_to_peer::PeerToPeer;
 use super::slots::Slots;
 use super::{Info, Libfabric, Release, abi};
+use crate::error::LibraryError;
 use crate::mapping::Arena;
 use crate::registrable::{DeviceBytes, RegisteredBytes, RegisteredMemory, put};
 
@@ -82,7 +83,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// Which call failed, with the library's reason.
-    pub fn open(info: Info, sizes: QueueSizes, sleeps: bool) -> Result<Self, String> {
+    pub fn open(info: Info, sizes: QueueSizes, sleeps: bool) -> Result<Self, LibraryError> {
         let library = Arc::clone(info.library());
         let opener = Opener {
             library: &library,
@@ -173,7 +174,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn arm(&mut self) -> Result<Wait<'_>, String> {
+    pub fn arm(&mut self) -> Result<Wait<'_>, LibraryError> {
         let (Some(descriptor), Some(fabric), Some(queue)) =
             (self.wake_up, &self.fabric, &self.queue)
         else {
@@ -201,7 +202,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn register(&mut self, arena: Arc<Arena>, key: u64) -> Result<RegionHandle, String> {
+    pub fn register(&mut self, arena: Arc<Arena>, key: u64) -> Result<RegionHandle, LibraryError> {
         self.register_bytes(RegisteredMemory::Host(arena), (abi::FI_HMEM_SYSTEM, 0), key)
     }
 
@@ -215,19 +216,18 @@ impl Endpoint {
         device: Arc<DeviceBytes>,
         (interface, number): (HmemInterface, u32),
         key: u64,
-    ) -> Result<RegionHandle, String> {
+    ) -> Result<RegionHandle, LibraryError> {
         // Without the promise a provider may hand addresses to copies, which follow them to wherever they lead.
         if !device.is_owned() && self.peer_to_peer != Some(PeerToPeer::Required) {
-            return Err(
-                "the provider does not promise that only the card reaches it (FI_OPT_FI_HMEM_P2P)"
-                    .to_owned(),
-            );
+            return Err(LibraryError::unsupported(
+                "the provider does not promise that only the card reaches it (FI_OPT_FI_HMEM_P2P)",
+            ));
         }
         let release = self.info.library().release();
         if device.file().is_some() && release < FILES_SINCE {
-            return Err(format!(
+            return Err(LibraryError::unsupported(format!(
                 "libfabric {release} does not register memory by a file: {FILES_SINCE} does"
-            ));
+            )));
         }
         let interface = match interface {
             HmemInterface::Cuda => (abi::FI_HMEM_CUDA, u64::from(number)),
@@ -242,7 +242,7 @@ impl Endpoint {
         memory: RegisteredMemory,
         interface: (c_int, u64),
         key: u64,
-    ) -> Result<RegionHandle, String> {
+    ) -> Result<RegionHandle, LibraryError> {
         let bytes = RegisteredBytes::of(memory);
         let mr = self.registration(&bytes, interface, key)?;
         if self.bind_regions
@@ -267,12 +267,15 @@ impl Endpoint {
     ///
     /// # Errors
     /// When operations of this side on it are in flight, it is not registered, or the library does not let go of it.
-    pub fn deregister(&mut self, region: RegionHandle) -> Result<(), String> {
+    pub fn deregister(&mut self, region: RegionHandle) -> Result<(), LibraryError> {
         if self.slots.uses(region) {
-            return Err("operations on the region are in flight".to_owned());
+            return Err(LibraryError::argument(
+                "operations on the region are in flight",
+            ));
         }
         let taken = self.regions.get_mut(region.0).and_then(Option::take);
-        let mut registered = taken.ok_or("the region is not registered")?;
+        let mut registered =
+            taken.ok_or_else(|| LibraryError::argument("the region is not registered"))?;
         let memory = registered.bytes.memory;
         let closed = registered.mr.take().is_none_or(Fid::close);
         // The file was for registering: nothing is found by it any more.
@@ -289,7 +292,11 @@ impl Endpoint {
         if closed {
             return Ok(());
         }
-        Err("fi_close: the registration is in use".to_owned())
+        Err(LibraryError::call(
+            "fi_close",
+            -libc::EBUSY,
+            "the registration is in use",
+        ))
     }
 
     fn registration(
@@ -297,10 +304,10 @@ impl Endpoint {
         bytes: &RegisteredBytes,
         (iface, device): (c_int, u64),
         key: u64,
-    ) -> Result<Fid, String> {
+    ) -> Result<Fid, LibraryError> {
         let domain: *mut abi::fid_domain = match &self.domain {
             Some(domain) => domain.cast(),
-            None => return Err("the domain is closed".to_owned()),
+            None => return Err(LibraryError::argument("the domain is closed")),
         };
         let len = usize::try_from(bytes.len()).unwrap_or(usize::MAX);
         let iov = libc::iovec {
@@ -360,23 +367,23 @@ impl Endpoint {
     ///
     /// # Errors
     /// When the name is none of this provider's, with the library's reason.
-    pub fn insert(&mut self, name: &[u8]) -> Result<PeerAddress, String> {
+    pub fn insert(&mut self, name: &[u8]) -> Result<PeerAddress, LibraryError> {
         // A library reads as many bytes as its own names have.
         if name.len() != self.name.len() && self.name_len_is_fixed() {
             let (own, other) = (self.name.len(), name.len());
-            return Err(format!(
+            return Err(LibraryError::argument(format!(
                 "the peer's address has {other} bytes and this side's {own}"
-            ));
+            )));
         }
         let mut padded = [0u8; NAME_BYTES_MAX];
         // One byte less, so that a text ends with a zero whatever the peer says.
         let room = padded[..NAME_BYTES_MAX - 1]
             .get_mut(..name.len())
-            .ok_or("the peer's address is too long")?;
+            .ok_or_else(|| LibraryError::argument("the peer's address is too long"))?;
         room.copy_from_slice(name);
         let vector: *mut abi::fid_av = match &self.vector {
             Some(vector) => vector.cast(),
-            None => return Err("the address vector is closed".to_owned()),
+            None => return Err(LibraryError::argument("the address vector is closed")),
         };
         let mut address: abi::fi_addr_t = 0;
         // SAFETY: the vector is open; the name lies in a buffer that is longer than any address and ends with zeros;
@@ -396,11 +403,13 @@ impl Endpoint {
                 self.peers.push(address);
                 Ok(PeerAddress(self.peers.len() - 1))
             }
-            0 => Err("fi_av_insert did not take the peer's address".to_owned()),
-            code => Err(format!(
-                "fi_av_insert: {}",
-                self.info.library().reason(code)
+            0 => Err(LibraryError::argument(
+                "fi_av_insert did not take the peer's address",
             )),
+            code => {
+                let reason = self.info.library().reason(code);
+                Err(LibraryError::call("fi_av_insert", code, reason))
+            }
         }
     }
 
@@ -409,8 +418,8 @@ impl Endpoint {
         !self.name.starts_with(b"fi_")
     }
 
-    fn check(&self, what: &str, code: c_int) -> Result<(), String> {
-        check(self.info.library(), what, code)
+    fn check(&self, call: &'static str, code: c_int) -> Result<(), LibraryError> {
+        check(self.info.library(), call, code)
     }
 }
 

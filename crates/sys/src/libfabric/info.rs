@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::offers::{copy_offer, is_of};
 use super::{Libfabric, Offer, abi};
+use crate::error::LibraryError;
 
 /// Everything about registering memory that [`super::Endpoint`] can honour.
 const MR_MODE: c_int = abi::FI_MR_LOCAL
@@ -73,7 +74,7 @@ impl Info {
     ///
     /// # Errors
     /// The library's own reason.
-    pub fn query(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Vec<Self>, String> {
+    pub fn query(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Vec<Self>, LibraryError> {
         let asked = asked(library, hints)?;
         // SAFETY: the hints are a live fi_info of this library, and every entry is one while it is copied.
         let mut found = unsafe {
@@ -106,10 +107,10 @@ impl Info {
     ///
     /// # Errors
     /// When memory is short.
-    pub fn duplicate(&self) -> Result<Self, String> {
+    pub fn duplicate(&self) -> Result<Self, LibraryError> {
         // SAFETY: the struct is live as long as `self`.
         let copy = unsafe { Self::copy_of(&self.owned.library, self.owned.info.as_ref()) };
-        copy.ok_or_else(|| "fi_dupinfo gave nothing: memory is short".to_owned())
+        copy.ok_or_else(no_copy)
     }
 
     /// Returns the attributes that were granted.
@@ -135,14 +136,18 @@ impl Info {
     }
 }
 
+fn no_copy() -> LibraryError {
+    LibraryError::unsupported("fi_dupinfo gave nothing: memory is short")
+}
+
 /// Hints as the library wants them.
-fn asked(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Owned, String> {
-    let name = CString::new(hints.provider)
-        .map_err(|_| format!("{:?} has a NUL byte in it", hints.provider))?;
-    let short = || "fi_dupinfo gave nothing: memory is short".to_owned();
+fn asked(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Owned, LibraryError> {
+    let name = CString::new(hints.provider).map_err(|_| {
+        LibraryError::argument(format!("{:?} has a NUL byte in it", hints.provider))
+    })?;
     // SAFETY: a null argument asks for an empty fi_info with all attributes.
     let info =
-        NonNull::new(unsafe { (library.calls.dupinfo)(std::ptr::null()) }).ok_or_else(short)?;
+        NonNull::new(unsafe { (library.calls.dupinfo)(std::ptr::null()) }).ok_or_else(no_copy)?;
     let owned = Owned {
         info,
         library: Arc::clone(library),

@@ -32,6 +32,7 @@ pub use open::QueueSizes;
 pub use peer_to_peer::PeerToPeer;
 pub use post::{Event, EventKind, FabricError, Posted};
 
+use crate::error::{LibraryError, LibraryErrorKind};
 use crate::library::{SharedLibrary, Versioned, file_or_name, functions, text};
 
 /// Places where an installation for EFA puts its own library, which is preferred to the distribution's.
@@ -44,9 +45,6 @@ const LOADER_NAME: &str = "libfabric.so.1";
 
 /// The newest interface that this file was written for; an older library is asked for its own.
 const INTERFACE_MAX: u32 = 1 << 16 | 20;
-
-/// The loader's words when it finds no libfabric; those for a library that libfabric needs begin with that one's name.
-const NOT_FOUND: &str = "libfabric.so.1: cannot open shared object file: No such file or directory";
 
 /// Name that asks for the embedded library.
 const EMBEDDED_NAME: &str = "embedded";
@@ -127,7 +125,7 @@ impl Libfabric {
     /// # Errors
     /// One line that says what was tried and the loader's reason. A library that is there but broken is an error, not
     /// a reason to try the next one.
-    pub fn load(path: Option<&str>) -> Result<Self, String> {
+    pub fn load(path: Option<&str>) -> Result<Self, LibraryError> {
         let installed = EFA_PATHS.into_iter().find(|path| Path::new(path).exists());
         let name = path.or(installed).unwrap_or(LOADER_NAME);
         Self::with_symbols_of(SharedLibrary::open(name)?, name)
@@ -138,15 +136,17 @@ impl Libfabric {
     ///
     /// # Errors
     /// Why the one that was asked for cannot be used.
-    pub fn choose(asked: Option<&str>) -> Result<(Self, Option<String>), String> {
+    pub fn choose(asked: Option<&str>) -> Result<(Self, Option<String>), LibraryError> {
         match asked {
             Some(EMBEDDED_NAME) => Ok((Self::embedded(), None)),
             Some(path) => Ok((Self::load(Some(path))?, None)),
             None => match Self::load(None) {
                 Ok(library) => Ok((library, None)),
                 // Only where there is none: one that is there but broken, or too old, is an error.
-                Err(why) if why.contains(NOT_FOUND) => Ok((Self::embedded(), Some(why))),
-                Err(why) => Err(why),
+                Err(error) if matches!(*error, LibraryErrorKind::NotFound { .. }) => {
+                    Ok((Self::embedded(), Some(error.to_string())))
+                }
+                Err(error) => Err(error),
             },
         }
     }
@@ -156,9 +156,9 @@ impl Libfabric {
         Self::with_symbols_of(SharedLibrary::loaded(LOADER_NAME)?, LOADER_NAME).ok()
     }
 
-    fn with_symbols_of(library: SharedLibrary, name: &str) -> Result<Self, String> {
+    fn with_symbols_of(library: SharedLibrary, name: &str) -> Result<Self, LibraryError> {
         let calls = FabricCalls::of(|symbol| library.symbol(symbol))
-            .map_err(|why| format!("{why}: libfabric 1.9 or newer is needed"))?;
+            .map_err(|error: LibraryError| error.needs("libfabric 1.9 or newer"))?;
         Ok(Self {
             calls,
             // SAFETY: takes nothing, returns a number, and needs no set-up.

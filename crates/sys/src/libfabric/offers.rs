@@ -8,6 +8,7 @@ use std::ffi::{c_char, c_int};
 use std::net::IpAddr;
 
 use super::{INTERFACE_MAX, Libfabric, Release, abi};
+use crate::error::LibraryError;
 use crate::interfaces::ip_address;
 use crate::library::text;
 use crate::signal_actions::keeping;
@@ -135,7 +136,7 @@ impl Libfabric {
     ///
     /// # Errors
     /// The library's own reason.
-    pub fn offers(&self) -> Result<Vec<Offer>, String> {
+    pub fn offers(&self) -> Result<Vec<Offer>, LibraryError> {
         self.list(0, copy_offer)
     }
 
@@ -143,7 +144,7 @@ impl Libfabric {
     ///
     /// # Errors
     /// The library's own reason.
-    pub fn parts(&self) -> Result<Vec<ListedProvider>, String> {
+    pub fn parts(&self) -> Result<Vec<ListedProvider>, LibraryError> {
         self.list(abi::FI_PROV_ATTR_ONLY, copy_part)
     }
 
@@ -152,7 +153,7 @@ impl Libfabric {
         &self,
         flags: u64,
         copy: unsafe fn(&abi::fi_info) -> Option<T>,
-    ) -> Result<Vec<T>, String> {
+    ) -> Result<Vec<T>, LibraryError> {
         // SAFETY: hints may be null ("everything"); `copy` is one of the two below, which ask for a live entry.
         let entries = unsafe { self.entries(flags, std::ptr::null(), |entry| copy(entry)) }?;
         Ok(BTreeSet::from_iter(entries).into_iter().collect())
@@ -168,7 +169,7 @@ impl Libfabric {
         flags: u64,
         hints: *const abi::fi_info,
         mut copy: impl FnMut(&abi::fi_info) -> Option<T>,
-    ) -> Result<Vec<T>, String> {
+    ) -> Result<Vec<T>, LibraryError> {
         let version = self.release.0.min(INTERFACE_MAX);
         let mut list: *mut abi::fi_info = std::ptr::null_mut();
         let none = std::ptr::null();
@@ -182,7 +183,8 @@ impl Libfabric {
         }
         if code != 0 {
             let reason = self.reason(code);
-            return Err(format!("fi_getinfo of {} failed: {reason}", self.path()));
+            let about = format_args!("of {} failed", self.path());
+            return Err(LibraryError::call("fi_getinfo", code, reason).about(about));
         }
         let mut found = Vec::new();
         let mut next = list;

@@ -7,6 +7,7 @@ use std::os::fd::RawFd;
 use std::ptr::{NonNull, null_mut};
 
 use super::{Info, Libfabric, abi};
+use crate::error::LibraryError;
 
 /// Room for an endpoint's name; the longest known has some 70 bytes.
 pub(super) const NAME_BYTES_MAX: usize = 512;
@@ -26,10 +27,10 @@ pub struct QueueSizes {
 pub(super) struct Fid(NonNull<abi::fid>);
 
 impl Fid {
-    pub(super) fn new<T>(pointer: *mut T) -> Result<Self, String> {
+    pub(super) fn new<T>(pointer: *mut T) -> Result<Self, LibraryError> {
         NonNull::new(pointer.cast())
             .map(Self)
-            .ok_or_else(|| "it gave nothing".to_owned())
+            .ok_or_else(|| LibraryError::unsupported("it gave nothing"))
     }
 
     pub(super) fn cast<T>(&self) -> *mut T {
@@ -72,11 +73,16 @@ impl Drop for Fid {
     }
 }
 
-pub(super) fn check(library: &Libfabric, what: &str, code: c_int) -> Result<(), String> {
+pub(super) fn check(
+    library: &Libfabric,
+    call: &'static str,
+    code: c_int,
+) -> Result<(), LibraryError> {
     if code == 0 {
         return Ok(());
     }
-    Err(format!("{what}: {} ({code})", library.reason(code)))
+    let text = format!("{} ({code})", library.reason(code));
+    Err(LibraryError::call(call, code, text))
 }
 
 /// The calls that open the parts of an endpoint.
@@ -86,29 +92,29 @@ pub(super) struct Opener<'a> {
 }
 
 impl Opener<'_> {
-    pub(super) fn check(&self, what: &str, code: c_int) -> Result<(), String> {
-        check(self.library, what, code)
+    pub(super) fn check(&self, call: &'static str, code: c_int) -> Result<(), LibraryError> {
+        check(self.library, call, code)
     }
 
     /// Makes a call that opens an object.
     fn opened<T>(
         &self,
-        what: &str,
+        name: &'static str,
         call: impl FnOnce(*mut *mut T) -> c_int,
-    ) -> Result<Fid, String> {
+    ) -> Result<Fid, LibraryError> {
         let mut object = null_mut();
-        self.check(what, call(&raw mut object))?;
+        self.check(name, call(&raw mut object))?;
         Fid::new(object)
     }
 
-    pub(super) fn fabric(&self) -> Result<Fid, String> {
+    pub(super) fn fabric(&self) -> Result<Fid, LibraryError> {
         // SAFETY: the info and its fabric attribute are live; `fabric` is valid for the write of a pointer.
         self.opened("fi_fabric", |fabric| unsafe {
             (self.library.calls.fabric)((*self.info.as_ptr()).fabric_attr, fabric, null_mut())
         })
     }
 
-    pub(super) fn domain(&self, fabric: &Fid) -> Result<Fid, String> {
+    pub(super) fn domain(&self, fabric: &Fid) -> Result<Fid, LibraryError> {
         let fabric: *mut abi::fid_fabric = fabric.cast();
         // SAFETY: the fabric is open and the info live, which it stays longer than the domain.
         self.opened("fi_domain", |domain| unsafe {
@@ -116,7 +122,7 @@ impl Opener<'_> {
         })
     }
 
-    pub(super) fn endpoint(&self, domain: &Fid) -> Result<Fid, String> {
+    pub(super) fn endpoint(&self, domain: &Fid) -> Result<Fid, LibraryError> {
         let domain: *mut abi::fid_domain = domain.cast();
         // SAFETY: as for `domain`.
         self.opened("fi_endpoint", |endpoint| unsafe {
@@ -130,7 +136,7 @@ impl Opener<'_> {
         domain: &Fid,
         sizes: QueueSizes,
         sleeps: bool,
-    ) -> Result<(Fid, Option<RawFd>), String> {
+    ) -> Result<(Fid, Option<RawFd>), LibraryError> {
         let domain: *mut abi::fid_domain = domain.cast();
         let open = |wait_obj| {
             let mut attr = abi::fi_cq_attr {
@@ -154,7 +160,7 @@ impl Opener<'_> {
         Ok((open(abi::FI_WAIT_NONE)?, None))
     }
 
-    pub(super) fn vector(&self, domain: &Fid, sizes: QueueSizes) -> Result<Fid, String> {
+    pub(super) fn vector(&self, domain: &Fid, sizes: QueueSizes) -> Result<Fid, LibraryError> {
         let domain: *mut abi::fid_domain = domain.cast();
         let mut attr = abi::fi_av_attr {
             type_: abi::FI_AV_TABLE,
@@ -167,7 +173,7 @@ impl Opener<'_> {
         })
     }
 
-    pub(super) fn name(&self, endpoint: &Fid) -> Result<Vec<u8>, String> {
+    pub(super) fn name(&self, endpoint: &Fid) -> Result<Vec<u8>, LibraryError> {
         let raw: *mut abi::fid_ep = endpoint.cast();
         let mut name = vec![0u8; NAME_BYTES_MAX];
         let mut len = name.len();

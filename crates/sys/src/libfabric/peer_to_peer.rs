@@ -5,6 +5,7 @@
 
 use super::open::{Fid, check};
 use super::{Libfabric, abi};
+use crate::error::LibraryError;
 
 /// Answers of a provider that was asked to let the card alone move bytes of a device's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,7 +21,7 @@ impl PeerToPeer {
     ///
     /// # Errors
     /// The provider's reason, where it cannot do without copies.
-    pub(super) fn require(library: &Libfabric, endpoint: &Fid) -> Result<Self, String> {
+    pub(super) fn require(library: &Libfabric, endpoint: &Fid) -> Result<Self, LibraryError> {
         let raw: *mut abi::fid_ep = endpoint.cast();
         let value = abi::FI_HMEM_P2P_REQUIRED;
         // SAFETY: the endpoint is open; the option's value is an int, which lives through the call.
@@ -74,7 +75,7 @@ mod tests {
         -1
     }
 
-    fn asked(code: usize) -> Result<PeerToPeer, String> {
+    fn asked(code: usize) -> Result<PeerToPeer, LibraryError> {
         let mut ops = abi::fi_ops_ep {
             size: size_of::<abi::fi_ops_ep>(),
             cancel: std::ptr::null(),
@@ -105,7 +106,7 @@ mod tests {
         // EOPNOTSUPP where the device has none, ENODATA where the GPU's driver was not found, EINVAL.
         for code in [95, 61, 22] {
             let why = asked(code).unwrap_err();
-            assert!(why.contains("through the host"), "{why}");
+            assert!(why.to_string().contains("through the host"), "{why}");
         }
     }
 }

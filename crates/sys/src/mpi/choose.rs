@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::error::{LibraryError, LibraryErrorKind};
 use crate::library::SharedLibrary;
 use crate::process::Env;
 
@@ -54,7 +55,7 @@ pub enum NoLibrary {
     /// None of these files and names is there.
     NotThere(Vec<String>),
     /// One is there and cannot be used: the loader's reason, or what it lacks.
-    Unusable(String),
+    Unusable(LibraryError),
 }
 
 /// Candidates, in order: files of the launcher's installation that are there, then names for the loader.
@@ -98,17 +99,11 @@ pub(super) fn load(tried: Vec<String>) -> Result<(SharedLibrary, String), NoLibr
             Ok(library) => return Ok((library, name.clone())),
             // Only where there is none. One that is there but broken is an error, for the next one would be another
             // MPI.
-            Err(why) if is_missing(&why, name) => {}
-            Err(why) => return Err(NoLibrary::Unusable(why)),
+            Err(error) if matches!(*error, LibraryErrorKind::NotFound { .. }) => {}
+            Err(error) => return Err(NoLibrary::Unusable(error)),
         }
     }
     Err(NoLibrary::NotThere(tried))
-}
-
-/// Returns whether the loader's reason is that this very file is not there, and not one that it needs.
-fn is_missing(why: &str, name: &str) -> bool {
-    why.strip_prefix(name)
-        .is_some_and(|rest| rest.contains("No such file"))
 }
 
 #[cfg(test)]
@@ -167,7 +162,8 @@ mod tests {
         let missing = "/nonexistent/libmpi.so.40".to_owned();
         let why = load(vec![missing.clone(), broken.clone()]).unwrap_err();
         assert!(
-            matches!(&why, NoLibrary::Unusable(why) if why.contains(&broken)),
+            matches!(&why, NoLibrary::Unusable(error)
+                if matches!(&**error, LibraryErrorKind::NotLoaded { library, .. } if *library == broken)),
             "{why:?}"
         );
         let why = load(vec![missing.clone()]).unwrap_err();

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use super::World;
 use super::calls::Handle;
+use crate::error::LibraryError;
 
 /// A type that MPI has made for this process; given back when it is dropped.
 pub(super) struct MadeType<'a> {
@@ -15,9 +16,9 @@ impl<'a> MadeType<'a> {
     /// The type whose handle `make` writes; `call` is what it calls.
     pub(super) fn new(
         world: &'a World,
-        call: &str,
+        call: &'static str,
         make: impl FnOnce(*mut Handle) -> c_int,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, LibraryError> {
         let mut handle: Handle = 0;
         let code = make(&raw mut handle);
         world.check(call, code)?;
@@ -25,7 +26,7 @@ impl<'a> MadeType<'a> {
     }
 
     /// The type, ready for transfers; those that others are made of need not be.
-    pub(super) fn committed(mut self) -> Result<Self, String> {
+    pub(super) fn committed(mut self) -> Result<Self, LibraryError> {
         // SAFETY: MPI runs and this is its thread, for the type was made a moment ago and owns its handle.
         let code = unsafe { (self.world.loaded.functions.type_commit)(&raw mut self.handle) };
         self.world.check("MPI_Type_commit", code)?;

@@ -7,6 +7,7 @@
 
 use std::ffi::{CStr, c_int};
 
+use crate::error::LibraryError;
 use crate::library::SharedLibrary;
 
 use super::calls::Handle;
@@ -42,7 +43,7 @@ pub(super) enum Constant {
 
 impl Constant {
     /// The handle, in this library.
-    pub(super) fn handle(self, library: &SharedLibrary) -> Result<Handle, String> {
+    pub(super) fn handle(self, library: &SharedLibrary) -> Result<Handle, LibraryError> {
         match self {
             Self::Number(number) => Ok(number),
             Self::Symbol(name) => library
@@ -133,7 +134,11 @@ impl Dialect {
     ///
     /// # Errors
     /// When it is none that is known, so that its numbers would be guessed.
-    pub(super) fn of(library: &SharedLibrary, file: &str, says: &str) -> Result<Self, String> {
+    pub(super) fn of(
+        library: &SharedLibrary,
+        file: &str,
+        says: &str,
+    ) -> Result<Self, LibraryError> {
         // MPICH's libmpi.so.12 exports some functions of the standard's interface too, so that the name decides.
         if is_standard(file) {
             return Ok(Self::Standard);
@@ -148,13 +153,13 @@ impl Dialect {
         if FAMILY.iter().any(|name| says.contains(name)) {
             return Ok(Self::Mpich);
         }
-        Err(format!(
+        Err(LibraryError::unsupported(format!(
             "{file} is neither Open MPI nor of MPICH's family nor a libmpi_abi, so that its numbers are not known; it says \
              {says:?}"
-        ))
+        )))
     }
 
-    pub(super) fn constants(self, library: &SharedLibrary) -> Result<Constants, String> {
+    pub(super) fn constants(self, library: &SharedLibrary) -> Result<Constants, LibraryError> {
         let table = match self {
             Self::Standard => &STANDARD,
             Self::Mpich => &MPICH,
@@ -180,6 +185,7 @@ fn is_standard(file: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::LibraryErrorKind;
 
     #[test]
     fn the_standard_interface_is_told_by_the_file_name() {
@@ -193,7 +199,9 @@ mod tests {
     fn a_library_of_no_known_family_is_refused() {
         let library = SharedLibrary::loaded("libc.so.6").unwrap();
         let refused = Dialect::of(&library, "/lib/libmpi.so.9", "My MPI 3").unwrap_err();
-        assert!(refused.contains("/lib/libmpi.so.9") && refused.contains("My MPI 3"));
+        assert!(matches!(*refused, LibraryErrorKind::Unsupported(_)));
+        let text = refused.to_string();
+        assert!(text.contains("/lib/libmpi.so.9") && text.contains("My MPI 3"));
         let intel = "Intel(R) MPI Library 2021.11 for Linux* OS";
         let dialect = Dialect::of(&library, "/lib/libmpi.so.12", intel).unwrap();
         assert_eq!(dialect, Dialect::Mpich);

@@ -13,6 +13,7 @@ use super::World;
 use super::calls::{Handle, Status};
 use super::datatype::MadeType;
 use super::hints::{InfoObject, MpiHints};
+use crate::error::LibraryError;
 use crate::mapping::Arena;
 
 /// The most that one call moves; more is split, by all ranks alike, since the length alone decides. Counts of MPI were
@@ -79,11 +80,11 @@ impl World {
         scope: Scope,
         access: AccessMode,
         hints: &MpiHints,
-    ) -> Result<File, String> {
+    ) -> Result<File, LibraryError> {
         self.here()?;
         let constants = &self.loaded.constants;
         let name = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| "the path has a NUL byte".to_owned())?;
+            .map_err(|_| LibraryError::argument("the path has a NUL byte"))?;
         let mode = match (access.read, access.write) {
             (_, false) => constants.numbers.mode_read_only,
             (false, true) => constants.numbers.mode_write_only,
@@ -138,7 +139,12 @@ impl File {
     ///
     /// # Errors
     /// MPI's own words, or a block that cannot be described.
-    pub fn see_blocks(&self, displacement: u64, block: u64, stride: u64) -> Result<(), String> {
+    pub fn see_blocks(
+        &self,
+        displacement: u64,
+        block: u64,
+        stride: u64,
+    ) -> Result<(), LibraryError> {
         self.here()?;
         let (world, functions) = (&self.world, &self.world.loaded.functions);
         let byte = world.loaded.constants.byte;
@@ -148,9 +154,11 @@ impl File {
         let counts = c_int::try_from(unit_bytes)
             .ok()
             .zip(c_int::try_from(block / unit_bytes.max(1)).ok());
-        let (unit_bytes, units) = counts
-            .filter(|&(_, units)| units > 0)
-            .ok_or_else(|| format!("a view of blocks of {block} bytes cannot be described"))?;
+        let (unit_bytes, units) = counts.filter(|&(_, units)| units > 0).ok_or_else(|| {
+            LibraryError::argument(format!(
+                "a view of blocks of {block} bytes cannot be described"
+            ))
+        })?;
         let unit = MadeType::new(world, "MPI_Type_contiguous", |made| {
             // SAFETY: MPI runs and this is its thread, the type is this library's, and the result has a zeroed place.
             unsafe { (functions.type_contiguous)(unit_bytes, byte, made) }
@@ -192,12 +200,10 @@ impl File {
         at: u64,
         arena: &Arena,
         (local, len): (u64, u64),
-    ) -> Result<u64, String> {
+    ) -> Result<u64, LibraryError> {
         self.here()?;
-        let memory = arena
-            .pointer(local, len)
-            .map_err(|error| error.to_string())?;
-        let end = at.checked_add(len).ok_or("the offset is too large")?;
+        let memory = arena.pointer(local, len)?;
+        let end = at.checked_add(len).ok_or_else(too_far)?;
         let (at, _) = (offset(at)?, offset(end)?);
         if len <= CALL_BYTES_MAX {
             return self.one_call((direction, together), at, memory, len as c_int);
@@ -220,7 +226,7 @@ impl File {
         at: i64,
         memory: *mut u8,
         count: c_int,
-    ) -> Result<u64, String> {
+    ) -> Result<u64, LibraryError> {
         let (world, functions) = (&self.world, &self.world.loaded.functions);
         let (handle, byte) = (self.handle, world.loaded.constants.byte);
         let mut status: Status = [0; 8];
@@ -247,7 +253,7 @@ impl File {
     ///
     /// # Errors
     /// MPI's own words.
-    pub fn sync(&self) -> Result<(), String> {
+    pub fn sync(&self) -> Result<(), LibraryError> {
         self.here()?;
         // SAFETY: MPI runs, this is its thread, and the handle is an open file of this library.
         let code = unsafe { (self.world.loaded.functions.file_sync)(self.handle) };
@@ -258,7 +264,7 @@ impl File {
     ///
     /// # Errors
     /// MPI's own words.
-    pub fn preallocate(&self, bytes: u64) -> Result<(), String> {
+    pub fn preallocate(&self, bytes: u64) -> Result<(), LibraryError> {
         self.here()?;
         let bytes = offset(bytes)?;
         // SAFETY: as for `sync`.
@@ -270,21 +276,22 @@ impl File {
     ///
     /// # Errors
     /// MPI's own words.
-    pub fn size(&self) -> Result<u64, String> {
+    pub fn size(&self) -> Result<u64, LibraryError> {
         self.here()?;
         let mut bytes: i64 = 0;
         // SAFETY: as for `sync`, and the result has a valid place.
         let code =
             unsafe { (self.world.loaded.functions.file_get_size)(self.handle, &raw mut bytes) };
         self.world.check("MPI_File_get_size", code)?;
-        u64::try_from(bytes).map_err(|_| format!("MPI_File_get_size says {bytes}"))
+        u64::try_from(bytes)
+            .map_err(|_| LibraryError::unsupported(format!("MPI_File_get_size says {bytes}")))
     }
 
     /// The hints that MPI uses for this file, with their values.
     ///
     /// # Errors
     /// MPI's own words.
-    pub fn hints(&self) -> Result<MpiHints, String> {
+    pub fn hints(&self) -> Result<MpiHints, LibraryError> {
         self.here()?;
         let mut handle: Handle = 0;
         // SAFETY: as for `sync`, and the result has a place that was zeroed.
@@ -298,7 +305,7 @@ impl File {
     ///
     /// # Errors
     /// MPI's own words. It counts as closed then, too.
-    pub fn close(mut self) -> Result<(), String> {
+    pub fn close(mut self) -> Result<(), LibraryError> {
         self.here()?;
         self.open = false;
         // SAFETY: as for `sync`; the handle is not used again, for the file is gone after this call.
@@ -307,7 +314,7 @@ impl File {
     }
 
     #[inline]
-    fn here(&self) -> Result<(), String> {
+    fn here(&self) -> Result<(), LibraryError> {
         self.world.here()
     }
 }
@@ -328,11 +335,19 @@ impl Drop for File {
     }
 }
 
-fn offset(bytes: u64) -> Result<i64, String> {
-    i64::try_from(bytes).map_err(|_| format!("offset {bytes} is beyond what MPI can name"))
+fn offset(bytes: u64) -> Result<i64, LibraryError> {
+    i64::try_from(bytes)
+        .map_err(|_| LibraryError::argument(format!("offset {bytes} is beyond what MPI can name")))
+}
+
+#[cold]
+fn too_far() -> LibraryError {
+    LibraryError::argument("the offset is too large")
 }
 
 /// The number of bytes that a status says, which MPI_UNDEFINED (negative in all dialects) is not.
-fn counted(call: &str, moved: i64) -> Result<u64, String> {
-    u64::try_from(moved).map_err(|_| format!("{call} does not say how many bytes it moved"))
+fn counted(call: &'static str, moved: i64) -> Result<u64, LibraryError> {
+    u64::try_from(moved).map_err(|_| {
+        LibraryError::unsupported(format!("{call} does not say how many bytes it moved"))
+    })
 }

@@ -5,6 +5,7 @@ use std::ffi::{CString, c_int};
 
 use super::World;
 use super::calls::Handle;
+use crate::error::LibraryError;
 
 /// Hints by name, in the order of their names.
 pub type MpiHints = BTreeMap<String, String>;
@@ -20,7 +21,7 @@ pub(super) struct InfoObject<'a> {
 
 impl<'a> InfoObject<'a> {
     /// The library's own set of these hints; none needs no set of its own.
-    pub(super) fn of(world: &'a World, hints: &MpiHints) -> Result<Self, String> {
+    pub(super) fn of(world: &'a World, hints: &MpiHints) -> Result<Self, LibraryError> {
         world.here()?;
         let constants = world.loaded.constants;
         let mut info = Self {
@@ -56,7 +57,7 @@ impl<'a> InfoObject<'a> {
     }
 
     /// Reads the hints in it.
-    pub(super) fn read(&self) -> Result<MpiHints, String> {
+    pub(super) fn read(&self) -> Result<MpiHints, LibraryError> {
         let (world, functions) = (self.world, &self.world.loaded.functions);
         let mut hints = MpiHints::new();
         if self.handle == world.loaded.constants.info_null {
@@ -80,7 +81,7 @@ impl<'a> InfoObject<'a> {
     }
 
     /// `key` is NUL-terminated.
-    fn value(&self, key: &mut [u8]) -> Result<String, String> {
+    fn value(&self, key: &mut [u8]) -> Result<String, LibraryError> {
         let (world, functions) = (self.world, &self.world.loaded.functions);
         let longest = world.loaded.constants.numbers.info_value_bytes;
         let mut value = vec![0u8; longest + 1];
@@ -121,14 +122,15 @@ fn text_until_nul(bytes: &[u8]) -> String {
     String::from_utf8_lossy(text).into_owned()
 }
 
-fn bounded(hint: &str, what: &str, text: &str, bytes_max: usize) -> Result<CString, String> {
+fn bounded(hint: &str, what: &str, text: &str, bytes_max: usize) -> Result<CString, LibraryError> {
     if text.is_empty() || text.len() > bytes_max {
-        return Err(format!(
+        return Err(LibraryError::argument(format!(
             "the {what} of hint {hint:?} has {} bytes, and this MPI takes 1 to {bytes_max}",
             text.len()
-        ));
+        )));
     }
-    CString::new(text).map_err(|_| format!("the {what} of hint {hint:?} has a NUL byte"))
+    CString::new(text)
+        .map_err(|_| LibraryError::argument(format!("the {what} of hint {hint:?} has a NUL byte")))
 }
 
 #[cfg(test)]
@@ -140,7 +142,7 @@ mod tests {
         assert!(bounded("h", "value", "on", 2).is_ok());
         for wrong in ["", "off", "a\0"] {
             let why = bounded("h", "value", wrong, 2).unwrap_err();
-            assert!(why.contains("value of hint \"h\""), "{why}");
+            assert!(why.to_string().contains("value of hint \"h\""), "{why}");
         }
         assert_eq!(text_until_nul(b"ab\0cd"), "ab");
         assert_eq!(text_until_nul(b"ab"), "ab");

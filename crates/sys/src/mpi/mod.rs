@@ -32,6 +32,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use crate::error::LibraryError;
 use crate::library::{SharedLibrary, file_or_name};
 use crate::process::Env;
 use calls::{Functions, Handle};
@@ -58,7 +59,7 @@ enum State {
     Idle,
     Running(Arc<World>),
     /// It was tried, in vain.
-    Failed(String),
+    Failed(LibraryError),
     Ended,
 }
 
@@ -73,7 +74,7 @@ pub enum NoMpi {
     /// There is no library that could be used.
     Library(NoLibrary),
     /// It is there and does not work: what was done, and MPI's own words.
-    Failed(String),
+    Failed(LibraryError),
 }
 
 /// MPI of this process: started if it has not been. `path` is the only library to try where it is given (a file, or a
@@ -86,9 +87,9 @@ pub fn start(path: Option<&Path>, env: Env<'_>) -> Result<Arc<World>, NoMpi> {
     match &*state {
         State::Running(world) => return Ok(Arc::clone(world)),
         State::Ended => {
-            return Err(NoMpi::Failed(
-                "MPI has ended in this process, and cannot be started twice".into(),
-            ));
+            return Err(NoMpi::Failed(LibraryError::argument(
+                "MPI has ended in this process, and cannot be started twice",
+            )));
         }
         State::Failed(why) => return Err(NoMpi::Failed(why.clone())),
         State::Idle => {}
@@ -112,7 +113,7 @@ pub fn start(path: Option<&Path>, env: Env<'_>) -> Result<Arc<World>, NoMpi> {
 ///
 /// # Errors
 /// MPI's own words, or a file that is still open.
-pub fn finish() -> Result<(), String> {
+pub fn finish() -> Result<(), LibraryError> {
     let mut state = state();
     let State::Running(world) = &*state else {
         return Ok(());
@@ -144,9 +145,11 @@ impl Loaded {
     fn load(path: Option<&Path>, env: Env<'_>) -> Result<Self, NoMpi> {
         let tried = match path {
             Some(path) => {
-                let unusable = || NoLibrary::Unusable(format!("{} is not UTF-8", path.display()));
-                let path = path.to_str().ok_or_else(unusable);
-                vec![path.map_err(NoMpi::Library)?.to_owned()]
+                let unusable = || {
+                    let reason = format!("{} is not UTF-8", path.display());
+                    NoMpi::Library(NoLibrary::Unusable(LibraryError::argument(reason)))
+                };
+                vec![path.to_str().ok_or_else(unusable)?.to_owned()]
             }
             None => {
                 let family = Family::sniff(env);
@@ -158,7 +161,7 @@ impl Loaded {
         Self::recognise(library, &name).map_err(|why| NoMpi::Library(NoLibrary::Unusable(why)))
     }
 
-    fn recognise(library: SharedLibrary, name: &str) -> Result<Self, String> {
+    fn recognise(library: SharedLibrary, name: &str) -> Result<Self, LibraryError> {
         let functions = Functions::of(|symbol| library.symbol_without_version(symbol))?;
         let path = file_or_name(functions.library_version as *const std::ffi::c_void, name);
         let version = text_of(|text, bytes| {
@@ -166,7 +169,7 @@ impl Loaded {
             // MPI is started.
             unsafe { (functions.library_version)(text, bytes) }
         })
-        .ok_or_else(|| format!("{path} does not say its version"))?;
+        .ok_or_else(|| LibraryError::unsupported(format!("{path} does not say its version")))?;
         let version = version.lines().next().unwrap_or_default().trim().to_owned();
         let dialect = Dialect::of(&library, &path, &version)?;
         Ok(Self {
@@ -198,13 +201,15 @@ impl std::fmt::Debug for World {
 }
 
 impl World {
-    fn start(loaded: Loaded) -> Result<Self, String> {
+    fn start(loaded: Loaded) -> Result<Self, LibraryError> {
         let (functions, constants) = (&loaded.functions, &loaded.constants);
         let mut done: c_int = 0;
         // SAFETY: may be called at any time; `done` is a valid place for the result.
         let code = unsafe { (functions.initialized)(&raw mut done) };
         if code != 0 || done != 0 {
-            return Err("MPI has been started by something else in this process".into());
+            return Err(LibraryError::argument(
+                "MPI has been started by something else in this process",
+            ));
         }
         let mut level: c_int = 0;
         let (no_count, no_words) = (ptr::null_mut(), ptr::null_mut());
@@ -218,7 +223,7 @@ impl World {
             )
         };
         if code != 0 {
-            return Err(format!("{}: MPI_Init_thread failed ({code})", loaded.path));
+            return Err(start_or_end_failed(&loaded.path, "MPI_Init_thread", code));
         }
         STARTED_HERE.set(true);
         let mut world = Self {
@@ -229,17 +234,17 @@ impl World {
             left_open: AtomicBool::new(false),
         };
         if level < world.loaded.constants.numbers.thread_funneled {
-            return Err(format!(
+            return Err(LibraryError::unsupported(format!(
                 "{} allows no other thread in the process (MPI_Init_thread gives level {level})",
                 world.path()
-            ));
+            )));
         }
         world.introduce()?;
         Ok(world)
     }
 
     /// Makes errors come back instead of ending the process, and asks who this is.
-    fn introduce(&mut self) -> Result<(), String> {
+    fn introduce(&mut self) -> Result<(), LibraryError> {
         let (functions, constants) = (self.loaded.functions, self.loaded.constants);
         for comm in [constants.comm_world, constants.comm_self] {
             // SAFETY: both handles are the library's own.
@@ -251,7 +256,7 @@ impl World {
     }
 
     /// This process's number in a communicator of this library, and the number of processes there.
-    fn rank_in(&self, comm: Handle) -> Result<(u32, u32), String> {
+    fn rank_in(&self, comm: Handle) -> Result<(u32, u32), LibraryError> {
         let functions = self.loaded.functions;
         let (mut rank, mut size): (c_int, c_int) = (0, 0);
         // SAFETY: MPI runs and this is its thread, the handle is this library's, and the result has a valid place.
@@ -261,7 +266,9 @@ impl World {
         let code = unsafe { (functions.comm_size)(comm, &raw mut size) };
         self.check("MPI_Comm_size", code)?;
         let number = |value: c_int| {
-            u32::try_from(value).map_err(|_| format!("{} says rank {rank} of {size}", self.path()))
+            u32::try_from(value).map_err(|_| {
+                LibraryError::unsupported(format!("{} says rank {rank} of {size}", self.path()))
+            })
         };
         Ok((number(rank)?, number(size)?))
     }
@@ -295,7 +302,7 @@ impl World {
     ///
     /// # Errors
     /// MPI's own words.
-    pub fn barrier(&self) -> Result<(), String> {
+    pub fn barrier(&self) -> Result<(), LibraryError> {
         self.here()?;
         // SAFETY: MPI runs, this is its thread, and the handle is the library's own.
         let code = unsafe { (self.loaded.functions.barrier)(self.loaded.constants.comm_world) };
@@ -304,19 +311,21 @@ impl World {
 
     /// Refuses calls that MPI does not allow: from another thread, or after its end.
     #[inline]
-    fn here(&self) -> Result<(), String> {
+    fn here(&self) -> Result<(), LibraryError> {
         if STARTED_HERE.get() && self.running.load(Ordering::Relaxed) {
             return Ok(());
         }
-        Err(if self.running.load(Ordering::Relaxed) {
-            "MPI was started by another thread, and takes calls from no other".into()
-        } else {
-            "MPI has ended".to_owned()
-        })
+        Err(LibraryError::argument(
+            if self.running.load(Ordering::Relaxed) {
+                "MPI was started by another thread, and takes calls from no other"
+            } else {
+                "MPI has ended"
+            },
+        ))
     }
 
     #[inline]
-    fn check(&self, call: &str, code: c_int) -> Result<(), String> {
+    fn check(&self, call: &'static str, code: c_int) -> Result<(), LibraryError> {
         if code == 0 {
             return Ok(());
         }
@@ -325,15 +334,16 @@ impl World {
 
     /// Returns the meaning of a code, in one line that opens with that of its class.
     #[cold]
-    fn said(&self, call: &str, code: c_int) -> String {
+    fn said(&self, call: &'static str, code: c_int) -> LibraryError {
         let meaning = self.meaning(code).unwrap_or_else(|| format!("code {code}"));
         let mut class: c_int = 0;
         // SAFETY: any code may be asked for, and the result has a valid place.
         let asked = unsafe { (self.loaded.functions.error_class)(code, &raw mut class) };
-        match self.meaning(class).filter(|_| asked == 0) {
-            Some(class) if !meaning.starts_with(&class) => format!("{call}: {class}: {meaning}"),
-            _ => format!("{call}: {meaning}"),
-        }
+        let text = match self.meaning(class).filter(|_| asked == 0) {
+            Some(class) if !meaning.starts_with(&class) => format!("{class}: {meaning}"),
+            _ => meaning,
+        };
+        LibraryError::call(call, code, text)
     }
 
     /// MPI's own words for a code or a class of codes, in one line.
@@ -346,10 +356,12 @@ impl World {
         Some(lines.join(" "))
     }
 
-    fn finalize(&self) -> Result<(), String> {
+    fn finalize(&self) -> Result<(), LibraryError> {
         self.here()?;
         if self.left_open.load(Ordering::Relaxed) {
-            return Err("MPI cannot end in order: a file of all ranks was not closed".into());
+            return Err(LibraryError::argument(
+                "MPI cannot end in order: a file of all ranks was not closed",
+            ));
         }
         self.running.store(false, Ordering::Relaxed);
         // SAFETY: MPI runs, this is the thread that started it, and no call follows, because each looks at `running`.
@@ -357,8 +369,13 @@ impl World {
         if code == 0 {
             return Ok(());
         }
-        Err(format!("{}: MPI_Finalize failed ({code})", self.path()))
+        Err(start_or_end_failed(self.path(), "MPI_Finalize", code))
     }
+}
+
+/// The error of a call outside the time in which MPI can describe its errors.
+fn start_or_end_failed(path: &str, call: &'static str, code: c_int) -> LibraryError {
+    LibraryError::call_with_message(call, code, format!("{path}: {call} failed ({code})"))
 }
 
 /// The text that a function of MPI fills in; `None` when it reports a failure.

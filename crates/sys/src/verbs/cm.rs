@@ -22,8 +22,9 @@ use super::cm_abi::{
 use super::cm_event::{CmEvent, CmEventKind, CmHandle};
 use super::cm_loaded::Librdmacm;
 use super::context::{Context, unblock};
-use super::last_reason;
+use super::last_error;
 use super::queue_pair::PathTo;
+use crate::error::LibraryError;
 use crate::library::text;
 use crate::registrable::put;
 
@@ -59,8 +60,11 @@ pub struct CmTerms<'a> {
 }
 
 impl CmTerms<'_> {
-    fn parameters(&self) -> Result<rdma_conn_param, String> {
-        let long = || format!("{} bytes of private data are too many", self.private.len());
+    fn parameters(&self) -> Result<rdma_conn_param, LibraryError> {
+        let long = || {
+            let bytes = self.private.len();
+            LibraryError::argument(format!("{bytes} bytes of private data are too many"))
+        };
         Ok(rdma_conn_param {
             private_data: self.private.as_ptr().cast(),
             private_data_len: u8::try_from(self.private.len()).map_err(|_| long())?,
@@ -80,10 +84,10 @@ impl CmChannel {
     ///
     /// # Errors
     /// The library's reason, of which a missing /dev/infiniband/rdma_cm is the most common.
-    pub fn open(library: &Arc<Librdmacm>) -> Result<Self, String> {
+    pub fn open(library: &Arc<Librdmacm>) -> Result<Self, LibraryError> {
         // SAFETY: the call takes nothing.
         let raw = unsafe { (library.calls.create_event_channel)() };
-        let raw = NonNull::new(raw).ok_or_else(|| last_reason("rdma_create_event_channel"))?;
+        let raw = NonNull::new(raw).ok_or_else(|| last_error("rdma_create_event_channel"))?;
         let channel = Self {
             ids: Vec::new(),
             raw,
@@ -97,7 +101,7 @@ impl CmChannel {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn create(&mut self) -> Result<CmHandle, String> {
+    pub fn create(&mut self) -> Result<CmHandle, LibraryError> {
         let mut id = std::ptr::null_mut();
         // SAFETY: the channel is open, and the place is valid for a pointer.
         let code = unsafe {
@@ -105,14 +109,15 @@ impl CmChannel {
             (self.library.calls.create_id)(self.raw.as_ptr(), &raw mut id, none, RDMA_PS_TCP)
         };
         check("rdma_create_id", code)?;
-        let id = NonNull::new(id).ok_or("rdma_create_id: no identifier")?;
+        let id = NonNull::new(id)
+            .ok_or_else(|| LibraryError::call("rdma_create_id", 0, "no identifier"))?;
         Ok(CmHandle(put(&mut self.ids, id)))
     }
 
-    fn id(&self, handle: CmHandle) -> Result<*mut rdma_cm_id, String> {
+    fn id(&self, handle: CmHandle) -> Result<*mut rdma_cm_id, LibraryError> {
         let id = self.ids.get(handle.0).copied().flatten();
         id.map(NonNull::as_ptr)
-            .ok_or_else(|| "there is no such identifier".to_owned())
+            .ok_or_else(|| LibraryError::argument("there is no such identifier"))
     }
 
     /// Closes an identifier, and ends its connection.
@@ -128,15 +133,15 @@ impl CmChannel {
     ///
     /// # Errors
     /// The library's reason, such as an address that no RDMA device has.
-    pub fn listen(&mut self, handle: CmHandle, at: IpAddr) -> Result<u16, String> {
+    pub fn listen(&mut self, handle: CmHandle, at: IpAddr) -> Result<u16, LibraryError> {
         let (id, calls) = (self.id(handle)?, &self.library.calls);
         let mut address = SocketAddr::new(at, 0).as_any();
         // SAFETY: the identifier is open; the address is valid for reads, and as long as its family says.
         let code = unsafe { (calls.bind_addr)(id, address.as_mut_ptr().cast()) };
-        check(&format!("rdma_bind_addr to {at}"), code)?;
+        check("rdma_bind_addr", code).map_err(|error| error.about(format_args!("to {at}")))?;
         // SAFETY: the identifier is open.
         let code = unsafe { (calls.listen)(id, BACKLOG) };
-        check(&format!("rdma_listen at {at}"), code)?;
+        check("rdma_listen", code).map_err(|error| error.about(format_args!("at {at}")))?;
         // SAFETY: the identifier is open.
         Ok(u16::from_be(unsafe { (calls.get_src_port)(id) }))
     }
@@ -145,14 +150,14 @@ impl CmChannel {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn set_traffic_class(&mut self, handle: CmHandle, class: u8) -> Result<(), String> {
+    pub fn set_traffic_class(&mut self, handle: CmHandle, class: u8) -> Result<(), LibraryError> {
         let (id, mut class) = (self.id(handle)?, class);
         // SAFETY: the identifier is open; the option is one byte, which is valid for reads.
         let code = unsafe {
             let place: *mut c_void = (&raw mut class).cast();
             (self.library.calls.set_option)(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, place, 1)
         };
-        check("rdma_set_option RDMA_OPTION_ID_TOS", code)
+        check("rdma_set_option", code).map_err(|error| error.about("RDMA_OPTION_ID_TOS"))
     }
 
     /// Begins to resolve an address, from one of this host's: [`CmEventKind::AddressResolved`] tells of the end.
@@ -164,7 +169,7 @@ impl CmChannel {
         handle: CmHandle,
         (from, to): (IpAddr, SocketAddr),
         within: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         let id = self.id(handle)?;
         let mut source = SocketAddr::new(from, 0).as_any();
         let mut target = to.as_any();
@@ -185,7 +190,11 @@ impl CmChannel {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn resolve_route(&mut self, handle: CmHandle, within: Duration) -> Result<(), String> {
+    pub fn resolve_route(
+        &mut self,
+        handle: CmHandle,
+        within: Duration,
+    ) -> Result<(), LibraryError> {
         let id = self.id(handle)?;
         // SAFETY: the identifier is open.
         let code = unsafe { (self.library.calls.resolve_route)(id, milliseconds(within)) };
@@ -196,7 +205,7 @@ impl CmChannel {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn connect(&mut self, handle: CmHandle, terms: &CmTerms<'_>) -> Result<(), String> {
+    pub fn connect(&mut self, handle: CmHandle, terms: &CmTerms<'_>) -> Result<(), LibraryError> {
         let (id, mut parameters) = (self.id(handle)?, terms.parameters()?);
         // SAFETY: the identifier is open; the terms are valid for reads, and so are the bytes that they point to.
         let code = unsafe { (self.library.calls.connect)(id, &raw mut parameters) };
@@ -207,7 +216,7 @@ impl CmChannel {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn accept(&mut self, handle: CmHandle, terms: &CmTerms<'_>) -> Result<(), String> {
+    pub fn accept(&mut self, handle: CmHandle, terms: &CmTerms<'_>) -> Result<(), LibraryError> {
         let (id, mut parameters) = (self.id(handle)?, terms.parameters()?);
         // SAFETY: as for `connect`.
         let code = unsafe { (self.library.calls.accept)(id, &raw mut parameters) };
@@ -227,7 +236,7 @@ impl CmChannel {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn establish(&mut self, handle: CmHandle) -> Result<(), String> {
+    pub fn establish(&mut self, handle: CmHandle) -> Result<(), LibraryError> {
         let id = self.id(handle)?;
         // SAFETY: the identifier is open.
         let code = unsafe { (self.library.calls.establish)(id) };
@@ -252,7 +261,7 @@ impl CmChannel {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn path(&self, handle: CmHandle) -> Result<PathTo, String> {
+    pub fn path(&self, handle: CmHandle) -> Result<PathTo, LibraryError> {
         let beginning = self.attributes(handle, IBV_QPS_INIT, "INIT")?;
         let receiving = self.attributes(handle, IBV_QPS_RTR, "RTR")?;
         let sending = self.attributes(handle, IBV_QPS_RTS, "RTS")?;
@@ -280,7 +289,12 @@ impl CmChannel {
         })
     }
 
-    fn attributes(&self, handle: CmHandle, state: u32, name: &str) -> Result<ibv_qp_attr, String> {
+    fn attributes(
+        &self,
+        handle: CmHandle,
+        state: u32,
+        name: &str,
+    ) -> Result<ibv_qp_attr, LibraryError> {
         let (id, mut mask) = (self.id(handle)?, 0);
         let mut attributes = ibv_qp_attr {
             qp_state: state,
@@ -289,7 +303,8 @@ impl CmChannel {
         // SAFETY: the identifier is open; both places are valid for writes.
         let code =
             unsafe { (self.library.calls.init_qp_attr)(id, &raw mut attributes, &raw mut mask) };
-        check(&format!("rdma_init_qp_attr for {name}"), code)?;
+        check("rdma_init_qp_attr", code)
+            .map_err(|error| error.about(format_args!("for {name}")))?;
         Ok(attributes)
     }
 
@@ -297,7 +312,7 @@ impl CmChannel {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn next_event(&mut self) -> Result<Option<CmEvent>, String> {
+    pub fn next_event(&mut self) -> Result<Option<CmEvent>, LibraryError> {
         let mut event = std::ptr::null_mut();
         // SAFETY: the channel is open, and its descriptor does not block; the place is valid for a pointer.
         let code = unsafe { (self.library.calls.get_cm_event)(self.raw.as_ptr(), &raw mut event) };
@@ -305,7 +320,8 @@ impl CmChannel {
             return Ok(None);
         }
         check("rdma_get_cm_event", code)?;
-        let event = NonNull::new(event).ok_or("rdma_get_cm_event: no event")?;
+        let event = NonNull::new(event)
+            .ok_or_else(|| LibraryError::call("rdma_get_cm_event", 0, "no event"))?;
         // SAFETY: the event came from the library, and lives until it is acknowledged.
         let copied = self.copied(unsafe { event.as_ref() });
         // SAFETY: the event came from the library and is acknowledged once; nothing points to it any more.
@@ -373,6 +389,7 @@ fn milliseconds(time: Duration) -> c_int {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::LibraryErrorKind;
 
     #[test]
     fn terms_are_this_sides_and_fit() {
@@ -392,6 +409,7 @@ mod tests {
             private: &[0; 256],
             ..terms
         };
-        assert!(long.parameters().unwrap_err().contains("256 bytes"));
+        let error = long.parameters().unwrap_err();
+        assert!(matches!(*error, LibraryErrorKind::Argument(_)), "{error}");
     }
 }

@@ -4,6 +4,7 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 
 use super::abi::ibv_qp_attr;
 use super::cm_abi::{rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel};
+use crate::error::LibraryError;
 use crate::library::{SharedLibrary, Versioned, file_or_name, functions};
 
 /// The file that the loader searches for.
@@ -45,7 +46,7 @@ impl Librdmacm {
     /// # Errors
     /// The loader's reason, or which call the file lacks: those before release 23 of rdma-core connect no queue pairs
     /// that others made.
-    pub fn load(file: Option<&str>) -> Result<Self, String> {
+    pub fn load(file: Option<&str>) -> Result<Self, LibraryError> {
         let name = file.unwrap_or(NAME);
         let library = SharedLibrary::open(name)?;
         let calls = Calls::of(|symbol| library.symbol(symbol))?;

@@ -11,7 +11,8 @@ use super::abi::{
     ibv_port_attr,
 };
 use super::loaded::Libibverbs;
-use super::{check, last_reason};
+use super::{check, failed, last_error};
+use crate::error::{LibraryError, LibraryErrorKind};
 use crate::library::text;
 
 /// Events that are taken at once.
@@ -94,20 +95,20 @@ impl Context {
     /// # Errors
     /// When there is none of that name, with those that there are; or the library's reason, of which a missing
     /// permission for /dev/infiniband is the most common.
-    pub fn open(library: &Arc<Libibverbs>, name: &str) -> Result<Self, String> {
+    pub fn open(library: &Arc<Libibverbs>, name: &str) -> Result<Self, LibraryError> {
         let list = library.list()?;
         let Some((_, device)) = list.iter().find(|(other, _)| other == name) else {
-            let names: Vec<String> = list.iter().map(|(name, _)| name).collect();
-            return Err(match names.as_slice() {
-                [] => "libibverbs finds no device".to_owned(),
-                names => format!("libibverbs finds only {}", names.join(", ")),
-            });
+            return Err(LibraryErrorKind::NoDevice {
+                device: name.to_owned(),
+                known: list.iter().map(|(name, _)| name).collect(),
+            }
+            .into());
         };
         // SAFETY: the device is of a live list.
         let raw = unsafe { (library.calls.open_device)(device.as_ptr()) };
         let context = Self {
             library: Arc::clone(library),
-            raw: NonNull::new(raw).ok_or_else(|| last_reason("ibv_open_device"))?,
+            raw: NonNull::new(raw).ok_or_else(|| last_error("ibv_open_device"))?,
             name: name.to_owned(),
         };
         // SAFETY: the device is open, and so is the descriptor of its events.
@@ -158,7 +159,7 @@ impl Context {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn limits(&self) -> Result<DeviceLimits, String> {
+    pub fn limits(&self) -> Result<DeviceLimits, LibraryError> {
         let mut attributes = ibv_device_attr::ZEROED;
         // SAFETY: the device is open; the struct is valid for writes.
         let code =
@@ -191,7 +192,7 @@ impl Context {
     ///
     /// # Errors
     /// The library's reason, also for a number that the device does not have.
-    pub fn port(&self, number: u8) -> Result<PortState, String> {
+    pub fn port(&self, number: u8) -> Result<PortState, LibraryError> {
         let mut port = ibv_port_attr::default();
         // SAFETY: the device is open; the struct is valid for writes and as large as the call knows it.
         let code =
@@ -212,10 +213,10 @@ impl Context {
 }
 
 /// Makes reading from a descriptor of the library's return at once.
-pub(super) fn unblock(descriptor: BorrowedFd<'_>) -> Result<(), String> {
+pub(super) fn unblock(descriptor: BorrowedFd<'_>) -> Result<(), LibraryError> {
     fcntl_getfl(descriptor)
         .and_then(|flags| fcntl_setfl(descriptor, flags | OFlags::NONBLOCK))
-        .map_err(|error| format!("fcntl of a descriptor of libibverbs: {error}"))
+        .map_err(|error| failed("fcntl", error.into()).about("of a descriptor of libibverbs"))
 }
 
 impl Drop for Context {

@@ -17,15 +17,17 @@ use super::context::Context;
 use super::dc_post::{DcAddress, DcParts};
 use super::handles::{AddressHandle, Initiator, PairHandle, PairLimits, QueueDepths, QueuePair};
 use super::mlx5::Libmlx5;
+use super::mlx5::not_driven;
 use super::mlx5_abi::{
     IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_INIT_ATTR_PD,
     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QPT_DRIVER, MLX5DV_DCTYPE_DCI, MLX5DV_DCTYPE_DCT,
     MLX5DV_QP_INIT_ATTR_MASK_DC, ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr,
     mlx5dv_dc_init_attr, mlx5dv_qp_init_attr,
 };
-use super::queue_pair::{NO_SUCH_PAIR, PathTo, Patience, SENDS_MASK, address, mtu_number, sends};
+use super::queue_pair::{PathTo, Patience, SENDS_MASK, address, mtu_number, no_such_pair, sends};
 use super::queues::Queues;
-use super::{halving, last_reason};
+use super::{halving, last_error};
+use crate::error::LibraryError;
 
 /// Work requests of the queue that the target's receives would be in.
 const RECEIVES: u32 = 1;
@@ -143,12 +145,14 @@ impl Queues {
     ///
     /// # Errors
     /// The library's reason; and when the device is not one of this library's.
-    pub fn open_dc(&mut self, library: &Arc<Libmlx5>) -> Result<(), String> {
+    pub fn open_dc(&mut self, library: &Arc<Libmlx5>) -> Result<(), LibraryError> {
         if !library.drives(&self.context) {
-            return Err("libmlx5 does not drive this device".into());
+            return Err(not_driven());
         }
         if self.dc.is_some() {
-            return Err("the queues were opened for DC before".into());
+            return Err(LibraryError::argument(
+                "the queues were opened for DC before",
+            ));
         }
         let mut attributes = ibv_srq_init_attr {
             max_wr: RECEIVES,
@@ -158,7 +162,7 @@ impl Queues {
         // SAFETY: the protection domain is open; the struct is valid for reads and writes.
         let receives =
             unsafe { (library.verbs.create_srq)(self.protection.as_ptr(), &raw mut attributes) };
-        let receives = NonNull::new(receives).ok_or_else(|| last_reason("ibv_create_srq"))?;
+        let receives = NonNull::new(receives).ok_or_else(|| last_error("ibv_create_srq"))?;
         self.dc = Some(DcParts {
             library: Arc::clone(library),
             receives,
@@ -171,8 +175,8 @@ impl Queues {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn make_target(&mut self, key: u64) -> Result<PairHandle, String> {
-        let parts = self.dc.as_ref().ok_or(NOT_OPEN)?;
+    pub fn make_target(&mut self, key: u64) -> Result<PairHandle, LibraryError> {
+        let parts = self.dc.as_ref().ok_or_else(not_open)?;
         let mut request = DcRequest::target(self, parts.receives, key);
         let raw = self.make("a DC target", &mut request)?;
         Ok(self.keep(raw, &request, None))
@@ -188,11 +192,11 @@ impl Queues {
         target: PairHandle,
         path: &PathTo,
         patience: Patience,
-    ) -> Result<u32, String> {
+    ) -> Result<u32, LibraryError> {
         for step in target_steps(path, patience) {
             self.modify(step.what, target, step.attributes, step.mask)?;
         }
-        let pair = self.pairs.get_mut(target.0).ok_or(NO_SUCH_PAIR)?;
+        let pair = self.pairs.get_mut(target.0).ok_or_else(no_such_pair)?;
         // SAFETY: the queue pair is open.
         pair.number = unsafe { (*pair.raw.as_ptr()).qp_num };
         Ok(pair.number)
@@ -203,7 +207,11 @@ impl Queues {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn make_initiator(&mut self, depth: u32, inline_bytes: u32) -> Result<PairHandle, String> {
+    pub fn make_initiator(
+        &mut self,
+        depth: u32,
+        inline_bytes: u32,
+    ) -> Result<PairHandle, LibraryError> {
         let (_, (raw, request)) = halving(inline_bytes, 0, |bytes| {
             let mut request = DcRequest::initiator(self, depth, bytes);
             let raw = self.make("a DC initiator", &mut request)?;
@@ -214,7 +222,9 @@ impl Queues {
         let pair = self.keep(raw, &request, initiator);
         match initiator {
             Some(_) => Ok(pair),
-            None => Err("libmlx5 gave the initiator no extended interface".into()),
+            None => Err(LibraryError::unsupported(
+                "libmlx5 gave the initiator no extended interface",
+            )),
         }
     }
 
@@ -229,7 +239,7 @@ impl Queues {
         pair: PairHandle,
         path: &PathTo,
         patience: Patience,
-    ) -> Result<u8, String> {
+    ) -> Result<u8, LibraryError> {
         for step in initiator_begins(path) {
             self.modify(step.what, pair, step.attributes, step.mask)?;
         }
@@ -244,23 +254,23 @@ impl Queues {
     ///
     /// # Errors
     /// The library's reason.
-    pub fn make_address(&mut self, path: &PathTo, key: u64) -> Result<AddressHandle, String> {
-        let parts = self.dc.as_mut().ok_or(NOT_OPEN)?;
+    pub fn make_address(&mut self, path: &PathTo, key: u64) -> Result<AddressHandle, LibraryError> {
+        let parts = self.dc.as_mut().ok_or_else(not_open)?;
         let mut attributes = address(path);
         // SAFETY: the protection domain is open; the struct is valid for reads.
         let port = unsafe {
             (parts.library.verbs.create_ah)(self.protection.as_ptr(), &raw mut attributes)
         };
         parts.addresses.push(DcAddress {
-            port: NonNull::new(port).ok_or_else(|| last_reason("ibv_create_ah"))?,
+            port: NonNull::new(port).ok_or_else(|| last_error("ibv_create_ah"))?,
             number: path.number,
             key,
         });
         Ok(AddressHandle(parts.addresses.len() - 1))
     }
 
-    fn make(&self, what: &str, request: &mut DcRequest) -> Result<NonNull<ibv_qp>, String> {
-        let library = &self.dc.as_ref().ok_or(NOT_OPEN)?.library;
+    fn make(&self, what: &str, request: &mut DcRequest) -> Result<NonNull<ibv_qp>, LibraryError> {
+        let library = &self.dc.as_ref().ok_or_else(not_open)?.library;
         // SAFETY: the device is open, and one of this library's, which `open_dc` has asked; the structs are valid for
         // reads and writes, and name what is open.
         let raw = unsafe {
@@ -270,7 +280,8 @@ impl Queues {
                 &raw mut request.own,
             )
         };
-        NonNull::new(raw).ok_or_else(|| last_reason(&format!("mlx5dv_create_qp of {what}")))
+        NonNull::new(raw)
+            .ok_or_else(|| last_error("mlx5dv_create_qp").about(format_args!("of {what}")))
     }
 
     /// The interfaces of an initiator.
@@ -312,13 +323,15 @@ impl Queues {
     }
 }
 
-const NOT_OPEN: &str = "the queues were not opened for DC";
+fn not_open() -> LibraryError {
+    LibraryError::argument("the queues were not opened for DC")
+}
 
 /// Makes an initiator and a target of DC and closes them again, to see whether a device has it.
 ///
 /// # Errors
 /// The library's reason; without DC that is "Operation not supported" or "Invalid argument".
-pub fn probe_dc(context: &Arc<Context>, library: &Arc<Libmlx5>) -> Result<(), String> {
+pub fn probe_dc(context: &Arc<Context>, library: &Arc<Libmlx5>) -> Result<(), LibraryError> {
     let mut queues = Queues::open(context, 1, false)?;
     queues.open_dc(library)?;
     queues.make_initiator(1, 0)?;

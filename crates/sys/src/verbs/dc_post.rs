@@ -14,6 +14,7 @@ use super::check;
 use super::handles::Initiator;
 use super::mlx5::Libmlx5;
 use super::mlx5_abi::{ibv_ah, ibv_qp_ex, ibv_srq, mlx5dv_qp_ex};
+use crate::error::LibraryError;
 
 /// The address of a target.
 #[derive(Clone, Copy)]
@@ -94,11 +95,13 @@ pub(super) fn hand_over(
     chain: &Chain,
     count: usize,
     addresses: &[DcAddress],
-) -> Result<(), String> {
+) -> Result<(), LibraryError> {
     let queue = initiator.interface.as_ptr();
     let own = initiator.own_interface.as_ptr();
     let Some(calls) = PostingCalls::of(initiator) else {
-        return Err("libmlx5 gave the initiator no calls for its work requests".to_owned());
+        return Err(LibraryError::unsupported(
+            "libmlx5 gave the initiator no calls for its work requests",
+        ));
     };
     // SAFETY: the queue pair is open; what is started here is completed or aborted below.
     unsafe { (calls.start)(queue) };
@@ -112,7 +115,9 @@ pub(super) fn hand_over(
         let (Some(begin), Some(target)) = (begin, addresses.get(chain.targets[place])) else {
             // SAFETY: work requests were started and not completed.
             unsafe { (calls.abort)(queue) };
-            return Err("a work request of DC is neither read nor write, or has no target".into());
+            return Err(LibraryError::argument(
+                "a work request of DC is neither read nor write, or has no target",
+            ));
         };
         // SAFETY: the queue pair is open and between start and completion. The stretch lies inside of registered
         // memory, which stays mapped until the queue pair is closed, as does the target's address; inline data is
@@ -146,6 +151,7 @@ mod tests {
 
     use super::super::abi::{IBV_WR_SEND, ibv_sge, ibv_wr_rdma};
     use super::*;
+    use crate::error::LibraryErrorKind;
 
     thread_local! {
         static CALLS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
@@ -341,8 +347,18 @@ mod tests {
         let mut recorder = Recorder::new();
         let list = chain(&[(IBV_WR_RDMA_WRITE, 0, 0x5000, 8, 0)]);
         CODE.set(12);
-        let why = hand_over(&recorder.initiator(), &list, 1, &addresses()).unwrap_err();
-        assert!(why.starts_with("ibv_wr_complete: "), "{why}");
+        let error = hand_over(&recorder.initiator(), &list, 1, &addresses()).unwrap_err();
+        assert!(
+            matches!(
+                *error,
+                LibraryErrorKind::Call {
+                    call: "ibv_wr_complete",
+                    code: 12,
+                    ..
+                }
+            ),
+            "{error}"
+        );
         assert_eq!(taken().last().unwrap(), "complete");
         recorder.own.wr_set_dc_addr = None;
         hand_over(&recorder.initiator(), &list, 1, &addresses()).unwrap_err();

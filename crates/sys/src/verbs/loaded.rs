@@ -7,8 +7,9 @@ use super::abi::{
     ibv_ah_attr, ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq, ibv_device,
     ibv_device_attr, ibv_mr, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr,
 };
-use super::last_reason;
+use super::last_error;
 use super::mlx5_abi::{ibv_ah, ibv_qp_ex, ibv_srq, ibv_srq_init_attr};
+use crate::error::LibraryError;
 use crate::library::{SharedLibrary, Versioned, file_or_name, functions, text};
 
 /// The file that the loader searches for.
@@ -77,7 +78,7 @@ impl Libibverbs {
     ///
     /// # Errors
     /// The loader's reason, or which call the file lacks.
-    pub fn load(file: Option<&str>) -> Result<Self, String> {
+    pub fn load(file: Option<&str>) -> Result<Self, LibraryError> {
         let name = file.unwrap_or(NAME);
         let library = SharedLibrary::open(name)?;
         let calls = Calls::of(|symbol| library.symbol(symbol))?;
@@ -97,18 +98,18 @@ impl Libibverbs {
     ///
     /// # Errors
     /// The library's reason; without RDMA in the kernel that is "Function not implemented".
-    pub fn devices(&self) -> Result<Vec<String>, String> {
+    pub fn devices(&self) -> Result<Vec<String>, LibraryError> {
         let list = self.list()?;
         Ok(list.iter().map(|(name, _)| name).collect())
     }
 
-    pub(super) fn list(&self) -> Result<DeviceList<'_>, String> {
+    pub(super) fn list(&self) -> Result<DeviceList<'_>, LibraryError> {
         let mut count = 0;
         // SAFETY: `count` is valid for the write of an int.
         let list = unsafe { (self.calls.get_device_list)(&raw mut count) };
         Ok(DeviceList {
             calls: &self.calls,
-            list: NonNull::new(list).ok_or_else(|| last_reason("ibv_get_device_list"))?,
+            list: NonNull::new(list).ok_or_else(|| last_error("ibv_get_device_list"))?,
             count: usize::try_from(count).unwrap_or(0),
         })
     }

@@ -13,6 +13,7 @@ use super::mlx5_abi::{
     MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM, ibv_qp_ex, ibv_qp_init_attr_ex, mlx5dv_context,
     mlx5dv_qp_ex, mlx5dv_qp_init_attr,
 };
+use crate::error::LibraryError;
 use crate::library::{SharedLibrary, Versioned, file_or_name, functions};
 
 /// The file that the loader searches for. Where libibverbs has loaded one of this name as its driver, that one is
@@ -51,7 +52,7 @@ impl Libmlx5 {
     ///
     /// # Errors
     /// The loader's reason, or which call one of the two lacks.
-    pub fn load(libibverbs: &Libibverbs) -> Result<Self, String> {
+    pub fn load(libibverbs: &Libibverbs) -> Result<Self, LibraryError> {
         let library = SharedLibrary::open(NAME)?;
         let calls = Calls::of(|symbol| library.symbol(symbol))?;
         let verbs = ExtendedCalls::of(|symbol| libibverbs.library.symbol(symbol))?;
@@ -78,9 +79,9 @@ impl Libmlx5 {
     ///
     /// # Errors
     /// The library's reason; and when the device is not one of its own.
-    pub fn dc_reads(&self, context: &Context) -> Result<Option<DcReads>, String> {
+    pub fn dc_reads(&self, context: &Context) -> Result<Option<DcReads>, LibraryError> {
         if !self.drives(context) {
-            return Err("libmlx5 does not drive this device".into());
+            return Err(not_driven());
         }
         let mut answer = mlx5dv_context {
             comp_mask: MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM,
@@ -91,6 +92,11 @@ impl Libmlx5 {
         check("mlx5dv_query_device", code)?;
         Ok(reads(&answer))
     }
+}
+
+/// The error of a device that another driver runs.
+pub(super) fn not_driven() -> LibraryError {
+    LibraryError::unsupported("libmlx5 does not drive this device")
 }
 
 /// Reads of an answer that has them.

@@ -54,6 +54,8 @@ pub use post::{WorkEvent, WorkRequest, WorkTarget};
 pub use queue_pair::{PathTo, Patience};
 pub use queues::{Queues, RegionAccess};
 
+use crate::error::LibraryError;
+
 /// The action of a work request of the send queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkAction {
@@ -108,8 +110,8 @@ pub fn status_name(status: u32) -> Option<&'static str> {
 fn halving<N, T>(
     wanted: N,
     least: N,
-    mut ask: impl FnMut(N) -> Result<T, String>,
-) -> Result<(N, T), String>
+    mut ask: impl FnMut(N) -> Result<T, LibraryError>,
+) -> Result<(N, T), LibraryError>
 where
     N: Copy + PartialOrd + std::ops::Div<Output = N> + From<u8>,
 {
@@ -123,20 +125,26 @@ where
     }
 }
 
-/// The reason of a failed call, from errno.
-fn last_reason(call: &str) -> String {
-    format!("{call}: {}", std::io::Error::last_os_error())
+/// The error of a failed call, from errno.
+#[cold]
+fn last_error(call: &'static str) -> LibraryError {
+    failed(call, std::io::Error::last_os_error())
 }
 
-/// The reason of a call that returns an error number.
-fn check(call: &str, code: i32) -> Result<(), String> {
+#[cold]
+fn failed(call: &'static str, error: std::io::Error) -> LibraryError {
+    LibraryError::call(call, error.raw_os_error().unwrap_or(0), error)
+}
+
+/// The outcome of a call that returns an error number.
+fn check(call: &'static str, code: i32) -> Result<(), LibraryError> {
     match code {
         0 => Ok(()),
-        -1 => Err(last_reason(call)),
+        -1 => Err(last_error(call)),
         // Some drivers give it negative.
-        _ => Err(format!(
-            "{call}: {}",
-            std::io::Error::from_raw_os_error(code.saturating_abs())
+        _ => Err(failed(
+            call,
+            std::io::Error::from_raw_os_error(code.saturating_abs()),
         )),
     }
 }

@@ -14,9 +14,13 @@ use super::abi::{
 use super::chain::{LIST_MAX, NO_TARGET};
 use super::dc_post;
 use super::handles::{AddressHandle, KeyedRegion, PairHandle, RegistrationHandle};
-use super::queue_pair::NO_SUCH_PAIR;
+use super::last_error;
+use super::queue_pair::no_such_pair;
 use super::queues::Queues;
+use super::queues::not_registered;
 use super::{WorkAction, check};
+use crate::error::LibraryError;
+use crate::mapping::OutOfRange;
 
 /// Bytes of the words that atomic operations change.
 const WORD_BYTES: u64 = 8;
@@ -113,7 +117,11 @@ impl Queues {
     /// # Errors
     /// When a range lies outside of its memory, or the device refuses what waited.
     #[inline]
-    pub fn stage(&mut self, target: &WorkTarget, request: &WorkRequest) -> Result<(), String> {
+    pub fn stage(
+        &mut self,
+        target: &WorkTarget,
+        request: &WorkRequest,
+    ) -> Result<(), LibraryError> {
         if self.must_ring(target.pair) {
             self.ring()?;
         }
@@ -128,7 +136,7 @@ impl Queues {
         };
         let end = request.remote.checked_add(u64::from(request.len));
         if is_one_sided && end.is_none_or(|end| end > target.remote.len) {
-            return Err(outside(request.len, request.remote, target.remote.len));
+            return Err(outside(request, target));
         }
         let address = self.local_address(target.local, request.local, request.len)?;
         let far = far_bytes(target, request)?;
@@ -185,19 +193,23 @@ impl Queues {
     }
 
     /// Stages an atomic operation: a compare-swap's two numbers are read here, and the old value lands behind them.
-    fn stage_atomic(&mut self, target: &WorkTarget, request: &WorkRequest) -> Result<(), String> {
+    fn stage_atomic(
+        &mut self,
+        target: &WorkTarget,
+        request: &WorkRequest,
+    ) -> Result<(), LibraryError> {
         let (region, swaps) = (target.local, target.action == WorkAction::CompareSwap);
         let before = if swaps { 2 * WORD_BYTES } else { 0 };
         let landing = request.local.saturating_add(before);
         let address = self.local_address(region, landing, request.len)?;
         if u64::from(request.len) != WORD_BYTES {
-            return Err(format!(
+            return Err(LibraryError::argument(format!(
                 "an atomic operation of {} bytes: it has {WORD_BYTES}",
                 request.len
-            ));
+            )));
         }
         if request.remote.saturating_add(WORD_BYTES) > target.remote.len {
-            return Err(outside(request.len, request.remote, target.remote.len));
+            return Err(outside(request, target));
         }
         let (opcode, compare_add, swap) = if swaps {
             let number = |index| self.local_word(region, request.local + index * WORD_BYTES);
@@ -252,14 +264,14 @@ impl Queues {
     /// # Errors
     /// The device's reason.
     #[inline]
-    pub fn ring(&mut self) -> Result<(), String> {
+    pub fn ring(&mut self) -> Result<(), LibraryError> {
         if self.chain.len == 0 {
             return Ok(());
         }
         let count = std::mem::take(&mut self.chain.len);
         self.chain.stretches_len = 0;
         let Some(pair) = self.pairs.get(self.chain.pair) else {
-            return Err(NO_SUCH_PAIR.to_owned());
+            return Err(no_such_pair());
         };
         if let Some(initiator) = &pair.initiator {
             let addresses = self.dc.as_ref().map_or(&[][..], |parts| &parts.addresses);
@@ -268,7 +280,7 @@ impl Queues {
             return taken;
         }
         if pair.limits.depths.send == 0 {
-            return Err("a target of DC sends nothing".to_owned());
+            return Err(LibraryError::argument("a target of DC sends nothing"));
         }
         let mut refused = std::ptr::null_mut();
         // SAFETY: the queue pair is open. Each request of the list points to the next, the last to none, and each to
@@ -294,7 +306,7 @@ impl Queues {
         (region, offset): (RegistrationHandle, u64),
         len: u32,
         id: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         let (addr, lkey) = self.local_address(region, offset, len)?;
         let mut stretch = ibv_sge {
             addr,
@@ -319,7 +331,7 @@ impl Queues {
         pair: PairHandle,
         count: usize,
         id: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         let mut left = count;
         while left > 0 {
             let some = left.min(LIST_MAX);
@@ -338,8 +350,12 @@ impl Queues {
     }
 
     #[inline]
-    fn post_receives(&mut self, pair: PairHandle, first: *mut ibv_recv_wr) -> Result<(), String> {
-        let pair = self.pairs.get(pair.0).ok_or(NO_SUCH_PAIR)?;
+    fn post_receives(
+        &mut self,
+        pair: PairHandle,
+        first: *mut ibv_recv_wr,
+    ) -> Result<(), LibraryError> {
+        let pair = self.pairs.get(pair.0).ok_or_else(no_such_pair)?;
         let mut refused = std::ptr::null_mut();
         // SAFETY: the queue pair is open; the list is the caller's, whose requests each point to the next and the last
         // to none, and which is copied during the call. Memory is as in `ring`.
@@ -355,7 +371,7 @@ impl Queues {
     /// # Errors
     /// When the device is gone.
     #[inline]
-    pub fn poll(&mut self, events: &mut [WorkEvent]) -> Result<usize, String> {
+    pub fn poll(&mut self, events: &mut [WorkEvent]) -> Result<usize, LibraryError> {
         let room = i32::try_from(events.len()).unwrap_or(i32::MAX);
         // SAFETY: the queue is open; an event is a completion of the library's in memory, and there are as many places.
         let count = unsafe {
@@ -363,7 +379,7 @@ impl Queues {
         };
         match usize::try_from(count) {
             Ok(count) => Ok(count.min(events.len())),
-            Err(_) => Err(super::last_reason("ibv_poll_cq")),
+            Err(_) => Err(last_error("ibv_poll_cq")),
         }
     }
 
@@ -375,13 +391,12 @@ impl Queues {
     }
 
     /// The word at an offset of a region.
-    fn local_word(&self, region: RegistrationHandle, offset: u64) -> Result<u64, String> {
+    fn local_word(&self, region: RegistrationHandle, offset: u64) -> Result<u64, LibraryError> {
         let Some(Some(registered)) = self.regions.get(region.0) else {
-            return Err("the region is not registered".to_owned());
+            return Err(not_registered());
         };
         let word = registered.bytes.word(offset);
-        let none = || format!("the CPU reaches no aligned word at offset {offset}");
-        let word = word.ok_or_else(none)?;
+        let word = word.ok_or_else(|| no_word(offset))?;
         Ok(word.load(Ordering::Acquire))
     }
 
@@ -392,21 +407,19 @@ impl Queues {
         region: RegistrationHandle,
         offset: u64,
         len: u32,
-    ) -> Result<(u64, u32), String> {
+    ) -> Result<(u64, u32), LibraryError> {
         let Some(Some(registered)) = self.regions.get(region.0) else {
-            return Err("the region is not registered".to_owned());
+            return Err(not_registered());
         };
         let key = registered.local_keys.key(offset, len);
-        match registered.bytes.at(offset, len.into()) {
-            Ok(address) => Ok((address, key.ok_or_else(|| too_long(len))?)),
-            Err(error) => Err(error.to_string()),
-        }
+        let address = registered.bytes.at(offset, len.into())?;
+        Ok((address, key.ok_or_else(|| too_long(len))?))
     }
 }
 
 /// Bytes of the peer's that a request is about.
 #[inline]
-fn far_bytes(target: &WorkTarget, request: &WorkRequest) -> Result<ibv_wr_rdma, String> {
+fn far_bytes(target: &WorkTarget, request: &WorkRequest) -> Result<ibv_wr_rdma, LibraryError> {
     let key = target.remote.keys.key(request.remote, request.len);
     Ok(ibv_wr_rdma {
         remote_addr: target.remote.base.wrapping_add(request.remote),
@@ -415,11 +428,25 @@ fn far_bytes(target: &WorkTarget, request: &WorkRequest) -> Result<ibv_wr_rdma, 
 }
 
 #[cold]
-fn too_long(len: u32) -> String {
-    format!("{len} bytes are longer than half of what one registration may have")
+fn too_long(len: u32) -> LibraryError {
+    LibraryError::argument(format!(
+        "{len} bytes are longer than half of what one registration may have"
+    ))
 }
 
 #[cold]
-fn outside(len: u32, offset: u64, size: u64) -> String {
-    format!("{len} bytes at offset {offset} lie outside a memory of {size} bytes")
+fn no_word(offset: u64) -> LibraryError {
+    LibraryError::argument(format!(
+        "the CPU reaches no aligned word at offset {offset}"
+    ))
+}
+
+#[cold]
+fn outside(request: &WorkRequest, target: &WorkTarget) -> LibraryError {
+    OutOfRange {
+        offset: request.remote,
+        len: request.len.into(),
+        size: target.remote.len,
+    }
+    .into()
 }

@@ -13,9 +13,13 @@ use super::abi::{
 use super::context::Gid;
 use super::handles::{PairHandle, PairLimits, QueueDepths, QueuePair};
 use super::queues::Queues;
-use super::{check, halving, last_reason};
+use super::{check, halving, last_error};
+use crate::error::LibraryError;
 
-pub(super) const NO_SUCH_PAIR: &str = "there is no such queue pair";
+#[cold]
+pub(super) fn no_such_pair() -> LibraryError {
+    LibraryError::argument("there is no such queue pair")
+}
 
 /// Hops that a packet between subnets may take.
 const HOPS: u8 = 64;
@@ -74,7 +78,7 @@ impl Queues {
         &mut self,
         depths: QueueDepths,
         inline_bytes: u32,
-    ) -> Result<PairHandle, String> {
+    ) -> Result<PairHandle, LibraryError> {
         let (_, pair) = halving(inline_bytes, 0, |bytes| {
             self.try_to_make_pair(depths, bytes)
         })?;
@@ -86,7 +90,7 @@ impl Queues {
         &self,
         depths: QueueDepths,
         inline_bytes: u32,
-    ) -> Result<QueuePair, String> {
+    ) -> Result<QueuePair, LibraryError> {
         let mut attributes = ibv_qp_init_attr {
             send_cq: self.completions.as_ptr(),
             recv_cq: self.completions.as_ptr(),
@@ -104,7 +108,7 @@ impl Queues {
         let domain = self.thread.as_ref().map_or(self.protection, |it| it.parent);
         // SAFETY: protection domain and completion queue are open; the struct is valid for reads and writes.
         let raw = unsafe { (create)(domain.as_ptr(), &raw mut attributes) };
-        let raw = NonNull::new(raw).ok_or_else(|| last_reason("ibv_create_qp"))?;
+        let raw = NonNull::new(raw).ok_or_else(|| last_error("ibv_create_qp"))?;
         Ok(QueuePair {
             raw,
             // SAFETY: the queue pair is open.
@@ -141,7 +145,7 @@ impl Queues {
         port: u8,
         pkey_index: u16,
         atomics: bool,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         let access = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
         let more = if atomics { IBV_ACCESS_REMOTE_ATOMIC } else { 0 };
         let attributes = ibv_qp_attr {
@@ -164,7 +168,7 @@ impl Queues {
         pair: PairHandle,
         path: &PathTo,
         patience: Patience,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         let receives = ibv_qp_attr {
             qp_state: IBV_QPS_RTR,
             path_mtu: mtu_number(path.mtu),
@@ -193,12 +197,12 @@ impl Queues {
         pair: PairHandle,
         mut attributes: ibv_qp_attr,
         mask: i32,
-    ) -> Result<(), String> {
-        let pair = self.pairs.get(pair.0).ok_or(NO_SUCH_PAIR)?;
+    ) -> Result<(), LibraryError> {
+        let pair = self.pairs.get(pair.0).ok_or_else(no_such_pair)?;
         let modify = self.context.library.calls.modify_qp;
         // SAFETY: the queue pair is open; the struct is valid for reads.
         let code = unsafe { (modify)(pair.raw.as_ptr(), &raw mut attributes, mask) };
-        check(&format!("ibv_modify_qp {what}"), code)
+        check("ibv_modify_qp", code).map_err(|error| error.about(what))
     }
 }
 

@@ -20,7 +20,8 @@ use super::handles::{KeyedRegion, QueuePair, RegistrationHandle};
 use super::loaded::DmabufCalls;
 use super::pieces::{RegionKeys, piece_stride, ranges, totals};
 use super::thread_domain::ThreadDomain;
-use super::{check, last_reason};
+use super::{check, last_error};
+use crate::error::LibraryError;
 use crate::mapping::Arena;
 use crate::registrable::{DeviceBytes, RegisteredBytes, RegisteredMemory, put};
 
@@ -85,11 +86,15 @@ impl Queues {
     ///
     /// # Errors
     /// The library's reason, with the call that failed.
-    pub fn open(context: &Arc<Context>, completions: u32, sleeps: bool) -> Result<Self, String> {
+    pub fn open(
+        context: &Arc<Context>,
+        completions: u32,
+        sleeps: bool,
+    ) -> Result<Self, LibraryError> {
         let library = &context.library.calls;
         // SAFETY: the device is open.
         let protection = unsafe { (library.alloc_pd)(context.raw.as_ptr()) };
-        let protection = NonNull::new(protection).ok_or_else(|| last_reason("ibv_alloc_pd"))?;
+        let protection = NonNull::new(protection).ok_or_else(|| last_error("ibv_alloc_pd"))?;
         let channel = match sleeps.then(|| channel(context)).transpose() {
             Ok(channel) => channel,
             Err(why) => {
@@ -106,7 +111,7 @@ impl Queues {
             (library.create_cq)(context.raw.as_ptr(), entries, none, raw_channel, 0)
         };
         let Some(completions) = NonNull::new(queue) else {
-            let why = last_reason(&format!("ibv_create_cq for {entries} completions"));
+            let why = last_error("ibv_create_cq").about(format_args!("for {entries} completions"));
             // SAFETY: nothing uses channel and protection domain yet.
             unsafe {
                 channel.map(|channel| (library.destroy_comp_channel)(channel.as_ptr()));
@@ -184,7 +189,7 @@ impl Queues {
         &mut self,
         arena: Arc<Arena>,
         granted: RegionAccess,
-    ) -> Result<RegistrationHandle, String> {
+    ) -> Result<RegistrationHandle, LibraryError> {
         self.register_bytes(RegisteredMemory::Host(arena), granted)
     }
 
@@ -197,7 +202,7 @@ impl Queues {
         &mut self,
         device: Arc<DeviceBytes>,
         granted: RegionAccess,
-    ) -> Result<RegistrationHandle, String> {
+    ) -> Result<RegistrationHandle, LibraryError> {
         self.register_bytes(RegisteredMemory::Device(device), granted)
     }
 
@@ -205,7 +210,7 @@ impl Queues {
         &mut self,
         memory: RegisteredMemory,
         granted: RegionAccess,
-    ) -> Result<RegistrationHandle, String> {
+    ) -> Result<RegistrationHandle, LibraryError> {
         let bytes = RegisteredBytes::of(memory);
         let len = bytes.len();
         let mut access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
@@ -234,7 +239,9 @@ impl Queues {
         let keys = |keys: &[u32]| RegionKeys::of_pieces(len, stride, keys);
         let (Some(local_keys), Some(remote_keys)) = (keys(&local), keys(&remote)) else {
             self.deregister_pieces(&pieces);
-            return Err(format!("{len} bytes cannot be divided into registrations"));
+            return Err(LibraryError::argument(format!(
+                "{len} bytes cannot be divided into registrations"
+            )));
         };
         let registered = Registration {
             pieces,
@@ -251,9 +258,8 @@ impl Queues {
         registered: &RegisteredBytes,
         (from, bytes): (u64, u64),
         access: i32,
-    ) -> Result<NonNull<ibv_mr>, String> {
-        let start = registered.at(from, bytes);
-        let start = start.map_err(|error| error.to_string())?;
+    ) -> Result<NonNull<ibv_mr>, LibraryError> {
+        let start = registered.at(from, bytes)?;
         let (library, protection) = (&self.context.library, self.protection.as_ptr());
         if let RegisteredMemory::Device(device) = &registered.memory
             && let Some((file, offset)) = device.file()
@@ -271,7 +277,7 @@ impl Queues {
                     access,
                 )
             };
-            return NonNull::new(mr).ok_or_else(|| last_reason("ibv_reg_dmabuf_mr"));
+            return NonNull::new(mr).ok_or_else(|| last_error("ibv_reg_dmabuf_mr"));
         }
         // SAFETY: the protection domain is open; the memory is mapped for as long as the arena, or allocated for as
         // long as the device's, which is kept until after the registration is gone. Its bytes were counted in a
@@ -279,7 +285,7 @@ impl Queues {
         let mr = unsafe {
             (library.calls.reg_mr)(protection, start as *mut c_void, bytes as usize, access)
         };
-        NonNull::new(mr).ok_or_else(|| last_reason("ibv_reg_mr"))
+        NonNull::new(mr).ok_or_else(|| last_error("ibv_reg_mr"))
     }
 
     /// Takes registrations of pieces back; returns the first code that is not 0.
@@ -296,9 +302,9 @@ impl Queues {
     ///
     /// # Errors
     /// When it is not registered, or the library does not let go of it.
-    pub fn deregister(&mut self, region: RegistrationHandle) -> Result<(), String> {
+    pub fn deregister(&mut self, region: RegistrationHandle) -> Result<(), LibraryError> {
         let taken = self.regions.get_mut(region.0).and_then(Option::take);
-        let registered = taken.ok_or("the region is not registered")?;
+        let registered = taken.ok_or_else(not_registered)?;
         let code = self.deregister_pieces(&registered.pieces);
         let memory = registered.bytes.memory;
         // Memory of a device is scarce: without a registration the card cannot reach it any more.
@@ -324,10 +330,10 @@ impl Queues {
     ///
     /// # Errors
     /// The library's reason; and when the queues were not opened for sleeping.
-    pub fn arm(&mut self) -> Result<Option<BorrowedFd<'_>>, String> {
+    pub fn arm(&mut self) -> Result<Option<BorrowedFd<'_>>, LibraryError> {
         let channel = self
             .channel
-            .ok_or("the queues were not opened for sleeping")?;
+            .ok_or_else(|| LibraryError::argument("the queues were not opened for sleeping"))?;
         if self.armed && self.take_notice(channel) {
             self.armed = false;
         }
@@ -364,12 +370,17 @@ impl Queues {
     }
 }
 
+#[cold]
+pub(super) fn not_registered() -> LibraryError {
+    LibraryError::argument("the region is not registered")
+}
+
 /// A channel whose descriptor does not block.
-fn channel(context: &Context) -> Result<NonNull<ibv_comp_channel>, String> {
+fn channel(context: &Context) -> Result<NonNull<ibv_comp_channel>, LibraryError> {
     let library = &context.library.calls;
     // SAFETY: the device is open.
     let channel = unsafe { (library.create_comp_channel)(context.raw.as_ptr()) };
-    let channel = NonNull::new(channel).ok_or_else(|| last_reason("ibv_create_comp_channel"))?;
+    let channel = NonNull::new(channel).ok_or_else(|| last_error("ibv_create_comp_channel"))?;
     // SAFETY: the channel is open, and so is its descriptor.
     let descriptor = unsafe { BorrowedFd::borrow_raw((*channel.as_ptr()).fd) };
     if let Err(why) = unblock(descriptor) {

@@ -1,6 +1,7 @@
 //! Pairs of GPUs as the driver describes them, and the management library, each over its double.
 
 use tonnage_sys::cuda::{CudaPeer, Libcuda};
+use tonnage_sys::error::LibraryErrorKind;
 use tonnage_sys::nvml::{NvlinkEnd, Nvml};
 
 use super::double::Double;
@@ -73,11 +74,20 @@ fn what_is_not_told_is_not_taken_for_none() {
     let to_other = NvlinkEnd::Gpu("0000:9a:00.0".to_owned());
     let expected = [to_other, NvlinkEnd::Other, NvlinkEnd::Other];
     assert_eq!(one.links().unwrap(), expected);
-    assert!(lost.links().unwrap_err().contains("lost"));
+    assert!(lost.links().unwrap_err().to_string().contains("lost"));
     drop(nvml);
     std::fs::write(double.path().with_extension("1.conf"), "fails 18").unwrap();
-    let failure = Nvml::load(double.path().to_str()).err();
-    assert_eq!(failure.as_deref(), Some(Nvml::MISMATCH));
+    let failure = Nvml::load(double.path().to_str()).err().unwrap();
+    assert!(
+        matches!(
+            *failure,
+            LibraryErrorKind::Call {
+                code: Nvml::VERSION_MISMATCH,
+                ..
+            }
+        ),
+        "{failure}"
+    );
 }
 
 /// Nothing is made up that is not told, and a library that is none says why.
@@ -94,6 +104,8 @@ fn a_library_that_tells_little_leaves_much_open() {
     assert!(one.why_not_peer(&other).unwrap().contains("root complexes"));
     let driver = Double::with("").unwrap();
     let none = |file: &str| Nvml::load(Some(file)).err().unwrap();
-    assert!(none("/nonexistent/libnvidia-ml.so.1").contains("nonexistent"));
-    assert!(none(driver.path().to_str().unwrap()).contains("nvmlInit_v2"));
+    let absent = none("/nonexistent/libnvidia-ml.so.1");
+    assert!(matches!(*absent, LibraryErrorKind::NotFound { .. }));
+    let other = none(driver.path().to_str().unwrap());
+    assert!(other.to_string().contains("nvmlInit_v2"), "{other}");
 }

@@ -8,6 +8,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr;
 
+use crate::error::LibraryError;
 use crate::library::SharedLibrary;
 
 use super::super::calls::{GroupFunctions, Handle, LargeFunctions, PlainFunctions};
@@ -191,7 +192,7 @@ impl CollectiveKit {
         library: &SharedLibrary,
         dialect: Dialect,
         version: &str,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, LibraryError> {
         let numbers = match dialect {
             Dialect::Standard => &STANDARD,
             Dialect::Mpich => &MPICH,

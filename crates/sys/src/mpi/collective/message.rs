@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use super::super::calls::{Handle, LargeFunctions, Status};
 use super::sizes::{CallPart, either};
 use super::{ArenaPlace, Communicator, Memory, MpiType};
+use crate::error::LibraryError;
 
 /// All messages have the same tag: those from one rank to another arrive in their order.
 const TAG: c_int = 0;
@@ -21,7 +22,7 @@ impl Communicator {
         to: u32,
         from: ArenaPlace<'_>,
         elements: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         self.world.here()?;
         let (dtype, peer) = (self.type_of(element)?, self.member("rank", to)?);
         let from = Memory::of(from, self.bytes_of(element, elements, 1)?)?;
@@ -48,7 +49,7 @@ impl Communicator {
         from: u32,
         to: ArenaPlace<'_>,
         elements: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         self.world.here()?;
         let (dtype, peer) = (self.type_of(element)?, self.member("rank", from)?);
         let to = Memory::of(to, self.bytes_of(element, elements, 1)?)?;
@@ -76,7 +77,7 @@ impl Communicator {
         (to, source): (u32, ArenaPlace<'_>),
         (from, place): (u32, ArenaPlace<'_>),
         elements: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         self.world.here()?;
         let dtype = self.type_of(element)?;
         let (target, origin) = (self.member("rank", to)?, self.member("rank", from)?);
@@ -114,20 +115,20 @@ impl Communicator {
     #[inline]
     fn check_length(
         &self,
-        call: &str,
+        call: &'static str,
         status: &Status,
         dtype: Handle,
         from: u32,
         part: &CallPart<'_>,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         let length = self.length_of(status, dtype, part.large)?;
         if u64::try_from(length) == Ok(part.count) {
             return Ok(());
         }
-        Err(format!(
+        Err(LibraryError::argument(format!(
             "{call}: a message of {length} elements came from rank {from}, and one of {} was expected",
             part.count
-        ))
+        )))
     }
 
     /// Elements of the message that a status tells of.
@@ -137,7 +138,7 @@ impl Communicator {
         status: &Status,
         dtype: Handle,
         large: Option<&LargeFunctions>,
-    ) -> Result<i64, String> {
+    ) -> Result<i64, LibraryError> {
         let status = (&raw const *status).cast::<c_void>();
         let (mut length, mut short): (i64, c_int) = (0, 0);
         let code = match large {

@@ -23,6 +23,7 @@ use std::sync::Arc;
 
 use super::World;
 use super::calls::Handle;
+use crate::error::LibraryError;
 use crate::mapping::Arena;
 use kit::CollectiveKit;
 use sizes::CallLimit;
@@ -50,7 +51,7 @@ impl World {
     ///
     /// # Errors
     /// A function or a handle that the library lacks, or a call from another thread than MPI's.
-    pub fn communicator(self: &Arc<Self>) -> Result<Communicator, String> {
+    pub fn communicator(self: &Arc<Self>) -> Result<Communicator, LibraryError> {
         self.here()?;
         let loaded = &self.loaded;
         let kit = CollectiveKit::of(&loaded.library, loaded.dialect, &loaded.version)?;
@@ -87,7 +88,11 @@ impl Communicator {
     ///
     /// # Errors
     /// The type or the reduction that it lacks, with those that it has.
-    pub fn check(&self, element: MpiType, reduction: Option<MpiReduction>) -> Result<(), String> {
+    pub fn check(
+        &self,
+        element: MpiType,
+        reduction: Option<MpiReduction>,
+    ) -> Result<(), LibraryError> {
         self.type_of(element)?;
         reduction.map_or(Ok(()), |reduction| self.reduction(reduction).map(drop))
     }
@@ -104,7 +109,7 @@ impl Communicator {
     ///
     /// # Errors
     /// A number that is 0 or that a count of 32 bits cannot say.
-    pub fn limit_calls(&mut self, elements_max: u64, large: bool) -> Result<(), String> {
+    pub fn limit_calls(&mut self, elements_max: u64, large: bool) -> Result<(), LibraryError> {
         self.limit = CallLimit::new(elements_max, large)?;
         Ok(())
     }
@@ -114,7 +119,7 @@ impl Communicator {
     ///
     /// # Errors
     /// MPI's own words, or a number that MPI cannot take.
-    pub fn split(&self, color: u32, key: u32) -> Result<Self, String> {
+    pub fn split(&self, color: u32, key: u32) -> Result<Self, LibraryError> {
         self.world.here()?;
         let (color, key) = (int("color", color)?, int("key", key)?);
         let mut handle: Handle = 0;
@@ -144,7 +149,7 @@ impl Communicator {
     ///
     /// # Errors
     /// MPI's own words.
-    pub fn free(mut self) -> Result<(), String> {
+    pub fn free(mut self) -> Result<(), LibraryError> {
         self.world.here()?;
         if !self.is_own {
             return Ok(());
@@ -159,7 +164,7 @@ impl Communicator {
     ///
     /// # Errors
     /// MPI's own words.
-    pub fn orders_unsigned_bytes(&self, reduction: MpiReduction) -> Result<bool, String> {
+    pub fn orders_unsigned_bytes(&self, reduction: MpiReduction) -> Result<bool, LibraryError> {
         let right = match reduction {
             MpiReduction::Min => 100,
             MpiReduction::Max => 200,
@@ -182,7 +187,7 @@ impl Communicator {
     /// # Errors
     /// MPI's own words.
     #[inline]
-    pub fn barrier(&self) -> Result<(), String> {
+    pub fn barrier(&self) -> Result<(), LibraryError> {
         self.world.here()?;
         // SAFETY: MPI runs and this is its thread, and the group is this library's.
         let code = unsafe { (self.world.loaded.functions.barrier)(self.handle) };
@@ -190,54 +195,51 @@ impl Communicator {
     }
 
     #[inline]
-    fn type_of(&self, element: MpiType) -> Result<Handle, String> {
+    fn type_of(&self, element: MpiType) -> Result<Handle, LibraryError> {
         self.kit
             .type_of(element)
             .ok_or_else(|| self.lacks_type(element))
     }
 
     #[inline]
-    fn reduction(&self, reduction: MpiReduction) -> Result<Handle, String> {
+    fn reduction(&self, reduction: MpiReduction) -> Result<Handle, LibraryError> {
         self.kit
             .reduction(reduction)
             .ok_or_else(|| lacks_reduction(reduction))
     }
 
     #[cold]
-    fn lacks_type(&self, element: MpiType) -> String {
+    fn lacks_type(&self, element: MpiType) -> LibraryError {
         let has: Vec<_> = self.types().into_iter().map(MpiType::name).collect();
-        format!(
+        LibraryError::unsupported(format!(
             "{} ({}) has no type for {}; it has {}",
             self.world.path(),
             self.world.dialect().name(),
             element.name(),
             has.join(", ")
-        )
+        ))
     }
 
     /// A rank of this group, as MPI wants it. Libraries need not check it themselves.
     #[inline]
-    fn member(&self, what: &str, rank: u32) -> Result<c_int, String> {
+    fn member(&self, what: &str, rank: u32) -> Result<c_int, LibraryError> {
         if rank < self.size {
             return int(what, rank);
         }
-        Err(format!(
-            "{what} {rank} is not in the group, which has ranks 0 to {}",
-            self.size.saturating_sub(1)
-        ))
+        Err(not_in_group(what, rank, self.size))
     }
 
     /// Bytes of so many elements from each of `ranks`.
     #[inline]
-    fn bytes_of(&self, element: MpiType, elements: u64, ranks: u32) -> Result<u64, String> {
+    fn bytes_of(&self, element: MpiType, elements: u64, ranks: u32) -> Result<u64, LibraryError> {
         let all = elements.checked_mul(u64::from(ranks));
         all.and_then(|all| all.checked_mul(element.bytes()))
-            .ok_or_else(|| format!("{elements} elements are beyond what can be addressed"))
+            .ok_or_else(|| too_many(elements))
     }
 
     /// A place to give elements from, or MPI_IN_PLACE.
     #[inline]
-    fn given(&self, place: Option<ArenaPlace<'_>>, bytes: u64) -> Result<Memory, String> {
+    fn given(&self, place: Option<ArenaPlace<'_>>, bytes: u64) -> Result<Memory, LibraryError> {
         match place {
             Some(place) => Memory::of(place, bytes),
             None => Ok(Memory {
@@ -268,10 +270,8 @@ impl Memory {
 
     /// Bytes of an arena, which its borrow keeps during a call.
     #[inline]
-    fn of((arena, offset): ArenaPlace<'_>, bytes: u64) -> Result<Self, String> {
-        let at = arena
-            .pointer(offset, bytes)
-            .map_err(|error| error.to_string())?;
+    fn of((arena, offset): ArenaPlace<'_>, bytes: u64) -> Result<Self, LibraryError> {
+        let at = arena.pointer(offset, bytes)?;
         Ok(Self {
             at: at.cast(),
             bytes,
@@ -291,30 +291,45 @@ impl Memory {
 
     /// Refuses memory that a call would read and write at once, which MPI does not allow.
     #[inline]
-    fn apart_from(&self, other: &Self) -> Result<(), String> {
+    fn apart_from(&self, other: &Self) -> Result<(), LibraryError> {
         let (one, two) = (self.at.addr() as u64, other.at.addr() as u64);
         let overlap = one < two.saturating_add(other.bytes) && two < one.saturating_add(self.bytes);
         if overlap && self.is_memory && other.is_memory {
-            return Err(
-                "elements to give and elements to get overlap: keep them apart, or call in place"
-                    .into(),
-            );
+            return Err(LibraryError::argument(
+                "elements to give and elements to get overlap: keep them apart, or call in place",
+            ));
         }
         Ok(())
     }
 }
 
 #[cold]
-fn lacks_reduction(reduction: MpiReduction) -> String {
+fn lacks_reduction(reduction: MpiReduction) -> LibraryError {
     let has = MpiReduction::MPI_HAS.map(MpiReduction::name);
-    format!(
+    LibraryError::unsupported(format!(
         "MPI has no reduction {}; it has {}",
         reduction.name(),
         has.join(", ")
-    )
+    ))
+}
+
+#[cold]
+fn not_in_group(what: &str, rank: u32, size: u32) -> LibraryError {
+    LibraryError::argument(format!(
+        "{what} {rank} is not in the group, which has ranks 0 to {}",
+        size.saturating_sub(1)
+    ))
+}
+
+#[cold]
+fn too_many(elements: u64) -> LibraryError {
+    LibraryError::argument(format!(
+        "{elements} elements are beyond what can be addressed"
+    ))
 }
 
 #[inline]
-fn int(what: &str, number: u32) -> Result<c_int, String> {
-    c_int::try_from(number).map_err(|_| format!("{what} {number} is beyond what MPI can name"))
+fn int(what: &str, number: u32) -> Result<c_int, LibraryError> {
+    c_int::try_from(number)
+        .map_err(|_| LibraryError::argument(format!("{what} {number} is beyond what MPI can name")))
 }

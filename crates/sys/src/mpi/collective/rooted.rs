@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use super::sizes::either;
 use super::{ArenaPlace, Communicator, Memory, MpiReduction, MpiType};
+use crate::error::LibraryError;
 
 impl Communicator {
     /// Gives every rank the elements of the root.
@@ -17,7 +18,7 @@ impl Communicator {
         root: u32,
         at: ArenaPlace<'_>,
         elements: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         self.world.here()?;
         let (dtype, root) = (self.type_of(element)?, self.member("root", root)?);
         let at = Memory::of(at, self.bytes_of(element, elements, 1)?)?;
@@ -47,7 +48,7 @@ impl Communicator {
         send: Option<ArenaPlace<'_>>,
         recv: Option<ArenaPlace<'_>>,
         elements: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         self.world.here()?;
         let (dtype, op) = (self.type_of(element)?, self.reduction(reduction)?);
         let bytes = self.bytes_of(element, elements, 1)?;
@@ -76,7 +77,7 @@ impl Communicator {
         send: Option<ArenaPlace<'_>>,
         recv: Option<ArenaPlace<'_>>,
         elements: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         self.world.here()?;
         let dtype = self.type_of(element)?;
         let one = self.bytes_of(element, elements, 1)?;
@@ -113,7 +114,7 @@ impl Communicator {
         send: Option<ArenaPlace<'_>>,
         recv: Option<ArenaPlace<'_>>,
         elements: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         self.world.here()?;
         let dtype = self.type_of(element)?;
         let one = self.bytes_of(element, elements, 1)?;
@@ -146,16 +147,26 @@ impl Communicator {
         root: u32,
         (every, every_bytes): (Option<ArenaPlace<'_>>, u64),
         (roots, roots_bytes): (Option<ArenaPlace<'_>>, u64),
-    ) -> Result<(c_int, Memory, Memory), String> {
+    ) -> Result<(c_int, Memory, Memory), LibraryError> {
         let member = self.member("root", root)?;
         if self.rank != root {
-            let every = every.ok_or("only the root can call in place")?;
+            let every = every.ok_or_else(only_the_root)?;
             return Ok((member, Memory::of(every, every_bytes)?, Memory::NONE));
         }
-        let roots = roots.ok_or("the root has no place for the elements of all")?;
+        let roots = roots.ok_or_else(no_place)?;
         let every = self.given(every, every_bytes)?;
         let roots = Memory::of(roots, roots_bytes)?;
         every.apart_from(&roots)?;
         Ok((member, every, roots))
     }
+}
+
+#[cold]
+fn only_the_root() -> LibraryError {
+    LibraryError::argument("only the root can call in place")
+}
+
+#[cold]
+fn no_place() -> LibraryError {
+    LibraryError::argument("the root has no place for the elements of all")
 }

@@ -2,6 +2,7 @@
 
 use super::sizes::either;
 use super::{ArenaPlace, Communicator, Memory, MpiReduction, MpiType};
+use crate::error::LibraryError;
 
 impl Communicator {
     /// Gives every rank the reduction of what all gave. `send` is `None` to take the elements from `recv`.
@@ -16,7 +17,7 @@ impl Communicator {
         send: Option<ArenaPlace<'_>>,
         recv: ArenaPlace<'_>,
         elements: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         self.world.here()?;
         let (dtype, op) = (self.type_of(element)?, self.reduction(reduction)?);
         let bytes = self.bytes_of(element, elements, 1)?;
@@ -49,7 +50,7 @@ impl Communicator {
         send: Option<ArenaPlace<'_>>,
         recv: ArenaPlace<'_>,
         elements: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         self.world.here()?;
         let (dtype, op) = (self.type_of(element)?, self.reduction(reduction)?);
         let all = self.bytes_of(element, elements, self.size)?;
@@ -77,7 +78,7 @@ impl Communicator {
         send: Option<ArenaPlace<'_>>,
         recv: ArenaPlace<'_>,
         elements: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         self.world.here()?;
         let dtype = self.type_of(element)?;
         let from = self.given(send, self.bytes_of(element, elements, 1)?)?;
@@ -104,7 +105,7 @@ impl Communicator {
         send: Option<ArenaPlace<'_>>,
         recv: ArenaPlace<'_>,
         elements: u64,
-    ) -> Result<(), String> {
+    ) -> Result<(), LibraryError> {
         self.world.here()?;
         let dtype = self.type_of(element)?;
         let all = self.bytes_of(element, elements, self.size)?;
