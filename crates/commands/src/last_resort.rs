@@ -1,5 +1,5 @@
-//! The last resort: a bug that ends in a panic, and memory that has run out, are one line each that says which rank it
-//! was and what to do. Nothing is meant to come here; what goes wrong by itself is a [`tonnage_units::Error`].
+//! Handling of bugs and of exhausted memory: each prints one line with the rank and advice. Expected failures do not
+//! get here; they are a [`tonnage_units::Error`].
 
 use std::panic::PanicHookInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,14 +9,15 @@ use tonnage_units::message::bounded;
 
 use crate::command::{env, program};
 
-/// From now on a panic of any thread ends the process at once, after one line. There is no orderly end, because other
-/// threads may be waiting for the lost one. The other ranks see a rank that is gone, as after a SIGKILL.
+/// Installs the panic hook: a panic of any thread ends the process at once, after one line. There is no orderly
+/// shutdown, because other threads may be waiting for the one that panicked. The other ranks see a lost rank, as after
+/// a SIGKILL.
 pub fn prepare() {
     out_of_memory::introduce(who());
     let is_ending = AtomicBool::new(false);
     std::panic::set_hook(Box::new(move |panic| {
         while is_ending.swap(true, Ordering::SeqCst) {
-            // The thread that panicked first writes the line and ends the process.
+            // The first thread that panicked prints the line and ends the process.
             std::thread::park();
         }
         let line = describe(out_of_memory::who(), panic);
@@ -24,8 +25,8 @@ pub fn prepare() {
     }));
 }
 
-/// This process in words: its rank, as far as its environment tells, and its host. A rank that ssh has started learns
-/// later which one it is.
+/// Describes this process: its rank, if its environment has it, and its host. A rank that was started by ssh learns its
+/// number later.
 fn who() -> String {
     let host = tonnage_sys::host::name();
     match tonnage_ranks::detect(&env, None) {
@@ -56,13 +57,13 @@ fn describe(who: &str, panic: &PanicHookInfo<'_>) -> String {
 mod tests {
     use super::*;
 
-    /// Variable that makes a process of this test one that panics.
+    /// Variable that makes a process of this test panic.
     const PANICS: &str = "TONNAGE_TEST_PANICS";
 
-    /// The code of processes that come here, in this test.
+    /// Exit code of processes that panic in this test.
     const ENDS_WITH: u8 = 7;
 
-    /// Panics in a thread of that name, where the test has started this process for that.
+    /// Panics in a thread of that name. The test has started this process for it.
     fn panic_in(thread: &str) {
         out_of_memory::end_with(ENDS_WITH);
         prepare();

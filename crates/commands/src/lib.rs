@@ -1,7 +1,7 @@
-//! The commands: read arguments, start or become a rank, and draw what was recorded.
+//! The commands: parse arguments, start or become a rank, and print recorded results.
 //!
-//! What lives here: the command line (`args`) and what each command does (`command`). What does not: measuring
-//! (`tonnage_bench`), engines (`tonnage_engines`), and drawing records (`tonnage_report`).
+//! `args` has the command line, `command` the implementation of each command. Measuring is in `tonnage_bench`, engines
+//! are in `tonnage_engines`, and records are printed by `tonnage_report`.
 #![forbid(unsafe_code)]
 
 mod args;
@@ -30,18 +30,18 @@ use command::screen::MessageWriter;
 #[global_allocator]
 static ALLOCATOR: tonnage_sys::out_of_memory::OrEnd = tonnage_sys::out_of_memory::OrEnd;
 
-/// The build that the program is.
+/// Build information of this program.
 #[derive(Debug, Clone, Copy)]
 pub struct Build {
     /// The commit that it was built from.
     pub revision: &'static str,
-    /// The kind of machine that it was built for.
+    /// The target triple.
     pub target: &'static str,
 }
 
 static BUILD: OnceLock<Build> = OnceLock::new();
 
-/// The build that the program is; that of a test is unknown.
+/// Returns the build information; in tests it is unknown.
 fn build() -> Build {
     *BUILD.get_or_init(|| Build {
         revision: "unknown",
@@ -49,9 +49,9 @@ fn build() -> Build {
     })
 }
 
-/// Runs the command that the arguments of this process ask for.
+/// Runs the command given by this process's arguments.
 pub fn main(this: Build) -> ExitCode {
-    // Nobody has asked before.
+    // Cannot fail: nothing has called `build` yet.
     let _ = BUILD.set(this);
     last_resort::prepare();
     tonnage_sys::process::refuse_oversized_writes();
@@ -119,14 +119,14 @@ fn run(cli: Cli) -> Result<ExitCode> {
     }
 }
 
-/// Limits how long ranks wait for each other, where the environment has such a limit.
+/// Limits how long ranks wait for each other, if the environment sets a limit.
 fn bind_deadlines() -> Result<()> {
     let bound = tonnage_ranks::bootstrap::options::step_timeout(&command::env)?;
     bound.into_iter().for_each(|budget| DEADLINES.bind(budget));
     Ok(())
 }
 
-/// Messages go to standard error, one line each, so that standard output holds results only.
+/// Sends log messages to standard error, one line each, so that standard output has only results.
 fn start_log(level: LogLevel) {
     let level = match level {
         LogLevel::Error => log::LevelFilter::Error,

@@ -1,7 +1,7 @@
-//! Command lines that are refused before a rank starts: each names what is wrong, and what to write instead.
+//! Command lines that are refused before a rank starts: each message has the fault and a valid alternative.
 //!
-//! The whole way of a command line is taken here, in this process: the parser, the plan with all engines, and the checks
-//! beside it. That the program prints such a message once and ends with code 2 is in `tests/end_to_end/bad_input.rs`.
+//! The command lines take their whole path in this process: the parser, the plan with all engines, and additional
+//! checks. `tests/end_to_end/bad_input.rs` tests that the program prints the message once and ends with code 2.
 
 use clap::Parser;
 
@@ -10,7 +10,8 @@ use crate::args::{Cli, Command};
 use crate::command::measure::{Resolved, job_of, layers_job, verify_job};
 use crate::command::{checks, ior};
 
-/// A line after `#` begins the command lines below it. Each of these has options, and behind `=>` parts of the message.
+/// A line after `#` is the beginning of the command lines below it. Each of these has options, and after `=>` parts of
+/// the message.
 const REFUSED: &str = r#"
 # transfer --ranks 2
 --op write --sizes 8 => --engine
@@ -365,7 +366,7 @@ const REFUSED: &str = r#"
 --hosts h0,h1,h2 --sizes 64 => use 4 ranks; the hosts make 3:
 "#;
 
-/// The message of a command line, which has to be refused.
+/// Returns the message of a command line, which must be refused.
 fn refusal(line: &str) -> String {
     let words = std::iter::once("tonnage").chain(line.split_whitespace());
     let job = match Cli::try_parse_from(words).map(|cli| cli.command) {

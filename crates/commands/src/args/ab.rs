@@ -1,4 +1,4 @@
-//! `tonnage ab`: two sides that take turns, each a command line of tonnage.
+//! `tonnage ab`: two sides that alternate, each a command line of tonnage.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use tonnage_units::{Error, Result};
 use super::common::RUNS_MAX;
 use super::values::{library, variable};
 
-/// Runs of each side where nothing else is asked for: enough to find a tenth in a spread of 3 %.
+/// Default number of runs per side: enough to detect a difference of 10 % with a spread of 3 %.
 const RUNS_DEFAULT: u32 = 11;
 
 /// `tonnage ab`.
@@ -19,7 +19,7 @@ const RUNS_DEFAULT: u32 = 11;
     tonnage ab -o ab.jsonl --b-env FI_SHM_TX_SIZE=64 -- transfer --engine fabric:shm --op write --ranks 2 --sizes 64\n\
     Then: tonnage compare ab.jsonl --ignore engine")]
 pub struct AbArgs {
-    /// Runs of each side; they take turns: A B, B A, A B, …
+    /// Number of runs of each side, in alternating order: A B, B A, A B, …
     #[arg(long, alias = "times", value_name = "N", default_value_t = RUNS_DEFAULT,
         value_parser = clap::value_parser!(u32).range(1..=i64::from(RUNS_MAX)))]
     pub runs: u32,
@@ -32,8 +32,8 @@ pub struct AbArgs {
     #[arg(long)]
     pub force: bool,
 
-    /// Program of side A, such as the version before this one, with the arguments of side B: `tonnage compare` takes A
-    /// as the measure, so that *worse* is said of this program.
+    /// Program of side A, such as the previous version, with the arguments of side B. `tonnage compare` uses A as the
+    /// reference, so that *worse* refers to this program.
     #[arg(long, value_name = "PATH")]
     pub a_program: Option<PathBuf>,
 
@@ -64,18 +64,18 @@ pub struct AbArgs {
 /// One side of `tonnage ab`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AbSide {
-    /// Program; this one where there is none.
+    /// Program; `None` means this one.
     pub program: Option<PathBuf>,
     /// Its arguments.
     pub arguments: Vec<String>,
     /// Environment variables of its own.
     pub variables: Vec<(String, String)>,
-    /// Keys of what it was given on purpose.
+    /// Keys of the settings that differ on purpose.
     pub varied: Vec<String>,
 }
 
 impl AbArgs {
-    /// The two sides.
+    /// Returns the two sides.
     pub fn sides(&self) -> Result<[AbSide; 2]> {
         let mut lines = self.words.split(|word| word == "--");
         let (first, second) = (lines.next().unwrap_or_default(), lines.next());
@@ -127,7 +127,7 @@ impl AbArgs {
         Ok([a, b])
     }
 
-    /// Keys of what differs on purpose, as a comparison accepts them.
+    /// Returns the keys of the deliberate differences, which a comparison accepts.
     fn varied(&self) -> Vec<String> {
         let program = self.a_program.as_ref().or(self.b_program.as_ref());
         let program = program.iter().map(|_| "program".to_owned());

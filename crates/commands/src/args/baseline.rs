@@ -1,4 +1,4 @@
-//! `tonnage baseline`: files of records, and how far from their median a host may be.
+//! `tonnage baseline`: creates a baseline from files of records, with the allowed distance from the median.
 
 use std::path::PathBuf;
 
@@ -41,12 +41,12 @@ pub struct BaselineArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub metric: Vec<Metric>,
 
-    /// Facts beside CPU and GPUs by which kinds of hosts are told apart, joined by commas, such as kernel or
+    /// Facts that distinguish kinds of hosts, in addition to CPU and GPUs, joined by commas, such as kernel or
     /// libraries.libfabric.
     #[arg(long = "match", value_name = "KEYS", value_delimiter = ',')]
     pub matched: Vec<String>,
 
-    /// Distance from the median at which a check warns, as a part of it.
+    /// Distance from the median at which a check warns.
     #[arg(long, value_name = "PERCENT", default_value = "5%")]
     pub warn: Fraction,
 
@@ -54,26 +54,26 @@ pub struct BaselineArgs {
     #[arg(long, value_name = "PERCENT", default_value = "10%")]
     pub fail: Fraction,
 
-    /// Runs that a figure needs at least.
+    /// Minimum number of runs for a figure.
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     pub min_runs: u32,
 
-    /// Hosts that a figure needs at least.
+    /// Minimum number of hosts for a figure.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub min_hosts: u32,
 
-    /// Leave out the figures of these hosts, joined by commas; the word slow (the default without names) is all that
+    /// Leave out the figures of these hosts, joined by commas; without names, or with the word slow, all hosts that
     /// would fail.
     #[arg(long, value_name = "HOSTS", value_delimiter = ',', num_args = 0..=1, default_missing_value = SLOW, require_equals = true)]
     pub leave_out: Vec<String>,
 
-    /// Take the figures of a data sheet from this file, in place of measured ones.
+    /// Take the figures of a data sheet from this file, instead of measured ones.
     #[arg(long, value_name = "FILE")]
     pub by_hand: Option<PathBuf>,
 }
 
 impl BaselineArgs {
-    /// Wishes of the command line, with figures by hand.
+    /// Returns the request, with the figures of a data sheet.
     pub fn request(&self, by_hand: Vec<HandValue>) -> BaselineRequest {
         BaselineRequest {
             metrics: self.metric.clone(),

@@ -1,4 +1,4 @@
-//! `tonnage check`: a baseline, the time that there is, and what the answer is for.
+//! `tonnage check`: a baseline, a time budget, and the form of the answer.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use tonnage_units::{Nanos, Result};
 
 use super::common::RankArgs;
 
-/// Times that a failure is measured again, at most.
+/// Maximum of `--retest`.
 const RETESTS_MAX: i64 = 10;
 
 /// `tonnage check`.
@@ -27,7 +27,7 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub baseline: PathBuf,
 
-    /// Time that the check may take. It measures the most telling points that fit, and has ended a second before.
+    /// Time budget of the check. It measures the most significant points that fit, and ends a second early.
     #[arg(long, value_name = "TIME", default_value = "20s")]
     pub budget: Nanos,
 
@@ -39,20 +39,20 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub plan: Option<PathBuf>,
 
-    /// Measure only points in whose names one of these texts is, joined by commas, such as fabric:tcp or size=1MiB.
+    /// Measure only points with one of these texts in their names, joined by commas, such as fabric:tcp or size=1MiB.
     #[arg(long, value_name = "TEXTS", value_delimiter = ',')]
     pub only: Vec<String>,
 
-    /// Times that what fails is measured again. It has failed when it fails each time; where there is no time for that
+    /// Number of times that a failure is measured again. It counts if every retest fails; if there is no time for them,
     /// it is a warning.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(0..=RETESTS_MAX))]
     pub retest: u32,
 
-    /// Tell the verdicts of the same check again that are younger than this, and say so. Needs --state.
+    /// Repeat verdicts of the same check that are younger than this, and mark them as repeated. Needs --state.
     #[arg(long, value_name = "TIME", requires = "state")]
     pub cache: Option<Nanos>,
 
-    /// Directory for verdicts that are told again. Nobody else may write there.
+    /// Directory for verdicts to repeat. Only this user may have write access.
     #[arg(long, value_name = "DIR", requires = "cache")]
     pub state: Option<PathBuf>,
 
@@ -68,19 +68,19 @@ pub struct CheckArgs {
     #[arg(long, value_name = "FILE")]
     pub nodelist: Option<PathBuf>,
 
-    /// Check each host by itself, all at once, beside points of ranks on one host: those of --hosts, or those on which
-    /// a launcher has started this command, of which the first process on each host makes the check. The reason names
-    /// the hosts of the verdict that counts.
+    /// Check each host separately, all at the same time, with points of ranks on one host. The hosts are those of
+    /// --hosts, or those on which a launcher has started this command; the first process on each host makes the check.
+    /// The reason names the hosts of the verdict that counts.
     #[arg(long)]
     pub each_host: bool,
 
-    /// Placement of ranks. --ranks and --hosts choose points that were measured by as many.
+    /// Placement of ranks. --ranks and --hosts select points that were measured with the same numbers.
     #[command(flatten)]
     pub ranks: RankArgs,
 }
 
 impl CheckArgs {
-    /// Ranks and hosts that were asked for; none where any will do that one host has room for.
+    /// Returns the requested numbers of ranks and hosts. Without a number of ranks, any that fits on one host will do.
     pub fn shape(&self) -> Result<(Option<u32>, u32)> {
         let placement = self.ranks.placement()?;
         let hosts = placement

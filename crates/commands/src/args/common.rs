@@ -1,4 +1,4 @@
-//! Options that several commands share: placement of ranks, destination of results, and level of logging.
+//! Options that several commands share: placement of ranks, destination of results, and log level.
 
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ use tonnage_units::{Error, Result};
 use super::hosts::HostArgs;
 use super::values::{GpuList, Master, devices_of, library, link_speed, ranks, scale};
 
-/// Placement and meeting of ranks.
+/// Options for the placement of ranks and how they find each other.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 #[command(next_help_heading = "Ranks")]
 pub struct RankArgs {
@@ -26,7 +26,7 @@ pub struct RankArgs {
     #[arg(long, value_name = "N", value_parser = ranks)]
     pub ranks: Option<u32>,
 
-    /// Make this process rank N, counted from 0; for ranks that are started by hand or by a launcher that tonnage does
+    /// Make this process rank N, counted from 0, for ranks that are started by hand or by a launcher that tonnage does
     /// not know. With --world-size and --master.
     #[arg(long, value_name = "N", requires = "world_size", requires = "master")]
     pub rank: Option<u32>,
@@ -50,7 +50,7 @@ pub struct RankArgs {
     #[arg(long, value_name = "NODE", default_value = "auto")]
     pub numa: Numa,
 
-    /// Devices that carry the bytes, such as eth0 or mlx5_0,mlx5_1, or "all": the workers of a host take them in turn,
+    /// Devices that carry the bytes, such as eth0 or mlx5_0,mlx5_1, or "all". The workers of a host take them in turn,
     /// or as --rails says. By default the engine chooses one. `tonnage devices` lists them.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub devices: Vec<String>,
@@ -60,12 +60,12 @@ pub struct RankArgs {
     #[arg(long, value_name = "RANK=NAMES", value_parser = devices_of)]
     pub devices_of: Vec<(u32, Vec<String>)>,
 
-    /// GPUs that the ranks of a host get in turn, by their numbers in `tonnage devices`, such as 0-3 or 0,0,1,1: rank i
-    /// of the host has its memory cuda or hip there, and pins its memory cuda-pinned or hip-pinned for that one.
+    /// GPUs for the ranks of a host in turn, by their numbers in `tonnage devices`, such as 0-3 or 0,0,1,1. They hold
+    /// the ranks' memory cuda or hip, and memory cuda-pinned or hip-pinned is pinned for them.
     #[arg(long, value_name = "LIST")]
     pub gpus: Option<GpuList>,
 
-    /// Speed of one link, such as 100Gb/s, where the device does not say it: bandwidth is then set beside the links
+    /// Speed of one link, such as 100Gb/s, if the device does not report it: bandwidth is then compared with the links
     /// that were used.
     #[arg(long, value_name = "BANDWIDTH", value_parser = link_speed)]
     pub link_speed: Option<u64>,
@@ -94,7 +94,7 @@ pub struct RankArgs {
 }
 
 impl RankArgs {
-    /// Libraries that were named, by whichever option.
+    /// Returns the libraries that any option names.
     pub fn libraries(&self) -> Result<Libraries> {
         let short = |name: &str, path: &Option<PathBuf>| {
             let path = path.clone();
@@ -115,7 +115,7 @@ impl RankArgs {
         Ok(libraries)
     }
 
-    /// Devices that were named, for all ranks and for some.
+    /// Returns the named devices, for all ranks and for some.
     pub fn device_names(&self) -> Result<DeviceNames> {
         let mut names = DeviceNames {
             all_ranks: self.devices.clone(),
@@ -143,18 +143,18 @@ impl RankArgs {
         Ok(names)
     }
 
-    /// The hosts with the ranks of each, where hosts are named.
+    /// Returns the hosts with the ranks of each, if hosts are named.
     pub fn placement(&self) -> Result<Option<HostPlacement>> {
         self.hosts.placement(self.ranks)
     }
 
-    /// Number of ranks that the command line asks for, as such or by its hosts.
+    /// Returns the number of ranks requested by --ranks or by the hosts.
     pub fn asked(&self) -> Result<Option<u32>> {
         let placement = self.placement()?;
         Ok(placement.map(|placement| placement.size()).or(self.ranks))
     }
 
-    /// The place in the run that the command line states, if it does; the parser has seen to it that it is whole.
+    /// Returns the explicit place in the run, if given. The parser ensures that it is complete.
     pub fn explicit(&self) -> Option<Explicit> {
         let Master { host, port } = self.master.clone()?;
         Some(Explicit {
@@ -167,7 +167,7 @@ impl RankArgs {
     }
 }
 
-/// Most runs of a plan in one start.
+/// Maximum of `--runs`.
 pub const RUNS_MAX: u32 = 1000;
 
 /// Destination and format of results.
@@ -178,8 +178,7 @@ pub struct ResultArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Go on with an interrupted run: points that this file holds already are not measured again, and new ones are
-    /// appended to it.
+    /// Continue an interrupted run: points in this file are not measured again, and new ones are appended to it.
     #[arg(long, value_name = "FILE")]
     pub resume: Option<PathBuf>,
 
@@ -187,8 +186,8 @@ pub struct ResultArgs {
     #[arg(long, value_name = "FORMAT", value_parser = one_of::<Format>(), default_value_t = Format::Table)]
     pub format: Format,
 
-    /// End with exit code 1 unless the devices' own counters prove, for every point, that the payload crossed the
-    /// devices that it should have.
+    /// End with exit code 1 unless the devices' own counters prove for every point that the payload crossed the
+    /// expected devices.
     #[arg(long)]
     pub require_path: bool,
 
@@ -196,20 +195,20 @@ pub struct ResultArgs {
     #[arg(long, conflicts_with = "runs")]
     pub print_plan: bool,
 
-    /// Measure everything this many times, each time as a run of its own: what was open is opened anew, and points are
-    /// taken in another order (drawn from a seed; file experiments stay in theirs). From 3 times on `tonnage compare`
-    /// knows how much runs differ.
+    /// Measure everything this many times, each time as a separate run: everything is opened again, and the points are
+    /// in another order (drawn from a seed; file experiments keep theirs). From 3 runs on `tonnage compare` knows how
+    /// much runs differ.
     #[arg(long, alias = "times", value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(RUNS_MAX)))]
     pub runs: Option<u32>,
 
-    /// Multiply how long everything is measured, such as 0.1 for a quick look: times between memories, and with files
-    /// the bytes of all ranks together.
+    /// Multiply the length of all measurements by this factor, such as 0.1 for a quick look. It applies to the times of
+    /// transfers, and to the total bytes of file experiments.
     #[arg(long, value_name = "FACTOR", value_parser = scale)]
     pub scale: Option<f64>,
 }
 
 impl ResultArgs {
-    /// The file that results go to, if any, and whether points that it holds already are left out.
+    /// Returns the results file, if any, and whether points that it already has are skipped.
     pub fn output(&self) -> Result<Option<(PathBuf, bool)>> {
         match (&self.output, &self.resume) {
             (Some(output), Some(resume)) if !same_file(output, resume) => {
@@ -225,7 +224,7 @@ impl ResultArgs {
         }
     }
 
-    /// Applies `--scale` to a plan, and makes it one for the run's number of ranks.
+    /// Applies `--scale` to a plan, and adapts it to the run's number of ranks.
     pub fn scaled(&self, mut plan: Plan, ranks: u32) -> Result<Plan> {
         if let Some(factor) = self.scale {
             plan.scale(factor, ranks)?;
@@ -235,21 +234,21 @@ impl ResultArgs {
     }
 }
 
-/// Two spellings of one path are the same file; a file that is not there yet is only known by its spelling.
+/// Whether two paths name the same file. A file that does not exist yet is known only by its spelling.
 fn same_file(one: &Path, other: &Path) -> bool {
     let known = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     one == other || known(one) == known(other)
 }
 
-/// Level of logging.
+/// Log level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum LogLevel {
     /// Messages that end the run.
     Error,
-    /// These, and what makes results doubtful.
+    /// Also messages about doubtful results.
     Warn,
-    /// These, and what is done and what was chosen.
+    /// Also progress, and the choices that were made.
     Info,
-    /// These, and what helps to find out why ranks do not find each other.
+    /// Also details for finding out why ranks do not find each other.
     Debug,
 }

@@ -1,4 +1,4 @@
-//! `tonnage compare`: files of records, what to compare of them, and when that is a failure.
+//! `tonnage compare`: the records to compare, the metrics, and the verdicts that count as failures.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
     pub ignore: Vec<String>,
 
-    /// Difference that does not matter, as a part of A.
+    /// Smallest difference that matters, relative to A.
     #[arg(long, value_name = "PERCENT", default_value = "5%")]
     pub margin: Fraction,
 
@@ -44,8 +44,8 @@ pub struct CompareArgs {
     #[arg(long, value_name = "PERCENT", default_value = "95%")]
     pub confidence: Fraction,
 
-    /// With fewer than 3 runs on a side, compare their trials: the verdict holds for these runs only, since another
-    /// start may differ by more than trials of one start do.
+    /// With fewer than 3 runs on a side, compare their trials. The verdict then holds for these runs only, because runs
+    /// may differ more than the trials of one run.
     #[arg(long)]
     pub by_trials: bool,
 
@@ -54,7 +54,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "KEYS", value_delimiter = ',')]
     pub accept: Vec<String>,
 
-    /// Verdicts that end with exit code 1, joined by commas; unclear includes what is not comparable.
+    /// Verdicts that end with exit code 1, joined by commas; unclear includes points that cannot be compared.
     #[arg(long, value_name = "VERDICTS", value_delimiter = ',', value_parser = one_of::<FailOn>(), default_value = "worse")]
     pub fail_on: Vec<FailOn>,
 
@@ -72,7 +72,7 @@ pub struct CompareArgs {
 }
 
 impl CompareArgs {
-    /// Wishes of the command line.
+    /// Returns the request of the command line.
     pub fn request(&self) -> Result<CompareRequest> {
         Ok(CompareRequest {
             metrics: self.metric.clone(),

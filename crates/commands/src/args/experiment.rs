@@ -1,5 +1,5 @@
-//! Commands of kinds: one experiment, said on the command line. Which kinds there are, their options and their help
-//! come from the list in `tonnage_plan::kinds`.
+//! The commands of the kinds: one experiment, given on the command line. The kinds, their options and their help come
+//! from the list in `tonnage_plan::kinds`.
 
 use clap::builder::UnknownArgumentValueParser;
 use clap::error::ErrorKind;
@@ -20,7 +20,7 @@ pub struct ExperimentArgs {
 }
 
 impl ExperimentArgs {
-    /// The plan that this command line stands for, before `--scale`.
+    /// Returns the plan of this command line, before `--scale`.
     pub fn to_plan(&self) -> Plan {
         Plan {
             name: self.experiment.kind().to_owned(),
@@ -31,31 +31,31 @@ impl ExperimentArgs {
     }
 }
 
-/// Options that some look for at one kind and that are another kind here: the kind, the option, and the command.
+/// Options that users may look for at one kind although they are another kind: the kind, the option, and the command.
 const ELSEWHERE: &[(&str, &str, &str)] = &[(
     "transfer",
     "stress",
     "drawn transfers are a command of their own: 'tonnage stress --engine NAME --ranks N --duration 30s'",
 )];
 
-/// A kind that is also a flag of the program: `tonnage --stress` is `tonnage stress`.
+/// A kind that is also a flag of the program: `tonnage --stress` means `tonnage stress`.
 const FLAG: &str = "stress";
 
-/// An option that is refused as any unknown one, with the command that does the same.
+/// An option that is refused like an unknown one, with a hint to the equivalent command.
 fn refused(name: &'static str, tip: &'static str) -> Arg {
     let refusal = UnknownArgumentValueParser::suggest(tip);
     let arg = Arg::new(name).long(name).hide(true);
     arg.action(ArgAction::SetTrue).value_parser(refusal)
 }
 
-/// A command for each kind; clap can derive only those that are written out.
+/// One command per kind. Written by hand, because clap derives only commands that are listed in the source.
 impl Subcommand for ExperimentArgs {
     fn augment_subcommands(command: Command) -> Command {
         KINDS.iter().fold(command, |command, kind| {
             let with_groups = ResultArgs::augment_args(RankArgs::augment_args((kind.command)()));
             let elsewhere = ELSEWHERE.iter().filter(|(key, ..)| *key == kind.key);
             let with_groups = with_groups.args(elsewhere.map(|(_, name, tip)| refused(name, tip)));
-            // Each group would put its own comment there.
+            // Otherwise each flattened group would set its own comment as the description.
             let of_kind = with_groups.about(kind.about).long_about(None::<&str>);
             command.subcommand(match kind.key {
                 FLAG => of_kind.long_flag(FLAG),

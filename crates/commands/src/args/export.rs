@@ -1,4 +1,4 @@
-//! `tonnage export`: files of records, and the program that they are for.
+//! `tonnage export`: files of records, and the target program.
 
 use std::path::PathBuf;
 
@@ -22,7 +22,7 @@ pub struct ExportArgs {
     #[arg(value_name = "FILE", required = true)]
     pub files: Vec<PathBuf>,
 
-    /// Format of the program that reads it.
+    /// Format, named after the program that reads it.
     #[arg(long, value_name = "FORMAT", value_parser = one_of::<ExportFormat>())]
     pub to: ExportFormat,
 

@@ -18,7 +18,7 @@ use tonnage_units::Fraction;
                         Exit codes: 0 shown, 1 it could not be written, 2 the request is wrong."
 )]
 pub struct HistoryArgs {
-    /// Files of results, or directories whose *.jsonl are read.
+    /// Files of results, or directories with *.jsonl files.
     #[arg(value_name = "FILE|DIR", required = true)]
     pub files: Vec<PathBuf>,
 
@@ -26,11 +26,11 @@ pub struct HistoryArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub metric: Vec<Metric>,
 
-    /// Change that does not matter, as a part.
+    /// Smallest relative change that matters.
     #[arg(long, value_name = "PERCENT", default_value = "5%")]
     pub margin: Fraction,
 
-    /// Show only points in whose names one of these texts is, joined by commas.
+    /// Show only points with one of these texts in their names, joined by commas.
     #[arg(long, value_name = "TEXTS", value_delimiter = ',')]
     pub only: Vec<String>,
 
@@ -40,7 +40,7 @@ pub struct HistoryArgs {
 }
 
 impl HistoryArgs {
-    /// Wishes of the command line.
+    /// Returns the request of the command line.
     pub fn request(&self) -> HistoryRequest {
         HistoryRequest {
             metrics: self.metric.clone(),

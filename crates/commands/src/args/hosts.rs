@@ -10,17 +10,17 @@ use tonnage_units::{Error, Result};
 
 use super::values::ranks;
 
-/// Number of ssh that connect at once.
+/// Default number of concurrent ssh connections.
 const PARALLEL_DEFAULT: usize = 32;
-/// More would be refused by every sshd.
+/// Maximum of `--ssh-parallel`; no sshd accepts more.
 const PARALLEL_MAX: usize = 1024;
 
-/// Ranks on other hosts.
+/// Options for ranks on other hosts.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 #[command(next_help_heading = "Ranks on several hosts")]
 pub struct HostArgs {
-    /// Start ranks on these hosts by ssh, one on each, or as many as stand behind a colon: h0,h1:4,user@h2. Rank 0 is
-    /// on the first.
+    /// Start ranks on these hosts by ssh, one on each, or the number after a colon: h0,h1:4,user@h2. Rank 0 is on the
+    /// first.
     #[arg(
         long,
         value_name = "HOSTS",
@@ -34,36 +34,36 @@ pub struct HostArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "rank")]
     pub hostfile: Option<HostListFile>,
 
-    /// Start so many ranks on each host.
+    /// Start this many ranks on each host.
     #[arg(long, value_name = "N", value_parser = ranks)]
     pub per_host: Option<u32>,
 
-    /// Way to the hosts.
+    /// How to reach the hosts.
     #[command(flatten)]
     pub ssh: SshArgs,
 
     /// Set this variable for ranks on other hosts, or pass it on from here; may be repeated. FI_*, UCX_*, NCCL_*,
-    /// GLOO_*, OMPI_* and TONNAGE_* go along by themselves.
+    /// GLOO_*, OMPI_* and TONNAGE_* are passed on automatically.
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = variable)]
     pub env: Vec<(String, Option<String>)>,
 
-    /// Pass on no variables but those of --env.
+    /// Pass on only the variables of --env.
     #[arg(long)]
     pub no_env: bool,
 }
 
-/// The way to other hosts.
+/// How to reach other hosts.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct SshArgs {
     /// ssh and its first arguments, such as "ssh -p 2222". [default: ssh]
     #[arg(long, value_name = "COMMAND")]
     pub ssh: Option<String>,
 
-    /// Connect to at most so many hosts at once. [default: 32]
+    /// Connect to at most this many hosts at once. [default: 32]
     #[arg(long, value_name = "N", value_parser = parallel)]
     pub ssh_parallel: Option<usize>,
 
-    /// Copy this program to hosts where it is missing or another build, into ~/.cache/tonnage, by the same ssh.
+    /// Copy this program to hosts that lack it or have another build, into ~/.cache/tonnage, by the same ssh.
     #[arg(long)]
     pub push: bool,
 }
@@ -74,14 +74,14 @@ impl SshArgs {
         self.ssh_parallel.unwrap_or(PARALLEL_DEFAULT)
     }
 
-    /// The command of ssh.
+    /// Returns the ssh command.
     pub fn command(&self) -> &str {
         self.ssh.as_deref().unwrap_or("ssh")
     }
 }
 
 impl HostArgs {
-    /// The hosts with the ranks of each; `None` where no hosts are named.
+    /// Returns the hosts with the ranks of each; `None` if no hosts are named.
     pub fn placement(&self, asked: Option<u32>) -> Result<Option<HostPlacement>> {
         let Some(listed) = listed(&self.hosts, self.hostfile.as_ref())? else {
             return self.refuse_idle().map(|()| None);
@@ -116,11 +116,11 @@ impl HostArgs {
     }
 }
 
-/// A file of hosts, which is read once: it may be a pipe.
+/// A file of hosts. It is read only once, because it may be a pipe.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HostListFile {
     path: PathBuf,
-    /// Its hosts, once it was read.
+    /// Its hosts, after it was read.
     hosts: Arc<OnceLock<Vec<HostSlots>>>,
 }
 
@@ -149,7 +149,7 @@ impl HostListFile {
     }
 }
 
-/// Hosts of a list or of a file; `None` where neither is there.
+/// Returns the hosts of a list or of a file; `None` if neither is given.
 pub fn listed(hosts: &[HostSlots], file: Option<&HostListFile>) -> Result<Option<Vec<HostSlots>>> {
     match file {
         Some(file) => file.read().map(Some),
@@ -157,7 +157,7 @@ pub fn listed(hosts: &[HostSlots], file: Option<&HostListFile>) -> Result<Option
     }
 }
 
-/// The hosts with their ranks, such as "h0 1, h1 4"; of many the first ones.
+/// Formats the hosts with their ranks, such as "h0 1, h1 4"; only the first ones if there are many.
 fn counts(placement: &HostPlacement) -> String {
     const SHOWN_MAX: usize = 8;
     let each = placement.hosts.iter().zip(&placement.ranks);
@@ -180,7 +180,7 @@ fn parallel(text: &str) -> Result<usize> {
     }
 }
 
-/// Reads `NAME` or `NAME=VALUE`.
+/// Parses `NAME` or `NAME=VALUE`.
 fn variable(text: &str) -> Result<(String, Option<String>)> {
     let (name, value) = match text.split_once('=') {
         Some((name, value)) => (name, Some(value.to_owned())),
@@ -220,7 +220,7 @@ pub struct HostsArgs {
     #[arg(long, alias = "interface", value_name = "NAME")]
     pub control_interface: Option<String>,
 
-    /// Way to the hosts.
+    /// How to reach the hosts.
     #[command(flatten)]
     pub ssh: SshArgs,
 }

@@ -1,4 +1,4 @@
-//! `tonnage ior`: IOR's own command line, with options of tonnage between.
+//! `tonnage ior`: IOR's own command line, mixed with options of tonnage.
 
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
 use tonnage_units::{Error, Result};
@@ -10,7 +10,7 @@ use tonnage_ior::options::check::check;
 use tonnage_ior::options::words;
 use tonnage_ior::options::words::Own;
 
-/// `tonnage ior`. The words are divided by [`IorArgs::read`], because IOR's options are not written as ours are.
+/// `tonnage ior`. [`IorArgs::read`] splits the words, because IOR's options have another syntax than tonnage's.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
 pub struct IorArgs {
     /// Options of IOR, and of tonnage: `tonnage ior --help` lists both.
@@ -22,7 +22,7 @@ pub struct IorArgs {
     pub words: Vec<String>,
 }
 
-/// The options of tonnage that may stand among IOR's; only by their long names, because the letters are IOR's.
+/// tonnage's options that may be mixed with IOR's. Only their long names are accepted, because the letters are IOR's.
 #[derive(Debug, Clone, PartialEq, Default, Parser)]
 #[command(
     name = "tonnage ior",
@@ -38,22 +38,22 @@ pub struct OwnArgs {
     /// Destination and format of results.
     #[command(flatten)]
     pub results: ResultArgs,
-    /// Level of messages on standard error about what tonnage does; -vv of IOR is info, and -vvv debug.
+    /// Level of messages on standard error about tonnage's progress; -vv of IOR is info, and -vvv debug.
     #[arg(long, value_name = "LEVEL", value_enum)]
     pub log_level: Option<LogLevel>,
 }
 
-/// Request of a command line of `tonnage ior`.
+/// A parsed command line of `tonnage ior`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum IorRequest {
-    /// This text.
+    /// Print this help text.
     Help(String),
-    /// A measurement.
+    /// Run a measurement.
     Run(Box<(IorOptions, OwnArgs)>),
 }
 
 impl IorArgs {
-    /// Divides the words, reads and checks both parts.
+    /// Splits the words into both kinds of options, parses and checks them.
     pub fn read(&self) -> Result<IorRequest> {
         let mut command = own_command();
         let divided = words::read(&self.words, &own(&command))?;
@@ -71,12 +71,12 @@ impl IorArgs {
         Ok(IorRequest::Run(Box::new((divided.ior, ours))))
     }
 
-    /// The words that are options of tonnage.
+    /// Returns the words that are options of tonnage.
     pub fn own_words(&self) -> Result<Vec<String>> {
         Ok(words::read(&self.words, &own(&own_command()))?.own)
     }
 
-    /// Level of logging, if the words say it; what is wrong with them is said when they are read.
+    /// Returns the log level, if the words set one. Errors in the words are reported later, when they are parsed.
     pub fn log_level(&self) -> Option<LogLevel> {
         let Ok(IorRequest::Run(asked)) = self.read() else {
             return None;
@@ -90,14 +90,14 @@ impl IorArgs {
     }
 }
 
-/// The command whose options are tonnage's own.
+/// Returns the command with tonnage's own options.
 pub fn own_command() -> clap::Command {
     OwnArgs::command()
         .about("IOR's command lines, measured by tonnage")
         .mut_arg("output", |output| output.short(None))
 }
 
-/// The names of our options and whether a value follows them.
+/// Returns the names of tonnage's options and whether each takes a value.
 fn own(command: &clap::Command) -> Vec<Own> {
     let options = command.get_arguments().filter_map(|argument| {
         Some(Own {

@@ -65,8 +65,8 @@ pub struct LayersArgs {
 }
 
 impl LayersArgs {
-    /// The plan: in each round writes by every engine, then send-recv-pairs and all-reduce by all that carry them out, whose
-    /// trials take turns.
+    /// Creates the plan. Each round has writes by every engine, then send-recv-pairs and all-reduce by every backend
+    /// that supports them, with interleaved trials.
     pub fn to_plan(&self, lists: &Lists, ranks: Ranks) -> Result<Plan> {
         if !ranks.size.is_multiple_of(2) {
             return Err(Error::Usage(format!(
@@ -106,7 +106,7 @@ impl LayersArgs {
         carrying.flat_map(Entry::names_everywhere).collect()
     }
 
-    /// Native backends over the engines, then libraries.
+    /// Returns native backends over the engines, then libraries.
     fn backends(&self, lists: &Lists, ranks: Ranks, engines: &[String]) -> Result<Vec<String>> {
         let is_library = |name: &str| {
             let row = lists.backend(name);
@@ -141,7 +141,7 @@ impl LayersArgs {
                 ..OperationOptions::default()
             },
             pacing: PacingOptions {
-                // A call of a collective begins when the last one has ended, too.
+                // The calls of a collective do not overlap either: each begins when the previous one has ended.
                 window: Some(Sweep::one(1)),
                 ..PacingOptions::default()
             },
@@ -165,12 +165,12 @@ impl LayersArgs {
                 python: self.python.clone(),
                 ..CallOptions::default()
             },
-            // Writes have their limit.
+            // Only the writes have a bound.
             check: CheckOptions {
                 limit: Some(LimitChoice::None),
                 ..CheckOptions::default()
             },
-            // An engine that was named and is missing is missed at its writes.
+            // If a named engine is missing, its writes already fail.
             skipping: optional_if(self.backend.is_empty()),
             length: self.length(),
         }
@@ -186,7 +186,7 @@ impl LayersArgs {
     }
 }
 
-/// Consequence of a missing engine or library: none where nobody named any.
+/// A missing engine or library is a failure only if the user named it.
 fn optional_if(unnamed: bool) -> SkippingOptions {
     SkippingOptions { optional: unnamed }
 }

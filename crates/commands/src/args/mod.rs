@@ -1,11 +1,9 @@
 //! The command line. A command that measures compiles to a [`Plan`]; there is no second way in.
 //!
-//! Values are read by the parsers of `tonnage_plan` and `tonnage_units`, the same that read plan files, so that both
-//! say the same when a value is wrong. Whether options fit together is not checked here but by [`Plan::points`]. The
-//! commands themselves are in [`crate::command`].
+//! Values are parsed by `tonnage_plan` and `tonnage_units`, which also read plan files, so that both report the same
+//! errors. [`Plan::points`] checks whether options can be combined. The commands themselves are in [`crate::command`].
 //!
-//! [`Plan`]: tonnage_plan::Plan
-//! [`Plan::points`]: tonnage_plan::Plan::points
+//! [`Plan`]: tonnage_plan::Plan [`Plan::points`]: tonnage_plan::Plan::points
 
 pub mod ab;
 pub mod baseline;
@@ -59,7 +57,7 @@ use verify::VerifyArgs;
                         128 + signal when interrupted."
 )]
 pub struct Cli {
-    /// Command to run; a tour when nothing is said.
+    /// Command to run. [default: tour]
     #[command(subcommand)]
     pub command: Option<Command>,
 
@@ -69,7 +67,7 @@ pub struct Cli {
 }
 
 impl Cli {
-    /// Level of logging; IOR's command lines say it in their own way.
+    /// Returns the log level; IOR's command lines have their own options for it.
     pub fn log_level(&self) -> LogLevel {
         match &self.command {
             Some(Command::Ior(args)) => args.log_level().unwrap_or(self.log_level),
@@ -91,41 +89,41 @@ pub enum Command {
     Ior(IorArgs),
     /// Measure everything that a plan file asks for.
     Run(RunArgs),
-    /// Draw the table of a file of results again, or of a page of them.
+    /// Print the table of a results file, or of a page, again.
     Show(ShowArgs),
-    /// Measure two sides by turns, so that they can be compared.
+    /// Measure two sides in alternation, so that they can be compared.
     Ab(AbArgs),
-    /// Compare records of two sides: on each point which one is better, and how sure that is.
+    /// Compare records of two sides: which one is better on each point, with confidence intervals.
     Compare(CompareArgs),
-    /// Make a baseline of records: what hosts of each kind reach, and where a check warns and fails.
+    /// Create a baseline from records: typical figures of each kind of host, and limits for warnings and failures.
     Baseline(BaselineArgs),
-    /// Measure this host beside a baseline, within a time, and say whether it keeps to it.
+    /// Measure this host within a time budget and judge it against a baseline.
     Check(Box<CheckArgs>),
-    /// Show a metric over the runs of files, with marks where it changed and what else changed then.
+    /// Show a metric over the runs of files, and mark its changes and simultaneous changes of the surroundings.
     History(HistoryArgs),
-    /// Write records as other programs read them: Prometheus, CI systems, pages in Markdown.
+    /// Write records in formats of other programs: Prometheus, CI systems, pages in Markdown.
     Export(ExportArgs),
     /// Write one page with tables, plots and the records, which can be sent on.
     Report(ReportArgs),
-    /// Say what a column of a table means.
+    /// Explain a column of a table.
     Explain(ExplainArgs),
-    /// List what this machine has, and for what is absent why and how to get it.
+    /// List hardware and libraries of this machine; for each one missing, why and how to get it.
     Devices(DevicesArgs),
     /// Move a batch of four at each of many sizes, or call every collective, and check all data.
     Verify(VerifyArgs),
     /// Move the same bytes by engines, by collectives over them and by libraries, and say how much each keeps of the
     /// layer below.
     Layers(Box<LayersArgs>),
-    /// Reach other hosts by ssh as --hosts does, and say what each is and where ranks would meet.
+    /// Reach other hosts by ssh as --hosts does, and show facts about each and where ranks would meet.
     Hosts(HostsArgs),
-    /// Print what makes a shell complete commands and options.
+    /// Print the completion script of a shell.
     Completions(CompletionsArgs),
     /// Print a man page, or write all of them.
     Man(ManArgs),
     /// Agent of a host, which --hosts and `tonnage hosts` start by ssh.
     #[command(hide = true)]
     HostAgent(AgentArgs),
-    /// A rank that such an agent starts.
+    /// A rank that this agent starts.
     #[command(hide = true)]
     HostRank,
 }

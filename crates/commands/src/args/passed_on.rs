@@ -1,7 +1,6 @@
-//! Options that ranks on other hosts need beside the plan: those about the placement of ranks, and the level of
-//! messages.
+//! Options that ranks on other hosts need in addition to the plan: the placement of ranks, and the log level.
 //!
-//! They are taken from the command line as it was written, so that a new one goes along by itself.
+//! They are taken from the command line as it was written, so that a new option is passed on automatically.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -19,22 +18,22 @@ use super::{Cli, values};
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(no_binary_name = true)]
 pub struct RankWords {
-    /// Placement of ranks; hosts are left out.
+    /// Placement of ranks, without the options about hosts.
     #[command(flatten)]
     pub ranks: RankArgs,
-    /// Level of messages.
+    /// Log level.
     #[arg(long, value_enum, default_value_t = LogLevel::Warn)]
     pub log_level: LogLevel,
 }
 
 impl RankWords {
-    /// Reads what [`words`] gave.
+    /// Parses the output of [`words`].
     pub fn read(words: &[String]) -> Result<Self> {
         Self::try_parse_from(words).map_err(|error| Error::Usage(error.to_string()))
     }
 }
 
-/// The options in this process's command line with those of the hosts, for a run that this process starts.
+/// Returns the options in a command line including those about hosts, for a run that this process starts.
 pub fn words_with_hosts(line: impl IntoIterator<Item = OsString>) -> Result<Vec<String>> {
     let wrong = |error: clap::Error| Error::Usage(error.to_string());
     let matches = Cli::command().try_get_matches_from(line).map_err(wrong)?;
@@ -43,7 +42,7 @@ pub fn words_with_hosts(line: impl IntoIterator<Item = OsString>) -> Result<Vec<
         .map_or(Ok(Vec::new()), |(_, own)| rank_words(own, true))
 }
 
-/// The options in this process's command line, which was read before.
+/// Returns the options in a command line, which was parsed before.
 pub fn words(line: impl IntoIterator<Item = OsString>) -> Result<Vec<String>> {
     let wrong = |error: clap::Error| Error::Usage(error.to_string());
     let matches = Cli::command().try_get_matches_from(line).map_err(wrong)?;

@@ -1,4 +1,4 @@
-//! `tonnage report`: files of records, and what their page has beside them.
+//! `tonnage report`: files of records, and optional content of their page.
 
 use std::path::PathBuf;
 
@@ -21,8 +21,8 @@ pub struct ReportArgs {
     #[arg(value_name = "FILE", required_unless_present = "compare")]
     pub files: Vec<PathBuf>,
 
-    /// Records of side A and of side B, or one file in which `tonnage ab` wrote both, to be compared at the top of the
-    /// page. Records of files that are not named before are on the page too.
+    /// Compare side A and side B at the top of the page: a file of records for each, or one file in which `tonnage ab`
+    /// wrote both. These records are on the page too.
     #[arg(long, value_name = "FILE", num_args = 1..=2)]
     pub compare: Vec<PathBuf>,
 
@@ -43,7 +43,7 @@ pub struct ReportArgs {
     #[arg(long, value_name = "KEYS", value_delimiter = ',', requires = "compare")]
     pub accept: Vec<String>,
 
-    /// Difference that does not matter, as a part of A.
+    /// Smallest difference that matters, relative to A.
     #[arg(
         long,
         value_name = "PERCENT",
@@ -65,8 +65,8 @@ pub struct ReportArgs {
     #[arg(long, requires = "compare")]
     pub by_trials: bool,
 
-    /// Baseline, as written by `tonnage baseline`: at the top of the page is a verdict on each of its figures by the
-    /// records of hosts of its kinds.
+    /// Baseline, as written by `tonnage baseline`: the top of the page has a verdict on each of its figures, for hosts
+    /// of its kinds.
     #[arg(long, value_name = "FILE")]
     pub baseline: Option<PathBuf>,
 
@@ -88,7 +88,7 @@ pub struct ReportArgs {
 }
 
 impl ReportArgs {
-    /// Wishes for the comparison.
+    /// Returns the request for the comparison.
     pub fn request(&self) -> Result<CompareRequest> {
         Ok(CompareRequest {
             metrics: self.metric.clone(),

@@ -1,4 +1,4 @@
-//! `tonnage run` and `tonnage tour`: experiments that are written down already.
+//! `tonnage run` and `tonnage tour`: experiments from a plan file.
 
 use std::path::PathBuf;
 
@@ -17,16 +17,16 @@ pub struct RunArgs {
     #[arg(value_name = "PLAN")]
     pub plan: PathBuf,
 
-    /// Use these engines in every experiment, whatever the plan says; several are joined by commas. An optional one
-    /// with options of engines stays with those that it names, and is left out, with a warning, where none is among
-    /// these.
+    /// Use these engines in every experiment, regardless of the plan; several are joined by commas. An optional
+    /// experiment with engine options keeps to the engines that it names. If none of them is in this list, it is left
+    /// out with a warning.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub engine: Vec<String>,
 
-    /// Place for the files of the plan's file experiments: in this directory, under the plan's own names, or else named
-    /// PLACE-NAME. By default the plan says it.
+    /// Place for the files of the plan's file experiments: in this directory, with the plan's names, or else named
+    /// PLACE-NAME. By default the plan decides.
     ///
-    /// A directory is one that is there, or a name that ends with a slash.
+    /// An existing directory or a name that ends with a slash counts as a directory.
     #[arg(long, value_name = "PLACE")]
     pub path: Option<String>,
 
@@ -39,9 +39,9 @@ pub struct RunArgs {
 }
 
 impl RunArgs {
-    /// The plan of the file, with the engines and the place of the files of the command line where it names any, before
-    /// `--scale`, and the names of the experiments that are about none of these engines. It is still for the ranks that
-    /// it was made for, if it says for how many.
+    /// Loads the plan, with the engines and the place of files from the command line, before `--scale`. Also returns
+    /// the names of the experiments that use none of these engines. If the plan sets a number of ranks, it still has
+    /// that number.
     pub fn to_plan(&self) -> Result<(Plan, Vec<String>)> {
         let mut plan = Plan::load(&self.plan)?;
         let mut left_out = Vec::new();
@@ -64,17 +64,17 @@ pub struct TourArgs {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Print the plan of what is measured as TOML instead of running it.
+    /// Print the plan of the tour as TOML instead of running it.
     #[arg(long)]
     pub print_plan: bool,
 
-    /// Multiply how long everything is measured, such as 0.1 for a quick look.
+    /// Multiply all measuring times by this factor, such as 0.1 for a quick look.
     #[arg(long, value_name = "FACTOR", value_parser = scale)]
     pub scale: Option<f64>,
 }
 
 impl TourArgs {
-    /// The plan of what the tour measures between ranks, scaled.
+    /// Returns the scaled plan of the tour's measurements between ranks.
     pub fn to_plan(&self) -> Result<Plan> {
         let text = include_str!("../../../../plans/tour.toml");
         let mut plan = Plan::from_toml(text, "plans/tour.toml")?;

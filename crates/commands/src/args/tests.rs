@@ -20,7 +20,7 @@ fn parse(line: &str) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(line.split_whitespace())
 }
 
-/// The command of a kind.
+/// Parses the command of a kind.
 fn experiment(line: &str) -> ExperimentArgs {
     match parse(line).unwrap().command {
         Some(Command::Experiment(args)) => *args,
@@ -37,7 +37,7 @@ fn expand(plan: &Plan, ranks: u32) -> Vec<TransferPoint> {
     points.collect()
 }
 
-/// Returns the message that a person sees when the command line is refused before a plan is made of it.
+/// Returns the message for a command line that the parser refuses.
 fn refused(line: &str) -> String {
     let error = parse(line).unwrap_err();
     assert_eq!(error.exit_code(), 2);
@@ -61,7 +61,7 @@ fn a_stress_may_be_a_flag() {
     assert_eq!(flag, parse(&format!("tonnage {stress}")).unwrap());
 }
 
-/// The commands that are promised, and what each expands to.
+/// Promised commands, and the number of points that each expands to.
 #[test]
 fn promised_commands_expand() {
     for (count, line) in [
@@ -93,7 +93,7 @@ fn promised_commands_expand() {
     }
 }
 
-/// Every key of a transfer can be said on the command line, and arrives under the same name.
+/// Every key of a transfer has an option of the same name.
 #[test]
 fn flags_are_the_keys_of_a_plan() {
     let base = "tonnage transfer --engine shm,null --op write,read --sizes 8..1M";
@@ -169,7 +169,7 @@ fn results_go_to_one_file() {
     }
 }
 
-/// A plan that ships, as it runs with so many ranks.
+/// A shipped plan, scaled for this number of ranks.
 fn shipped(name: &str, ranks: u32, more: &str) -> Plan {
     let plans = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
     match parse(&format!("tonnage run {plans}/{name}.toml {more}"))
@@ -243,13 +243,13 @@ fn verify_moves_every_operation_once_at_many_sizes() {
             let found = points
                 .iter()
                 .any(|point| (point.op, point.size_bytes) == (verb, size));
-            // Pages are larger on some machines; then the sizes around 4096 are others.
+            // Machines with larger pages have other sizes around 4096.
             assert!(found || size.abs_diff(4096) <= 1, "{verb:?} of {size}");
         }
     }
 }
 
-/// Traffic in which pairs take turns has no contention, and whoever asks for no operation gets what there is.
+/// In a matrix, pairs take turns, so that there is no contention and atomic operations are left out by default.
 #[test]
 fn verify_takes_every_traffic() {
     for traffic in Traffic::ALL.into_iter().filter(|&it| it != Traffic::File) {

@@ -1,5 +1,5 @@
-//! Values that only the command line has. Those that others have too are read where they are: in `tonnage_plan` and
-//! `tonnage_units`, `tonnage_machine` (CPUs), `tonnage_bench` (the NUMA node) and `tonnage_report` (formats).
+//! Values that only the command line has. Values that plans have too are parsed in `tonnage_plan` and `tonnage_units`.
+//! `tonnage_machine` parses CPUs, `tonnage_bench` the NUMA node and `tonnage_report` formats.
 
 use std::str::FromStr;
 
@@ -8,10 +8,10 @@ use tonnage_units::number_list;
 use tonnage_units::{BytesPerSecond, Count};
 use tonnage_units::{Error, Result};
 
-/// Longest name of a host that DNS knows.
+/// Maximum length of a DNS host name.
 const HOST_BYTES_MAX: usize = 253;
 
-/// GPUs by their numbers, in the order in which ranks get them.
+/// GPU numbers, in the order in which ranks get them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GpuList(pub Vec<u32>);
 
@@ -43,7 +43,7 @@ impl FromStr for Master {
                 .and_then(|host| host.strip_suffix(']'));
             let host = match bracketed {
                 Some(host) => host,
-                // An address of IPv6 without brackets would lose its end to the port.
+                // Without brackets, the end of an IPv6 address would be taken as the port.
                 None if host.contains(':') => return None,
                 None => host,
             };
@@ -64,7 +64,7 @@ impl FromStr for Master {
     }
 }
 
-/// Reads a number of ranks. Whether there are enough of them is checked with the plan.
+/// Parses a number of ranks. The lower bound is checked with the plan.
 pub fn ranks(text: &str) -> Result<u32> {
     let Count(count) = text.parse()?;
     u32::try_from(count).map_err(|_| {
@@ -74,7 +74,7 @@ pub fn ranks(text: &str) -> Result<u32> {
     })
 }
 
-/// Reads a value as text.
+/// Returns a value as text.
 pub fn unicode(value: &std::ffi::OsStr) -> Result<&str> {
     value.to_str().ok_or_else(|| {
         Error::Usage(format!(
@@ -84,7 +84,7 @@ pub fn unicode(value: &std::ffi::OsStr) -> Result<&str> {
     })
 }
 
-/// Reads the factor of `--scale`. Its range is checked where it is applied.
+/// Parses the factor of `--scale`. Its range is checked where it is applied.
 pub fn scale(text: &str) -> Result<f64> {
     let factor = text
         .parse::<f64>()
@@ -97,7 +97,7 @@ pub fn scale(text: &str) -> Result<f64> {
     })
 }
 
-/// A library's name and file.
+/// Parses a library's name and file.
 pub fn library(text: &str) -> std::result::Result<(String, std::path::PathBuf), String> {
     match text.split_once('=') {
         Some((name, path)) if !name.is_empty() && !path.is_empty() => {
@@ -107,7 +107,7 @@ pub fn library(text: &str) -> std::result::Result<(String, std::path::PathBuf), 
     }
 }
 
-/// Name and value of an environment variable.
+/// Parses the name and value of an environment variable.
 pub fn variable(text: &str) -> std::result::Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
@@ -115,7 +115,7 @@ pub fn variable(text: &str) -> std::result::Result<(String, String), String> {
     }
 }
 
-/// Devices of one rank.
+/// Parses the devices of one rank.
 pub fn devices_of(text: &str) -> std::result::Result<(u32, Vec<String>), String> {
     let wrong = || {
         format!(
@@ -134,7 +134,7 @@ pub fn devices_of(text: &str) -> std::result::Result<(u32, Vec<String>), String>
     }
 }
 
-/// Speed of a link in bytes per second.
+/// Parses the speed of a link to bytes per second.
 pub fn link_speed(text: &str) -> std::result::Result<u64, String> {
     match text.parse() {
         Ok(BytesPerSecond(speed)) if speed >= 1.0 && speed.is_finite() => Ok(speed as u64),

@@ -1,18 +1,17 @@
-//! `--version`: the build of this program, and the libraries that are inside it.
+//! `--version`: the build of this program, and the embedded libraries.
 
 use std::sync::OnceLock;
 
 use crate::build;
 use tonnage_sys::libfabric::EMBEDDED_VERSION;
 
-/// Version and revision: the words that `-V` prints behind the name. They stay for the life of the process, as clap wants
-/// it.
+/// Returns version and revision, which `-V` prints after the name. clap requires a static text.
 pub fn short() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| format!("{} ({})", env!("CARGO_PKG_VERSION"), build().revision))
 }
 
-/// Words that `--version` prints behind the name.
+/// Returns the text that `--version` prints after the name.
 pub fn long() -> &'static str {
     static TEXT: OnceLock<String> = OnceLock::new();
     TEXT.get_or_init(|| {
@@ -36,7 +35,7 @@ mod tests {
     fn the_long_version_names_revision_and_libraries() {
         let text = long();
         assert!(text.starts_with(short()), "{text}");
-        // What the compiled library says of itself.
+        // The release that the compiled library itself reports.
         let release = Libfabric::embedded().release();
         assert!(
             text.contains(&format!("inside: libfabric {release}.")),

@@ -1,7 +1,7 @@
-//! `tonnage ab`: starts the runs of two sides by turns, and keeps their records with the side that each is of.
+//! `tonnage ab`: starts the runs of two sides in alternation, and stores their records with the side of each.
 //!
-//! A run is a process of its own, with ranks of its own, so that everything is made anew. It writes its records as JSON
-//! lines to a pipe, from which they go to the file at once: what was measured is kept however this ends.
+//! Each run is a separate process with its own ranks, so that nothing is reused. It writes its records as JSON lines to
+//! a pipe, from which they go to the file at once. Measured results are therefore kept in any case.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -25,7 +25,7 @@ use crate::args::{Cli, Command as Asked};
 /// Exit codes from here on are those of signals.
 const SIGNALLED: i32 = 128;
 
-/// Measures two sides by turns.
+/// Measures two sides in alternation.
 pub fn ab(args: &AbArgs) -> Result<ExitCode> {
     let sides = sides(args)?;
     if let Some(identity) = tonnage_ranks::detect(&env, None)? {
@@ -60,7 +60,7 @@ pub fn ab(args: &AbArgs) -> Result<ExitCode> {
         let code = status.code().unwrap_or(SIGNALLED);
         if code >= SIGNALLED || code == 2 {
             writer.finish()?;
-            // The run has said why.
+            // The run has printed the reason.
             log::warn!(
                 "run {} (side {}) ended with {status}: no more runs",
                 turn + 1,
@@ -74,7 +74,8 @@ pub fn ab(args: &AbArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::try_from(worst).unwrap_or(1)))
 }
 
-/// A file that is made, or replaced, when there is a record for it: a run that is refused leaves what was there.
+/// A file that is created or replaced only when its first record is written. A refused run leaves an existing file
+/// unchanged.
 struct FirstRecord<'a> {
     path: &'a Path,
     force: bool,
@@ -94,7 +95,7 @@ impl<'a> FirstRecord<'a> {
         match &mut self.writer {
             Some(writer) => writer.write(record),
             None => {
-                // Somebody may have made it since the first look.
+                // Another process may have created it since the first check.
                 refuse_existing(self.path, self.force)?;
                 let writer = self.writer.insert(RecordWriter::create(self.path)?);
                 writer.write(record)
@@ -107,7 +108,7 @@ impl<'a> FirstRecord<'a> {
     }
 }
 
-/// The two sides, as far as their command lines can be checked without starting them.
+/// Returns the two sides, with their command lines checked as far as possible without starting them.
 fn sides(args: &AbArgs) -> Result<[AbSide; 2]> {
     let sides = args.sides()?;
     for (name, side) in SideName::ALL.into_iter().zip(&sides) {
@@ -119,7 +120,7 @@ fn sides(args: &AbArgs) -> Result<[AbSide; 2]> {
     Ok(sides)
 }
 
-/// Checks that a command line measures, and leaves its records to us.
+/// Checks that a command line measures something, and leaves its records to `tonnage ab`.
 fn check(side: &str, arguments: &[String]) -> Result<()> {
     let words = std::iter::once("tonnage".into()).chain(arguments.iter().map(OsString::from));
     let wrong = |what: &str| Err(Error::Usage(format!("side {side}: {what}")));
@@ -167,7 +168,7 @@ fn check(side: &str, arguments: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// The side of a turn: A B, B A, A B, …, so that what drifts steadily falls on both alike.
+/// Returns the side of a run: A B, B A, A B, …, so that a steady drift affects both sides equally.
 fn side_of(turn: u32) -> SideName {
     match turn % 4 {
         0 | 3 => SideName::A,
@@ -221,7 +222,7 @@ fn check_plan(name: SideName, side: &AbSide) -> Result<()> {
     Err(Error::Usage(format!("side {}: {why}", name.letter())))
 }
 
-/// One run, whose records go to the file as they come.
+/// Makes one run, and writes its records to the file as they come.
 fn one_run(side: &AbSide, said: &Side, writer: &mut FirstRecord<'_>) -> Result<ExitStatus> {
     let mut command = command(side)?;
     command.args(["--format", "jsonl"]);
@@ -230,7 +231,7 @@ fn one_run(side: &AbSide, said: &Side, writer: &mut FirstRecord<'_>) -> Result<E
         Some(pipe) => keep(BufReader::new(pipe), said, writer),
         None => Err(Error::Failed("the run has no standard output".to_owned())),
     };
-    // Where records cannot be kept the pipe is closed now, which ends the run.
+    // If records cannot be kept, the pipe is closed here, which ends the run.
     let status = child
         .wait()
         .map_err(|error| Error::io("cannot wait for a run", error))?;
@@ -261,7 +262,7 @@ mod tests {
     fn sides_take_turns_so_that_drift_falls_on_both() {
         let order: String = (0..8).map(|turn| side_of(turn).letter()).collect();
         assert_eq!(order, "ABBAABBA");
-        // The sum of the turns is the same for both after each second pair.
+        // The sum of the run numbers is the same for both sides after every second pair.
         let sum = |side| (0..8).filter(|&turn| side_of(turn) == side).sum::<u32>();
         assert_eq!(sum(SideName::A), sum(SideName::B));
     }
@@ -298,7 +299,7 @@ mod tests {
             ["program", "variables.FI_X", "libraries.libfabric"]
         );
         assert_eq!(b.program, Some("/old".into()));
-        // The other way round the old program is the measure.
+        // With --a-program, the old program is the reference.
         let [a, b] = sides_of(&format!("--a-program /old -- {LINE}")).unwrap();
         assert_eq!((a.program, b.program), (Some("/old".into()), None));
         assert_eq!(

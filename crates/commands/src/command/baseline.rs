@@ -1,4 +1,4 @@
-//! `tonnage baseline`: makes a baseline of records, or sets two beside each other.
+//! `tonnage baseline`: creates a baseline from records, or compares two.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,7 +20,7 @@ use super::readable::{is_same_file, records_of};
 use super::whole_file::{refuse_existing, replace};
 use crate::args::baseline::BaselineArgs;
 
-/// Makes a baseline, or shows how far two are apart.
+/// Creates a baseline, or prints the difference between two.
 pub fn baseline(args: &BaselineArgs) -> Result<ExitCode> {
     let Some(output) = args.output.as_deref() else {
         return difference(args);
@@ -56,7 +56,7 @@ pub fn baseline(args: &BaselineArgs) -> Result<ExitCode> {
     let name_of = names_of(&all);
     let made = built(&files, &args.request(by_hand), &name_of)?;
     let text = made.baseline.to_toml()?;
-    // What no check would take is not left behind.
+    // A baseline that no check would accept must not be written.
     Baseline::from_toml(&text, &output.display().to_string())?;
     replace(output, &text, args.force)?;
     print(&page(&made, &output.display().to_string()))?;
@@ -90,7 +90,7 @@ pub fn read(path: &Path) -> Result<Baseline> {
     Baseline::from_toml(&text_of(path)?, &path.display().to_string())
 }
 
-/// Text of a baseline, or of figures by hand.
+/// Reads the text of a baseline, or of a file with figures of a data sheet.
 pub fn text_of(path: &Path) -> Result<String> {
     let shown = path.display();
     let unreadable = |why: &dyn std::fmt::Display| {

@@ -1,4 +1,4 @@
-//! IOR's result block, where a command line of IOR asks for it.
+//! IOR's result block, if a command line of IOR asks for it.
 
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -14,16 +14,16 @@ use super::print;
 use super::whole_file::replace;
 use crate::args::ior::OwnArgs;
 
-/// No result block is longer.
+/// Upper bound on the size of a result block.
 const BLOCK_BYTES_MAX: u64 = 64 << 20;
 
-/// Checks that a result block may be written to a file: it is empty, or holds an earlier block and nothing else. IOR
-/// overwrites whatever is there.
+/// Checks that a result block may be written to a file: the file must be empty, or contain only an earlier block. IOR
+/// itself overwrites any file.
 pub fn check_summary(path: &Path) -> Result<()> {
     let Ok(found) = std::fs::metadata(path) else {
         return Ok(());
     };
-    // A pipe or a terminal holds nothing that could be lost.
+    // A pipe or a terminal has no content to lose.
     if !found.is_file() || found.len() == 0 {
         return Ok(());
     }
@@ -39,16 +39,16 @@ pub fn check_summary(path: &Path) -> Result<()> {
     )))
 }
 
-/// IOR's result block, as it will be written.
+/// IOR's result block, before it is written.
 pub struct Block {
     options: IorOptions,
     run: RunFacts,
-    /// True when standard output is a stream of tonnage's records, in which the block would be a wrong line.
+    /// True if standard output is a stream of tonnage's records, which the block would corrupt.
     only_to_file: bool,
 }
 
 impl Block {
-    /// The block of a command line that begins now.
+    /// Creates the block of a command line that starts now.
     pub fn new(options: &IorOptions, own: &OwnArgs) -> Self {
         let since = SystemTime::now().duration_since(UNIX_EPOCH);
         let began_unix_ns = since.map_or(0, |since| since.as_nanos() as u64);
@@ -79,7 +79,8 @@ impl Block {
         let text = block::render(&self.options, &self.run, record);
         match &self.options.summary_file {
             Some(path) => {
-                // Somebody may have put a file there since the run began; the block is not lost then.
+                // Another process may have created the file since the run began; then the block is printed instead of
+                // lost.
                 if let Err(error) = check_summary(Path::new(path)) {
                     if !self.only_to_file {
                         print(&format!("{text}\n"))?;

@@ -1,4 +1,4 @@
-//! Checks of a command before a rank starts, beside what the plan itself says.
+//! Checks of a command before a rank starts, in addition to those of the plan itself.
 
 use std::path::Path;
 
@@ -16,11 +16,11 @@ use tonnage_units::{Error, Nanos, Result};
 use super::job::Job;
 use crate::args::common::RankArgs;
 
-/// Checks that records can be written to a file, and that the file holds nothing else.
+/// Checks that records can be written to a file, and that the file contains only records.
 pub fn check_output(path: &Path, resume: bool) -> Result<()> {
     check_writable(path)?;
     match path.metadata() {
-        // Appending to something else would spoil it, and nobody could read the records back.
+        // Appending to another kind of file would corrupt it, and the records could not be read back.
         Ok(known) if known.is_file() => return read_records(path).map(|_| ()),
         Err(_) if resume => log::warn!(
             "{} is not there, so that the run begins with its first point",
@@ -31,7 +31,7 @@ pub fn check_output(path: &Path, resume: bool) -> Result<()> {
     Ok(())
 }
 
-/// Ranks that are started here talk over loopback, so an interface would be an option without effect.
+/// Refuses --control-interface if tonnage starts the ranks itself: they use the loopback, and it would have no effect.
 pub fn check_interface(ranks: &RankArgs) -> Result<()> {
     match &ranks.control_interface {
         Some(name) => Err(Error::Usage(format!(
@@ -42,7 +42,7 @@ pub fn check_interface(ranks: &RankArgs) -> Result<()> {
     }
 }
 
-/// Devices, libraries and proofs for engines that have none would be options without effect.
+/// Refuses devices, libraries and proofs that would have no effect on the engines of this run.
 pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     check_checkpoints(job, points)?;
     let has_devices = facts(points).any(|facts| facts.has_devices);
@@ -86,9 +86,9 @@ pub fn check_effects(job: &Job, points: &[Planned]) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether some rank has memory whose GPU can be chosen for it.
+/// Whether some rank has memory on a GPU that --gpus can choose.
 fn takes_gpu(points: &[Planned]) -> bool {
-    // torch's own tensors are no memory of the list.
+    // torch allocates its own tensors, which are not in the list of memories.
     let is_nccl = |planned: &Planned| match &planned.point {
         Point::Collective(point) => point.backends.iter().any(|backend| backend == "torch:nccl"),
         _ => false,
@@ -108,7 +108,7 @@ fn without_gpu() -> Result<()> {
     ))
 }
 
-/// Names of the memories of a point.
+/// Returns the names of the memories of a point.
 fn memories_of(planned: &Planned) -> Vec<&str> {
     match &planned.point {
         Point::Transfer(point) => {
@@ -123,13 +123,13 @@ fn memories_of(planned: &Planned) -> Vec<&str> {
     }
 }
 
-/// Refuses checkpoints where there is no file to write them to.
+/// Refuses checkpoints if there is no file to write them to.
 fn check_checkpoints(job: &Job, points: &[Planned]) -> Result<()> {
     let asked = points.iter().find_map(|planned| match &planned.point {
         Point::Transfer(point) => point.length.checkpoint_ns,
         _ => None,
     });
-    // The file of a rank with a letter is where that came from, and was looked at there.
+    // A rank that an agent has started sends its checkpoints to the first process, which has checked its file.
     match (asked, &job.output) {
         (Some(ns), None) if job.letter.is_none() => Err(Error::Usage(format!(
             "checkpoint {} is written to the file of records, and there is none: add -o FILE",
@@ -139,7 +139,7 @@ fn check_checkpoints(job: &Job, points: &[Planned]) -> Result<()> {
     }
 }
 
-/// Refuses the speed of a link where no bandwidth is set beside one.
+/// Refuses the speed of a link if no bandwidth is compared with it.
 fn check_link_speed(points: &[Planned]) -> Result<()> {
     let on_devices = points.iter().filter(|planned| {
         let facts = planned.point.any().engine_facts(&LISTS);
@@ -148,7 +148,7 @@ fn check_link_speed(points: &[Planned]) -> Result<()> {
     let reasons: Option<Vec<&str>> = on_devices
         .map(|planned| planned.point.any().without_limit())
         .collect();
-    // One that has a limit is enough.
+    // One point with a bound is enough.
     let Some(reasons) = reasons else {
         return Ok(());
     };
@@ -160,9 +160,8 @@ fn check_link_speed(points: &[Planned]) -> Result<()> {
     )))
 }
 
-/// Refuses more devices than a host has workers to take them, for the first point of which that is known: of `here`
-/// ranks on this host, where it is known how many they are. And devices of ranks that there are not, and rails over
-/// one.
+/// Refuses more devices than a host has workers to use them. The check needs `here`, the number of ranks on this host,
+/// if known. Also refuses devices of ranks that do not exist, and rails over a single device.
 pub fn check_devices(
     named: &DeviceNames,
     points: &[Planned],
@@ -190,7 +189,7 @@ pub fn check_devices(
         let workers = planned.point.any().workers();
         workers.saturating_mul(here) as usize
     });
-    // Where other points span all devices, those that take one each may leave some unused.
+    // If other points span all devices, points with one device per worker may leave some unused.
     let spans = any(points, |point| point.spans_devices());
     match workers.min().filter(|_| !spans) {
         Some(fewest) if devices > fewest => Err(Error::Usage(format!(
@@ -202,7 +201,7 @@ pub fn check_devices(
     }
 }
 
-/// Refuses more devices of one rank than it has workers to take them.
+/// Refuses more devices for one rank than it has workers to use them.
 fn check_own(named: &DeviceNames, points: &[Planned]) -> Result<()> {
     let workers = points.iter().map(|planned| planned.point.any().workers());
     let lists = named
@@ -222,9 +221,9 @@ fn check_own(named: &DeviceNames, points: &[Planned]) -> Result<()> {
     }
 }
 
-/// Refuses rails over one device that was named.
+/// Refuses rails if only one device is named.
 fn check_rails(named: &DeviceNames, points: &[Planned], ranks: u32) -> Result<()> {
-    // Where each rank has a list of its own, nobody uses the common one.
+    // If every rank has its own list, the common one is unused.
     let common = (named.of_ranks.len() < ranks as usize).then_some(&named.all_ranks);
     if common.is_none() && !named.all_ranks.is_empty() {
         return Err(Error::Usage(format!(
@@ -232,7 +231,7 @@ fn check_rails(named: &DeviceNames, points: &[Planned], ranks: u32) -> Result<()
             named.all_ranks.join(",")
         )));
     }
-    // What a machine may lack is skipped with the reason.
+    // Optional points are skipped with the reason instead.
     let needed = || points.iter().filter(|planned| !planned.reading.optional);
     let any = |of: fn(&dyn AnyPoint) -> bool| needed().any(|planned| of(planned.point.any()));
     let lists: Vec<&Vec<String>> = named.of_ranks.values().chain(common).collect();
@@ -254,9 +253,9 @@ fn check_rails(named: &DeviceNames, points: &[Planned], ranks: u32) -> Result<()
     )))
 }
 
-/// Refuses lists of names that do not go together, and a turn that goes round.
+/// Refuses lists of different lengths, and a rail shift that comes back to the start.
 fn check_lists(lists: &[&Vec<String>], points: &[Planned]) -> Result<()> {
-    // What `all` finds, the ranks have to see.
+    // Only the ranks know which devices `all` finds.
     let known = |list: &&&Vec<String>| !list.is_empty() && list[0] != DeviceNames::ALL;
     let lengths = || lists.iter().filter(known).map(|list| list.len());
     let (Some(fewest), Some(most)) = (lengths().min(), lengths().max()) else {
@@ -283,20 +282,20 @@ fn check_lists(lists: &[&Vec<String>], points: &[Planned]) -> Result<()> {
     }
 }
 
-/// Returns whether this is so of any point.
+/// Whether the predicate holds for any point.
 fn any(points: &[Planned], is_so: impl Fn(&dyn AnyPoint) -> bool) -> bool {
     points.iter().any(|planned| is_so(planned.point.any()))
 }
 
-/// Facts about the engines of the points.
+/// Returns facts about the engines of the points.
 pub fn facts(points: &[Planned]) -> impl Iterator<Item = EngineFacts> + '_ {
     let all = points.iter();
     all.filter_map(|planned| planned.point.any().engine_facts(&LISTS).ok())
         .flatten()
 }
 
-/// Refuses a place of pairs beside options that choose CPUs or the memory's node themselves: one of the two would be
-/// without effect, or what the place says of the bytes would be wrong.
+/// Refuses a place of pairs together with options that choose CPUs or the memory's node. One of the two would have no
+/// effect, or the bytes would not take the place's path.
 pub fn check_places(job: &Job, points: &[Planned]) -> Result<()> {
     let mut places = points
         .iter()
@@ -321,7 +320,7 @@ pub fn check_places(job: &Job, points: &[Planned]) -> Result<()> {
     }
 }
 
-/// CPUs and NUMA nodes that this host lacks are refused here, before a rank starts; each rank looks at its own host.
+/// Refuses CPUs and NUMA nodes that this host lacks, before a rank starts; each rank checks its own host again.
 pub fn check_placement(job: &Job, points: &[Planned]) -> Result<()> {
     let (topology, (cpus, numa)) = (Topology::read(), job.placement());
     let workers = points.iter().map(|planned| planned.point.any().workers());
@@ -375,7 +374,7 @@ mod tests {
             };
             assert_eq!(said(&all, points), None);
         }
-        // More devices than workers, of which single takes one each.
+        // More devices than workers is an error only if each worker uses one device.
         assert_eq!(said(&named(9), &stripe), None);
         let mut of_rank = named(2);
         of_rank
@@ -406,7 +405,7 @@ mod tests {
                 message.contains("names 9 devices, but this host has 8 workers: use --workers 3"),
                 "{message}"
             );
-            // Where a launcher does not say how many ranks this host has, the ranks find out.
+            // If a launcher does not report the number of ranks on this host, the ranks find out.
             assert!(check_devices(&named(9), &points, (16, None)).is_ok());
         }
         let without = points("connect", "shm", "");

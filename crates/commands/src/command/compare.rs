@@ -1,4 +1,4 @@
-//! `tonnage compare`: reads the records of two sides and says on each point which one is better.
+//! `tonnage compare`: reads the records of two sides and prints a verdict for each point.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -47,8 +47,8 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failing > 0)))
 }
 
-/// Compares the records of two files, or of one with both sides; `of` gives those of each. Also gives the names of the
-/// two sides.
+/// Compares the records of two files, or of one file with both sides; `of` returns the records of a file. Also returns
+/// the names of the two sides.
 pub fn compared<'a>(
     files: &[PathBuf],
     of: impl Fn(&Path) -> &'a [Record],
@@ -74,7 +74,7 @@ pub fn compared<'a>(
     Ok((compare_sides(&sides, request)?, named))
 }
 
-/// Refuses two names of one file.
+/// Refuses two names of the same file.
 pub fn refuse_one_file(files: &[PathBuf]) -> Result<()> {
     match files {
         [a, b] if is_same_file(a, b) => Err(Error::Usage(format!(

@@ -1,7 +1,7 @@
-//! Lines about the calls of a trial, one for each call and rank, on standard error: standard output is the report's.
+//! Prints a line for each call of a trial and each rank, on standard error, because standard output has the report.
 //!
-//! Their words are those that scripts of torch.distributed print, so that what reads these reads ours. Such a script
-//! has one operation: which point of a run the lines are of is said by a line of its own before them.
+//! The format is that of torch.distributed scripts, so that their readers can parse it. Such a script has only one
+//! operation. A run has several points, so a separate line names the point first.
 
 use std::io::Write;
 
@@ -9,14 +9,14 @@ use tonnage_bench::observer::TrialCalls;
 
 use super::screen::MessageWriter;
 
-/// Prints all of them, below a heading where they are the first ones of a point.
+/// Prints all lines, below a heading if they are the first ones of a point.
 pub fn print_all(heading: Option<&str>, calls: &TrialCalls<'_>) {
     let text = headed(heading, calls);
-    // A reader that has gone away loses these lines and nothing else.
+    // If standard error has no reader, only these lines are lost.
     let _ = MessageWriter.write_all(text.as_bytes());
 }
 
-/// Heading of a point's lines: its number among all, which tells apart what has the same words, and those words.
+/// Heading for a point's lines: its description, and its number, which distinguishes points with the same description.
 pub fn heading(index: usize, of: usize, words: &str) -> String {
     format!("point {} of {of}: {words}", index + 1)
 }
@@ -56,7 +56,7 @@ fn line(calls: &TrialCalls<'_>, rank: usize, ns: u64) -> String {
     }
 }
 
-/// A tenth of a millisecond tells nothing about a call that is shorter.
+/// Formats milliseconds. Short calls get more digits than a tenth.
 fn milliseconds(ns: u64) -> String {
     let ms = ns as f64 / 1e6;
     match ms {

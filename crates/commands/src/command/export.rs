@@ -1,4 +1,4 @@
-//! `tonnage export`: records as other programs read them.
+//! `tonnage export`: records in the formats of other programs.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use super::readable::{is_same_file, records_of, refuse_twice};
 use super::whole_file::{refuse_existing, replace};
 use crate::args::export::ExportArgs;
 
-/// Writes the records of all files in one text.
+/// Writes the records of all files as one text.
 pub fn export(args: &ExportArgs) -> Result<ExitCode> {
     if let Some(path) = args.output.as_deref() {
         refuse_existing(path, args.force)?;

@@ -14,16 +14,16 @@ use super::print;
 use super::readable::records_of;
 use crate::args::history::HistoryArgs;
 
-/// End of the names of files of records.
+/// Extension of record files.
 const RECORDS: &str = "jsonl";
 
-/// Shows the history.
+/// Prints the history.
 pub fn history(args: &HistoryArgs) -> Result<ExitCode> {
     let mut records: Vec<Record> = Vec::new();
     let mut files: BTreeSet<PathBuf> = BTreeSet::new();
     for path in &args.files {
         for file in files_of(path)? {
-            // One that is named twice, as a file and by its directory, counts once.
+            // A file that is named twice, directly and through its directory, counts once.
             let known = file.canonicalize().unwrap_or_else(|_| file.clone());
             if files.insert(known) {
                 records.extend(final_attempts(&records_of(&file)?));
@@ -35,7 +35,7 @@ pub fn history(args: &HistoryArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A file, or the files of records of a directory in the order of their names.
+/// Returns a file itself, or the record files of a directory sorted by name.
 fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);

@@ -1,4 +1,4 @@
-//! `tonnage hosts`: reaches hosts as `--hosts` does, and says what each is.
+//! `tonnage hosts`: reaches hosts as `--hosts` does, and prints facts about each.
 
 use std::process::ExitCode;
 
@@ -71,7 +71,7 @@ pub fn hosts(args: &HostsArgs) -> Result<ExitCode> {
         &twins,
     ))?;
     match meeting {
-        // The page says all but this.
+        // The page has everything except this error.
         Err(error) => Err(error),
         Ok(_) if lost == 0 && twins.is_empty() => Ok(ExitCode::SUCCESS),
         Ok(_) if lost == 0 => Err(Error::Failed(

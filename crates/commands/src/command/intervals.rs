@@ -1,4 +1,4 @@
-//! Lines about the intervals of a trial, one as each of them ends, on standard error: standard output is the report's.
+//! Prints a line for each interval of a trial as it ends, on standard error, because standard output has the report.
 
 use std::io::Write;
 
@@ -10,12 +10,12 @@ use super::screen::MessageWriter;
 /// Prints a line for each interval.
 pub fn printer() -> IntervalListener {
     Box::new(|report| {
-        // A reader that has gone away loses these lines and nothing else.
+        // If standard error has no reader, only these lines are lost.
         let _ = writeln!(MessageWriter, "{}", line(report));
     })
 }
 
-/// An interval in a line: its end, all clients together, latencies, each client, and who stood still.
+/// Formats an interval as one line: its end, the total of all clients, latencies, each client, and stalled ranks.
 fn line(report: &IntervalReport) -> String {
     let mut parts = vec![format!(
         "[{:>7.2} s] {}op/s, {}",
@@ -49,7 +49,7 @@ fn clients(report: &IntervalReport) -> Option<String> {
     }
 }
 
-/// Ranks that are named as silent; more are counted.
+/// Number of silent ranks to name; the rest are counted.
 const SILENT_NAMED_MAX: usize = 8;
 
 fn silent(ranks: &[u32]) -> Option<String> {

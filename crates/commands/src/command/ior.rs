@@ -1,4 +1,4 @@
-//! `ior`: a command line of IOR becomes a plan, and IOR's result block stands before tonnage's own tables.
+//! `ior`: turns a command line of IOR into a plan, and prints IOR's result block before tonnage's own tables.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ pub fn ior(args: &IorArgs) -> Result<ExitCode> {
     }
 }
 
-/// The job that a command line of IOR stands for.
+/// Returns the job for a command line of IOR.
 pub(crate) fn job(options: &IorOptions, own: &OwnArgs) -> Result<Job> {
     if own.results.runs.is_some() {
         return Err(Error::Usage(
@@ -71,7 +71,8 @@ pub(crate) fn job(options: &IorOptions, own: &OwnArgs) -> Result<Job> {
     })
 }
 
-/// Format of standard output beside the block. Where the block itself is JSON or CSV, nothing else fits there.
+/// Returns the format of standard output in addition to the block; `None` if the block itself is JSON or CSV, because
+/// nothing else fits there.
 fn format(options: &IorOptions, asked: Format) -> Result<Option<Format>> {
     let whole = options.summary_file.is_none() && options.summary_format != SummaryFormat::Text;
     match (whole, asked) {
@@ -85,7 +86,7 @@ fn format(options: &IorOptions, asked: Format) -> Result<Option<Format>> {
     }
 }
 
-/// `-N` says how many ranks are to be started, or that those of the launcher are as many.
+/// Applies `-N`: the number of ranks to start, or the expected number of a launcher's ranks.
 fn with_tasks(
     options: &IorOptions,
     asked: &RankArgs,
@@ -121,7 +122,7 @@ fn with_tasks(
     }
 }
 
-/// The environment; what is not Unicode is as good as none.
+/// Iterates over the environment without variables that are not Unicode.
 fn variables() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))

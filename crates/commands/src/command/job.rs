@@ -11,28 +11,27 @@ use super::block::Block;
 use super::letter::RankLetter;
 use crate::args::common::RankArgs;
 
-/// A plan with everything that a command needs to run it.
 pub struct Job {
     /// Plan to measure.
     pub plan: Plan,
-    /// Ranks and where they run.
+    /// Ranks and their placement.
     pub ranks: RankArgs,
-    /// File for records, and whether those already there count.
+    /// Records file, and whether points that it already has are skipped.
     pub output: Option<(PathBuf, bool)>,
-    /// Format of standard output; `None` for nothing.
+    /// Format of standard output; `None` prints nothing.
     pub format: Option<Format>,
-    /// True when points whose path is not proven make the run fail.
+    /// True if the run fails on points without proof of their path.
     pub require_path: bool,
-    /// Number of times that everything is measured, where that was asked for.
+    /// Number of repetitions of the whole plan, if requested.
     pub runs: Option<u32>,
-    /// IOR's result block, where it is asked for; it stands before everything else.
+    /// IOR's result block, if requested; it is printed before everything else.
     pub block: Option<Block>,
-    /// Letter to this rank, where the agent of a host has started it.
+    /// Letter to this rank, if the agent of a host has started it.
     pub letter: Option<RankLetter>,
 }
 
 impl Job {
-    /// A plan by these ranks, measured once, with nothing shown or written.
+    /// Creates a job that runs a plan once on these ranks, without printing or storing anything.
     pub fn new(plan: Plan, ranks: RankArgs) -> Self {
         Self {
             plan,
@@ -46,7 +45,7 @@ impl Job {
         }
     }
 
-    /// Choice of where workers and their memory are to be.
+    /// Returns the choice of CPUs for workers and of the NUMA node for their memory.
     pub fn placement(&self) -> (CpuChoice, Numa) {
         (self.ranks.cpus.clone().unwrap_or_default(), self.ranks.numa)
     }

@@ -1,5 +1,5 @@
-//! Things that ranks of this host leave when they are killed, and their removal once the run has ended: files of
-//! engines by the rank's process, and files of experiments by the ledger that each rank keeps.
+//! Leftovers of killed ranks on this host, and their removal once the run has ended. Files of engines are found by the
+//! rank's process ID, files of experiments by the ledger that each rank keeps.
 
 use std::fs::OpenOptions;
 
@@ -10,25 +10,26 @@ use tonnage_units::identity::Identity;
 
 use super::memory_file::{MemoryFile, inherited};
 
-/// Variable by which a rank hears of the file of all ledgers: its descriptor.
+/// Variable with the descriptor of the ledgers' file, for ranks.
 const VARIABLE: &str = "TONNAGE_LEDGERS";
 
-/// The end of all ledgers of a host that whoever starts its ranks holds.
+/// The ledgers of a host's ranks, held by the process that starts these ranks.
 pub struct Leftovers(Option<MemoryFile>);
 
 impl Leftovers {
-    /// Those of a run that begins.
+    /// Creates the ledgers of a new run.
     pub fn new() -> Self {
         Self(MemoryFile::new(VARIABLE, "ledgers of files"))
     }
 
-    /// The variable for ranks; empty where there are no ledgers, so that no other one is taken for them.
+    /// Returns the variable for ranks. Its value is empty without ledgers, so that an inherited variable has no effect.
     pub fn variable(&self) -> (&'static str, String) {
         let none = || (VARIABLE, String::new());
         self.0.as_ref().map_or_else(none, MemoryFile::variable)
     }
 
-    /// Removes what so many ranks of this host have left, all of which have ended. These processes did not end well.
+    /// Removes the leftovers of this host's `ranks` ranks, all of which have ended. `pids` are the processes that did
+    /// not end normally.
     pub fn remove(&self, ranks: u32, pids: impl IntoIterator<Item = u32>) {
         pids.into_iter().for_each(clean_up);
         if let Some(ledgers) = &self.0 {
@@ -37,7 +38,7 @@ impl Leftovers {
     }
 }
 
-/// The ledger of this rank, where whoever started it made one. `has_agent` as for [`inherited`].
+/// Opens this rank's ledger, if its supervisor or agent created one. `has_agent` as for [`inherited`].
 pub fn ledger(identity: &Identity, has_agent: bool) -> Option<Ledger> {
     let opened = inherited(
         VARIABLE,
@@ -54,7 +55,7 @@ pub fn ledger(identity: &Identity, has_agent: bool) -> Option<Ledger> {
     opened.ok().map(|file| Ledger::new(file, rank, first))
 }
 
-/// Removes from this machine what engines of a rank have left there that was killed. Its run must have ended.
+/// Removes the leftovers of a killed rank's engines from this machine. Its run must have ended.
 pub fn clean_up(pid: u32) {
     LISTS.lifecycles().for_each(|of| (of.clean_up)(pid));
 }

@@ -1,4 +1,4 @@
-//! Letters to ranks on other hosts: what the first process puts in, and what a rank takes out.
+//! The command's part of letters to processes on other hosts: written by the first process, read by a rank or a check.
 
 use std::fs::File;
 use std::io::Write;
@@ -13,34 +13,34 @@ use tonnage_record::read::read_records_of;
 use tonnage_record::writer::RecordWriter;
 use tonnage_units::{Error, Result};
 
-/// The part of a letter that is the command's.
+/// The part of a rank's letter that belongs to the command.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct JobLetter {
     /// Options of [`crate::args::passed_on::RankWords`].
     pub ranks: Vec<String>,
     /// The plan as TOML.
     pub plan: String,
-    /// True when points whose path is not proven make the run fail.
+    /// True if the run fails on points without proof of their path.
     pub require_path: bool,
-    /// Repetitions of the plan, where some were asked for.
+    /// Number of repetitions of the plan, if requested.
     pub runs: Option<u32>,
-    /// The file of records so far, for rank 0 of a run that goes on with one.
+    /// Contents of the records file so far, for rank 0 of a resumed run.
     pub before: String,
 }
 
-/// Beginning of the job of a process that checks its host; that of a rank is JSON.
+/// Prefix of a job that checks its host; the job of a rank is JSON.
 const CHECK: &str = "check ";
 
-/// The job of a process that checks its host, for its letter: the text of a check.
+/// Returns the job for checking a host, from the text of a check.
 pub fn job_of_check(text: &str) -> String {
     format!("{CHECK}{text}")
 }
 
 /// The job in a letter.
 pub enum HostJob {
-    /// To be a rank.
+    /// Run a rank.
     Rank(RankLetter, Box<JobLetter>),
-    /// To check the host, as this text says.
+    /// Check the host, as this text describes.
     Check(String),
 }
 
@@ -51,7 +51,7 @@ pub struct RankLetter {
 }
 
 impl HostJob {
-    /// Takes the letter to this process from its standard input. From then on the process ends with the agent.
+    /// Reads the letter to this process from standard input. From then on the process ends with the agent.
     pub fn from_input() -> Result<Self> {
         let letter = Letter::from_input()?;
         end_with_parent(&letter.parent.to_string())?;
@@ -67,12 +67,12 @@ impl HostJob {
 }
 
 impl RankLetter {
-    /// The rank's place in the run.
+    /// Returns the rank's place in the run.
     pub fn identity(&self) -> Identity {
         self.letter.identity()
     }
 
-    /// The meeting place that it names.
+    /// Returns the meeting place given in the letter.
     pub fn met(&self, identity: Identity) -> Result<Met> {
         Ok(Met::of(
             identity,
@@ -81,13 +81,13 @@ impl RankLetter {
         ))
     }
 
-    /// Records that the run's file holds already.
+    /// Returns the records that the run's file already has.
     pub fn before(&self) -> Result<Vec<Record>> {
         let read = read_records_of(self.before.as_bytes(), Path::new("the file of records"))?;
         Ok(read.records)
     }
 
-    /// The way to the first process, of records or of checkpoints.
+    /// Returns a writer to the first process; `mark` tells records from checkpoints.
     pub fn way_home(&self, mark: u8) -> Result<Option<RecordWriter>> {
         let file = self.letter.records()?;
         Ok(file.map(|file| {
@@ -96,14 +96,14 @@ impl RankLetter {
     }
 }
 
-/// A pipe whose lines begin with a mark.
+/// A pipe with a mark at the beginning of each line.
 struct Marked {
     file: File,
     mark: u8,
 }
 
 impl Write for Marked {
-    /// Takes a whole line, as the writer of records gives it.
+    /// Takes a whole line, as the record writer provides it.
     fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
         let marked = [&[self.mark], line].concat();
         self.file.write_all(&marked)?;

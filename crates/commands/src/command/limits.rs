@@ -1,5 +1,5 @@
 //! Upper bounds of this host: the fastest memory copy in a cache and in DRAM, one TCP stream over loopback, and a cache
-//! line between two CPUs. The tour prints them, and sets what it measures beside them.
+//! line between two CPUs. The tour prints them and compares its results with them.
 
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
@@ -17,22 +17,23 @@ use tonnage_record::host_limits::HostLimits;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
-/// Fits the second-level cache of every server CPU of the last ten years, source and destination together.
+/// Size of source and destination together. It fits the second-level cache of every server CPU of the last ten years.
 const IN_CACHE_BYTES: u64 = 256 << 10;
 
-/// The DRAM footprint is this many times the last-level cache, so that little of it can stay there.
+/// The DRAM footprint as a multiple of the last-level cache, large enough that little of it stays cached.
 const DRAM_CACHES: u64 = 4;
 
-/// Bounds of the DRAM footprint: caches that are not known, and hosts with little memory.
+/// Range of the DRAM footprint, for hosts with unknown caches and hosts with little memory.
 const DRAM_BYTES: std::ops::RangeInclusive<u64> = (64 << 20)..=(512 << 20);
 
-/// Time for which the socket stream is timed in each way of waiting, after a third of that to let the window open.
+/// Measured time of the socket stream per way of waiting. It is preceded by a third of this time, in which the TCP
+/// window opens.
 const SOCKET_TIME_NS: u64 = 300_000_000;
 
-/// Time in which both threads of the socket stream are there.
+/// Start delay after which both threads of the socket stream are running.
 const SOCKET_DELAY_NS: u64 = 5_000_000;
 
-/// Measures all limits, which takes about two seconds.
+/// Measures all bounds, which takes about two seconds.
 pub fn measure(environment: &Environment, topology: &Topology) -> Result<HostLimits> {
     let last_level = environment
         .cpu
@@ -48,7 +49,7 @@ pub fn measure(environment: &Environment, topology: &Topology) -> Result<HostLim
     })
 }
 
-/// The fastest copy between two stretches of `bytes` each, on a thread pinned to the first CPU.
+/// Measures the fastest copy between two ranges of `bytes` each, on a thread pinned to the first CPU.
 fn copy(bytes: u64, topology: &Topology) -> Result<Limit> {
     let memory = (HOST.allocate)(&Request {
         bytes: 2 * bytes,
@@ -78,7 +79,8 @@ fn copy(bytes: u64, topology: &Topology) -> Result<Limit> {
     memory_copy::describe(&rates, 1, None).ok_or_else(none)
 }
 
-/// Runs on a new thread that is pinned to the `index`-th CPU of this process; the caller's own pinning stays.
+/// Runs `work` on a new thread that is pinned to the `index`-th CPU of this process. The caller's own pinning is
+/// unchanged.
 fn on_cpu<T: Send>(
     topology: &Topology,
     index: usize,
@@ -97,7 +99,7 @@ fn on_cpu<T: Send>(
     })
 }
 
-/// One stream by the same loop that measures the limit of engines over TCP, in the faster way of waiting.
+/// Measures one stream with the loop that also measures the bound of TCP engines, with the faster way of waiting.
 fn socket_stream(topology: &Topology) -> Result<f64> {
     let mut best = 0.0;
     for waiting in Waiting::ALL {

@@ -1,4 +1,4 @@
-//! `completions` and `man`, made from the declarations of the command line.
+//! `completions` and `man`, generated from the declarations of the command line.
 
 use std::fs;
 use std::path::Path;
@@ -41,9 +41,9 @@ fn script(shell: Shell) -> String {
     String::from_utf8_lossy(&out).into_owned()
 }
 
-/// The program, then its commands, each called as its page is: `tonnage`, `tonnage-transfer`.
+/// Returns the program, then its commands, with the names of their pages: `tonnage`, `tonnage-transfer`.
 fn pages() -> Vec<Command> {
-    // The long version says for which machine it was built; a page is the same for all.
+    // The long version names the target machine, but a page is the same for all machines.
     let mut program = Cli::command().long_version(version::short());
     program.build();
     let commands = program.get_subcommands().cloned();
@@ -103,7 +103,7 @@ fn render(command: &Command) -> Result<String> {
     Ok(text)
 }
 
-/// A section whose lines stay as they are.
+/// Returns a section with its lines unchanged.
 fn verbatim(title: &str, text: &str) -> String {
     let text = text.replace('\\', "\\e").replace('-', "\\-");
     let lines: String = text.lines().map(|line| format!("\\&{line}\n")).collect();
@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// The output of a program that reads this file, or why there is none.
+    /// Returns the output of a program that reads this text, and whether it succeeded.
     fn read_by(program: &str, arguments: &[&str], text: &str) -> Option<(bool, String)> {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();

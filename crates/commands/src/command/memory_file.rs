@@ -1,4 +1,4 @@
-//! Files in memory without a name, which a supervisor shares with the ranks that it starts and which outlive these.
+//! Anonymous files in memory, which a supervisor shares with the ranks that it starts. They outlive the ranks.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -15,12 +15,13 @@ pub struct MemoryFile {
 }
 
 impl MemoryFile {
-    /// An empty one, of which ranks hear by a variable; `None` where the system refuses, since no run depends on one.
+    /// Creates an empty file, which ranks find through an environment variable. `None` if the system refuses, since no
+    /// run depends on it.
     pub fn new(variable: &'static str, name: &str) -> Option<Self> {
         let made = memfd_create(name, MemfdFlags::NOEXEC_SEAL);
         // Kernels before 6.3 do not know the flag.
         let made = made.or_else(|_| memfd_create(name, MemfdFlags::empty()));
-        // It is said all the same: something that was promised will not happen.
+        // A warning nevertheless, because a promised service will be missing.
         made.inspect_err(|error| log::warn!("no memory for {name}: {error}"))
             .map(|file| Self {
                 variable,
@@ -29,21 +30,21 @@ impl MemoryFile {
             .ok()
     }
 
-    /// The variable for ranks, and its value.
+    /// Returns the environment variable for ranks, with its value.
     pub fn variable(&self) -> (&'static str, String) {
         (self.variable, self.file.as_raw_fd().to_string())
     }
 
-    /// Path by which this process can open the file.
+    /// Returns a path with which this process can open the file.
     pub fn path(&self) -> String {
         path(&self.file.as_raw_fd().to_string())
     }
 }
 
-/// The file that this rank's supervisor or agent made, opened so; `None` where there is none. `has_agent` says that an
-/// agent has started it, by a letter.
+/// Opens the file that this rank's supervisor or agent created; `None` if there is none. `has_agent` is true if an
+/// agent has started this rank.
 pub fn inherited(variable: &str, options: &OpenOptions, has_agent: bool) -> Option<Result<File>> {
-    // Only the supervisor of this program sets the other variable, and an agent always this one.
+    // Only this program's supervisor sets `TONNAGE_RANK`, and an agent always sets `variable`.
     let is_child = || has_agent || env("TONNAGE_RANK").is_some();
     let descriptor = env(variable).filter(|descriptor| !descriptor.is_empty() && is_child())?;
     let path = path(&descriptor);

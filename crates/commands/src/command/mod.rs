@@ -6,24 +6,24 @@
 //! | `job` | a plan with everything that a command needs to run it |
 //! | `rank_count` | the number of ranks, and advice about it |
 //! | `observer` | records as they come |
-//! | `output` | the file of records, and showing what was measured |
+//! | `output` | the records file, and printing results |
 //! | [`screen`] | messages above the rows of a run |
-//! | `spare` | a copy of them, for the case that rank 0 is lost |
-//! | `leftovers` | what killed ranks have left, and its removal |
+//! | `spare` | a backup of the records, in case rank 0 is lost |
+//! | `leftovers` | leftovers of killed ranks, and their removal |
 //! | `memory_file` | files in memory that a supervisor shares with its ranks |
 //! | `checks` | checks before a rank starts |
 //! | [`ior`] | `ior`: a command line of IOR becomes a plan |
 //! | `block` | IOR's result block |
-//! | [`tour`] | `tour`: limits of this host, then a plan, then one page |
+//! | [`tour`] | `tour`: upper bounds of this host, then a plan, then one page |
 //! | [`limits`] | upper bounds of this host, for the tour |
-//! | [`ab`] | `ab`: two sides measured by turns |
+//! | [`ab`] | `ab`: two sides, measured in alternation |
 //! | [`compare`] | `compare`: verdicts on the records of two sides |
 //! | [`baseline`] | `baseline`: figures and thresholds of kinds of hosts |
-//! | [`check`] | `check`: a host beside a baseline, within a time |
+//! | [`check`] | `check`: a host against a baseline, within a time budget |
 //! | [`history`] | `history`: a metric over runs |
-//! | [`export`] | `export`: records as other programs read them |
+//! | [`export`] | `export`: records in the formats of other programs |
 //! | [`report`] | `report`: a page of records |
-//! | `readable`, [`whole_file`] | files of records that some commands read; files that are written whole |
+//! | `readable`, [`whole_file`] | record files as input; files that are written atomically |
 //! | [`show`] | `show`, `explain`, `devices` |
 //! | `remote` | the supervisor of ranks on other hosts |
 //! | `letter` | letters to ranks on other hosts |
@@ -72,22 +72,22 @@ use tonnage_record::Program;
 use tonnage_units::message::{bounded, say};
 use tonnage_units::{Error, Result};
 
-/// Reads the environment; a value that is not Unicode is as good as none.
+/// Reads an environment variable; `None` if it is unset or not Unicode.
 pub fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// Prints why a command failed; nothing where nobody reads its standard output any more.
+/// Prints why a command failed; prints nothing if the cause is that standard output has no reader any more.
 pub fn say_error(error: &Error) {
     if !error.is_output_closed() {
         say(&format!("error: {error}"));
     }
 }
 
-/// Writes the parser's answer: help or the version, or why the command line is wrong.
+/// Prints the parser's answer: help, the version, or why the command line is wrong.
 pub fn answer(answer: &clap::Error) -> ExitCode {
     let text = answer.to_string();
-    // The parser's own way of printing knows colours, and repeats arguments however long they are.
+    // The parser's own printing supports colours, but repeats arguments of any length in full.
     let printed = match bounded(&text) {
         cut if answer.use_stderr() && cut != text.as_str() => {
             say(cut.trim_end());
@@ -96,7 +96,7 @@ pub fn answer(answer: &clap::Error) -> ExitCode {
         _ => answer.print().and_then(|()| std::io::stdout().flush()),
     };
     match printed {
-        // A message that cannot be written is lost, and the exit code is left.
+        // If an error message cannot be printed, only the exit code remains.
         Err(error) if !answer.use_stderr() => {
             let error = unwritten(error);
             say_error(&error);
@@ -106,7 +106,7 @@ pub fn answer(answer: &clap::Error) -> ExitCode {
     }
 }
 
-/// Writes to standard output.
+/// Prints to standard output and flushes it.
 pub fn print(text: &str) -> Result<()> {
     let mut out = std::io::stdout().lock();
     out.write_all(text.as_bytes())
@@ -114,7 +114,7 @@ pub fn print(text: &str) -> Result<()> {
         .map_err(unwritten)
 }
 
-/// The error of standard output that cannot be written.
+/// Error for a failed write to standard output.
 fn unwritten(error: std::io::Error) -> Error {
     match error.kind() {
         std::io::ErrorKind::BrokenPipe => Error::output_closed(),
@@ -122,7 +122,7 @@ fn unwritten(error: std::io::Error) -> Error {
     }
 }
 
-/// This program, for the records.
+/// Returns this program's version, for records.
 pub fn program() -> Program {
     Program {
         version: env!("CARGO_PKG_VERSION").to_owned(),

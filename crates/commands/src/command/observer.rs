@@ -1,6 +1,6 @@
-//! Destinations of records on rank 0 as they come: to the file, to the screen, and kept for the table.
+//! Handles records on rank 0 as they come: writes them to the file, prints them, and keeps them for the table.
 //!
-//! On a terminal the rows so far stand above the progress line. Both go when the whole table is printed.
+//! On a terminal, the rows so far are above the progress line. Both are cleared when the whole table is printed.
 
 use std::io::IsTerminal;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -24,14 +24,15 @@ use tonnage_units::quantity::human;
 use super::spare::SpareWriter;
 use super::{each_call, intervals, print, screen};
 
-/// Exit code of a wrong request, as that of `Error::Usage`.
+/// Exit code of a wrong request, the same as for `Error::Usage`.
 const WRONG_REQUEST: u8 = 2;
 
-/// Looks after the file while a point is measured are so far apart: what is measured may be on the same file system.
+/// Interval between checks of the file during a measurement. It is long, because the measurement may use the same file
+/// system.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Says where the file of records can no longer be found by its name, once, for the next record may be days away. It
-/// may be there again by then, so that nothing but a record, or the end, decides.
+/// Warns once if the records file can no longer be found by its name, because the next record may be days away. The
+/// file may be back by then, so only writing a record, or the end of the run, decides.
 fn look_after(place: RecordPlace, every: Duration) -> Option<Sender<()>> {
     let (ended_by_drop, end) = channel();
     let look = move || {
@@ -44,7 +45,7 @@ fn look_after(place: RecordPlace, every: Duration) -> Option<Sender<()>> {
     };
     let thread = std::thread::Builder::new().name("results".into());
     match thread.spawn(look) {
-        // Nobody waits for it: a file system may hang.
+        // The thread is not joined, because a file system may hang.
         Ok(_) => Some(ended_by_drop),
         Err(error) => {
             log::debug!("the results file is looked at only with each record: {error}");
@@ -53,31 +54,31 @@ fn look_after(place: RecordPlace, every: Duration) -> Option<Sender<()>> {
     }
 }
 
-/// Keeps records, writes them on, and shows how far the run is.
+/// Keeps records, writes them to the file, and shows the progress of the run.
 pub struct Keeper {
-    /// All records of the run, those that a resumed file held already first.
+    /// All records of the run, beginning with those of a resumed file.
     pub records: Vec<Record>,
     output: Arc<Mutex<Output>>,
-    /// Ends the looks after the file when it is dropped.
+    /// Dropping it ends the checks of the file.
     looks: Option<Sender<()>>,
     spare: Option<SpareWriter>,
-    /// JSON lines go out as they come, so that a reader of the pipe need not wait for the end.
+    /// Print JSON lines as they come, so that a reader of the pipe need not wait for the end.
     stream: bool,
     progress: ProgressBar,
-    /// True where rows are shown as they come.
+    /// True if rows are shown as they come.
     shows_rows: bool,
-    /// Words for the point that is measured.
+    /// Description of the current point.
     point: String,
-    /// Heading of the lines about its calls, until the first of them are printed.
+    /// Heading for the lines about its calls, until the first of them are printed.
     calls_heading: Option<String>,
 }
 
-/// The file of records.
+/// The records file.
 struct Output {
     writer: Option<RecordWriter>,
-    /// Another place for checkpoints.
+    /// Separate destination for checkpoints.
     checkpoints: Option<RecordWriter>,
-    /// It could not be written; the run goes on for the table's sake and ends with an error.
+    /// True after a failed write. The run continues, so that the table can be printed, and ends with an error.
     is_lost: bool,
 }
 
@@ -137,7 +138,7 @@ impl Keeper {
         }
     }
 
-    /// Writes checkpoints there rather than among the records.
+    /// Writes checkpoints to this writer instead of the records file.
     pub fn write_checkpoints_to(&self, writer: Option<RecordWriter>) {
         lock(&self.output).checkpoints = writer;
     }
@@ -147,7 +148,7 @@ impl Keeper {
         lock(&self.output).write_checkpoint(record);
     }
 
-    /// Takes the progress line away and puts the file on stable storage.
+    /// Clears the progress line and syncs the file to stable storage.
     pub fn finish(&mut self) -> Result<()> {
         self.looks = None;
         screen::stands(None);
@@ -156,20 +157,21 @@ impl Keeper {
         writer.map_or(Ok(()), RecordWriter::finish)
     }
 
-    /// Returns whether the file could not be written.
+    /// Whether writing to the file has failed.
     pub fn lost_output(&self) -> bool {
         lock(&self.output).is_lost
     }
 
-    /// Takes note that all records have been shown.
+    /// Empties the backup, because all records have been printed.
     pub fn shown(&self) {
         if let Some(Err(error)) = self.spare.as_ref().map(SpareWriter::shown) {
             log::warn!("{error}: the supervisor may show the records once more");
         }
     }
 
-    /// Exit code of the run: 0 where everything that was asked for was measured and kept, be it at a second attempt,
-    /// but for what a machine may lack; `is_proven` says whether nothing else is wrong with it.
+    /// Returns the exit code of the run. It is 0 if everything was measured, at the first or a later attempt, and
+    /// stored; optional points that the machine cannot run do not count. `is_proven` is false if the run has another
+    /// fault.
     pub fn exit_code(&self, is_proven: bool) -> u8 {
         if self.lost_output() || !is_proven {
             return 1;
@@ -179,7 +181,8 @@ impl Keeper {
         let is_refused = |record: &&Record| record.tune().is_some_and(TuneBody::is_refused);
         match missing.iter().all(is_refused) {
             _ if missing.is_empty() => 0,
-            // A search of which every candidate was refused is as wrong as what is refused before the ranks start.
+            // A tuning search with all candidates refused is a wrong request, like one that is refused before the ranks
+            // start.
             true => WRONG_REQUEST,
             false => 1,
         }
@@ -208,7 +211,7 @@ impl Observer for Keeper {
         each_call::print_all(self.calls_heading.take().as_deref(), calls);
     }
 
-    /// Checkpoints go to the file alone: in the end the point has a record of its own.
+    /// Checkpoints go only to the file, because the point gets its own record in the end.
     fn checkpoints(&self) -> Option<CheckpointKeeper> {
         let output = Arc::clone(&self.output);
         Some(Box::new(move |record| {
@@ -226,7 +229,8 @@ impl Observer for Keeper {
         if let Some(spare) = &mut self.spare
             && let Err(error) = spare.write(&record)
         {
-            // Such as a limit on the size of files, which counts for those in memory too. A part would look like all.
+            // For example a limit on file sizes, which applies to files in memory too. A partial backup would look
+            // complete.
             log::debug!("{error}: should rank 0 be lost, its records are not shown");
             self.shown();
             self.spare = None;
@@ -243,14 +247,14 @@ impl Observer for Keeper {
 
 fn progress_line() -> ProgressBar {
     let bar = ProgressBar::new(0);
-    // The template is fixed, so that a failure to read it could only lose the line's looks.
+    // The template is fixed. If it could not be parsed, the line would only look different.
     if let Ok(style) = ProgressStyle::with_template("{prefix}{pos}/{len} {elapsed} {wide_msg}") {
         bar.set_style(style);
     }
     bar
 }
 
-/// Lines and columns of the terminal.
+/// Returns the lines and columns of the terminal.
 fn screen() -> (usize, usize) {
     match tcgetwinsize(std::io::stderr()) {
         Ok(size) if size.ws_row > 0 && size.ws_col > 0 => (size.ws_row.into(), size.ws_col.into()),
@@ -258,13 +262,13 @@ fn screen() -> (usize, usize) {
     }
 }
 
-/// The end of the report so far that fits on a screen of these lines and columns, above the progress line.
+/// Returns the end of the report so far that fits above the progress line on a terminal of this size.
 fn rows_so_far(records: &[Record], (lines, columns): (usize, usize)) -> Result<String> {
-    // No more records than lines could show anything.
+    // A record takes at least one line, so earlier records cannot be visible.
     let last = records.get(records.len().saturating_sub(lines)..);
     let report = tonnage_report::render(Format::Table, last.unwrap_or(records))?;
     let all: Vec<&str> = report.lines().collect();
-    // A line for the progress, and one for the cursor.
+    // One line for the progress, and one for the cursor.
     let first = all.len().saturating_sub(lines.saturating_sub(2));
     let cut = |line: &&str| {
         line.chars()
@@ -275,7 +279,7 @@ fn rows_so_far(records: &[Record], (lines, columns): (usize, usize)) -> Result<S
     Ok(all.iter().skip(first).map(cut).collect())
 }
 
-/// Describes progress, such as `128 transfers, none failed, 12 s left`.
+/// Formats progress, such as `128 transfers, none failed, 12 s left`.
 fn how_far(progress: &Progress) -> String {
     match progress {
         Progress::Phase(phase) => how_far_in(phase),
@@ -302,8 +306,8 @@ fn how_far(progress: &Progress) -> String {
     }
 }
 
-/// Describes the progress of a phase, such as `write, 45 % at 1.93 GB/s, 12 s left`. The rate is rank 0's own times the
-/// ranks, which have as much to do.
+/// Formats the progress of a phase, such as `write, 45 % at 1.93 GB/s, 12 s left`. The rate is rank 0's own times the
+/// number of ranks, which all have the same amount to do.
 fn how_far_in(progress: &PhaseProgress) -> String {
     let phase = progress.phase.name();
     let trial = match progress.trial {
@@ -335,7 +339,7 @@ mod tests {
 
     use super::*;
 
-    /// A fail-over of a file system, or a file that is moved to and fro.
+    /// This happens when a file system fails over, or when a file is moved away and back.
     #[test]
     fn a_file_that_is_away_for_a_while_is_kept() {
         let dir = tempfile::tempdir().unwrap();

@@ -1,5 +1,4 @@
-//! The file of records of a job, and showing what was measured: alike for rank 0 and for the process that starts ranks
-//! on other hosts.
+//! The records file of a job, and printing results. Used by rank 0 and by the process that starts ranks on other hosts.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -14,7 +13,7 @@ use tonnage_units::Result;
 use super::job::Job;
 use super::print;
 
-/// Shows records as the job asks for it.
+/// Prints records in the format of the job.
 pub(super) fn show(job: &Job, records: &[Record]) -> Result<()> {
     if let Some(block) = &job.block {
         block.write(records)?;
@@ -25,7 +24,7 @@ pub(super) fn show(job: &Job, records: &[Record]) -> Result<()> {
     }
 }
 
-/// Records of several repetitions with those of one point together, in the order of the plan.
+/// Sorts the records of several repetitions by the order of the plan, so that those of one point are together.
 pub(super) fn in_order_of_plan<'a>(
     job: &Job,
     points: &[Planned],
@@ -43,7 +42,7 @@ pub(super) fn in_order_of_plan<'a>(
     Cow::Owned(sorted)
 }
 
-/// The records that are there already, and the writer for new ones.
+/// Returns the existing records, and the writer for new ones.
 pub(super) fn open_output(job: &Job) -> Result<(Vec<Record>, Option<RecordWriter>)> {
     if let Some(letter) = &job.letter {
         return Ok((letter.before()?, letter.way_home(RECORD)?));
@@ -58,7 +57,7 @@ pub(super) fn open_output(job: &Job) -> Result<(Vec<Record>, Option<RecordWriter
     }
 }
 
-/// A file that holds records already is appended to, so that a run never destroys another one's results.
+/// Appends to a file that already has records, so that a run never destroys another one's results.
 fn open_new(path: &Path) -> Result<RecordWriter> {
     if path.exists() {
         RecordWriter::append(path)

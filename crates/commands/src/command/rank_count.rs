@@ -1,7 +1,7 @@
-//! The number of ranks, and advice about it where `--ranks` does not say it.
+//! The number of ranks, and advice about it if `--ranks` does not set it.
 //!
-//! A plan knows nothing of hosts and launchers: it says which `--ranks` it needs. Here that becomes what changes the
-//! number in this run.
+//! A plan does not know hosts or launchers: its errors recommend a value for `--ranks`. This module translates that
+//! advice to the option or program that sets the number in this run.
 
 use tonnage_plan::Plan;
 use tonnage_ranks::spawn::remote::list::HostPlacement;
@@ -13,7 +13,7 @@ use crate::args::common::RankArgs;
 /// The option's name with the blank before its number.
 const OPTION: &str = "--ranks ";
 
-/// The launcher's number of ranks, else the command line's, else the plan's, else one.
+/// Returns the launcher's number of ranks, else the command line's, else the plan's, else one.
 pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity>) -> Result<u32> {
     let asked = ranks.asked()?.or(plan.ranks);
     match (identity, ranks.ranks) {
@@ -29,9 +29,9 @@ pub(super) fn how_many(ranks: &RankArgs, plan: &Plan, identity: Option<&Identity
     }
 }
 
-/// The command that takes a launcher's variables away, in words.
+/// Returns advice for unsetting a launcher's variables.
 fn unset(source: &str) -> String {
-    // A step of Slurm sets many more than the one by which it is known.
+    // A Slurm step sets many more variables than the one that identifies it.
     if source.starts_with("SLURM_") {
         "run `unset ${!SLURM_*}` in bash".to_owned()
     } else {
@@ -39,18 +39,18 @@ fn unset(source: &str) -> String {
     }
 }
 
-/// Whoever says how many ranks there are.
+/// What sets the number of ranks.
 pub enum CountSource<'a> {
-    /// `--ranks`, or nobody.
+    /// `--ranks`, or its default.
     Option,
     /// The list of hosts.
     Hosts(&'a HostPlacement),
-    /// A launcher, which has started them.
+    /// A launcher, which has started the ranks.
     Launcher(&'a Identity),
 }
 
 impl<'a> CountSource<'a> {
-    /// A launcher where there is one, else the hosts where some are named.
+    /// Returns the launcher if there is one, else the hosts if any are named.
     pub fn of(identity: Option<&'a Identity>, placement: Option<&'a HostPlacement>) -> Self {
         match (identity, placement) {
             (Some(identity), _) => Self::Launcher(identity),
@@ -59,7 +59,7 @@ impl<'a> CountSource<'a> {
         }
     }
 
-    /// Makes the advice fit, where an error is about a number of ranks; other errors stay as they are.
+    /// Translates the advice of an error about the number of ranks; other errors are returned unchanged.
     pub fn advise(&self, error: Error) -> Error {
         let Error::Usage(text) = &error else {
             return error;
@@ -82,7 +82,7 @@ impl<'a> CountSource<'a> {
     }
 }
 
-/// Writes "4 ranks" for "--ranks 4"; `None` where the text has no such advice.
+/// Replaces "--ranks 4" by "4 ranks"; `None` if the text has no such advice.
 fn counted(text: &str) -> Option<String> {
     let mut parts = text.split(OPTION);
     let mut written = parts.next()?.to_owned();
@@ -132,7 +132,7 @@ mod tests {
         );
         let text = told(&hosts, "no: use --ranks 1 to --ranks 65536");
         assert!(text.contains("use 1 rank to 65536 ranks;"), "{text}");
-        // Anything else stays.
+        // Other texts are unchanged.
         for other in ["--ranks N is not it", "no such file"] {
             assert_eq!(told(&hosts, other), other);
         }

@@ -1,4 +1,4 @@
-//! Files of records for commands that look at many and can do without a few lines.
+//! Reading record files for commands that use many files and can tolerate a few unreadable lines.
 
 use std::path::{Path, PathBuf};
 
@@ -6,10 +6,10 @@ use tonnage_record::Record;
 use tonnage_record::read::{Readable, read_readable};
 use tonnage_units::{Error, Result};
 
-/// Lines that were left out and are described one by one; of more the number is said.
+/// Number of skipped lines to describe one by one; the rest are counted.
 const LEFT_OUT_SHOWN_MAX: usize = 5;
 
-/// The records of a file that can be read. Those that cannot are told, and missed no further.
+/// Returns the readable records of a file, and warns about the others.
 pub fn records_of(path: &Path) -> Result<Vec<Record>> {
     let (records, left_out) = records_and_gaps(path, &path.display().to_string())?;
     if let Some(left_out) = left_out {
@@ -18,7 +18,7 @@ pub fn records_of(path: &Path) -> Result<Vec<Record>> {
     Ok(records)
 }
 
-/// The records of a file that can be read, and words about lines that were left out, which call the file by this name.
+/// Returns the readable records of a file, and a description of skipped lines. `name` is the file's name in it.
 pub fn records_and_gaps(path: &Path, name: &str) -> Result<(Vec<Record>, Option<String>)> {
     let Readable { records, left_out } = read_readable(path)?;
     let shown = path.display();
@@ -64,7 +64,7 @@ pub fn refuse_twice(files: &[PathBuf]) -> Result<()> {
     Ok(())
 }
 
-/// Returns whether two names are of one file.
+/// Whether two paths name the same file.
 pub fn is_same_file(one: &Path, other: &Path) -> bool {
     let known = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     known(one) == known(other)

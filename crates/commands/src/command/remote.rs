@@ -1,5 +1,5 @@
-//! Ranks on other hosts, as the process sees them that the user started: it starts them by ssh, keeps and shows the
-//! records of rank 0, and passes on what ranks print.
+//! Ranks on other hosts, seen from the process that the user started. It starts them by ssh, stores and prints the
+//! records of rank 0, and passes on the ranks' output.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -29,10 +29,10 @@ use crate::args::hosts::{HostArgs, SshArgs};
 use crate::args::passed_on;
 use tonnage_bench::observer::Observer;
 
-/// Openings of names of variables that steer libraries and this program.
+/// Prefixes of variables that affect libraries and this program.
 const PASSED_ON: [&str; 6] = ["FI_", "UCX_", "NCCL_", "GLOO_", "OMPI_", "TONNAGE_"];
 
-/// Variables that are never passed on: secrets, which every run makes afresh, and places in another run.
+/// Variables that are never passed on: secrets, because every run makes its own, and the identity in another run.
 const KEPT: [&str; 9] = [
     "TONNAGE_SECRET",
     "TONNAGE_RANK",
@@ -50,7 +50,7 @@ pub fn gather(hosts: &[HostSlots], ssh: &SshArgs) -> Result<Party> {
     Party::gather(settings(ssh, None)?, hosts)
 }
 
-/// Settings of ssh; hosts that have not answered within a time, if there is one, are given up.
+/// Returns the ssh settings. Hosts that do not answer within `answer_within`, if set, are given up.
 pub fn settings(ssh: &SshArgs, answer_within: Option<Duration>) -> Result<SshSettings> {
     let program = own_file()?;
     let push = ssh.push.then(|| push(&program)).transpose()?;
@@ -78,14 +78,14 @@ fn push(program: &Path) -> Result<Push> {
     })
 }
 
-/// Starts the ranks of a job on other hosts, looks after them, and returns the run's exit code.
+/// Starts the ranks of a job on other hosts, supervises them, and returns the run's exit code.
 pub fn supervise(job: &Job, points: &[Planned], placement: &HostPlacement) -> Result<ExitCode> {
     for host in &placement.repeated {
         log::warn!("{host} is listed more than once: it has the ranks of all its entries");
     }
     let hosts = &job.ranks.hosts;
     let variables = variables(hosts, std::env::vars_os())?;
-    // The file is this run's from here on, and what is wrong with it is said before any host is bothered.
+    // Claims the file first, so that errors with it are reported before any host is contacted.
     let (before, writer) = open_output(job)?;
     let since = Instant::now();
     let mut party = gather(&placement.hosts, &hosts.ssh)?;
@@ -126,7 +126,7 @@ pub fn supervise(job: &Job, points: &[Planned], placement: &HostPlacement) -> Re
     })
 }
 
-/// The job for rank 0 and the one for all others.
+/// Returns the job for rank 0 and the one for all others.
 fn jobs(job: &Job) -> Result<(String, String)> {
     let before = match &job.output {
         Some((path, true)) if path.exists() => std::fs::read_to_string(path)
@@ -149,7 +149,7 @@ fn jobs(job: &Job) -> Result<(String, String)> {
     Ok((root, text(&letter)?))
 }
 
-/// Variables for ranks on other hosts.
+/// Returns the variables for ranks on other hosts.
 pub fn variables(
     hosts: &HostArgs,
     own: impl Iterator<Item = (std::ffi::OsString, std::ffi::OsString)>,
@@ -188,7 +188,7 @@ pub fn variables(
     Ok(passed)
 }
 
-/// Standard output and standard error of this process, and its file of records.
+/// Standard output and standard error of this process, and its records file.
 struct Screen {
     keeper: Rc<RefCell<Keeper>>,
 }
@@ -199,7 +199,7 @@ impl Audience for Screen {
         if !is_error {
             return print(&format!("{named}\n"));
         }
-        // Rows may stand on the screen.
+        // A progress bar may be on the terminal.
         super::screen::above(|| say(&named));
         Ok(())
     }

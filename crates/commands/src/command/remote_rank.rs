@@ -1,4 +1,5 @@
-//! Work that the agent of a host has started: a rank of a run, or a check of its host. What it is stands in a letter.
+//! Work that the agent of a host has started: a rank of a run, or a check of its host. A letter on standard input
+//! describes it.
 
 use std::process::ExitCode;
 
@@ -14,9 +15,9 @@ use super::measure::be_a_remote_rank;
 use crate::args::common::LogLevel;
 use crate::args::passed_on::RankWords;
 
-/// Work for an agent.
+/// Work that an agent has started.
 pub struct RemoteWork {
-    /// Level of messages.
+    /// Log level.
     pub log_level: LogLevel,
     task: RemoteTask,
 }
@@ -26,7 +27,7 @@ enum RemoteTask {
     Check(Box<CheckTask>, LetterTime),
 }
 
-/// Reads the letter to this process, which says from then on who it is whatever becomes of it.
+/// Reads the letter to this process. From then on, a panic message names the rank or the check.
 pub fn read() -> Result<RemoteWork> {
     let host = tonnage_sys::host::name();
     let (letter, said) = match HostJob::from_input()? {
@@ -57,7 +58,7 @@ pub fn read() -> Result<RemoteWork> {
 }
 
 impl RemoteWork {
-    /// Takes part in the run, or checks the host.
+    /// Runs the rank, or checks the host.
     pub fn work(&self) -> Result<ExitCode> {
         let job = match &self.task {
             RemoteTask::Rank(job) => job,
@@ -79,7 +80,7 @@ mod tests {
     use super::*;
     use crate::last_resort;
 
-    /// Variable that makes a process of this test one to which an agent has written.
+    /// Variable that makes a process of this test read a letter.
     const HAS_A_LETTER: &str = "TONNAGE_TEST_HAS_A_LETTER";
 
     fn letter(job: String) -> Letter {
@@ -97,7 +98,7 @@ mod tests {
         }
     }
 
-    /// Standard error of a process that gets a letter with this job, and panics.
+    /// Returns the standard error of a process that gets a letter with this job, and panics.
     fn said_in_a_panic(job: String) -> String {
         let this = "command::remote_rank::tests::a_process_of_an_agent_says_in_a_panic_who_it_is";
         let mut process = Command::new(std::env::current_exe().unwrap());
@@ -116,7 +117,7 @@ mod tests {
     #[test]
     fn a_process_of_an_agent_says_in_a_panic_who_it_is() {
         if std::env::var_os(HAS_A_LETTER).is_some() {
-            // What is in the letter may be as wrong as it likes.
+            // The rest of the letter may be invalid.
             last_resort::prepare();
             drop(read());
             panic!("a bug");

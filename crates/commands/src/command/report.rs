@@ -1,4 +1,4 @@
-//! `tonnage report`: a page of files of records.
+//! `tonnage report`: creates a page from record files.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -65,13 +65,13 @@ fn page_file(path: &Path) -> Result<PageFile> {
     })
 }
 
-/// Name of a file without its folder.
+/// Returns a file's name without its folder.
 fn name_of(path: &Path) -> String {
     let name = path.file_name().unwrap_or(path.as_os_str());
     name.to_string_lossy().into_owned()
 }
 
-/// The comparison that was asked for, of records that were read before.
+/// Makes the requested comparison, with records that were read before.
 fn comparison(
     args: &ReportArgs,
     files: &[&Path],

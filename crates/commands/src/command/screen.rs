@@ -1,21 +1,21 @@
-//! The screen that messages and the rows of a run share: a message takes the rows away, and they come back below it.
+//! Coordinates messages and the rows of a run on the terminal: the rows are cleared for a message and redrawn below it.
 //!
-//! Messages of other processes, such as the supervisor's, are not known here: they end up between the rows.
+//! Messages of other processes, such as the supervisor's, are not coordinated and appear between the rows.
 
 use std::io::{Write, stderr};
 use std::sync::{Mutex, PoisonError};
 
 use indicatif::ProgressBar;
 
-/// The rows and the line of progress that stand on the screen now.
+/// The rows and the progress line currently on the terminal.
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
-/// Makes messages stand above this; `None` when it has gone.
+/// Registers the bar that messages must appear above; `None` when it is gone.
 pub fn stands(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
 }
 
-/// Does something on the screen while nothing stands there.
+/// Runs `write` while the bar is cleared from the terminal.
 pub fn above(write: impl FnOnce()) {
     let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match bar {

@@ -1,4 +1,4 @@
-//! `tonnage show`, `tonnage explain` and `tonnage devices`: what needs no measuring.
+//! `tonnage show`, `tonnage explain` and `tonnage devices`: commands that measure nothing.
 
 use std::fs::{self, File};
 use std::io::Read;
@@ -15,7 +15,7 @@ use super::print;
 use crate::args::{ExplainArgs, ShowArgs};
 use tonnage_report::{Format, devices};
 
-/// Draws a file of records again.
+/// Prints the table of a record file again.
 pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     if begins_as_page(&args.file) {
         return show_page(args);
@@ -37,9 +37,9 @@ pub fn show(args: &ShowArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns whether a file begins as a page of `tonnage report` does; one that cannot be read does not.
+/// Whether a file begins like a page of `tonnage report`; false if it cannot be read.
 fn begins_as_page(path: &Path) -> bool {
-    // Not of a pipe, whose beginning would be gone.
+    // Reading the beginning of a pipe would consume it.
     if !path.is_file() {
         return false;
     }
@@ -48,7 +48,7 @@ fn begins_as_page(path: &Path) -> bool {
     read.is_ok() && begin == *PAGE_BEGIN.as_bytes()
 }
 
-/// Draws the records inside of a page: those of each file as the file itself would be.
+/// Prints the records embedded in a page, each file's as for the file itself.
 fn show_page(args: &ShowArgs) -> Result<ExitCode> {
     let shown = args.file.display();
     let text =
@@ -74,20 +74,20 @@ fn show_page(args: &ShowArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what a column means.
+/// Prints the meaning of a column.
 pub fn explain(args: &ExplainArgs) -> Result<ExitCode> {
     print(&tonnage_report::explain::explain(args.column.as_deref())?)?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// The reason why this host has no engine for files of this name, where looking for it changes nothing.
+/// Returns why this host lacks a file engine, for engines that can be probed without side effects.
 fn missing(engine: &str) -> Option<String> {
     (engine == uring::ENTRY.name)
         .then(uring::why_missing)
         .flatten()
 }
 
-/// Lists what this host has, and the engines, memories and backends of this program.
+/// Lists this host's devices, and the engines, memories and backends of this program.
 pub fn devices(json: bool) -> Result<ExitCode> {
     let found = Inventory::read().ask_drivers();
     let text = if json {

@@ -1,7 +1,7 @@
-//! A spare copy of the records, which the supervisor shows when rank 0 is lost before it could.
+//! A backup of the records, which the supervisor prints if rank 0 is lost before it could.
 //!
-//! It is a file in memory without a name: rank 0 inherits it from the supervisor, adds each record as it comes, and
-//! empties it once everything is shown.
+//! It is an anonymous file in memory. Rank 0 inherits it from the supervisor, adds each record as it comes, and empties
+//! it once everything is printed.
 
 use std::fs::{File, OpenOptions};
 
@@ -13,24 +13,24 @@ use tonnage_units::{Error, Result};
 
 use super::memory_file::{MemoryFile, inherited};
 
-/// Variable by which a rank hears of the file: its descriptor.
+/// Variable with the file descriptor, for ranks.
 const VARIABLE: &str = "TONNAGE_SPARE";
 
 /// The supervisor's end.
 pub struct Spare(MemoryFile);
 
 impl Spare {
-    /// An empty one; `None` where the system refuses, since the run does not depend on it.
+    /// Creates an empty backup; `None` if the system refuses, since the run does not depend on it.
     pub fn new() -> Option<Self> {
         MemoryFile::new(VARIABLE, "tonnage records").map(Self)
     }
 
-    /// The variable for ranks.
+    /// Returns the variable for ranks, with its value.
     pub fn variable(&self) -> (&'static str, String) {
         self.0.variable()
     }
 
-    /// Records that were measured and not shown.
+    /// Returns the records that were measured but not printed.
     pub fn not_shown(&self) -> Result<Vec<Record>> {
         read_records(self.0.path().as_ref()).map(|read| read.records)
     }
@@ -43,8 +43,8 @@ pub struct SpareWriter {
 }
 
 impl SpareWriter {
-    /// The one that this rank's supervisor made, with the records that were there `before`; `None` for other ranks, and
-    /// where there is none.
+    /// Opens the backup that this rank's supervisor created, and adds the existing records `before`. `None` for other
+    /// ranks, and if there is no backup.
     pub fn inherited(identity: &Identity, before: &[Record]) -> Option<Self> {
         let file = match identity.rank {
             0 => inherited(VARIABLE, OpenOptions::new().append(true), false)?,
@@ -67,7 +67,7 @@ impl SpareWriter {
         self.writer.write(record)
     }
 
-    /// Empties it: everything has been shown.
+    /// Empties the backup, because everything has been printed.
     pub fn shown(&self) -> Result<()> {
         let emptied = self.file.set_len(0);
         emptied.map_err(|error| Error::io("cannot empty the spare copy", error))

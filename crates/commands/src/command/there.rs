@@ -1,4 +1,4 @@
-//! The agent of a host: this program as ssh starts it there.
+//! The agent of a host: this program as started there by ssh.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,12 +32,12 @@ pub fn agent(args: &AgentArgs) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// This program's file.
+/// Returns the path of this program's file.
 pub fn own_file() -> Result<PathBuf> {
     std::env::current_exe().map_err(|error| Error::io("cannot find this program's own file", error))
 }
 
-/// This program's build.
+/// Returns this program's build.
 pub fn build() -> Build {
     let program = program();
     Build {

@@ -1,4 +1,4 @@
-//! `tonnage tour`: what this host has, what it can do at most, and how close the bytes between two ranks come to it.
+//! `tonnage tour`: this host's hardware, its upper bounds, and how close transfers between two ranks come to them.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,12 +24,12 @@ use crate::args::common::RankArgs;
 use crate::args::run::TourArgs;
 use tonnage_report::tour;
 
-/// Makes the tour, or is one of its ranks.
+/// Runs the tour, or one of its ranks.
 pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     let output = args.output.clone().map_or_else(default_output, Ok)?;
     let mut plan = args.to_plan()?;
     let identity = tonnage_ranks::detect(&env, None)?;
-    // Hosts and CPUs of a launcher's ranks may differ, and all must have one plan.
+    // A launcher's ranks may have different hosts and CPUs, but all must have the same plan.
     let is_of_one_host = identity
         .as_ref()
         .is_none_or(|identity| matches!(identity.meeting, Meeting::Local { .. }));
@@ -38,7 +38,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     if has_both_places {
         at_both_places(&mut plan);
     }
-    // Other hosts may have GPUs of another maker.
+    // Other hosts may have GPUs of another vendor.
     let makers = if is_of_one_host {
         gpu_makers_here(&Tree::host())
     } else {
@@ -49,7 +49,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
         output: Some((output.clone(), false)),
         ..Job::new(plan, RankArgs::default())
     };
-    // Printing the plan and being a rank are the same as for any plan; only a person's own start makes a page.
+    // Printing the plan and being a rank work as for any plan. Only a tour that the user starts directly prints a page.
     if args.print_plan || identity.is_some() {
         return start(&job, args.print_plan);
     }
@@ -89,7 +89,7 @@ pub fn tour(args: &TourArgs) -> Result<ExitCode> {
     Ok(code)
 }
 
-/// Measures what moves bytes on one socket and on two.
+/// Measures engines that move bytes both on one socket and across two.
 fn at_both_places(plan: &mut Plan) {
     let moves_bytes = |engine: &String| LISTS.engine(engine).is_ok_and(|entry| entry.moves_bytes);
     for experiment in &mut plan.experiments {
@@ -102,8 +102,8 @@ fn at_both_places(plan: &mut Plan) {
     }
 }
 
-/// Leaves those GPUs to be measured whose makers' are here. Where there are none, or that is not known of all hosts,
-/// those of the first maker stay, so that the page says what is missing.
+/// Removes GPUs of vendors that are not found here. If none is found, or the hosts' GPUs are unknown, the first
+/// vendor's stay, so that the page reports what is missing.
 fn with_gpus_of(found: &BTreeSet<String>, plan: &mut Plan) {
     let is_here = |maker: &str| found.contains(maker);
     let mut makers = memory::known_gpu_makers();
@@ -126,7 +126,7 @@ fn with_gpus_of(found: &BTreeSet<String>, plan: &mut Plan) {
     });
 }
 
-/// The ranks are told the file's name, since each would make up one of its own.
+/// Passes the file's name to the ranks, because otherwise each would generate its own.
 fn rank_arguments(args: &TourArgs, output: &Path) -> Vec<std::ffi::OsString> {
     let mut arguments = vec!["tour".into(), "--output".into(), output.into()];
     if let Some(scale) = args.scale {
@@ -135,7 +135,7 @@ fn rank_arguments(args: &TourArgs, output: &Path) -> Vec<std::ffi::OsString> {
     arguments
 }
 
-/// A name that sorts by time and is not there yet.
+/// Returns a name that sorts by time.
 fn default_output() -> Result<PathBuf> {
     let seconds = SystemTime::now()
         .duration_since(UNIX_EPOCH)
@@ -154,7 +154,7 @@ mod tests {
 
     use super::*;
 
-    /// On a node of AMD's nobody is told to install NVIDIA's driver.
+    /// On a host with AMD GPUs, the page must not suggest installing NVIDIA's driver.
     #[test]
     fn gpus_are_measured_of_the_makers_that_are_here() {
         const NVIDIA: &str = "0x10de";
@@ -203,7 +203,7 @@ mod tests {
             let all = after.iter().map(|planned| planned.point.any().place());
             all.filter(|this| *this == place).count()
         };
-        // The harness's own floor has no place.
+        // The null engine, which measures the harness's own overhead, has no place.
         assert_eq!(of(None), 1);
         for place in PairPlace::ALL {
             assert_eq!(of(Some(place)), before.len() - 1);

@@ -1,4 +1,4 @@
-//! Files that are written whole: what a reader sees is all of the old text or all of the new one.
+//! Files that are written atomically: a reader sees either all of the old text or all of the new one.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use tonnage_record::links::without_links;
 use tonnage_units::{Error, Result};
 
-/// Says that a file is there which nobody allowed to replace.
+/// Refuses an existing file, unless `force` allows replacing it.
 pub fn refuse_existing(path: &Path, force: bool) -> Result<()> {
     if is_there(path) && !force {
         Err(exists(path))
@@ -25,9 +25,9 @@ fn exists(path: &Path) -> Error {
     ))
 }
 
-/// Writes a text to a new file beside this one, and gives it this name. What a link points to is replaced, not the
-/// link, unless it is another user's; what is no regular file is written as it is. Where another process puts something
-/// at the name meanwhile, that stays without `force`, and with it only the name is taken from it.
+/// Writes a text to a temporary file in the same folder, and renames it to `path`. The target of a link is replaced,
+/// not the link, unless the link belongs to another user. A path that is not a regular file is written in place. If
+/// another process creates the path meanwhile, it is kept, or renamed over with `force`.
 pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
     refuse_existing(path, force)?;
     let failed = |error| Error::io(format!("cannot write {}", path.display()), error);
@@ -44,7 +44,7 @@ pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
         }
     });
     written.map_err(|error| {
-        // One that another process has under this name is not ours.
+        // A temporary file that another process has created under this name must not be removed.
         match error.kind() {
             ErrorKind::AlreadyExists if !force && is_there(path) => {
                 let _ = fs::remove_file(&beside);
@@ -57,7 +57,7 @@ pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
     })
 }
 
-/// Writes to a pipe or a terminal, which has a reader of its own and keeps its name.
+/// Writes to a pipe or a terminal in place, because its reader holds it open by its name.
 fn write_through(path: &Path, text: &str) -> std::io::Result<()> {
     let mut file = OpenOptions::new().write(true).open(path)?;
     if file.metadata()?.is_file() {
@@ -67,10 +67,10 @@ fn write_through(path: &Path, text: &str) -> std::io::Result<()> {
     }
 }
 
-/// Gives a file a name that nothing has.
+/// Renames a file, and fails if the new name exists.
 fn rename_new(from: &Path, to: &Path) -> std::io::Result<()> {
     match renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
-        // Network file systems do not know the flag.
+        // Network file systems do not support the flag.
         Err(Errno::INVAL | Errno::NOSYS) => {
             fs::hard_link(from, to).and_then(|()| fs::remove_file(from))
         }
@@ -82,7 +82,7 @@ fn is_there(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok()
 }
 
-/// Name of the new file: no collector of files takes one with such an end.
+/// Returns the name of the temporary file. Its extension keeps file collectors from reading it.
 fn beside(path: &Path) -> Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| {
         Error::Usage(format!(
@@ -125,7 +125,7 @@ mod tests {
             "{error}"
         );
         assert_eq!(fs::read_to_string(&path).unwrap(), "one\n");
-        // Whoever reads it meanwhile has all of the old text.
+        // A reader that has it open still sees all of the old text.
         let old = fs::File::open(&path).unwrap();
         replace(&path, "two\n", true).unwrap();
         assert_eq!(std::io::read_to_string(old).unwrap(), "one\n");
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(names(folder.path()), ["a.prom"]);
     }
 
-    /// As if they came between the look and the rename.
+    /// Covers another process that creates the path between the check and the rename.
     #[test]
     fn what_another_process_puts_there_meanwhile_stays() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Lists that are repeated on the command line.
+//! List options that are repeated on the command line.
 
 use clap::CommandFactory;
 use tonnage_plan::KINDS;
@@ -6,7 +6,7 @@ use tonnage_plan::KINDS;
 use super::super::*;
 use super::{experiment, parse, verify};
 
-/// A line, and the same one with lists joined by commas.
+/// Compares a line with repeated options to one with lists joined by commas.
 #[test]
 fn a_list_that_is_repeated_is_joined() {
     for (repeated, joined) in [
@@ -42,7 +42,7 @@ fn a_list_that_is_repeated_is_joined() {
     assert_eq!(sizes("--sizes 8 --sizes 64,1k"), sizes("--sizes 8,64,1k"));
 }
 
-/// Every option of a kind whose help speaks of several values can be repeated, and is put together again.
+/// Every option of a kind with a list as its value in the help is parsed as a list.
 #[test]
 fn all_lists_can_be_repeated() {
     for kind in &KINDS {
@@ -58,7 +58,7 @@ fn all_lists_can_be_repeated() {
     }
 }
 
-/// Help has the words of each kind.
+/// The help shows the description of each kind.
 #[test]
 fn every_kind_has_its_command() {
     let program = Cli::command();

@@ -1,4 +1,4 @@
-//! `tonnage verify --collectives`: every operation of every backend, every element checked.
+//! `tonnage verify --collectives`: every operation of every backend, with every element checked.
 
 use tonnage_collective::steps::{algorithms, check, check_in_place};
 use tonnage_collective::{Algorithm, Collective};
@@ -15,15 +15,16 @@ use tonnage_units::{Count, Error, Nanos, Result};
 
 use super::{Ranks, VerifyArgs};
 
-/// Calls of a trial: a second one finds what the first has left behind.
+/// Calls per trial: the second call detects leftovers of the first.
 const CALLS: Count = Count(2);
 
-/// Bytes of the longest message where it is tried how large calls are cut, so that the largest size is cut often.
+/// Maximum message size in the tests of chunking, small enough that the largest call is cut many times.
 const CHUNK_BYTES: u64 = 4096;
 
 impl VerifyArgs {
-    /// Experiments for each backend: every operation at many sizes, with every type and reduction that it has, in
-    /// place, and from another root; native ones also with every algorithm, calls cut into many messages.
+    /// Returns the experiments for each backend: every operation at many sizes, with every supported type and
+    /// reduction, in place, and from another root. Native backends also run every algorithm, with calls cut into many
+    /// messages.
     pub(super) fn collective_jobs(
         &self,
         ops: &[Collective],
@@ -57,7 +58,7 @@ impl VerifyArgs {
                 is_optional: self.backend.is_empty(),
             };
             let is_native = entry.has_algorithms;
-            // The same code reduces whatever engine carries the messages.
+            // All engines share the reduction code, so one native backend covers the types.
             let with_types = !(is_native && types_are_checked);
             types_are_checked |= is_native;
             jobs.extend(plan.jobs(&ops, ranks, with_types)?);
@@ -70,7 +71,7 @@ fn is_in_workers(entry: &BackendEntry) -> bool {
     matches!(entry.variant, BackendVariant::OneOf(_))
 }
 
-/// Operations that move something, among so many ranks.
+/// Returns the operations that move data and support this number of ranks.
 fn checkable(asked: &[Collective], ranks: u32) -> Result<Vec<Collective>> {
     if asked.contains(&Collective::Barrier) {
         return Err(Error::Usage(
@@ -87,8 +88,8 @@ fn checkable(asked: &[Collective], ranks: u32) -> Result<Vec<Collective>> {
     Ok(moving.filter(fits).collect())
 }
 
-/// Sizes at which collectives go wrong: one element for each rank, odd numbers of them, those that no number of ranks
-/// divides, and one more than a page, 64 KiB and 1 MiB.
+/// Returns sizes that reveal errors: one element for each rank, odd multiples, sizes not divisible by the number of
+/// ranks, and one element more than a page, 64 KiB and 1 MiB.
 fn default_sizes(ranks: u32) -> Vec<u64> {
     let least = u64::from(ranks) * 4;
     let mut sizes = vec![least, 3 * least, 17 * least];
@@ -98,13 +99,13 @@ fn default_sizes(ranks: u32) -> Vec<u64> {
     sizes
 }
 
-/// A backend, and the bytes that it is tried with.
+/// A backend, and the sizes to verify it with.
 struct OneBackend<'a> {
     name: &'a str,
     entry: &'a BackendEntry,
     python: Option<&'a String>,
     sizes: &'a [u64],
-    /// True where nobody named it, so that what a machine lacks of it is no failure.
+    /// True if the user did not name it; then features that the machine lacks are not failures.
     is_optional: bool,
 }
 
@@ -119,7 +120,7 @@ impl OneBackend<'_> {
             if ops.iter().any(|op| op.reduces()) {
                 job.call.reduce = Some(self.entry.reductions.to_vec().into());
             }
-            // A library may lack some of them, whoever named it.
+            // A library may lack some of them, even if it was named.
             job.skipping.optional = true;
             jobs.push(job);
         }
@@ -138,7 +139,7 @@ impl OneBackend<'_> {
         Ok(jobs)
     }
 
-    /// The operation with results in the place of inputs, by every algorithm that can.
+    /// Runs the operation in place, with every algorithm that supports it.
     fn in_place(&self, op: Collective, sizes: &Sweep) -> Option<CollectiveJob> {
         if self.entry.in_place_always.contains(&op) || check_in_place(op, true).is_err() {
             return None;
@@ -164,7 +165,7 @@ impl OneBackend<'_> {
         self.entry.has_algorithms.then(|| ways.into())
     }
 
-    /// Calls under a label, for a size may be among those of several.
+    /// Creates a labelled job. The label distinguishes jobs that share a size.
     fn job(&self, label: &str, ops: &[Collective], sizes: &Sweep) -> CollectiveJob {
         CollectiveJob {
             call: CallOptions {

@@ -1,6 +1,8 @@
-//! `tonnage verify`: a batch of four of every operation of every engine at many sizes, each in a slot of its own that is
-//! visited once, so that all bytes are checked, and every word that atomic operations change; or every collective of every backend, every element checked, which is in
-//! `collectives`.
+//! `tonnage verify`: checks all data that engines or collectives move.
+//!
+//! For engines: a batch of four of every operation at many sizes. Each operation has its own slot, used once, so that
+//! all bytes are checked, as is every word that atomic operations change. For collectives: every operation of every
+//! backend, with every element checked (in `collectives`).
 
 mod collectives;
 
@@ -25,23 +27,23 @@ use tonnage_units::{Bytes, Count, Error, Nanos, Result};
 
 use super::common::RankArgs;
 
-/// Batches of four atomic operations in a trial.
+/// Number of batches of four atomic operations in a trial.
 const ATOMIC_BATCHES: u64 = 256;
 
-/// Ranks where nothing else is said.
+/// Default number of ranks.
 pub const RANKS_DEFAULT: u32 = 2;
 
-/// Ranks that a plan is made for.
+/// The ranks for which a plan is made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ranks {
-    /// Their number.
+    /// Number of ranks.
     pub size: u32,
-    /// True where a launcher has started them that tells each of them about the others, as those of MPI do.
+    /// True if a launcher has started them that lets them exchange messages, as MPI's launchers do.
     pub launched: bool,
 }
 
 impl Ranks {
-    /// The ranks that a launcher has started, else as many as are asked for.
+    /// The ranks that a launcher has started, otherwise the requested number.
     pub fn of(identity: Option<&Identity>, asked: u32) -> Self {
         Self {
             size: identity.map_or(asked, |identity| identity.size),
@@ -125,8 +127,8 @@ pub struct VerifyArgs {
 }
 
 impl VerifyArgs {
-    /// The plan. What was named is in it even if it cannot be done, so that expanding the plan says why. `ranks`
-    /// decides who talks to whom where nothing was said.
+    /// Creates the plan. It includes requested operations that are impossible, so that expanding the plan reports why.
+    /// `ranks` decides the default traffic.
     pub fn to_plan(&self, lists: &Lists, ranks: Ranks) -> Result<Plan> {
         let experiments = match &self.collectives {
             Some(ops) => self.collective_jobs(ops, lists, ranks)?,
@@ -140,7 +142,7 @@ impl VerifyArgs {
         })
     }
 
-    /// One batch of each operation and size, in four places, checked.
+    /// One verified batch of each operation and size, in four slots.
     fn transfers(&self, lists: &Lists, ranks: u32) -> Result<Vec<Experiment>> {
         let engines = lists.engines;
         let asked: Vec<u64> = self.sizes.iter().flat_map(Sweep::values).copied().collect();
@@ -163,7 +165,7 @@ impl VerifyArgs {
                 "engine {still} moves no bytes, so there is nothing to verify: name another --engine"
             )));
         }
-        // Pairs leave nobody out only where the number is even.
+        // Pairs include every rank only if the number is even.
         let traffic = self.traffic.unwrap_or(match ranks % 2 {
             0 => Traffic::Pair,
             _ => Traffic::AllToAll,
@@ -175,8 +177,8 @@ impl VerifyArgs {
             .collect())
     }
 
-    /// Transfers of what copies, and of what changes words: those have a size of their own, unless nothing else is
-    /// asked for.
+    /// Separate transfers for copies and for atomic operations. The latter have a size of their own, unless only they
+    /// were requested with a size.
     fn transfers_of(
         &self,
         engine: &str,
@@ -186,7 +188,7 @@ impl VerifyArgs {
     ) -> Vec<Transfer> {
         let known = tonnage_engine::find(lists.engines, engine).ok();
         let ops = match known {
-            // An unknown engine is refused when the plan is expanded, whatever the verb.
+            // An unknown engine is refused when the plan is expanded, regardless of the verb.
             _ if !self.op.is_empty() => self.op.clone(),
             Some(entry) => entry.verbs_of(engine).to_vec(),
             None => vec![Verb::Write],
@@ -203,18 +205,19 @@ impl VerifyArgs {
         if !copies.is_empty() {
             transfers.push(self.transfer(engine, copies, sizes, traffic));
         }
-        // Pairs that take turns do not contend; who names such an operation is told so.
+        // Pairs that take turns do not contend. If the user names an atomic operation, expanding the plan reports this.
         let fits = traffic != Traffic::Matrix || !self.op.is_empty();
         if !atomics.is_empty() && fits {
             let mut transfer = self.transfer(engine, atomics, &words, traffic);
-            // Fewer words than operations in flight, again and again: a step that is divided shows.
+            // Fewer words than operations in flight, many times, so that a non-atomic update is detected.
             transfer.length.iters = Some(Count(ATOMIC_BATCHES));
             transfer.memory.footprint = Some(Bytes((2 * WORD_BYTES).into()));
             transfers.push(transfer);
         }
         for transfer in &mut transfers {
             let Some(device) = memory else { continue };
-            // The device's own, and what else is for it, such as host memory that it copies: those are other paths.
+            // The device's own memory, and others for the same driver, such as host memory that the device copies,
+            // because they take other paths.
             let own = lists.memories.iter().find(|entry| entry.name == device);
             let others = lists.memories.iter().filter(|entry| {
                 entry.takes_gpu && own.is_some_and(|own| have_one_driver(own, entry))
@@ -240,7 +243,7 @@ impl VerifyArgs {
                 ..OperationOptions::default()
             },
             pacing: PacingOptions {
-                // Several slots, so that a swapped one shows.
+                // Several slots, so that swapped data is detected.
                 batch: Some(Sweep::one(4)),
                 ..PacingOptions::default()
             },
@@ -265,7 +268,8 @@ impl VerifyArgs {
     }
 }
 
-/// Sizes at which copies go wrong: one byte, odd ones, and those around a word, a cache line, a page and more.
+/// Returns sizes that reveal errors: one byte, odd sizes, and sizes around a word, a cache line, a page and larger
+/// edges.
 fn default_sizes() -> Result<Sweep> {
     let page = rustix::param::page_size() as u64;
     let mut sizes = vec![
@@ -279,12 +283,12 @@ fn default_sizes() -> Result<Sweep> {
     sizes.dedup();
     Sweep::list(&sizes)
 }
-/// Returns whether an engine moves bytes. One that is unknown is refused when the plan is expanded.
+/// Whether an engine moves bytes. An unknown one is refused when the plan is expanded.
 fn moves_bytes(engines: &[Entry], name: &str) -> bool {
     tonnage_engine::find(engines, name).map_or(true, |entry| entry.moves_bytes)
 }
 
-/// Returns whether two memories are of GPUs of one driver.
+/// Whether two memories belong to GPUs of the same driver.
 fn have_one_driver(one: &MemoryEntry, other: &MemoryEntry) -> bool {
     let mut libraries = one.libraries.iter();
     libraries.any(|library| {

@@ -1,4 +1,4 @@
-//! Verdicts that are told again while they are young, so that a prolog costs nothing where a check was made just now.
+//! Cached verdicts, repeated while they are recent, so that a prolog right after a check costs nothing.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::task::CheckTask;
 use crate::args::check::CheckArgs;
 use crate::command::whole_file::replace;
 
-/// Bits of a directory that let others write there.
+/// Permission bits with which others may write to a directory.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 /// A file of verdicts.
@@ -23,7 +23,7 @@ pub struct Cache {
 }
 
 impl Cache {
-    /// The file of this very check; `None` where none was asked for.
+    /// Opens the cache of this very check; `None` if no cache was requested.
     pub fn open(task: &CheckTask) -> Result<Option<Self>> {
         let args = &task.args;
         let (Some(cache), Some(state)) = (args.cache, &args.state) else {
@@ -47,13 +47,13 @@ impl Cache {
         }))
     }
 
-    /// The verdicts, if they are young enough. A file that cannot be read is as good as none.
+    /// Returns the verdicts, if they are recent enough. An unreadable file counts as missing.
     pub fn young(&self) -> Option<CheckReport> {
         let text = text_of(&self.file).ok()?;
         let mut report: CheckReport = serde_json::from_str(&text)
             .inspect_err(|error| log::warn!("{}: {error}", self.file.display()))
             .ok()?;
-        // A clock that was set back makes no verdict young.
+        // If the clock was set back, no verdict counts as recent.
         let age_s = unix_ns().checked_sub(report.time_unix_ns)? as f64 / 1e9;
         if age_s > self.age_s_max || report.format != CHECK_FORMAT {
             return None;
@@ -63,7 +63,7 @@ impl Cache {
         Some(report)
     }
 
-    /// Keeps verdicts. Errors are not kept: the next check may have none.
+    /// Stores verdicts. Errors are not stored, because the next check may succeed.
     pub fn keep(&self, report: &CheckReport) -> Result<()> {
         if report.verdict == CheckVerdict::Error {
             return Ok(());
@@ -72,7 +72,7 @@ impl Cache {
             .map_err(|error| Error::Failed(format!("the verdicts have no JSON form: {error}")))?;
         let kept = replace(&self.file, &text, true);
         match report.verdict {
-            // A full disk takes no failure back.
+            // A full disk must not turn a failure into an error.
             CheckVerdict::Fail => {
                 kept.inspect_err(|error| log::error!("{error}")).ok();
                 Ok(())
@@ -103,7 +103,7 @@ fn check_directory(path: &Path) -> Result<()> {
     }
 }
 
-/// Text of a file, for a message that names it.
+/// Reads a file; the error names it.
 fn text_of(path: &Path) -> Result<String> {
     std::fs::read_to_string(path)
         .map_err(|error| Error::io(format!("cannot read {}", path.display()), error))
@@ -144,7 +144,7 @@ mod tests {
         );
     }
 
-    /// A directory that takes nothing, as on a full disk, makes a pass an error and takes no failure back.
+    /// If a directory cannot be written, as on a full disk, a pass becomes an error, but a failure stays a failure.
     #[test]
     fn verdicts_that_cannot_be_kept_are_told_unless_they_fail() {
         let folder = tempfile::tempdir().unwrap();
@@ -180,7 +180,7 @@ mod tests {
             let (lost, young) = kept(folder.path().join("none/check.json"), verdict);
             assert_eq!((lost.is_err(), young), (is_told, None), "{verdict}");
             let (fine, young) = kept(folder.path().join("check.json"), verdict);
-            // Errors are not kept, so that the failure before is still there.
+            // Errors are not stored, so the previous failure is still there.
             let expected = match verdict {
                 CheckVerdict::Error => CheckVerdict::Fail,
                 verdict => verdict,

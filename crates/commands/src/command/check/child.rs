@@ -1,5 +1,5 @@
-//! One start of ranks: `tonnage run` with the points as their records have them, in a process of its own that can be
-//! ended. Its records come by standard output, its steps and errors by standard error.
+//! One start of ranks: `tonnage run` with the points as recorded in the baseline, in a separate process that can be
+//! killed. Its records come on standard output, its steps and errors on standard error.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -25,26 +25,26 @@ use super::clock::BudgetClock;
 use super::task::CheckTask;
 use crate::command::env;
 
-/// Silence that is a lost rank at most; on a short budget it is less, so that there is time to say so.
+/// Longest silence before a rank counts as lost. A short budget has a shorter one, so that there is time to report it.
 const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
 
-/// Least of it: a busy machine is silent for as long.
+/// Lower bound of that silence: ranks on a busy machine may be silent for this long.
 const HEARTBEAT_MIN: Duration = Duration::from_millis(1500);
 
-/// Time between two looks whether a process has ended.
+/// Polling interval for the end of a process.
 const LOOK: Duration = Duration::from_millis(5);
 
 /// Records of one start.
 pub struct StepRecords {
-    /// Records, in the order in which they came.
+    /// Records, in the order of arrival.
     pub records: Vec<Record>,
-    /// Reason why some are missing.
+    /// Why some are missing.
     pub failed: Option<String>,
-    /// True where the time was over before all had come.
+    /// True if the time ran out before all had arrived.
     pub is_late: bool,
 }
 
-/// Measures some points that are of one number of ranks, `runs` times in one start if given.
+/// Measures points with the same number of ranks, `runs` times in one start if set.
 pub fn measure(
     task: &CheckTask,
     steps: &[&CheckStep<'_>],
@@ -75,7 +75,7 @@ pub fn measure(
             }
         }
     }
-    // Asked before the ranks end, whose steps are forgotten then.
+    // Must come before the ranks end, because their steps are cleared then.
     let waited = clock.waited_for();
     let ended = end(&mut child, clock, is_late);
     clock.child(None);
@@ -95,7 +95,7 @@ pub fn measure(
     })
 }
 
-/// The points as a plan in a file in memory, which ranks read by the number of this process.
+/// Writes the points as a plan to a file in memory, which ranks open through this process's /proc entry.
 fn plan_file(steps: &[&CheckStep<'_>]) -> Result<File> {
     let entries = steps.iter().filter_map(|step| step.entries.first());
     let plan = Plan {
@@ -154,7 +154,7 @@ fn command(
     if env("TONNAGE_JOIN_TIMEOUT").is_none() {
         command.env("TONNAGE_JOIN_TIMEOUT", seconds(left / 2));
     }
-    // Behind a network, silence may be an outage that is mended; a longer budget leaves the usual patience.
+    // Across a network, silence may be an outage that is repaired. A longer budget keeps the default timeout.
     if env("TONNAGE_HEARTBEAT_TIMEOUT").is_none() && left / 3 < HEARTBEAT_MAX {
         let silence = (left / 3).max(HEARTBEAT_MIN);
         command.env("TONNAGE_HEARTBEAT_TIMEOUT", seconds(silence));
@@ -162,7 +162,7 @@ fn command(
     Ok(command)
 }
 
-/// Hears the run: lines of its standard output, and from the other its steps and its last error.
+/// Reads the run's output: lines of standard output, and steps and the first error from standard error.
 fn listen(
     child: &mut Child,
     clock: &BudgetClock,
@@ -179,7 +179,7 @@ fn listen(
             let mut lines = BufReader::new(out)
                 .lines()
                 .map_while(std::result::Result::ok);
-            // An error means that nobody waits for them any more.
+            // An error means that the receiver is gone.
             while lines.next().is_some_and(|line| told.send(line).is_ok()) {}
         })
         .map_err(not_started)?;
@@ -211,13 +211,13 @@ fn hear(line: &str, clock: &BudgetClock, last_error: &Mutex<Option<String>>) {
         return;
     }
     if let Some(message) = line.strip_prefix("error: ") {
-        // The first is the cause.
+        // The first error is the cause.
         lock(last_error).get_or_insert_with(|| message.to_owned());
     }
     log::info!("{line}");
 }
 
-/// Waits for the end of the run, and brings it about where it is late; false where it had to be killed.
+/// Waits for the end of the run, after asking it to end if it is late. Returns false if it had to be killed.
 fn end(child: &mut Child, clock: &BudgetClock, is_late: bool) -> bool {
     if is_late {
         clock.kill(Signal::TERM);
@@ -230,7 +230,7 @@ fn end(child: &mut Child, clock: &BudgetClock, is_late: bool) -> bool {
             _ => break,
         }
     }
-    // Its ranks end with it. Both fail only where it has ended.
+    // Its ranks end with it. Both calls fail only if it has ended.
     let _ = child.kill();
     let _ = child.wait();
     false

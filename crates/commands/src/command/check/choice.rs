@@ -1,5 +1,5 @@
-//! Choice of what a check measures: the entries of this kind of host that were asked for, the most telling first, as
-//! far as its time goes.
+//! Choice of the points that a check measures: requested entries for this kind of host, the most significant first, as
+//! far as the time budget allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,16 +20,16 @@ use super::clock::BudgetClock;
 use super::task::CheckTask;
 use crate::args::check::CheckArgs;
 
-/// Time that starting ranks takes on one host, in seconds.
+/// Time to start ranks on one host, in seconds.
 const START_S: f64 = 0.8;
 
-/// Time that starting ranks on others takes.
+/// Time to start ranks on other hosts, in seconds.
 const START_REMOTE_S: f64 = 2.5;
 
-/// Names in a message, at most.
+/// Maximum number of names in a message.
 const NAMED_MAX: usize = 5;
 
-/// The kind of this host in a baseline.
+/// Finds the kind of this host in a baseline.
 pub fn kind_here(baseline: &Baseline) -> Result<KindHere<'_>> {
     let matched = baseline.matched.iter().map(String::as_str).collect();
     let machine = Environment::read(&LISTS.variables(), &Topology::read());
@@ -43,32 +43,32 @@ pub fn kind_here(baseline: &Baseline) -> Result<KindHere<'_>> {
 
 /// Kind of this host.
 pub enum KindHere<'a> {
-    /// One of the baseline.
+    /// A kind of the baseline.
     Known(&'a HostKind),
-    /// One that it would be with what it has lost.
+    /// The kind that this host would have with its missing hardware.
     Lost(LostHardware<'a>),
 }
 
-/// Points that a check measures.
+/// The points that a check measures.
 pub struct CheckChoice<'a> {
-    /// Points, in their order.
+    /// Points, in order.
     pub steps: Vec<CheckStep<'a>>,
-    /// Those that there is no time for, if all take as long as the baseline says.
+    /// Points that there is no time for, by the baseline's durations.
     pub left: Vec<CheckStep<'a>>,
-    /// Time that starting ranks takes, in seconds.
+    /// Time to start ranks, in seconds.
     start_s: f64,
-    /// Time that points are reckoned with, as a part of what the baseline says.
+    /// Expected duration of points, relative to the baseline's.
     pace: f64,
-    /// Times that failures are measured again.
+    /// Number of retests of a failure.
     pub retests: u32,
-    /// Times that everything is measured in one go, where a launcher started the ranks: nobody could start them again.
+    /// Number of repetitions in one go, if a launcher started the ranks, because they cannot be started again.
     pub runs: Option<u32>,
-    /// True for a rank of a launcher that gets no records: rank 0 judges.
+    /// True for a launcher's rank that gets no records: rank 0 judges.
     pub is_silent: bool,
 }
 
 impl<'a> CheckChoice<'a> {
-    /// Chooses.
+    /// Chooses the points.
     pub fn of(task: &CheckTask, kind: &'a HostKind, clock: &BudgetClock) -> Result<Self> {
         let args = &task.args;
         let identity = task.identity.as_ref();
@@ -107,14 +107,14 @@ impl<'a> CheckChoice<'a> {
             Some(1) => START_S,
             _ => START_REMOTE_S,
         };
-        // Ranks of a launcher have to choose the same points, each by itself.
+        // A launcher's ranks must choose the same points independently.
         let time_s = match runs {
             Some(_) => clock.common().as_secs_f64(),
             None => clock.left().as_secs_f64(),
         };
         let shortest = shortest_s(&steps, start_s, retests).unwrap_or(0.0);
         let found = match runs {
-            // Every run measures everything, not only what fails.
+            // All points are repeated this many times, not only failures.
             Some(runs) => within(steps, time_s / f64::from(runs), start_s, 0),
             None => within(steps, time_s, start_s, retests),
         };
@@ -137,8 +137,8 @@ impl<'a> CheckChoice<'a> {
         })
     }
 
-    /// The next points, where those before took `pace` times what was reckoned with, and left time: none for the ranks
-    /// of a launcher, which choose before they start.
+    /// Chooses the next points, if there is time left after points that took `pace` times their estimate. None for a
+    /// launcher's ranks, which choose before they start.
     pub fn next(&self, pace: f64, clock: &BudgetClock) -> Option<Self> {
         let left = match self.runs {
             None => self.left.clone(),
@@ -155,14 +155,14 @@ impl<'a> CheckChoice<'a> {
         })
     }
 
-    /// Entries of all points.
+    /// Returns the entries of all points.
     pub fn entries(&self) -> impl Iterator<Item = &'a BaselineEntry> {
         self.steps
             .iter()
             .flat_map(|step| step.entries.iter().copied())
     }
 
-    /// Time that some of the points and the starts of their ranks take by the baseline.
+    /// Returns the time for some of the points and the starts of their ranks, by the baseline's durations.
     pub fn estimated_s(&self, steps: &[&CheckStep<'_>]) -> f64 {
         let starts = groups(steps).len() as f64 * self.start_s;
         starts + steps.iter().map(|step| step.takes_s()).sum::<f64>()
@@ -186,7 +186,7 @@ fn nothing_of_shape(entries: &[BaselineEntry], ranks: Option<u32>, spans: Option
     ))
 }
 
-/// Entries over devices that were named, and those that go over none.
+/// Keeps entries over the named devices, and those over none.
 fn of_devices<'a>(
     args: &CheckArgs,
     entries: Vec<&'a BaselineEntry>,
@@ -215,7 +215,7 @@ fn of_devices<'a>(
     }
 }
 
-/// Entries in whose names one of the texts of `--only` is.
+/// Keeps entries with one of the texts of `--only` in their names.
 fn named<'a>(args: &CheckArgs, entries: Vec<&'a BaselineEntry>) -> Result<Vec<&'a BaselineEntry>> {
     if args.only.is_empty() {
         return Ok(entries);
@@ -233,7 +233,7 @@ fn named<'a>(args: &CheckArgs, entries: Vec<&'a BaselineEntry>) -> Result<Vec<&'
     }
 }
 
-/// Entries whose point a plan has too.
+/// Keeps entries with points that a plan has too.
 fn planned<'a>(
     task: &CheckTask,
     entries: Vec<&'a BaselineEntry>,
@@ -270,7 +270,7 @@ fn listed<'a>(names: impl Iterator<Item = &'a str>) -> String {
     }
 }
 
-/// Points that one start of ranks measures, in their order.
+/// Groups points that one start of ranks can measure, in order.
 pub fn groups<'s, 'a>(steps: &[&'s CheckStep<'a>]) -> Vec<Vec<&'s CheckStep<'a>>> {
     let mut groups: Vec<Vec<&CheckStep<'a>>> = Vec::new();
     for step in steps {
@@ -283,7 +283,7 @@ pub fn groups<'s, 'a>(steps: &[&'s CheckStep<'a>]) -> Vec<Vec<&'s CheckStep<'a>>
     groups
 }
 
-/// Points that failed or warned so far, the worst first, as far as there is time to measure them again.
+/// Returns points that failed or warned so far, the worst first, as far as there is time to measure them again.
 pub fn again<'s, 'a>(
     choice: &CheckChoice<'_>,
     steps: &[&'s CheckStep<'a>],
@@ -295,7 +295,7 @@ pub fn again<'s, 'a>(
         let own: Vec<&Record> = records.get(step.point).into_iter().flatten().collect();
         let entries = step.entries.iter();
         let verdicts = entries.map(|entry| judged(entry, &step.entries, &own, 1));
-        // A warning that does not come again is none either.
+        // A warning that does not recur is dropped too.
         let is_beyond = |verdict| matches!(verdict, CheckVerdict::Fail | CheckVerdict::Warn);
         let failed = verdicts.filter(|verdict| is_beyond(verdict.verdict));
         if let Some(worst) = failed.map(|verdict| verdict.ratio()).min_by(f64::total_cmp) {

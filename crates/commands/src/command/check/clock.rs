@@ -1,4 +1,4 @@
-//! The budget of a check, the step that is waited for, and a watchdog that ends everything before the budget is over.
+//! The time budget of a check, the step in progress, and a watchdog that ends everything before the budget is over.
 
 use std::collections::BTreeMap;
 use std::process::exit;
@@ -12,22 +12,22 @@ use tonnage_judge::check::{CheckVerdict, ExitStyle};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// The shortest budget: less would end before ranks have met.
+/// The shortest budget: with less, the check would end before the ranks have met.
 const BUDGET_MIN: Duration = Duration::from_secs(3);
 
 /// Time before the end at which the ranks are asked to end.
 const ASK_BEFORE: Duration = Duration::from_millis(1900);
 
-/// Time before the end at which they are killed.
+/// Time before the end at which the ranks are killed.
 const KILL_BEFORE: Duration = Duration::from_millis(1300);
 
-/// Time before the end at which this process ends, wherever it is.
+/// Time before the end at which this process exits, wherever it is.
 const END_BEFORE: Duration = Duration::from_secs(1);
 
-/// Time that processes of a launcher take to look at their host and the baseline.
+/// Time that a launcher's processes need to inspect their host and the baseline.
 const START_RESERVE: Duration = Duration::from_millis(500);
 
-/// A step, and since when it is taken.
+/// A step, and its start.
 type Since = (String, Instant);
 
 #[derive(Debug, Default)]
@@ -35,29 +35,29 @@ struct State {
     own: Option<Since>,
     of_ranks: BTreeMap<u32, Since>,
     child: Option<u32>,
-    /// Code of the verdict that is being told.
+    /// Exit code of the verdict that is being printed.
     code: Option<u8>,
     is_over: bool,
 }
 
-/// The time of a check.
+/// The time budget of a check.
 #[derive(Debug, Clone)]
 pub struct BudgetClock {
     start: Instant,
-    /// Time of this process.
+    /// Budget of this process.
     budget: Duration,
-    /// Time that the user gave, of which others may have taken a part.
+    /// Budget that the user gave. Part of it may already be used up by other processes.
     asked: Duration,
     state: Arc<Mutex<State>>,
 }
 
 impl BudgetClock {
-    /// Starts the clock, and the watchdog that ends this process with the code of an error.
+    /// Starts the clock, and the watchdog that ends this process with the exit code of an error.
     pub fn start(budget_ns: u64, style: ExitStyle) -> Result<Self> {
         Self::start_rest(budget_ns, budget_ns, style)
     }
 
-    /// Starts the clock where others have taken a part of the time that was asked for.
+    /// Starts the clock with a part of the requested budget already used up.
     pub fn start_rest(asked_ns: u64, budget_ns: u64, style: ExitStyle) -> Result<Self> {
         let [asked, budget] = [asked_ns, budget_ns].map(Duration::from_nanos);
         if budget < BUDGET_MIN {
@@ -100,7 +100,7 @@ impl BudgetClock {
             state.code
         };
         self.kill(Signal::KILL);
-        // Whoever does not take the last words gets their code.
+        // If the verdict's last line is being printed but not read, the process exits with that verdict's code.
         let code = told.unwrap_or_else(|| {
             print_if_room(&format!(
                 "{}\n",
@@ -111,7 +111,7 @@ impl BudgetClock {
         exit(code.into());
     }
 
-    /// A clock with less time, beside the same watchdog: for work that something else has to follow.
+    /// Returns a clock with less time and the same watchdog, for work that something else must follow.
     fn shortened(&self, by: Duration) -> Self {
         Self {
             budget: self.budget.saturating_sub(by),
@@ -119,28 +119,28 @@ impl BudgetClock {
         }
     }
 
-    /// Takes note of the code with which the check ends once its last words are told.
+    /// Stores the exit code of the verdict that is about to be printed.
     pub fn telling(&self, code: u8) {
         lock(&self.state).code = Some(code);
     }
 
-    /// Lets the watchdog be: the last words are said.
+    /// Disables the watchdog, after the last line was printed.
     pub fn disarm(&self) {
         lock(&self.state).is_over = true;
     }
 
-    /// Says what this process does.
+    /// Sets this process's current step.
     pub fn step(&self, text: &str) {
         lock(&self.state).own = Some((text.to_owned(), Instant::now()));
     }
 
-    /// Says what a rank does.
+    /// Sets a rank's current step.
     pub fn step_of(&self, rank: u32, text: &str) {
         let since = (text.to_owned(), Instant::now());
         lock(&self.state).of_ranks.insert(rank, since);
     }
 
-    /// Takes note of the process that the ranks end with.
+    /// Sets the supervisor process of the ranks, which end with it.
     pub fn child(&self, pid: Option<u32>) {
         let mut state = lock(&self.state);
         state.child = pid;
@@ -149,7 +149,7 @@ impl BudgetClock {
         }
     }
 
-    /// Sends a signal to the process that the ranks end with.
+    /// Sends a signal to that process.
     pub fn kill(&self, signal: Signal) {
         let pid = lock(&self.state).child;
         let pid = pid.and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
@@ -158,7 +158,7 @@ impl BudgetClock {
         }
     }
 
-    /// Words for the step that has been waited for longest: "opening fabric:efa for 14 s".
+    /// Describes the longest-running step: "opening fabric:efa for 14 s".
     pub fn waited_for(&self) -> String {
         let state = lock(&self.state);
         let of_ranks = state.of_ranks.iter().min_by_key(|(_, (_, since))| *since);
@@ -177,34 +177,35 @@ impl BudgetClock {
         }
     }
 
-    /// Time until the ranks are asked to end.
+    /// Returns the time until the ranks are asked to end.
     pub fn left(&self) -> Duration {
         let end = self.budget.saturating_sub(ASK_BEFORE);
         end.saturating_sub(self.start.elapsed())
     }
 
-    /// Time that all ranks of a launcher reckon with, whenever each of them was started.
+    /// Returns the time that all ranks of a launcher plan with, regardless of when each was started.
     pub fn common(&self) -> Duration {
         self.budget.saturating_sub(ASK_BEFORE + START_RESERVE)
     }
 
-    /// Time until they are killed.
+    /// Returns the time until the ranks are killed.
     pub fn left_to_end(&self) -> Duration {
         let end = self.budget.saturating_sub(KILL_BEFORE);
         end.saturating_sub(self.start.elapsed())
     }
 
-    /// The budget that was asked for, in seconds.
+    /// Returns the requested budget in seconds.
     pub fn budget_s(&self) -> f64 {
         self.asked.as_secs_f64()
     }
 
-    /// The part of it that is not this check's, in seconds.
+    /// Returns the part of it that other processes have used up, in seconds.
     pub fn taken_s(&self) -> f64 {
         self.asked.saturating_sub(self.budget).as_secs_f64()
     }
 
-    /// Time within which other hosts have to answer: half, but so that the last of them can still be checked.
+    /// Returns the time within which other hosts must answer: half of the rest, but leaving the last of them enough
+    /// time for its check.
     pub fn reaching(&self) -> Result<Duration> {
         let least = 2 * BUDGET_MIN + ASK_BEFORE;
         if self.asked < least {
@@ -219,25 +220,25 @@ impl BudgetClock {
         Ok((left / 2).min(left.saturating_sub(BUDGET_MIN)))
     }
 
-    /// A clock for what has to be over some time before the first of several processes ends, which has `least_left` to
-    /// its end.
+    /// Returns a clock for work that must be over `by` before the first of several processes ends. That process has
+    /// `least_left` to its end.
     pub fn ending_before(&self, least_left: Duration, by: Duration) -> Self {
         self.shortened(self.left_to_end().saturating_sub(least_left) + by)
     }
 
-    /// Time since the start, in seconds.
+    /// Returns the time since the start, in seconds.
     pub fn elapsed_s(&self) -> f64 {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Time at the end in which nothing is measured any more.
+    /// Returns the time at the end in which nothing is measured, in seconds.
     pub fn reserved_s() -> f64 {
         ASK_BEFORE.as_secs_f64()
     }
 }
 
-/// Writes a short line to standard output where there is room for it. The lock of standard output is not taken, which
-/// whoever waits for a reader holds.
+/// Prints a short line if standard output does not block. Bypasses the lock of standard output, which a blocked writer
+/// may hold.
 fn print_if_room(line: &str) {
     let out = std::io::stdout();
     let mut asked = [PollFd::new(&out, PollFlags::OUT)];
@@ -245,7 +246,7 @@ fn print_if_room(line: &str) {
         tv_sec: 0,
         tv_nsec: 0,
     };
-    // Where nobody reads it the code still says that it was no failure.
+    // If there is no reader, the exit code still shows that it was not a failure.
     if let Ok(1..) = poll(&mut asked, Some(&now)) {
         let _ = rustix::io::write(&out, line.as_bytes());
     }
@@ -283,7 +284,7 @@ mod tests {
         assert!(short.to_string().contains("too short"), "{short}");
     }
 
-    /// The one that started first ends first, and all that is measured is over before it.
+    /// The process that started first ends first, and all measurements end before it does.
     #[test]
     fn processes_that_started_at_other_times_end_together() {
         let late = BudgetClock::start(20_000_000_000, ExitStyle::Plain).unwrap();
@@ -299,14 +300,14 @@ mod tests {
         );
         assert!((4.9..5.1).contains(&shortened.taken_s()));
         assert_eq!(shortened.budget_s(), 20.0);
-        // The first itself only gathers.
+        // The first process itself only has to gather the verdicts.
         let left = late
             .ending_before(late.left_to_end(), gathering)
             .left_to_end();
         assert!(left > late.left_to_end() - gathering - Duration::from_secs(1));
     }
 
-    /// Budgets that are refused name one that is not, in the user's terms.
+    /// Messages that refuse a budget recommend one that works, in the user's terms.
     #[test]
     fn advice_on_a_budget_can_be_followed() {
         let s = |seconds: u64| seconds * 1_000_000_000;

@@ -1,18 +1,17 @@
-//! `tonnage check`: measures what a baseline has for this kind of host, and says whether the host keeps to it.
+//! `tonnage check`: measures points of a baseline for this kind of host, and judges whether the host meets it.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
 //! | this | the check from its request to its exit code |
-//! | [`task`] | wishes with everything that they name in files |
+//! | [`task`] | the request, with the contents of the files that it names |
 //! | [`own`] | the check of this host |
-//! | [`each`] | checks of several hosts, each by itself |
-//! | [`choice`] | what is measured, and in which order |
-//! | [`child`] | one start of ranks, whose records are read as they come |
-//! | [`clock`] | the budget, the step that is waited for, and the end of it all |
-//! | [`cache`] | verdicts that are told again |
+//! | [`each`] | separate checks of several hosts |
+//! | [`choice`] | the points to measure, and their order |
+//! | [`child`] | one start of ranks, with records read as they come |
+//! | [`clock`] | the time budget, the step in progress, and the watchdog |
+//! | [`cache`] | repeated verdicts |
 //!
-//! Verdicts are judged in `tonnage_judge::check`. Whatever goes wrong here is an error, and an error is no failure of
-//! the host.
+//! `tonnage_judge::check` judges. Problems of the check itself are errors, and an error is not a failure of the host.
 
 mod cache;
 mod child;
@@ -41,13 +40,13 @@ use clock::BudgetClock;
 use each::EachOutcome;
 use task::CheckTask;
 
-/// Findings of a check, and the forms in which they are told.
+/// Findings of a check, in all output forms.
 struct Findings {
     verdict: CheckVerdict,
     page: String,
     json: String,
     failed_hosts: Vec<String>,
-    /// True where this process writes the files that were asked for.
+    /// True if this process writes the requested files.
     is_kept: bool,
 }
 
@@ -79,14 +78,14 @@ fn json(report: &impl Serialize) -> Result<String> {
         .map_err(|error| Error::Failed(format!("the verdicts have no JSON form: {error}")))
 }
 
-/// Teller of what was found.
+/// Which process prints the findings.
 enum Told {
     Here(Findings),
-    /// Another process; this one ends as the verdict says.
+    /// Another process; this one ends with the verdict's code.
     Elsewhere(CheckVerdict),
 }
 
-/// Checks this host. Whatever happens, the exit code is one of the style that was asked for.
+/// Checks this host. The exit code follows the requested style in every case.
 pub fn check(args: &CheckArgs) -> ExitCode {
     let style = args.exit;
     let clock = match BudgetClock::start(args.budget.0, style) {
@@ -111,7 +110,7 @@ pub fn check(args: &CheckArgs) -> ExitCode {
     };
     let (verdict, page) = match write(args, &found) {
         Ok(()) => (found.verdict, found.page),
-        // What failed has failed, whether or not that can be written down.
+        // A failure stays a failure even if it cannot be written to a file.
         Err(error) if found.verdict == CheckVerdict::Fail => {
             say(&format!("error: {error}"));
             (found.verdict, found.page)
@@ -122,7 +121,7 @@ pub fn check(args: &CheckArgs) -> ExitCode {
             (CheckVerdict::Error, found.page + &line + "\n")
         }
     };
-    // Whoever reads nothing does not hold the check up: the watchdog ends it with this code.
+    // If the output is not read, the watchdog ends the process with this code.
     clock.telling(style.code(verdict));
     let code = ended(style, verdict, &page);
     clock.disarm();
@@ -130,7 +129,8 @@ pub fn check(args: &CheckArgs) -> ExitCode {
 }
 
 fn findings(args: &CheckArgs, clock: &BudgetClock) -> Result<Told> {
-    // Of a launcher's processes that check hosts by themselves only one writes files, and it empties them.
+    // If a launcher's processes check hosts separately, only the first one writes files, and so only that one empties
+    // them.
     let is_one_of_many = args.each_host && each::is_not_first(args)?;
     if !is_one_of_many {
         empty_old(args)?;
@@ -150,7 +150,7 @@ fn findings(args: &CheckArgs, clock: &BudgetClock) -> Result<Told> {
     }
 }
 
-/// The end of a check that nothing was measured for: by an error before or beside it.
+/// Ends a check that has measured nothing because of an error.
 pub fn not_checked(style: ExitStyle, error: &Error) -> ExitCode {
     match error {
         Error::Usage(_) => refused(style, error),
@@ -158,22 +158,22 @@ pub fn not_checked(style: ExitStyle, error: &Error) -> ExitCode {
     }
 }
 
-/// The code for a command line that the parser refused with some words, where it is one of a check, and its last line;
-/// `None` for any other, and for one that asked for help.
+/// Handles a command line that the parser refused, if it is one of `check`: prints the last line and returns the code.
+/// `None` for other commands, and for requests for help.
 pub fn refused_by_parser(
     line: impl Iterator<Item = String>,
     answer: &clap::Error,
 ) -> Option<ExitCode> {
-    // What is no error has been answered on standard output.
+    // Help and version are not errors and were printed on standard output.
     let code = answer.use_stderr().then(|| code_of_refused(line))??;
     let text = answer.to_string();
     let first = text.lines().next().unwrap_or("error: a wrong request");
-    // Where nobody reads it the code says it.
+    // Without a reader, the code still reports the error.
     let _ = print(&format!("{}\n", cut(first)));
     Some(code)
 }
 
-/// The code of a wrong request of a check, by its words.
+/// Returns the code for a wrong request of `check`, from the words of the command line.
 fn code_of_refused(line: impl Iterator<Item = String>) -> Option<ExitCode> {
     let words: Vec<String> = line.skip(1).collect();
     if !words.iter().any(|word| word == "check") {
@@ -194,7 +194,7 @@ fn code_of_refused(line: impl Iterator<Item = String>) -> Option<ExitCode> {
 
 fn refused(style: ExitStyle, error: &Error) -> ExitCode {
     say(&format!("error: {error}"));
-    // A reader of the last line gets one, whatever the code.
+    // A reader of the last line gets one for every code.
     let _ = print(&format!("{}\n", cut(&format!("error: {error}"))));
     style.code_of_wrong_request().into()
 }
@@ -205,7 +205,7 @@ fn failed(style: ExitStyle, error: &Error) -> ExitCode {
     ended(style, CheckVerdict::Error, &format!("{line}\n"))
 }
 
-/// Prints the last words. Where nobody reads them the code still says it.
+/// Prints the last lines. Without a reader, the code still reports the verdict.
 fn ended(style: ExitStyle, verdict: CheckVerdict, page: &str) -> ExitCode {
     if let Err(error) = print(page) {
         say_error(&error);
@@ -221,7 +221,7 @@ fn write(args: &CheckArgs, found: &Findings) -> Result<()> {
         .output
         .as_ref()
         .map_or(Ok(()), |path| replace(path, &found.json, args.force));
-    // One file that cannot be written says nothing about the other.
+    // If one file cannot be written, the other is still tried.
     let nodelist = args.nodelist.as_ref().map_or(Ok(()), |path| {
         let hosts = folded(found.failed_hosts.iter().map(String::as_str));
         replace(path, &(hosts + "\n"), args.force)
@@ -229,7 +229,7 @@ fn write(args: &CheckArgs, found: &Findings) -> Result<()> {
     output.and(nodelist)
 }
 
-/// Empties the files of an earlier check, which are none of this one's, however it ends.
+/// Empties the output files of an earlier check, so that they never pass for this one's.
 fn empty_old(args: &CheckArgs) -> Result<()> {
     for path in [&args.output, &args.nodelist].into_iter().flatten() {
         refuse_existing(path, args.force)?;

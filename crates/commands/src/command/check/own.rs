@@ -1,4 +1,4 @@
-//! The check of this host: what is measured and judged here, whoever tells it.
+//! The check of this host: measures and judges here. The report may be printed by another process.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
@@ -24,7 +24,7 @@ use super::clock::{BudgetClock, unix_ns};
 use super::task::{CheckTask, LetterTime};
 use crate::command::{print, program};
 
-/// The report; `None` for a rank of a launcher other than rank 0, which tells it.
+/// Returns the report; `None` for a launcher's ranks other than rank 0, which prints it.
 pub fn own_report(task: &CheckTask, clock: &BudgetClock) -> Result<Option<CheckReport>> {
     let kept = Cache::open(task)?;
     if let Some(told) = kept.as_ref().and_then(Cache::young) {
@@ -34,7 +34,7 @@ pub fn own_report(task: &CheckTask, clock: &BudgetClock) -> Result<Option<CheckR
     let kind = match choice::kind_here(&task.baseline) {
         Ok(KindHere::Known(kind)) => kind,
         Ok(KindHere::Lost(lost)) => return Ok(Some(lost_report(task, clock, &lost))),
-        // Nothing is known of such hosts, which is nobody's fault.
+        // The baseline does not cover this kind of host, which is not a failure of the host.
         Err(error) => {
             say(&format!("skip: {error}"));
             return Ok(Some(skipped(task, clock, &error)));
@@ -52,7 +52,7 @@ pub fn own_report(task: &CheckTask, clock: &BudgetClock) -> Result<Option<CheckR
     Ok(Some(report))
 }
 
-/// Checks this host for a process elsewhere, which gets the report as a line of standard output.
+/// Checks this host for a process elsewhere, and prints the report as a line of standard output.
 pub fn for_elsewhere(task: &CheckTask, time: LetterTime) -> Result<ExitCode> {
     let clock = BudgetClock::start_rest(time.asked_ns, time.budget_ns, ExitStyle::Plain)?;
     if let Some(report) = own_report(task, &clock)? {
@@ -72,8 +72,8 @@ struct Judged {
     left: Vec<String>,
 }
 
-/// Measures and judges what was chosen, and then more of what the baseline has as far as the time goes: how long points
-/// take is known from the machine that the baseline was measured on, as busy as it was.
+/// Measures and judges the chosen points, and then more points of the baseline as far as time permits. The baseline's
+/// durations are from another machine with another load, so they are corrected as points complete.
 fn measured(task: &CheckTask, choice: CheckChoice<'_>, clock: &BudgetClock) -> Result<CheckReport> {
     let host = tonnage_sys::host::name();
     clock.step("looking at the devices");
@@ -97,15 +97,15 @@ fn measured(task: &CheckTask, choice: CheckChoice<'_>, clock: &BudgetClock) -> R
 /// Verdicts on points that were chosen together.
 struct JudgedSteps {
     verdicts: Vec<EntryVerdict>,
-    /// Names of points that were added to others and not ready in time.
+    /// Names of additional points that were not ready in time.
     too_late: Vec<String>,
-    /// Time that they took, as a part of what the baseline says; `None` where not all could be measured.
+    /// Measured time relative to the baseline's estimate; `None` if not all could be measured.
     pace: Option<f64>,
 }
 
-/// Measures points and judges them. Over a link that is down there is nothing to measure: its failure is certain.
-/// Points that the first choice could not measure in time are errors, for a step may hang; of those that were added
-/// where there was time left, as many are judged as are ready.
+/// Measures points and judges them. Points over a link that is down are not measured, because they fail for certain. If
+/// points of the first choice are late, they are errors, because a step may hang. Points that were added in the
+/// remaining time are judged only as far as they are ready.
 fn judge_steps(
     task: &CheckTask,
     choice: &CheckChoice<'_>,
@@ -131,7 +131,7 @@ fn judge_steps(
         keep(found.records, &steps, &mut records);
     }
     let took_s = clock.elapsed_s() - begun_s;
-    // Under a launcher all were measured several times at once.
+    // Under a launcher all points were measured several times already.
     let retests = choice.runs.map_or(choice.retests, |_| 0);
     for _ in 0..retests {
         let again = choice::again(choice, &steps, &records, clock);
@@ -139,7 +139,7 @@ fn judge_steps(
             break;
         }
         for group in choice::groups(&again) {
-            // What cannot be measured again stays a failure that was not confirmed.
+            // If a retest is impossible, the failure stays unconfirmed.
             let StepRecords { records: own, .. } = child::measure(task, &group, None, clock)?;
             keep(own, &steps, &mut records);
         }
@@ -161,7 +161,7 @@ fn judge_steps(
     })
 }
 
-/// Adds devices that are gone, once each and before all else.
+/// Adds missing devices to the front, each once.
 fn add_lost(verdicts: &mut Vec<EntryVerdict>, lost: Vec<EntryVerdict>) {
     let is_new = |found: &EntryVerdict| verdicts.iter().all(|known| known.name != found.name);
     let new: Vec<EntryVerdict> = lost.into_iter().filter(is_new).collect();
@@ -173,7 +173,7 @@ fn names(steps: &[CheckStep<'_>]) -> Vec<String> {
     names.collect()
 }
 
-/// The report of a host that has lost hardware: beside which figures it would be set nobody can say.
+/// Report for a host with missing hardware; no baseline applies.
 fn lost_report(task: &CheckTask, clock: &BudgetClock, lost: &LostHardware<'_>) -> CheckReport {
     let host = tonnage_sys::host::name();
     let entries = lost.kind.entries.iter().take(1).map(|entry| EntryVerdict {
@@ -191,7 +191,7 @@ fn lost_report(task: &CheckTask, clock: &BudgetClock, lost: &LostHardware<'_>) -
     report(task, judged, clock, host)
 }
 
-/// The report of a host that there is nothing to compare with.
+/// Report for a host without a matching baseline.
 fn skipped(task: &CheckTask, clock: &BudgetClock, why: &Error) -> CheckReport {
     CheckReport {
         reason: cut(&format!("skip: {why}")),
@@ -199,7 +199,7 @@ fn skipped(task: &CheckTask, clock: &BudgetClock, why: &Error) -> CheckReport {
     }
 }
 
-/// Verdicts on the entries of one point; where nothing was measured, `why` is the reason.
+/// Returns verdicts on the entries of one point. If nothing was measured, `why` is the reason.
 fn of_step(
     step: &CheckStep<'_>,
     records: &[Record],

@@ -1,4 +1,4 @@
-//! A check's wishes with everything that they name in files, which another host may not have.
+//! A check's request, with the contents of the files that it names, which another host may not have.
 
 use std::path::PathBuf;
 
@@ -16,31 +16,31 @@ use crate::args::passed_on::{RankWords, words, words_with_hosts};
 use crate::command::baseline::text_of;
 use crate::command::measure::identity_of;
 
-/// Options that say which rank of a launcher this process is, as its command line has them.
+/// Options that set the place of this process among a launcher's ranks, as on its command line.
 const OF_A_RANK: [&str; 3] = ["--rank=", "--world-size=", "--master="];
 
-/// A check, and who makes it.
+/// A check, and the process that makes it.
 pub struct CheckTask {
-    /// Wishes.
+    /// The options.
     pub args: CheckArgs,
     /// The baseline.
     pub baseline: Baseline,
-    /// Its name.
+    /// The baseline's name.
     pub baseline_name: String,
-    /// Its text.
+    /// The baseline's text.
     pub baseline_text: String,
-    /// The plan whose points are measured, with its name.
+    /// Plan that limits the measured points, with its name.
     pub plan: Option<(String, Plan)>,
-    /// Options of ranks, for the runs that are started here.
+    /// Options for the ranks of the runs that are started here.
     pub words: Vec<String>,
-    /// This process's place among the ranks of a launcher, which measure together.
+    /// This process's place among a launcher's ranks that measure together.
     pub identity: Option<Identity>,
-    /// True where runs must know nothing of the processes that a launcher has started.
+    /// True if runs must not see the processes that a launcher has started.
     pub is_by_itself: bool,
 }
 
 impl CheckTask {
-    /// The check that this process's command line asks for.
+    /// Returns the check of this process's command line.
     pub fn of_command(args: &CheckArgs) -> Result<Self> {
         let baseline_text = text_of(&args.baseline)?;
         let baseline_name = args.baseline.display().to_string();
@@ -73,7 +73,7 @@ impl CheckTask {
         })
     }
 
-    /// The check of one host that knows of no other.
+    /// Returns the check of one host without any reference to others.
     fn by_itself(mut self) -> Self {
         let ranks = &mut self.args.ranks;
         (ranks.rank, ranks.world_size, ranks.master) = (None, None, None);
@@ -83,7 +83,7 @@ impl CheckTask {
         self
     }
 
-    /// The check of another host as a text, which [`CheckTask::of_letter`] reads there.
+    /// Serializes the check for another host, where [`CheckTask::of_letter`] parses it.
     pub fn letter(&self, time: LetterTime) -> Result<String> {
         let plan = self.plan.as_ref().map(|(name, plan)| {
             let text = plan.to_toml()?;
@@ -107,7 +107,7 @@ impl CheckTask {
             .map_err(|error| Error::Failed(format!("the check cannot be written: {error}")))
     }
 
-    /// The check, its budget, and the level of its messages, of a text that another host has written.
+    /// Parses a check from another host: the task, its time budget and its log level.
     pub fn of_letter(text: &str) -> Result<(Self, LetterTime, LogLevel)> {
         let letter: CheckLetter = serde_json::from_str(text)
             .map_err(|error| Error::Usage(format!("the letter of a check: {error}")))?;
@@ -115,18 +115,18 @@ impl CheckTask {
     }
 }
 
-/// Words without the level of messages, which is another for the runs of a check.
+/// Removes the log level, which is different for the runs of a check.
 fn for_runs(mut words: Vec<String>) -> Vec<String> {
     words.retain(|word| !word.starts_with("--log-level"));
     words
 }
 
-/// Time of a check in a letter.
+/// Time budget of a check in a letter.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct LetterTime {
     /// Budget that the user gave, in nanoseconds.
     pub asked_ns: u64,
-    /// Part of it that is left.
+    /// Part of it that is left, in nanoseconds.
     pub budget_ns: u64,
 }
 

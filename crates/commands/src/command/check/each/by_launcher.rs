@@ -1,7 +1,7 @@
-//! Hosts on which a launcher has started this command: the first process of each checks its host, and rank 0 gets the
-//! verdicts of all.
+//! Checks of hosts on which a launcher has started this command: the first process on each checks its host, and rank 0
+//! gets all verdicts.
 //!
-//! Processes that do not find each other, or lose one, tell the verdict of their own host each.
+//! If the processes do not find each other, or one is lost, each prints the verdict of its own host.
 
 use std::time::Duration;
 
@@ -20,16 +20,16 @@ use super::{EachOutcome, report};
 use crate::args::check::CheckArgs;
 use crate::command::env;
 
-/// Time at the end for verdicts to come together.
+/// Time reserved at the end for gathering the verdicts.
 const GATHERING: Duration = Duration::from_secs(2);
 
-/// Part of the time that processes may take to find each other.
+/// Divisor of the remaining time for the processes to find each other.
 const JOINING_PART: u32 = 4;
 
-/// Variable by which the wait for others is bounded.
+/// Variable that limits the wait for other processes.
 const JOIN_TIMEOUT: &str = "TONNAGE_JOIN_TIMEOUT";
 
-/// Checks this host, and on rank 0 tells of all.
+/// Checks this host, and on rank 0 reports on all hosts.
 pub fn check(
     task: &CheckTask,
     args: &CheckArgs,
@@ -41,7 +41,7 @@ pub fn check(
     let is_first_by_launcher = identity.local_rank == 0;
     let own_host = tonnage_sys::host::name();
     let joined = match join(task, args, identity, clock) {
-        // Whoever ends this process means its own check too.
+        // A signal to this process ends its own check too.
         Err(error @ Error::Interrupted { .. }) => return Err(error),
         joined => joined,
     };
@@ -49,7 +49,7 @@ pub fn check(
         Ok(Together { rank, .. }) => rank.hosts().host(rank.id()) == Some(rank.id()),
         Err(_) => is_first_by_launcher,
     };
-    // Some of the others may have started earlier, and end earlier.
+    // Other processes may have started, and may end, earlier.
     let least_left = match &joined {
         Ok(together) => together.least_left,
         Err(_) => clock.left_to_end(),
@@ -83,7 +83,7 @@ pub fn check(
     }
 }
 
-/// The verdict on this host, by itself.
+/// Returns the verdict on this host alone.
 pub fn own_verdict(task: &CheckTask, host: String, clock: &BudgetClock) -> HostVerdict {
     match own_report(task, clock) {
         Ok(Some(report)) => HostVerdict::of(host, report),
@@ -92,12 +92,12 @@ pub fn own_verdict(task: &CheckTask, host: String, clock: &BudgetClock) -> HostV
     }
 }
 
-/// This process among the others.
+/// This process after joining the others.
 struct Together {
     rank: Rank,
-    /// Time until the first of all is ended.
+    /// Time until the end of the first process.
     least_left: Duration,
-    /// Until the end, so that the launcher sees this process go only when all is over.
+    /// Held until the end, so that the launcher sees this process leave only when all is over.
     leave: Leave,
 }
 
@@ -108,7 +108,7 @@ fn join(
     clock: &BudgetClock,
 ) -> Result<Together> {
     let time = clock.left() / JOINING_PART;
-    // The launcher's own exchange is bounded by it, too.
+    // It limits the launcher's own exchange too.
     let env = |name: &str| match (name, env(name)) {
         (JOIN_TIMEOUT, None) => Some(format!("{:.3}", time.as_secs_f64())),
         (_, value) => value,
@@ -118,10 +118,10 @@ fn join(
     let hash = tonnage_ranks::plan_hash(&format!("check\n{}", task.baseline_text))?;
     let mut options = met.options(&env, hash)?;
     options.interface.clone_from(&args.ranks.control_interface);
-    // A lost host ends no check of another.
+    // A lost host must not end the checks of others.
     options.end_process = false;
     options.close_timeout = GATHERING;
-    // Taken also where a process does not come: a launcher that ends the others would end their checks.
+    // Taken even if a process does not join: a launcher that ends the other processes would end their checks.
     let leave = met.leave;
     let mut rank = Rank::join(met.identity, options).map_err(|failure| failure.error)?;
     let left = clock.left_to_end();
@@ -134,7 +134,7 @@ fn join(
     })
 }
 
-/// Least time that a process has left, in nanoseconds.
+/// Minimum over all processes of the time left, in nanoseconds.
 #[derive(Debug, Serialize, Deserialize)]
 struct LeastLeft(u64);
 
@@ -146,7 +146,7 @@ impl Reduce for LeastLeft {
 
 enum Gathered {
     All(Vec<HostVerdict>),
-    /// Rank 0 has them, and says which counts.
+    /// Rank 0 has all verdicts, and broadcast the overall one.
     Told(CheckVerdict),
 }
 
@@ -167,7 +167,7 @@ fn gather(together: Together, own: Option<&HostVerdict>, clock: &BudgetClock) ->
     let told = (rank.id() == 0).then(|| counts.name().as_bytes().to_vec());
     let told = rank.broadcast("the verdict that counts", told, clock.left_to_end())?;
     let is_root = rank.id() == 0;
-    // Everybody has what they need, whatever becomes of the end.
+    // All processes have their data, so errors of closing do not matter.
     if let Err(failure) = rank.close() {
         log::debug!("{}", failure.error);
     }

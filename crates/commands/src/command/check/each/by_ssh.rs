@@ -1,4 +1,4 @@
-//! Hosts that ssh reaches: a process on each checks it and prints its report, and none waits for another.
+//! Checks of hosts by ssh: a process on each host checks it and prints its report, without waiting for the others.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ pub fn check(
     let placement = HostPlacement::new(hosts, None)?;
     clock.step("checking the hosts");
     let settings = settings(&given.ssh, Some(clock.reaching()?))?;
-    // Whoever is there first has more time than who comes last.
+    // A host that is reached early has more time than a late one.
     let job = || {
         let time = LetterTime {
             asked_ns: task.args.budget.0,
@@ -60,7 +60,7 @@ pub fn check(
     Ok(each.collect())
 }
 
-/// The report of a host, where a line is one.
+/// Parses the report of a host, if the line is one.
 fn report_in(line: &str) -> Option<CheckReport> {
     serde_json::from_str(line).ok()
 }
@@ -69,7 +69,7 @@ fn verdict(name: String, listed: &str, process: &ApartProcess, time: Duration) -
     if let Some(report) = process.answer.as_deref().and_then(report_in) {
         return HostVerdict::of(name, report);
     }
-    // Its watchdog prints the step that it has waited for.
+    // The host's watchdog prints the step that took too long.
     let said = process.lines.iter().rev();
     let said = { said }.find_map(|line| line.strip_prefix("error: "));
     let why = said.or(process.error.as_deref()).map(str::to_owned);
@@ -79,7 +79,7 @@ fn verdict(name: String, listed: &str, process: &ApartProcess, time: Duration) -
         Some(RankExit::Code(code)) => format!("its check ended with code {code} and no verdict"),
         Some(RankExit::Lost) | None => format!("no verdict within {:.0} s", time.as_secs_f64()),
     });
-    // Words about ssh begin with the host, which the verdict names itself.
+    // Errors of ssh begin with the host, which the verdict names anyway.
     let listed = why.split_once(": ").filter(|(host, _)| *host == listed);
     let why = listed.map_or(why.as_str(), |(_, rest)| rest);
     HostVerdict::error(name, why)

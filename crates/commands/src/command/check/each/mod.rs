@@ -1,8 +1,8 @@
-//! Checks of several hosts, each by itself: all are checked at once, and one process tells the verdicts of all.
+//! Checks of several hosts: all are checked separately at the same time, and one process reports all verdicts.
 //!
-//! | file | whose hosts |
+//! | file | hosts |
 //! | --- | --- |
-//! | [`by_ssh`] | those of `--hosts`, on which this process starts a check each |
+//! | [`by_ssh`] | those of `--hosts`; this process starts a check on each |
 //! | [`by_launcher`] | those on which a launcher has started this command |
 
 mod by_launcher;
@@ -19,17 +19,17 @@ use crate::args::check::CheckArgs;
 use crate::args::hosts::listed;
 use crate::command::{env, program};
 
-/// Outcome of checks of several hosts for one process.
+/// Outcome of the checks of several hosts, for one process.
 pub enum EachOutcome {
     /// All verdicts.
     All(Box<EachHostReport>),
-    /// Only that of this host: nobody else will tell it.
+    /// Only the verdict of this host, which no other process will print.
     Own(Box<CheckReport>),
-    /// The verdict of all, which another process tells.
+    /// The overall verdict; another process prints the report.
     Elsewhere(CheckVerdict),
 }
 
-/// The report of these verdicts.
+/// Combines the verdicts to a report.
 fn report(task: &CheckTask, each: Vec<HostVerdict>, clock: &BudgetClock) -> EachHostReport {
     let facts = EachHostFacts {
         program: program().version,
@@ -41,7 +41,7 @@ fn report(task: &CheckTask, each: Vec<HostVerdict>, clock: &BudgetClock) -> Each
     EachHostReport::of(facts, each)
 }
 
-/// Returns whether another of a launcher's processes tells what is found.
+/// Whether another of a launcher's processes prints the findings.
 pub fn is_not_first(args: &CheckArgs) -> Result<bool> {
     let place = identity(args)?;
     Ok(place.is_some_and(|identity| identity.rank != 0))
@@ -66,7 +66,7 @@ pub fn check(task: &CheckTask, args: &CheckArgs, clock: &BudgetClock) -> Result<
             Ok(EachOutcome::All(Box::new(report(task, each, clock))))
         }
         (None, Some(identity)) => by_launcher::check(task, args, identity, clock),
-        // One process alone, as a launcher starts it for one host.
+        // A single process, as on a launcher's allocation with one host.
         (None, None) => {
             let host = tonnage_sys::host::name();
             let each = vec![by_launcher::own_verdict(task, host, clock)];
