@@ -3,7 +3,7 @@
 use tonnage_judge::baseline::Baseline;
 use tonnage_judge::baseline::by_hand::HandValue;
 use tonnage_judge::baseline::drift::drift;
-use tonnage_judge::baseline::order::{telling_first, within};
+use tonnage_judge::baseline::order::{fit_budget, most_informative_first};
 use tonnage_judge::check::CheckVerdict;
 use tonnage_judge::check::device::{HostDevices, device_failures};
 use tonnage_judge::check::entry::EntryVerdict;
@@ -20,8 +20,8 @@ pub fn try_input(input: &[u8]) {
     assert_eq!(again, read);
     let _ = drift(&read, &again);
     for kind in &read.kinds {
-        let steps = telling_first(&kind.entries);
-        let found = within(steps, 10.0, 0.5, 1);
+        let steps = most_informative_first(&kind.entries);
+        let found = fit_budget(steps, 10.0, 0.5, 1);
         let chosen: usize = found
             .chosen
             .iter()
@@ -34,7 +34,7 @@ pub fn try_input(input: &[u8]) {
         verdicts.extend(kind.entries.iter().map(|entry| EntryVerdict {
             verdict: CheckVerdict::Fail,
             value: Some(entry.fail),
-            ..EntryVerdict::of(entry)
+            ..EntryVerdict::unmeasured(entry)
         }));
         assert!(reason(CheckVerdict::Fail, &verdicts, 1).len() <= REASON_BYTES_MAX);
         for entry in &kind.entries {

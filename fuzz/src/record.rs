@@ -6,7 +6,7 @@ use std::path::Path;
 
 use tonnage_judge::compare::{CompareRequest, compare};
 use tonnage_judge::criteria::PointVerdict;
-use tonnage_judge::sides::of_two_files;
+use tonnage_judge::sides::sides_of_two_files;
 use tonnage_record::Record;
 use tonnage_record::checksum::line;
 use tonnage_record::read::read_records_of;
@@ -29,7 +29,7 @@ fn compare_with_themselves(records: &[Record]) {
         ..record.clone()
     });
     let again: Vec<Record> = again.collect();
-    let compared = of_two_files([(records, "a"), (&again, "b")])
+    let compared = sides_of_two_files([(records, "a"), (&again, "b")])
         .and_then(|sides| compare(&sides, &CompareRequest::default()));
     let Ok(comparison) = compared else {
         return;

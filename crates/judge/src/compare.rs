@@ -5,12 +5,16 @@ use tonnage_record::Record;
 use tonnage_units::{Error, Result};
 
 use crate::criteria::{Criteria, PointVerdict};
-use crate::judging::{Judged, Undecided, decide, judge, listed, missing};
+use crate::judging::{
+    PendingJudgement, PointJudgement, decide, judge, judge_unmatched, list_differences,
+};
 use crate::keys::{self, KeyNames};
-use crate::matching::{Matched, SidePoint, matched, points};
+use crate::matching::{Matches, SidePoint, match_points, points};
 use crate::metric::{Metric, NAMED};
 use crate::sides::Sides;
-use crate::surroundings::{self, Allowed, Circumstances, Difference, facts_of_hosts, same_hosts};
+use crate::surroundings::{
+    self, AcceptedDifferences, Difference, Surroundings, facts_of_hosts, same_hosts,
+};
 
 /// Options of a comparison.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -35,7 +39,7 @@ pub struct Comparison {
     /// Differences in program, effective configuration, machine and variables, over all points that both sides have.
     pub differences: Vec<Difference>,
     /// Verdicts.
-    pub points: Vec<Judged>,
+    pub points: Vec<PointJudgement>,
 }
 
 impl Comparison {
@@ -58,66 +62,73 @@ pub fn compare(sides: &Sides<'_>, request: &CompareRequest) -> Result<Comparison
     let of_sides = [of_sides[0].as_slice(), of_sides[1].as_slice()];
     let all = of_sides.iter().copied().flatten();
     let known_keys = all.flat_map(|point| point.keys.iter().map(|(key, _)| key));
-    let ignored = KeyNames::checked("--ignore", &request.ignore, known_keys.chain(keys::usual()))?;
-    let allowed = allowed(sides, request)?;
-    let found = matched(of_sides, &ignored)?;
+    let ignored = KeyNames::checked(
+        "--ignore",
+        &request.ignore,
+        known_keys.chain(keys::known_names()),
+    )?;
+    let accepted = accepted_differences(sides, request)?;
+    let found = match_points(of_sides, &ignored)?;
     if found.pairs.is_empty() {
         return Err(nothing_in_common(&found, request));
     }
-    let mut pending: Vec<Undecided> = Vec::new();
+    let mut pending: Vec<PendingJudgement> = Vec::new();
     for &(a, b) in &found.pairs {
         let pair = [&of_sides[0][a], &of_sides[1][b]];
-        pending.extend(judged_pair(pair, &allowed, request));
+        pending.extend(judge_pair(pair, &accepted, request));
     }
-    let lacks_value = |it: &Undecided| it.judged.verdict == PointVerdict::NotMeasured;
+    let lacks_value = |it: &PendingJudgement| it.judged.verdict == PointVerdict::NotMeasured;
     if pending.iter().all(lacks_value) {
         return Err(lacks_metric(request, &found, of_sides));
     }
     decide(&mut pending, &request.criteria);
-    let mut judged: Vec<Judged> = pending.into_iter().map(|it| it.judged).collect();
+    let mut judged: Vec<PointJudgement> = pending.into_iter().map(|it| it.judged).collect();
     for side in [0, 1] {
         let alone = found.alone[side].iter();
-        judged.extend(alone.map(|alone| missing(side, of_sides[side], alone)));
+        judged.extend(alone.map(|alone| judge_unmatched(side, of_sides[side], alone)));
     }
     Ok(Comparison {
         criteria: request.criteria,
         runs: of_sides.map(|points| points.iter().map(SidePoint::runs).max().unwrap_or(0)),
-        differences: differences(of_sides, &found, &allowed),
+        differences: differences(of_sides, &found, &accepted),
         points: judged,
     })
 }
 
 /// Judges a pair by each metric that has a value on either side, or once without a metric if there is none.
-fn judged_pair(
+fn judge_pair(
     pair: [&SidePoint<'_>; 2],
-    allowed: &Allowed,
+    accepted: &AcceptedDifferences,
     request: &CompareRequest,
-) -> Vec<Undecided> {
+) -> Vec<PendingJudgement> {
     let metrics = metrics(pair, request).into_iter();
-    let all = metrics.map(|metric| judge(pair, Some(metric), allowed, &request.criteria));
-    let mut all: Vec<Undecided> = all.collect();
+    let all = metrics.map(|metric| judge(pair, Some(metric), accepted, &request.criteria));
+    let mut all: Vec<PendingJudgement> = all.collect();
     all.retain(|it| it.judged.verdict != PointVerdict::NotMeasured);
     if all.is_empty() {
-        all.push(judge(pair, None, allowed, &request.criteria));
+        all.push(judge(pair, None, accepted, &request.criteria));
     }
     all
 }
 
 /// Accepted differences: those requested, and the settings deliberately changed on side B.
-fn allowed(sides: &Sides<'_>, request: &CompareRequest) -> Result<Allowed> {
+fn accepted_differences(
+    sides: &Sides<'_>,
+    request: &CompareRequest,
+) -> Result<AcceptedDifferences> {
     let records = || sides.records.iter().flatten();
-    let mut facts = Circumstances::default();
+    let mut facts = Surroundings::default();
     let mut seen: Vec<&Record> = Vec::new();
     for record in records() {
         if !seen.iter().any(|known| same_hosts(known, record)) {
-            facts.extend(Circumstances::of_hosts(record));
+            facts.extend(Surroundings::of_hosts(record));
             seen.push(record);
         }
     }
     KeyNames::checked(
         "--accept",
         &request.accept,
-        facts.keys().chain(surroundings::usual()),
+        facts.keys().chain(surroundings::always_acceptable()),
     )?;
     let varied = records().filter_map(|record| record.side.as_ref());
     let mut names: Vec<&str> = varied
@@ -125,42 +136,42 @@ fn allowed(sides: &Sides<'_>, request: &CompareRequest) -> Result<Allowed> {
         .collect();
     names.sort_unstable();
     names.dedup();
-    Ok(Allowed {
+    Ok(AcceptedDifferences {
         names: request
             .accept
             .iter()
             .map(String::as_str)
             .chain(names)
             .collect(),
-        took_turns: sides.took_turns,
+        alternated: sides.alternated,
     })
 }
 
 fn differences(
     sides: [&[SidePoint<'_>]; 2],
-    found: &Matched,
-    allowed: &Allowed,
+    found: &Matches,
+    accepted: &AcceptedDifferences,
 ) -> Vec<Difference> {
-    let mut facts = [Circumstances::default(), Circumstances::default()];
+    let mut facts = [Surroundings::default(), Surroundings::default()];
     for &(a, b) in &found.pairs {
         for (side, at) in [a, b].into_iter().enumerate() {
             let point = &sides[side][at];
             facts[side].extend(facts_of_hosts(&point.rows));
             for row in &point.rows {
-                facts[side].extend(Circumstances::of_run(row.record));
+                facts[side].extend(Surroundings::of_run(row.record));
             }
         }
     }
-    facts[0].differences(&facts[1], allowed)
+    facts[0].differences(&facts[1], accepted)
 }
 
 /// The requested metrics, or the pair's default one.
 fn metrics(pair: [&SidePoint<'_>; 2], request: &CompareRequest) -> Vec<Metric> {
     let rows: Vec<_> = pair.into_iter().flat_map(|point| &point.rows).collect();
-    Metric::asked_or_usual(&request.metrics, &rows)
+    Metric::requested_or_default(&request.metrics, &rows)
 }
 
-fn nothing_in_common(found: &Matched, request: &CompareRequest) -> Error {
+fn nothing_in_common(found: &Matches, request: &CompareRequest) -> Error {
     let all = found.alone.iter().flatten();
     let nearest = all.filter_map(|alone| alone.nearest.as_ref());
     let nearest = nearest.min_by_key(|differing| differing.len());
@@ -176,13 +187,13 @@ fn nothing_in_common(found: &Matched, request: &CompareRequest) -> Error {
         .collect();
     Error::Usage(format!(
         "A and B have no points in common. The nearest differ in {}: with --ignore {} they are compared",
-        listed(differing),
+        list_differences(differing),
         keys.join(",")
     ))
 }
 
 /// The error if no point has the requested metrics. It lists the available ones.
-fn lacks_metric(request: &CompareRequest, found: &Matched, sides: [&[SidePoint<'_>]; 2]) -> Error {
+fn lacks_metric(request: &CompareRequest, found: &Matches, sides: [&[SidePoint<'_>]; 2]) -> Error {
     let rows: Vec<_> = found
         .pairs
         .iter()

@@ -94,7 +94,7 @@ names! {
 
 impl FailOn {
     /// Whether this condition includes the verdict.
-    pub fn takes(self, verdict: PointVerdict) -> bool {
+    pub fn includes(self, verdict: PointVerdict) -> bool {
         match self {
             Self::Worse => verdict == PointVerdict::Worse,
             Self::Unclear => matches!(verdict, PointVerdict::Unclear | PointVerdict::NotComparable),
@@ -127,7 +127,8 @@ mod tests {
     fn a_verdict_fails_by_its_name() {
         let failing = |on: FailOn| {
             let all = PointVerdict::ALL.into_iter();
-            all.filter(|verdict| on.takes(*verdict)).collect::<Vec<_>>()
+            all.filter(|verdict| on.includes(*verdict))
+                .collect::<Vec<_>>()
         };
         assert_eq!(failing(FailOn::Worse), [PointVerdict::Worse]);
         assert_eq!(

@@ -21,15 +21,18 @@ pub struct Estimate {
 impl Estimate {
     /// Compares the values of two sides. Returns `None` if a side has fewer than two values, or a value that is not
     /// above 0.
-    pub fn of(first: &[f64], second: &[f64], criteria: &Criteria) -> Option<Self> {
+    pub fn new(first: &[f64], second: &[f64], criteria: &Criteria) -> Option<Self> {
         Some(Self::between(
-            [LogSummary::of(first)?, LogSummary::of(second)?],
+            [
+                LogSummary::from_values(first)?,
+                LogSummary::from_values(second)?,
+            ],
             criteria,
         ))
     }
 
     fn between(sides: [LogSummary; 2], criteria: &Criteria) -> Self {
-        let welch = Welch::of(&sides[0], &sides[1]);
+        let welch = Welch::new(&sides[0], &sides[1]);
         Self {
             sides,
             welch,
@@ -107,7 +110,7 @@ mod tests {
     use super::*;
 
     fn of(first: &[f64], second: &[f64]) -> Estimate {
-        Estimate::of(first, second, &Criteria::default()).unwrap()
+        Estimate::new(first, second, &Criteria::default()).unwrap()
     }
 
     #[test]

@@ -14,11 +14,11 @@ use tonnage_record::{Canary, Outcome, Record};
 use tonnage_units::{Error, Result};
 
 use crate::baseline::host_kind::hosts_of;
-use crate::correction::adjusted;
+use crate::correction::adjust_p_values;
 use crate::keys::Keys;
 use crate::matching::points;
 use crate::metric::Metric;
-use crate::surroundings::{Allowed, Circumstances, Difference};
+use crate::surroundings::{AcceptedDifferences, Difference, Surroundings};
 use crate::welch::{LogSummary, Welch};
 
 /// Minimum number of runs on each side of a change.
@@ -82,7 +82,7 @@ pub struct HistoryChange {
 }
 
 /// A run, its index among all runs, and its rows.
-struct Measured<'a> {
+struct MeasuredRun<'a> {
     at: usize,
     run: HistoryRun,
     rows: Vec<Row<'a>>,
@@ -109,7 +109,7 @@ pub fn history(records: &[Record], request: &HistoryRequest) -> Result<Vec<Point
         }
         for (hosts, rows) in of_hosts {
             let all: Vec<&Row<'_>> = rows.iter().collect();
-            for metric in Metric::asked_or_usual(&request.metrics, &all) {
+            for metric in Metric::requested_or_default(&request.metrics, &all) {
                 let runs = runs(&rows, &metric);
                 if !runs.is_empty() {
                     series.push(Series {
@@ -135,21 +135,25 @@ struct Series<'a> {
     keys: Keys,
     hosts: String,
     metric: Metric,
-    runs: Vec<Measured<'a>>,
+    runs: Vec<MeasuredRun<'a>>,
 }
 
 fn with_changes(series: Vec<Series<'_>>, margin: f64) -> Vec<PointHistory> {
     // Series with too few runs have no split position and do not count as tests.
-    let each = series.iter().map(|it| judged(&it.runs));
+    let each = series.iter().map(|it| undisturbed_runs(&it.runs));
     let tested = each.filter(|runs| runs.len() >= 2 * RUNS_MIN);
     let p = tested.map(|runs| {
-        let found = strongest(&values(&runs), margin);
+        let found = most_significant_split(&values(&runs), margin);
         found.map_or(1.0, |found| found.p)
     });
-    let level = Level::of(&p.collect::<Vec<_>>());
+    let correction = PCorrection::from_p_values(&p.collect::<Vec<_>>());
     let history = |it: Series<'_>| {
         let mut changes = Vec::new();
-        changes_in(&judged(&it.runs), (margin, level), &mut changes);
+        find_changes(
+            &undisturbed_runs(&it.runs),
+            (margin, correction),
+            &mut changes,
+        );
         changes.sort_by_key(|change| change.at);
         PointHistory {
             keys: it.keys,
@@ -165,37 +169,40 @@ fn with_changes(series: Vec<Series<'_>>, margin: f64) -> Vec<PointHistory> {
 
 /// Factor that multiplies p values to correct for the number of tests.
 #[derive(Debug, Clone, Copy)]
-struct Level {
+struct PCorrection {
     factor: f64,
 }
 
-impl Level {
+impl PCorrection {
     /// Derives the factor from the p values of all tests, so that at most [`P_MAX`] of the reported changes are false.
-    fn of(p: &[f64]) -> Self {
-        let found = adjusted(p).into_iter().filter(|p| *p <= P_MAX).count();
+    fn from_p_values(p: &[f64]) -> Self {
+        let found = adjust_p_values(p)
+            .into_iter()
+            .filter(|p| *p <= P_MAX)
+            .count();
         Self {
             factor: p.len().max(1) as f64 / found.max(1) as f64,
         }
     }
 
     /// The corrected p value, if it is small enough.
-    fn take(self, p: f64) -> Option<f64> {
+    fn apply(self, p: f64) -> Option<f64> {
         Some(p * self.factor).filter(|p| *p <= P_MAX)
     }
 }
 
 /// The runs considered in the search for changes.
-fn judged<'a, 'b>(runs: &'b [Measured<'a>]) -> Vec<&'b Measured<'a>> {
+fn undisturbed_runs<'a, 'b>(runs: &'b [MeasuredRun<'a>]) -> Vec<&'b MeasuredRun<'a>> {
     let judged = runs.iter().filter(|measured| !measured.run.canary_changed);
     judged.collect()
 }
 
-fn values(runs: &[&Measured<'_>]) -> Vec<f64> {
+fn values(runs: &[&MeasuredRun<'_>]) -> Vec<f64> {
     runs.iter().map(|measured| measured.run.value).collect()
 }
 
-fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<Measured<'a>> {
-    let mut runs: Vec<(Measured<'a>, Vec<f64>)> = Vec::new();
+fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<MeasuredRun<'a>> {
+    let mut runs: Vec<(MeasuredRun<'a>, Vec<f64>)> = Vec::new();
     for row in rows {
         let Some(value) = metric.value(row).filter(|value| *value > 0.0) else {
             continue;
@@ -223,11 +230,11 @@ fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<Measured<'a>> {
                     is_lower_bound,
                 };
                 let rows = vec![*row];
-                runs.push((Measured { at: 0, run, rows }, vec![value]));
+                runs.push((MeasuredRun { at: 0, run, rows }, vec![value]));
             }
         }
     }
-    let mut runs: Vec<Measured<'a>> = runs
+    let mut runs: Vec<MeasuredRun<'a>> = runs
         .into_iter()
         .map(|(mut measured, values)| {
             measured.run.value = values.iter().sum::<f64>() / values.len() as f64;
@@ -241,22 +248,22 @@ fn runs<'a>(rows: &[Row<'a>], metric: &Metric) -> Vec<Measured<'a>> {
 }
 
 /// Adds the changes within a sequence of runs.
-fn changes_in(
-    runs: &[&Measured<'_>],
-    (margin, level): (f64, Level),
+fn find_changes(
+    runs: &[&MeasuredRun<'_>],
+    (margin, correction): (f64, PCorrection),
     into: &mut Vec<HistoryChange>,
 ) {
-    let Some(Strongest { at, ratio, p }) = strongest(&values(runs), margin) else {
+    let Some(Split { at, ratio, p }) = most_significant_split(&values(runs), margin) else {
         return;
     };
-    let Some(p) = level.take(p) else {
+    let Some(p) = correction.apply(p) else {
         return;
     };
     let around = [at - 1, at].map(|at| {
-        let mut facts = Circumstances::default();
+        let mut facts = Surroundings::default();
         for row in &runs[at].rows {
-            facts.extend(Circumstances::of_hosts(row.record));
-            facts.extend(Circumstances::of_run(row.record));
+            facts.extend(Surroundings::of_hosts(row.record));
+            facts.extend(Surroundings::of_run(row.record));
         }
         facts
     });
@@ -271,15 +278,15 @@ fn changes_in(
             at: runs[at].at,
             ratio,
             p,
-            differences: around[0].differences(&around[1], &Allowed::default()),
+            differences: around[0].differences(&around[1], &AcceptedDifferences::default()),
         });
     }
-    changes_in(&runs[..at], (margin, level), into);
-    changes_in(&runs[at..], (margin, level), into);
+    find_changes(&runs[..at], (margin, correction), into);
+    find_changes(&runs[at..], (margin, correction), into);
 }
 
 /// The split position with the most significant difference.
-struct Strongest {
+struct Split {
     at: usize,
     ratio: f64,
     /// P value, multiplied by the number of split positions.
@@ -287,13 +294,16 @@ struct Strongest {
 }
 
 /// Returns the split with the smallest p value, among those with a change larger than the margin.
-fn strongest(values: &[f64], margin: f64) -> Option<Strongest> {
+fn most_significant_split(values: &[f64], margin: f64) -> Option<Split> {
     let places = RUNS_MIN..(values.len() + 1).saturating_sub(RUNS_MIN);
     let number = places.len() as f64;
     let at_place = |at: usize| {
         let (before, after) = values.split_at(at);
-        let welch = Welch::of(&LogSummary::of(before)?, &LogSummary::of(after)?);
-        let found = Strongest {
+        let welch = Welch::new(
+            &LogSummary::from_values(before)?,
+            &LogSummary::from_values(after)?,
+        );
+        let found = Split {
             at,
             ratio: welch.difference.exp(),
             p: (welch.p() * number).min(1.0),
@@ -428,7 +438,7 @@ mod tests {
     /// Series of ten runs with a spread of 10 %.
     fn noise(count: usize) -> Vec<Series<'static>> {
         let mut source = NormalSource(18);
-        let run = |value| Measured {
+        let run = |value| MeasuredRun {
             at: 0,
             run: HistoryRun {
                 run_id: String::new(),
@@ -472,9 +482,9 @@ mod tests {
         assert!(right >= 45 && found.len() - right <= 2, "{found:?}");
         // Series with too few runs are not tests and do not raise the correction for others.
         let p = [1e-9, 1e-3, 0.5, 1.0];
-        assert_eq!(Level::of(&p).take(1e-3), Some(2e-3));
-        assert_eq!(Level::of(&p).take(0.006), None);
-        assert_eq!(Level::of(&[]).take(0.01), Some(0.01));
+        assert_eq!(PCorrection::from_p_values(&p).apply(1e-3), Some(2e-3));
+        assert_eq!(PCorrection::from_p_values(&p).apply(0.006), None);
+        assert_eq!(PCorrection::from_p_values(&[]).apply(0.01), Some(0.01));
     }
 
     #[test]

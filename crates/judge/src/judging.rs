@@ -5,13 +5,13 @@ use tonnage_record::Outcome;
 use tonnage_record::figures::{Better, Row};
 use tonnage_units::quantity::human::{duration, percent};
 
-use crate::correction::adjusted;
+use crate::correction::adjust_p_values;
 use crate::criteria::{Criteria, PointVerdict, RUNS_MIN};
 use crate::estimate::Estimate;
 use crate::keys::{KeyDifference, Keys};
-use crate::matching::{Alone, SidePoint, known};
+use crate::matching::{SidePoint, UnmatchedPoint, or_dash};
 use crate::metric::Metric;
-use crate::surroundings::{Allowed, CANARY, Weight, facts_of_hosts};
+use crate::surroundings::{AcceptedDifferences, CANARY, Weight, facts_of_hosts};
 use crate::values::{SideFigure, SideValues};
 
 /// Canaries that differ by more than this, as a fraction of the faster one, indicate different machines.
@@ -26,7 +26,7 @@ const LETTERS: [&str; 2] = ["A", "B"];
 
 /// One metric of one point.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Judged {
+pub struct PointJudgement {
     /// Keys with the same value on both sides, or all keys if only one side has the point.
     pub keys: Keys,
     /// Ignored keys whose values differ.
@@ -67,9 +67,9 @@ pub struct Ratio {
 }
 
 /// A judgement before the correction for the number of points.
-pub(crate) struct Undecided {
+pub(crate) struct PendingJudgement {
     /// The judgement so far.
-    pub(crate) judged: Judged,
+    pub(crate) judged: PointJudgement,
     /// Whether runs of a side were not measured. The remaining runs then cannot prove that nothing is worse.
     lost: bool,
     estimate: Option<(Estimate, Metric)>,
@@ -79,12 +79,12 @@ pub(crate) struct Undecided {
 pub(crate) fn judge(
     pair: [&SidePoint<'_>; 2],
     metric: Option<Metric>,
-    allowed: &Allowed,
+    accepted: &AcceptedDifferences,
     criteria: &Criteria,
-) -> Undecided {
-    let keeps_changed = allowed.names.take(CANARY);
+) -> PendingJudgement {
+    let keeps_changed = accepted.names.matches(CANARY);
     let values = pair.map(|point| match &metric {
-        Some(metric) => SideValues::of(&point.rows, metric, keeps_changed),
+        Some(metric) => SideValues::from_rows(&point.rows, metric, keeps_changed),
         None => SideValues::unmeasured(&point.rows),
     });
     let lost = values.iter().any(|side| side.unmeasured > 0);
@@ -98,11 +98,11 @@ pub(crate) fn judge(
     // One or two runs do not show how much the next one would differ.
     let estimate = match too_few {
         true => None,
-        false => Estimate::of(units[0], units[1], criteria),
+        false => Estimate::new(units[0], units[1], criteria),
     };
     // The ratio must match the displayed values.
     let shows_runs = !by_trials || estimate.is_none();
-    let mut judged = Judged {
+    let mut judged = PointJudgement {
         keys: pair[0].keys.shared_with(&pair[1].keys),
         differing: pair[0].keys.differences(&pair[1].keys),
         metric: metric.map(|metric| metric.name),
@@ -118,18 +118,18 @@ pub(crate) fn judge(
     for (letter, side) in LETTERS.into_iter().zip(&values) {
         judged.why.extend(side.remarks(letter));
     }
-    if let Some(verdict) = settled(&values, &mut judged) {
+    if let Some(verdict) = verdict_without_runs(&values, &mut judged) {
         judged.verdict = verdict;
-        return Undecided {
+        return PendingJudgement {
             judged,
             lost,
             estimate: None,
         };
     }
     judged.of_these_runs_only = by_trials;
-    let reasons = incomparable(pair, &values, metric, allowed);
-    let of_zero = of_zero(&values, units);
-    match (lost, reasons.is_empty(), &of_zero) {
+    let reasons = incomparable_reasons(pair, &values, metric, accepted);
+    let with_zeros = verdict_with_zeros(&values, units);
+    match (lost, reasons.is_empty(), &with_zeros) {
         (true, true, _) if estimate.is_some() => {}
         (true, _, _) => judged.verdict = PointVerdict::Missing,
         (false, false, _) => judged.verdict = PointVerdict::NotComparable,
@@ -142,7 +142,7 @@ pub(crate) fn judge(
         judged.more_runs = Some(RUNS_MIN.saturating_sub(fewest));
         judged.why.push(too_few_runs(&values));
     }
-    if let Some((_, why)) = of_zero {
+    if let Some((_, why)) = with_zeros {
         judged.why.extend(why);
     } else if by_trials && estimate.is_none() {
         judged.more_runs = Some(RUNS_MIN.saturating_sub(fewest));
@@ -150,7 +150,7 @@ pub(crate) fn judge(
             .why
             .push("no interval: the metric has too few trials to stand in for runs".to_owned());
     }
-    Undecided {
+    PendingJudgement {
         judged,
         lost,
         estimate: estimate.zip(metric),
@@ -168,7 +168,10 @@ fn too_few_runs(values: &[SideValues; 2]) -> String {
 }
 
 /// Verdict and reason if a value is not above 0, so that no ratio exists.
-fn of_zero(values: &[SideValues; 2], units: [&[f64]; 2]) -> Option<(PointVerdict, Option<String>)> {
+fn verdict_with_zeros(
+    values: &[SideValues; 2],
+    units: [&[f64]; 2],
+) -> Option<(PointVerdict, Option<String>)> {
     let shown = |side: usize| match units[side] {
         [] => values[side].runs.as_slice(),
         units => units,
@@ -199,7 +202,10 @@ fn of_zero(values: &[SideValues; 2], units: [&[f64]; 2]) -> Option<(PointVerdict
 }
 
 /// The verdict if a side has no usable runs. A changed canary never hides a failure.
-fn settled(values: &[SideValues; 2], judged: &mut Judged) -> Option<PointVerdict> {
+fn verdict_without_runs(
+    values: &[SideValues; 2],
+    judged: &mut PointJudgement,
+) -> Option<PointVerdict> {
     if values
         .iter()
         .all(|side| side.runs.is_empty() && side.changed == 0)
@@ -239,15 +245,15 @@ fn settled(values: &[SideValues; 2], judged: &mut Judged) -> Option<PointVerdict
 }
 
 /// Reasons why a difference would not reflect the compared change.
-fn incomparable(
+fn incomparable_reasons(
     pair: [&SidePoint<'_>; 2],
     values: &[SideValues; 2],
     metric: Option<Metric>,
-    allowed: &Allowed,
+    accepted: &AcceptedDifferences,
 ) -> Vec<String> {
     let mut reasons = Vec::new();
     let [a, b] = pair.map(|point| facts_of_hosts(&point.rows));
-    let differences = a.differences(&b, allowed);
+    let differences = a.differences(&b, accepted);
     let counting = differences.iter().filter(|it| it.weight == Weight::Counts);
     let counting: Vec<&str> = counting.map(|it| it.key.as_str()).collect();
     if !counting.is_empty() {
@@ -262,7 +268,7 @@ fn incomparable(
             ));
         }
     }
-    if !allowed.names.take(CANARY) {
+    if !accepted.names.matches(CANARY) {
         for (letter, side) in LETTERS.into_iter().zip(values) {
             let too_many = side.changed * LEFT_OUT_PART > side.changed + side.runs.len();
             if too_many || side.changed > 0 && side.runs.len() < RUNS_MIN {
@@ -270,15 +276,15 @@ fn incomparable(
             }
         }
         // If sides alternated on one machine, the compared change itself causes the canaries to differ.
-        if !allowed.took_turns {
-            reasons.extend(other_canary(values));
+        if !accepted.alternated {
+            reasons.extend(canary_difference(values));
         }
     }
     reasons
 }
 
 /// The reason if the canaries of the two sides indicate different distances between CPUs.
-fn other_canary(values: &[SideValues; 2]) -> Option<String> {
+fn canary_difference(values: &[SideValues; 2]) -> Option<String> {
     let (a, b) = (values[0].canary_ns()?, values[1].canary_ns()?);
     let differ = a.max(b) > a.min(b) * (1.0 + CANARY_FRACTION_ALIKE);
     let (a, b) = (duration(a), duration(b));
@@ -288,15 +294,15 @@ fn other_canary(values: &[SideValues; 2]) -> Option<String> {
 }
 
 /// Decides all points, with a correction for their number.
-pub(crate) fn decide(pending: &mut [Undecided], criteria: &Criteria) {
+pub(crate) fn decide(pending: &mut [PendingJudgement], criteria: &Criteria) {
     // Points that are not compared do not count in the correction.
-    let is_compared = |judged: &Judged| judged.verdict == PointVerdict::Unclear;
+    let is_compared = |judged: &PointJudgement| judged.verdict == PointVerdict::Unclear;
     let compared = pending.iter().filter(|it| is_compared(&it.judged));
     let estimates = compared.filter_map(|it| it.estimate.as_ref());
     let p: Vec<f64> = estimates.map(|(estimate, _)| estimate.p).collect();
     let points = p.len();
-    let mut corrected = adjusted(&p).into_iter();
-    for Undecided {
+    let mut corrected = adjust_p_values(&p).into_iter();
+    for PendingJudgement {
         judged,
         lost,
         estimate,
@@ -321,8 +327,8 @@ pub(crate) fn decide(pending: &mut [Undecided], criteria: &Criteria) {
             continue;
         }
         judged.verdict = estimate.verdict(p_adjusted, metric.better, criteria);
-        if !is_borne_out(judged, metric.better) {
-            judged.why.push(beyond_bounds(judged));
+        if !holds_for_bounds(judged, metric.better) {
+            judged.why.push(bound_reason(judged));
             judged.verdict = match lost {
                 true => PointVerdict::Missing,
                 false => PointVerdict::Unclear,
@@ -369,7 +375,7 @@ pub(crate) fn decide(pending: &mut [Undecided], criteria: &Criteria) {
 }
 
 /// Whether a verdict still holds if values that are lower bounds turn out higher.
-fn is_borne_out(judged: &Judged, better: Better) -> bool {
+fn holds_for_bounds(judged: &PointJudgement, better: Better) -> bool {
     let is_bound = |side: &Option<SideFigure>| side.is_some_and(|side| side.is_lower_bound);
     let higher = match (judged.verdict, better) {
         (PointVerdict::Worse, Better::Low) | (PointVerdict::Better, Better::High) => [false, true],
@@ -386,7 +392,7 @@ fn is_borne_out(judged: &Judged, better: Better) -> bool {
 }
 
 /// Reason for withholding a verdict because values are lower bounds.
-fn beyond_bounds(judged: &Judged) -> String {
+fn bound_reason(judged: &PointJudgement) -> String {
     let sides = LETTERS.into_iter().zip([&judged.a, &judged.b]);
     let bounds = sides.filter(|(_, side)| side.is_some_and(|side| side.is_lower_bound));
     let letters: Vec<&str> = bounds.map(|(letter, _)| letter).collect();
@@ -401,11 +407,18 @@ fn beyond_bounds(judged: &Judged) -> String {
 }
 
 /// The judgement of a point that only one side has.
-pub(crate) fn missing(side: usize, points: &[SidePoint<'_>], alone: &Alone) -> Judged {
+pub(crate) fn judge_unmatched(
+    side: usize,
+    points: &[SidePoint<'_>],
+    alone: &UnmatchedPoint,
+) -> PointJudgement {
     let (letter, point) = (LETTERS[side], &points[alone.at]);
     let nearest = alone.nearest.as_deref().map(|differing| {
         let other = LETTERS[1 - side];
-        format!("; the nearest of {other} differs in {}", listed(differing))
+        format!(
+            "; the nearest of {other} differs in {}",
+            list_differences(differing)
+        )
     });
     let mut why = vec![format!(
         "only {letter} has it{}",
@@ -413,7 +426,7 @@ pub(crate) fn missing(side: usize, points: &[SidePoint<'_>], alone: &Alone) -> J
     )];
     why.extend(SideValues::unmeasured(&point.rows).remarks(letter));
     let is_measured = |row: &Row<'_>| row.record.outcome == Outcome::Measured;
-    Judged {
+    PointJudgement {
         keys: point.keys.clone(),
         differing: Vec::new(),
         metric: None,
@@ -432,8 +445,8 @@ pub(crate) fn missing(side: usize, points: &[SidePoint<'_>], alone: &Alone) -> J
 }
 
 /// Lists keys with the values of both sides.
-pub(crate) fn listed(differing: &[KeyDifference]) -> String {
-    let one = |it: &KeyDifference| format!("{} ({}, {})", it.key, known(&it.a), known(&it.b));
+pub(crate) fn list_differences(differing: &[KeyDifference]) -> String {
+    let one = |it: &KeyDifference| format!("{} ({}, {})", it.key, or_dash(&it.a), or_dash(&it.b));
     let texts: Vec<String> = differing.iter().map(one).collect();
     match texts.is_empty() {
         true => "nothing that is not ignored, but has a partner already".to_owned(),

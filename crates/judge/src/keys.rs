@@ -13,7 +13,7 @@ use tonnage_units::quantity::human::{exact_duration, exact_size};
 use tonnage_units::{Error, Result};
 
 /// Most important keys, in display order; all others follow by name.
-const FIRST: &[&str] = &[
+const IMPORTANT_KEYS: &[&str] = &[
     "kind",
     "label",
     "engine",
@@ -34,10 +34,10 @@ const FIRST: &[&str] = &[
 ];
 
 /// Figures that distinguish the parts of a record.
-const OF_PARTS: &[&str] = &["phase", "transfers", "step"];
+const PART_FIGURES: &[&str] = &["phase", "transfers", "step"];
 
 /// Lists of engines that alternate. Each part of the record has its own engine.
-const TURNS: &[&str] = &["engine", "engines", "backends"];
+const ENGINE_LISTS: &[&str] = &["engine", "engines", "backends"];
 
 /// Maps an old key value in a baseline to its current name. `send-recv` used to mean pairs, before the ring variant
 /// existed.
@@ -65,12 +65,14 @@ pub struct KeyDifference {
 
 impl Keys {
     /// Keys of one part of a record.
-    pub fn of(row: &Row<'_>) -> Self {
+    pub fn from_row(row: &Row<'_>) -> Self {
         let body = row.record.body.any();
         let mut keys = vec![("kind".to_owned(), row.record.body.kind().to_owned())];
         let mut point = row.record.body.point_json();
         if let Some(point) = point.as_object_mut() {
-            TURNS.iter().for_each(|turns| drop(point.remove(*turns)));
+            ENGINE_LISTS
+                .iter()
+                .for_each(|list| drop(point.remove(*list)));
         }
         flatten(&point, "", &mut keys);
         keys.push(("engine".to_owned(), body.engine(row.part).to_owned()));
@@ -78,7 +80,7 @@ impl Keys {
             keys.retain(|(key, _)| key != "op");
             keys.push(("op".to_owned(), op.to_owned()));
         }
-        for figure in OF_PARTS.iter().filter_map(|field| by_field(field)) {
+        for figure in PART_FIGURES.iter().filter_map(|field| by_field(field)) {
             if let Figured::Text(text) = (figure.value)(row) {
                 keys.push((figure.field.to_owned(), text));
             }
@@ -87,11 +89,11 @@ impl Keys {
     }
 
     /// Keys of all parts of a record. Parts with equal keys get a `part` number.
-    pub fn of_parts<'a>(rows: &[Row<'a>]) -> Vec<(Self, Row<'a>)> {
+    pub fn for_parts<'a>(rows: &[Row<'a>]) -> Vec<(Self, Row<'a>)> {
         let mut all: Vec<(Self, Row<'a>)> = Vec::with_capacity(rows.len());
         let mut plain: Vec<Self> = Vec::with_capacity(rows.len());
         for row in rows {
-            let keys = Self::of(row);
+            let keys = Self::from_row(row);
             let before = plain.iter().filter(|known| **known == keys).count();
             plain.push(keys.clone());
             let keys = match before {
@@ -122,7 +124,7 @@ impl Keys {
     pub fn without(&self, names: &KeyNames) -> Self {
         let stays = |key: &str, value: &str| (key, value) == ("verify", "each");
         let mut kept = self.0.iter().collect::<Vec<_>>();
-        kept.retain(|(key, value)| stays(key, value) || !names.take(key));
+        kept.retain(|(key, value)| stays(key, value) || !names.matches(key));
         let kept = kept.into_iter();
         Self(kept.cloned().collect())
     }
@@ -149,7 +151,7 @@ impl Keys {
                 b: other.get(key).map(str::to_owned),
             })
             .collect();
-        all.sort_by(|left, right| order(&left.key).cmp(&order(&right.key)));
+        all.sort_by(|left, right| sort_key(&left.key).cmp(&sort_key(&right.key)));
         all
     }
 
@@ -158,8 +160,8 @@ impl Keys {
     pub fn by_value(&self, other: &Self) -> Ordering {
         let pairs = self.iter().zip(other.iter());
         let mut orders = pairs.map(|((own_key, own), (other_key, other))| {
-            let keys = order(own_key).cmp(&order(other_key));
-            let values = match (amount(own), amount(other)) {
+            let keys = sort_key(own_key).cmp(&sort_key(other_key));
+            let values = match (parse_amount(own), parse_amount(other)) {
                 (Some(own), Some(other)) => own.total_cmp(&other),
                 (own, other) => other.is_some().cmp(&own.is_some()),
             };
@@ -170,9 +172,10 @@ impl Keys {
     }
 
     /// Keys that distinguish the parts of a record.
-    pub fn of_part(&self) -> impl Iterator<Item = (&str, &str)> {
-        let tells = |key: &str| ["engine", "op", "part"].contains(&key) || OF_PARTS.contains(&key);
-        self.iter().filter(move |(key, _)| tells(key))
+    pub fn part_keys(&self) -> impl Iterator<Item = (&str, &str)> {
+        let is_part_key =
+            |key: &str| ["engine", "op", "part"].contains(&key) || PART_FIGURES.contains(&key);
+        self.iter().filter(move |(key, _)| is_part_key(key))
     }
 
     fn with(mut self, key: &str, value: String) -> Self {
@@ -181,7 +184,7 @@ impl Keys {
     }
 
     fn sorted(mut keys: Vec<(String, String)>) -> Self {
-        keys.sort_by(|left, right| order(&left.0).cmp(&order(&right.0)));
+        keys.sort_by(|left, right| sort_key(&left.0).cmp(&sort_key(&right.0)));
         Self(keys)
     }
 }
@@ -192,8 +195,8 @@ impl FromIterator<(String, String)> for Keys {
     }
 }
 
-/// Parses a number with an optional unit, as formatted by [`shown`], into the smallest unit.
-fn amount(value: &str) -> Option<f64> {
+/// Parses a number with an optional unit, as formatted by [`format_leaf`], into the smallest unit.
+fn parse_amount(value: &str) -> Option<f64> {
     let (number, unit) = value.split_once(' ').unwrap_or((value, ""));
     let factor = match unit {
         "" | "B" | "ns" => 1.0,
@@ -209,10 +212,10 @@ fn amount(value: &str) -> Option<f64> {
 }
 
 /// Sort position of a key: the important ones first, then by name.
-fn order(key: &str) -> (usize, &str) {
+fn sort_key(key: &str) -> (usize, &str) {
     let last = key.rsplit('.').next().unwrap_or(key);
-    let place = FIRST.iter().position(|first| *first == last);
-    (place.unwrap_or(FIRST.len()), key)
+    let place = IMPORTANT_KEYS.iter().position(|first| *first == last);
+    (place.unwrap_or(IMPORTANT_KEYS.len()), key)
 }
 
 /// Flattens any serializable value to pairs of path and value. New fields need no code here.
@@ -240,12 +243,12 @@ pub(crate) fn flatten(value: &Value, path: &str, into: &mut Vec<(String, String)
                 flatten(inner, &path, into);
             }
         }
-        leaf => into.push((plain(path), shown(path, leaf))),
+        leaf => into.push((without_unit(path), format_leaf(path, leaf))),
     }
 }
 
 /// Removes the unit from a name and uses dashes.
-fn plain(name: &str) -> String {
+fn without_unit(name: &str) -> String {
     let bare = ["_bytes", "_ns", "-bytes", "-ns"]
         .iter()
         .find_map(|unit| name.strip_suffix(unit));
@@ -254,7 +257,7 @@ fn plain(name: &str) -> String {
     bare.strip_suffix(".kind").unwrap_or(bare).replace('_', "-")
 }
 
-fn shown(path: &str, leaf: &Value) -> String {
+fn format_leaf(path: &str, leaf: &Value) -> String {
     let whole = leaf.as_u64();
     match (leaf, whole) {
         (_, Some(bytes)) if path.ends_with("_bytes") => exact_size(bytes),
@@ -283,8 +286,8 @@ impl KeyNames {
         known.dedup();
         for name in names {
             let one = Self::from_iter([name.as_str()]);
-            if !known.iter().any(|key| one.take(key)) {
-                let hint = match nearest(&plain(name), &known) {
+            if !known.iter().any(|key| one.matches(key)) {
+                let hint = match nearest(&without_unit(name), &known) {
                     Some(near) => format!("did you mean {near:?}?"),
                     None => format!("there are {}", known.join(", ")),
                 };
@@ -298,8 +301,8 @@ impl KeyNames {
     }
 
     /// Whether a key is named.
-    pub fn take(&self, key: &str) -> bool {
-        let key = plain(key);
+    pub fn matches(&self, key: &str) -> bool {
+        let key = without_unit(key);
         self.0.iter().any(|name| {
             let inside = |part: &str| part == name || part.starts_with(&format!("{name}."));
             let mut rests = key.match_indices('.').map(|(at, _)| &key[at + 1..]);
@@ -315,13 +318,13 @@ impl KeyNames {
 
 impl<'a> FromIterator<&'a str> for KeyNames {
     fn from_iter<I: IntoIterator<Item = &'a str>>(names: I) -> Self {
-        Self(names.into_iter().map(plain).collect())
+        Self(names.into_iter().map(without_unit).collect())
     }
 }
 
 /// Keys that points can have, even if the records at hand lack them.
-pub(crate) fn usual<'a>() -> impl Iterator<Item = &'a str> {
-    FIRST.iter().copied()
+pub(crate) fn known_names<'a>() -> impl Iterator<Item = &'a str> {
+    IMPORTANT_KEYS.iter().copied()
 }
 
 #[cfg(test)]
@@ -370,7 +373,7 @@ mod tests {
             "size",
             "engine-options",
         ] {
-            assert!(names.take(key), "{key}");
+            assert!(names.matches(key), "{key}");
         }
         for key in [
             "engine",
@@ -379,10 +382,12 @@ mod tests {
             "windows",
             "length.size-max",
         ] {
-            assert!(!names.take(key), "{key}");
+            assert!(!names.matches(key), "{key}");
         }
         let variables: KeyNames = ["variables.FI_SHM_TX_SIZE"].into_iter().collect();
-        assert!(variables.take("variables.FI_SHM_TX_SIZE") && !variables.take("variables.FI_SHM"));
+        assert!(
+            variables.matches("variables.FI_SHM_TX_SIZE") && !variables.matches("variables.FI_SHM")
+        );
     }
 
     #[test]
@@ -421,7 +426,7 @@ mod tests {
                 "1 GiB", "none", "64 B", "1000 B", "1 KiB", "16 KiB", "1 MiB", "1 GiB"
             ]
         );
-        let units = ["7 ns", "1 us", "1 ms", "1 s", "x"].map(amount);
+        let units = ["7 ns", "1 us", "1 ms", "1 s", "x"].map(parse_amount);
         assert_eq!(units, [Some(7.0), Some(1e3), Some(1e6), Some(1e9), None]);
     }
 

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use statrs::distribution::{ContinuousCDF, Normal};
 
-use crate::correction::adjusted;
+use crate::correction::adjust_p_values;
 use crate::criteria::{Criteria, PointVerdict};
 use crate::estimate::Estimate;
 use crate::welch::{LogSummary, Welch};
@@ -28,8 +28,8 @@ fn assert_near(what: &str, found: f64, expected: &Value) {
 }
 
 fn welch(set: &Value) -> Welch {
-    let [a, b] = ["a", "b"].map(|side| LogSummary::of(&numbers(&set[side])).unwrap());
-    Welch::of(&a, &b)
+    let [a, b] = ["a", "b"].map(|side| LogSummary::from_values(&numbers(&set[side])).unwrap());
+    Welch::new(&a, &b)
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn figures_are_those_of_scipy() {
     }
     let p: Vec<f64> = sets.iter().map(|set| welch(set).p()).collect();
     let expected = stored["adjusted"].as_array().unwrap();
-    for (found, expected) in adjusted(&p).into_iter().zip(expected) {
+    for (found, expected) in adjust_p_values(&p).into_iter().zip(expected) {
         assert_near("adjusted p", found, expected);
     }
 }
@@ -87,13 +87,13 @@ fn part(verdict: PointVerdict, runs: usize, ratio: f64, spread: f64) -> f64 {
             .map(|_| {
                 let a = source.runs(runs, 1e10, spread);
                 let b = source.runs(runs, 1e10 * ratio, spread);
-                Estimate::of(&a, &b, &criteria).unwrap()
+                Estimate::new(&a, &b, &criteria).unwrap()
             })
             .collect();
         let p: Vec<f64> = estimates.iter().map(|estimate| estimate.p).collect();
         let verdicts = estimates
             .iter()
-            .zip(adjusted(&p))
+            .zip(adjust_p_values(&p))
             .map(|(estimate, p)| estimate.verdict(p, Better::High, &criteria));
         found += verdicts.filter(|it| *it == verdict).count();
     }

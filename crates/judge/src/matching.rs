@@ -32,7 +32,7 @@ impl SidePoint<'_> {
 
 /// Points of two sides, in order of first appearance. If repetitions use random order, points are sorted by value.
 pub fn points<'a>(sides: &[Vec<&'a Record>; 2]) -> [Vec<SidePoint<'a>>; 2] {
-    let parts = parts_of_unmeasured(sides);
+    let parts = part_keys_of_unmeasured(sides);
     [0, 1].map(|side| {
         let records = &sides[side];
         let mut found = Points::default();
@@ -42,7 +42,7 @@ pub fn points<'a>(sides: &[Vec<&'a Record>; 2]) -> [Vec<SidePoint<'a>>; 2] {
             let is_whole = matches!(&rows[..], [row] if row.part == Part::Whole);
             let own = match others.is_some() && is_whole {
                 true => Vec::new(),
-                false => Keys::of_parts(&rows),
+                false => Keys::for_parts(&rows),
             };
             let others = others.into_iter().flatten();
             let others = others.filter(|keys| own.iter().all(|(known, _)| known != *keys));
@@ -59,7 +59,7 @@ pub fn points<'a>(sides: &[Vec<&'a Record>; 2]) -> [Vec<SidePoint<'a>>; 2] {
 
 /// Keys of all parts of points that were not measured in some record, by the point's JSON. They come from records that
 /// did measure the point: an unmeasured record lacks the phases or steps it did not reach.
-fn parts_of_unmeasured(sides: &[Vec<&Record>; 2]) -> HashMap<String, Vec<Keys>> {
+fn part_keys_of_unmeasured(sides: &[Vec<&Record>; 2]) -> HashMap<String, Vec<Keys>> {
     let records = || sides.iter().flatten();
     let points: HashSet<String> = records().filter_map(|record| unmeasured(record)).collect();
     let mut parts: HashMap<String, Vec<Keys>> = HashMap::new();
@@ -72,7 +72,7 @@ fn parts_of_unmeasured(sides: &[Vec<&Record>; 2]) -> HashMap<String, Vec<Keys>> 
             continue;
         }
         let known = parts.entry(point).or_default();
-        for (keys, _) in Keys::of_parts(&Row::of(record)) {
+        for (keys, _) in Keys::for_parts(&Row::of(record)) {
             if !known.contains(&keys) {
                 known.push(keys);
             }
@@ -111,7 +111,7 @@ impl<'a> Points<'a> {
 
 /// A point without a partner.
 #[derive(Debug)]
-pub struct Alone {
+pub struct UnmatchedPoint {
     /// Index among the points of its side.
     pub at: usize,
     /// Differences from the nearest point of the other side, as values of the first and second side. `None` if no
@@ -121,18 +121,18 @@ pub struct Alone {
 
 /// Matched pairs of points, by index, and points without a partner.
 #[derive(Debug, Default)]
-pub struct Matched {
+pub struct Matches {
     /// Indices of the partners on both sides.
     pub pairs: Vec<(usize, usize)>,
     /// Points that only the first side has, and only the second.
-    pub alone: [Vec<Alone>; 2],
+    pub alone: [Vec<UnmatchedPoint>; 2],
 }
 
 /// Matches points: first those with all keys equal, then those that differ only in ignored keys.
 ///
 /// # Errors
 /// `Usage` if ignoring the keys would merge several points of a side.
-pub fn matched(sides: [&[SidePoint<'_>]; 2], ignored: &KeyNames) -> Result<Matched> {
+pub fn match_points(sides: [&[SidePoint<'_>]; 2], ignored: &KeyNames) -> Result<Matches> {
     let mut left: [Vec<usize>; 2] = [Vec::new(), (0..sides[1].len()).collect()];
     let mut pairs = Vec::new();
     let by_keys: HashMap<&Keys, usize> = sides[1]
@@ -152,19 +152,19 @@ pub fn matched(sides: [&[SidePoint<'_>]; 2], ignored: &KeyNames) -> Result<Match
     }
     left[1].retain(|&at| !taken[at]);
     if !ignored.is_empty() {
-        pairs.extend(by_fewer_keys(sides, &mut left, ignored)?);
+        pairs.extend(match_without_ignored(sides, &mut left, ignored)?);
     }
     pairs.sort_unstable();
     let search = match left.iter().all(Vec::is_empty) {
         true => Neighbours::default(),
-        false => Neighbours::of(sides.map(|points| {
+        false => Neighbours::new(sides.map(|points| {
             let all = points.iter().map(|point| point.keys.without(ignored));
             all.collect()
         })),
     };
     let alone = [0, 1].map(|side: usize| {
         let own = left[side].iter().zip(0..);
-        own.map(|(&at, count)| Alone {
+        own.map(|(&at, count)| UnmatchedPoint {
             at,
             nearest: match count < NEAREST_FOR_MAX {
                 true => search.nearest(side, at),
@@ -173,11 +173,11 @@ pub fn matched(sides: [&[SidePoint<'_>]; 2], ignored: &KeyNames) -> Result<Match
         })
         .collect()
     });
-    Ok(Matched { pairs, alone })
+    Ok(Matches { pairs, alone })
 }
 
 /// Matches the remaining points without the ignored keys, and removes the matched ones from `left`.
-fn by_fewer_keys(
+fn match_without_ignored(
     sides: [&[SidePoint<'_>]; 2],
     left: &mut [Vec<usize>; 2],
     ignored: &KeyNames,
@@ -215,7 +215,7 @@ fn ambiguous(sides: [&[SidePoint<'_>]; 2], group: &[Vec<usize>; 2]) -> Error {
     let differing = first.differences(second);
     let keys: Vec<String> = differing
         .iter()
-        .map(|it| format!("{} ({}, {}, …)", it.key, known(&it.a), known(&it.b)))
+        .map(|it| format!("{} ({}, {}, …)", it.key, or_dash(&it.a), or_dash(&it.b)))
         .collect();
     let letter = ["A", "B"][side];
     Error::Usage(format!(
@@ -226,6 +226,6 @@ fn ambiguous(sides: [&[SidePoint<'_>]; 2], group: &[Vec<usize>; 2]) -> Error {
 }
 
 /// The value, or a dash if there is none.
-pub fn known(value: &Option<String>) -> &str {
+pub fn or_dash(value: &Option<String>) -> &str {
     value.as_deref().unwrap_or("-")
 }

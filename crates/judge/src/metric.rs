@@ -29,12 +29,12 @@ pub const NAMED: &[(&str, &str)] = &[
 ];
 
 /// Default metrics: the first one with a value is used.
-const USUAL: &[&str] = &["bandwidth", "time", "connections", "latency-p50"];
+const DEFAULT_METRICS: &[&str] = &["bandwidth", "time", "connections", "latency-p50"];
 
 /// Default metrics of a transfer, by the purpose of its pacing.
-fn usual_of(aim: PacingAim) -> &'static [&'static str] {
+fn defaults_of(aim: PacingAim) -> &'static [&'static str] {
     match aim {
-        PacingAim::Bandwidth => USUAL,
+        PacingAim::Bandwidth => DEFAULT_METRICS,
         PacingAim::Latency => &["latency-p50", "bandwidth"],
         PacingAim::LatencyAtRate => &["latency-p99", "bandwidth"],
     }
@@ -69,8 +69,8 @@ impl FromStr for Metric {
     fn from_str(text: &str) -> Result<Self> {
         let named = NAMED.iter().find(|(name, _)| *name == text);
         let found = match named {
-            Some((name, field)) => Self::of(name, by_field(field)),
-            None => by_field(text).and_then(|figure| Self::of(figure.field, Some(figure))),
+            Some((name, field)) => Self::from_figure(name, by_field(field)),
+            None => by_field(text).and_then(|figure| Self::from_figure(figure.field, Some(figure))),
         };
         found.ok_or_else(|| {
             let named = NAMED.iter().map(|(name, _)| *name);
@@ -92,7 +92,7 @@ impl FromStr for Metric {
 }
 
 impl Metric {
-    fn of(name: &'static str, figure: Option<&'static Figure>) -> Option<Self> {
+    fn from_figure(name: &'static str, figure: Option<&'static Figure>) -> Option<Self> {
         let figure = figure?;
         Some(Self {
             name,
@@ -102,19 +102,19 @@ impl Metric {
     }
 
     /// The requested metrics, or the default one for these rows.
-    pub fn asked_or_usual(asked: &[Self], rows: &[&Row<'_>]) -> Vec<Self> {
-        if asked.is_empty() {
-            return Self::usual(rows).into_iter().collect();
+    pub fn requested_or_default(requested: &[Self], rows: &[&Row<'_>]) -> Vec<Self> {
+        if requested.is_empty() {
+            return Self::default_for(rows).into_iter().collect();
         }
-        asked.to_vec()
+        requested.to_vec()
     }
 
     /// The default metric: the first with a value above 0 in any row, otherwise the first with any value. `None` if
     /// there is none.
-    pub fn usual(rows: &[&Row<'_>]) -> Option<Self> {
+    pub fn default_for(rows: &[&Row<'_>]) -> Option<Self> {
         let mut transfers = rows.iter().filter_map(|row| row.record.transfer());
         let first = transfers.next();
-        let names = first.map_or(USUAL, |body| usual_of(body.point.pacing.aim()));
+        let names = first.map_or(DEFAULT_METRICS, |body| defaults_of(body.point.pacing.aim()));
         let all = names.iter().filter_map(|name| name.parse::<Self>().ok());
         let all: Vec<Self> = all.collect();
         let has = |least: f64| {
@@ -162,9 +162,9 @@ mod tests {
             assert_eq!(metric.figure.field, *field);
         }
         for usual in [
-            USUAL,
-            usual_of(PacingAim::Latency),
-            usual_of(PacingAim::LatencyAtRate),
+            DEFAULT_METRICS,
+            defaults_of(PacingAim::Latency),
+            defaults_of(PacingAim::LatencyAtRate),
         ] {
             for name in usual {
                 assert!(NAMED.iter().any(|(known, _)| known == name), "{name}");

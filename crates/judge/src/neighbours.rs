@@ -17,7 +17,7 @@ type Numbers = Vec<(usize, usize)>;
 
 impl Neighbours {
     /// Indexes points by their keys.
-    pub(crate) fn of(keys: [Vec<Keys>; 2]) -> Self {
+    pub(crate) fn new(keys: [Vec<Keys>; 2]) -> Self {
         Self {
             numbers: numbered(&keys),
             keys,

@@ -11,18 +11,18 @@ pub struct Sides<'a> {
     /// Records per side.
     pub records: [Vec<&'a Record>; 2],
     /// Whether the sides alternated on one machine. Differences in the surroundings are then part of the comparison.
-    pub took_turns: bool,
+    pub alternated: bool,
 }
 
 /// Splits the records of one file by their side marks.
 ///
 /// # Errors
 /// `Usage` if records are not marked, or if a side has none.
-pub fn of_one_file<'a>(records: &'a [Record], name: &str) -> Result<Sides<'a>> {
+pub fn sides_of_one_file<'a>(records: &'a [Record], name: &str) -> Result<Sides<'a>> {
     let of = |side: SideName| -> Vec<&Record> {
         let own = records.iter().filter(|record| {
-            let said = record.side.as_ref();
-            said.is_some_and(|said| said.name == side)
+            let mark = record.side.as_ref();
+            mark.is_some_and(|mark| mark.name == side)
         });
         own.collect()
     };
@@ -51,7 +51,7 @@ pub fn of_one_file<'a>(records: &'a [Record], name: &str) -> Result<Sides<'a>> {
     }
     Ok(Sides {
         records: sides,
-        took_turns: true,
+        alternated: true,
     })
 }
 
@@ -59,11 +59,11 @@ pub fn of_one_file<'a>(records: &'a [Record], name: &str) -> Result<Sides<'a>> {
 ///
 /// # Errors
 /// `Usage` if both hold records of the same run, such as a file and its copy, or if one file holds both sides.
-pub fn of_two_files<'a>(files: [(&'a [Record], &str); 2]) -> Result<Sides<'a>> {
+pub fn sides_of_two_files<'a>(files: [(&'a [Record], &str); 2]) -> Result<Sides<'a>> {
     for (records, name) in files {
         let has = |side| {
-            let mut said = records.iter().filter_map(|record| record.side.as_ref());
-            said.any(|said| said.name == side)
+            let mut mark = records.iter().filter_map(|record| record.side.as_ref());
+            mark.any(|mark| mark.name == side)
         };
         if SideName::ALL.into_iter().all(has) {
             return Err(Error::Usage(format!(
@@ -86,6 +86,6 @@ pub fn of_two_files<'a>(files: [(&'a [Record], &str); 2]) -> Result<Sides<'a>> {
     }
     Ok(Sides {
         records: [first.iter().collect(), second.iter().collect()],
-        took_turns: false,
+        alternated: false,
     })
 }

@@ -38,7 +38,7 @@ names! {
         /// Would make points incomparable, but was accepted.
         Accepted = "accepted",
         /// Only reported.
-        Told = "told",
+        Reported = "told",
     }
 }
 
@@ -71,22 +71,22 @@ const MEMORY_FRACTION_ALIKE: f64 = 0.01;
 
 /// Differences that do not make points incomparable.
 #[derive(Debug, Clone, Default)]
-pub struct Allowed {
+pub struct AcceptedDifferences {
     /// Names of accepted differences.
     pub names: KeyNames,
     /// Whether the sides alternated on one machine. Different library versions are then a consequence of the varied
     /// setting.
-    pub took_turns: bool,
+    pub alternated: bool,
 }
 
 /// Facts from the records of one side, each with all values that occur.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Circumstances {
+pub struct Surroundings {
     values: BTreeMap<(Area, String), BTreeSet<String>>,
     memory_bytes: BTreeSet<u64>,
 }
 
-impl Circumstances {
+impl Surroundings {
     /// Facts about the hosts of a record, except those that always differ.
     pub fn of_hosts(record: &Record) -> Self {
         let mut facts = Self::default();
@@ -152,7 +152,7 @@ impl Circumstances {
     }
 
     /// Differences from another side.
-    pub fn differences(&self, other: &Self, allowed: &Allowed) -> Vec<Difference> {
+    pub fn differences(&self, other: &Self, accepted: &AcceptedDifferences) -> Vec<Difference> {
         let none = BTreeSet::new();
         let keys: BTreeSet<_> = self.values.keys().chain(other.values.keys()).collect();
         let mut found = Vec::new();
@@ -164,16 +164,20 @@ impl Circumstances {
                     key: key.1.clone(),
                     a: a.iter().cloned().collect(),
                     b: b.iter().cloned().collect(),
-                    weight: weight(key.0, &key.1, a.is_empty() || b.is_empty(), allowed),
+                    weight: weight(key.0, &key.1, a.is_empty() || b.is_empty(), accepted),
                 });
             }
         }
-        found.extend(self.memory_difference(other, allowed));
+        found.extend(self.memory_difference(other, accepted));
         found.sort_by_key(|difference| difference.area);
         found
     }
 
-    fn memory_difference(&self, other: &Self, allowed: &Allowed) -> Option<Difference> {
+    fn memory_difference(
+        &self,
+        other: &Self,
+        accepted: &AcceptedDifferences,
+    ) -> Option<Difference> {
         let near = |one: u64, other: u64| {
             one.abs_diff(other) as f64 <= MEMORY_FRACTION_ALIKE * one.max(other) as f64
         };
@@ -194,7 +198,7 @@ impl Circumstances {
             key: MEMORY_TOTAL.to_owned(),
             a: shown(self),
             b: shown(other),
-            weight: weight(Area::Machine, MEMORY_TOTAL, false, allowed),
+            weight: weight(Area::Machine, MEMORY_TOTAL, false, accepted),
         })
     }
 
@@ -237,12 +241,12 @@ pub(crate) fn same_hosts(left: &Record, right: &Record) -> bool {
 }
 
 /// Facts about the hosts of some rows. Consecutive records of the same hosts are read once.
-pub(crate) fn facts_of_hosts(rows: &[Row<'_>]) -> Circumstances {
-    let mut facts = Circumstances::default();
+pub(crate) fn facts_of_hosts(rows: &[Row<'_>]) -> Surroundings {
+    let mut facts = Surroundings::default();
     let mut last: Option<&Record> = None;
     for row in rows {
         if !last.is_some_and(|known| same_hosts(known, row.record)) {
-            facts.extend(Circumstances::of_hosts(row.record));
+            facts.extend(Surroundings::of_hosts(row.record));
             last = Some(row.record);
         }
     }
@@ -250,24 +254,24 @@ pub(crate) fn facts_of_hosts(rows: &[Row<'_>]) -> Circumstances {
 }
 
 /// Consequence of a difference. A library that only one side loaded was not used by the other side.
-fn weight(area: Area, key: &str, one_sided: bool, allowed: &Allowed) -> Weight {
-    let is_told = match area {
+fn weight(area: Area, key: &str, one_sided: bool, accepted: &AcceptedDifferences) -> Weight {
+    let is_only_reported = match area {
         Area::Program | Area::Effective => true,
         Area::Machine => {
-            let tells_version = one_sided || allowed.took_turns;
-            key == HOSTS || tells_version && key.starts_with("libraries.")
+            let is_expected = one_sided || accepted.alternated;
+            key == HOSTS || is_expected && key.starts_with("libraries.")
         }
         Area::Variables => false,
     };
-    match (is_told, allowed.names.take(key)) {
-        (true, _) => Weight::Told,
+    match (is_only_reported, accepted.names.matches(key)) {
+        (true, _) => Weight::Reported,
         (false, true) => Weight::Accepted,
         (false, false) => Weight::Counts,
     }
 }
 
 /// Keys that can always be accepted, even if no record has them.
-pub(crate) fn usual<'a>() -> impl Iterator<Item = &'a str> {
+pub(crate) fn always_acceptable<'a>() -> impl Iterator<Item = &'a str> {
     [
         CANARY,
         MEMORY_TOTAL,

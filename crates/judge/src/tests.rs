@@ -5,9 +5,9 @@ use tonnage_record::Record;
 
 use crate::compare::{CompareRequest, Comparison, compare};
 use crate::criteria::{Criteria, PointVerdict};
-use crate::judging::Judged;
+use crate::judging::PointJudgement;
 use crate::known_answers::NormalSource;
-use crate::sides::{of_one_file, of_two_files};
+use crate::sides::{sides_of_one_file, sides_of_two_files};
 
 mod lost;
 mod random;
@@ -95,7 +95,7 @@ fn compared_as(
     request: &CompareRequest,
 ) -> tonnage_units::Result<Comparison> {
     let (a, b) = (read(a), read(b));
-    compare(&of_two_files([(&a, "a"), (&b, "b")])?, request)
+    compare(&sides_of_two_files([(&a, "a"), (&b, "b")])?, request)
 }
 
 /// Marks records as one side of `tonnage ab`.
@@ -105,7 +105,7 @@ fn side(name: &'static str) -> impl Fn(&mut Value) {
 
 fn compared_by_turns(records: &[Value]) -> Comparison {
     let records = read(records);
-    let sides = of_one_file(&records, "ab").unwrap();
+    let sides = sides_of_one_file(&records, "ab").unwrap();
     compare(&sides, &CompareRequest::default()).unwrap()
 }
 
@@ -114,7 +114,7 @@ fn compared(a: &[Value], b: &[Value]) -> Comparison {
 }
 
 #[track_caller]
-fn only(comparison: &Comparison) -> &Judged {
+fn only(comparison: &Comparison) -> &PointJudgement {
     let [judged] = comparison.points.as_slice() else {
         panic!("{comparison:#?}")
     };
@@ -380,15 +380,15 @@ fn ignored_keys_join_points_that_differ_in_them_alone() {
 #[test]
 fn sides_are_two_files_or_marked_in_one() {
     let records = read(&runs("a", 3, 1e10));
-    let error = of_two_files([(&records, "a"), (&records, "copy")]).unwrap_err();
+    let error = sides_of_two_files([(&records, "a"), (&records, "copy")]).unwrap_err();
     assert!(error.to_string().contains("run a0"), "{error}");
-    let error = of_one_file(&records, "a").unwrap_err();
+    let error = sides_of_one_file(&records, "a").unwrap_err();
     assert!(error.to_string().contains("belong to no side"), "{error}");
     let marked = read(&changed(runs("a", 3, 1e10), side("a")));
-    let error = of_one_file(&marked, "a").unwrap_err();
+    let error = sides_of_one_file(&marked, "a").unwrap_err();
     assert!(error.to_string().contains("side B"), "{error}");
     let mixed = [marked.clone(), records.clone()].concat();
-    let error = of_one_file(&mixed, "a").unwrap_err();
+    let error = sides_of_one_file(&mixed, "a").unwrap_err();
     assert!(error.to_string().contains("3 of its records"), "{error}");
     // Each file with both sides would mix them.
     let both = [
@@ -400,12 +400,12 @@ fn sides_are_two_files_or_marked_in_one() {
         [(&both[..], "ab"), (&records[..], "b")],
         [(&records[..], "b"), (&both[..], "ab")],
     ] {
-        let error = of_two_files(files).unwrap_err();
+        let error = sides_of_two_files(files).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         assert!(error.to_string().contains("ab holds both sides"), "{error}");
     }
     let other = read(&runs("d", 3, 1e10));
-    assert!(of_two_files([(&marked, "a"), (&other, "d")]).is_ok());
+    assert!(sides_of_two_files([(&marked, "a"), (&other, "d")]).is_ok());
 }
 
 #[test]

@@ -56,7 +56,7 @@ struct Run {
 
 impl SideValues {
     /// Collects the values of a metric. Runs whose canary changed are left out unless `keep_changed`.
-    pub fn of(rows: &[Row<'_>], metric: &Metric, keep_changed: bool) -> Self {
+    pub fn from_rows(rows: &[Row<'_>], metric: &Metric, keep_changed: bool) -> Self {
         let mut values = Self::default();
         let mut runs: BTreeMap<&str, Run> = BTreeMap::new();
         for row in rows {
@@ -158,7 +158,7 @@ impl SideValues {
         let (Outcome::Skipped { why } | Outcome::Failed { why }) = outcome else {
             return false;
         };
-        if is_made_again(rows, row) {
+        if was_repeated(rows, row) {
             return false;
         }
         self.not_measured = Some(format!("{}: {why}", outcome.status()));
@@ -197,7 +197,7 @@ impl SideValues {
 
 /// Whether a failed attempt was repeated successfully with --resume. The repeat measures in the same repetition or,
 /// without repetitions, exactly once. If several separate starts wrote to one file, each counts.
-fn is_made_again(rows: &[Row<'_>], row: &Row<'_>) -> bool {
+fn was_repeated(rows: &[Row<'_>], row: &Row<'_>) -> bool {
     let later = rows
         .iter()
         .skip_while(|other| !std::ptr::eq(other.record, row.record));

@@ -16,7 +16,7 @@ pub struct LogSummary {
 
 impl LogSummary {
     /// Summarizes values. Returns `None` for fewer than two, or if a value is not a finite number above 0.
-    pub fn of(values: &[f64]) -> Option<Self> {
+    pub fn from_values(values: &[f64]) -> Option<Self> {
         let usable = |value: &f64| value.is_finite() && *value > 0.0;
         if values.len() < 2 || !values.iter().all(usable) {
             return None;
@@ -68,7 +68,7 @@ pub struct Welch {
 
 impl Welch {
     /// Compares two sides without assuming equal variances.
-    pub fn of(first: &LogSummary, second: &LogSummary) -> Self {
+    pub fn new(first: &LogSummary, second: &LogSummary) -> Self {
         let parts = [first.variance_of_mean(), second.variance_of_mean()];
         let variance = parts[0] + parts[1];
         let freedoms = [first.count as f64 - 1.0, second.count as f64 - 1.0];
@@ -132,8 +132,8 @@ mod tests {
     #[test]
     fn sides_that_do_not_vary_are_equal_or_are_not() {
         let of = |first: &[f64], second: &[f64]| {
-            let sides = [first, second].map(|values| LogSummary::of(values).unwrap());
-            Welch::of(&sides[0], &sides[1])
+            let sides = [first, second].map(|values| LogSummary::from_values(values).unwrap());
+            Welch::new(&sides[0], &sides[1])
         };
         let equal = of(&[2.0, 2.0, 2.0], &[2.0, 2.0]);
         assert_eq!((equal.p(), equal.interval(0.95)), (1.0, (0.0, 0.0)));
@@ -164,7 +164,7 @@ mod tests {
             &[1.0, f64::NAN],
             &[1.0, f64::INFINITY],
         ] {
-            assert_eq!(LogSummary::of(values), None, "{values:?}");
+            assert_eq!(LogSummary::from_values(values), None, "{values:?}");
         }
     }
 }

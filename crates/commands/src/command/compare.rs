@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use tonnage_judge::compare::{CompareRequest, Comparison, compare as compare_sides};
-use tonnage_judge::sides::{of_one_file, of_two_files};
+use tonnage_judge::sides::{sides_of_one_file, sides_of_two_files};
 use tonnage_record::Record;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
@@ -34,7 +34,7 @@ pub fn compare(args: &CompareArgs) -> Result<ExitCode> {
         None => print(&text)?,
     }
     let verdicts = comparison.points.iter().map(|point| point.verdict);
-    let failing = verdicts.filter(|&verdict| args.fail_on.iter().any(|on| on.takes(verdict)));
+    let failing = verdicts.filter(|&verdict| args.fail_on.iter().any(|on| on.includes(verdict)));
     let failing = failing.count();
     if failing > 0 {
         let named: Vec<String> = args.fail_on.iter().map(ToString::to_string).collect();
@@ -59,7 +59,7 @@ pub fn compared<'a>(
         .map(|file| file.display().to_string())
         .collect();
     if let [a, b] = files {
-        let sides = of_two_files([(of(a), &names[0]), (of(b), &names[1])])?;
+        let sides = sides_of_two_files([(of(a), &names[0]), (of(b), &names[1])])?;
         return Ok((
             compare_sides(&sides, request)?,
             [names[0].clone(), names[1].clone()],
@@ -69,7 +69,7 @@ pub fn compared<'a>(
         ([file, ..], [name, ..]) => (file, name),
         _ => return Err(Error::Usage("name a file of records to compare".to_owned())),
     };
-    let sides = of_one_file(of(file), name)?;
+    let sides = sides_of_one_file(of(file), name)?;
     let named = ["A", "B"].map(|letter| format!("side {letter} of {name}"));
     Ok((compare_sides(&sides, request)?, named))
 }

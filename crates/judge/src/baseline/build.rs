@@ -8,8 +8,8 @@ use tonnage_record::figures::Row;
 use tonnage_units::{Error, Result};
 
 use super::by_hand::HandValue;
-use super::figures::{RunFigures, limit, medians, samples, slow_hosts};
-use super::groups::{AlikeRows, faster, groups};
+use super::figures::{RunFigures, host_medians, limit, samples, slow_hosts};
+use super::groups::{RowGroup, find_faster_links, groups};
 use super::host_kind::{KindFacts, hosts_of, matched_keys};
 use super::read::check_margin;
 use super::{BASELINE_FORMAT, Baseline, BaselineEntry, HostKind, unit_of};
@@ -117,9 +117,9 @@ pub fn baseline(
     let records: Vec<&Record> = files.iter().flat_map(|(_, records)| records).collect();
     let matched = matched_keys(&request.matched, &records)?;
     check_hosts(&request.leave_out, &records)?;
-    let sources = Sources::of(files);
+    let sources = Sources::new(files);
     let [points, _] = points(&[records, Vec::new()]);
-    let mut made = Made {
+    let mut builder = Builder {
         request,
         sources,
         kinds: BTreeMap::new(),
@@ -128,15 +128,15 @@ pub fn baseline(
         used: vec![false; request.by_hand.len()],
     };
     for point in &points {
-        made.point(point, &matched, &name_of(&point.keys));
+        builder.add_point(point, &matched, &name_of(&point.keys));
     }
-    if let Some(at) = made.used.iter().position(|used| !used) {
+    if let Some(at) = builder.used.iter().position(|used| !used) {
         return Err(Error::Usage(format!(
             "{}: no record has such a point: name keys as `tonnage compare --format json` shows them",
             request.by_hand[at].title()
         )));
     }
-    let kinds = made
+    let kinds = builder
         .kinds
         .into_iter()
         .map(|(facts, (hosts, entries))| HostKind {
@@ -146,7 +146,7 @@ pub fn baseline(
         });
     let kinds: Vec<HostKind> = kinds.collect();
     if kinds.is_empty() {
-        return Err(Error::Usage(match made.left_out.first() {
+        return Err(Error::Usage(match builder.left_out.first() {
             Some(first) => format!(
                 "no point is left for a baseline: {}: {}",
                 first.name, first.why
@@ -162,8 +162,8 @@ pub fn baseline(
             matched: request.matched.clone(),
             kinds,
         },
-        slow: made.slow,
-        left_out: made.left_out,
+        slow: builder.slow,
+        left_out: builder.left_out,
     })
 }
 
@@ -188,7 +188,7 @@ struct Sources<'a> {
 }
 
 impl<'a> Sources<'a> {
-    fn of(files: &'a [(String, Vec<Record>)]) -> Self {
+    fn new(files: &'a [(String, Vec<Record>)]) -> Self {
         let mut sources = Self {
             files: HashMap::new(),
             took_s: HashMap::new(),
@@ -219,7 +219,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-struct Made<'a> {
+struct Builder<'a> {
     request: &'a BaselineRequest,
     sources: Sources<'a>,
     kinds: BTreeMap<KindFacts, (BTreeSet<String>, Vec<BaselineEntry>)>,
@@ -228,22 +228,28 @@ struct Made<'a> {
     used: Vec<bool>,
 }
 
-impl Made<'_> {
-    fn point(&mut self, point: &SidePoint<'_>, matched: &KeyNames, name: &str) {
-        let (groups, astray) = groups(point, matched);
-        match (astray, groups.is_empty()) {
+impl Builder<'_> {
+    fn add_point(&mut self, point: &SidePoint<'_>, matched: &KeyNames, name: &str) {
+        let (groups, off_path_reason) = groups(point, matched);
+        match (off_path_reason, groups.is_empty()) {
             (Some(why), _) => self.leave_out(name, why),
             (None, true) => self.leave_out(name, "no run has measured it".to_owned()),
             _ => {}
         }
         for group in &groups {
             let rows: Vec<&Row<'_>> = group.rows.iter().collect();
-            let metrics = Metric::asked_or_usual(&self.request.metrics, &rows);
+            let metrics = Metric::requested_or_default(&self.request.metrics, &rows);
             let before = self.left_out.len();
             let mut any = false;
             for metric in metrics {
-                let hand = self.by_hand(point, &metric);
-                any |= self.entry(point, (group, faster(&groups, group)), metric, name, hand);
+                let hand = self.find_hand_value(point, &metric);
+                any |= self.add_entry(
+                    point,
+                    (group, find_faster_links(&groups, group)),
+                    metric,
+                    name,
+                    hand,
+                );
             }
             if !any && self.left_out.len() == before {
                 self.leave_out(name, "it has none of these metrics".to_owned());
@@ -252,9 +258,9 @@ impl Made<'_> {
     }
 
     /// Returns the data-sheet figure for a metric of a point.
-    fn by_hand(&mut self, point: &SidePoint<'_>, metric: &Metric) -> Option<HandValue> {
+    fn find_hand_value(&mut self, point: &SidePoint<'_>, metric: &Metric) -> Option<HandValue> {
         let all = &self.request.by_hand;
-        let is_own = |hand: &HandValue| hand.metric == *metric && hand.is_of(&point.keys);
+        let is_own = |hand: &HandValue| hand.metric == *metric && hand.matches(&point.keys);
         let at = all.iter().position(is_own)?;
         self.used[at] = true;
         Some(all[at].clone())
@@ -268,10 +274,10 @@ impl Made<'_> {
     }
 
     /// Adds an entry for one metric of a group. Returns false if the group has no value of the metric.
-    fn entry(
+    fn add_entry(
         &mut self,
         point: &SidePoint<'_>,
-        (group, faster): (&AlikeRows<'_>, Option<&AlikeRows<'_>>),
+        (group, faster): (&RowGroup<'_>, Option<&RowGroup<'_>>),
         metric: Metric,
         name: &str,
         hand: Option<HandValue>,
@@ -283,11 +289,11 @@ impl Made<'_> {
         let request = self.request;
         let named = &request.leave_out;
         samples.retain(|sample| !named.contains(&sample.host));
-        let all = RunFigures::of(&samples, request, metric, hand.as_ref());
+        let all = RunFigures::new(&samples, request, metric, hand.as_ref());
         let leaves_out = named.iter().any(|word| word == SLOW);
         // If another group has faster links, every host of this group counts as slow.
         let (slow, median) = match faster.and_then(|it| self.median_of(it, metric)) {
-            Some(median) => (medians(&samples), median),
+            Some(median) => (host_medians(&samples), median),
             None => (slow_hosts(&samples, &all, metric), all.median),
         };
         self.list_slow(&slow, name, metric, median);
@@ -300,21 +306,21 @@ impl Made<'_> {
         }
         // Sources and bound come only from hosts that were kept.
         let kept = group.of_hosts(&samples);
-        let figures = RunFigures::of(&samples, request, metric, hand.as_ref());
+        let figures = RunFigures::new(&samples, request, metric, hand.as_ref());
         let limit = limit(&kept.rows, &metric);
-        if let Err(why) = figures.refuse(request, limit, hand.as_ref()) {
+        if let Err(why) = figures.check(request, limit, hand.as_ref()) {
             self.leave_out(name, why);
             return true;
         }
         let records = kept.rows.iter().map(|row| row.record);
-        if let Some(words) = Blame::of_most(records, 1.0 - self.request.fail) {
+        if let Some(words) = Blame::in_most_runs(records, 1.0 - self.request.fail) {
             let why = format!(
                 "in most of its runs {words}: every check would fail; mend that, or measure without these hosts"
             );
             self.leave_out(name, why);
             return true;
         }
-        let entry = self.filled(point, &kept, metric, name, &figures, (limit, hand));
+        let entry = self.build_entry(point, &kept, metric, name, &figures, (limit, hand));
         let hosts = samples.into_iter().map(|sample| sample.host);
         let kind = self.kinds.entry(group.facts.clone()).or_default();
         kind.0.extend(hosts);
@@ -323,11 +329,11 @@ impl Made<'_> {
     }
 
     /// Median over the hosts of a group that are not left out.
-    fn median_of(&self, group: &AlikeRows<'_>, metric: Metric) -> Option<f64> {
+    fn median_of(&self, group: &RowGroup<'_>, metric: Metric) -> Option<f64> {
         let mut samples = samples(&group.rows, &metric);
         samples.retain(|sample| !self.request.leave_out.contains(&sample.host));
         let is_any = !samples.is_empty();
-        is_any.then(|| RunFigures::of(&samples, self.request, metric, None).median)
+        is_any.then(|| RunFigures::new(&samples, self.request, metric, None).median)
     }
 
     fn list_slow(&mut self, slow: &[(String, f64)], name: &str, metric: Metric, median: f64) {
@@ -342,10 +348,10 @@ impl Made<'_> {
         }));
     }
 
-    fn filled(
+    fn build_entry(
         &self,
         point: &SidePoint<'_>,
-        group: &AlikeRows<'_>,
+        group: &RowGroup<'_>,
         metric: Metric,
         name: &str,
         figures: &RunFigures,
@@ -380,11 +386,11 @@ impl Made<'_> {
             first: times().min().and_then(day),
             last: times().max().and_then(day),
             ranks: record.body.any().options().ranks,
-            spans: spans(record),
+            spans: count_hosts(record),
             takes_s: (takes.fold(0.0, f64::max) * 1e3).ceil() / 1e3,
             part: point
                 .keys
-                .of_part()
+                .part_keys()
                 .map(|(key, value)| (key.to_owned(), value.to_owned()))
                 .collect(),
             checksum: given::checksum(&json),
@@ -404,7 +410,7 @@ pub fn point_json(record: &Record) -> String {
     point.to_string()
 }
 
-fn spans(record: &Record) -> u32 {
+fn count_hosts(record: &Record) -> u32 {
     let hosts: usize = record
         .environment
         .iter()

@@ -87,10 +87,10 @@ impl HandValue {
     }
 
     /// Whether a point has all these keys.
-    pub fn is_of(&self, keys: &Keys) -> bool {
+    pub fn matches(&self, keys: &Keys) -> bool {
         self.keys.iter().all(|(name, value)| {
             let names: KeyNames = [name.as_str()].into_iter().collect();
-            let mut taken = keys.iter().filter(|(key, _)| names.take(key));
+            let mut taken = keys.iter().filter(|(key, _)| names.matches(key));
             taken.any(|(key, own)| own == current_value(key, value))
         })
     }

@@ -53,15 +53,15 @@ pub fn drift(old: &Baseline, new: &Baseline) -> Result<Vec<DriftedEntry>> {
     for kind in &new.kinds {
         let before = old.kinds.iter().find(|known| known.facts == kind.facts);
         for entry in &kind.entries {
-            let known = before.and_then(|kind| same(kind, entry));
-            found.push(of(kind, known, Some(entry)));
+            let known = before.and_then(|kind| find_match(kind, entry));
+            found.push(compare_entry(kind, known, Some(entry)));
         }
     }
     for kind in &old.kinds {
         let after = new.kinds.iter().find(|known| known.facts == kind.facts);
         for entry in &kind.entries {
-            if after.and_then(|kind| same(kind, entry)).is_none() {
-                found.push(of(kind, Some(entry), None));
+            if after.and_then(|kind| find_match(kind, entry)).is_none() {
+                found.push(compare_entry(kind, Some(entry), None));
             }
         }
     }
@@ -72,18 +72,18 @@ pub fn drift(old: &Baseline, new: &Baseline) -> Result<Vec<DriftedEntry>> {
         true => Ok(found),
         false => Err(Error::Usage(format!(
             "the baselines have no point in common: one is of {}, the other of {}",
-            kinds(old),
-            kinds(new)
+            kind_titles(old),
+            kind_titles(new)
         ))),
     }
 }
 
-fn kinds(baseline: &Baseline) -> String {
+fn kind_titles(baseline: &Baseline) -> String {
     let titles: Vec<String> = baseline.kinds.iter().map(HostKind::title).collect();
     titles.join("; ")
 }
 
-fn same<'a>(kind: &'a HostKind, entry: &BaselineEntry) -> Option<&'a BaselineEntry> {
+fn find_match<'a>(kind: &'a HostKind, entry: &BaselineEntry) -> Option<&'a BaselineEntry> {
     kind.entries.iter().find(|known| {
         known.point == entry.point
             && known.part == entry.part
@@ -93,10 +93,14 @@ fn same<'a>(kind: &'a HostKind, entry: &BaselineEntry) -> Option<&'a BaselineEnt
     })
 }
 
-fn of(kind: &HostKind, old: Option<&BaselineEntry>, new: Option<&BaselineEntry>) -> DriftedEntry {
+fn compare_entry(
+    kind: &HostKind,
+    old: Option<&BaselineEntry>,
+    new: Option<&BaselineEntry>,
+) -> DriftedEntry {
     let drift = match (old, new) {
         (Some(old), Some(new)) if !(old.has_spread() && new.has_spread()) => Drift::Unclear,
-        (Some(old), Some(new)) => compared(old, new.median),
+        (Some(old), Some(new)) => classify(old, new.median),
         (None, _) => Drift::Added,
         (_, None) => Drift::Gone,
     };
@@ -114,7 +118,7 @@ fn of(kind: &HostKind, old: Option<&BaselineEntry>, new: Option<&BaselineEntry>)
     }
 }
 
-fn compared(old: &BaselineEntry, median: f64) -> Drift {
+fn classify(old: &BaselineEntry, median: f64) -> Drift {
     // The warning threshold, mirrored to the better side of the median.
     let opposite = 2.0 * old.median - old.warn;
     let is_faster = match old.is_high_better() {

@@ -37,7 +37,7 @@ pub(super) fn samples(rows: &[Row<'_>], metric: &Metric) -> Vec<HostSample> {
 }
 
 /// Median per host.
-pub(super) fn medians(samples: &[HostSample]) -> Vec<(String, f64)> {
+pub(super) fn host_medians(samples: &[HostSample]) -> Vec<(String, f64)> {
     let mut of_hosts: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for sample in samples {
         of_hosts.entry(&sample.host).or_default().push(sample.value);
@@ -58,7 +58,7 @@ pub(super) fn slow_hosts(
         Better::High => value < figures.fail,
         Better::Low => value > figures.fail,
     };
-    let mut medians = medians(samples);
+    let mut medians = host_medians(samples);
     medians.retain(|(_, value)| is_beyond(*value));
     medians
 }
@@ -87,7 +87,7 @@ pub(super) struct RunFigures {
 }
 
 impl RunFigures {
-    pub(super) fn of(
+    pub(super) fn new(
         samples: &[HostSample],
         request: &BaselineRequest,
         metric: Metric,
@@ -117,7 +117,7 @@ impl RunFigures {
     }
 
     /// Checks whether these figures can form an entry; the error gives the reason.
-    pub(super) fn refuse(
+    pub(super) fn check(
         &self,
         request: &BaselineRequest,
         limit: Option<f64>,

@@ -9,14 +9,14 @@ use crate::keys::KeyNames;
 use crate::matching::SidePoint;
 
 /// Rows of a point from equal hosts: same kind, same devices, same link speed.
-pub(super) struct AlikeRows<'a> {
+pub(super) struct RowGroup<'a> {
     pub facts: KindFacts,
     pub device: Option<String>,
     pub link_bytes_per_s: Option<f64>,
     pub rows: Vec<Row<'a>>,
 }
 
-impl<'a> AlikeRows<'a> {
+impl<'a> RowGroup<'a> {
     /// Keeps only the rows of hosts that have a sample.
     pub(super) fn of_hosts(&self, samples: &[HostSample]) -> Self {
         let is_kept = |row: &&Row<'a>| {
@@ -37,13 +37,13 @@ impl<'a> AlikeRows<'a> {
 pub(super) fn groups<'a>(
     point: &SidePoint<'a>,
     matched: &KeyNames,
-) -> (Vec<AlikeRows<'a>>, Option<String>) {
-    let mut groups: Vec<AlikeRows<'a>> = Vec::new();
-    let mut astray = None;
+) -> (Vec<RowGroup<'a>>, Option<String>) {
+    let mut groups: Vec<RowGroup<'a>> = Vec::new();
+    let mut off_path_reason = None;
     let measured = |row: &&Row<'_>| row.record.outcome == Outcome::Measured;
     for row in point.rows.iter().filter(measured) {
         if let Some(why) = off_path(row) {
-            astray = Some(format!("runs off path are left out: {why}"));
+            off_path_reason = Some(format!("runs off path are left out: {why}"));
             continue;
         }
         let facts = kind_of_record(row.record, matched);
@@ -55,7 +55,7 @@ pub(super) fn groups<'a>(
         });
         match known {
             Some(group) => group.rows.push(*row),
-            None => groups.push(AlikeRows {
+            None => groups.push(RowGroup {
                 facts,
                 device,
                 link_bytes_per_s,
@@ -63,18 +63,18 @@ pub(super) fn groups<'a>(
             }),
         }
     }
-    (groups, astray)
+    (groups, off_path_reason)
 }
 
 /// Returns the group with the same host kind and devices but the fastest links, if this group's links are slower.
-pub(super) fn faster<'g, 'a>(
-    groups: &'g [AlikeRows<'a>],
-    own: &AlikeRows<'_>,
-) -> Option<&'g AlikeRows<'a>> {
+pub(super) fn find_faster_links<'g, 'a>(
+    groups: &'g [RowGroup<'a>],
+    own: &RowGroup<'_>,
+) -> Option<&'g RowGroup<'a>> {
     let alike = groups
         .iter()
         .filter(|other| other.facts == own.facts && other.device == own.device);
-    let speed = |group: &AlikeRows<'_>| group.link_bytes_per_s.unwrap_or(0.0);
+    let speed = |group: &RowGroup<'_>| group.link_bytes_per_s.unwrap_or(0.0);
     let fastest = alike.max_by(|left, right| speed(left).total_cmp(&speed(right)))?;
     (own.link_bytes_per_s? < speed(fastest) * LINK_TOLERANCE).then_some(fastest)
 }

@@ -28,10 +28,10 @@ pub fn kind_facts(machine: &Environment, matched: &KeyNames) -> KindFacts {
         format!("{} x {}, {} cores", cpu.sockets, cpu.model, cpu.cores),
     )]);
     if !machine.gpus.is_empty() {
-        facts.insert(GPU.to_owned(), counted(&machine.gpus));
+        facts.insert(GPU.to_owned(), count_models(&machine.gpus));
     }
     let asked = facts_of_machine(machine).into_iter();
-    facts.extend(asked.filter(|(key, _)| matched.take(key)));
+    facts.extend(asked.filter(|(key, _)| matched.matches(key)));
     facts
 }
 
@@ -89,14 +89,14 @@ pub fn carriers(row: &Row<'_>) -> (Option<String>, Option<f64>) {
         let own = of_hosts.entry(device.host.as_str()).or_default();
         own.insert(&device.name);
     }
-    let ways: BTreeSet<String> = of_hosts
+    let device_lists: BTreeSet<String> = of_hosts
         .into_values()
         .map(|names| names.into_iter().collect::<Vec<_>>().join(","))
         .collect();
-    let ways: Vec<String> = ways.into_iter().collect();
+    let device_lists: Vec<String> = device_lists.into_iter().collect();
     let links = row.record.limit.as_ref().and_then(|limit| limit.links);
     (
-        (!ways.is_empty()).then(|| ways.join(OTHER_HOST)),
+        (!device_lists.is_empty()).then(|| device_lists.join(OTHER_HOST)),
         links.map(|links| links.used_bytes_per_s),
     )
 }
@@ -117,8 +117,8 @@ pub fn off_path(row: &Row<'_>) -> Option<String> {
     };
     let device = proof.devices.iter().find(is_disproved)?;
     let title = device.title();
-    let said = proof.why.iter().find(|why| why.contains(&title));
-    Some(said.cloned().unwrap_or_else(|| {
+    let stated = proof.why.iter().find(|why| why.contains(&title));
+    Some(stated.cloned().unwrap_or_else(|| {
         format!(
             "the counters of {title} of {} lack the payload",
             device.host
@@ -127,7 +127,7 @@ pub fn off_path(row: &Row<'_>) -> Option<String> {
 }
 
 /// Counts models: "2 x H100".
-fn counted(models: &[String]) -> String {
+fn count_models(models: &[String]) -> String {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for model in models {
         *counts.entry(model).or_default() += 1;

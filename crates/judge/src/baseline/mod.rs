@@ -148,7 +148,7 @@ impl Baseline {
     ///
     /// # Errors
     /// `Usage` if the baseline has no such kind; the message lists its kinds.
-    pub fn kind_of(&self, facts: &host_kind::KindFacts) -> Result<&HostKind> {
+    pub fn find_kind(&self, facts: &host_kind::KindFacts) -> Result<&HostKind> {
         let found = self.kinds.iter().find(|kind| kind.facts == *facts);
         found.ok_or_else(|| {
             let own: Vec<&str> = facts.values().map(String::as_str).collect();
@@ -164,7 +164,7 @@ impl Baseline {
 
 impl BaselineEntry {
     /// The point, in the form that plans accept.
-    pub fn given(&self) -> GivenPoint {
+    pub fn given_point(&self) -> GivenPoint {
         GivenPoint {
             json: self.point.clone(),
             checksum: self.checksum.clone(),
@@ -197,7 +197,7 @@ impl BaselineEntry {
     }
 
     /// Device names per host; hosts with equal device lists count once.
-    pub fn ways(&self) -> impl Iterator<Item = Vec<&str>> {
+    pub fn device_lists(&self) -> impl Iterator<Item = Vec<&str>> {
         let of_hosts = self.device.iter();
         let of_hosts = of_hosts.flat_map(|names| names.split(host_kind::OTHER_HOST));
         of_hosts.map(|names| names.split(',').collect())
@@ -205,11 +205,11 @@ impl BaselineEntry {
 
     /// Names of the devices of all hosts.
     pub fn devices(&self) -> impl Iterator<Item = &str> {
-        self.ways().flatten()
+        self.device_lists().flatten()
     }
 
     /// Standard deviation estimated from the MAD, as a fraction of the median.
-    pub fn spread(&self) -> f64 {
+    pub fn relative_spread(&self) -> f64 {
         robust::SIGMAS_OF_MAD * self.mad / self.median
     }
 }

@@ -32,10 +32,10 @@ impl CheckStep<'_> {
     }
 
     /// How informative the point is: high if it is close to its bound and varies little.
-    fn telling(&self) -> f64 {
+    fn informativeness(&self) -> f64 {
         let of = |entry: &&BaselineEntry| {
             let close = entry.of_limit.unwrap_or(0.0).min(1.0);
-            close - entry.spread()
+            close - entry.relative_spread()
         };
         self.entries
             .iter()
@@ -44,7 +44,7 @@ impl CheckStep<'_> {
     }
 
     /// Engine, operation and device.
-    fn about(&self) -> String {
+    fn subject(&self) -> String {
         let Some(entry) = self.entries.first() else {
             return String::new();
         };
@@ -56,7 +56,7 @@ impl CheckStep<'_> {
 
 /// Orders points by how informative they are. First comes the best point of each engine, operation and device: the
 /// closest to its bound with the least spread. Then the second best of each, and so on.
-pub fn telling_first<'a>(
+pub fn most_informative_first<'a>(
     entries: impl IntoIterator<Item = &'a BaselineEntry>,
 ) -> Vec<CheckStep<'a>> {
     let mut steps: Vec<CheckStep<'a>> = Vec::new();
@@ -73,11 +73,11 @@ pub fn telling_first<'a>(
             }
         }
     }
-    steps.sort_by(|left, right| right.telling().total_cmp(&left.telling()));
+    steps.sort_by(|left, right| right.informativeness().total_cmp(&left.informativeness()));
     let mut of_each: BTreeMap<String, usize> = BTreeMap::new();
     let mut ordered: Vec<(usize, CheckStep<'a>)> = Vec::with_capacity(steps.len());
     for step in steps {
-        let round = of_each.entry(step.about()).or_default();
+        let round = of_each.entry(step.subject()).or_default();
         ordered.push((*round, step));
         *round += 1;
     }
@@ -98,7 +98,7 @@ pub struct WithinBudget<'a> {
 /// Selects points in order until `budget_s` is used up; a point that is too long is skipped in favour of shorter ones.
 /// Each distinct number of ranks and hosts costs one start of `start_s`. The budget also reserves `retests` repeats of
 /// the longest selected point, in case it fails.
-pub fn within<'a>(
+pub fn fit_budget<'a>(
     steps: Vec<CheckStep<'a>>,
     budget_s: f64,
     start_s: f64,
@@ -133,12 +133,12 @@ const PACE_MARGIN: f64 = 1.5;
 const PACE_MIN: f64 = 0.05;
 
 /// Pace assumed for later points after earlier ones took `pace` times as long as the baseline states.
-pub fn pace_of_next(pace: f64) -> f64 {
+pub fn next_pace(pace: f64) -> f64 {
     (PACE_MARGIN * pace).max(PACE_MIN)
 }
 
-/// As [`within`], but points take `pace` times as long as the baseline states.
-pub fn within_at_pace<'a>(
+/// As [`fit_budget`], but points take `pace` times as long as the baseline states.
+pub fn fit_budget_at_pace<'a>(
     steps: Vec<CheckStep<'a>>,
     budget_s: f64,
     start_s: f64,
@@ -146,7 +146,7 @@ pub fn within_at_pace<'a>(
     pace: f64,
 ) -> WithinBudget<'a> {
     // Pace affects points only; a start takes the same time.
-    within(steps, budget_s / pace, start_s / pace, retests)
+    fit_budget(steps, budget_s / pace, start_s / pace, retests)
 }
 
 /// Shortest budget that fits at least one point.

@@ -18,7 +18,7 @@ pub const BASELINE_BYTES_MAX: u64 = 16 << 20;
 const LIMIT_TOLERANCE: f64 = 1.000_001;
 
 /// Header comment of the file.
-const HEAD: &str = "\
+const HEADER: &str = "\
 # Written by `tonnage baseline`; `tonnage check --baseline` measures its points again. Thresholds (warn, fail) may be
 # changed by hand; points may not, and have a checksum.
 ";
@@ -111,7 +111,7 @@ impl Baseline {
     pub fn to_toml(&self) -> Result<String> {
         let text = toml::to_string(self)
             .map_err(|error| Error::Failed(format!("the baseline has no form in TOML: {error}")))?;
-        Ok(format!("{HEAD}\n{text}"))
+        Ok(format!("{HEADER}\n{text}"))
     }
 }
 
@@ -169,8 +169,8 @@ fn check(entry: &BaselineEntry) -> std::result::Result<(), String> {
             entry.ranks, entry.spans
         ));
     }
-    match entry.given().point() {
-        Ok(_) if entry.given().ranks() == Some(entry.ranks) => Ok(()),
+    match entry.given_point().point() {
+        Ok(_) if entry.given_point().ranks() == Some(entry.ranks) => Ok(()),
         Ok(_) => Err("ranks are not those of its point".into()),
         Err(error) => Err(error.to_string()),
     }

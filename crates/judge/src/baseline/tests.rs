@@ -9,7 +9,7 @@ use tonnage_record::Record;
 use super::build::{BaselineRequest, BuiltBaseline, SLOW, baseline};
 use super::by_hand::HandValue;
 use super::drift::{Drift, drift};
-use super::order::{pace_of_next, telling_first, within, within_at_pace};
+use super::order::{fit_budget, fit_budget_at_pace, most_informative_first, next_pace};
 use super::{Baseline, BaselineEntry};
 use crate::tests::{changed, latency, read, record};
 
@@ -397,20 +397,23 @@ fn the_most_telling_point_of_each_engine_comes_first() {
             .map(|step| step.name().to_owned())
             .collect::<Vec<_>>()
     };
-    let steps = telling_first(&entries);
+    let steps = most_informative_first(&entries);
     assert_eq!(names(&steps), ["b", "c", "d", "a"]);
     // A start takes 0.5 s and points take 1 s. c does not fit into 3.5 s, and d needs its own start.
-    let found = within(steps.clone(), 3.5, 0.5, 0);
+    let found = fit_budget(steps.clone(), 3.5, 0.5, 0);
     assert_eq!(
         (names(&found.chosen), names(&found.left)),
         (vec!["b".into(), "d".into()], vec!["c".into(), "a".into()])
     );
     // A retest needs half the budget.
-    assert_eq!(names(&within(steps.clone(), 3.0, 0.5, 1).chosen), ["b"]);
-    assert_eq!(names(&within(steps.clone(), 2.9, 0.5, 1).chosen).len(), 0);
+    assert_eq!(names(&fit_budget(steps.clone(), 3.0, 0.5, 1).chosen), ["b"]);
+    assert_eq!(
+        names(&fit_budget(steps.clone(), 2.9, 0.5, 1).chosen).len(),
+        0
+    );
     assert_eq!(super::order::shortest_s(&steps, 0.5, 1), Some(3.0));
     // Points took a tenth of their time. With the margin, 0.15 is assumed: 2.05 s for all.
-    let at = |time_s, pace| within_at_pace(steps.clone(), time_s, 0.5, 0, pace_of_next(pace));
+    let at = |time_s, pace| fit_budget_at_pace(steps.clone(), time_s, 0.5, 0, next_pace(pace));
     assert_eq!(names(&at(1.99, 0.1).left), ["a"]);
     assert_eq!(names(&at(2.06, 0.1).left), [""; 0]);
     // Points that took no time, and points that took longer than expected.

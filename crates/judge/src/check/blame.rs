@@ -13,16 +13,16 @@ use tonnage_units::number_list;
 const NAMED_MAX: usize = 3;
 
 /// A host that sends slowly to all others, a host that receives slowly, or a slow pair.
-type SlowWay = (Option<String>, Option<String>);
+type SlowPath = (Option<String>, Option<String>);
 
 /// Slow hosts and pairs, each with its rate as a fraction of the median pair.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Blame(BTreeMap<SlowWay, f64>);
+pub struct Blame(BTreeMap<SlowPath, f64>);
 
 impl Blame {
     /// Hosts and pairs that the verdict on a record's matrix calls slow and that reach less than `least` of the median.
     /// Empty if the record has no matrix.
-    pub fn below(record: &Record, least: f64) -> Self {
+    pub fn from_record(record: &Record, least: f64) -> Self {
         let summary = record.transfer().and_then(|body| body.summary.as_ref());
         let Some(verdict) = summary.and_then(|summary| summary.matrix.as_ref()) else {
             return Self::default();
@@ -42,9 +42,9 @@ impl Blame {
             (ends, it.of_median)
         });
         let mut blame = Self::default();
-        for (way, part) in senders.chain(receivers).chain(pairs) {
+        for (path, part) in senders.chain(receivers).chain(pairs) {
             if part < least {
-                let known = blame.0.entry(way).or_insert(part);
+                let known = blame.0.entry(path).or_insert(part);
                 *known = known.min(part);
             }
         }
@@ -60,8 +60,8 @@ impl Blame {
     pub fn common<'a>(mut all: impl Iterator<Item = &'a Self>) -> Self {
         let mut common = all.next().cloned().unwrap_or_default();
         for other in all {
-            common.0.retain(|way, part| {
-                let again = other.0.get(way);
+            common.0.retain(|path, part| {
+                let again = other.0.get(path);
                 *part = again.map_or(*part, |again| part.max(*again));
                 again.is_some()
             });
@@ -70,16 +70,18 @@ impl Blame {
     }
 
     /// Describes the hosts and pairs that are slow in more than half of the runs.
-    pub(crate) fn of_most<'a>(
+    pub(crate) fn in_most_runs<'a>(
         records: impl Iterator<Item = &'a Record>,
         least: f64,
     ) -> Option<String> {
-        let all: Vec<Self> = records.map(|record| Self::below(record, least)).collect();
-        let runs_of = |way: &SlowWay| all.iter().filter(|one| one.0.contains_key(way)).count();
+        let all: Vec<Self> = records
+            .map(|record| Self::from_record(record, least))
+            .collect();
+        let runs_of = |path: &SlowPath| all.iter().filter(|one| one.0.contains_key(path)).count();
         let mut most = Self::default();
-        for (way, part) in all.iter().flat_map(|one| &one.0) {
-            if 2 * runs_of(way) > all.len() {
-                most.0.insert(way.clone(), *part);
+        for (path, part) in all.iter().flat_map(|one| &one.0) {
+            if 2 * runs_of(path) > all.len() {
+                most.0.insert(path.clone(), *part);
             }
         }
         (!most.is_empty()).then(|| most.words())
@@ -87,16 +89,16 @@ impl Blame {
 
     /// Slow hosts, including both hosts of a slow pair.
     pub fn hosts(&self) -> Vec<String> {
-        let ways = self.0.keys();
-        let hosts: BTreeSet<&String> = ways.flat_map(|(from, to)| from.iter().chain(to)).collect();
+        let paths = self.0.keys();
+        let hosts: BTreeSet<&String> = paths.flat_map(|(from, to)| from.iter().chain(to)).collect();
         hosts.into_iter().cloned().collect()
     }
 
     /// Description such as "h3 sends at 50 % of the median", slowest first.
     pub fn words(&self) -> String {
-        let mut ways: Vec<(&SlowWay, &f64)> = self.0.iter().collect();
-        ways.sort_by(|left, right| left.1.total_cmp(right.1));
-        let said = ways.iter().take(NAMED_MAX).map(|((from, to), part)| {
+        let mut paths: Vec<(&SlowPath, &f64)> = self.0.iter().collect();
+        paths.sort_by(|left, right| left.1.total_cmp(right.1));
+        let descriptions = paths.iter().take(NAMED_MAX).map(|((from, to), part)| {
             let part = format!("{:.0} %", 100.0 * **part);
             match (from, to) {
                 (Some(from), Some(to)) if from == to => format!("within {from} at {part}"),
@@ -105,12 +107,12 @@ impl Blame {
                 (None, to) => format!("{} receives at {part}", to.as_deref().unwrap_or("?")),
             }
         });
-        let said: Vec<String> = said.collect();
-        let more = match ways.len().saturating_sub(NAMED_MAX) {
+        let descriptions: Vec<String> = descriptions.collect();
+        let more = match paths.len().saturating_sub(NAMED_MAX) {
             0 => String::new(),
             more => format!(", and {more} more"),
         };
-        format!("{} of the median{more}", said.join(", "))
+        format!("{} of the median{more}", descriptions.join(", "))
     }
 }
 

@@ -31,18 +31,18 @@ pub struct HostDevices {
 }
 
 impl HostDevices {
-    fn named(&self, name: &str) -> Option<&DeviceState> {
+    fn find(&self, name: &str) -> Option<&DeviceState> {
         self.devices.iter().find(|device| device.name == name)
     }
 
     fn has_all(&self, way: &[&str]) -> bool {
-        let mut own = way.iter().map(|name| self.named(name));
+        let mut own = way.iter().map(|name| self.find(name));
         own.all(|device| device.is_some_and(|device| !device.is_down()))
     }
 
     /// Verdict and reason if a device is missing or down; `None` if its link may carry traffic.
     fn fault(&self, name: &str) -> Option<(CheckVerdict, String)> {
-        match (self.named(name), &self.gap) {
+        match (self.find(name), &self.gap) {
             (None, Some(gap)) => Some((CheckVerdict::Error, format!("{name} is not seen: {gap}"))),
             (None, None) => Some((CheckVerdict::Fail, format!("{name} is gone"))),
             (Some(device), _) if device.is_down() => Some((
@@ -65,10 +65,11 @@ pub fn device_failures(
     let mut found: Vec<EntryVerdict> = Vec::new();
     for entry in entries {
         let mut same_point = entries.iter().filter(|other| other.point == entry.point);
-        if same_point.any(|other| other.ways().any(|way| own.has_all(&way))) {
+        if same_point.any(|other| other.device_lists().any(|way| own.has_all(&way))) {
             continue;
         }
-        let is_of_others = |name: &str| entry.ways().count() > 1 && own.named(name).is_none();
+        let is_of_others =
+            |name: &str| entry.device_lists().count() > 1 && own.find(name).is_none();
         for name in entry.devices().filter(|name| !is_of_others(name)) {
             if found.iter().any(|known| known.name == name) {
                 continue;
@@ -79,7 +80,7 @@ pub fn device_failures(
                     hosts: vec![host.to_owned()],
                     verdict,
                     why: Some(why),
-                    ..EntryVerdict::of(entry)
+                    ..EntryVerdict::unmeasured(entry)
                 });
             }
         }

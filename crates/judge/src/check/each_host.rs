@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::nodelist::folded;
-use super::reason::cut;
+use super::nodelist::fold_names;
+use super::reason::truncate;
 use super::{CHECK_FORMAT, CheckReport, CheckVerdict};
 
 /// Verdict on one host.
@@ -21,7 +21,7 @@ pub struct HostVerdict {
 
 impl HostVerdict {
     /// Makes a verdict from a report.
-    pub fn of(host: String, report: CheckReport) -> Self {
+    pub fn from_report(host: String, report: CheckReport) -> Self {
         Self {
             host,
             verdict: report.verdict,
@@ -35,7 +35,7 @@ impl HostVerdict {
         Self {
             host,
             verdict: CheckVerdict::Error,
-            reason: cut(&format!("error: {why}")),
+            reason: truncate(&format!("error: {why}")),
             report: None,
         }
     }
@@ -89,8 +89,8 @@ pub struct EachHostFacts {
 
 impl EachHostReport {
     /// Builds the report from the hosts' verdicts.
-    pub fn of(facts: EachHostFacts, each: Vec<HostVerdict>) -> Self {
-        let verdict = CheckVerdict::of(each.iter().map(|one| one.verdict));
+    pub fn new(facts: EachHostFacts, each: Vec<HostVerdict>) -> Self {
+        let verdict = CheckVerdict::combine(each.iter().map(|one| one.verdict));
         let failed = each.iter().filter(|one| one.verdict == CheckVerdict::Fail);
         let mut failed_hosts: Vec<String> = failed.map(|one| one.host.clone()).collect();
         failed_hosts.sort();
@@ -110,7 +110,7 @@ impl EachHostReport {
     }
 
     /// Groups hosts by verdict and reason: worst verdict first, then the reason with the most hosts.
-    pub fn alike(&self) -> Vec<AlikeHosts<'_>> {
+    pub fn grouped(&self) -> Vec<VerdictGroup<'_>> {
         let mut groups: Vec<(CheckVerdict, &str, Vec<&str>)> = Vec::new();
         for one in &self.each {
             let why = one.why();
@@ -128,10 +128,10 @@ impl EachHostReport {
         });
         let groups = groups.into_iter();
         groups
-            .map(|(verdict, why, hosts)| AlikeHosts {
+            .map(|(verdict, why, hosts)| VerdictGroup {
                 verdict,
                 why,
-                hosts: folded(hosts),
+                hosts: fold_names(hosts),
             })
             .collect()
     }
@@ -139,7 +139,7 @@ impl EachHostReport {
 
 /// Hosts with the same verdict and reason.
 #[derive(Debug, Clone, PartialEq)]
-pub struct AlikeHosts<'a> {
+pub struct VerdictGroup<'a> {
     /// The verdict.
     pub verdict: CheckVerdict,
     /// Reason, without the verdict prefix.
@@ -150,15 +150,15 @@ pub struct AlikeHosts<'a> {
 
 fn reason(verdict: CheckVerdict, each: &[HostVerdict]) -> String {
     let own: Vec<&HostVerdict> = each.iter().filter(|one| one.verdict == verdict).collect();
-    let hosts = folded(own.iter().map(|one| one.host.as_str()));
+    let hosts = fold_names(own.iter().map(|one| one.host.as_str()));
     match own.as_slice() {
-        [] => cut(&format!("{verdict}: no host was checked")),
-        [one] => cut(&format!("{verdict}: {hosts}: {}", one.why())),
-        _ if verdict == CheckVerdict::Pass && own.len() == each.len() => cut(&format!(
+        [] => truncate(&format!("{verdict}: no host was checked")),
+        [one] => truncate(&format!("{verdict}: {hosts}: {}", one.why())),
+        _ if verdict == CheckVerdict::Pass && own.len() == each.len() => truncate(&format!(
             "{verdict}: {} hosts within the baseline",
             own.len()
         )),
-        [first, ..] => cut(&format!(
+        [first, ..] => truncate(&format!(
             "{verdict}: {} of {} hosts: {hosts}: {}",
             own.len(),
             each.len(),
@@ -187,7 +187,7 @@ mod tests {
             budget_s: 20.0,
             took_s: 9.0,
         };
-        EachHostReport::of(facts, each.to_vec())
+        EachHostReport::new(facts, each.to_vec())
     }
 
     #[test]
@@ -208,7 +208,7 @@ mod tests {
             host("n5", Warn, slow),
         ]);
         let reason = format!("fail: 2 of 5 hosts: n[1,3]: {slow}");
-        assert_eq!(several.reason, cut(&reason));
+        assert_eq!(several.reason, truncate(&reason));
         assert_eq!(several.failed_hosts, ["n1", "n3"]);
         let errors = of(&[pass("n1"), HostVerdict::error("n2".to_owned(), "no ssh")]);
         assert_eq!(
@@ -227,7 +227,7 @@ mod tests {
             host("n2", Fail, "slow"),
             host("n3", Pass, "1 figure"),
         ]);
-        let rows = all.alike();
+        let rows = all.grouped();
         let rows: Vec<(&str, &str)> = rows.iter().map(|it| (it.hosts.as_str(), it.why)).collect();
         assert_eq!(rows, [("n2", "slow"), ("n[1,3]", "1 figure")]);
     }

@@ -46,10 +46,10 @@ pub struct EntryVerdict {
 
 impl EntryVerdict {
     /// Creates a verdict for an entry without measurements.
-    pub fn of(entry: &BaselineEntry) -> Self {
+    pub fn unmeasured(entry: &BaselineEntry) -> Self {
         Self {
             name: entry.name.clone(),
-            short: short(entry),
+            short: short_name(entry),
             metric: entry.metric.clone(),
             unit: entry.unit.clone(),
             hosts: Vec::new(),
@@ -89,18 +89,18 @@ impl EntryVerdict {
 ///
 /// A failure counts only if each of `tries_min` tries fails; with fewer tries it is a warning. A figure beyond the
 /// failure threshold of fewer than [`RUNS_MIN`] runs is also a warning.
-pub fn judged(
+pub fn judge_entry(
     entry: &BaselineEntry,
     others: &[&BaselineEntry],
     records: &[&Record],
     tries_min: u32,
 ) -> EntryVerdict {
-    let mut found = EntryVerdict::of(entry);
+    let mut found = EntryVerdict::unmeasured(entry);
     let mut tries: Vec<Try> = Vec::new();
     for record in records {
         let hosts = hosts_of(record);
         found.hosts = hosts.split(',').map(str::to_owned).collect();
-        tries.push(one_try(entry, others, record));
+        tries.push(judge_try(entry, others, record));
     }
     found.tries = tries.iter().filter_map(|it| it.value).collect();
     // The first try that does not fail ends the tries. An error is no evidence about the host.
@@ -121,7 +121,7 @@ pub fn judged(
     found.verdict = counts.verdict;
     found.value = counts.value;
     found.why.clone_from(&counts.why);
-    blame(&mut found, &tries);
+    attribute_failure(&mut found, &tries);
     if found.verdict == CheckVerdict::Fail && fails < tries_min as usize {
         found.verdict = CheckVerdict::Warn;
         let why = found.why.take().map_or(String::new(), |why| why + "; ");
@@ -140,7 +140,7 @@ pub fn judged(
 /// Attributes a failure to the hosts that are slow in every failed try of a matrix. If the matrix total is within its
 /// threshold and each try has different slow hosts, this is interference from other programs: the verdict becomes a
 /// warning.
-fn blame(found: &mut EntryVerdict, tries: &[Try]) {
+fn attribute_failure(found: &mut EntryVerdict, tries: &[Try]) {
     let failed = || {
         let all = tries.iter();
         all.filter(|it| it.verdict == CheckVerdict::Fail)
@@ -174,7 +174,7 @@ struct Try {
 }
 
 impl Try {
-    fn of(verdict: CheckVerdict, value: Option<f64>, why: impl Into<Option<String>>) -> Self {
+    fn new(verdict: CheckVerdict, value: Option<f64>, why: impl Into<Option<String>>) -> Self {
         Self {
             verdict,
             value,
@@ -185,23 +185,23 @@ impl Try {
     }
 }
 
-fn one_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) -> Try {
+fn judge_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) -> Try {
     match &record.outcome {
         Outcome::Measured => {}
         Outcome::Skipped { why, .. } | Outcome::Failed { why, .. } => {
-            return Try::of(CheckVerdict::Error, None, why.clone());
+            return Try::new(CheckVerdict::Error, None, why.clone());
         }
     }
     let rows = Row::of(record);
-    let parts = Keys::of_parts(&rows);
+    let parts = Keys::for_parts(&rows);
     let own = parts.iter().find(|(keys, _)| is_part(keys, entry));
     let value = own.and_then(|(_, row)| entry.metric()?.value(row));
     let (Some((_, row)), Some(value)) = (own, value.filter(|value| value.is_finite())) else {
         let why = "its record has no such part or figure".to_owned();
-        return Try::of(CheckVerdict::Error, None, why);
+        return Try::new(CheckVerdict::Error, None, why);
     };
-    if let Some(why) = other_way(entry, others, row) {
-        return Try::of(CheckVerdict::Fail, Some(value), why);
+    if let Some(why) = path_difference(entry, others, row) {
+        return Try::new(CheckVerdict::Fail, Some(value), why);
     }
     let is_bound = entry
         .metric()
@@ -211,7 +211,7 @@ fn one_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) ->
         true => entry.fail / entry.median,
         false => entry.median / entry.fail,
     };
-    let blame = Blame::below(record, fail_part);
+    let blame = Blame::from_record(record, fail_part);
     // A threshold without a known spread cannot prove a failure.
     let proves = is_beyond && entry.has_spread();
     let verdict = match () {
@@ -233,13 +233,13 @@ fn one_try(entry: &BaselineEntry, others: &[&BaselineEntry], record: &Record) ->
     Try {
         blame,
         is_beyond: proves,
-        ..Try::of(verdict, Some(value), why)
+        ..Try::new(verdict, Some(value), why)
     }
 }
 
 fn is_part(keys: &Keys, entry: &BaselineEntry) -> bool {
-    let own = keys.of_part();
-    keys.of_part().count() == entry.part.len()
+    let own = keys.part_keys();
+    keys.part_keys().count() == entry.part.len()
         && own.into_iter().all(|(key, value)| {
             let known = entry.part.get(key);
             known.is_some_and(|known| current_value(key, known) == value)
@@ -247,26 +247,32 @@ fn is_part(keys: &Keys, entry: &BaselineEntry) -> bool {
 }
 
 /// Describes how the path of the bytes differs from the baseline's, unless another entry has this path.
-fn other_way(entry: &BaselineEntry, others: &[&BaselineEntry], row: &Row<'_>) -> Option<String> {
+fn path_difference(
+    entry: &BaselineEntry,
+    others: &[&BaselineEntry],
+    row: &Row<'_>,
+) -> Option<String> {
     if let Some(why) = off_path(row).filter(|_| entry.device.is_some()) {
         return Some(format!("off path: {why}"));
     }
     let (device, link) = carriers(row);
-    let is_way_of = |known: &BaselineEntry| known.device == device;
+    let is_path_of = |known: &BaselineEntry| known.device == device;
     if let (Some(device), Some(known)) = (&device, &entry.device)
-        && !is_way_of(entry)
+        && !is_path_of(entry)
     {
-        return match others.iter().any(|other| is_way_of(other)) {
+        return match others.iter().any(|other| is_path_of(other)) {
             true => None,
             false => Some(format!("off path: over {device}, fleet over {known}")),
         };
     }
     // A slower link than on other hosts is still a fault, even though the baseline stores such hosts separately.
-    let same_way = others
+    let same_path = others
         .iter()
         .copied()
         .filter(|other| other.device == entry.device);
-    let links = same_way.chain([entry]).filter_map(|it| it.link_bytes_per_s);
+    let links = same_path
+        .chain([entry])
+        .filter_map(|it| it.link_bytes_per_s);
     match (link, links.max_by(f64::total_cmp)) {
         (Some(link), Some(known)) if link < known * LINK_TOLERANCE => Some(format!(
             "link {:.0} Gb/s, fleet {:.0}",
@@ -278,7 +284,7 @@ fn other_way(entry: &BaselineEntry, others: &[&BaselineEntry], row: &Row<'_>) ->
 }
 
 /// Engine, operation and size of an entry's point, abbreviated.
-fn short(entry: &BaselineEntry) -> String {
+fn short_name(entry: &BaselineEntry) -> String {
     let part = |key: &str| entry.part.get(key).map(String::as_str);
     let point: serde_json::Value = serde_json::from_str(&entry.point).unwrap_or_default();
     let size = ["size_bytes", "transfer_bytes", "call_size_bytes"]
@@ -288,7 +294,7 @@ fn short(entry: &BaselineEntry) -> String {
         part("engine").map(str::to_owned),
         part("op").or_else(|| part("phase")).map(str::to_owned),
         part("step").map(str::to_owned),
-        size.map(compact),
+        size.map(format_size),
     ];
     let words: Vec<String> = words.into_iter().flatten().collect();
     match words.is_empty() {
@@ -298,7 +304,7 @@ fn short(entry: &BaselineEntry) -> String {
 }
 
 /// Formats a size as in sweeps: 64, 4k, 1M.
-fn compact(bytes: u64) -> String {
+fn format_size(bytes: u64) -> String {
     for (shift, unit) in [(30, "G"), (20, "M"), (10, "k")] {
         if bytes >= 1 << shift && bytes.trailing_zeros() >= shift {
             return format!("{}{unit}", bytes >> shift);

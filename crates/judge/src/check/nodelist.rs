@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Folds names that differ only in their trailing number. Numbers with leading zeros fold only with numbers of the same
 /// width.
-pub fn folded<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
+pub fn fold_names<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     let mut groups: BTreeMap<(&str, usize), BTreeSet<u64>> = BTreeMap::new();
     let mut plain: BTreeSet<&str> = BTreeSet::new();
     for name in names {
@@ -54,7 +54,7 @@ fn ranges(numbers: &BTreeSet<u64>, width: usize) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::folded;
+    use super::fold_names;
 
     #[test]
     fn numbers_at_the_end_are_folded() {
@@ -68,7 +68,7 @@ mod tests {
             (&[], ""),
             (&["n99999999999999999999999"], "n99999999999999999999999"),
         ] {
-            assert_eq!(folded(names.iter().copied()), expected);
+            assert_eq!(fold_names(names.iter().copied()), expected);
         }
     }
 }

@@ -7,11 +7,11 @@ use tonnage_units::Result;
 
 use super::entry::EntryVerdict;
 use super::reason::reason;
-use super::step::{distinct, of_point};
+use super::step::{distinct, judge_point};
 use super::verdict::CheckVerdict;
 use crate::baseline::build::point_json;
 use crate::baseline::host_kind::{KindFacts, hosts_of, kind_of_record};
-use crate::baseline::order::telling_first;
+use crate::baseline::order::most_informative_first;
 use crate::baseline::{Baseline, HostKind};
 use crate::keys::KeyNames;
 
@@ -47,12 +47,12 @@ pub struct RecordsCheck {
 }
 
 /// Hosts that measured together, and the side of the comparison.
-type HostsOfSide = (String, Option<&'static str>);
+type HostsAndSide = (String, Option<&'static str>);
 
 /// Records of one kind of host, by point and host group.
 #[derive(Default)]
-struct OfKind<'a> {
-    points: HashMap<String, BTreeMap<HostsOfSide, Vec<&'a Record>>>,
+struct KindRecords<'a> {
+    points: HashMap<String, BTreeMap<HostsAndSide, Vec<&'a Record>>>,
     hosts: BTreeSet<String>,
 }
 
@@ -61,11 +61,11 @@ struct OfKind<'a> {
 /// # Errors
 /// `Usage` if the baseline has none of the recorded kinds of hosts; the message lists its kinds.
 pub fn check_records(baseline: &Baseline, records: &[Record]) -> Result<RecordsCheck> {
-    let mut known: BTreeMap<usize, OfKind<'_>> = BTreeMap::new();
+    let mut known: BTreeMap<usize, KindRecords<'_>> = BTreeMap::new();
     let mut unknown: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     let mut refused = None;
     for (facts, record) in with_facts(baseline, records) {
-        match baseline.kind_of(&facts) {
+        match baseline.find_kind(&facts) {
             Ok(kind) => {
                 let at = baseline.kinds.iter().position(|it| std::ptr::eq(it, kind));
                 known.entry(at.unwrap_or(0)).or_default().add(record);
@@ -83,16 +83,16 @@ pub fn check_records(baseline: &Baseline, records: &[Record]) -> Result<RecordsC
     }
     let mut entries: Vec<RunsVerdict> = Vec::new();
     let mut points_without_entry = 0;
-    for (at, of_kind) in &known {
+    for (at, kind_records) in &known {
         let kind = &baseline.kinds[*at];
-        entries.extend(of_kind.verdicts(kind));
+        entries.extend(kind_records.verdicts(kind));
         let has_entry = |point: &String| kind.entries.iter().any(|entry| entry.point == *point);
-        let points = of_kind.points.keys();
+        let points = kind_records.points.keys();
         points_without_entry += points.filter(|point| !has_entry(point)).count();
     }
     entries.sort_by_key(|it| std::cmp::Reverse(it.entry.verdict.weight()));
     let verdicts: Vec<EntryVerdict> = entries.iter().map(|it| it.entry.clone()).collect();
-    let verdict = CheckVerdict::of(verdicts.iter().map(|entry| entry.verdict));
+    let verdict = CheckVerdict::combine(verdicts.iter().map(|entry| entry.verdict));
     let failed = verdicts.iter().flat_map(EntryVerdict::failed_hosts);
     let failed_hosts = failed.cloned().collect();
     let kinds = baseline.kinds.iter().enumerate();
@@ -126,7 +126,7 @@ fn with_facts<'a>(
     })
 }
 
-impl<'a> OfKind<'a> {
+impl<'a> KindRecords<'a> {
     fn add(&mut self, record: &'a Record) {
         let hosts = hosts_of(record);
         self.hosts.extend(hosts.split(',').map(str::to_owned));
@@ -138,7 +138,7 @@ impl<'a> OfKind<'a> {
     /// Judges every entry of this kind of host; points without records are skipped.
     fn verdicts(&self, kind: &HostKind) -> Vec<RunsVerdict> {
         let mut found = Vec::new();
-        for step in telling_first(&kind.entries) {
+        for step in most_informative_first(&kind.entries) {
             let verdict = |side, entry| RunsVerdict {
                 kind: kind.title(),
                 side,
@@ -149,7 +149,7 @@ impl<'a> OfKind<'a> {
                     let entry = EntryVerdict {
                         hosts: self.hosts.iter().cloned().collect(),
                         why: Some("no record of it".to_owned()),
-                        ..EntryVerdict::of(entry)
+                        ..EntryVerdict::unmeasured(entry)
                     };
                     verdict(None, entry)
                 });
@@ -159,13 +159,13 @@ impl<'a> OfKind<'a> {
             for ((_, side), records) in groups {
                 let mut runs: Vec<Vec<EntryVerdict>> = Vec::new();
                 for record in records {
-                    let of_run = of_point(&step.entries, &[record], 1);
+                    let of_run = judge_point(&step.entries, &[record], 1);
                     runs.resize(of_run.len(), Vec::new());
                     let all = runs.iter_mut().zip(of_run);
                     all.for_each(|(all, one)| all.push(one));
                 }
-                let middles = runs.into_iter().filter_map(middle);
-                found.extend(middles.map(|entry| verdict(*side, entry)));
+                let medians = runs.into_iter().filter_map(median_run);
+                found.extend(medians.map(|entry| verdict(*side, entry)));
             }
         }
         found
@@ -177,7 +177,7 @@ const FAILING_RUNS_MIN: usize = 2;
 
 /// Returns the median run among those with a figure; an error counts only if no run has a figure. One failed run alone
 /// is a warning.
-fn middle(runs: Vec<EntryVerdict>) -> Option<EntryVerdict> {
+fn median_run(runs: Vec<EntryVerdict>) -> Option<EntryVerdict> {
     let tries: Vec<f64> = runs.iter().filter_map(|run| run.value).collect();
     let (mut measured, errors): (Vec<_>, Vec<_>) =
         runs.into_iter().partition(|run| run.value.is_some());

@@ -22,17 +22,17 @@ pub fn reason(verdict: CheckVerdict, entries: &[EntryVerdict], not_measured: usi
                 1 => "1 figure".to_owned(),
                 several => format!("{several} figures"),
             };
-            cut(&format!("pass: {figures} within the baseline{left}"))
+            truncate(&format!("pass: {figures} within the baseline{left}"))
         }
         (CheckVerdict::Skip, _) | (_, None) => {
-            cut(&format!("{verdict}: nothing to compare with the baseline"))
+            truncate(&format!("{verdict}: nothing to compare with the baseline"))
         }
-        (_, Some(worst)) => of_one(verdict, worst),
+        (_, Some(worst)) => entry_reason(verdict, worst),
     }
 }
 
 /// Reason for one entry.
-fn of_one(verdict: CheckVerdict, entry: &EntryVerdict) -> String {
+fn entry_reason(verdict: CheckVerdict, entry: &EntryVerdict) -> String {
     let hosts = match entry.hosts.len() {
         // The reason already names the slow hosts.
         _ if !entry.blamed.is_empty() => String::new(),
@@ -51,15 +51,17 @@ fn of_one(verdict: CheckVerdict, entry: &EntryVerdict) -> String {
                 false => "most",
             };
             let [value, median, threshold] = in_unit(&entry.unit, [value, entry.median, threshold]);
-            cut(&format!(
+            truncate(&format!(
                 "{verdict}: {hosts}{} {value}, fleet {median}, {word} {threshold}",
                 entry.short
             ))
         }
         // For a device, the reason already has the name.
-        (None, Some(why)) if why.contains(&entry.name) => cut(&format!("{verdict}: {hosts}{why}")),
-        (_, Some(why)) => cut(&format!("{verdict}: {hosts}{}: {why}", entry.short)),
-        (None, None) => cut(&format!("{verdict}: {hosts}{}", entry.short)),
+        (None, Some(why)) if why.contains(&entry.name) => {
+            truncate(&format!("{verdict}: {hosts}{why}"))
+        }
+        (_, Some(why)) => truncate(&format!("{verdict}: {hosts}{}: {why}", entry.short)),
+        (None, None) => truncate(&format!("{verdict}: {hosts}{}", entry.short)),
     }
 }
 
@@ -85,12 +87,12 @@ fn in_unit(unit: &str, values: [f64; 3]) -> [String; 3] {
 }
 
 /// Removes control characters and truncates to [`REASON_BYTES_MAX`] bytes.
-pub fn cut(text: &str) -> String {
-    cut_before(text, "")
+pub fn truncate(text: &str) -> String {
+    truncate_before(text, "")
 }
 
-/// As [`cut`], but keeps `end` whole at the end of the line.
-pub fn cut_before(text: &str, end: &str) -> String {
+/// As [`truncate`], but keeps `end` whole at the end of the line.
+pub fn truncate_before(text: &str, end: &str) -> String {
     let bytes_max = REASON_BYTES_MAX.saturating_sub(end.len());
     let plain: String = text
         .chars()

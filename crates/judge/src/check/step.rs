@@ -3,21 +3,21 @@
 use tonnage_record::Record;
 use tonnage_record::figures::Row;
 
-use super::entry::{EntryVerdict, judged};
+use super::entry::{EntryVerdict, judge_entry};
 use crate::baseline::BaselineEntry;
 use crate::baseline::host_kind::carriers;
 
 /// Verdicts on the entries of one point, one for each part and metric, in the order of the entries.
 ///
-/// A failure counts only if each of `tries_min` records fails, as in [`judged`].
-pub fn of_point(
+/// A failure counts only if each of `tries_min` records fails, as in [`judge_entry`].
+pub fn judge_point(
     entries: &[&BaselineEntry],
     records: &[&Record],
     tries_min: u32,
 ) -> Vec<EntryVerdict> {
     let each = distinct(entries).into_iter().map(|entry| {
-        let alike = |other: &&BaselineEntry| is_alike(entry, other);
-        let others: Vec<&BaselineEntry> = entries.iter().copied().filter(alike).collect();
+        let same_metric = |other: &&BaselineEntry| is_same_metric(entry, other);
+        let others: Vec<&BaselineEntry> = entries.iter().copied().filter(same_metric).collect();
         let fits = others.iter().find(|other| {
             let mut rows = records.iter().flat_map(|record| Row::of(record));
             rows.any(|row| {
@@ -25,7 +25,7 @@ pub fn of_point(
                 device == other.device && link == other.link_bytes_per_s
             })
         });
-        judged(fits.copied().unwrap_or(entry), &others, records, tries_min)
+        judge_entry(fits.copied().unwrap_or(entry), &others, records, tries_min)
     });
     each.collect()
 }
@@ -34,13 +34,13 @@ pub fn of_point(
 pub(super) fn distinct<'a>(entries: &[&'a BaselineEntry]) -> Vec<&'a BaselineEntry> {
     let mut seen: Vec<&BaselineEntry> = Vec::new();
     for entry in entries {
-        if !seen.iter().any(|known| is_alike(known, entry)) {
+        if !seen.iter().any(|known| is_same_metric(known, entry)) {
             seen.push(entry);
         }
     }
     seen
 }
 
-fn is_alike(one: &BaselineEntry, other: &BaselineEntry) -> bool {
+fn is_same_metric(one: &BaselineEntry, other: &BaselineEntry) -> bool {
     one.part == other.part && one.metric == other.metric
 }

@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use tonnage_record::Record;
 
 use super::device::{DeviceState, HostDevices, device_failures};
-use super::entry::{EntryVerdict, judged};
-use super::reason::{REASON_BYTES_MAX, cut, cut_before, reason};
+use super::entry::{EntryVerdict, judge_entry};
+use super::reason::{REASON_BYTES_MAX, reason, truncate, truncate_before};
 use super::{CheckVerdict, ExitStyle};
 use crate::baseline::BaselineEntry;
 use crate::baseline::tests::{host, made, request};
@@ -33,7 +33,7 @@ fn tries(bandwidths: &[f64]) -> Vec<Record> {
 
 /// Verdict on a baseline entry from these tries.
 fn on(known: &BaselineEntry, tries: &[Record], tries_min: u32) -> EntryVerdict {
-    judged(known, &[], &tries.iter().collect::<Vec<_>>(), tries_min)
+    judge_entry(known, &[], &tries.iter().collect::<Vec<_>>(), tries_min)
 }
 
 fn verdict(bandwidths: &[f64], tries_min: u32) -> EntryVerdict {
@@ -124,7 +124,7 @@ fn an_error_is_no_failure() {
         (&[Pass, Warn], Warn),
         (&[], Skip),
     ] {
-        assert_eq!(CheckVerdict::of(all.iter().copied()), expected);
+        assert_eq!(CheckVerdict::combine(all.iter().copied()), expected);
     }
 }
 
@@ -156,7 +156,7 @@ fn bytes_that_went_another_way_fail() {
         }
         let records = read(&[value]);
         let known = others.first().copied().unwrap_or(&known);
-        let found = judged(known, others, &records.iter().collect::<Vec<_>>(), 1);
+        let found = judge_entry(known, others, &records.iter().collect::<Vec<_>>(), 1);
         (found.verdict, found.why.unwrap_or_default())
     };
     let over = |device: &str, crossed, link| measured(device, crossed, link, true, &[]);
@@ -311,7 +311,7 @@ fn the_reason_is_one_short_line() {
         reason(CheckVerdict::Skip, &[], 0),
         "skip: nothing to compare with the baseline"
     );
-    let told = cut_before(&"x".repeat(78), ", 12 s ago");
+    let told = truncate_before(&"x".repeat(78), ", 12 s ago");
     assert!(
         told.ends_with("…, 12 s ago") && told.len() == REASON_BYTES_MAX,
         "{told}"
@@ -319,7 +319,7 @@ fn the_reason_is_one_short_line() {
     // The worst entry is reported, and long text is cut between characters.
     let worse = verdict(&[5.0, 5.0], 2);
     assert!(reason(CheckVerdict::Fail, &[failed, worse], 0).contains("5.00 GB/s"));
-    let long = cut(&"ü\n".repeat(60));
+    let long = truncate(&"ü\n".repeat(60));
     assert!(
         long.len() <= REASON_BYTES_MAX && long.ends_with('…') && !long.contains('\n'),
         "{long}"

@@ -33,7 +33,7 @@ impl CheckVerdict {
     }
 
     /// Combines several verdicts.
-    pub fn of(all: impl IntoIterator<Item = Self>) -> Self {
+    pub fn combine(all: impl IntoIterator<Item = Self>) -> Self {
         let all = all.into_iter();
         all.max_by_key(|one| one.weight()).unwrap_or(Self::Skip)
     }

@@ -24,7 +24,7 @@ fn some(mut records: Vec<Value>, count: usize, change: impl Fn(&mut Value)) -> V
 }
 
 fn is_failure(comparison: &Comparison, on: FailOn) -> bool {
-    comparison.points.iter().any(|it| on.takes(it.verdict))
+    comparison.points.iter().any(|it| on.includes(it.verdict))
 }
 
 #[test]

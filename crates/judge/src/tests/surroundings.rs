@@ -89,7 +89,7 @@ fn what_differs_by_nature_or_is_compared_is_no_reason() {
         comparison
             .differences
             .iter()
-            .all(|it| it.weight == Weight::Told)
+            .all(|it| it.weight == Weight::Reported)
     );
     // More memory than firmware reserves, another version, another variable.
     let fields: [(&str, &str, Value); 3] = [
@@ -126,7 +126,7 @@ fn what_differs_by_nature_or_is_compared_is_no_reason() {
     .concat();
     let comparison = compared_by_turns(&both);
     assert_eq!(only(&comparison).verdict, PointVerdict::Same);
-    assert_eq!(comparison.differences[0].weight, Weight::Told);
+    assert_eq!(comparison.differences[0].weight, Weight::Reported);
     // A setting deliberately changed on side B is accepted implicitly.
     let varied = |record: &mut Value| {
         record["environment"][0]["machine"]["variables"]["FI_X"] = "1".into();

@@ -92,7 +92,7 @@ fn point(row: &Row<'_>, name: String) -> Option<Point> {
 
 /// Names of points: the keys in which they differ, and the run if all keys are equal.
 fn names(rows: &[&Row<'_>]) -> Vec<String> {
-    let keys: Vec<Keys> = rows.iter().map(|row| Keys::of(row)).collect();
+    let keys: Vec<Keys> = rows.iter().map(|row| Keys::from_row(row)).collect();
     let shared = keys.split_first().map(|(first, rest)| {
         let both = |shared: Keys, other: &Keys| shared.shared_with(other);
         rest.iter().fold(first.clone(), both)

@@ -38,7 +38,7 @@ pub(crate) fn groups(records: &[Record]) -> Vec<PointGroup<'_>> {
         let Some(size) = SIZES.iter().find_map(|field| value(&row, field)) else {
             continue;
         };
-        let keys = Keys::of(&row);
+        let keys = Keys::from_row(&row);
         // Values equal to the operation size, such as the default distance between slots, are left out.
         let in_words = keys.get("size").or_else(|| keys.get("transfer"));
         let follows = |key: &str, value: &str| OF_SIZE.contains(&key) || Some(value) == in_words;

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 use tonnage_judge::compare::Comparison;
 use tonnage_judge::criteria::PointVerdict;
-use tonnage_judge::judging::{Judged, Ratio};
+use tonnage_judge::judging::{PointJudgement, Ratio};
 use tonnage_record::figures::by_field;
 use tonnage_units::quantity::human::number;
 
@@ -40,14 +40,18 @@ pub(crate) fn ratios(
 ) -> Vec<Markup> {
     let points = comparison.points.iter().zip(labels);
     let points = points.filter_map(|(judged, label)| Some((judged, label.as_str(), judged.ratio?)));
-    let points: Vec<(&Judged, &str, Ratio)> = points.collect();
+    let points: Vec<(&PointJudgement, &str, Ratio)> = points.collect();
     let (least, most) = comparison.criteria.log_margins();
     let margins = [least.exp(), most.exp()];
     let plots = points.chunks(ROWS_MAX);
     plots.map(|points| plot(points, margins, numbers)).collect()
 }
 
-fn plot(points: &[(&Judged, &str, Ratio)], margins: [f64; 2], numbers: &mut Numbers) -> Markup {
+fn plot(
+    points: &[(&PointJudgement, &str, Ratio)],
+    margins: [f64; 2],
+    numbers: &mut Numbers,
+) -> Markup {
     let ends = points
         .iter()
         .flat_map(|(_, _, ratio)| [ratio.low, ratio.value, ratio.high]);
@@ -99,11 +103,11 @@ fn plot(points: &[(&Judged, &str, Ratio)], margins: [f64; 2], numbers: &mut Numb
     )
 }
 
-fn word(judged: &Judged) -> String {
+fn word(judged: &PointJudgement) -> String {
     judged.verdict.name().replace('-', " ")
 }
 
-fn row(judged: &Judged, label: &str, ratio: &Ratio, axis: &Axis, y: f64) -> Markup {
+fn row(judged: &PointJudgement, label: &str, ratio: &Ratio, axis: &Axis, y: f64) -> Markup {
     let (shape, colour) = look(judged.verdict);
     let metric = judged
         .field

@@ -4,7 +4,7 @@
 use std::str::FromStr;
 
 use tonnage_judge::compare::{CompareRequest, compare};
-use tonnage_judge::sides::of_two_files;
+use tonnage_judge::sides::sides_of_two_files;
 
 use super::page_of;
 use super::samples::{SIZES, matrix, record, series, sweep};
@@ -179,7 +179,7 @@ fn ratios_have_their_verdicts_and_their_places() {
         })
     };
     let sides = [1.0, 0.5].map(|factor| [0, 1, 2, 3].map(|run| side(factor, run)));
-    let sides = of_two_files([(&sides[0][..], "a"), (&sides[1][..], "b")]).unwrap();
+    let sides = sides_of_two_files([(&sides[0][..], "a"), (&sides[1][..], "b")]).unwrap();
     let comparison = compare(&sides, &CompareRequest::default()).unwrap();
     let drawn = ratios::ratios(
         &comparison,

@@ -15,11 +15,11 @@ const WHY_COLUMNS_MAX: usize = 60;
 /// Draws the report, the worst verdict first. Its last line is the reason.
 pub fn page(report: &EachHostReport) -> String {
     let mut rows = vec![header(&[BASE_HOST, CHECK_VERDICT, CHECK_WHY])];
-    rows.extend(report.alike().into_iter().map(|alike| {
+    rows.extend(report.grouped().into_iter().map(|group| {
         vec![
-            wrap(&alike.hosts, HOSTS_COLUMNS_MAX, 0),
-            alike.verdict.name().to_owned(),
-            wrap(alike.why, WHY_COLUMNS_MAX, 0),
+            wrap(&group.hosts, HOSTS_COLUMNS_MAX, 0),
+            group.verdict.name().to_owned(),
+            wrap(group.why, WHY_COLUMNS_MAX, 0),
         ]
     }));
     format!("{}\n{}\n", drawn(rows, &[]), report.reason)

@@ -98,7 +98,7 @@ fn entries(baseline: &Baseline, file: &str) -> String {
 }
 
 fn hosts(names: &[String]) -> String {
-    tonnage_judge::check::nodelist::folded(names.iter().map(String::as_str))
+    tonnage_judge::check::nodelist::fold_names(names.iter().map(String::as_str))
 }
 
 fn entry(entry: &BaselineEntry) -> Vec<String> {

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use tonnage_judge::check::CheckVerdict;
-use tonnage_judge::check::nodelist::folded;
+use tonnage_judge::check::nodelist::fold_names;
 use tonnage_judge::check::of_records::{RecordsCheck, RunsVerdict};
 use tonnage_judge::check::reason::with_unit;
 
@@ -54,7 +54,7 @@ pub fn of_records(check: &RecordsCheck) -> RecordsCheckTables {
         (count > 0).then(|| format!("{count} {verdict}"))
     });
     let totals = totals.collect::<Vec<_>>().join(", ");
-    let failed = folded(check.failed_hosts.iter().map(String::as_str));
+    let failed = fold_names(check.failed_hosts.iter().map(String::as_str));
     RecordsCheckTables {
         reason: check.reason.clone(),
         totals: match failed.is_empty() {
@@ -78,7 +78,7 @@ fn table(check: &RecordsCheck, kind: &str) -> TitledTable {
 fn row(runs: &RunsVerdict) -> Vec<String> {
     let entry = &runs.entry;
     let figure = |value| with_unit(&entry.unit, value);
-    let hosts = folded(entry.hosts.iter().map(String::as_str));
+    let hosts = fold_names(entry.hosts.iter().map(String::as_str));
     vec![
         match runs.side {
             Some(side) => format!("{hosts}, side {side}"),
@@ -110,7 +110,7 @@ fn notes(check: &RecordsCheck) -> Vec<String> {
         )),
     }
     let unknown = check.unknown_kinds.iter().map(|(kind, hosts)| {
-        let hosts = folded(hosts.iter().map(String::as_str));
+        let hosts = fold_names(hosts.iter().map(String::as_str));
         format!("The baseline has nothing for the kind of {hosts} ({kind}).")
     });
     notes.extend(unknown);

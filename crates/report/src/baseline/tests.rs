@@ -68,14 +68,14 @@ fn a_check_ends_with_its_reason() {
         verdict: CheckVerdict::Fail,
         value: Some(9.1e9),
         tries: vec![9.0e9, 9.1e9],
-        ..EntryVerdict::of(entry)
+        ..EntryVerdict::unmeasured(entry)
     };
     let down = EntryVerdict {
         name: "eth0".into(),
         hosts: vec!["n7".into()],
         verdict: CheckVerdict::Fail,
         why: Some("link of eth0 is down".into()),
-        ..EntryVerdict::of(entry)
+        ..EntryVerdict::unmeasured(entry)
     };
     let report = CheckReport {
         format: CHECK_FORMAT,
@@ -123,7 +123,7 @@ fn hosts_that_were_checked_each_by_itself_are_folded() {
         budget_s: 20.0,
         took_s: 3.0,
     };
-    let page = checked_each(&EachHostReport::of(facts, each));
+    let page = checked_each(&EachHostReport::new(facts, each));
     fits(&page);
     let rows = ["\nn2 ", "\nn[1,3]  pass "].map(|row| page.find(row));
     assert!(rows.is_sorted() && rows[0].is_some(), "{page}");
@@ -146,7 +146,7 @@ fn hosts_of_records_have_a_row_for_each_figure() {
             verdict,
             value: values.get(values.len() / 2).copied(),
             tries: values.to_vec(),
-            ..EntryVerdict::of(&kind.entries[0])
+            ..EntryVerdict::unmeasured(&kind.entries[0])
         },
     };
     let mut skipped = of("n4", CheckVerdict::Skip, &[], None);

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use tonnage_judge::judging::Judged;
+use tonnage_judge::judging::PointJudgement;
 use tonnage_judge::keys::{KeyDifference, Keys};
-use tonnage_judge::matching::known;
+use tonnage_judge::matching::or_dash;
 
 /// Labels for the points of a comparison.
 pub struct Labels {
@@ -18,7 +18,7 @@ pub struct Labels {
 
 impl Labels {
     /// Labels the points.
-    pub fn of(points: &[Judged]) -> Self {
+    pub fn of(points: &[PointJudgement]) -> Self {
         let keys: Vec<&Keys> = points.iter().map(|point| &point.keys).collect();
         let telling = telling(&keys);
         let shared = keys.split_first().map(|(first, rest)| {
@@ -30,7 +30,7 @@ impl Labels {
             |difference: &KeyDifference| paired().all(|point| point.differing.contains(difference));
         let all = paired().next().map_or(&[][..], |point| &point.differing);
         let common: Vec<&KeyDifference> = all.iter().filter(|it| everywhere(it)).collect();
-        let of_point = |point: &Judged| {
+        let of_point = |point: &PointJudgement| {
             let differing = |key: &str| point.differing.iter().find(|it| it.key == key);
             let told = telling.iter().map(|key| match differing(key) {
                 Some(difference) => two_values(difference),
@@ -57,7 +57,7 @@ impl Labels {
 }
 
 fn two_values(difference: &KeyDifference) -> String {
-    let (a, b) = (known(&difference.a), known(&difference.b));
+    let (a, b) = (or_dash(&difference.a), or_dash(&difference.b));
     format!("{} {a} → {b}", difference.key)
 }
 

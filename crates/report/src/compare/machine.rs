@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use tonnage_judge::compare::Comparison;
-use tonnage_judge::judging::Judged;
+use tonnage_judge::judging::PointJudgement;
 use tonnage_units::{Error, Result};
 
 use crate::csv::{harmless, line};
@@ -58,7 +58,7 @@ pub fn csv(comparison: &Comparison) -> String {
     std::iter::once(head).chain(rows).collect()
 }
 
-fn row(judged: &Judged) -> impl Iterator<Item = String> {
+fn row(judged: &PointJudgement) -> impl Iterator<Item = String> {
     let point = judged
         .keys
         .iter()

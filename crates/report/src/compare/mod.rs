@@ -11,7 +11,7 @@ mod machine;
 
 use tonnage_judge::compare::Comparison;
 use tonnage_judge::criteria::PointVerdict;
-use tonnage_judge::judging::{Judged, counted};
+use tonnage_judge::judging::{PointJudgement, counted};
 use tonnage_judge::surroundings::{Difference, Weight};
 use tonnage_record::figures::{Value, by_field};
 use tonnage_units::quantity::human::{number, percent};
@@ -189,7 +189,7 @@ fn differences(all: &[Difference]) -> Vec<Vec<String>> {
         let weight = match difference.weight {
             Weight::Counts => "yes",
             Weight::Accepted => "accepted",
-            Weight::Told => "no",
+            Weight::Reported => "no",
         };
         vec![
             difference.area.name().to_owned(),
@@ -283,16 +283,16 @@ fn verdict_rows(comparison: &Comparison, labels: &Labels) -> (Vec<Vec<String>>, 
 }
 
 /// Number of runs on both sides behind a point's values.
-fn runs(judged: &Judged) -> [usize; 2] {
+fn runs(judged: &PointJudgement) -> [usize; 2] {
     [judged.a, judged.b].map(|side| side.map_or(0, |side| side.runs))
 }
 
 /// Whether the values, if any, come from all these runs.
-fn has_all_runs(judged: &Judged, all: [usize; 2]) -> bool {
+fn has_all_runs(judged: &PointJudgement, all: [usize; 2]) -> bool {
     judged.a.or(judged.b).is_none() || runs(judged) == all
 }
 
-fn row(judged: &Judged, label: &str, notes: String) -> Vec<String> {
+fn row(judged: &PointJudgement, label: &str, notes: String) -> Vec<String> {
     let figure = judged.field.and_then(by_field);
     let side = |side: &Option<tonnage_judge::values::SideFigure>| match (side, figure) {
         (Some(side), Some(figure)) => {

@@ -2,7 +2,7 @@
 
 use tonnage_judge::compare::{CompareRequest, Comparison, compare};
 use tonnage_judge::criteria::PointVerdict;
-use tonnage_judge::sides::of_two_files;
+use tonnage_judge::sides::sides_of_two_files;
 use tonnage_record::{Body, Canary, Outcome, Record};
 
 use super::{CompareFormat, render};
@@ -69,11 +69,15 @@ fn comparison() -> Comparison {
         ignore: vec!["engine".to_owned()],
         ..CompareRequest::default()
     };
-    compare(&of_two_files([(&a, "a"), (&b, "b")]).unwrap(), &request).unwrap()
+    compare(
+        &sides_of_two_files([(&a, "a"), (&b, "b")]).unwrap(),
+        &request,
+    )
+    .unwrap()
 }
 
 fn compared(a: &[Record], b: &[Record]) -> Comparison {
-    let sides = of_two_files([(a, "a"), (b, "b")]).unwrap();
+    let sides = sides_of_two_files([(a, "a"), (b, "b")]).unwrap();
     compare(&sides, &CompareRequest::default()).unwrap()
 }
 

@@ -96,7 +96,7 @@ fn tool(metrics: &[Metric]) -> Result<&'static str> {
 }
 
 fn entry(name: String, rows: &[Row<'_>], metric: &Metric, tool: &str) -> Option<Entry> {
-    let values = SideValues::of(rows, metric, true);
+    let values = SideValues::from_rows(rows, metric, true);
     let figure = values.figure(true)?;
     let scale = match metric.figure.style {
         Style::Scaled(scale) => scale,

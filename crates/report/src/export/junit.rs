@@ -41,7 +41,7 @@ fn cases(record: &Record) -> Vec<Case<'_>> {
         let row = Row { record, part };
         Case {
             row,
-            keys: Keys::of(&row),
+            keys: Keys::from_row(&row),
             outcome,
         }
     };

@@ -90,7 +90,7 @@ impl From<String> for Exported {
 
 /// Lists default metrics of these rows, for an error about a metric they lack.
 fn available<'a>(rows: impl Iterator<Item = Row<'a>>) -> String {
-    let usual = rows.filter_map(|row| Metric::usual(&[&row]));
+    let usual = rows.filter_map(|row| Metric::default_for(&[&row]));
     let names: BTreeSet<&str> = usual.map(|metric| metric.name).collect();
     if names.is_empty() {
         return "nothing of them was measured".to_owned();

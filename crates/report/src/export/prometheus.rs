@@ -136,7 +136,7 @@ fn newest(records: &[Record]) -> BTreeMap<(String, String, usize), Newest<'_>> {
     let mut rows: Vec<(u64, String, String, usize, Newest<'_>)> = Vec::new();
     for record in records {
         let host = host(record);
-        for (keys, row) in Keys::of_parts(&Row::of(record)) {
+        for (keys, row) in Keys::for_parts(&Row::of(record)) {
             let next = places.len();
             let place = *places.entry(keys.clone()).or_insert(next);
             let device = device(&row);

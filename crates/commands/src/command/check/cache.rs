@@ -3,7 +3,7 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use tonnage_judge::check::reason::cut_before;
+use tonnage_judge::check::reason::truncate_before;
 use tonnage_judge::check::{CHECK_FORMAT, CheckReport, CheckVerdict};
 use tonnage_plan::given::checksum;
 use tonnage_units::{Error, Result};
@@ -59,7 +59,7 @@ impl Cache {
             return None;
         }
         report.cached_for_s = Some(age_s);
-        report.reason = cut_before(&report.reason, &format!(", {age_s:.0} s ago"));
+        report.reason = truncate_before(&report.reason, &format!(", {age_s:.0} s ago"));
         Some(report)
     }
 

@@ -101,7 +101,7 @@ fn plan_file(steps: &[&CheckStep<'_>]) -> Result<File> {
     let plan = Plan {
         name: "check".to_owned(),
         ranks: steps.first().map(|step| step.shape().0),
-        given: entries.map(|entry| entry.given()).collect(),
+        given: entries.map(|entry| entry.given_point()).collect(),
         ..Plan::default()
     };
     let failed = |error| Error::io("cannot keep the plan in memory", error);

@@ -7,11 +7,11 @@ use tonnage_engines::LISTS;
 use tonnage_judge::baseline::host_kind::kind_facts;
 use tonnage_judge::baseline::lost::{LostHardware, lost_hardware};
 use tonnage_judge::baseline::order::{
-    CheckStep, pace_of_next, shortest_s, telling_first, within, within_at_pace,
+    CheckStep, fit_budget, fit_budget_at_pace, most_informative_first, next_pace, shortest_s,
 };
 use tonnage_judge::baseline::{Baseline, BaselineEntry, HostKind};
 use tonnage_judge::check::CheckVerdict;
-use tonnage_judge::check::entry::judged;
+use tonnage_judge::check::entry::judge_entry;
 use tonnage_machine::{Environment, Topology};
 use tonnage_record::Record;
 use tonnage_units::{Error, Result};
@@ -34,7 +34,7 @@ pub fn kind_here(baseline: &Baseline) -> Result<KindHere<'_>> {
     let matched = baseline.matched.iter().map(String::as_str).collect();
     let machine = Environment::read(&LISTS.variables(), &Topology::read());
     let facts = kind_facts(&machine, &matched);
-    let found = baseline.kind_of(&facts);
+    let found = baseline.find_kind(&facts);
     found.map(KindHere::Known).or_else(|error| {
         let lost = lost_hardware(baseline, &facts, &tonnage_sys::host::name());
         lost.map(KindHere::Lost).ok_or(error)
@@ -98,7 +98,7 @@ impl<'a> CheckChoice<'a> {
         }
         let asked = named(args, of_devices(args, of_shape)?)?;
         let asked = planned(task, asked)?;
-        let steps = telling_first(asked);
+        let steps = most_informative_first(asked);
         let (retests, runs) = match identity {
             Some(_) => (args.retest, Some(args.retest + 1)),
             None => (args.retest, None),
@@ -115,8 +115,8 @@ impl<'a> CheckChoice<'a> {
         let shortest = shortest_s(&steps, start_s, retests).unwrap_or(0.0);
         let found = match runs {
             // All points are repeated this many times, not only failures.
-            Some(runs) => within(steps, time_s / f64::from(runs), start_s, 0),
-            None => within(steps, time_s, start_s, retests),
+            Some(runs) => fit_budget(steps, time_s / f64::from(runs), start_s, 0),
+            None => fit_budget(steps, time_s, start_s, retests),
         };
         if found.chosen.is_empty() {
             return Err(Error::Usage(format!(
@@ -145,8 +145,8 @@ impl<'a> CheckChoice<'a> {
             Some(_) => Vec::new(),
         };
         let time_s = clock.left().as_secs_f64();
-        let pace = pace_of_next(pace);
-        let found = within_at_pace(left, time_s, self.start_s, self.retests, pace);
+        let pace = next_pace(pace);
+        let found = fit_budget_at_pace(left, time_s, self.start_s, self.retests, pace);
         (!found.chosen.is_empty()).then_some(Self {
             left: found.left,
             steps: found.chosen,
@@ -248,7 +248,7 @@ fn planned<'a>(
     }
     let mut kept = Vec::new();
     for entry in entries {
-        if points.contains(&entry.given().point()?) {
+        if points.contains(&entry.given_point().point()?) {
             kept.push(entry);
         }
     }
@@ -294,7 +294,7 @@ pub fn again<'s, 'a>(
     for step in steps {
         let own: Vec<&Record> = records.get(step.point).into_iter().flatten().collect();
         let entries = step.entries.iter();
-        let verdicts = entries.map(|entry| judged(entry, &step.entries, &own, 1));
+        let verdicts = entries.map(|entry| judge_entry(entry, &step.entries, &own, 1));
         // A warning that does not recur is dropped too.
         let is_beyond = |verdict| matches!(verdict, CheckVerdict::Fail | CheckVerdict::Warn);
         let failed = verdicts.filter(|verdict| is_beyond(verdict.verdict));

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Signal, kill_process};
-use tonnage_judge::check::reason::cut;
+use tonnage_judge::check::reason::truncate;
 use tonnage_judge::check::{CheckVerdict, ExitStyle};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
@@ -104,7 +104,7 @@ impl BudgetClock {
         let code = told.unwrap_or_else(|| {
             print_if_room(&format!(
                 "{}\n",
-                cut(&format!("error: {}", self.waited_for()))
+                truncate(&format!("error: {}", self.waited_for()))
             ));
             style.code(CheckVerdict::Error)
         });

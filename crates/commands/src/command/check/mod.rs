@@ -25,8 +25,8 @@ use std::process::ExitCode;
 
 use serde::Serialize;
 use tonnage_judge::check::each_host::EachHostReport;
-use tonnage_judge::check::nodelist::folded;
-use tonnage_judge::check::reason::cut;
+use tonnage_judge::check::nodelist::fold_names;
+use tonnage_judge::check::reason::truncate;
 use tonnage_judge::check::{CheckReport, CheckVerdict, ExitStyle};
 use tonnage_report::baseline::{checked, checked_each};
 use tonnage_units::message::say;
@@ -117,7 +117,7 @@ pub fn check(args: &CheckArgs) -> ExitCode {
         }
         Err(error) => {
             say(&format!("error: {error}"));
-            let line = cut(&format!("error: {error}"));
+            let line = truncate(&format!("error: {error}"));
             (CheckVerdict::Error, found.page + &line + "\n")
         }
     };
@@ -169,7 +169,7 @@ pub fn refused_by_parser(
     let text = answer.to_string();
     let first = text.lines().next().unwrap_or("error: a wrong request");
     // Without a reader, the code still reports the error.
-    let _ = print(&format!("{}\n", cut(first)));
+    let _ = print(&format!("{}\n", truncate(first)));
     Some(code)
 }
 
@@ -195,13 +195,13 @@ fn code_of_refused(line: impl Iterator<Item = String>) -> Option<ExitCode> {
 fn refused(style: ExitStyle, error: &Error) -> ExitCode {
     say(&format!("error: {error}"));
     // A reader of the last line gets one for every code.
-    let _ = print(&format!("{}\n", cut(&format!("error: {error}"))));
+    let _ = print(&format!("{}\n", truncate(&format!("error: {error}"))));
     style.code_of_wrong_request().into()
 }
 
 fn failed(style: ExitStyle, error: &Error) -> ExitCode {
     say(&format!("error: {error}"));
-    let line = cut(&format!("error: {error}"));
+    let line = truncate(&format!("error: {error}"));
     ended(style, CheckVerdict::Error, &format!("{line}\n"))
 }
 
@@ -223,7 +223,7 @@ fn write(args: &CheckArgs, found: &Findings) -> Result<()> {
         .map_or(Ok(()), |path| replace(path, &found.json, args.force));
     // If one file cannot be written, the other is still tried.
     let nodelist = args.nodelist.as_ref().map_or(Ok(()), |path| {
-        let hosts = folded(found.failed_hosts.iter().map(String::as_str));
+        let hosts = fold_names(found.failed_hosts.iter().map(String::as_str));
         replace(path, &(hosts + "\n"), args.force)
     });
     output.and(nodelist)

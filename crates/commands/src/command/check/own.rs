@@ -9,8 +9,8 @@ use tonnage_judge::baseline::lost::LostHardware;
 use tonnage_judge::baseline::order::CheckStep;
 use tonnage_judge::check::device::{DeviceState, HostDevices, device_failures};
 use tonnage_judge::check::entry::EntryVerdict;
-use tonnage_judge::check::reason::{cut, reason};
-use tonnage_judge::check::step::of_point;
+use tonnage_judge::check::reason::{reason, truncate};
+use tonnage_judge::check::step::judge_point;
 use tonnage_judge::check::{CHECK_FORMAT, CheckReport, CheckVerdict, ExitStyle};
 use tonnage_machine::devices::links;
 use tonnage_record::Record;
@@ -182,7 +182,7 @@ fn lost_report(task: &CheckTask, clock: &BudgetClock, lost: &LostHardware<'_>) -
         hosts: vec![host.clone()],
         verdict: CheckVerdict::Fail,
         why: Some(lost.why.clone()),
-        ..EntryVerdict::of(entry)
+        ..EntryVerdict::unmeasured(entry)
     });
     let judged = Judged {
         verdicts: entries.collect(),
@@ -194,7 +194,7 @@ fn lost_report(task: &CheckTask, clock: &BudgetClock, lost: &LostHardware<'_>) -
 /// Report for a host without a matching baseline.
 fn skipped(task: &CheckTask, clock: &BudgetClock, why: &Error) -> CheckReport {
     CheckReport {
-        reason: cut(&format!("skip: {why}")),
+        reason: truncate(&format!("skip: {why}")),
         ..report(task, Judged::default(), clock, tonnage_sys::host::name())
     }
 }
@@ -207,7 +207,7 @@ fn of_step(
     tries_min: u32,
 ) -> Vec<EntryVerdict> {
     let records: Vec<&Record> = records.iter().collect();
-    let mut found = of_point(&step.entries, &records, tries_min);
+    let mut found = judge_point(&step.entries, &records, tries_min);
     if let (true, Some(why)) = (records.is_empty(), why) {
         let whys = found.iter_mut().map(|verdict| &mut verdict.why);
         whys.for_each(|it| *it = Some(why.to_owned()));
@@ -242,7 +242,7 @@ fn device_states() -> HostDevices {
 
 fn report(task: &CheckTask, judged: Judged, clock: &BudgetClock, host: String) -> CheckReport {
     let entries = judged.verdicts;
-    let verdict = CheckVerdict::of(entries.iter().map(|entry| entry.verdict));
+    let verdict = CheckVerdict::combine(entries.iter().map(|entry| entry.verdict));
     let mut hosts = BTreeSet::from_iter(entries.iter().flat_map(|entry| entry.hosts.clone()));
     if hosts.is_empty() {
         hosts.insert(host);

@@ -4,9 +4,9 @@ use serde_json::{Value, json};
 use tonnage_record::Record;
 
 use super::super::blame::Blame;
-use super::super::entry::{EntryVerdict, judged};
+use super::super::entry::{EntryVerdict, judge_entry};
 use super::super::reason::reason;
-use super::super::step::of_point;
+use super::super::step::judge_point;
 use super::super::verdict::CheckVerdict;
 use super::entry;
 use crate::baseline::tests::{made, request};
@@ -30,7 +30,7 @@ fn sender(rank: u32, of_median: f64) -> Value {
 fn verdict(tries: &[Value]) -> EntryVerdict {
     let records = read(tries);
     let records: Vec<&Record> = records.iter().collect();
-    judged(&entry(), &[], &records, tries.len() as u32)
+    judge_entry(&entry(), &[], &records, tries.len() as u32)
 }
 
 #[test]
@@ -77,13 +77,13 @@ fn rows_columns_and_pairs_are_named_the_slowest_first() {
         "slow_pairs": [{"sender": 0, "receiver": 1, "of_median": 0.1}],
     });
     let records = read(&[matrix(9.9, slow)]);
-    let blame = Blame::below(&records[0], 0.9);
+    let blame = Blame::from_record(&records[0], 0.9);
     assert_eq!(
         blame.words(),
         "h0 to h1 at 10 %, within h0 at 40 %, h3 sends at 50 % of the median, and 1 more"
     );
     assert_eq!(blame.hosts(), ["h0", "h1", "h3"]);
-    assert!(Blame::below(&records[0], 0.05).is_empty());
+    assert!(Blame::from_record(&records[0], 0.05).is_empty());
 }
 
 #[test]
@@ -102,6 +102,6 @@ fn no_baseline_is_made_of_a_matrix_that_always_blames_somebody() {
     let built = made(&runs(2), &request()).unwrap();
     let entry = &built.baseline.kinds[0].entries[0];
     let records = read(&[matrix(9.9, sender(2, 0.5))]);
-    let found = of_point(&[entry], &records.iter().collect::<Vec<_>>(), 1);
+    let found = judge_point(&[entry], &records.iter().collect::<Vec<_>>(), 1);
     assert_eq!(found[0].blamed, ["h2"]);
 }

@@ -86,7 +86,7 @@ pub fn check(
 /// Returns the verdict on this host alone.
 pub fn own_verdict(task: &CheckTask, host: String, clock: &BudgetClock) -> HostVerdict {
     match own_report(task, clock) {
-        Ok(Some(report)) => HostVerdict::of(host, report),
+        Ok(Some(report)) => HostVerdict::from_report(host, report),
         Ok(None) => HostVerdict::error(host, "it was not checked"),
         Err(error) => HostVerdict::error(host, &error.to_string()),
     }
@@ -163,7 +163,7 @@ fn gather(together: Together, own: Option<&HostVerdict>, clock: &BudgetClock) ->
         .flatten()
         .filter_map(|text| serde_json::from_str(text).ok())
         .collect();
-    let counts = CheckVerdict::of(each.iter().map(|one| one.verdict));
+    let counts = CheckVerdict::combine(each.iter().map(|one| one.verdict));
     let told = (rank.id() == 0).then(|| counts.name().as_bytes().to_vec());
     let told = rank.broadcast("the verdict that counts", told, clock.left_to_end())?;
     let is_root = rank.id() == 0;

@@ -67,7 +67,7 @@ fn report_in(line: &str) -> Option<CheckReport> {
 
 fn verdict(name: String, listed: &str, process: &ApartProcess, time: Duration) -> HostVerdict {
     if let Some(report) = process.answer.as_deref().and_then(report_in) {
-        return HostVerdict::of(name, report);
+        return HostVerdict::from_report(name, report);
     }
     // The host's watchdog prints the step that took too long.
     let said = process.lines.iter().rev();

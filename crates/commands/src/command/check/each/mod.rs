@@ -38,7 +38,7 @@ fn report(task: &CheckTask, each: Vec<HostVerdict>, clock: &BudgetClock) -> Each
         budget_s: clock.budget_s(),
         took_s: clock.elapsed_s(),
     };
-    EachHostReport::of(facts, each)
+    EachHostReport::new(facts, each)
 }
 
 /// Whether another of a launcher's processes prints the findings.
