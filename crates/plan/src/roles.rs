@@ -6,27 +6,44 @@ mod matrix;
 
 use std::ops::Range;
 
-use crate::point::{MatrixRounds, Traffic};
+use serde::{Deserialize, Serialize};
+
+use crate::point::{MatrixRounds, Traffic, is_default};
 use tonnage_engine::pattern::{GOLDEN, mix};
 
 /// A traffic pattern among the ranks of a run, from which every rank knows its own part and those of the others.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Roles {
-    /// Pattern.
+    /// Traffic pattern.
     pub traffic: Traffic,
     /// Ranks of the run.
     pub ranks: u32,
-    /// Ranks that initiate, where they are fewer or more than the pattern's own: of pairs the first ones, of a fan-in
-    /// those after rank 0. Other patterns have none.
+    /// Ranks that initiate, where a number was asked for: of pairs the first ones, of a fan-in those after rank 0. Other
+    /// patterns have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initiators: Option<u32>,
     /// Places by which the targets of pairs are turned.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub target_shift: u32,
-    /// Targets of pairs initiate towards their initiators at the same time.
-    pub bidirectional: bool,
     /// Places from a rank to its target, where traffic is shifted: 1 to ranks - 1.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub shift: u32,
     /// Rounds of a matrix.
+    #[serde(default, skip_serializing_if = "is_default")]
     pub matrix: MatrixRounds,
+    /// True where the targets of pairs initiate towards their initiators at the same time.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub bidirectional: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+fn one() -> u32 {
+    1
 }
 
 impl Roles {

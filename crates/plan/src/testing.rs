@@ -2,13 +2,14 @@
 //! `TransferPoint { engine: "null".into(), ..transfer_point() }`.
 
 use crate::files::{DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom};
-use crate::point::{LimitChoice, MatrixRounds, Traffic};
+use crate::point::{LimitChoice, Traffic};
+use crate::roles::Roles;
 use crate::transfer::{
     Addresses, Batching, CqMode, Pacing, PointLength, TargetFootprint, TransferApi, TransferPoint,
     TrialLength, Verification,
 };
 use tonnage_engine::Verb;
-use tonnage_engine::paths::Rails;
+use tonnage_engine::paths::Division;
 
 /// A small point with `slots` places of 8 bytes, for loops over a test engine.
 pub fn slots_point(addresses: Addresses, slots: u64) -> TransferPoint {
@@ -33,21 +34,13 @@ pub fn transfer_point() -> TransferPoint {
         engine: "shm".into(),
         engine_options: Default::default(),
         op: Verb::Write,
-        traffic: Traffic::Pair,
-        ranks: 2,
-        initiators: None,
-        target_shift: 0,
-        shift: 1,
-        matrix: MatrixRounds::Alone,
+        roles: Roles::new(Traffic::Pair, 2),
         loads: None,
-        bidirectional: false,
         workers: 1,
-        rails: Rails::Single,
+        division: Division::NONE,
         rail_shift: 0,
         background: None,
         cq: CqMode::Busy,
-        queue_pairs: 1,
-        cut: None,
         batching: Batching::default(),
         api: TransferApi::Engine,
         session: None,

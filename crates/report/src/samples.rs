@@ -97,7 +97,7 @@ pub fn published() -> Vec<Record> {
 pub fn batches_without_max() -> Vec<Record> {
     let several = three_trials(
         sample(Pacing::Batch { batch: 16 }, 4096)
-            .with(|point| (point.ranks, point.workers) = (8, 2)),
+            .with(|point| (point.roles.ranks, point.workers) = (8, 2)),
         9_000,
     );
     let several = several
@@ -123,7 +123,7 @@ pub fn streams() -> Vec<Record> {
         three_trials(sample, middle_ns).summarize(LatencyKind::Operation, COPY)
     };
     let fan_in = sample(Pacing::Stream { window: 64 }, 64).with(|point| {
-        (point.traffic, point.ranks, point.op) = (Traffic::FanIn, 5, Verb::WriteImm);
+        (point.roles.traffic, point.roles.ranks, point.op) = (Traffic::FanIn, 5, Verb::WriteImm);
         point.latency = false;
         point.length.trials = 1;
         point.length.trial = TrialLength::Iterations(2000);
@@ -158,12 +158,17 @@ pub fn clients() -> Vec<Record> {
     };
     let read = |initiators| {
         sample(Pacing::Stream { window: 12 }, 64).with(|point| {
-            (point.traffic, point.ranks, point.op) = (Traffic::FanIn, 9, Verb::Read);
-            point.initiators = Some(initiators);
+            (point.roles.traffic, point.roles.ranks, point.op) = (Traffic::FanIn, 9, Verb::Read);
+            point.roles.initiators = Some(initiators);
         })
     };
-    let pairs = sample(Pacing::Stream { window: 12 }, 64)
-        .with(|point| (point.ranks, point.initiators, point.target_shift) = (5, Some(3), 1));
+    let pairs = sample(Pacing::Stream { window: 12 }, 64).with(|point| {
+        (
+            point.roles.ranks,
+            point.roles.initiators,
+            point.roles.target_shift,
+        ) = (5, Some(3), 1)
+    });
     let workers =
         |workers| sample(Pacing::Stream { window: 12 }, 64).with(|point| point.workers = workers);
     let mut records = vec![
@@ -184,7 +189,8 @@ pub fn clients() -> Vec<Record> {
 
 /// A pair that moves data in both directions, slightly more of it back.
 fn both_ways() -> Record {
-    let pair = sample(Pacing::Stream { window: 12 }, 64).with(|point| point.bidirectional = true);
+    let pair =
+        sample(Pacing::Stream { window: 12 }, 64).with(|point| point.roles.bidirectional = true);
     let summarized = three_trials(pair, 210).summarize(LatencyKind::Operation, None);
     let with_directions = summarized.body_with(|body| {
         let Some(summary) = &mut body.summary else {
@@ -308,7 +314,7 @@ fn matrix(ranks: u32) -> Record {
         });
     let pairs: Vec<PairRate> = pairs.collect();
     let sample = sample(Pacing::Stream { window: 12 }, 64)
-        .with(|point| (point.traffic, point.ranks) = (Traffic::Matrix, ranks));
+        .with(|point| (point.roles.traffic, point.roles.ranks) = (Traffic::Matrix, ranks));
     let summarized = three_trials(sample, 210).summarize(LatencyKind::Operation, None);
     let with_pairs = summarized.body_with(|body| {
         if let Some(summary) = &mut body.summary {
@@ -362,7 +368,7 @@ fn traffic_file((ranks, targets): (u32, u32)) -> Record {
     };
     let pairs: Vec<PairRate> = loads.pairs().map(loaded).collect();
     let sample = sample(Pacing::Stream { window: 64 }, 64_000).with(|point| {
-        (point.traffic, point.ranks) = (Traffic::File, ranks);
+        (point.roles.traffic, point.roles.ranks) = (Traffic::File, ranks);
         point.length.trial = TrialLength::Iterations(1);
         point.loads = Some(loads);
     });

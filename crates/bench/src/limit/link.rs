@@ -21,7 +21,7 @@ pub(super) fn link_limit(
     opened: &Alike<OpenMessage>,
     hosts: &Hosts,
 ) -> Option<Limit> {
-    let roles = point.roles();
+    let roles = point.roles;
     let rounds = roles.sampled_rounds(ROUNDS_MAX);
     let pairs = rounds.map(|round| roles.pairs_of_round(round));
     let mut rounds: Vec<(Side<'_>, u64)> = pairs
@@ -31,7 +31,7 @@ pub(super) fn link_limit(
         rounds.push((of_all(point, opened, hosts, |_| true)?, 1));
     }
     let (first, _) = rounds.first()?;
-    if point.bidirectional
+    if point.roles.bidirectional
         && let Some(limit) = of_both_ways(point, opened, hosts, first)
     {
         return Some(limit);
@@ -77,7 +77,7 @@ fn of_both_ways(
     hosts: &Hosts,
     of_all_flows: &Side<'_>,
 ) -> Option<Limit> {
-    let roles = point.roles();
+    let roles = point.roles;
     let forward = of_all(point, opened, hosts, |rank| !roles.is_behind(rank))?;
     let back = of_all(point, opened, hosts, |rank| roles.is_behind(rank))?;
     let (one, other) = (links(&forward), links(&back));
@@ -129,10 +129,7 @@ fn of_all<'a>(
 ) -> Option<Side<'a>> {
     let mut sides = [Side::new(), Side::new()];
     for (rank, opened) in (0u32..).zip(opened.iter()) {
-        let (targets, initiators) = (
-            point.roles().targets(rank),
-            point.roles().initiators_of(rank),
-        );
+        let (targets, initiators) = (point.roles.targets(rank), point.roles.initiators_of(rank));
         let initiates = begins(rank) && !targets.is_empty();
         let is_target = initiators.into_iter().any(&begins);
         for device in opened.devices.iter().flatten() {
@@ -157,7 +154,7 @@ fn of_pairs<'a>(
     for &(initiator, target) in pairs {
         for (side, rank) in sides.iter_mut().zip([initiator, target]) {
             for rails in &opened.get(rank)?.devices {
-                let used = point.rails.of_peer(initiator, target, rails.len());
+                let used = point.division.rails.of_peer(initiator, target, rails.len());
                 for (rail, device) in rails.iter().enumerate() {
                     add_devices(side, hosts.network(rank), device, used.contains(&rail));
                 }
@@ -195,12 +192,12 @@ mod tests {
 
     fn point(traffic: Traffic, ranks: usize) -> TransferPoint {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
-        (point.traffic, point.ranks) = (traffic, ranks as u32);
+        (point.roles.traffic, point.roles.ranks) = (traffic, ranks as u32);
         point
     }
 
     fn of_point(point: &TransferPoint, all: &[OpenMessage], names: &[&str]) -> Option<Limit> {
-        link_limit(point, &openings(all, point.roles()).all, &hosts(names))
+        link_limit(point, &openings(all, point.roles).all, &hosts(names))
     }
 
     fn link(traffic: Traffic, all: &[OpenMessage], hosts: &[&str]) -> Limit {
@@ -226,7 +223,7 @@ mod tests {
 
     fn both_ways(all: &[OpenMessage], hosts: &[&str], initiators: Option<u32>) -> (String, f64) {
         let mut point = point(Traffic::Pair, all.len());
-        (point.bidirectional, point.initiators) = (true, initiators);
+        (point.roles.bidirectional, point.roles.initiators) = (true, initiators);
         let limit = of_point(&point, all, hosts).unwrap();
         assert_eq!(limit.links.unwrap().used_bytes_per_s, limit.bytes_per_s);
         (limit.what, limit.bytes_per_s)
@@ -336,7 +333,7 @@ mod tests {
         let fan_out = link(Traffic::FanOut, &all, &hosts);
         assert_eq!(counted(&fan_out), [(1, 1e3), (1, 1e3)]);
         let mut fan_in = point(Traffic::FanIn, 3);
-        fan_in.initiators = Some(1);
+        fan_in.roles.initiators = Some(1);
         let all = [eth(FAST, 1), eth(SLOW, 2), eth(SLOW, 3)];
         let limit = of_point(&fan_in, &all, &hosts).unwrap();
         assert_eq!(counted(&limit), [(1, 1e3), (1, 1e3)]);
@@ -377,7 +374,7 @@ mod tests {
         assert_eq!(counted(&limit), [(1, 1e3), (2, 6e3)]);
         // In rounds the pair says which: the place of both ranks' numbers in turn.
         let mut in_turn = point(Traffic::InTurn, 2);
-        in_turn.rails = Rails::RoundRobin;
+        in_turn.division.rails = Rails::RoundRobin;
         let limit = of_point(&in_turn, &all, &hosts).unwrap();
         assert_eq!(counted(&limit), [(1, 5e3), (2, 6e3)]);
         // Of two workers on one device one takes it.
@@ -396,7 +393,7 @@ mod tests {
         let all = [eth(LimitKind::SocketStream, 1), eth(LimitKind::None, 2)];
         for bidirectional in [false, true] {
             let mut point = point(Traffic::Pair, 2);
-            point.bidirectional = bidirectional;
+            point.roles.bidirectional = bidirectional;
             assert_eq!(of_point(&point, &all, &["a", "b"]), None);
         }
     }

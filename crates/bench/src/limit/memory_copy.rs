@@ -67,7 +67,7 @@ pub fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
         last_piece_bytes: piece_bytes.min(footprint_bytes - last_at),
         stride_bytes,
         pieces,
-        slices: (layout.out_slices() / u64::from(point.roles().rounds())).max(1),
+        slices: (layout.out_slices() / u64::from(point.roles.rounds())).max(1),
         slice_bytes: layout.slice_bytes(),
     }
 }
@@ -319,7 +319,7 @@ mod tests {
         use tonnage_plan::point::Traffic;
         let slices = |traffic| {
             let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
-            (point.traffic, point.ranks) = (traffic, 4);
+            (point.roles.traffic, point.roles.ranks) = (traffic, 4);
             stretch(&SliceLayout::new(&point, 0), &point).slices
         };
         assert_eq!(slices(Traffic::FanOut), 3);
@@ -331,7 +331,11 @@ mod tests {
     #[test]
     fn ranks_with_unequal_stretches_agree_on_the_longest() {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
-        (point.ranks, point.initiators, point.bidirectional) = (4, Some(3), true);
+        (
+            point.roles.ranks,
+            point.roles.initiators,
+            point.roles.bidirectional,
+        ) = (4, Some(3), true);
         let all = tonnage_ranks::testing::run(4, move |mut rank| {
             let layout = SliceLayout::new(&point, rank.id());
             let own_bytes = stretch(&layout, &point).pass_bytes();

@@ -82,8 +82,8 @@ fn bound(
     {
         return None;
     }
-    let roles = point.roles();
-    if point.bidirectional {
+    let roles = point.roles;
+    if point.roles.bidirectional {
         let of = |behind| of_all(point, opened, hosts, |rank| roles.is_behind(rank) == behind);
         let ((what, one), (_, other)) = (of(false)?, of(true)?);
         // A device at both ends has its link once for all that leaves it, and once for all that comes.
@@ -115,9 +115,9 @@ fn of_all(
     hosts: &Hosts,
     begins: impl Fn(u32) -> bool,
 ) -> Option<(String, f64)> {
-    let roles = point.roles();
+    let roles = point.roles;
     let mut ends: BothEnds<'_> = [Some(EndDevices::new()), Some(EndDevices::new())];
-    for rank in 0..point.ranks {
+    for rank in 0..point.roles.ranks {
         if ends.iter().all(Option::is_none) {
             return None;
         }
@@ -233,9 +233,9 @@ mod tests {
         change: impl Fn(&mut TransferPoint),
     ) -> (String, f64) {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
-        (point.traffic, point.ranks) = (Traffic::Pair, all.len() as u32);
+        (point.roles.traffic, point.roles.ranks) = (Traffic::Pair, all.len() as u32);
         change(&mut point);
-        let all = openings(all, point.roles()).all;
+        let all = openings(all, point.roles).all;
         let limit = within_devices(cards(), &point, &all, &hosts(names));
         (limit.what, limit.bytes_per_s)
     }
@@ -277,7 +277,7 @@ mod tests {
         for rest in [None, Some((1, Some(20)))] {
             // Rank 0 is at both ends of an all-to-all, and bounds neither.
             let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
-            (point.traffic, point.ranks) = (Traffic::AllToAll, ranks);
+            (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, ranks);
             let mut all = vec![rank(rest); ranks as usize];
             all[0] = rank(None);
             let all: Alike<OpenMessage> = all.into_iter().collect();
@@ -294,7 +294,7 @@ mod tests {
         device.links_unknown = Some("no library".to_owned());
         let told = |all: &[OpenMessage]| {
             let point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
-            links_unknown(&openings(all, point.roles()).all)
+            links_unknown(&openings(all, point.roles).all)
         };
         assert_eq!(told(&[rank(None), rank(Some((1, Some(20))))]), None);
         let said = told(&[rank(None), untold]).unwrap();
@@ -311,7 +311,7 @@ mod tests {
         let host = rank(None);
         let fan_out = |names: &[&str]| {
             let all = [host.clone(), shared.clone(), shared.clone()];
-            limit(&all, names, |point| point.traffic = Traffic::FanOut)
+            limit(&all, names, |point| point.roles.traffic = Traffic::FanOut)
         };
         assert_eq!(fan_out(&["a", "b", "b"]).1, 20.0);
         let (what, speed) = fan_out(&["a", "b", "c"]);
@@ -323,7 +323,7 @@ mod tests {
         // One end without such memory has no bound of its own.
         let mixed = [shared.clone(), host.clone(), shared.clone()];
         let all_to_all = limit(&mixed, &["a", "b", "c"], |point| {
-            point.traffic = Traffic::AllToAll
+            point.roles.traffic = Traffic::AllToAll
         });
         assert_eq!(all_to_all.1, 50.0);
     }
@@ -333,19 +333,19 @@ mod tests {
     fn directions_add_up_and_rounds_do_not() {
         let [slow, fast] = [10, 30].map(|speed| rank(Some((speed as u32, Some(speed)))));
         let both = limit(&[slow.clone(), fast.clone()], &["a", "b"], |point| {
-            point.bidirectional = true;
+            point.roles.bidirectional = true;
         });
         assert_eq!(both.1, 20.0);
         assert!(both.0.ends_with(", both directions added up"), "{both:?}");
         let shared = limit(&[slow.clone(), slow.clone()], &["a", "a"], |point| {
-            point.bidirectional = true;
+            point.roles.bidirectional = true;
         });
         assert_eq!(shared.1, 10.0);
         let host = rank(None);
         let in_turn = |trial| {
             let ranks = [host.clone(), slow.clone(), fast.clone()];
             let (_, speed) = limit(&ranks, &["a", "b", "c"], |point| {
-                (point.traffic, point.length.trial) = (Traffic::InTurn, trial);
+                (point.roles.traffic, point.length.trial) = (Traffic::InTurn, trial);
             });
             speed
         };

@@ -315,7 +315,7 @@ mod tests {
 
     /// Two ranks whose engines name this limit.
     fn engines(kind: LimitKind, point: &TransferPoint) -> Openings {
-        openings(&[opened(kind, None), opened(kind, None)], point.roles())
+        openings(&[opened(kind, None), opened(kind, None)], point.roles)
     }
 
     fn limit(
@@ -439,7 +439,7 @@ mod tests {
                 }),
                 ..opened(kind, None)
             };
-            let opened = openings(&[opened(kind, None), far], point.roles());
+            let opened = openings(&[opened(kind, None), far], point.roles);
             let limit = Bound::new(point, &opened).limit(&Hosts::default(), before, after);
             let lacking = unknown_links(point, &opened, limit.is_some()).is_some();
             (limit.map(|limit| limit.bytes_per_s), lacking)

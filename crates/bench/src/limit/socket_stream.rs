@@ -158,7 +158,7 @@ fn measure_in(
     carry: &mut impl FnMut(&Arc<Berths>) -> Result<Streamed>,
 ) -> Result<Option<Streamed>> {
     let mut rounds: Vec<Streamed> = Vec::new();
-    for round in point.roles().sampled_rounds(ROUNDS_MAX) {
+    for round in point.roles.sampled_rounds(ROUNDS_MAX) {
         match measure_round(waiting, rank, (point, round), addresses, carry)? {
             Some(streamed) => rounds.push(streamed),
             None => return Ok(None),
@@ -189,7 +189,7 @@ fn measure_round(
     addresses: &[Vec<Option<IpAddr>>],
     carry: &mut impl FnMut(&Arc<Berths>) -> Result<Streamed>,
 ) -> Result<Option<Streamed>> {
-    let rounds = point.roles().rounds().min(ROUNDS_MAX);
+    let rounds = point.roles.rounds().min(ROUNDS_MAX);
     let of_round_ns = (timed_ns(point) / u64::from(rounds)).max(TIMED_NS_MIN);
     for attempt in 0..ATTEMPTS {
         let connected = connect::connect_all(rank, point, round, addresses)?;

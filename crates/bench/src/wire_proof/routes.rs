@@ -68,10 +68,10 @@ impl DeviceGroup {
     /// Returns whether every operation has a share for a device. A stripe of fewer bytes than rails has none for the
     /// last of them, which may rest.
     pub(super) fn has_share(&self, device: &WireDevice, point: &TransferPoint) -> bool {
-        if point.rails != Rails::Stripe {
+        if point.division.rails != Rails::Stripe {
             return true;
         }
-        let shares = point.division().shares(self.rails as usize);
+        let shares = point.division.shares(self.rails as usize);
         let rail = self.rail_of.get(device);
         rail.is_none_or(|&rail| rail < shares.count(point.size_bytes))
     }

@@ -59,7 +59,7 @@ fn routes(hosts: &[&str], named: &[Option<NamedDevices>]) -> Routes {
 
 fn point(op: Verb, ranks: u32) -> TransferPoint {
     let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 4);
-    (point.op, point.ranks, point.size_bytes, point.engine) = (op, ranks, 1000, "toy".into());
+    (point.op, point.roles.ranks, point.size_bytes, point.engine) = (op, ranks, 1000, "toy".into());
     point
 }
 
@@ -446,7 +446,7 @@ fn neighbours_are_ranks_that_talk_to_each_other() {
         (Traffic::FanIn, Some((1, 0))),
     ] {
         let mut point = point(Verb::Write, 4);
-        point.traffic = traffic;
+        point.roles.traffic = traffic;
         let watch = watch(&machine, &point, &routes, 0);
         let reader = watch.route.reads.as_ref().unwrap();
         assert_eq!(watch.neighbours(reader), expected, "{traffic:?}");
@@ -468,7 +468,7 @@ fn a_rail_without_a_share_may_rest() {
         (Rails::Stripe, 2, "eth0", None),
         (Rails::Single, 1, "eth0", None),
     ] {
-        (point.rails, point.size_bytes) = (rails, size_bytes);
+        (point.division.rails, point.size_bytes) = (rails, size_bytes);
         let before = watch(&machine, &point, &routes, 0);
         let sent = |name| if name == resting { 40 } else { 100_000 };
         let machine = Machine::new();

@@ -106,7 +106,7 @@ impl Watch<'_> {
         let here = &reader.ranks_in_network;
         let is_here = |rank: &u32| here.binary_search(rank).is_ok();
         here.iter().find_map(|&rank| {
-            let targets = self.point.roles().targets(rank);
+            let targets = self.point.roles.targets(rank);
             let target = targets.into_iter().find(is_here)?;
             let ranks = &reader.group.ranks;
             let ours = ranks.contains(&rank) || ranks.contains(&target);

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use tonnage_bench::kinds::transfer::layout::answers;
 use tonnage_bench::loop_parameters::flow_slots;
-use tonnage_engine::paths::Cut;
+use tonnage_engine::paths::{Cut, Division};
 use tonnage_engine::testing::{Script, TestEngine, at_once};
 use tonnage_engine::{Ending, Engine, Entry, Lane, Verb, WORD_BYTES, find};
 use tonnage_engines::ENGINES;
@@ -359,11 +359,14 @@ fn paths_allocate_nothing() {
         for op in [Verb::Write, Verb::WriteImm, Verb::Read] {
             for engine in ["null", "shm", "fabric:tcp"] {
                 let point = TransferPoint {
-                    queue_pairs,
-                    cut,
+                    division: Division {
+                        queue_pairs,
+                        cut,
+                        ..Division::NONE
+                    },
                     ..point(engine, op, 4096, Pacing::Stream { window: 16 })
                 };
-                let what = format!("{engine} {} over {:?}", op.name(), point.division());
+                let what = format!("{engine} {} over {:?}", op.name(), point.division);
                 nothing(&point, OPERATIONS, &what).unwrap();
             }
         }

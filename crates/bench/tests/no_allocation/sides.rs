@@ -149,7 +149,7 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
         memories: (own, &[own]),
         ..OpenRequest::default()
     })?;
-    let domains = divided(domains, point.division());
+    let domains = divided(domains, point.division);
     let domain = &domains[rank as usize % domains.len()];
     let bytes = SliceLayout::new(point, rank).bytes();
     let allocator = LISTS.memory(memory)?;

@@ -283,7 +283,7 @@ fn verify_leaves_no_rank_out() {
             .unwrap();
         let points = expand(&plan, ranks);
         assert!(
-            points.iter().all(|point| point.traffic == traffic),
+            points.iter().all(|point| point.roles.traffic == traffic),
             "{ranks}"
         );
     }

@@ -7,14 +7,30 @@ use serde::{Deserialize, Serialize};
 use crate::Peer;
 
 /// Division of the operations between a worker and a peer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(default)]
 pub struct Division {
-    /// Endpoints of a worker towards each peer; operations take them in turn.
-    pub queue_pairs: u32,
-    /// The length above which operations are cut, if any is.
-    pub cut: Option<Cut>,
-    /// Use of the devices.
+    /// Use of the devices of a rank.
+    #[serde(skip_serializing_if = "Rails::is_single")]
     pub rails: Rails,
+    /// Endpoints between a worker and a peer, which operations take in turn.
+    #[serde(skip_serializing_if = "is_one")]
+    pub queue_pairs: u32,
+    /// Bounds of the parts that operations are cut into, where they are.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_one(number: &u32) -> bool {
+    *number == 1
+}
+
+impl Default for Division {
+    fn default() -> Self {
+        Self::NONE
+    }
 }
 
 impl Division {
@@ -160,11 +176,6 @@ tonnage_units::names! {
 }
 
 impl Rails {
-    /// Value where nothing was asked for.
-    pub fn single() -> Self {
-        Self::Single
-    }
-
     /// Returns whether a worker has one device.
     pub fn is_single(&self) -> bool {
         *self == Self::Single

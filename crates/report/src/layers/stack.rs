@@ -83,7 +83,10 @@ fn turn(record: &Record) -> (u32, (String, u64, Option<String>)) {
     match (record.transfer(), record.collective()) {
         (Some(body), _) => {
             let layer = body.point.engine.clone();
-            (body.point.ranks, (layer, size, body.point.label.clone()))
+            (
+                body.point.roles.ranks,
+                (layer, size, body.point.label.clone()),
+            )
         }
         (_, Some(body)) => {
             let layer = body.point.op.name().to_owned();
@@ -120,7 +123,7 @@ impl Stack {
         let mut stack = Self::default();
         for record in records {
             if let Some(body) = record.transfer() {
-                stack.ranks = body.point.ranks;
+                stack.ranks = body.point.roles.ranks;
                 stack.add_writes(record, body);
             } else if let Some(body) = record.collective() {
                 stack.ranks = body.point.ranks;
@@ -175,7 +178,7 @@ impl Stack {
         let engine = body.point.engine.clone();
         let round = body.point.label.clone().unwrap_or_default();
         // Per pair, as for collectives.
-        let senders = f64::from(body.point.roles().initiating_at_once().max(1));
+        let senders = f64::from(body.point.roles.initiating_at_once().max(1));
         if let Some(limit) = &record.limit {
             let rate = limit.bytes_per_s / senders;
             self.add(&limit.what, Some(&engine), Floor::Limit, (&round, rate));

@@ -10,8 +10,8 @@ use tonnage_record::{LatencyKind, Record};
 pub fn atomics() -> Vec<Record> {
     let of = |op: Verb, initiators: u32, middle_ns: u64, swapped_fraction: Option<f64>| {
         let sample = sample(Pacing::Stream { window: 12 }, 8).with(|point| {
-            (point.traffic, point.ranks, point.op) = (Traffic::FanIn, 5, op);
-            (point.initiators, point.verify) = (Some(initiators), Verification::Last);
+            (point.roles.traffic, point.roles.ranks, point.op) = (Traffic::FanIn, 5, op);
+            (point.roles.initiators, point.verify) = (Some(initiators), Verification::Last);
             point.target_footprint = TargetFootprint::Shared;
         });
         let sample = three_trials(sample, middle_ns).summarize(LatencyKind::Operation, None);

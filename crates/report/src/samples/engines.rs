@@ -11,9 +11,9 @@ use tonnage_record::{LatencyKind, Outcome, PublishedRow, Record};
 pub fn engines() -> Vec<Record> {
     let read = |engine: &str, initiators: u32| {
         sample(Pacing::Stream { window: 12 }, 4096).with(|point| {
-            (point.traffic, point.ranks, point.op) = (Traffic::FanIn, 9, Verb::Read);
+            (point.roles.traffic, point.roles.ranks, point.op) = (Traffic::FanIn, 9, Verb::Read);
             (point.engine, point.workers) = (engine.to_owned(), 12);
-            point.initiators = Some(initiators);
+            point.roles.initiators = Some(initiators);
         })
     };
     let beside = |record: &mut Record, initiators: u32| {

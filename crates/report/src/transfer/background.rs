@@ -91,7 +91,7 @@ pub fn not_reached(record: TransferRecord<'_>) -> Option<String> {
     let point = &record.body.point;
     let asked_per_s = point.background?.rate_per_s?;
     let background = record.body.background()?;
-    let initiators = f64::from(point.roles().initiating_at_once());
+    let initiators = f64::from(point.roles.initiating_at_once());
     let size_bytes = f64::from(point.background?.size_bytes);
     let per_s = background.bandwidth_bytes_per_s.mean / size_bytes / initiators.max(1.0);
     if per_s >= REACHED_LEAST * asked_per_s {

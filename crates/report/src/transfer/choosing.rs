@@ -155,7 +155,7 @@ impl<'a> Cell<'a> {
     /// Queue pairs per rank and peer.
     fn queue_pairs(&self) -> u64 {
         let point = &self.record.body.point;
-        u64::from(point.workers) * u64::from(point.queue_pairs)
+        u64::from(point.workers) * u64::from(point.division.queue_pairs)
     }
 }
 
@@ -174,7 +174,7 @@ mod tests {
         let mut record: Record = samples::streams()[0].clone();
         let body = samples::transfer(&mut record);
         body.point.pacing = Pacing::Stream { window };
-        body.point.queue_pairs = queue_pairs;
+        body.point.division.queue_pairs = queue_pairs;
         let summary = body.summary.as_mut().unwrap();
         let scaled = |factor: f64| {
             let values: Vec<_> = trials.iter().map(|trial| trial * factor).collect();
@@ -240,7 +240,7 @@ mod tests {
         let with = |rails, record: Record| {
             let mut record = record;
             let body = samples::transfer(&mut record);
-            body.point.rails = rails;
+            body.point.division.rails = rails;
             body.point.batching = Batching::default();
             record
         };

@@ -15,7 +15,10 @@ use crate::{driver_start, engine, filling, wire_proof};
 
 /// Whether a record's pairs are shown in a grid or a table.
 fn has_grid(record: &TransferRecord<'_>) -> bool {
-    matches!(record.body.point.traffic, Traffic::Matrix | Traffic::File)
+    matches!(
+        record.body.point.roles.traffic,
+        Traffic::Matrix | Traffic::File
+    )
 }
 
 /// All lines, in order. `distinguishing` are the columns that identify rows.
@@ -283,7 +286,7 @@ mod tests {
             let mut record: Record = samples::streams()[0].clone();
             let body = samples::transfer(&mut record);
             if stripe {
-                body.point.rails = Rails::Stripe;
+                body.point.division.rails = Rails::Stripe;
                 body.summary.as_mut().unwrap().rails = vec![rail(0), rail(1)];
             } else {
                 change(&mut body.point);

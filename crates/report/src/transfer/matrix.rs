@@ -22,11 +22,11 @@ pub fn grids(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Tit
         let summary = record.body.summary.as_ref()?;
         let verdict = summary.matrix.as_ref()?;
         let point = &record.body.point;
-        if point.ranks > GRID_RANKS_MAX || summary.pairs.is_empty() {
+        if point.roles.ranks > GRID_RANKS_MAX || summary.pairs.is_empty() {
             return None;
         }
         let grid = Grid {
-            ranks: point.ranks,
+            ranks: point.roles.ranks,
             reads: point.op == Verb::Read,
             pairs: &summary.pairs,
             verdict,

@@ -153,7 +153,7 @@ fn long_drain(record: TransferRecord<'_>) -> Option<String> {
         Pacing::Batch { .. } => "--batch",
         Pacing::PingPong | Pacing::Paced { .. } => return None,
     };
-    let (roles, trials) = (point.roles(), &record.body.trials);
+    let (roles, trials) = (point.roles, &record.body.trials);
     if trials.is_empty() || roles.rounds() > 1 || point.background.is_some() {
         return None;
     }

@@ -95,7 +95,7 @@ fn fastest_batch_bytes_per_s(point: &TransferPoint, own: &InitiatorFigures) -> O
     let Pacing::Batch { batch } = point.pacing else {
         return None;
     };
-    let roles = point.roles();
+    let roles = point.roles;
     let at_once = roles.in_round(own.rank, 0).len() * point.batches_to_a_peer() as usize;
     let latency_ns = own.latency_ns_min.filter(|&ns| ns > 0 && at_once == 1)?;
     Some(f64::from(batch) * f64::from(point.size_bytes) * 1e9 / latency_ns as f64)

@@ -1,6 +1,7 @@
 //! The title of a table: the configuration that all its rows share.
 
-use tonnage_engine::paths::Rails;
+use tonnage_engine::paths::{Division, Rails};
+use tonnage_plan::roles::Roles;
 use tonnage_plan::transfer::{
     Background, BackgroundPair, BatchCall, BatchMerge, BatchOf, Batching, CqMode, Pacing,
     SessionUse, TargetFootprint, TransferApi, TransferPoint, TrialLength, Verification,
@@ -64,10 +65,10 @@ fn who(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
             let pairs = counted(loads.pairs().count() as u64, "pair");
             format!(
                 "{total} of {pairs} of a traffic file among {} ranks at once",
-                point.ranks
+                point.roles.ranks
             )
         }
-        None => point.roles().title(),
+        None => point.roles.title(),
     };
     match same(records, TransferPoint::measuring_workers) {
         Some(workers) => format!("{pattern}, {} each", counted(workers, "worker")),
@@ -98,17 +99,18 @@ fn background(point: &TransferPoint) -> Option<String> {
 
 /// Rails, queue pairs and chunking, if all rows agree and they are not the defaults.
 fn paths(records: &[TransferRecord<'_>], point: &TransferPoint) -> Vec<String> {
-    let rails = same(records, |point| point.rails).and_then(|rails| match rails {
+    let rails = same(records, |point| point.division.rails).and_then(|rails| match rails {
         Rails::Single => None,
         Rails::Stripe => Some("operations striped over all devices of a rank".to_owned()),
         Rails::RoundRobin => Some("a device for each peer in turn".to_owned()),
     });
     let shift = (point.rail_shift > 0)
         .then(|| format!("devices of the targets turned by {}", point.rail_shift));
-    let several = same(records, |point| point.queue_pairs).filter(|&queue_pairs| queue_pairs > 1);
+    let several =
+        same(records, |point| point.division.queue_pairs).filter(|&queue_pairs| queue_pairs > 1);
     let several =
         several.map(|queue_pairs| format!("{queue_pairs} queue pairs for each worker and peer"));
-    let cut = same(records, |point| point.cut).and(point.cut);
+    let cut = same(records, |point| point.division.cut).and(point.division.cut);
     let cut = cut.map(|cut| {
         let (bytes, most) = (exact_size(cut.chunk_bytes.into()), cut.chunks_max);
         format!("operations cut into parts of {bytes}, at most {most}")
@@ -355,9 +357,7 @@ fn shared(point: &TransferPoint) -> TransferPoint {
         size_bytes: 0,
         workers: 0,
         cq: CqMode::Busy,
-        rails: Rails::Single,
-        queue_pairs: 0,
-        cut: None,
+        division: Division::NONE,
         batching: Batching::default(),
         api: TransferApi::Engine,
         session: None,
@@ -365,7 +365,10 @@ fn shared(point: &TransferPoint) -> TransferPoint {
             rate_per_s: None,
             ..background
         }),
-        initiators: point.initiators.map(|_| 0),
+        roles: Roles {
+            initiators: point.roles.initiators.map(|_| 0),
+            ..point.roles
+        },
         footprint_bytes: 0,
         stride_bytes: 0,
         seed: 0,

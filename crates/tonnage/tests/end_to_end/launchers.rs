@@ -64,7 +64,7 @@ fn ranks_find_each_other_by_environment() {
     all_good(&runs);
     assert_eq!(runs[0].rows().len(), 2, "{runs:#?}");
     let records = written(dir.path());
-    assert!(records.iter().all(|it| body(it).point.ranks == 3));
+    assert!(records.iter().all(|it| body(it).point.roles.ranks == 3));
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn every_pacing_goes_through_the_library() {
             assert!(!records.is_empty());
             for record in &records {
                 assert_eq!(summary(record).operations, operations, "{line} {way}");
-                let is_single = body(record).point.rails.name() == "single";
+                let is_single = body(record).point.division.rails.name() == "single";
                 assert_eq!(summary(record).rails.is_empty(), is_single, "{line} {way}");
             }
         }

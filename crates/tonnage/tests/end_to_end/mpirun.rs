@@ -48,7 +48,7 @@ fn started_by(dir: &Path, launcher: &str) {
     assert_eq!(records.len(), 4, "one run of four points");
     for record in &records {
         assert_eq!(
-            (&record.outcome, body(record).point.ranks),
+            (&record.outcome, body(record).point.roles.ranks),
             (&Outcome::Measured, 2)
         );
         assert_eq!(record.environment[0].launcher, launcher);

@@ -9,8 +9,12 @@ use super::support::records::{body, measured, summary, transfer};
 fn figures(records: &[Record]) -> Vec<(u32, Option<u32>, u64)> {
     let of = |record: &Record| {
         let point = &body(record).point;
-        let chunk = point.cut.map(|cut| cut.chunk_bytes);
-        (point.queue_pairs, chunk, summary(record).operations)
+        let chunk = point.division.cut.map(|cut| cut.chunk_bytes);
+        (
+            point.division.queue_pairs,
+            chunk,
+            summary(record).operations,
+        )
     };
     records.iter().map(of).collect()
 }

@@ -137,7 +137,11 @@ fn clients_of_one_server_are_beside_two_tables() {
     assert_eq!(ended.stderr.matches(left_out).count(), 1, "{ended:#?}");
     let published = |record: &Record| {
         let point = &body(record).point;
-        let tables = match (point.size_bytes, point.depth(), point.initiators.unwrap()) {
+        let tables = match (
+            point.size_bytes,
+            point.depth(),
+            point.roles.initiators.unwrap(),
+        ) {
             (64, 1, 1 | 4) | (4096, 1, 1) => 2,
             // Those of RC are beside the way of signalling that they were measured in.
             (64, 12, 1 | 4) => 1,

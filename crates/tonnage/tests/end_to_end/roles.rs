@@ -7,7 +7,12 @@ use super::support::records::{body, measured, summary, transfer};
 
 /// The initiators and all operations of each record.
 fn figures(arguments: &str) -> Vec<(Option<u32>, u64)> {
-    let of = |record: &Record| (body(record).point.initiators, summary(record).operations);
+    let of = |record: &Record| {
+        (
+            body(record).point.roles.initiators,
+            summary(record).operations,
+        )
+    };
     measured(arguments).0.iter().map(of).collect()
 }
 
@@ -83,7 +88,10 @@ fn turned_targets_get_the_bytes_of_their_own_initiator() {
     let (records, _) =
         measured("--engine shm --op write --ranks 4 --target-shift 1 --sizes 1k --verify");
     let body = body(&records[0]);
-    assert_eq!((body.point.initiators, body.point.target_shift), (None, 1));
+    assert_eq!(
+        (body.point.roles.initiators, body.point.roles.target_shift),
+        (None, 1)
+    );
     let checked = body
         .trials
         .iter()

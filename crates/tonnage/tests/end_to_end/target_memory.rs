@@ -16,7 +16,7 @@ fn kinds(record: &Record) -> Vec<String> {
         let first = memory.as_array().map_or(&memory, |all| &all[0]);
         first["kind"].as_str().unwrap().to_owned()
     };
-    (0..body(record).point.ranks).map(of).collect()
+    (0..body(record).point.roles.ranks).map(of).collect()
 }
 
 #[test]

@@ -41,7 +41,10 @@ fn pairs_and_ranks_add_up_to_the_file_and_every_byte_is_right() {
         let records = records::shown(dir.path(), &run);
         let point = &body(&records[0]).point;
         let loads = point.loads.as_ref().unwrap();
-        assert_eq!((point.traffic, point.size_bytes), (Traffic::File, 10 << 10));
+        assert_eq!(
+            (point.roles.traffic, point.size_bytes),
+            (Traffic::File, 10 << 10)
+        );
         let summary = summary(&records[0]);
         let said = loads.pairs().map(|(pair, bytes)| (pair, 3 * bytes));
         let moved = |pair: &PairRate| ((pair.initiator, pair.target), pair.payload_bytes);

@@ -250,7 +250,11 @@ impl<'a, 'b> Turns<'a, 'b> {
 /// The command line that repeats a transfer.
 fn command(draw: &Draw, settings: &Settings) -> Result<String> {
     let point = &draw.point;
-    command_line(draw.arguments()?, (&point.engine, point.ranks), settings)
+    command_line(
+        draw.arguments()?,
+        (&point.engine, point.roles.ranks),
+        settings,
+    )
 }
 
 impl Stretch {

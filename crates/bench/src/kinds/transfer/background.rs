@@ -106,6 +106,8 @@ pub(super) fn depth(point: &TransferPoint) -> u32 {
 mod tests {
     use super::*;
     use tonnage_engine::Verb;
+    use tonnage_plan::point::Traffic;
+    use tonnage_plan::roles::Roles;
     use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::{Addresses, Background, BackgroundPair, Pacing};
 
@@ -119,7 +121,7 @@ mod tests {
             rate_per_s: None,
         };
         TransferPoint {
-            ranks: 4,
+            roles: Roles::new(Traffic::Pair, 4),
             workers: 3,
             pacing: Pacing::PingPong,
             background: Some(background),
@@ -140,8 +142,8 @@ mod tests {
         let part = |at| points.part(at, MeasuringCpus::Own);
         assert_eq!([0, 1, 2].map(|at| part(at).place), [0, 0, 1]);
         // Rank 0 measures towards rank 2 and loads the way to rank 3, at whom rank 1 measures.
-        assert_eq!(load.roles().targets(0), [3]);
-        assert_eq!(load.roles().targets(1), [2]);
+        assert_eq!(load.roles.targets(0), [3]);
+        assert_eq!(load.roles.targets(1), [2]);
         assert_eq!(peers(&point, 0), [2, 3]);
         assert_eq!(depth(&point), 8);
         assert!(bytes(&point, 0) >= 2 * 8 * 4096);

@@ -74,7 +74,7 @@ fn check_carried(point: &TransferPoint, depth: u32, name: &str) -> Result<()> {
         let how = "Leave --api and --session out";
         return refused("the library's calls", name, why, how);
     }
-    if !point.division().is_of_queue_pairs() {
+    if !point.division.is_of_queue_pairs() {
         let why = "it does not cut operations, and has one device for each worker";
         return refused("--chunk or --rails", name, why, "Leave them out");
     }
@@ -95,13 +95,13 @@ fn check_immediates(point: &TransferPoint, caps: &Caps, devices: usize, name: &s
     if point.op != Verb::WriteImm {
         return Ok(());
     }
-    let is_unnamed = point.roles().initiators_max() > 1 && !caps.arrivals_named;
+    let is_unnamed = point.roles.initiators_max() > 1 && !caps.arrivals_named;
     if is_unnamed && point.pacing == Pacing::PingPong {
         let what = "ping-pong of several ranks with write-imm";
         let why = "the immediate of the device is too narrow to say which rank is to be answered";
         return refused(what, name, why, "Choose --op send, or --traffic pair");
     }
-    let parts = point.division().shares(devices).parts(point.size_bytes);
+    let parts = point.division.shares(devices).parts(point.size_bytes);
     if is_unnamed && parts > 1 {
         let what = "write-imm in parts from several ranks";
         let why = "the device does not say which rank a part came from";
@@ -135,7 +135,7 @@ fn check_each(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
             "Choose --verify=last, or another device",
         );
     }
-    let several = point.roles().initiators_max() > 1;
+    let several = point.roles.initiators_max() > 1;
     if point.op == Verb::WriteImm && several && !caps.arrivals_named {
         return refused(
             "an arrival does not name the rank that it came from",
@@ -256,12 +256,15 @@ mod tests {
         assert!(refused(&|it| it.pacing = Pacing::PingPong).contains("ping-pong on x"));
         assert!(refused(&|it| it.pacing = Pacing::Batch { batch: 2 }).contains("--latency off"));
         assert!(refused(&|it| it.cq = CqMode::Event).contains("--cq busy"));
-        assert!(refused(&|it| it.rails = tonnage_engine::paths::Rails::Stripe).contains("--rails"));
+        assert!(
+            refused(&|it| it.division.rails = tonnage_engine::paths::Rails::Stripe)
+                .contains("--rails")
+        );
         assert!(refused(&|it| it.pacing = Pacing::Stream { window: 9 }).contains("at most 8"));
         let cut = tonnage_engine::paths::Cut {
             chunk_bytes: 4096,
             chunks_max: 4,
         };
-        assert!(refused(&|it| it.cut = Some(cut)).contains("--chunk"));
+        assert!(refused(&|it| it.division.cut = Some(cut)).contains("--chunk"));
     }
 }

@@ -100,7 +100,7 @@ impl Work<'_> {
             totals.rails = rails::of_worker(&loads, self.window_end_ns - schedule.start_ns);
             totals.least_rail = rails::least(
                 (self.station.rank, self.station.worker),
-                self.point.rails,
+                self.point.division.rails,
                 &loads,
                 &totals.rails,
             );
@@ -160,7 +160,7 @@ impl Work<'_> {
             .mean_ns()
             .map_or(0, |mean| (mean * totals.samples as f64) as u64);
         self.trial = Some(trial);
-        let roles = self.point.roles();
+        let roles = self.point.roles;
         if roles.bidirectional && roles.is_behind(self.station.rank) {
             totals.back = OperationSums::of(totals);
         }

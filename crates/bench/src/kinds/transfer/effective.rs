@@ -56,9 +56,9 @@ pub fn canary_cpus(
     rank: &Rank,
     allowed: &[u32],
 ) -> Result<[u32; 2], String> {
-    let (from, to) = (0..point.ranks)
+    let (from, to) = (0..point.roles.ranks)
         .find_map(|from| {
-            let targets = point.roles().targets(from);
+            let targets = point.roles.targets(from);
             targets.first().map(|&to| (from, to))
         })
         .ok_or("nobody exchanges bytes")?;

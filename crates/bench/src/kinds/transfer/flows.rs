@@ -82,7 +82,7 @@ pub(super) fn make_table(
     } else {
         Vec::new()
     };
-    let begins = point.roles().initiates(rank);
+    let begins = point.roles.initiates(rank);
     Ok(Table::new(flows, signals, !begins, caps))
 }
 
@@ -94,7 +94,7 @@ pub(super) fn flows_of<'a>(table: &'a Option<Table>, flows: &'a [Flow]) -> &'a [
 /// Returns whether a target of plain writes flushes what they brought in a round: where rounds are of pairs, only the
 /// target of one of them.
 pub(super) fn flushes_in_round(point: &TransferPoint, rank: u32, round: u32) -> bool {
-    let roles = point.roles();
+    let roles = point.roles;
     // Listing the pairs of one round of all is for nothing: a rank that anybody writes to is a target in it.
     let is_of_pairs = roles.rounds() > 1 || roles.pair_of_round(round).is_some();
     point.op == Verb::Write && (!is_of_pairs || !roles.initiators_in_round(rank, round).is_empty())
@@ -247,13 +247,13 @@ mod tests {
     fn only_targets_of_a_round_flush_in_it() {
         let of = |traffic, op, round| {
             let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
-            (point.traffic, point.op, point.ranks) = (traffic, op, 3);
+            (point.roles.traffic, point.op, point.roles.ranks) = (traffic, op, 3);
             let flushes = |rank: &u32| flushes_in_round(&point, *rank, round);
             (0..3).filter(flushes).collect::<Vec<_>>()
         };
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
-        (point.traffic, point.ranks) = (Traffic::Matrix, 3);
-        let roles = point.roles();
+        (point.roles.traffic, point.roles.ranks) = (Traffic::Matrix, 3);
+        let roles = point.roles;
         assert!(roles.rounds() > 1);
         for round in 0..roles.rounds() {
             let targets = roles.pairs_of_round(round).into_iter().map(|pair| pair.1);

@@ -35,8 +35,8 @@ pub struct SliceLayout {
 impl SliceLayout {
     /// The layout of `rank`'s workers.
     pub fn new(point: &TransferPoint, rank: u32) -> Self {
-        let mut out = point.roles().targets(rank);
-        let mut into = point.roles().initiators_of(rank);
+        let mut out = point.roles.targets(rank);
+        let mut into = point.roles.initiators_of(rank);
         if let Some(loads) = &point.loads {
             // Pairs without bytes need no memory.
             out.retain(|&to| loads.of(rank, to) > 0);
@@ -61,7 +61,7 @@ impl SliceLayout {
 
     /// Places in `out` of the ranks that a round of `rank`'s is towards.
     pub fn in_round(&self, point: &TransferPoint, (rank, round): (u32, u32)) -> Range<usize> {
-        let roles = point.roles();
+        let roles = point.roles;
         match (&point.loads, roles.pair_of_round(round)) {
             (None, _) => roles.in_round(rank, round),
             (Some(_), None) => 0..self.out.len(),
@@ -136,7 +136,7 @@ mod tests {
     #[test]
     fn initiators_that_share_have_one_slice() {
         let mut point = point(Addresses::Sequential, 1 << 15);
-        (point.ranks, point.op, point.traffic) = (5, Verb::Read, Traffic::FanIn);
+        (point.roles.ranks, point.op, point.roles.traffic) = (5, Verb::Read, Traffic::FanIn);
         let own = SliceLayout::new(&point, 0);
         point.target_footprint = TargetFootprint::Shared;
         let shared = SliceLayout::new(&point, 0);
@@ -153,7 +153,7 @@ mod tests {
         for traffic in Traffic::ALL {
             for pacing in [Pacing::Stream { window: 1 }, Pacing::PingPong] {
                 let mut point = point(Addresses::Sequential, 1000);
-                (point.ranks, point.traffic, point.pacing) = (4, traffic, pacing);
+                (point.roles.ranks, point.roles.traffic, point.pacing) = (4, traffic, pacing);
                 let layouts: Vec<SliceLayout> =
                     (0..4).map(|rank| SliceLayout::new(&point, rank)).collect();
                 for (rank, layout) in layouts.iter().enumerate() {
@@ -181,7 +181,7 @@ mod tests {
     #[test]
     fn pairs_without_bytes_have_no_slices() {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 8);
-        (point.traffic, point.ranks) = (Traffic::File, 3);
+        (point.roles.traffic, point.roles.ranks) = (Traffic::File, 3);
         let rows = vec![vec![0, 0, 8], vec![8, 0, 16], vec![0, 0, 0]];
         point.loads = Some(rows.try_into().unwrap());
         let layouts = [0, 1, 2].map(|rank| SliceLayout::new(&point, rank));
@@ -189,7 +189,7 @@ mod tests {
             |of: fn(&SliceLayout) -> &Vec<u32>| layouts.each_ref().map(|one| of(one).clone());
         assert_eq!(ends(|one| &one.out), [vec![2], vec![0, 2], vec![]]);
         assert_eq!(ends(|one| &one.into), [vec![1], vec![], vec![0, 1]]);
-        let roles = point.roles();
+        let roles = point.roles;
         let in_round = |rank: u32, round| layouts[rank as usize].in_round(&point, (rank, round));
         assert_eq!([0, 1, 2].map(|rank| in_round(rank, 0)), [0..1, 0..2, 0..0]);
         let alone = roles.round_alone((1, 2));

@@ -45,8 +45,8 @@ impl EngineKey {
             target_memory: point.target_memory.clone(),
             memory_options: point.memory_options.clone(),
             workers: point.workers,
-            roles: point.roles(),
-            division: point.division(),
+            roles: point.roles,
+            division: point.division,
             rail_shift: point.rail_shift,
             cq: point.cq,
             compares_each: compares_each(point),
@@ -134,14 +134,14 @@ fn need<'a>(
         sized_by: background::sized_by(points),
         workers: first.workers,
         measuring: first.measuring_workers(),
-        division: first.division(),
-        rail_shift: if first.roles().is_behind(rank) {
+        division: first.division,
+        rail_shift: if first.roles.is_behind(rank) {
             first.rail_shift
         } else {
             0
         },
         pairs: Pairs {
-            roles: first.roles(),
+            roles: first.roles,
             asked: first.place,
         },
         peers_max: peers.len() as u32,

@@ -71,7 +71,7 @@ pub(super) fn pace(
     let Pacing::Paced { rate, .. } = point.pacing else {
         return None;
     };
-    let initiators = point.roles().initiating_at_once();
+    let initiators = point.roles.initiating_at_once();
     let due: u64 = trials.iter().map(|totals| totals.due).sum();
     let late: u64 = trials.iter().map(|totals| totals.late).sum();
     let ended = trials.iter().map(|totals| totals.operations);

@@ -40,7 +40,7 @@ impl Lead<'_, '_> {
         own: &TrialTotals,
         all: &TrialTotals,
     ) {
-        let roles = self.point.roles();
+        let roles = self.point.roles;
         let places = roles.in_round(self.rank.id(), round);
         let is_warm_up = stretch.number == WARM_UP;
         if is_warm_up || roles.traffic == Traffic::File || !roles.has_pairs_in_rounds() {
@@ -71,7 +71,7 @@ impl Lead<'_, '_> {
     /// Takes turns beside the trials: those of slow pairs of a matrix, and those of pairs with loads of a file, which
     /// then have the path for themselves.
     pub(super) fn turns_beside(&mut self) -> Result<(), StepFailure> {
-        match self.point.traffic {
+        match self.point.roles.traffic {
             Traffic::Matrix => self.look_again(),
             Traffic::File => self.each_alone(),
             _ => Ok(()),
@@ -81,7 +81,7 @@ impl Lead<'_, '_> {
     /// Gives each pair with bytes as many turns for itself as there were trials; each pair once before any has its
     /// second turn, so that what drifts is in all of them.
     fn each_alone(&mut self) -> Result<(), StepFailure> {
-        let (roles, point) = (self.point.roles(), self.point);
+        let (roles, point) = (self.point.roles, self.point);
         let Some(loads) = point.loads.as_ref().filter(|_| are_few(point)) else {
             return Ok(());
         };
@@ -120,9 +120,9 @@ impl Lead<'_, '_> {
 
     /// The rounds with pairs that are slow so far, at rank 0.
     fn rounds_of_slow(&self) -> Vec<u32> {
-        let (roles, rates) = (self.point.roles(), &self.found.pairs);
+        let (roles, rates) = (self.point.roles, &self.found.pairs);
         let reads = self.point.op == Verb::Read;
-        let verdict = judge(self.point.ranks, rates, reads).unwrap_or_default();
+        let verdict = judge(self.point.roles.ranks, rates, reads).unwrap_or_default();
         let slow = rates.iter().filter(|pair| verdict.is_slow(pair, reads));
         let slow: BTreeSet<_> = slow.map(|pair| (pair.initiator, pair.target)).collect();
         let is_slow = |pair: &(u32, u32)| slow.contains(pair);
@@ -133,7 +133,7 @@ impl Lead<'_, '_> {
 
     /// Brings what all pairs have moved to rank 0.
     pub(super) fn collect_pairs(&mut self) -> Result<()> {
-        let (point, roles) = (self.point, self.point.roles());
+        let (point, roles) = (self.point, self.point.roles);
         if roles.traffic == Traffic::File {
             if are_few(point) {
                 let own = self.times.outcomes();
@@ -441,7 +441,7 @@ mod tests {
         }
         times.add(0, &[time(3, 200)], true);
         let mut point = point(Addresses::Sequential, 8);
-        (point.traffic, point.ranks) = (Traffic::File, 3);
+        (point.roles.traffic, point.roles.ranks) = (Traffic::File, 3);
         let rows = vec![vec![0, 24, 0], vec![0, 0, 0], vec![0, 0, 0]];
         point.loads = Some(rows.try_into().unwrap());
         let all = [times.outcomes(), Vec::new(), Vec::new()];

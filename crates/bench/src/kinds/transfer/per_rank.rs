@@ -44,7 +44,7 @@ impl RankSums {
 
 /// Figures of all ranks that initiate, from the sums of all ranks.
 pub(super) fn initiators(point: &TransferPoint, all: &Alike<RankSums>) -> Vec<InitiatorFigures> {
-    let roles = point.roles();
+    let roles = point.roles;
     let ranks = (0u32..).zip(all.iter());
     let initiating = ranks.filter(|(rank, _)| roles.initiates(*rank));
     initiating.map(|(rank, sums)| sums.figures(rank)).collect()

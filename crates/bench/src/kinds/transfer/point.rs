@@ -223,7 +223,7 @@ impl Lead<'_, '_> {
         if self.point.background.is_some() {
             return self.trial_of_halves(trial, length, name);
         }
-        let rounds = 0..self.point.roles().rounds();
+        let rounds = 0..self.point.roles.rounds();
         self.stretch(&RoundStretch::trial(trial, rounds, length), name)
     }
 
@@ -356,7 +356,7 @@ impl Steps for Lead<'_, '_> {
         let length = self.point.length.trial;
         let totals = self.one_trial(number, length, &format!("trial {number}"))?;
         self.found.trials.push(Trial {
-            directions: self.point.bidirectional.then(|| totals.directions()),
+            directions: self.point.roles.bidirectional.then(|| totals.directions()),
             // Intervals end with what moved bytes: a flush behind it moves none.
             series: self
                 .intervals

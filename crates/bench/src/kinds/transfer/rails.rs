@@ -136,7 +136,7 @@ pub fn summary(
 
 /// The name of a rail's device, where it is the same on all ranks that initiate.
 fn common_device(point: &TransferPoint, opened: &Alike<OpenMessage>, rail: u32) -> Option<String> {
-    let initiates = |rank: u32| point.roles().initiates(rank);
+    let initiates = |rank: u32| point.roles.initiates(rank);
     let ranks = (0u32..)
         .zip(opened.iter())
         .filter(|(rank, _)| initiates(*rank));

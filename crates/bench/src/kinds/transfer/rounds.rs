@@ -62,7 +62,7 @@ impl Lead<'_, '_> {
             ..Progress::default()
         };
         for &round in &stretch.rounds {
-            let members = self.point.roles().members_of_round(round);
+            let members = self.point.roles.members_of_round(round);
             progress.turn += 1;
             self.turn(stretch, round, &members, &mut progress)?;
             progress.before = members;

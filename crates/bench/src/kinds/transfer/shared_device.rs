@@ -64,10 +64,10 @@ fn asked<'a>(
     let Some(own) = opened.get(rank) else {
         return Vec::new();
     };
-    let roles = point.roles();
+    let roles = point.roles;
     let initiators = || roles.initiators_of(rank);
     // Of pairs that take turns each has the device to itself for its turn.
-    let is_alone = || point.traffic == Traffic::Matrix && roles.initiating_at_once() == 1;
+    let is_alone = || point.roles.traffic == Traffic::Matrix && roles.initiating_at_once() == 1;
     let answers = || point.pacing == Pacing::PingPong && !point.op.fetches();
     let device_of = |rank: u32| opened.get(rank)?.memory_device.as_ref();
     match (own.device_memory_by, device_of(rank)) {
@@ -120,7 +120,7 @@ mod tests {
     /// The remark of ranks that are all on one machine.
     fn said(all: &[(OpenMessage, u32)], change: impl Fn(&mut TransferPoint)) -> Option<String> {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
-        (point.traffic, point.ranks) = (Traffic::AllToAll, all.len() as u32);
+        (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, all.len() as u32);
         change(&mut point);
         let info = |(rank, (_, pid)): (u32, &(OpenMessage, u32))| RankInfo {
             pid: *pid,
@@ -146,17 +146,18 @@ mod tests {
         // Pinned memory of two processes, and the GPU of a third one that both write to.
         let fan_in = [(Some("a"), 7), (None, 8), (None, 9)];
         let told = said(&fan_in.map(|(gpu, pid)| rank(gpu, BY, pid)), |point| {
-            point.traffic = Traffic::FanIn;
+            point.roles.traffic = Traffic::FanIn;
         });
         assert!(told.unwrap().starts_with("ranks 1-2 are"));
         // Answers out of pinned memory into the GPU of the rank that asked.
         let answered = said(&[rank(Some("a"), BY, 7), rank(None, BY, 8)], |point| {
-            (point.traffic, point.pacing, point.op) = (Traffic::Pair, Pacing::PingPong, Verb::Send);
+            (point.roles.traffic, point.pacing, point.op) =
+                (Traffic::Pair, Pacing::PingPong, Verb::Send);
         });
         assert!(answered.unwrap().starts_with("ranks 0-1 are"));
         // Both ends of staging, whoever initiates.
         let staged = [7, 8].map(|pid| rank(Some("a"), DeviceMemoryBy::Staging, pid));
-        let pair = |point: &mut TransferPoint| point.traffic = Traffic::Pair;
+        let pair = |point: &mut TransferPoint| point.roles.traffic = Traffic::Pair;
         assert!(said(&staged, pair).is_some());
     }
 
@@ -165,7 +166,7 @@ mod tests {
         let pair = |by, pids: [u32; 2]| pids.map(|pid| rank(Some("a"), by, pid));
         let with = |op: Verb, pacing: Option<Pacing>| {
             said(&pair(BY, [7, 8]), |point| {
-                (point.traffic, point.op) = (Traffic::Pair, op);
+                (point.roles.traffic, point.op) = (Traffic::Pair, op);
                 point.pacing = pacing.unwrap_or(point.pacing);
             })
         };
@@ -173,7 +174,7 @@ mod tests {
         assert!(with(Verb::Send, Some(Pacing::PingPong)).is_some());
         // A target of reads answers nothing.
         assert_eq!(with(Verb::Read, Some(Pacing::PingPong)), None);
-        let matrix = |point: &mut TransferPoint| point.traffic = Traffic::Matrix;
+        let matrix = |point: &mut TransferPoint| point.roles.traffic = Traffic::Matrix;
         assert_eq!(said(&pair(BY, [7, 8]), matrix), None);
         // Threads of one process, a GPU for each, cards, and devices that serve several at once.
         assert_eq!(said(&pair(BY, [7, 7]), |_| ()), None);

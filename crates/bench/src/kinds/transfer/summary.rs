@@ -36,7 +36,7 @@ pub fn summarize(point: &TransferPoint, measured: &Measured, devices: OfDevices)
     let bandwidth = over_trials(|trial| trial.bandwidth_bytes_per_s);
     let message_rate = over_trials(|trial| trial.message_rate_per_s);
     let latency = measured.histogram.summary(latency_kind(point));
-    let verdict = || judge(point.ranks, &measured.pairs, point.op == Verb::Read);
+    let verdict = || judge(point.roles.ranks, &measured.pairs, point.op == Verb::Read);
     let are_few = measured.pairs.len() <= PAIRS_MAX;
     Summary {
         trials: measured.trials.len() as u32,
@@ -62,7 +62,9 @@ pub fn summarize(point: &TransferPoint, measured: &Measured, devices: OfDevices)
         directions: directions(&measured.trials, &measured.totals),
         initiators: measured.initiators.clone(),
         pairs: measured.pairs.iter().filter(|_| are_few).cloned().collect(),
-        matrix: (point.traffic == Traffic::Matrix).then(verdict).flatten(),
+        matrix: (point.roles.traffic == Traffic::Matrix)
+            .then(verdict)
+            .flatten(),
         slow_rail: devices.slow_rail,
         pace: paced::pace(point, &measured.totals, message_rate.mean),
         swapped_fraction: (point.op == Verb::CompareSwap && point.verify.is_on())
@@ -111,6 +113,7 @@ pub fn latency_kind(point: &TransferPoint) -> LatencyKind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonnage_plan::roles::Roles;
     use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::{Addresses, Rate};
     use tonnage_record::Limit;
@@ -164,8 +167,7 @@ mod tests {
             (Traffic::AllToAll, 4, 200.0),
         ] {
             let point = TransferPoint {
-                traffic,
-                ranks,
+                roles: Roles::new(traffic, ranks),
                 pacing: Pacing::Paced {
                     window: 4,
                     rate: Rate::per_s(50.0),

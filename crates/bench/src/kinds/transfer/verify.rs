@@ -61,7 +61,7 @@ impl Expected {
         let answered = answers(point);
         let flow = |from: u32, to: u32| {
             // An answer is issued after its rank reported; there is one for each operation of the side that began.
-            let began = !answered || point.roles().targets(from).contains(&to);
+            let began = !answered || point.roles.targets(from).contains(&to);
             let ends = if began { (from, to) } else { (to, from) };
             reports.of_flow((rank, &layout), worker, ends)
         };

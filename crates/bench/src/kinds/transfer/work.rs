@@ -128,7 +128,7 @@ impl<'a> Work<'a> {
         if posted > 0 {
             port.post_receives(receives, receives_depth)?;
         }
-        let at_once = flows.len().min(point.roles().targets_at_once() as usize);
+        let at_once = flows.len().min(point.roles.targets_at_once() as usize);
         // Completed writes may not have arrived.
         let flushes = matches!(point.op, Verb::Write | Verb::WriteImm);
         let loads = point.loads.as_ref();
@@ -179,7 +179,7 @@ impl<'a> Work<'a> {
 
     /// Returns whether this worker issues operations of its own accord.
     pub fn begins(&self) -> bool {
-        self.point.roles().initiates(self.station.rank)
+        self.point.roles.initiates(self.station.rank)
     }
 
     /// Rounds of a serving loop between two looks at the clock: few where each is a rest, or a sleep.

@@ -64,7 +64,7 @@ pub(super) fn connect_all(
     let me = rank.id();
     let berths = BerthLanes::new(point, sources);
     let sources = &berths.sources;
-    let expected = point.roles().initiators_in_round(me, round);
+    let expected = point.roles.initiators_in_round(me, round);
     let door = if expected.is_empty() {
         Ok(None)
     } else {
@@ -91,7 +91,7 @@ pub(super) fn connect_all(
         // As long as a transfer may stand still: the engine has moved bytes over the same devices just before.
         standstill_max: rank.network_timeout() + DEADLINES.stall,
     };
-    let targets = &point.roles().targets(me)[point.roles().in_round(me, round)];
+    let targets = &point.roles.targets(me)[point.roles.in_round(me, round)];
     // Both at once: a rank that only connected first could wait for one that does the same.
     let (taken, connected) = std::thread::scope(|scope| {
         let taking = start(scope, "streams", || match &door {
@@ -163,15 +163,16 @@ impl BerthLanes {
         let devices = addresses.first().map_or(1, Vec::len).max(1);
         let (mut sources, none) = (Vec::new(), Vec::new());
         let workers = 0..point.workers as usize;
-        for rail in (0..devices).flat_map(|rail| (0..point.queue_pairs).map(move |_| rail)) {
+        for rail in (0..devices).flat_map(|rail| (0..point.division.queue_pairs).map(move |_| rail))
+        {
             let of_worker = |worker| addresses.get(worker).unwrap_or(&none);
             let source = |worker| of_worker(worker).get(rail).copied().flatten();
             sources.extend(workers.clone().map(source));
         }
         Self {
             workers: point.workers,
-            queue_pairs: point.queue_pairs,
-            rails: point.rails,
+            queue_pairs: point.division.queue_pairs,
+            rails: point.division.rails,
             devices: devices as u32,
             sources,
         }

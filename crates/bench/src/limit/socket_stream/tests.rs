@@ -242,7 +242,12 @@ fn a_stream_that_brings_nothing_is_silent_and_one_that_ends_early_is_an_error() 
 pub(super) fn point(traffic: Traffic, ranks: u32, op: Verb) -> TransferPoint {
     let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
     point.limit = LimitChoice::Auto;
-    (point.traffic, point.ranks, point.op, point.workers) = (traffic, ranks, op, 2);
+    (
+        point.roles.traffic,
+        point.roles.ranks,
+        point.op,
+        point.workers,
+    ) = (traffic, ranks, op, 2);
     point.length.trial = TrialLength::DurationNs(1);
     point
 }
@@ -250,7 +255,7 @@ pub(super) fn point(traffic: Traffic, ranks: u32, op: Verb) -> TransferPoint {
 /// Measures on threads as ranks; each worker gets a thread, too.
 fn measured(point: &TransferPoint) -> Vec<Result<Option<Carried>>> {
     let point = point.clone();
-    run(point.ranks, move |mut rank| {
+    run(point.roles.ranks, move |mut rank| {
         let workers = point.workers as usize;
         // The second worker of rank 0 has a device with an address of its own; the others have none.
         let mut addresses = vec![vec![None]; workers];
@@ -335,7 +340,7 @@ fn told(
     carry: impl Fn(&Berths, u64) -> Streamed + Send + Sync + Clone + 'static,
 ) -> Vec<Option<Carried>> {
     let point = point.clone();
-    run(point.ranks, move |mut rank| {
+    run(point.roles.ranks, move |mut rank| {
         let mut calls = 0;
         let addresses = vec![vec![None]; point.workers as usize];
         let carried = measure(&mut rank, &point, &addresses, |berths| {

@@ -226,10 +226,10 @@ impl Drawing<'_> {
 
     fn varied_options(&mut self, base: &Draw) -> Transfer {
         let mut transfer = base.transfer.clone();
-        let roles = base.point.roles();
+        let roles = base.point.roles;
         let dice = &mut self.dice;
         // What is cut has to be longer than a part.
-        let least = base.point.cut.map_or(1, |cut| cut.chunk_bytes + 1);
+        let least = base.point.division.cut.map_or(1, |cut| cut.chunk_bytes + 1);
         let size = dice.magnitude(least.into(), self.stress.size_bytes_max.into());
         let lanes = u64::from(roles.peers_max().max(1)) * 2 * u64::from(base.point.workers);
         let slots = WALKED_BYTES / lanes / (size + GAP_BYTES_MAX);

@@ -87,7 +87,7 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
         () if point.local_addresses.is_some() => {
             Some(("local-addresses", "old values land in the order of posting"))
         }
-        () if !point.rails.is_single() => Some((
+        () if !point.division.rails.is_single() => Some((
             "rails",
             "a word is changed in one step only among operations of one device",
         )),
@@ -95,29 +95,29 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
             "interval",
             "a verified trial ends when there is no place for another old value",
         )),
-        () if point.cut.is_some() => Some(("chunk", "a word is not cut")),
+        () if point.division.cut.is_some() => Some(("chunk", "a word is not cut")),
         () if point.background.is_some() => Some((
             "background",
             "its places at the initiator's end are for one trial",
         )),
-        () if matches!(point.traffic, Traffic::Matrix | Traffic::File) => {
+        () if matches!(point.roles.traffic, Traffic::Matrix | Traffic::File) => {
             Some(("traffic", "pairs that take turns have no contention"))
         }
         () => None,
     };
     // Expected numbers are put in place ahead. Where a later one is tried before an earlier one, both fail, and with
     // them all that follow.
-    if point.op == Verb::CompareSwap && point.verify.is_on() && point.queue_pairs > 1 {
+    if point.op == Verb::CompareSwap && point.verify.is_on() && point.division.queue_pairs > 1 {
         return usage(format!(
             "op {name} with verify and qps {} do not go together, for queue pairs keep no order among each other, and each \
              operation expects what the one before it left: leave qps or verify out, or use op fetch-add",
-            point.queue_pairs
+            point.division.queue_pairs
         ));
     }
     match refused {
         Some(("traffic", why)) => usage(format!(
             "op {name} and traffic {} do not go together, for {why}: use traffic fan-in or all-to-all",
-            point.traffic.name()
+            point.roles.traffic.name()
         )),
         Some((option, why)) => usage(format!(
             "op {name} and {option} do not go together, for {why}: leave {option} out"

@@ -369,7 +369,7 @@ pub(super) fn check_footprint(point: &TransferPoint) -> Result<()> {
         return Ok(());
     };
     let slots = slots(background)?;
-    let roles = point.towards(background.pair).roles();
+    let roles = point.towards(background.pair).roles;
     check_memory(slots, TargetFootprint::Own, roles, background.workers)
 }
 
@@ -421,13 +421,14 @@ impl TransferPoint {
     fn towards(&self, pair: BackgroundPair) -> Self {
         let mut point = self.clone();
         if pair == BackgroundPair::Other {
-            match self.traffic {
+            match self.roles.traffic {
                 Traffic::Shift => {
-                    point.shift = self.shift % self.ranks.max(2).saturating_sub(1) + 1
+                    point.roles.shift =
+                        self.roles.shift % self.roles.ranks.max(2).saturating_sub(1) + 1
                 }
                 _ => {
-                    let (_, targets) = self.roles().sides();
-                    point.target_shift = (self.target_shift + 1) % targets.max(1);
+                    let (_, targets) = self.roles.sides();
+                    point.roles.target_shift = (self.roles.target_shift + 1) % targets.max(1);
                 }
             }
         }
@@ -529,7 +530,7 @@ mod tests {
     #[test]
     fn the_other_pair_is_that_of_the_next_initiator() {
         let targets = |point: &TransferPoint| -> Vec<_> {
-            (0..6).map(|rank| point.roles().targets(rank)).collect()
+            (0..6).map(|rank| point.roles.targets(rank)).collect()
         };
         for (lines, own, other) in [
             ("", [vec![3], vec![4], vec![5]], [vec![4], vec![5], vec![3]]),

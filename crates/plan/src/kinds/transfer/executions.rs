@@ -164,7 +164,7 @@ mod tests {
         let all = points("").unwrap();
         let [point] = &all[..] else { panic!("{all:?}") };
         assert_eq!(
-            (point.traffic, point.ranks, point.size_bytes),
+            (point.roles.traffic, point.roles.ranks, point.size_bytes),
             (Traffic::File, 3, 1024)
         );
         assert_eq!(

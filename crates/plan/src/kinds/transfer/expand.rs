@@ -35,7 +35,7 @@ use crate::point::{LimitChoice, Reading, Traffic};
 use crate::published;
 use crate::refuse::{movers, usage};
 use crate::roles::Roles;
-use tonnage_engine::paths::Rails;
+use tonnage_engine::paths::Division;
 use tonnage_engine::{EngineOptions, Entry, Lists, Verb, WORD_BYTES};
 use tonnage_units::{Count, Result};
 
@@ -130,14 +130,11 @@ impl Kind for Transfer {
         });
         let points = each(points, &places, |point, &place| point.place = place);
         let points = each(points, &roles, |point, roles| {
-            point.initiators = roles.initiators;
-            point.target_shift = roles.target_shift;
+            point.roles = *roles;
         });
         let points = each(points, &workers, |point, &workers| point.workers = workers);
         let points = each(points, &divisions, |point, division| {
-            point.rails = division.rails;
-            point.queue_pairs = division.queue_pairs;
-            point.cut = division.cut;
+            point.division = *division;
         });
         let points = each(points, &callings, |point, calling| {
             (point.api, point.session) = (calling.api, calling.session);
@@ -203,19 +200,11 @@ fn common(transfer: &Transfer, roles: Roles, length: PointLength) -> TransferPoi
         engine: String::new(),
         engine_options: EngineOptions::new(),
         op: Verb::Write,
-        traffic: roles.traffic,
-        ranks: roles.ranks,
-        initiators: roles.initiators,
-        target_shift: roles.target_shift,
-        bidirectional: roles.bidirectional,
-        shift: roles.shift,
-        matrix: roles.matrix,
+        roles,
         loads: transfer.what.loads().cloned(),
         workers: WORKERS_DEFAULT,
-        rails: Rails::Single,
+        division: Division::NONE,
         rail_shift: 0,
-        queue_pairs: 1,
-        cut: None,
         api: Default::default(),
         session: None,
         place: None,
@@ -256,7 +245,7 @@ fn complete(
     check_visible(point, lists)?;
     check_engine(transfer, point, entry, lists)?;
     check_gpu_options(entry, &point.engine_options, &point.memories(), lists)?;
-    check_devices(&transfer.issuing, point.rails, entry)?;
+    check_devices(&transfer.issuing, point.division.rails, entry)?;
     check_sides(point)?;
     check_order(point)?;
     check_call(point.api, op)?;
@@ -298,7 +287,7 @@ fn with_slots(point: &mut TransferPoint, memory: &MemoryOptions) -> Result<()> {
         footprint_bytes: slots.footprint_bytes.max(point.local_bytes()),
         ..slots
     };
-    check_memory(widest, point.target_footprint, point.roles(), point.workers)?;
+    check_memory(widest, point.target_footprint, point.roles, point.workers)?;
     check_footprint(point)
 }
 

@@ -167,7 +167,7 @@ fn chunks_max(asked: Option<Count>) -> Result<u32> {
 
 /// Refuses what paths without an order among them cannot carry.
 pub(super) fn check_order(point: &TransferPoint) -> Result<()> {
-    let division = point.division();
+    let division = point.division;
     if point.op == Verb::Send && division.cuts() {
         let option = if division.cut.is_some() {
             "chunk"

@@ -11,10 +11,10 @@ use super::loads::PairLoads;
 use super::paced::Rate;
 use super::verification::Verification;
 use crate::kind::AnyPoint;
-use crate::point::{LimitChoice, MatrixRounds, Traffic, is_default};
+use crate::point::{LimitChoice, is_default};
 use crate::roles::Roles;
 pub use tonnage_engine::Addresses;
-use tonnage_engine::paths::{Cut, Division, Rails};
+use tonnage_engine::paths::Division;
 use tonnage_engine::{EngineOptions, Lists, Verb};
 use tonnage_units::{Bytes, PairPlace};
 
@@ -36,42 +36,20 @@ pub struct TransferPoint {
     pub engine_options: EngineOptions,
     /// Operation.
     pub op: Verb,
-    /// Traffic pattern.
-    pub traffic: Traffic,
-    /// Ranks of the run.
-    pub ranks: u32,
-    /// Ranks that initiate, where a number was asked for.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub initiators: Option<u32>,
-    /// Places by which the targets of pairs are turned.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub target_shift: u32,
-    /// Places from a rank to its target, where traffic is shifted.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub shift: u32,
-    /// Rounds of a matrix.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub matrix: MatrixRounds,
+    /// Ranks that initiate towards each other.
+    #[serde(flatten)]
+    pub roles: Roles,
     /// Bytes of each pair in an execution, where a file says them: a row for each initiator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loads: Option<PairLoads>,
-    /// True where the targets of pairs initiate towards their initiators at the same time.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub bidirectional: bool,
     /// Pinned threads in each rank, each with its own engine.
     pub workers: u32,
-    /// Use of the devices of a rank.
-    #[serde(default = "Rails::single", skip_serializing_if = "Rails::is_single")]
-    pub rails: Rails,
+    /// Division of the operations between a worker and a peer.
+    #[serde(flatten)]
+    pub division: Division,
     /// Places by which the devices of ranks that only serve are turned.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rail_shift: u32,
-    /// Endpoints between a worker and a peer, which operations take in turn.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub queue_pairs: u32,
-    /// Bounds of the parts that operations are cut into, where they are.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cut: Option<Cut>,
     /// Calls that the loops make, where they are not the engine's own.
     #[serde(default, skip_serializing_if = "is_default")]
     pub api: TransferApi,
@@ -130,28 +108,6 @@ pub struct TransferPoint {
 }
 
 impl TransferPoint {
-    /// Ranks that initiate towards each other.
-    pub fn roles(&self) -> Roles {
-        Roles {
-            traffic: self.traffic,
-            ranks: self.ranks,
-            initiators: self.initiators,
-            target_shift: self.target_shift,
-            bidirectional: self.bidirectional,
-            shift: self.shift,
-            matrix: self.matrix,
-        }
-    }
-
-    /// Division of the operations between a worker and a peer.
-    pub fn division(&self) -> Division {
-        Division {
-            queue_pairs: self.queue_pairs,
-            cut: self.cut,
-            rails: self.rails,
-        }
-    }
-
     /// Returns whether lanes are released with their operations.
     pub fn releases_lanes(&self) -> bool {
         self.session.is_some_and(SessionUse::releases_lanes)
@@ -172,7 +128,7 @@ impl TransferPoint {
 
     /// Kind of memory of a rank that others initiate to, where it is another one than theirs.
     pub fn target_memory_of(&self, rank: u32) -> Option<&str> {
-        let roles = self.roles();
+        let roles = self.roles;
         let target = self.target_memory.as_deref();
         target.filter(|_| roles.is_behind(rank) && !roles.initiators_of(rank).is_empty())
     }
@@ -247,19 +203,10 @@ impl TransferPoint {
     }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn is_one(number: &u32) -> bool {
-    *number == 1
-}
-
-fn one() -> u32 {
-    1
-}
-
 impl AnyPoint for TransferPoint {
     fn threads(&self, lists: &Lists) -> Option<u32> {
         let entry = lists.engine(&self.engine).ok()?;
-        entry.one_process.then_some(self.ranks)
+        entry.one_process.then_some(self.roles.ranks)
     }
 
     fn engines(&self) -> Vec<&str> {
@@ -300,7 +247,7 @@ impl AnyPoint for TransferPoint {
     }
 
     fn spans_devices(&self) -> bool {
-        !self.rails.is_single()
+        !self.division.rails.is_single()
     }
 
     fn rail_shift(&self) -> u32 {
@@ -445,5 +392,93 @@ impl SessionUse {
     /// Returns whether a lane is gone once its operation has ended, so that nobody can flush it.
     pub fn releases_lanes(self) -> bool {
         matches!(self, Self::Fresh | Self::Register)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::point::Traffic;
+    use crate::testing::transfer_point;
+    use serde_json::{Value, from_value, json};
+    use tonnage_engine::paths::{Cut, Rails};
+
+    /// The point with something in each key that is left out by default.
+    fn full() -> (TransferPoint, Value) {
+        let roles = Roles {
+            initiators: Some(1),
+            target_shift: 1,
+            bidirectional: true,
+            ..Roles::new(Traffic::Pair, 3)
+        };
+        let cut = Cut {
+            chunk_bytes: 32,
+            chunks_max: 2,
+        };
+        let point = TransferPoint {
+            roles,
+            division: Division {
+                rails: Rails::Stripe,
+                queue_pairs: 2,
+                cut: Some(cut),
+            },
+            rail_shift: 1,
+            ..transfer_point()
+        };
+        let value = json!({
+            "engine": "shm", "op": "write",
+            "traffic": "pair", "ranks": 3, "initiators": 1, "target_shift": 1, "bidirectional": true,
+            "workers": 1, "rails": "stripe", "rail_shift": 1, "queue_pairs": 2,
+            "cut": {"chunk_bytes": 32, "chunks_max": 2},
+            "size_bytes": 64, "pacing": {"kind": "stream", "window": 64},
+            "memory": "host", "footprint_bytes": 4096, "stride_bytes": 64, "addresses": "sequential", "seed": 1,
+            "latency": true, "verify": false, "limit": {"kind": "auto"},
+            "length": {"trials": 5, "trial": {"duration_ns": 200000000}, "warmup_ns": 50000000},
+        });
+        (point, value)
+    }
+
+    #[test]
+    fn groups_have_no_level_of_their_own_in_json() {
+        let (point, value) = full();
+        assert_eq!(serde_json::to_value(&point).unwrap(), value);
+        assert_eq!(from_value::<TransferPoint>(value.clone()).unwrap(), point);
+        let mut plain = value;
+        for key in [
+            "initiators",
+            "target_shift",
+            "bidirectional",
+            "rails",
+            "rail_shift",
+            "queue_pairs",
+            "cut",
+        ] {
+            plain.as_object_mut().unwrap().remove(key);
+        }
+        plain["ranks"] = 2.into();
+        assert_eq!(serde_json::to_value(transfer_point()).unwrap(), plain);
+        assert_eq!(
+            from_value::<TransferPoint>(plain).unwrap(),
+            transfer_point()
+        );
+    }
+
+    #[test]
+    fn unknown_and_missing_keys_are_refused_by_name() {
+        let (_, value) = full();
+        let mut unknown = value.clone();
+        unknown["colour"] = "red".into();
+        let refused = |value| from_value::<TransferPoint>(value).unwrap_err().to_string();
+        let message = refused(unknown);
+        assert!(message.contains("unknown field `colour`"), "{message}");
+        for key in ["traffic", "ranks", "memory", "footprint_bytes"] {
+            let mut missing = value.clone();
+            missing.as_object_mut().unwrap().remove(key);
+            let message = refused(missing);
+            assert!(
+                message.contains(&format!("missing field `{key}`")),
+                "{message}"
+            );
+        }
     }
 }

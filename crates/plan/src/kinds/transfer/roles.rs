@@ -207,8 +207,8 @@ fn turned(what: &OperationOptions, roles: Roles) -> Result<Roles> {
 /// Refuses ranks that would have two roles: in a ping-pong one side begins and the other answers, so no rank can do
 /// both. A read has nothing to answer.
 pub(super) fn check_sides(point: &TransferPoint) -> Result<()> {
-    let (op, traffic) = (point.op, point.traffic);
-    if point.pacing == Pacing::PingPong && !op.fetches() && point.roles().all_initiate() {
+    let (op, traffic) = (point.op, point.roles.traffic);
+    if point.pacing == Pacing::PingPong && !op.fetches() && point.roles.all_initiate() {
         return usage(format!(
             "ping-pong with op {op} and traffic {traffic} contradict each other, for every rank would both begin and \
              answer: use traffic pair, fan-out or fan-in, or op read, which needs no answer"

@@ -65,7 +65,7 @@ const OPERATIONS: &[Figure] = &[
         "rails",
         "Use of the devices of a rank: single (a worker has one), stripe (each operation is cut into equal parts over \
              all of them) or round-robin (a peer has the device with number (peer + rank) mod devices, at both ends).",
-        |row| point(row, |point| point.rails.name()),
+        |row| point(row, |point| point.division.rails.name()),
     ),
     Figure::asked(
         "Rail shift",
@@ -84,13 +84,17 @@ const OPERATIONS: &[Figure] = &[
         "QPs",
         "queue_pairs",
         "Endpoints (queue pairs) between a worker and a peer, which operations take in turn.",
-        |row| point(row, |point| u64::from(point.queue_pairs)),
+        |row| point(row, |point| u64::from(point.division.queue_pairs)),
     ),
     Figure::asked(
         "Chunk (B)",
         "chunk_bytes",
         "Bytes of the parts that longer operations are cut into; empty where they are not cut.",
-        |row| point(row, |point| point.cut.map(|cut| u64::from(cut.chunk_bytes))),
+        |row| {
+            point(row, |point| {
+                point.division.cut.map(|cut| u64::from(cut.chunk_bytes))
+            })
+        },
     ),
     Figure::asked(
         "API",
@@ -112,20 +116,25 @@ const OPERATIONS: &[Figure] = &[
         "initiators",
         "Ranks that initiate operations, where a number was asked for: of pairs the first ones, of a fan-in those \
              after rank 0. Otherwise the traffic and the number of ranks say it.",
-        |row| point(row, |point| point.initiators),
+        |row| point(row, |point| point.roles.initiators),
     ),
     Figure::asked(
         "Target shift",
         "target_shift",
         "Places by which the targets of pairs are turned: of M initiators the i-th goes to rank M + (i + shift) \
              mod (ranks - M).",
-        |row| point(row, |point| point.target_shift),
+        |row| point(row, |point| point.roles.target_shift),
     ),
     Figure::asked(
         "Directions",
         "directions",
         "Directions of each pair in which bytes are moved at once: 1, or 2 where the targets of pairs initiate too.",
-        |row| point(row, |point| if point.bidirectional { 2u32 } else { 1 }),
+        |row| {
+            point(
+                row,
+                |point| if point.roles.bidirectional { 2u32 } else { 1 },
+            )
+        },
     ),
     Figure::asked(
         "Addresses",
@@ -287,7 +296,8 @@ pub(super) fn point<T: Into<Value>>(row: &Row<'_>, of: fn(&TransferPoint) -> T) 
 
 /// Returns whether some of the workers that take part only serve.
 fn has_servers(row: &Row<'_>) -> bool {
-    body(row).is_some_and(|body| !body.point.bidirectional && !body.point.roles().all_initiate())
+    body(row)
+        .is_some_and(|body| !body.point.roles.bidirectional && !body.point.roles.all_initiate())
 }
 
 /// A figure of the summary, unknown where nothing was measured.
@@ -326,7 +336,7 @@ impl Of<'_, TransferBody> {
         if sleeps || trials.is_empty() || shares {
             return None;
         }
-        let initiators = point.roles().initiating_at_once();
+        let initiators = point.roles.initiating_at_once();
         let workers = f64::from(initiators) * f64::from(point.measuring_workers());
         let cpu_ns: u64 = trials.iter().map(|trial| trial.initiator_cpu_ns).sum();
         let window_ns: u64 = trials.iter().map(|trial| trial.window_ns).sum();

@@ -90,7 +90,7 @@ impl KindBody for TransferBody {
         let point = &self.point;
         PointOptions {
             workers: Some(point.workers),
-            traffic: Some(point.traffic),
+            traffic: Some(point.roles.traffic),
             place: point.place,
             memory: Some(&point.memory),
             window: match point.pacing {
@@ -101,7 +101,7 @@ impl KindBody for TransferBody {
                 &point.label,
                 &point.engine,
                 &point.engine_options,
-                point.ranks,
+                point.roles.ranks,
             )
         }
     }
@@ -155,7 +155,7 @@ impl KindBody for TransferBody {
 impl TransferBody {
     /// Batches that are under way at once: those of a worker, or rank, towards each of its peers.
     pub fn batches_at_once(&self) -> u64 {
-        let roles = self.point.roles();
+        let roles = self.point.roles;
         let flows = roles.flows() / u64::from(roles.rounds());
         flows.saturating_mul(self.point.batches_to_a_peer().into())
     }

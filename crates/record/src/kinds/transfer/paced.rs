@@ -126,7 +126,7 @@ fn rate(point: &TransferPoint) -> Option<Rate> {
 
 /// What all initiating ranks together are asked for, where each is asked for so much.
 fn together(point: &TransferPoint, each: f64) -> f64 {
-    each * f64::from(point.roles().initiating_at_once())
+    each * f64::from(point.roles.initiating_at_once())
 }
 
 fn offered_per_s(point: &TransferPoint) -> Option<f64> {

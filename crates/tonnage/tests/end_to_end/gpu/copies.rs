@@ -44,7 +44,10 @@ fn copies_between_all_sorts_of_memory_are_verified() {
         assert_eq!(run.stdout.contains("alloc=vmm"), is_mapped);
         for record in &records {
             let run_id = &records[0].run_id;
-            assert_eq!((body(record).point.ranks, &record.run_id), (2, run_id));
+            assert_eq!(
+                (body(record).point.roles.ranks, &record.run_id),
+                (2, run_id)
+            );
             let text = serde_json::to_string(&record.effective).unwrap();
             let are_threads = text.contains("\"ranks_are\":\"threads of one process\"");
             assert!(are_threads, "{text}");
@@ -291,7 +294,7 @@ fn the_page_of_a_node_is_measured_whole() {
         assert_eq!(records.len(), points(plan));
         for record in &driver.reached(records) {
             assert_eq!(record.outcome, Outcome::Measured, "{run:#?}");
-            assert_eq!(body(record).point.ranks, ranks);
+            assert_eq!(body(record).point.roles.ranks, ranks);
             assert!(body(record).driver_start_ns > Some(0), "{record:?}");
             // A limit is an upper bound, on a GPU: one of the double bounds nothing.
             let used = summary(record).utilization;

@@ -170,7 +170,7 @@ fn check(line: &str) -> Record {
 }
 
 fn ranks_of_point(record: &Record) -> Option<u32> {
-    let of_transfer = record.transfer().map(|body| body.point.ranks);
+    let of_transfer = record.transfer().map(|body| body.point.roles.ranks);
     of_transfer.or(record.file().map(|body| body.point.ranks))
 }
 
@@ -307,7 +307,7 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
         }
     }
     assert_eq!(trial.verified_bytes.is_some(), point.verify.is_on());
-    assert_eq!(trial.directions.is_some(), point.bidirectional);
+    assert_eq!(trial.directions.is_some(), point.roles.bidirectional);
     if let Some(both) = &trial.directions {
         let sum = |of: fn(&TrialDirection) -> u64| of(&both.forward) + of(&both.back);
         assert_eq!(sum(|direction| direction.operations), trial.operations);
@@ -321,19 +321,19 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
 }
 
 fn initiators(point: &TransferPoint) -> u64 {
-    let ranks = u64::from(point.ranks);
-    if point.bidirectional {
-        let forward = point.initiators.map_or(ranks / 2, u64::from);
+    let ranks = u64::from(point.roles.ranks);
+    if point.roles.bidirectional {
+        let forward = point.roles.initiators.map_or(ranks / 2, u64::from);
         return forward + forward.min(ranks - forward);
     }
-    match (point.traffic, point.initiators) {
+    match (point.roles.traffic, point.roles.initiators) {
         (Traffic::Pair | Traffic::FanIn, Some(asked)) => asked.into(),
         (Traffic::Pair, None) => ranks / 2,
         (Traffic::FanOut | Traffic::InTurn, _) => 1,
         (Traffic::FanIn, None) => ranks - 1,
         (Traffic::AllToAll | Traffic::Shift | Traffic::File, _) => ranks,
         // Those of a round.
-        (Traffic::Matrix, _) => point.roles().flows() / rounds(point),
+        (Traffic::Matrix, _) => point.roles.flows() / rounds(point),
     }
 }
 
@@ -347,16 +347,16 @@ fn loops(point: &TransferPoint) -> u64 {
 
 /// Rounds of each trial, as long as a trial of one round.
 fn rounds(point: &TransferPoint) -> u64 {
-    match point.traffic {
-        Traffic::InTurn | Traffic::Matrix => point.roles().rounds().into(),
+    match point.roles.traffic {
+        Traffic::InTurn | Traffic::Matrix => point.roles.rounds().into(),
         _ => 1,
     }
 }
 
 fn operations_per_iteration(point: &TransferPoint) -> u64 {
     // Lanes at a time of each worker of an initiating rank.
-    let lanes = match point.traffic {
-        Traffic::FanOut | Traffic::AllToAll | Traffic::File => u64::from(point.ranks) - 1,
+    let lanes = match point.roles.traffic {
+        Traffic::FanOut | Traffic::AllToAll | Traffic::File => u64::from(point.roles.ranks) - 1,
         _ => 1,
     };
     match point.pacing {

@@ -72,11 +72,11 @@ impl Intervals {
         let Some(interval_ns) = point.length.interval_ns else {
             return Self(None);
         };
-        let (roles, rank) = (point.roles(), &stage.rank);
+        let (roles, rank) = (point.roles, &stage.rank);
         let initiates = roles.initiates(rank.id());
         let pulses = (0..point.workers).filter(|_| initiates);
         let is_root = rank.id() == 0;
-        let ranks = (0..point.ranks).filter(|_| is_root);
+        let ranks = (0..point.roles.ranks).filter(|_| is_root);
         Self(Some(Cut {
             interval_ns,
             size_bytes: if moves_bytes {

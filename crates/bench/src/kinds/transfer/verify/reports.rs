@@ -120,7 +120,7 @@ pub(crate) mod tests {
     fn a_target_hears_of_its_own_flows_alone() {
         let bytes_of_the_last = |ranks: u32| {
             let mut point = point(Addresses::Sequential, 4);
-            (point.traffic, point.ranks) = (Traffic::AllToAll, ranks);
+            (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, ranks);
             let issued = Issued {
                 ranges: (1..ranks).map(|to| (u64::from(to), 1000)).collect(),
                 ascents: Vec::new(),

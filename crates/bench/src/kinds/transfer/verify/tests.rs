@@ -7,6 +7,7 @@ use tonnage_engine::Lane;
 use tonnage_engine::memory::Request;
 use tonnage_engines::memory::HOST;
 use tonnage_plan::point::Traffic;
+use tonnage_plan::roles::Roles;
 use tonnage_plan::testing::slots_point as point;
 use tonnage_plan::transfer::{Addresses, Verification};
 
@@ -342,8 +343,7 @@ fn every_slot_is_checked_for_the_source_that_landed_there_last() {
 fn what_is_read_from_a_shared_footprint_is_the_targets_own() {
     let point = TransferPoint {
         op: Verb::Read,
-        traffic: Traffic::FanIn,
-        ranks: 3,
+        roles: Roles::new(Traffic::FanIn, 3),
         target_footprint: TargetFootprint::Shared,
         verify: Verification::Last,
         ..point(Addresses::Sequential, 4)

@@ -205,13 +205,17 @@ fn connections_come_from_the_address_of_the_device() {
 #[test]
 fn each_rail_and_queue_pair_of_a_worker_has_a_stream() {
     let mut point = point(Traffic::Pair, 2, Verb::Write);
-    (point.workers, point.queue_pairs, point.rails) = (2, 2, Rails::Stripe);
+    (
+        point.workers,
+        point.division.queue_pairs,
+        point.division.rails,
+    ) = (2, 2, Rails::Stripe);
     let device = |worker: u8, rail: u8| Some(IpAddr::from([10, 0, worker, rail]));
     let addresses: Vec<Vec<_>> = (0..2)
         .map(|worker| (0..3).map(|rail| device(worker, rail)).collect())
         .collect();
     let lanes = |rails| {
-        point.rails = rails;
+        point.division.rails = rails;
         BerthLanes::new(&point, &addresses)
     };
     let [mut stripe, in_turn] = [Rails::Stripe, Rails::RoundRobin].map(lanes);

@@ -52,10 +52,10 @@ proptest! {
             prop_assert!(point.verify.is_on() && point.length.trials == 1 && point.length.warmup_ns == 0);
             prop_assert!(matches!(point.length.trial, TrialLength::Iterations(1..=OPERATIONS_MAX)));
             prop_assert!(point.size_bytes <= size_bytes_max);
-            prop_assert_eq!((point.op, point.roles(), point.division()), (first.op, first.roles(), first.division()));
+            prop_assert_eq!((point.op, point.roles, point.division), (first.op, first.roles, first.division));
             prop_assert_eq!((&point.memory, &point.target_memory), (&first.memory, &first.target_memory));
             prop_assert_eq!((point.workers, point.engine.as_str()), (first.workers, engine));
-            let lanes = u64::from(point.roles().peers_max()) * 2 * u64::from(point.workers);
+            let lanes = u64::from(point.roles.peers_max()) * 2 * u64::from(point.workers);
             let most = WALKED_BYTES.max(lanes * point.stride_bytes);
             prop_assert!(point.footprint_bytes * lanes <= most, "{:?}", point);
         }
@@ -129,8 +129,11 @@ fn draws_cover_every_choice() {
             &["none", "on", "off", "fresh", "register"],
         );
         has(|it| it.api.to_string(), &["engine", "poll", "async"]);
-        has(|it| it.queue_pairs.to_string(), &["1", "2", "4"]);
-        has(|it| it.cut.is_some().to_string(), &["false", "true"]);
+        has(|it| it.division.queue_pairs.to_string(), &["1", "2", "4"]);
+        has(
+            |it| it.division.cut.is_some().to_string(),
+            &["false", "true"],
+        );
         has(|it| it.memory.clone(), &["host", "far"]);
         has(
             |it| it.target_memory.clone().unwrap_or_default(),
@@ -157,8 +160,8 @@ fn draws_cover_every_choice() {
             "shift",
             "matrix",
         ];
-        has(|it| it.traffic.to_string(), &all);
-        let pairs = values(&points, |it| it.bidirectional.to_string());
+        has(|it| it.roles.traffic.to_string(), &all);
+        let pairs = values(&points, |it| it.roles.bidirectional.to_string());
         assert_eq!(pairs.len(), if ranks == 3 { 1 } else { 2 });
         let sizes = points.iter().map(|point| point.size_bytes);
         let lengths: BTreeSet<u32> = sizes.map(u32::ilog2).collect();

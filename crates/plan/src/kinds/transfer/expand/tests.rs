@@ -48,8 +48,10 @@ fn everything_that_is_said_is_in_the_point() {
     let expected = TransferPoint {
         label: Some("mine".into()),
         op: Verb::Read,
-        traffic: Traffic::FanIn,
-        initiators: Some(1),
+        roles: Roles {
+            initiators: Some(1),
+            ..Roles::new(Traffic::FanIn, 2)
+        },
         workers: 3,
         place: Some(PairPlace::Near),
         size_bytes: 4096,
@@ -157,7 +159,7 @@ fn ranks_must_fit_the_traffic() {
     );
     assert!(message_for(u32::MAX, "").contains("the most is --ranks 65536"));
     let fan_out = plan(&format!("{WRITE}traffic = 'fan-out'"));
-    assert_eq!(fan_out.transfer_points(3).unwrap()[0].ranks, 3);
+    assert_eq!(fan_out.transfer_points(3).unwrap()[0].roles.ranks, 3);
 }
 
 #[test]
@@ -188,7 +190,7 @@ fn several_values_multiply_in_a_fixed_order() {
         let Pacing::Stream { window } = point.pacing else {
             panic!("{point:?}")
         };
-        let initiators = point.initiators.unwrap();
+        let initiators = point.roles.initiators.unwrap();
         format!("{} {initiators} {} {window}", point.memory, point.workers)
     };
     let cells: Vec<_> = points.iter().map(cell).collect();

@@ -27,7 +27,7 @@ impl Contention {
     }
 
     fn of(mut point: TransferPoint) -> Self {
-        (point.ranks, point.traffic) = (3, Traffic::FanIn);
+        (point.roles.ranks, point.roles.traffic) = (3, Traffic::FanIn);
         (point.stride_bytes, point.verify) = (16, tonnage_plan::transfer::Verification::Last);
         let layouts: Vec<_> = (0..3).map(|rank| SliceLayout::new(&point, rank)).collect();
         let flow = |rank: u32| {

@@ -101,10 +101,10 @@ fn the_mori_io_plans_have_the_published_cells() {
             let Pacing::Batch { batch } = point.pacing else {
                 panic!("{point:?}");
             };
-            let [initiator, target] = [0, point.roles().targets(0)[0]];
+            let [initiator, target] = [0, point.roles.targets(0)[0]];
             (
                 batch,
-                point.queue_pairs,
+                point.division.queue_pairs,
                 point.size_bytes,
                 (initiator, target),
             )
@@ -115,7 +115,7 @@ fn the_mori_io_plans_have_the_published_cells() {
     assert!(
         reads
             .iter()
-            .all(|point| point.op == Verb::Read && point.ranks == 16)
+            .all(|point| point.op == Verb::Read && point.roles.ranks == 16)
     );
     let (small, large): (Vec<u32>, Vec<u32>) = (
         (3..=20).map(|bit| 1 << bit).collect(),
@@ -126,12 +126,12 @@ fn the_mori_io_plans_have_the_published_cells() {
     };
     let expected = [all(&small, 256, 2, (0, 8)), all(&large, 1, 4, (0, 8))].concat();
     assert_eq!(cells(&reads), expected);
-    assert_eq!(reads[0].roles().initiating().0, 8);
+    assert_eq!(reads[0].roles.initiating().0, 8);
     let writes = shipped("mori-io-write", None);
     assert!(
         writes
             .iter()
-            .all(|point| point.op == Verb::Write && point.ranks == 2)
+            .all(|point| point.op == Verb::Write && point.roles.ranks == 2)
     );
     let batches = (0..=15).map(|bit| (1 << bit, 16, 1024, (0, 1)));
     let expected = [
@@ -164,9 +164,9 @@ fn the_efa_plan_has_the_published_cells() {
                 && point.footprint_bytes == u64::from(point.size_bytes)));
             assert_eq!(reading.tables.len(), 1);
             assert_eq!(reading.tables[0].rows.len(), sizes.len());
-            let (memory, traffic) = (first.memory.as_str(), first.traffic.name());
+            let (memory, traffic) = (first.memory.as_str(), first.roles.traffic.name());
             (
-                first.rails.name(),
+                first.division.rails.name(),
                 traffic,
                 memory.to_owned(),
                 reading.optional,
@@ -196,7 +196,11 @@ fn the_one_sided_read_plan_has_the_published_cells_by_each_engine() {
             (point.footprint_bytes, point.addresses),
             (4 << 20, Addresses::Random)
         );
-        let cell = (point.size_bytes, point.depth(), point.initiators.unwrap());
+        let cell = (
+            point.size_bytes,
+            point.depth(),
+            point.roles.initiators.unwrap(),
+        );
         (point.engine.clone(), cell)
     };
     let mut cells: Vec<_> = points.iter().map(cell).collect();
@@ -260,20 +264,20 @@ fn a_plan_for_more_ranks_has_as_many_initiators_as_fit() {
         points
             .iter()
             .filter(|point| point.engine == "shm" && point.size_bytes == 64 && point.depth() == 1)
-            .map(|point| point.initiators.unwrap())
+            .map(|point| point.roles.initiators.unwrap())
             .collect()
     };
     assert_eq!(clients(3), [1, 2]);
     assert_eq!(clients(6), [1, 4, 5]);
     assert_eq!(clients(9), [1, 4, 8]);
     let pairs = shipped("mori-io-read", Some(4));
-    let last = pairs.last().unwrap().roles();
+    let last = pairs.last().unwrap().roles;
     assert_eq!((last.targets(0), last.initiating()), (vec![3], (1, 1)));
     assert_eq!(
         shipped("mori-io-read", Some(2))
             .last()
             .unwrap()
-            .roles()
+            .roles
             .targets(0),
         [1]
     );
