@@ -351,7 +351,7 @@ mod tests {
     const STEADY: [f64; 6] = [10.0, 10.1, 9.9, 10.05, 9.95, 10.0];
 
     #[test]
-    fn a_step_is_found_with_what_changed_then() {
+    fn a_step_is_found_with_the_facts_that_changed() {
         let mut values = STEADY.to_vec();
         values.extend(STEADY.map(|value| value * 0.8));
         let mut records = over(&values);
@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn two_steps_are_two_changes_and_noise_is_none() {
+    fn two_steps_are_two_changes_and_noise_is_not_a_change() {
         let mut values = STEADY.to_vec();
         values.extend(STEADY.map(|value| value * 0.8));
         values.extend(STEADY.map(|value| value * 1.2));

@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn points_stand_in_the_order_of_their_sizes() {
+    fn points_are_ordered_by_size() {
         let sizes = ["64 B", "1000 B", "1 KiB", "16 KiB", "1 MiB", "1 GiB"];
         let mut points: Vec<Keys> = sizes
             .iter()
@@ -445,7 +445,7 @@ mod tests {
     }
 
     #[test]
-    fn differences_name_what_one_side_lacks() {
+    fn differences_include_keys_that_one_side_lacks() {
         let a = keys(&[("size", "1"), ("engine", "shm"), ("qps", "2")]);
         let b = keys(&[("size", "1"), ("engine", "null")]);
         let found = a.differences(&b);
@@ -464,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_with_comparisons_inside_match_no_others_whatever_is_ignored() {
+    fn figures_with_verify_each_match_no_others_even_if_ignored() {
         let of = |verify| keys(&[("size", "1"), ("verify", verify)]);
         let names: KeyNames = ["verify"].into_iter().collect();
         let without = |verify| of(verify).without(&names);

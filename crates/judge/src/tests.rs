@@ -240,7 +240,7 @@ fn equal_starts_are_never_worse() {
 }
 
 #[test]
-fn trials_stand_in_for_too_few_runs_if_asked_for() {
+fn trials_replace_too_few_runs_if_requested() {
     for (a, b) in [(1, 1), (2, 7), (7, 2)] {
         let (a, b) = (runs("a", a, 1e10), runs("b", b, 0.5e10));
         let comparison = compared_as(&a, &b, &by_trials()).unwrap();
@@ -266,7 +266,7 @@ fn trials_stand_in_for_too_few_runs_if_asked_for() {
 }
 
 #[test]
-fn unclear_points_say_how_many_more_runs_would_do() {
+fn unclear_points_report_how_many_more_runs_are_needed() {
     let comparison = compared(&runs("a", 3, 1e10), &runs("b", 3, 0.965e10));
     let judged = only(&comparison);
     assert_eq!(judged.verdict, PointVerdict::Unclear);
@@ -448,7 +448,7 @@ fn runs_are_counted_by_point() {
 /// Below saturation, the bandwidth of a paced point equals the offered rate, whatever the path does. The bandwidth of a
 /// ping-pong is just the inverse of its latency.
 #[test]
-fn points_are_compared_by_what_their_pacing_is_chosen_for() {
+fn points_are_compared_by_the_metric_of_their_pacing() {
     let issued = |pacing: &Value, name: &str, latency_ns: u64| {
         changed(runs(name, 5, 1e10), |record: &mut Value| {
             record["point"]["pacing"] = pacing.clone();

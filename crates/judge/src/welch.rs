@@ -130,7 +130,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sides_that_do_not_vary_are_equal_or_are_not() {
+    fn sides_without_spread_are_equal_or_separated() {
         let of = |first: &[f64], second: &[f64]| {
             let sides = [first, second].map(|values| LogSummary::from_values(values).unwrap());
             Welch::new(&sides[0], &sides[1])
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_logarithm_or_no_spread_is_refused() {
+    fn values_without_logarithm_or_spread_are_refused() {
         for values in [
             &[][..],
             &[1.0],

@@ -22,25 +22,25 @@ pub(crate) fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> Markup {
 
 /// Removes direction-changing characters, for places without isolation: sentences with names, text in drawings,
 /// attributes.
-pub(crate) fn in_order(text: &str) -> String {
+pub(crate) fn without_direction_marks(text: &str) -> String {
     let turns = |it: char| matches!(it, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     text.replace(turns, REPLACEMENT.encode_utf8(&mut [0; 4]))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{in_order, listed};
+    use super::{listed, without_direction_marks};
 
     #[test]
-    fn names_do_not_turn_round_what_is_beside_them() {
+    fn names_do_not_change_the_direction_of_other_text() {
         assert_eq!(
             listed(["a\u{202e}", "b"]).into_string(),
             "<bdi>a\u{202e}</bdi>, <bdi>b</bdi>"
         );
         assert_eq!(
-            in_order("a\u{202e}b\u{2066}c\u{200f}"),
+            without_direction_marks("a\u{202e}b\u{2066}c\u{200f}"),
             "a\u{fffd}b\u{fffd}c\u{fffd}"
         );
-        assert_eq!(in_order("שלום → é"), "שלום → é");
+        assert_eq!(without_direction_marks("שלום → é"), "שלום → é");
     }
 }

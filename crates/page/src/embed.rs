@@ -18,7 +18,7 @@ use tonnage_record::checksum;
 use tonnage_record::read::read_records_of;
 use tonnage_units::{Error, Result};
 
-use crate::bidi::in_order;
+use crate::bidi::without_direction_marks;
 
 /// Start of every page.
 pub const PAGE_BEGIN: &str = "<!DOCTYPE html>";
@@ -74,7 +74,7 @@ pub(crate) fn link(file: &PageFile) -> Result<Markup> {
     let mut href = DATA.to_owned();
     STANDARD.encode_string(bytes, &mut href);
     let safe = file.name.chars().filter(|it| !it.is_control());
-    let name = in_order(&safe.take(NAME_CHARS_MAX).collect::<String>());
+    let name = without_direction_marks(&safe.take(NAME_CHARS_MAX).collect::<String>());
     let count = file.records.len();
     Ok(html! {
         a class="records" download={ (name) (SAVED_END) } href=(href) { (name) }

@@ -14,7 +14,7 @@ const NAMED_MAX: usize = 4;
 struct Remarks(Vec<(String, Vec<String>)>);
 
 impl Remarks {
-    fn of(records: &[Record], texts: impl Fn(&Record) -> Vec<String>) -> Self {
+    fn collect(records: &[Record], texts: impl Fn(&Record) -> Vec<String>) -> Self {
         let mut all: Vec<(String, Vec<String>)> = Vec::new();
         let mut places = std::collections::HashMap::new();
         for record in records {
@@ -98,15 +98,15 @@ pub(crate) fn counts(records: &[Record]) -> String {
 
 /// Unreadable lines of files, then failures, skips and remarks; each text once.
 pub(crate) fn findings(records: &[Record], left_out: &[String]) -> Markup {
-    let failed = Remarks::of(records, |record| match &record.outcome {
+    let failed = Remarks::collect(records, |record| match &record.outcome {
         Outcome::Failed { why } => vec![why.clone()],
         _ => Vec::new(),
     });
-    let skipped = Remarks::of(records, |record| match &record.outcome {
+    let skipped = Remarks::collect(records, |record| match &record.outcome {
         Outcome::Skipped { why } => vec![format!("{}: {why}", record.skipped())],
         _ => Vec::new(),
     });
-    let remarks = Remarks::of(records, doubts);
+    let remarks = Remarks::collect(records, doubts);
     let nothing = [&failed, &skipped, &remarks]
         .iter()
         .all(|it| it.0.is_empty());

@@ -75,7 +75,7 @@ pub fn page(request: PageRequest) -> Result<String> {
     let left_out: Vec<String> = left_out.collect();
     let kept = request.files.into_iter();
     let records: Vec<Record> = kept
-        .flat_map(|file| in_order(kept_attempts(file.records)))
+        .flat_map(|file| group_runs(kept_attempts(file.records)))
         .collect();
     let mut columns: BTreeSet<String> = BTreeSet::new();
     let comparison = request.comparison.as_ref();
@@ -83,10 +83,10 @@ pub fn page(request: PageRequest) -> Result<String> {
     let compared = comparison.map(|(comparison, names)| {
         verdicts::compared(comparison, names, &mut numbers, &mut columns)
     });
-    let beside = match &request.baseline {
+    let against = match &request.baseline {
         Some((baseline, file)) => {
             let check = check_records(baseline, &records)?;
-            Some(verdicts::beside_baseline(&check, file, &mut columns))
+            Some(verdicts::against_baseline(&check, file, &mut columns))
         }
         None => None,
     };
@@ -97,7 +97,7 @@ pub fn page(request: PageRequest) -> Result<String> {
         title: &request.title,
         files: &files,
         counts: findings::counts(&records),
-        verdicts: compared.into_iter().chain(beside).collect(),
+        verdicts: compared.into_iter().chain(against).collect(),
         findings,
         overview,
         results,
@@ -111,7 +111,7 @@ pub fn page(request: PageRequest) -> Result<String> {
 }
 
 /// Sorts the records of a file by side, then by point, so that the runs of a point are adjacent.
-fn in_order(mut records: Vec<Record>) -> Vec<Record> {
+fn group_runs(mut records: Vec<Record>) -> Vec<Record> {
     let has_runs = |record: &Record| record.repetition.is_some() || record.side.is_some();
     if records.iter().any(has_runs) {
         let mut places: HashMap<String, usize> = HashMap::new();

@@ -15,7 +15,7 @@ const HOSTS_NAMED_MAX: usize = 64;
 
 /// Row of the overview.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Place {
+struct OverviewRow {
     plan: String,
     kind: &'static str,
     engine: String,
@@ -26,7 +26,7 @@ struct Place {
 }
 
 #[derive(Default)]
-struct Ran {
+struct PointCounts {
     runs: BTreeSet<String>,
     measured: usize,
     others: usize,
@@ -35,15 +35,15 @@ struct Ran {
 
 /// The overview: one row per plan, kind, engine and set of hosts.
 pub(crate) fn overview(records: &[Record]) -> Markup {
-    let mut places: BTreeMap<Place, Ran> = BTreeMap::new();
+    let mut places: BTreeMap<OverviewRow, PointCounts> = BTreeMap::new();
     for record in records {
-        let ran = places.entry(place(record)).or_default();
-        ran.runs.insert(record.run_id.clone());
+        let counts = places.entry(overview_row(record)).or_default();
+        counts.runs.insert(record.run_id.clone());
         match record.outcome {
-            Outcome::Measured => ran.measured += 1,
-            _ => ran.others += 1,
+            Outcome::Measured => counts.measured += 1,
+            _ => counts.others += 1,
         }
-        ran.last_ns = ran.last_ns.max(record.time_unix_ns);
+        counts.last_ns = counts.last_ns.max(record.time_unix_ns);
     }
     let header = [
         "Plan",
@@ -58,7 +58,7 @@ pub(crate) fn overview(records: &[Record]) -> Markup {
         "Ended",
         "Program",
     ];
-    let lines = places.iter().map(|(place, ran)| {
+    let lines = places.iter().map(|(place, counts)| {
         vec![
             place.plan.clone(),
             place.kind.to_owned(),
@@ -66,10 +66,10 @@ pub(crate) fn overview(records: &[Record]) -> Markup {
             place.device.clone(),
             place.ranks.to_string(),
             place.hosts.clone(),
-            ran.runs.len().to_string(),
-            ran.measured.to_string(),
-            ran.others.to_string(),
-            date(ran.last_ns),
+            counts.runs.len().to_string(),
+            counts.measured.to_string(),
+            counts.others.to_string(),
+            date(counts.last_ns),
             place.program.clone(),
         ]
     });
@@ -78,7 +78,7 @@ pub(crate) fn overview(records: &[Record]) -> Markup {
     tables::rows(&rows, |at| matches!(at, 4 | 6..=8))
 }
 
-fn place(record: &Record) -> Place {
+fn overview_row(record: &Record) -> OverviewRow {
     let hosts = record.environment.iter().flat_map(|group| &group.hosts);
     let hosts: BTreeSet<&str> = hosts.map(|host| host.name.as_str()).collect();
     let device = record.effective.iter().map(|it| {
@@ -88,7 +88,7 @@ fn place(record: &Record) -> Place {
     });
     let devices: BTreeSet<String> = device.filter(|text| !text.is_empty()).collect();
     let body = record.body.any();
-    Place {
+    OverviewRow {
         plan: record.plan.clone(),
         kind: record.body.kind(),
         engine: body.options().engine.to_owned(),
@@ -119,7 +119,7 @@ fn date(unix_ns: u64) -> String {
 }
 
 /// Hosts with the same facts.
-struct Alike {
+struct EqualHosts {
     facts: Vec<(String, String)>,
     hosts: BTreeSet<String>,
     launchers: BTreeSet<String>,
@@ -128,7 +128,7 @@ struct Alike {
 
 /// Groups of equal hosts with all known facts, and engines and memories as actually used.
 pub(crate) fn environment(records: &[Record]) -> Markup {
-    let mut kinds: Vec<Alike> = Vec::new();
+    let mut kinds: Vec<EqualHosts> = Vec::new();
     let mut before = None;
     for record in records {
         if before == Some(&record.environment) {
@@ -139,7 +139,7 @@ pub(crate) fn environment(records: &[Record]) -> Markup {
             let facts = machine_facts(group);
             let at = kinds.iter().position(|known| known.facts == facts);
             let at = at.unwrap_or_else(|| {
-                kinds.push(Alike {
+                kinds.push(EqualHosts {
                     facts,
                     hosts: BTreeSet::new(),
                     launchers: BTreeSet::new(),
@@ -157,12 +157,12 @@ pub(crate) fn environment(records: &[Record]) -> Markup {
     }
     html! {
         @if kinds.is_empty() { p { "No record names a host." } }
-        @for kind in &kinds { (alike(kind)) }
+        @for kind in &kinds { (describe_hosts(kind)) }
         (effective(records))
     }
 }
 
-fn alike(kind: &Alike) -> Markup {
+fn describe_hosts(kind: &EqualHosts) -> Markup {
     let hosts: BTreeSet<&str> = kind.hosts.iter().map(String::as_str).collect();
     let launchers = kind.launchers.iter().map(String::as_str);
     html! {

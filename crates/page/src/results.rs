@@ -5,12 +5,12 @@ use std::collections::BTreeSet;
 use maud::{Markup, html};
 use tonnage_record::Record;
 use tonnage_record::figures::{self, Figure, Row, Value, union};
-use tonnage_report::drawer::Section;
+use tonnage_report::layout::Section;
 use tonnage_report::sections;
 use tonnage_units::quantity::human::at_least;
 
-use crate::bidi::in_order;
-use crate::plot::{Drawings, Numbers};
+use crate::bidi::without_direction_marks;
+use crate::plot::{Numbers, PagePlots};
 use crate::tables;
 
 /// Maximum number of configuration parts in a heading. The full configuration follows below it.
@@ -30,7 +30,7 @@ pub(crate) fn results(
     numbers: Numbers,
     columns: &mut BTreeSet<String>,
 ) -> Vec<ResultPart> {
-    let mut drawings = Drawings::new(numbers);
+    let mut plots = PagePlots::new(numbers);
     let mut all = Vec::new();
     for of_side in records.chunk_by(|left, right| side(left) == side(right)) {
         let mut begin = 0;
@@ -39,7 +39,7 @@ pub(crate) fn results(
             begin += section.records;
             all.push(ResultPart {
                 heading: heading(&section, own, all.len() + 1),
-                body: body(&section, own, &mut drawings, columns),
+                body: body(&section, own, &mut plots, columns),
             });
         }
     }
@@ -67,14 +67,14 @@ fn heading(section: &Section, records: &[Record], number: usize) -> String {
 fn body(
     section: &Section,
     records: &[Record],
-    drawings: &mut Drawings,
+    plots: &mut PagePlots,
     columns: &mut BTreeSet<String>,
 ) -> Markup {
     html! {
-        @if !section.configuration.is_empty() { p { (in_order(&section.configuration.join("; "))) } }
-        (drawings.of(section, records))
+        @if !section.configuration.is_empty() { p { (without_direction_marks(&section.configuration.join("; "))) } }
+        (plots.draw(section, records))
         @for table in &section.tables { (tables::titled(table, columns)) }
-        @for line in &section.footers { p { small { (in_order(line)) } } }
+        @for line in &section.footers { p { small { (without_direction_marks(line)) } } }
         @for line in &section.commands { pre { (line) } }
         (every_figure(records, columns))
     }
@@ -92,11 +92,11 @@ fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
             kinds.push(record);
         }
     }
-    let mut alike: Vec<(&'static str, String)> = Vec::new();
-    let mut shown: Vec<Shown> = Vec::new();
+    let mut equal: Vec<(&'static str, String)> = Vec::new();
+    let mut shown: Vec<FigureColumn> = Vec::new();
     for figure in union(kinds.iter().flat_map(|kind| figures::of(&kind.body))) {
         let having = kinds.iter().filter(|kind| has(kind, figure.field));
-        let one = Shown {
+        let one = FigureColumn {
             figure,
             kinds: having.map(|kind| kind.body.kind()).collect(),
         };
@@ -104,7 +104,7 @@ fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
         let first = values.next().unwrap_or(Value::Unknown);
         match values.all(|value| value == first) {
             true if first == Value::Unknown => continue,
-            true => alike.push((figure.field, text(first))),
+            true => equal.push((figure.field, text(first))),
             false => shown.push(one),
         }
         columns.insert(figure.field.to_owned());
@@ -121,7 +121,7 @@ fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
             p {
                 small {
                     "Alike in all rows: "
-                    @for (at, (field, value)) in alike.iter().enumerate() {
+                    @for (at, (field, value)) in equal.iter().enumerate() {
                         @if at > 0 { "; " }
                         code { (field) } " " bdi { (value) }
                     }
@@ -133,12 +133,12 @@ fn every_figure(records: &[Record], columns: &mut BTreeSet<String>) -> Markup {
 }
 
 /// A figure with a column, and the kinds of records that have it.
-struct Shown {
+struct FigureColumn {
     figure: &'static Figure,
     kinds: Vec<&'static str>,
 }
 
-impl Shown {
+impl FigureColumn {
     fn value(&self, row: &Row<'_>) -> Value {
         match self.kinds.contains(&row.record.body.kind()) {
             true => (self.figure.value)(row),

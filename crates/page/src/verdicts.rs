@@ -8,7 +8,7 @@ use tonnage_judge::compare::Comparison;
 use tonnage_report::baseline::of_records;
 use tonnage_report::compare::parts;
 
-use crate::bidi::{in_order, isolated};
+use crate::bidi::{isolated, without_direction_marks};
 use crate::plot::{Numbers, ratios};
 use crate::tables;
 
@@ -22,18 +22,18 @@ pub(crate) fn compared(
     let parts = parts(comparison, [&names[0], &names[1]]);
     html! {
         p { strong { (parts.totals) } }
-        ul { @for line in &parts.head { li { (in_order(line)) } } }
+        ul { @for line in &parts.head { li { (without_direction_marks(line)) } } }
         @for plot in ratios::ratios(comparison, &parts.points, numbers) { (plot) }
         (tables::titled(&parts.verdicts, columns))
-        @for note in &parts.notes { p { small { (in_order(note)) } } }
+        @for note in &parts.notes { p { small { (without_direction_marks(note)) } } }
         h3 { "What differs between the sides" }
         @if let Some(table) = &parts.differences { (tables::titled(table, columns)) }
-        @for line in &parts.about { p { (in_order(line)) } }
+        @for line in &parts.about { p { (without_direction_marks(line)) } }
     }
 }
 
 /// Hosts compared with the baseline in this file: the reason of the verdict, and a row per figure.
-pub(crate) fn beside_baseline(
+pub(crate) fn against_baseline(
     check: &RecordsCheck,
     file: &str,
     columns: &mut BTreeSet<String>,
@@ -41,9 +41,9 @@ pub(crate) fn beside_baseline(
     let parts = of_records(check);
     html! {
         h3 { "Hosts beside the baseline " (isolated(file)) }
-        p { strong { (in_order(&parts.reason)) } }
-        p { (in_order(&parts.totals)) }
+        p { strong { (without_direction_marks(&parts.reason)) } }
+        p { (without_direction_marks(&parts.totals)) }
         @for table in &parts.kinds { (tables::titled(table, columns)) }
-        @for note in &parts.notes { p { small { (in_order(note)) } } }
+        @for note in &parts.notes { p { small { (without_direction_marks(note)) } } }
     }
 }

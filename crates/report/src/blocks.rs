@@ -18,7 +18,7 @@ pub enum ColumnRole {
     /// In the first block with enough room.
     Figure,
     /// In the same block as the preceding figure.
-    Beside,
+    Attached,
 }
 
 /// Returns the column indices of each block. A block is wider than the screen only if a single figure, with its keys
@@ -42,7 +42,7 @@ pub fn blocks(rows: &[Vec<String>], roles: &[ColumnRole]) -> Vec<Vec<usize>> {
     let mut block = of(&[ColumnRole::Key, ColumnRole::First]);
     let mut blocks = Vec::new();
     let mut is_begun = false;
-    for unit in units(roles) {
+    for unit in figure_groups(roles) {
         let with_it = [&block[..], &unit].concat();
         if is_begun && room(&with_it) > WIDTH {
             blocks.push(std::mem::take(&mut block));
@@ -58,12 +58,12 @@ pub fn blocks(rows: &[Vec<String>], roles: &[ColumnRole]) -> Vec<Vec<usize>> {
 }
 
 /// Groups each figure with the columns that must stay next to it.
-fn units(roles: &[ColumnRole]) -> Vec<Vec<usize>> {
+fn figure_groups(roles: &[ColumnRole]) -> Vec<Vec<usize>> {
     let mut units: Vec<Vec<usize>> = Vec::new();
     for (at, role) in roles.iter().enumerate() {
         match (role, units.last_mut()) {
-            (ColumnRole::Figure, _) | (ColumnRole::Beside, None) => units.push(vec![at]),
-            (ColumnRole::Beside, Some(unit)) => unit.push(at),
+            (ColumnRole::Figure, _) | (ColumnRole::Attached, None) => units.push(vec![at]),
+            (ColumnRole::Attached, Some(unit)) => unit.push(at),
             (ColumnRole::Key | ColumnRole::First, _) => {}
         }
     }
@@ -79,7 +79,7 @@ fn width(rows: &[Vec<String>], at: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::ColumnRole::{Beside, Figure, First, Key};
+    use super::ColumnRole::{Attached, Figure, First, Key};
     use super::*;
     use proptest::prelude::*;
 
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn columns_go_where_there_is_room_and_keys_are_everywhere() {
-        let roles = [Key, Figure, Figure, Beside, Figure, First];
+        let roles = [Key, Figure, Figure, Attached, Figure, First];
         let of = |widths: [usize; 6]| blocks(&rows(&widths), &roles);
         // Five gaps of two.
         assert_eq!(of([10, 20, 20, 20, 20, 20]), [[0, 1, 2, 3, 4, 5]]);
@@ -122,14 +122,14 @@ mod tests {
         fn every_column_is_shown_once_and_keys_in_every_block(
             columns in prop::collection::vec((1usize..30, 0usize..4), 1..20)
         ) {
-            let roles: Vec<_> = columns.iter().map(|(_, at)| [Key, First, Figure, Beside][*at]).collect();
+            let roles: Vec<_> = columns.iter().map(|(_, at)| [Key, First, Figure, Attached][*at]).collect();
             let widths: Vec<_> = columns.iter().map(|(width, _)| *width).collect();
             let blocks = blocks(&rows(&widths), &roles);
             for (at, role) in roles.iter().enumerate() {
                 let shown = blocks.iter().filter(|block| block.contains(&at)).count();
                 prop_assert_eq!(shown, if *role == Key { blocks.len() } else { 1 });
             }
-            let figures = units(&roles);
+            let figures = figure_groups(&roles);
             for block in blocks.iter().filter(|_| roles.contains(&Key)) {
                 // The header is three wide.
                 let columns: usize = block.iter().map(|at| widths[*at].max(3)).sum();

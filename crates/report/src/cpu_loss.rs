@@ -9,7 +9,7 @@ use tonnage_units::quantity::human::whole_percent;
 
 /// One cause of lost CPU time on one host, over all records of a table.
 #[derive(Default)]
-struct Lost {
+struct LossSummary {
     ranks: Vec<u32>,
     points: usize,
     /// Largest fraction of a rank's time.
@@ -18,7 +18,7 @@ struct Lost {
     periods: (u64, u64),
 }
 
-impl Lost {
+impl LossSummary {
     fn add(&mut self, loss: &CpuLoss, part: f64, is_first_of_point: bool) {
         self.ranks.push(loss.rank);
         self.points += usize::from(is_first_of_point);
@@ -47,8 +47,8 @@ impl Lost {
 /// Lines below the table of these records.
 pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
     let mut points = 0;
-    let mut quotas: BTreeMap<(&str, u64), Lost> = BTreeMap::new();
-    let mut others: BTreeMap<&str, Lost> = BTreeMap::new();
+    let mut quotas: BTreeMap<(&str, u64), LossSummary> = BTreeMap::new();
+    let mut others: BTreeMap<&str, LossSummary> = BTreeMap::new();
     for record in records {
         points += 1;
         let (mut seen_quotas, mut seen_others) = (Vec::new(), Vec::new());
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_is_named_and_nothing_else_is_blamed() {
+    fn a_quota_alone_is_blamed() {
         let records = [with(&[lost(0, "a", 490, Some(500))]), with(&[])];
         let expected = "CPU quota: the control group of rank 0 on a may use 0.5 CPUs and was throttled in 1 of 2 points, in \
                         up to 24 of 27 periods; the threads lost up to 49 % of their time to it";
@@ -193,7 +193,7 @@ mod tests {
 
     /// Every kind of experiment prints these lines below its tables.
     #[test]
-    fn no_kind_keeps_a_loss_to_itself() {
+    fn every_kind_reports_a_loss() {
         let mut records = samples::all();
         records.extend(samples::files::all());
         records.extend(samples::connect::connections());

@@ -7,7 +7,7 @@ use tonnage_units::quantity::human::number;
 
 /// A column without a value in any record.
 #[derive(Debug)]
-pub struct Derived {
+pub struct DerivedColumn {
     /// Header.
     pub name: &'static str,
     /// Where the column appears.
@@ -46,11 +46,11 @@ macro_rules! derived {
     ($($constant:ident = $name:literal, $place:ident, $meaning:literal;)+) => {
         $(
             #[doc = concat!("The column \"", $name, "\".")]
-            pub const $constant: Derived = Derived { name: $name, place: $place, meaning: $meaning };
+            pub const $constant: DerivedColumn = DerivedColumn { name: $name, place: $place, meaning: $meaning };
         )+
 
         /// All derived columns, in the order in which they are listed.
-        pub const DERIVED: &[Derived] = &[$($constant),+];
+        pub const DERIVED: &[DerivedColumn] = &[$($constant),+];
     };
 }
 

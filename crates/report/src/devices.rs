@@ -47,9 +47,9 @@ pub fn text(found: &Inventory) -> String {
         group(&mut page, &fabric::heading(library), &fabric::rows(library));
     }
     group(&mut page, "GPUs", &gpus::gpus(&found.gpus));
-    let by_cuda = gpus::driven(("cuda", "CUDA"), &found.cuda);
+    let by_cuda = gpus::driver_gpus(("cuda", "CUDA"), &found.cuda);
     group(&mut page, "GPUs by CUDA", &by_cuda);
-    let by_hip = gpus::driven(("hip", "HIP"), &found.hip);
+    let by_hip = gpus::driver_gpus(("hip", "HIP"), &found.hip);
     group(&mut page, "GPUs by HIP", &by_hip);
     group(
         &mut page,
@@ -287,13 +287,13 @@ mod tests {
     }
 
     #[test]
-    fn long_lists_say_how_much_is_left_out() {
+    fn long_lists_count_the_names_left_out() {
         assert_eq!(shortened(&["a", "b"]), "a, b");
         assert_eq!(shortened(&["x"; 8]), "x, x, x, x, x, x and 2 more");
     }
 
     #[test]
-    fn this_host_is_drawn_and_what_is_missing_comes_last() {
+    fn this_host_is_drawn_and_missing_items_come_last() {
         let found = Inventory::read();
         let page = text(&found);
         for heading in ["Processors", "NUMA nodes", "Memory", "Network"] {

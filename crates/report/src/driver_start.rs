@@ -21,7 +21,7 @@ mod tests {
     use crate::samples;
 
     #[test]
-    fn the_longest_start_is_told_where_there_is_one() {
+    fn the_longest_driver_start_is_reported() {
         let mut all = samples::streams();
         let told = |all: &[Record]| {
             let records: Vec<_> = all.iter().filter_map(Record::as_transfer).collect();

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn any_library_is_told() {
+    fn any_library_is_reported() {
         let expected = "Open MPI v4.1.4 (/usr/lib/libmpi.so.40)";
         assert_eq!(
             text(&files::collective(), "library").as_deref(),
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_differ_are_told_apart() {
+    fn ranks_with_different_devices_are_listed_separately() {
         let mut record = fabric().swap_remove(0);
         let device = |record: &Record| text(record, "device").unwrap();
         let mut other = record.effective[0].clone();

@@ -3,7 +3,7 @@
 use tonnage_record::figures::{self, Figure, KINDS, Style};
 use tonnage_units::{Error, Result};
 
-use super::derived::{DERIVED, Derived};
+use super::derived::{DERIVED, DerivedColumn};
 use super::text::entry;
 
 /// Definition of a column, for listing the columns of displayed tables.
@@ -46,7 +46,7 @@ const SUGGESTIONS: usize = 3;
 #[derive(Clone, Copy)]
 enum Column {
     Figure(&'static Figure),
-    Derived(&'static Derived),
+    Derived(&'static DerivedColumn),
 }
 
 /// All columns, in listing order.
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_of_several_kinds_is_explained_once_and_says_whose_it_is() {
+    fn a_figure_of_several_kinds_is_explained_once_with_its_kinds() {
         let p90 = explain(Some("p90")).unwrap();
         assert_eq!(p90.matches("p90 (us)").count(), 1, "{p90}");
         assert!(
@@ -257,7 +257,7 @@ mod tests {
     fn headers_are_unique_and_derived_columns_are_sentences() {
         let names: HashSet<_> = all().map(|column| column.name().to_lowercase()).collect();
         assert_eq!(names.len(), all().count());
-        for Derived {
+        for DerivedColumn {
             name,
             place,
             meaning,

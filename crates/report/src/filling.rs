@@ -26,7 +26,7 @@ mod tests {
     use crate::samples;
 
     #[test]
-    fn each_device_and_reason_is_told_once() {
+    fn each_device_and_reason_is_reported_once() {
         let mut records = samples::streams();
         assert!(lines(records.iter()).is_empty());
         let gpu = |number: u32, why: Option<&str>| MemoryReport {

@@ -10,7 +10,7 @@ use tonnage_record::Record;
 use tonnage_units::quantity::human::{at_least, number, percent};
 use tonnage_units::{Error, Result, names};
 
-use crate::baseline::names_of;
+use crate::baseline::point_namer;
 use crate::csv::{harmless, line};
 use crate::text::{WIDTH, wrap};
 
@@ -46,7 +46,7 @@ pub fn render(
     only: &[String],
 ) -> Result<String> {
     let all: Vec<&Record> = records.iter().collect();
-    let name_of = names_of(&all);
+    let name_of = point_namer(&all);
     let named = histories
         .iter()
         .map(|history| (name_of(&history.keys), history));

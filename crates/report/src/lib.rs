@@ -3,7 +3,7 @@
 //!
 //! | module | output |
 //! | --- | --- |
-//! | [`drawer`] | the list of reports, and the common layout of a section: title, tables, footer |
+//! | [`layout`] | the list of reports, and the common layout of a section: title, tables, footer |
 //! | [`transfer`], [`files`], [`connect`], [`stress`], [`tune`], [`collective`] | reports per kind |
 //! | [`verify`] | tables of a run that verifies data instead of timing it |
 //! | [`baseline`] | baselines, and hosts compared with them |
@@ -26,7 +26,7 @@
 //! | [`text`] | line wrapping |
 //!
 //! Nothing here measures or reads files, and tables know no engine by name. Records come from `tonnage_record`, host
-//! facts from `tonnage_machine`, lists from the caller. [`tonnage_record::figures`] defines the figures; [`drawer`]
+//! facts from `tonnage_machine`, lists from the caller. [`tonnage_record::figures`] defines the figures; [`layout`]
 //! lays them out.
 
 #![forbid(unsafe_code)]
@@ -40,7 +40,6 @@ pub mod cpu_loss;
 pub mod csv;
 pub mod derived;
 pub mod devices;
-pub mod drawer;
 mod driver_start;
 pub mod engine;
 pub mod explain;
@@ -50,6 +49,7 @@ mod filling;
 pub mod history;
 pub mod hosts;
 pub mod layers;
+pub mod layout;
 pub mod markdown;
 pub mod place;
 pub mod published;
@@ -71,8 +71,8 @@ use tonnage_record::read::final_attempts;
 use tonnage_record::{Record, checksum};
 use tonnage_units::{Result, names};
 
-pub use drawer::sections;
-use drawer::tables;
+pub use layout::sections;
+use layout::tables;
 use table::Markup;
 
 names! {

@@ -3,17 +3,17 @@
 use tonnage_record::{Outcome, Placed, Record};
 
 /// Placement of records that share a table, such as `near (peers on one socket)`; `None` if unknown.
-pub fn words<'a>(records: impl Iterator<Item = &'a Record>) -> Option<String> {
-    records.filter_map(Record::place).next().map(name)
+pub fn describe_all<'a>(records: impl Iterator<Item = &'a Record>) -> Option<String> {
+    records.filter_map(Record::place).next().map(describe)
 }
 
 /// Name and description of a placement.
-pub fn name(place: Placed) -> String {
+pub fn describe(place: Placed) -> String {
     format!("{place} ({})", place.about())
 }
 
 /// Whether two records may share a table. A record without measurements fits any table.
-pub fn agree(left: &Record, right: &Record) -> bool {
+pub fn may_share_table(left: &Record, right: &Record) -> bool {
     let is_open = |record: &Record| record.place().is_none() && record.outcome != Outcome::Measured;
     left.place() == right.place() || is_open(left) || is_open(right)
 }
@@ -32,9 +32,9 @@ mod tests {
     }
 
     #[test]
-    fn the_place_is_that_which_was_had_or_else_asked_for() {
+    fn the_actual_place_is_shown_before_the_requested_one() {
         let (near, far) = (Some(Placed::Near), Some(PairPlace::Far));
-        let of = |record: Record| words([&record].into_iter());
+        let of = |record: Record| describe_all([&record].into_iter());
         assert_eq!(
             of(placed(near, None)).unwrap(),
             "near (peers on one socket)"
@@ -53,13 +53,14 @@ mod tests {
             placed(Some(Placed::Near), None),
             placed(Some(Placed::Far), None),
         );
-        assert!(!agree(&near, &far) && agree(&near, &near));
+        assert!(!may_share_table(&near, &far) && may_share_table(&near, &near));
         // A measurement with unknown placement must not appear under a known one.
         assert!(
-            !agree(&near, &placed(None, None)) && agree(&placed(None, None), &placed(None, None))
+            !may_share_table(&near, &placed(None, None))
+                && may_share_table(&placed(None, None), &placed(None, None))
         );
         let mut skipped = placed(None, None);
         skipped.outcome = Outcome::Skipped { why: "none".into() };
-        assert!(agree(&near, &skipped) && agree(&skipped, &far));
+        assert!(may_share_table(&near, &skipped) && may_share_table(&skipped, &far));
     }
 }

@@ -10,7 +10,7 @@ use tonnage_units::quantity::human::{number, prefixed};
 
 use crate::blocks::ColumnRole;
 use crate::derived::{RATIO, THEIRS};
-use crate::table::{TitledTable, shown};
+use crate::table::{TitledTable, format_value};
 
 /// One table for each published table that these records refer to.
 pub fn tables<'a>(records: impl Iterator<Item = &'a Record> + Clone) -> Vec<TitledTable> {
@@ -60,7 +60,11 @@ fn one<'a>(
         .chain(head);
     let roles = columns.iter().flat_map(|(_, column)| match column.is_key {
         true => vec![ColumnRole::Key],
-        false => vec![ColumnRole::Figure, ColumnRole::Beside, ColumnRole::Beside],
+        false => vec![
+            ColumnRole::Figure,
+            ColumnRole::Attached,
+            ColumnRole::Attached,
+        ],
     });
     let roles: Vec<ColumnRole> = engine
         .iter()
@@ -71,7 +75,7 @@ fn one<'a>(
         let of_engine = engine.iter().flat_map(|column| {
             let rows = Row::of(record);
             rows.first()
-                .map(|row| shown((column.value)(row), column.style, "-"))
+                .map(|row| format_value((column.value)(row), column.style, "-"))
         });
         let cells = columns.iter().zip(&row.row);
         let cells = cells.flat_map(|(column, theirs)| cells_of(record, column, theirs));
@@ -80,7 +84,7 @@ fn one<'a>(
     let all = std::iter::once(head.collect()).chain(lines).collect();
     let what = format!("beside {}:", table.what);
     let table = TitledTable::new(all, |_| true).in_roles(|at| roles[at]);
-    Some(table.under(what))
+    Some(table.with_title(what))
 }
 
 /// The engine column, if rows of several engines would be indistinguishable.
@@ -95,7 +99,7 @@ fn engine_column(
     let name = |record: &Record| {
         let rows = Row::of(record);
         rows.first()
-            .map(|row| shown((engine.value)(row), engine.style, ""))
+            .map(|row| format_value((engine.value)(row), engine.style, ""))
     };
     let mut names = rows.iter().map(|(record, _)| name(record));
     let first = names.next()?;
@@ -114,7 +118,7 @@ fn cells_of(record: &Record, (header, column): &(&str, Column), theirs: &Cell) -
     };
     if column.is_key {
         let value = (column.figure.value)(row);
-        return vec![shown(value, column.figure.style, unknown)];
+        return vec![format_value(value, column.figure.style, unknown)];
     }
     let ours = column.ours(row);
     let as_published = column.figure.style == Style::Rate && *header == column.figure.name;

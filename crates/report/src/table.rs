@@ -11,7 +11,7 @@ use super::markdown;
 use super::text::{WIDTH, wrap};
 
 /// A table under construction: its lines and the columns added so far.
-pub struct Sheet<'a> {
+pub struct TableBuilder<'a> {
     lines: Vec<Line<'a>>,
     unknown: &'static str,
     columns: Vec<Column>,
@@ -51,7 +51,7 @@ impl Line<'_> {
     }
 }
 
-impl<'a> Sheet<'a> {
+impl<'a> TableBuilder<'a> {
     /// Starts a table of these lines. `unknown` replaces missing values of measured records; for unmeasured ones it is
     /// "-".
     pub fn new(lines: Vec<Line<'a>>, unknown: &'static str) -> Self {
@@ -79,7 +79,7 @@ impl<'a> Sheet<'a> {
 
     /// Adds columns for those fields that have a value in any line.
     #[must_use]
-    pub fn known(mut self, fields: &[&str]) -> Self {
+    pub fn if_known(mut self, fields: &[&str]) -> Self {
         let known = figures(fields).filter(|figure| {
             let mut lines = self.lines.iter();
             lines.any(|line| line.value(figure) != Value::Unknown)
@@ -91,7 +91,7 @@ impl<'a> Sheet<'a> {
 
     /// Adds a column of words, right-aligned if `right`, unless all are empty.
     #[must_use]
-    pub fn words(mut self, name: &'static str, cells: Vec<String>, right: bool) -> Self {
+    pub fn text_column(mut self, name: &'static str, cells: Vec<String>, right: bool) -> Self {
         if cells.iter().any(|cell| !cell.is_empty()) {
             self.columns.push(Column::Words { name, cells, right });
         }
@@ -134,7 +134,7 @@ impl<'a> Sheet<'a> {
             _ => "-",
         };
         match column {
-            Column::Figure(figure) => shown(line.value(figure), figure.style, unknown),
+            Column::Figure(figure) => format_value(line.value(figure), figure.style, unknown),
             Column::Words { cells, .. } => cells.get(at).cloned().unwrap_or_default(),
         }
     }
@@ -175,7 +175,7 @@ pub struct TitledTable {
     right: Vec<bool>,
     roles: Vec<ColumnRole>,
     below: Vec<String>,
-    closer: Option<String>,
+    plain_text: Option<String>,
 }
 
 /// Output format of reports.
@@ -197,7 +197,7 @@ impl TitledTable {
             right: (0..columns).map(right).collect(),
             roles: vec![ColumnRole::Figure; columns],
             below: Vec::new(),
-            closer: None,
+            plain_text: None,
         }
     }
 
@@ -220,22 +220,22 @@ impl TitledTable {
 
     /// Sets the line above the table.
     #[must_use]
-    pub fn under(mut self, above: impl Into<String>) -> Self {
+    pub fn with_title(mut self, above: impl Into<String>) -> Self {
         self.above = above.into();
         self
     }
 
     /// Sets the lines directly below the table.
     #[must_use]
-    pub fn over(mut self, below: Vec<String>) -> Self {
+    pub fn with_lines_below(mut self, below: Vec<String>) -> Self {
         self.below = below;
         self
     }
 
     /// Replaces the rows in plain text, for tables with narrower column gaps than usual.
     #[must_use]
-    pub fn closer(mut self, lines: String) -> Self {
-        self.closer = Some(lines);
+    pub fn with_plain_text(mut self, lines: String) -> Self {
+        self.plain_text = Some(lines);
         self
     }
 
@@ -265,7 +265,7 @@ impl TitledTable {
             Markup::Plain => {
                 let above = wrap(&self.above, WIDTH, 2);
                 let above = Some(above).filter(|above| !above.is_empty());
-                let rows = self.closer.clone();
+                let rows = self.plain_text.clone();
                 let rows = rows.unwrap_or_else(|| self.in_blocks());
                 let below = self.below.iter().map(|line| wrap(line, WIDTH, 4));
                 let parts: Vec<String> = above.into_iter().chain([rows]).chain(below).collect();
@@ -302,9 +302,11 @@ impl TitledTable {
 }
 
 /// Formats a value for tables; `unknown` replaces a missing value.
-pub fn shown(value: Value, style: Style, unknown: &str) -> String {
+pub fn format_value(value: Value, style: Style, unknown: &str) -> String {
     match (value, style) {
-        (Value::AtLeast(bound), _) => at_least(shown(Value::Number(bound), style, unknown), true),
+        (Value::AtLeast(bound), _) => {
+            at_least(format_value(Value::Number(bound), style, unknown), true)
+        }
         (Value::Unknown, _) => unknown.to_owned(),
         (Value::Text(text), _) => text,
         (Value::Count(count), Style::Plain) => count.to_string(),

@@ -115,7 +115,7 @@ fn a_results_file_may_hold_all_kinds() {
 }
 
 #[test]
-fn csv_of_files_has_a_row_for_each_phase_and_for_what_it_mixes() {
+fn csv_of_files_has_a_row_per_phase_and_per_mixed_part() {
     let text = render(Format::Csv, &samples::files::all()).unwrap();
     insta::assert_snapshot!("csv_files", text.replace("\r\n", "\n"));
     // Two phases; one with its reads and its writes; one completed before the disk was full; none; two phases of three
@@ -157,7 +157,7 @@ fn amounts(record: &Record) -> [u64; 4] {
 }
 
 #[test]
-fn amounts_mean_all_trials_in_every_kind_and_stand_in_one_row() {
+fn amounts_cover_all_trials_in_every_kind() {
     let fields = ["trials", "operations", "payload_bytes", "verified_bytes"];
     for record in samples::of_all_kinds() {
         let of_rows = fields.map(|field| {

@@ -16,8 +16,8 @@ use tonnage_record::host_limits::HostLimits;
 
 use crate::cpu_loss;
 use crate::derived::{
-    ABOVE, BANDWIDTH, CACHE_LINE, Derived, INTERVAL, LIMIT, MEASURED, OF_LIMIT, OPERATION, P50,
-    P99, TIMED, VALUE,
+    ABOVE, BANDWIDTH, CACHE_LINE, DerivedColumn, INTERVAL, LIMIT, MEASURED, OF_LIMIT, OPERATION,
+    P50, P99, TIMED, VALUE,
 };
 use crate::place;
 use crate::table::draw;
@@ -48,13 +48,13 @@ pub fn page(tour: &Tour) -> String {
         .iter()
         .filter_map(Record::as_transfer)
         .collect();
-    let mut page = here(tour);
+    let mut page = this_machine(tour);
     page += &limits(tour.limits);
-    page += &floor(&records);
+    page += &harness_overhead(&records);
     page += &latency(&records);
     page += &bandwidth(&records);
     page += &notes(&records);
-    page += &next(tour.output, tour.program);
+    page += &next_steps(tour.output, tour.program);
     page
 }
 
@@ -62,14 +62,14 @@ fn heading(text: &str) -> String {
     format!("\n{text}\n{}\n", "─".repeat(text.chars().count()))
 }
 
-fn header(columns: &[Derived]) -> Vec<String> {
+fn header(columns: &[DerivedColumn]) -> Vec<String> {
     columns
         .iter()
         .map(|column| column.name.to_owned())
         .collect()
 }
 
-fn here(tour: &Tour) -> String {
+fn this_machine(tour: &Tour) -> String {
     let mut text = heading(&format!("This machine: {}", tour.inventory.host.name));
     for (name, line) in crate::devices::summary(tour.inventory) {
         text += &entry(name, 10, &line);
@@ -117,15 +117,15 @@ fn limits(limits: &HostLimits) -> String {
 }
 
 /// Whether a record comes from an engine that moves no data. Its figures are the overhead of the harness.
-fn is_floor(record: TransferRecord<'_>) -> bool {
+fn moves_nothing(record: TransferRecord<'_>) -> bool {
     let still = Fact::Flag(false);
     let mut engines = record.effective.iter().map(|ranks| &ranks.engine);
     engines.any(|engine| engine.facts.get(fact_names::MOVES_BYTES) == Some(&still))
 }
 
 /// Describes the overhead of the harness, which is part of every figure below.
-fn floor(records: &[TransferRecord<'_>]) -> String {
-    let lines = records.iter().filter(|record| is_floor(**record)).filter_map(|record| {
+fn harness_overhead(records: &[TransferRecord<'_>]) -> String {
+    let lines = records.iter().filter(|record| moves_nothing(**record)).filter_map(|record| {
         let rate = record.body.summary.as_ref()?.message_rate_per_s.mean;
         Some(format!(
             "The harness itself takes {} ns for each operation (engine {}, {}). It is part of every figure below.\n",
@@ -211,7 +211,7 @@ fn memories<'a>(record: &TransferRecord<'a>) -> Option<(&'a str, &'a str)> {
 fn bandwidth(records: &[TransferRecord<'_>]) -> String {
     let is_shown = |record: &TransferRecord<'_>| {
         let streams = matches!(record.body.point.pacing, Pacing::Stream { .. });
-        streams && !is_floor(*record) && record.body.summary.is_some()
+        streams && !moves_nothing(*record) && record.body.summary.is_some()
     };
     let streams: Vec<TransferRecord<'_>> = records.iter().copied().filter(is_shown).collect();
     if streams.is_empty() {
@@ -234,14 +234,16 @@ fn bandwidth(records: &[TransferRecord<'_>]) -> String {
         let pacings = distinct(same.iter().map(|record| record.body.point.pacing));
         let pacings: Vec<_> = pacings.iter().map(ToString::to_string).collect();
         let (op, place, memories) = table;
-        let place = place.map_or(String::new(), |place| format!(", {}", place::name(place)));
+        let place = place.map_or(String::new(), |place| {
+            format!(", {}", place::describe(place))
+        });
         let memories = memories.map_or(String::new(), |(own, target)| {
             format!(", memory {own} and memory {target}")
         });
         let what = format!("{}, {}{place}{memories}", op.name(), pacings.join(" and "));
         text += &format!("{what}\n{}\n\n", by_size(&same));
     }
-    text += &wrap(&what_limits(&streams), WIDTH, 0);
+    text += &wrap(&describe_bounds(&streams), WIDTH, 0);
     text.push('\n');
     for engine in distinct(streams.iter().map(|record| &*record.body.point.engine)) {
         let same = streams
@@ -290,7 +292,7 @@ fn by_size(records: &[TransferRecord<'_>]) -> String {
 }
 
 /// Describes the upper bound of each engine's bandwidth. Exact values per point are in the records.
-fn what_limits(records: &[TransferRecord<'_>]) -> String {
+fn describe_bounds(records: &[TransferRecord<'_>]) -> String {
     let mut kinds: Vec<(String, Vec<&str>)> = Vec::new();
     for record in records {
         let Some(limit) = &record.limit else { continue };
@@ -392,7 +394,7 @@ fn notes(records: &[TransferRecord<'_>]) -> String {
     text
 }
 
-fn next(output: &Path, program: &str) -> String {
+fn next_steps(output: &Path, program: &str) -> String {
     let file = output.display();
     let mut text = heading("Saved, and what to run next");
     for line in [

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn retransmits_of_segments_that_arrived_are_no_loss() {
+    fn retransmits_of_received_segments_are_not_loss() {
         let counters = [
             ("RetransSegs", 1734),
             ("TCPFastRetrans", 1734),

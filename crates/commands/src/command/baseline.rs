@@ -11,7 +11,7 @@ use tonnage_judge::baseline::drift::{Drift, drift};
 use tonnage_judge::baseline::read::BASELINE_BYTES_MAX;
 use tonnage_record::Record;
 use tonnage_record::read::final_attempts;
-use tonnage_report::baseline::{built as page, drifted, names_of};
+use tonnage_report::baseline::{built as page, drifted, point_namer};
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
@@ -53,7 +53,7 @@ pub fn baseline(args: &BaselineArgs) -> Result<ExitCode> {
         files.push((shown, records));
     }
     let all: Vec<&Record> = files.iter().flat_map(|(_, records)| records).collect();
-    let name_of = names_of(&all);
+    let name_of = point_namer(&all);
     let made = built(&files, &args.request(by_hand), &name_of)?;
     let text = made.baseline.to_toml()?;
     // A baseline that no check would accept must not be written.

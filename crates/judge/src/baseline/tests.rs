@@ -117,7 +117,7 @@ fn of_latencies_thresholds_lie_above() {
 }
 
 #[test]
-fn what_cannot_be_told_is_left_out_with_its_reason() {
+fn points_without_enough_runs_are_left_out_with_a_reason() {
     let five = host("n1", &FIVE);
     let wide = host("n1", &[10.0, 12.0, 8.0, 10.0, 14.0]);
     let failed = json!({"status": "failed", "why": "x"});
@@ -192,7 +192,7 @@ fn kinds_of_hosts_have_figures_of_their_own() {
 }
 
 #[test]
-fn a_data_sheet_stands_in_for_runs() {
+fn a_data_sheet_replaces_runs() {
     let text = "[[value]]\npoint = { engine = 'shm', size = '1 MiB' }\nmetric = 'bandwidth'\nvalue = 12e9\nsource = 'sheet 7'\n";
     let by_hand = |text: &str| {
         let read = HandValue::read_all(text, "hand.toml").unwrap();
@@ -323,7 +323,7 @@ fn wrong_files_are_refused_with_their_line() {
 }
 
 #[test]
-fn drift_names_what_is_slower_new_and_gone() {
+fn drift_lists_slower_added_and_gone_entries() {
     let old = made(&host("n1", &FIVE), &request()).unwrap().baseline;
     let drifted = |factor: f64| {
         let new = host("n1", &FIVE.map(|bandwidth| bandwidth * factor));
@@ -384,7 +384,7 @@ fn entry(name: &str, engine: &str, of_limit: f64, takes_s: f64, ranks: u32) -> B
 }
 
 #[test]
-fn the_most_telling_point_of_each_engine_comes_first() {
+fn the_most_informative_point_of_each_engine_comes_first() {
     let entries = [
         entry("a", "shm", 0.5, 1.0, 2),
         entry("b", "shm", 0.9, 1.0, 2),
@@ -424,7 +424,7 @@ fn the_most_telling_point_of_each_engine_comes_first() {
 proptest! {
     /// Any file that parses has thresholds on the right side and valid figures.
     #[test]
-    fn whatever_is_read_can_be_checked(at in any::<prop::sample::Index>(), put in "[0-9a-z.\"=\\-]{0,4}", cut in 0usize..4) {
+    fn any_file_that_parses_is_valid(at in any::<prop::sample::Index>(), put in "[0-9a-z.\"=\\-]{0,4}", cut in 0usize..4) {
         let good = text();
         let at = at.index(good.len() - 4);
         prop_assume!(good.is_char_boundary(at) && good.is_char_boundary(at + cut));

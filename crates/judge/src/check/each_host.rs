@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_that_counts_is_told_with_its_hosts() {
+    fn the_worst_verdict_is_reported_with_its_hosts() {
         use CheckVerdict::{Error, Fail, Pass, Warn};
         let pass = |name: &str| host(name, Pass, "3 figures within the baseline");
         let all = of(&[pass("n1"), pass("n2")]);
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_are_alike_stand_together_the_worst_first() {
+    fn hosts_with_equal_verdicts_are_grouped_worst_first() {
         use CheckVerdict::{Fail, Pass};
         let all = of(&[
             host("n1", Pass, "1 figure"),

@@ -107,7 +107,7 @@ fn an_equal_host_hardly_ever_fails() {
 
 /// An error is no evidence about the host, and does not hide a failed figure in the same check.
 #[test]
-fn an_error_is_no_failure() {
+fn an_error_is_not_a_failure() {
     let mut record = record("now", 1 << 20, &[10e9]);
     record["outcome"] = json!({"status": "skipped", "why": "no library"});
     let found = on(&entry(), &read(&[record]), 2);
@@ -256,7 +256,7 @@ fn a_device_that_may_be_elsewhere_is_an_error() {
 }
 
 #[test]
-fn a_second_try_that_was_an_error_is_told() {
+fn an_error_in_the_second_try_is_reported() {
     let mut records = vec![
         record("now", 1 << 20, &[8.9e9]),
         record("now", 1 << 20, &[8.9e9]),

@@ -28,7 +28,7 @@ fn is_failure(comparison: &Comparison, on: FailOn) -> bool {
 }
 
 #[test]
-fn runs_that_failed_are_counted_whatever_is_left() {
+fn failed_runs_are_counted_even_if_others_are_left() {
     let a = runs("a", 11, 1e10);
     let eight = |mean: f64, change: fn(&mut Value)| some(runs("b", 11, mean), 8, change);
     for (b, verdict, lost) in [
@@ -61,7 +61,7 @@ fn runs_that_failed_are_counted_whatever_is_left() {
 }
 
 #[test]
-fn an_attempt_that_was_made_again_is_none() {
+fn a_repeated_attempt_replaces_the_failed_one() {
     let a = runs("a", 3, 1e10);
     let repeated = |mut records: Vec<Value>| {
         for (at, record) in records.iter_mut().enumerate() {
@@ -162,7 +162,7 @@ fn values_of_0_are_values() {
 }
 
 #[test]
-fn what_neither_side_measured_is_listed_once_and_fails_nothing() {
+fn unmeasured_points_are_listed_once_and_are_not_a_failure() {
     let with_skipped = |name: &str| {
         let skipped = (0..3).map(|at| record(&format!("{name}{at}"), 64, &[1e9]));
         [runs(name, 3, 1e10), changed(skipped.collect(), skip)].concat()
@@ -205,7 +205,7 @@ fn values_that_do_not_vary_are_remarked_on() {
 
 /// If trials are used instead of runs, values and ratio come from the same trials.
 #[test]
-fn the_ratio_is_that_of_the_values_beside_it() {
+fn the_ratio_matches_the_displayed_values() {
     let a = vec![
         record("a0", 64, &[1e9, 3e9]),
         record("a1", 64, &[2e9, 2e9, 2e9, 2e9]),

@@ -69,7 +69,7 @@ fn another_machine_is_not_comparable_unless_accepted() {
 }
 
 #[test]
-fn what_differs_by_nature_or_is_compared_is_no_reason() {
+fn expected_differences_do_not_prevent_a_comparison() {
     let own = |record: &mut Value| {
         record["tonnage"]["git_revision"] = "def".into();
         record["environment"][0]["machine"]["memory"]["total_bytes"] = ((1u64 << 34) - 4096).into();

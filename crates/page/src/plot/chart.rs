@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::axis::Axis;
-use crate::bidi::in_order;
+use crate::bidi::without_direction_marks;
 
 /// Width of a plot. Its height depends on the legend.
 pub(crate) const WIDTH: f64 = 920.0;
@@ -29,7 +29,7 @@ pub(crate) const LINES_MAX: usize = 8;
 
 /// Stroke style between the marks of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LineWay {
+pub(crate) enum StrokeStyle {
     /// Straight.
     Solid,
     /// Dashed.
@@ -42,7 +42,7 @@ pub(crate) enum LineWay {
 
 /// Style of the marks of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Dots {
+pub(crate) enum MarkStyle {
     /// Filled, with tooltips.
     Filled,
     /// Outlined, with tooltips.
@@ -59,9 +59,9 @@ pub(crate) struct ChartLine {
     /// Index of colour and shape; `None` for grey without marks.
     pub(crate) look: Option<usize>,
     /// Stroke style between the marks.
-    pub(crate) way: LineWay,
+    pub(crate) stroke: StrokeStyle,
     /// Style of the marks.
-    pub(crate) dots: Dots,
+    pub(crate) mark_style: MarkStyle,
     /// Marks of the line.
     pub(crate) marks: Vec<ChartMark>,
 }
@@ -134,7 +134,7 @@ impl Chart {
             (self.frame())
             @for (begin, end, words) in &self.spans { (self.span(*begin, *end, words)) }
             @for line in &self.lines { (self.line(line)) }
-            @for (at, line) in legend.iter().enumerate() { (entry(line, place(at))) }
+            @for (at, line) in legend.iter().enumerate() { (legend_entry(line, place(at))) }
             @if !self.note.is_empty() { text x=(px(LEFT)) y=(px(noted)) dy="4" { (self.note) } }
         };
         figure(
@@ -206,17 +206,17 @@ impl Chart {
         let intervals: String = intervals.collect();
         html! {
             g class="line" stroke=(line.colour()) fill=(line.colour()) {
-                @if line.way != LineWay::Nothing && places.len() > 1 {
-                    path d=(path(&places)) fill="none" stroke-width="1.6" stroke-dasharray=[line.way.dashes()] {}
+                @if line.stroke != StrokeStyle::Nothing && places.len() > 1 {
+                    path d=(path(&places)) fill="none" stroke-width="1.6" stroke-dasharray=[line.stroke.dashes()] {}
                 }
                 @if !intervals.is_empty() { path d=(intervals) fill="none" {} }
                 @if let Some(look) = line.look {
                     @for (mark, place) in line.marks.iter().zip(&places) {
-                        @match line.dots {
-                            Dots::Filled => (shape(look, *place, false, Some(&mark.text))),
-                            Dots::Hollow => (shape(look, *place, true, Some(&mark.text))),
-                            Dots::Nothing if places.len() == 1 => (shape(look, *place, true, None)),
-                            Dots::Nothing => {},
+                        @match line.mark_style {
+                            MarkStyle::Filled => (shape(look, *place, false, Some(&mark.text))),
+                            MarkStyle::Hollow => (shape(look, *place, true, Some(&mark.text))),
+                            MarkStyle::Nothing if places.len() == 1 => (shape(look, *place, true, None)),
+                            MarkStyle::Nothing => {},
                         }
                     }
                 }
@@ -247,8 +247,8 @@ impl ChartLine {
         Self {
             name: Some(name),
             look: Some(look),
-            way: LineWay::Solid,
-            dots: Dots::Filled,
+            stroke: StrokeStyle::Solid,
+            mark_style: MarkStyle::Filled,
             marks: marks.into_iter().collect(),
         }
     }
@@ -258,7 +258,7 @@ impl ChartLine {
     }
 }
 
-impl LineWay {
+impl StrokeStyle {
     fn dashes(self) -> Option<&'static str> {
         match self {
             Self::Dashed => Some("6 4"),
@@ -277,7 +277,10 @@ pub(crate) fn figure(
     inside: &Markup,
     below: &Markup,
 ) -> Markup {
-    let (title, description) = (in_order(title), in_order(description));
+    let (title, description) = (
+        without_direction_marks(title),
+        without_direction_marks(description),
+    );
     let (named, described) = (
         format!("plot-{number}-title"),
         format!("plot-{number}-text"),
@@ -301,16 +304,16 @@ pub(crate) fn figure(
 }
 
 /// An entry of the legend.
-fn entry(line: &ChartLine, (x, y): (f64, f64)) -> Markup {
+fn legend_entry(line: &ChartLine, (x, y): (f64, f64)) -> Markup {
     let name = cut(line.name.as_deref().unwrap_or_default());
     html! {
         g stroke=(line.colour()) fill=(line.colour()) {
-            @if line.way != LineWay::Nothing {
+            @if line.stroke != StrokeStyle::Nothing {
                 path d={ "M" (px(x)) " " (px(y)) "h28" } fill="none" stroke-width="1.6"
-                    stroke-dasharray=[line.way.dashes()] {}
+                    stroke-dasharray=[line.stroke.dashes()] {}
             }
-            @if let Some(look) = line.look && line.dots != Dots::Nothing {
-                (shape(look, (x + 14.0, y), line.dots == Dots::Hollow, None))
+            @if let Some(look) = line.look && line.mark_style != MarkStyle::Nothing {
+                (shape(look, (x + 14.0, y), line.mark_style == MarkStyle::Hollow, None))
             }
         }
         text x=(px(x + 36.0)) y=(px(y)) dy="4" { (name) }
@@ -319,7 +322,7 @@ fn entry(line: &ChartLine, (x, y): (f64, f64)) -> Markup {
 
 /// Truncates a name to fit into the plot.
 pub(crate) fn cut(name: &str) -> String {
-    let name = in_order(name);
+    let name = without_direction_marks(name);
     match name.char_indices().nth(NAME_CHARS_MAX) {
         Some((end, _)) => format!("{}…", &name[..end]),
         None => name,

@@ -45,7 +45,7 @@ struct Point {
 pub(crate) fn distributions(records: &[Record], numbers: &mut Numbers) -> Vec<Markup> {
     let rows: Vec<Row<'_>> = records.iter().flat_map(Row::of).collect();
     let with: Vec<&Row<'_>> = rows.iter().filter(|row| has_histogram(row)).collect();
-    let chosen = chosen(with.len());
+    let chosen = evenly_spaced(with.len());
     let names = names(&chosen.iter().map(|&at| with[at]).collect::<Vec<_>>());
     let points = chosen.iter().zip(names);
     let points: Vec<Point> = points
@@ -65,7 +65,7 @@ pub(crate) fn distributions(records: &[Record], numbers: &mut Numbers) -> Vec<Ma
 }
 
 /// Selects evenly spaced indices, including the first and the last.
-fn chosen(count: usize) -> Vec<usize> {
+fn evenly_spaced(count: usize) -> Vec<usize> {
     match count <= LINES_MAX {
         true => (0..count).collect(),
         false => (0..LINES_MAX)
@@ -157,7 +157,7 @@ impl Point {
 }
 
 /// Position of a quantile: each additional nine takes the same space.
-fn spread_out(quantile: f64) -> f64 {
+fn quantile_position(quantile: f64) -> f64 {
     match quantile >= 1.0 {
         true => MAX_AT,
         false => -(1.0 - quantile).log10(),
@@ -169,7 +169,7 @@ fn percentiles(points: &[Point], of: &str, numbers: &mut Numbers) -> Markup {
         let marks = QUANTILES.map(|(quantile, label)| {
             let y = point.quantile_ns(quantile);
             let shown = at_least(duration(y), point.is_bound(quantile, y));
-            ChartMark::at(spread_out(quantile), y, format!("{label}: {shown}"))
+            ChartMark::at(quantile_position(quantile), y, format!("{label}: {shown}"))
         });
         ChartLine::measured(point.name.clone(), look, marks)
     };
@@ -180,7 +180,7 @@ fn percentiles(points: &[Point], of: &str, numbers: &mut Numbers) -> Markup {
         .map(|mark| mark.y)
         .collect();
     let ticks = QUANTILES.map(|(quantile, label)| AxisTick {
-        value: spread_out(quantile),
+        value: quantile_position(quantile),
         label: label.to_owned(),
     });
     let ticks = ticks
@@ -312,19 +312,19 @@ mod tests {
 
     #[test]
     fn of_many_points_the_first_and_the_last_are_drawn() {
-        assert_eq!(chosen(3), [0, 1, 2]);
-        let some = chosen(100);
+        assert_eq!(evenly_spaced(3), [0, 1, 2]);
+        let some = evenly_spaced(100);
         assert_eq!(
             (some.len(), some[0], some[LINES_MAX - 1]),
             (LINES_MAX, 0, 99)
         );
-        assert!(chosen(0).is_empty());
+        assert!(evenly_spaced(0).is_empty());
     }
 
     #[test]
-    fn quantiles_are_spread_by_what_is_above_them() {
-        let near = |quantile: f64, place: f64| (spread_out(quantile) - place).abs() < 1e-9;
+    fn quantiles_are_positioned_by_the_fraction_above() {
+        let near = |quantile: f64, place: f64| (quantile_position(quantile) - place).abs() < 1e-9;
         assert!(near(0.0, 0.0) && near(0.9, 1.0) && near(0.999, 3.0));
-        assert_eq!(spread_out(1.0), MAX_AT);
+        assert_eq!(quantile_position(1.0), MAX_AT);
     }
 }

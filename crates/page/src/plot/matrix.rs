@@ -42,7 +42,7 @@ pub(crate) fn matrices(records: &[Record], numbers: &mut Numbers) -> Vec<Markup>
     let mut drawn = Vec::new();
     let mut left_out = 0;
     for record in records {
-        let Some(matrix) = record.transfer().and_then(Matrix::of) else {
+        let Some(matrix) = record.transfer().and_then(Matrix::from_body) else {
             continue;
         };
         match drawn.len() < MATRICES_DRAWN_MAX && matrix.ranks.len() <= RANKS_DRAWN_MAX {
@@ -68,7 +68,7 @@ struct Matrix<'a> {
 }
 
 impl<'a> Matrix<'a> {
-    fn of(body: &'a TransferBody) -> Option<Self> {
+    fn from_body(body: &'a TransferBody) -> Option<Self> {
         let summary = body.summary.as_ref()?;
         let reads = body.point.op == Verb::Read;
         let rates = summary

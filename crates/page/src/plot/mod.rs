@@ -1,4 +1,4 @@
-//! Drawings: SVG with meaning in shapes and text. Each has a description and its numbers as text.
+//! Plots: SVG with meaning in shapes and text. Each has a description and its numbers as text.
 //!
 //! | file | draws |
 //! | --- | --- |
@@ -25,19 +25,19 @@ mod sizes;
 use maud::{Markup, html};
 pub(crate) use numbers::Numbers;
 use tonnage_record::Record;
-use tonnage_report::drawer::Section;
+use tonnage_report::layout::Section;
 
 /// Maximum number of configurations with plots. A page with thousands of plots is unusable.
 const CONFIGURATIONS_DRAWN_MAX: usize = 100;
 
 /// Plots of a page.
 #[derive(Debug)]
-pub(crate) struct Drawings {
+pub(crate) struct PagePlots {
     numbers: Numbers,
     configurations: usize,
 }
 
-impl Drawings {
+impl PagePlots {
     /// Starts with the next of these numbers.
     pub(crate) fn new(numbers: Numbers) -> Self {
         Self {
@@ -47,7 +47,7 @@ impl Drawings {
     }
 
     /// All plots of one configuration.
-    pub(crate) fn of(&mut self, section: &Section, records: &[Record]) -> Markup {
+    pub(crate) fn draw(&mut self, section: &Section, records: &[Record]) -> Markup {
         self.configurations += 1;
         if self.configurations > CONFIGURATIONS_DRAWN_MAX {
             return html! {

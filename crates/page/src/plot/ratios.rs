@@ -23,7 +23,7 @@ const TOP: f64 = 40.0;
 const NAME_CHARS_MAX: usize = 40;
 
 /// Shape and colour of a verdict.
-fn look(verdict: PointVerdict) -> (&'static str, &'static str) {
+fn shape_and_colour(verdict: PointVerdict) -> (&'static str, &'static str) {
     match verdict {
         PointVerdict::Worse => ("m0 5l5-9h-10z", "#cf4039"),
         PointVerdict::Better => ("m0-5l5 9h-10z", "#258a4b"),
@@ -108,7 +108,7 @@ fn word(judged: &PointJudgement) -> String {
 }
 
 fn row(judged: &PointJudgement, label: &str, ratio: &Ratio, axis: &Axis, y: f64) -> Markup {
-    let (shape, colour) = look(judged.verdict);
+    let (shape, colour) = shape_and_colour(judged.verdict);
     let metric = judged
         .field
         .and_then(by_field)

@@ -5,11 +5,11 @@ use std::collections::BTreeSet;
 use maud::{Markup, html};
 use tonnage_record::figures::{Row, by_field};
 use tonnage_record::published::Column;
-use tonnage_report::drawer::Section;
+use tonnage_report::layout::Section;
 use tonnage_units::quantity::human::{bandwidth, duration, exact_size};
 
 use super::axis::Axis;
-use super::chart::{Chart, ChartLine, ChartMark, Dots, LINES_MAX, LineWay};
+use super::chart::{Chart, ChartLine, ChartMark, LINES_MAX, MarkStyle, StrokeStyle};
 use super::groups::{PointGroup, value};
 use super::numbers::Numbers;
 
@@ -21,10 +21,10 @@ const BANDWIDTHS: [&str; 3] = [
 ];
 
 /// Percentiles to draw, with their stroke styles.
-const PERCENTILES: [(&str, &str, LineWay); 3] = [
-    ("latency_ns_p50", "p50", LineWay::Solid),
-    ("latency_ns_p99", "p99", LineWay::Dashed),
-    ("latency_ns_p999", "p99.9", LineWay::Dotted),
+const PERCENTILES: [(&str, &str, StrokeStyle); 3] = [
+    ("latency_ns_p50", "p50", StrokeStyle::Solid),
+    ("latency_ns_p99", "p99", StrokeStyle::Dashed),
+    ("latency_ns_p999", "p99.9", StrokeStyle::Dotted),
 ];
 
 /// Maximum number of groups in a percentile plot; each has three lines.
@@ -79,7 +79,7 @@ fn bandwidth_plot(field: &str, groups: &[PointGroup<'_>], numbers: &mut Numbers)
         lines.extend(published(field, look, group));
     }
     lines.retain(|line| !line.marks.is_empty());
-    let is_limit = |line: &&ChartLine| line.way == LineWay::Dashed;
+    let is_limit = |line: &&ChartLine| line.stroke == StrokeStyle::Dashed;
     let values = lines.iter().filter(is_limit).flat_map(|line| &line.marks);
     let values: BTreeSet<u64> = values.map(|mark| mark.y.to_bits()).collect();
     if values.len() == 1 {
@@ -124,17 +124,19 @@ fn limits(look: usize, group: &PointGroup<'_>) -> ChartLine {
     ChartLine {
         name: None,
         look: Some(look),
-        way: LineWay::Dashed,
-        dots: Dots::Nothing,
+        stroke: StrokeStyle::Dashed,
+        mark_style: MarkStyle::Nothing,
         marks: marks.collect(),
     }
 }
 
 /// If all bounds are equal, keeps a single line that belongs to no group.
 fn keep_one_limit(lines: &mut Vec<ChartLine>) {
-    let longest = lines.iter().filter(|line| line.way == LineWay::Dashed);
+    let longest = lines
+        .iter()
+        .filter(|line| line.stroke == StrokeStyle::Dashed);
     let longest = longest.max_by_key(|line| line.marks.len()).cloned();
-    lines.retain(|line| line.way != LineWay::Dashed);
+    lines.retain(|line| line.stroke != StrokeStyle::Dashed);
     lines.extend(longest.map(|line| ChartLine {
         name: Some("limit".to_owned()),
         look: None,
@@ -167,8 +169,8 @@ fn published(field: &str, look: usize, group: &PointGroup<'_>) -> Vec<ChartLine>
                 None => lines.push(ChartLine {
                     name: Some(name),
                     look: Some(look),
-                    way: LineWay::Nothing,
-                    dots: Dots::Hollow,
+                    stroke: StrokeStyle::Nothing,
+                    mark_style: MarkStyle::Hollow,
                     marks: vec![mark],
                 }),
             }
@@ -205,24 +207,24 @@ fn all_percentiles(size: f64, row: &Row<'_>) -> String {
 }
 
 fn percentile_line(
-    (field, _, way): &(&str, &str, LineWay),
+    (field, _, way): &(&str, &str, StrokeStyle),
     look: usize,
     group: &PointGroup<'_>,
 ) -> ChartLine {
     let marks = group.points.iter().filter_map(|(size, row)| {
         let text = match way {
-            LineWay::Solid => all_percentiles(*size, row),
+            StrokeStyle::Solid => all_percentiles(*size, row),
             _ => String::new(),
         };
         Some(ChartMark::at(*size, value(row, field)?, text))
     });
     let line = ChartLine::measured(group.name.clone(), look, marks);
     match way {
-        LineWay::Solid => line,
+        StrokeStyle::Solid => line,
         way => ChartLine {
             name: None,
-            way: *way,
-            dots: Dots::Nothing,
+            stroke: *way,
+            mark_style: MarkStyle::Nothing,
             ..line
         },
     }

@@ -74,7 +74,7 @@ fn assert_near(found: f64, expected: f64, what: &str) {
 }
 
 #[test]
-fn bandwidths_are_where_the_ticks_say() {
+fn bandwidths_match_the_ticks() {
     let records = sweep();
     let page = page_of(&records, true);
     let plot = plot(&page, "Avg BW (GB/s) over the size");
@@ -123,7 +123,7 @@ fn percentiles_are_those_of_the_record() {
 }
 
 #[test]
-fn rates_and_standstills_are_where_the_ticks_say() {
+fn rates_and_standstills_match_the_ticks() {
     let page = page_of(&[series()], true);
     let plot = plot(&page, "Rate over time");
     let (x, y) = (Ticks::of(plot, "x", "x"), Ticks::of(plot, "y", "y"));

@@ -78,7 +78,7 @@ fn hostile_names_are_text() {
 
 /// A direction-changing name must appear alone: in an isolating element, a cell, a command line, or a tooltip.
 #[test]
-fn what_follows_a_name_keeps_its_order() {
+fn text_after_a_name_keeps_its_order() {
     let turning = "a\u{202e}b";
     let mut records = named(turning);
     records[1].outcome = tonnage_record::Outcome::Failed {

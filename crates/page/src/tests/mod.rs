@@ -65,7 +65,7 @@ fn every_figure_of_the_records_is_on_the_page() {
 }
 
 #[test]
-fn a_page_asks_for_nothing() {
+fn a_page_makes_no_requests() {
     for plain in [true, false] {
         let text = page_of(&sweep(), plain);
         for word in [
@@ -102,7 +102,7 @@ fn every_plot_has_words_and_a_name() {
 }
 
 #[test]
-fn failures_skips_and_remarks_are_told_once_each() {
+fn failures_skips_and_remarks_are_listed_once() {
     let mut records = sweep();
     records.push(record(64, |it| {
         it["outcome"] =
@@ -136,7 +136,7 @@ fn failures_skips_and_remarks_are_told_once_each() {
 }
 
 #[test]
-fn the_records_come_out_of_the_page_as_they_went_in() {
+fn embedded_records_are_unchanged() {
     let files = ["a & \"b\".jsonl", "<c>.jsonl"].map(|name| PageFile {
         name: name.to_owned(),
         ..file(sweep())
@@ -152,7 +152,7 @@ fn the_records_come_out_of_the_page_as_they_went_in() {
 }
 
 #[test]
-fn lines_that_could_not_be_read_are_told() {
+fn unreadable_lines_are_reported() {
     let words = "1 of 5 lines of r.jsonl left out: line 3: <cut> short";
     let broken = PageFile {
         left_out: Some(words.to_owned()),
@@ -199,7 +199,7 @@ fn a_thousand_points_are_three_megabytes_at_most() {
 }
 
 #[test]
-fn records_of_the_runs_of_one_point_stand_together() {
+fn runs_of_one_point_are_adjacent() {
     let of = |size: u64, run: &str, side: &str| {
         record(size, |it| {
             it["run_id"] = run.into();
@@ -216,7 +216,7 @@ fn records_of_the_runs_of_one_point_stand_together() {
 }
 
 #[test]
-fn hosts_are_judged_beside_a_baseline() {
+fn hosts_are_compared_with_a_baseline() {
     let on = |host: &str, run: usize, part: f64| {
         record(65536, |it| {
             it["run_id"] = format!("{host}-{run}").into();

@@ -22,7 +22,7 @@ pub use of_records::{RecordsCheckTables, of_records};
 
 use crate::derived::{
     BASE_DRIFT, BASE_FAIL, BASE_HOST, BASE_HOSTS, BASE_MEDIAN, BASE_METRIC, BASE_NEW, BASE_OLD,
-    BASE_POINT, BASE_RATIO, BASE_RUNS, BASE_SPREAD, BASE_WARN, Derived, OF_LIMIT,
+    BASE_POINT, BASE_RATIO, BASE_RUNS, BASE_SPREAD, BASE_WARN, DerivedColumn, OF_LIMIT,
 };
 use crate::export::naming::PointNames;
 use crate::table::draw;
@@ -35,9 +35,9 @@ const NAME_COLUMNS_MAX: usize = 26;
 const SLOW_SHOWN_MAX: usize = 50;
 
 /// Returns a function that gives each point of these records a distinct short name.
-pub fn names_of(records: &[&Record]) -> impl Fn(&Keys) -> String {
+pub fn point_namer(records: &[&Record]) -> impl Fn(&Keys) -> String {
     let [points, _] = points(&[records.to_vec(), Vec::new()]);
-    let names = PointNames::of(points.iter().map(|point| &point.keys));
+    let names = PointNames::new(points.iter().map(|point| &point.keys));
     move |keys| names.full(keys)
 }
 
@@ -209,7 +209,7 @@ pub fn drifted(entries: &[DriftedEntry], [old, new]: [&str; 2]) -> String {
     format!("{text}\n{}\n", totals.collect::<Vec<_>>().join(", "))
 }
 
-fn header(columns: &[Derived]) -> Vec<String> {
+fn header(columns: &[DerivedColumn]) -> Vec<String> {
     columns
         .iter()
         .map(|column| column.name.to_owned())
@@ -217,7 +217,7 @@ fn header(columns: &[Derived]) -> Vec<String> {
 }
 
 /// Draws rows as a table without empty columns.
-fn drawn(rows: Vec<Vec<String>>, right: &[Derived]) -> String {
+fn drawn(rows: Vec<Vec<String>>, right: &[DerivedColumn]) -> String {
     let rows = without_empty(rows);
     let header = rows.first().cloned().unwrap_or_default();
     draw(rows, |at| {

@@ -11,12 +11,12 @@ use tonnage_judge::check::reason::with_unit;
 use super::{header, without_empty};
 use crate::derived::{
     BASE_FAIL, BASE_HOST, BASE_MEDIAN, BASE_METRIC, BASE_POINT, BASE_RUNS, BASE_WARN,
-    CHECK_MEASURED, CHECK_VERDICT, CHECK_WHY, Derived,
+    CHECK_MEASURED, CHECK_VERDICT, CHECK_WHY, DerivedColumn,
 };
 use crate::table::TitledTable;
 
 /// Columns of the tables.
-const COLUMNS: [Derived; 10] = [
+const COLUMNS: [DerivedColumn; 10] = [
     BASE_HOST,
     BASE_POINT,
     BASE_METRIC,
@@ -30,7 +30,7 @@ const COLUMNS: [Derived; 10] = [
 ];
 
 /// Right-aligned columns.
-const RIGHT: [Derived; 5] = [CHECK_MEASURED, BASE_MEDIAN, BASE_WARN, BASE_FAIL, BASE_RUNS];
+const RIGHT: [DerivedColumn; 5] = [CHECK_MEASURED, BASE_MEDIAN, BASE_WARN, BASE_FAIL, BASE_RUNS];
 
 /// Parts of a comparison of records with a baseline.
 #[derive(Debug, Clone)]
@@ -72,7 +72,7 @@ fn table(check: &RecordsCheck, kind: &str) -> TitledTable {
     let rows = without_empty(rows.collect());
     let header = rows.first().cloned().unwrap_or_default();
     let is_right = |at: usize| RIGHT.iter().any(|column| column.name == header[at]);
-    TitledTable::new(rows, is_right).under(kind)
+    TitledTable::new(rows, is_right).with_title(kind)
 }
 
 fn row(runs: &RunsVerdict) -> Vec<String> {

@@ -28,7 +28,7 @@ fn baseline(median: f64) -> Baseline {
 }
 
 #[test]
-fn a_baseline_is_shown_with_slow_hosts_and_what_is_left_out() {
+fn a_baseline_is_shown_with_slow_hosts_and_left_out_points() {
     let page = built(
         &BuiltBaseline {
             baseline: baseline(12.5e9),
@@ -52,7 +52,7 @@ fn a_baseline_is_shown_with_slow_hosts_and_what_is_left_out() {
 }
 
 #[test]
-fn two_baselines_are_shown_beside_each_other() {
+fn two_baselines_are_shown_side_by_side() {
     let found = drift(&baseline(12.5e9), &baseline(11e9)).unwrap();
     let page = drifted(&found, ["old.toml", "new.toml"]);
     fits(&page);
@@ -102,7 +102,7 @@ fn a_check_ends_with_its_reason() {
 }
 
 #[test]
-fn hosts_that_were_checked_each_by_itself_are_folded() {
+fn hosts_checked_separately_are_folded() {
     let host = |number: u32, why: Option<&str>| {
         let name = format!("n{number}");
         match why {

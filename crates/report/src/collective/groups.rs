@@ -60,5 +60,5 @@ fn table(record: &CollectiveRecord<'_>, backend: &BackendRecord) -> Option<Title
     let rows = groups.iter().map(line);
     let size = exact_size(point.shape().size_bytes());
     let title = format!("groups of {} {size} by {}", point.op, backend.backend);
-    Some(TitledTable::headed(header, rows, |column| !matches!(column, 1 | 5)).under(title))
+    Some(TitledTable::headed(header, rows, |column| !matches!(column, 1 | 5)).with_title(title))
 }

@@ -18,26 +18,26 @@ use tonnage_units::quantity::human::{
 };
 
 use crate::derived::{BEGAN_LAST, RANK, TO_FIRST_BACKEND};
-use crate::drawer::{Report, ended};
 use crate::engine;
+use crate::layout::{Report, not_measured};
 use crate::published;
-use crate::table::{Line, Sheet, TitledTable};
+use crate::table::{Line, TableBuilder, TitledTable};
 use crate::text::{counted, extend_distinct, extremes};
 
 /// Report on collectives: one table per operation and configuration.
 pub struct CollectiveReport;
 
 /// Figures that identify a row.
-const LINE: &[&str] = &["call_size_bytes", "engine"];
+const ROW_KEYS: &[&str] = &["call_size_bytes", "engine"];
 
 /// Figures shown in the title if they are equal in all rows.
 const ELEMENTS: &[&str] = &["dtype", "reduction"];
 
 /// Confidence interval of the time. Shown only without a ratio to another backend, because that has its own.
-const ALONE: &[&str] = &["call_ci95_fraction"];
+const INTERVAL: &[&str] = &["call_ci95_fraction"];
 
 /// Chosen algorithm and its time.
-const WAY: &[&str] = &["chosen_algorithm", "chosen_chunk_bytes", "call_ns_mean"];
+const ALGORITHM: &[&str] = &["chosen_algorithm", "chosen_chunk_bytes", "call_ns_mean"];
 
 /// Result figures.
 const RESULTS: &[&str] = &[
@@ -51,7 +51,7 @@ const RESULTS: &[&str] = &[
 impl Report for CollectiveReport {
     type Body = CollectiveBody;
 
-    fn together(left: CollectiveRecord<'_>, right: CollectiveRecord<'_>) -> bool {
+    fn same_section(left: CollectiveRecord<'_>, right: CollectiveRecord<'_>) -> bool {
         left.plan == right.plan && shared(&left.body.point) == shared(&right.body.point)
     }
 
@@ -83,20 +83,27 @@ impl Report for CollectiveReport {
 
     fn tables(records: &[CollectiveRecord<'_>]) -> Vec<TitledTable> {
         let rows: Vec<Row<'_>> = records.iter().flat_map(|it| Row::of(it.record)).collect();
-        let to_first = records.iter().flat_map(to_first).collect();
+        let to_first = records.iter().flat_map(speedups).collect();
         let outcomes = rows.iter().map(outcome).collect();
-        let elements = if alike(records) { &[][..] } else { ELEMENTS };
-        let sheet = Sheet::new(rows.iter().copied().map(Line::from).collect(), "-");
+        let elements = if same_elements(records) {
+            &[][..]
+        } else {
+            ELEMENTS
+        };
+        let builder = TableBuilder::new(rows.iter().copied().map(Line::from).collect(), "-");
         let is_alone = records.iter().all(|it| it.body.backends.len() < 2);
-        let interval = if is_alone { ALONE } else { &[][..] };
-        let sheet = sheet.known(LINE).known(elements).known(WAY);
-        let sheet = sheet.known(interval).known(RESULTS);
-        let sheet = sheet.words(TO_FIRST_BACKEND.name, to_first, true);
-        let whole = sheet.words("", outcomes, false).table();
+        let interval = if is_alone { INTERVAL } else { &[][..] };
+        let builder = builder
+            .if_known(ROW_KEYS)
+            .if_known(elements)
+            .if_known(ALGORITHM);
+        let builder = builder.if_known(interval).if_known(RESULTS);
+        let builder = builder.text_column(TO_FIRST_BACKEND.name, to_first, true);
+        let whole = builder.text_column("", outcomes, false).table();
         let ranks = records.iter().filter(|it| it.body.point.per_rank);
         let beside = published::tables(records.iter().map(|it| it.record));
         let groups = records.iter().flat_map(groups::tables);
-        let others = groups.chain(ranks.flat_map(of_ranks)).chain(beside);
+        let others = groups.chain(ranks.flat_map(rank_tables)).chain(beside);
         whole.into_iter().chain(others).collect()
     }
 
@@ -112,11 +119,14 @@ fn below(record: &CollectiveRecord<'_>) -> Vec<String> {
     let backends = &record.body.backends;
     if backends.is_empty() {
         let op = record.body.point.op.name();
-        return ended(op, &record.outcome, "skipped").into_iter().collect();
+        return not_measured(op, &record.outcome, "skipped")
+            .into_iter()
+            .collect();
     }
     let backends = backends.iter();
-    let ended = backends.filter_map(|it| ended(&it.backend, &it.backend_outcome, "skipped"));
-    ended.chain(engine::of_backends(record)).collect()
+    let outcomes =
+        backends.filter_map(|it| not_measured(&it.backend, &it.backend_outcome, "skipped"));
+    outcomes.chain(engine::of_backends(record)).collect()
 }
 
 /// Measured upper bounds on what each rank sends, once per backend and kind of bound.
@@ -138,7 +148,7 @@ fn limits(records: &[CollectiveRecord<'_>]) -> Vec<String> {
 }
 
 /// Whether all records use the same element type and reduction.
-fn alike(records: &[CollectiveRecord<'_>]) -> bool {
+fn same_elements(records: &[CollectiveRecord<'_>]) -> bool {
     let key = |record: &CollectiveRecord<'_>| {
         let point = &record.body.point;
         (point.dtype, point.reduction)
@@ -151,7 +161,7 @@ fn alike(records: &[CollectiveRecord<'_>]) -> bool {
 /// Element type and reduction, if all records share them.
 fn elements(records: &[CollectiveRecord<'_>]) -> Option<String> {
     let point = &records.first()?.body.point;
-    if point.op == Collective::Barrier || !alike(records) {
+    if point.op == Collective::Barrier || !same_elements(records) {
         return None;
     }
     let reduction = point.reduction.map(|reduction| format!("{reduction} of "));
@@ -246,7 +256,7 @@ fn across(across: Across) -> &'static str {
 }
 
 /// Speedup of each backend over the first. Trials alternate between backends, so trials of the same turn are compared.
-fn to_first(record: &CollectiveRecord<'_>) -> Vec<String> {
+fn speedups(record: &CollectiveRecord<'_>) -> Vec<String> {
     let (backends, across) = (&record.body.backends, record.body.point.across);
     if backends.len() < 2 {
         return vec![String::new(); backends.len().max(1)];
@@ -297,7 +307,7 @@ fn outcome(row: &Row<'_>) -> String {
 }
 
 /// One table of ranks per backend.
-fn of_ranks(record: &CollectiveRecord<'_>) -> Vec<TitledTable> {
+fn rank_tables(record: &CollectiveRecord<'_>) -> Vec<TitledTable> {
     let point = &record.body.point;
     let table = |backend: &BackendRecord| {
         let summary = backend.summary.as_ref()?;
@@ -312,7 +322,7 @@ fn of_ranks(record: &CollectiveRecord<'_>) -> Vec<TitledTable> {
         let lines = summary.rank_times.iter().map(line);
         let size = exact_size(point.shape().size_bytes());
         let title = format!("ranks of {} {size} by {}", point.op, backend.backend);
-        Some(TitledTable::headed(header, lines, |_| true).under(title))
+        Some(TitledTable::headed(header, lines, |_| true).with_title(title))
     };
     let parts = (0..record.body.backends.len()).map(Part::Nth);
     parts

@@ -18,9 +18,9 @@ pub struct Labels {
 
 impl Labels {
     /// Labels the points.
-    pub fn of(points: &[PointJudgement]) -> Self {
+    pub fn new(points: &[PointJudgement]) -> Self {
         let keys: Vec<&Keys> = points.iter().map(|point| &point.keys).collect();
-        let telling = telling(&keys);
+        let distinguishing = distinguishing_keys(&keys);
         let shared = keys.split_first().map(|(first, rest)| {
             let everywhere = |keys: Keys, other: &&Keys| keys.shared_with(other);
             rest.iter().fold((*first).clone(), everywhere)
@@ -32,14 +32,14 @@ impl Labels {
         let common: Vec<&KeyDifference> = all.iter().filter(|it| everywhere(it)).collect();
         let of_point = |point: &PointJudgement| {
             let differing = |key: &str| point.differing.iter().find(|it| it.key == key);
-            let told = telling.iter().map(|key| match differing(key) {
+            let parts = distinguishing.iter().map(|key| match differing(key) {
                 Some(difference) => two_values(difference),
                 None => format!("{key} {}", point.keys.get(key).unwrap_or("-")),
             });
             let own = point.differing.iter();
-            let own = own.filter(|it| !common.contains(it) && !telling.contains(&it.key));
+            let own = own.filter(|it| !common.contains(it) && !distinguishing.contains(&it.key));
             let own = own.map(two_values);
-            told.chain(own).collect::<Vec<_>>().join(", ")
+            parts.chain(own).collect::<Vec<_>>().join(", ")
         };
         let shared = shared.unwrap_or_default();
         let shared = shared.iter().map(|(key, value)| format!("{key} {value}"));
@@ -62,10 +62,10 @@ fn two_values(difference: &KeyDifference) -> String {
 }
 
 /// Returns the first keys that distinguish all distinct points.
-fn telling(points: &[&Keys]) -> Vec<String> {
+fn distinguishing_keys(points: &[&Keys]) -> Vec<String> {
     let mut classes: Vec<usize> = vec![0; points.len()];
     let mut count = usize::from(!points.is_empty());
-    let mut told = Vec::new();
+    let mut parts = Vec::new();
     // All points use the same key order, but not all have the same keys.
     let mut names: Vec<&str> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -99,8 +99,8 @@ fn telling(points: &[&Keys]) -> Vec<String> {
         if numbers.len() > count {
             count = numbers.len();
             classes = split;
-            told.push(key.to_owned());
+            parts.push(key.to_owned());
         }
     }
-    told
+    parts
 }

@@ -18,11 +18,11 @@ use tonnage_units::quantity::human::{number, percent};
 use tonnage_units::{Result, names};
 
 use crate::derived::{
-    AREA, COUNTS, DIFFERS, Derived, METRIC, MORE_RUNS, NOTE, POINT, POINT_RUNS, SIDE_A, SIDE_B,
-    SIDES_RATIO, VERDICT,
+    AREA, COUNTS, DIFFERS, DerivedColumn, METRIC, MORE_RUNS, NOTE, POINT, POINT_RUNS, SIDE_A,
+    SIDE_B, SIDES_RATIO, VERDICT,
 };
 use crate::markdown;
-use crate::table::{TitledTable, draw, shown};
+use crate::table::{TitledTable, draw, format_value};
 use crate::text::{WIDTH, wrap};
 use labels::Labels;
 
@@ -86,10 +86,10 @@ pub struct ComparisonTables {
 
 /// Builds the parts of a comparison. `names` are the names of the two sides.
 pub fn parts(comparison: &Comparison, names: [&str; 2]) -> ComparisonTables {
-    let labels = Labels::of(&comparison.points);
+    let labels = Labels::new(&comparison.points);
     let some = comparison.differences.as_slice();
     let mut about = match some.is_empty() {
-        true => vec![ALIKE.to_owned()],
+        true => vec![NO_DIFFERENCES.to_owned()],
         false => Vec::from_iter(Some(engines(some)).filter(|line| !line.is_empty())),
     };
     about.extend(keys_of_all(&labels));
@@ -110,18 +110,18 @@ pub fn parts(comparison: &Comparison, names: [&str; 2]) -> ComparisonTables {
 }
 
 /// Right-aligned columns of the point table.
-const RIGHT: [Derived; 5] = [SIDE_A, SIDE_B, SIDES_RATIO, POINT_RUNS, MORE_RUNS];
+const RIGHT: [DerivedColumn; 5] = [SIDE_A, SIDE_B, SIDES_RATIO, POINT_RUNS, MORE_RUNS];
 
-const ALIKE: &str = "Program, effective configuration, machine and variables are alike.";
+const NO_DIFFERENCES: &str = "Program, effective configuration, machine and variables are alike.";
 
 /// Draws rows with a header. The named columns are right-aligned.
 type Draw<'a> = &'a dyn Fn(Vec<Vec<String>>, &[&str]) -> String;
 
 fn page(comparison: &Comparison, names: [&str; 2], draw: Draw<'_>) -> String {
-    let labels = Labels::of(&comparison.points);
+    let labels = Labels::new(&comparison.points);
     let mut parts = vec![head(comparison, names).join("\n") + "\n"];
     parts.push(match comparison.differences.as_slice() {
-        [] => format!("{ALIKE}\n"),
+        [] => format!("{NO_DIFFERENCES}\n"),
         some => draw(differences(some), &[]) + &engines(some),
     });
     let keys = keys_of_all(&labels);
@@ -300,7 +300,7 @@ fn row(judged: &PointJudgement, label: &str, notes: String) -> Vec<String> {
                 true => Value::AtLeast(side.value),
                 false => Value::Number(side.value),
             };
-            shown(value, figure.style, "-")
+            format_value(value, figure.style, "-")
         }
         _ => "-".to_owned(),
     };

@@ -94,7 +94,7 @@ fn comparisons_look_as_agreed() {
 }
 
 #[test]
-fn labels_are_no_formulas_and_no_markup() {
+fn labels_are_neither_formulas_nor_markup() {
     let mut points = samples::streams();
     points.truncate(1);
     samples::transfer(&mut points[0]).point.label = Some("=1+2|<script>".to_owned());
@@ -155,7 +155,7 @@ fn failed_files_belong_to_the_phases_that_they_lack() {
 
 /// Keys are not truncated, because --accept takes them. A point with fewer runs than the side shows its runs.
 #[test]
-fn long_keys_and_fewer_runs_are_told() {
+fn long_keys_and_fewer_runs_are_shown() {
     let mut comparison = comparison();
     let key = format!("variables.{}", "LONG_NAME_".repeat(6));
     comparison.differences[0].key.clone_from(&key);

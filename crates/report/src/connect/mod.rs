@@ -6,8 +6,8 @@ use tonnage_record::figures::Row;
 use tonnage_record::{ConnectBody, ConnectRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size};
 
-use crate::drawer::{Report, ended};
-use crate::table::{Line, Sheet, TitledTable};
+use crate::layout::{Report, not_measured};
+use crate::table::{Line, TableBuilder, TitledTable};
 use crate::text::{counted, extend_distinct};
 use crate::transfer::notes;
 use crate::{engine, place};
@@ -41,9 +41,9 @@ const STEPS: &[&str] = &[
 impl Report for Connections {
     type Body = ConnectBody;
 
-    fn together(left: ConnectRecord<'_>, right: ConnectRecord<'_>) -> bool {
+    fn same_section(left: ConnectRecord<'_>, right: ConnectRecord<'_>) -> bool {
         left.plan == right.plan
-            && place::agree(left.record, right.record)
+            && place::may_share_table(left.record, right.record)
             && shared(&left.body.point) == shared(&right.body.point)
     }
 
@@ -57,7 +57,7 @@ impl Report for Connections {
             ),
             point.roles().title(),
         ];
-        let place = place::words(records.iter().map(|record| record.record));
+        let place = place::describe_all(records.iter().map(|record| record.record));
         let parts = [
             format!("{} memory", point.memory),
             format!("{} of at least {length}", counted(point.trials, "trial")),
@@ -70,8 +70,8 @@ impl Report for Connections {
         let drawn = |whole: bool, fields: &[&str]| {
             let rows = records.iter().flat_map(|record| Row::of(record.record));
             let rows = rows.filter(|row| (row.part == Part::Whole) == whole);
-            let sheet = Sheet::new(rows.map(Line::from).collect(), "-");
-            sheet.known(fields).table()
+            let builder = TableBuilder::new(rows.map(Line::from).collect(), "-");
+            builder.if_known(fields).table()
         };
         let tables = [drawn(true, POINTS), drawn(false, STEPS)];
         tables.into_iter().flatten().collect()
@@ -79,7 +79,7 @@ impl Report for Connections {
 
     fn footers(records: &[ConnectRecord<'_>]) -> Vec<String> {
         let ended = |record: &ConnectRecord<'_>| {
-            ended(&point_words(record), &record.outcome, record.skipped())
+            not_measured(&point_words(record), &record.outcome, record.skipped())
         };
         let mut lines: Vec<String> = records.iter().filter_map(ended).collect();
         extend_distinct(&mut lines, records.iter().filter_map(late_start));
@@ -120,7 +120,7 @@ mod tests {
     use tonnage_record::Body;
 
     #[test]
-    fn a_start_that_is_late_by_more_than_1_percent_of_a_trial_is_told() {
+    fn a_start_late_by_more_than_1_percent_of_a_trial_is_reported() {
         let mut records = samples::connect::connections();
         assert!(Connections::footers(&[records[0].of_kind().unwrap()]).is_empty());
         let Body::Connect(body) = &mut records[0].body else {
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_remark_of_a_record_is_printed_whatever_its_kind() {
+    fn remarks_are_printed_for_every_kind() {
         for mut record in [
             samples::connect::connections(),
             samples::paced(),
@@ -144,7 +144,7 @@ mod tests {
         .concat()
         {
             record.remarks = vec!["ranks 1 do not read rank 0's clock".to_owned()];
-            let text = crate::drawer::tables(&[record], crate::table::Markup::Plain);
+            let text = crate::layout::tables(&[record], crate::table::Markup::Plain);
             let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(
                 text.matches("do not read rank 0's clock").count(),

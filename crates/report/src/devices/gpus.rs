@@ -38,7 +38,7 @@ pub(super) fn gpus(gpus: &[Gpu]) -> Vec<DeviceRow> {
 }
 
 /// GPUs by the names that `--memory` accepts, with the interface version.
-pub(super) fn driven((memory, interface): (&str, &str), gpus: &[CudaGpu]) -> Vec<DeviceRow> {
+pub(super) fn driver_gpus((memory, interface): (&str, &str), gpus: &[CudaGpu]) -> Vec<DeviceRow> {
     let one = |gpu: &CudaGpu| {
         let dmabuf = match gpu.dmabuf {
             Some(true) => "dmabuf",
@@ -83,7 +83,7 @@ pub(super) fn slices(gpus: &[Gpu]) -> Vec<DeviceRow> {
 
 /// Each GPU's nearest NICs, and the modules that give NICs access to GPU memory.
 pub(super) fn nics(found: &Inventory) -> Vec<DeviceRow> {
-    let names = GpuNames::of(found);
+    let names = GpuNames::new(found);
     let one = |gpu: &Gpu| {
         let way = gpu.nics.first()?.way.words();
         let nics: Vec<String> = gpu.nics.iter().map(nic).collect();
@@ -116,7 +116,7 @@ struct GpuNames<'a> {
 const DOMAIN: &str = "0000:";
 
 impl<'a> GpuNames<'a> {
-    fn of(found: &'a Inventory) -> Self {
+    fn new(found: &'a Inventory) -> Self {
         let mut addresses = found.gpu_pairs.iter().map(|pair| &pair.from);
         Self {
             found,
@@ -141,7 +141,7 @@ impl<'a> GpuNames<'a> {
 
 /// The matrix of connections between GPUs, with a legend below.
 pub(super) fn pairs(found: &Inventory) -> Vec<DeviceRow> {
-    let names = GpuNames::of(found);
+    let names = GpuNames::new(found);
     let from = found.gpu_pairs.iter().map(|pair| pair.from.as_str());
     let gpus: BTreeSet<&str> = from.collect();
     let mut gpus: Vec<&str> = gpus.into_iter().collect();

@@ -17,7 +17,7 @@ use super::naming::PointNames;
 use super::{Exported, available};
 
 /// Default metric.
-const USUAL: &str = "bandwidth";
+const DEFAULT_METRIC: &str = "bandwidth";
 
 /// Entry of the array.
 #[derive(Debug, Serialize)]
@@ -36,13 +36,13 @@ struct Entry {
 /// `Usage` if metrics have both directions, or if no point has a value.
 pub fn benchmark(records: &[Record], metrics: &[Metric]) -> Result<Exported> {
     let metrics = match metrics {
-        [] => vec![USUAL.parse::<Metric>()?],
+        [] => vec![DEFAULT_METRIC.parse::<Metric>()?],
         some => some.to_vec(),
     };
     let tool = tool(&metrics)?;
     let all: Vec<&Record> = records.iter().collect();
     let [points, _] = points(&[all, Vec::new()]);
-    let names = PointNames::of(points.iter().map(|point| &point.keys));
+    let names = PointNames::new(points.iter().map(|point| &point.keys));
     let mut entries: Vec<Entry> = Vec::new();
     let mut without = 0;
     for point in &points {

@@ -20,7 +20,7 @@ struct Case<'a> {
 /// Writes all points in order.
 pub fn junit(records: &[Record]) -> String {
     let cases: Vec<Case<'_>> = records.iter().flat_map(cases).collect();
-    let names = PointNames::of(cases.iter().map(|case| &case.keys));
+    let names = PointNames::new(cases.iter().map(|case| &case.keys));
     let of_a_run = cases.chunk_by(|left, right| left.row.record.run_id == right.row.record.run_id);
     let suites: String = of_a_run.map(|cases| suite(cases, &names)).collect();
     format!(
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_markup_and_all_is_said() {
+    fn all_text_is_escaped_and_kept() {
         for (text, expected) in [
             ("plain", "plain"),
             ("<script>\"&'", "&lt;script&gt;&quot;&amp;&apos;"),

@@ -24,7 +24,7 @@ use tonnage_record::figures::Row;
 use tonnage_record::read::final_attempts;
 use tonnage_units::{Error, Result, names};
 
-use crate::drawer::tables;
+use crate::layout::tables;
 use crate::table::Markup;
 
 names! {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use tonnage_judge::keys::Keys;
 
 /// Keys used in every name, by their last component.
-const TOLD: &[&str] = &[
+const NAME_KEYS: &[&str] = &[
     "label",
     "phase",
     "transfers",
@@ -29,7 +29,7 @@ const TOLD: &[&str] = &[
 ];
 
 /// Default values that names omit. For a pacing, the window or batch size implies it.
-const USUAL: &[(&str, &str)] = &[
+const DEFAULTS: &[(&str, &str)] = &[
     ("pacing", "stream"),
     ("pacing", "batch"),
     ("traffic", "pair"),
@@ -49,10 +49,10 @@ pub struct PointNames(HashMap<Keys, String>);
 
 impl PointNames {
     /// Names these points.
-    pub fn of<'a>(points: impl IntoIterator<Item = &'a Keys>) -> Self {
+    pub fn new<'a>(points: impl IntoIterator<Item = &'a Keys>) -> Self {
         let mut groups: BTreeMap<String, Vec<&Keys>> = BTreeMap::new();
         for keys in points {
-            let group = groups.entry(full(keys, &plain(keys))).or_default();
+            let group = groups.entry(full(keys, &name_parts(keys))).or_default();
             if !group.contains(&keys) {
                 group.push(keys);
             }
@@ -66,12 +66,12 @@ impl PointNames {
                 .fold(group[0].clone(), |shared, other| shared.shared_with(other));
             for keys in group {
                 let own = keys.iter().filter(|(key, _)| shared.get(key).is_none());
-                let told = plain(keys);
+                let parts = name_parts(keys);
                 let own: Vec<_> = own
                     .map(|(key, value)| pair(key, value))
-                    .filter(|pair| !told.contains(pair))
+                    .filter(|pair| !parts.contains(pair))
                     .collect();
-                let name = shortened(&[told, own].concat().join(","));
+                let name = shortened(&[parts, own].concat().join(","));
                 // Removing blanks may have made names equal, or a label may look like keys.
                 let mut unique = name.clone();
                 while let Some(before) = taken.get_mut(&full(keys, std::slice::from_ref(&unique))) {
@@ -97,29 +97,29 @@ impl PointNames {
     }
 }
 
-fn full(keys: &Keys, told: &[String]) -> String {
+fn full(keys: &Keys, parts: &[String]) -> String {
     let before = ["engine", "op"].into_iter().filter_map(|key| keys.get(key));
     let before = before.map(shortened).collect::<Vec<_>>().join(" ");
-    format!("{before} {}", told.join(",")).trim().to_owned()
+    format!("{before} {}", parts.join(",")).trim().to_owned()
 }
 
 /// Key-value pairs used in every name.
-fn plain(keys: &Keys) -> Vec<String> {
-    let mut told: Vec<(usize, String)> = Vec::new();
+fn name_parts(keys: &Keys) -> Vec<String> {
+    let mut parts: Vec<(usize, String)> = Vec::new();
     for (key, value) in keys.iter() {
         let last = key.rsplit('.').next().unwrap_or(key);
         let at = match key.starts_with(ENGINE_OPTIONS) {
-            true => Some(TOLD.len()),
-            false => TOLD.iter().position(|it| *it == last),
+            true => Some(NAME_KEYS.len()),
+            false => NAME_KEYS.iter().position(|it| *it == last),
         };
         if let Some(at) = at
-            && !USUAL.contains(&(key, value))
+            && !DEFAULTS.contains(&(key, value))
         {
-            told.push((at, pair(last, value)));
+            parts.push((at, pair(last, value)));
         }
     }
-    told.sort_by_key(|(at, _)| *at);
-    told.into_iter().map(|(_, pair)| pair).collect()
+    parts.sort_by_key(|(at, _)| *at);
+    parts.into_iter().map(|(_, pair)| pair).collect()
 }
 
 fn pair(key: &str, value: &str) -> String {
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_what_is_unusual_and_what_tells_points_apart() {
+    fn a_name_has_unusual_and_distinguishing_keys() {
         let base = [
             ("kind", "transfer"),
             ("engine", "shm"),
@@ -177,16 +177,16 @@ mod tests {
         ];
         let alone = keys(&base);
         let other = keys(&[&base[..8], &[("seed", "2")]].concat());
-        let names = PointNames::of([&alone]);
+        let names = PointNames::new([&alone]);
         assert_eq!(names.name(&alone), "size=64KiB,window=16,ranks=2");
         assert_eq!(names.full(&alone), "shm write size=64KiB,window=16,ranks=2");
-        let names = PointNames::of([&alone, &other, &alone]);
+        let names = PointNames::new([&alone, &other, &alone]);
         assert_eq!(names.name(&alone), "size=64KiB,window=16,ranks=2,seed=1");
         assert_eq!(names.name(&other), "size=64KiB,window=16,ranks=2,seed=2");
         // A point of another engine needs no further key.
         let engine = keys(&[("engine", "null"), ("size", "64 KiB")]);
         assert_eq!(
-            PointNames::of([&alone, &engine]).name(&alone),
+            PointNames::new([&alone, &engine]).name(&alone),
             "size=64KiB,window=16,ranks=2"
         );
     }
@@ -195,7 +195,7 @@ mod tests {
     fn nothing_in_a_name_steers_a_terminal() {
         let keys = keys(&[("label", "a\u{1b}[2J\nb"), ("engine", "x\ty")]);
         assert_eq!(
-            PointNames::of([&keys]).full(&keys),
+            PointNames::new([&keys]).full(&keys),
             "x\\u{9}y a\\u{1b}[2J\\u{a}b"
         );
     }
@@ -204,7 +204,7 @@ mod tests {
     fn long_names_are_cut_and_stay_apart() {
         let long = |end: &str| keys(&[("label", &("é".repeat(10_000) + end))]);
         let (one, other) = (long("1"), long("2"));
-        let names = PointNames::of([&one, &other]);
+        let names = PointNames::new([&one, &other]);
         assert_ne!(names.name(&one), names.name(&other));
         assert_eq!(names.name(&one).chars().count(), NAME_CHARS_MAX + 9);
         assert_eq!(fnv_1a(""), 0x811c_9dc5);
@@ -225,7 +225,7 @@ mod tests {
                 pairs.dedup_by(|left, right| left.0 == right.0);
                 pairs.into_iter().map(|(key, value)| (key.to_owned(), value)).collect()
             }).collect();
-            let names = PointNames::of(&all);
+            let names = PointNames::new(&all);
             for (at, one) in all.iter().enumerate() {
                 for other in &all[..at] {
                     let same = (names.name(one), one.get("op"), one.get("engine"))

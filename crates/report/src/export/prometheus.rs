@@ -70,11 +70,11 @@ struct Newest<'a> {
 pub fn prometheus(records: &[Record], metrics: &[Metric]) -> Result<String> {
     let asked: Vec<&str> = metrics.iter().map(|metric| metric.name).collect();
     let metrics = match metrics {
-        [] => usual(),
+        [] => named_metrics(),
         some => some.to_vec(),
     };
     let points = newest(records);
-    let names = PointNames::of(points.values().map(|point| &point.keys));
+    let names = PointNames::new(points.values().map(|point| &point.keys));
     let labelled: BTreeMap<PointLabels, Row<'_>> = points
         .into_iter()
         .map(|((host, device, _), Newest { keys, row })| {
@@ -91,7 +91,7 @@ pub fn prometheus(records: &[Record], metrics: &[Metric]) -> Result<String> {
         .collect();
     let families: Vec<Family<'_>> = metrics
         .iter()
-        .map(|metric| Family::of(metric, &labelled))
+        .map(|metric| Family::new(metric, &labelled))
         .filter(|family| !family.samples.is_empty())
         .collect();
     let any_measured = labelled.values().any(is_measured);
@@ -113,7 +113,7 @@ pub fn prometheus(records: &[Record], metrics: &[Metric]) -> Result<String> {
     Ok(text)
 }
 
-fn usual() -> Vec<Metric> {
+fn named_metrics() -> Vec<Metric> {
     let mut seen = BTreeSet::new();
     let named = NAMED.iter().filter(|(_, field)| seen.insert(*field));
     named.filter_map(|(name, _)| name.parse().ok()).collect()
@@ -195,7 +195,7 @@ struct Family<'a> {
 }
 
 impl<'a> Family<'a> {
-    fn of(metric: &Metric, points: &'a BTreeMap<PointLabels, Row<'_>>) -> Self {
+    fn new(metric: &Metric, points: &'a BTreeMap<PointLabels, Row<'_>>) -> Self {
         let (name, unit) = series_name(metric.figure.field);
         let divisor = unit.map_or(1.0, |unit| unit.divisor);
         let samples = points.iter().filter_map(|(labels, row)| {

@@ -89,7 +89,7 @@ fn exports_look_as_agreed() {
 }
 
 #[test]
-fn every_kind_has_series_and_none_comes_twice() {
+fn every_kind_has_series_and_none_is_repeated() {
     for record in all() {
         let text = exported(ExportFormat::Prometheus, std::slice::from_ref(&record), &[]);
         let families = exposition::parse(&text).unwrap_or_else(|why| panic!("{why}:\n{text}"));
@@ -270,7 +270,7 @@ fn a_benchmark_has_one_direction() {
 }
 
 #[test]
-fn metrics_are_refused_where_all_points_stand_as_they_are() {
+fn metrics_are_refused_by_formats_without_them() {
     for format in [ExportFormat::Markdown, ExportFormat::Junit] {
         let text = refused(format, &samples::streams(), &["bandwidth"]);
         assert!(text.contains("--metric"), "{text}");

@@ -8,14 +8,14 @@ use tonnage_record::grouping::by_answer;
 use tonnage_record::{FileRecord, Outcome};
 use tonnage_units::quantity::human::{gigabytes_per_s, number, seconds, size, whole_percent};
 
-use super::words::{SKIPPED, detailed};
+use super::words::{SKIPPED, detailed_trials};
 use super::{published, series};
 
 /// Maximum number of items from an engine's report to print. A library's hints alone may be thirty.
 const ENGINE_ITEMS_MAX: usize = 12;
 
 /// Facts reported elsewhere, or irrelevant for files.
-const TOLD_ELSEWHERE: [&str; 3] = [CLOCK, HINTS_NOT_TAKEN, HINTS_NOT_TAKEN_EFFECT];
+const REPORTED_ELSEWHERE: [&str; 3] = [CLOCK, HINTS_NOT_TAKEN, HINTS_NOT_TAKEN_EFFECT];
 
 /// Fraction of cached bytes above which a read counts as served from memory.
 const WARM: f64 = 0.5;
@@ -35,7 +35,7 @@ pub fn lines(record: FileRecord<'_>) -> Vec<String> {
         let phase_name = name(record, phase);
         lines.extend(spread(&phase_name, phase));
         lines.extend(not_stored(&phase_name, record, phase));
-        for (words, trial) in detailed(&phase_name, &phase.trials) {
+        for (words, trial) in detailed_trials(&phase_name, &phase.trials) {
             let cold = trial
                 .cache
                 .as_ref()
@@ -44,7 +44,12 @@ pub fn lines(record: FileRecord<'_>) -> Vec<String> {
                 .stonewall
                 .as_ref()
                 .map(|figures| stonewall(record, trial, figures));
-            let parts = [cold, stonewall, done(record, trial), outliers(trial)];
+            let parts = [
+                cold,
+                stonewall,
+                first_and_last_rank(record, trial),
+                outliers(trial),
+            ];
             let parts = parts.into_iter().flatten();
             lines.extend(parts.map(|part| format!("{words}: {part}")));
             let over_time = series::line(&trial.series, trial.operations);
@@ -118,9 +123,9 @@ fn engine(record: FileRecord<'_>) -> Vec<String> {
         text
     };
     let effective = record.effective.iter();
-    let said = by_answer(effective.map(|one| (one.ranks.as_str(), text(&one.engine))));
-    let alike = said.len() == 1;
-    let lines = said.iter().filter(|(text, _)| !text.is_empty());
+    let descriptions = by_answer(effective.map(|one| (one.ranks.as_str(), text(&one.engine))));
+    let alike = descriptions.len() == 1;
+    let lines = descriptions.iter().filter(|(text, _)| !text.is_empty());
     let lines =
         lines.map(|(text, ranks)| format!("engine: {}{text}", of_ranks(&ranks.join(","), alike)));
     lines.collect()
@@ -139,13 +144,14 @@ fn items(engine: &EngineReport) -> Vec<String> {
     let told = told.into_iter();
     let told = told.filter_map(|(name, value)| Some(format!("{name} {}", value?)));
     let facts = engine.facts.0.iter();
-    let facts = facts.filter(|(name, fact)| !TOLD_ELSEWHERE.contains(&name.as_str()) && says(fact));
+    let facts = facts
+        .filter(|(name, fact)| !REPORTED_ELSEWHERE.contains(&name.as_str()) && has_content(fact));
     let facts = facts.map(|(name, fact)| format!("{} {}", name.replace('_', " "), words(fact)));
     told.chain(facts).collect()
 }
 
 /// Whether there is anything to print.
-fn says(fact: &Fact) -> bool {
+fn has_content(fact: &Fact) -> bool {
     match fact {
         Fact::Unknown => false,
         Fact::Text(text) => !text.is_empty(),
@@ -305,7 +311,7 @@ fn stonewall(record: FileRecord<'_>, trial: &PhaseTrial, figures: &StonewallFigu
 }
 
 /// Describes when the first and the last rank finished.
-fn done(record: FileRecord<'_>, trial: &PhaseTrial) -> Option<String> {
+fn first_and_last_rank(record: FileRecord<'_>, trial: &PhaseTrial) -> Option<String> {
     (record.body.point.ranks > 1).then(|| {
         format!(
             "the first rank was done {} after the common start, when {} of {} had been moved; the last {} after it",
@@ -393,7 +399,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_may_say_anything() {
+    fn an_engine_may_report_any_fact() {
         let items = items(&engine(serde_json::json!({
             "name": "x", "direct": false, "flags": ["a", "b"], "hints": {"cb": "disable"}, "none": null, "depth": 4,
         })));

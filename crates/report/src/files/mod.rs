@@ -21,8 +21,8 @@ use tonnage_record::figures::Row;
 use tonnage_record::{FileBody, FileRecord};
 
 use crate::derived::TRIAL;
-use crate::drawer::Report;
-use crate::table::{Line, Sheet, TitledTable};
+use crate::layout::Report;
+use crate::table::{Line, TableBuilder, TitledTable};
 
 /// Report on file experiments. Each record has its own section.
 pub struct Files;
@@ -59,7 +59,7 @@ const LATENCIES: &[&str] = &[
 impl Report for Files {
     type Body = FileBody;
 
-    fn together(_: FileRecord<'_>, _: FileRecord<'_>) -> bool {
+    fn same_section(_: FileRecord<'_>, _: FileRecord<'_>) -> bool {
         false
     }
 
@@ -99,16 +99,19 @@ fn phases(record: FileRecord<'_>) -> Option<TitledTable> {
         lines.push(Line::from(row));
         names.push(if repeated { "mean" } else { "" }.to_owned());
     }
-    let sheet = Sheet::new(lines, "-").known(&["phase"]);
-    sheet.words(TRIAL.name, names, true).known(PHASES).table()
+    let builder = TableBuilder::new(lines, "-").if_known(&["phase"]);
+    builder
+        .text_column(TRIAL.name, names, true)
+        .if_known(PHASES)
+        .table()
 }
 
 /// One row for the writes of a phase and one for its reads, if there were any.
 fn latencies(record: FileRecord<'_>) -> Option<TitledTable> {
     let rows = Row::of(record.record).into_iter();
     let rows = rows.filter(|row| record.body.transfers(row.part).is_some());
-    Sheet::new(rows.map(Line::from).collect(), "-")
-        .known(LATENCIES)
+    TableBuilder::new(rows.map(Line::from).collect(), "-")
+        .if_known(LATENCIES)
         .table()
 }
 

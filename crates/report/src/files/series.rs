@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn single_transfers_are_no_shape() {
+    fn few_transfers_give_no_line() {
         let bytes: Vec<u64> = (0..41).map(|at| at % 2 * 100).collect();
         let text = of_transfers(bytes.clone(), 20).unwrap();
         assert!(text.starts_with("99999 (0.800 s each"), "{text}");
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_seen_and_the_end_is_not_one() {
+    fn a_stall_is_visible_and_the_end_is_not_one() {
         let text = of(vec![90, 90, 0, 1, 45, 90, 3]).unwrap();
         assert!(text.starts_with("99.159 "), "{text}");
     }

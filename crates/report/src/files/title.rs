@@ -13,7 +13,12 @@ use crate::text::counted;
 /// The configuration, as parts of a sentence.
 pub fn configuration(record: FileRecord<'_>) -> Vec<String> {
     let point = &record.body.point;
-    let parts = [who(point), what(point), how(point), around(record)];
+    let parts = [
+        engine_and_files(point),
+        data_and_order(point),
+        calls_and_timing(point),
+        other_steps(record),
+    ];
     parts.into_iter().flatten().collect()
 }
 
@@ -23,7 +28,7 @@ fn if_so(holds: bool, words: &str) -> Option<String> {
 }
 
 /// Engine, phases, ranks and files.
-fn who(point: &FilePoint) -> Vec<String> {
+fn engine_and_files(point: &FilePoint) -> Vec<String> {
     let phases: Vec<_> = point
         .phases
         .iter()
@@ -63,7 +68,7 @@ fn phase_words(point: &FilePoint, phase: Phase) -> String {
 }
 
 /// Describes the amount and order of data.
-fn what(point: &FilePoint) -> Vec<String> {
+fn data_and_order(point: &FilePoint) -> Vec<String> {
     let all = point.bytes_of_rank().saturating_mul(point.ranks.into());
     let sizes = format!(
         "block {}, transfer {}, {}: {} in all",
@@ -99,7 +104,7 @@ fn what(point: &FilePoint) -> Vec<String> {
 }
 
 /// Describes the calls, and which of them are timed.
-fn how(point: &FilePoint) -> Vec<String> {
+fn calls_and_timing(point: &FilePoint) -> Vec<String> {
     let writes = point.phases.iter().any(|phase| phase.writes());
     let fsync = match point.fsync {
         Fsync::End => "fsync at the end of a phase",
@@ -137,7 +142,7 @@ fn how(point: &FilePoint) -> Vec<String> {
 }
 
 /// Describes steps before, between and after the phases.
-fn around(record: FileRecord<'_>) -> Vec<String> {
+fn other_steps(record: FileRecord<'_>) -> Vec<String> {
     let point = &record.body.point;
     let verified: Vec<_> = point
         .verify_after
@@ -179,17 +184,17 @@ fn striping(record: FileRecord<'_>, striping: Striping) -> String {
         .filter_map(|storage| storage.striping.as_deref());
     let skipped = |text: &str| text.strip_prefix(SKIPPED).map(str::to_owned);
     let skips: Vec<Option<String>> = said.map(skipped).collect();
-    let over = over(striping);
+    let targets = targets(striping);
     match skips.as_slice() {
-        [] => format!("striping over {over} asked for"),
+        [] => format!("striping over {targets} asked for"),
         [Some(why), ..] if skips.iter().all(Option::is_some) => {
-            format!("striping over {over} asked for, skipped: {why}")
+            format!("striping over {targets} asked for, skipped: {why}")
         }
-        _ => format!("striped over {over}"),
+        _ => format!("striped over {targets}"),
     }
 }
 
-fn over(striping: Striping) -> String {
+fn targets(striping: Striping) -> String {
     let count = match striping.count {
         None => "all targets".to_owned(),
         Some(0) => "as many targets as the file system chooses".to_owned(),
@@ -208,7 +213,7 @@ mod tests {
     use tonnage_record::Record;
 
     #[test]
-    fn files_that_have_no_stripes_are_not_called_striped() {
+    fn files_without_stripes_are_not_called_striped() {
         let mut record = collective();
         let said = |record: &Record| configuration(record.as_file().unwrap()).join("; ");
         let all = "striped over all targets, 8 MiB each";

@@ -12,7 +12,7 @@ pub const MIB: f64 = 1_048_576.0;
 const TRIALS_MAX: usize = 3;
 
 /// Trials that get individual lines, with their labels: all if there are few, otherwise the slowest.
-pub fn detailed<'a>(phase: &str, trials: &'a [PhaseTrial]) -> Vec<(String, &'a PhaseTrial)> {
+pub fn detailed_trials<'a>(phase: &str, trials: &'a [PhaseTrial]) -> Vec<(String, &'a PhaseTrial)> {
     if let [trial] = trials {
         return vec![(phase.to_owned(), trial)];
     }

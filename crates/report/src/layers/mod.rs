@@ -13,19 +13,19 @@ use tonnage_record::Record;
 use tonnage_units::quantity::human::{exact_size, number};
 
 use crate::derived::{EACH_SENDS, KEEPS, KEEPS_OF, LAYER, LAYER_OPERATION};
-use crate::drawer::{Drawer, Section};
 use crate::engine;
+use crate::layout::{ReportEntry, Section};
 use crate::markdown;
 use crate::table::{Markup, TitledTable};
 use crate::text::{WIDTH, counted, distinct, extremes, wrap};
-use stack::{Floor, Layer, Stack};
+use stack::{Layer, Level, Stack};
 
 /// Name of the plan that uses this report.
 pub const PLAN: &str = "layers";
 
 /// Report for records of this plan, of any kind: one table per size.
-pub const LAYERS: Drawer = Drawer {
-    takes: |record| record.plan == PLAN && stack::size(record).is_some(),
+pub const LAYERS: ReportEntry = ReportEntry {
+    handles: |record| record.plan == PLAN && stack::size(record).is_some(),
     draw: tables,
     sections: |records| stack::runs(records).into_iter().map(section).collect(),
 };
@@ -56,7 +56,7 @@ fn section(records: &[Record]) -> Section {
     let sizes: BTreeSet<u64> = records.iter().filter_map(stack::size).collect();
     let of_size = |size: u64| {
         let of_size = |record: &&Record| stack::size(record) == Some(size);
-        let stack = Stack::of(records.iter().filter(of_size));
+        let stack = Stack::new(records.iter().filter(of_size));
         (!stack.layers().is_empty()).then(|| table(size, &stack))
     };
     let calls = records.iter().filter_map(Record::of_kind);
@@ -66,7 +66,7 @@ fn section(records: &[Record]) -> Section {
         label: None,
         configuration: Vec::new(),
         tables: sizes.into_iter().filter_map(of_size).collect(),
-        footers: distinct(records.iter().flat_map(stack::ended).chain(means)),
+        footers: distinct(records.iter().flat_map(stack::unmeasured).chain(means)),
         commands: Vec::new(),
     }
 }
@@ -82,8 +82,8 @@ fn table(size: u64, stack: &Stack) -> TitledTable {
         counted(stack.rounds() as u32, "round"),
     );
     TitledTable::headed(header, lines, |at| matches!(at, 2 | 3))
-        .under(title)
-        .over(below_table(stack))
+        .with_title(title)
+        .with_lines_below(below_table(stack))
 }
 
 fn cells(layer: &Layer, stack: &Stack) -> Vec<String> {
@@ -92,13 +92,13 @@ fn cells(layer: &Layer, stack: &Stack) -> Vec<String> {
         who(layer),
         layer.operation().to_owned(),
         number(layer.median() / 1e9),
-        below.map_or_else(String::new, |below| kept(layer, below)),
+        below.map_or_else(String::new, |below| kept_fraction(layer, below)),
         below.map_or_else(String::new, name),
     ]
 }
 
 /// Ratio of the bandwidths. With several rounds, also the range of the per-round ratios.
-fn kept(layer: &Layer, below: &Layer) -> String {
+fn kept_fraction(layer: &Layer, below: &Layer) -> String {
     let ratio = number(layer.median() / below.median());
     let ratios = layer.ratios(below);
     let (least, most) = extremes(ratios.iter().copied());
@@ -109,8 +109,8 @@ fn kept(layer: &Layer, below: &Layer) -> String {
 }
 
 fn who(layer: &Layer) -> String {
-    match layer.floor {
-        Floor::Limit => format!("limit of {}", layer.engine()),
+    match layer.level {
+        Level::Limit => format!("limit of {}", layer.engine()),
         _ => layer.who.clone(),
     }
 }
@@ -122,10 +122,10 @@ fn name(layer: &Layer) -> String {
 
 /// Lines on how bounds were measured, and on the algorithms of native collectives.
 fn below_table(stack: &Stack) -> Vec<String> {
-    let line = |layer: &Layer| match (layer.floor, layer.ways.as_slice()) {
-        (Floor::Limit, _) => Some(format!("{}: {}", who(layer), layer.who)),
+    let line = |layer: &Layer| match (layer.level, layer.algorithms.as_slice()) {
+        (Level::Limit, _) => Some(format!("{}: {}", who(layer), layer.who)),
         (_, []) => None,
-        (_, ways) => Some(format!("{} by {}", name(layer), ways.join(", or "))),
+        (_, algorithms) => Some(format!("{} by {}", name(layer), algorithms.join(", or "))),
     };
     stack.layers().iter().filter_map(line).collect()
 }

@@ -10,7 +10,7 @@ use tonnage_record::spread::median;
 use tonnage_record::{CollectiveBody, Outcome, Record, Spread, TransferBody};
 use tonnage_units::quantity::human::exact_size;
 
-use crate::drawer;
+use crate::layout;
 use crate::text::distinct;
 
 /// A layer that was measured in at least one round.
@@ -19,18 +19,18 @@ pub struct Layer {
     /// Description of a bound, or name of an engine or backend.
     pub who: String,
     /// Level of the layer.
-    pub floor: Floor,
+    pub level: Level,
     /// Engine below this layer; `None` for a library.
     engine: Option<String>,
     /// Bytes per second sent by each rank, with the label of the round.
     rates: Vec<(String, f64)>,
     /// Algorithms used by its calls, if known.
-    pub ways: Vec<String>,
+    pub algorithms: Vec<String>,
 }
 
 /// Level of a layer above the hardware.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Floor {
+pub enum Level {
     /// Upper bound; nothing is below.
     Limit,
     /// Writes of an engine.
@@ -64,7 +64,7 @@ pub fn runs(records: &[Record]) -> Vec<&[Record]> {
     let mut seen = BTreeSet::new();
     let (mut begin, mut ranks) = (0, None);
     for (at, record) in records.iter().enumerate() {
-        let (own_ranks, layer) = turn(record);
+        let (own_ranks, layer) = round_key(record);
         if ranks.is_some_and(|ranks| ranks != own_ranks) || seen.contains(&layer) {
             runs.push(&records[begin..at]);
             begin = at;
@@ -78,7 +78,7 @@ pub fn runs(records: &[Record]) -> Vec<&[Record]> {
 }
 
 /// Number of ranks of a record, and its layer, size and round.
-fn turn(record: &Record) -> (u32, (String, u64, Option<String>)) {
+fn round_key(record: &Record) -> (u32, (String, u64, Option<String>)) {
     let size = size(record).unwrap_or(0);
     match (record.transfer(), record.collective()) {
         (Some(body), _) => {
@@ -97,11 +97,11 @@ fn turn(record: &Record) -> (u32, (String, u64, Option<String>)) {
 }
 
 /// Reasons for layers of a record that were not measured.
-pub fn ended(record: &Record) -> Vec<String> {
-    let said = |who: &str, outcome: &Outcome| drawer::ended(who, outcome, "skipped");
+pub fn unmeasured(record: &Record) -> Vec<String> {
+    let reason = |who: &str, outcome: &Outcome| layout::not_measured(who, outcome, "skipped");
     if let Some(body) = record.transfer() {
         let who = format!("{} {}", body.point.engine, body.point.op);
-        return said(&who, &record.outcome).into_iter().collect();
+        return reason(&who, &record.outcome).into_iter().collect();
     }
     let Some(body) = record.collective() else {
         return Vec::new();
@@ -109,17 +109,17 @@ pub fn ended(record: &Record) -> Vec<String> {
     let op = body.point.op;
     let each = body.backends.iter();
     let mut lines: Vec<_> = each
-        .filter_map(|it| said(&format!("{} {op}", it.backend), &it.backend_outcome))
+        .filter_map(|it| reason(&format!("{} {op}", it.backend), &it.backend_outcome))
         .collect();
     if body.backends.is_empty() {
-        lines.extend(said(op.name(), &record.outcome));
+        lines.extend(reason(op.name(), &record.outcome));
     }
     lines
 }
 
 impl Stack {
     /// Builds the layers from records of one size.
-    pub fn of<'a>(records: impl Iterator<Item = &'a Record>) -> Self {
+    pub fn new<'a>(records: impl Iterator<Item = &'a Record>) -> Self {
         let mut stack = Self::default();
         for record in records {
             if let Some(body) = record.transfer() {
@@ -136,10 +136,10 @@ impl Stack {
 
     /// Sorts layers: grouped by engine, libraries last, each group from the bottom up.
     fn sort(&mut self) {
-        let order = distinct(self.layers.iter().map(Layer::building));
-        let place = |layer: &Layer| order.iter().position(|it| *it == layer.building());
+        let order = distinct(self.layers.iter().map(Layer::sort_group));
+        let place = |layer: &Layer| order.iter().position(|it| *it == layer.sort_group());
         self.layers
-            .sort_by_key(|layer| (layer.engine.is_none(), place(layer), layer.floor));
+            .sort_by_key(|layer| (layer.engine.is_none(), place(layer), layer.level));
     }
 
     /// The layers, grouped by engine, libraries last.
@@ -159,10 +159,10 @@ impl Stack {
         let all = self.layers.iter();
         match &layer.engine {
             Some(_) => all
-                .filter(|it| it.engine == layer.engine && it.floor < layer.floor)
-                .max_by_key(|it| it.floor),
+                .filter(|it| it.engine == layer.engine && it.level < layer.level)
+                .max_by_key(|it| it.level),
             None => all
-                .filter(|it| it.engine.is_some() && it.floor == layer.floor)
+                .filter(|it| it.engine.is_some() && it.level == layer.level)
                 .max_by(|one, other| one.median().total_cmp(&other.median())),
         }
     }
@@ -181,32 +181,32 @@ impl Stack {
         let senders = f64::from(body.point.roles.initiating_at_once().max(1));
         if let Some(limit) = &record.limit {
             let rate = limit.bytes_per_s / senders;
-            self.add(&limit.what, Some(&engine), Floor::Limit, (&round, rate));
+            self.add(&limit.what, Some(&engine), Level::Limit, (&round, rate));
         }
         let rate = summary.bandwidth_bytes_per_s.mean / senders;
-        self.add(&engine, Some(&engine), Floor::Writes, (&round, rate));
+        self.add(&engine, Some(&engine), Level::Writes, (&round, rate));
     }
 
     fn add_calls(&mut self, body: &CollectiveBody) {
         let op = body.point.op;
         let round = body.point.label.clone().unwrap_or_default();
-        let (floor, rate): (_, fn(&CollectiveSummary) -> Option<Spread>) = match op {
-            Collective::SendRecvPairs => (Floor::SendRecv, |summary| summary.algbw_bytes_per_s),
-            _ => (Floor::AllReduce, |summary| summary.busbw_bytes_per_s),
+        let (level, rate): (_, fn(&CollectiveSummary) -> Option<Spread>) = match op {
+            Collective::SendRecvPairs => (Level::SendRecv, |summary| summary.algbw_bytes_per_s),
+            _ => (Level::AllReduce, |summary| summary.busbw_bytes_per_s),
         };
         for backend in &body.backends {
             let who = &backend.backend;
             if let Some(rate) = backend.summary.as_ref().and_then(rate) {
-                self.add(who, engine_of(who), floor, (&round, rate.mean));
-                self.add_way(backend, floor);
+                self.add(who, engine_of(who), level, (&round, rate.mean));
+                self.add_algorithm(backend, level);
             }
         }
     }
 
-    fn add(&mut self, who: &str, engine: Option<&str>, floor: Floor, (round, rate): (&str, f64)) {
+    fn add(&mut self, who: &str, engine: Option<&str>, level: Level, (round, rate): (&str, f64)) {
         // The description of a bound names the fastest method, which may change between rounds, so it is ignored here.
         let is_same = |layer: &&mut Layer| {
-            layer.floor == floor
+            layer.level == level
                 && layer.engine.as_deref() == engine
                 && (engine.is_some() || layer.who == who)
         };
@@ -215,31 +215,32 @@ impl Stack {
             Some(layer) => layer.rates.push(rate),
             None => self.layers.push(Layer {
                 who: who.to_owned(),
-                floor,
+                level,
                 engine: engine.map(str::to_owned),
                 rates: vec![rate],
-                ways: Vec::new(),
+                algorithms: Vec::new(),
             }),
         }
     }
 
     /// Records the algorithm of a backend's calls, once for all rounds.
-    fn add_way(&mut self, backend: &BackendRecord, floor: Floor) {
-        let ways = backend.chosen_algorithm.zip(backend.chosen_chunk_bytes);
-        let way = ways.map(|(way, bytes)| format!("{way} in messages of {}", exact_size(bytes)));
+    fn add_algorithm(&mut self, backend: &BackendRecord, level: Level) {
+        let algorithms = backend.chosen_algorithm.zip(backend.chosen_chunk_bytes);
+        let algorithm = algorithms
+            .map(|(algorithm, bytes)| format!("{algorithm} in messages of {}", exact_size(bytes)));
         let mut layers = self.layers.iter_mut();
-        let own = layers.find(|it| it.who == backend.backend && it.floor == floor);
-        if let Some((layer, way)) = own.zip(way)
-            && !layer.ways.contains(&way)
+        let own = layers.find(|it| it.who == backend.backend && it.level == level);
+        if let Some((layer, algorithm)) = own.zip(algorithm)
+            && !layer.algorithms.contains(&algorithm)
         {
-            layer.ways.push(way);
+            layer.algorithms.push(algorithm);
         }
     }
 }
 
 impl Layer {
     /// Sort group: the engine or the library, and which of the two it is.
-    fn building(&self) -> (bool, String) {
+    fn sort_group(&self) -> (bool, String) {
         let name = self.engine.as_ref().unwrap_or(&self.who);
         (self.engine.is_none(), name.clone())
     }
@@ -251,11 +252,11 @@ impl Layer {
 
     /// Name of the operation that moves the data.
     pub fn operation(&self) -> &'static str {
-        match self.floor {
-            Floor::Limit => "",
-            Floor::Writes => Verb::Write.name(),
-            Floor::SendRecv => Collective::SendRecvPairs.name(),
-            Floor::AllReduce => Collective::AllReduce.name(),
+        match self.level {
+            Level::Limit => "",
+            Level::Writes => Verb::Write.name(),
+            Level::SendRecv => Collective::SendRecvPairs.name(),
+            Level::AllReduce => Collective::AllReduce.name(),
         }
     }
 

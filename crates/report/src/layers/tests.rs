@@ -6,7 +6,7 @@ use crate::samples::collective::layers;
 use crate::tests::table_of;
 
 #[test]
-fn each_layer_stands_on_the_one_below() {
+fn each_layer_is_compared_with_the_one_below() {
     insta::assert_snapshot!("layers", table_of(&layers()));
 }
 
@@ -17,13 +17,13 @@ fn only_rounds_of_both_are_compared() {
     records[0].outcome = Outcome::Failed {
         why: "rank 1 on b: gone".to_owned(),
     };
-    let stack = Stack::of(records.iter());
-    let on_shm = |floor| {
+    let stack = Stack::new(records.iter());
+    let on_shm = |level| {
         let mut all = stack.layers().iter();
-        all.find(|it| it.floor == floor && it.engine() == "shm")
+        all.find(|it| it.level == level && it.engine() == "shm")
             .unwrap()
     };
-    let (writes, calls) = (on_shm(Floor::Writes), on_shm(Floor::SendRecv));
+    let (writes, calls) = (on_shm(Level::Writes), on_shm(Level::SendRecv));
     assert_eq!(calls.ratios(writes).len(), 1);
     let table = table_of(&records);
     assert!(
@@ -34,10 +34,10 @@ fn only_rounds_of_both_are_compared() {
 
 #[test]
 fn other_plans_have_their_own_tables() {
-    let takes = |record: &Record| (LAYERS.takes)(record);
-    assert!(layers().iter().all(takes));
+    let handles = |record: &Record| (LAYERS.handles)(record);
+    assert!(layers().iter().all(handles));
     let mut record = crate::samples::sample(Pacing::Stream { window: 1 }, 8).record();
-    assert!(!takes(&record));
+    assert!(!handles(&record));
     record.plan = PLAN.to_owned();
-    assert!(takes(&record));
+    assert!(handles(&record));
 }

@@ -6,8 +6,8 @@ use tonnage_record::figures::Row;
 use tonnage_record::{Outcome, Record, StressBody, StressRecord};
 use tonnage_units::quantity::human::{exact_duration, exact_size, seconds, size};
 
-use crate::drawer::Report;
-use crate::table::{Line, Sheet, TitledTable};
+use crate::layout::Report;
+use crate::table::{Line, TableBuilder, TitledTable};
 use crate::{engine, filling};
 
 /// Report on randomized transfers.
@@ -33,7 +33,7 @@ impl Report for StressReport {
     type Body = StressBody;
 
     /// Each run has its own verdict.
-    fn together(_left: StressRecord<'_>, _right: StressRecord<'_>) -> bool {
+    fn same_section(_left: StressRecord<'_>, _right: StressRecord<'_>) -> bool {
         false
     }
 
@@ -57,8 +57,8 @@ impl Report for StressReport {
     fn tables(records: &[StressRecord<'_>]) -> Vec<TitledTable> {
         let drawn = records.iter().filter(|record| !record.body.rows.is_empty());
         let rows = drawn.flat_map(|record| Row::of(record.record));
-        let sheet = Sheet::new(rows.map(Line::from).collect(), "-");
-        sheet.always(ROWS).table().into_iter().collect()
+        let builder = TableBuilder::new(rows.map(Line::from).collect(), "-");
+        builder.always(ROWS).table().into_iter().collect()
     }
 
     fn footers(records: &[StressRecord<'_>]) -> Vec<String> {

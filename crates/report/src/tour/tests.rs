@@ -58,7 +58,7 @@ fn the_page_reads_from_top_to_bottom() {
 }
 
 #[test]
-fn two_sockets_are_told_apart() {
+fn two_sockets_have_separate_tables() {
     let records = [samples::ping_pongs(), samples::streams()].concat();
     let far = records.iter().cloned().map(|mut record| {
         record.placed = Some(Placed::Far);
@@ -71,7 +71,7 @@ fn two_sockets_are_told_apart() {
     };
     let (one, two) = (drawn(&records), drawn(&both));
     assert!(!one.contains("near") && !one.contains("far"), "{one}");
-    let titles = [Placed::Near, Placed::Far].map(place::name);
+    let titles = [Placed::Near, Placed::Far].map(place::describe);
     let rows = ["near", "far"].map(|place| format!("shm write-imm 8 B, {place}"));
     for words in titles.iter().chain(&rows) {
         assert!(two.contains(words.as_str()), "{words}: {two}");
@@ -79,15 +79,15 @@ fn two_sockets_are_told_apart() {
 }
 
 #[test]
-fn an_engine_that_moves_nothing_is_the_floor_whatever_its_name() {
+fn any_engine_that_moves_no_data_shows_the_overhead() {
     let mut record = samples::streams().swap_remove(1);
-    assert_eq!(floor(&[record.as_transfer().unwrap()]), "");
+    assert_eq!(harness_overhead(&[record.as_transfer().unwrap()]), "");
     let facts = &mut record.effective[0].engine.facts;
     facts
         .0
         .insert(fact_names::MOVES_BYTES.to_owned(), Fact::Flag(false));
     let records = [record.as_transfer().unwrap()];
-    let text = floor(&records);
+    let text = harness_overhead(&records);
     assert!(
         text.contains("for each operation (engine shm, window 64)"),
         "{text}"

@@ -9,7 +9,7 @@ use tonnage_units::quantity::human::{prefixed, whole_percent};
 use super::footers::row_name;
 use super::paced::background_stall;
 use crate::derived::{P50_RATIO, P99_RATIO};
-use crate::table::{Line, Sheet, TitledTable};
+use crate::table::{Line, TableBuilder, TitledTable};
 
 /// Minimum fraction of the requested load.
 const REACHED_LEAST: f64 = 0.95;
@@ -32,18 +32,18 @@ pub fn table(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option
         };
         loaded.iter().map(of_row).collect::<Vec<_>>()
     };
-    let sheet = Sheet::new(rows.map(Line::from).collect(), "n/a")
+    let builder = TableBuilder::new(rows.map(Line::from).collect(), "n/a")
         .always(&["size_bytes"])
         .always(varying)
-        .known(&["initiators"])
-        .known(LOAD)
-        .known(P50)
-        .words(P50_RATIO.name, ratios(|load| load.p50), true)
-        .known(P99)
-        .words(P99_RATIO.name, ratios(|load| load.p99), true)
-        .known(RATIO_OF);
-    let table = sheet.table()?;
-    Some(table.under("latency without the background, and beside it:"))
+        .if_known(&["initiators"])
+        .if_known(LOAD)
+        .if_known(P50)
+        .text_column(P50_RATIO.name, ratios(|load| load.p50), true)
+        .if_known(P99)
+        .text_column(P99_RATIO.name, ratios(|load| load.p99), true)
+        .if_known(RATIO_OF);
+    let table = builder.table()?;
+    Some(table.with_title("latency without the background, and beside it:"))
 }
 
 fn has_load(record: &TransferRecord<'_>) -> bool {
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_was_not_reached_is_told() {
+    fn an_unreached_load_is_reported() {
         let note = |gigabytes_per_s: f64| {
             let record = changed(|body| {
                 let background = body.summary.as_mut().unwrap().background.as_mut();
@@ -147,7 +147,7 @@ mod tests {
 
     /// The same mean rate, but because one of three trials stalled.
     #[test]
-    fn a_load_that_stalled_is_told_apart_from_one_that_is_too_much() {
+    fn a_stalled_load_is_distinguished_from_an_overload() {
         let record = changed(|body| {
             let background = body.summary.as_mut().unwrap().background.as_mut();
             background.unwrap().bandwidth_bytes_per_s.mean = 0.524288e9;
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_that_is_the_scheduler_s_is_said_to_be() {
+    fn ratios_dominated_by_the_scheduler_are_labelled() {
         let said = |cpus| {
             let record = changed(|body| body.measuring_cpus = Some(cpus));
             let records = [record.as_transfer().unwrap()];

@@ -9,7 +9,7 @@ use tonnage_record::transfer::Summary;
 use tonnage_record::{Canary, TransferRecord};
 use tonnage_units::quantity::human::{number, size, whole_percent};
 
-use crate::table::shown;
+use crate::table::format_value;
 use crate::text::{distinct, extremes};
 use crate::{driver_start, engine, filling, wire_proof};
 
@@ -110,7 +110,7 @@ pub(super) fn row_name(
     let size_bytes = record.body.point.size_bytes;
     let cell = |record: &TransferRecord<'_>, figure: &Figure| {
         let row = Row::of(record.record).into_iter().next();
-        row.map(|row| shown((figure.value)(&row), figure.style, "n/a"))
+        row.map(|row| format_value((figure.value)(&row), figure.style, "n/a"))
     };
     let alike = |other: &&TransferRecord<'_>| other.body.point.size_bytes == size_bytes;
     let words = distinguishing.iter().filter_map(|field| {
@@ -234,7 +234,7 @@ fn verified(records: &[TransferRecord<'_>]) -> Option<String> {
 
 /// Remarks that apply to the whole table.
 fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = String> {
-    let crowd = records.iter().any(|record| {
+    let overlapping = records.iter().any(|record| {
         let latency = record
             .body
             .summary
@@ -244,13 +244,13 @@ fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = String> {
             && latency.is_some()
             && record.body.batches_at_once() > 1
     });
-    let crowd = crowd.then(|| {
+    let overlapping = overlapping.then(|| {
         "Max BW is n/a: several batches are under way at once, and the fastest one says nothing about all of them"
             .to_owned()
     });
-    let crowd = yielding(records).into_iter().chain(crowd);
+    let overlapping = yielding(records).into_iter().chain(overlapping);
     let remarks = records.iter().flat_map(|record| &record.record.remarks);
-    crowd.chain(distinct(remarks.cloned()))
+    overlapping.chain(distinct(remarks.cloned()))
 }
 
 /// Remark that workers share CPUs, with the smallest affected number of workers if rows differ.

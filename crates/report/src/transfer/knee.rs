@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn loads_that_are_as_heavy_as_the_heaviest_are_no_knee() {
+    fn loads_equal_to_the_heaviest_are_not_a_knee() {
         let rows = [(1.0, 1.0), (9.0, 2.0), (9.01, 2.1)];
         let none = said(&rows, 0.01).concat();
         assert!(

@@ -72,7 +72,7 @@ fn one(record: &TransferRecord<'_>, pairs: &[PairRate], name: &str) -> TitledTab
     let rows = shown.iter().map(row);
     let head = head.map(|name| name.replacen(" (", "\n(", 1)).to_vec();
     let rows = std::iter::once(head).chain(rows).collect();
-    TitledTable::new(rows, |_| true).under(which + ":")
+    TitledTable::new(rows, |_| true).with_title(which + ":")
 }
 
 fn missing() -> String {

@@ -63,15 +63,15 @@ fn devices(effective: &[Effective]) -> Vec<String> {
     if named.len() < 2 {
         return Vec::new();
     }
-    let said = named.into_iter().map(|(device, mut ranks)| {
+    let lines = named.into_iter().map(|(device, mut ranks)| {
         ranks.sort_unstable();
         let word = if ranks.len() == 1 { "rank" } else { "ranks" };
         (format!("{word} {}", number_list::format(&ranks)), device)
     });
-    let said: Vec<(String, &str)> = said.collect();
-    let width = said.iter().map(|(ranks, _)| ranks.chars().count()).max();
+    let lines: Vec<(String, &str)> = lines.collect();
+    let width = lines.iter().map(|(ranks, _)| ranks.chars().count()).max();
     let width = width.unwrap_or(0);
-    let lines = said
+    let lines = lines
         .iter()
         .map(|(ranks, device)| format!("  {ranks:<width$}  {device}"));
     lines.collect()
@@ -118,10 +118,10 @@ impl Grid<'_> {
         let whole = rows.into_iter();
         let whole = whole.map(|(label, cells)| [&[label], cells].concat());
         TitledTable::new(whole.collect(), |_| true)
-            .under(format!(
+            .with_title(format!(
                 "pairs at {name}, best turn of each, {unit}; rows send, columns receive, * is slow:"
             ))
-            .closer(lines)
+            .with_plain_text(lines)
     }
 
     /// Cells by sender and receiver. A star marks pairs that are slow alone or with their rank; a plus marks pairs that
@@ -149,16 +149,16 @@ impl Grid<'_> {
 
 /// Describes the verdicts, one line per row with a matrix.
 pub fn verdicts(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<String> {
-    let said = records.iter().filter_map(|record| {
+    let lines = records.iter().filter_map(|record| {
         let verdict = record.body.summary.as_ref()?.matrix.as_ref()?;
         let name = row_name(record, records, distinguishing);
         Some(format!("matrix at {name}: {}", words(verdict)))
     });
-    said.collect()
+    lines.collect()
 }
 
 fn words(verdict: &MatrixVerdict) -> String {
-    let mut parts = middles(verdict);
+    let mut parts = medians(verdict);
     let found =
         verdict.slow_senders.len() + verdict.slow_receivers.len() + verdict.slow_pairs.len();
     let both = verdict.across_hosts.is_some() && verdict.within_hosts.is_some();
@@ -201,9 +201,9 @@ fn words(verdict: &MatrixVerdict) -> String {
 }
 
 /// Median over all pairs, or separately for pairs within and across hosts.
-fn middles(verdict: &MatrixVerdict) -> Vec<String> {
+fn medians(verdict: &MatrixVerdict) -> Vec<String> {
     let both = verdict.across_hosts.is_some() && verdict.within_hosts.is_some();
-    let said = |middle: Option<PairMiddle>, whose: &str| {
+    let lines = |middle: Option<PairMiddle>, whose: &str| {
         let middle = middle?;
         let whose = if both { whose } else { "" };
         Some(format!(
@@ -212,8 +212,8 @@ fn middles(verdict: &MatrixVerdict) -> Vec<String> {
             whole_percent(middle.width_fraction)
         ))
     };
-    let across = said(verdict.across_hosts, "between hosts ");
-    let within = said(verdict.within_hosts, "within hosts ");
+    let across = lines(verdict.across_hosts, "between hosts ");
+    let within = lines(verdict.within_hosts, "within hosts ");
     across.into_iter().chain(within).collect()
 }
 

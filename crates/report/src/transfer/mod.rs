@@ -2,7 +2,6 @@
 //! canary and remarks.
 
 mod background;
-mod choosing;
 mod footers;
 mod knee;
 mod loads;
@@ -10,6 +9,7 @@ mod matrix;
 pub(crate) mod notes;
 mod paced;
 mod per_rank;
+mod ranking;
 mod series;
 mod title;
 
@@ -20,9 +20,9 @@ use tonnage_record::figures::Row;
 use tonnage_record::{TransferBody, TransferRecord};
 
 use crate::derived::{NOTE, TO_FIRST};
-use crate::drawer::Report;
+use crate::layout::Report;
 use crate::published;
-use crate::table::{Line, Sheet, TitledTable};
+use crate::table::{Line, TableBuilder, TitledTable};
 
 use notes::marks;
 pub use notes::{CPU_SHARE_LEAST, canary_doubt};
@@ -35,7 +35,7 @@ pub struct Transfers;
 impl Report for Transfers {
     type Body = TransferBody;
 
-    fn together(left: TransferRecord<'_>, right: TransferRecord<'_>) -> bool {
+    fn same_section(left: TransferRecord<'_>, right: TransferRecord<'_>) -> bool {
         title::same_table(left, right)
     }
 
@@ -53,21 +53,21 @@ impl Report for Transfers {
         };
         let varying = varying(records);
         let (notes, _) = marks(records);
-        let sheet = Sheet::new(lines, "n/a")
+        let builder = TableBuilder::new(lines, "n/a")
             .keyed_by(&keys(&varying))
             .always(layout.always)
             .always(&varying)
             .always(footprint)
-            .known(layout.known)
-            .known(both_ends(records, &layout))
-            .words(TO_FIRST.name, beside_first(records, &varying), true)
-            .words(NOTE.name, notes, false);
+            .if_known(layout.known)
+            .if_known(both_ends(records, &layout))
+            .text_column(TO_FIRST.name, ratios_to_first(records, &varying), true)
+            .text_column(NOTE.name, notes, false);
         let beside = published::tables(records.iter().map(|record| record.record));
         let grids = matrix::grids(records, &distinguishing(&varying));
         let loads = loads::tables(records, &distinguishing(&varying));
         let per_rank = per_rank::tables(records, &varying);
         let rows_of_phases = [&varying[..], footprint].concat();
-        let tables = sheet.table().into_iter();
+        let tables = builder.table().into_iter();
         let tables = tables
             .chain(phases(records, &rows_of_phases))
             .chain(background::table(records, &rows_of_phases));
@@ -82,7 +82,7 @@ impl Report for Transfers {
     fn footers(records: &[TransferRecord<'_>]) -> Vec<String> {
         let (_, texts) = marks(records);
         let distinguishing = distinguishing(&varying(records));
-        let mut lines: Vec<String> = choosing::best(records, &distinguishing)
+        let mut lines: Vec<String> = ranking::best(records, &distinguishing)
             .into_iter()
             .collect();
         lines.extend(knee::lines(records, &distinguishing));
@@ -105,7 +105,7 @@ pub fn about(record: TransferRecord<'_>) -> Vec<String> {
 }
 
 /// Columns of a table.
-struct ModeTable {
+struct TableColumns {
     /// Always shown.
     always: &'static [&'static str],
     /// Shown if any row has a value.
@@ -159,21 +159,21 @@ fn phases(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option<Ti
     };
     let timed = records.iter().filter(timed);
     let rows = timed.flat_map(|record| Row::of(record.record));
-    let sheet = Sheet::new(rows.map(Line::from).collect(), "n/a")
+    let builder = TableBuilder::new(rows.map(Line::from).collect(), "n/a")
         .always(&[SIZE, "batch"])
         .always(varying)
-        .known(&["initiators"])
-        .known(&PHASES)
+        .if_known(&["initiators"])
+        .if_known(&PHASES)
         .keyed_by(&keys(varying));
-    let table = sheet.table()?;
-    Some(table.under("phases of a batch:"))
+    let table = builder.table()?;
+    Some(table.with_title("phases of a batch:"))
 }
 
 /// Columns, in addition to the size, that may vary between rows in every table.
 const AXES: [&str; 4] = ["batch", "window", "initiators", "offered_per_s"];
 
 /// CPU time of both ends, if any worker sleeps to save it.
-fn both_ends(records: &[TransferRecord<'_>], layout: &ModeTable) -> &'static [&'static str] {
+fn both_ends(records: &[TransferRecord<'_>], layout: &TableColumns) -> &'static [&'static str] {
     let sleeps = |record: &TransferRecord<'_>| record.body.point.cq == CqMode::Event;
     match (records.iter().any(sleeps), layout.known.contains(&CPU)) {
         (true, true) => &[TARGET_CPU],
@@ -183,14 +183,14 @@ fn both_ends(records: &[TransferRecord<'_>], layout: &ModeTable) -> &'static [&'
 }
 
 /// Comparison by options that vary, except gaps between slots and background load.
-fn beside_first(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Vec<String> {
+fn ratios_to_first(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Vec<String> {
     let compared = varying
         .iter()
         .copied()
         .filter(|field| ![GAP, LOAD].contains(field));
     let compared: Vec<_> = compared.collect();
     let fields = [&[SIZE, FOOTPRINT], &AXES[..], varying].concat();
-    choosing::to_first(records, &compared, &fields)
+    ranking::ratios_to_first(records, &compared, &fields)
 }
 
 /// Columns for values that vary; if all rows agree, the title has the value.
@@ -209,13 +209,13 @@ fn varying(records: &[TransferRecord<'_>]) -> Vec<&'static str> {
         (API, differ(records, |it| it.api)),
         (SESSION, differ(records, |it| it.session)),
         (LOAD, differ(records, |it| it.background)),
-        (GAP, title::differently_apart(records)),
+        (GAP, title::has_different_gaps(records)),
     ];
     let varying = varies.into_iter().filter(|(_, varies)| *varies);
     varying.map(|(field, _)| field).collect()
 }
 
-const BATCH: ModeTable = ModeTable {
+const BATCH: TableColumns = TableColumns {
     always: &[
         "size_bytes",
         "batch",
@@ -239,7 +239,7 @@ const BATCH: ModeTable = ModeTable {
     ],
 };
 
-const STREAM: ModeTable = ModeTable {
+const STREAM: TableColumns = TableColumns {
     always: &["size_bytes", "window"],
     known: &[
         "initiators",
@@ -261,7 +261,7 @@ const STREAM: ModeTable = ModeTable {
 };
 
 /// Streams and batches of atomic operations. Bandwidth is meaningless here and only in the other output formats.
-const WORDS: ModeTable = ModeTable {
+const ATOMIC: TableColumns = TableColumns {
     always: &["size_bytes"],
     known: &[
         "window",
@@ -281,7 +281,7 @@ const WORDS: ModeTable = ModeTable {
     ],
 };
 
-const PING_PONG: ModeTable = ModeTable {
+const PING_PONG: TableColumns = TableColumns {
     always: &["size_bytes"],
     known: &[
         "initiators",
@@ -297,11 +297,11 @@ const PING_PONG: ModeTable = ModeTable {
     ],
 };
 
-fn layout(records: &[TransferRecord<'_>]) -> ModeTable {
+fn layout(records: &[TransferRecord<'_>]) -> TableColumns {
     let point = records.first().map(|record| &record.body.point);
     let is_atomic = point.is_some_and(|point| point.op.is_atomic());
     match point.map(|point| point.pacing) {
-        Some(Pacing::Batch { .. } | Pacing::Stream { .. }) if is_atomic => WORDS,
+        Some(Pacing::Batch { .. } | Pacing::Stream { .. }) if is_atomic => ATOMIC,
         Some(Pacing::Batch { .. }) => BATCH,
         Some(Pacing::PingPong) => PING_PONG,
         Some(Pacing::Paced { .. }) => paced::COLUMNS,

@@ -245,7 +245,7 @@ mod tests {
     use tonnage_record::{Canary, Record};
 
     #[test]
-    fn a_start_that_is_late_by_more_than_1_percent_of_a_trial_is_told() {
+    fn a_start_late_by_more_than_1_percent_of_a_trial_is_reported() {
         let mut record = samples::paced()[0].clone();
         let mut note = |skew: f64| {
             let body = samples::transfer(&mut record);
@@ -280,7 +280,7 @@ mod tests {
 
     /// 64 x 4 MiB in flight take 2.2 s on a 1 Gb/s link, regardless of the trial time.
     #[test]
-    fn what_is_in_flight_for_longer_than_a_trial_is_told() {
+    fn operations_in_flight_longer_than_a_trial_are_reported() {
         let note = |window: u32, took_ns: u64, trial: TrialLength| {
             let mut record = samples::streams()[0].clone();
             let body = samples::transfer(&mut record);
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_was_not_measured_is_not_told_to_have_been() {
+    fn an_unmeasured_link_is_not_called_measured() {
         let mut record = samples::fabric()[1].clone();
         let summary = record.transfer().unwrap().summary.as_ref().unwrap();
         let bytes_per_s = summary.bandwidth_bytes_per_s.mean / 2.0;

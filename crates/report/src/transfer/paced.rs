@@ -5,10 +5,10 @@ use tonnage_record::TransferRecord;
 use tonnage_record::transfer::{Stall, TrialBackground};
 use tonnage_units::quantity::human::{duration, whole_percent};
 
-use super::{BACK, FORWARD, ModeTable};
+use super::{BACK, FORWARD, TableColumns};
 
 /// Columns of the table.
-pub(super) const COLUMNS: ModeTable = ModeTable {
+pub(super) const COLUMNS: TableColumns = TableColumns {
     always: &["size_bytes", "window"],
     known: &[
         "initiators",
@@ -55,7 +55,7 @@ struct Stalls {
 
 impl Stalls {
     /// Collects stalls from each trial's measured interval, number of operations and longest stall.
-    fn of(trials: impl Iterator<Item = (u64, u64, Option<Stall>)> + Clone) -> Option<Self> {
+    fn new(trials: impl Iterator<Item = (u64, u64, Option<Stall>)> + Clone) -> Option<Self> {
         let length_ns = |stall: &Option<Stall>| stall.map_or(0, |stall| stall.length_ns);
         let moving_ns = |(window_ns, _, stall): (u64, u64, Option<Stall>)| {
             window_ns.saturating_sub(length_ns(&stall))
@@ -105,7 +105,7 @@ impl Stalls {
 
 fn stalls(record: TransferRecord<'_>) -> Option<Stalls> {
     let trials = record.body.trials.iter();
-    Stalls::of(trials.map(|trial| (trial.window_ns, trial.operations, trial.stall)))
+    Stalls::new(trials.map(|trial| (trial.window_ns, trial.operations, trial.stall)))
 }
 
 /// Note that the path cannot carry the offered rate. The time of stalls is excluded because they have their own remark.
@@ -130,7 +130,7 @@ pub(super) fn stall(record: TransferRecord<'_>) -> Option<String> {
 /// Describes the longest stall of an open-loop background, if it kept the load below its rate.
 pub(super) fn background_stall(trials: &[&TrialBackground], asked_per_s: f64) -> Option<String> {
     let trials = trials.iter();
-    let stalls = Stalls::of(trials.map(|trial| (trial.window_ns, trial.operations, trial.stall)))?;
+    let stalls = Stalls::new(trials.map(|trial| (trial.window_ns, trial.operations, trial.stall)))?;
     match stalls.moving_per_s < CARRIED_LEAST * asked_per_s {
         true => None,
         false => stalls.text(),
@@ -144,7 +144,7 @@ mod tests {
     use tonnage_record::Record;
 
     #[test]
-    fn what_is_offered_above_capacity_is_told() {
+    fn a_rate_above_capacity_is_reported() {
         let record = samples::paced()[0].clone();
         let note_at = |carried: f64, late_fraction: f64| {
             let mut record = record.clone();
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stall_is_no_overload_and_has_its_place() {
+    fn a_stall_is_not_an_overload_and_is_located() {
         for (loop_ns, cause) in [(0, "went on"), (1_190_000_000, "stood still as well")] {
             let record = stalled(1_200_000_000, loop_ns);
             let record = record.of_kind().unwrap();

@@ -8,7 +8,7 @@ use tonnage_record::figures::{Row, by_field};
 use tonnage_record::transfer::InitiatorFigures;
 use tonnage_units::quantity::human::{at_least, number};
 
-use crate::table::{TitledTable, shown};
+use crate::table::{TitledTable, format_value};
 
 /// The tables, in rank order. `varying` are the columns that identify rows.
 pub fn tables(records: &[TransferRecord<'_>], varying: &[&str]) -> Vec<TitledTable> {
@@ -63,7 +63,9 @@ fn one(records: &[TransferRecord<'_>], varying: &[&str], rank: u32) -> TitledTab
         let row = Row::of(record.record).into_iter().next();
         cells.extend(figures.iter().map(|figure| {
             let value = row.as_ref().map(|row| (figure.value)(row));
-            value.map_or_else(String::new, |value| shown(value, figure.style, "n/a"))
+            value.map_or_else(String::new, |value| {
+                format_value(value, figure.style, "n/a")
+            })
         }));
         let micro = |ns: Option<f64>| ns.map(|ns| number(ns * 1e-3));
         let giga = |rate: Option<f64>| rate.map(|rate| number(rate * 1e-9));
@@ -76,7 +78,7 @@ fn one(records: &[TransferRecord<'_>], varying: &[&str], rank: u32) -> TitledTab
         cells.extend(measured.map(|cell| cell.unwrap_or_else(|| "n/a".to_owned())));
         rows.push(cells);
     }
-    TitledTable::new(rows, |_| true).under(format!("initiator rank {rank}:"))
+    TitledTable::new(rows, |_| true).with_title(format!("initiator rank {rank}:"))
 }
 
 fn depth_cells(point: &TransferPoint) -> Vec<String> {

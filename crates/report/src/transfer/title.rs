@@ -26,9 +26,9 @@ pub fn configuration(point: &TransferPoint, records: &[TransferRecord<'_>]) -> V
             None => point.op.name().to_owned(),
         },
         paced::words(point).unwrap_or_else(|| point.pacing.name().to_owned()),
-        who(records, point),
+        participants(records, point),
     ];
-    let place = place::words(records.iter().map(|record| record.record));
+    let place = place::describe_all(records.iter().map(|record| record.record));
     let parts = [
         memory(point),
         format!("footprint {}{}", footprint(records), shared_by(point)),
@@ -38,7 +38,7 @@ pub fn configuration(point: &TransferPoint, records: &[TransferRecord<'_>]) -> V
     let ends = ends.into_iter().chain(background(point));
     let ways = ends.chain(paths(records, point)).chain(batches(records));
     let all = ways.chain(library(records)).chain(place).chain(parts);
-    let all = all.chain(apart(records)).chain(latency(records));
+    let all = all.chain(slot_gap(records)).chain(latency(records));
     all.chain(verified(point)).collect()
 }
 
@@ -58,7 +58,7 @@ fn verified(point: &TransferPoint) -> Option<String> {
     Some(words.to_owned())
 }
 
-fn who(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
+fn participants(records: &[TransferRecord<'_>], point: &TransferPoint) -> String {
     let pattern = match &point.loads {
         Some(loads) => {
             let total = size(loads.total());
@@ -226,7 +226,7 @@ fn addresses(point: &TransferPoint) -> String {
 }
 
 /// Gap between slots, if it is more than alignment; `None` if rows differ.
-fn apart(records: &[TransferRecord<'_>]) -> Option<String> {
+fn slot_gap(records: &[TransferRecord<'_>]) -> Option<String> {
     let mut points = records.iter().map(|record| &record.body.point);
     if points.clone().all(TransferPoint::has_own_stride) {
         return None;
@@ -244,9 +244,9 @@ fn apart(records: &[TransferRecord<'_>]) -> Option<String> {
 }
 
 /// Whether rows have different slot gaps or strides that the title cannot express.
-pub fn differently_apart(records: &[TransferRecord<'_>]) -> bool {
+pub fn has_different_gaps(records: &[TransferRecord<'_>]) -> bool {
     let mut points = records.iter().map(|record| &record.body.point);
-    apart(records).is_none() && !points.all(TransferPoint::has_own_stride)
+    slot_gap(records).is_none() && !points.all(TransferPoint::has_own_stride)
 }
 
 fn length(point: &TransferPoint) -> String {
@@ -333,7 +333,7 @@ fn local_of(records: &[TransferRecord<'_>]) -> String {
 /// between rows.
 pub fn same_table(left: TransferRecord<'_>, right: TransferRecord<'_>) -> bool {
     left.plan == right.plan
-        && place::agree(left.record, right.record)
+        && place::may_share_table(left.record, right.record)
         && shared(&left.body.point) == shared(&right.body.point)
 }
 

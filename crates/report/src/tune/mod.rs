@@ -9,8 +9,8 @@ use tonnage_units::quantity::human::{
     bandwidth, duration, exact_duration, exact_size, percent, rate, seconds,
 };
 
-use crate::drawer::Report;
-use crate::table::{Line, Sheet, TitledTable};
+use crate::layout::Report;
+use crate::table::{Line, TableBuilder, TitledTable};
 use crate::text::distinct;
 use crate::{engine, transfer};
 
@@ -42,7 +42,7 @@ impl Report for TuneReport {
     type Body = TuneBody;
 
     /// Each search has its own winner.
-    fn together(_left: TuneRecord<'_>, _right: TuneRecord<'_>) -> bool {
+    fn same_section(_left: TuneRecord<'_>, _right: TuneRecord<'_>) -> bool {
         false
     }
 
@@ -74,10 +74,10 @@ impl Report for TuneReport {
             .iter()
             .filter(|record| !record.body.tried.is_empty());
         let rows = tried.flat_map(|record| Row::of(record.record));
-        let sheet = Sheet::new(rows.map(Line::from).collect(), "-");
-        sheet
+        let builder = TableBuilder::new(rows.map(Line::from).collect(), "-");
+        builder
             .always(WHO)
-            .known(OF_GOAL)
+            .if_known(OF_GOAL)
             .always(END)
             .table()
             .into_iter()

@@ -3,9 +3,9 @@
 use tonnage_record::{CollectiveBody, CollectiveRecord, Record};
 
 use super::PLAN;
-use super::rows::{Checked, Rows};
-use crate::drawer::Report;
+use super::rows::{Rows, VerifiedPoint};
 use crate::engine;
+use crate::layout::Report;
 use crate::table::TitledTable;
 use crate::text::extend_distinct;
 
@@ -16,11 +16,11 @@ pub struct VerifyCollectives;
 impl Report for VerifyCollectives {
     type Body = CollectiveBody;
 
-    fn takes(record: &Record) -> bool {
+    fn handles(record: &Record) -> bool {
         record.plan == PLAN && record.collective().is_some()
     }
 
-    fn together(left: CollectiveRecord<'_>, right: CollectiveRecord<'_>) -> bool {
+    fn same_section(left: CollectiveRecord<'_>, right: CollectiveRecord<'_>) -> bool {
         left.body.point.ranks == right.body.point.ranks
     }
 
@@ -49,11 +49,11 @@ fn rows(records: &[CollectiveRecord<'_>]) -> Rows {
 }
 
 /// A point counts once per backend. If it failed before any backend was opened, it counts for each requested one.
-fn points<'a>(record: &CollectiveRecord<'a>) -> Vec<Checked<'a>> {
+fn points<'a>(record: &CollectiveRecord<'a>) -> Vec<VerifiedPoint<'a>> {
     let point = &record.body.point;
     let reduction = point.reduction.map(|reduction| format!("{reduction} of "));
     let elements = reduction.unwrap_or_default() + point.dtype.name();
-    let of = |backend: &str, outcome, checked_bytes| Checked {
+    let of = |backend: &str, outcome, checked_bytes| VerifiedPoint {
         engine: backend.to_owned(),
         op: point.op.name(),
         size_bytes: point.shape().size_bytes(),
@@ -80,7 +80,7 @@ mod tests {
     use crate::tests::table_of;
 
     #[test]
-    fn a_reason_is_said_once_for_all_sizes_and_operations_of_a_backend() {
+    fn a_reason_is_printed_once_per_backend() {
         insta::assert_snapshot!("collectives", table_of(&verified()));
         insta::assert_snapshot!("collectives_right", table_of(&verified()[..3]));
     }

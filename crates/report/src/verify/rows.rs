@@ -11,7 +11,7 @@ use crate::derived::{CHECKED, RANGE, RESULT, RIGHT, SIZES};
 use crate::table::TitledTable;
 
 /// A verified point, as counted in its row.
-pub struct Checked<'a> {
+pub struct VerifiedPoint<'a> {
     /// Engine with its options, or backend.
     pub engine: String,
     /// Operation.
@@ -31,7 +31,7 @@ const ELEMENTS_LISTED: usize = 4;
 
 /// Sizes and elements at which a problem occurred.
 #[derive(Default)]
-struct Where {
+struct Affected {
     sizes: BTreeSet<u64>,
     elements: BTreeSet<String>,
 }
@@ -46,17 +46,17 @@ struct Row {
     right: usize,
     unchecked: usize,
     /// Reasons for skips.
-    skipped: Vec<(String, Where)>,
+    skipped: Vec<(String, Affected)>,
     /// Failures.
-    failed: Vec<(String, Where)>,
+    failed: Vec<(String, Affected)>,
 }
 
 /// Rows, in order of first appearance.
 #[derive(Default)]
 pub struct Rows(Vec<Row>);
 
-impl<'a> FromIterator<Checked<'a>> for Rows {
-    fn from_iter<I: IntoIterator<Item = Checked<'a>>>(points: I) -> Self {
+impl<'a> FromIterator<VerifiedPoint<'a>> for Rows {
+    fn from_iter<I: IntoIterator<Item = VerifiedPoint<'a>>>(points: I) -> Self {
         let mut rows = Self::default();
         for point in points {
             rows.add(point);
@@ -66,7 +66,7 @@ impl<'a> FromIterator<Checked<'a>> for Rows {
 }
 
 impl Rows {
-    fn add(&mut self, point: Checked<'_>) {
+    fn add(&mut self, point: VerifiedPoint<'_>) {
         let rows = &mut self.0;
         let is_its = |row: &Row| (&row.engine, row.op) == (&point.engine, point.op);
         let at = rows.iter().position(is_its).unwrap_or_else(|| {
@@ -136,7 +136,7 @@ impl Rows {
 }
 
 impl Row {
-    fn add(&mut self, point: &Checked<'_>) {
+    fn add(&mut self, point: &VerifiedPoint<'_>) {
         match point.outcome {
             Outcome::Measured if point.checked_bytes == 0 => self.unchecked += 1,
             Outcome::Measured => {
@@ -144,8 +144,8 @@ impl Row {
                 self.sizes.insert(point.size_bytes);
                 self.checked_bytes += point.checked_bytes;
             }
-            Outcome::Skipped { why } => note(&mut self.skipped, why, point),
-            Outcome::Failed { why } => note(&mut self.failed, why, point),
+            Outcome::Skipped { why } => add_reason(&mut self.skipped, why, point),
+            Outcome::Failed { why } => add_reason(&mut self.failed, why, point),
         }
     }
 
@@ -188,10 +188,10 @@ impl Row {
 }
 
 /// Adds the point to the places where a problem occurred.
-fn note(all: &mut Vec<(String, Where)>, why: &str, point: &Checked<'_>) {
+fn add_reason(all: &mut Vec<(String, Affected)>, why: &str, point: &VerifiedPoint<'_>) {
     let at = all.iter().position(|(known, _)| known == why);
     let at = at.unwrap_or_else(|| {
-        all.push((why.to_owned(), Where::default()));
+        all.push((why.to_owned(), Affected::default()));
         all.len() - 1
     });
     all[at].1.sizes.insert(point.size_bytes);
@@ -200,7 +200,7 @@ fn note(all: &mut Vec<(String, Where)>, why: &str, point: &Checked<'_>) {
     }
 }
 
-impl Where {
+impl Affected {
     /// Lists the elements, with a leading space: the first few, and the number of others.
     fn elements(&self) -> String {
         let all = self.elements.iter().map(String::as_str);
@@ -239,15 +239,15 @@ fn of_engine(rows: &[Row]) -> Vec<String> {
         (row.op, why)
     });
     let lines = [
-        said_once(rows, "FAILED at ", failed),
-        said_once(rows, "skipped", skipped),
-        said_once(rows, "not checked", unchecked),
+        group_reasons(rows, "FAILED at ", failed),
+        group_reasons(rows, "skipped", skipped),
+        group_reasons(rows, "not checked", unchecked),
     ];
     lines.concat()
 }
 
 /// One line per reason, with the affected operations; they are left out if all are affected.
-fn said_once<'a>(
+fn group_reasons<'a>(
     rows: &[Row],
     what: &str,
     reasons: impl Iterator<Item = (&'a str, String)>,

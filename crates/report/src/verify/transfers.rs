@@ -4,8 +4,8 @@ use tonnage_record::{Record, TransferBody, TransferRecord};
 use tonnage_units::quantity::human::size;
 
 use super::PLAN;
-use super::rows::{Checked, Rows};
-use crate::drawer::Report;
+use super::rows::{Rows, VerifiedPoint};
+use crate::layout::Report;
 use crate::table::TitledTable;
 use crate::{driver_start, engine, filling, wire_proof};
 
@@ -16,11 +16,11 @@ pub struct VerifyTransfers;
 impl Report for VerifyTransfers {
     type Body = TransferBody;
 
-    fn takes(record: &Record) -> bool {
+    fn handles(record: &Record) -> bool {
         record.plan == PLAN && record.transfer().is_some()
     }
 
-    fn together(_: TransferRecord<'_>, _: TransferRecord<'_>) -> bool {
+    fn same_section(_: TransferRecord<'_>, _: TransferRecord<'_>) -> bool {
         true
     }
 
@@ -68,7 +68,7 @@ fn rows<'a>(records: &[TransferRecord<'a>]) -> Rows {
     };
     let row = |record: &TransferRecord<'a>| {
         let point = &record.body.point;
-        Checked {
+        VerifiedPoint {
             engine: engine::name(&point.engine, &point.engine_options),
             op: point.op.name(),
             size_bytes: point.size_bytes.into(),

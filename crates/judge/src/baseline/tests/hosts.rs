@@ -49,7 +49,7 @@ fn a_host_that_lost_hardware_is_known() {
 
 /// A written baseline has no threshold above its bound, even if the bound was measured badly.
 #[test]
-fn what_is_written_can_be_read() {
+fn a_written_baseline_can_be_read() {
     let limited = |limit: f64| {
         let limit = |record: &mut Value| record["limit"]["bytes_per_s"] = limit.into();
         changed(host("n1", &FIVE), limit)

@@ -52,7 +52,7 @@ fn a_slow_host_fails_and_the_others_do_not() {
 }
 
 #[test]
-fn tries_that_blame_others_each_time_are_no_failure() {
+fn tries_that_blame_different_hosts_are_not_a_failure() {
     let changing = [matrix(9.9, sender(1, 0.5)), matrix(9.9, sender(2, 0.5))];
     let found = verdict(&changing);
     assert_eq!(found.verdict, CheckVerdict::Warn);
@@ -87,7 +87,7 @@ fn rows_columns_and_pairs_are_named_the_slowest_first() {
 }
 
 #[test]
-fn no_baseline_is_made_of_a_matrix_that_always_blames_somebody() {
+fn a_matrix_that_always_blames_the_same_host_makes_no_baseline() {
     let runs = |slow: usize| -> Vec<Value> {
         let run = |at: usize| {
             let marks = if at < slow { sender(2, 0.5) } else { json!({}) };

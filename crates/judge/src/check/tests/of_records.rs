@@ -79,7 +79,7 @@ fn one_run_alone_fails_nothing() {
 }
 
 #[test]
-fn what_was_not_measured_is_an_error_unless_another_run_has_a_figure() {
+fn an_unmeasured_run_is_an_error_unless_another_has_a_figure() {
     let failed = |name: &str| {
         let mut all = host(name, &[10.0]);
         all[0]["outcome"] = json!({"status": "skipped", "why": "no library"});

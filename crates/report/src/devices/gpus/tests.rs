@@ -83,7 +83,7 @@ fn gpus_of_a_stored_machine_are_drawn() {
 
 /// AMD GPUs: partitions, runtime names, and whether NICs can reach their memory.
 #[test]
-fn gpus_of_amd_are_drawn_with_what_the_kernel_tells() {
+fn amd_gpus_are_drawn_with_facts_from_the_kernel() {
     let machine = host_with(["0x120000", "0x1002", "0x74a1"]);
     let gpu = "sys/bus/pci/devices/0000:83:00.0";
     machine
@@ -110,7 +110,7 @@ fn gpus_of_amd_are_drawn_with_what_the_kernel_tells() {
     // If a card has two partitions, neither name stands for the card.
     let part = found.hip[0].clone();
     found.hip.push(CudaGpu { number: 1, ..part });
-    let names = GpuNames::of(&found);
+    let names = GpuNames::new(&found);
     assert_eq!(names.name("0000:83:00.0"), "83:00.0");
     machine
         .file("boot/config-6.8.0", "CONFIG_PCI_P2PDMA=y")
@@ -233,7 +233,7 @@ fn no_line_is_wider_than_the_page() {
 
 /// Links to the host replace the BAR size. Links without a known number are not counted.
 #[test]
-fn links_beside_pci_are_named_as_far_as_they_are_known() {
+fn links_other_than_pci_are_named_as_far_as_known() {
     let mut found = inventory(&machine());
     let links = |kind: &str, count| GpuLinks {
         kind: kind.to_owned(),
@@ -271,10 +271,10 @@ fn cuda_gpu() -> CudaGpu {
 #[test]
 fn gpus_have_their_memorys_rate_and_copy_engines() {
     let mut gpu = cuda_gpu();
-    let row = driven(("cuda", "CUDA"), std::slice::from_ref(&gpu)).remove(0);
+    let row = driver_gpus(("cuda", "CUDA"), std::slice::from_ref(&gpu)).remove(0);
     assert_eq!(row[2..5], ["80 GiB", "3352 GB/s", "3 copy engines"]);
     (gpu.copy_engines, gpu.memory_bytes_per_s) = (Some(1), None);
-    let unknown = driven(("cuda", "CUDA"), &[gpu]).remove(0);
+    let unknown = driver_gpus(("cuda", "CUDA"), &[gpu]).remove(0);
     assert_eq!(unknown[2..5], ["80 GiB", "", "1 copy engine"]);
     assert_eq!(unknown.len(), row.len());
 }

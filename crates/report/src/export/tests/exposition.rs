@@ -133,7 +133,7 @@ fn is_name(name: &str, of_series: bool) -> bool {
 }
 
 #[test]
-fn the_parser_takes_what_is_right_and_nothing_else() {
+fn the_parser_accepts_only_valid_input() {
     let head = "# HELP a b\n# TYPE a gauge\n";
     let good = format!("{head}a 1\na{{x=\"q\\\\\\\"\\n,}}\",y=\"\"}} 1e-9\n");
     let families = parse(&good).unwrap();

@@ -109,7 +109,7 @@ fn is_allowed(character: char) -> bool {
 }
 
 #[test]
-fn the_parser_takes_what_is_right_and_nothing_else() {
+fn the_parser_accepts_only_valid_input() {
     let head = "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n";
     let good = parse(&format!("{head}<a b=\"&lt;&#10;\"><c/>&amp;</a>\n")).unwrap();
     assert_eq!(good[0].attributes["b"], "<\n");

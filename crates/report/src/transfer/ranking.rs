@@ -13,7 +13,11 @@ use super::footers::row_name;
 
 /// Cells that compare each row with the first one that differs only in `compared` columns: the rate ratio with the
 /// half-width of its 95 % confidence interval. The first rows show 1. Empty if no row can be compared.
-pub fn to_first(records: &[TransferRecord<'_>], compared: &[&str], fields: &[&str]) -> Vec<String> {
+pub fn ratios_to_first(
+    records: &[TransferRecord<'_>],
+    compared: &[&str],
+    fields: &[&str],
+) -> Vec<String> {
     if compared.is_empty() {
         return Vec::new();
     }
@@ -76,18 +80,18 @@ const CHEAPER_MAX: f64 = 0.98;
 /// the least initiator CPU time per operation and the one with the fewest queue pairs. `None` if there is no choice: a
 /// single row, a prescribed rate, or a ping-pong (smaller is always faster).
 pub fn best(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Option<String> {
-    let rows: Vec<_> = records.iter().filter_map(Cell::of).collect();
+    let rows: Vec<_> = records.iter().filter_map(Candidate::new).collect();
     let best = rows.iter().max_by(|one, other| {
-        let bandwidths = [one, other].map(|cell| cell.bandwidth.mean);
+        let bandwidths = [one, other].map(|candidate| candidate.bandwidth.mean);
         bandwidths[0].total_cmp(&bandwidths[1])
     })?;
     if rows.len() < 2 {
         return None;
     }
-    let name = |cell: &Cell<'_>| row_name(cell.record, records, distinguishing);
+    let name = |candidate: &Candidate<'_>| row_name(candidate.record, records, distinguishing);
     let rate = number(best.bandwidth.mean * 1e-9);
     let head = format!("best: {rate} GB/s at {}", name(best));
-    let alike = |cell: &&Cell<'_>| cell.size_bytes() == best.size_bytes();
+    let alike = |candidate: &&Candidate<'_>| candidate.size_bytes() == best.size_bytes();
     let alike: Vec<_> = rows.iter().filter(alike).collect();
     if alike.len() < 2 {
         return Some(head);
@@ -98,16 +102,18 @@ pub fn best(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Option<S
         ));
     };
     let interval = format!("its interval, ± {} %", number(part * 100.0));
-    let as_good = |cell: &&Cell<'_>| cell.bandwidth.mean >= best.bandwidth.mean - ci95;
+    let as_good =
+        |candidate: &&Candidate<'_>| candidate.bandwidth.mean >= best.bandwidth.mean - ci95;
     let as_good: Vec<_> = alike.into_iter().filter(as_good).collect();
     if as_good.len() == 1 {
         return Some(format!(
             "{head}; no other row of its size is within {interval}"
         ));
     }
-    let by_cpu = |one: &&&Cell<'_>, other: &&&Cell<'_>| one.cpu_ns.total_cmp(&other.cpu_ns);
+    let by_cpu =
+        |one: &&&Candidate<'_>, other: &&&Candidate<'_>| one.cpu_ns.total_cmp(&other.cpu_ns);
     let cheapest = as_good.iter().min_by(by_cpu).copied();
-    let is_cheaper = |cell: &&Cell<'_>| cell.cpu_ns < best.cpu_ns * CHEAPER_MAX;
+    let is_cheaper = |candidate: &&Candidate<'_>| candidate.cpu_ns < best.cpu_ns * CHEAPER_MAX;
     let cheapest = cheapest.filter(is_cheaper).unwrap_or(best);
     let price = format!("{} ns of CPU an operation", number(cheapest.cpu_ns));
     let mut words = match std::ptr::eq(cheapest, best) {
@@ -120,8 +126,10 @@ pub fn best(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Option<S
             )
         }
     };
-    let fewest = as_good.iter().min_by_key(|cell| cell.queue_pairs());
-    let fewest = fewest.filter(|cell| cell.queue_pairs() < cheapest.queue_pairs());
+    let fewest = as_good
+        .iter()
+        .min_by_key(|candidate| candidate.queue_pairs());
+    let fewest = fewest.filter(|candidate| candidate.queue_pairs() < cheapest.queue_pairs());
     if let Some(fewest) = fewest {
         words += &format!("; with the fewest queue pairs: {}", name(fewest));
     }
@@ -129,14 +137,14 @@ pub fn best(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Option<S
 }
 
 /// A row with a freely reached bandwidth.
-struct Cell<'a> {
+struct Candidate<'a> {
     record: &'a TransferRecord<'a>,
     bandwidth: &'a Spread,
     cpu_ns: f64,
 }
 
-impl<'a> Cell<'a> {
-    fn of(record: &'a TransferRecord<'a>) -> Option<Self> {
+impl<'a> Candidate<'a> {
+    fn new(record: &'a TransferRecord<'a>) -> Option<Self> {
         let summary = record.body.summary.as_ref()?;
         let bandwidth = &summary.bandwidth_bytes_per_s;
         let pacing = record.body.point.pacing;
@@ -186,7 +194,7 @@ mod tests {
         record
     }
 
-    fn said(records: &[Record]) -> Option<String> {
+    fn best_of(records: &[Record]) -> Option<String> {
         let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();
         best(&records, &["window", "queue_pairs"])
     }
@@ -197,46 +205,46 @@ mod tests {
         let best = row((8, 4), &[9.9, 10.0, 10.1], 400.0);
         let cheaper = row((4, 2), &[9.8, 9.9, 9.85], 300.0);
         let fewer = row((8, 1), &[9.8, 9.9, 9.85], 350.0);
-        assert_eq!(said(std::slice::from_ref(&best)), None);
+        assert_eq!(best_of(std::slice::from_ref(&best)), None);
         assert_eq!(
-            said(&[slow.clone(), best.clone()]).unwrap(),
+            best_of(&[slow.clone(), best.clone()]).unwrap(),
             "best: 10.00 GB/s at 4 KiB (Window 8, QPs 4); no other row of its size is within its interval, ± 2.48 %"
         );
         assert_eq!(
-            said(&[slow.clone(), best.clone(), cheaper.clone()]).unwrap(),
+            best_of(&[slow.clone(), best.clone(), cheaper.clone()]).unwrap(),
             "best: 10.00 GB/s at 4 KiB (Window 8, QPs 4); the cheapest within its interval, ± 2.48 %: 4 KiB (Window 4, \
              QPs 2), 300.0 ns of CPU an operation instead of 400.0"
         );
         let all = [slow, best.clone(), cheaper, fewer.clone()];
-        let all = said(&all).unwrap();
+        let all = best_of(&all).unwrap();
         assert!(
             all.ends_with("; with the fewest queue pairs: 4 KiB (Window 8, QPs 1)"),
             "{all}"
         );
         let cheap = row((8, 4), &[9.9, 10.0, 10.1], 200.0);
         assert_eq!(
-            said(&[cheap, fewer]).unwrap(),
+            best_of(&[cheap, fewer]).unwrap(),
             "best: 10.00 GB/s at 4 KiB (QPs 4); also the cheapest within its interval, ± 2.48 %, 200.0 ns of CPU an \
              operation; with the fewest queue pairs: 4 KiB (QPs 1)"
         );
         let one = row((4, 4), &[10.2], 200.0);
         assert_eq!(
-            said(&[best, one]).unwrap(),
+            best_of(&[best, one]).unwrap(),
             "best: 10.20 GB/s at 4 KiB (Window 4); one trial has no interval to compare others with"
         );
     }
 
     #[test]
-    fn what_has_no_choice_has_no_best_row() {
+    fn rows_without_a_choice_have_no_best_row() {
         let mut given = row((8, 1), &[1.0, 1.0, 1.0], 1.0);
         let body = samples::transfer(&mut given);
         body.point.pacing = Pacing::PingPong;
-        assert_eq!(said(&[given.clone(), given]), None);
+        assert_eq!(best_of(&[given.clone(), given]), None);
     }
 
     /// Each row is compared with the first of its depth; a row without trials is not compared.
     #[test]
-    fn rows_are_set_beside_the_first_that_differs_in_options_alone() {
+    fn rows_are_compared_with_the_first_that_differs_only_in_options() {
         let with = |rails, record: Record| {
             let mut record = record;
             let body = samples::transfer(&mut record);
@@ -259,11 +267,11 @@ mod tests {
         ];
         let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();
         let fields = ["size_bytes", "window", "rails"];
-        let cells = to_first(&records, &["rails"], &fields);
+        let cells = ratios_to_first(&records, &["rails"], &fields);
         // The half-width of 3.0 is 4.3027 · 0.1 / √3 = 0.2484, a fraction of 0.0828. That of the ratio is 0.5 · 0.0828
         // = 0.0414.
         assert_eq!(cells, ["1", "1", "2.00 ± 0", "0.500 ± 0.0414", "1", ""]);
-        assert!(to_first(&records, &[], &fields).is_empty());
-        assert!(to_first(&records[..2], &["rails"], &fields).is_empty());
+        assert!(ratios_to_first(&records, &[], &fields).is_empty());
+        assert!(ratios_to_first(&records[..2], &["rails"], &fields).is_empty());
     }
 }

@@ -18,12 +18,12 @@ pub trait Report {
     type Body: Kind;
 
     /// Whether this report handles the record.
-    fn takes(record: &Record) -> bool {
+    fn handles(record: &Record) -> bool {
         Self::Body::of(&record.body).is_some()
     }
 
     /// Whether two consecutive records belong under one title.
-    fn together(left: Of<'_, Self::Body>, right: Of<'_, Self::Body>) -> bool;
+    fn same_section(left: Of<'_, Self::Body>, right: Of<'_, Self::Body>) -> bool;
 
     /// Shared configuration, as parts of a sentence. Empty for a report without a title.
     fn configuration(first: Of<'_, Self::Body>, records: &[Of<'_, Self::Body>]) -> Vec<String>;
@@ -41,9 +41,9 @@ pub trait Report {
 }
 
 /// Entry in the list of reports.
-pub struct Drawer {
+pub struct ReportEntry {
     /// Whether this report handles the record.
-    pub takes: fn(&Record) -> bool,
+    pub handles: fn(&Record) -> bool,
     /// Draws records that it handles.
     pub draw: fn(&[Record], Markup) -> String,
     /// Returns the parts of the report, for custom layout.
@@ -67,11 +67,11 @@ pub struct Section {
     pub commands: Vec<String>,
 }
 
-impl Drawer {
+impl ReportEntry {
     /// Creates the entry for a report.
-    pub const fn of<R: Report>() -> Self {
+    pub const fn new<R: Report>() -> Self {
         Self {
-            takes: R::takes,
+            handles: R::handles,
             draw: draw_as::<R>,
             sections: sections_as::<R>,
         }
@@ -79,45 +79,45 @@ impl Drawer {
 }
 
 /// All reports. The first that handles a record draws it.
-const REPORTS: &[Drawer] = &[
+const REPORTS: &[ReportEntry] = &[
     layers::LAYERS,
-    Drawer::of::<verify::VerifyTransfers>(),
-    Drawer::of::<verify::VerifyCollectives>(),
-    Drawer::of::<transfer::Transfers>(),
-    Drawer::of::<files::Files>(),
-    Drawer::of::<connect::Connections>(),
-    Drawer::of::<stress::StressReport>(),
-    Drawer::of::<tune::TuneReport>(),
-    Drawer::of::<collective::CollectiveReport>(),
+    ReportEntry::new::<verify::VerifyTransfers>(),
+    ReportEntry::new::<verify::VerifyCollectives>(),
+    ReportEntry::new::<transfer::Transfers>(),
+    ReportEntry::new::<files::Files>(),
+    ReportEntry::new::<connect::Connections>(),
+    ReportEntry::new::<stress::StressReport>(),
+    ReportEntry::new::<tune::TuneReport>(),
+    ReportEntry::new::<collective::CollectiveReport>(),
 ];
 
 /// Draws records. Each sequence of records handled by one report becomes a part of the text.
 pub fn tables(records: &[Record], markup: Markup) -> String {
-    let drawn = parts(records).map(|(drawer, part)| (drawer.draw)(part, markup));
+    let drawn = split_by_report(records).map(|(entry, part)| (entry.draw)(part, markup));
     drawn.collect::<Vec<_>>().join("\n")
 }
 
 /// Returns the report parts of all records, for custom layout.
 pub fn sections(records: &[Record]) -> Vec<Section> {
-    let sections = parts(records).flat_map(|(drawer, part)| (drawer.sections)(part));
+    let sections = split_by_report(records).flat_map(|(entry, part)| (entry.sections)(part));
     sections.collect()
 }
 
 /// Splits records into sequences handled by one report.
-fn parts(records: &[Record]) -> impl Iterator<Item = (&'static Drawer, &[Record])> {
-    let report = |record: &Record| REPORTS.iter().position(|report| (report.takes)(record));
+fn split_by_report(records: &[Record]) -> impl Iterator<Item = (&'static ReportEntry, &[Record])> {
+    let report = |record: &Record| REPORTS.iter().position(|report| (report.handles)(record));
     let parts = records.chunk_by(move |left, right| report(left) == report(right));
     parts.filter_map(move |part| {
-        let drawer = &REPORTS[report(part.first()?)?];
-        Some((drawer, part))
+        let entry = &REPORTS[report(part.first()?)?];
+        Some((entry, part))
     })
 }
 
 /// Draws records in order, with an empty line between configurations.
 fn draw_as<R: Report>(records: &[Record], markup: Markup) -> String {
     let one = match markup {
-        Markup::Plain => plain,
-        Markup::Markdown => in_markdown,
+        Markup::Plain => draw_plain,
+        Markup::Markdown => draw_markdown,
     };
     let sections = sections_as::<R>(records);
     sections.iter().map(one).collect::<Vec<_>>().join("\n")
@@ -125,7 +125,7 @@ fn draw_as<R: Report>(records: &[Record], markup: Markup) -> String {
 
 fn sections_as<R: Report>(records: &[Record]) -> Vec<Section> {
     let records: Vec<_> = records.iter().filter_map(Record::of_kind).collect();
-    let groups = records.chunk_by(|left, right| R::together(*left, *right));
+    let groups = records.chunk_by(|left, right| R::same_section(*left, *right));
     groups.map(section::<R>).collect()
 }
 
@@ -154,7 +154,7 @@ fn section<R: Report>(records: &[Of<'_, R::Body>]) -> Section {
 }
 
 /// Text for something not measured; `skipped` is the word for a skip.
-pub(crate) fn ended(who: &str, outcome: &Outcome, skipped: &str) -> Option<String> {
+pub(crate) fn not_measured(who: &str, outcome: &Outcome, skipped: &str) -> Option<String> {
     match outcome {
         Outcome::Measured => None,
         Outcome::Skipped { why } => Some(format!("{who}: {skipped}: {why}")),
@@ -162,7 +162,7 @@ pub(crate) fn ended(who: &str, outcome: &Outcome, skipped: &str) -> Option<Strin
     }
 }
 
-fn plain(section: &Section) -> String {
+fn draw_plain(section: &Section) -> String {
     let mut parts: Vec<String> = title(section).into_iter().collect();
     let tables = section.tables.iter();
     let tables: Vec<String> = tables.map(|table| table.draw(Markup::Plain)).collect();
@@ -178,7 +178,7 @@ fn plain(section: &Section) -> String {
 }
 
 /// Markdown: a heading if there is a label, then paragraphs, tables, and commands as code.
-fn in_markdown(section: &Section) -> String {
+fn draw_markdown(section: &Section) -> String {
     let mut parts: Vec<String> = Vec::new();
     if !section.configuration.is_empty() {
         let label = section.label.as_deref().map(markdown::escaped);
