@@ -1,5 +1,5 @@
-//! The contract of backends of collectives: rows of their list, which say what can be known before one is opened, so
-//! that a wrong request is refused before a rank starts; and calls of those that live in this process.
+//! The contract of backends of collectives. A list row describes a backend before it is opened, so that a wrong request
+//! is refused before any rank starts. [`GroupCalls`] are the calls of backends that live in this process.
 
 use std::sync::Arc;
 
@@ -19,28 +19,28 @@ pub struct BackendEntry {
     pub about: &'static str,
     /// Requirements on the machine and the run, for `tonnage devices`.
     pub needs: &'static str,
-    /// Text that follows the colon.
+    /// The text that may follow the colon.
     pub variant: BackendVariant,
-    /// Texts of these that are tried where nobody names a backend.
+    /// Variants that are tried if no backend is named.
     pub usual: &'static [&'static str],
-    /// True for a library that knows the ranks only where its own launcher has started them.
+    /// True for a library that knows the ranks only if its own launcher has started them.
     pub needs_launcher: bool,
-    /// Operations that it can carry out.
+    /// Supported operations.
     pub ops: &'static [Collective],
-    /// Types of elements that it can move.
+    /// Supported element types.
     pub dtypes: &'static [Dtype],
-    /// Reductions that it can carry out.
+    /// Supported reductions.
     pub reductions: &'static [Reduction],
-    /// Operations whose result always takes the place of their input.
+    /// Operations whose result always overwrites their input.
     pub in_place_always: &'static [Collective],
-    /// True when `--algorithm` and `--chunk` mean something to it.
+    /// True if `--algorithm` and `--chunk` have an effect.
     pub has_algorithms: bool,
     /// Libraries that it loads at run time and that `--library NAME=PATH` can choose.
     pub libraries: &'static [Library],
-    /// Start and end of a library that lives as long as its process.
+    /// Hooks for a library whose state lives as long as the process.
     pub lifecycle: Lifecycle,
-    /// Opens it on this rank, where its calls are made in this process by a library. Called by all ranks alike, on the
-    /// main thread. `None` for one that `tonnage_bench` opens, with ranks and engines.
+    /// Opens it on this rank, if a library in this process makes its calls. Called by all ranks, on the main thread.
+    /// `None` if `tonnage_bench` opens it, with ranks and engines.
     pub open: Option<OpenGroupCalls>,
 }
 
@@ -54,22 +54,22 @@ pub struct OpenGroup<'a> {
     pub rank: u32,
     /// Ranks of the run; all of them take part.
     pub ranks: u32,
-    /// The group of this rank, whose members call together, numbered in the order of their ranks.
+    /// This rank's group. Its members call together and are numbered in rank order.
     pub group: u32,
-    /// Number of groups, each of as many ranks.
+    /// Number of groups, all of the same size.
     pub groups: u32,
-    /// `--library`: files to load instead of those that the backend finds.
+    /// `--library`: files to load instead of the ones that the backend would find.
     pub libraries: &'a Libraries,
 }
 
-/// A call that is to be made, over and over.
+/// A call to be repeated.
 #[derive(Debug, Clone)]
 pub struct GroupCall {
-    /// Elements of each rank of a group.
+    /// Element counts of each rank of a group.
     pub shape: Shape,
-    /// The combination; `None` for an operation that has none.
+    /// The reduction; `None` for an operation without one.
     pub reduction: Option<Reduction>,
-    /// True where the result takes the place of the input.
+    /// True if the result overwrites the input.
     pub in_place: bool,
     /// Memory of this rank.
     pub memory: Arc<Arena>,
@@ -79,39 +79,39 @@ pub struct GroupCall {
     pub output: u64,
 }
 
-/// Calls of one rank by a library in this process. Whoever calls, times them.
+/// Calls of one rank through a library in this process. The caller takes the times.
 pub trait GroupCalls {
-    /// Makes ready for a call, and returns the offset where its result will be: that of the output, or, in place,
-    /// wherever the library puts it. All ranks do it alike, and then wait for each other.
+    /// Prepares a call, and returns the offset where its result will be: `output`, or, in place, wherever the library
+    /// puts it. All ranks call this, and then wait for each other.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] for a call that the library does not have, with the way out.
+    /// [`Error::Unavailable`] for a call that the library does not support, with an alternative.
     fn prepare(&mut self, call: GroupCall) -> Result<u64>;
 
-    /// Waits until all ranks of all groups are here, by the library's own barrier.
+    /// Waits until all ranks of all groups have arrived, by the library's own barrier.
     ///
     /// # Errors
-    /// The library's own words.
+    /// The library's message.
     fn align(&mut self) -> Result<()>;
 
     /// Makes the call.
     ///
     /// # Errors
-    /// The library's own words.
+    /// The library's message.
     fn call(&mut self) -> Result<()>;
 
     /// Choices and grants, for the record.
     fn report(&self) -> EngineReport;
 }
 
-/// Text that follows the colon of a backend's name.
+/// The text that may follow the colon of a backend's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BackendVariant {
-    /// Nothing may.
+    /// None is allowed.
     Nothing,
     /// An engine of this program, with its own variant.
     Engine,
-    /// One of these must.
+    /// One of these is required.
     OneOf(&'static [BackendPart]),
 }
 
@@ -122,14 +122,14 @@ pub struct BackendPart {
     pub name: &'static str,
     /// The library behind it, for `tonnage devices`.
     pub about: &'static str,
-    /// End of the sentence that [`BackendEntry::needs`] begins; may be empty.
+    /// Ending of the sentence that [`BackendEntry::needs`] starts; may be empty.
     pub needs: &'static str,
 }
 
-/// Finds the row of a backend that a plan names, and the text behind its colon.
+/// Finds the row of a backend by its name in a plan, and returns it with the text after the colon.
 ///
 /// # Errors
-/// `Usage` for a name that is not in the list, or a variant that is missing, unknown or too much.
+/// `Usage` for a name that is not in the list, or for a variant that is missing, unknown or not allowed.
 pub fn find<'a, 'b>(
     backends: &'a [BackendEntry],
     backend: &'b str,
@@ -140,10 +140,10 @@ pub fn find<'a, 'b>(
     let entry = known.ok_or_else(|| unknown("backend", name, &names))?;
     match entry.variant {
         BackendVariant::Nothing if !variant.is_empty() => Err(Error::Usage(format!(
-            "backend {name} takes nothing after a colon: write backend {name}"
+            "backend {name} takes nothing after a colon: use backend {name}"
         ))),
         BackendVariant::Engine if variant.is_empty() => Err(Error::Usage(format!(
-            "backend {name} needs an engine: write backend {name}:shm, or another engine that `tonnage devices` lists"
+            "backend {name} needs an engine: use backend {name}:shm, or another engine that `tonnage devices` lists"
         ))),
         BackendVariant::OneOf(parts) if parts.iter().all(|part| part.name != variant) => {
             let known: Vec<_> = parts.iter().map(|part| part.name).collect();
@@ -154,10 +154,10 @@ pub fn find<'a, 'b>(
 }
 
 impl BackendEntry {
-    /// Refuses a call that the backend cannot carry out, whatever the machine has.
+    /// Refuses a call that the backend does not support on any machine.
     ///
     /// # Errors
-    /// `Usage` that names what it can.
+    /// `Usage`, listing the supported values.
     pub fn check(&self, op: Collective, dtype: Dtype, reduction: Option<Reduction>) -> Result<()> {
         self.check_one("op", op, self.ops, Collective::name)?;
         self.check_one("dtype", dtype, self.dtypes, Dtype::name)?;
@@ -228,19 +228,19 @@ mod tests {
     }
 
     #[test]
-    fn names_are_read_up_to_the_first_colon() {
+    fn the_name_ends_at_the_first_colon() {
         let (entry, variant) = find(&BACKENDS, "own:fabric:tcp").unwrap();
         assert_eq!((entry.name, variant), ("own", "fabric:tcp"));
         assert_eq!(find(&BACKENDS, "other:b").unwrap().1, "b");
         assert!(message("owm:shm").contains("did you mean \"own\"?"));
-        assert!(message("own").contains("write backend own:shm"));
+        assert!(message("own").contains("use backend own:shm"));
         assert!(message("whole:x").contains("takes nothing after a colon"));
         assert!(message("other:c").contains("a, b"));
         assert!(message("other").contains("a, b"));
     }
 
     #[test]
-    fn a_call_that_a_backend_lacks_is_refused_with_those_that_it_has() {
+    fn an_unsupported_call_is_refused_listing_the_supported_values() {
         let [entry, ..] = BACKENDS;
         let check = |op, dtype, reduction| entry.check(op, dtype, reduction);
         assert!(check(Collective::AllReduce, Dtype::Float32, Some(Reduction::Sum)).is_ok());

@@ -1,11 +1,11 @@
-//! Rows of backends that `tonnage_bench` opens itself: they need its engines, or processes of their own.
+//! Rows of backends that `tonnage_bench` opens itself, because they need its engines or their own processes.
 
 use tonnage_collective::{Collective, Dtype, Reduction};
 
 use crate::Lifecycle;
 use crate::backend::{BackendEntry, BackendPart, BackendVariant};
 
-/// Collectives of this program's own, over one of its engines.
+/// The program's own collectives, over one of its engines.
 pub const NATIVE: BackendEntry = BackendEntry {
     name: "native",
     about: "collectives of this program's own over one of its engines: what the path can do",
@@ -23,10 +23,10 @@ pub const NATIVE: BackendEntry = BackendEntry {
     open: None,
 };
 
-/// Memory of the tensors that torch has on a GPU, by its name for that device.
+/// The memory of torch's GPU tensors, by torch's name for that device.
 pub const TORCH_GPU_MEMORY: &str = "cuda";
 
-/// Libraries behind torch.distributed, and none at all.
+/// Libraries behind torch.distributed, and a variant that calls none.
 pub const TORCH_VARIANTS: &[BackendPart] = &[
     BackendPart {
         name: "gloo",
@@ -41,7 +41,7 @@ pub const TORCH_VARIANTS: &[BackendPart] = &[
     BackendPart {
         name: "mpi",
         about: "by an MPI",
-        needs: " built from its source with an MPI, for no packaged one has it",
+        needs: " built from its source with an MPI, because no packaged one has it",
     },
     BackendPart {
         name: "null",
@@ -50,7 +50,7 @@ pub const TORCH_VARIANTS: &[BackendPart] = &[
     },
 ];
 
-/// Collectives of torch.distributed, by a process of Python for each rank.
+/// Collectives of torch.distributed, through one Python process per rank.
 pub const TORCH: BackendEntry = BackendEntry {
     name: "torch",
     about: "torch.distributed",

@@ -1,8 +1,8 @@
-//! The second kind of engine: engines that work on files. Opening, syncing and closing block, and so do the reads and
-//! writes of most of them; what can have several in flight offers a [`Queue`] for those.
+//! The contract of engines for files. Opening, syncing and closing block, and so do reads and writes of most engines.
+//! An engine that can keep several transfers in flight offers a [`Queue`] for them.
 //!
-//! A [`FileDomain`] is one engine as a rank uses it for one point, a [`Calls`] is what one thread of the rank owns.
-//! The loops in `tonnage_bench::kinds::files` know only these, and say which bytes go where.
+//! A [`FileDomain`] is one engine as a rank uses it for one point; a [`Calls`] belongs to one thread of the rank. The
+//! loops in `tonnage_bench::kinds::files` know only these types, and decide which bytes go where.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -25,40 +25,40 @@ pub struct FileEntry {
     pub about: &'static str,
     /// Options of its own, which `--engine-option NAME=VALUE` sets.
     pub options: &'static [EngineOption],
-    /// True when it can have several transfers in flight, so that `--window` means something.
+    /// True if it can keep several transfers in flight, so that `--window` has an effect.
     pub queues: bool,
-    /// True when several threads of a rank can use it at once.
+    /// True if several threads of a rank can use it at once.
     pub threads: bool,
-    /// True when all ranks can make one call together (`--collective`), each through its own view (`--file-view`), and
-    /// hints mean something.
+    /// True if all ranks can make one call together (`--collective`), each through its own view (`--file-view`), and if
+    /// hints have an effect.
     pub collective: bool,
-    /// True when it can leave the page cache out (`--direct`).
+    /// True if it can bypass the page cache (`--direct`).
     pub direct: bool,
     /// Libraries that it loads at run time and that `--library NAME=PATH` can choose.
     pub libraries: &'static [Library],
-    /// Start and end of a library that lives as long as its process.
+    /// Hooks for a library whose state lives as long as the process.
     pub lifecycle: Lifecycle,
-    /// Opens it on this rank for one point. Called by all ranks alike, on the main thread.
+    /// Opens it on this rank for one point. Called by all ranks, on the main thread.
     pub open: fn(&OpenFiles<'_>) -> Result<Arc<dyn FileDomain>>,
 }
 
 /// Arguments for opening an engine for files on one rank.
 #[derive(Debug, Clone)]
 pub struct OpenFiles<'a> {
-    /// Use that will be made of it, checked against the entry.
+    /// Intended use, already checked against the entry.
     pub usage: &'a FileUse,
     /// This rank.
     pub rank: u32,
-    /// `--library`: files to load instead of those that the engine finds.
+    /// `--library`: files to load instead of the ones that the engine would find.
     pub libraries: &'a Libraries,
 }
 
 tonnage_units::names! {
-    /// Ranks that share a file.
+    /// Whether ranks share a file.
     pub enum FileLayout: "layout" {
-        /// One file for all ranks: segment after segment, in each of them a block of every rank.
+        /// One file for all ranks: segment after segment, each with a block of every rank.
         Shared = "shared",
-        /// A file for each rank, named after it.
+        /// One file per rank, named after the rank.
         PerProcess = "per-process",
     }
 }
@@ -66,15 +66,15 @@ tonnage_units::names! {
 tonnage_units::names! {
     /// Order of a rank's transfers.
     pub enum FileOrder: "order" {
-        /// From the beginning to the end.
+        /// From beginning to end.
         Sequential = "sequential",
-        /// By a seeded permutation: every transfer once, each rank as many as any other.
+        /// By a seeded permutation: every transfer once, the same number for each rank.
         Shuffled = "shuffled",
     }
 }
 
 tonnage_units::names! {
-    /// Choice of when written data is forced to stable storage.
+    /// When written data is forced to stable storage.
     pub enum Fsync: "fsync" {
         /// Once, after the last write of a phase and before the file is closed.
         End = "end",
@@ -85,12 +85,12 @@ tonnage_units::names! {
     }
 }
 
-/// Use of an engine for files: all that opening it may depend on.
+/// Intended use of an engine for files: everything that opening it may depend on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileUse {
     /// Options that differ from the defaults; checked against [`FileEntry::options`].
     pub options: EngineOptions,
-    /// Hints for the engine's library by name.
+    /// Hints for the engine's library, by name.
     pub hints: BTreeMap<String, String>,
     /// Ranks of the run; all of them take part.
     pub ranks: u32,
@@ -98,40 +98,40 @@ pub struct FileUse {
     pub threads: u32,
     /// Transfers in flight for each thread.
     pub window: u32,
-    /// One file for all ranks, or one for each.
+    /// One file for all ranks, or one per rank.
     pub layout: FileLayout,
     /// Order of a rank's transfers.
     pub order: FileOrder,
-    /// Choice of when written data is forced to stable storage.
+    /// When written data is forced to stable storage.
     pub fsync: Fsync,
-    /// True to leave the page cache out.
+    /// True to bypass the page cache.
     pub direct: bool,
-    /// All ranks make each transfer together.
+    /// True if all ranks make each transfer together.
     pub collective: bool,
-    /// Each rank sees only its own parts of the shared file.
+    /// True if each rank sees only its own parts of the shared file.
     pub file_view: bool,
-    /// A stonewall may end a phase before its last transfer.
+    /// True if a stonewall may end a phase before its last transfer.
     pub stonewalled: bool,
-    /// Bytes that one rank moves in one phase that nothing cuts short.
+    /// Bytes that one rank moves in a phase that is not cut short.
     pub bytes_of_rank: u64,
 }
 
 /// An engine for files as one rank uses it for one point.
 pub trait FileDomain: Send + Sync {
-    /// The real choices (library, version, flags, …), for the record.
+    /// Actual choices (library, version, flags, …), for the record.
     fn report(&self) -> EngineReport;
-    /// Makes the part that one thread of the rank owns. `memory` holds all bytes that its transfers will name; it is
+    /// Makes the part that one thread of the rank owns. `memory` holds all bytes that its transfers refer to; it is
     /// page-aligned and lives as long as the `Arc`. Thread 0 is the rank's main thread.
     ///
     /// # Errors
-    /// When queues or registrations cannot be made.
+    /// If queues or registrations cannot be made.
     fn thread(&self, thread: u32, memory: Arc<Arena>) -> Result<Box<dyn Calls>>;
 }
 
-/// A file to open, and the way to open it.
+/// A file to open, and how to open it.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenFile<'a> {
-    /// The number by which the other calls name it, from 0; the caller chooses it.
+    /// The number by which other calls refer to the file, from 0; chosen by the caller.
     pub file: u32,
     /// Path of the file.
     pub path: &'a Path,
@@ -139,36 +139,36 @@ pub struct OpenFile<'a> {
     pub read: bool,
     /// True when it will be written.
     pub write: bool,
-    /// True to make it: then anything that has its name already is an error (`O_EXCL`). Otherwise it must be there, be a
-    /// regular file and not be reached through a link. It is never truncated here.
+    /// True to create it: an existing file of that name is then an error (`O_EXCL`). Otherwise it must exist, be a
+    /// regular file and not be reached through a link. The file is never truncated here.
     pub create: bool,
-    /// True when all ranks open this very file together.
+    /// True if all ranks open this same file together.
     pub shared: bool,
-    /// The only parts of the file that this rank will name, with `--file-view`.
+    /// The only parts of the file that this rank will access, with `--file-view`.
     pub view: Option<View>,
 }
 
-/// Parts of a file at equal distances. Transfers name offsets in the file all the same; an engine that hands views on
-/// computes those in the view by [`View::offset_in`].
+/// Equally spaced parts of a file. Transfers still use offsets in the file; an engine that passes views on to its
+/// library converts them with [`View::offset_in`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct View {
     /// Offset of the first part.
     pub begin: u64,
     /// Bytes of each part.
     pub block_bytes: u64,
-    /// Distance from the begin of one part to that of the next.
+    /// Distance from the start of one part to the start of the next.
     pub stride_bytes: u64,
 }
 
 impl View {
-    /// Returns the offset of a byte of the file in the view, counting only what the view shows; the byte must be in it.
+    /// Converts an offset in the file to one in the view, which counts only visible bytes. The byte must be visible.
     pub fn offset_in(&self, offset: u64) -> u64 {
         let from_begin = offset - self.begin;
         from_begin / self.stride_bytes * self.block_bytes + from_begin % self.stride_bytes
     }
 }
 
-/// One read or write of `len` bytes. All of them are moved, or the call fails.
+/// One read or write of `len` bytes. It moves all of them, or fails.
 #[derive(Debug, Clone, Copy)]
 pub struct FileTransfer {
     /// An open file.
@@ -184,11 +184,11 @@ pub struct FileTransfer {
 /// A call that blocks until it is done.
 #[derive(Debug, Clone, Copy)]
 pub enum Call<'a> {
-    /// Opens a file; how long it takes is reported.
+    /// Opens a file; the time it takes is reported.
     Open(OpenFile<'a>),
-    /// Reads from a file into memory. With `--collective` all ranks make it together.
+    /// Reads from a file into memory. With `--collective`, all ranks make the call together.
     Read(FileTransfer),
-    /// Writes from memory to a file. With `--collective` all ranks make it together.
+    /// Writes from memory to a file. With `--collective`, all ranks make the call together.
     Write(FileTransfer),
     /// Returns when everything written to the file is on stable storage.
     Sync {
@@ -202,58 +202,58 @@ pub enum Call<'a> {
     },
 }
 
-/// Calls of one thread: its open files.
+/// File calls of one thread, which owns its open files.
 pub trait Calls: Send {
-    /// Carries out one call and returns the bytes that it moved, 0 for those that move none. Reads and writes allocate
+    /// Executes one call and returns the number of bytes moved, 0 for calls that move none. Reads and writes allocate
     /// nothing and take no lock.
     ///
     /// # Errors
-    /// What failed, with the file's path and the offset; the caller adds the rank.
+    /// The failure, with the file's path and the offset; the caller adds the rank.
     fn call(&mut self, call: &Call<'_>) -> Result<u64>;
-    /// Device and inode of a file that is open; `None` where the engine does not know them, or has no such file.
+    /// Device and inode of an open file; `None` if the engine does not know them, or has no such file.
     fn identity(&self, file: u32) -> Option<(u64, u64)> {
         let _ = file;
         None
     }
-    /// For reads and writes that do not block; engines with [`FileEntry::queues`] have one.
+    /// The queue for reads and writes that do not block; present if [`FileEntry::queues`] is set.
     fn queue(&mut self) -> Option<&mut dyn Queue> {
         None
     }
-    /// Choices that the engine made by itself while it ran, and hints that were taken, for the record.
+    /// Choices that the engine made on its own while it ran, and hints that took effect, for the record.
     fn chosen(&self) -> Facts {
         Facts::default()
     }
 }
 
-/// Reads and writes with several in flight: the post and poll of an [`super::Engine`], without peers.
+/// Reads and writes with several in flight: the post and poll of an [`Engine`](crate::Engine), without peers.
 pub trait Queue {
-    /// Takes transfers in order and returns how many; fewer than all means "wait, then try again". `op.lane` is
+    /// Takes transfers in order and returns the number taken; fewer than all means "wait, then try again". `op.lane` is
     /// [`lane_of`] the file, `op.local` an offset in the thread's memory, `op.remote` one in the file.
     ///
     /// # Errors
-    /// When the queue is dead, or a range lies outside the memory.
+    /// If the queue is dead, or a range lies outside the memory.
     fn post(&mut self, ops: &[Op]) -> Result<usize>;
-    /// Fills `done` with completions and returns how many. Never blocks. `len` is what was moved: all of it, or the
-    /// ending is `Failed` with the error number (`libc::EIO`, …; 0 for the end of the file).
+    /// Fills `done` with completions and returns their number. Never blocks. `len` is the number of bytes moved. That
+    /// is all of them, or the ending is `Failed` with the error number (`libc::EIO`, …; 0 for the end of the file).
     ///
     /// # Errors
-    /// When the queue is dead.
+    /// If the queue is dead.
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize>;
-    /// Sleeps until something can be polled; returns at once when nothing is in flight.
+    /// Sleeps until something can be polled; returns at once if nothing is in flight.
     ///
     /// # Errors
-    /// When the queue is dead.
+    /// If the queue is dead.
     fn wait(&mut self) -> Result<()>;
-    /// The most transfers that were really in flight since this was asked last: handed over, and not taken back.
+    /// Returns the most transfers that were in flight since the last call: submitted, and not yet completed.
     fn take_most_in_flight(&mut self) -> u32;
 }
 
-/// The lane of a queue's operations on a file.
+/// Returns the lane of a queue's operations on a file.
 pub fn lane_of(file: u32, write: bool) -> Lane {
     Lane(file << 1 | u32::from(write))
 }
 
-/// The reverse of [`lane_of`]: the file, and whether it is written.
+/// The inverse of [`lane_of`]: returns the file, and whether it is written.
 pub fn file_of(lane: Lane) -> (u32, bool) {
     (lane.0 >> 1, lane.0 & 1 == 1)
 }

@@ -1,8 +1,8 @@
-//! The contract of workers whose trials are carried out elsewhere, such as in the kernel: they get a whole trial as an
-//! order, and time themselves, as backends of collectives in another process do.
+//! The contract of workers whose trials run elsewhere, such as in the kernel. They receive a whole trial as one order
+//! and time it themselves, as backends of collectives in another process do.
 //!
-//! Domains say by [`Caps::carried`](crate::Caps::carried) that their workers are of this kind. Registering, connecting,
-//! lanes and failures are those of every engine; single operations cannot be posted.
+//! Domains report by [`Caps::carried`](crate::Caps::carried) that their workers are of this kind. Registering,
+//! connecting, lanes and failures work as for any engine; single operations cannot be posted.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,72 +12,72 @@ use tonnage_units::Result;
 
 use crate::{Addresses, Lane, Verb};
 
-/// Carries out the trials of a worker.
+/// Runs the trials of a worker.
 pub trait Carrier {
-    /// Takes bytes of the worker's memory to where operations have theirs: offset and length of each stretch.
+    /// Copies parts of the worker's memory to the place where operations read theirs: offset and length of each part.
     ///
     /// # Errors
-    /// When a stretch does not lie in the memory.
+    /// If a part does not lie in the memory.
     fn take_over(&mut self, stretches: &[(u64, u64)]) -> Result<()>;
-    /// Brings such bytes back, so that the worker's memory has what landed.
+    /// Copies such parts back, so that the worker's memory holds the bytes that arrived.
     ///
     /// # Errors
-    /// When a stretch does not lie in the memory.
+    /// If a part does not lie in the memory.
     fn bring_back(&mut self, stretches: &[(u64, u64)]) -> Result<()>;
-    /// Makes ready for an order, and says how another thread sees its progress.
+    /// Prepares an order, and returns a handle by which another thread follows its progress.
     ///
     /// # Errors
-    /// When it cannot be carried out.
+    /// If it cannot be carried out.
     fn begin(&mut self, order: &CarriedOrder<'_>) -> Result<Arc<dyn CarriedProgress>>;
-    /// Carries out the order that was begun, in the calling thread; returns when all that was issued has completed, and
-    /// what was written has arrived.
+    /// Runs the prepared order on the calling thread. Returns once all issued operations have completed and all writes
+    /// have arrived.
     ///
     /// # Errors
-    /// When an operation fails, nothing completes for too long, or the run was stopped.
+    /// If an operation fails, nothing completes for too long, or the run was stopped.
     fn carry_out(&mut self, order: &CarriedOrder<'_>) -> Result<CarriedTrial>;
-    /// Latencies of the last order.
+    /// Returns the latencies of the last order.
     ///
     /// # Errors
-    /// When whoever carried it out is gone.
+    /// If the executor (such as the kernel module) is gone.
     fn latencies(&mut self) -> Result<BinnedLatencies>;
 }
 
-/// Progress of an order, which another thread asks for.
+/// Progress of an order, as another thread sees it.
 pub trait CarriedProgress: std::fmt::Debug + Send + Sync {
-    /// Operations of the order that have completed; `None` once nobody can tell.
+    /// Number of the order's operations that have completed; `None` once that is no longer known.
     fn operations(&self) -> Option<u64>;
     /// Latencies of the order so far.
     fn latencies(&self) -> Option<BinnedLatencies>;
 }
 
-/// A trial to carry out.
+/// A trial to run.
 #[derive(Debug, Clone, Copy)]
 pub struct CarriedOrder<'a> {
-    /// The operation.
+    /// Verb of the operations.
     pub verb: Verb,
-    /// Payload of each.
+    /// Payload of each operation.
     pub size_bytes: u32,
-    /// Operations in flight of each flow, or of each of its batches.
+    /// Operations in flight of each flow, or operations of each batch.
     pub window: u32,
-    /// True when a window is issued only once the one before it has completed.
+    /// True if a batch is issued only once the one before it has completed.
     pub in_batches: bool,
-    /// Places of operations at either end.
+    /// Number of slots at either end.
     pub slots: u64,
-    /// Bytes between the beginnings of two of them.
+    /// Distance between the starts of two slots.
     pub stride_bytes: u64,
-    /// Orders of the slots at the initiator's end and at the target's.
+    /// Slot order at the initiator and at the target.
     pub orders: (Addresses, Addresses),
     /// The flows.
     pub flows: &'a [CarriedFlow],
-    /// Operations of all flows together, at most.
+    /// Limit on the operations of all flows together.
     pub operations_max: Option<u64>,
-    /// Time in which operations are issued.
+    /// How long operations are issued.
     pub duration: Option<Duration>,
-    /// Time without a completion that is forgiven.
+    /// How long the order may go without a completion before it fails.
     pub patience: Duration,
-    /// True when latencies are taken.
+    /// True to record latencies.
     pub timed: bool,
-    /// Ends it early once true.
+    /// Ends the order early once true.
     pub stop: &'a AtomicBool,
 }
 
@@ -90,29 +90,29 @@ pub struct CarriedFlow {
     pub local: u64,
     /// Offset of the first slot in the peer's.
     pub remote: u64,
-    /// Seed of the orders of slots.
+    /// Seed of the slot orders.
     pub seed: u64,
-    /// Operations that were issued before, which the orders go on from.
+    /// Operations issued by earlier orders. The slot orders continue from there.
     pub issued: u64,
 }
 
 /// Outcome of an order.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CarriedTrial {
-    /// Operations of each flow, all of which have completed.
+    /// Operations of each flow. All of them have completed.
     pub issued: Vec<u64>,
-    /// The most that were in flight.
+    /// The most operations that were in flight.
     pub in_flight_max: u64,
 }
 
 impl CarriedTrial {
-    /// Operations of all flows.
+    /// Number of operations of all flows.
     pub fn operations(&self) -> u64 {
         self.issued.iter().sum()
     }
 }
 
-/// Latencies as counts of the bins that records have, with the exact figures beside them.
+/// Latencies as counts per histogram bin, the same bins as in records, together with the exact figures.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct BinnedLatencies {
     /// Count of each bin.
@@ -128,7 +128,7 @@ pub struct BinnedLatencies {
 }
 
 impl BinnedLatencies {
-    /// Adds those of another lane.
+    /// Adds the latencies of another lane.
     pub fn merge(&mut self, other: &Self) {
         if other.samples == 0 {
             return;

@@ -1,4 +1,4 @@
-//! One device of an engine: what it can do, what was granted, and the workers' engines that it makes.
+//! One device of an engine: its capabilities, its grants, and the workers' engines that it makes.
 
 use std::net::IpAddr;
 
@@ -8,15 +8,15 @@ use tonnage_units::{Result, WireDevice};
 
 use crate::{Engine, EngineReport, Peer, Verb};
 
-/// The upper bound that a path's utilization is a fraction of.
+/// The upper bound that a path's utilization refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LimitKind {
-    /// No limit, because nothing moves.
+    /// No bound, because nothing moves.
     None,
-    /// The fastest copy that the memory can do over the same bytes.
+    /// The fastest copy of the same bytes within the memory.
     MemoryCopy,
-    /// Bandwidth of plain TCP streams between the same ranks at once, one for each queue pair of each worker of each
+    /// Bandwidth of concurrent plain TCP streams between the same ranks, one for each queue pair of each worker of each
     /// flow.
     SocketStream,
     /// The nominal speed of the domain's device.
@@ -26,18 +26,18 @@ pub enum LimitKind {
     },
 }
 
-/// Whoever moves bytes into and out of memory of a device, such as a GPU.
+/// Who moves bytes into and out of memory of a device, such as a GPU.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DeviceMemoryBy {
-    /// Somebody who is not known: the engine takes no such memory, or leaves it to a library.
+    /// Not known: the engine does not accept such memory, or leaves the choice to a library.
     #[default]
     Unknown,
-    /// The device, whom the rank that initiates asks for copies.
+    /// The device itself: the initiating rank orders copies from it.
     Copies,
-    /// The device, whom the ranks at both ends ask for copies to and from memory of the host.
+    /// The device itself: the ranks at both ends order copies to and from host memory.
     Staging,
-    /// Others, such as network cards.
+    /// Another device, such as a NIC.
     Cards,
 }
 
@@ -48,47 +48,47 @@ impl DeviceMemoryBy {
     }
 }
 
-/// Capabilities of a domain. It is fixed for the domain's life.
+/// Capabilities of a domain, fixed for its life.
 #[derive(Debug, Clone, Copy)]
 pub struct Caps {
-    /// The verbs that can be asked for.
+    /// The supported verbs.
     pub verbs: &'static [Verb],
-    /// Immediate bits carried by a write-imm.
+    /// Immediate bits that a write-imm carries.
     pub immediate_bits: u32,
-    /// Operations that one worker may have in flight on one lane; more are not taken by `post` until some complete.
+    /// Operations that one worker may have in flight on one lane; `post` takes no more until some complete.
     pub depth: u32,
     /// The largest single operation.
     pub message_bytes_max: u64,
-    /// False when completions are made up and no byte moves (the `null` engine).
+    /// False if completions are synthetic and no byte moves (the `null` engine).
     pub moves_bytes: bool,
-    /// True when a completed write is visible to the peer. False: only [`Engine::flush`] proves it.
+    /// True if a completed write is visible to the peer. False: only [`Engine::flush`] proves it.
     pub delivered: bool,
-    /// True when a lane can be asked to complete a write only once it is visible to the peer
-    /// ([`LaneSpec::delivered`](crate::LaneSpec::delivered)). Of no account where `delivered` is true.
+    /// True if a lane can be asked to complete a write only once it is visible to the peer
+    /// ([`LaneSpec::delivered`](crate::LaneSpec::delivered)). Irrelevant if `delivered` is true.
     pub delivery_on_request: bool,
-    /// True when a completed send has filled a receive of the peer's. False: it may only have left, so that somebody
-    /// has to keep senders from running away from their receivers.
+    /// True if a completed send has filled one of the peer's receives. False: it may only have left this side, so flow
+    /// control must keep senders from overrunning their receivers.
     pub sends_taken: bool,
-    /// True when the device carries out what peers ask for without this side's CPU: then a target of write and read
-    /// rests, and does not poll.
+    /// True if the device executes peers' requests without this side's CPU. A target of write and read then sleeps
+    /// instead of polling.
     pub passive_target: bool,
-    /// True when an arrived write-imm says which peer it came from. Of no account for a worker with one peer.
+    /// True if an arrived write-imm identifies the peer that it came from. Irrelevant for a worker with one peer.
     pub arrivals_named: bool,
-    /// True when what a peer writes can become visible only while this side polls, as with sockets. Then a loop that
-    /// waits for a byte polls after every look at it.
+    /// True if a peer's write may become visible only while this side polls, as with sockets. A loop that waits for a
+    /// byte then polls after every look at it.
     pub arrives_by_polling: bool,
-    /// True when a lane can be asked to make the last byte of a write visible last.
+    /// True if a lane can be asked to make the last byte of a write visible last.
     pub ordered_writes: bool,
-    /// True when the peers map each other's memory, so that it must be allocated shared.
+    /// True if peers map each other's memory, so that it must be allocated shared.
     pub shared_memory: bool,
-    /// True when trials are carried out elsewhere ([`Engine::carrier`]), and single operations cannot be posted.
+    /// True if trials run elsewhere ([`Engine::carrier`]), and single operations cannot be posted.
     pub carried: bool,
     /// Upper bound of its bandwidth.
     pub limit: LimitKind,
 }
 
 impl Caps {
-    /// Returns capabilities of a device that moves bytes and promises nothing else; engines name what differs.
+    /// Capabilities of a device that moves bytes and promises nothing else. Engines set the fields that differ.
     pub const fn new(verbs: &'static [Verb], depth: u32, message_bytes_max: u64) -> Self {
         Self {
             verbs,
@@ -115,18 +115,18 @@ impl Caps {
 pub struct WorkerConfig {
     /// This rank.
     pub rank: Peer,
-    /// This worker's index within the rank. Worker `w` talks only to workers `w` of other ranks.
+    /// This worker's index within the rank. Worker `w` exchanges data only with workers `w` of other ranks.
     pub worker: u32,
     /// The most peers that it will be connected to.
     pub peers_max: u32,
-    /// The most operations that are kept in flight on one lane.
+    /// The most operations kept in flight on one lane.
     pub depth: u32,
-    /// Queue pairs towards each peer that it makes itself; more than one only where trials are
-    /// [carried out elsewhere](Caps::carried).
+    /// Queue pairs that the engine itself makes for each peer; more than one only if trials [run
+    /// elsewhere](Caps::carried).
     pub queue_pairs: u32,
-    /// True when completions will be slept for ([`Engine::arm`]) and not only polled for.
+    /// True if the worker will sleep until completions arrive ([`Engine::arm`]) and not only poll for them.
     pub sleeps: bool,
-    /// A calibrated clock, for an engine that compares its own ways.
+    /// A calibrated clock, for an engine that compares its own methods.
     pub clock: Clock,
 }
 
@@ -149,30 +149,30 @@ impl WorkerConfig {
 pub trait Domain: Send + Sync {
     /// Its capabilities.
     fn caps(&self) -> &Caps;
-    /// The real choices and grants, for the record.
+    /// Actual choices and grants, for the record.
     fn report(&self) -> EngineReport;
-    /// This host's address on the device, so that a socket stream that the engine is compared with crosses it too;
-    /// `None` leaves it to the address of the control channel.
+    /// This host's address on the device, so that the socket stream used as the bound crosses the same device. `None`:
+    /// the address of the control channel is used.
     fn stream_address(&self) -> Option<IpAddr> {
         None
     }
-    /// The name by which all processes of the machine know what bounds it, so that a bound that several ranks share
-    /// counts once; `None` where the device's name in the report is such a one.
+    /// A name, the same in all processes of the machine, for the component that limits this domain: a bound that
+    /// several ranks share counts once. `None` if the device's name in the report already is one.
     fn bound_place(&self) -> Option<&str> {
         None
     }
-    /// Whoever moves bytes of memory that is a device's.
+    /// Who moves bytes of device memory.
     fn device_memory_by(&self) -> DeviceMemoryBy {
         DeviceMemoryBy::Unknown
     }
-    /// The devices that payload has to cross, so that their counters can prove that it did. With several, each carries
-    /// a part of it; one that no worker uses is not named. Empty where no device counts (memory), or none can be told.
+    /// The devices that the payload must cross, so that their counters can prove it. Of several, each carries a part;
+    /// devices that no worker uses are left out. Empty if no device counts traffic (memory), or none can be identified.
     fn wire_devices(&self) -> Vec<WireDevice> {
         Vec::new()
     }
-    /// A worker's own engine.
+    /// Makes a worker's own engine.
     ///
     /// # Errors
-    /// When queues cannot be made.
+    /// If queues cannot be made.
     fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>>;
 }

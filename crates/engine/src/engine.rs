@@ -1,4 +1,4 @@
-//! The part of an engine that one worker owns: its registrations, its peers, its lanes, its completions.
+//! One worker's part of an engine: its registrations, its peers, its lanes, its completions.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -11,38 +11,39 @@ use crate::memory::Memory;
 use crate::report::Facts;
 use crate::{Completion, Failure, Lane, LaneSpec, Op, Peer, Region, RegionId};
 
-/// Opaque address of one worker for one of its peers. At most [`Card::BYTES_MAX`] bytes.
+/// Opaque endpoint address of one worker, made for one of its peers. At most [`Card::BYTES_MAX`] bytes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Card(pub Vec<u8>);
 
 impl Card {
-    /// Bound on what a worker may tell one peer.
+    /// Size limit of an address.
     pub const BYTES_MAX: usize = 64 << 10;
 
-    /// An address as JSON.
-    pub fn of(address: &impl Serialize) -> Self {
+    /// Encodes an address as JSON.
+    pub fn encode(address: &impl Serialize) -> Self {
         Self(json(address))
     }
 }
 
-/// Numbers, texts and lists of them as JSON, which cannot fail.
+/// Encodes a value as JSON. Cannot fail for numbers, strings and lists of them.
 pub(crate) fn json(value: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(value).unwrap_or_default()
 }
 
-/// Place of a peer's process beside this one. The ranks of a run work it out once, so no engine asks the system again.
+/// Where a peer's process runs relative to this one. The ranks of a run determine it once, so engines need not ask the
+/// system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Locality {
-    /// One machine and one PID namespace: each finds the other's process and its files by number.
+    /// The same machine and PID namespace: each process finds the other and its files by PID.
     SameContainer,
-    /// One machine, with processes that do not see each other.
+    /// The same machine, but the processes cannot see each other.
     SameMachine,
-    /// Another machine: only a network leads there.
+    /// Another machine, reachable only through a network.
     OtherMachine,
 }
 
 impl Locality {
-    /// Reason why memory cannot be shared by way of the peer's process; `None` where it can.
+    /// Why memory cannot be shared through the peer's process; `None` if it can.
     pub fn separation(self) -> Option<&'static str> {
         match self {
             Self::SameContainer => None,
@@ -57,15 +58,15 @@ impl Locality {
 pub struct Neighbor {
     /// Its rank.
     pub peer: Peer,
-    /// The address that its worker made for this one.
+    /// The address that the peer's worker made for this worker.
     pub card: Card,
-    /// Its place.
+    /// Where its process runs.
     pub locality: Locality,
 }
 
 impl Neighbor {
-    /// A peer of the same container, such as another worker of this process in an engine's tests.
-    pub fn beside(peer: Peer, card: Card) -> Self {
+    /// A peer in the same container, such as another worker of this process in an engine's tests.
+    pub fn same_container(peer: Peer, card: Card) -> Self {
         Self {
             peer,
             card,
@@ -77,9 +78,9 @@ impl Neighbor {
 /// Outcome of a flush.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Flush {
-    /// The completed operations of the lane have arrived; no completion follows.
+    /// The lane's completed operations have arrived; no completion follows.
     Delivered,
-    /// On its way: a completion with the flush's tag follows once everything has arrived.
+    /// In progress: a completion with the flush's tag follows once everything has arrived.
     Posted,
     /// No room now: poll, then try again.
     Again,
@@ -88,139 +89,142 @@ pub enum Flush {
 /// Load of one rail of a worker.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RailLoad {
-    /// Bytes of the parts that were handed to it.
+    /// Bytes of the parts given to it.
     pub bytes: u64,
-    /// Polls while it had parts in flight.
+    /// Polls during which it had parts in flight.
     pub busy_polls: u64,
-    /// Polls while any rail had.
+    /// Polls during which any rail had parts in flight.
     pub polls: u64,
-    /// Peers that it leads to.
+    /// Number of peers that it reaches.
     pub peers: u32,
     /// Parts in flight now.
     pub in_flight: u64,
 }
 
-/// Ways to wait for completions.
+/// Outcome of [`Engine::arm`]: how to wait for completions.
 #[derive(Debug, Clone, Copy)]
 pub enum Arm<'a> {
-    /// There may be completions already: poll, and arm again before sleeping.
+    /// Completions may already be there: poll, and arm again before sleeping.
     Ready,
     /// Nothing can be polled until this descriptor is readable.
     Sleep(BorrowedFd<'a>),
-    /// This engine, as it was opened, can only be polled.
+    /// This engine, as it was opened, supports polling only.
     Unsupported,
 }
 
-/// The part of an engine that one worker owns. It lives on one thread at a time, so it needs no locks.
+/// One worker's part of an engine. It lives on one thread at a time, so it needs no locks.
 ///
 /// The order of calls: `register`, `cards`, `connect`, `meet`, then `lane` and the loop of `post` and `poll`. All of
-/// them may be called again later, for more memories, more peers and more lanes.
+/// them may be called again later, for more memories, peers and lanes.
 pub trait Engine {
-    /// Makes a memory known to the device, for operations of this worker and of its peers. The engine keeps what its
-    /// registration needs.
+    /// Registers a memory with the device, for operations of this worker and of its peers. The engine keeps everything
+    /// that its registration needs.
     ///
     /// # Errors
-    /// [`Unavailable`](tonnage_units::Error::Unavailable) for a memory that the engine cannot take, with one that it
+    /// [`Unavailable`](tonnage_units::Error::Unavailable) for a memory that the engine cannot use, naming one that it
     /// can; otherwise the device's reason.
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region>;
-    /// Takes a registration back. Its lanes have been released, and nothing of it is in flight.
+    /// Undoes a registration. Its lanes have been released, and it has no operation in flight.
     ///
     /// # Errors
-    /// When it is in use, or was never made.
+    /// If it is in use, or was never made.
     fn deregister(&mut self, region: RegionId) -> Result<()>;
-    /// This worker's address for each of these peers, in their order. They may all be alike.
+    /// Returns this worker's address for each of these peers, in their order. The addresses may all be equal.
     ///
     /// # Errors
-    /// When there is no room for so many peers.
+    /// If the engine cannot serve this many peers.
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>>;
-    /// Connects to peers. Refuse here a peer that does not fit (another version, another host). Called again for more
-    /// peers.
+    /// Connects to peers. An engine refuses an incompatible peer here (another version, another host). Called again for
+    /// more peers.
     ///
     /// # Errors
-    /// When a peer cannot be reached; the message names it.
+    /// If a peer cannot be reached; the message names it.
     fn connect(&mut self, peers: &[Neighbor]) -> Result<()>;
-    /// First contact with the peers that were connected since the last call, after they have connected too: for
-    /// transports on which both sides must take part, or which set up lazily what should not be timed. Polls until it
-    /// is done, and ends when `stopped` says so.
+    /// Makes first contact with the peers connected since the last call, after they have connected too. Needed by
+    /// transports on which both sides must take part, or which do setup lazily that should not be timed. Polls until it
+    /// is done, or until `stopped` returns true.
     ///
     /// # Errors
-    /// When a peer cannot be reached; the message names the pair.
+    /// If a peer cannot be reached; the message names the pair.
     fn meet(&mut self, _stopped: &dyn Fn() -> bool) -> Result<()> {
         Ok(())
     }
-    /// Resolves a lane; the same specification may be resolved again at no cost.
+    /// Resolves a lane. Resolving the same specification again costs nothing.
     ///
     /// # Errors
-    /// When the engine cannot do what the lane asks.
+    /// If the engine cannot do what the lane asks.
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane>;
-    /// Gives a lane back, of which nothing is in flight. Its handle may be given out again.
+    /// Releases a lane that has nothing in flight. Its handle may be reused.
     fn release(&mut self, lane: Lane);
-    /// Says how long the write-imms are that a peer sends from now on, so that an engine which cuts them knows when one
-    /// has arrived whole; `None` when that peer sends no more.
+    /// Announces the length of the write-imms that a peer sends from now on, so that an engine which cuts them knows
+    /// when one has fully arrived. `None`: that peer sends no more.
     ///
     /// # Errors
-    /// When the engine could not tell whose parts arrive, or at the end some have arrived only in part.
+    /// If the engine could not tell which peer's parts arrive, or if, at the end, some write-imms have arrived only in
+    /// part.
     fn expect(&mut self, _peer: Peer, _bytes: Option<u32>) -> Result<()> {
         Ok(())
     }
-    /// Hands over operations in order and returns how many were taken; fewer than all means "poll, then try again".
+    /// Hands over operations in order and returns the number taken; fewer than all means "poll, then try again".
     /// Allocates nothing, takes no lock, reads no clock.
     ///
     /// # Errors
-    /// When the engine is dead or an operation lies outside its regions. None of this call was taken then: after the
-    /// first, an operation that cannot be taken ends the call early, and the next call tells its error.
+    /// If the engine is dead or an operation lies outside its regions. An error means that this call took nothing. If a
+    /// later operation cannot be taken, the call ends early and the next call returns its error.
     fn post(&mut self, ops: &[Op]) -> Result<usize>;
-    /// Proves that all writes that have completed on the lane have arrived at the peer, by every path that they took.
+    /// Proves that all completed writes of the lane have arrived at the peer, on every path that they took.
     ///
     /// # Errors
     /// As [`Self::post`].
     fn flush(&mut self, lane: Lane, tag: u32) -> Result<Flush>;
-    /// Waits until the memories that are registered here hold what peers' plain writes have brought, of which no
-    /// completion tells this side. A target calls it once the writers have ended, before anything looks at the bytes;
-    /// engines whose writes are seen as soon as their initiator was told of them have nothing to do, and say so: one
-    /// that stands over others has to ask them, and would not if it could be left out.
+    /// Waits until the memories registered here hold everything that peers' plain writes have brought. Such writes
+    /// cause no completion on this side, so a target calls this once the writers have ended, before anything reads the
+    /// bytes.
     ///
-    /// Returns whether this side has to wait, which an engine may say though nothing was under way: the time of the
-    /// call is then part of a trial's window.
+    /// An engine whose writes are visible as soon as their initiator sees the completion returns `false`. There is no
+    /// default implementation: an engine on top of others must ask each of them, and could forget to.
+    ///
+    /// Returns whether this side has to wait; an engine may return true even if nothing was pending. The time of the
+    /// call then counts towards a trial's measured interval.
     ///
     /// # Errors
     /// The device's reason.
     fn flush_incoming(&mut self) -> Result<bool>;
-    /// Fills `done` with completions and returns how many. Never blocks, and keeps the transport moving. Allocates
-    /// nothing, takes no lock, reads no clock.
+    /// Fills `done` with completions and returns their number. Never blocks, and keeps the transport making progress.
+    /// Allocates nothing, takes no lock, reads no clock.
     ///
     /// # Errors
-    /// When the engine is dead. One failed operation is a completion that ended as
-    /// [`Failed`](crate::Ending::Failed).
+    /// If the engine is dead. One failed operation is a completion that ended as [`Failed`](crate::Ending::Failed).
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize>;
-    /// Says what a failed completion means; asked before the next poll.
+    /// Explains a failed completion; called before the next poll.
     fn failure(&self, done: &Completion) -> Failure;
-    /// Makes ready for sleeping until something can be polled. Only asked where [`WorkerConfig::sleeps`] was said. The
-    /// descriptor is the same one as long as the engine lives.
+    /// Prepares for sleeping until something can be polled. Only called if [`WorkerConfig::sleeps`] is set. The
+    /// descriptor stays the same for the engine's life.
     ///
     /// [`WorkerConfig::sleeps`]: crate::WorkerConfig::sleeps
     ///
     /// # Errors
-    /// When the engine is dead.
+    /// If the engine is dead.
     fn arm(&mut self) -> Result<Arm<'_>> {
         Ok(Arm::Unsupported)
     }
-    /// Tells the engine whether what is posted now is outside the timed trials, so that it may try ways of carrying it
-    /// out; returns whether it has found what it was looking for. The warm-up of a point goes on until all engines
+    /// Informs the engine whether operations posted from now on are outside the timed trials, so that it may try out
+    /// alternatives. Returns whether it has finished its search. The warm-up of a point continues until all engines
     /// have.
     fn settle(&mut self, _trying: bool) -> bool {
         true
     }
-    /// The carrier of its trials, where the domain says that they are [carried out elsewhere](crate::carried).
+    /// Runs this worker's trials, if the domain reports that they [run elsewhere](crate::carried).
     fn carrier(&mut self) -> Option<&mut dyn Carrier> {
         None
     }
-    /// Load of each rail since this was asked last, by operations of this side only; empty where there is one.
+    /// Returns the load of each rail since the last call, counting operations of this side only; empty if there is only
+    /// one rail.
     fn take_rail_loads(&mut self) -> Vec<RailLoad> {
         Vec::new()
     }
-    /// Choices that the engine made by itself since the lanes were resolved (a copy method, an inline limit), for the
-    /// record; empty when it decides nothing.
+    /// Choices that the engine made on its own since the lanes were resolved (a copy method, an inline limit), for the
+    /// record; empty if it makes none.
     fn chosen(&self) -> Facts {
         Facts::default()
     }

@@ -1,4 +1,4 @@
-//! Failure of an operation, in the words of whoever carried it out.
+//! An operation's failure, as reported by the library or device that executed it.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use crate::{LaneKind, Peer};
 /// A failed operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Failure {
-    /// The library's name for it, such as "Connection refused" or "RETRY_EXC".
+    /// The library's name for the error, such as "Connection refused" or "RETRY_EXC".
     pub name: String,
-    /// The library's number for it.
+    /// The library's error number.
     pub code: i32,
-    /// The engine that carried it out, such as "fabric:tcp".
+    /// The engine that executed it, such as "fabric:tcp".
     pub engine: String,
     /// Kind of the operation.
     pub operation: Option<LaneKind>,
@@ -21,11 +21,11 @@ pub struct Failure {
     pub peer: Option<Peer>,
     /// This side's device.
     pub device: Option<String>,
-    /// The number of the queue pair, where there are several to a peer.
+    /// Number of the queue pair, if there are several to a peer.
     pub queue_pair: Option<u32>,
-    /// The device's own code, where it has one.
+    /// The device's own code, if it has one.
     pub vendor_code: Option<u32>,
-    /// The usual cause, and what to do.
+    /// The usual cause, and how to fix it.
     pub usual_cause: Option<String>,
 }
 
@@ -67,7 +67,7 @@ mod tests {
     use crate::Verb;
 
     #[test]
-    fn a_failure_is_said_with_everything_that_is_known() {
+    fn a_failure_message_contains_every_known_detail() {
         let least = Failure {
             name: "timed out".into(),
             code: 110,

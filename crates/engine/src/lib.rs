@@ -1,48 +1,54 @@
-//! The contract between what moves bytes and what measures it: all that the author of an engine or a memory needs.
+//! Everything that the author of an engine or a memory needs: the contract between code that moves bytes and code that
+//! measures it.
 //!
-//! An **engine** is what moves bytes. Its row of the list, an [`Entry`], says what can be known before it is opened and
-//! opens it; a [`Domain`] is one of its devices, shared by a rank's workers; an [`Engine`] is what one worker owns. A
-//! **memory** is where bytes live: a row of the list, a [`MemoryEntry`](memory::MemoryEntry), allocates a
-//! [`Memory`](memory::Memory). A worker's engine registers memories; a [`Region`] is a memory as the engine knows it. A
-//! [`Lane`] is everything that stays the same from one operation to the next, resolved once: verb, peer, both regions,
-//! promises. An [`Op`] then names offsets only, and a [`Completion`] says how it [ended](Ending).
+//! An **engine** moves bytes. Its list row, an [`Entry`], describes it before it is opened, and opens it. A [`Domain`]
+//! is one of its devices, shared by a rank's workers. An [`Engine`] belongs to one worker.
 //!
-//! | module | what lives there, in the order in which an author meets it |
+//! A **memory** holds bytes: a list row, a [`MemoryEntry`](memory::MemoryEntry), allocates a
+//! [`Memory`](memory::Memory). A worker's engine registers memories; a [`Region`] is a memory as the engine knows it.
+//!
+//! A [`Lane`] is everything that stays the same from one operation to the next, resolved once: verb, peer, both
+//! regions, promises. An [`Op`] then holds offsets only, and a [`Completion`] reports how it [ended](Ending).
+//!
+//! | module | contents, in the order in which an author meets them |
 //! | --- | --- |
 //! | `name` | how users write the name of an engine or a memory |
-//! | `entry` | the row of the list, and what an engine is opened with |
-//! | `options`, `library` | options of its own; libraries that it loads, and what those need that live with their process |
+//! | `entry` | an engine's list row, and the arguments for opening it |
+//! | `options`, `library` | the engine's own options; libraries that it loads, and state of theirs that lives as long as the process |
 //! | `domain` | a device: its capabilities, its report, its workers |
 //! | `engine` | a worker's calls: register, connect, lane, post, poll |
-//! | `operation` | what passes through the timed loops |
-//! | `tables` | lanes and regions by number, for engines to keep theirs in |
+//! | `operation` | types that pass through the timed loops |
+//! | `tables` | numbered tables in which engines keep lanes and regions |
 //! | `failure` | why an operation failed |
 //! | [`paths`] | several paths for each flow, over any engine |
-//! | `report` | what was chosen and granted, for the record |
+//! | `report` | choices and grants, for the record |
 //! | [`memory`] | where bytes live |
-//! | [`pattern`] | what is written to be verified |
-//! | [`carried`] | workers whose trials are carried out elsewhere |
+//! | [`pattern`] | the data written for verification |
+//! | [`carried`] | workers whose trials run elsewhere |
 //! | [`calls`] | the same contract for files |
-//! | [`backend`], [`backends`] | that of collectives, and rows of those that need ranks and engines |
-//! | `lists` | the lists that a program hands down |
+//! | [`backend`], [`backends`] | the contract for collectives, and the backends that need ranks and engines |
+//! | `lists` | the lists that a program passes down |
 //! | `testing` | a device, its workers and a memory for tests, behind the feature of that name |
 //!
-//! A worker's life, in calls:
+//! The calls of a worker, in order:
 //!
 //! ```text
 //! Entry::open → Domain::worker → register(memory) → cards(peers) ⇄ connect(cards) → meet
 //!     → lane(verb, peer, regions) → post, poll, … flush, poll → release(lane) → deregister(region)
 //! ```
 //!
-//! What does not live here: the engines and memories themselves (`tonnage_engines`), the loops that drive them
+//! Not in this crate: the engines and memories themselves (`tonnage_engines`), the loops that drive them
 //! (`tonnage_loops`), ranks, plans and records. docs/ADDING-AN-ENGINE.md walks through a complete engine.
 //!
-//! Rules that the types cannot say: `post` and `poll` allocate nothing, take no lock and read no clock; every operation
-//! that was taken completes exactly once; a peer may be wrong or worse, so every offset is checked on both sides; what
-//! is missing is an [`Unavailable`](tonnage_units::Error::Unavailable) that says how to get it, never something else
-//! instead.
+//! Rules that the types cannot express:
+//!
+//! - `post` and `poll` allocate nothing, take no lock and read no clock.
+//! - Every operation that was taken completes exactly once.
+//! - Both sides check every offset, because a peer may be faulty or hostile.
+//! - A missing capability is an [`Unavailable`](tonnage_units::Error::Unavailable) error that explains how to get it.
+//!   There is no silent fallback.
 
-// Authors of other crates read these docs; other crates have comments where they help.
+// Authors of engines in other crates read these docs. The other crates have comments only where they help.
 #![warn(missing_docs, clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! Libraries that engines load at run time: how the command line chooses one, and what those need that live as long as
-//! their process.
+//! Libraries that engines load at run time: how the command line chooses one, and hooks for library state that lives as
+//! long as the process.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::OpenRequest;
 use tonnage_units::Result;
 use tonnage_units::identity::Identity;
 
-/// Files of libraries by name, as `--library NAME=PATH` gives them.
+/// Library files by name, from `--library NAME=PATH`.
 pub type Libraries = BTreeMap<String, PathBuf>;
 
 /// A library that an engine loads at run time.
@@ -16,13 +16,13 @@ pub type Libraries = BTreeMap<String, PathBuf>;
 pub struct Library {
     /// The name before the "=" of `--library`.
     pub name: &'static str,
-    /// The environment variable that names its file where the command line does not.
+    /// The environment variable that names its file if the command line does not.
     pub variable: &'static str,
-    /// The library that is taken where nobody names one.
+    /// The library that is used by default.
     pub about: &'static str,
 }
 
-/// Facts that a process knows when it is about to join the others.
+/// Facts known to a process that is about to join the others.
 #[derive(Debug, Clone, Copy)]
 pub struct BeforeJoin<'a> {
     /// Its place in the run.
@@ -32,30 +32,30 @@ pub struct BeforeJoin<'a> {
 }
 
 impl BeforeJoin<'_> {
-    /// The file that was asked for of a library.
+    /// The file that the user chose for a library.
     pub fn library(&self, name: &str) -> Option<&Path> {
         self.libraries.get(name).map(AsRef::as_ref)
     }
 }
 
-/// Start and end of a library that lives as long as its process.
+/// Hooks for a library whose state lives as long as the process.
 #[derive(Debug, Clone, Copy)]
 pub struct Lifecycle {
-    /// Before the ranks meet, on every rank of a run that uses the engine. What fails here has to fail again, and is
-    /// reported, when the engine is opened.
+    /// Called on every rank of a run that uses the engine, before the ranks meet. A failure here is ignored. It must
+    /// occur again when the engine is opened, which reports it.
     pub before_join: fn(&BeforeJoin<'_>),
-    /// Called by one rank of each container before any of its ranks opens the engine: refuses to open this many workers'
-    /// paths where they would use up something that the container has once, such as shared memory. What keeps a single
-    /// one from opening has to be reported when the engine is opened.
+    /// Called by one rank of each container before any of its ranks opens the engine. Refuses to open the paths of this
+    /// many workers if they would exhaust a resource of the container, such as shared memory. A failure that concerns a
+    /// single path must be reported when the engine is opened.
     pub before_open: fn(&OpenRequest<'_>, paths: u64) -> Result<()>,
-    /// Called when a run has ended in order, on all ranks together; does nothing where nothing was started.
+    /// Called on all ranks together when a run has ended normally; does nothing if nothing was started.
     pub finish: fn() -> Result<()>,
-    /// Removes from this machine what a process has left there that was killed. Its run has ended.
+    /// Removes resources that a killed process has left on this machine. Its run has ended.
     pub clean_up: fn(pid: u32),
 }
 
 impl Lifecycle {
-    /// Of engines that leave nothing and start nothing.
+    /// For engines that leave nothing behind and start nothing.
     pub const NONE: Self = Self {
         before_join: |_| (),
         before_open: |_, _| Ok(()),

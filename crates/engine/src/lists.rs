@@ -1,4 +1,5 @@
-//! The lists of what a program can measure with. The program hands them down; whoever gets them knows no row by name.
+//! Everything that a program can measure with, as lists. The program passes them down; the code that receives them
+//! knows no row by name.
 
 use tonnage_units::names::{nearest, quote, unknown};
 use tonnage_units::{Error, Result};
@@ -9,7 +10,7 @@ use crate::memory::MemoryEntry;
 use crate::name::{Variant, split_name};
 use crate::{Entry, Library, Lifecycle};
 
-/// The engines and memories of a program.
+/// The engines, memories and backends of a program.
 #[derive(Clone, Copy)]
 pub struct Lists {
     /// Engines that move bytes between memories.
@@ -23,18 +24,18 @@ pub struct Lists {
 }
 
 impl Lists {
-    /// The row of the engine that a plan names, with or without a variant.
+    /// Finds the row of an engine by its name in a plan, with or without a variant.
     ///
     /// # Errors
-    /// `Usage` for a name that is not in the list, or a variant that is missing or too much.
+    /// `Usage` for a name that is not in the list, or for a variant that is missing or not allowed.
     pub fn engine(&self, engine: &str) -> Result<&'static Entry> {
         find(self.engines, engine)
     }
 
-    /// The row of the engine for files that a plan names.
+    /// Finds the row of an engine for files by its name in a plan.
     ///
     /// # Errors
-    /// `Usage` for a name that is not in the list, with the nearest one that is.
+    /// `Usage` for a name that is not in the list, suggesting the nearest one.
     pub fn file_engine(&self, engine: &str) -> Result<&'static FileEntry> {
         let names: Vec<_> = self.file_engines.iter().map(|entry| entry.name).collect();
         let mut entries = self.file_engines.iter();
@@ -42,25 +43,27 @@ impl Lists {
         known.ok_or_else(|| unknown("engine", engine, &names))
     }
 
-    /// The row of the backend of collectives that a plan names, and the text behind its colon.
+    /// Finds the row of a backend of collectives by its name in a plan, and returns it with the text after the colon.
     ///
     /// # Errors
-    /// `Usage` for a name that is not in the list, or a variant that is missing, unknown or too much.
+    /// `Usage` for a name that is not in the list, or for a variant that is missing, unknown or not allowed.
     pub fn backend<'a>(&self, name: &'a str) -> Result<(&'static BackendEntry, &'a str)> {
         backend::find(self.backends, name)
     }
 
-    /// Names of the backends that stand on an engine, which may be one that is not in the list.
-    pub fn native(&self, engine: &str) -> Vec<String> {
+    /// Names of the backends that can run over an engine, which need not be in the list.
+    pub fn native_backends(&self, engine: &str) -> Vec<String> {
         let all = self.backends.iter();
         all.filter(|entry| entry.variant == BackendVariant::Engine)
             .map(|entry| format!("{}:{engine}", entry.name))
             .collect()
     }
 
-    /// Backends that are tried where nobody names one: those over every engine that every machine has, those of a
-    /// library, and the usual ones of several libraries; those that need a launcher only where one `launched` the ranks
-    /// and tells each of them about the others. What this machine lacks of them is not known here.
+    /// Backends that are tried if the user names none. These are: backends over an engine, with every engine that
+    /// exists on all machines; backends of a single library; and the usual variants of backends with several libraries.
+    ///
+    /// Backends that need a launcher are included only if `launched`: one started the ranks and informed each of them
+    /// about the others. Whether this machine has all of them is not known here.
     pub fn usual_backends(&self, launched: bool) -> Vec<String> {
         let engines = || {
             let all = self.engines.iter();
@@ -84,24 +87,25 @@ impl Lists {
             .collect()
     }
 
-    /// The row of the memory that a plan names, with or without a variant.
+    /// Finds the row of a memory by its name in a plan, with or without a variant.
     ///
     /// # Errors
-    /// `Usage` for a name that is not in the list, or a variant that is missing or too much.
+    /// `Usage` for a name that is not in the list, or for a variant that is missing or not allowed.
     pub fn memory(&self, memory: &str) -> Result<&'static MemoryEntry> {
-        named("memory", self.memories, memory, |entry| {
+        find_named("memory", self.memories, memory, |entry| {
             (entry.name, entry.variant)
         })
     }
 
-    /// Returns whether a plan means a memory that is not in the list, and not one that is by a slip of the hand.
+    /// Whether a plan names a memory that is not in the list, and the name is not just a typo of one that is.
     pub fn lacks_memory(&self, memory: &str) -> bool {
         let (name, _) = split_name(memory);
         let names: Vec<_> = self.memories.iter().map(|entry| entry.name).collect();
         !name.is_empty() && !names.contains(&name) && nearest(name, &names).is_none()
     }
 
-    /// The row of the memory that a point names, which an optional experiment may have taken from a list with more.
+    /// Finds the row of a memory by its name in a point. An optional experiment may have taken the name from a longer
+    /// list.
     ///
     /// # Errors
     /// [`Error::Unavailable`] for a name that is not in the list.
@@ -117,7 +121,7 @@ impl Lists {
         self.memory(memory)
     }
 
-    /// Starts and ends of the libraries of all engines that live as long as their process.
+    /// Lifecycle hooks of all engines and backends.
     pub fn lifecycles(&self) -> impl Iterator<Item = &'static Lifecycle> {
         let engines = self.engines.iter().map(|entry| &entry.lifecycle);
         let file_engines = self.file_engines.iter().map(|entry| &entry.lifecycle);
@@ -145,32 +149,32 @@ impl Lists {
         self.libraries().map(|library| library.variable).collect()
     }
 
-    /// The refusal of an experiment that names no engine.
+    /// The error for an experiment that names no engine.
     pub fn no_engine(&self) -> Error {
         let names: Vec<_> = self.engines.iter().map(|entry| entry.name).collect();
         Error::Usage(format!(
-            "engine is missing: write engine NAME, one of {}",
+            "engine is missing: choose one of {}",
             names.join(", ")
         ))
     }
 
-    /// The memory of those who name none.
+    /// The memory that is used if none is named.
     pub fn default_memory(&self) -> &'static str {
         self.memories.first().map_or("", |entry| entry.name)
     }
 }
 
-/// Finds the row of an engine that a plan names.
+/// Finds the row of an engine by its name in a plan.
 ///
 /// # Errors
-/// `Usage` for a name that is not in the list, or a variant that is missing or too much.
+/// `Usage` for a name that is not in the list, or for a variant that is missing or not allowed.
 pub fn find<'a>(engines: &'a [Entry], engine: &str) -> Result<&'a Entry> {
-    named("engine", engines, engine, |entry| {
+    find_named("engine", engines, engine, |entry| {
         (entry.name, entry.variant)
     })
 }
 
-fn named<'a, E>(
+fn find_named<'a, E>(
     what: &str,
     entries: &'a [E],
     asked: &str,
@@ -184,10 +188,10 @@ fn named<'a, E>(
     match (of(entry).1, variant) {
         (None, "") if !asked.contains(':') => Ok(entry),
         (None, _) => Err(Error::Usage(format!(
-            "{what} {name} takes nothing after a colon: write {what} {name}"
+            "{what} {name} takes nothing after a colon: use {what} {name}"
         ))),
         (Some(kind), "") if kind.required => Err(Error::Usage(format!(
-            "{what} {name} needs a {} after a colon, such as {}; `tonnage devices` lists those of this machine",
+            "{what} {name} needs a {} after a colon, such as {}; `tonnage devices` lists this machine's",
             kind.what.to_lowercase(),
             kind.examples(name).join(" or ")
         ))),
@@ -258,30 +262,30 @@ mod tests {
     };
 
     #[test]
-    fn a_variant_is_taken_where_there_is_one() {
+    fn a_variant_is_accepted_if_the_engine_has_them() {
         assert_eq!(LISTS.engine("plain").unwrap().name, "plain");
         assert_eq!(LISTS.engine("many:b;c").unwrap().name, "many");
         assert_eq!(split_name("many:b;c"), ("many", "b;c"));
         let refused = |engine: &str| LISTS.engine(engine).err().unwrap().to_string();
-        assert!(refused("plain:x").contains("write engine plain"));
-        assert!(refused("plain:").contains("write engine plain"));
+        assert!(refused("plain:x").contains("use engine plain"));
+        assert!(refused("plain:").contains("use engine plain"));
         assert!(refused("many").contains("many:a or many:b;c"));
         assert!(refused("many:").contains("many:a"));
         assert!(refused("manny").contains("many"));
     }
 
     #[test]
-    fn memories_are_named_as_engines_are() {
+    fn memory_names_work_like_engine_names() {
         assert_eq!(LISTS.default_memory(), "host");
         assert_eq!(LISTS.memory("gpu").unwrap().name, "gpu");
         assert_eq!(LISTS.memory("gpu:1").unwrap().name, "gpu");
         let refused = |memory: &str| LISTS.memory(memory).err().unwrap().to_string();
-        assert!(refused("host:0").contains("write memory host"));
+        assert!(refused("host:0").contains("use memory host"));
         assert!(refused("hots").contains("did you mean \"host\"?"));
     }
 
     #[test]
-    fn a_memory_that_is_lacking_is_no_slip_of_the_hand() {
+    fn an_unknown_memory_is_distinguished_from_a_typo() {
         for (name, lacks) in [
             ("cuda", true),
             ("cuda:1", true),

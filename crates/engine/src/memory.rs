@@ -1,7 +1,8 @@
-//! The [`Memory`] trait: where bytes live, and how whoever owns them fills, compares and copies them.
+//! The [`Memory`] trait: where bytes live, and how they are filled, compared and copied there.
 //!
-//! What is written to be verified is in [`crate::pattern`]; the memories themselves are in `tonnage_engines::memory`, a
-//! [`MemoryEntry`] each. Which part of a memory belongs to whom is not known here.
+//! The data written for verification are in [`crate::pattern`]. The memories themselves are in
+//! `tonnage_engines::memory`, one [`MemoryEntry`] each. This module does not know which rank or flow uses which part of
+//! a memory.
 
 use std::any::Any;
 use std::cmp::Reverse;
@@ -26,37 +27,39 @@ pub struct MemoryEntry {
     pub name: &'static str,
     /// One line for help and `tonnage devices`.
     pub about: &'static str,
-    /// Part that may follow the name after a colon, such as "DEVICE" in `gpu:DEVICE`; `None` when nothing may.
+    /// The part that may follow the name after a colon, such as "DEVICE" in `gpu:DEVICE`; `None` if nothing may.
     pub variant: Option<Variant>,
-    /// True when the CPU can address it, so that what needs to look at single bytes is refused before any rank starts.
+    /// True if the CPU can address it. If not, options that must look at single bytes are refused before any rank
+    /// starts.
     pub host_addressable: bool,
-    /// True when it is memory of a GPU, or pinned for one, which may be the one that the rank was given.
+    /// True if it is GPU memory, or memory pinned for a GPU; that may be the GPU assigned to the rank.
     pub takes_gpu: bool,
     /// Options of its own, which `--memory-option NAME=VALUE` sets.
     pub options: &'static [EngineOption],
-    /// Allocates it and gives every page its place, so that nothing is left to be done when it is first touched.
+    /// Allocates it and places every page, so that no work is left for the first access.
     pub allocate: fn(&Request<'_>) -> Result<Arc<dyn Memory>>,
-    /// Bytes that can still be had, by the part of the name after the colon; `None` where that is not known. Asked
-    /// before anybody allocates, so that what is too much is refused and not half touched.
+    /// Bytes still available, given the part of the name after the colon; `None` if unknown. Asked before any rank
+    /// allocates, so that a request that is too large is refused instead of half touched.
     pub available: fn(&str) -> Option<Available>,
-    /// The device that its bytes will be of, and its place on the machine; `None` for memory of the host, and where
-    /// nobody tells: its allocation says why. Asked before engines are opened, so that each knows its peers' too.
+    /// The device that will hold its bytes, and where that is in the machine. `None` for host memory, or if the device
+    /// is unknown; the allocation then reports why. Asked before engines are opened, so that each engine knows its
+    /// peers' devices too.
     pub device: fn(&Request<'_>) -> Option<BusDevice>,
-    /// Libraries that it loads at run time, which `--library` and their variables choose.
+    /// Libraries that it loads at run time, chosen by `--library` or their environment variables.
     pub libraries: &'static [Library],
 }
 
 impl MemoryEntry {
-    /// Checks options against what the memory knows, and returns those that differ from the defaults.
+    /// Checks options against the memory's own, and returns those that differ from the defaults.
     ///
     /// # Errors
-    /// `Usage` for an unknown name or value, with those that there are.
+    /// `Usage` for an unknown name or value, listing the known ones.
     pub fn check_options(&self, asked: &EngineOptions) -> Result<EngineOptions> {
         check_options(OptionsOf::Memory(self.name), self.options, asked, "")
     }
 
-    /// Those of some options whose names the memory knows.
-    pub fn known_of(&self, asked: &EngineOptions) -> EngineOptions {
+    /// Returns the options whose names this memory knows.
+    pub fn known_options(&self, asked: &EngineOptions) -> EngineOptions {
         let known = |(name, _): &(&String, &String)| find_option(self.options, name).is_some();
         let own = asked.iter().filter(known);
         own.map(|(name, value)| (name.clone(), value.clone()))
@@ -64,47 +67,47 @@ impl MemoryEntry {
     }
 }
 
-/// A device on a machine's bus, with memory of its own.
+/// A device on a machine's bus that has its own memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BusDevice {
-    /// Its name in the process that tells of it, such as "cuda:0": another process may number it otherwise.
+    /// Its name in the process that reports it, such as "cuda:0". Another process may number it differently.
     pub name: String,
-    /// Its PCI address, which is the same for all processes of the machine, and for all slices of a device.
+    /// Its PCI address, the same for all processes of the machine, and for all slices of a device.
     pub pci_address: String,
-    /// Its identity as its driver tells it; slices of one device may have the same.
+    /// Its UUID, from its driver. Slices of one device may have the same.
     pub uuid: String,
-    /// The link by which the rest of the machine reaches it; `None` where its speed is not known.
+    /// The link between it and the rest of the machine; `None` if its speed is unknown.
     pub link: Option<BusLink>,
-    /// Reason why some of its links are not known.
+    /// Why some of its links are unknown.
     pub links_unknown: Option<String>,
-    /// Nominal speed of its memory, of reading and writing together; `None` where nobody tells.
+    /// Nominal speed of its memory, reads and writes together; `None` if unknown.
     pub memory_bytes_per_s: Option<u64>,
-    /// Means by which several processes work on it at once, where it has one after the other without that.
+    /// The mechanism that lets several processes use it concurrently. Without one it serves them one after the other.
     pub shared_by: Option<String>,
 }
 
 /// A link of a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BusLink {
-    /// Its kind in words, such as "PCIe".
+    /// Its kind, such as "PCIe".
     pub kind: String,
     /// Nominal speed in one direction.
     pub bytes_per_s: u64,
 }
 
 impl BusDevice {
-    /// Its name and its address.
+    /// Its name and its PCI address.
     pub fn title(&self) -> String {
         format!("{} ({})", self.name, self.pci_address)
     }
 }
 
-/// Bytes of a memory that can still be had.
+/// Bytes of a memory that are still available.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Available {
-    /// By all processes of the machine together.
+    /// To all processes of the machine together.
     pub machine_bytes: u64,
-    /// By those of this container together; `None` where it has no limit of its own.
+    /// To the processes of this container together; `None` if the container has no limit.
     pub container_bytes: Option<u64>,
 }
 
@@ -113,24 +116,24 @@ pub struct Available {
 pub struct Request<'a> {
     /// The part of `--memory` after the colon; empty when there is none.
     pub variant: &'a str,
-    /// Bytes of this worker; of all workers of the host where it is asked whether they fit.
+    /// Bytes of this worker; or of all workers of the host, when the question is whether they fit.
     pub bytes: u64,
-    /// True when peers map it.
+    /// True if peers map it.
     pub shared: bool,
     /// The NUMA node to prefer.
     pub node: Option<u32>,
-    /// True when the user named that node: then memory that cannot be bound to it is an error, and not only a remark.
+    /// True if the user named that node: failing to bind memory to it is then an error, not only a remark.
     pub node_required: bool,
-    /// The GPU that the rank was given; `None` leaves it to the memory's name.
+    /// The GPU assigned to the rank; `None` leaves the choice to the memory's name.
     pub gpu: Option<u32>,
-    /// Options that differ from the defaults, also those of other memories; `None` for the defaults.
+    /// Options that differ from the defaults, possibly including those of other memories; `None` for the defaults.
     pub options: Option<&'a EngineOptions>,
-    /// Files of libraries to load; `None` where nobody could choose one.
+    /// Library files to load; `None` if the user could not choose any.
     pub libraries: Option<&'a Libraries>,
 }
 
 impl Request<'_> {
-    /// The value of one of a memory's options: what was asked for, or its default; empty for an option that it lacks.
+    /// Value of one of a memory's options: the requested one, or its default; empty if the memory has no such option.
     pub fn option(&self, known: &[EngineOption], name: &str) -> String {
         static NONE: EngineOptions = EngineOptions::new();
         let option = find_option(known, name);
@@ -140,39 +143,39 @@ impl Request<'_> {
     }
 }
 
-/// Memory that engines can register and peers can reach. Bytes are named by their offset.
+/// Memory that engines can register and peers can reach. Bytes are identified by their offset.
 ///
-/// Whoever owns the memory carries out everything that touches it, for only they know how: nothing outside may assume
-/// that the CPU can. An engine that has a device of its own kind move the bytes finds out by its type whether a memory
-/// is of that kind.
+/// All access goes through the memory's owner: code elsewhere must not assume that the CPU can reach the bytes. An
+/// engine whose own kind of device moves the bytes checks by type whether a memory is of that kind.
 pub trait Memory: Any + Send + Sync {
-    /// Number of its bytes.
+    /// Number of bytes.
     fn bytes(&self) -> u64;
-    /// The mapped bytes; `None` where the CPU cannot address them.
+    /// The mapped bytes; `None` if the CPU cannot address them.
     fn host(&self) -> Option<&Arc<Arena>>;
-    /// The bytes as a device knows them; `None` for memory of the host that no device knows.
+    /// The bytes as a device sees them; `None` for host memory that no device knows.
     fn device(&self) -> Option<DeviceMemory<'_>> {
         None
     }
-    /// Time that this process took to start the driver of its device and to take the device into use, once, before it
-    /// allocated any memory of it; `None` where there is none.
+    /// How long this process took to load the device's driver and initialize the device. That happens once, before the
+    /// first allocation. `None` if no driver is involved.
     fn driver_start_ns(&self) -> Option<u64> {
         None
     }
-    /// The real memory: kind, pages, node, and why it is less than what was asked for.
+    /// The actual memory: kind, pages, node, and why it is less than requested.
     fn report(&self) -> MemoryReport;
-    /// Writes the bytes that `key` says belong at `offset..offset + len`; `origin` is where the key's own offset 0
-    /// lies. This and the next three are written for memory that the CPU addresses; any other has its own, or refuses.
+    /// Fills `offset..offset + len` with the data that `key` defines; `origin` is where the key's offset 0 lies. The
+    /// default implementations of this function and the next three are for memory that the CPU can address. Other
+    /// memories override them, or refuse.
     ///
     /// # Errors
-    /// When the range lies outside, or the device fails.
+    /// If the range lies outside, or the device fails.
     fn fill(&self, origin: u64, offset: u64, len: u64, key: Key) -> Result<()> {
         pattern::fill(addressed(self)?, origin, offset, len, key)
     }
-    /// Compares the range with what [`Self::fill`] would have written, and adds what differs to `found`.
+    /// Compares the range with the data that [`Self::fill`] would have written, and adds differences to `found`.
     ///
     /// # Errors
-    /// When the range lies outside, or the device fails.
+    /// If the range lies outside, or the device fails.
     fn verify(
         &self,
         origin: u64,
@@ -183,30 +186,29 @@ pub trait Memory: Any + Send + Sync {
     ) -> Result<()> {
         pattern::verify(addressed(self)?, origin, offset, len, key, found)
     }
-    /// Copies bytes out, for looking at a few of them; no loop calls it.
+    /// Copies a few bytes out for inspection; never called in a loop.
     ///
     /// # Errors
-    /// When the range lies outside, or the device fails.
+    /// If the range lies outside, or the device fails.
     fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let read = addressed(self)?.read(offset, bytes);
         read.map_err(|error| Error::Failed(error.to_string()))
     }
-    /// Copies bytes in, for changing a few of them; no loop calls it.
+    /// Copies a few changed bytes in; never called in a loop.
     ///
     /// # Errors
-    /// When the range lies outside, or the device fails.
+    /// If the range lies outside, or the device fails.
     fn write(&self, offset: u64, bytes: &[u8]) -> Result<()> {
         let written = addressed(self)?.write(offset, bytes);
         written.map_err(|error| Error::Failed(error.to_string()))
     }
-    /// Measures the fastest copies between two stretches of it: the limit of what stays in this memory. `slots` gives
-    /// the next slots, of the source and of the destination, for each copy.
+    /// Measures the fastest copies between two areas of this memory: the bound for transfers that stay in it. `slots`
+    /// yields the next source slot and destination slot for each copy.
     ///
-    /// Copiers that share memory are given the same `turns`, so that their rates in a turn add up to what all of them
-    /// reach together.
+    /// Copiers that share memory get the same `turns`, so that their rates in a turn add up to their combined rate.
     ///
     /// # Errors
-    /// When a stretch lies outside, the device fails, or nothing here copies within this memory.
+    /// If an area lies outside, the device fails, or no copy within this memory is implemented.
     fn copy_rates(
         &self,
         stretch: &Stretch,
@@ -228,98 +230,96 @@ fn not_addressed(memory: &MemoryReport) -> Error {
     let of_device = device.map_or_else(String::new, |device| format!(" of {device}"));
     Error::Unavailable {
         what: format!("memory {}{of_device}", memory.kind),
-        why: "the CPU does not address it, and its bytes are not looked at by other means"
+        why: "the CPU cannot address it, and no other access to its bytes is implemented"
             .to_owned(),
-        how: "Look at it by the device's own library, or transfer it into memory of the host"
-            .to_owned(),
+        how: "Read it with the device's own library, or transfer it to host memory".to_owned(),
     }
 }
 
 impl dyn Memory {
-    /// The mapped bytes, for an engine that reads and writes them by the CPU.
+    /// The mapped bytes, for an engine that reads and writes them with the CPU.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where the CPU cannot address them.
+    /// [`Error::Unavailable`] if the CPU cannot address them.
     pub fn mapped(&self, engine: &str) -> Result<&Arc<Arena>> {
         self.host().ok_or_else(|| Error::Unavailable {
             what: format!("memory {} with engine {engine}", self.report().kind),
-            why: "the engine moves bytes by the CPU, which cannot address this memory".to_owned(),
-            how: "Choose another --engine, or a memory of the host such as --memory host"
-                .to_owned(),
+            why: "the engine moves bytes with the CPU, which cannot address this memory".to_owned(),
+            how: "Choose another --engine, or host memory such as --memory host".to_owned(),
         })
     }
 }
 
-/// Bytes as a device knows them.
+/// Bytes as a device sees them.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceMemory<'a> {
     /// The interface that the device's driver offers: "cuda", "hip", …
     pub interface: &'static str,
     /// The device's number in that interface.
     pub device: u32,
-    /// Address of the bytes for the device.
+    /// The device's address of the bytes.
     pub address: u64,
-    /// A file through which another device can reach the bytes, where they can be exported.
+    /// A file through which another device can reach the bytes, if they can be exported.
     pub dmabuf: Option<Dmabuf<'a>>,
 }
 
 /// Exported memory of a device.
 #[derive(Debug, Clone, Copy)]
 pub struct Dmabuf<'a> {
-    /// The buffer.
+    /// The dmabuf file.
     pub file: BorrowedFd<'a>,
-    /// Offset in it of the memory's beginning.
+    /// Offset of the memory's first byte in it.
     pub offset: u64,
 }
 
-/// The real memory of an allocation, for the record.
+/// The actual memory of an allocation, for the record.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct MemoryReport {
     /// The name in the list of memories.
     pub kind: String,
-    /// Bytes, a whole number of pages.
+    /// Size in bytes, a whole number of pages.
     pub bytes: u64,
-    /// Pages that host memory has: "normal", "transparent 2 MiB", "2 MiB" or "1 GiB".
+    /// Page size of host memory: "normal", "transparent 2 MiB", "2 MiB" or "1 GiB".
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pages: Option<String>,
     /// Bytes that the kernel backs with transparent huge pages.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub transparent_huge_bytes: Option<u64>,
-    /// Way in which it was allocated, where it has several: the value of the option and what that is; of mapped memory
-    /// of a GPU the bytes that allocations are multiples of, too.
+    /// How it was allocated, if there are several methods: the option's value and its meaning. For mapped GPU memory
+    /// also the allocation granularity in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated: Option<String>,
-    /// True when peers can map it.
+    /// True if peers can map it.
     pub shared: bool,
-    /// NUMA node that its pages are on, read back from the kernel: of several the one with most; `null` where the
-    /// kernel does not tell.
+    /// NUMA node that its pages are on, read back from the kernel. If there are several nodes: the one with the most
+    /// pages. `null` if the kernel does not report it.
     pub numa_node: Option<u32>,
-    /// All nodes that its pages are on, such as "0-1"; absent where that is one, or is not known.
+    /// All nodes that its pages are on, such as "0-1"; absent if there is only one, or if they are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numa_nodes: Option<String>,
-    /// NUMA node that was asked for; absent where it was left to the kernel.
+    /// The requested NUMA node; absent if the choice was left to the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub numa_asked: Option<u32>,
-    /// Reason why it is not bound to the node that was chosen.
+    /// Why it is not bound to the chosen node.
     pub why_not_bound: Option<String>,
-    /// Reasons why its pages are not larger, one for each kind of page.
+    /// Why its pages are not larger: one reason for each larger page size.
     pub why_not_larger_pages: Vec<String>,
     /// The device that it belongs to, or that pinned it; absent for memory that no device knows.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Reason why its device does not fill and compare it by itself, so that its bytes are copied through the host for
-    /// that, outside of every measurement; absent where the device does, and for memory of the host.
+    /// Why its device does not fill and compare it itself. Its bytes are then copied through the host for that, outside
+    /// of every measurement. Absent if the device does, and for host memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why_filled_by_copies: Option<String>,
 }
 
 impl MemoryReport {
-    /// Adds the node that was asked for, and those that pages are on: so many of them on each.
+    /// Sets the requested node, and the nodes that hold its pages, from the number of pages on each node.
     pub fn on_nodes(mut self, asked: Option<u32>, pages: &BTreeMap<u32, u64>) -> Self {
         self.numa_asked = asked;
-        // Of two with as many, the lower one.
+        // On a tie, the lower node.
         let most = pages
             .iter()
             .max_by_key(|&(&node, &count)| (count, Reverse(node)));
@@ -330,29 +330,29 @@ impl MemoryReport {
     }
 }
 
-/// Two stretches of one memory between which is copied, piece by piece.
+/// Two areas of one memory: the source and the destination of piecewise copies.
 #[derive(Debug, Clone, Copy)]
 pub struct Stretch {
     /// Offset of the source.
     pub from: u64,
     /// Offset of the destination.
     pub to: u64,
-    /// Bytes of one copy, unless it is the last of a slice.
+    /// Bytes of one copy, except for the last of a slice.
     pub piece_bytes: u64,
-    /// Bytes of the last copy of a slice, which ends where the footprint does.
+    /// Bytes of the last copy of a slice, which ends at the end of the footprint.
     pub last_piece_bytes: u64,
-    /// Distance between the starts of two pieces.
+    /// Distance between the starts of two neighbouring pieces.
     pub stride_bytes: u64,
     /// Pieces of one slice, 1 or more.
     pub pieces: u64,
-    /// Slices, each with its source and its destination.
+    /// Number of slices, each with its own source and destination.
     pub slices: u64,
-    /// Distance between the starts of two slices; of no account where there is one.
+    /// Distance between the starts of two neighbouring slices; irrelevant if there is only one.
     pub slice_bytes: u64,
 }
 
 impl Stretch {
-    /// Slots that a walk over it has: one for each piece of each slice.
+    /// Number of slots: one for each piece of each slice.
     pub fn slots(&self) -> u64 {
         self.slices * self.pieces
     }
@@ -362,14 +362,15 @@ impl Stretch {
         self.slices * ((self.pieces - 1) * self.piece_bytes + self.last_piece_bytes)
     }
 
-    /// Offsets of the pieces of two slots from the starts of source and destination, and the bytes that both have.
+    /// Returns the offsets of a source slot's and a destination slot's piece, from the start of their areas, and the
+    /// number of bytes to copy: the shorter of both.
     #[inline]
     pub fn copy(&self, (from, to): (u64, u64)) -> (u64, u64, u64) {
         let ((from, whole), (to, room)) = (self.piece(from), self.piece(to));
         (from, to, whole.min(room))
     }
 
-    /// Offset of a slot's piece from the start of source and destination, and its bytes.
+    /// Returns the offset of a slot's piece from the start of its area, and its length.
     #[inline]
     pub fn piece(&self, slot: u64) -> (u64, u64) {
         let (slice, piece) = (slot / self.pieces, slot % self.pieces);
@@ -382,28 +383,28 @@ impl Stretch {
     }
 }
 
-/// Turns that all copiers share. The default is for a copier that is alone: it starts at once.
+/// Timing of turns that all copiers share. The default is for a lone copier: it starts at once.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CopyTurns {
-    /// Start of the first turn, by the copier's clock; 0 is at once.
+    /// Start of the first turn, on the copier's clock; 0 means at once.
     pub start_ns: u64,
-    /// The most bytes that one of them copies in a pass, which sets the length of a turn for all.
+    /// The most bytes that any copier copies in a pass, which sets the length of a turn for all.
     pub pass_bytes: u64,
 }
 
-/// Rates of one way of copying.
+/// Rates of one copy method.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CopyRate {
-    /// The way, such as "memcpy".
+    /// The method, such as "memcpy".
     pub method: String,
-    /// True for further turns of the way that was this copier's fastest in the turns of all ways.
+    /// True if these are additional turns, of the method that was this copier's fastest.
     pub is_choice: bool,
     /// Bytes copied per second in each turn.
     pub turns_bytes_per_s: Vec<f64>,
 }
 
 impl CopyRate {
-    /// The best turn, in bytes per second.
+    /// Rate of the best turn, in bytes per second.
     pub fn bytes_per_s(&self) -> f64 {
         self.turns_bytes_per_s.iter().copied().fold(0.0, f64::max)
     }
@@ -413,7 +414,7 @@ impl CopyRate {
 mod tests {
     use super::*;
 
-    /// Pages are where the kernel says, whatever was asked for.
+    /// The node is where the kernel has placed the pages, regardless of the request.
     #[test]
     fn memory_is_on_the_node_with_most_of_its_pages() {
         let on = |asked, pages: &[(u32, u64)]| {

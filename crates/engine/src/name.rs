@@ -1,31 +1,31 @@
 //! Names of engines and memories as users write them: a row's name and, after a colon, a variant.
 //!
-//! Looking a name up in a list is in `lists`.
+//! Looking up a name in a list is in `lists`.
 
 /// The part of an engine's or a memory's name after a colon.
 #[derive(Debug, Clone, Copy)]
 pub struct Variant {
     /// Its meaning, in capitals, for help and messages.
     pub what: &'static str,
-    /// Values that every machine has.
+    /// Values that exist on every machine.
     pub everywhere: &'static [&'static str],
-    /// Values that a machine with the right device has.
+    /// Values that exist on a machine with the right device.
     pub with_device: &'static [&'static str],
-    /// Values with which only reads and writes can be had.
+    /// Values that support only reads and writes.
     pub one_sided: &'static [&'static str],
-    /// True when the name means nothing without one.
+    /// True if the name means nothing without one.
     pub required: bool,
 }
 
 impl Variant {
-    /// Names of an engine or a memory with each of these values, which are examples.
+    /// Full names with each of these values, as examples.
     pub fn examples(&self, name: &str) -> Vec<String> {
         let all = self.everywhere.iter().chain(self.with_device);
         all.map(|value| format!("{name}:{value}")).collect()
     }
 }
 
-/// Splits what `--engine` or `--memory` was given into name and variant; the variant of "shm" is empty.
+/// Splits the value of `--engine` or `--memory` into name and variant; the variant of "shm" is empty.
 pub fn split_name(name: &str) -> (&str, &str) {
     name.split_once(':').unwrap_or((name, ""))
 }

@@ -4,23 +4,23 @@ use serde::{Deserialize, Serialize};
 
 use crate::engine::json;
 
-/// Number of a peer; within a run its rank.
+/// Number of a peer: within a run, its rank.
 pub type Peer = u32;
 
 tonnage_units::names! {
     /// Kind of an operation.
     pub enum Verb: "op" {
-        /// Copy local bytes into the peer's memory; the peer is not told.
+        /// Copy local bytes into the peer's memory; the peer is not notified.
         Write = "write",
-        /// A write after which the peer sees a completion that carries a 32-bit immediate.
+        /// A write after which the peer gets a completion with a 32-bit immediate.
         WriteImm = "write-imm",
-        /// Copy bytes of the peer's memory here.
+        /// Copy bytes from the peer's memory to this side.
         Read = "read",
         /// Copy local bytes into the next receive that the peer posted.
         Send = "send",
-        /// Add the immediate to a word of the peer's memory, and bring its old value here.
+        /// Add the immediate to a word of the peer's memory, and return its old value.
         FetchAdd = "fetch-add",
-        /// Replace a word of the peer's memory where it holds an expected value, and bring its old value here.
+        /// Replace a word of the peer's memory if it holds an expected value, and return its old value.
         CompareSwap = "compare-swap",
     }
 }
@@ -39,11 +39,11 @@ tonnage_units::names! {
     }
 }
 
-/// Bytes of the word that an atomic operation changes.
+/// Size of the word that an atomic operation changes.
 pub const WORD_BYTES: u32 = 8;
 
 impl Verb {
-    /// Returns whether the target sees a completion of its own for every operation.
+    /// Whether the target gets its own completion for every operation.
     pub fn notifies_target(self) -> bool {
         matches!(self, Self::WriteImm | Self::Send)
     }
@@ -51,21 +51,21 @@ impl Verb {
     /// Verbs that copy bytes, which every engine between memories has.
     pub const COPYING: [Self; 4] = [Self::Write, Self::WriteImm, Self::Read, Self::Send];
 
-    /// Verbs of which the peer is told nothing, and that change no word in one step.
+    /// Verbs that do not notify the peer, and that change no word atomically.
     pub const ONE_SIDED: [Self; 2] = [Self::Write, Self::Read];
 
-    /// Returns whether it changes a word of the peer's memory in one step that no other operation divides.
+    /// Whether it atomically changes a word of the peer's memory.
     pub fn is_atomic(self) -> bool {
         matches!(self, Self::FetchAdd | Self::CompareSwap)
     }
 
-    /// Returns whether bytes of the peer come here, so that a completion is an answer by itself.
+    /// Whether it brings bytes from the peer, so that its completion already is an answer.
     pub fn fetches(self) -> bool {
         self == Self::Read || self.is_atomic()
     }
 
-    /// Bytes at [`Op::local`] that an atomic operation uses: what [`Self::CompareSwap`] expects and what it puts there,
-    /// and behind them, or alone, the old value.
+    /// Bytes at [`Op::local`] that an atomic operation uses: for [`Self::CompareSwap`] the expected and the new value,
+    /// followed by the old value; otherwise only the old value.
     pub fn local_words_bytes(self) -> u32 {
         match self {
             Self::CompareSwap => 3 * WORD_BYTES,
@@ -74,12 +74,12 @@ impl Verb {
     }
 }
 
-/// Purpose of a lane: one of the verbs, or the receives that sends of a peer land in.
+/// What a lane is for: one of the verbs, or the receives for a peer's sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LaneKind {
     /// Operations of this verb towards the peer.
     Initiate(Verb),
-    /// Receives for what the peer sends; `post` hands over buffers.
+    /// Receives for the peer's sends; `post` hands over buffers.
     Receive,
 }
 
@@ -99,7 +99,7 @@ impl LaneKind {
 pub struct Lane(pub u32);
 
 impl Lane {
-    /// Lane of an arrival whose rank the transport does not tell.
+    /// Lane of an arrival for which the transport does not report the sender.
     pub const UNNAMED: Self = Self(u32::MAX);
 }
 
@@ -108,13 +108,13 @@ impl Lane {
 #[repr(transparent)]
 pub struct RegionId(pub u32);
 
-/// A registered memory as a peer reaches it. Opaque to everybody but the engine.
+/// A registered memory as a peer reaches it. Opaque except to the engine.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Descriptor(pub Vec<u8>);
 
 impl Descriptor {
-    /// A description as JSON.
-    pub fn of(description: &impl Serialize) -> Self {
+    /// Encodes a description as JSON.
+    pub fn encode(description: &impl Serialize) -> Self {
         Self(json(description))
     }
 }
@@ -133,21 +133,21 @@ pub struct Region {
 pub struct LaneSpec<'a> {
     /// Verb or receive.
     pub kind: LaneKind,
-    /// The other end, one that `connect` was given.
+    /// The other end: a peer that `connect` was given.
     pub peer: Peer,
-    /// The region of this worker that [`Op::local`] is an offset in.
+    /// This worker's region, to which [`Op::local`] is an offset.
     pub local: RegionId,
-    /// The region of the peer that [`Op::remote`] is an offset in; of a send, the one in which the peer's receives for
-    /// it lie. Of no account for receives.
+    /// The peer's region, to which [`Op::remote`] is an offset; for a send, the region that holds the peer's receives
+    /// for it. Ignored for receives.
     pub remote: &'a Descriptor,
-    /// The last byte of a write must become visible last, because the peer waits for it by looking at its memory.
-    /// Only asked for where [`Caps::ordered_writes`](crate::Caps::ordered_writes) is granted.
+    /// The last byte of a write must become visible last, because the peer waits for it by polling its memory. Only set
+    /// if [`Caps::ordered_writes`](crate::Caps::ordered_writes) is.
     pub ordered: bool,
-    /// Writes must become visible in the order in which they were posted. They do so wherever there is one path to the
-    /// peer; with [several](crate::paths) such a lane takes one of them, whole.
+    /// Writes must become visible in the order in which they were posted. With one path to the peer they always do.
+    /// With [several](crate::paths), a lane with this promise uses only one of them and does not cut operations.
     pub in_order: bool,
-    /// A completion must mean that the bytes are visible to the peer, because the result is taken for that. Only asked
-    /// for where [`Caps::delivery_on_request`](crate::Caps::delivery_on_request) is granted.
+    /// A completion must mean that the bytes are visible to the peer, because the result depends on it. Only set if
+    /// [`Caps::delivery_on_request`](crate::Caps::delivery_on_request) is.
     pub delivered: bool,
 }
 
@@ -166,22 +166,22 @@ impl<'a> LaneSpec<'a> {
     }
 }
 
-/// One operation: 32 bytes, offsets only, so that no pointer crosses a process.
+/// One operation: 32 bytes, offsets only, so that no pointer crosses a process boundary.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct Op {
-    /// Lane that carries it.
+    /// The lane to use.
     pub lane: Lane,
-    /// Given back in the completion.
+    /// Returned in the completion.
     pub tag: u32,
-    /// Offset of the local bytes in the lane's own region; of an atomic operation, of its words
+    /// Offset of the local bytes in the lane's local region; for an atomic operation, offset of its words
     /// ([`Verb::local_words_bytes`]).
     pub local: u64,
     /// Offset of the remote bytes in the lane's remote region; ignored by sends and receives.
     pub remote: u64,
-    /// Payload bytes; of an atomic operation [`WORD_BYTES`].
+    /// Payload bytes; [`WORD_BYTES`] for an atomic operation.
     pub len: u32,
-    /// Immediate value of a write-imm, and what a fetch-add adds.
+    /// Immediate value of a write-imm, or the addend of a fetch-add.
     pub imm: u32,
 }
 
@@ -190,22 +190,22 @@ const _: () = assert!(size_of::<Op>() == 32);
 /// Kind of a completion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ending {
-    /// An operation that this side posted (a receive is reported as `Arrived` instead).
+    /// An operation that this side posted has completed (a receive is reported as `Arrived` instead).
     Done,
-    /// Something from the peer: a write-imm, or a send that filled a posted receive.
+    /// Something arrived from the peer: a write-imm, or a send that filled a posted receive.
     Arrived,
-    /// It failed with the engine's own code; [`Engine::failure`](crate::Engine::failure) says what that means.
+    /// It failed with this code of the engine; [`Engine::failure`](crate::Engine::failure) explains it.
     Failed(i32),
 }
 
 /// One completion, as `poll` reports it.
 #[derive(Debug, Clone, Copy)]
 pub struct Completion {
-    /// The operation's tag, or that of the receive that was filled; 0 for an arrived write-imm.
+    /// The tag of the operation, or of the receive that was filled; 0 for an arrived write-imm.
     pub tag: u32,
-    /// The lane of a done or failed operation. For an arrival `lane.0` is the peer that it came from, because an
-    /// arrived write-imm has no lane on this side; [`Lane::UNNAMED`] where
-    /// [`Caps::arrivals_named`](crate::Caps::arrivals_named) is not granted.
+    /// The lane of a completed or failed operation. For an arrival, `lane.0` is the peer that it came from, because an
+    /// arrived write-imm has no lane on this side; [`Lane::UNNAMED`] if
+    /// [`Caps::arrivals_named`](crate::Caps::arrivals_named) is not set.
     pub lane: Lane,
     /// Payload bytes.
     pub len: u32,
@@ -218,7 +218,7 @@ pub struct Completion {
 const _: () = assert!(size_of::<Completion>() <= 32);
 
 impl Completion {
-    /// Value that a poll buffer is filled with before it is used.
+    /// Initial value for poll buffers.
     pub const EMPTY: Self = Self {
         tag: 0,
         lane: Lane(0),
@@ -227,9 +227,9 @@ impl Completion {
         ending: Ending::Done,
     };
 
-    /// The end of an operation that was posted.
+    /// The completion of a posted operation.
     #[inline]
-    pub fn of(op: &Op, ending: Ending) -> Self {
+    pub fn new(op: &Op, ending: Ending) -> Self {
         Self {
             tag: op.tag,
             lane: op.lane,

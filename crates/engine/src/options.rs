@@ -1,52 +1,53 @@
-//! Options of engines' own, and of memories': what they take, and checking them before a rank starts.
+//! Engine-specific and memory-specific options: the values that they accept, and checking them before a rank starts.
 
 use std::collections::BTreeMap;
 
 use tonnage_units::names::{nearest, quote};
 use tonnage_units::{Error, Result};
 
-/// Options of an engine, or of memories, by name, as a point and its record hold them: what differs from the defaults.
+/// Options of an engine or of memories, by name, as a point and its record hold them: only values that differ from the
+/// defaults.
 pub type EngineOptions = BTreeMap<String, String>;
 
-/// One option of an engine, which `--engine-option NAME=VALUE` sets, or of a memory, which `--memory-option` does.
+/// One option of an engine, set by `--engine-option NAME=VALUE`, or of a memory, set by `--memory-option`.
 #[derive(Debug, Clone, Copy)]
 pub struct EngineOption {
     /// Name on the command line and in plans.
     pub name: &'static str,
-    /// The values that it takes.
+    /// The values that it accepts.
     pub kind: OptionKind,
-    /// The variants of the engine on which it has an effect; empty for all, and always of a memory.
+    /// The variants of the engine on which it has an effect; empty for all, and always empty for a memory.
     pub variants: &'static [&'static str],
     /// One line for help.
     pub about: &'static str,
 }
 
-/// The values that an option takes.
+/// The values that an option accepts.
 #[derive(Debug, Clone, Copy)]
 pub enum OptionKind {
     /// One of these, the default first.
     Choice(&'static [&'static str]),
-    /// One of these, the default first. The others are about memory of a GPU alone: they are refused where no end has
-    /// any, and no search tries them by itself.
+    /// One of these, the default first. All but the default are specific to GPU memory. They are refused if neither end
+    /// has any, and `tune` does not try them unasked.
     OfGpuMemory(&'static [&'static str]),
-    /// A whole number within bounds, both included.
+    /// A whole number within inclusive bounds.
     Number {
-        /// Value where nothing is said.
+        /// The default value.
         default: u64,
-        /// The least.
+        /// Lower bound.
         min: u64,
-        /// The most.
+        /// Upper bound.
         max: u64,
     },
-    /// A whole number within bounds, both included, or one of some words.
+    /// A whole number within inclusive bounds, or one of some words.
     NumberOr {
         /// The words.
         words: &'static [&'static str],
-        /// Value where nothing is said: a number, or the first word.
+        /// The default value: a number, or the first word if `None`.
         default: Option<u64>,
-        /// The least.
+        /// Lower bound.
         min: u64,
-        /// The most.
+        /// Upper bound.
         max: u64,
     },
 }
@@ -66,7 +67,7 @@ impl EngineOption {
         }
     }
 
-    /// A whole number within bounds, both included, on all variants.
+    /// A whole number within inclusive bounds, on all variants.
     pub const fn bounded(
         name: &'static str,
         default: u64,
@@ -81,12 +82,12 @@ impl EngineOption {
         }
     }
 
-    /// The same option, which has an effect on these variants alone.
+    /// Restricts the option to these variants.
     pub const fn on(self, variants: &'static [&'static str]) -> Self {
         Self { variants, ..self }
     }
 
-    /// The value where nothing is said.
+    /// The default value.
     pub fn default(&self) -> String {
         match self.kind {
             OptionKind::Choice(values) | OptionKind::OfGpuMemory(values) => {
@@ -103,7 +104,7 @@ impl EngineOption {
         }
     }
 
-    /// The value that was asked for, or the default.
+    /// The requested value, or the default.
     pub fn value(&self, asked: &EngineOptions) -> String {
         asked
             .get(self.name)
@@ -111,17 +112,17 @@ impl EngineOption {
             .unwrap_or_else(|| self.default())
     }
 
-    /// The number that was asked for, or the default; 0 for an option that takes none.
+    /// The requested number, or the default; 0 if the option accepts none.
     pub fn number(&self, asked: &EngineOptions) -> u64 {
         self.value(asked).parse().unwrap_or(0)
     }
 
-    /// Returns whether a value was asked for that is about memory of a GPU alone.
+    /// Whether the requested value is specific to GPU memory.
     pub fn needs_gpu_memory(&self, asked: &EngineOptions) -> bool {
         matches!(self.kind, OptionKind::OfGpuMemory(_)) && self.value(asked) != self.default()
     }
 
-    /// The values for help and messages: "auto|off", or "1 to 128".
+    /// The accepted values for help and messages: "auto|off", or "1 to 128".
     pub fn values(&self) -> String {
         match self.kind {
             OptionKind::Choice(values) | OptionKind::OfGpuMemory(values) => values.join("|"),
@@ -132,7 +133,7 @@ impl EngineOption {
         }
     }
 
-    /// The value as it is kept, if the option takes it.
+    /// Returns the value in its canonical form, if the option accepts it.
     fn checked(&self, value: &str) -> Option<String> {
         match self.kind {
             OptionKind::Choice(values) | OptionKind::OfGpuMemory(values) => {
@@ -147,7 +148,7 @@ impl EngineOption {
     }
 }
 
-/// Whose options are checked, for messages.
+/// The owner of the checked options, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OptionsOf<'a> {
     /// An engine of this name.
@@ -157,7 +158,7 @@ pub enum OptionsOf<'a> {
 }
 
 impl OptionsOf<'_> {
-    /// The name of the options.
+    /// The name of the command-line option.
     fn option(self) -> &'static str {
         match self {
             Self::Engine(_) => "engine-option",
@@ -185,8 +186,7 @@ pub(crate) fn find_option<'a>(known: &'a [EngineOption], name: &str) -> Option<&
     known.iter().find(|option| option.name == name)
 }
 
-/// Checks options against those of an engine or of a memory; see
-/// [`Entry::check_options`](crate::Entry::check_options).
+/// Checks options against those of an engine or of a memory; see [`Entry::check_options`](crate::Entry::check_options).
 ///
 /// # Errors
 /// As there.
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_needs_memory_of_a_gpu_is_none_of_the_defaults() {
+    fn a_default_value_never_needs_gpu_memory() {
         let option = EngineOption {
             kind: OptionKind::OfGpuMemory(&["auto", "file"]),
             ..OPTIONS[0]
@@ -290,18 +290,21 @@ mod tests {
     }
 
     #[test]
-    fn options_of_a_memory_are_told_as_such() {
+    fn messages_about_memory_options_name_the_memory() {
         let asked = |name: &str, value: &str| {
             let options = EngineOptions::from([(name.to_owned(), value.to_owned())]);
             let known = &OPTIONS[1..];
             check_options(OptionsOf::Memory("far"), known, &options, "").unwrap_err()
         };
-        let said = asked("retry", "7").to_string();
-        assert_eq!(said, "memory-option retry=7: memory far takes retry=0 to 6");
-        let said = asked("rety", "1").to_string();
+        let message = asked("retry", "7").to_string();
+        assert_eq!(
+            message,
+            "memory-option retry=7: memory far takes retry=0 to 6"
+        );
+        let message = asked("rety", "1").to_string();
         assert!(
-            said.starts_with("memory far has no option \"rety\": did"),
-            "{said}"
+            message.starts_with("memory far has no option \"rety\": did"),
+            "{message}"
         );
     }
 
@@ -337,15 +340,15 @@ mod tests {
     }
 
     #[test]
-    fn numbers_have_bounds_and_one_form() {
+    fn numbers_have_bounds_and_a_canonical_form() {
         assert!(on("", "retry", "3").unwrap().is_empty());
         assert!(on("", "retry", "03").unwrap().is_empty());
         let six = on("", "retry", "06").unwrap();
         assert_eq!((six["retry"].as_str(), OPTIONS[1].number(&six)), ("6", 6));
         assert_eq!(OPTIONS[1].number(&EngineOptions::new()), 3);
         for wrong in ["7", "-1", "many", ""] {
-            let said = on("", "retry", wrong).unwrap_err().to_string();
-            assert!(said.contains("takes retry=0 to 6"), "{said}");
+            let message = on("", "retry", wrong).unwrap_err().to_string();
+            assert!(message.contains("takes retry=0 to 6"), "{message}");
         }
     }
 }

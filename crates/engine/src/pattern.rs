@@ -1,9 +1,9 @@
-//! Pattern that is written into memory so that a moved byte can be told from one that was not moved.
+//! The pattern that is written into memory for verification, so that a byte that moved differs from one that did not.
 //!
-//! The 64-bit word at offset `o` of a flow is a mix of (seed, trial, flow, o / 8). A block that arrives at the wrong
-//! offset, comes from an earlier trial or another flow, or never arrives, therefore differs, and the mismatch names
-//! its offset. The mixing function is the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable
-//! pseudorandom number generators", OOPSLA 2014): a bijection, so that two different offsets never share a word.
+//! The 64-bit word at offset `o` of a flow is a mix of (seed, trial, flow, o / 8). So a block differs if it arrives at
+//! the wrong offset, comes from an earlier trial or another flow, or never arrives; and the mismatch names its offset.
+//! The mixing function is the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
+//! generators", OOPSLA 2014). It is a bijection, so two different offsets never share a word.
 
 use tonnage_sys::mapping::Arena;
 
@@ -12,12 +12,12 @@ use tonnage_units::{Error, Result};
 /// Bytes that are generated or compared at a time, on the stack.
 const CHUNK: usize = 4096;
 
-/// Key that bytes belong to.
+/// Identifies the data of one flow in one trial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Key {
     base: u64,
     inverted: u64,
-    /// Bytes by which the data are ahead of their place.
+    /// Distance between a byte's offset in memory and its offset in the flow's data.
     ahead: u64,
 }
 
@@ -32,7 +32,7 @@ impl Key {
         }
     }
 
-    /// Key of a place that holds what lies so many bytes further on in the flow's data, or before it as the number
+    /// The key of a location that holds data from `bytes` further on in the flow, or from before it if the number
     /// wraps: bytes that were moved from one slot to another.
     pub fn ahead(self, bytes: u64) -> Self {
         Self {
@@ -41,8 +41,8 @@ impl Key {
         }
     }
 
-    /// Filler of a place that data of this key shall replace: no byte of it equals the key's own, so that even one byte
-    /// that did not move is found.
+    /// The key of filler for a location that data of this key will overwrite. No filler byte equals the data byte, so
+    /// even one byte that did not move is found.
     pub fn poison(self) -> Self {
         Self {
             inverted: !self.inverted,
@@ -50,11 +50,11 @@ impl Key {
         }
     }
 
-    /// Numbers of the data whose byte at `offset` belongs to this key, where the key's own offset 0 lies at `origin`,
-    /// for a device that computes the pattern by itself.
+    /// Parameters from which a device can compute the pattern itself, for data starting at `offset`; `origin` is where
+    /// the key's offset 0 lies.
     ///
     /// # Errors
-    /// When the offset lies before `origin`.
+    /// If the offset lies before `origin`.
     pub fn numbers(self, origin: u64, offset: u64) -> Result<KeyNumbers> {
         let place = offset
             .checked_sub(origin)
@@ -72,20 +72,19 @@ impl Key {
     }
 }
 
-/// Numbers from which a stretch of the pattern is computed: the 64-bit word that the byte at `place + i` is in, counted
-/// from the least significant byte, is `mix(base ^ (place + i) / 8 * GOLDEN) ^ inverted`, with the sum and the product
-/// wrapping.
+/// Parameters from which part of the pattern is computed. The 64-bit word that contains byte `place + i`, counted from
+/// the least significant byte, is `mix(base ^ (place + i) / 8 * GOLDEN) ^ inverted`; the sum and the product wrap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyNumbers {
-    /// Position in the flow's data of the first byte.
+    /// Position of the first byte in the flow's data.
     pub place: u64,
-    /// Number that all words are mixed with.
+    /// Mixed into every word.
     pub base: u64,
-    /// Number that all words are inverted by.
+    /// XOR mask of every word.
     pub inverted: u64,
 }
 
-/// The constant by which SplitMix64 goes from one number to the next.
+/// The increment of SplitMix64.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The finalizer of SplitMix64.
@@ -96,38 +95,38 @@ pub fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// The first differences of a check, and how many bytes were compared.
+/// The first differences that a check found, and the number of bytes compared.
 #[derive(Debug, Default)]
 pub struct Mismatches {
     /// Bytes compared.
     pub checked_bytes: u64,
     /// Bytes that differ.
     pub wrong_bytes: u64,
-    /// The first few stretches that differ.
+    /// The first few differing ranges.
     pub first: Vec<Mismatch>,
 }
 
-/// One stretch of at most 8 bytes that differs.
+/// One differing range of at most 8 bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mismatch {
     /// Offset of the first wrong byte, counted from the start of the flow's data.
     pub offset: u64,
-    /// Expected bytes, from the wrong one on.
+    /// Expected bytes, starting at the first wrong one.
     pub expected: Vec<u8>,
-    /// Bytes that are there.
+    /// Bytes found there.
     pub found: Vec<u8>,
 }
 
 impl Mismatches {
-    /// Number of stretches that are kept.
+    /// Number of ranges that are kept.
     const KEPT: usize = 4;
 
-    /// Returns whether everything compared was right.
+    /// Whether all compared bytes were right.
     pub fn is_clean(&self) -> bool {
         self.wrong_bytes == 0
     }
 
-    /// One line for people: count, first offsets, expected and found in hex.
+    /// One readable line: count, first offsets, expected and found bytes in hex.
     pub fn describe(&self) -> String {
         let mut text = format!(
             "{} of {} bytes are wrong",
@@ -181,10 +180,10 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Writes the key's bytes to `offset..offset + len` of the arena; the flow's own offset 0 lies at `origin`.
+/// Writes the key's data to `offset..offset + len` of the arena; the flow's offset 0 lies at `origin`.
 ///
 /// # Errors
-/// When the range lies outside the arena or before `origin`.
+/// If the range lies outside the arena or before `origin`.
 pub fn fill(arena: &Arena, origin: u64, offset: u64, len: u64, key: Key) -> Result<()> {
     each_chunk(origin, offset, len, key, |at, expected| {
         arena
@@ -193,10 +192,10 @@ pub fn fill(arena: &Arena, origin: u64, offset: u64, len: u64, key: Key) -> Resu
     })
 }
 
-/// Compares the range with what [`fill`] writes, and adds what differs to `found`.
+/// Compares the range with the data that [`fill`] writes, and adds differences to `found`.
 ///
 /// # Errors
-/// When the range lies outside the arena or before `origin`.
+/// If the range lies outside the arena or before `origin`.
 pub fn verify(
     arena: &Arena,
     origin: u64,
@@ -216,13 +215,13 @@ pub fn verify(
     })
 }
 
-/// Bytes of one copy, unless it is the first or the last.
+/// Bytes of one copy, except for the first and the last.
 const PIECE: u64 = 256 * CHUNK as u64;
 
-/// Writes the key's bytes to a range of memory that only `write` reaches, as [`fill`] does to one of an arena.
+/// Like [`fill`], for memory that is reachable only through `write`.
 ///
 /// # Errors
-/// When the range lies before `origin`, or what `write` says.
+/// If the range lies before `origin`, or the error of `write`.
 pub fn fill_by(
     origin: u64,
     offset: u64,
@@ -241,10 +240,10 @@ pub fn fill_by(
     })
 }
 
-/// Compares a range of memory that only `read` reaches as [`verify`] does one of an arena.
+/// Like [`verify`], for memory that is reachable only through `read`.
 ///
 /// # Errors
-/// When the range lies before `origin`, or what `read` says.
+/// If the range lies before `origin`, or the error of `read`.
 pub fn verify_by(
     origin: u64,
     offset: u64,
@@ -265,11 +264,11 @@ pub fn verify_by(
     })
 }
 
-/// Start of the chunk that a byte is compared in, of a range from `offset` on: a check that begins there finds the same
-/// stretches as one of the whole range.
+/// Start of the comparison chunk that contains a byte, for a range that starts at `offset`. A check from there finds
+/// the same mismatches as a check of the whole range.
 ///
 /// # Errors
-/// When the range lies before `origin`.
+/// If the range lies before `origin`.
 pub fn chunk_start(origin: u64, offset: u64, byte: u64, key: Key) -> Result<u64> {
     let skip = key.numbers(origin, offset)?.place % 8;
     let into = byte.saturating_sub(offset) + skip;
@@ -278,7 +277,7 @@ pub fn chunk_start(origin: u64, offset: u64, byte: u64, key: Key) -> Result<u64>
         .max(offset))
 }
 
-/// Cuts a range into pieces of whole chunks.
+/// Splits a range into pieces of whole chunks.
 fn each_piece(
     origin: u64,
     offset: u64,
@@ -302,7 +301,7 @@ fn each_piece(
 
 fn outside(origin: u64, offset: u64, len: u64) -> Error {
     Error::Failed(format!(
-        "{len} bytes at offset {offset} are not a part of the flow at {origin}"
+        "{len} bytes at offset {offset} are not part of the flow at {origin}"
     ))
 }
 
@@ -376,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn one_flipped_bit_is_named_by_offset_expected_and_found() {
+    fn one_flipped_bit_is_reported_with_offset_and_bytes() {
         let (arena, key) = (arena(), Key::new(3, 0, 0, 1));
         fill(&arena, 100, 100, 5000, key).unwrap();
         let mut byte = [0];
@@ -394,9 +393,9 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_another_place_have_a_key_that_is_ahead() {
+    fn moved_bytes_match_a_key_shifted_by_the_distance() {
         let (arena, key) = (arena(), Key::new(3, 0, 0, 1));
-        // From a place behind to one before, and the other way, by no whole number of words.
+        // Moved forward and backward, by a distance that is not a whole number of words.
         for (from, to) in [(4099u64, 37u64), (37, 4099)] {
             let mut bytes = [0; 21];
             fill(&arena, 64, 64, 8192, key).unwrap();
@@ -409,9 +408,9 @@ mod tests {
         }
     }
 
-    /// Memory that only a copy reaches, against the same in an arena: ranges over several pieces, at odd places.
+    /// Compares memory that is reachable only through copies with an arena: ranges over several pieces, at odd offsets.
     #[test]
-    fn what_is_reached_by_copies_is_the_same() {
+    fn memory_reached_by_copies_gives_the_same_results() {
         const BYTES: u64 = 3 << 20;
         let private = Sharing::Private;
         let arena = Arena::allocate(BYTES as usize, Pages::Normal, private, None).unwrap();
@@ -477,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_outside_are_errors() {
+    fn ranges_outside_the_arena_are_errors() {
         let arena = arena();
         let key = Key::new(0, 0, 0, 0);
         assert!(fill(&arena, 0, SIZE, 1, key).is_err());

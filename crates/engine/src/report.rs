@@ -1,5 +1,4 @@
-//! An engine's account of itself once it is open, for the record: the same fields of every engine that has them, and
-//! beside them facts of its own.
+//! An engine's report once it is open, for the record: common fields, and engine-specific facts.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +6,15 @@ use serde::{Deserialize, Serialize};
 
 /// Choices and grants.
 ///
-/// In JSON it is one flat object: the facts stand beside the fields.
+/// In JSON this is one flat object: the facts are keys next to the fields.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct EngineReport {
-    /// The name in the list of engines; for collectives that of the backend, with what follows the colon.
+    /// The name in the list of engines; for collectives, the full name of the backend, including the text after the
+    /// colon.
     pub name: String,
-    /// The library that was loaded; absent where there is none.
+    /// The loaded library; absent if there is none.
     #[serde(flatten)]
     pub library: Option<LibraryReport>,
     /// The library's provider or driver.
@@ -23,13 +23,13 @@ pub struct EngineReport {
     /// Version of the provider.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub provider_version: Option<String>,
-    /// The device, as `--devices` names it.
+    /// The device, as named in `--devices`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// The reports of all devices, where there are several.
+    /// Reports of all devices, if there are several.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<EngineReport>,
-    /// Options as granted, queue sizes, and what else the engine has to say.
+    /// Granted options, queue sizes, and other facts about the engine.
     #[serde(flatten)]
     pub facts: Facts,
 }
@@ -44,41 +44,41 @@ pub struct LibraryReport {
     pub library: String,
 }
 
-/// Named facts. Names are those of JSON: lower case with underscores, the unit last.
+/// Named facts. The names are JSON keys: lower case with underscores, the unit last.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Facts(pub BTreeMap<String, Fact>);
 
-/// Names of facts that are read again, whichever engine tells them.
+/// Names of facts that other code reads, regardless of the engine.
 pub mod fact_names {
-    /// False where bytes do not really move.
+    /// False if bytes do not really move.
     pub const MOVES_BYTES: &str = "moves_bytes";
     /// The clock that latencies are read from.
     pub const CLOCK: &str = "clock";
-    /// Devices that `all` did not take, each with the reason.
+    /// Devices that `all` left out, each with the reason.
     pub const DEVICES_LEFT_OUT: &str = "devices_left_out";
     /// Hints that had no effect, each with its reason.
     pub const HINTS_NOT_TAKEN: &str = "hints_not_taken";
     /// Version of the Python that a worker runs in.
     pub const PYTHON: &str = "python";
-    /// Version of CUDA that a worker's Python has.
+    /// Version of CUDA in a worker's Python.
     pub const CUDA: &str = "cuda";
-    /// Doubts about what was measured, which stand under the table as well.
+    /// Doubts about the measurement, which the table shows too.
     pub const REMARKS: &str = "remarks";
     /// Consequence of the hints that had no effect.
     pub const HINTS_NOT_TAKEN_EFFECT: &str = "hints_not_taken_effect";
 }
 
 impl Facts {
-    /// Adds one more fact; a name that is there already is replaced.
+    /// Adds a fact, replacing one of the same name.
     #[must_use]
     pub fn with(mut self, name: &str, fact: impl Into<Fact>) -> Self {
         self.0.insert(name.to_owned(), fact.into());
         self
     }
 
-    /// Adds one more fact, where there is one.
+    /// Adds a fact, if there is one.
     #[must_use]
     pub fn maybe(self, name: &str, fact: Option<impl Into<Fact>>) -> Self {
         match fact {
@@ -92,7 +92,7 @@ impl Facts {
         self.0.get(name)
     }
 
-    /// Words of a fact of this name, also in groups of facts; each text of a list.
+    /// Texts of facts with this name, including list elements and facts in nested groups.
     pub fn texts(&self, name: &str) -> Vec<&str> {
         let mut found = Vec::new();
         for (own, fact) in &self.0 {
@@ -101,7 +101,7 @@ impl Facts {
         found
     }
 
-    /// Takes over others; those of the same name are replaced.
+    /// Adds other facts, replacing those of the same name.
     pub fn extend(&mut self, others: Self) {
         self.0.extend(others.0);
     }
@@ -118,18 +118,18 @@ pub enum Fact {
     Count(u64),
     /// Any other number.
     Number(f64),
-    /// Words.
+    /// A text.
     Text(String),
-    /// Several of them.
+    /// A list.
     List(Vec<Fact>),
     /// Facts about one thing.
     Group(Facts),
-    /// Not known.
+    /// Unknown.
     Unknown,
 }
 
 impl Fact {
-    /// Adds its words, where its own name `is_named` so, and those of facts of this name within it.
+    /// Collects its texts if `is_named`, and the texts of nested facts called `name`.
     fn add_texts<'a>(&'a self, is_named: bool, name: &str, found: &mut Vec<&'a str>) {
         match self {
             Self::Text(text) if is_named => found.push(text),
@@ -141,7 +141,7 @@ impl Fact {
         }
     }
 
-    /// The words, where it is words.
+    /// The text, if it is one.
     pub fn text(&self) -> Option<&str> {
         match self {
             Self::Text(text) => Some(text),

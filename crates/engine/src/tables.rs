@@ -1,4 +1,4 @@
-//! Tables of what an engine hands out by number: its lanes and its registered memories.
+//! Tables of the things that an engine hands out by number: its lanes and its registered memories.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -6,7 +6,7 @@ use tonnage_units::{Error, Result};
 
 use crate::{Completion, Lane, Peer, RegionId};
 
-/// The lanes of a worker. A number is given out again once its lane was released; the others keep theirs.
+/// The lanes of a worker. The number of a released lane is reused; the others keep theirs.
 #[derive(Debug)]
 pub struct Lanes<T>(Vec<Option<T>>);
 
@@ -20,40 +20,40 @@ impl<T> Lanes<T> {
     /// A resolved lane.
     ///
     /// # Errors
-    /// When it was never resolved, or has been released.
+    /// If it was never resolved, or has been released.
     #[inline]
     pub fn get(&self, lane: Lane) -> Result<&T> {
-        self.look(lane).ok_or_else(|| never_resolved(lane))
+        self.peek(lane).ok_or_else(|| never_resolved(lane))
     }
 
-    /// A lane that may have been released by now.
+    /// A lane that may have been released already.
     #[inline]
-    pub fn look(&self, lane: Lane) -> Option<&T> {
+    pub fn peek(&self, lane: Lane) -> Option<&T> {
         self.0.get(lane.0 as usize)?.as_ref()
     }
 
-    /// A lane that may have been released by now, to change it.
+    /// A lane that may have been released already, for changing it.
     #[inline]
-    pub fn look_mut(&mut self, lane: Lane) -> Option<&mut T> {
+    pub fn peek_mut(&mut self, lane: Lane) -> Option<&mut T> {
         self.0.get_mut(lane.0 as usize)?.as_mut()
     }
 
-    /// A resolved lane, to change it.
+    /// A resolved lane, for changing it.
     ///
     /// # Errors
-    /// When it was never resolved, or has been released.
+    /// If it was never resolved, or has been released.
     #[inline]
     pub fn get_mut(&mut self, lane: Lane) -> Result<&mut T> {
-        self.look_mut(lane).ok_or_else(|| never_resolved(lane))
+        self.peek_mut(lane).ok_or_else(|| never_resolved(lane))
     }
 
-    /// The first lane that fits: the same specification may be resolved again.
+    /// Finds the first lane that fits, because the same specification may be resolved again.
     pub fn find(&self, fits: impl Fn(&T) -> bool) -> Option<Lane> {
         let fits = |lane: &Option<T>| lane.as_ref().is_some_and(&fits);
         self.0.iter().position(fits).map(|at| Lane(at as u32))
     }
 
-    /// Gives a lane the first free number.
+    /// Adds a lane under the lowest free number.
     pub fn put(&mut self, state: T) -> Lane {
         let free = self.0.iter().position(Option::is_none);
         let at = free.unwrap_or(self.0.len());
@@ -62,7 +62,7 @@ impl<T> Lanes<T> {
         Lane(at as u32)
     }
 
-    /// Takes a lane out; `None` for one that is not there.
+    /// Removes a lane; `None` if it does not exist.
     pub fn release(&mut self, lane: Lane) -> Option<T> {
         self.0.get_mut(lane.0 as usize)?.take()
     }
@@ -77,18 +77,18 @@ impl<T> Lanes<T> {
         self.0.iter().flatten()
     }
 
-    /// All lanes with their numbers, to change them.
+    /// All lanes with their numbers, for changing them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (Lane, &mut T)> {
         let all = (0..).map(Lane).zip(&mut self.0);
         all.filter_map(|(lane, state)| Some((lane, state.as_mut()?)))
     }
 
-    /// Checks that no lane uses a region that is to be taken back.
+    /// Checks that no lane uses a region that is to be deregistered.
     ///
     /// # Errors
-    /// When one does.
-    pub fn check_unused(&self, region: RegionId, of: impl Fn(&T) -> RegionId) -> Result<()> {
-        if !self.iter().any(|lane| of(lane) == region) {
+    /// If one does.
+    pub fn check_unused(&self, region: RegionId, region_of: impl Fn(&T) -> RegionId) -> Result<()> {
+        if !self.iter().any(|lane| region_of(lane) == region) {
             return Ok(());
         }
         let text = format!("region {} has lanes that were not released", region.0);
@@ -101,7 +101,7 @@ fn never_resolved(lane: Lane) -> Error {
     Error::Failed(format!("lane {} was never resolved", lane.0))
 }
 
-/// The registered memories of a worker. No number is given out twice.
+/// The registered memories of a worker. Numbers are never reused.
 #[derive(Debug)]
 pub struct Regions<T> {
     known: BTreeMap<u32, T>,
@@ -123,7 +123,7 @@ impl<T> Regions<T> {
         RegionId(self.next)
     }
 
-    /// Keeps a registration under [`Self::next`].
+    /// Stores a registration under [`Self::next`].
     pub fn put(&mut self, state: T) -> RegionId {
         let id = self.next();
         self.known.insert(id.0, state);
@@ -134,22 +134,22 @@ impl<T> Regions<T> {
     /// A registration.
     ///
     /// # Errors
-    /// When it was never made, or has been taken back.
+    /// If it was never made, or has been undone.
     pub fn get(&self, region: RegionId) -> Result<&T> {
         let known = self.known.get(&region.0);
         known.ok_or_else(|| not_registered(region))
     }
 
-    /// Takes a registration out.
+    /// Removes a registration.
     ///
     /// # Errors
-    /// When it was never made, or has been taken back.
+    /// If it was never made, or has been undone.
     pub fn take(&mut self, region: RegionId) -> Result<T> {
         let known = self.known.remove(&region.0);
         known.ok_or_else(|| not_registered(region))
     }
 
-    /// All registrations, the oldest first.
+    /// All registrations, oldest first.
     pub fn iter(&self) -> impl Iterator<Item = (RegionId, &T)> {
         self.known.iter().map(|(&id, state)| (RegionId(id), state))
     }
@@ -159,7 +159,7 @@ impl<T> Regions<T> {
         self.known.len()
     }
 
-    /// True where there are none.
+    /// Whether there are no registrations.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }
@@ -169,13 +169,13 @@ fn not_registered(region: RegionId) -> Error {
     Error::Failed(format!("region {} is not registered", region.0))
 }
 
-/// The refusal of a lane to a peer that was never connected.
+/// The error for a lane to a peer that was never connected.
 pub fn never_connected(own: Peer, peer: Peer) -> Error {
     let text = format!("rank {own} was never connected to rank {peer}");
     Error::Failed(text)
 }
 
-/// Moves completions that wait into the free places of a poll, the oldest first, and returns how many.
+/// Moves waiting completions into the free entries of a poll buffer, oldest first, and returns their number.
 #[inline]
 pub fn take_waiting(waiting: &mut VecDeque<Completion>, done: &mut [Completion]) -> usize {
     if waiting.is_empty() {
@@ -193,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_lanes_are_given_again_and_those_of_regions_are_not() {
+    fn lane_numbers_are_reused_and_region_numbers_are_not() {
         let mut lanes = Lanes::default();
         assert_eq!([lanes.put('a'), lanes.put('b')], [Lane(0), Lane(1)]);
         assert_eq!(lanes.release(Lane(0)), Some('a'));

@@ -1,13 +1,15 @@
-//! Doubles for tests: a device, its workers and a memory, each of which does what a test tells it to.
+//! Test doubles: a device, its workers and a memory that behave as a test demands.
 //!
 //! A [`TestEngine`] is a handle to a [`Script`]. The test keeps a clone of the handle that the code under test owns as
-//! its engine: it says through the script what is refused, ended, delayed or answered, and reads what was asked. No
-//! bytes move unless a hook of the script moves them. Operations stay in flight until the test ends them by hand, or end
-//! when they are polled if the script has [`Script::ends`]. A [`TestDomain`] is a device as another one, or with workers
-//! of a test's own; a [`TestMemory`] is memory that the CPU cannot address.
+//! its engine. Through the script it decides which calls are refused, completed, delayed or answered, and reads which
+//! calls were made. No bytes move unless a hook of the script moves them.
 //!
-//! With neither [`Script::keeps_handed`] nor a hook that allocates, posting and polling allocate nothing once
-//! [`Script::in_flight`] has its room.
+//! Operations stay in flight until the test completes them. If the script has [`Script::ends`], they complete when
+//! polled. A [`TestDomain`] is a modified device, or one with the test's own workers; a [`TestMemory`] is memory that
+//! the CPU cannot address.
+//!
+//! Without [`Script::keeps_handed`] or a hook that allocates, posting and polling allocate nothing once
+//! [`Script::in_flight`] has its capacity.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::net::IpAddr;
@@ -34,20 +36,21 @@ pub type Ends = Box<dyn FnMut(&Op) -> Option<Ending> + Send>;
 /// Whether an operation is taken.
 pub type Takes = Box<dyn FnMut(&Op) -> bool + Send>;
 
-/// Called with each operation that is taken and the peer of its lane; what it returns arrives here.
+/// Called with each operation that is taken and the peer of its lane. The completion that it returns arrives on this
+/// side.
 pub type Answers = Box<dyn FnMut(Peer, &Op) -> Option<Completion> + Send>;
 
-/// Everything ends well at the next poll.
+/// Every operation succeeds at the next poll.
 pub fn at_once() -> Ends {
     Box::new(|_| Some(Ending::Done))
 }
 
-/// Everything ends well at the next poll, but on this lane nothing ends.
+/// Every operation succeeds at the next poll, except on this lane, where nothing completes.
 pub fn except_on(lane: Lane) -> Ends {
     Box::new(move |op| (op.lane != lane).then_some(Ending::Done))
 }
 
-/// So many operations end well, and all others fail with this code.
+/// The first `operations` succeed, and all later ones fail with this code.
 pub fn failing_after(operations: u64, code: i32) -> Ends {
     let mut ended = 0;
     Box::new(move |_| {
@@ -59,7 +62,7 @@ pub fn failing_after(operations: u64, code: i32) -> Ends {
     })
 }
 
-/// So many operations end at once; the others do so too, but not before `stall_ns` have passed.
+/// The first `operations` complete at once, and the later ones only after `stall_ns` have passed.
 pub fn stalling_after(operations: u64, stall_ns: u64) -> Ends {
     let (clock, mut ended, mut until_ns) = (Clock::new(), 0, None);
     Box::new(move |_| {
@@ -74,7 +77,7 @@ pub fn stalling_after(operations: u64, stall_ns: u64) -> Ends {
     })
 }
 
-/// A notification from a peer.
+/// A write-imm that arrives from a peer.
 pub fn arrival(peer: Peer, imm: u32, len: u32) -> Completion {
     Completion {
         tag: 0,
@@ -85,7 +88,7 @@ pub fn arrival(peer: Peer, imm: u32, len: u32) -> Completion {
     }
 }
 
-/// A lane as it was asked for first.
+/// A resolved lane, as first requested.
 pub struct Resolved {
     /// Verb or receive.
     pub kind: LaneKind,
@@ -97,95 +100,95 @@ pub struct Resolved {
     pub remote: Descriptor,
 }
 
-/// Behaviour of a [`TestEngine`], and its accounts of what it was asked.
+/// Behaviour of a [`TestEngine`], and a log of the calls made to it.
 #[derive(Default)]
 pub struct Script {
-    /// Number of its first region and its first lane, and the first byte of its descriptors and cards.
+    /// Number of its first region and its first lane, and first byte of its descriptors and addresses.
     pub first: u32,
-    /// The name of its failures.
+    /// Name that its failures report.
     pub failure: String,
-    /// Only memory that the CPU can address is registered.
+    /// Only memory that the CPU can address can be registered.
     pub needs_host_memory: bool,
-    /// A lane that is asked for again is another one.
-    pub lanes_apart: bool,
+    /// Resolving the same lane again gives a new one.
+    pub lanes_distinct: bool,
     /// Peers that cannot be reached.
     pub unreachable: Vec<Peer>,
-    /// No peer comes to first contact.
-    pub meets_nobody: bool,
-    /// Every call that can fail does so.
+    /// First contact never happens.
+    pub never_meets: bool,
+    /// Every call that can fail fails.
     pub dead: bool,
     /// The next post is an error.
     pub post_fails: bool,
-    /// A post of no operations is a panic.
+    /// A post of zero operations panics.
     pub panics_at_nothing: bool,
-    /// Posts that take nothing, to begin with.
+    /// Number of posts, from the first on, that take nothing.
     pub busy: u32,
     /// The most operations that one post takes; `None` for all.
     pub post_max: Option<usize>,
-    /// The most operations in flight; `None` for as many as are posted.
+    /// The most operations in flight; `None` for no limit.
     pub room: Option<usize>,
-    /// Operations that are taken; `None` for all.
+    /// Which operations are taken; `None` for all.
     pub takes: Option<Takes>,
     /// The peers' answers.
     pub answers: Option<Answers>,
-    /// Called at the begin of each poll.
+    /// Called at the start of each poll.
     pub before_poll: Option<Box<dyn FnMut() + Send>>,
-    /// Ends of operations; `None` where a test ends them by hand.
+    /// How operations end; `None` if a test ends them by hand.
     pub ends: Option<Ends>,
-    /// The most operations that end in one poll; `None` for as many as there is room for.
+    /// The most operations that end in one poll; `None` for as many as fit.
     pub poll_max: Option<usize>,
     /// Outcomes of the next flushes.
     pub flush_answers: VecDeque<Flush>,
-    /// Flushes after them are posted; otherwise all has been delivered.
+    /// Later flushes are posted; otherwise they report that all has been delivered.
     pub posts_flushes: bool,
-    /// Outcome of [`Engine::flush_incoming`].
+    /// Result of [`Engine::flush_incoming`].
     pub waits_for_incoming: bool,
-    /// Operations are kept in [`Self::handed`].
+    /// Operations are logged in [`Self::handed`].
     pub keeps_handed: bool,
 
-    /// Operations and flushes that were taken and have not ended, the oldest first.
+    /// Operations and flushes that were taken and have not ended, oldest first.
     pub in_flight: VecDeque<Op>,
     /// Completions for the next polls; while there are any, a poll ends nothing else.
     pub done: VecDeque<Completion>,
-    /// Operations that each post took, where it took any.
+    /// Operations that each post took, unless it took none.
     pub handed: Vec<Vec<Op>>,
-    /// Calls of `post`.
+    /// Number of calls of `post`.
     pub posts: u64,
-    /// Calls of `post` that ended with an operation that `takes` refused.
+    /// Number of calls of `post` that ended at an operation that `takes` refused.
     pub refused: u64,
-    /// Operations that were taken.
+    /// Number of operations taken.
     pub posted: u64,
-    /// The most operations that one call handed over.
+    /// The most operations in one call of `post`.
     pub most_handed: usize,
-    /// The most that were in flight.
+    /// The most operations that were in flight.
     pub most_in_flight: usize,
-    /// Calls of `poll`.
+    /// Number of calls of `poll`.
     pub polls: u64,
-    /// Calls of `flush`.
+    /// Number of calls of `flush`.
     pub flushes: u32,
-    /// Calls of `flush_incoming`.
+    /// Number of calls of `flush_incoming`.
     pub incoming: u32,
-    /// Calls of `arm` after which somebody may sleep.
+    /// Number of calls of `arm` that returned a descriptor to sleep on.
     pub slept: u32,
-    /// Lanes by their numbers, less `first`.
+    /// Resolved lanes, indexed by their number minus `first`.
     pub resolved: Vec<Resolved>,
-    /// Lanes that were not released.
+    /// Lanes that have not been released.
     pub lanes: BTreeSet<u32>,
-    /// Calls of `lane`.
+    /// Number of calls of `lane`.
     pub lanes_asked: usize,
-    /// Calls of `release`.
+    /// Number of calls of `release`.
     pub released: usize,
-    /// Regions that were not taken back.
+    /// Regions that have not been deregistered.
     pub regions: BTreeSet<u32>,
-    /// Calls of `register`.
+    /// Number of calls of `register`.
     pub regions_asked: usize,
-    /// Calls of `deregister`.
+    /// Number of calls of `deregister`.
     pub deregistered: usize,
-    /// Peers that it was connected to.
+    /// Peers that it has been connected to.
     pub connected: Vec<Neighbor>,
-    /// The completion whose failure was asked for last.
+    /// The completion last passed to `failure`.
     pub explained: Option<Completion>,
-    /// Breaches of the contract: what was used after its end, or given back while it was used.
+    /// Violations of the contract: lanes or regions used after release, or released while in use.
     pub wrong: Vec<String>,
 }
 
@@ -197,24 +200,27 @@ impl Script {
         Ok(())
     }
 
-    /// Ends the oldest operations.
+    /// Ends the oldest operations in flight.
     pub fn end(&mut self, count: usize, ending: Ending) {
-        assert!(count <= self.in_flight.len(), "so many are not in flight");
+        assert!(
+            count <= self.in_flight.len(),
+            "fewer operations are in flight"
+        );
         let ended = self.in_flight.drain(..count);
         self.done
-            .extend(ended.map(|op| Completion::of(&op, ending)));
+            .extend(ended.map(|op| Completion::new(&op, ending)));
     }
 
-    /// Ends this operation, also once more.
+    /// Ends this operation, even if it has already ended.
     pub fn end_op(&mut self, op: &Op, ending: Ending) {
         let is_it = |other: &Op| (other.lane, other.tag) == (op.lane, op.tag);
         if let Some(at) = self.in_flight.iter().position(is_it) {
             self.in_flight.remove(at);
         }
-        self.done.push_back(Completion::of(op, ending));
+        self.done.push_back(Completion::new(op, ending));
     }
 
-    /// Lanes and regions that were not given back.
+    /// Number of lanes and regions that have not been given back.
     pub fn left(&self) -> (usize, usize) {
         (self.lanes.len(), self.regions.len())
     }
@@ -224,25 +230,25 @@ impl Script {
         room.saturating_sub(self.in_flight.len())
     }
 
-    /// Notes the use of a lane that was released.
+    /// Logs the use of a released lane.
     fn note_lane(&mut self, lane: Lane, what: &str) {
         if !self.resolved.is_empty() && !self.lanes.contains(&lane.0) {
             self.wrong.push(format!("{what} on {lane:?}"));
         }
     }
 
-    /// Peer of a lane; one that was never resolved has its peer's number.
+    /// Peer of a lane; a lane that was never resolved has its peer's number.
     fn peer(&self, lane: Lane) -> Peer {
         let index = lane.0.wrapping_sub(self.first) as usize;
         self.resolved.get(index).map_or(lane.0, |lane| lane.peer)
     }
 }
 
-/// An engine that does what its script says. Clones share the script.
+/// An engine that behaves as its script demands. Clones share the script.
 #[derive(Clone, Default)]
 pub struct TestEngine {
     script: Arc<Mutex<Script>>,
-    /// Nothing ever comes on the first; the second keeps it open.
+    /// Nothing ever arrives on the first; the second keeps it open.
     descriptor: Option<Arc<(UnixStream, UnixStream)>>,
 }
 
@@ -255,14 +261,14 @@ impl TestEngine {
         }
     }
 
-    /// Has a descriptor that can be slept on.
+    /// Adds a descriptor to sleep on.
     #[must_use]
     pub fn sleeping(mut self) -> Self {
         self.descriptor = UnixStream::pair().ok().map(Arc::new);
         self
     }
 
-    /// The script. Not to be kept during a call of the engine.
+    /// The script. Do not hold the lock during a call of the engine.
     pub fn lock(&self) -> MutexGuard<'_, Script> {
         lock(&self.script)
     }
@@ -314,7 +320,7 @@ impl Engine for TestEngine {
     }
 
     fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
-        while self.lock().meets_nobody {
+        while self.lock().never_meets {
             if stopped() {
                 return Err(Error::Failed("stopped".into()));
             }
@@ -328,8 +334,9 @@ impl Engine for TestEngine {
         script.lanes_asked += 1;
         let wanted = (spec.kind, spec.peer, spec.local);
         let mut known = script.resolved.iter();
-        let known = known
-            .position(|lane| (lane.kind, lane.peer, lane.local) == wanted && !script.lanes_apart);
+        let known = known.position(|lane| {
+            (lane.kind, lane.peer, lane.local) == wanted && !script.lanes_distinct
+        });
         let index = known.unwrap_or_else(|| {
             script.resolved.push(Resolved {
                 kind: spec.kind,
@@ -440,7 +447,7 @@ impl Engine for TestEngine {
         let most = done.len().min(script.poll_max.unwrap_or(usize::MAX));
         for (count, place) in done[..most].iter_mut().enumerate() {
             let mut all = script.in_flight.iter().enumerate();
-            let ended = all.find_map(|(at, op)| Some((at, Completion::of(op, ends(op)?))));
+            let ended = all.find_map(|(at, op)| Some((at, Completion::new(op, ends(op)?))));
             let Some((at, completion)) = ended else {
                 return Ok(count);
             };
@@ -502,7 +509,7 @@ pub const CAPS: Caps = Caps {
 /// Makes workers.
 pub type Workers = Arc<dyn Fn(&WorkerConfig) -> Result<Box<dyn Engine + Send>> + Send + Sync>;
 
-/// A device whose answers are these fields.
+/// A device that answers with these fields.
 pub struct TestDomain {
     /// Its capabilities.
     pub caps: Caps,
@@ -510,14 +517,14 @@ pub struct TestDomain {
     pub report: EngineReport,
     /// Its address.
     pub stream_address: Option<IpAddr>,
-    /// The devices that payload has to cross.
+    /// The devices that the payload has to cross.
     pub wire_devices: Vec<WireDevice>,
     /// Its workers.
     pub workers: Workers,
 }
 
 impl TestDomain {
-    /// A device with workers of a test's own.
+    /// A device with the test's own workers.
     pub fn new<E: Engine + Send + 'static>(
         worker: impl Fn(&WorkerConfig) -> E + Send + Sync + 'static,
     ) -> Self {
@@ -530,7 +537,7 @@ impl TestDomain {
         }
     }
 
-    /// Another device, as `change` has it.
+    /// A copy of a device, modified by `change`.
     pub fn over(inner: Arc<dyn Domain>, change: impl FnOnce(&mut Self)) -> Arc<dyn Domain> {
         let mut domain = Self {
             caps: *inner.caps(),
@@ -543,10 +550,10 @@ impl TestDomain {
         Arc::new(domain)
     }
 
-    /// Devices that were opened, each as `change` has it.
+    /// Opened devices, each modified by `change`.
     ///
     /// # Errors
-    /// When they were not opened.
+    /// If they could not be opened.
     pub fn over_all(opened: Result<Domains>, change: impl Fn(&mut Self)) -> Result<Domains> {
         let opened = opened?.into_iter();
         Ok(opened.map(|inner| Self::over(inner, &change)).collect())
@@ -575,14 +582,14 @@ impl Domain for TestDomain {
     }
 }
 
-/// Memory of a device "far": an arena that the CPU reaches by the calls of [`Memory`] alone.
+/// Memory of a device "far": an arena that the CPU reaches only through calls of [`Memory`].
 pub struct TestMemory(Mutex<Arena>);
 
 impl TestMemory {
-    /// Allocates what was requested.
+    /// Allocates the requested memory.
     ///
     /// # Errors
-    /// When there is not as much.
+    /// If there is not enough memory.
     pub fn allocate(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
         let len = request.bytes as usize;
         let arena = Arena::allocate(len, Pages::Normal, Sharing::Private, None);
@@ -677,7 +684,7 @@ mod tests {
 
     #[test]
     #[allow(clippy::unwrap_used, reason = "it is a test")]
-    fn a_released_lane_that_is_used_is_noticed() {
+    fn use_of_a_released_lane_is_logged() {
         let mut engine = TestEngine::default();
         let remote = Descriptor::default();
         let spec = LaneSpec::new(LaneKind::Initiate(Verb::Write), 1, RegionId(0), &remote);

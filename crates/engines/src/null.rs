@@ -121,7 +121,7 @@ impl Engine for Null {
             if self.queue.len() + 2 > 2 * DEPTH as usize {
                 break;
             }
-            let done = Completion::of(op, Ending::Done);
+            let done = Completion::new(op, Ending::Done);
             self.queue.push_back(done);
             if verb.notifies_target() {
                 self.queue.push_back(Completion {

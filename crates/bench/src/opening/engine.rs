@@ -147,7 +147,7 @@ impl Need<'_> {
     /// Returns whether a rail leads to one of this rank's peers.
     fn uses(&self, rank: Peer, rail: usize, devices: usize) -> bool {
         let rails = self.requirements.division.rails;
-        let leads = |&peer: &Peer| rails.of_peer(rank, peer, devices).contains(&rail);
+        let leads = |&peer: &Peer| rails.for_peer(rank, peer, devices).contains(&rail);
         // A rank without peers has its device all the same.
         self.peers.is_empty() || self.peers.iter().any(leads)
     }

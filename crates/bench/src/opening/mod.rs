@@ -31,7 +31,7 @@ use crate::deadlines::DEADLINES;
 use crate::host::RankHost;
 use crate::settings::{Numa, Settings};
 use tonnage_engine::memory::{Available, BusDevice, Memory, MemoryEntry, MemoryReport, Request};
-use tonnage_engine::paths::{Division, Rails, divided};
+use tonnage_engine::paths::{Division, Rails, divide};
 use tonnage_engine::{
     DeviceRequest, Domain, EngineOptions, EngineReport, Entry, OpenRequest, RankMemory, Verb,
     WorkerConfig, fact_names, split_name,
@@ -307,7 +307,7 @@ impl Requirements<'_> {
         self.check_rails(&devices)?;
         let turns = self.rail_shift as usize % devices.len();
         devices.rotate_left(turns);
-        let domains = divided(devices.clone(), self.division);
+        let domains = divide(devices.clone(), self.division);
         let workers = Workers {
             each: self.workers,
             first: self.measuring,

@@ -12,7 +12,7 @@ use double::Double;
 use tonnage_bench::kinds::transfer::layout::{SliceLayout, answers};
 use tonnage_bench::loop_parameters::flow_slots;
 use tonnage_engine::memory::{Memory, Request};
-use tonnage_engine::paths::divided;
+use tonnage_engine::paths::divide;
 use tonnage_engine::{
     Caps, Card, Descriptor, DeviceRequest, Engine, Lane, LaneKind, LaneSpec, Libraries, Neighbor,
     OpenRequest, RankMemory, Region, Verb, WorkerConfig, find, split_name,
@@ -62,7 +62,7 @@ pub fn sides(point: &TransferPoint) -> Result<[Side; 2]> {
 }
 
 fn connect(side: &mut Side, (peer, card): (u32, &Card)) -> Result<()> {
-    let neighbor = Neighbor::beside(peer, card.clone());
+    let neighbor = Neighbor::same_container(peer, card.clone());
     let engine = side.engine()?;
     engine.connect(&[neighbor])?;
     engine.meet(&|| false)
@@ -149,7 +149,7 @@ fn side(point: &TransferPoint, rank: u32) -> Result<Side> {
         memories: (own, &[own]),
         ..OpenRequest::default()
     })?;
-    let domains = divided(domains, point.division);
+    let domains = divide(domains, point.division);
     let domain = &domains[rank as usize % domains.len()];
     let bytes = SliceLayout::new(point, rank).bytes();
     let allocator = LISTS.memory(memory)?;

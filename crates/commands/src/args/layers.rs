@@ -127,7 +127,9 @@ impl LayersArgs {
         let libraries = libraries
             .into_iter()
             .filter(|name| is_library(name).unwrap_or(true));
-        let native = engines.iter().flat_map(|engine| lists.native(engine));
+        let native = engines
+            .iter()
+            .flat_map(|engine| lists.native_backends(engine));
         Ok(native.chain(libraries).collect())
     }
 

@@ -1,5 +1,5 @@
-//! Write-imms that have arrived in part. Each part carries the immediate of the whole, so that the target counts one
-//! arrival when as many have come as the whole was cut into.
+//! Write-imms that have arrived in part. Each part carries the immediate of the whole. The target counts one arrival
+//! once all parts with that immediate have arrived.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -8,14 +8,14 @@ use tonnage_units::{Error, Result};
 
 use crate::{Completion, Lane, Peer};
 
-/// Wholes of one worker that have arrived in part, at most: more means that parts are missing.
-const PENDING_MAX: usize = 1 << 20;
+/// The most incomplete write-imms of one worker. More of them means that parts are missing.
+const INCOMPLETE_MAX: usize = 1 << 20;
 
-/// Wholes for which there is room beyond those that are usually on their way. Completions of the initiator bound
-/// nothing here: while one path's sockets are full, another's hold megabytes of parts.
-const OVERTAKEN: usize = 1 << 16;
+/// Room for incomplete write-imms beyond the usual number in flight. The initiator's depth does not limit them: while
+/// one path's sockets are full, another's hold megabytes of parts.
+const OVERFLOW_ENTRIES: usize = 1 << 16;
 
-/// Parts that the write-imms of a peer come in.
+/// Number of parts in each of a peer's write-imms.
 #[derive(Debug)]
 struct Expected {
     peer: Peer,
@@ -23,53 +23,53 @@ struct Expected {
     parts: u32,
 }
 
-/// Parts that have come, by peer and immediate.
-type Pending = HashMap<(Peer, u32), u32, BuildHasherDefault<Mix>>;
+/// Number of parts that have arrived, by peer and immediate.
+type Pending = HashMap<(Peer, u32), u32, BuildHasherDefault<PairHasher>>;
 
-/// The write-imms of all peers of one worker.
+/// Incomplete write-imms from all peers of one worker.
 #[derive(Debug, Default)]
 pub(super) struct Assembly {
     expected: Vec<Expected>,
     pending: Pending,
-    /// The most that `pending` holds: half of its room, because a fuller table allocates when it clears what was
-    /// removed.
-    usual: usize,
-    /// Those that `pending` has no room for: a table for so many is too large to stay in a cache.
-    overtaken: Pending,
+    /// The most entries that `pending` may hold: half of its capacity, because a fuller table allocates when it clears
+    /// out removed entries.
+    pending_max: usize,
+    /// Entries that `pending` has no room for. A table large enough for all of them would not stay in a cache.
+    overflow: Pending,
 }
 
 impl Assembly {
-    /// Begins to expect write-imms of so many bytes, in so many parts, from a peer; at most `depth` are on their way.
-    pub(super) fn begin(&mut self, peer: Peer, bytes: u32, parts: u32, depth: usize) {
+    /// Starts expecting write-imms of `bytes` bytes in `parts` parts from a peer, at most `depth` in flight.
+    pub(super) fn expect(&mut self, peer: Peer, bytes: u32, parts: u32, depth: usize) {
         self.expected.retain(|one| one.peer != peer);
         if parts > 1 {
             let one = Expected { peer, bytes, parts };
             self.expected.push(one);
             self.pending.reserve(8 * depth * self.expected.len());
-            self.usual = self.pending.capacity() / 2;
-            self.overtaken.reserve(2 * OVERTAKEN);
+            self.pending_max = self.pending.capacity() / 2;
+            self.overflow.reserve(2 * OVERFLOW_ENTRIES);
         }
     }
 
-    /// Peers whose write-imms come in parts.
+    /// Peers whose write-imms arrive in parts.
     pub(super) fn peers(&self) -> impl Iterator<Item = Peer> {
         self.expected.iter().map(|one| one.peer)
     }
 
-    /// Ends expecting write-imms from a peer.
+    /// Stops expecting write-imms from a peer.
     ///
     /// # Errors
-    /// When some of them have arrived only in part, or parts are left over.
-    pub(super) fn end(&mut self, peer: Peer) -> Result<()> {
+    /// If some have arrived only in part, or parts are left over.
+    pub(super) fn finish(&mut self, peer: Peer) -> Result<()> {
         let Some(at) = self.expected.iter().position(|one| one.peer == peer) else {
             return Ok(());
         };
         let Expected { parts, .. } = self.expected.swap_remove(at);
         let of_peer =
             |(key, count): (&(Peer, u32), &u32)| (key.0 == peer).then_some((key.1, *count));
-        let mut all = self.pending.iter().chain(&self.overtaken);
+        let mut all = self.pending.iter().chain(&self.overflow);
         let found = all.find_map(of_peer);
-        for pending in [&mut self.pending, &mut self.overtaken] {
+        for pending in [&mut self.pending, &mut self.overflow] {
             pending.retain(|key, _| key.0 != peer);
         }
         match found {
@@ -80,60 +80,60 @@ impl Assembly {
         }
     }
 
-    /// Counts a part, and returns the arrival of the whole where it is the last.
+    /// Counts a part, and returns the whole arrival if it was the last one.
     ///
     /// # Errors
-    /// When so many wholes are incomplete that parts must be missing.
+    /// If there are so many incomplete write-imms that parts must be missing.
     #[inline]
-    pub(super) fn part(&mut self, part: &Completion) -> Result<Option<Completion>> {
+    pub(super) fn add_part(&mut self, part: &Completion) -> Result<Option<Completion>> {
         let whole = match part.lane {
-            // Only one peer can be meant.
+            // There is only one peer to choose from.
             Lane::UNNAMED => self.expected.first(),
             Lane(peer) => self.expected.iter().find(|one| one.peer == peer),
         };
         let Some(whole) = whole else {
             return Ok(Some(*part));
         };
-        if self.overtaken.len() >= PENDING_MAX {
+        if self.overflow.len() >= INCOMPLETE_MAX {
             return Err(Error::Failed(format!(
-                "{PENDING_MAX} write-imms have arrived only in part, the last from rank {}: parts are missing",
+                "{INCOMPLETE_MAX} write-imms have arrived only in part, the last from rank {}: parts are missing",
                 whole.peer
             )));
         }
         let key = (whole.peer, part.imm);
         let (parts, len) = (whole.parts, whole.bytes);
-        let pending = self.table_of(key);
-        let come = pending.entry(key).or_insert(0);
-        *come += 1;
-        if *come < parts {
+        let pending = self.table_for(key);
+        let arrived = pending.entry(key).or_insert(0);
+        *arrived += 1;
+        if *arrived < parts {
             return Ok(None);
         }
         pending.remove(&key);
         Ok(Some(Completion { len, ..*part }))
     }
 
-    /// The table that a whole is counted in: where it is already, else the small one while there is room.
+    /// The table that counts a write-imm: the one that already contains it, else the small one while it has room.
     #[inline]
-    fn table_of(&mut self, key: (Peer, u32)) -> &mut Pending {
-        let roomy = self.pending.len() < self.usual;
-        if self.overtaken.is_empty() && roomy {
+    fn table_for(&mut self, key: (Peer, u32)) -> &mut Pending {
+        let has_room = self.pending.len() < self.pending_max;
+        if self.overflow.is_empty() && has_room {
             return &mut self.pending;
         }
-        let elsewhere = self.overtaken.contains_key(&key);
-        match !elsewhere && (roomy || self.pending.contains_key(&key)) {
+        let in_overflow = self.overflow.contains_key(&key);
+        match !in_overflow && (has_room || self.pending.contains_key(&key)) {
             true => &mut self.pending,
-            false => &mut self.overtaken,
+            false => &mut self.overflow,
         }
     }
 }
 
-/// A hash of two numbers that are mostly in a row: one multiplication by 2^64 over the golden ratio (Knuth, The Art of
-/// Computer Programming, volume 3, section 6.4). Peers choose the immediates, and one that chose badly would only slow
+/// A hash of two numbers that are mostly consecutive: one multiplication by 2^64 over the golden ratio (Knuth, The Art
+/// of Computer Programming, volume 3, section 6.4). Peers choose the immediates; one that chose badly would only slow
 /// down its own target.
 #[derive(Debug, Default)]
-struct Mix(u64);
+struct PairHasher(u64);
 
-impl Hasher for Mix {
+impl Hasher for PairHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -167,24 +167,24 @@ mod tests {
     }
 
     #[test]
-    fn a_path_may_be_far_ahead_of_another_and_tables_do_not_grow() {
+    fn tables_do_not_grow_when_one_path_is_far_ahead_of_another() {
         let mut assembly = Assembly::default();
-        assembly.begin(1, 20, 2, 16);
-        // What is removed can leave a trace that takes room until the table is cleared of it; only one that grew has
-        // more.
+        assembly.expect(1, 20, 2, 16);
+        // A removed entry can leave a tombstone that takes room until the table is cleaned up. Capacity increases only
+        // if a table has grown.
         let capacities =
-            |assembly: &Assembly| [assembly.pending.capacity(), assembly.overtaken.capacity()];
+            |assembly: &Assembly| [assembly.pending.capacity(), assembly.overflow.capacity()];
         let at_first = capacities(&assembly);
-        // The second path is so many wholes behind; what it brings ends the oldest.
-        for behind in [1, 100, OVERTAKEN as u32] {
-            let wholes = 3 * OVERTAKEN as u32;
+        // The second path lags by this many write-imms; each of its parts completes the oldest.
+        for behind in [1, 100, OVERFLOW_ENTRIES as u32] {
+            let wholes = 3 * OVERFLOW_ENTRIES as u32;
             let mut ended = 0;
             for imm in 0..wholes + behind {
                 if imm < wholes {
-                    assert!(assembly.part(&part(imm)).unwrap().is_none());
+                    assert!(assembly.add_part(&part(imm)).unwrap().is_none());
                 }
                 if imm >= behind {
-                    let whole = assembly.part(&part(imm - behind)).unwrap().unwrap();
+                    let whole = assembly.add_part(&part(imm - behind)).unwrap().unwrap();
                     assert_eq!((whole.imm, whole.len), (imm - behind, 20));
                     ended += 1;
                 }
@@ -196,16 +196,17 @@ mod tests {
                 "{now:?} {at_first:?}"
             );
         }
-        assembly.part(&part(5)).unwrap();
-        assert!(assembly.end(1).is_err());
+        assembly.add_part(&part(5)).unwrap();
+        assert!(assembly.finish(1).is_err());
     }
 
     #[test]
-    fn parts_that_are_missing_without_end_are_told() {
+    fn too_many_missing_parts_are_an_error() {
         let mut assembly = Assembly::default();
-        assembly.begin(1, 20, 2, 16);
-        let told = (0..2 * PENDING_MAX as u32).find_map(|imm| assembly.part(&part(imm)).err());
-        let told = told.unwrap().to_string();
-        assert!(told.contains("rank 1: parts are missing"), "{told}");
+        assembly.expect(1, 20, 2, 16);
+        let error =
+            (0..2 * INCOMPLETE_MAX as u32).find_map(|imm| assembly.add_part(&part(imm)).err());
+        let error = error.unwrap().to_string();
+        assert!(error.contains("rank 1: parts are missing"), "{error}");
     }
 }

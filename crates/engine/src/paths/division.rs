@@ -1,4 +1,4 @@
-//! Number of paths between a worker and a peer, and bounds of what is cut.
+//! How operations are divided: the number of paths between a worker and a peer, and the lengths of parts.
 
 use std::ops::Range;
 
@@ -34,7 +34,7 @@ impl Default for Division {
 }
 
 impl Division {
-    /// One path, and nothing is cut.
+    /// One path, and operations are not cut.
     pub const NONE: Self = Self {
         queue_pairs: 1,
         cut: None,
@@ -44,22 +44,22 @@ impl Division {
     /// The most queue pairs between a worker and a peer.
     pub const QUEUE_PAIRS_MAX: u32 = 64;
 
-    /// Returns whether there is nothing to divide but queue pairs.
-    pub fn is_of_queue_pairs(&self) -> bool {
+    /// Whether queue pairs are the only division.
+    pub fn divides_only_queue_pairs(&self) -> bool {
         self.cut.is_none() && self.rails.is_single()
     }
 
-    /// Returns whether operations towards one peer may take several ways, between which nothing has an order.
+    /// Whether operations towards one peer may use several paths, between which nothing is ordered.
     pub fn divides_flows(&self) -> bool {
         self.queue_pairs > 1 || self.cuts()
     }
 
-    /// Returns whether an operation may be cut into parts.
+    /// Whether an operation may be cut into parts.
     pub fn cuts(&self) -> bool {
         self.cut.is_some() || self.rails == Rails::Stripe
     }
 
-    /// Parts that operations are cut into, of a rank with so many devices.
+    /// How operations are cut on a rank with this many devices.
     pub fn shares(&self, devices: usize) -> Shares {
         let rails = match self.rails {
             Rails::Stripe => u32::try_from(devices).unwrap_or(u32::MAX).max(1),
@@ -76,23 +76,23 @@ impl Division {
     }
 }
 
-/// Parts of an operation: equal shares, one for each rail, and the parts that each share is cut into.
+/// How an operation is cut: equal shares, one per rail, and each share into parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shares {
-    /// Rails that an operation is spread over.
+    /// Number of rails that an operation is spread over.
     pub rails: u32,
-    /// Bounds of the parts of a share.
+    /// How a share is cut further.
     pub cut: Option<Cut>,
 }
 
 impl Shares {
-    /// An operation as it is.
+    /// An operation that is not cut.
     pub const WHOLE: Self = Self {
         rails: 1,
         cut: None,
     };
 
-    /// Bytes of each share but the last, which may have fewer.
+    /// Bytes of each share except the last, which may be shorter.
     #[inline]
     pub fn share_bytes(self, len: u32) -> u32 {
         match self.rails {
@@ -101,8 +101,8 @@ impl Shares {
         }
     }
 
-    /// Number of shares of an operation of so many bytes, each on a rail of its own from the first one on: a few bytes
-    /// have none for the last rails.
+    /// Number of shares of an operation of `len` bytes. They use one rail each, starting with the first; a short
+    /// operation leaves the last rails unused.
     #[inline]
     pub fn count(self, len: u32) -> u32 {
         match self.share_bytes(len) {
@@ -111,13 +111,13 @@ impl Shares {
         }
     }
 
-    /// Number of parts of a share of so many bytes, and the bytes of each but the last.
+    /// Number of parts of a share of `len` bytes, and the bytes of each except the last.
     #[inline]
     pub fn parts_of_share(self, len: u32) -> (u32, u32) {
         self.cut.map_or((1, len), |cut| cut.parts(len))
     }
 
-    /// Number of parts of an operation of so many bytes.
+    /// Number of parts of an operation of `len` bytes.
     #[inline]
     pub fn parts(self, len: u32) -> u32 {
         let share = self.share_bytes(len);
@@ -132,26 +132,26 @@ impl Shares {
         len / share * parts + rest
     }
 
-    /// The most parts of an operation.
+    /// The most parts that an operation can have.
     pub fn parts_max(self) -> u32 {
         let of_share = self.cut.map_or(1, |cut| cut.chunks_max.max(1));
         self.rails.saturating_mul(of_share)
     }
 }
 
-/// Bounds of the parts of an operation.
+/// Limits on the parts of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Cut {
-    /// Bytes of a part, more than 0; the last one may have fewer.
+    /// Bytes of a part, more than 0; the last one may be shorter.
     pub chunk_bytes: u32,
-    /// The most parts; where they do not suffice, parts are longer.
+    /// The most parts. An operation that would need more is cut into longer parts.
     pub chunks_max: u32,
 }
 
 impl Cut {
-    /// Number of parts of an operation of so many bytes, and the bytes of each but the last.
+    /// Number of parts of an operation of `len` bytes, and the bytes of each except the last.
     #[inline]
     pub fn parts(self, len: u32) -> (u32, u32) {
         if len <= self.chunk_bytes {
@@ -163,14 +163,13 @@ impl Cut {
 }
 
 tonnage_units::names! {
-    /// Use of the devices of a rank.
+    /// How a rank uses its devices.
     pub enum Rails: "rails" {
-        /// A worker has one device; the workers of a host take them in turn.
+        /// Each worker has one device; the workers of a host take the devices in turn.
         Single = "single",
         /// Each operation is cut into equal parts, one for each device.
         Stripe = "stripe",
-        /// All operations towards a peer take one device: the place (peer + rank) mod devices in the list of either
-        /// end.
+        /// All operations towards a peer use one device: number (peer + rank) mod devices in each end's list.
         RoundRobin = "round-robin",
     }
 }
@@ -181,8 +180,8 @@ impl Rails {
         *self == Self::Single
     }
 
-    /// Places, among `devices`, of those that carry what is between a rank and its peer. Both ends find the same.
-    pub fn of_peer(self, rank: Peer, peer: Peer, devices: usize) -> Range<usize> {
+    /// Indices of the devices that carry data between a rank and its peer. Both ends compute the same indices.
+    pub fn for_peer(self, rank: Peer, peer: Peer, devices: usize) -> Range<usize> {
         match self {
             Self::RoundRobin => {
                 let at = (u64::from(rank) + u64::from(peer)) as usize % devices.max(1);
@@ -229,7 +228,7 @@ mod tests {
             (count(0), count(1), count(9), count(8), count(1 << 20)),
             (1, 1, 5, 8, 8)
         );
-        // Of 64 parts at most, each of two rails gets 32.
+        // With 64 parts at most, each of two rails gets 32.
         assert_eq!(parts(2, Some((64 << 10, 64)), 1 << 20), 16);
         assert_eq!(parts(2, Some((64, 64)), 1 << 20), 64);
         assert_eq!(parts(2, Some((64, 64)), 130), 2 + 2);
@@ -246,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_a_chunk_is_cut_into_chunks_as_long_as_there_are_enough() {
+    fn longer_operations_are_cut_into_chunks_and_longer_parts_past_the_maximum() {
         assert_eq!(parts(64 << 10, 64 << 10, 64), (1, 64 << 10));
         assert_eq!(parts((64 << 10) + 1, 64 << 10, 64), (2, 64 << 10));
         assert_eq!(parts(1 << 20, 64 << 10, 64), (16, 64 << 10));
@@ -273,14 +272,14 @@ mod tests {
     fn both_ends_of_a_flow_find_the_same_rail() {
         for devices in 1..5 {
             for (rank, peer) in (0..6).flat_map(|rank| (0..6).map(move |peer| (rank, peer))) {
-                let one = Rails::RoundRobin.of_peer(rank, peer, devices);
-                assert_eq!(one, Rails::RoundRobin.of_peer(peer, rank, devices));
+                let one = Rails::RoundRobin.for_peer(rank, peer, devices);
+                assert_eq!(one, Rails::RoundRobin.for_peer(peer, rank, devices));
                 assert!(one.len() == 1 && one.end <= devices);
-                assert_eq!(Rails::Stripe.of_peer(rank, peer, devices), 0..devices);
+                assert_eq!(Rails::Stripe.for_peer(rank, peer, devices), 0..devices);
             }
         }
         // Three targets of rank 0 over four rails use three of them.
-        let used = [1, 2, 3].map(|peer| Rails::RoundRobin.of_peer(0, peer, 4).start);
+        let used = [1, 2, 3].map(|peer| Rails::RoundRobin.for_peer(0, peer, 4).start);
         assert_eq!(used, [1, 2, 3]);
     }
 }

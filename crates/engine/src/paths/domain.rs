@@ -1,4 +1,4 @@
-//! A domain whose workers have several paths: its capabilities, and its report.
+//! A domain whose workers have several paths: its capabilities and its report.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use crate::{
     Caps, DeviceMemoryBy, Domain, Engine, EngineReport, Facts, LimitKind, Verb, WorkerConfig,
 };
 
-/// Devices, with as many endpoints of each for every worker.
+/// Devices, each with the same number of endpoints per worker.
 pub(super) struct PathsDomain {
     /// At least one.
     devices: Vec<Arc<dyn Domain>>,
@@ -22,8 +22,8 @@ pub(super) struct PathsDomain {
 impl PathsDomain {
     pub(super) fn new(devices: Vec<Arc<dyn Domain>>, division: Division) -> Self {
         let all = devices.iter().map(|device| *device.caps());
-        let mut caps = all.reduce(least).unwrap_or(Caps::new(&[], 0, 0));
-        // What one path, or one part, promises of its last byte says nothing about the others.
+        let mut caps = all.reduce(common_caps).unwrap_or(Caps::new(&[], 0, 0));
+        // A path's or part's promise about its last byte does not extend to the others.
         caps.ordered_writes &= !division.divides_flows();
         Self {
             devices,
@@ -33,11 +33,11 @@ impl PathsDomain {
     }
 }
 
-/// Capabilities that two devices have in common.
-fn least(one: Caps, other: Caps) -> Caps {
+/// Capabilities common to two devices.
+fn common_caps(one: Caps, other: Caps) -> Caps {
     let delivers = |caps: Caps| caps.delivered || caps.delivery_on_request;
     Caps {
-        verbs: common(one.verbs, other.verbs),
+        verbs: common_verbs(one.verbs, other.verbs),
         immediate_bits: one.immediate_bits.min(other.immediate_bits),
         depth: one.depth.min(other.depth),
         message_bytes_max: one.message_bytes_max.min(other.message_bytes_max),
@@ -51,12 +51,12 @@ fn least(one: Caps, other: Caps) -> Caps {
         ordered_writes: one.ordered_writes && other.ordered_writes,
         shared_memory: one.shared_memory || other.shared_memory,
         carried: one.carried || other.carried,
-        limit: together(one.limit, other.limit),
+        limit: combined_limit(one.limit, other.limit),
     }
 }
 
-/// The verbs of the device that has fewer, if the other has them all.
-fn common(one: &'static [Verb], other: &'static [Verb]) -> &'static [Verb] {
+/// The shorter list of verbs, if the other list contains all of them.
+fn common_verbs(one: &'static [Verb], other: &'static [Verb]) -> &'static [Verb] {
     let (fewer, more) = if one.len() <= other.len() {
         (one, other)
     } else {
@@ -68,7 +68,7 @@ fn common(one: &'static [Verb], other: &'static [Verb]) -> &'static [Verb] {
     }
 }
 
-fn together(one: LimitKind, other: LimitKind) -> LimitKind {
+fn combined_limit(one: LimitKind, other: LimitKind) -> LimitKind {
     match (one, other) {
         (LimitKind::Link { bytes_per_s: one }, LimitKind::Link { bytes_per_s: other }) => {
             LimitKind::Link {
@@ -130,7 +130,7 @@ impl Domain for PathsDomain {
 
     fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         let shares = self.division.shares(self.devices.len());
-        // A path carries parts, of which an operation has several.
+        // A path carries parts, and an operation has several.
         let depth = config.depth.saturating_mul(shares.parts_max());
         let of_path = WorkerConfig {
             depth: depth.min(self.caps.depth.max(config.depth)),

@@ -1,4 +1,4 @@
-//! Paths over an engine that keeps what was posted until a test ends it.
+//! Paths over an engine that keeps posted operations until a test completes them.
 
 mod rails;
 mod support;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
-use super::{Division, divided};
+use super::{Division, divide};
 use crate::testing::arrival;
 use crate::{Caps, Card, Completion, Ending, Flush, Lane, LaneKind, LaneSpec, Neighbor, Op, Verb};
 use support::{ALL, Bench, bench, device, op};
@@ -15,17 +15,17 @@ use support::{ALL, Bench, bench, device, op};
 #[test]
 fn one_path_with_nothing_to_cut_is_the_device_itself() {
     let device = device(&Arc::default(), ALL);
-    let domains = divided(vec![Arc::clone(&device)], Division::NONE);
+    let domains = divide(vec![Arc::clone(&device)], Division::NONE);
     assert!(Arc::ptr_eq(&domains[0], &device));
     assert!(domains[0].caps().ordered_writes);
     let two = Division {
         queue_pairs: 2,
         ..Division::NONE
     };
-    let domains = divided(domains, two);
+    let domains = divide(domains, two);
     assert!(!domains[0].caps().ordered_writes);
-    let said = serde_json::to_value(domains[0].report()).unwrap();
-    assert_eq!(said["queue_pairs"], 2);
+    let report = serde_json::to_value(domains[0].report()).unwrap();
+    assert_eq!(report["queue_pairs"], 2);
 }
 
 #[test]
@@ -45,10 +45,10 @@ fn operations_take_their_paths_in_turn_and_keep_their_names() {
                 .iter()
                 .all(|op| op.lane == Lane(10 * (path as u32 + 1) + 1))
         );
-        // One call for all of them.
+        // In one call.
         assert_eq!(bench.path(path, |script| script.handed.len()), 1);
         for part in &posted {
-            bench.ends(path, part, Ending::Done);
+            bench.completes(path, part, Ending::Done);
         }
     }
     let mut tags: Vec<u32> = bench.polled().iter().map(|done| done.tag).collect();
@@ -58,7 +58,7 @@ fn operations_take_their_paths_in_turn_and_keep_their_names() {
 }
 
 #[test]
-fn a_long_operation_is_cut_and_ends_once_with_its_last_part() {
+fn a_long_operation_is_cut_and_completes_once_with_its_last_part() {
     let mut bench = bench(2, Some((100, 64)), ALL);
     let lane = bench.writes();
     assert_eq!(bench.worker.post(&[op(lane, 5, 250)]).unwrap(), 1);
@@ -67,21 +67,21 @@ fn a_long_operation_is_cut_and_ends_once_with_its_last_part() {
         |ops: &[Op]| -> Vec<_> { ops.iter().map(|op| (op.local, op.remote, op.len)).collect() };
     assert_eq!(ranges(&first), [(1000, 5000, 100), (1200, 5200, 50)]);
     assert_eq!(ranges(&second), [(1100, 5100, 100)]);
-    bench.ends(0, &first[1], Ending::Done);
-    bench.ends(1, &second[0], Ending::Done);
+    bench.completes(0, &first[1], Ending::Done);
+    bench.completes(1, &second[0], Ending::Done);
     assert!(bench.polled().is_empty());
-    bench.ends(0, &first[0], Ending::Done);
+    bench.completes(0, &first[0], Ending::Done);
     let done = bench.polled();
     assert_eq!((done[0].tag, done[0].lane, done[0].len), (5, lane, 250));
     assert_eq!(done.len(), 1);
-    // A part that ends once more is an engine's lie.
-    bench.ends(0, &first[0], Ending::Done);
-    let lie = bench.worker.poll(&mut [Completion::EMPTY; 4]).unwrap_err();
-    assert!(lie.to_string().contains("twice"), "{lie}");
+    // If an engine completes a part twice, it is reported.
+    bench.completes(0, &first[0], Ending::Done);
+    let error = bench.worker.poll(&mut [Completion::EMPTY; 4]).unwrap_err();
+    assert!(error.to_string().contains("twice"), "{error}");
 }
 
 #[test]
-fn what_a_path_has_no_room_for_waits_and_the_others_go_on() {
+fn parts_wait_for_room_on_their_path_while_other_paths_continue() {
     let mut bench = bench(2, None, ALL);
     let lane = bench.writes();
     bench.path(0, |script| script.room = Some(1));
@@ -94,7 +94,7 @@ fn what_a_path_has_no_room_for_waits_and_the_others_go_on() {
         bench.posted(0).iter().map(|op| op.imm).collect::<Vec<_>>(),
         [90, 92, 94]
     );
-    // No more are taken than there are places; nothing is lost.
+    // No more are taken than there are entries; nothing is lost.
     bench.path(0, |script| script.room = Some(0));
     bench.path(1, |script| script.room = Some(0));
     let more: Vec<Op> = (6..100).map(|tag| op(lane, tag, 8)).collect();
@@ -107,12 +107,12 @@ fn what_a_path_has_no_room_for_waits_and_the_others_go_on() {
 }
 
 #[test]
-fn a_failed_part_fails_the_whole_at_once_and_once_in_the_words_of_its_path() {
+fn a_failed_part_fails_the_whole_at_once_and_only_once() {
     let mut bench = bench(2, Some((4, 64)), ALL);
     let lane = bench.writes();
     bench.worker.post(&[op(lane, 3, 12)]).unwrap();
     let (first, second) = (bench.posted(0), bench.posted(1));
-    bench.ends(1, &second[0], Ending::Failed(5));
+    bench.completes(1, &second[0], Ending::Failed(5));
     let done = bench.polled();
     assert_eq!(
         (done.len(), done[0].tag, done[0].ending),
@@ -125,8 +125,8 @@ fn a_failed_part_fails_the_whole_at_once_and_once_in_the_words_of_its_path() {
         (explained.lane, explained.tag),
         (second[0].lane, second[0].tag)
     );
-    bench.ends(0, &first[0], Ending::Failed(5));
-    bench.ends(0, &first[1], Ending::Done);
+    bench.completes(0, &first[0], Ending::Failed(5));
+    bench.completes(0, &first[1], Ending::Done);
     assert!(bench.polled().is_empty());
 }
 
@@ -138,7 +138,7 @@ fn a_flush_asks_every_path_that_was_used_and_waits_for_all() {
     let ops = [op(lane, 0, 8), op(lane, 1, 8)];
     bench.worker.post(&ops).unwrap();
     for path in 0..2 {
-        bench.ends(path, &bench.posted(path)[0], Ending::Done);
+        bench.completes(path, &bench.posted(path)[0], Ending::Done);
     }
     assert_eq!(bench.polled().len(), 2);
     bench.path(0, |script| script.flush_answers.push_back(Flush::Posted));
@@ -154,16 +154,16 @@ fn a_flush_asks_every_path_that_was_used_and_waits_for_all() {
     assert_eq!((done.len(), done[0].tag, done[0].lane), (1, 7, lane));
     let asked = |path| bench.path(path, |script| script.flushes);
     assert_eq!([asked(0), asked(1), asked(2)], [1, 2, 0]);
-    // Nothing was posted since.
+    // Nothing was posted since then.
     assert_eq!(bench.worker.flush(lane, 8).unwrap(), Flush::Delivered);
-    // Peers may have written by any of them.
+    // Peers may have written on any path.
     assert!(bench.worker.flush_incoming().unwrap());
     let incoming = |path| bench.path(path, |script| script.incoming);
     assert_eq!([incoming(0), incoming(1), incoming(2)], [1; 3]);
 }
 
 #[test]
-fn receives_are_filled_by_their_own_tags_and_say_who_sent() {
+fn receives_complete_with_their_own_tags_and_name_the_sender() {
     let mut bench = bench(2, None, ALL);
     let receives = bench.lane(LaneKind::Receive, 2);
     let ops = [
@@ -173,7 +173,7 @@ fn receives_are_filled_by_their_own_tags_and_say_who_sent() {
     ];
     assert_eq!(bench.worker.post(&ops).unwrap(), 3);
     let filled = bench.posted(1)[0];
-    bench.says(
+    bench.delivers(
         1,
         Completion {
             tag: filled.tag,
@@ -186,23 +186,23 @@ fn receives_are_filled_by_their_own_tags_and_say_who_sent() {
         (0, Lane(2), 17)
     );
     let last = bench.posted(0)[1];
-    bench.ends(0, &last, Ending::Arrived);
+    bench.completes(0, &last, Ending::Arrived);
     assert_eq!(bench.polled()[0].tag, 1);
 }
 
 #[test]
-fn a_write_imm_arrives_once_with_its_last_part_by_whatever_path() {
+fn a_write_imm_arrives_once_with_its_last_part_on_any_path() {
     let mut bench = bench(2, Some((100, 64)), ALL);
     bench.worker.expect(1, Some(250)).unwrap();
     bench.worker.expect(2, Some(100)).unwrap();
-    bench.says(0, arrival(1, 7, 100));
-    bench.says(0, arrival(1, 8, 100));
-    bench.says(1, arrival(1, 7, 50));
-    bench.says(1, arrival(2, 7, 100));
+    bench.delivers(0, arrival(1, 7, 100));
+    bench.delivers(0, arrival(1, 8, 100));
+    bench.delivers(1, arrival(1, 7, 50));
+    bench.delivers(1, arrival(2, 7, 100));
     let whole: Vec<_> = bench.polled();
     assert_eq!(whole.len(), 1, "only that of rank 2, which is not cut");
     assert_eq!(whole[0].lane, Lane(2));
-    bench.says(1, arrival(1, 7, 100));
+    bench.delivers(1, arrival(1, 7, 100));
     let whole = bench.polled();
     assert_eq!(
         (whole.len(), whole[0].imm, whole[0].len, whole[0].lane),
@@ -225,10 +225,10 @@ fn parts_of_several_peers_need_a_device_that_names_them() {
     let mut bench = bench(1, Some((100, 64)), unnamed);
     bench.worker.expect(1, Some(250)).unwrap();
     for _ in 0..2 {
-        bench.says(0, arrival(u32::MAX, 7, 0));
+        bench.delivers(0, arrival(u32::MAX, 7, 0));
     }
     assert!(bench.polled().is_empty());
-    bench.says(0, arrival(u32::MAX, 7, 0));
+    bench.delivers(0, arrival(u32::MAX, 7, 0));
     assert_eq!(bench.polled().len(), 1);
     let refused = bench.worker.expect(2, Some(250)).unwrap_err().to_string();
     assert!(refused.contains("which rank a part came from"), "{refused}");
@@ -241,7 +241,7 @@ fn peers_with_other_paths_are_refused() {
     let card = three.worker.cards(&[1]).unwrap().remove(0);
     let refused = two
         .worker
-        .connect(&[Neighbor::beside(1, card)])
+        .connect(&[Neighbor::same_container(1, card)])
         .unwrap_err();
     assert!(
         refused
@@ -249,12 +249,14 @@ fn peers_with_other_paths_are_refused() {
             .contains("rank 1 has 3 paths and this rank has 2"),
         "{refused}"
     );
-    let torn = two.worker.connect(&[Neighbor::beside(1, Card(vec![9]))]);
+    let torn = two
+        .worker
+        .connect(&[Neighbor::same_container(1, Card(vec![9]))]);
     assert!(torn.unwrap_err().to_string().contains("cannot be read"));
 }
 
 #[test]
-fn a_lane_is_resolved_once_and_its_number_is_given_again() {
+fn a_lane_is_resolved_once_and_its_number_is_reused() {
     let mut bench = bench(2, None, ALL);
     let first = bench.writes();
     assert_eq!(bench.writes(), first);
@@ -292,7 +294,7 @@ fn a_lane_in_order_keeps_to_one_path_and_is_not_cut() {
 }
 
 #[test]
-fn a_peer_that_is_full_does_not_hold_up_the_others() {
+fn a_full_peer_does_not_block_the_others() {
     let mut bench = bench(2, None, ALL);
     let (slow, fast) = (
         bench.writes(),
@@ -318,14 +320,14 @@ fn a_peer_that_is_full_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_full_buffer_leaves_no_path_unheard() {
+fn every_path_is_polled_even_if_the_buffer_is_full() {
     let mut bench = bench(2, None, ALL);
     let lane = bench.writes();
     let ops: Vec<Op> = (0..8).map(|tag| op(lane, tag, 8)).collect();
     bench.worker.post(&ops).unwrap();
     for path in 0..2 {
         for part in bench.posted(path) {
-            bench.ends(path, &part, Ending::Done);
+            bench.completes(path, &part, Ending::Done);
         }
     }
     let mut done = [Completion::EMPTY; 2];
@@ -338,7 +340,7 @@ fn a_full_buffer_leaves_no_path_unheard() {
 }
 
 #[test]
-fn lanes_that_come_and_go_leave_no_places_behind() {
+fn released_lanes_leave_no_entries_behind() {
     let mut bench = bench(2, None, ALL);
     for _ in 0..100 {
         let lane = bench.writes();
@@ -353,9 +355,10 @@ fn lanes_that_come_and_go_leave_no_places_behind() {
 }
 
 proptest! {
-    /// Whatever is cut, posted in pieces and ended in any order: each operation ends once, and its parts are its bytes.
+    /// However operations are cut, posted in pieces and completed in any order: each completes once, and its parts
+    /// cover its bytes.
     #[test]
-    fn every_operation_ends_once_and_its_parts_are_its_bytes(
+    fn every_operation_completes_once_and_its_parts_cover_its_bytes(
         queue_pairs in 1u32..5, chunk in 1u32..50, chunks_max in 1u32..9,
         lens in prop::collection::vec(0u32..300, 1..40), room in 1usize..6, order in any::<u64>(),
     ) {
@@ -372,13 +375,13 @@ proptest! {
             posted += bench.worker.post(&ops[posted..]).unwrap();
             for path in 0..queue_pairs as usize {
                 let all = bench.posted(path);
-                // Ends some of what it has, in another order than it came.
+                // Completes some of its parts, in a different order.
                 let mut parts = all[seen[path]..].to_vec();
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 if state >> 63 == 1 { parts.reverse(); }
                 for part in &parts {
                     bytes[(part.imm - 90) as usize].push((part.local - 1000, part.len));
-                    bench.ends(path, part, Ending::Done);
+                    bench.completes(path, part, Ending::Done);
                 }
                 seen[path] = all.len();
             }

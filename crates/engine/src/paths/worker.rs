@@ -1,4 +1,5 @@
-//! A worker's engine over several paths: one of the device's own for each, and what is in flight on all of them.
+//! A worker's engine over several paths: one engine of the device for each path, and the operations in flight on all of
+//! them.
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -17,12 +18,12 @@ use crate::{
     WorkerConfig,
 };
 
-/// Parts of one lane that wait to be taken by the engines of its paths, beside those of one operation.
+/// Parts that a lane may queue for the engines of its paths, beyond those of one operation.
 const STAGED_MAX: usize = 64;
 
-/// A failed operation, as it was told, and as its path tells it.
-struct Failed {
-    told: (u32, Lane),
+/// A failed operation, as reported to the caller and as its path reported it.
+struct FailedPart {
+    reported: (u32, Lane),
     path: usize,
     part: Completion,
 }
@@ -31,28 +32,28 @@ pub(super) struct PathsWorker {
     pub(super) paths: Vec<Path>,
     rank: Peer,
     pub(super) division: Division,
-    /// Parts that operations are cut into.
+    /// How operations are cut.
     shares: Shares,
-    /// The most operations that are kept in flight on one lane.
+    /// The most operations kept in flight on one lane.
     depth: u32,
-    /// Operations that a path's engine takes on one lane.
+    /// The most operations that a path's engine takes on one lane.
     path_depth: u32,
     arrivals_named: bool,
     regions: Regions<Vec<RegionId>>,
     lanes: Lanes<PathLane>,
     pub(super) in_flight: PathOperations,
     assembly: Assembly,
-    /// Parts that wait on all paths.
+    /// Number of parts that wait on all paths.
     pub(super) staged: usize,
-    /// The most parts of one lane that wait.
+    /// The most parts of one lane that may wait.
     pub(super) staged_max: usize,
     /// The path that is polled next.
     next: usize,
     /// Failures of the last poll.
-    failed: Vec<Failed>,
-    /// Load of each rail since it was asked last.
+    failed: Vec<FailedPart>,
+    /// Load of each rail since it was last read.
     pub(super) rails: Vec<RailLoad>,
-    nest: Nest,
+    epoll: PathEpoll,
 }
 
 impl PathsWorker {
@@ -70,7 +71,7 @@ impl PathsWorker {
             engine,
             staged: Vec::with_capacity(staged_max),
             rail: index / queue_pairs,
-            leads: false,
+            connected: false,
             in_flight: 0,
             bytes: 0,
         };
@@ -91,43 +92,44 @@ impl PathsWorker {
             next: 0,
             failed: Vec::new(),
             rails: vec![RailLoad::default(); rails],
-            nest: Nest::default(),
+            epoll: PathEpoll::default(),
         }
     }
 
-    /// The paths that lead to a peer.
+    /// The paths that reach a peer.
     fn paths_to(&self, peer: Peer) -> Range<usize> {
         let queue_pairs = self.division.queue_pairs as usize;
         let rails = self
             .division
             .rails
-            .of_peer(self.rank, peer, self.rails.len());
+            .for_peer(self.rank, peer, self.rails.len());
         rails.start * queue_pairs..rails.end * queue_pairs
     }
 
-    /// Completion of the whole operation whose part this is; `None` where more of it is to come.
+    /// Returns the completion of the whole operation that this part belongs to; `None` if more of its parts are to
+    /// come.
     #[inline]
     fn whole(&mut self, path: usize, part: &Completion) -> Result<Option<Completion>> {
         if part.ending == Ending::Arrived && part.tag == 0 {
-            return self.assembly.part(part);
+            return self.assembly.add_part(part);
         }
         let lane = self.in_flight.lane_of(part.tag);
         let ended = self.in_flight.end_part(part)?;
-        if lane.is_some_and(|lane| self.lanes.look(lane).is_some_and(|lane| lane.counts)) {
+        if lane.is_some_and(|lane| self.lanes.peek(lane).is_some_and(|lane| lane.counts_load)) {
             let in_flight = &mut self.paths[path].in_flight;
             *in_flight = in_flight.saturating_sub(1);
         }
         let Some(whole) = ended else { return Ok(None) };
         Ok(Some(match part.ending {
             Ending::Done => whole,
-            // A receive that was filled: peer and bytes are what came.
+            // A receive was filled: peer and length are those of the arrival.
             Ending::Arrived => Completion {
                 tag: whole.tag,
                 ..*part
             },
             Ending::Failed(_) => {
-                self.failed.push(Failed {
-                    told: (whole.tag, whole.lane),
+                self.failed.push(FailedPart {
+                    reported: (whole.tag, whole.lane),
                     path,
                     part: *part,
                 });
@@ -136,16 +138,16 @@ impl PathsWorker {
         }))
     }
 
-    /// Resolves the lane of each path that a lane takes, into `ways`.
+    /// Resolves a lane on each path that it uses, and adds them to `lane_paths`.
     fn resolve(
         &mut self,
         spec: &LaneSpec<'_>,
         locals: &[RegionId],
         remotes: Vec<Vec<u8>>,
-        ways: &mut Vec<LanePath>,
+        lane_paths: &mut Vec<LanePath>,
     ) -> Result<()> {
         let all = self.paths_to(spec.peer);
-        // Of lanes that keep to one path each takes another.
+        // Lanes that use only one path are spread over the paths.
         let only = all.start + spec.peer as usize % all.len();
         for (path, (&local, remote)) in locals.iter().zip(remotes).enumerate() {
             if !all.contains(&path) || spec.in_order && only != path {
@@ -158,7 +160,7 @@ impl PathsWorker {
                 remote,
                 ..*spec
             })?;
-            ways.push(LanePath {
+            lane_paths.push(LanePath {
                 path,
                 lane,
                 used: false,
@@ -176,7 +178,7 @@ impl Engine for PathsWorker {
             ids.push(id);
             descriptors.push(descriptor.0);
         }
-        let descriptor = Descriptor(join(&descriptors)?);
+        let descriptor = Descriptor(encode_paths(&descriptors)?);
         let id = self.regions.put(ids);
         Ok(Region { id, descriptor })
     }
@@ -189,8 +191,8 @@ impl Engine for PathsWorker {
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
         let mut of_peers = vec![vec![Vec::new(); self.paths.len()]; peers.len()];
         for path in 0..self.paths.len() {
-            let leads = |peer: &Peer| self.paths_to(*peer).contains(&path);
-            let reached: Vec<Peer> = peers.iter().copied().filter(leads).collect();
+            let reaches = |peer: &Peer| self.paths_to(*peer).contains(&path);
+            let reached: Vec<Peer> = peers.iter().copied().filter(reaches).collect();
             if reached.is_empty() {
                 continue;
             }
@@ -203,7 +205,7 @@ impl Engine for PathsWorker {
         }
         of_peers
             .iter()
-            .map(|cards| Ok(Card(join(cards)?)))
+            .map(|cards| Ok(Card(encode_paths(cards)?)))
             .collect()
     }
 
@@ -211,7 +213,7 @@ impl Engine for PathsWorker {
         let mut of_paths = vec![Vec::with_capacity(peers.len()); self.paths.len()];
         for neighbor in peers {
             let reached = self.paths_to(neighbor.peer);
-            let cards = self.split(&neighbor.card.0, neighbor.peer)?;
+            let cards = self.decode_paths(&neighbor.card.0, neighbor.peer)?;
             for (path, card) in cards.into_iter().enumerate() {
                 if reached.contains(&path) {
                     of_paths[path].push(Neighbor {
@@ -226,7 +228,7 @@ impl Engine for PathsWorker {
         }
         for (path, peers) in self.paths.iter_mut().zip(of_paths) {
             if !peers.is_empty() {
-                path.leads = true;
+                path.connected = true;
                 path.engine.connect(&peers)?;
             }
         }
@@ -234,8 +236,8 @@ impl Engine for PathsWorker {
     }
 
     fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
-        // Both ends do so in this order.
-        let mut paths = self.paths.iter_mut().filter(|path| path.leads);
+        // Both ends use this order.
+        let mut paths = self.paths.iter_mut().filter(|path| path.connected);
         paths.try_for_each(|path| path.engine.meet(stopped))
     }
 
@@ -243,11 +245,11 @@ impl Engine for PathsWorker {
         let locals = self.regions.get(spec.local)?.clone();
         let remotes = match spec.kind {
             LaneKind::Receive if spec.remote.0.is_empty() => vec![Vec::new(); self.paths.len()],
-            _ => self.split(&spec.remote.0, spec.peer)?,
+            _ => self.decode_paths(&spec.remote.0, spec.peer)?,
         };
-        let mut ways = Vec::with_capacity(self.paths.len());
-        if let Err(error) = self.resolve(spec, &locals, remotes, &mut ways) {
-            for LanePath { path, lane, .. } in ways {
+        let mut lane_paths = Vec::with_capacity(self.paths.len());
+        if let Err(error) = self.resolve(spec, &locals, remotes, &mut lane_paths) {
+            for LanePath { path, lane, .. } in lane_paths {
                 self.paths[path].engine.release(lane);
             }
             return Err(error);
@@ -257,26 +259,30 @@ impl Engine for PathsWorker {
         } else {
             self.shares
         };
-        let counts = matches!(spec.kind, LaneKind::Initiate(_)) && !spec.in_order;
-        let way = |way: &LanePath| (way.path, way.lane);
-        let alike = |lane: &PathLane| {
+        let counts_load = matches!(spec.kind, LaneKind::Initiate(_)) && !spec.in_order;
+        let target = |of: &LanePath| (of.path, of.lane);
+        let same = |lane: &PathLane| {
             lane.shares == shares
-                && lane.counts == counts
-                && lane.ways.iter().map(way).eq(ways.iter().map(way))
+                && lane.counts_load == counts_load
+                && lane
+                    .paths
+                    .iter()
+                    .map(target)
+                    .eq(lane_paths.iter().map(target))
         };
-        if let Some(known) = self.lanes.find(alike) {
+        if let Some(known) = self.lanes.find(same) {
             return Ok(known);
         }
         let lane = self.lanes.put(PathLane {
-            ways,
+            paths: lane_paths,
             flushing: None,
             shares,
-            counts,
+            counts_load,
             staged: 0,
             turns: vec![0; shares.rails as usize],
         });
         let lanes = self.lanes.iter().count();
-        // A flush takes a place too.
+        // A flush takes an entry too.
         self.in_flight
             .grow_to(lanes * (self.path_depth as usize + 1));
         for path in &mut self.paths {
@@ -286,32 +292,33 @@ impl Engine for PathsWorker {
     }
 
     fn release(&mut self, lane: Lane) {
-        for way in self
+        for path in self
             .lanes
             .release(lane)
             .into_iter()
-            .flat_map(|lane| lane.ways)
+            .flat_map(|lane| lane.paths)
         {
-            self.paths[way.path].engine.release(way.lane);
+            self.paths[path.path].engine.release(path.lane);
         }
     }
 
     fn expect(&mut self, peer: Peer, bytes: Option<u32>) -> Result<()> {
         let Some(bytes) = bytes else {
-            return self.assembly.end(peer);
+            return self.assembly.finish(peer);
         };
         let parts = self.shares.parts(bytes);
         let others = self.assembly.peers().any(|other| other != peer);
         if parts > 1 && others && !self.arrivals_named {
             return Err(Error::Unavailable {
                 what: "write-imm in parts from several ranks".into(),
-                why: "the device does not say which rank a part came from".into(),
+                why: "the device does not report which rank a part came from".into(),
                 how:
-                    "Leave --chunk and --rails stripe out, or choose one initiator for each target"
+                    "Leave out --chunk and --rails stripe, or choose one initiator for each target"
                         .into(),
             });
         }
-        self.assembly.begin(peer, bytes, parts, self.depth as usize);
+        self.assembly
+            .expect(peer, bytes, parts, self.depth as usize);
         Ok(())
     }
 
@@ -320,12 +327,12 @@ impl Engine for PathsWorker {
         for op in ops {
             match self.stage(op) {
                 Ok(true) => taken += 1,
-                // What is before it has been taken; the next call begins with this one.
+                // The operations before it were taken; the next call starts with this one.
                 Err(error) if taken == 0 => return Err(error),
                 Ok(false) | Err(_) => break,
             }
         }
-        self.hand_over()?;
+        self.post_staged()?;
         Ok(taken)
     }
 
@@ -333,25 +340,26 @@ impl Engine for PathsWorker {
         let lane = self.lanes.get_mut(index)?;
         let flushing = match lane.flushing.take() {
             Some(flushing) => flushing,
-            // One part more than there are ways, so that it does not end before all have been asked.
+            // One part more than there are paths, so that the flush does not complete before all of them have been
+            // asked.
             None => match self.in_flight.begin((index, tag), 0, 0, 1) {
                 Some(tag) => Flushing { next: 0, tag },
                 None => return Ok(Flush::Again),
             },
         };
-        for at in flushing.next..lane.ways.len() {
+        for at in flushing.next..lane.paths.len() {
             let LanePath {
                 path,
-                lane: way,
+                lane: path_lane,
                 used,
-            } = lane.ways[at];
+            } = lane.paths[at];
             if !used {
                 continue;
             }
-            match self.paths[path].engine.flush(way, flushing.tag)? {
+            match self.paths[path].engine.flush(path_lane, flushing.tag)? {
                 Flush::Delivered => {}
                 Flush::Posted => {
-                    self.paths[path].in_flight += u64::from(lane.counts);
+                    self.paths[path].in_flight += u64::from(lane.counts_load);
                     self.in_flight.add_part(flushing.tag);
                 }
                 Flush::Again => {
@@ -362,7 +370,7 @@ impl Engine for PathsWorker {
                     return Ok(Flush::Again);
                 }
             }
-            lane.ways[at].used = false;
+            lane.paths[at].used = false;
         }
         let asked = Completion {
             tag: flushing.tag,
@@ -382,7 +390,7 @@ impl Engine for PathsWorker {
         let mut kept = 0;
         for _ in 0..self.paths.len() {
             let path = self.next;
-            let count = match self.paths[path].leads {
+            let count = match self.paths[path].connected {
                 true => self.paths[path].engine.poll(&mut done[kept..])?,
                 false => 0,
             };
@@ -393,7 +401,7 @@ impl Engine for PathsWorker {
                     kept += 1;
                 }
             }
-            // Also where there is no more room: the next poll begins with another path.
+            // Also if the buffer is full: the next poll then starts with another path.
             self.next = if path + 1 == self.paths.len() {
                 0
             } else {
@@ -403,13 +411,13 @@ impl Engine for PathsWorker {
                 break;
             }
         }
-        self.hand_over()?;
+        self.post_staged()?;
         Ok(kept)
     }
 
     fn failure(&self, done: &Completion) -> Failure {
-        let told = |failed: &&Failed| failed.told == (done.tag, done.lane);
-        let Some(failed) = self.failed.iter().find(told) else {
+        let is_reported = |failed: &&FailedPart| failed.reported == (done.tag, done.lane);
+        let Some(failed) = self.failed.iter().find(is_reported) else {
             return Failure::default();
         };
         let mut failure = self.paths[failed.path].engine.failure(&failed.part);
@@ -421,20 +429,20 @@ impl Engine for PathsWorker {
     }
 
     fn arm(&mut self) -> Result<Arm<'_>> {
-        // What waits for room is taken when something completes, which the paths' descriptors tell.
+        // Parts that wait for room are posted when something completes, which makes a path's descriptor readable.
         let leading = self.paths.iter_mut().enumerate();
-        for (index, path) in leading.filter(|(_, path)| path.leads) {
+        for (index, path) in leading.filter(|(_, path)| path.connected) {
             match path.engine.arm()? {
                 Arm::Ready => return Ok(Arm::Ready),
-                Arm::Sleep(descriptor) => self.nest.add(index, descriptor)?,
+                Arm::Sleep(descriptor) => self.epoll.add(index, descriptor)?,
                 Arm::Unsupported => return Ok(Arm::Unsupported),
             }
         }
-        Ok(self.nest.descriptor().map_or(Arm::Unsupported, Arm::Sleep))
+        Ok(self.epoll.descriptor().map_or(Arm::Unsupported, Arm::Sleep))
     }
 
     fn settle(&mut self, trying: bool) -> bool {
-        // All are told, whatever the first ones say.
+        // Informs every path, whatever the first ones return.
         let settled = self.paths.iter_mut().map(|path| path.engine.settle(trying));
         settled.fold(true, |all, one| all & one)
     }
@@ -471,7 +479,7 @@ impl Engine for PathsWorker {
 }
 
 impl PathsWorker {
-    /// Cuts an operation and stages its parts; returns whether there was room.
+    /// Cuts an operation and queues its parts; returns whether there was room.
     #[inline]
     pub(super) fn stage(&mut self, op: &Op) -> Result<bool> {
         let lane = self.lanes.get_mut(op.lane)?;
@@ -486,7 +494,7 @@ impl PathsWorker {
             return Ok(false);
         };
         if parts == 1 {
-            let LanePath { path, lane, .. } = lane.next_way(0);
+            let LanePath { path, lane, .. } = lane.next_path(0);
             self.paths[path].staged.push(Op { lane, tag, ..*op });
         } else {
             stage_parts(&mut self.paths, lane, &Op { tag, ..*op });
@@ -496,7 +504,7 @@ impl PathsWorker {
         Ok(true)
     }
 
-    /// Counts a poll for each rail that has something in flight: how long it was busy, without a clock.
+    /// Counts a poll for each rail with parts in flight: a measure of its busy time without reading a clock.
     #[inline]
     pub(super) fn count_busy(&mut self) {
         let (mut any, queue_pairs) = (false, self.division.queue_pairs as usize);
@@ -510,20 +518,20 @@ impl PathsWorker {
         }
     }
 
-    /// Hands over what waits, as far as there is room.
+    /// Posts waiting parts, as far as there is room.
     #[inline]
-    pub(super) fn hand_over(&mut self) -> Result<()> {
+    pub(super) fn post_staged(&mut self) -> Result<()> {
         if self.staged > 0 {
             let (lanes, in_flight, staged) = (&mut self.lanes, &self.in_flight, &mut self.staged);
             for path in &mut self.paths {
-                path.hand_over(|tag| {
+                path.post_staged(|tag| {
                     *staged -= 1;
                     let lane = in_flight.lane_of(tag);
-                    let Some(lane) = lane.and_then(|lane| lanes.look_mut(lane)) else {
+                    let Some(lane) = lane.and_then(|lane| lanes.peek_mut(lane)) else {
                         return false;
                     };
                     lane.staged -= 1;
-                    lane.counts
+                    lane.counts_load
                 })?;
             }
         }
@@ -531,7 +539,7 @@ impl PathsWorker {
     }
 }
 
-/// Stages the parts of an operation, share by share, each on its rail.
+/// Queues the parts of an operation, share by share, each on its own rail.
 fn stage_parts(paths: &mut [Path], lane: &mut PathLane, op: &Op) {
     let shares = lane.shares;
     let share_bytes = shares.share_bytes(op.len);
@@ -540,10 +548,10 @@ fn stage_parts(paths: &mut [Path], lane: &mut PathLane, op: &Op) {
         let end = offset + share_bytes.min(op.len - offset);
         let (_, bytes) = shares.parts_of_share(end - offset);
         while offset < end {
-            let way = lane.next_way(rail);
+            let next = lane.next_path(rail);
             let len = bytes.min(end - offset);
-            paths[way.path].staged.push(Op {
-                lane: way.lane,
+            paths[next.path].staged.push(Op {
+                lane: next.lane,
                 local: op.local + u64::from(offset),
                 remote: op.remote + u64::from(offset),
                 len,
@@ -558,42 +566,41 @@ fn stage_parts(paths: &mut [Path], lane: &mut PathLane, op: &Op) {
 /// One path of a worker.
 pub(super) struct Path {
     pub(super) engine: Box<dyn Engine + Send>,
-    /// Parts that its engine has not taken yet, in their order.
+    /// Parts that its engine has not taken yet, in order.
     pub(super) staged: Vec<Op>,
-    /// Its rail.
+    /// Index of its rail.
     pub(super) rail: usize,
-    /// Some peer is reached by it; others need not be polled.
-    pub(super) leads: bool,
-    /// Parts and flushes of operations that its engine has taken and that have not ended.
+    /// True if it reaches some peer; other paths need not be polled.
+    pub(super) connected: bool,
+    /// Parts and flushes that its engine has taken and that have not completed.
     pub(super) in_flight: u64,
-    /// Bytes of the parts that were handed over since this was asked last.
+    /// Bytes of the parts posted since this was last read.
     pub(super) bytes: u64,
 }
 
 impl Path {
-    /// Hands over what its engine has room for, and says the tag of each part that it took; the answer is whether it is
-    /// of an operation, whose bytes count.
+    /// Posts as many parts as its engine has room for. Calls `on_taken` with the tag of each part taken; it returns
+    /// whether the part belongs to an operation that counts_load towards the load.
     #[inline]
-    pub(super) fn hand_over(&mut self, mut took: impl FnMut(u32) -> bool) -> Result<()> {
+    pub(super) fn post_staged(&mut self, mut on_taken: impl FnMut(u32) -> bool) -> Result<()> {
         if self.staged.is_empty() {
             return Ok(());
         }
         let taken = self.engine.post(&self.staged)?;
         for part in self.staged.drain(..taken) {
-            if took(part.tag) {
+            if on_taken(part.tag) {
                 self.in_flight += 1;
                 self.bytes += u64::from(part.len);
             }
         }
         match self.staged.is_empty() {
             true => Ok(()),
-            false => self.pass_by(took),
+            false => self.post_other_lanes(on_taken),
         }
     }
 
-    /// Hands over parts behind one that there is no room for, where they are of other lanes: a slow peer must not hold
-    /// up the others.
-    fn pass_by(&mut self, mut took: impl FnMut(u32) -> bool) -> Result<()> {
+    /// Posts parts of other lanes behind one that there is no room for: a slow peer must not block the others.
+    fn post_other_lanes(&mut self, mut on_taken: impl FnMut(u32) -> bool) -> Result<()> {
         let mut at = 1;
         while at < self.staged.len() {
             let part = self.staged[at];
@@ -601,7 +608,7 @@ impl Path {
                 .iter()
                 .any(|before| before.lane == part.lane);
             if !waits && self.engine.post(&[part])? == 1 {
-                if took(part.tag) {
+                if on_taken(part.tag) {
                     self.in_flight += 1;
                     self.bytes += u64::from(part.len);
                 }
@@ -621,14 +628,14 @@ pub(super) struct LanePath {
     pub(super) path: usize,
     /// The lane in the path's own engine.
     pub(super) lane: Lane,
-    /// It carried something since it was flushed.
+    /// True if it carried anything since the last flush.
     pub(super) used: bool,
 }
 
-/// A flush of which some paths have been asked.
+/// A flush that some paths have not been asked for yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Flushing {
-    /// The way that is asked next.
+    /// The path to ask next.
     pub(super) next: usize,
     /// Tag of its parts.
     pub(super) tag: u32,
@@ -637,50 +644,50 @@ pub(super) struct Flushing {
 /// A lane over several paths.
 #[derive(Debug)]
 pub(super) struct PathLane {
-    /// Its ways, as many of one rail after the other for each.
-    pub(super) ways: Vec<LanePath>,
+    /// Its paths, grouped by rail, the same number for each.
+    pub(super) paths: Vec<LanePath>,
     pub(super) flushing: Option<Flushing>,
-    /// Parts that its operations are cut into.
+    /// How its operations are cut.
     pub(super) shares: Shares,
-    /// It carries operations, and not receives or what keeps senders in step.
-    pub(super) counts: bool,
+    /// True if it carries operations that count towards the load; false for receives and for flow control of senders.
+    pub(super) counts_load: bool,
     /// Parts that no path has taken yet.
     pub(super) staged: usize,
-    /// The next way of each rail.
+    /// Index of the next path on each rail.
     turns: Vec<usize>,
 }
 
 impl PathLane {
-    /// The way of the next part on a rail, of which an operation that is not spread has one.
+    /// Takes the path for the next part on a rail; an operation that is not spread uses rail 0.
     #[inline]
-    pub(super) fn next_way(&mut self, rail: usize) -> LanePath {
-        let of_rail = self.ways.len() / self.turns.len();
+    pub(super) fn next_path(&mut self, rail: usize) -> LanePath {
+        let of_rail = self.paths.len() / self.turns.len();
         let turn = &mut self.turns[rail];
-        let way = &mut self.ways[rail * of_rail + *turn];
-        way.used = true;
-        let way = *way;
+        let path = &mut self.paths[rail * of_rail + *turn];
+        path.used = true;
+        let path = *path;
         *turn += 1;
         if *turn == of_rail {
             *turn = 0;
         }
-        way
+        path
     }
 }
 
-/// The descriptors of paths in one epoll instance.
+/// The descriptors of all paths in one epoll instance.
 #[derive(Debug, Default)]
-pub(super) struct Nest {
-    /// Made when the first path has a descriptor.
+pub(super) struct PathEpoll {
+    /// Created with the first path that has a descriptor.
     epoll: Option<OwnedFd>,
-    /// Paths whose descriptor is in it: it stays the same for a path's life.
+    /// Paths whose descriptor has been added; it stays the same for a path's life.
     known: Vec<usize>,
 }
 
-impl Nest {
-    /// Adds the descriptor of a path, if it is not there.
+impl PathEpoll {
+    /// Adds the descriptor of a path, unless it is already there.
     ///
     /// # Errors
-    /// When the system has no descriptor left, or cannot wait for this one.
+    /// If the system has no descriptor left, or cannot wait for this one.
     pub(super) fn add(&mut self, path: usize, descriptor: BorrowedFd<'_>) -> Result<()> {
         if self.known.contains(&path) {
             return Ok(());
@@ -698,26 +705,31 @@ impl Nest {
         Ok(())
     }
 
-    /// The descriptor for all of them; `None` where none was added.
+    /// The descriptor for all of them; `None` if none was added.
     pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.epoll.as_ref().map(AsFd::as_fd)
     }
 }
 
-/// One message of those of all paths.
-pub(super) fn join(of_paths: &[Vec<u8>]) -> Result<Vec<u8>> {
+/// Encodes the messages of all paths as one.
+pub(super) fn encode_paths(of_paths: &[Vec<u8>]) -> Result<Vec<u8>> {
     postcard::to_allocvec(of_paths)
-        .map_err(|error| Error::Failed(format!("paths cannot be described: {error}")))
+        .map_err(|error| Error::Failed(format!("cannot encode the paths: {error}")))
 }
 
 impl PathsWorker {
-    fn split(&self, message: &[u8], peer: Peer) -> Result<Vec<Vec<u8>>> {
-        split(message, self.paths.len(), self.division.queue_pairs, peer)
+    fn decode_paths(&self, message: &[u8], peer: Peer) -> Result<Vec<Vec<u8>>> {
+        decode_paths(message, self.paths.len(), self.division.queue_pairs, peer)
     }
 }
 
-/// The messages of all paths of a peer, each device having so many queue pairs.
-fn split(message: &[u8], paths: usize, queue_pairs: u32, peer: Peer) -> Result<Vec<Vec<u8>>> {
+/// Decodes the messages of all of a peer's paths; each device has `queue_pairs` of them.
+fn decode_paths(
+    message: &[u8],
+    paths: usize,
+    queue_pairs: u32,
+    peer: Peer,
+) -> Result<Vec<Vec<u8>>> {
     let unreadable =
         |error| Error::Failed(format!("the paths of rank {peer} cannot be read: {error}"));
     let of_paths: Vec<Vec<u8>> = postcard::from_bytes(message).map_err(unreadable)?;
@@ -731,9 +743,9 @@ fn split(message: &[u8], paths: usize, queue_pairs: u32, peer: Peer) -> Result<V
     };
     Err(Error::Failed(match theirs.is_multiple_of(queue_pairs) {
         true => format!(
-            "rank {peer} has {} and this rank has {}, and --rails joins the n-th of both: name as many for each rank \
-             with --devices or --devices-of (`all` leaves out what has no way to other hosts: devices_left_out in the \
-             record names it)",
+            "rank {peer} has {} and this rank has {}, and --rails pairs the n-th device of both: name the same number \
+             for each rank with --devices or --devices-of (`all` leaves out devices that cannot reach other hosts: see \
+             devices_left_out in the record)",
             devices(theirs),
             devices(paths)
         ),
@@ -748,18 +760,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_numbers_of_devices_or_queue_pairs_are_told_apart() {
-        let message = join(&vec![vec![1, 2]; 6]).unwrap();
-        assert_eq!(split(&message, 6, 2, 1).unwrap().len(), 6);
+    fn a_mismatch_of_devices_and_one_of_queue_pairs_have_different_messages() {
+        let message = encode_paths(&vec![vec![1, 2]; 6]).unwrap();
+        assert_eq!(decode_paths(&message, 6, 2, 1).unwrap().len(), 6);
         let refused = |paths, queue_pairs| {
-            let refused = split(&message, paths, queue_pairs, 1).unwrap_err();
+            let refused = decode_paths(&message, paths, queue_pairs, 1).unwrap_err();
             refused.to_string()
         };
         assert_eq!(
             refused(2, 2),
-            "rank 1 has 3 devices and this rank has 1 device, and --rails joins the n-th of both: name as many for each \
-         rank with --devices or --devices-of (`all` leaves out what has no way to other hosts: devices_left_out in \
-         the record names it)"
+            "rank 1 has 3 devices and this rank has 1 device, and --rails pairs the n-th device of both: name the same \
+             number for each rank with --devices or --devices-of (`all` leaves out devices that cannot reach other hosts: \
+             see devices_left_out in the record)"
         );
         assert_eq!(
             refused(4, 4),

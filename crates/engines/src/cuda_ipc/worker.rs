@@ -151,7 +151,7 @@ impl CudaIpc {
         {
             return Ok(false);
         }
-        let mut done = Completion::of(op, Ending::Done);
+        let mut done = Completion::new(op, Ending::Done);
         let (mut remote, mut tag) = (op.remote, 0);
         if verb == Verb::Send {
             let receive = peer.outbox.next_receive();
@@ -204,7 +204,7 @@ impl Engine for CudaIpc {
         let described = describe(vendor, self.regions.next().0, &**memory, &bytes)?;
         let (id, descriptor) = (
             self.regions.put(Arc::clone(memory)),
-            Descriptor::of(&described),
+            Descriptor::encode(&described),
         );
         self.described.push((id, descriptor.clone()));
         Ok(Region { id, descriptor })
@@ -367,7 +367,7 @@ struct IpcCard {
 /// More regions than a card has room for.
 pub(super) fn join(rings: Card, described: &[(RegionId, Descriptor)]) -> Result<Card> {
     let regions = described.iter().map(|(_, region)| region.clone()).collect();
-    let card = Card::of(&IpcCard { rings, regions });
+    let card = Card::encode(&IpcCard { rings, regions });
     if card.0.len() <= Card::BYTES_MAX {
         return Ok(card);
     }

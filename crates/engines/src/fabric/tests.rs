@@ -398,7 +398,7 @@ fn more_peers_than_it_was_opened_for_are_refused() {
     sides[0].card(2);
     let refused = sides[0]
         .engine
-        .connect(&[Neighbor::beside(2, card)])
+        .connect(&[Neighbor::same_container(2, card)])
         .unwrap_err()
         .to_string();
     assert!(refused.contains("opened for 1 peers"), "{refused}");

@@ -175,7 +175,7 @@ impl FabricWorker {
             Ok(taken @ (Posted::Pending | Posted::Injected)) => {
                 lane.last_byte = Some(op.remote + u64::from(op.len.saturating_sub(1)));
                 if taken == Posted::Injected {
-                    self.done.push_back(Completion::of(op, Ending::Done));
+                    self.done.push_back(Completion::new(op, Ending::Done));
                 }
                 Ok(true)
             }
@@ -191,7 +191,7 @@ impl FabricWorker {
         if self.held.len() == self.held.capacity() {
             return false;
         }
-        if let Some(lane) = self.lanes.look_mut(op.lane) {
+        if let Some(lane) = self.lanes.peek_mut(op.lane) {
             lane.holds = true;
         }
         self.held.push_back(*op);
@@ -219,7 +219,7 @@ impl FabricWorker {
     /// The lane of an operation that the library names.
     fn lane_of(&self, user: Option<u64>) -> Option<&LaneState> {
         let user = user.filter(|&user| user != GREETING)?;
-        self.lanes.look(Lane((user >> 32) as u32))
+        self.lanes.peek(Lane((user >> 32) as u32))
     }
 
     /// Describes a failure by the words of the library.
@@ -297,7 +297,7 @@ impl Ends<'_> {
         let (tag, lane, imm, ending) = match event.kind {
             EventKind::Done => (tag, lane, 0, Ending::Done),
             EventKind::Received => {
-                let sender = self.lanes.look(lane).map(|lane| Lane(lane.spec.peer));
+                let sender = self.lanes.peek(lane).map(|lane| Lane(lane.spec.peer));
                 (tag, sender.unwrap_or(Lane::UNNAMED), 0, Ending::Arrived)
             }
             EventKind::Arrived => {
@@ -336,7 +336,7 @@ impl Engine for FabricWorker {
         };
         Ok(Region {
             id,
-            descriptor: Descriptor::of(&FarMemory::from(remote)),
+            descriptor: Descriptor::encode(&FarMemory::from(remote)),
         })
     }
 
@@ -712,7 +712,7 @@ impl FabricWorker {
     pub(super) fn card(&self, rank: u32) -> Result<Card> {
         let greeted = self.greeted(rank)?;
         let mail = &self.mails[greeted.mail];
-        Ok(Card::of(&Address::new(
+        Ok(Card::encode(&Address::new(
             &self.attributes,
             self.endpoint.library(),
             self.endpoint.name(),

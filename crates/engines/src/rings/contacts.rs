@@ -196,7 +196,7 @@ mod tests {
         let of_another = contacts(1, 2).card(2).unwrap();
         let stranger = refused(of_another, Locality::SameContainer);
         assert!(stranger.contains("does not expect this rank"), "{stranger}");
-        let neighbor = Neighbor::beside(1, other.card(0).unwrap());
+        let neighbor = Neighbor::same_container(1, other.card(0).unwrap());
         assert!(one.connect_one(&neighbor).is_ok());
         assert_eq!(one.process_of(1), Some(std::process::id()));
         assert_eq!(one.attach_rings(1).unwrap().len(), other.mailboxes[0].len());

@@ -153,7 +153,7 @@ impl Shm {
         let taken = taken
             .map_err(|error| Error::Failed(format!("an operation with rank {rank}: {error}")))?;
         if taken {
-            self.done.push_back(Completion::of(op, ending));
+            self.done.push_back(Completion::new(op, ending));
         }
         Ok(taken)
     }
@@ -178,7 +178,7 @@ impl Engine for Shm {
         };
         Ok(Region {
             id: self.regions.put(Arc::clone(arena)),
-            descriptor: Descriptor::of(&region),
+            descriptor: Descriptor::encode(&region),
         })
     }
 

@@ -35,8 +35,12 @@ fn pair() -> Pair {
         (worker(0), worker(1));
     let card_0 = engine_0.cards(&[1]).unwrap().remove(0);
     let card_1 = engine_1.cards(&[0]).unwrap().remove(0);
-    engine_0.connect(&[Neighbor::beside(1, card_1)]).unwrap();
-    engine_1.connect(&[Neighbor::beside(0, card_0)]).unwrap();
+    engine_0
+        .connect(&[Neighbor::same_container(1, card_1)])
+        .unwrap();
+    engine_1
+        .connect(&[Neighbor::same_container(0, card_0)])
+        .unwrap();
     Pair {
         memory: [memory_0, memory_1],
         engine: [engine_0, engine_1],
@@ -149,14 +153,14 @@ fn cards_of_other_hosts_and_garbage_are_refused() {
     engine.cards(&[1]).unwrap();
     let far = |locality| Neighbor {
         locality,
-        ..Neighbor::beside(1, card_of(&mut other, 0))
+        ..Neighbor::same_container(1, card_of(&mut other, 0))
     };
     let mut refused: Vec<Neighbor> = [Locality::OtherMachine, Locality::SameMachine]
         .map(far)
         .into();
     let of_another = card_of(&mut other, 7);
     let garbage = [of_another, Card(b"garbage".to_vec()), Card(Vec::new())];
-    refused.extend(garbage.map(|card| Neighbor::beside(1, card)));
+    refused.extend(garbage.map(|card| Neighbor::same_container(1, card)));
     for neighbor in refused {
         let error = engine.connect(&[neighbor]).unwrap_err();
         assert!(matches!(error, Error::Unavailable { .. }), "{error}");
@@ -224,9 +228,9 @@ fn peers_that_come_later_are_connected_too() {
     late.cards(&[0]).unwrap();
     let back = card_of(&mut late, 0);
     pair.engine[0]
-        .connect(&[Neighbor::beside(2, back)])
+        .connect(&[Neighbor::same_container(2, back)])
         .unwrap();
-    late.connect(&[Neighbor::beside(0, card)]).unwrap();
+    late.connect(&[Neighbor::same_container(0, card)]).unwrap();
     memory.write(0, b"late").unwrap();
     let remote = pair.region[0].descriptor.clone();
     let spec = LaneSpec::new(LaneKind::Initiate(Verb::WriteImm), 0, region.id, &remote);

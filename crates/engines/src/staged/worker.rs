@@ -172,7 +172,7 @@ impl StagedWorker {
             len: 0,
             code: 0,
         };
-        Ok(channel.take(message, spot, Completion::of(op, Ending::Done)))
+        Ok(channel.take(message, spot, Completion::new(op, Ending::Done)))
     }
 
     /// Moves everything on that need not wait.
@@ -211,7 +211,7 @@ impl Engine for StagedWorker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
         self.check_memory(&**memory)?;
         let id = self.regions.put(Arc::clone(memory));
-        let descriptor = Descriptor::of(&StagedRegion {
+        let descriptor = Descriptor::encode(&StagedRegion {
             region: id.0,
             bytes: memory.bytes(),
         });
@@ -227,7 +227,7 @@ impl Engine for StagedWorker {
         let ring = Arc::new(StagingRing::new(peers.len(), self.context.as_ref())?);
         let region = self.below.register(ring.memory())?;
         let cards = self.below.cards(peers)?.into_iter().map(|below| {
-            Card::of(&StagedCard {
+            Card::encode(&StagedCard {
                 below,
                 ring: region.descriptor.clone(),
             })

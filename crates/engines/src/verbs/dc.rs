@@ -101,7 +101,7 @@ impl VerbsWorker {
         let place = self.peers.len() % self.pairs.len();
         self.peers.push(PeerPairs::new(rank, place));
         let port = &self.port;
-        Ok(Card::of(&TargetCard {
+        Ok(Card::encode(&TargetCard {
             device: port.in_words(),
             target: target.number,
             access_key: target.access_key,
@@ -362,22 +362,22 @@ mod tests {
             ..card()
         };
         for card in [card(), without_gid] {
-            let read = TargetCard::parse(&Card::of(&card), 3, 4096);
+            let read = TargetCard::parse(&Card::encode(&card), 3, 4096);
             assert_eq!(read, Ok(card));
         }
         let refused = |card: &Card| TargetCard::parse(card, 3, 4096).unwrap_err();
         assert!(refused(&Card(b"{}".to_vec())).contains("cannot be read"));
         assert!(refused(&Card(vec![0xff; 9])).contains("cannot be read"));
         let other = TargetCard { peer: 4, ..card() };
-        assert!(refused(&Card::of(&other)).contains("does not expect"));
+        assert!(refused(&Card::encode(&other)).contains("does not expect"));
         for target in [0, 1 << 24] {
             let nowhere = TargetCard { target, ..card() };
-            assert!(refused(&Card::of(&nowhere)).contains("number"));
+            assert!(refused(&Card::encode(&nowhere)).contains("number"));
         }
         let small = TargetCard {
             mtu: 1024,
             ..card()
         };
-        assert!(refused(&Card::of(&small)).contains("mtu=1024"));
+        assert!(refused(&Card::encode(&small)).contains("mtu=1024"));
     }
 }

@@ -132,7 +132,7 @@ impl KernelWorker {
             mailbox: None,
             mtu: 0,
         });
-        Ok(Card::of(&KernelCard { pairs, lanes }))
+        Ok(Card::encode(&KernelCard { pairs, lanes }))
     }
 
     /// Connects the lanes to a peer's queue pairs, and this side's queue pairs to its lanes.
@@ -146,7 +146,7 @@ impl KernelWorker {
         let card = KernelCard::parse(&neighbor.card, own, each).map_err(failed)?;
         for pair in card.as_pairs() {
             self.targets.connect(&[Neighbor {
-                card: Card::of(&pair),
+                card: Card::encode(&pair),
                 ..neighbor.clone()
             }])?;
         }
@@ -602,7 +602,7 @@ mod tests {
 
     #[test]
     fn a_card_is_read_as_it_was_written_and_lanes_pass_for_queue_pairs() {
-        let read = KernelCard::parse(&Card::of(&card()), 3, 2).unwrap();
+        let read = KernelCard::parse(&Card::encode(&card()), 3, 2).unwrap();
         assert_eq!(read, card());
         let seen: Vec<(u32, u32, u32)> = read
             .as_pairs()
@@ -613,14 +613,14 @@ mod tests {
             lanes: Vec::new(),
             ..card()
         };
-        let read = KernelCard::parse(&Card::of(&target), 3, 2).unwrap();
+        let read = KernelCard::parse(&Card::encode(&target), 3, 2).unwrap();
         assert_eq!(read.as_pairs().count(), 0);
     }
 
     #[test]
     fn a_card_that_does_not_fit_is_refused() {
         let refused = |card: &KernelCard, own, pairs| {
-            KernelCard::parse(&Card::of(card), own, pairs).unwrap_err()
+            KernelCard::parse(&Card::encode(card), own, pairs).unwrap_err()
         };
         assert!(refused(&card(), 4, 2).contains("does not expect"));
         assert!(refused(&card(), 3, 1).contains("2 queue pairs"));

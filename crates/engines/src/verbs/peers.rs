@@ -61,7 +61,7 @@ impl VerbsWorker {
             cm: self.card_by_cm(rank)?,
         };
         self.peers.push(pairs);
-        Ok(Card::of(&card))
+        Ok(Card::encode(&card))
     }
 
     /// Takes in a new queue pair; fails if its work requests have less room for payloads than was asked for.

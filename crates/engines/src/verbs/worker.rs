@@ -300,7 +300,7 @@ impl Engine for VerbsWorker {
         let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;
         Ok(Region {
             id: self.regions.put(handle),
-            descriptor: Descriptor::of(&FarBytes::from(&remote)),
+            descriptor: Descriptor::encode(&FarBytes::from(&remote)),
         })
     }
 

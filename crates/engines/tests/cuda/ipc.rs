@@ -86,7 +86,7 @@ fn connected(rank: u32, (library, gpu): (PathBuf, &str), socket: UnixStream) -> 
     writeln!(&socket, "{told}").unwrap();
     let told = lines.next().unwrap().unwrap();
     let (card, remote): (Vec<u8>, Vec<u8>) = serde_json::from_str(&told).unwrap();
-    let neighbor = Neighbor::beside(peer, Card(card));
+    let neighbor = Neighbor::same_container(peer, Card(card));
     engine.connect(&[neighbor]).unwrap();
     engine.meet(&|| false).unwrap();
     IpcSide {

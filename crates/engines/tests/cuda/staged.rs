@@ -43,7 +43,7 @@ fn pair(memories: [Arc<dyn Memory>; 2]) -> [Side; 2] {
     let mut sides = [side(0, one), side(1, other)];
     let cards = [0, 1].map(|at| sides[at].engine.cards(&[1 - at as u32]).unwrap().remove(0));
     for (at, card) in [(0, &cards[1]), (1, &cards[0])] {
-        let neighbor = Neighbor::beside(1 - at as u32, card.clone());
+        let neighbor = Neighbor::same_container(1 - at as u32, card.clone());
         sides[at].engine.connect(&[neighbor]).unwrap();
     }
     // Both take part in first contact.

@@ -65,9 +65,9 @@ fn pair(devices: [&str; 2]) -> [Side; 2] {
     let [mut target, mut initiator] = [side(0, devices[0], clock), side(1, devices[1], clock)];
     let cards = [target.engine.cards(&[1]), initiator.engine.cards(&[0])];
     let [of_target, of_initiator] = cards.map(|cards| cards.unwrap().remove(0));
-    let to_initiator = Neighbor::beside(1, of_initiator);
+    let to_initiator = Neighbor::same_container(1, of_initiator);
     target.engine.connect(&[to_initiator]).unwrap();
-    let to_target = Neighbor::beside(0, of_target);
+    let to_target = Neighbor::same_container(0, of_target);
     initiator.engine.connect(&[to_target]).unwrap();
     initiator.engine.meet(&|| false).unwrap();
     [target, initiator]

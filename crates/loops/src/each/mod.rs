@@ -459,7 +459,7 @@ impl EachEngine {
         let outgoing = &mut self.peers[index].outgoing[cell];
         outgoing.step = Step::Free;
         let op = outgoing.op;
-        self.finished.push_back(Completion::of(&op, Ending::Done));
+        self.finished.push_back(Completion::new(&op, Ending::Done));
         Ok(())
     }
 

@@ -28,7 +28,7 @@ fn library_that(
     let counting = TestEngine::new(Script {
         first: 1,
         failure: "broken".into(),
-        lanes_apart: true,
+        lanes_distinct: true,
         room: Some(64),
         ends: Some(at_once()),
         posts_flushes: true,

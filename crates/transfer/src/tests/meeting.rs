@@ -48,7 +48,7 @@ fn a_peer_beside_one_that_cannot_be_reached_is_connected_once() {
 fn a_peer_that_came_too_late_can_be_met_later() {
     let (endpoint, remote) = mock::endpoint(4);
     let memory = endpoint.allocate("small", BYTES).unwrap();
-    remote.lock().meets_nobody = true;
+    remote.lock().never_meets = true;
     let late = endpoint.connect(&[card_from(9)], SOON).unwrap_err();
     assert_eq!(late.kind(), TransferErrorKind::Deadline);
     let session = endpoint.session(&memory, &memory_of(9)).unwrap_err();
@@ -59,7 +59,7 @@ fn a_peer_that_came_too_late_can_be_met_later() {
     }
     let alone = endpoint.wait_arrival(LONG).unwrap_err();
     assert_eq!(alone.kind(), TransferErrorKind::PeerLost);
-    remote.lock().meets_nobody = false;
+    remote.lock().never_meets = false;
     endpoint.connect(&[card_from(9)], SOON).unwrap();
     endpoint.session(&memory, &memory_of(9)).unwrap();
     assert_eq!(remote.lock().wrong, Vec::<String>::new());
@@ -68,7 +68,7 @@ fn a_peer_that_came_too_late_can_be_met_later() {
 #[test]
 fn a_peer_that_ends_before_first_contact_is_not_waited_for() {
     let (endpoint, remote) = mock::endpoint(4);
-    remote.lock().meets_nobody = true;
+    remote.lock().never_meets = true;
     let mut child = Command::new("sleep").arg("0.1").spawn().unwrap();
     let mut card = card_from(9);
     card.place = ProcessPlace::of(child.id());

@@ -74,7 +74,7 @@ fn check_carried(point: &TransferPoint, depth: u32, name: &str) -> Result<()> {
         let how = "Leave --api and --session out";
         return refused("the library's calls", name, why, how);
     }
-    if !point.division.is_of_queue_pairs() {
+    if !point.division.divides_only_queue_pairs() {
         let why = "it does not cut operations, and has one device for each worker";
         return refused("--chunk or --rails", name, why, "Leave them out");
     }

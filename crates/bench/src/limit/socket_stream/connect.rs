@@ -180,7 +180,7 @@ impl BerthLanes {
 
     /// The numbers of those that lead from one rank to another.
     pub(super) fn between(&self, rank: u32, peer: u32) -> impl Iterator<Item = u32> + use<> {
-        let rails = self.rails.of_peer(rank, peer, self.devices as usize);
+        let rails = self.rails.for_peer(rank, peer, self.devices as usize);
         let of_rail = self.queue_pairs * self.workers;
         rails.start as u32 * of_rail..rails.end as u32 * of_rail
     }

@@ -114,7 +114,7 @@ impl Worker {
     }
 
     fn completed(&mut self, op: &Op) {
-        self.done.push_back(Completion::of(op, Ending::Done));
+        self.done.push_back(Completion::new(op, Ending::Done));
     }
 
     /// An operation's bytes, and where they will land.

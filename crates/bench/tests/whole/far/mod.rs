@@ -334,7 +334,7 @@ impl Engine for Worker {
             self.initiated += u64::from(is_payload);
             let twice = lie == Some(Lie::Double) && !verb.notifies_target();
             for _ in 0..1 + usize::from(twice) {
-                self.done.push_back(Completion::of(op, Ending::Done));
+                self.done.push_back(Completion::new(op, Ending::Done));
             }
         }
         Ok(ops.len())

@@ -190,7 +190,7 @@ impl VerifyArgs {
         let ops = match known {
             // An unknown engine is refused when the plan is expanded, regardless of the verb.
             _ if !self.op.is_empty() => self.op.clone(),
-            Some(entry) => entry.verbs_of(engine).to_vec(),
+            Some(entry) => entry.verbs_for(engine).to_vec(),
             None => vec![Verb::Write],
         };
         let memory = known.and_then(|entry| entry.device_memory);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::support::{ALL, device, op, two_rails};
-use crate::paths::{Cut, Division, Rails, divided};
+use crate::paths::{Cut, Division, Rails, divide};
 use crate::{Caps, Ending, LaneKind, LimitKind, Op, Verb};
 
 fn over_rails(rails: Rails) -> Division {
@@ -23,17 +23,17 @@ fn a_striped_operation_has_an_equal_part_on_each_rail() {
     let parts = [bench.posted(0), bench.posted(1)];
     assert_eq!(ranges(&parts[0]), [(1000, 5000, 126)]);
     assert_eq!(ranges(&parts[1]), [(1126, 5126, 125)]);
-    // Only the second is in flight at the second poll.
-    bench.ends(0, &parts[0][0], Ending::Done);
+    // Only the second part is in flight during the second poll.
+    bench.completes(0, &parts[0][0], Ending::Done);
     assert!(bench.polled().is_empty());
-    bench.ends(1, &parts[1][0], Ending::Done);
+    bench.completes(1, &parts[1][0], Ending::Done);
     assert_eq!(bench.polled().len(), 1);
     assert!(bench.polled().is_empty());
     let loads = bench.worker.take_rail_loads();
-    let said = loads
+    let figures = loads
         .iter()
         .map(|load| (load.bytes, load.busy_polls, load.polls, load.peers));
-    assert!(said.eq([(126, 1, 2, 2), (125, 2, 2, 2)]), "{loads:?}");
+    assert!(figures.eq([(126, 1, 2, 2), (125, 2, 2, 2)]), "{loads:?}");
     assert!(
         bench
             .worker
@@ -69,7 +69,7 @@ fn shares_are_cut_further_over_the_queue_pairs_of_their_rail() {
 }
 
 #[test]
-fn each_peer_has_a_rail_of_its_own_in_turn() {
+fn round_robin_gives_each_peer_one_rail_in_turn() {
     let mut bench = two_rails(over_rails(Rails::RoundRobin));
     let lanes = [1, 2].map(|peer| bench.lane(LaneKind::Initiate(Verb::Write), peer));
     let ops: Vec<Op> = (0..6)
@@ -88,7 +88,7 @@ fn each_peer_has_a_rail_of_its_own_in_turn() {
 }
 
 #[test]
-fn rails_can_do_together_what_each_of_them_can() {
+fn rails_have_the_capabilities_that_all_of_them_share() {
     let device = |caps| device(&Arc::default(), caps);
     let weak = Caps {
         verbs: &[Verb::Read],
@@ -106,7 +106,7 @@ fn rails_can_do_together_what_each_of_them_can() {
     };
     for devices in [[weak, strong], [strong, weak]] {
         let devices = devices.map(device).into();
-        let domains = divided(devices, over_rails(Rails::RoundRobin));
+        let domains = divide(devices, over_rails(Rails::RoundRobin));
         assert_eq!(domains.len(), 1);
         let caps = domains[0].caps();
         assert_eq!(
@@ -115,10 +115,10 @@ fn rails_can_do_together_what_each_of_them_can() {
         );
         assert!(!caps.delivered && !caps.delivery_on_request && caps.arrives_by_polling);
         assert_eq!(caps.limit, LimitKind::Link { bytes_per_s: 12 });
-        // A peer has one path, so that its writes keep their order.
+        // Each peer has one path, so its writes keep their order.
         assert!(caps.ordered_writes);
     }
-    let striped = divided(
+    let striped = divide(
         vec![device(strong), device(strong)],
         over_rails(Rails::Stripe),
     );

@@ -1,11 +1,12 @@
-//! A worker with paths over engines that keep what was posted until a test ends it, and a view of them.
+//! A worker with paths over engines that keep posted operations until a test completes them, and access to those
+//! engines.
 
 use std::sync::{Arc, Mutex};
 
 use tonnage_sys::clock::Clock;
 
 use crate::memory::Request;
-use crate::paths::{Cut, Division, Rails, divided};
+use crate::paths::{Cut, Division, Rails, divide};
 use crate::testing::{CAPS, Script, TestDomain, TestEngine, TestMemory};
 use crate::{
     Caps, Completion, Domain, Ending, Engine, Lane, LaneKind, LaneSpec, Neighbor, Op, Peer, Region,
@@ -14,12 +15,12 @@ use crate::{
 
 pub(super) const ALL: Caps = Caps { depth: 8, ..CAPS };
 
-/// Regions, lanes, descriptors and cards of each path begin with its own number.
+/// Regions, lanes, descriptors and addresses of each path start with a number of its own.
 fn first_of(path: usize) -> u32 {
     10 * (path as u32 + 1) + 1
 }
 
-/// A device that shows the engine of each path.
+/// A device that exposes the engine of each path.
 pub(super) fn device(shown: &Arc<Mutex<Vec<TestEngine>>>, caps: Caps) -> Arc<dyn Domain> {
     let shown = Arc::clone(shown);
     let worker = move |_: &WorkerConfig| {
@@ -28,7 +29,7 @@ pub(super) fn device(shown: &Arc<Mutex<Vec<TestEngine>>>, caps: Caps) -> Arc<dyn
             first: first_of(all.len()),
             failure: format!("path {}", all.len()),
             keeps_handed: true,
-            // The first path alone has something to wait for.
+            // Only the first path has something to wait for.
             waits_for_incoming: all.is_empty(),
             ..Script::default()
         });
@@ -41,7 +42,7 @@ pub(super) fn device(shown: &Arc<Mutex<Vec<TestEngine>>>, caps: Caps) -> Arc<dyn
     })
 }
 
-/// A worker with paths, and a view of them.
+/// A worker with paths, and access to their engines.
 pub(super) struct Bench {
     pub(super) worker: Box<dyn Engine + Send>,
     shown: Arc<Mutex<Vec<TestEngine>>>,
@@ -60,7 +61,7 @@ pub(super) fn bench(queue_pairs: u32, cut: Option<(u32, u32)>, caps: Caps) -> Be
     bench_over(1, division, caps)
 }
 
-/// A worker over two devices, on which paths lead to both or to one of the peers 1 and 2.
+/// A worker over two devices, with paths that lead to both peers or to one of the peers 1 and 2.
 pub(super) fn two_rails(division: Division) -> Bench {
     bench_over(2, division, ALL)
 }
@@ -68,7 +69,7 @@ pub(super) fn two_rails(division: Division) -> Bench {
 fn bench_over(devices: usize, division: Division, caps: Caps) -> Bench {
     let shown = Arc::default();
     let devices = (0..devices).map(|_| device(&shown, caps)).collect();
-    let domains = divided(devices, division);
+    let domains = divide(devices, division);
     let config = WorkerConfig {
         rank: 0,
         worker: 0,
@@ -85,10 +86,10 @@ fn bench_over(devices: usize, division: Division, caps: Caps) -> Bench {
     });
     let region = worker.register(&memory.unwrap()).unwrap();
     let cards = worker.cards(&[1, 2]).unwrap();
-    // The worker is connected with itself.
+    // The worker is connected to itself.
     let peers = [1, 2].into_iter().zip(cards);
     let peers: Vec<_> = peers
-        .map(|(peer, card)| Neighbor::beside(peer, card))
+        .map(|(peer, card)| Neighbor::same_container(peer, card))
         .collect();
     worker.connect(&peers).unwrap();
     Bench {
@@ -99,7 +100,7 @@ fn bench_over(devices: usize, division: Division, caps: Caps) -> Bench {
 }
 
 impl Drop for Bench {
-    /// Each path was handed what it had made itself.
+    /// Checks that each path was given only objects that it had made itself.
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
@@ -125,7 +126,7 @@ impl Bench {
         self.worker.lane(&spec).unwrap()
     }
 
-    /// Makes every path refuse what is for the peer of a lane, which was resolved as the first or the second one.
+    /// Makes every path refuse operations on a lane, which was the first or second to be resolved.
     pub(super) fn refuse(&self, lane: Lane) {
         for engine in self.shown.lock().unwrap().iter() {
             let mut script = engine.lock();
@@ -146,12 +147,12 @@ impl Bench {
         self.path(index, |script| script.handed.concat())
     }
 
-    pub(super) fn says(&self, index: usize, completion: Completion) {
+    pub(super) fn delivers(&self, index: usize, completion: Completion) {
         self.path(index, |script| script.done.push_back(completion));
     }
 
-    /// Ends a part as a path would.
-    pub(super) fn ends(&self, index: usize, part: &Op, ending: Ending) {
+    /// Completes a part as a path would.
+    pub(super) fn completes(&self, index: usize, part: &Op, ending: Ending) {
         self.path(index, |script| script.end_op(part, ending));
     }
 

@@ -19,7 +19,7 @@ fn other_versions_and_providers_are_refused_with_both_named() {
         Card(serde_json::to_vec(&card).unwrap())
     };
     let mut refused = |card: Card| {
-        let neighbor = Neighbor::beside(1, card);
+        let neighbor = Neighbor::same_container(1, card);
         own.engine.connect(&[neighbor]).unwrap_err().to_string()
     };
     let version = refused(altered("libfabric", "9.9"));

@@ -131,7 +131,7 @@ pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<Neighbor>> {
             let made = sides[place(peer)].engine.cards(&wanted).unwrap();
             let mut made = wanted.into_iter().zip(made);
             let (_, card) = made.find(|(for_rank, _)| *for_rank == rank).unwrap();
-            cards.push(Neighbor::beside(peer, card));
+            cards.push(Neighbor::same_container(peer, card));
         }
         all.push(cards);
     }

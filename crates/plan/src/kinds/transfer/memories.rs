@@ -93,7 +93,7 @@ fn memory_options(
     }
     let mut options = EngineOptions::new();
     for entry in &entries {
-        options.extend(entry.check_options(&entry.known_of(&asked))?);
+        options.extend(entry.check_options(&entry.known_options(&asked))?);
     }
     let mut unknown = asked.clone();
     unknown.retain(|name, _| {

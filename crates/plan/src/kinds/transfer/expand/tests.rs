@@ -312,7 +312,7 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     let unknown = message(&format!("{lines}memory = 'hugh'"));
     assert!(unknown.contains("did you mean \"huge\"?"), "{unknown}");
     let variant = message(&format!("{lines}memory = 'host:1'"));
-    assert!(variant.contains("write memory host"), "{variant}");
+    assert!(variant.contains("use memory host"), "{variant}");
     // A memory that another version may have is for optional experiments, a slip of the hand for none.
     let optional = format!("{lines}optional = true\nmemory = ");
     let hip = points(&format!("{optional}['host', 'hip:1']"));
