@@ -1,4 +1,4 @@
-//! Rates at which inputs are made, and results: `cargo bench -p tonnage-collective --bench data`.
+//! Rates at which inputs and expected results are generated: `cargo bench -p tonnage-collective --bench data`.
 
 use std::hint::black_box;
 use std::time::Instant;

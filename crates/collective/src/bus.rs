@@ -1,14 +1,14 @@
-//! Factors between the bandwidth of an algorithm and that of the bus, as users of nccl-tests know them.
+//! Factors between algorithm bandwidth and bus bandwidth, as defined by nccl-tests.
 
 use crate::Collective;
 
-/// Factor by which the size / time of an operation among so many ranks is multiplied to get what its busiest link must
-/// have carried, whoever carried it out; `None` where nothing needs to cross a link.
+/// The factor by which size / time of an operation among `ranks` ranks is multiplied to get the bandwidth that its
+/// busiest link must have carried, with any implementation. `None` if no link needs to carry anything.
 ///
 /// From nccl-tests: doc/PERFORMANCE.md ("Summary") for all-reduce, reduce-scatter, all-gather, broadcast, reduce and
 /// all-to-all. That page has none for gather, scatter and send-recv: theirs are the `factor` of `GatherGetBw` in
-/// src/gather.cu, `ScatterGetBw` in src/scatter.cu and `SendRecvGetBw` in src/sendrecv.cu. The last is of a ring; pairs,
-/// which nccl-tests does not have, carry as much over each link in use.
+/// src/gather.cu, `ScatterGetBw` in src/scatter.cu and `SendRecvGetBw` in src/sendrecv.cu. The last one is for a ring;
+/// nccl-tests does not have pairs, which load each link in use equally.
 pub fn bus_factor(op: Collective, ranks: u32) -> Option<f64> {
     if ranks < 2 {
         return None;

@@ -1,19 +1,19 @@
-//! Data of collectives whose result is known exactly, and the comparison with it.
+//! Inputs of collectives with exactly known results, and comparison with these results.
 //!
-//! Every element of every rank's input follows from (seed, call, rank, element), and so does every result, without
-//! adding up what the ranks give. Results are exact in their type whatever the order and grouping of the reduction,
-//! and differ from call to call, so that what was left of another call, rank or place is found. Each file says how.
+//! Every element of every rank's input follows from (seed, call, rank, element). So does every result, without adding
+//! up the ranks' inputs. Results are exact in their type for any order and grouping of the reduction. They differ from
+//! call to call, so that data left over from another call, rank or location is detected. Each file explains how.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
-//! | [`call`] | one call's inputs, outputs, and outputs before the call |
+//! | [`call`] | inputs and outputs of one call, and the output buffer before it |
 //! | [`memory`] | the same in mapped memory |
-//! | [`compare`] | comparison with the expected |
+//! | [`compare`] | comparison with the expected output |
 //! | [`cause`], [`number`] | explanations of wrong elements; elements as numbers |
-//! | [`share`] | reductions for which every rank counts in every element |
-//! | `plan` | data of each reduction, of `spread`, `balanced`, `extreme` and `power` |
-//! | `moved` | data that are moved and not combined |
-//! | `hash`, `lane` | random numbers, and elements as bytes |
+//! | [`share`] | how many elements of a reduction depend on each rank |
+//! | `plan` | data of each reduction, built from `spread`, `balanced`, `extreme` and `power` |
+//! | `moved` | data that is moved but not combined |
+//! | `hash`, `encode` | random numbers, and encoding of elements |
 
 mod balanced;
 pub mod call;
@@ -21,7 +21,7 @@ pub mod cause;
 pub mod compare;
 mod extreme;
 mod hash;
-mod lane;
+mod encode;
 pub mod memory;
 mod moved;
 pub mod number;

@@ -1,4 +1,4 @@
-//! Types of elements, and how two of them become one.
+//! Element types and reductions.
 
 tonnage_units::names! {
     /// Type of the elements.
@@ -35,15 +35,15 @@ impl Dtype {
 }
 
 tonnage_units::names! {
-    /// Combination of the elements that the ranks give.
+    /// How the ranks' elements are combined.
     pub enum Reduction: "reduction" {
         /// Their sum.
         Sum = "sum",
         /// Their product.
         Prod = "prod",
-        /// The least of them.
+        /// The smallest.
         Min = "min",
-        /// The largest of them.
+        /// The largest.
         Max = "max",
         /// Their sum divided by the number of ranks.
         Avg = "avg",

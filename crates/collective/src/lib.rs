@@ -1,17 +1,17 @@
-//! Collectives, apart from whoever carries them out: operations, element types, sizes, algorithms as steps, and data
-//! whose result is known exactly.
+//! Collectives, independent of the backend: operations, element types, sizes, algorithms as steps, and inputs with
+//! exactly known results.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
-//! | [`op`] | operations and what each asks of its ranks |
-//! | [`element`] | types of elements, and reductions over them |
-//! | [`shape`] | elements that each rank gives and gets, from a size |
-//! | [`data`] | inputs whose result is known exactly, and the comparison with it |
+//! | [`op`] | operations, and what each requires of its ranks |
+//! | [`element`] | element types and reductions |
+//! | [`shape`] | elements that each rank provides and receives, computed from a size |
+//! | [`data`] | inputs with exactly known results, and comparison with them |
 //! | [`steps`] | algorithms as steps of each rank |
-//! | [`bus`] | factors between the bandwidth of an algorithm and that of the bus |
+//! | [`bus`] | factors between algorithm bandwidth and bus bandwidth |
 //!
-//! Rows of those who carry operations out are in `tonnage_engine`; carrying steps out over an engine, and timing them,
-//! is in `tonnage_bench`. Ranks, plans and engines are not known here.
+//! The list rows of backends are in `tonnage_engine`. Running steps over an engine is in `tonnage_loops`, and timing
+//! them in `tonnage_bench`. This crate does not know ranks, plans or engines.
 
 #![forbid(unsafe_code)]
 

@@ -5,36 +5,36 @@ use serde::de::{Deserialize, Deserializer, Error};
 tonnage_units::names! {
     /// Operation that all ranks of a group call together.
     pub enum Collective: "op" {
-        /// Every rank gets the reduction of what all gave.
+        /// Every rank gets the reduction of all inputs.
         AllReduce = "all-reduce",
-        /// Rank i gets the i-th part of the reduction of what all gave.
+        /// Rank i gets the i-th part of the reduction of all inputs.
         ReduceScatter = "reduce-scatter",
-        /// Every rank gets what all gave, in their order.
+        /// Every rank gets all inputs, in rank order.
         AllGather = "all-gather",
-        /// Rank i gets the i-th part of what each rank gave, in their order.
+        /// Rank i gets the i-th part of each rank's input, in rank order.
         AllToAll = "all-to-all",
-        /// Every rank gets what the root gave.
+        /// Every rank gets the root's input.
         Broadcast = "broadcast",
-        /// The root gets the reduction of what all gave.
+        /// The root gets the reduction of all inputs.
         Reduce = "reduce",
-        /// The root gets what all gave, in their order.
+        /// The root gets all inputs, in rank order.
         Gather = "gather",
-        /// Rank i gets the i-th part of what the root gave.
+        /// Rank i gets the i-th part of the root's input.
         Scatter = "scatter",
-        /// Nobody leaves before all have come.
+        /// No rank leaves before all have entered.
         Barrier = "barrier",
         /// Rank i of the lower half sends to rank i + N/2, one way.
         SendRecvPairs = "send-recv-pairs",
-        /// Each rank sends to the next one and receives from the one before, at the same time.
+        /// Each rank sends to the next one and receives from the previous one, at the same time.
         SendRecvRing = "send-recv-ring",
     }
 }
 
 impl Collective {
-    /// Reads the name of an operation as records have it: before the ring there was one `send-recv`, in pairs.
+    /// Reads an operation's name from a record: before the ring was added, `send-recv` meant pairs.
     ///
     /// # Errors
-    /// A name that no version has given.
+    /// A name that no version has used.
     pub fn deserialize_recorded<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Self, D::Error> {
@@ -45,7 +45,7 @@ impl Collective {
         }
     }
 
-    /// Returns whether a rank is the root of it.
+    /// Whether the operation has a root.
     pub fn is_rooted(self) -> bool {
         matches!(
             self,
@@ -53,7 +53,7 @@ impl Collective {
         )
     }
 
-    /// Returns whether elements are combined.
+    /// Whether elements are combined.
     pub fn reduces(self) -> bool {
         matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
     }

@@ -1,4 +1,4 @@
-//! Elements that each rank gives and gets, from a size as nccl-tests counts it.
+//! Number of elements that each rank provides and receives, from a size as nccl-tests defines it.
 
 use crate::{Collective, Dtype};
 
@@ -13,14 +13,14 @@ pub struct Shape {
     pub root: u32,
     /// Type of the elements.
     pub dtype: Dtype,
-    /// Elements of one block: what a rank gives to or gets from one other. All of the data of all-reduce, reduce,
-    /// broadcast and send-recv-*; the part of one rank of the others; 0 of a barrier.
+    /// Elements of one block, the unit that one rank sends to another. For all-reduce, reduce, broadcast and
+    /// send-recv-* this is all of the data; for the other operations, the part of one rank; for a barrier, 0.
     pub block: u64,
 }
 
 impl Shape {
-    /// The call whose size is `size_bytes`: bytes of a rank for all-reduce, reduce, broadcast and send-recv-*, the total
-    /// for the others, rounded down to whole elements for each rank.
+    /// The call of size `size_bytes`: the bytes of one rank for all-reduce, reduce, broadcast and send-recv-*, the
+    /// total for the others. Rounded down to whole elements per rank.
     pub fn of_size(
         (op, root): (Collective, u32),
         ranks: u32,
@@ -42,7 +42,7 @@ impl Shape {
         }
     }
 
-    /// Returns whether the size of an operation is that of all ranks' parts together.
+    /// Whether an operation's size is the total of all ranks' parts.
     pub fn is_total(op: Collective) -> bool {
         matches!(
             op,
@@ -54,7 +54,7 @@ impl Shape {
         )
     }
 
-    /// Elements that a rank gives: the length of its input.
+    /// Elements that a rank provides: the length of its input.
     pub fn input(&self, rank: u32) -> u64 {
         let all = self.block * u64::from(self.ranks);
         match self.op {
@@ -76,7 +76,7 @@ impl Shape {
         }
     }
 
-    /// Elements that a rank gets: the length of its output.
+    /// Elements that a rank receives: the length of its output.
     pub fn output(&self, rank: u32) -> u64 {
         let all = self.block * u64::from(self.ranks);
         match self.op {
@@ -98,8 +98,8 @@ impl Shape {
         }
     }
 
-    /// The rank that this one sends to by send-recv-*; none for the upper half of pairs. Alone in a ring it is its own
-    /// neighbor.
+    /// The rank that this one sends to with send-recv-*; `None` for the upper half of pairs. Alone in a ring, a rank is
+    /// its own neighbour.
     pub fn sends_to(&self, rank: u32) -> Option<u32> {
         let half = self.ranks / 2;
         match self.op {
@@ -109,7 +109,7 @@ impl Shape {
         }
     }
 
-    /// The rank that this one receives from by send-recv-*; none for the lower half of pairs.
+    /// The rank that this one receives from with send-recv-*; `None` for the lower half of pairs.
     pub fn receives_from(&self, rank: u32) -> Option<u32> {
         let half = self.ranks / 2;
         match self.op {
@@ -124,17 +124,17 @@ impl Shape {
         self.block * self.dtype.bytes()
     }
 
-    /// Bytes that a rank gives.
+    /// Bytes that a rank provides.
     pub fn input_bytes(&self, rank: u32) -> u64 {
         self.input(rank) * self.dtype.bytes()
     }
 
-    /// Bytes that a rank gets.
+    /// Bytes that a rank receives.
     pub fn output_bytes(&self, rank: u32) -> u64 {
         self.output(rank) * self.dtype.bytes()
     }
 
-    /// Size that algorithm bandwidth is of: that of a rank, or the total, as whole elements gave it.
+    /// The size that algorithm bandwidth refers to: of one rank, or the total, after rounding to whole elements.
     pub fn size_bytes(&self) -> u64 {
         match Self::is_total(self.op) {
             true => self.block_bytes() * u64::from(self.ranks),

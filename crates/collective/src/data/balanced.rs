@@ -1,13 +1,13 @@
-//! Averages of floating-point numbers whose result does not depend on whether a library divides the sum, divides each
-//! rank's part, or multiplies either by the rounded 1/n.
+//! Inputs for averages of floating-point numbers. The result must be the same whether a library divides the sum,
+//! divides each rank's part, or multiplies either by the rounded 1/n.
 //!
 //! All parts of an element are plus or minus one magnitude: the negative ones cancel, and one or two remain. With n =
-//! odd · 2^j, the magnitude is κ · odd · 2^a, where κ is an integer for which the product with the rounded 1/n rounds
-//! to κ / 2^j exactly ([`is_exact`] tries all ways). Partial sums are small multiples of it, in whatever order.
+//! odd · 2^j, the magnitude is κ · odd · 2^a. κ is an integer for which the product with the rounded 1/n rounds to
+//! exactly κ / 2^j ([`is_exact`] tries all methods). In any order, partial sums are small multiples of the magnitude.
 //!
-//! Where no κ leaves room for the partial sums of all ranks, three ranks (+, +, -) give 2^a, and the others nothing:
-//! 2^a times the rounded 1/n is the rounded 2^a / n, and sums of at most twice that are exact. (Of float16 and more
-//! than 2^14 ranks, 1/n is no normal number, and a library that rounds it has a result that differs.)
+//! If no κ leaves room for the partial sums of all ranks, three ranks (+, +, -) give 2^a, and the others give nothing.
+//! 2^a times the rounded 1/n is the rounded 2^a / n, and sums of at most twice that are exact. (For float16 and more
+//! than 2^14 ranks, 1/n is not a normal number, and a library that rounds it gets a different result.)
 //!
 //! A number of ranks that is a power of two needs none of this: dividing by it is exact, and so is its inverse.
 
@@ -17,31 +17,31 @@ use super::hash::{Random, scale};
 use super::spread::seat;
 use crate::Dtype;
 
-/// Least exponent and number of exponents of the magnitude where three ranks give something: 2^a / n stays a normal
-/// float16 for all numbers of ranks that there may be, and three times 2^a is finite.
+/// Least exponent, and number of exponents, of the magnitude given by three ranks. 2^a / n remains a normal float16 for
+/// all supported numbers of ranks, and three times 2^a is finite.
 const EXPONENTS_OF_THREE: (u32, u32) = (7, 8);
 
 /// Parts of equal magnitude.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Balanced {
     ranks: u32,
-    /// Ranks that give something.
+    /// Number of ranks that give something.
     givers: u32,
-    /// The odd factor of the number of ranks, or 1 where three ranks give.
+    /// The odd factor of the number of ranks, or 1 if three ranks give.
     factor: i32,
-    /// Least κ, and the number of values of it.
+    /// Least κ, and number of values of κ.
     kappa: (u32, u32),
-    /// Least exponent a, and the number of values of it.
+    /// Least exponent a, and number of values of a.
     exponents: (u32, u32),
 }
 
 impl Balanced {
-    /// Parts of so many ranks, which are no power of two.
+    /// Parts of `ranks` ranks, which must not be a power of two.
     pub fn new(dtype: Dtype, ranks: u32) -> Self {
         let odd = ranks >> ranks.trailing_zeros();
-        // The partial sums are at most half of the parts and two more, of which one is a part that is counted twice.
+        // Partial sums are at most half of the parts plus two, one of them a part that is counted twice.
         let multiples = (u64::from(ranks / 2) + 3) * u64::from(odd);
-        // κ · odd · 2^a must fit an i32 too.
+        // κ · odd · 2^a must also fit an i32.
         let room = (integers_max(dtype) / multiples).min((1 << 23) / u64::from(odd));
         match kappas(dtype, ranks, room as u32) {
             Some(kappa) => Self {
@@ -70,7 +70,7 @@ impl Balanced {
         ((kappa << exponent) as i32 ^ sign) - sign
     }
 
-    /// The part of the rank at a place.
+    /// The part of the rank at `place` in the circle (see `spread`).
     #[inline(always)]
     pub fn part(&self, random: Random, place: u32) -> i32 {
         let seat = seat(random, place, self.ranks);
@@ -79,22 +79,22 @@ impl Balanced {
         (((self.unit(random) * self.factor) ^ negative) - negative) & gives
     }
 
-    /// The sum of all parts in units of the factor.
+    /// The sum of all parts, in units of the factor.
     #[inline(always)]
     pub fn total(&self, random: Random) -> i32 {
         self.unit(random) * (2 - (self.givers & 1) as i32)
     }
 
-    /// Number by which [`total`](Self::total) is multiplied to be the sum.
+    /// Multiplying [`total`](Self::total) by this gives the sum.
     pub fn total_scale(&self) -> f64 {
         f64::from(self.factor)
     }
 
-    /// Number by which [`total`](Self::total) is multiplied to be the average, as rounded.
+    /// Multiplying [`total`](Self::total) by this gives the average, as rounded.
     pub fn expected_scale(&self, dtype: Dtype) -> f64 {
-        // Rounded with the least exponent that there is: 1/n alone may be no normal number. By way of float32, as
-        // libraries do with 16-bit types: of float16 and six of the numbers of ranks up to 65,536, the least of them
-        // 8283, that makes a difference.
+        // Rounded at the smallest exponent in use, because 1/n alone may not be a normal number. Through float32, as
+        // libraries do with 16-bit types. This makes a difference for float16 and six of the numbers of ranks up to
+        // 65,536, the smallest of them 8283.
         let least = f64::from(1 << self.exponents.0);
         let quotient = least * f64::from(self.factor) / f64::from(self.ranks);
         let quotient = match dtype {
@@ -104,13 +104,13 @@ impl Balanced {
         round(dtype, quotient) / least
     }
 
-    /// Share of the elements in which a rank's part is not 0.
+    /// Share of the elements in which a given rank's part is not 0.
     pub fn share(&self) -> f64 {
         f64::from(self.givers) / f64::from(self.ranks)
     }
 }
 
-/// Largest number up to which a type of floating-point numbers has all integers.
+/// The largest integer up to which a floating-point type represents all integers.
 pub fn integers_max(dtype: Dtype) -> u64 {
     match dtype {
         Dtype::Float64 => 1 << 53,
@@ -120,7 +120,7 @@ pub fn integers_max(dtype: Dtype) -> u64 {
     }
 }
 
-/// The nearest number of the type.
+/// Rounds to the nearest number of the type.
 pub fn round(dtype: Dtype, value: f64) -> f64 {
     match dtype {
         Dtype::Float16 => f16::from_f32(odd_single(value)).to_f64(),
@@ -130,9 +130,9 @@ pub fn round(dtype: Dtype, value: f64) -> f64 {
     }
 }
 
-/// A float32 that is rounded to a narrower type as `value` itself would be: where it is not exact, it is a neighbour
-/// whose last bit is 1, which is never halfway between two narrower numbers. (`half` makes less of a float64: it leaves
-/// the lower half of its significand out.)
+/// Returns a float32 that rounds to a narrower type as `value` itself would. If `value` is not exact in float32, the
+/// result is a neighbour with an odd last bit, which is never halfway between two narrower numbers. (`half` converts a
+/// float64 less precisely: it drops the lower half of its significand.)
 fn odd_single(value: f64) -> f32 {
     let nearest = value as f32;
     let is_odd = nearest.to_bits() & 1 == 1;
@@ -144,8 +144,8 @@ fn odd_single(value: f64) -> f32 {
     f32::from_bits(nearest.to_bits().wrapping_add(step))
 }
 
-/// Least κ and number of κ that follow each other, all of them at most `kappa_max` and exact: the largest that are
-/// many, else as many as there are.
+/// Finds consecutive exact values of κ up to `kappa_max`, and returns the least and their number. Prefers the largest
+/// range with many values, else the longest range.
 fn kappas(dtype: Dtype, ranks: u32, kappa_max: u32) -> Option<(u32, u32)> {
     const EXPONENT_MAX: u32 = 8;
     const MANY: u32 = 32;
@@ -166,8 +166,8 @@ fn kappas(dtype: Dtype, ranks: u32, kappa_max: u32) -> Option<(u32, u32)> {
     most
 }
 
-/// Returns whether κ · odd divided by the number of ranks is exact in whatever way it is done: divided, or multiplied
-/// by an inverse that is rounded to the type, to float32 or to float64, with a product that is rounded likewise.
+/// Whether κ · odd divided by the number of ranks is exact with every method: division, or multiplication by an inverse
+/// that is rounded to the type, to float32 or to float64, with the product rounded likewise.
 pub fn is_exact(dtype: Dtype, ranks: u32, kappa: u32) -> bool {
     let exponent = ranks.trailing_zeros();
     let part = f64::from(kappa) * f64::from(ranks >> exponent);

@@ -1,18 +1,18 @@
-//! Data of one call: every rank's input, and the output that follows from all of them.
+//! Data of one call: every rank's input, and the output that follows from all inputs.
 
 use tonnage_units::{Error, Result};
 
 use super::hash::{DataKey, ElementRun, RUN};
 use super::moved;
-use super::plan::{DataPlan, Lanes};
+use super::plan::{DataPlan, ElementBuffer};
 use super::spread::Orders;
 use crate::{Collective, Reduction, Shape};
 
-/// Largest number of ranks that there are data for: an average of float16 over more has no normal numbers.
+/// The largest supported number of ranks: a float16 average over more has no normal numbers.
 pub const RANKS_MAX: u32 = 1 << 18;
 
-/// Bits in which a byte before the call differs from that after it. Not all: -1 would become 0, which is the result of
-/// a part that is missing too.
+/// XOR mask that turns a byte of the output after the call into the byte before it. Not all bits: -1 would become 0,
+/// which is also the result if a part is missing.
 const POISON: u8 = 0xa5;
 
 /// Data of one call.
@@ -27,22 +27,22 @@ pub struct Data {
     key: DataKey,
 }
 
-/// Source of bytes of an output that are moved and not combined.
+/// Where bytes of an output that are moved and not combined come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Origin {
-    /// The rank that gives them.
+    /// The rank that provides them.
     pub rank: u32,
-    /// The first element, counted in its input.
+    /// The first element, as an index in that rank's input.
     pub element: u64,
-    /// Elements that lie side by side there and in the output.
+    /// Number of elements that are contiguous both there and in the output.
     pub elements: u64,
 }
 
 impl Data {
-    /// Data of a call; the reduction counts for operations that reduce.
+    /// Data of a call. `reduction` matters only for operations that reduce.
     ///
     /// # Errors
-    /// When there are no ranks, or more than [`RANKS_MAX`].
+    /// If there are no ranks, or more than [`RANKS_MAX`].
     pub fn new(shape: &Shape, reduction: Reduction, seed: u64, call: u64) -> Result<Self> {
         if !(1..=RANKS_MAX).contains(&shape.ranks) {
             return Err(Error::Usage(format!(
@@ -62,7 +62,7 @@ impl Data {
         })
     }
 
-    /// Data of another call of the same shape.
+    /// Data of another call with the same shape.
     pub fn of_call(&self, call: u64) -> Self {
         Self {
             call,
@@ -76,7 +76,7 @@ impl Data {
         self.call
     }
 
-    /// Elements of the call.
+    /// The call's shape.
     pub fn shape(&self) -> &Shape {
         &self.shape
     }
@@ -86,32 +86,32 @@ impl Data {
         self.plan.map(|_| self.reduction)
     }
 
-    /// Writes a rank's input from an element on.
+    /// Writes part of a rank's input, starting at element `first`.
     ///
     /// # Errors
-    /// When `out` is not a whole number of elements, or reaches beyond the input.
+    /// If `out` is not a whole number of elements, or extends beyond the input.
     pub fn input(&self, rank: u32, first: u64, out: &mut [u8]) -> Result<()> {
         self.within("input", self.shape.input(rank), first, out.len())?;
         match &self.plan {
-            Some(plan) => self.each_run(first, out, |run, first, lanes, piece| {
+            Some(plan) => self.each_run(first, out, |run, first, buffer, piece| {
                 let place = self.orders.place(run, rank);
-                plan.part((run, first), (rank, place), lanes, piece);
+                plan.part((run, first), (rank, place), buffer, piece);
             }),
             None => self.given(rank, first, out),
         }
         Ok(())
     }
 
-    /// Writes a rank's output from an element on, as it is after the call.
+    /// Writes part of a rank's output after the call, starting at element `first`.
     ///
     /// # Errors
-    /// When `out` is not a whole number of elements, or reaches beyond the output.
+    /// If `out` is not a whole number of elements, or extends beyond the output.
     pub fn expected(&self, rank: u32, first: u64, out: &mut [u8]) -> Result<()> {
         self.within("output", self.shape.output(rank), first, out.len())?;
         if let Some(plan) = &self.plan {
             let first = self.reduced_element(rank, first);
-            self.each_run(first, out, |run, place, lanes, piece| {
-                plan.expected(run, place, lanes, piece);
+            self.each_run(first, out, |run, place, buffer, piece| {
+                plan.expected(run, place, buffer, piece);
             });
             return Ok(());
         }
@@ -127,17 +127,17 @@ impl Data {
         Ok(())
     }
 
-    /// Writes bytes of which each differs from that of the output after the call: an output before the call.
+    /// Writes part of the output buffer before the call. Every byte differs from the output after the call.
     ///
     /// # Errors
-    /// As of [`expected`](Self::expected).
+    /// As for [`expected`](Self::expected).
     pub fn poison(&self, rank: u32, first: u64, out: &mut [u8]) -> Result<()> {
         self.expected(rank, first, out)?;
         out.iter_mut().for_each(|byte| *byte ^= POISON);
         Ok(())
     }
 
-    /// The element of the inputs that an element of a rank's output is the reduction of.
+    /// Index, in the inputs, of the elements that are reduced to this element of a rank's output.
     pub fn reduced_element(&self, rank: u32, element: u64) -> u64 {
         match self.shape.op {
             Collective::ReduceScatter => u64::from(rank) * self.shape.block + element,
@@ -145,7 +145,8 @@ impl Data {
         }
     }
 
-    /// Origin of an element of a rank's output; none of operations that reduce, and of outputs that nobody writes.
+    /// Origin of an element of a rank's output; `None` for operations that reduce, and for outputs that are not
+    /// written.
     pub fn origin(&self, rank: u32, element: u64) -> Option<Origin> {
         let block = self.shape.block.max(1);
         let (part, within) = (element / block, element % block);
@@ -170,7 +171,7 @@ impl Data {
         })
     }
 
-    /// The sum that an average is made of, of an element of the inputs.
+    /// The sum before averaging, for one element of the inputs.
     pub(super) fn sum_of(&self, element: u64) -> Option<f64> {
         let run = ElementRun::new(self.key, element / RUN as u64);
         let place = (element % RUN as u64) as u32;
@@ -187,17 +188,17 @@ impl Data {
         &self,
         first: u64,
         out: &mut [u8],
-        mut write: impl FnMut(&ElementRun, u32, &mut Lanes, &mut [u8]),
+        mut write: impl FnMut(&ElementRun, u32, &mut ElementBuffer, &mut [u8]),
     ) {
         let (mut at, mut rest) = (first, out);
         let bytes = self.shape.dtype.bytes() as usize;
-        let mut lanes = Lanes::new();
+        let mut buffer = ElementBuffer::new();
         while !rest.is_empty() {
             let place = (at % RUN as u64) as usize;
             let length = ((RUN - place) * bytes).min(rest.len());
             let (piece, others) = rest.split_at_mut(length);
             let run = ElementRun::new(self.key, at / RUN as u64);
-            write(&run, place as u32, &mut lanes, piece);
+            write(&run, place as u32, &mut buffer, piece);
             at += (length / bytes) as u64;
             rest = others;
         }

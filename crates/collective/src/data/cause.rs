@@ -1,4 +1,4 @@
-//! Explanations of a wrong element: things that a faulty collective does, each tried on what was found.
+//! Explanations of a wrong element: typical faults of a collective, each checked against the bytes found.
 
 use std::fmt;
 
@@ -8,33 +8,33 @@ use super::call::Data;
 use super::number::ElementValue;
 use crate::{Dtype, Reduction};
 
-/// Calls before this one whose data are tried.
+/// How many earlier calls to try when explaining wrong data.
 const CALLS_BACK_MAX: u64 = 4;
-/// Elements around one that are tried in its place.
+/// How many neighbouring elements on each side to try as the source of a wrong element.
 const SHIFT_MAX: i64 = 256;
 
-/// An explanation, the more likely the earlier in this list.
+/// An explanation. Earlier variants are more likely.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum WrongCause {
     /// The output is as it was before the call.
     Unwritten,
-    /// The result of so many calls before.
+    /// The result of an earlier call, this many calls before.
     Call(u64),
-    /// A result without the part of this rank.
+    /// The result without this rank's part.
     Missing(u32),
-    /// A result with the part of this rank in it twice.
+    /// The result with this rank's part counted twice.
     Twice(u32),
-    /// The part of this rank, and of no other.
+    /// Only this rank's part.
     Alone(u32),
-    /// The bytes that this rank gave, so many calls before.
+    /// Bytes from this rank's input, this many calls before.
     Given(u32, u64),
-    /// The bytes of another block of the right rank's input.
+    /// Bytes from another block of the right rank's input.
     Block(u64),
-    /// The element that lies so far on.
+    /// The element at this distance.
     Shifted(i64),
 }
 
-/// An element, in the bytes that it has.
+/// The bytes of an element.
 pub type ElementBytes = [u8; 8];
 
 /// One wrong element.
@@ -42,16 +42,16 @@ pub type ElementBytes = [u8; 8];
 pub struct WrongAt {
     /// The rank whose output it is in.
     pub rank: u32,
-    /// Its place there.
+    /// Its index there.
     pub element: u64,
-    /// Bytes that should be there, and 0 after them.
+    /// Expected bytes, padded with 0.
     pub expected: ElementBytes,
-    /// Bytes that are there, and 0 after them.
+    /// Bytes found, padded with 0.
     pub found: ElementBytes,
 }
 
 impl WrongCause {
-    /// All explanations of a wrong element.
+    /// Returns all explanations that fit a wrong element.
     pub fn of(data: &Data, wrong: &WrongAt) -> Result<Vec<Self>> {
         let ranks = data.shape().ranks;
         let mut causes = vec![Self::Unwritten];
@@ -71,7 +71,7 @@ impl WrongCause {
         Ok(causes)
     }
 
-    /// Keeps the explanations that fit one more element.
+    /// Keeps the explanations that also fit another wrong element.
     pub fn narrow(data: &Data, wrong: &WrongAt, causes: &mut Vec<Self>) -> Result<()> {
         let mut failed = Ok(());
         causes.retain(|cause| match cause.fits(data, wrong) {
@@ -186,10 +186,10 @@ impl WrongCause {
     }
 }
 
-/// A wrong element of a reduction, as numbers.
+/// A wrong element of a reduction, decoded to numbers.
 struct Reduced<'a> {
     data: &'a Data,
-    /// The element of the inputs.
+    /// Index of the element in the inputs.
     element: u64,
     dtype: Dtype,
     reduction: Reduction,
@@ -217,12 +217,12 @@ impl<'a> Reduced<'a> {
         Ok(ElementValue::read(self.dtype, &bytes))
     }
 
-    /// Returns whether the result is another one when the part is combined with it once more.
+    /// Whether combining the result with the part once more would change it.
     fn counts(&self, part: ElementValue) -> bool {
         self.expected.combine(self.dtype, self.reduction, part) != self.expected
     }
 
-    /// The average with a part so many times more.
+    /// The average with the part added `times` more times.
     fn average(&self, part: ElementValue, times: i64) -> ElementValue {
         let sum = self.data.sum_of(self.element).unwrap_or_default();
         self.expected
@@ -230,22 +230,22 @@ impl<'a> Reduced<'a> {
     }
 }
 
-/// Explanations in words: those of the likeliest kind, as long as they are few.
+/// Formats explanations: those of the likeliest kind, if there are only a few.
 #[derive(Debug, Clone, Copy)]
 pub struct InWords<'a> {
     /// Explanations that fit.
     pub causes: &'a [WrongCause],
-    /// Bytes that they fit: few bytes are like some others by chance.
+    /// Number of bytes that they explain. A few bytes can match by chance.
     pub bytes: u64,
 }
 
 impl InWords<'_> {
-    /// Explanations of one kind that are named.
+    /// The most explanations of one kind that are listed.
     const NAMED_MAX: usize = 3;
-    /// Bytes that an explanation has to fit of which there are hundreds.
+    /// The fewest bytes that an unlikely kind of explanation must fit; hundreds of these are tried.
     const BYTES_MIN: u64 = 4;
 
-    /// The explanations that are named.
+    /// The explanations to list.
     fn named(&self) -> &[WrongCause] {
         let is_safe = self.bytes >= Self::BYTES_MIN;
         let mut by_kind = self.causes.chunk_by(|a, b| a.kind() == b.kind());
@@ -264,7 +264,7 @@ impl WrongCause {
         matches!(self, Self::Unwritten | Self::Missing(_) | Self::Twice(_))
     }
 
-    /// The thing that one explanation differs in from others of its kind, and the words before and after it.
+    /// The part of the text that differs within a kind of explanation, with the text before and after it.
     fn words(self) -> (&'static str, String, String) {
         let calls = |back| match back {
             1 => "the call before".to_owned(),

@@ -1,7 +1,7 @@
-//! Comparison of an output with the expected one, and the wrong elements in words.
+//! Comparison of an output with the expected one, and description of wrong elements.
 //!
-//! Wrong elements that the same explanation fits make one mismatch: a rank's part that is missing is named by what all
-//! of them have in common, though many ranks would fit the first one.
+//! Wrong elements that share an explanation form one mismatch. A single element may fit a missing part of many ranks;
+//! what all elements have in common identifies the rank.
 
 use tonnage_units::Result;
 
@@ -9,10 +9,10 @@ use super::call::Data;
 use super::cause::{ElementBytes, InWords, WrongAt, WrongCause};
 use super::number::ElementValue;
 
-/// Bytes that are expected at a time, on the stack.
+/// Bytes generated at a time, on the stack.
 const PIECE: usize = 4096;
 
-/// First differences of a check, and number of elements compared.
+/// The first differences that a check found, and the number of elements compared.
 #[derive(Debug, Default)]
 pub struct WrongElements {
     /// Elements compared.
@@ -23,20 +23,20 @@ pub struct WrongElements {
     pub first: Vec<WrongElement>,
 }
 
-/// Wrong elements with explanations in common.
+/// Wrong elements that share explanations.
 #[derive(Debug, Clone)]
 pub struct WrongElement {
     /// The rank whose output it is.
     pub rank: u32,
-    /// The first of the elements, counted from the start of the rank's output.
+    /// Index of the first of these elements in the rank's output.
     pub element: u64,
-    /// The number expected there.
+    /// The expected value.
     pub expected: ElementValue,
-    /// The number that is there.
+    /// The value found.
     pub found: ElementValue,
-    /// Explanations that fit all of the elements, the likeliest first.
+    /// Explanations that fit all of these elements, the likeliest first.
     pub causes: Vec<WrongCause>,
-    /// Elements that they were tried on and fit.
+    /// Number of elements that the explanations were tried on and fit.
     pub fitting: u64,
     tried: u64,
     size: u64,
@@ -45,15 +45,15 @@ pub struct WrongElement {
 impl WrongElements {
     /// Number of mismatches that are kept.
     const KEPT: usize = 4;
-    /// Elements of a mismatch that are tried one by one; after these, the first of each piece.
+    /// Number of elements of a mismatch that are all tried; after that, only the first of each piece.
     const TRIED: u64 = 64;
 
-    /// Returns whether everything compared was right.
+    /// Whether all compared elements were right.
     pub fn is_clean(&self) -> bool {
         self.wrong_elements == 0
     }
 
-    /// One line for people: count, first elements, expected and found, and explanations.
+    /// One readable line: count, first elements, expected and found values, and explanations.
     pub fn describe(&self) -> String {
         let mut text = format!(
             "{} of {} elements are wrong",
@@ -72,10 +72,10 @@ impl WrongElements {
         text
     }
 
-    /// Compares what lies in a rank's output from an element on with the expected, and adds what differs.
+    /// Compares part of a rank's output, starting at element `first`, with the expected output, and adds differences.
     ///
     /// # Errors
-    /// When `found` is not a whole number of elements, or reaches beyond the output.
+    /// If `found` is not a whole number of elements, or extends beyond the output.
     pub fn compare(&mut self, data: &Data, rank: u32, first: u64, found: &[u8]) -> Result<()> {
         let size = data.shape().dtype.bytes() as usize;
         let mut expected = [0; PIECE];
@@ -126,7 +126,7 @@ impl WrongElements {
         Ok(())
     }
 
-    /// Adds an element to the last mismatch if an explanation of that fits it too, else as a new one.
+    /// Adds an element to the last mismatch if one of its explanations fits, otherwise as a new mismatch.
     fn explain(&mut self, data: &Data, wrong: &WrongAt) -> Result<()> {
         if let Some(last) = self.first.last_mut()
             && last.rank == wrong.rank

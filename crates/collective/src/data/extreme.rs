@@ -1,24 +1,24 @@
-//! Least and largest elements: one rank has the extreme, chosen by the element, and all others stay within it.
+//! Inputs for min and max: one rank, chosen by the element, has the extreme, and all others stay within it.
 //!
-//! Only the rank that has the extreme can be missed, and no rank can be counted twice: that is the reduction's nature.
+//! Only a missing extreme can be detected, and a part counted twice never can: that is inherent in the reduction.
 
 use super::hash::{Random, mix, remix, scale};
 use super::spread::seat;
 
-/// Elements of which one is the largest, or the least.
+/// Parts of which one is the largest, or the smallest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extreme {
     ranks: u32,
-    /// The end of the range from which extremes are counted: the least element for a maximum.
+    /// The end of the range from which extremes are measured: the smallest value for a maximum.
     origin: i32,
-    /// The other end is so far from it.
+    /// Distance to the other end.
     range: u32,
     /// -1 for a minimum, 0 for a maximum.
     downwards: i32,
 }
 
 impl Extreme {
-    /// Elements between two numbers, inclusive.
+    /// Parts within an inclusive range.
     pub fn new(ranks: u32, least: i32, largest: i32, is_minimum: bool) -> Self {
         Self {
             ranks,
@@ -28,7 +28,7 @@ impl Extreme {
         }
     }
 
-    /// The part of the rank at a place; `rank_key` is its [`rank_key`].
+    /// The part of the rank at `place` in the circle; `rank_key` is the result of [`rank_key`].
     #[inline(always)]
     pub fn part(&self, random: Random, place: u32, rank_key: u32) -> i32 {
         let extreme = 1 + scale(random.value, self.range);
@@ -49,13 +49,13 @@ impl Extreme {
         self.origin.wrapping_add(signed)
     }
 
-    /// Share of the elements in which a rank's part is the extreme.
+    /// Share of the elements in which a given rank's part is the extreme.
     pub fn share(&self) -> f64 {
         1.0 / f64::from(self.ranks)
     }
 }
 
-/// Number by which a rank's elements differ from another's.
+/// A number that makes each rank's elements different.
 pub fn rank_key(rank: u32) -> u32 {
     mix(u64::from(rank) + 1) as u32
 }

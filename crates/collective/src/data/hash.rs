@@ -1,9 +1,9 @@
-//! Random numbers that follow from a key: of a call, of a rank's data in it, of a run of elements, of one element.
+//! Random numbers that follow from keys: of a call, of a rank's data in it, of a run of elements, of one element.
 //!
 //! Keys are mixed by the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom number
-//! generators", OOPSLA 2014). Elements take 32-bit multiplications instead, of which a CPU does many at a time.
+//! generators", OOPSLA 2014). Elements use 32-bit multiplications instead, which a CPU can vectorize.
 
-/// The constant by which SplitMix64 goes from one number to the next.
+/// The increment of SplitMix64.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The finalizer of SplitMix64: a bijection.
@@ -14,13 +14,13 @@ pub fn mix(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Number from 0 to `below`, exclusive, that grows with `random`.
+/// Scales a random number to the range from 0 to `below`, exclusive, preserving order.
 #[inline(always)]
 pub fn scale(random: u32, below: u32) -> u32 {
     ((u64::from(random) * u64::from(below)) >> 32) as u32
 }
 
-/// Key that random numbers follow from.
+/// Key from which random numbers follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DataKey(u64);
 
@@ -30,7 +30,7 @@ impl DataKey {
         Self(mix(seed ^ mix(call.wrapping_add(GOLDEN))))
     }
 
-    /// The key of a part with this number.
+    /// The key of one part of this key's data.
     pub fn part(self, number: u64) -> Self {
         Self(mix(self.0 ^ mix(number ^ GOLDEN)))
     }
@@ -42,7 +42,7 @@ impl DataKey {
     }
 }
 
-/// Elements whose numbers follow from one key of 128 bits.
+/// Number of elements whose random numbers follow from one key of 128 bits.
 pub const RUN: usize = 256;
 
 /// Keys of a run of [`RUN`] elements.
@@ -55,16 +55,16 @@ pub struct ElementRun {
 /// Three random numbers of one element.
 #[derive(Debug, Clone, Copy)]
 pub struct Random {
-    /// Value.
+    /// Determines the value.
     pub value: u32,
-    /// Number of ranks that give one more.
+    /// Determines the number of ranks that give one more.
     pub count: u32,
-    /// Turn of the ranks.
+    /// Rotation of the ranks' circle.
     pub turn: u32,
 }
 
 impl ElementRun {
-    /// The run with this index among the elements of a call.
+    /// The run with this index in a call's elements.
     pub fn new(key: DataKey, index: u64) -> Self {
         let (one, two) = (key.word(2 * index), key.word(2 * index + 1));
         Self {
@@ -73,12 +73,12 @@ impl ElementRun {
         }
     }
 
-    /// Random number that the order of the ranks follows from.
+    /// Random number that selects the order of the ranks.
     pub fn order(&self) -> u32 {
         self.order
     }
 
-    /// Numbers of the element at a place of the run.
+    /// Random numbers of the element at index `place` of the run.
     #[inline(always)]
     pub fn random(&self, place: u32) -> Random {
         let [a, b, c] = self.keys;
@@ -94,7 +94,7 @@ impl ElementRun {
     }
 }
 
-/// Another number from one that is random already.
+/// Derives another number from one that is already random.
 #[inline(always)]
 pub fn remix(random: u32, key: u32) -> u32 {
     let other = (random ^ key).wrapping_mul(0x21f0_aaad);

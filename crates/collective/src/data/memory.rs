@@ -1,4 +1,4 @@
-//! Inputs and outputs in mapped memory, a piece at a time.
+//! Inputs and outputs in mapped memory, processed piece by piece.
 
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
@@ -6,13 +6,13 @@ use tonnage_units::{Error, Result};
 use super::call::Data;
 use super::compare::WrongElements;
 
-/// Bytes that are made or compared at a time, on the stack.
+/// Bytes generated or compared at a time, on the stack.
 const PIECE: usize = 4096;
 
-/// Writes a rank's input to a memory, from the byte `at` on.
+/// Writes a rank's input to memory, starting at byte `at`.
 ///
 /// # Errors
-/// When it reaches beyond the memory.
+/// If it extends beyond the memory.
 pub fn write_input(data: &Data, rank: u32, arena: &Arena, at: u64) -> Result<()> {
     let total = data.shape().input_bytes(rank);
     write(data, total, arena, at, |first, piece| {
@@ -20,10 +20,10 @@ pub fn write_input(data: &Data, rank: u32, arena: &Arena, at: u64) -> Result<()>
     })
 }
 
-/// Writes a rank's output as it is before the call to a memory, from the byte `at` on: every byte of it is wrong.
+/// Fills a rank's output in memory, starting at byte `at`, with its content before the call: every byte is wrong.
 ///
 /// # Errors
-/// As of [`write_input`].
+/// As for [`write_input`].
 pub fn write_poison(data: &Data, rank: u32, arena: &Arena, at: u64) -> Result<()> {
     let total = data.shape().output_bytes(rank);
     write(data, total, arena, at, |first, piece| {
@@ -31,10 +31,10 @@ pub fn write_poison(data: &Data, rank: u32, arena: &Arena, at: u64) -> Result<()
     })
 }
 
-/// Compares a rank's output, which lies in a memory from the byte `at` on, and adds what differs to `found`.
+/// Compares a rank's output in memory, starting at byte `at`, and adds differences to `found`.
 ///
 /// # Errors
-/// As of [`write_input`].
+/// As for [`write_input`].
 pub fn compare_output(
     data: &Data,
     rank: u32,
@@ -69,7 +69,7 @@ fn write(
     })
 }
 
-/// Calls `visit` with the first element, the offset in bytes and the bytes of each piece.
+/// Calls `visit` with each piece's first element, offset in bytes and length in bytes.
 fn each_piece(
     data: &Data,
     total: u64,

@@ -1,6 +1,6 @@
-//! Elements as numbers, and the reductions as a library that reduces in the element's own type carries them out.
+//! Elements as numbers, and reductions as performed by a library that reduces in the element's own type.
 //!
-//! Made for explaining a few elements, not for speed.
+//! For explaining a few elements; not optimized for speed.
 
 use std::fmt;
 
@@ -22,7 +22,7 @@ pub enum ElementValue {
 }
 
 impl ElementValue {
-    /// Reads an element. Bytes that are missing are 0.
+    /// Decodes an element. Missing bytes count as 0.
     pub fn read(dtype: Dtype, bytes: &[u8]) -> Self {
         fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
             let mut array = [0; N];
@@ -44,7 +44,7 @@ impl ElementValue {
         }
     }
 
-    /// The nearest element of a floating-point type.
+    /// Rounds to the nearest element of a floating-point type.
     fn rounded(dtype: Dtype, value: f64) -> Self {
         match dtype {
             Dtype::Float64 => Self::Double(value),
@@ -52,7 +52,7 @@ impl ElementValue {
         }
     }
 
-    /// The element of an integer type that has the same lower bits.
+    /// Truncates to an element of an integer type with the same low bits.
     fn wrapped(dtype: Dtype, value: i64) -> Self {
         Self::Integer(match dtype {
             Dtype::Int8 => i64::from(value as i8),
@@ -62,7 +62,7 @@ impl ElementValue {
         })
     }
 
-    /// The value as a float64; of int64 the nearest.
+    /// The value as a float64; for int64, the nearest one.
     pub fn to_f64(self) -> f64 {
         match self {
             Self::Integer(value) => value as f64,
@@ -71,7 +71,7 @@ impl ElementValue {
         }
     }
 
-    /// Two elements made one; of an average, their sum.
+    /// Combines two elements; for an average, adds them.
     pub fn combine(self, dtype: Dtype, reduction: Reduction, other: Self) -> Self {
         if let (Self::Integer(a), Self::Integer(b)) = (self, other) {
             let value = match reduction {
@@ -82,7 +82,7 @@ impl ElementValue {
             };
             return Self::wrapped(dtype, value);
         }
-        // A float64 has sums and products of narrower types exactly, so that they are rounded once.
+        // A float64 represents sums and products of narrower types exactly, so they are rounded only once.
         let (a, b) = (self.to_f64(), other.to_f64());
         let value = match reduction {
             Reduction::Sum | Reduction::Avg => a + b,
@@ -93,9 +93,9 @@ impl ElementValue {
         Self::rounded(dtype, value)
     }
 
-    /// The average over so many ranks whose sum is `sum` and one part more, or one less.
+    /// Returns the average over `ranks` ranks after adding a part `times` times to the sum.
     ///
-    /// The sum is given as a float64; that of integers is the average, which is exact, times the ranks.
+    /// The sum is given as a float64; for integers it is computed as average times ranks, which is exact.
     pub fn average_of(self, dtype: Dtype, ranks: u32, sum: f64, part: Self, times: i64) -> Self {
         let ranks_wide = i64::from(ranks);
         match (self, part) {
@@ -117,7 +117,7 @@ impl ElementValue {
 
 impl fmt::Display for ElementValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Debug has the fewest digits that read back as the same number, and an exponent where there would be many.
+        // Debug prints the fewest digits that parse back to the same number, with an exponent for extreme values.
         match self {
             Self::Integer(value) => write!(f, "{value}"),
             Self::Single(value) => write!(f, "{value:?}"),

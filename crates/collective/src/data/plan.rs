@@ -1,34 +1,35 @@
-//! Reductions: the data of a type, a reduction and a number of ranks.
+//! The data for each type, reduction and number of ranks.
 //!
 //! | reduction | parts |
 //! | --- | --- |
-//! | sum | small integers ([`super::spread`]), times a constant where the type is wider than 32 bits, with a random sign |
+//! | sum | small integers ([`super::spread`]), times a constant if the type is wider than 32 bits, with a random sign |
 //! | prod | powers of two and a random factor ([`super::power`]) |
 //! | min, max | one rank has the extreme ([`super::extreme`]) |
-//! | avg of integers | n times the parts of a sum: each part can be divided exactly, and so can the sum |
-//! | avg of floats | of 2^k ranks the parts of a sum, else plus or minus one magnitude ([`super::balanced`]) |
+//! | avg of integers | n times the parts of a sum: each part is divisible by n, and so is the sum |
+//! | avg of floats | for 2^k ranks the parts of a sum, else plus or minus one magnitude ([`super::balanced`]) |
 //!
-//! An average of 8-bit integers over more ranks than their largest value has no data that shows anything: it is less
-//! than 1. There, the sum is less than half the number of ranks, and 0 is expected.
+//! An average of 8-bit integers over more ranks than their largest value is less than 1, so no data can verify it. In
+//! that case the sum is less than half the number of ranks, and 0 is expected.
 
 use tonnage_sys::wide;
 
 use super::balanced::{Balanced, integers_max};
 use super::extreme::{Extreme, rank_key};
 use super::hash::{ElementRun, Random};
-use super::lane;
+use super::encode;
 use super::power::{Factor, Power};
 use super::spread::PlaceSpread;
 use crate::{Dtype, Reduction};
 
-/// Largest sum before it is multiplied: it must fit an `i32`.
+/// The largest sum before scaling: it must fit an `i32`.
 const INTEGER_MAX: u32 = i32::MAX as u32;
 
-/// Odd multiplier of 64-bit types' sums, so that their upper bytes are used: float64 has integers up to 2^53.
+/// Odd multiplier for sums of 64-bit types, so that their upper bytes are used too. float64 represents integers up to
+/// 2^53.
 const FLOAT64_SCALE: u32 = (1 << 22) - 1;
 const INT64_SCALE: u32 = u32::MAX;
 
-/// Multiplier of averages of float16 over 2^k ranks: the parts' 2^k-th stays a normal number.
+/// Multiplier for float16 averages over 2^k ranks: a part divided by 2^k remains a normal number.
 const FLOAT16_AVG_SCALE: u32 = 16;
 
 #[derive(Debug, Clone, Copy)]
@@ -39,28 +40,28 @@ enum Kernel {
     Power(Power),
 }
 
-/// -1 where elements have a random sign, else 0.
+/// -1 if elements have a random sign, else 0.
 type Sign = i32;
 
-/// Data of a type, a reduction and a number of ranks.
+/// How the data is generated for a type, a reduction and a number of ranks.
 #[derive(Debug, Clone, Copy)]
 pub struct DataPlan {
     dtype: Dtype,
     kernel: Kernel,
-    /// Numbers that integers are multiplied by: in a part, the sum, the result.
+    /// Factors that integers are multiplied by: in a part, in the sum, in the result.
     part_scale: f64,
     total_scale: f64,
     expected_scale: f64,
 }
 
-/// Place for a run of elements before they become bytes.
-pub struct Lanes {
+/// Buffer for a run of elements before they are encoded.
+pub struct ElementBuffer {
     integers: [i32; super::hash::RUN],
     odd: [u32; super::hash::RUN],
 }
 
-impl Lanes {
-    /// A place.
+impl ElementBuffer {
+    /// Allocates a zeroed buffer.
     pub fn new() -> Self {
         Self {
             integers: [0; super::hash::RUN],
@@ -70,7 +71,7 @@ impl Lanes {
 }
 
 impl DataPlan {
-    /// Data of a type, a reduction and a number of ranks, at least one.
+    /// The data for a type, a reduction and a number of ranks, at least one.
     pub fn new(dtype: Dtype, reduction: Reduction, ranks: u32) -> Self {
         match reduction {
             Reduction::Sum => Self::sum(dtype, ranks),
@@ -107,7 +108,7 @@ impl DataPlan {
     }
 
     fn prod(dtype: Dtype, ranks: u32) -> Self {
-        let power = Power::new(ranks, lane::exponent_max(dtype), dtype != Dtype::Uint8);
+        let power = Power::new(ranks, encode::exponent_max(dtype), dtype != Dtype::Uint8);
         Self::of(dtype, Kernel::Power(power), 1.0)
     }
 
@@ -147,7 +148,7 @@ impl DataPlan {
     }
 
     fn avg_of_integers(dtype: Dtype, ranks: u32) -> Self {
-        // Of a 64-bit type the multiplier takes the room that n needs.
+        // For a 64-bit type, the multiplier uses up the room that n needs.
         let (room, scale) = match dtype {
             Dtype::Int64 => (INTEGER_MAX, INT64_SCALE / ranks),
             _ => (sum_max(dtype) / ranks, 1),
@@ -167,16 +168,17 @@ impl DataPlan {
         }
     }
 
-    /// Writes the parts of a rank, which has a place in the run's circle, of the elements from one of the run on.
+    /// Writes a rank's parts for the elements of a run, starting at element `first`; `place` is the rank's place in the
+    /// circle.
     pub fn part(
         &self,
         (run, first): (&ElementRun, u32),
         (rank, place): (u32, u32),
-        lanes: &mut Lanes,
+        buffer: &mut ElementBuffer,
         out: &mut [u8],
     ) {
         let count = out.len() / self.dtype.bytes() as usize;
-        let integers = &mut lanes.integers[..count];
+        let integers = &mut buffer.integers[..count];
         match self.kernel {
             Kernel::PlaceSpread(spread, sign) => each(run, first, integers, move |random| {
                 let part = spread.part(random, spread.seat(random, place));
@@ -194,29 +196,29 @@ impl DataPlan {
                 });
             }
             Kernel::Power(kernel) => {
-                let odd = &mut lanes.odd[..count];
+                let odd = &mut buffer.odd[..count];
                 each_factor(run, first, (integers, odd), move |random| {
                     kernel.part(random, place)
                 });
-                return lane::write_factors(self.dtype, integers, odd, out);
+                return encode::write_factors(self.dtype, integers, odd, out);
             }
         }
-        lane::write_scaled(self.dtype, integers, self.part_scale, out);
+        encode::write_scaled(self.dtype, integers, self.part_scale, out);
     }
 
-    /// Writes the results of the elements from one of the run on.
-    pub fn expected(&self, run: &ElementRun, first: u32, lanes: &mut Lanes, out: &mut [u8]) {
+    /// Writes the results for the elements of a run, starting at element `first`.
+    pub fn expected(&self, run: &ElementRun, first: u32, buffer: &mut ElementBuffer, out: &mut [u8]) {
         let count = out.len() / self.dtype.bytes() as usize;
         if let Kernel::Power(kernel) = self.kernel {
-            let (integers, odd) = (&mut lanes.integers[..count], &mut lanes.odd[..count]);
+            let (integers, odd) = (&mut buffer.integers[..count], &mut buffer.odd[..count]);
             each_factor(run, first, (integers, odd), move |random| {
                 kernel.total(random)
             });
-            return lane::write_factors(self.dtype, integers, odd, out);
+            return encode::write_factors(self.dtype, integers, odd, out);
         }
-        let integers = &mut lanes.integers[..count];
+        let integers = &mut buffer.integers[..count];
         self.totals(run, first, integers);
-        lane::write_scaled(self.dtype, integers, self.expected_scale, out);
+        encode::write_scaled(self.dtype, integers, self.expected_scale, out);
     }
 
     fn totals(&self, run: &ElementRun, first: u32, integers: &mut [i32]) {
@@ -234,14 +236,14 @@ impl DataPlan {
         }
     }
 
-    /// The sum that an average is made of, of one element.
+    /// The sum before averaging, for one element.
     pub fn sum_of(&self, run: &ElementRun, first: u32) -> f64 {
         let mut total = [0];
         self.totals(run, first, &mut total);
         f64::from(total[0]) * self.total_scale
     }
 
-    /// Share of the elements in which the result would be another one without a rank's part.
+    /// Share of the elements whose result would differ without a given rank's part.
     pub fn share(&self) -> f64 {
         match self.kernel {
             Kernel::PlaceSpread(..) if self.expected_scale == 0.0 => 0.0,
@@ -297,7 +299,7 @@ fn sign(dtype: Dtype) -> Sign {
     -i32::from(dtype != Dtype::Uint8)
 }
 
-/// Returns whether elements are floating-point numbers.
+/// Whether elements are floating-point numbers.
 pub fn is_float(dtype: Dtype) -> bool {
     matches!(
         dtype,
@@ -305,7 +307,7 @@ pub fn is_float(dtype: Dtype) -> bool {
     )
 }
 
-/// Largest sum of small integers that is exact in a type whatever their order.
+/// The largest sum of small integers that is exact in a type in any order.
 fn sum_max(dtype: Dtype) -> u32 {
     match dtype {
         Dtype::Int8 => 127,

@@ -1,26 +1,27 @@
-//! Products: powers of two whose exponents are spread over the ranks, so that every partial product is exact.
+//! Inputs for products: powers of two whose exponents are spread over the ranks, so that every partial product is
+//! exact.
 //!
-//! Signed types have a second number that is not neutral: ranks whose exponent has no room give -1 instead of 1, so
-//! that each rank counts in each element. The rank at seat 0 gives an odd factor besides (or, of a floating-point type,
-//! a random significand) and a random sign: the product then depends on the element, and not on its exponent alone.
+//! Signed types have a second value that is not neutral: ranks whose exponent has no room give -1 instead of 1, so that
+//! each rank matters in each element. The rank at seat 0 also gives an odd factor (for a floating-point type, a random
+//! significand) and a random sign. The product then depends on the element and not only on its exponent.
 
 use super::hash::{Random, remix};
 use super::spread::PlaceSpread;
 
-/// Marks in [`Factor::packed`], above the exponent.
+/// Flag bits in [`Factor::packed`], above the exponent.
 pub mod mark {
     /// The factor is negative.
     pub const NEGATIVE: u32 = 31;
-    /// The factor has the odd factor of the element in it.
+    /// The factor includes the element's odd factor.
     pub const ODD: u32 = 30;
 }
 
-/// A factor, or the product of all.
+/// A factor, or the product of all factors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Factor {
-    /// The exponent of two, and [`mark`]s.
+    /// The exponent of two, and [`mark`] bits.
     pub packed: u32,
-    /// Random number that the odd factor is made of.
+    /// Random number from which the odd factor is made.
     pub odd: u32,
 }
 
@@ -29,12 +30,12 @@ pub struct Factor {
 pub struct Power {
     ranks: u32,
     exponents: PlaceSpread,
-    /// 1 of a type that has negative numbers.
+    /// 1 for a type with negative numbers.
     signed: u32,
 }
 
 impl Power {
-    /// Factors whose exponents sum up to at most `exponent_max`.
+    /// Factors whose exponents add up to at most `exponent_max`.
     pub fn new(ranks: u32, exponent_max: u32, signed: bool) -> Self {
         Self {
             ranks,
@@ -43,7 +44,7 @@ impl Power {
         }
     }
 
-    /// The factor of the rank at a place.
+    /// The factor of the rank at `place` in the circle.
     #[inline(always)]
     pub fn part(&self, random: Random, place: u32) -> Factor {
         let seat = self.exponents.seat(random, place);
@@ -69,7 +70,7 @@ impl Power {
         }
     }
 
-    /// Share of the elements in which a rank's factor is not 1.
+    /// Share of the elements in which a given rank's factor is not 1.
     pub fn share(&self) -> f64 {
         match self.signed {
             0 => self.exponents.share(),

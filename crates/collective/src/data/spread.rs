@@ -1,21 +1,21 @@
-//! Total that is spread over ranks: each rank's part differs from element to element, and their sum is known without
-//! adding them up.
+//! A total spread over ranks: each rank's part varies from element to element, and the sum is known without adding them
+//! up.
 //!
-//! Ranks have places in a circle, in one of a few [`Orders`], and an element turns the circle by a random angle: the
-//! rank at place i has seat p = (i + turn) mod n. Its part is
+//! Ranks have places in a circle, in one of a few [`Orders`]. Each element rotates the circle by a random angle: the
+//! rank at place i gets seat p = (i + turn) mod n. Its part is
 //!
 //! > base + u + p mod m + (1 if p < c)
 //!
-//! where u and c are random numbers of the element, and base and m follow from the room that there is. As every seat is
-//! taken once, the total is n (base + u) + Σ(p mod m) + c.
+//! where u and c are random numbers of the element, and base and m follow from the available range. Every seat is taken
+//! once, so the total is n (base + u) + Σ(p mod m) + c.
 
 use super::hash::{ElementRun, Random, mix, scale};
 
-/// Parts of ranks in a total that stays within bounds.
+/// Parts of ranks, with a bounded total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PlaceSpread {
     ranks: u32,
-    /// 1 where there is room for a part of every rank in every element.
+    /// 1 if the range allows every rank a nonzero part in every element.
     base: u32,
     /// Number of values of u.
     varied: u32,
@@ -23,17 +23,16 @@ pub struct PlaceSpread {
     seats_mask: u32,
     /// Sum over all seats of p mod m.
     seats_total: u32,
-    /// Least c.
+    /// Smallest c.
     count_min: u32,
     /// Number of values of c.
     counts: u32,
 }
 
 impl PlaceSpread {
-    /// Parts of which all together, and any one of them once more, are at most `total_max`.
+    /// Parts that add up to at most `total_max`, even if any one of them is counted twice.
     ///
-    /// Where there is room for parts of 0 and 1 only, at least half of the ranks give 1, or half of as many as there is
-    /// room for.
+    /// If the range only allows parts of 0 and 1, at least half of the ranks give 1, or half of the number that fits.
     pub fn new(ranks: u32, total_max: u32) -> Self {
         let each_max = total_max / ranks.saturating_add(1);
         let count_max = match each_max {
@@ -57,19 +56,19 @@ impl PlaceSpread {
         }
     }
 
-    /// Seat of the rank at a place.
+    /// Seat of the rank at `place` in the circle.
     #[inline(always)]
     pub fn seat(&self, random: Random, place: u32) -> u32 {
         seat(random, place, self.ranks)
     }
 
-    /// Seats that give one more: those below this number.
+    /// Number of seats that give one more: the lowest ones.
     #[inline(always)]
     pub fn count(&self, random: Random) -> u32 {
         self.count_min + scale(random.count, self.counts)
     }
 
-    /// The part of the rank at a seat.
+    /// The part of the rank at `seat`.
     #[inline(always)]
     pub fn part(&self, random: Random, seat: u32) -> u32 {
         let varied = scale(random.value, self.varied);
@@ -84,7 +83,7 @@ impl PlaceSpread {
         self.ranks * alike + self.seats_total + self.count(random)
     }
 
-    /// Share of the elements in which a rank's part is not 0.
+    /// Share of the elements in which a given rank's part is not 0.
     pub fn share(&self) -> f64 {
         match self.base {
             0 => {
@@ -96,26 +95,26 @@ impl PlaceSpread {
     }
 }
 
-/// Seat of the rank at a place of the circle.
+/// Seat of the rank at `place` in the circle.
 #[inline(always)]
 pub fn seat(random: Random, place: u32, ranks: u32) -> u32 {
     let seat = place + scale(random.turn, ranks);
     if seat >= ranks { seat - ranks } else { seat }
 }
 
-/// Orders of the ranks in the circle: runs of elements differ in who sits beside whom. Neighbours give the same nearly
-/// always, so that by one order alone they could not be told apart.
+/// Orders of the ranks in the circle; neighbours differ between runs of elements. Neighbouring ranks nearly always give
+/// the same part, so a single order could not distinguish them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Orders {
     ranks: u32,
-    /// Distances in the circle from rank 0 to rank 1; none has a divisor in common with the number of ranks.
+    /// Distance in the circle between ranks 0 and 1 in each order; all are coprime to the number of ranks.
     strides: [u32; Self::COUNT],
 }
 
 impl Orders {
     const COUNT: usize = 8;
 
-    /// Orders of so many ranks, at least one.
+    /// Orders for a number of ranks, at least one.
     pub fn new(ranks: u32) -> Self {
         let stride = |index| {
             let first = 1 + scale(mix(index) as u32, ranks);

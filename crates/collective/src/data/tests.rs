@@ -1,4 +1,4 @@
-//! Data against plain arithmetic in the type itself, and faults that the comparison has to find and to name.
+//! Data compared with plain arithmetic in the type itself, and faults that the comparison must find and name.
 
 mod arithmetic;
 mod exact;
@@ -13,7 +13,7 @@ const RANKS: [u32; 17] = [
     1, 2, 3, 4, 5, 6, 7, 8, 12, 16, 63, 100, 127, 128, 200, 256, 300,
 ];
 
-/// An all-reduce of so many elements.
+/// An all-reduce of `block` elements.
 fn all_reduce(dtype: Dtype, reduction: Reduction, ranks: u32, block: u64, call: u64) -> Data {
     let shape = Shape {
         op: Collective::AllReduce,

@@ -1,19 +1,19 @@
-//! Reductions in the arithmetic of each type, independent of the code under test.
+//! Reductions in each type's own arithmetic, independent of the code under test.
 
 use half::{bf16, f16};
 
 use crate::{Dtype, Reduction};
 
-/// Ways to make an average of a sum.
+/// Methods of computing an average.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Average {
-    /// The sum is divided.
+    /// Divide the sum.
     DivideSum,
-    /// Each part is divided.
+    /// Divide each part.
     DivideParts,
-    /// The sum is multiplied by the rounded inverse.
+    /// Multiply the sum by the rounded inverse.
     MultiplySum,
-    /// Each part is multiplied by the rounded inverse.
+    /// Multiply each part by the rounded inverse.
     MultiplyParts,
 }
 
@@ -26,7 +26,7 @@ impl Average {
     ];
 }
 
-/// An element's type. Combining is refused where an integer overflows or a float is no finite number.
+/// An element type. Combining returns `None` if an integer overflows or a float is not finite.
 trait Element: Copy {
     fn read(bytes: &[u8]) -> Self;
     fn bytes(self) -> Vec<u8>;
@@ -101,9 +101,9 @@ float!(
     bf16, f32, bf16::to_f32, bf16::from_f32
 );
 
-/// The result of parts, which are taken two at a time as `pick` says, until one is left: any order and grouping.
+/// Reduces parts pairwise, in the order that `pick` chooses, until one is left: any order and grouping.
 ///
-/// None where a partial result overflows. `pick` gets the number of parts that are left and returns the places of two.
+/// Returns `None` if a partial result overflows. `pick` gets the number of remaining parts and returns two indices.
 pub fn reduce(
     dtype: Dtype,
     (reduction, average): (Reduction, Average),

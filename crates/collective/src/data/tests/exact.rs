@@ -1,4 +1,4 @@
-//! Results in whatever order, and how much of them each rank decides.
+//! Results in any order, and how much of them each rank determines.
 
 use proptest::prelude::*;
 
@@ -9,7 +9,7 @@ use super::arithmetic::{Average, reduce};
 use super::{RANKS, all_kinds, all_reduce, expected, input};
 use crate::{Dtype, Reduction};
 
-/// Two places of so many, at random, in order, or two neighbours.
+/// Picks two indices below `left`: the first and last, two neighbours, or two at random.
 fn picker(order: u64) -> impl FnMut(usize) -> (usize, usize) {
     let mut state = order;
     move |left| {
@@ -23,7 +23,7 @@ fn picker(order: u64) -> impl FnMut(usize) -> (usize, usize) {
     }
 }
 
-/// Ways that an average of the kind is made without rounding.
+/// Methods that compute an average of this type without rounding.
 fn averages(dtype: Dtype, reduction: Reduction, ranks: u32) -> Vec<Average> {
     let is_integer = matches!(
         dtype,
@@ -35,7 +35,7 @@ fn averages(dtype: Dtype, reduction: Reduction, ranks: u32) -> Vec<Average> {
             let parts = divides.then_some(Average::DivideParts);
             parts.into_iter().chain([Average::DivideSum]).collect()
         }
-        // The inverse would be no normal float16, and rounded more coarsely.
+        // The inverse would not be a normal float16, and would be rounded more coarsely.
         Reduction::Avg if dtype == Dtype::Float16 && ranks > 1 << 14 => {
             vec![Average::DivideSum, Average::DivideParts]
         }
@@ -96,7 +96,7 @@ proptest! {
     }
 }
 
-/// Elements of so many whose result is another one when a rank's part is left out, or taken twice.
+/// Number of elements whose result changes if a rank's part is left out or counted twice.
 fn noticed(dtype: Dtype, reduction: Reduction, ranks: u32, elements: u64, twice: bool) -> u64 {
     let data = all_reduce(dtype, reduction, ranks, elements, 3);
     let inputs: Vec<_> = (0..ranks).map(|rank| input(&data, rank)).collect();
@@ -150,7 +150,7 @@ fn numbers_of_ranks_up_to_which_all_count_are_those_of_the_type() {
             (1..=all).take_while(have_all).last().unwrap_or(0)
         })
     };
-    // In the order of the types: float32, float64, float16, bfloat16, int8, uint8, int32, int64.
+    // In order of the types: float32, float64, float16, bfloat16, int8, uint8, int32, int64.
     assert_eq!(
         ranks_max(Reduction::Sum),
         [all, all, 1023, 127, 62, 126, all, all]
@@ -169,7 +169,7 @@ fn numbers_of_ranks_up_to_which_all_count_are_those_of_the_type() {
 
 #[test]
 fn narrow_types_are_rounded_once() {
-    // 128 / 2047 is a little more than halfway between two float16: by half a unit and a 4096th of it.
+    // 128 / 2047 is slightly more than halfway between two float16: half a unit plus a 4096th of it.
     assert_eq!(
         round(Dtype::Float16, 128.0 / 2047.0),
         0.0625 + 0.0625 / 1024.0
@@ -187,7 +187,7 @@ fn narrow_types_are_rounded_once() {
 fn powers_of_two_over_few_numbers_of_ranks_depend_on_the_way_of_rounding() {
     let mut wrong = Vec::new();
     for ranks in 1..=1u32 << 16 {
-        // 2^7 / n is what three ranks give at least.
+        // 2^7 / n is the least that three ranks give.
         let at_once = 128.0 / f64::from(ranks);
         for dtype in [Dtype::Float16, Dtype::Bfloat16] {
             if round(dtype, at_once) != round(dtype, f64::from(at_once as f32)) {
@@ -202,7 +202,7 @@ fn powers_of_two_over_few_numbers_of_ranks_depend_on_the_way_of_rounding() {
 #[test]
 fn a_product_that_is_rounded_to_another_number_is_not_exact() {
     assert!(is_exact(Dtype::Float32, 3, 1));
-    // The inverse of 41 is rounded down so far that 41 times it is not 1.
+    // The inverse of 41 is rounded down so far that multiplying it by 41 does not give 1.
     assert_ne!(41f32 * (1.0 / 41f32), 1.0);
     assert!(!is_exact(Dtype::Float32, 41, 1));
     // 300 needs more bits than a bfloat16 has.

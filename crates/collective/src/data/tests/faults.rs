@@ -1,4 +1,4 @@
-//! Faults of collectives, which have to be found, and named where they can be.
+//! Faults of collectives that must be found, and named if possible.
 
 use half::f16;
 
@@ -15,7 +15,7 @@ fn compare(data: &Data, rank: u32, found: &[u8]) -> WrongElements {
     mismatches
 }
 
-/// The result of the parts of some ranks, in this order.
+/// The result of combining the parts of some ranks, in this order.
 fn result_of(data: &Data, ranks: &[u32]) -> Vec<u8> {
     let inputs: Vec<_> = ranks.iter().map(|rank| input(data, *rank)).collect();
     let (dtype, all) = (data.shape().dtype, data.shape().ranks);
@@ -57,7 +57,7 @@ fn a_rank_whose_part_is_counted_twice_is_named() {
     ] {
         for reduction in [Reduction::Sum, Reduction::Avg, Reduction::Prod] {
             for ranks in [2, 3, 8, 13] {
-                // A product of integers that has one factor twice may wrap, and the arithmetic here refuses that.
+                // An integer product with one factor twice may wrap, which the test arithmetic refuses.
                 if reduction == Reduction::Prod && dtype != Dtype::Float64 {
                     continue;
                 }
@@ -106,7 +106,7 @@ fn different_ranks_are_named_for_different_elements() {
 
 #[test]
 fn candidates_are_listed_while_they_are_few() {
-    // One element of an 8-bit type cannot tell all ranks apart.
+    // One element of an 8-bit type cannot distinguish all ranks.
     let lists = (0..200).filter(|call| {
         let data = all_reduce(Dtype::Int8, Reduction::Sum, 4, 1, *call);
         let text = compare(&data, 0, &result_of(&data, &[0, 1, 2])).describe();

@@ -1,4 +1,4 @@
-//! Elements of each type as bytes, made of small integers or of factors, many at a time.
+//! Encoding of elements of each type, from small integers or factors, in vectorizable loops.
 
 use half::bf16;
 use tonnage_sys::wide;
@@ -6,22 +6,22 @@ use tonnage_sys::wide;
 use super::power::{Factor, mark};
 use crate::Dtype;
 
-/// Type of elements of N bytes.
-trait Lane<const N: usize> {
-    /// Number that integers are multiplied by.
+/// Encoding of elements of N bytes.
+trait EncodeElement<const N: usize> {
+    /// Type of the number that integers are multiplied by.
     type Scale: Copy;
 
-    /// The scale, of a number that the type has.
+    /// Converts the scale, which the type must be able to represent.
     fn scale(scale: f64) -> Self::Scale;
 
-    /// Bytes of an integer times the scale.
+    /// Encodes an integer times the scale.
     fn scaled(integer: i32, scale: Self::Scale) -> [u8; N];
 
-    /// Bytes of a factor.
+    /// Encodes a factor.
     fn factor(factor: Factor) -> [u8; N];
 }
 
-/// Largest exponent of a product whose odd factor may be the largest.
+/// The largest exponent of a product that still leaves room for the largest odd factor.
 pub fn exponent_max(dtype: Dtype) -> u32 {
     match dtype {
         Dtype::Float64 => 1023,
@@ -33,9 +33,9 @@ pub fn exponent_max(dtype: Dtype) -> u32 {
     }
 }
 
-/// Writes integers, each times `scale`.
+/// Writes integers, each multiplied by `scale`.
 pub fn write_scaled(dtype: Dtype, integers: &[i32], scale: f64, out: &mut [u8]) {
-    fn write<const N: usize, T: Lane<N>>(integers: &[i32], scale: f64, out: &mut [u8]) {
+    fn write<const N: usize, T: EncodeElement<N>>(integers: &[i32], scale: f64, out: &mut [u8]) {
         let scale = T::scale(scale);
         wide::run(
             out,
@@ -58,9 +58,9 @@ pub fn write_scaled(dtype: Dtype, integers: &[i32], scale: f64, out: &mut [u8]) 
     }
 }
 
-/// Writes factors, whose packed halves and odd halves are given apart.
+/// Writes factors, given as separate slices of their packed and odd halves.
 pub fn write_factors(dtype: Dtype, packed: &[i32], odd: &[u32], out: &mut [u8]) {
-    fn write<const N: usize, T: Lane<N>>(packed: &[i32], odd: &[u32], out: &mut [u8]) {
+    fn write<const N: usize, T: EncodeElement<N>>(packed: &[i32], odd: &[u32], out: &mut [u8]) {
         let factors = packed.iter().zip(odd).map(|(packed, odd)| Factor {
             packed: *packed as u32,
             odd: *odd,
@@ -87,7 +87,7 @@ pub fn write_factors(dtype: Dtype, packed: &[i32], odd: &[u32], out: &mut [u8]) 
     }
 }
 
-/// Bits of a factor as a float32 whose significand has `bits` bits behind the point.
+/// Bits of a factor as a float32 whose significand has `bits` fraction bits.
 #[inline(always)]
 fn single(factor: Factor, bits: u32) -> u32 {
     let has_odd = 0u32.wrapping_sub(factor.packed >> mark::ODD & 1);
@@ -96,7 +96,7 @@ fn single(factor: Factor, bits: u32) -> u32 {
     (factor.packed >> mark::NEGATIVE) << 31 | exponent << 23 | significand
 }
 
-impl Lane<4> for f32 {
+impl EncodeElement<4> for f32 {
     type Scale = f32;
 
     fn scale(scale: f64) -> f32 {
@@ -114,7 +114,7 @@ impl Lane<4> for f32 {
     }
 }
 
-impl Lane<8> for f64 {
+impl EncodeElement<8> for f64 {
     type Scale = f64;
 
     fn scale(scale: f64) -> f64 {
@@ -136,10 +136,10 @@ impl Lane<8> for f64 {
     }
 }
 
-/// A float16: a loop over conversions by `half` asks the CPU for its instructions at each element.
+/// Marker for float16. Conversions by `half` in a loop would query the CPU's features for each element.
 struct Half;
 
-/// A float32 that a float16 has exactly, as normal number or 0, in 16 bits.
+/// Converts a float32 to float16. The value must be exact in float16, and a normal number or 0.
 #[inline(always)]
 fn narrow(bits: u32) -> u16 {
     const BIAS_DIFFERENCE: u32 = 127 - 15;
@@ -149,7 +149,7 @@ fn narrow(bits: u32) -> u16 {
     (bits >> 16 & 0x8000 | normal & not_zero) as u16
 }
 
-impl Lane<2> for Half {
+impl EncodeElement<2> for Half {
     type Scale = f32;
 
     fn scale(scale: f64) -> f32 {
@@ -167,7 +167,7 @@ impl Lane<2> for Half {
     }
 }
 
-impl Lane<2> for bf16 {
+impl EncodeElement<2> for bf16 {
     type Scale = f32;
 
     fn scale(scale: f64) -> f32 {
@@ -188,7 +188,7 @@ impl Lane<2> for bf16 {
 
 macro_rules! integer {
     ($type:ty, $bytes:literal, $odd_bits:literal) => {
-        impl Lane<$bytes> for $type {
+        impl EncodeElement<$bytes> for $type {
             type Scale = $type;
 
             fn scale(scale: f64) -> $type {
