@@ -25,7 +25,7 @@ fn rate(mut block: impl FnMut(u64, &mut [u8]) -> Result<()>) -> Result<f64> {
 }
 
 fn row(op: Collective, dtype: Dtype, reduction: Reduction, ranks: u32) -> Result<()> {
-    let shape = Shape::of_size((op, 0), ranks, dtype, 1 << 30);
+    let shape = Shape::from_size((op, 0), ranks, dtype, 1 << 30);
     let data = Data::new(&shape, reduction, 1, 2)?;
     let elements = BLOCK_BYTES as u64 / dtype.bytes();
     let input = rate(|index, out| data.input(1, index * elements, out))?;

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn factors_are_those_of_the_methodology() {
+    fn factors_agree_with_the_methodology() {
         assert_eq!(bus_factor(Collective::AllReduce, 4), Some(1.5));
         assert_eq!(bus_factor(Collective::AllGather, 4), Some(0.75));
         assert_eq!(bus_factor(Collective::Broadcast, 4), Some(1.0));

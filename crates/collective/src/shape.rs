@@ -21,7 +21,7 @@ pub struct Shape {
 impl Shape {
     /// The call of size `size_bytes`: the bytes of one rank for all-reduce, reduce, broadcast and send-recv-*, the
     /// total for the others. Rounded down to whole elements per rank.
-    pub fn of_size(
+    pub fn from_size(
         (op, root): (Collective, u32),
         ranks: u32,
         dtype: Dtype,

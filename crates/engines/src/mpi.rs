@@ -278,7 +278,7 @@ mod tests {
     fn called((op, root): (Collective, u32), ranks: u32, dtype: Dtype, bytes: u64) -> GroupCall {
         let arena = Arena::allocate(1, Pages::Normal, Sharing::Private, None);
         GroupCall {
-            shape: Shape::of_size((op, root), ranks, dtype, bytes),
+            shape: Shape::from_size((op, root), ranks, dtype, bytes),
             reduction: Some(Reduction::Sum),
             in_place: false,
             memory: Arc::new(arena.unwrap()),

@@ -46,7 +46,7 @@ impl Data {
     pub fn new(shape: &Shape, reduction: Reduction, seed: u64, call: u64) -> Result<Self> {
         if !(1..=RANKS_MAX).contains(&shape.ranks) {
             return Err(Error::Usage(format!(
-                "{} ranks: the results of collectives are known of 1 to {RANKS_MAX} ranks",
+                "{} ranks: results of collectives are known only for 1 to {RANKS_MAX} ranks",
                 shape.ranks
             )));
         }
@@ -63,7 +63,7 @@ impl Data {
     }
 
     /// Data of another call with the same shape.
-    pub fn of_call(&self, call: u64) -> Self {
+    pub fn for_call(&self, call: u64) -> Self {
         Self {
             call,
             key: DataKey::new(self.seed, call),
@@ -91,13 +91,13 @@ impl Data {
     /// # Errors
     /// If `out` is not a whole number of elements, or extends beyond the input.
     pub fn input(&self, rank: u32, first: u64, out: &mut [u8]) -> Result<()> {
-        self.within("input", self.shape.input(rank), first, out.len())?;
+        self.check_range("input", self.shape.input(rank), first, out.len())?;
         match &self.plan {
             Some(plan) => self.each_run(first, out, |run, first, buffer, piece| {
                 let place = self.orders.place(run, rank);
                 plan.part((run, first), (rank, place), buffer, piece);
             }),
-            None => self.given(rank, first, out),
+            None => self.write_given(rank, first, out),
         }
         Ok(())
     }
@@ -107,7 +107,7 @@ impl Data {
     /// # Errors
     /// If `out` is not a whole number of elements, or extends beyond the output.
     pub fn expected(&self, rank: u32, first: u64, out: &mut [u8]) -> Result<()> {
-        self.within("output", self.shape.output(rank), first, out.len())?;
+        self.check_range("output", self.shape.output(rank), first, out.len())?;
         if let Some(plan) = &self.plan {
             let first = self.reduced_element(rank, first);
             self.each_run(first, out, |run, place, buffer, piece| {
@@ -117,10 +117,10 @@ impl Data {
         }
         let (mut at, mut rest) = (first, out);
         while !rest.is_empty() {
-            let origin = self.origin(rank, at).ok_or_else(|| self.nothing(rank))?;
+            let origin = self.origin(rank, at).ok_or_else(|| self.no_output(rank))?;
             let bytes = (origin.elements * self.shape.dtype.bytes()).min(rest.len() as u64);
             let (piece, others) = rest.split_at_mut(bytes as usize);
-            self.given(origin.rank, origin.element, piece);
+            self.write_given(origin.rank, origin.element, piece);
             at += origin.elements;
             rest = others;
         }
@@ -172,13 +172,13 @@ impl Data {
     }
 
     /// The sum before averaging, for one element of the inputs.
-    pub(super) fn sum_of(&self, element: u64) -> Option<f64> {
+    pub(super) fn undivided_sum(&self, element: u64) -> Option<f64> {
         let run = ElementRun::new(self.key, element / RUN as u64);
         let place = (element % RUN as u64) as u32;
-        self.plan.map(|plan| plan.sum_of(&run, place))
+        self.plan.map(|plan| plan.undivided_sum(&run, place))
     }
 
-    fn given(&self, rank: u32, first: u64, out: &mut [u8]) {
+    fn write_given(&self, rank: u32, first: u64, out: &mut [u8]) {
         let key = self.key.part(u64::from(rank));
         let dtype = self.shape.dtype;
         moved::write(dtype, key, first * dtype.bytes(), out);
@@ -204,20 +204,20 @@ impl Data {
         }
     }
 
-    fn within(&self, what: &str, elements: u64, first: u64, bytes: usize) -> Result<()> {
+    fn check_range(&self, what: &str, elements: u64, first: u64, bytes: usize) -> Result<()> {
         let size = self.shape.dtype.bytes();
         let end = first.checked_add(bytes as u64 / size);
         if !(bytes as u64).is_multiple_of(size) || end.is_none_or(|end| end > elements) {
             return Err(Error::Failed(format!(
-                "{bytes} bytes from element {first} on are no part of an {what} of {elements} elements of {size} bytes"
+                "{bytes} bytes from element {first} on do not lie in an {what} of {elements} elements of {size} bytes"
             )));
         }
         Ok(())
     }
 
-    fn nothing(&self, rank: u32) -> Error {
+    fn no_output(&self, rank: u32) -> Error {
         Error::Failed(format!(
-            "rank {rank} gets nothing by {}",
+            "rank {rank} receives nothing in {}",
             self.shape.op.name()
         ))
     }

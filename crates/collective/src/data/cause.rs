@@ -52,7 +52,7 @@ pub struct WrongAt {
 
 impl WrongCause {
     /// Returns all explanations that fit a wrong element.
-    pub fn of(data: &Data, wrong: &WrongAt) -> Result<Vec<Self>> {
+    pub fn find_all(data: &Data, wrong: &WrongAt) -> Result<Vec<Self>> {
         let ranks = data.shape().ranks;
         let mut causes = vec![Self::Unwritten];
         causes.extend((1..=CALLS_BACK_MAX).map(Self::Call));
@@ -93,7 +93,7 @@ impl WrongCause {
         match self {
             Self::Unwritten => data.poison(rank, element, out)?,
             Self::Call(back) => match data.call().checked_sub(back) {
-                Some(call) => data.of_call(call).expected(rank, element, out)?,
+                Some(call) => data.for_call(call).expected(rank, element, out)?,
                 None => return Ok(false),
             },
             Self::Missing(of) => return Self::is_missing(data, wrong, of),
@@ -108,7 +108,7 @@ impl WrongCause {
                 if origin.element >= data.shape().input(of) {
                     return Ok(false);
                 }
-                data.of_call(call).input(of, origin.element, out)?;
+                data.for_call(call).input(of, origin.element, out)?;
             }
             Self::Block(block) => {
                 let Some(origin) = data.origin(rank, element) else {
@@ -224,7 +224,7 @@ impl<'a> Reduced<'a> {
 
     /// The average with the part added `times` more times.
     fn average(&self, part: ElementValue, times: i64) -> ElementValue {
-        let sum = self.data.sum_of(self.element).unwrap_or_default();
+        let sum = self.data.undivided_sum(self.element).unwrap_or_default();
         self.expected
             .average_of(self.dtype, self.data.shape().ranks, sum, part, times)
     }
@@ -232,14 +232,14 @@ impl<'a> Reduced<'a> {
 
 /// Formats explanations: those of the likeliest kind, if there are only a few.
 #[derive(Debug, Clone, Copy)]
-pub struct InWords<'a> {
+pub struct CauseText<'a> {
     /// Explanations that fit.
     pub causes: &'a [WrongCause],
     /// Number of bytes that they explain. A few bytes can match by chance.
     pub bytes: u64,
 }
 
-impl InWords<'_> {
+impl CauseText<'_> {
     /// The most explanations of one kind that are listed.
     const NAMED_MAX: usize = 3;
     /// The fewest bytes that an unlikely kind of explanation must fit; hundreds of these are tried.
@@ -299,7 +299,7 @@ impl WrongCause {
     }
 }
 
-impl fmt::Display for InWords<'_> {
+impl fmt::Display for CauseText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = self.named();
         let Some(first) = named.first() else {

@@ -6,7 +6,7 @@
 use tonnage_units::Result;
 
 use super::call::Data;
-use super::cause::{ElementBytes, InWords, WrongAt, WrongCause};
+use super::cause::{CauseText, ElementBytes, WrongAt, WrongCause};
 use super::number::ElementValue;
 
 /// Bytes generated at a time, on the stack.
@@ -60,7 +60,7 @@ impl WrongElements {
             self.wrong_elements, self.checked_elements
         );
         for mismatch in &self.first {
-            let words = InWords {
+            let words = CauseText {
                 causes: &mismatch.causes,
                 bytes: mismatch.fitting * mismatch.size,
             };
@@ -147,7 +147,7 @@ impl WrongElements {
                 element: wrong.element,
                 expected: ElementValue::read(dtype, &wrong.expected),
                 found: ElementValue::read(dtype, &wrong.found),
-                causes: WrongCause::of(data, wrong)?,
+                causes: WrongCause::find_all(data, wrong)?,
                 fitting: 1,
                 tried: 1,
                 size: dtype.bytes(),

@@ -223,7 +223,7 @@ mod tests {
     use half::f16;
 
     #[test]
-    fn narrow_halves_are_those_of_half() {
+    fn conversion_to_float16_agrees_with_half() {
         for bits in 0..=u16::MAX {
             let half = f16::from_bits(bits);
             if half.is_normal() || bits == 0 {

@@ -14,11 +14,11 @@
 use tonnage_sys::wide;
 
 use super::balanced::{Balanced, integers_max};
+use super::encode;
 use super::extreme::{Extreme, rank_key};
 use super::hash::{ElementRun, Random};
-use super::encode;
 use super::power::{Factor, Power};
-use super::spread::PlaceSpread;
+use super::spread::RankSpread;
 use crate::{Dtype, Reduction};
 
 /// The largest sum before scaling: it must fit an `i32`.
@@ -34,7 +34,7 @@ const FLOAT16_AVG_SCALE: u32 = 16;
 
 #[derive(Debug, Clone, Copy)]
 enum Kernel {
-    PlaceSpread(PlaceSpread, Sign),
+    RankSpread(RankSpread, Sign),
     Balanced(Balanced),
     Extreme(Extreme),
     Power(Power),
@@ -83,7 +83,7 @@ impl DataPlan {
         }
     }
 
-    fn of(dtype: Dtype, kernel: Kernel, scale: f64) -> Self {
+    fn with_scale(dtype: Dtype, kernel: Kernel, scale: f64) -> Self {
         Self {
             dtype,
             kernel,
@@ -94,22 +94,22 @@ impl DataPlan {
     }
 
     fn sum(dtype: Dtype, ranks: u32) -> Self {
-        let spread = PlaceSpread::new(ranks, sum_max(dtype));
+        let spread = RankSpread::new(ranks, sum_max(dtype));
         let scale = match dtype {
             Dtype::Float64 => FLOAT64_SCALE,
             Dtype::Int64 => INT64_SCALE,
             _ => 1,
         };
-        Self::of(
+        Self::with_scale(
             dtype,
-            Kernel::PlaceSpread(spread, sign(dtype)),
+            Kernel::RankSpread(spread, sign(dtype)),
             f64::from(scale),
         )
     }
 
     fn prod(dtype: Dtype, ranks: u32) -> Self {
         let power = Power::new(ranks, encode::exponent_max(dtype), dtype != Dtype::Uint8);
-        Self::of(dtype, Kernel::Power(power), 1.0)
+        Self::with_scale(dtype, Kernel::Power(power), 1.0)
     }
 
     fn extreme(dtype: Dtype, ranks: u32, is_minimum: bool) -> Self {
@@ -126,7 +126,7 @@ impl DataPlan {
             _ => 1,
         };
         let kernel = Kernel::Extreme(Extreme::new(ranks, least, largest, is_minimum));
-        Self::of(dtype, kernel, f64::from(scale))
+        Self::with_scale(dtype, kernel, f64::from(scale))
     }
 
     fn avg_of_floats(dtype: Dtype, ranks: u32) -> Self {
@@ -135,7 +135,7 @@ impl DataPlan {
             return Self {
                 total_scale: balanced.total_scale(),
                 expected_scale: balanced.expected_scale(dtype),
-                ..Self::of(dtype, Kernel::Balanced(balanced), 1.0)
+                ..Self::with_scale(dtype, Kernel::Balanced(balanced), 1.0)
             };
         }
         let mut plan = Self::sum(dtype, ranks);
@@ -154,17 +154,17 @@ impl DataPlan {
             _ => (sum_max(dtype) / ranks, 1),
         };
         if room == 0 {
-            let spread = PlaceSpread::new(ranks, sum_max(dtype).min((ranks - 1) / 2));
+            let spread = RankSpread::new(ranks, sum_max(dtype).min((ranks - 1) / 2));
             return Self {
                 expected_scale: 0.0,
-                ..Self::of(dtype, Kernel::PlaceSpread(spread, 0), 1.0)
+                ..Self::with_scale(dtype, Kernel::RankSpread(spread, 0), 1.0)
             };
         }
-        let kernel = Kernel::PlaceSpread(PlaceSpread::new(ranks, room), sign(dtype));
+        let kernel = Kernel::RankSpread(RankSpread::new(ranks, room), sign(dtype));
         let sum_scale = f64::from(scale) * f64::from(ranks);
         Self {
             expected_scale: f64::from(scale),
-            ..Self::of(dtype, kernel, sum_scale)
+            ..Self::with_scale(dtype, kernel, sum_scale)
         }
     }
 
@@ -180,7 +180,7 @@ impl DataPlan {
         let count = out.len() / self.dtype.bytes() as usize;
         let integers = &mut buffer.integers[..count];
         match self.kernel {
-            Kernel::PlaceSpread(spread, sign) => each(run, first, integers, move |random| {
+            Kernel::RankSpread(spread, sign) => each(run, first, integers, move |random| {
                 let part = spread.part(random, spread.seat(random, place));
                 signed(random, part, sign)
             }),
@@ -207,7 +207,13 @@ impl DataPlan {
     }
 
     /// Writes the results for the elements of a run, starting at element `first`.
-    pub fn expected(&self, run: &ElementRun, first: u32, buffer: &mut ElementBuffer, out: &mut [u8]) {
+    pub fn expected(
+        &self,
+        run: &ElementRun,
+        first: u32,
+        buffer: &mut ElementBuffer,
+        out: &mut [u8],
+    ) {
         let count = out.len() / self.dtype.bytes() as usize;
         if let Kernel::Power(kernel) = self.kernel {
             let (integers, odd) = (&mut buffer.integers[..count], &mut buffer.odd[..count]);
@@ -223,7 +229,7 @@ impl DataPlan {
 
     fn totals(&self, run: &ElementRun, first: u32, integers: &mut [i32]) {
         match self.kernel {
-            Kernel::PlaceSpread(spread, sign) => each(run, first, integers, move |random| {
+            Kernel::RankSpread(spread, sign) => each(run, first, integers, move |random| {
                 signed(random, spread.total(random), sign)
             }),
             Kernel::Balanced(kernel) => {
@@ -237,7 +243,7 @@ impl DataPlan {
     }
 
     /// The sum before averaging, for one element.
-    pub fn sum_of(&self, run: &ElementRun, first: u32) -> f64 {
+    pub fn undivided_sum(&self, run: &ElementRun, first: u32) -> f64 {
         let mut total = [0];
         self.totals(run, first, &mut total);
         f64::from(total[0]) * self.total_scale
@@ -246,8 +252,8 @@ impl DataPlan {
     /// Share of the elements whose result would differ without a given rank's part.
     pub fn share(&self) -> f64 {
         match self.kernel {
-            Kernel::PlaceSpread(..) if self.expected_scale == 0.0 => 0.0,
-            Kernel::PlaceSpread(spread, _) => spread.share(),
+            Kernel::RankSpread(..) if self.expected_scale == 0.0 => 0.0,
+            Kernel::RankSpread(spread, _) => spread.share(),
             Kernel::Balanced(kernel) => kernel.share(),
             Kernel::Extreme(kernel) => kernel.share(),
             Kernel::Power(kernel) => kernel.share(),

@@ -6,7 +6,7 @@
 //! significand) and a random sign. The product then depends on the element and not only on its exponent.
 
 use super::hash::{Random, remix};
-use super::spread::PlaceSpread;
+use super::spread::RankSpread;
 
 /// Flag bits in [`Factor::packed`], above the exponent.
 pub mod mark {
@@ -29,7 +29,7 @@ pub struct Factor {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Power {
     ranks: u32,
-    exponents: PlaceSpread,
+    exponents: RankSpread,
     /// 1 for a type with negative numbers.
     signed: u32,
 }
@@ -39,7 +39,7 @@ impl Power {
     pub fn new(ranks: u32, exponent_max: u32, signed: bool) -> Self {
         Self {
             ranks,
-            exponents: PlaceSpread::new(ranks, exponent_max),
+            exponents: RankSpread::new(ranks, exponent_max),
             signed: u32::from(signed),
         }
     }

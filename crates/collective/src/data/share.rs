@@ -7,6 +7,6 @@ use super::plan::DataPlan;
 use crate::{Dtype, Reduction};
 
 /// Share of the elements whose result would differ without the part of any one rank.
-pub fn of(dtype: Dtype, reduction: Reduction, ranks: u32) -> f64 {
+pub fn deciding_share(dtype: Dtype, reduction: Reduction, ranks: u32) -> f64 {
     DataPlan::new(dtype, reduction, ranks.max(1)).share()
 }

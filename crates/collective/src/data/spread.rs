@@ -13,7 +13,7 @@ use super::hash::{ElementRun, Random, mix, scale};
 
 /// Parts of ranks, with a bounded total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PlaceSpread {
+pub struct RankSpread {
     ranks: u32,
     /// 1 if the range allows every rank a nonzero part in every element.
     base: u32,
@@ -29,7 +29,7 @@ pub struct PlaceSpread {
     counts: u32,
 }
 
-impl PlaceSpread {
+impl RankSpread {
     /// Parts that add up to at most `total_max`, even if any one of them is counted twice.
     ///
     /// If the range only allows parts of 0 and 1, at least half of the ranks give 1, or half of the number that fits.

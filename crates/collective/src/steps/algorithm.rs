@@ -1,31 +1,31 @@
-//! Algorithms, and the operations that each has a form for.
+//! Algorithms, and the operations that each one supports.
 
 use tonnage_units::{Error, Result};
 
 use crate::Collective;
 
 tonnage_units::names! {
-    /// Pattern in which the ranks of a collective exchange messages.
+    /// The pattern in which the ranks of a collective exchange messages.
     pub enum Algorithm: "algorithm" {
-        /// Each rank puts to the next one only, a part of the data at a time.
+        /// Each rank puts only to the next one, one part of the data at a time.
         Ring = "ring",
-        /// Halves of the data, then quarters, between ranks ever nearer, and back.
+        /// Halves of the data, then quarters, between ranks at decreasing distance, and back.
         HalvingDoubling = "halving-doubling",
-        /// Everything that is known, between ranks at twice the distance in each round.
+        /// All data known so far, between ranks at twice the distance in each round.
         RecursiveDoubling = "recursive-doubling",
         /// A binomial tree.
         Tree = "tree",
-        /// A peer to put to and a peer to get from in each step, until all have been met.
+        /// In each step one peer to put to and one to receive from, until all have been used.
         Pairwise = "pairwise",
-        /// As many rounds as the number of ranks has binary digits, at twice the distance in each; of the barrier, the
-        /// dissemination.
+        /// As many rounds as the number of ranks has binary digits, at twice the distance in each; for a barrier, the
+        /// dissemination algorithm.
         Bruck = "bruck",
         /// One message for each pair, all at once.
         Linear = "linear",
     }
 }
 
-/// Algorithms that have a form for an operation, the most usual first.
+/// Algorithms that support an operation, the most common first.
 pub fn algorithms(op: Collective) -> &'static [Algorithm] {
     use Algorithm::{Bruck, HalvingDoubling, Linear, Pairwise, RecursiveDoubling, Ring, Tree};
     match op {
@@ -40,10 +40,10 @@ pub fn algorithms(op: Collective) -> &'static [Algorithm] {
     }
 }
 
-/// Checks that an operation can work in place, whoever carries it out.
+/// Checks that an operation can work in place, with any backend.
 ///
 /// # Errors
-/// `Usage` for the ring, in which each rank gets other elements than it gives at the same time.
+/// `Usage` for the ring, in which each rank receives other elements than it sends at the same time.
 pub fn check_in_place(op: Collective, in_place: bool) -> Result<()> {
     if in_place && op == Collective::SendRecvRing {
         return Err(Error::Usage(format!(
@@ -53,20 +53,20 @@ pub fn check_in_place(op: Collective, in_place: bool) -> Result<()> {
     Ok(())
 }
 
-/// Checks that an algorithm has a form for an operation.
+/// Checks that an algorithm supports an operation.
 ///
 /// # Errors
-/// `Usage` with the algorithms that have one; with those that work in place, where the form does not.
+/// `Usage`, listing the algorithms that do, or the one that works in place if this one does not.
 pub fn check(op: Collective, algorithm: Algorithm, in_place: bool) -> Result<()> {
     if !algorithms(op).contains(&algorithm) {
         let names: Vec<_> = algorithms(op).iter().map(|one| one.name()).collect();
         return Err(Error::Usage(format!(
-            "{op} has no form of the algorithm {algorithm}: it has {}",
+            "algorithm {algorithm} does not support {op}: choose one of {}",
             names.join(", ")
         )));
     }
     check_in_place(op, in_place)?;
-    // What arrives would overwrite what has still to be put; only bruck puts nothing out of the input itself.
+    // Arriving data would overwrite data that has not been put yet. Only bruck never puts directly from the input.
     if in_place && op == Collective::AllToAll && algorithm != Algorithm::Bruck {
         return Err(Error::Usage(format!(
             "{op} by {algorithm} cannot work in place: choose the algorithm bruck, or leave --in-place off"

@@ -1,97 +1,101 @@
-//! Recursive doubling: in round r the ranks exchange all that they know with the one whose number differs in the r-th
+//! Recursive doubling: in round r, ranks exchange all data known so far with the rank whose number differs in the r-th
 //! binary digit. Few rounds and many bytes: for small messages.
 
-use super::emitter::{Chunk, Emitter, TooMany, input, output, scratch};
+use super::emitter::{Chunk, Emitter, TooManyMessages, input, output, scratch};
 use super::pairing::Core;
 use super::program::Place;
 use super::ring::copy_others;
-use super::slots::{Inlet, Outlet, RowNumbers, SlotRow};
+use super::slots::{RowNumbers, RowReceiver, RowSender, SlotRow};
 
-/// An all-reduce at a rank of the core. Round r is `lead` chunks behind round r - 1, so that each chunk's latency is
-/// hidden behind others.
+/// An all-reduce at a core rank. Round r lags round r - 1 by `lead` chunks, so that other chunks hide each chunk's
+/// latency.
 struct AllReduce {
-    outlets: Vec<Outlet>,
-    inlets: Vec<Inlet>,
-    /// The rank in excess that it works for, its messages, and the number of the first result for it.
-    ward: Option<(u32, Inlet, u32)>,
+    senders: Vec<RowSender>,
+    receivers: Vec<RowReceiver>,
+    /// The excess rank that it works for, the receiver of its messages, and the number of the first result message for
+    /// it.
+    excess_partner: Option<(u32, RowReceiver, u32)>,
 }
 
 impl AllReduce {
-    /// Takes this rank's own chunk, and its ward's, into the first round.
+    /// Puts this rank's chunk, combined with its excess rank's, into the first round.
     fn begin(&mut self, out: &mut Emitter, chunk: Chunk) {
-        let (own, partner) = (input(chunk.at), out.seat.rank ^ 1);
-        let outlet = &mut self.outlets[0];
-        let from = match &mut self.ward {
-            // What is put may still be on its way when the result comes, which in place is written over the input.
-            None if out.seat.in_place => {
-                let from = outlet.place(out, partner);
+        let (own, partner) = (input(chunk.at), out.context.rank ^ 1);
+        let sender = &mut self.senders[0];
+        let from = match &mut self.excess_partner {
+            // The put may still be in progress when the result arrives; in place, the result overwrites the input.
+            None if out.context.in_place => {
+                let from = sender.next_outbox_place(out, partner);
                 out.copy(own, from, chunk.bytes);
                 from
             }
             None => own,
-            Some((peer, inlet, _)) => {
-                let from = outlet.place(out, partner);
-                let come = inlet.take(out, *peer);
-                out.combine(come, own, from, chunk.bytes);
-                inlet.release(out, *peer);
+            Some((peer, receiver, _)) => {
+                let from = sender.next_outbox_place(out, partner);
+                let received = receiver.take(out, *peer);
+                out.combine(received, own, from, chunk.bytes);
+                receiver.release(out, *peer);
                 from
             }
         };
-        outlet.put(out, partner, from, chunk.bytes);
+        sender.put(out, partner, from, chunk.bytes);
     }
 
-    /// Place of a chunk's sum before a round.
+    /// Location of a chunk's sum before a round.
     fn before(&self, out: &Emitter, round: usize, index: u64, chunk: Chunk) -> Place {
-        match round == 0 && self.ward.is_none() && !out.seat.in_place {
+        match round == 0 && self.excess_partner.is_none() && !out.context.in_place {
             true => input(chunk.at),
-            false => self.outlets[round].place_of(index),
+            false => self.senders[round].outbox_place(index),
         }
     }
 
-    /// Takes a partner's sum of a chunk, and puts that of both in the next round.
+    /// Takes a partner's sum of a chunk, combines it, and puts the result to the next round's partner.
     fn take(&mut self, out: &mut Emitter, round: usize, index: u64, chunk: Chunk) {
         let own = self.before(out, round, index, chunk);
-        let (peer, next) = (out.seat.rank ^ (1 << round), out.seat.rank ^ (2 << round));
-        let is_last = round + 1 == self.inlets.len();
+        let (peer, next) = (
+            out.context.rank ^ (1 << round),
+            out.context.rank ^ (2 << round),
+        );
+        let is_last = round + 1 == self.receivers.len();
         let to = match is_last {
             true => output(chunk.at),
-            false => self.outlets[round + 1].place(out, next),
+            false => self.senders[round + 1].next_outbox_place(out, next),
         };
-        let come = self.inlets[round].take(out, peer);
-        out.combine(come, own, to, chunk.bytes);
-        self.inlets[round].release(out, peer);
+        let received = self.receivers[round].take(out, peer);
+        out.combine(received, own, to, chunk.bytes);
+        self.receivers[round].release(out, peer);
         if !is_last {
-            self.outlets[round + 1].put(out, next, to, chunk.bytes);
+            self.senders[round + 1].put(out, next, to, chunk.bytes);
             return;
         }
         out.complete(to, chunk.bytes);
-        if let Some((ward, _, result)) = self.ward {
-            out.put(ward, result + index as u32, (to, to), chunk.bytes);
+        if let Some((excess_partner, _, result)) = self.excess_partner {
+            out.put(excess_partner, result + index as u32, (to, to), chunk.bytes);
         }
     }
 }
 
 /// Emits an all-reduce.
-pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooMany> {
-    let seat = out.seat;
-    let core = Core::of(&seat);
-    let count = seat.count(seat.block());
+pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
+    let context = out.context;
+    let core = Core::new(&context);
+    let count = context.count(context.block());
     let all = count * u64::from(core.rounds());
     let [data, free, excess, excess_free, result] = out.number([all, all, count, count, count])?;
-    let row = SlotRow::new(&seat, seat.block(), count);
+    let row = SlotRow::new(&context, context.block(), count);
     let slots = out.reserve(row.bytes * u64::from(core.rounds()));
     let of_excess = RowNumbers {
         data: excess,
         free: excess_free,
     };
     let excess_slots = out.reserve(if core.excess > 0 { row.bytes } else { 0 });
-    let chunks: Vec<Chunk> = seat.cut(0..seat.block()).collect();
-    if let Some(helper) = core.helper(seat.rank) {
-        let mut outlet = Outlet::new(row, of_excess, excess_slots, 0);
+    let chunks: Vec<Chunk> = context.cut(0..context.block()).collect();
+    if let Some(core_partner) = core.core_partner(context.rank) {
+        let mut sender = RowSender::new(row, of_excess, excess_slots, 0);
         for chunk in &chunks {
-            outlet.put(out, helper, input(chunk.at), chunk.bytes);
+            sender.put(out, core_partner, input(chunk.at), chunk.bytes);
         }
-        out.wait_bytes(helper, result, seat.block());
+        out.wait_bytes(core_partner, result, context.block());
         return Ok(());
     }
     let outbox = out.reserve(row.bytes * u64::from(core.rounds()));
@@ -101,16 +105,19 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooMany> {
             free: free + round * count as u32,
         };
         let before = u64::from(round) * row.bytes;
-        let outlet = Outlet::new(row, numbers, slots + before, outbox + before);
-        (outlet, Inlet::new(row, numbers, slots + before, count))
+        let sender = RowSender::new(row, numbers, slots + before, outbox + before);
+        (
+            sender,
+            RowReceiver::new(row, numbers, slots + before, count),
+        )
     };
-    let (outlets, inlets) = (0..core.rounds()).map(of_round).unzip();
-    let of_ward = || Inlet::new(row, of_excess, excess_slots, count);
-    let ward = |peer| (peer, of_ward(), result);
+    let (senders, receivers) = (0..core.rounds()).map(of_round).unzip();
+    let from_excess = || RowReceiver::new(row, of_excess, excess_slots, count);
+    let excess_partner = |peer| (peer, from_excess(), result);
     let mut call = AllReduce {
-        outlets,
-        inlets,
-        ward: core.ward(seat.rank).map(ward),
+        senders,
+        receivers,
+        excess_partner: core.excess_partner(context.rank).map(excess_partner),
     };
     let lead = row.lead();
     let rounds = u64::from(core.rounds());
@@ -131,34 +138,34 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooMany> {
     Ok(())
 }
 
-/// An all-gather at a rank of the core.
+/// An all-gather at a core rank.
 struct AllGather {
     core: Core,
     is_eager: bool,
-    /// Number of the first message of each round; the last is that of the result for the rank in excess.
+    /// Number of the first message of each round.
     first: Vec<u32>,
 }
 
 impl AllGather {
-    /// Place of a block while blocks are gathered: in the output, or in an image of it.
+    /// Location of a block during gathering: in the output, or in an image of it in the scratch.
     fn place(&self, out: &Emitter, block: u32) -> Place {
-        let at = out.seat.blocks(block);
+        let at = out.context.blocks(block);
         match self.is_eager {
             true => scratch(at),
             false => output(at),
         }
     }
 
-    /// Emits a round: all that this rank has for all that its partner has.
+    /// Emits a round: exchanges all blocks known so far with the partner.
     fn exchange(&self, out: &mut Emitter, round: u32) {
-        let seat = out.seat;
-        let partner = seat.rank ^ (1 << round);
+        let context = out.context;
+        let partner = context.rank ^ (1 << round);
         let mut message = self.first[round as usize];
-        for blocks in self.core.blocks(&Core::near(seat.rank, round)) {
+        for blocks in self.core.blocks(&Core::near(context.rank, round)) {
             let place = self.place(out, blocks.start);
-            let is_own = round == 0 && blocks.start == seat.rank;
+            let is_own = round == 0 && blocks.start == context.rank;
             let from = if is_own { input(0) } else { place };
-            let bytes = seat.blocks(blocks.end - blocks.start);
+            let bytes = context.blocks(blocks.end - blocks.start);
             message = out.put_range(partner, message, 0..bytes, |at| {
                 (from.beyond(at), place.beyond(at))
             });
@@ -168,40 +175,44 @@ impl AllGather {
         }
         let mut message = self.first[round as usize];
         for blocks in self.core.blocks(&Core::near(partner, round)) {
-            let bytes = seat.blocks(blocks.end - blocks.start);
+            let bytes = context.blocks(blocks.end - blocks.start);
             message = out.wait_bytes(partner, message, bytes);
         }
     }
 
-    /// Copies this rank's own block to the others.
+    /// Copies this rank's own block next to the others.
     fn keep(&self, out: &mut Emitter) {
-        let seat = out.seat;
-        // It is passed on in the rounds that follow, and to a rank in excess.
-        if self.is_eager && (self.core.rounds() > 1 || self.core.ward(seat.rank).is_some()) {
-            out.copy(input(0), self.place(out, seat.rank), seat.block());
+        let context = out.context;
+        // Later rounds pass it on, and the excess rank needs it.
+        if self.is_eager
+            && (self.core.rounds() > 1 || self.core.excess_partner(context.rank).is_some())
+        {
+            out.copy(input(0), self.place(out, context.rank), context.block());
         }
-        out.keep(0, seat.blocks(seat.rank), seat.block());
+        out.keep(0, context.blocks(context.rank), context.block());
     }
 }
 
-/// Chunks of all blocks but one.
+/// Chunks of all blocks except one.
 fn without(out: &Emitter, block: u32) -> impl Iterator<Item = Chunk> + use<> {
-    let seat = out.seat;
-    let (own, end) = (seat.blocks(block), seat.blocks(seat.ranks()));
-    seat.cut(0..own).chain(seat.cut(own + seat.block()..end))
+    let context = out.context;
+    let (own, end) = (context.blocks(block), context.blocks(context.ranks()));
+    context
+        .cut(0..own)
+        .chain(context.cut(own + context.block()..end))
 }
 
-/// Emits an all-gather. A rank in excess puts its block to its helper, and gets all others from it.
-pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooMany> {
-    let seat = out.seat;
-    let core = Core::of(&seat);
-    let (rounds, chunks) = (core.rounds(), seat.count(seat.block()));
-    let of_round = |round: u32| 2 * seat.count(seat.blocks(1u32 << round));
+/// Emits an all-gather. An excess rank puts its block to its core partner, and gets all others from it.
+pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
+    let context = out.context;
+    let core = Core::new(&context);
+    let (rounds, chunks) = (core.rounds(), context.count(context.block()));
+    let of_round = |round: u32| 2 * context.count(context.blocks(1u32 << round));
     let all = (0..rounds).map(of_round).sum();
-    let result_max = seat.count(seat.blocks(seat.ranks())) + 1;
+    let result_max = context.count(context.blocks(context.ranks())) + 1;
     let [data, excess, result, ready] =
         out.number([all, chunks, result_max, u64::from(rounds) + 1])?;
-    let is_eager = seat.is_eager(seat.blocks(seat.ranks()));
+    let is_eager = context.is_eager(context.blocks(context.ranks()));
     let before = |round: u32| data + (0..round).map(of_round).sum::<u64>() as u32;
     let call = AllGather {
         core,
@@ -209,40 +220,40 @@ pub(super) fn all_gather(out: &mut Emitter) -> Result<(), TooMany> {
         first: (0..rounds).map(before).collect(),
     };
     if is_eager {
-        out.reserve(seat.blocks(seat.ranks()));
+        out.reserve(context.blocks(context.ranks()));
     }
-    if let Some(helper) = core.helper(seat.rank) {
+    if let Some(core_partner) = core.core_partner(context.rank) {
         if !is_eager {
-            out.wait(helper, ready + rounds);
+            out.wait(core_partner, ready + rounds);
         }
-        let to = call.place(out, seat.rank);
-        out.put_range(helper, excess, 0..seat.block(), |at| {
+        let to = call.place(out, context.rank);
+        out.put_range(core_partner, excess, 0..context.block(), |at| {
             (input(at), to.beyond(at))
         });
-        out.keep(0, seat.blocks(seat.rank), seat.block());
-        for (message, _) in (result..).zip(without(out, seat.rank)) {
-            out.wait(helper, message);
+        out.keep(0, context.blocks(context.rank), context.block());
+        for (message, _) in (result..).zip(without(out, context.rank)) {
+            out.wait(core_partner, message);
         }
         return Ok(());
     }
-    let ward = core.ward(seat.rank);
+    let excess_partner = core.excess_partner(context.rank);
     if !is_eager {
-        if let Some(peer) = ward {
+        if let Some(peer) = excess_partner {
             out.signal(peer, ready + rounds);
         }
-        (0..rounds).for_each(|round| out.signal(seat.rank ^ (1 << round), ready + round));
+        (0..rounds).for_each(|round| out.signal(context.rank ^ (1 << round), ready + round));
     }
-    if let Some(peer) = ward {
-        out.wait_bytes(peer, excess, seat.block());
+    if let Some(peer) = excess_partner {
+        out.wait_bytes(peer, excess, context.block());
     }
     for round in 0..rounds {
         if !is_eager {
-            out.wait(seat.rank ^ (1 << round), ready + round);
+            out.wait(context.rank ^ (1 << round), ready + round);
         }
         call.exchange(out, round);
     }
-    if let Some(peer) = ward {
-        // Its block has come: it is there.
+    if let Some(peer) = excess_partner {
+        // Its block has arrived, so it has entered the call.
         for (message, chunk) in (result..).zip(without(out, peer)) {
             let from = call.place(out, 0).beyond(chunk.at);
             out.put(peer, message, (from, output(chunk.at)), chunk.bytes);

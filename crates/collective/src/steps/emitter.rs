@@ -1,33 +1,33 @@
-//! Emission of steps: numbers of messages, scratch, chunks, and the few sequences that many algorithms share.
+//! Emission of steps: message numbers, scratch allocation, chunks, and sequences that many algorithms share.
 
 use std::ops::Range;
 
 use super::program::{Buffer, Place, Program, Step};
 use crate::{Reduction, Shape};
 
-/// Boundary that stretches of the scratch begin at: that of a cache line, so that two of them never share one.
+/// Alignment of ranges in the scratch: a cache line, so that two ranges never share one.
 const ALIGN_BYTES: u64 = 64;
 
-/// Bytes above which the parts of an all-reduce begin at cache lines: below, a line is too much of a part.
+/// Smallest part of an all-reduce that is aligned to cache lines. For shorter parts, the padding would be too large a
+/// fraction.
 const PART_ALIGN_BYTES_MIN: u64 = 4 << 10;
 
-/// Sizes that decide between variants of an algorithm. They are the same at all ranks of a call.
+/// Sizes that select variants of an algorithm. They are the same at all ranks of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tuning {
-    /// The most bytes that are put into a peer's scratch and copied from there, although they could be put into its
-    /// output once it has said that it is there.
+    /// The most bytes that go through a peer's scratch and are copied from there. More bytes go directly into its
+    /// output, after it has signalled that it is ready.
     pub eager_bytes_max: u64,
-    /// Bytes of slots that messages of one peer lie in until they are used.
+    /// Bytes of slots that hold the messages of one peer until they are used.
     pub slots_bytes: u64,
-    /// The fewest slots, where chunks are long; four at least, because two chunks are put ahead of the one that is
-    /// used.
+    /// The fewest slots, for long chunks. At least four, because two chunks are put ahead of the one in use.
     pub slots_min: u64,
 }
 
 impl Tuning {
     /// Copying 8 KiB takes about as long as a signal between two cores (half a microsecond). Slots of 1 MiB stay in a
-    /// cache of the second level, and cover the latency of a network of 10 Gb/s; eight of them keep four chunks under
-    /// way while four are used.
+    /// second-level cache, and cover the latency of a 10 Gb/s network. Eight of them keep four chunks in transit while
+    /// four are in use.
     pub const DEFAULT: Self = Self {
         eager_bytes_max: 8 << 10,
         slots_bytes: 1 << 20,
@@ -35,19 +35,19 @@ impl Tuning {
     };
 }
 
-/// Number of messages of a call that has too many.
+/// The number of messages of a call with too many of them.
 #[derive(Debug)]
-pub(super) struct TooMany {
+pub(super) struct TooManyMessages {
     pub messages: u64,
 }
 
-/// Seat of one rank in a call: its number, and everything about the call that all ranks know.
+/// Context of one rank in a call: its number, and everything about the call that all ranks know.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct CallSeat {
+pub(super) struct CallContext {
     pub shape: Shape,
     pub reduction: Reduction,
     pub rank: u32,
-    /// Bytes of a chunk: a multiple of an element's, at least one element.
+    /// Bytes of a chunk: a multiple of the element size, at least one element.
     pub chunk_bytes: u64,
     pub in_place: bool,
     pub tuning: Tuning,
@@ -56,43 +56,43 @@ pub(super) struct CallSeat {
 /// A part of a message: at most a chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Chunk {
-    /// Bytes from the beginning of whatever is cut.
+    /// Offset in the range that is cut.
     pub at: u64,
     pub bytes: u64,
 }
 
-impl CallSeat {
+impl CallContext {
     pub fn ranks(&self) -> u32 {
         self.shape.ranks
     }
 
-    /// The rank that is `distance` after this one, the first following the last.
+    /// The rank `distance` after this one; the first follows the last.
     pub fn after(&self, distance: u32) -> u32 {
         let ranks = u64::from(self.ranks());
         ((u64::from(self.rank) + u64::from(distance)) % ranks) as u32
     }
 
-    /// The rank that is `distance` before this one.
+    /// The rank `distance` before this one.
     pub fn before(&self, distance: u32) -> u32 {
         self.after(self.ranks() - distance % self.ranks())
     }
 
-    /// Number of the rank counted from the root.
+    /// Number of this rank, counted from the root.
     pub fn root_distance(&self) -> u32 {
         self.before(self.shape.root)
     }
 
-    /// Bytes of a block.
+    /// Bytes of one block.
     pub fn block(&self) -> u64 {
         self.shape.block_bytes()
     }
 
-    /// Bytes of the blocks of so many ranks.
+    /// Bytes of the blocks of `ranks` ranks.
     pub fn blocks(&self, ranks: u32) -> u64 {
         self.block() * u64::from(ranks)
     }
 
-    /// Chunks of so many bytes.
+    /// Number of chunks for `bytes` bytes.
     pub fn count(&self, bytes: u64) -> u64 {
         bytes.div_ceil(self.chunk_bytes)
     }
@@ -107,13 +107,13 @@ impl CallSeat {
         })
     }
 
-    /// Returns whether so little arrives at a rank that it goes through the scratch.
+    /// Whether the bytes that a rank receives are few enough to go through the scratch.
     pub fn is_eager(&self, bytes: u64) -> bool {
         bytes <= self.tuning.eager_bytes_max
     }
 }
 
-/// Contiguous parts of some bytes; the last of them may be shorter or empty.
+/// Contiguous parts of a range of bytes. The last of them may be shorter or empty.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Parts {
     total: u64,
@@ -121,10 +121,10 @@ pub(super) struct Parts {
 }
 
 impl Parts {
-    /// All of the data of the call in `count` parts.
-    pub fn of_block(seat: &CallSeat, count: u32) -> Self {
-        let (total, element) = (seat.block(), seat.shape.dtype.bytes());
-        let part = seat.shape.block.div_ceil(u64::from(count)) * element;
+    /// Splits the call's data into `count` parts.
+    pub fn split_block(context: &CallContext, count: u32) -> Self {
+        let (total, element) = (context.block(), context.shape.dtype.bytes());
+        let part = context.shape.block.div_ceil(u64::from(count)) * element;
         let part = match part >= PART_ALIGN_BYTES_MIN {
             true => part.next_multiple_of(ALIGN_BYTES),
             false => part,
@@ -132,20 +132,20 @@ impl Parts {
         Self { total, part }
     }
 
-    /// The blocks of all ranks.
-    pub fn blocks(seat: &CallSeat) -> Self {
+    /// The blocks of all ranks, as parts.
+    pub fn blocks(context: &CallContext) -> Self {
         Self {
-            total: seat.blocks(seat.ranks()),
-            part: seat.block(),
+            total: context.blocks(context.ranks()),
+            part: context.block(),
         }
     }
 
-    /// Bytes of the longest part: the first.
+    /// Bytes of the longest part, which is the first.
     pub fn longest(&self) -> u64 {
         self.part
     }
 
-    /// Bytes of the parts from one up to another.
+    /// The bytes of a range of parts.
     pub fn range(&self, parts: Range<u32>) -> Range<u64> {
         let at = |part: u32| (u64::from(part) * self.part).min(self.total);
         at(parts.start)..at(parts.end)
@@ -167,27 +167,27 @@ pub(super) fn scratch(offset: u64) -> Place {
     Place { buffer, offset }
 }
 
-/// The steps of one rank while they are made.
+/// Builder for the steps of one rank.
 #[derive(Debug)]
 pub(super) struct Emitter {
-    pub seat: CallSeat,
+    pub context: CallContext,
     steps: Vec<Step>,
     scratch_bytes: u64,
     messages: u64,
     messages_max: u64,
-    /// For each rank whether anything comes from it.
+    /// Whether each rank sends anything to this one.
     gets: Vec<bool>,
 }
 
 impl Emitter {
-    pub fn new(seat: CallSeat, messages_max: u64) -> Self {
+    pub fn new(context: CallContext, messages_max: u64) -> Self {
         Self {
-            seat,
+            context,
             steps: Vec::new(),
             scratch_bytes: 0,
             messages: 0,
             messages_max,
-            gets: vec![false; seat.ranks() as usize],
+            gets: vec![false; context.ranks() as usize],
         }
     }
 
@@ -201,9 +201,12 @@ impl Emitter {
         }
     }
 
-    /// Sets numbers of messages apart, and returns where each row of them begins. Called once, before any step, with
-    /// the same counts at all ranks: so each knows the numbers of all others.
-    pub fn number<const N: usize>(&mut self, counts: [u64; N]) -> Result<[u32; N], TooMany> {
+    /// Allocates message numbers, and returns the first one of each row. Called once, before any step, with the same
+    /// counts at all ranks, so that each rank knows all others' numbers.
+    pub fn number<const N: usize>(
+        &mut self,
+        counts: [u64; N],
+    ) -> Result<[u32; N], TooManyMessages> {
         let begin = |index: usize| {
             counts[..index]
                 .iter()
@@ -211,14 +214,14 @@ impl Emitter {
         };
         self.messages = begin(N);
         if self.messages > self.messages_max {
-            return Err(TooMany {
+            return Err(TooManyMessages {
                 messages: self.messages,
             });
         }
         Ok(std::array::from_fn(|index| begin(index) as u32))
     }
 
-    /// Sets a stretch of the scratch apart, and returns its offset.
+    /// Allocates a range of the scratch, and returns its offset.
     pub fn reserve(&mut self, bytes: u64) -> u64 {
         let at = self.scratch_bytes;
         self.scratch_bytes = at + bytes.next_multiple_of(ALIGN_BYTES);
@@ -235,48 +238,48 @@ impl Emitter {
         });
     }
 
-    /// Puts no bytes.
+    /// Puts zero bytes: a signal.
     pub fn signal(&mut self, peer: u32, message: u32) {
         self.put(peer, message, (scratch(0), scratch(0)), 0);
     }
 
-    /// Waits for a message of the peer's.
+    /// Waits for a message from the peer.
     pub fn wait(&mut self, peer: u32, message: u32) {
         self.gets[peer as usize] = true;
         self.steps.push(Step::Await { message });
     }
 
-    /// Puts a range of bytes in chunks, whose messages are numbered from `first` on; `way` is that of the range's
-    /// beginning. Returns the number after them.
+    /// Puts a range of bytes in chunks, with messages numbered from `first`. `places` maps an offset to source and
+    /// target. Returns the next number.
     pub fn put_range(
         &mut self,
         peer: u32,
         first: u32,
         range: Range<u64>,
-        way: impl Fn(u64) -> (Place, Place),
+        places: impl Fn(u64) -> (Place, Place),
     ) -> u32 {
         let mut message = first;
-        for chunk in self.seat.cut(range) {
-            self.put(peer, message, way(chunk.at), chunk.bytes);
+        for chunk in self.context.cut(range) {
+            self.put(peer, message, places(chunk.at), chunk.bytes);
             message += 1;
         }
         message
     }
 
-    /// Waits for as many messages as so many bytes go in. Returns the number after them.
+    /// Waits for the messages that carry `bytes` bytes. Returns the next number.
     pub fn wait_bytes(&mut self, peer: u32, first: u32, bytes: u64) -> u32 {
-        let end = first + self.seat.count(bytes) as u32;
+        let end = first + self.context.count(bytes) as u32;
         (first..end).for_each(|message| self.wait(peer, message));
         end
     }
 
     pub fn fold(&mut self, from: Place, to: Place, bytes: u64) {
-        let elements = bytes / self.seat.shape.dtype.bytes();
+        let elements = bytes / self.context.shape.dtype.bytes();
         self.steps.push(Step::Fold { from, to, elements });
     }
 
     pub fn combine(&mut self, one: Place, other: Place, to: Place, bytes: u64) {
-        let elements = bytes / self.seat.shape.dtype.bytes();
+        let elements = bytes / self.context.shape.dtype.bytes();
         self.steps.push(Step::Combine {
             one,
             other,
@@ -285,11 +288,11 @@ impl Emitter {
         });
     }
 
-    /// Combines what has come with this rank's own input into its output, which in place is the same.
-    pub fn merge(&mut self, come: Place, own: Place, to: Place, bytes: u64) {
-        match self.seat.in_place {
-            true => self.fold(come, to, bytes),
-            false => self.combine(come, own, to, bytes),
+    /// Combines received data with this rank's own input into its output; in place, these are the same memory.
+    pub fn merge(&mut self, received: Place, own: Place, to: Place, bytes: u64) {
+        match self.context.in_place {
+            true => self.fold(received, to, bytes),
+            false => self.combine(received, own, to, bytes),
         }
     }
 
@@ -299,17 +302,17 @@ impl Emitter {
         }
     }
 
-    /// Copies the rank's own part of its input to where it belongs in its output; in place it is there.
+    /// Copies the rank's own part of its input to its location in the output; in place, it is already there.
     pub fn keep(&mut self, from: u64, to: u64, bytes: u64) {
-        if !self.seat.in_place {
+        if !self.context.in_place {
             self.copy(input(from), output(to), bytes);
         }
     }
 
-    /// Ends a reduction: an average is the sum, divided.
+    /// Finishes a reduction: for an average, divides the sum.
     pub fn complete(&mut self, at: Place, bytes: u64) {
-        if self.seat.reduction == Reduction::Avg {
-            let elements = bytes / self.seat.shape.dtype.bytes();
+        if self.context.reduction == Reduction::Avg {
+            let elements = bytes / self.context.shape.dtype.bytes();
             self.steps.push(Step::Divide { at, elements });
         }
     }

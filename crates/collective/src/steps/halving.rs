@@ -1,30 +1,31 @@
-//! All-reduce by recursive halving and doubling: in each round a rank gives half of what it still works on to a
-//! partner, takes up the partner's of the other half, and keeps that. Then complete halves go back the same way. Of a
-//! number of ranks that is no power of two, those in excess hand their input to a rank of the core first and get the
-//! result from it. The reduce-scatter by halving is in `scattering`.
+//! All-reduce by recursive halving and doubling. In each round, a rank gives half of its current range to a partner,
+//! and adds the partner's data for the other half. Then complete halves go back the same way.
+//!
+//! If the number of ranks is not a power of two, excess ranks first hand their input to a core rank, and get the result
+//! from it. The reduce-scatter by halving is in `scattering`.
 //!
 //! Thakur, Rabenseifner and Gropp, "Optimization of collective communication operations in MPICH", International
 //! Journal of High Performance Computing Applications 19 (2005).
 
 use std::ops::Range;
 
-use super::emitter::{Chunk, Emitter, Parts, TooMany, input, output};
+use super::emitter::{Chunk, Emitter, Parts, TooManyMessages, input, output};
 use super::pairing::Core;
-use super::slots::{Inlet, Outlet, RowNumbers, SlotRow};
+use super::slots::{RowNumbers, RowReceiver, RowSender, SlotRow};
 
-/// One round: there by halving, and back by doubling.
+/// One round: first by halving, and later back by doubling.
 struct Round {
     partner: u32,
     row: SlotRow,
     slots: u64,
     halving: RowNumbers,
     doubling: u32,
-    /// Bytes that are given, and come back complete.
+    /// Bytes that are given away, and come back complete.
     given: Range<u64>,
     kept: Range<u64>,
 }
 
-/// Parts of the data, one for each rank of the core.
+/// Parts of the data, one for each core rank.
 #[derive(Clone, Copy)]
 struct Division {
     core: Core,
@@ -32,62 +33,65 @@ struct Division {
 }
 
 impl Division {
-    /// Parts that a rank of the core works on when the digits from `digit` on have been dealt with.
+    /// The range that a core rank still works on after the rounds of the digits from `digit` up.
     fn kept(&self, rank: u32, digit: u32) -> Range<u64> {
         self.parts.range(Core::near(rank, digit))
     }
 
-    /// Parts that it gave away then.
+    /// The range that it gave away in that round.
     fn given(&self, rank: u32, digit: u32) -> Range<u64> {
         self.kept(rank ^ (1 << digit), digit)
     }
 
-    /// Digits in the order of rounds: the highest first.
+    /// Digits in the order of rounds: highest first.
     fn digits(&self) -> impl DoubleEndedIterator<Item = u32> + use<> {
         (0..self.core.rounds()).rev()
     }
 
-    /// The result, as it becomes complete at a rank of the core.
+    /// Ranges of the result, in the order in which they become complete at a core rank.
     fn results(&self, rank: u32) -> impl Iterator<Item = Range<u64>> {
         let back = self.digits().rev();
         std::iter::once(self.kept(rank, 0)).chain(back.map(move |digit| self.given(rank, digit)))
     }
 }
 
-/// Emits the all-reduce. Sums are in the output from the first round on. When a partner's own of a range has come, the
-/// partner has entered the call and done with that range: so complete ranges go into outputs at once, also in place.
-pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooMany> {
-    let seat = out.seat;
-    let core = Core::of(&seat);
-    let parts = Parts::of_block(&seat, core.size);
+/// Emits the all-reduce. From the first round on, sums are in the output. A range that arrives from a partner proves
+/// that the partner has entered the call and no longer needs its own data of that range. So complete ranges go directly
+/// into outputs, also in place.
+pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
+    let context = out.context;
+    let core = Core::new(&context);
+    let parts = Parts::split_block(&context, core.size);
     let division = Division { core, parts };
-    let all = seat.count(seat.block());
-    let longest = |digit| seat.count(division.kept(0, digit).end);
+    let all = context.count(context.block());
+    let longest = |digit| context.count(division.kept(0, digit).end);
     let sum = division.digits().map(longest).sum();
     let result_max = all + u64::from(core.rounds());
     let [data, free, halved, halved_free, doubled, result] =
         out.number([all, all, sum, sum, sum, result_max])?;
-    let row = SlotRow::new(&seat, seat.block(), all);
+    let row = SlotRow::new(&context, context.block(), all);
     let slots = out.reserve(if core.excess > 0 { row.bytes } else { 0 });
     let numbers = RowNumbers { data, free };
-    if let Some(helper) = core.helper(seat.rank) {
-        let mut outlet = Outlet::new(row, numbers, slots, 0);
-        for chunk in seat.cut(0..seat.block()) {
-            outlet.put(out, helper, input(chunk.at), chunk.bytes);
+    if let Some(core_partner) = core.core_partner(context.rank) {
+        let mut sender = RowSender::new(row, numbers, slots, 0);
+        for chunk in context.cut(0..context.block()) {
+            sender.put(out, core_partner, input(chunk.at), chunk.bytes);
         }
-        let pieces = division.results(helper).flat_map(|range| seat.cut(range));
+        let pieces = division
+            .results(core_partner)
+            .flat_map(|range| context.cut(range));
         for (message, _) in (result..).zip(pieces) {
-            out.wait(helper, message);
+            out.wait(core_partner, message);
         }
         return Ok(());
     }
-    let mut ward = core.ward(seat.rank).map(|peer| (peer, result));
-    if let Some((peer, _)) = ward {
-        let mut inlet = Inlet::new(row, numbers, slots, all);
-        for chunk in seat.cut(0..seat.block()) {
-            let come = inlet.take(out, peer);
-            out.merge(come, input(chunk.at), output(chunk.at), chunk.bytes);
-            inlet.release(out, peer);
+    let mut excess_partner = core.excess_partner(context.rank).map(|peer| (peer, result));
+    if let Some((peer, _)) = excess_partner {
+        let mut receiver = RowReceiver::new(row, numbers, slots, all);
+        for chunk in context.cut(0..context.block()) {
+            let received = receiver.take(out, peer);
+            out.merge(received, input(chunk.at), output(chunk.at), chunk.bytes);
+            receiver.release(out, peer);
         }
     }
     let halving = RowNumbers {
@@ -96,29 +100,29 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooMany> {
     };
     let rounds = rounds(out, &division, halving, doubled);
     for (index, round) in rounds.iter().enumerate() {
-        halve(out, round, index == 0 && ward.is_none());
+        halve(out, round, index == 0 && excess_partner.is_none());
     }
-    for chunk in seat.cut(division.kept(seat.rank, 0)) {
+    for chunk in context.cut(division.kept(context.rank, 0)) {
         out.complete(output(chunk.at), chunk.bytes);
-        pass_on(out, &mut ward, chunk);
+        pass_on(out, &mut excess_partner, chunk);
     }
     for round in rounds.iter().rev() {
-        double(out, round, &mut ward);
+        double(out, round, &mut excess_partner);
     }
     Ok(())
 }
 
-/// The rounds of a rank of the core, with their slots and numbers.
+/// The rounds of a core rank, with their slots and message numbers.
 fn rounds(out: &mut Emitter, division: &Division, halving: RowNumbers, doubled: u32) -> Vec<Round> {
-    let (seat, mut before) = (out.seat, 0);
+    let (context, mut before) = (out.context, 0);
     let digits = division.digits();
     let round = |digit| {
         let longest = division.kept(0, digit).end;
-        let row = SlotRow::new(&seat, longest, seat.count(longest));
+        let row = SlotRow::new(&context, longest, context.count(longest));
         let offset = before;
-        before += seat.count(longest) as u32;
+        before += context.count(longest) as u32;
         Round {
-            partner: seat.rank ^ (1 << digit),
+            partner: context.rank ^ (1 << digit),
             row,
             slots: out.reserve(row.bytes),
             halving: RowNumbers {
@@ -126,19 +130,19 @@ fn rounds(out: &mut Emitter, division: &Division, halving: RowNumbers, doubled: 
                 free: halving.free + offset,
             },
             doubling: doubled + offset,
-            given: division.given(seat.rank, digit),
-            kept: division.kept(seat.rank, digit),
+            given: division.given(context.rank, digit),
+            kept: division.kept(context.rank, digit),
         }
     };
     digits.map(round).collect()
 }
 
-/// Emits a round of halving; the first takes what it puts from the input, unless a rank in excess is in the output.
+/// Emits a halving round. The first one puts from the input, unless an excess rank's data has been added in the output.
 fn halve(out: &mut Emitter, round: &Round, is_first: bool) {
-    let given: Vec<Chunk> = out.seat.cut(round.given.clone()).collect();
-    let kept: Vec<Chunk> = out.seat.cut(round.kept.clone()).collect();
-    let mut outlet = Outlet::new(round.row, round.halving, round.slots, 0);
-    let mut inlet = Inlet::new(round.row, round.halving, round.slots, kept.len() as u64);
+    let given: Vec<Chunk> = out.context.cut(round.given.clone()).collect();
+    let kept: Vec<Chunk> = out.context.cut(round.kept.clone()).collect();
+    let mut sender = RowSender::new(round.row, round.halving, round.slots, 0);
+    let mut receiver = RowReceiver::new(round.row, round.halving, round.slots, kept.len() as u64);
     let lead = round.row.lead() as usize;
     for turn in 0..given.len().max(kept.len() + lead) {
         if let Some(chunk) = given.get(turn) {
@@ -146,35 +150,35 @@ fn halve(out: &mut Emitter, round: &Round, is_first: bool) {
                 true => input(chunk.at),
                 false => output(chunk.at),
             };
-            outlet.put(out, round.partner, from, chunk.bytes);
+            sender.put(out, round.partner, from, chunk.bytes);
         }
         let Some(chunk) = turn.checked_sub(lead).and_then(|turn| kept.get(turn)) else {
             continue;
         };
-        let come = inlet.take(out, round.partner);
+        let received = receiver.take(out, round.partner);
         let to = output(chunk.at);
         match is_first {
-            true => out.merge(come, input(chunk.at), to, chunk.bytes),
-            false => out.fold(come, to, chunk.bytes),
+            true => out.merge(received, input(chunk.at), to, chunk.bytes),
+            false => out.fold(received, to, chunk.bytes),
         }
-        inlet.release(out, round.partner);
+        receiver.release(out, round.partner);
     }
 }
 
-/// Emits a round of doubling.
-fn double(out: &mut Emitter, round: &Round, ward: &mut Option<(u32, u32)>) {
+/// Emits a doubling round.
+fn double(out: &mut Emitter, round: &Round, excess_partner: &mut Option<(u32, u32)>) {
     out.put_range(round.partner, round.doubling, round.kept.clone(), |at| {
         (output(at), output(at))
     });
-    for (message, chunk) in (round.doubling..).zip(out.seat.cut(round.given.clone())) {
+    for (message, chunk) in (round.doubling..).zip(out.context.cut(round.given.clone())) {
         out.wait(round.partner, message);
-        pass_on(out, ward, chunk);
+        pass_on(out, excess_partner, chunk);
     }
 }
 
-/// Passes a chunk of the result on to the rank in excess, if there is one.
-fn pass_on(out: &mut Emitter, ward: &mut Option<(u32, u32)>, chunk: Chunk) {
-    if let Some((peer, message)) = ward {
+/// Passes a chunk of the result on to the excess rank, if there is one.
+fn pass_on(out: &mut Emitter, excess_partner: &mut Option<(u32, u32)>, chunk: Chunk) {
+    if let Some((peer, message)) = excess_partner {
         let place = output(chunk.at);
         out.put(*peer, *message, (place, place), chunk.bytes);
         *message += 1;

@@ -1,35 +1,36 @@
-//! Algorithms of collectives as steps: what a rank does in a call is a pure function of the call's shape and the rank.
-//! Nothing is moved here, and nothing is waited for; whoever carries a [`Program`] out does that.
+//! Algorithms of collectives as steps: a rank's steps in a call are a pure function of the call's shape and the rank.
+//! This module neither moves data nor waits; the executor of a [`Program`] does.
 //!
-//! # Carrying steps out
+//! # Executing steps
 //!
-//! Steps are taken strictly in order. Messages may arrive in any order, also those of one peer. A rank has an input, an
-//! output, and a scratch of two halves, of which call k uses half k mod 2 on all ranks. A call ends when all of its
-//! steps have been taken and all of its puts have left their source. Messages of call k + 1 may arrive during call k,
-//! and one of call k + 2 as soon as the message of call k with its number has been awaited: two sets of flags suffice,
-//! used in turn by calls.
+//! Steps are executed strictly in order. Messages may arrive in any order, even those of one peer. A rank has an input,
+//! an output, and a scratch with two halves; call k uses half k mod 2 on all ranks. A call ends when all its steps have
+//! been executed and all its puts have left their source.
 //!
-//! # Rules that every program keeps
+//! Messages of call k + 1 may arrive during call k. A message of call k + 2 may arrive once the message of call k with
+//! its number has been awaited. So two sets of flags suffice, used by calls in turn.
 //!
-//! A put lands where nobody needs what is there:
-//! - in the half of the scratch that belongs to call k, only when its rank is known to have done with call k - 2. The
-//!   end of call k - 1 proves it where every rank's result depends on every rank: all of them have entered call k - 1.
-//!   Other operations prove nothing, so the receiver grants each call but the first two (`Grant`, `Claim`), or says
-//!   that it is there by a message of call k, or has told of free slots in call k - 1. In one call a place is used
-//!   twice only after a message that says that it is free;
-//! - in the output only when a message of this call has shown, directly or through others, that the rank has entered
-//!   the call.
+//! # Rules that every program follows
 //!
-//! And a source is not written to before its put is known to have arrived. The simulator beside the tests proves all of
-//! it for 1 to 33 ranks: it follows what each rank knows, so that a proof holds for every order in which things can
-//! happen.
+//! A put may only land in memory whose content is no longer needed:
 //!
-//! | file | what lives there |
+//! - In the scratch half of call k, only when its rank is known to have finished call k - 2. If every rank's result
+//!   depends on every rank, the end of call k - 1 proves it: all ranks have entered call k - 1. Other operations prove
+//!   nothing. There, the receiver grants each call except the first two (`Grant`, `Claim`), signals in call k that it
+//!   is ready, or has released slots in call k - 1. Within one call, a location is reused only after a message that
+//!   releases it.
+//! - In the output, only when a message of this call has shown, directly or indirectly, that the rank has entered the
+//!   call.
+//!
+//! And a source is not overwritten before its put is known to have arrived. The simulator in the tests proves all of
+//! this for 1 to 33 ranks. It tracks what each rank knows, so that a proof holds for every possible order of events.
+//!
+//! | file | contents |
 //! | --- | --- |
-//! | `algorithm` | names of algorithms, and the operations that each has a form for |
-//! | `program` | steps and figures of them |
-//! | `emitter`, `slots` | what all algorithms are written with |
-//! | `pairing`, `kin` | pairs and trees of ranks |
+//! | `algorithm` | names of algorithms, and the operations that each one supports |
+//! | `program` | steps and their properties |
+//! | `emitter`, `slots` | building blocks of all algorithms |
+//! | `pairing`, `tree_neighbors` | pairs and trees of ranks |
 //! | `ring`, `halving`, `scattering`, `doubling`, `bruck`, `direct`, `tree`, `subtree` | the algorithms |
 
 mod algorithm;
@@ -38,7 +39,6 @@ mod direct;
 mod doubling;
 mod emitter;
 mod halving;
-mod kin;
 mod pairing;
 mod program;
 mod ring;
@@ -48,6 +48,7 @@ mod subtree;
 #[cfg(test)]
 mod tests;
 mod tree;
+mod tree_neighbors;
 
 use tonnage_units::{Error, Result};
 
@@ -55,23 +56,23 @@ pub use algorithm::{Algorithm, algorithms, check, check_in_place};
 pub use program::{Buffer, GRANTS_INITIAL, MESSAGES_MAX, Place, Program, Step};
 
 use crate::{Collective, Reduction, Shape};
-use emitter::{CallSeat, Emitter, TooMany, Tuning};
-use kin::Kin;
+use emitter::{CallContext, Emitter, TooManyMessages, Tuning};
+use tree_neighbors::TreeNeighbors;
 
-/// The one stretch that input and output lie in when a call works in place, as MPI and torch mean it.
+/// The single buffer that holds input and output when a call works in place, as MPI and torch define it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InPlace {
     /// Its length.
     pub bytes: u64,
-    /// Offset of the input in it: of an all-gather, and of a gather at the root, that of the rank's block.
+    /// Offset of the input in it: for an all-gather, and for a gather at the root, that of the rank's block.
     pub input: u64,
-    /// Offset of the output in it: of a reduce-scatter, and of a scatter at the root, that of the rank's block.
+    /// Offset of the output in it: for a reduce-scatter, and for a scatter at the root, that of the rank's block.
     pub output: u64,
 }
 
 impl InPlace {
-    /// The stretch of a rank.
-    pub fn of(shape: &Shape, rank: u32) -> Self {
+    /// The buffer of a rank.
+    pub fn for_rank(shape: &Shape, rank: u32) -> Self {
         let (input, output) = (shape.input_bytes(rank), shape.output_bytes(rank));
         let block = shape.block_bytes() * u64::from(rank);
         Self {
@@ -90,15 +91,15 @@ impl InPlace {
     }
 }
 
-/// Steps of a rank in a call of a shape. Messages longer than a chunk, which is rounded down to whole elements and is
-/// at least one, are cut into chunks. Where no rank has data there are no steps, except of a barrier.
+/// Returns the steps of a rank in a call of a shape. Messages longer than a chunk are cut into chunks; a chunk is
+/// rounded down to whole elements, and is at least one. If no rank has data there are no steps, except for a barrier.
 ///
-/// In place, input and output are the stretch that [`InPlace::of`] describes; otherwise they do not overlap, and the
-/// input is only read.
+/// In place, input and output are in the buffer that [`InPlace::for_rank`] describes. Otherwise they do not overlap,
+/// and the input is only read.
 ///
 /// # Errors
-/// `Usage`, and the same at all ranks: an algorithm that has no form for the operation (or none in place), a rank or a
-/// root outside of the group, or a chunk so short that there are more messages than numbers for them.
+/// `Usage`, the same at all ranks: an algorithm that does not support the operation (or not in place), a rank or root
+/// outside of the group, or a chunk so short that there are more messages than numbers for them.
 pub fn program(
     shape: &Shape,
     reduction: Reduction,
@@ -107,7 +108,7 @@ pub fn program(
     chunk_bytes: u64,
     in_place: bool,
 ) -> Result<Program> {
-    let seat = CallSeat {
+    let context = CallContext {
         shape: *shape,
         reduction,
         rank,
@@ -115,41 +116,41 @@ pub fn program(
         in_place,
         tuning: Tuning::DEFAULT,
     };
-    of_seat(seat, algorithm)
+    build_program(context, algorithm)
 }
 
-/// Steps of a rank, with the sizes that decide between variants.
-fn of_seat(seat: CallSeat, algorithm: Algorithm) -> Result<Program> {
-    let (shape, rank) = (seat.shape, seat.rank);
-    check(shape.op, algorithm, seat.in_place)?;
+/// Steps of a rank, with the sizes that select variants.
+fn build_program(context: CallContext, algorithm: Algorithm) -> Result<Program> {
+    let (shape, rank) = (context.shape, context.rank);
+    check(shape.op, algorithm, context.in_place)?;
     for (what, rank) in [("rank", rank), ("root", shape.root)] {
         if rank >= shape.ranks {
             return Err(Error::Usage(format!(
-                "{what} {rank} is outside of the group, whose ranks are below {}",
+                "{what} {rank} is outside of the group of {} ranks",
                 shape.ranks
             )));
         }
     }
     let element = shape.dtype.bytes();
-    let seat = CallSeat {
-        chunk_bytes: (seat.chunk_bytes / element).max(1) * element,
-        ..seat
+    let context = CallContext {
+        chunk_bytes: (context.chunk_bytes / element).max(1) * element,
+        ..context
     };
-    let mut out = Emitter::new(seat, MESSAGES_MAX);
+    let mut out = Emitter::new(context, MESSAGES_MAX);
     if shape.ranks == 1 {
         out.keep(0, 0, shape.output_bytes(rank));
     } else if shape.block > 0 || shape.op == Collective::Barrier {
         let emitted = emit(&mut out, algorithm);
-        emitted.map_err(|many| too_many(seat, algorithm, many.messages))?;
+        emitted.map_err(|many| too_many(context, algorithm, many.messages))?;
     }
     Ok(out.finish())
 }
 
-fn emit(out: &mut Emitter, algorithm: Algorithm) -> Result<(), TooMany> {
+fn emit(out: &mut Emitter, algorithm: Algorithm) -> Result<(), TooManyMessages> {
     use Collective::{AllGather, AllReduce, AllToAll, Barrier, Broadcast};
     use Collective::{Gather, Reduce, ReduceScatter, Scatter, SendRecvPairs, SendRecvRing};
-    let seat = out.seat;
-    match (seat.shape.op, algorithm) {
+    let context = out.context;
+    match (context.shape.op, algorithm) {
         (AllReduce, Algorithm::HalvingDoubling) => halving::all_reduce(out),
         (AllReduce, Algorithm::RecursiveDoubling) => doubling::all_reduce(out),
         (AllReduce, Algorithm::Tree) => tree::all_reduce(out),
@@ -161,13 +162,14 @@ fn emit(out: &mut Emitter, algorithm: Algorithm) -> Result<(), TooMany> {
         (AllGather, Algorithm::RecursiveDoubling) => doubling::all_gather(out),
         (AllGather, _) => ring::all_gather(out),
         (AllToAll, Algorithm::Bruck) => bruck::all_to_all(out),
-        // Everything at once, or one peer's block on its way while the next is put, so that none is put to by many.
-        (AllToAll, Algorithm::Linear) => direct::all_to_all(out, seat.ranks() - 1),
+        // Linear puts everything at once. Pairwise has one block in transit while it puts the next, so that no rank is
+        // the target of many at a time.
+        (AllToAll, Algorithm::Linear) => direct::all_to_all(out, context.ranks() - 1),
         (AllToAll, _) => direct::all_to_all(out, 1),
-        (Broadcast, Algorithm::Ring) => tree::broadcast(out, Kin::chain(&seat)),
-        (Broadcast, _) => tree::broadcast(out, Kin::binomial(&seat)),
-        (Reduce, Algorithm::Ring) => tree::reduce(out, Kin::chain(&seat)),
-        (Reduce, _) => tree::reduce(out, Kin::binomial(&seat)),
+        (Broadcast, Algorithm::Ring) => tree::broadcast(out, TreeNeighbors::chain(&context)),
+        (Broadcast, _) => tree::broadcast(out, TreeNeighbors::binomial(&context)),
+        (Reduce, Algorithm::Ring) => tree::reduce(out, TreeNeighbors::chain(&context)),
+        (Reduce, _) => tree::reduce(out, TreeNeighbors::binomial(&context)),
         (Gather, Algorithm::Tree) => subtree::gather(out),
         (Gather, _) => direct::gather(out),
         (Scatter, Algorithm::Tree) => subtree::scatter(out),
@@ -178,28 +180,30 @@ fn emit(out: &mut Emitter, algorithm: Algorithm) -> Result<(), TooMany> {
     }
 }
 
-/// An error that names the shortest chunk that leads to few enough messages.
-fn too_many(seat: CallSeat, algorithm: Algorithm, messages: u64) -> Error {
-    let op = seat.shape.op;
-    let element = seat.shape.dtype.bytes();
+/// The error, which names the shortest chunk that leads to few enough messages.
+fn too_many(context: CallContext, algorithm: Algorithm, messages: u64) -> Error {
+    let op = context.shape.op;
+    let element = context.shape.dtype.bytes();
     let fits = |elements: u64| {
         let chunk_bytes = elements * element;
-        // Nothing is emitted before messages have been numbered.
-        let seat = CallSeat {
+        // With a limit of 0, emission stops when messages are numbered.
+        let context = CallContext {
             chunk_bytes,
-            ..seat
+            ..context
         };
-        let counted = emit(&mut Emitter::new(seat, 0), algorithm);
+        let counted = emit(&mut Emitter::new(context, 0), algorithm);
         counted.map_or_else(|many| many.messages <= MESSAGES_MAX, |()| true)
     };
     let (mut short, mut fit) = (
-        seat.chunk_bytes / element,
-        seat.shape.block.max(1) * u64::from(seat.ranks()),
+        context.chunk_bytes / element,
+        context.shape.block.max(1) * u64::from(context.ranks()),
     );
-    let complaint = format!("{op} by {algorithm} has {messages} messages, {MESSAGES_MAX} at most");
+    let complaint = format!(
+        "{op} with the algorithm {algorithm} would need {messages} messages, more than {MESSAGES_MAX}"
+    );
     if !fits(fit) {
         return Error::Usage(format!(
-            "{complaint}, however long its chunks: choose another algorithm or fewer ranks"
+            "{complaint}, with chunks of any length: choose another algorithm or fewer ranks"
         ));
     }
     while fit - short > 1 {

@@ -1,61 +1,65 @@
-//! Reduce-scatter by recursive halving, and by pairs. The former holds sums of half of the data in the scratch, and
-//! what comes besides: as much as a rank's input altogether.
+//! Reduce-scatter by recursive halving, and by pairs. The former keeps sums of half of the data, and arriving data, in
+//! the scratch: in total as much as a rank's input.
 
 use std::ops::Range;
 
-use super::emitter::{Emitter, Parts, TooMany, input, output, scratch};
+use super::emitter::{Emitter, Parts, TooManyMessages, input, output, scratch};
 use super::pairing::Core;
 use super::program::Place;
-use super::slots::{Inlet, Outlet, RowNumbers, SlotRow};
+use super::slots::{RowNumbers, RowReceiver, RowSender, SlotRow};
 
-/// Sums of the blocks of some ranks of the core, and of those that they work for.
+/// Sums of the blocks of some core ranks and of the excess ranks that they work for.
 #[derive(Clone)]
-struct Sums {
-    /// Offset in the scratch, or none while they are the input itself.
+struct PartialSums {
+    /// Offset in the scratch; `None` while the sums are the input itself.
     at: Option<u64>,
     ranks: Range<u32>,
 }
 
-impl Sums {
-    /// Place of a block, which the sums hold.
+impl PartialSums {
+    /// Location of a block among the sums.
     fn place(&self, out: &Emitter, core: &Core, block: u32) -> Place {
         let Some(at) = self.at else {
-            return input(out.seat.blocks(block));
+            return input(out.context.blocks(block));
         };
         let [first, second] = core.blocks(&self.ranks);
         let index = match first.contains(&block) {
             true => block - first.start,
             false => first.end - first.start + (block - second.start),
         };
-        scratch(at + out.seat.blocks(index))
+        scratch(at + out.context.blocks(index))
     }
 }
 
-/// Emits a reduce-scatter by halving. Ranks in excess put all of their input to their helper, and get their block.
-pub(super) fn halving(out: &mut Emitter) -> Result<(), TooMany> {
-    let seat = out.seat;
-    let core = Core::of(&seat);
-    let all = seat.count(seat.blocks(seat.ranks()));
-    // Both ranges of a round are cut apart.
-    let longest = |digit| seat.count(blocks_bytes(out, &core, 0..1u32 << digit)) + 1;
+/// Emits a reduce-scatter by halving. Excess ranks put all of their input to their core partner, and get their block
+/// from it.
+pub(super) fn halving(out: &mut Emitter) -> Result<(), TooManyMessages> {
+    let context = out.context;
+    let core = Core::new(&context);
+    let all = context.count(context.blocks(context.ranks()));
+    // Both ranges of a round are cut into chunks separately.
+    let longest = |digit| context.count(blocks_bytes(out, &core, 0..1u32 << digit)) + 1;
     let sum = (0..core.rounds()).map(longest).sum();
-    let [excess, halved, result] = out.number([all, sum, seat.count(seat.block())])?;
+    let [excess, halved, result] = out.number([all, sum, context.count(context.block())])?;
     let area = out.reserve(if core.excess > 0 {
-        seat.blocks(seat.ranks())
+        context.blocks(context.ranks())
     } else {
         0
     });
-    if let Some(helper) = core.helper(seat.rank) {
-        out.put_range(helper, excess, 0..seat.blocks(seat.ranks()), |at| {
-            (input(at), scratch(area + at))
-        });
-        out.wait_bytes(helper, result, seat.block());
+    if let Some(core_partner) = core.core_partner(context.rank) {
+        out.put_range(
+            core_partner,
+            excess,
+            0..context.blocks(context.ranks()),
+            |at| (input(at), scratch(area + at)),
+        );
+        out.wait_bytes(core_partner, result, context.block());
         return Ok(());
     }
     let ranks = 0..core.size;
-    let mut sums = Sums { at: None, ranks };
-    if let Some(peer) = core.ward(seat.rank) {
-        for (message, chunk) in (excess..).zip(seat.cut(0..seat.blocks(seat.ranks()))) {
+    let mut sums = PartialSums { at: None, ranks };
+    if let Some(peer) = core.excess_partner(context.rank) {
+        for (message, chunk) in (excess..).zip(context.cut(0..context.blocks(context.ranks()))) {
             out.wait(peer, message);
             out.fold(input(chunk.at), scratch(area + chunk.at), chunk.bytes);
         }
@@ -65,39 +69,39 @@ pub(super) fn halving(out: &mut Emitter) -> Result<(), TooMany> {
     for digit in (0..core.rounds()).rev() {
         let area = out.reserve(blocks_bytes(out, &core, 0..1 << digit));
         sums = halve(out, &core, (sums, area), (first, result), digit);
-        first += seat.count(blocks_bytes(out, &core, 0..1 << digit)) as u32 + 1;
+        first += context.count(blocks_bytes(out, &core, 0..1 << digit)) as u32 + 1;
     }
     Ok(())
 }
 
-/// Bytes of the blocks of some ranks of the core and of those that they work for.
+/// Bytes of the blocks of some core ranks and of the excess ranks that they work for.
 fn blocks_bytes(out: &Emitter, core: &Core, ranks: Range<u32>) -> u64 {
     let [first, second] = core.blocks(&ranks);
-    out.seat
+    out.context
         .blocks(first.end - first.start + second.end - second.start)
 }
 
-/// Emits a round, which leaves sums of half as many ranks' blocks in an area of the scratch; of the last round in the
+/// Emits a round. It leaves sums of half as many blocks in an area of the scratch, or, after the last round, in the
 /// outputs.
 fn halve(
     out: &mut Emitter,
     core: &Core,
-    (sums, area): (Sums, u64),
+    (sums, area): (PartialSums, u64),
     (first, result): (u32, u32),
     digit: u32,
-) -> Sums {
-    let seat = out.seat;
-    let partner = seat.rank ^ (1 << digit);
-    let half = |rank| Sums {
+) -> PartialSums {
+    let context = out.context;
+    let partner = context.rank ^ (1 << digit);
+    let half = |rank| PartialSums {
         at: Some(area),
         ranks: Core::near(rank, digit),
     };
-    let (given, kept) = (half(partner), half(seat.rank));
+    let (given, kept) = (half(partner), half(context.rank));
     let mut message = first;
     for range in core.blocks(&given.ranks) {
         let from = sums.place(out, core, range.start);
         let to = given.place(out, core, range.start);
-        let bytes = seat.blocks(range.end - range.start);
+        let bytes = context.blocks(range.end - range.start);
         message = out.put_range(partner, message, 0..bytes, |at| {
             (from.beyond(at), to.beyond(at))
         });
@@ -105,68 +109,72 @@ fn halve(
     let mut message = first;
     for range in core.blocks(&kept.ranks) {
         let own = sums.place(out, core, range.start);
-        let come = kept.place(out, core, range.start);
-        for (index, chunk) in (0..).zip(seat.cut(0..seat.blocks(range.end - range.start))) {
+        let received = kept.place(out, core, range.start);
+        for (index, chunk) in (0..).zip(context.cut(0..context.blocks(range.end - range.start))) {
             out.wait(partner, message);
             message += 1;
-            let (own, come) = (own.beyond(chunk.at), come.beyond(chunk.at));
+            let (own, received) = (own.beyond(chunk.at), received.beyond(chunk.at));
             if digit > 0 {
-                out.fold(own, come, chunk.bytes);
-            } else if range.start == seat.rank {
+                out.fold(own, received, chunk.bytes);
+            } else if range.start == context.rank {
                 let to = output(chunk.at);
                 match sums.at {
-                    None => out.merge(come, own, to, chunk.bytes),
-                    Some(_) => out.combine(come, own, to, chunk.bytes),
+                    None => out.merge(received, own, to, chunk.bytes),
+                    Some(_) => out.combine(received, own, to, chunk.bytes),
                 }
                 out.complete(to, chunk.bytes);
             } else {
-                out.fold(own, come, chunk.bytes);
-                out.complete(come, chunk.bytes);
-                let way = (come, output(chunk.at));
-                out.put(range.start, result + index, way, chunk.bytes);
+                out.fold(own, received, chunk.bytes);
+                out.complete(received, chunk.bytes);
+                let places = (received, output(chunk.at));
+                out.put(range.start, result + index, places, chunk.bytes);
             }
         }
     }
     kept
 }
 
-/// Emits a reduce-scatter by pairs: in step s a rank puts to the one s after it and takes up the one s before it. All
-/// peers' messages go through one row of slots; it is the next user of a slot that is told that it is free.
-pub(super) fn pairwise(out: &mut Emitter) -> Result<(), TooMany> {
-    let seat = out.seat;
-    let chunks = seat.count(seat.block());
-    let count = chunks * u64::from(seat.ranks() - 1);
+/// Emits a reduce-scatter by pairs: in step s a rank puts to the rank s after it, and adds data from the rank s before
+/// it. All peers' messages share one row of slots. When a slot becomes free, its next user is notified.
+pub(super) fn pairwise(out: &mut Emitter) -> Result<(), TooManyMessages> {
+    let context = out.context;
+    let chunks = context.count(context.block());
+    let count = chunks * u64::from(context.ranks() - 1);
     let [data, free] = out.number([count; 2])?;
-    let row = SlotRow::new(&seat, Parts::blocks(&seat).longest(), count);
+    let row = SlotRow::new(&context, Parts::blocks(&context).longest(), count);
     let slots = out.reserve(row.bytes);
     let numbers = RowNumbers { data, free };
-    let mut outlet = Outlet::new(row, numbers, slots, 0);
-    let mut inlet = Inlet::new(row, numbers, slots, count);
+    let mut sender = RowSender::new(row, numbers, slots, 0);
+    let mut receiver = RowReceiver::new(row, numbers, slots, count);
     let pairs = || {
-        let chunks = move |step| seat.cut(0..seat.block()).map(move |chunk| (step, chunk));
-        (1..seat.ranks()).flat_map(chunks)
+        let chunks = move |step| {
+            context
+                .cut(0..context.block())
+                .map(move |chunk| (step, chunk))
+        };
+        (1..context.ranks()).flat_map(chunks)
     };
     let mut later = pairs();
     let mut put = |out: &mut Emitter| {
         if let Some((step, chunk)) = later.next() {
-            let (peer, block) = (seat.after(step), seat.blocks(seat.after(step)));
-            outlet.put(out, peer, input(block + chunk.at), chunk.bytes);
+            let (peer, block) = (context.after(step), context.blocks(context.after(step)));
+            sender.put(out, peer, input(block + chunk.at), chunk.bytes);
         }
     };
     (0..row.lead()).for_each(|_| put(out));
     for (step, chunk) in pairs() {
         put(out);
-        let come = inlet.take(out, seat.before(step));
+        let received = receiver.take(out, context.before(step));
         let to = output(chunk.at);
-        let own = input(seat.blocks(seat.rank) + chunk.at);
+        let own = input(context.blocks(context.rank) + chunk.at);
         match step {
-            1 => out.merge(come, own, to, chunk.bytes),
-            _ => out.fold(come, to, chunk.bytes),
+            1 => out.merge(received, own, to, chunk.bytes),
+            _ => out.fold(received, to, chunk.bytes),
         }
-        if let Some(successor) = inlet.successor() {
-            inlet.release(out, seat.before((successor / chunks + 1) as u32));
+        if let Some(successor) = receiver.successor() {
+            receiver.release(out, context.before((successor / chunks + 1) as u32));
         }
-        if step == seat.ranks() - 1 {
+        if step == context.ranks() - 1 {
             out.complete(to, chunk.bytes);
         }
     }

@@ -1,26 +1,26 @@
-//! Slots: a stretch of the receiver's scratch that the messages of a row go through in turn. A slot is used again when
-//! the receiver has said that it is free, so that many messages need little memory, which stays in the caches. Where
-//! there are at least as many slots as messages nothing is said.
+//! Slots: a range of the receiver's scratch that the messages of a row use in turn. A slot is reused once the receiver
+//! has released it, so that many messages need little memory, which stays in the caches. If there are at least as many
+//! slots as messages, no releases are sent.
 
-use super::emitter::{CallSeat, Emitter, scratch};
+use super::emitter::{CallContext, Emitter, scratch};
 use super::program::Place;
 
-/// Dimensions of a row of slots, the same at both its ends.
+/// Geometry of a row of slots, the same at both ends.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SlotRow {
     slot_bytes: u64,
     slots: u64,
-    /// Bytes of all slots that are ever used.
+    /// Bytes of all slots that are used.
     pub bytes: u64,
 }
 
 impl SlotRow {
-    /// Slots for at most `count` messages of at most a chunk and at most `longest` bytes.
-    pub fn new(seat: &CallSeat, longest: u64, count: u64) -> Self {
-        let element = seat.shape.dtype.bytes();
-        let longest = longest.min(seat.chunk_bytes).max(element);
+    /// Slots for at most `count` messages. Each has at most a chunk and at most `longest` bytes.
+    pub fn new(context: &CallContext, longest: u64, count: u64) -> Self {
+        let element = context.shape.dtype.bytes();
+        let longest = longest.min(context.chunk_bytes).max(element);
         let slot_bytes = longest.next_multiple_of(64);
-        let slots = (seat.tuning.slots_bytes / slot_bytes).max(seat.tuning.slots_min);
+        let slots = (context.tuning.slots_bytes / slot_bytes).max(context.tuning.slots_min);
         let bytes = slot_bytes * slots.min(count);
         Self {
             slot_bytes,
@@ -29,43 +29,43 @@ impl SlotRow {
         }
     }
 
-    /// Returns whether the sender of so many messages is told of any that its slot is free: then it knows from call k -
-    /// 1 that the receiver has left call k - 2.
-    pub fn is_told(&self, count: u64) -> bool {
+    /// Whether the sender of `count` messages receives any slot releases. If so, it knows from call k - 1 that the
+    /// receiver has left call k - 2.
+    pub fn gets_releases(&self, count: u64) -> bool {
         count > self.slots
     }
 
-    /// Messages that a rank may put before it takes the first that is put to it in the same pattern: half of the
-    /// slots, so that the other half is in use meanwhile.
+    /// Messages that a rank may put before it takes the first message put to it in the same pattern: half of the slots,
+    /// so that the other half is in use meanwhile.
     pub fn lead(&self) -> u64 {
         (self.slots / 2).max(1)
     }
 }
 
-/// Numbers of the messages of a row.
+/// First message numbers of a row.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RowNumbers {
-    /// The first one's at the receiver.
+    /// Receiver-side number of the first data message.
     pub data: u32,
-    /// The sender's number of the word that the first message's slot is free.
+    /// Sender-side number of the first slot release.
     pub free: u32,
 }
 
-/// The sender's end of a row.
+/// Sending end of a row.
 #[derive(Debug, Clone)]
-pub(super) struct Outlet {
+pub(super) struct RowSender {
     row: SlotRow,
     numbers: RowNumbers,
     /// Offset of the slots at the receiver.
     slots: u64,
-    /// Offset of as many places of this rank's, for what is put from there.
+    /// Offset of an equal number of locations on this rank, from which puts can be made.
     outbox: u64,
     next: u64,
-    /// Messages whose slot is known to be free.
+    /// Number of messages whose slot is known to be free.
     free: u64,
 }
 
-impl Outlet {
+impl RowSender {
     pub fn new(row: SlotRow, numbers: RowNumbers, slots: u64, outbox: u64) -> Self {
         Self {
             row,
@@ -77,9 +77,9 @@ impl Outlet {
         }
     }
 
-    /// Waits until the next message's slot is free. Then the message that was put from the same place of the outbox
-    /// has arrived, too.
-    pub fn free(&mut self, out: &mut Emitter, peer: u32) {
+    /// Waits until the next message's slot is free. The message that was put from the same outbox location has then
+    /// arrived, too.
+    pub fn wait_for_free_slot(&mut self, out: &mut Emitter, peer: u32) {
         if self.next >= self.free {
             let used = self.next - self.row.slots;
             out.wait(peer, self.numbers.free + used as u32);
@@ -87,20 +87,20 @@ impl Outlet {
         }
     }
 
-    /// Place in the outbox for the next message, once its slot is free.
-    pub fn place(&mut self, out: &mut Emitter, peer: u32) -> Place {
-        self.free(out, peer);
-        self.place_of(self.next)
+    /// Outbox location for the next message, once its slot is free.
+    pub fn next_outbox_place(&mut self, out: &mut Emitter, peer: u32) -> Place {
+        self.wait_for_free_slot(out, peer);
+        self.outbox_place(self.next)
     }
 
-    /// Place in the outbox of the message with a number, counted from the first.
-    pub fn place_of(&self, index: u64) -> Place {
+    /// Outbox location of a message, given its index in the row.
+    pub fn outbox_place(&self, index: u64) -> Place {
         scratch(self.outbox + index % self.row.slots * self.row.slot_bytes)
     }
 
     /// Puts the next message.
     pub fn put(&mut self, out: &mut Emitter, peer: u32, from: Place, bytes: u64) {
-        self.free(out, peer);
+        self.wait_for_free_slot(out, peer);
         let to = scratch(self.slots + self.next % self.row.slots * self.row.slot_bytes);
         let message = self.numbers.data + self.next as u32;
         out.put(peer, message, (from, to), bytes);
@@ -108,9 +108,9 @@ impl Outlet {
     }
 }
 
-/// The receiver's end of a row.
+/// Receiving end of a row.
 #[derive(Debug, Clone)]
-pub(super) struct Inlet {
+pub(super) struct RowReceiver {
     row: SlotRow,
     numbers: RowNumbers,
     slots: u64,
@@ -118,8 +118,8 @@ pub(super) struct Inlet {
     total: u64,
 }
 
-impl Inlet {
-    /// The end of a row of `total` messages whose slots lie at an offset of the scratch.
+impl RowReceiver {
+    /// The receiving end of a row of `total` messages whose slots start at offset `slots` in the scratch.
     pub fn new(row: SlotRow, numbers: RowNumbers, slots: u64, total: u64) -> Self {
         Self {
             row,
@@ -130,20 +130,20 @@ impl Inlet {
         }
     }
 
-    /// Waits for the next message, and returns its place.
+    /// Waits for the next message, and returns its location.
     pub fn take(&mut self, out: &mut Emitter, peer: u32) -> Place {
         out.wait(peer, self.numbers.data + self.next as u32);
         self.next += 1;
         scratch(self.slots + (self.next - 1) % self.row.slots * self.row.slot_bytes)
     }
 
-    /// Number, counted from the first, of the message that will use the slot taken last; none if no other does.
+    /// Index of the message that will reuse the slot taken last; `None` if no message does.
     pub fn successor(&self) -> Option<u64> {
         let successor = self.next - 1 + self.row.slots;
         (successor < self.total).then_some(successor)
     }
 
-    /// Says that the slot taken last is free, to the peer that uses it next.
+    /// Releases the slot taken last, to the peer that uses it next.
     pub fn release(&self, out: &mut Emitter, peer: u32) {
         if self.successor().is_some() {
             out.signal(peer, self.numbers.free + (self.next - 1) as u32);

@@ -1,17 +1,17 @@
-//! Gather and scatter along the binomial tree: each rank passes on the blocks of all ranks below it, which follow it
-//! when ranks are counted from the root, and holds them in the scratch meanwhile.
+//! Gather and scatter along the binomial tree. Each rank forwards the blocks of all ranks in its subtree, and holds
+//! them in the scratch meanwhile. Counted from the root, these ranks are consecutive.
 //!
-//! A rank that is put to says so first (its half of the scratch is free from the beginning of the call on), unless
-//! there are few bytes: then grants save the signal's way. Such bytes are copied out of the way before they are passed
-//! on, because a grant may be used while they are.
+//! A rank signals that it is ready before a peer puts to it; its half of the scratch is free from the start of the
+//! call. If there are few bytes, grants save the signal's latency. Such bytes are copied elsewhere before they are
+//! passed on, because a grant may be used during that time.
 
 use std::iter::Peekable;
 
-use super::emitter::{CallSeat, Chunk, Emitter, TooMany, input, output, scratch};
-use super::kin::Kin;
+use super::emitter::{CallContext, Chunk, Emitter, TooManyMessages, input, output, scratch};
 use super::program::Place;
+use super::tree_neighbors::TreeNeighbors;
 
-/// Blocks of a rank and of all below it, in that order.
+/// Blocks of a rank and of its subtree, in that order.
 #[derive(Clone, Copy)]
 struct Branch {
     /// The rank, counted from the root.
@@ -20,70 +20,70 @@ struct Branch {
 }
 
 impl Branch {
-    fn of(seat: &CallSeat, rank: u32) -> Self {
-        let from_root = CallSeat { rank, ..*seat }.root_distance();
+    fn new(context: &CallContext, rank: u32) -> Self {
+        let from_root = CallContext { rank, ..*context }.root_distance();
         Self {
             from_root,
-            ranks: Kin::below(seat.ranks(), from_root),
+            ranks: TreeNeighbors::subtree_ranks(context.ranks(), from_root),
         }
     }
 
-    /// The first rank of it.
-    fn first(&self, seat: &CallSeat) -> u32 {
-        let rank = seat.shape.root;
-        CallSeat { rank, ..*seat }.after(self.from_root)
+    /// Its first rank.
+    fn first(&self, context: &CallContext) -> u32 {
+        let rank = context.shape.root;
+        CallContext { rank, ..*context }.after(self.from_root)
     }
 
-    /// Messages that it goes in: those up to the last rank of all, then those from rank 0 on, because the root's buffer
-    /// begins with that.
-    fn chunks(&self, seat: &CallSeat) -> impl Iterator<Item = Chunk> + use<> {
-        let until_last = self.ranks.min(seat.ranks() - self.first(seat));
-        let (middle, end) = (seat.blocks(until_last), seat.blocks(self.ranks));
-        seat.cut(0..middle).chain(seat.cut(middle..end))
+    /// Chunks in which it is sent: up to the group's last rank, then from rank 0 on, because the root's buffer starts
+    /// with rank 0.
+    fn chunks(&self, context: &CallContext) -> impl Iterator<Item = Chunk> + use<> {
+        let until_last = self.ranks.min(context.ranks() - self.first(context));
+        let (middle, end) = (context.blocks(until_last), context.blocks(self.ranks));
+        context.cut(0..middle).chain(context.cut(middle..end))
     }
 
-    /// The most messages that a branch goes in that is at a place among those of its parent.
-    fn chunks_max(seat: &CallSeat, place: u32) -> u64 {
-        seat.count(seat.blocks((1 << place).min(seat.ranks()))) + 1
+    /// The most messages of a branch with a given index among its parent's children.
+    fn chunks_max(context: &CallContext, place: u32) -> u64 {
+        context.count(context.blocks((1 << place).min(context.ranks()))) + 1
     }
 
-    /// Offset of one of its bytes in a buffer with the blocks of all ranks.
-    fn absolute(&self, seat: &CallSeat, at: u64) -> u64 {
-        (seat.blocks(self.first(seat)) + at) % seat.blocks(seat.ranks())
+    /// Offset of a byte of the branch in a buffer with the blocks of all ranks.
+    fn absolute(&self, context: &CallContext, at: u64) -> u64 {
+        (context.blocks(self.first(context)) + at) % context.blocks(context.ranks())
     }
 
     /// Offset of a child's branch in this one.
-    fn offset(&self, seat: &CallSeat, child: &Self) -> u64 {
-        seat.blocks(child.from_root - self.from_root)
+    fn offset(&self, context: &CallContext, child: &Self) -> u64 {
+        context.blocks(child.from_root - self.from_root)
     }
 }
 
-/// Neighbours and places of one rank.
-struct Call {
-    kin: Kin,
+/// A rank's neighbours, and locations in its scratch.
+struct SubtreeCall {
+    neighbors: TreeNeighbors,
     own: Branch,
     is_eager: bool,
-    /// Offset in the scratch at which the branch lands: the same at all ranks.
+    /// Offset in the scratch where the branch arrives, the same at all ranks.
     landing: u64,
     /// Offset in the scratch from which it is passed on.
     image: u64,
 }
 
-impl Call {
+impl SubtreeCall {
     fn new(out: &mut Emitter) -> Self {
-        let seat = out.seat;
+        let context = out.context;
         Self {
-            kin: Kin::binomial(&seat),
-            own: Branch::of(&seat, seat.rank),
-            is_eager: seat.is_eager(seat.blocks(seat.ranks())),
+            neighbors: TreeNeighbors::binomial(&context),
+            own: Branch::new(&context, context.rank),
+            is_eager: context.is_eager(context.blocks(context.ranks())),
             landing: 0,
             image: 0,
         }
     }
 
-    /// Sets aside as much scratch as lands here, and as is passed on.
+    /// Allocates scratch for data that arrives, and for data that is passed on.
     fn reserve(&mut self, out: &mut Emitter, lands: bool, passes: bool) {
-        let bytes = out.seat.blocks(self.own.ranks);
+        let bytes = out.context.blocks(self.own.ranks);
         self.landing = out.reserve(if lands { bytes } else { 0 });
         self.image = match self.is_eager && passes {
             true => out.reserve(bytes),
@@ -97,7 +97,7 @@ impl Call {
         }
     }
 
-    /// Waits until the peer may be put to.
+    /// Waits until the peer is ready for puts.
     fn begin(&self, out: &mut Emitter, peer: u32, ready: u32) {
         match self.is_eager {
             true => out.claim(peer),
@@ -105,7 +105,7 @@ impl Call {
         }
     }
 
-    /// Ends what `begin` began, at the peer.
+    /// Ends at the receiver the exchange that the peer started with `begin`.
     fn end(&self, out: &mut Emitter, peer: u32) {
         if self.is_eager {
             out.grant(peer);
@@ -113,28 +113,28 @@ impl Call {
     }
 }
 
-/// The way of a branch up to the parent, chunk by chunk as blocks come.
-struct Upward<C: Iterator<Item = Chunk>> {
+/// Sends a branch to the parent, chunk by chunk as blocks arrive.
+struct BranchToParent<C: Iterator<Item = Chunk>> {
     parent: u32,
     message: u32,
     chunks: Peekable<C>,
-    /// Offset of the branch in the parent's scratch, unless it goes into the root's output.
+    /// Offset of the branch in the parent's scratch; `None` if it goes into the root's output.
     landing: Option<u64>,
 }
 
-impl<C: Iterator<Item = Chunk>> Upward<C> {
-    /// Puts all chunks that are within the first bytes of the branch.
-    fn put(&mut self, out: &mut Emitter, call: &Call, available: u64) {
-        let seat = out.seat;
+impl<C: Iterator<Item = Chunk>> BranchToParent<C> {
+    /// Puts all chunks that lie within the branch's first `available` bytes.
+    fn put(&mut self, out: &mut Emitter, call: &SubtreeCall, available: u64) {
+        let context = out.context;
         let is_whole = |chunk: &Chunk| chunk.at + chunk.bytes <= available;
         while let Some(chunk) = self.chunks.next_if(is_whole) {
-            let from = match call.kin.children.is_empty() {
+            let from = match call.neighbors.children.is_empty() {
                 true => input(chunk.at),
                 false => scratch(call.image + chunk.at),
             };
             let to = match self.landing {
                 Some(landing) => scratch(landing + chunk.at),
-                None => output(call.own.absolute(&seat, chunk.at)),
+                None => output(call.own.absolute(&context, chunk.at)),
             };
             out.put(self.parent, self.message, (from, to), chunk.bytes);
             self.message += 1;
@@ -143,53 +143,53 @@ impl<C: Iterator<Item = Chunk>> Upward<C> {
 }
 
 /// Emits a gather.
-pub(super) fn gather(out: &mut Emitter) -> Result<(), TooMany> {
-    let seat = out.seat;
-    let mut call = Call::new(out);
+pub(super) fn gather(out: &mut Emitter) -> Result<(), TooManyMessages> {
+    let context = out.context;
+    let mut call = SubtreeCall::new(out);
     let before = |place: u32| {
         (0..place)
-            .map(|place| Branch::chunks_max(&seat, place))
+            .map(|place| Branch::chunks_max(&context, place))
             .sum()
     };
-    let [data, ready] = out.number([before(call.kin.children_max), 1])?;
-    let is_leaf = call.kin.children.is_empty();
-    let lands = match call.kin.parent {
+    let [data, ready] = out.number([before(call.neighbors.children_max), 1])?;
+    let is_leaf = call.neighbors.children.is_empty();
+    let lands = match call.neighbors.parent {
         None => call.is_eager,
         Some(_) => !is_leaf,
     };
-    call.reserve(out, lands, call.kin.parent.is_some());
-    for child in &call.kin.children {
+    call.reserve(out, lands, call.neighbors.parent.is_some());
+    for child in &call.neighbors.children {
         call.announce(out, *child, ready);
     }
-    let mut upward = call.kin.parent.map(|(parent, place)| {
-        let branch = Branch::of(&seat, parent);
+    let mut upward = call.neighbors.parent.map(|(parent, place)| {
+        let branch = Branch::new(&context, parent);
         let is_direct = branch.from_root == 0 && !call.is_eager;
-        Upward {
+        BranchToParent {
             parent,
             message: data + before(place) as u32,
-            chunks: call.own.chunks(&seat).peekable(),
-            landing: (!is_direct).then(|| branch.offset(&seat, &call.own)),
+            chunks: call.own.chunks(&context).peekable(),
+            landing: (!is_direct).then(|| branch.offset(&context, &call.own)),
         }
     });
     match &mut upward {
-        None => out.keep(0, seat.blocks(seat.rank), seat.block()),
+        None => out.keep(0, context.blocks(context.rank), context.block()),
         Some(upward) => {
             if !is_leaf {
-                out.copy(input(0), scratch(call.image), seat.block());
+                out.copy(input(0), scratch(call.image), context.block());
             }
             call.begin(out, upward.parent, ready);
-            upward.put(out, &call, seat.block());
+            upward.put(out, &call, context.block());
         }
     }
-    for (place, child) in (0..).zip(&call.kin.children) {
-        let branch = Branch::of(&seat, *child);
+    for (place, child) in (0..).zip(&call.neighbors.children) {
+        let branch = Branch::new(&context, *child);
         let first = data + before(place) as u32;
-        for (message, chunk) in (first..).zip(branch.chunks(&seat)) {
+        for (message, chunk) in (first..).zip(branch.chunks(&context)) {
             out.wait(*child, message);
-            let at = call.own.offset(&seat, &branch) + chunk.at;
+            let at = call.own.offset(&context, &branch) + chunk.at;
             if call.is_eager {
-                let to = match call.kin.parent {
-                    None => output(branch.absolute(&seat, chunk.at)),
+                let to = match call.neighbors.parent {
+                    None => output(branch.absolute(&context, chunk.at)),
                     Some(_) => scratch(call.image + at),
                 };
                 out.copy(scratch(call.landing + at), to, chunk.bytes);
@@ -203,10 +203,10 @@ pub(super) fn gather(out: &mut Emitter) -> Result<(), TooMany> {
     Ok(())
 }
 
-/// The way of a branch down to a child.
-struct Downward<C: Iterator<Item = Chunk>> {
+/// Sends a branch to a child.
+struct BranchToChild<C: Iterator<Item = Chunk>> {
     child: u32,
-    /// Number of the child's signal here.
+    /// This rank's number for the child's signal.
     ready: u32,
     message: u32,
     has_begun: bool,
@@ -214,19 +214,19 @@ struct Downward<C: Iterator<Item = Chunk>> {
     chunks: Peekable<C>,
 }
 
-impl<C: Iterator<Item = Chunk>> Downward<C> {
-    /// Puts all chunks that are within the first bytes of this rank's branch.
-    fn put(&mut self, out: &mut Emitter, call: &Call, available: u64) {
-        let seat = out.seat;
-        let offset = call.own.offset(&seat, &self.branch);
+impl<C: Iterator<Item = Chunk>> BranchToChild<C> {
+    /// Puts all chunks that lie within the first `available` bytes of this rank's branch.
+    fn put(&mut self, out: &mut Emitter, call: &SubtreeCall, available: u64) {
+        let context = out.context;
+        let offset = call.own.offset(&context, &self.branch);
         let is_whole = |chunk: &Chunk| offset + chunk.at + chunk.bytes <= available;
         while let Some(chunk) = self.chunks.next_if(is_whole) {
             if !self.has_begun {
                 call.begin(out, self.child, self.ready);
                 self.has_begun = true;
             }
-            let from: Place = match call.kin.parent {
-                None => input(self.branch.absolute(&seat, chunk.at)),
+            let from: Place = match call.neighbors.parent {
+                None => input(self.branch.absolute(&context, chunk.at)),
                 Some(_) => scratch(call.image + offset + chunk.at),
             };
             let to = match self.branch.ranks == 1 && !call.is_eager {
@@ -240,39 +240,41 @@ impl<C: Iterator<Item = Chunk>> Downward<C> {
 }
 
 /// Emits a scatter.
-pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooMany> {
-    let seat = out.seat;
-    let mut call = Call::new(out);
-    let most = Branch::chunks_max(&seat, call.kin.children_max);
-    let [data, ready] = out.number([most, u64::from(call.kin.children_max)])?;
-    let is_leaf = call.kin.children.is_empty();
-    let lands = call.kin.parent.is_some() && (call.is_eager || !is_leaf);
+pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooManyMessages> {
+    let context = out.context;
+    let mut call = SubtreeCall::new(out);
+    let most = Branch::chunks_max(&context, call.neighbors.children_max);
+    let [data, ready] = out.number([most, u64::from(call.neighbors.children_max)])?;
+    let is_leaf = call.neighbors.children.is_empty();
+    let lands = call.neighbors.parent.is_some() && (call.is_eager || !is_leaf);
     call.reserve(out, lands, !is_leaf);
     let downward = |(place, child): (u32, &u32)| {
-        let branch = Branch::of(&seat, *child);
-        Downward {
+        let branch = Branch::new(&context, *child);
+        BranchToChild {
             child: *child,
             ready: ready + place,
             message: data,
             has_begun: false,
             branch,
-            chunks: branch.chunks(&seat).peekable(),
+            chunks: branch.chunks(&context).peekable(),
         }
     };
-    // The child with the most below it first.
-    let mut downward: Vec<_> = (0..).zip(&call.kin.children).map(downward).collect();
+    // The child with the largest subtree first.
+    let mut downward: Vec<_> = (0..).zip(&call.neighbors.children).map(downward).collect();
     downward.reverse();
-    let Some((parent, place)) = call.kin.parent else {
-        let all = seat.blocks(seat.ranks());
-        downward.iter_mut().for_each(|way| way.put(out, &call, all));
-        out.keep(seat.blocks(seat.rank), 0, seat.block());
+    let Some((parent, place)) = call.neighbors.parent else {
+        let all = context.blocks(context.ranks());
+        downward
+            .iter_mut()
+            .for_each(|places| places.put(out, &call, all));
+        out.keep(context.blocks(context.rank), 0, context.block());
         return Ok(());
     };
     call.announce(out, parent, ready + place);
-    for (message, chunk) in (data..).zip(call.own.chunks(&seat)) {
+    for (message, chunk) in (data..).zip(call.own.chunks(&context)) {
         out.wait(parent, message);
         if call.is_eager {
-            let own = seat.block().saturating_sub(chunk.at).min(chunk.bytes);
+            let own = context.block().saturating_sub(chunk.at).min(chunk.bytes);
             let from = scratch(call.landing + chunk.at);
             let to = scratch(call.image + chunk.at + own);
             out.copy(from, output(chunk.at), own);
@@ -281,10 +283,10 @@ pub(super) fn scatter(out: &mut Emitter) -> Result<(), TooMany> {
         let available = chunk.at + chunk.bytes;
         downward
             .iter_mut()
-            .for_each(|way| way.put(out, &call, available));
+            .for_each(|places| places.put(out, &call, available));
     }
     if !call.is_eager && !is_leaf {
-        out.copy(scratch(call.landing), output(0), seat.block());
+        out.copy(scratch(call.landing), output(0), context.block());
     }
     call.end(out, parent);
     Ok(())

@@ -1,33 +1,33 @@
-//! Broadcast, reduce, all-reduce and barrier along a tree: the binomial one, or a chain, whose links carry the data
-//! once each however many ranks there are. Chunks follow one another down and up.
+//! Broadcast, reduce, all-reduce and barrier along a tree: the binomial tree, or a chain. In a chain each link carries
+//! the data once, for any number of ranks. Chunks are pipelined down and up.
 
-use super::emitter::{CallSeat, Chunk, Emitter, TooMany, input, output, scratch};
-use super::kin::Kin;
+use super::emitter::{CallContext, Chunk, Emitter, TooManyMessages, input, output, scratch};
 use super::program::Place;
-use super::slots::{Inlet, Outlet, RowNumbers, SlotRow};
+use super::slots::{RowNumbers, RowReceiver, RowSender, SlotRow};
+use super::tree_neighbors::TreeNeighbors;
 
-/// The way from the root into all outputs.
-struct Down {
-    kin: Kin,
+/// Distribution from the root into all outputs.
+struct Distribution {
+    neighbors: TreeNeighbors,
     /// Number of the first message.
     data: u32,
 }
 
-impl Down {
-    /// Puts a chunk to all children, the one with the most below it first.
-    fn put(&self, out: &mut Emitter, index: u32, way: (Place, Place), bytes: u64) {
-        for child in self.kin.children.iter().rev() {
-            out.put(*child, self.data + index, way, bytes);
+impl Distribution {
+    /// Puts a chunk to all children, the one with the largest subtree first.
+    fn put(&self, out: &mut Emitter, index: u32, places: (Place, Place), bytes: u64) {
+        for child in self.neighbors.children.iter().rev() {
+            out.put(*child, self.data + index, places, bytes);
         }
     }
 }
 
-/// Emits a broadcast of few bytes: into scratch, by grants.
-fn broadcast_eager(out: &mut Emitter, down: &Down) {
-    let seat = out.seat;
-    let landing = out.reserve(seat.block());
-    for (index, chunk) in (0..).zip(seat.cut(0..seat.block())) {
-        let from = match down.kin.parent {
+/// Emits a broadcast of few bytes, through the scratch under grants.
+fn broadcast_eager(out: &mut Emitter, down: &Distribution) {
+    let context = out.context;
+    let landing = out.reserve(context.block());
+    for (index, chunk) in (0..).zip(context.cut(0..context.block())) {
+        let from = match down.neighbors.parent {
             None => input(chunk.at),
             Some((parent, _)) => {
                 out.wait(parent, down.data + index);
@@ -37,34 +37,37 @@ fn broadcast_eager(out: &mut Emitter, down: &Down) {
             }
         };
         if index == 0 {
-            let children = down.kin.children.iter().rev();
+            let children = down.neighbors.children.iter().rev();
             children.for_each(|child| out.claim(*child));
         }
         down.put(out, index, (from, scratch(landing + chunk.at)), chunk.bytes);
     }
-    match down.kin.parent {
-        // It is passed on from the output, so that nothing is on its way out of the scratch any more.
+    match down.neighbors.parent {
+        // It was passed on from the output, so no put from the scratch is in progress any more.
         Some((parent, _)) => out.grant(parent),
-        None => out.keep(0, 0, seat.block()),
+        None => out.keep(0, 0, context.block()),
     }
 }
 
 /// Emits a broadcast.
-pub(super) fn broadcast(out: &mut Emitter, kin: Kin) -> Result<(), TooMany> {
-    let seat = out.seat;
-    let count = seat.count(seat.block());
-    let [data, ready] = out.number([count, u64::from(kin.children_max)])?;
-    let down = Down { kin, data };
-    if seat.is_eager(seat.block()) {
+pub(super) fn broadcast(
+    out: &mut Emitter,
+    neighbors: TreeNeighbors,
+) -> Result<(), TooManyMessages> {
+    let context = out.context;
+    let count = context.count(context.block());
+    let [data, ready] = out.number([count, u64::from(neighbors.children_max)])?;
+    let down = Distribution { neighbors, data };
+    if context.is_eager(context.block()) {
         broadcast_eager(out, &down);
         return Ok(());
     }
-    if let Some((parent, place)) = down.kin.parent {
+    if let Some((parent, place)) = down.neighbors.parent {
         out.signal(parent, ready + place);
     }
-    for (index, chunk) in (0..).zip(seat.cut(0..seat.block())) {
+    for (index, chunk) in (0..).zip(context.cut(0..context.block())) {
         let to = output(chunk.at);
-        let from = match down.kin.parent {
+        let from = match down.neighbors.parent {
             None => input(chunk.at),
             Some((parent, _)) => {
                 out.wait(parent, data + index);
@@ -72,118 +75,122 @@ pub(super) fn broadcast(out: &mut Emitter, kin: Kin) -> Result<(), TooMany> {
             }
         };
         if index == 0 {
-            for (place, child) in (0..).zip(&down.kin.children) {
+            for (place, child) in (0..).zip(&down.neighbors.children) {
                 out.wait(*child, ready + place);
             }
         }
         down.put(out, index, (from, to), chunk.bytes);
     }
-    if down.kin.parent.is_none() {
-        out.keep(0, 0, seat.block());
+    if down.neighbors.parent.is_none() {
+        out.keep(0, 0, context.block());
     }
     Ok(())
 }
 
-/// The way to the root, on which each rank takes up its own.
-struct Up {
-    kin: Kin,
-    outlet: Option<Outlet>,
-    inlets: Vec<Inlet>,
-    /// The end of a call proves to a rank that its parent has left the one before.
-    is_told: bool,
+/// Reduction towards the root; each rank adds its own data.
+struct Accumulation {
+    neighbors: TreeNeighbors,
+    sender: Option<RowSender>,
+    receivers: Vec<RowReceiver>,
+    /// True if the end of a call proves that the parent has left the call before it.
+    gets_releases: bool,
 }
 
-impl Up {
-    /// Messages of a rank: of each of its children, and the words that slots are free.
-    fn counts(seat: &CallSeat, kin: &Kin) -> [u64; 2] {
-        let count = seat.count(seat.block());
-        [count * u64::from(kin.children_max), count]
+impl Accumulation {
+    /// Message counts of a rank: data from each child, and slot releases.
+    fn counts(context: &CallContext, neighbors: &TreeNeighbors) -> [u64; 2] {
+        let count = context.count(context.block());
+        [count * u64::from(neighbors.children_max), count]
     }
 
-    fn new(out: &mut Emitter, kin: Kin, [data, free]: [u32; 2]) -> Self {
-        let seat = out.seat;
-        let count = seat.count(seat.block());
-        let row = SlotRow::new(&seat, seat.block(), count);
+    fn new(out: &mut Emitter, neighbors: TreeNeighbors, [data, free]: [u32; 2]) -> Self {
+        let context = out.context;
+        let count = context.count(context.block());
+        let row = SlotRow::new(&context, context.block(), count);
         let numbers = |place: u32| RowNumbers {
             data: data + place * count as u32,
             free,
         };
         let slots = |place: u32| u64::from(place) * row.bytes;
-        let children = kin.children.len() as u32;
+        let children = neighbors.children.len() as u32;
         out.reserve(slots(children));
-        let is_between = children > 0 && kin.parent.is_some();
+        let is_between = children > 0 && neighbors.parent.is_some();
         let outbox = out.reserve(if is_between { row.bytes } else { 0 });
-        let outlet = |(_, place)| Outlet::new(row, numbers(place), slots(place), outbox);
-        let inlet = |place| Inlet::new(row, numbers(place), slots(place), count);
+        let sender = |(_, place)| RowSender::new(row, numbers(place), slots(place), outbox);
+        let receiver = |place| RowReceiver::new(row, numbers(place), slots(place), count);
         Self {
-            outlet: kin.parent.map(outlet),
-            inlets: (0..children).map(inlet).collect(),
-            is_told: row.is_told(count),
-            kin,
+            sender: neighbors.parent.map(sender),
+            receivers: (0..children).map(receiver).collect(),
+            gets_releases: row.gets_releases(count),
+            neighbors,
         }
     }
 
-    /// Takes up a chunk of all children and puts the sum to the parent; at the root it is complete in the output.
+    /// Adds a chunk of all children and puts the sum to the parent; at the root it is complete in the output.
     fn pass(&mut self, out: &mut Emitter, chunk: Chunk) {
         let own = input(chunk.at);
-        let (mut sum, to) = match (self.kin.parent, &mut self.outlet) {
-            (Some((parent, _)), Some(outlet)) if !self.inlets.is_empty() => {
-                (own, outlet.place(out, parent))
+        let (mut sum, to) = match (self.neighbors.parent, &mut self.sender) {
+            (Some((parent, _)), Some(sender)) if !self.receivers.is_empty() => {
+                (own, sender.next_outbox_place(out, parent))
             }
             (Some(_), _) => (own, own),
             (None, _) => (own, output(chunk.at)),
         };
-        for (child, inlet) in self.kin.children.iter().zip(&mut self.inlets) {
-            let come = inlet.take(out, *child);
-            match (sum == to, self.kin.parent) {
-                (true, _) => out.fold(come, to, chunk.bytes),
-                (false, None) => out.merge(come, own, to, chunk.bytes),
-                (false, Some(_)) => out.combine(come, own, to, chunk.bytes),
+        for (child, receiver) in self.neighbors.children.iter().zip(&mut self.receivers) {
+            let received = receiver.take(out, *child);
+            match (sum == to, self.neighbors.parent) {
+                (true, _) => out.fold(received, to, chunk.bytes),
+                (false, None) => out.merge(received, own, to, chunk.bytes),
+                (false, Some(_)) => out.combine(received, own, to, chunk.bytes),
             }
             sum = to;
-            inlet.release(out, *child);
+            receiver.release(out, *child);
         }
-        match (self.kin.parent, &mut self.outlet) {
-            (Some((parent, _)), Some(outlet)) => outlet.put(out, parent, sum, chunk.bytes),
+        match (self.neighbors.parent, &mut self.sender) {
+            (Some((parent, _)), Some(sender)) => sender.put(out, parent, sum, chunk.bytes),
             _ => out.complete(to, chunk.bytes),
         }
     }
 }
 
 /// Emits a reduce.
-pub(super) fn reduce(out: &mut Emitter, kin: Kin) -> Result<(), TooMany> {
-    let seat = out.seat;
-    let numbers = out.number(Up::counts(&seat, &kin))?;
-    let mut up = Up::new(out, kin, numbers);
-    if let Some((parent, _)) = up.kin.parent
-        && !up.is_told
+pub(super) fn reduce(out: &mut Emitter, neighbors: TreeNeighbors) -> Result<(), TooManyMessages> {
+    let context = out.context;
+    let numbers = out.number(Accumulation::counts(&context, &neighbors))?;
+    let mut up = Accumulation::new(out, neighbors, numbers);
+    if let Some((parent, _)) = up.neighbors.parent
+        && !up.gets_releases
     {
         out.claim(parent);
     }
-    for chunk in seat.cut(0..seat.block()) {
+    for chunk in context.cut(0..context.block()) {
         up.pass(out, chunk);
     }
-    if !up.is_told {
-        up.kin.children.iter().for_each(|child| out.grant(*child));
+    if !up.gets_releases {
+        up.neighbors
+            .children
+            .iter()
+            .for_each(|child| out.grant(*child));
     }
     Ok(())
 }
 
-/// Emits an all-reduce: up the binomial tree and down again. Results come down while later chunks go up; a child whose
-/// own has come is there and has done with its input, so that results go into outputs at once, also in place.
-pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooMany> {
-    let seat = out.seat;
-    let kin = Kin::binomial(&seat);
-    let count = seat.count(seat.block());
-    let [ups, free] = Up::counts(&seat, &kin);
+/// Emits an all-reduce: up the binomial tree and down again. Results come down while later chunks go up. A child whose
+/// data has arrived has entered the call and no longer needs its input, so results go directly into outputs, also in
+/// place.
+pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooManyMessages> {
+    let context = out.context;
+    let neighbors = TreeNeighbors::binomial(&context);
+    let count = context.count(context.block());
+    let [ups, free] = Accumulation::counts(&context, &neighbors);
     let [ups, free, data] = out.number([ups, free, count])?;
-    let mut up = Up::new(out, kin.clone(), [ups, free]);
-    let down = Down { kin, data };
-    let chunks: Vec<Chunk> = seat.cut(0..seat.block()).collect();
-    // A chunk has gone up and come down again when as many others have followed it.
-    let lag = match down.kin.parent {
+    let mut up = Accumulation::new(out, neighbors.clone(), [ups, free]);
+    let down = Distribution { neighbors, data };
+    let chunks: Vec<Chunk> = context.cut(0..context.block()).collect();
+    // A chunk's result is back after this many further chunks have been sent up.
+    let lag = match down.neighbors.parent {
         None => 0,
-        Some(_) => 2 * down.kin.depth as usize,
+        Some(_) => 2 * down.neighbors.depth as usize,
     };
     for turn in 0..chunks.len() + lag {
         if let Some(chunk) = chunks.get(turn) {
@@ -193,7 +200,7 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooMany> {
             continue;
         };
         let (chunk, index) = (chunks[index], index as u32);
-        if let Some((parent, _)) = down.kin.parent {
+        if let Some((parent, _)) = down.neighbors.parent {
             out.wait(parent, data + index);
         }
         let place = output(chunk.at);
@@ -203,17 +210,17 @@ pub(super) fn all_reduce(out: &mut Emitter) -> Result<(), TooMany> {
 }
 
 /// Emits a barrier: signals up the binomial tree, and down again.
-pub(super) fn barrier(out: &mut Emitter) -> Result<(), TooMany> {
-    let kin = Kin::binomial(&out.seat);
-    let [up, down] = out.number([u64::from(kin.children_max), 1])?;
-    for (place, child) in (0..).zip(&kin.children) {
+pub(super) fn barrier(out: &mut Emitter) -> Result<(), TooManyMessages> {
+    let neighbors = TreeNeighbors::binomial(&out.context);
+    let [up, down] = out.number([u64::from(neighbors.children_max), 1])?;
+    for (place, child) in (0..).zip(&neighbors.children) {
         out.wait(*child, up + place);
     }
-    if let Some((parent, place)) = kin.parent {
+    if let Some((parent, place)) = neighbors.parent {
         out.signal(parent, up + place);
         out.wait(parent, down);
     }
-    let children = kin.children.iter().rev();
+    let children = neighbors.children.iter().rev();
     children.for_each(|child| out.signal(*child, down));
     Ok(())
 }

@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn the_root_needs_most() {
-        let shape = Shape::of_size((Collective::Gather, 1), 3, Dtype::Int8, 30);
+        let shape = Shape::from_size((Collective::Gather, 1), 3, Dtype::Int8, 30);
         let apart = Needs::of_shape(&shape, false);
         assert_eq!((apart.input, apart.output), (10, 30));
         let in_place = Needs::of_shape(&shape, true);

@@ -194,7 +194,7 @@ impl ScriptParts<'_> {
         if !self.in_place {
             return place;
         }
-        let stretch = InPlace::of(&self.shape, rank);
+        let stretch = InPlace::for_rank(&self.shape, rank);
         let before = match place.buffer {
             Buffer::Input => stretch.input,
             Buffer::Output => stretch.output,

@@ -105,7 +105,7 @@ impl Buffers {
         rank: u32,
         in_place: bool,
     ) -> Self {
-        let own = in_place.then(|| InPlace::of(shape, rank));
+        let own = in_place.then(|| InPlace::for_rank(shape, rank));
         Self {
             arena: Arc::clone(arena),
             input: own.as_ref().map_or(input, |own| output + own.input),

@@ -38,7 +38,7 @@ impl RankData {
 
     /// Writes the input of a call, which is numbered from 1.
     pub fn fill(&self, call: u64, buffers: &Buffers) -> Result<()> {
-        let data = self.data.of_call(call);
+        let data = self.data.for_call(call);
         memory::write_input(&data, self.place, &buffers.arena, buffers.input)
     }
 
@@ -47,13 +47,13 @@ impl RankData {
         if self.in_place {
             return Ok(());
         }
-        let data = self.data.of_call(call);
+        let data = self.data.for_call(call);
         memory::write_poison(&data, self.place, &buffers.arena, buffers.output)
     }
 
     /// Checks the result of a call. Returns the bytes that were right.
     pub fn check(&self, call: u64, buffers: &Buffers) -> Result<u64> {
-        let data = self.data.of_call(call);
+        let data = self.data.for_call(call);
         let mut found = WrongElements::default();
         memory::compare_output(
             &data,

@@ -31,7 +31,7 @@ fn averages(dtype: Dtype, reduction: Reduction, ranks: u32) -> Vec<Average> {
     );
     match reduction {
         Reduction::Avg if is_integer => {
-            let divides = share::of(dtype, reduction, ranks) > 0.0;
+            let divides = share::deciding_share(dtype, reduction, ranks) > 0.0;
             let parts = divides.then_some(Average::DivideParts);
             parts.into_iter().chain([Average::DivideSum]).collect()
         }
@@ -120,12 +120,12 @@ fn noticed(dtype: Dtype, reduction: Reduction, ranks: u32, elements: u64, twice:
 }
 
 #[test]
-fn parts_that_are_missing_or_counted_twice_are_noticed_as_often_as_stated() {
+fn missing_and_doubled_parts_are_detected_as_often_as_stated() {
     const ELEMENTS: u64 = 200;
     let mut wrong = Vec::new();
     for (dtype, reduction) in all_kinds() {
         for ranks in RANKS.into_iter().filter(|ranks| *ranks > 1) {
-            let share = share::of(dtype, reduction, ranks);
+            let share = share::deciding_share(dtype, reduction, ranks);
             let mean = share * ELEMENTS as f64;
             let slack = 4.0 * (mean * (1.0 - share)).sqrt();
             let missing = noticed(dtype, reduction, ranks, ELEMENTS, false) as f64;
@@ -142,11 +142,11 @@ fn parts_that_are_missing_or_counted_twice_are_noticed_as_often_as_stated() {
 }
 
 #[test]
-fn numbers_of_ranks_up_to_which_all_count_are_those_of_the_type() {
+fn every_rank_counts_up_to_the_limit_of_each_type() {
     let all = super::super::RANKS_MAX;
     let ranks_max = |reduction| {
         Dtype::ALL.map(|dtype| {
-            let have_all = |ranks: &u32| share::of(dtype, reduction, *ranks) >= 1.0;
+            let have_all = |ranks: &u32| share::deciding_share(dtype, reduction, *ranks) >= 1.0;
             (1..=all).take_while(have_all).last().unwrap_or(0)
         })
     };
@@ -184,7 +184,7 @@ fn narrow_types_are_rounded_once() {
 }
 
 #[test]
-fn powers_of_two_over_few_numbers_of_ranks_depend_on_the_way_of_rounding() {
+fn rounding_through_float32_matters_for_six_numbers_of_ranks() {
     let mut wrong = Vec::new();
     for ranks in 1..=1u32 << 16 {
         // 2^7 / n is the least that three ranks give.
@@ -200,7 +200,7 @@ fn powers_of_two_over_few_numbers_of_ranks_depend_on_the_way_of_rounding() {
 }
 
 #[test]
-fn a_product_that_is_rounded_to_another_number_is_not_exact() {
+fn a_product_that_rounds_to_another_number_is_not_exact() {
     assert!(is_exact(Dtype::Float32, 3, 1));
     // The inverse of 41 is rounded down so far that multiplying it by 41 does not give 1.
     assert_ne!(41f32 * (1.0 / 41f32), 1.0);

@@ -73,7 +73,7 @@ fn a_rank_whose_part_is_counted_twice_is_named() {
 }
 
 #[test]
-fn a_rank_that_stands_in_for_another_is_noticed() {
+fn a_rank_counted_in_place_of_another_is_detected() {
     for dtype in Dtype::ALL {
         let data = all_reduce(dtype, Reduction::Sum, 6, ELEMENTS, 4);
         let found = result_of(&data, &[0, 1, 1, 3, 4, 5]);
@@ -105,7 +105,7 @@ fn different_ranks_are_named_for_different_elements() {
 }
 
 #[test]
-fn candidates_are_listed_while_they_are_few() {
+fn a_few_candidate_ranks_are_listed() {
     // One element of an 8-bit type cannot distinguish all ranks.
     let lists = (0..200).filter(|call| {
         let data = all_reduce(Dtype::Int8, Reduction::Sum, 4, 1, *call);
@@ -131,7 +131,7 @@ fn any_flipped_bit_is_found_at_its_element() {
 }
 
 #[test]
-fn results_of_other_calls_seeds_and_places_are_noticed() {
+fn results_of_other_calls_seeds_and_positions_are_detected() {
     for (dtype, reduction) in super::all_kinds() {
         for ranks in [2, 16, 100] {
             let data = all_reduce(dtype, reduction, ranks, ELEMENTS, 4);
@@ -143,7 +143,7 @@ fn results_of_other_calls_seeds_and_places_are_noticed() {
                 _ if is_wide => 290,
                 _ => 260,
             };
-            let stale = expected(&data.of_call(3), 0);
+            let stale = expected(&data.for_call(3), 0);
             let other = Data::new(data.shape(), reduction, 6, 4).unwrap();
             let mut shifted = expected(&data, 0);
             shifted.rotate_left(dtype.bytes() as usize);
@@ -164,11 +164,11 @@ fn stale_unwritten_and_unreduced_outputs_are_named() {
             assert!(text.contains(cause), "{dtype} {reduction}: {text}");
         };
         named(
-            &expected(&data.of_call(3), 0),
+            &expected(&data.for_call(3), 0),
             "(the result of the call before)",
         );
         named(
-            &expected(&data.of_call(1), 0),
+            &expected(&data.for_call(1), 0),
             "(the result of 3 calls before)",
         );
         named(&input(&data, 4), "(the part of rank 4 alone)");
@@ -203,7 +203,7 @@ fn moved_bytes_of_others_are_named() {
             assert!(text.contains(cause), "{dtype}: {text}");
         };
         let take = |rank: u32, from: usize, call| {
-            let bytes = input(&data.of_call(call), rank);
+            let bytes = input(&data.for_call(call), rank);
             move |out: &mut [u8]| out.copy_from_slice(&bytes[from * block..][..block])
         };
         named(&take(1, 2, 7), "(bytes of rank 1)");
@@ -240,7 +240,7 @@ fn a_large_group_is_explained_in_bounded_time() {
     }
     let mismatches = compare(&data, 0, &right);
     let share = mismatches.wrong_elements as f64 / 20_000.0;
-    let stated = super::super::share::of(Dtype::Float16, Reduction::Sum, 44_000);
+    let stated = super::super::share::deciding_share(Dtype::Float16, Reduction::Sum, 44_000);
     assert!((share - stated).abs() < 0.01, "{share} {stated}");
     let text = mismatches.describe();
     assert!(

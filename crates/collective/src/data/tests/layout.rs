@@ -53,7 +53,7 @@ fn moved_outputs_are_made_of_the_inputs() {
 }
 
 #[test]
-fn moved_floats_are_normal_and_no_two_ranks_alike() {
+fn moved_floats_are_normal_and_differ_between_ranks() {
     let data = Data::new(
         &shape(Collective::AllGather, 3, Dtype::Float32, 1000),
         Reduction::Sum,
@@ -73,7 +73,7 @@ fn moved_floats_are_normal_and_no_two_ranks_alike() {
 }
 
 #[test]
-fn parts_of_a_scattered_reduction_are_those_of_the_whole() {
+fn a_reduce_scatter_gives_the_parts_of_the_all_reduce() {
     let (ranks, block) = (7, 77);
     let whole = shape(Collective::AllReduce, ranks, Dtype::Int32, 7 * block);
     let whole = Data::new(&whole, Reduction::Sum, 1, 2).unwrap();
@@ -87,7 +87,7 @@ fn parts_of_a_scattered_reduction_are_those_of_the_whole() {
 }
 
 #[test]
-fn pieces_outside_and_broken_elements_are_errors() {
+fn ranges_outside_and_partial_elements_are_errors() {
     let reduce = shape(Collective::Reduce, 3, Dtype::Float32, 10);
     let data = Data::new(&reduce, Reduction::Max, 0, 0).unwrap();
     let mut piece = [0; 8];
@@ -103,7 +103,7 @@ fn pieces_outside_and_broken_elements_are_errors() {
 }
 
 #[test]
-fn mapped_memory_has_the_data_at_its_place() {
+fn mapped_memory_holds_the_data_at_the_right_offset() {
     let data = Data::new(
         &shape(Collective::AllGather, 4, Dtype::Bfloat16, 1501),
         Reduction::Sum,

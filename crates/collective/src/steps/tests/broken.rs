@@ -1,11 +1,11 @@
-//! Programs that are broken on purpose: the simulator finds each.
+//! Deliberately broken programs: the simulator must detect each.
 
 use super::simulator::{Case, Order, run};
 use super::{DTYPE, Trial, forms};
 use crate::steps::{Algorithm, Place, Step, check};
 use crate::{Collective, Reduction};
 
-/// Small calls of all forms, with and without signals, with slots that are used more than once and without.
+/// Small calls of all combinations, with and without signals, with slots that are reused and without.
 fn cases(ranks: &[u32]) -> impl Iterator<Item = (Trial, Case)> {
     let sizes = [(1, 1, 100), (6, 1, 0), (9, 4, 0)];
     let trial = |(op, algorithm), ranks, (block, chunk_elements, eager_elements)| Trial {
@@ -27,7 +27,7 @@ fn cases(ranks: &[u32]) -> impl Iterator<Item = (Trial, Case)> {
     forms().flat_map(of).map(|trial| (trial, trial.case(3)))
 }
 
-/// The case with a rank's step changed, or left out.
+/// The case with a rank's step replaced or removed.
 fn changed(case: &Case, rank: usize, index: usize, step: Option<Step>) -> Case {
     let mut case = case.clone();
     case.programs[rank].steps.splice(index..=index, step);
@@ -51,7 +51,7 @@ fn must_fail(trial: &Trial, case: &Case, what: &str) {
     );
 }
 
-/// The case without a step of a rank and the one of its peer's that answers it.
+/// The case without a step of a rank and without the peer's step that answers it.
 fn without_both(case: &Case, (rank, index): (usize, usize), peer: u32, answer: Step) -> Case {
     let mut case = changed(case, rank, index, None);
     let steps = &mut case.programs[peer as usize].steps;
@@ -61,7 +61,7 @@ fn without_both(case: &Case, (rank, index): (usize, usize), peer: u32, answer: S
 }
 
 #[test]
-fn a_step_that_is_missing_is_found() {
+fn a_missing_step_is_found() {
     for (trial, case) in cases(&[2, 3, 5]) {
         for (rank, index, step) in steps(&case) {
             let broken = changed(&case, rank, index, None);
@@ -74,7 +74,7 @@ fn a_step_that_is_missing_is_found() {
     }
 }
 
-/// Forms in which what comes back can prove as much as a signal that a slot is free.
+/// Combinations in which returning data can prove as much as a slot release.
 const FEEDBACK: [(Collective, Algorithm); 3] = [
     (Collective::AllReduce, Algorithm::Ring),
     (Collective::AllReduce, Algorithm::Tree),
@@ -82,7 +82,7 @@ const FEEDBACK: [(Collective, Algorithm); 3] = [
 ];
 
 #[test]
-fn a_signal_that_nobody_sends_or_awaits_is_found() {
+fn a_removed_signal_is_found() {
     let mut found = FEEDBACK.map(|form| (form, 0, 0));
     for (trial, case) in cases(&[2, 3, 4, 5, 7]) {
         for (rank, index, step) in steps(&case) {
@@ -150,7 +150,7 @@ fn a_grant_that_comes_too_early_is_found() {
 }
 
 #[test]
-fn a_wrong_place_is_found() {
+fn a_wrong_location_is_found() {
     let further = |place: Place| place.beyond(DTYPE.bytes());
     for (trial, case) in cases(&[2, 5]) {
         for (rank, index, step) in steps(&case) {

@@ -1,5 +1,5 @@
-//! Every operation by every algorithm: proofs by simulation, bytes as theory has them, and programs that are broken on
-//! purpose, which the simulator must find.
+//! Every operation with every algorithm: proofs by simulation, byte counts compared with theory, and deliberately
+//! broken programs that the simulator must detect.
 
 mod broken;
 mod requests;
@@ -8,11 +8,11 @@ mod theory;
 mod whole;
 
 use self::simulator::Case;
-use super::emitter::{CallSeat, Tuning};
-use super::{Algorithm, Program, Step, of_seat};
+use super::emitter::{CallContext, Tuning};
+use super::{Algorithm, Program, Step, build_program};
 use crate::{Collective, Dtype, Reduction, Shape};
 
-/// A call to be tested.
+/// A call to test.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
     op: Collective,
@@ -23,7 +23,7 @@ struct Trial {
     chunk_elements: u64,
     in_place: bool,
     reduction: Reduction,
-    /// Scratch instead of signals up to so many elements at a rank.
+    /// The most elements at a rank that go through the scratch instead of using signals.
     eager_elements: u64,
     slots: u64,
 }
@@ -42,7 +42,7 @@ impl Trial {
     }
 
     fn case(&self, calls: u32) -> Case {
-        let seat = |rank| CallSeat {
+        let context = |rank| CallContext {
             shape: self.shape(),
             reduction: self.reduction,
             rank,
@@ -54,7 +54,7 @@ impl Trial {
                 slots_min: self.slots,
             },
         };
-        let program = |rank| of_seat(seat(rank), self.algorithm).unwrap();
+        let program = |rank| build_program(context(rank), self.algorithm).unwrap();
         Case {
             shape: self.shape(),
             reduction: self.reduction,
@@ -65,7 +65,7 @@ impl Trial {
     }
 }
 
-/// Every algorithm of every operation.
+/// Every combination of operation and algorithm.
 fn forms() -> impl Iterator<Item = (Collective, Algorithm)> {
     let of = |op: Collective| {
         super::algorithms(op)

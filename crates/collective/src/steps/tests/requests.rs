@@ -1,4 +1,4 @@
-//! Requests that are refused, and the length of programs.
+//! Refused requests, and the length of programs.
 
 use super::{forms, puts};
 use crate::steps::{Algorithm, InPlace, MESSAGES_MAX, Program, program};
@@ -24,18 +24,18 @@ fn of_rank(
 }
 
 #[test]
-fn an_algorithm_without_a_form_is_refused_with_those_that_have_one() {
+fn an_unsupported_algorithm_is_refused_listing_the_supported_ones() {
     let shape = shape(Collective::AllGather, 4, 1);
     let why = of_rank(&shape, Algorithm::Tree, 0, 64).unwrap_err();
     assert_eq!(
         why.to_string(),
-        "all-gather has no form of the algorithm tree: it has ring, bruck, recursive-doubling"
+        "algorithm tree does not support all-gather: choose one of ring, bruck, recursive-doubling"
     );
     assert_eq!(why.exit_code(), 2);
 }
 
 #[test]
-fn an_all_to_all_in_place_has_one_form() {
+fn only_bruck_supports_an_all_to_all_in_place() {
     let shape = shape(Collective::AllToAll, 4, 1);
     let in_place = |algorithm| program(&shape, Reduction::Sum, algorithm, 0, 64, true);
     assert!(in_place(Algorithm::Bruck).is_ok());
@@ -68,7 +68,7 @@ fn no_elements_make_no_steps() {
 fn chunks_that_are_too_short_are_refused_with_one_that_fits() {
     for (op, algorithm) in forms().filter(|(op, _)| *op != Collective::Barrier) {
         let shape = shape(op, 6, 1_100_000);
-        // The same at all ranks, although some have few messages.
+        // The same at all ranks, although some send only a few messages.
         let refusals =
             (0..6).map(|rank| of_rank(&shape, algorithm, rank, 3).unwrap_err().to_string());
         let refusals: Vec<String> = refusals.collect();
@@ -114,14 +114,14 @@ fn programs_are_short() {
             program.scratch_bytes
         );
     }
-    // A small call waits for nothing but data.
+    // A small call waits only for data.
     let small = shape(Collective::AllReduce, 8, 2);
     let program = of_rank(&small, Algorithm::RecursiveDoubling, 5, 64 << 10).unwrap();
     assert_eq!(program.steps.len(), 9);
 }
 
 #[test]
-fn many_ranks_make_no_program_longer_than_their_number_asks_for() {
+fn program_length_is_at_most_proportional_to_the_ranks() {
     const RANKS: usize = 1000;
     for (op, algorithm) in forms() {
         let block = if op == Collective::Barrier { 0 } else { 2000 };
@@ -133,7 +133,7 @@ fn many_ranks_make_no_program_longer_than_their_number_asks_for() {
                 .len();
             let steps_max = match algorithm {
                 Algorithm::Tree if op != Collective::Gather && op != Collective::Scatter => 100,
-                // A copy for each block and round.
+                // One copy for each block and round.
                 Algorithm::Bruck => 20 * RANKS,
                 _ => 6 * RANKS,
             };
@@ -146,8 +146,8 @@ fn many_ranks_make_no_program_longer_than_their_number_asks_for() {
 }
 
 #[test]
-fn in_place_a_block_of_one_side_is_the_other() {
-    let of = |op, rank| InPlace::of(&shape(op, 3, 5), rank);
+fn in_place_input_and_output_share_a_buffer() {
+    let of = |op, rank| InPlace::for_rank(&shape(op, 3, 5), rank);
     let stretch = |bytes, input, output| InPlace {
         bytes,
         input,

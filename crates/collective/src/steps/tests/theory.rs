@@ -1,6 +1,5 @@
-//! Bytes that are put, beside what theory says. Factors: Thakur, Rabenseifner and Gropp (2005), tables of costs; of
-//! Bruck's all-to-all, Bruck et al. (1997), section 3; of what ranks in excess of a power of two add, the text of
-//! `halving`.
+//! Bytes put, compared with theory. Sources of the factors: Thakur, Rabenseifner and Gropp (2005), tables of costs; for
+//! Bruck's all-to-all, Bruck et al. (1997), section 3; for the additional bytes of excess ranks, the text of `halving`.
 
 use super::{DTYPE, Trial, forms, puts};
 use crate::steps::Algorithm;
@@ -23,7 +22,7 @@ fn trial(op: Collective, algorithm: Algorithm, ranks: u32, chunk_elements: u64) 
     }
 }
 
-/// Elements that all ranks put together.
+/// Elements that all ranks put, in total.
 fn elements(op: Collective, algorithm: Algorithm, ranks: u32) -> u64 {
     use Collective::{AllReduce, AllToAll, Barrier, Gather, Scatter, SendRecvPairs, SendRecvRing};
     let n = u64::from(ranks);
@@ -41,7 +40,7 @@ fn elements(op: Collective, algorithm: Algorithm, ranks: u32) -> u64 {
         (Collective::AllGather, Algorithm::RecursiveDoubling) => {
             (core - 1) * n + excess * (1 + n - 1)
         }
-        // Each block goes as many times as the distance has binary digits that are 1.
+        // Each block is sent as many times as its distance has binary digits that are 1.
         (AllToAll, Algorithm::Bruck) => {
             n * (1..n)
                 .map(|distance| u64::from(distance.count_ones()))
@@ -65,7 +64,7 @@ fn elements(op: Collective, algorithm: Algorithm, ranks: u32) -> u64 {
 }
 
 #[test]
-fn bytes_are_those_of_theory() {
+fn byte_counts_agree_with_theory() {
     for (op, algorithm) in forms() {
         for (ranks, chunk_elements) in (1..=33).zip([1, 5, 24, 1000].into_iter().cycle()) {
             let case = trial(op, algorithm, ranks, chunk_elements).case(1);
@@ -78,7 +77,7 @@ fn bytes_are_those_of_theory() {
     }
 }
 
-/// 2 (n - 1) / n of the data at each rank, where the data can be divided by n.
+/// 2 (n - 1) / n of the data at each rank, if n divides the data evenly.
 #[test]
 fn no_rank_puts_more_than_its_share() {
     for ranks in [2u32, 3, 4, 6, 8, 12, 24] {

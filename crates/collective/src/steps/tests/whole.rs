@@ -1,4 +1,4 @@
-//! All operations by all algorithms.
+//! All operations with all algorithms.
 
 use proptest::prelude::*;
 
@@ -23,7 +23,7 @@ fn trials(op: Collective, algorithm: Algorithm, ranks: u32) -> impl Iterator<Ite
     let places = [false, true].into_iter();
     let places = places.filter(move |in_place| check(op, algorithm, *in_place).is_ok());
     places.flat_map(move |in_place| {
-        // Of many ranks only some sizes, others for each number of ranks.
+        // With many ranks only some of the sizes, different ones for each number of ranks.
         let sizes = (0..).zip(SIZES);
         let sizes = sizes.filter(move |(index, _)| ranks <= 9 || (index + ranks).is_multiple_of(4));
         sizes.map(
@@ -119,7 +119,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(200))]
 
     #[test]
-    fn any_order_of_things_has_the_same_end(trial in any_trial(), seed in any::<u64>(), in_order in any::<bool>()) {
+    fn any_order_of_events_has_the_same_result(trial in any_trial(), seed in any::<u64>(), in_order in any::<bool>()) {
         let order = match in_order {
             true => Order::Paired(seed),
             false => Order::Any(seed),

@@ -404,7 +404,7 @@ fn block(op: Collective, ranks: u32, dtype: Dtype, size_bytes: u64) -> Result<u6
             ranks + 1
         ));
     }
-    let shape = Shape::of_size((op, 0), ranks, dtype, size_bytes);
+    let shape = Shape::from_size((op, 0), ranks, dtype, size_bytes);
     let parts = if Shape::is_total(op) {
         u64::from(ranks)
     } else {

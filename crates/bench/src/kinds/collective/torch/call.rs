@@ -123,7 +123,7 @@ mod tests {
 
     fn call(groups: &[&[u32]], op: Collective) -> TorchCall {
         TorchCall {
-            shape: Shape::of_size((op, 0), 2, Dtype::Float32, 4096),
+            shape: Shape::from_size((op, 0), 2, Dtype::Float32, 4096),
             reduction: Reduction::Sum,
             in_place: false,
             groups: groups.iter().map(|ranks| ranks.to_vec()).collect(),

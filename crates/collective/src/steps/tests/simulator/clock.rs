@@ -1,31 +1,31 @@
-//! Time, as each rank counts its own, and knowledge of the others'.
+//! Logical time of each rank, and its knowledge of the others' time.
 
 use std::rc::Rc;
 
 use crate::steps::{Program, Step};
 
-/// A moment of a rank.
+/// A moment in a rank's logical time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Moment {
     pub rank: u32,
     pub tick: u32,
 }
 
-/// For each rank a moment that it has reached.
+/// For each rank, the latest moment that it is known to have reached.
 #[derive(Debug, Clone)]
-pub struct Known(Vec<u32>);
+pub struct Knowledge(Vec<u32>);
 
-impl Known {
+impl Knowledge {
     pub fn nothing(ranks: usize) -> Self {
         Self(vec![0; ranks])
     }
 
-    /// Goes on to a moment of the rank that knows this.
+    /// Advances to a moment of the rank that owns this.
     pub fn reach(&mut self, moment: Moment) {
         self.0[moment.rank as usize] = moment.tick;
     }
 
-    /// Learns what another rank knew.
+    /// Adds another rank's knowledge.
     pub fn learn(&mut self, other: &Rc<Self>) {
         for (own, other) in self.0.iter_mut().zip(&other.0) {
             *own = (*own).max(*other);
@@ -37,17 +37,17 @@ impl Known {
     }
 }
 
-/// Moments of a rank's program: entering a call, its steps, and leaving it.
+/// Moments of a rank's program: entering a call, its steps, leaving it.
 #[derive(Debug)]
 pub struct Timetable {
     rank: u32,
     steps: u32,
-    /// Step at which each message is awaited.
+    /// Step that awaits each message.
     awaits: Vec<Option<u32>>,
 }
 
 impl Timetable {
-    pub fn of(rank: u32, program: &Program) -> Result<Self, String> {
+    pub fn new(rank: u32, program: &Program) -> Result<Self, String> {
         let mut awaits = vec![None; program.messages as usize];
         for (index, step) in (0..).zip(&program.steps) {
             let Step::Await { message } = step else {

@@ -1,13 +1,13 @@
-//! Memory of a rank: elements, and for each who accessed it last.
+//! Memory of a rank: elements, and the last accesses to each.
 
 use std::ops::Range;
 
 use super::Case;
-use super::clock::{Known, Moment};
+use super::clock::{Knowledge, Moment};
 use super::value::{Contributions, Value};
 use crate::steps::{Buffer, InPlace, Place};
 
-/// The moments at each of which an access has ended.
+/// Moments each of which proves that an access has ended.
 #[derive(Debug, Clone, Copy)]
 pub struct Access(pub [Moment; 2]);
 
@@ -16,7 +16,7 @@ impl Access {
         Self([moment; 2])
     }
 
-    fn has_ended(&self, known: &Known) -> bool {
+    fn has_ended(&self, known: &Knowledge) -> bool {
         self.0.iter().any(|moment| known.includes(*moment))
     }
 }
@@ -39,14 +39,14 @@ pub struct Memory {
 }
 
 impl Memory {
-    pub fn of(case: &Case, rank: u32) -> Self {
+    pub fn new(case: &Case, rank: u32) -> Self {
         let element_bytes = case.shape.dtype.bytes();
         let elements = |bytes: u64| bytes.div_ceil(element_bytes) as usize;
         let range = |begin: usize, bytes: u64| begin..begin + elements(bytes);
         let (input, output) = (case.shape.input_bytes(rank), case.shape.output_bytes(rank));
         let (input, output, data) = match case.in_place {
             true => {
-                let stretch = InPlace::of(&case.shape, rank);
+                let stretch = InPlace::for_rank(&case.shape, rank);
                 let input = range(elements(stretch.input), input);
                 let output = range(elements(stretch.output), output);
                 (input, output, elements(stretch.bytes))
@@ -75,7 +75,7 @@ impl Memory {
         }
     }
 
-    /// Elements at a place during a call.
+    /// Elements at a location during a call.
     pub fn range(&self, place: Place, bytes: u64, call: u32) -> Result<Range<usize>, String> {
         let buffer = match place.buffer {
             Buffer::Input => &self.input,
@@ -111,12 +111,12 @@ impl Memory {
         }
     }
 
-    /// Notes a reading access by one who knows so much.
+    /// Records a read by a rank with this knowledge.
     pub fn read(
         &mut self,
         range: Range<usize>,
         access: Access,
-        known: &Known,
+        known: &Knowledge,
     ) -> Result<(), String> {
         for (index, cell) in range.clone().zip(&mut self.cells[range]) {
             if !cell.writer.has_ended(known) {
@@ -140,12 +140,12 @@ impl Memory {
         Ok(())
     }
 
-    /// Notes a writing access by one who knows so much.
+    /// Records a write by a rank with this knowledge.
     pub fn write(
         &mut self,
         range: Range<usize>,
         access: Access,
-        known: &Known,
+        known: &Knowledge,
     ) -> Result<(), String> {
         for (index, cell) in range.clone().zip(&mut self.cells[range]) {
             if let Some(reader) = cell.readers.iter().find(|reader| !reader.has_ended(known)) {
@@ -165,12 +165,12 @@ impl Memory {
         Ok(())
     }
 
-    /// Fills the input and poisons the output, as is done before a call.
+    /// Fills the input and clears the output, as before a call.
     pub fn enter(
         &mut self,
         rank: u32,
         call: u32,
-        (moment, known): (Moment, &Known),
+        (moment, known): (Moment, &Knowledge),
     ) -> Result<(), String> {
         let data = 0..self.scratch[0].start;
         self.write(data.clone(), Access::at(moment), known)?;
@@ -178,17 +178,17 @@ impl Memory {
             cell.value = None;
         }
         for (element, cell) in (0..).zip(&mut self.cells[self.input.clone()]) {
-            cell.value = Some(Contributions::of_one(rank, element, call));
+            cell.value = Some(Contributions::from_one(rank, element, call));
         }
         Ok(())
     }
 
-    /// Compares the output with what it should be, and the rest of the input with what it was, as after a call.
+    /// Checks, as after a call, that the output is as expected and that the rest of the input is unchanged.
     pub fn leave(
         &mut self,
         rank: u32,
         call: u32,
-        (moment, known): (Moment, &Known),
+        (moment, known): (Moment, &Knowledge),
         expected: impl Fn(u32) -> Value,
     ) -> Result<(), String> {
         let data = 0..self.scratch[0].start;
@@ -203,7 +203,7 @@ impl Memory {
             }
         }
         for (element, index) in (0..).zip(self.input.clone()) {
-            let own = Some(Contributions::of_one(rank, element, call));
+            let own = Some(Contributions::from_one(rank, element, call));
             if !self.output.contains(&index) && self.cells[index].value != own {
                 return Err(format!("element {element} of the input has changed"));
             }

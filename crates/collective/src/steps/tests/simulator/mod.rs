@@ -1,10 +1,12 @@
-//! A simulator: carries out the programs of all ranks for several calls in a row, on sets of contributors instead of
+//! A simulator: executes the programs of all ranks for several consecutive calls, on sets of contributors instead of
 //! numbers.
 //!
-//! It does not only see what happens in the order in which it happens to take steps. Each rank knows how far all others
-//! are at least, by what messages and grants have told it; and each access to an element has an end that must be known
-//! to whoever accesses it next, if one of both writes. A put is such an access, at both its ends, from when it is
-//! issued until the receiver has awaited it. So what could go wrong in any order of things is found in each.
+//! It detects more than the races that occur in its own order of steps. Each rank tracks how far every other rank must
+//! have got, from the messages and grants that it has received. Each access to an element has an end. The next rank to
+//! access the element must know of that end if either of the two accesses is a write.
+//!
+//! A put is an access at both of its ends, from when it is issued until the receiver has awaited it. So a race that
+//! could occur in some order of events is found in every order.
 
 mod clock;
 mod memory;
@@ -17,13 +19,13 @@ use crate::{Reduction, Shape};
 
 pub use world::{Order, run};
 
-/// Programs of all ranks, and the call that they are for.
+/// Programs of all ranks, and the call that they implement.
 #[derive(Debug, Clone)]
 pub struct Case {
     pub shape: Shape,
     pub reduction: Reduction,
     pub in_place: bool,
     pub programs: Vec<Program>,
-    /// Calls in a row.
+    /// Number of consecutive calls.
     pub calls: u32,
 }

@@ -1,21 +1,21 @@
-//! One rank on its way through its calls.
+//! One rank and its progress through its calls.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
 use super::Case;
-use super::clock::{Known, Moment};
+use super::clock::{Knowledge, Moment};
 use super::memory::{Access, Memory};
 use super::value::{Contributions, Value};
 use crate::steps::{Place, Step};
 use crate::{Collective, Reduction, Shape};
 
-/// A message that has come.
+/// A message that has arrived.
 #[derive(Debug, Clone)]
 pub struct Arrival {
     pub call: u32,
-    pub known: Rc<Known>,
+    pub known: Rc<Knowledge>,
 }
 
 /// State of a rank.
@@ -24,28 +24,28 @@ pub struct Rank {
     pub call: u32,
     /// Next step of the call.
     pub next: u32,
-    pub known: Known,
+    pub known: Knowledge,
     pub memory: Memory,
-    /// Flags of messages, two sets that calls use in turn.
+    /// Message flags: two sets that calls use in turn.
     pub arrived: [Vec<Option<Arrival>>; 2],
-    /// Claims of each peer's grants.
+    /// Number of claims of each peer's grants.
     pub claims: HashMap<u32, u32>,
 }
 
 impl Rank {
-    pub fn of(case: &Case, rank: u32) -> Self {
+    pub fn new(case: &Case, rank: u32) -> Self {
         let flags = vec![None; case.programs[rank as usize].messages as usize];
         Self {
             call: 0,
             next: 0,
-            known: Known::nothing(case.programs.len()),
-            memory: Memory::of(case, rank),
+            known: Knowledge::nothing(case.programs.len()),
+            memory: Memory::new(case, rank),
             arrived: [flags.clone(), flags],
             claims: HashMap::new(),
         }
     }
 
-    /// Takes a message that has come; returns whether it had.
+    /// Takes a message if it has arrived, and returns whether it had.
     pub fn take(&mut self, message: u32) -> Result<bool, String> {
         let flag = &mut self.arrived[self.call as usize % 2][message as usize];
         let Some(arrival) = flag.take() else {
@@ -58,7 +58,7 @@ impl Rank {
         Ok(true)
     }
 
-    /// Carries out a step on elements of this rank.
+    /// Executes a step on this rank's elements.
     pub fn compute(
         &mut self,
         step: &Step,
@@ -80,7 +80,7 @@ impl Rank {
                 self.write((from, from, to), bytes, moment, |value, _| Ok(value))
             }
             Step::Divide { at, elements } => {
-                let divided = |value: Value, _| there(value)?.divided();
+                let divided = |value: Value, _| require(value)?.divide();
                 self.write((at, at, at), bytes(elements), moment, |one, other| {
                     divided(one, other).map(Some)
                 })
@@ -118,7 +118,7 @@ impl Rank {
         Ok(())
     }
 
-    /// Notes that elements of this rank may be read until one of two moments, and returns them.
+    /// Records that elements of this rank may be read until one of two moments, and returns them.
     pub fn lend(
         &mut self,
         from: Place,
@@ -131,15 +131,15 @@ impl Rank {
     }
 }
 
-fn there(value: Value) -> Result<Contributions, String> {
+fn require(value: Value) -> Result<Contributions, String> {
     value.ok_or("nothing was there to be folded".to_owned())
 }
 
 fn combined(one: Value, other: Value) -> Result<Value, String> {
-    there(one)?.with(there(other)?).map(Some)
+    require(one)?.with(require(other)?).map(Some)
 }
 
-/// Contents of an element of a rank's output after a call.
+/// Expected content of an element of a rank's output after a call.
 pub fn expected(
     shape: &Shape,
     reduction: Reduction,
@@ -148,10 +148,10 @@ pub fn expected(
 ) -> Value {
     let block = shape.block as u32;
     let is_divided = reduction == Reduction::Avg;
-    let one = |rank, element| Some(Contributions::of_one(rank, element, call));
+    let one = |rank, element| Some(Contributions::from_one(rank, element, call));
     let all = |element| match shape.ranks {
         1 => one(0, element),
-        ranks => Some(Contributions::of_all(ranks, element, call, is_divided)),
+        ranks => Some(Contributions::from_all(ranks, element, call, is_divided)),
     };
     match shape.op {
         Collective::AllReduce | Collective::Reduce => all(element),

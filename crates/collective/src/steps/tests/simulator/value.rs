@@ -1,24 +1,24 @@
-//! Contents of an element: the contributions that are in it.
+//! Content of an element: the contributions that it contains.
 
 /// The most ranks that a set has room for.
 pub const RANKS_MAX: u32 = 64;
 
-/// An element of the inputs of some ranks in one call, folded.
+/// One element of the inputs of some ranks in one call, reduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Contributions {
     call: u32,
-    /// Number of the element in each input.
+    /// Index of the element in each input.
     element: u32,
     /// One bit for each rank.
     ranks: u64,
     is_divided: bool,
 }
 
-/// Contents of an element: nothing that anybody has written, or contributions.
+/// Content of an element: contributions, or `None` if it was never written.
 pub type Value = Option<Contributions>;
 
 impl Contributions {
-    pub fn of_one(rank: u32, element: u32, call: u32) -> Self {
+    pub fn from_one(rank: u32, element: u32, call: u32) -> Self {
         Self {
             call,
             element,
@@ -27,7 +27,7 @@ impl Contributions {
         }
     }
 
-    pub fn of_all(ranks: u32, element: u32, call: u32, is_divided: bool) -> Self {
+    pub fn from_all(ranks: u32, element: u32, call: u32, is_divided: bool) -> Self {
         Self {
             call,
             element,
@@ -36,7 +36,7 @@ impl Contributions {
         }
     }
 
-    /// The contributions of both.
+    /// Combines both sets of contributions.
     pub fn with(self, other: Self) -> Result<Self, String> {
         let same = |one: Self| (one.call, one.element);
         if same(self) != same(other) || self.is_divided || other.is_divided {
@@ -49,7 +49,7 @@ impl Contributions {
         Ok(Self { ranks, ..self })
     }
 
-    pub fn divided(self) -> Result<Self, String> {
+    pub fn divide(self) -> Result<Self, String> {
         match self.is_divided {
             true => Err(format!("{self:?} is divided twice")),
             false => Ok(Self {

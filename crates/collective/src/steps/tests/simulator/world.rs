@@ -1,74 +1,74 @@
-//! All ranks, the messages between them, and the order in which things happen.
+//! All ranks, the messages between them, and the order of events.
 
 use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
 use super::Case;
-use super::clock::{Known, Timetable};
+use super::clock::{Knowledge, Timetable};
 use super::memory::Access;
 use super::rank::{Arrival, Rank, expected};
 use super::value::Value;
 use crate::steps::{Buffer, GRANTS_INITIAL, Step};
 
-/// Order in which things happen.
+/// Order of events.
 #[derive(Debug, Clone, Copy)]
 pub enum Order {
-    /// Each rank goes as far as it can, and puts arrive at once.
+    /// Each rank runs as far as it can, and puts arrive at once.
     Straight,
-    /// Ranks take turns at random, and messages arrive when they like, those of a pair in the order of its puts.
+    /// Ranks take turns at random, and messages arrive at random times, those of a pair in order.
     Paired(u64),
     /// Ranks take turns at random, and messages arrive in any order.
     Any(u64),
 }
 
 /// A put that has not arrived.
-struct Flight {
+struct PendingPut {
     from: u32,
     to: u32,
     source: Range<usize>,
     target: Range<usize>,
-    /// Contents of the source when its call ended.
+    /// Content of the source when its call ended.
     values: Option<Vec<Value>>,
     message: Option<u32>,
     call: u32,
-    known: Rc<Known>,
+    known: Rc<Knowledge>,
 }
 
-/// Grants of a rank to a peer: what it knew at each, and how many have arrived.
+/// Grants of a rank to a peer: the rank's knowledge at each, and the number that have arrived.
 #[derive(Default)]
 struct Grants {
-    issued: Vec<Rc<Known>>,
+    issued: Vec<Rc<Knowledge>>,
     arrived: u32,
 }
 
-struct World<'a> {
+struct Simulation<'a> {
     case: &'a Case,
     times: Vec<Timetable>,
     ranks: Vec<Rank>,
-    flights: Vec<Flight>,
+    pending: Vec<PendingPut>,
     grants: HashMap<(u32, u32), Grants>,
-    /// Ranks that may be able to go on.
+    /// Ranks that may be able to continue.
     awake: Vec<u32>,
     order: Order,
     state: u64,
 }
 
-/// Carries out all calls.
+/// Executes all calls.
 ///
 /// # Errors
-/// The first thing that is wrong, or could be in another order of things.
+/// The first fault that occurs, or that could occur in another order of events.
 pub fn run(case: &Case, order: Order) -> Result<(), String> {
     let programs = (0..).zip(&case.programs);
     let times: Result<_, String> = programs
-        .map(|(rank, program)| Timetable::of(rank, program))
+        .map(|(rank, program)| Timetable::new(rank, program))
         .collect();
     let ranks = 0..case.programs.len() as u32;
-    let mut world = World {
+    let mut simulation = Simulation {
         case,
         times: times?,
-        ranks: ranks.clone().map(|rank| Rank::of(case, rank)).collect(),
-        flights: Vec::new(),
+        ranks: ranks.clone().map(|rank| Rank::new(case, rank)).collect(),
+        pending: Vec::new(),
         grants: HashMap::new(),
         awake: ranks.clone().rev().collect(),
         order,
@@ -78,13 +78,15 @@ pub fn run(case: &Case, order: Order) -> Result<(), String> {
         },
     };
     for rank in ranks {
-        world.enter(rank).map_err(|why| world.at(rank, &why))?;
+        simulation
+            .enter(rank)
+            .map_err(|why| simulation.at(rank, &why))?;
     }
-    world.go()?;
-    world.ended()
+    simulation.go()?;
+    simulation.ended()
 }
 
-impl World<'_> {
+impl Simulation<'_> {
     fn at(&self, rank: u32, why: &str) -> String {
         let state = &self.ranks[rank as usize];
         let step = self.case.programs[rank as usize]
@@ -96,7 +98,7 @@ impl World<'_> {
         )
     }
 
-    /// A number below a bound (SplitMix64).
+    /// Draws a random number below a bound (SplitMix64).
     fn draw(&mut self, below: usize) -> usize {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.state ^ (self.state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -107,7 +109,7 @@ impl World<'_> {
     fn go(&mut self) -> Result<(), String> {
         loop {
             let is_random = !matches!(self.order, Order::Straight);
-            if !self.flights.is_empty() && (self.awake.is_empty() || is_random && self.draw(4) == 0)
+            if !self.pending.is_empty() && (self.awake.is_empty() || is_random && self.draw(4) == 0)
             {
                 self.deliver_one()?;
                 continue;
@@ -126,7 +128,7 @@ impl World<'_> {
         }
     }
 
-    /// Takes steps of a rank; returns whether it can go on.
+    /// Executes steps of a rank; returns whether it can continue.
     fn walk(&mut self, rank: u32, steps: usize) -> Result<bool, String> {
         let case = self.case;
         let program = &case.programs[rank as usize].steps;
@@ -150,7 +152,7 @@ impl World<'_> {
         Ok(true)
     }
 
-    /// Takes a step; returns whether it could be taken.
+    /// Executes a step; returns whether that was possible.
     fn step(&mut self, rank: u32, step: &Step) -> Result<bool, String> {
         let state = &mut self.ranks[rank as usize];
         match *step {
@@ -193,7 +195,7 @@ impl World<'_> {
         let awaited = times.awaited(call, message)?;
         if call >= 2 && !state.known.includes(times.awaited(call - 2, message)?) {
             return Err(format!(
-                "message {message} may come before that of call {} has been awaited",
+                "message {message} may received before that of call {} has been awaited",
                 call - 2
             ));
         }
@@ -212,7 +214,7 @@ impl World<'_> {
             target = memory.range(to, bytes, call)?;
             memory.write(target.clone(), Access::at(awaited), &known)?;
         }
-        self.flights.push(Flight {
+        self.pending.push(PendingPut {
             from: rank,
             to: peer,
             source,
@@ -236,7 +238,7 @@ impl World<'_> {
         if grants.issued.len() as u32 > claims.copied().unwrap_or(0) {
             return Err(format!("grants more than rank {peer} has claimed"));
         }
-        self.flights.push(Flight {
+        self.pending.push(PendingPut {
             from: rank,
             to: peer,
             source: 0..0,
@@ -252,49 +254,39 @@ impl World<'_> {
         }
     }
 
-    /// Lets a put or a grant arrive.
+    /// Delivers a put or a grant.
     fn deliver_one(&mut self) -> Result<(), String> {
-        let drawn = self.draw(self.flights.len());
+        let drawn = self.draw(self.pending.len());
         let index = match self.order {
             Order::Any(_) => drawn,
             _ => {
-                let pair = |flight: &Flight| (flight.from, flight.to);
-                let drawn = pair(&self.flights[drawn]);
-                self.flights
+                let pair = |put: &PendingPut| (put.from, put.to);
+                let drawn = pair(&self.pending[drawn]);
+                self.pending
                     .iter()
-                    .position(|flight| pair(flight) == drawn)
+                    .position(|put| pair(put) == drawn)
                     .unwrap()
             }
         };
-        let flight = self.flights.remove(index);
-        let values = match flight.values {
+        let put = self.pending.remove(index);
+        let values = match put.values {
             Some(values) => values,
-            None => self.ranks[flight.from as usize]
-                .memory
-                .values(flight.source),
+            None => self.ranks[put.from as usize].memory.values(put.source),
         };
-        let state = &mut self.ranks[flight.to as usize];
-        state.memory.store(flight.target, values);
-        match flight.message {
+        let state = &mut self.ranks[put.to as usize];
+        state.memory.store(put.target, values);
+        match put.message {
             Some(message) => {
-                let flag = &mut state.arrived[flight.call as usize % 2][message as usize];
-                let (call, known) = (flight.call, flight.known);
+                let flag = &mut state.arrived[put.call as usize % 2][message as usize];
+                let (call, known) = (put.call, put.known);
                 if flag.replace(Arrival { call, known }).is_some() {
-                    return Err(format!(
-                        "message {message} came to rank {} twice",
-                        flight.to
-                    ));
+                    return Err(format!("message {message} came to rank {} twice", put.to));
                 }
             }
-            None => {
-                self.grants
-                    .entry((flight.from, flight.to))
-                    .or_default()
-                    .arrived += 1
-            }
+            None => self.grants.entry((put.from, put.to)).or_default().arrived += 1,
         }
-        if !self.awake.contains(&flight.to) {
-            self.awake.push(flight.to);
+        if !self.awake.contains(&put.to) {
+            self.awake.push(put.to);
         }
         Ok(())
     }
@@ -311,9 +303,9 @@ impl World<'_> {
         let state = &mut self.ranks[rank as usize];
         let moment = self.times[rank as usize].leave(state.call);
         state.known.reach(moment);
-        for flight in &mut self.flights {
-            if flight.from == rank && flight.values.is_none() {
-                flight.values = Some(state.memory.values(flight.source.clone()));
+        for put in &mut self.pending {
+            if put.from == rank && put.values.is_none() {
+                put.values = Some(state.memory.values(put.source.clone()));
             }
         }
         let (shape, call) = (&self.case.shape, (rank, state.call));
@@ -338,7 +330,7 @@ impl World<'_> {
         }
     }
 
-    /// Checks that nothing is left when nobody can go on.
+    /// Checks that nothing is left over when no rank can continue.
     fn ended(&self) -> Result<(), String> {
         for (rank, state) in (0..).zip(&self.ranks) {
             if state.call < self.case.calls {
