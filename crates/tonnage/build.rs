@@ -1,15 +1,15 @@
-//! Tells the program which commit it was built from, so that every record can say it, and for which machine.
+//! Passes the commit and the target that the program is built for to the compiler, so that every record can name them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Names the revision for a build of sources that no repository has, such as a distribution's package.
+/// Names the revision for builds from sources without a repository, such as a distribution's package.
 const VARIABLE: &str = "TONNAGE_REVISION";
 
-/// Holds the revision in archives that `git archive` has made (.gitattributes), as code forges do for their downloads.
+/// Holds the revision in archives made by `git archive` (.gitattributes), such as the downloads that code forges offer.
 const FILE: &str = "revision.txt";
 
-/// As many characters as are told.
+/// Number of characters shown.
 const SHOWN: usize = 12;
 
 fn git(args: &[&str]) -> Option<String> {
@@ -20,8 +20,8 @@ fn git(args: &[&str]) -> Option<String> {
         .then(|| String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-/// The commit of this source's own repository. One that merely lies around the source, such as that of a distribution's
-/// recipes, says nothing about it.
+/// The commit of this source's own repository. A repository that merely contains the source, such as a distribution's
+/// recipes, does not count.
 fn of_repository(workspace: &Path) -> Option<String> {
     let top = PathBuf::from(git(&["rev-parse", "--show-toplevel"])?);
     if top.canonicalize().ok()? != workspace.canonicalize().ok()? {
@@ -47,7 +47,7 @@ fn of_variable() -> Option<String> {
     Some(text.trim().to_owned()).filter(|text| !text.is_empty())
 }
 
-/// `None` where the file holds what git would have replaced.
+/// `None` if the file still holds the placeholder that `git archive` replaces.
 fn of_archive() -> Option<String> {
     let text = std::fs::read_to_string(FILE).ok()?;
     let text = text.trim();
@@ -57,7 +57,7 @@ fn of_archive() -> Option<String> {
 
 fn main() {
     let workspace = Path::new("../..");
-    // Else the version has to do.
+    // If nothing is found, the version must be enough.
     let revision = of_variable()
         .or_else(of_archive)
         .or_else(|| of_repository(workspace))

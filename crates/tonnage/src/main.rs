@@ -1,5 +1,5 @@
-//! The program: the commands, told which commit this binary was built from. Nothing else is here, so that another commit
-//! compiles nothing else.
+//! The binary: starts the commands and passes on the commit that it was built from. It holds nothing else, so that a
+//! new commit recompiles nothing else.
 #![forbid(unsafe_code)]
 
 use std::process::ExitCode;

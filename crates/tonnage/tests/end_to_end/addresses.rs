@@ -1,10 +1,10 @@
-//! Places of slots: gaps between them, and their orders at the two ends, every byte checked.
+//! Slot offsets: gaps between slots, and slot orders at the two ends, with every byte verified.
 
 use tonnage_record::Record;
 
 use super::support::records::{body, measured, summary};
 
-/// Bytes of each point that were verified in its last trial.
+/// Bytes verified in the last trial of each point.
 fn verified(records: &[Record]) -> Vec<u64> {
     let last = |record: &Record| body(record).trials.last().unwrap().verified_bytes.unwrap();
     records.iter().map(last).collect()
@@ -17,7 +17,7 @@ const PACINGS: [&str; 4] = [
     "--rate 20k --window 4",
 ];
 
-/// A gap is exact: with sizes that are no multiples of words, slots begin at odd offsets and next to each other.
+/// A gap is exact: with sizes that are not multiples of a word, slots start at odd offsets, next to each other.
 #[test]
 fn gaps_are_what_was_asked_for() {
     for (gap, pacing, words) in [
@@ -41,7 +41,7 @@ fn gaps_are_what_was_asked_for() {
     measured(&format!("{tcp} --window 8 --gap 0 --verify"));
 }
 
-/// Every slot of the footprint is used, moved and right: 40 operations, or batches, are at least five rounds.
+/// Every slot of the footprint is used, moved and right: 40 operations or batches are at least five passes.
 #[test]
 fn permuted_slots_are_all_used_and_right() {
     for pacing in PACINGS {
@@ -49,7 +49,7 @@ fn permuted_slots_are_all_used_and_right() {
             "--engine shm --op write,write-imm,read,send --ranks 2 --sizes 8,3001 --footprint 24k --stride 3k {pacing} \
              --addresses permuted --seed 7 --verify"
         ));
-        // What a ping-pong writes is seen by its last byte, and there are two landing places for each pair.
+        // A target detects a ping-pong's write by its last byte, and each pair has two landing areas.
         let (signal, ways) = match pacing {
             "--ping-pong" => (1, 2),
             _ => (0, 1),
@@ -57,7 +57,7 @@ fn permuted_slots_are_all_used_and_right() {
         let expected = [(signal, ways), (0, ways), (0, 1), (0, ways)];
         let expected =
             expected.map(|(signal, ways)| [8, 3001].map(|size| 8 * (size - signal) * ways));
-        // Where CPUs are busy, later operations of a timetable are given up.
+        // On busy CPUs, the last operations of a timetable are dropped.
         if !pacing.contains("--rate") {
             assert_eq!(verified(&records), expected.concat(), "{pacing}");
         }
@@ -75,7 +75,7 @@ fn permuted_slots_are_all_used_and_right() {
     }
 }
 
-/// Clients of one rank, of one and of several workers, all read what is there once.
+/// Clients of one rank, with one or several workers, all read the same shared bytes.
 #[test]
 fn a_targets_footprint_may_be_shared() {
     for (engine, traffic) in [
@@ -90,7 +90,7 @@ fn a_targets_footprint_may_be_shared() {
         let (own, _) = measured(&line);
         let (shared, table) = measured(&format!("{line} --target-footprint shared"));
         assert!(table.contains("shared by all its initiators"), "{table}");
-        // 40 reads of each of so many lanes.
+        // 40 reads on each lane.
         let operations = |all: &[Record]| {
             all.iter()
                 .map(|it| summary(it).operations)
@@ -100,7 +100,7 @@ fn a_targets_footprint_may_be_shared() {
     }
 }
 
-/// Each order at either end, with any number in flight where that can be verified, and with one where it cannot.
+/// Each slot order at either end: with any depth if that can be verified, otherwise with depth 1.
 #[test]
 fn the_two_ends_may_have_orders_of_their_own() {
     let (records, table) = measured(
@@ -121,7 +121,7 @@ fn the_two_ends_may_have_orders_of_their_own() {
         "one slot is written to 40 others"
     );
     for engine in ["shm", "fabric:tcp"] {
-        // Over fabric a plain write is not seen by its last byte.
+        // Over fabric, a plain write cannot be detected by its last byte.
         let seen = if engine == "shm" {
             "write,read,send"
         } else {

@@ -1,4 +1,4 @@
-//! Latency beside a load: every byte of both is right, the sums agree, and a queue of known length adds the time that it
+//! Latency under load: every byte of both is right, the sums add up, and a queue of known length adds the time that it
 //! takes to drain.
 
 use std::process::Command;
@@ -18,7 +18,7 @@ fn load(record: &Record) -> &BackgroundSummary {
     summary(record).background.as_ref().unwrap()
 }
 
-/// Sums of the trials are those of the summary, of both halves and of the load.
+/// The sums over trials equal the summary, for both halves and for the load.
 fn adds_up(record: &Record, line: &str) {
     let (body, load) = (body(record), load(record));
     let trials = body
@@ -40,7 +40,7 @@ fn adds_up(record: &Record, line: &str) {
     let latency = summary(record).latency.as_ref().unwrap();
     let samples = (latency.samples, load.idle.as_ref().unwrap().samples);
     assert_eq!((loaded, idle), samples, "{line}");
-    // Each slot that was used is checked once, at the end of a trial. Each flow has as many as its window.
+    // Each used slot is checked once, at the end of a trial. Each flow has as many slots as its depth.
     let slots = u64::from(background.window);
     let flows = body.point.roles.flows() * u64::from(background.workers);
     for one in each {
@@ -82,7 +82,7 @@ fn latency_over_load_has_a_row_for_each_rate() {
     );
     assert_eq!(records.len(), 3);
     for (record, per_s) in records.iter().zip([200.0, 400.0]) {
-        // All but two of what is due, which are seven and fourteen: a trial of 36 ms has few operations.
+        // Allows two missing out of the seven and fourteen that are due: a trial of 36 ms has few operations.
         let due = per_s * 0.036_f64;
         for trial in &body(record).trials {
             let operations = trial.background.as_ref().unwrap().operations as f64;
@@ -94,7 +94,7 @@ fn latency_over_load_has_a_row_for_each_rate() {
     run.printing(&["knee"]);
 }
 
-/// Bytes that wait at the switch's port to host 1, now.
+/// Bytes queued now at the switch's port to host 1.
 fn backlog(hosts: &Hosts) -> u64 {
     let mut tc: Command = hosts.switch_command("tc");
     let said = tc
@@ -105,9 +105,9 @@ fn backlog(hosts: &Hosts) -> u64 {
     queues[0]["backlog"].as_u64().unwrap()
 }
 
-/// The queue at the port is as long as the load's window, which never overflows it: so it is always the same, and a
-/// write takes longer by the time in which the port sends it. Writes are due at fixed times, so that a moment without
-/// load has no more of them than one with it.
+/// The queue at the port is always as long as the load's window, which never overflows it. So a write takes longer by
+/// the time that the port needs to send the queue. Writes are due at fixed times, so moments without load are not
+/// overrepresented.
 #[test]
 fn a_queue_of_known_length_adds_the_time_that_it_takes_to_drain() {
     let Some(hosts) = hosts(2, None) else { return };
@@ -127,7 +127,8 @@ fn a_queue_of_known_length_adds_the_time_that_it_takes_to_drain() {
         std::thread::sleep(Duration::from_millis(5));
     }
     all_good(&end(runs));
-    // Half of the time there is no load, and a load that begins or ends has not yet or no more filled the queue.
+    // Half of the time there is no load, and a load that is starting or ending has not filled the queue yet, or has
+    // partly drained it.
     let most = samples.iter().copied().max().unwrap_or(0);
     samples.retain(|&bytes| bytes > most / 2);
     assert!(samples.len() > 50, "{samples:?}");
@@ -147,7 +148,7 @@ fn a_queue_of_known_length_adds_the_time_that_it_takes_to_drain() {
     );
 }
 
-/// Workers that measure come first: each has a CPU that no other of them has, and the others share what is left.
+/// Measuring workers come first: each has a CPU of its own, and the load's workers share the rest.
 #[test]
 fn workers_that_measure_have_cpus_of_their_own_where_there_are_enough() {
     let cpus = tonnage_machine::Topology::read().allowed;
@@ -172,7 +173,7 @@ fn workers_that_measure_have_cpus_of_their_own_where_there_are_enough() {
     let p50 = &load(&records[0]).p50;
     let ratio = p50.loaded_latency_ns / p50.idle_latency_ns;
     assert!((p50.ratio.mean / ratio - 1.0).abs() < 1e-9);
-    // A list that is too short, though the machine may have enough.
+    // A list that is too short, even if the machine has enough CPUs.
     let (run, records) = transfer(&format!("{line} --cpus {}", cpus[0]));
     assert_eq!(
         body(&records[0]).measuring_cpus,

@@ -1,5 +1,5 @@
-//! Wrong requests from outside: one error that names what is wrong and what to write instead, exit code 2, no file, and
-//! nothing on standard output. Every refusal of a command line has its row in `src/refused.rs`.
+//! Wrong requests as a user sees them: one error that names the mistake and a correct alternative, exit code 2, no
+//! file, and nothing on standard output. Every refusal of a command line has its row in `src/refused.rs`.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use tempfile::tempdir;
 use super::support::{SOON, parts, rows, tonnage};
 
 #[test]
-fn what_is_wrong_is_one_error_and_leaves_nothing() {
+fn a_wrong_request_is_one_error_and_leaves_nothing() {
     let dir = tempdir().unwrap();
     let good =
         "name = \"x\"\nranks = 2\n[[transfer]]\nengine = \"shm\"\nop = \"write\"\nsizes = 8\n";
@@ -53,7 +53,7 @@ fn what_is_wrong_is_one_error_and_leaves_nothing() {
     for [arguments, reason] in rows(&refused.replace("SHM", shm)) {
         let ended = tonnage(dir.path(), arguments).run().with_code(2);
         assert!(ended.stdout.is_empty(), "{arguments}: {ended:#?}");
-        // Far less than any run takes, with much room for a busy machine.
+        // Far less than any run takes, with a large margin for a busy machine.
         assert!(ended.took < SOON, "{arguments}: {ended:#?}");
         ended.with_one_error(&parts(reason));
     }

@@ -1,4 +1,4 @@
-//! Batches: several in flight, one call or many, and neighbours that become one operation.
+//! Batches: several in flight, one call or many, and adjacent operations merged into one.
 
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::Record;
@@ -21,7 +21,7 @@ fn figures(records: &[Record]) -> Vec<(u32, u64, u64, Option<u64>)> {
     records.iter().map(of).collect()
 }
 
-/// Two trials of 40 batches, by every engine and way of calling, and every byte of each is right.
+/// Two trials of 40 batches, with every engine and method of posting, and every byte of each is right.
 #[test]
 fn every_byte_of_every_kind_of_batch_arrives() {
     let operations = 80 * 33;
@@ -58,8 +58,8 @@ fn every_byte_of_every_kind_of_batch_arrives() {
     }
 }
 
-/// A batch of 64 neighbours is one operation, and cut into eight where a message may be an eighth of it; each byte is
-/// where it would be without.
+/// A batch of 64 adjacent operations becomes one operation. If the largest message is an eighth of it, it is cut into
+/// eight. Each byte is where it would be without merging.
 #[test]
 fn neighbours_become_one_operation_with_the_same_bytes() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {
@@ -69,7 +69,7 @@ fn neighbours_become_one_operation_with_the_same_bytes() {
         let (records, table) = measured(&line);
         assert_eq!(records.len(), 2);
         for (_, operations, _, merged) in figures(&records) {
-            // The footprint is a whole number of batches, so that none goes over its end.
+            // The footprint is a whole number of batches, so that none wraps around its end.
             assert_eq!((operations, merged), (80 * 64, Some(80)), "{line}: {table}");
         }
         assert!(table.contains("neighbours of a batch merged"), "{table}");

@@ -1,5 +1,5 @@
-//! Remarks that name what took CPU time, and records that show the settings of the paths: nothing is blamed without
-//! proof.
+//! Remarks that name the cause of lost CPU time, and records that show the settings of the paths: nothing is blamed
+//! without proof.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use tonnage_record::CpuLoss;
 
 use super::support::{BRIEF, records, tonnage, under, words};
 
-/// Long enough for periods of a quota, and for a scheduler to let threads wait.
+/// Long enough for quota periods, and for the scheduler to make threads wait.
 const TRIALS: &str = "--trials 2 --trial-time 300ms --warmup 10ms --limit none";
 
 /// A thread of this process that uses a CPU until it is dropped.
@@ -71,7 +71,7 @@ fn a_hog_on_the_targets_cpu_is_remarked_on() {
     run.printing(&["busy CPUs: the threads of rank"]);
 }
 
-/// A control group of version 1 with half a CPU, which is removed in the end.
+/// A version 1 control group with half a CPU; removed when dropped.
 struct HalfCpu(PathBuf);
 
 impl HalfCpu {
@@ -84,7 +84,7 @@ impl HalfCpu {
         let group = root.join(format!("tonnage-{name}-{}", std::process::id()));
         fs::create_dir(&group).map_err(|error| format!("{}: {error}", group.display()))?;
         let made = Self(group);
-        // With a weight above all others the quota is what stops it, however busy the machine is.
+        // With a weight above all others, only the quota can stop it, however busy the machine is.
         for (file, value) in [
             ("cpu.cfs_period_us", "20000"),
             ("cpu.cfs_quota_us", "10000"),
@@ -96,7 +96,7 @@ impl HalfCpu {
         Ok(made)
     }
 
-    /// A program's way into the group.
+    /// Writes a wrapper script that moves a program into the group.
     fn enter(&self, dir: &Path) -> PathBuf {
         let script = dir.join("enter.sh");
         let tasks = self.0.join("cgroup.procs");
@@ -108,7 +108,7 @@ impl HalfCpu {
 
 impl Drop for HalfCpu {
     fn drop(&mut self) {
-        // The kernel forgets the last process a moment after it has ended.
+        // The kernel forgets the last process a moment after its end.
         let removed = (0..50).any(|_| {
             let removed = fs::remove_dir(&self.0).is_ok();
             if !removed {
@@ -120,7 +120,7 @@ impl Drop for HalfCpu {
     }
 }
 
-/// The remarks are the same whatever was measured.
+/// Every kind of experiment gets the same remarks.
 #[test]
 fn a_quota_is_named_by_every_kind() {
     let group = match HalfCpu::new("quota") {
@@ -157,7 +157,7 @@ fn a_quota_is_named_by_every_kind() {
         let table = words(&run.stdout);
         let expected = "CPU quota: the control group of rank";
         assert!(table.contains(expected), "{arguments}: {table}");
-        // What the quota explains is not said of others.
+        // Time explained by the quota is not blamed on other programs.
         let blames = table.contains("busy CPUs");
         let unexplained = |loss: &CpuLoss| {
             let throttled_ns = loss.quota.map_or(0, |quota| quota.throttled_ns);

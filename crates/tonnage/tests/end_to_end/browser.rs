@@ -1,5 +1,5 @@
-//! Pages of `tonnage report` in a real browser, by file and behind a server with the policy by which Jenkins shows
-//! artifacts.
+//! Pages of `tonnage report` in a real browser: opened as a file, and from a server with the policy that Jenkins
+//! applies to artifacts.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -12,10 +12,10 @@ use tempfile::tempdir;
 use super::support::chromium::{Chromium, Tab, file};
 use super::support::tonnage;
 
-/// Policy that Jenkins sends with artifacts.
+/// The policy that Jenkins sends with artifacts.
 const POLICY: &str = "sandbox; default-src 'none'; img-src 'self'; style-src 'self';";
 
-/// Records of a sweep, of a trial in intervals and of a matrix with a slow row, with a hostile name.
+/// Records of a sweep, of a trial in intervals and of a matrix with a slow row, with a malicious name.
 fn records(dir: &Path) {
     let run = |arguments: &str| tonnage(dir, arguments).run().with_code(0);
     let null = "transfer --engine null --op write --ranks 2";
@@ -52,7 +52,7 @@ fn records(dir: &Path) {
     fs::write(dir.join("r.jsonl"), text.collect::<String>()).unwrap();
 }
 
-/// Serves a page with the policy, to as many as ask; gives its address.
+/// Serves a page with the policy to any number of clients; returns its address.
 fn serve(page: String) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}/page.html", listener.local_addr().unwrap());
@@ -76,7 +76,7 @@ fn serve(page: String) -> String {
     address
 }
 
-/// Least contrast of any text to what is behind it.
+/// The lowest contrast of any text with its background.
 const LEAST_CONTRAST: &str = r"(() => {
   const parts = (colour) => colour.match(/[\d.]+/g).map(Number);
   const light = (colour) => parts(colour).slice(0, 3).map((it) => it / 255)
@@ -89,7 +89,7 @@ const LEAST_CONTRAST: &str = r"(() => {
     }
     return 'rgb(255, 255, 255)';
   };
-  // In a drawing text stands over shapes that were drawn before it, of which some can be looked through.
+  // In a drawing, text lies over shapes that were drawn before it, some of them translucent.
   const shapes = new Map();
   const filled = (svg) => {
     if (!shapes.has(svg)) {
@@ -125,14 +125,14 @@ const LEAST_CONTRAST: &str = r"(() => {
   return least;
 })()";
 
-/// Puts a text of a heat map over one of its cells, in nearly the colour of the cell.
+/// Puts a heat map's text over one of its cells, in nearly the same colour.
 const OVER_A_CELL: &str = "(() => { const cell = document.querySelector('.cells rect');
   const text = cell.ownerSVGElement.querySelector('text').cloneNode(true);
   for (const place of ['x', 'y']) text.setAttribute(place, Number(cell.getAttribute(place)) + cell.getAttribute('width') / 2);
   text.setAttribute('dy', 4); text.setAttribute('text-anchor', 'middle'); text.setAttribute('fill', cell.getAttribute('fill'));
   cell.ownerSVGElement.append(text); })()";
 
-/// Number of tables and drawings that take no room.
+/// Number of tables and drawings without any area.
 const HIDDEN: &str = "[...document.querySelectorAll('table, svg')].filter((it) => !it.checkVisibility() || !it.getBoundingClientRect().height).length";
 
 #[test]
@@ -155,7 +155,7 @@ fn pages_are_whole_with_scripts_and_without() {
         let tab = browser.open(&full, 390, dark, true);
         let least = browser.evaluate(&tab, LEAST_CONTRAST).as_f64().unwrap();
         assert!((4.5..21.0).contains(&least), "dark {dark}: {least}");
-        // It is seen where a text comes to stand over a cell.
+        // The check detects text over a cell.
         let over_a_cell = format!("{OVER_A_CELL}, {LEAST_CONTRAST}");
         let least = browser.evaluate(&tab, &over_a_cell).as_f64().unwrap();
         assert!(least < 4.5, "dark {dark}: {least}");
@@ -166,7 +166,7 @@ fn pages_are_whole_with_scripts_and_without() {
         assert!(wide <= 390.0, "{wide}");
     }
 
-    // Behind the policy nothing of the page is missing; one without style and script says nothing on the console.
+    // With the policy, nothing is missing from the page; a page without style and script logs nothing to the console.
     let plain = fs::read_to_string(dir.path().join("plain.html")).unwrap();
     let address = serve(plain);
     let tab = browser.open(&address, 1280, false, true);
@@ -176,7 +176,7 @@ fn pages_are_whole_with_scripts_and_without() {
     let address = serve(fs::read_to_string(dir.path().join("full.html")).unwrap());
     let tab = browser.open(&address, 1280, false, true);
     let console = browser.console();
-    // One for the style, one for the script.
+    // One error for the style, one for the script.
     for refused in ["Applying inline style violates", "Blocked script execution"] {
         let told = console.iter().filter(|it| it.contains(refused));
         assert_eq!(told.count(), 1, "{refused}: {console:#?}");
@@ -185,7 +185,7 @@ fn pages_are_whole_with_scripts_and_without() {
     is_whole(&mut browser, &tab);
 }
 
-/// Values under the pointer and by keys, zoom, sorting and filters; what is folded is there on paper.
+/// Values under the pointer and by keyboard, zoom, sorting and filters; folded parts are visible on paper.
 fn works_with_its_script(browser: &mut Chromium, tab: &Tab) {
     let mut holds = |expression: &str| {
         let found = browser.evaluate(tab, expression);
@@ -232,7 +232,7 @@ fn works_with_its_script(browser: &mut Chromium, tab: &Tab) {
     ));
 }
 
-/// All tables and drawings can be seen, and the slow row of the matrix is marked.
+/// All tables and drawings are visible, and the slow row of the matrix is marked.
 fn is_whole(browser: &mut Chromium, tab: &Tab) {
     for media in ["screen", "print"] {
         browser.order(tab, "Emulation.setEmulatedMedia", json!({"media": media}));

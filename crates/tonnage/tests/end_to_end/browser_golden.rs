@@ -1,7 +1,7 @@
-//! Drawings as Chromium paints them, beside what is stored: bandwidth over the size, latency, a matrix, a comparison.
+//! Drawings painted by Chromium, compared with stored ones: bandwidth over size, latency, a matrix, a comparison.
 //!
-//! Texts are hidden, since every font draws them otherwise, and each number is the mean lightness of a square of ten
-//! pixels, which a line that is smoothed otherwise hardly changes. `TONNAGE_BLESS=1` stores what is painted now.
+//! Texts are hidden, because they look different in every font. Each number is the mean lightness of a square of ten
+//! pixels, which hardly depends on how lines are smoothed. `TONNAGE_BLESS=1` stores the current drawings.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,13 @@ use tempfile::tempdir;
 use super::support::chromium::{Chromium, Tab, file};
 use super::support::tonnage;
 
-/// A record of one point, of which the others are made.
+/// A record of one point, from which the others are made.
 const RECORD: &str = include_str!("../../../page/src/tests/record.json");
 
-/// Sizes of a sweep.
+/// Sizes of the sweep.
 const SIZES: [u64; 5] = [64, 1024, 16384, 262_144, 1 << 20];
 
-/// Page, beginning of the drawing's title, and name of the stored file.
+/// Page, start of the drawing's title, and name of the stored file.
 const DRAWINGS: [(&str, &str, &str); 4] = [
     ("sweep", "Avg BW (GB/s) over the size", "bandwidth"),
     ("sweep", "Latency percentiles over the size", "latency"),
@@ -26,11 +26,11 @@ const DRAWINGS: [(&str, &str, &str); 4] = [
     ("comparison", "Ratios B / A", "comparison"),
 ];
 
-/// Lightness, of 255, by which a square may differ: a third of what a mark of six pixels makes of one that it fills,
-/// and more than one that stands a pixel beside its place.
+/// Difference in lightness, out of 255, that is tolerated per square. It is a third of the change that a six-pixel mark
+/// causes in a square that it fills, and more than the change from a mark shifted by one pixel.
 const TOLERANCE: u8 = 10;
 
-/// Shows one drawing alone, in its own size and without its texts, and gives its size.
+/// Shows one drawing alone, in its own size and without its texts, and returns its size.
 const STAGE: &str = "(() => {
   const drawing = [...document.querySelectorAll('svg')].find((it) => it.querySelector('title')?.textContent.startsWith(TITLE));
   const stage = document.createElement('div');
@@ -46,10 +46,10 @@ const STAGE: &str = "(() => {
   return {width, height};
 })()";
 
-/// Marks of the drawing that is shown.
+/// Marks of the shown drawing.
 const MARKS: &str = "[...document.querySelectorAll('#stage [data-v]')]";
 
-/// Rows of mean lightness of a picture's squares.
+/// Rows of the mean lightness of a picture's squares.
 const COARSE: &str = "(async () => {
   const image = new Image();
   image.src = 'data:image/png;base64,' + PICTURE;
@@ -72,7 +72,7 @@ const COARSE: &str = "(async () => {
 
 type Lightness = Vec<Vec<u8>>;
 
-/// A record of a run with this size, mean bandwidth and latency in parts of the stored one's.
+/// A record of a run with this size, and with mean bandwidth and latency scaled from the stored record.
 fn record(run: &str, size: u64, bandwidth_bytes_per_s: f64, latency_part: f64) -> Value {
     let mut record: Value = serde_json::from_str(RECORD).unwrap();
     record["run_id"] = run.into();
@@ -91,7 +91,7 @@ fn record(run: &str, size: u64, bandwidth_bytes_per_s: f64, latency_part: f64) -
     record
 }
 
-/// A sweep, in which each size's bandwidth is also `parts` of what it would be.
+/// A sweep in which each size's bandwidth is scaled by `parts`.
 fn sweep(run: &str, parts: [f64; 5]) -> Vec<Value> {
     let each = SIZES.iter().zip(parts).zip(1_u32..);
     let each = each.map(|((size, part), at)| {
@@ -101,7 +101,7 @@ fn sweep(run: &str, parts: [f64; 5]) -> Vec<Value> {
     each.collect()
 }
 
-/// A matrix of sixteen ranks, of which one sends slowly.
+/// A matrix of sixteen ranks, one of which sends slowly.
 fn matrix() -> Value {
     let mut record = record("run-3", 64, 1e10, 1.0);
     record["point"]["traffic"] = "matrix".into();
@@ -140,7 +140,7 @@ fn make_pages(dir: &Path) {
     }
 }
 
-/// The drawing with this title, as it is painted once something was done to it.
+/// The drawing with this title, as painted after applying a change.
 fn painted(browser: &mut Chromium, tab: &Tab, title: &str, change: &str) -> Lightness {
     let stage = STAGE.replace("TITLE", &json!(title).to_string());
     let size = browser.evaluate(tab, &stage);
@@ -153,7 +153,7 @@ fn painted(browser: &mut Chromium, tab: &Tab, title: &str, change: &str) -> Ligh
     serde_json::from_value(browser.evaluate(tab, &coarse)).unwrap()
 }
 
-/// Squares that differ by more than the tolerance, as words; those of two sizes all do.
+/// Squares that differ by more than the tolerance, as text; pictures of different sizes differ in all squares.
 fn differing(one: &Lightness, other: &Lightness) -> Vec<String> {
     let widths = |it: &Lightness| it.iter().map(Vec::len).collect::<Vec<_>>();
     if widths(one) != widths(other) {
@@ -183,7 +183,7 @@ fn stored_at(name: &str) -> PathBuf {
     place.join(format!("{name}.txt"))
 }
 
-/// A line for each row, two hexadecimal digits for each square.
+/// One line per row, two hexadecimal digits per square.
 fn written(lightness: &Lightness) -> String {
     let row = |row: &Vec<u8>| row.iter().map(|it| format!("{it:02x}")).collect::<String>() + "\n";
     lightness.iter().map(row).collect()
@@ -195,7 +195,7 @@ fn read(text: &str) -> Lightness {
     text.lines().map(row).collect()
 }
 
-/// Drawings are painted as they were; a mark that moved and one that is missing are noticed, another font is not.
+/// Drawings match the stored ones. A mark that moved and a missing mark are detected; another font is not.
 #[test]
 fn drawings_are_painted_as_they_were() {
     let Some(mut browser) = Chromium::start() else {

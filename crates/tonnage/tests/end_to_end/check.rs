@@ -1,6 +1,6 @@
-//! Baselines of records, and hosts that are checked beside them: verdicts, codes, and an end within the budget.
+//! Baselines from records, and hosts checked against them: verdicts, exit codes, and completion within the budget.
 //!
-//! Figures are rates at which operations are offered, which a busy machine reaches too.
+//! The figures are offered rates, which even a busy machine reaches.
 
 use std::fs::{self, Permissions};
 use std::io::Write;
@@ -14,7 +14,7 @@ use tempfile::tempdir;
 
 use super::support::{Ended, free_port, rows, tonnage};
 
-/// A paced point, whose rate is the one that is offered.
+/// A paced point, whose rate is the offered one.
 const PACED: &str = "transfer --engine null --op write --ranks 2 --rate 2k --duration 60ms --trials 2 --warmup 1ms \
                      --limit none";
 
@@ -31,14 +31,14 @@ pub fn report(dir: &Path, name: &str) -> Value {
     serde_json::from_str(&fs::read_to_string(dir.join(name)).unwrap()).unwrap()
 }
 
-/// The check has told its verdict in a line that begins so.
-pub fn told<'a>(ended: &'a Ended, begin: &str) -> &'a str {
+/// Returns the line that starts with `begin` and gives the check's verdict.
+pub fn verdict_line<'a>(ended: &'a Ended, begin: &str) -> &'a str {
     let line = last_line(ended);
     assert!(line.starts_with(begin), "{ended:#?}");
     line
 }
 
-/// A run of the point, and a baseline with a rate by hand, which no busy machine makes another.
+/// A run of the point, and a baseline with a hand-set rate, so that a busy machine cannot change it.
 pub fn paced_baseline(dir: &Path) {
     run(dir, &format!("{PACED} --sizes 64 -o r.jsonl")).with_code(0);
     by_hand(dir, "r.jsonl", 2000.0, "b.toml");
@@ -62,7 +62,7 @@ fn a_host_is_checked_beside_its_own_baseline() {
     paced_baseline(dir);
     by_hand(dir, "r.jsonl", 100_000.0, "fast.toml");
     let passed = run(dir, "check --baseline b.toml --budget 20s -o v.json").with_code(0);
-    told(&passed, "pass: ");
+    verdict_line(&passed, "pass: ");
     let verdicts = report(dir, "v.json");
     assert_eq!(verdicts["verdict"], "pass");
     assert_eq!(verdicts["entries"][0]["verdict"], "pass");
@@ -72,14 +72,14 @@ fn a_host_is_checked_beside_its_own_baseline() {
         "check --baseline fast.toml --budget 20s --state state --cache 10m --nodelist failed";
     let failed = run(dir, &format!("{failing} -o f.json")).with_code(1);
     assert!(
-        told(&failed, "fail: null write 64 ").len() <= 80,
+        verdict_line(&failed, "fail: null write 64 ").len() <= 80,
         "{failed:#?}"
     );
     let verdicts = report(dir, "f.json");
     assert_eq!(verdicts["entries"][0]["tries"].as_array().unwrap().len(), 2);
     let nodes = fs::read_to_string(dir.join("failed")).unwrap();
     assert_eq!(verdicts["hosts"][0], nodes.trim());
-    // The same check tells its verdict again, whatever its codes mean.
+    // The same check prints its verdict again, whatever its exit codes mean.
     let again = run(dir, &format!("{failing} --force --exit nagios")).with_code(2);
     assert!(last_line(&again).ends_with(" s ago"), "{again:#?}");
     assert!(again.took < Duration::from_secs(2), "{again:#?}");
@@ -100,18 +100,18 @@ fn what_cannot_be_measured_is_an_error_and_drains_nothing() {
     let long = PACED.replace("--duration 60ms", "--duration 2s");
     // A full disk.
     let full = "check --baseline b.toml -o /dev/full --force --exit prolog";
-    told(&run(dir, full).with_code(0), "error: ");
-    // A library that is not there.
+    verdict_line(&run(dir, full).with_code(0), "error: ");
+    // A missing library.
     let tcp = "transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 --duration 10ms --trials 2 --limit none";
     run(dir, &format!("{tcp} -o t.jsonl")).with_code(0);
     run(dir, "baseline t.jsonl --min-runs 1 -o t.toml").with_code(0);
     let gone = "check --baseline t.toml --libfabric /nowhere/libfabric.so.1";
-    told(
+    verdict_line(
         &run(dir, &format!("{gone} --exit prolog")).with_code(0),
         "error: ",
     );
     run(dir, gone).with_code(1);
-    // A rank that is stopped, in a run that lasts longer than the budget leaves.
+    // A stopped rank, in a run that lasts longer than the remaining budget.
     run(dir, &format!("{long} --sizes 64 -o l.jsonl")).with_code(0);
     by_hand(dir, "l.jsonl", 2000.0, "l.toml");
     let line = "check --baseline l.toml --budget 12s --exit prolog --retest 0";
@@ -119,17 +119,17 @@ fn what_cannot_be_measured_is_an_error_and_drains_nothing() {
     stopped.signal_rank(1, Signal::STOP);
     let ended = stopped.end().with_code(0);
     assert!(ended.took < Duration::from_secs(12), "{ended:#?}");
-    told(&ended, "error: ");
+    verdict_line(&ended, "error: ");
 }
 
-/// Each process of a launcher looks after a rank of its own; rank 0 tells the verdict.
+/// Each process of a launcher supervises its own rank; rank 0 prints the verdict.
 #[test]
 fn ranks_of_a_launcher_are_checked_together() {
     let dir = tempdir().unwrap();
     paced_baseline(dir.path());
     for (option, expected) in [
         ("", "pass: 1 figure"),
-        // Both are on one host, which the first of them checks with ranks of its own.
+        // Both are on one host, which the first of them checks with its own ranks.
         ("--each-host -o each.json", ": 1 figure within the baseline"),
     ] {
         let port = free_port();
@@ -139,7 +139,10 @@ fn ranks_of_a_launcher_are_checked_together() {
             check.launched(rank, 2, port).start()
         };
         let [first, second] = [start(0), start(1)].map(|run| run.end().with_code(0));
-        assert!(told(&first, "pass: ").contains(expected), "{first:#?}");
+        assert!(
+            verdict_line(&first, "pass: ").contains(expected),
+            "{first:#?}"
+        );
         assert_eq!(second.stdout, "", "{second:#?}");
     }
     let each = report(dir.path(), "each.json")["each"].clone();
@@ -176,7 +179,7 @@ fn a_history_shows_runs_of_files_and_directories() {
     none.saying(&["no point has such a name"]);
 }
 
-/// A budget is kept, also where it is short.
+/// The budget is kept, even a short one.
 #[test]
 fn a_check_ends_within_its_budget() {
     let dir = tempdir().unwrap();
@@ -186,7 +189,7 @@ fn a_check_ends_within_its_budget() {
     assert!(ended.took < Duration::from_secs(5), "{ended:#?}");
 }
 
-/// A baseline of a slow machine, by which only the first of three points has time.
+/// A baseline of a slow machine that leaves time only for the first of three points.
 #[test]
 fn more_points_follow_as_long_as_there_is_time() {
     let dir = tempdir().unwrap();
@@ -213,7 +216,7 @@ fn more_points_follow_as_long_as_there_is_time() {
     assert_eq!(verdicts["not_measured"], Value::Array(Vec::new()));
 }
 
-/// A reader that reads nothing holds no check up, and files of an earlier one are none of its findings.
+/// A blocked reader does not delay a check, and files of an earlier check do not count as its result.
 #[test]
 fn a_check_that_ends_in_an_error_leaves_no_old_verdict() {
     let dir = tempdir().unwrap();
@@ -242,16 +245,16 @@ fn errors_before_a_check_have_the_code_of_its_style() {
     let dir = dir.path();
     let early =
         tonnage(dir, "check --baseline b.toml --exit prolog").env("TONNAGE_STEP_TIMEOUT", "abc");
-    told(&early.run().with_code(0), "error: ");
+    verdict_line(&early.run().with_code(0), "error: ");
     run(dir, "check --exit nagios -h").with_code(0);
 }
 
-/// Writes `other.toml`, which is `b.toml` for hosts that are not this one.
+/// Writes `other.toml`: `b.toml`, but for hosts other than this one.
 fn of_other_hosts(dir: &Path) {
     let other = fs::read_to_string(dir.join("b.toml")).unwrap();
     let other = other.lines().map(|line| match line.split(" = ").next() {
         Some("cpu") => "cpu = \"1 x Z80\"",
-        // A host that it names must be as it was.
+        // A host that the baseline names must be unchanged.
         Some("hosts") if line.contains('[') => "hosts = [\"elsewhere\"]",
         _ => line,
     });
@@ -282,14 +285,14 @@ fn wrong_requests_are_refused_with_the_code_of_their_style() {
     for [arguments, part] in rows(cases) {
         for (style, code) in [("plain", 2), ("prolog", 0)] {
             let ended = run(dir, &format!("check {arguments} --exit {style}")).with_code(code);
-            told(&ended.saying(&[part]), "error: ");
+            verdict_line(&ended.saying(&[part]), "error: ");
         }
     }
-    // Nothing is known of such hosts.
+    // The baseline does not cover such hosts.
     for (style, code) in [("plain", 1), ("nagios", 3), ("prolog", 0)] {
         let line = format!("check --baseline other.toml --exit {style}");
         let skipped = run(dir, &line).with_code(code);
-        told(&skipped.saying(&["it is of 1 x Z80"]), "skip: ");
+        verdict_line(&skipped.saying(&["it is of 1 x Z80"]), "skip: ");
     }
     for (arguments, part) in [
         ("r.jsonl r.jsonl -o x.toml", "named twice"),

@@ -1,6 +1,6 @@
-//! Hosts that are checked each by itself, some of which are late or hang: the verdicts of the others stand.
+//! Hosts checked individually, some of them late or hanging: the verdicts of the others stand.
 //!
-//! Hosts with links of their own are in [`super::check_links`].
+//! Hosts with their own links are in [`super::check_links`].
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +10,13 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use serde_json::Value;
 use tempfile::tempdir;
 
-use super::check::{by_hand, paced_baseline, report, run, told};
+use super::check::{by_hand, paced_baseline, report, run, verdict_line};
 use super::ssh_stand_in::{RUNS, write};
 use super::support::{free_port, tonnage};
 
-/// A baseline of these sizes, each of which takes `trial_ms` and a little to measure.
+/// A baseline of these sizes, each of which takes slightly more than `trial_ms` to measure.
 ///
-/// The records are of shorter trials, so that it is there soon.
+/// Its records have shorter trials, so that it is ready soon.
 fn slow_baseline(dir: &Path, sizes: &str, trial_ms: u64) {
     let line = format!(
         "transfer --engine null --op write --ranks 2 --rate 2k --duration 20ms --trials 1 --warmup 1ms --limit none \
@@ -47,8 +47,7 @@ fn each(dir: &Path, file: &str) -> Vec<Value> {
     report(dir, file)["each"].as_array().unwrap().clone()
 }
 
-/// Hosts that hang, each at another point: in the login, where it should take the program, and once its agent was
-/// there.
+/// Hosts that hang at different moments: at login, when receiving the program, and after the agent has started.
 const HANG: &str = r#"case "$*" in
 *' dead '*) exec sleep 600 ;;
 *' full '*) echo "tonnage-wanted $(uname -m) $(getconf GNU_LIBC_VERSION)"; exec sleep 600 ;;
@@ -58,10 +57,10 @@ const HANG: &str = r#"case "$*" in
     exec sleep 600 ;;
 esac"#;
 
-/// A host that hangs is given up in half of the time, in which the others are checked, and told with how far it came or
-/// for how long it was silent.
+/// A hanging host is given up after half of the time, in which the others are checked. The report gives the last step
+/// that it reached, or how long it was silent.
 #[test]
-fn a_host_that_hangs_leaves_the_others_their_time() {
+fn a_hanging_host_does_not_take_the_others_time() {
     let dir = tempdir().unwrap();
     let dir = dir.path();
     paced_baseline(dir);
@@ -81,15 +80,15 @@ fn a_host_that_hangs_leaves_the_others_their_time() {
         (ended.with_code(1), behind.join().unwrap())
     });
     assert!(ended.took < Duration::from_secs(17), "{ended:#?}");
-    told(&ended, "error: 3 of 4 hosts: ");
+    verdict_line(&ended, "error: 3 of 4 hosts: ");
     let verdicts = each(dir, "each.json");
     assert_eq!(verdicts[0]["verdict"], "pass", "{verdicts:#?}");
     assert_eq!(verdicts[0]["report"]["budget_s"], 17.0);
-    // Not when the others were given up.
+    // It was checked before the others were given up.
     let checked_ns = verdicts[0]["report"]["time_unix_ns"].as_u64().unwrap();
     let checked = Duration::from_nanos(checked_ns).saturating_sub(begun);
     assert!(checked < Duration::from_secs(7), "{checked:?}");
-    // One that has said its own name is called by it.
+    // A host that has reported its own name is called by it.
     let own = tonnage_sys::host::name();
     for (verdict, host, why) in [
         (&verdicts[1], "dead", "error: ssh was given up after "),
@@ -100,7 +99,7 @@ fn a_host_that_hangs_leaves_the_others_their_time() {
         assert!(reason.contains(why), "{verdict:#}");
         assert_eq!(verdict["host"], host, "{verdict:#}");
     }
-    // Behind one that hangs nobody else is reached.
+    // A hanging gateway makes the hosts behind it unreachable.
     behind.with_code(1);
     let behind = each(dir, "behind.json")[1].to_string();
     let advice = "behind others: raise --ssh-parallel or --budget";
@@ -110,7 +109,7 @@ fn a_host_that_hangs_leaves_the_others_their_time() {
         .saying(&["half of it is for reaching them", "give it 8 s"]);
 }
 
-/// The process that started first ends first: the check of a host that started later is over by then.
+/// The process that started first also ends first; by then the check of the host that started later is over.
 #[test]
 fn processes_of_a_launcher_that_start_late_lose_no_verdict() {
     let dir = tempdir().unwrap();
@@ -126,9 +125,9 @@ fn processes_of_a_launcher_that_start_late_lose_no_verdict() {
     };
     let first = start(1);
     sleep(Duration::from_secs(4));
-    // It has a host to check, and eight seconds of its own for that; the other has six.
+    // It has its own eight seconds to check a host; the other has six.
     let late = start(0);
-    // Where other programs take the CPUs the verdict may be an error, but all have it.
+    // If other programs take the CPUs, the verdict may be an error, but all processes have it.
     let [late, first] = [late, first].map(|run| run.end());
     assert!(!late.stderr.contains("did not come"), "{late:#?}");
     assert_eq!((first.code, &*first.stdout), (late.code, ""), "{first:#?}");

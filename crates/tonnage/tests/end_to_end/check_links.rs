@@ -1,6 +1,6 @@
-//! Hosts whose links are checked, and what the files for Slurm make of the verdicts.
+//! Hosts whose links are checked, and the effect of the verdicts on the files for Slurm.
 //!
-//! Links are of known speed, and slow enough for busy CPUs.
+//! The links have known speeds, slow enough for busy CPUs.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use tempfile::tempdir;
 use tonnage_testbed::{LinkRates, Rate, Slurm, Ssh};
 
-use super::check::{by_hand, last_line, paced_baseline, report, run, told};
+use super::check::{by_hand, last_line, paced_baseline, report, run, verdict_line};
 use super::hosts::hosts;
 use super::slurm_scripts::{said, start_slurm};
 use super::ssh::{by_ssh, serving};
 use super::support::{Ended, tonnage_in, wait_until};
 
-/// A file of settings that no shell can read, and a node that somebody has drained: neither is an affair of the check.
+/// A settings file that no shell can read, and a node that another user has drained: the check must not touch either.
 #[test]
 fn scripts_for_slurm_drain_for_a_verdict_alone() {
     let dir = tempdir().unwrap();
@@ -58,7 +58,7 @@ fn scripts_for_slurm_drain_for_a_verdict_alone() {
     assert_eq!(asked, drained);
 }
 
-/// A rate that busy CPUs carry too.
+/// A rate that even busy CPUs carry.
 fn rate() -> Rate {
     "200mbit".parse().unwrap()
 }
@@ -66,8 +66,8 @@ fn rate() -> Rate {
 /// TCP payload of a link of 0.17 Gb/s.
 const SLOW_BYTES_PER_S: f64 = 20.3e6;
 
-/// A baseline of the link between two hosts, in `dir`; false, and said, where other programs took so much of the CPUs
-/// that 0.85 of its rate could not be told from it.
+/// Writes a baseline of the link between two hosts to `dir`. Returns false, with a printed reason, if other programs
+/// took so much CPU time that 0.85 of the rate would be indistinguishable.
 fn link_baseline(ssh: &Ssh<'_>, dir: &Path) -> bool {
     let transfer = "transfer --hosts h0,h1 --engine fabric:tcp --op write --sizes 64k --window 8 --duration 120ms \
                     --trials 2 --warmup 50ms --limit none --runs 5 -o link.jsonl";
@@ -89,9 +89,9 @@ fn check_link(ssh: &Ssh<'_>, dir: &Path) -> Ended {
     by_ssh(ssh, dir, line, "").run()
 }
 
-/// The figures of such a link are the shaper's, unless other programs take the CPUs.
+/// The figures of this link are determined by the shaper, unless other programs take the CPUs.
 #[test]
-fn a_slow_link_fails_and_one_as_it_was_does_not() {
+fn a_slow_link_fails_and_an_unchanged_one_passes() {
     let Some(hosts) = hosts(2, Some(rate())) else {
         return;
     };
@@ -100,26 +100,26 @@ fn a_slow_link_fails_and_one_as_it_was_does_not() {
     if !link_baseline(&ssh, dir.path()) {
         return;
     }
-    // Where other programs take the CPUs for a moment, a check may fail: one of three does not.
+    // If other programs take the CPUs for a moment, a check may fail; one of three must not.
     let mut tries = (0..3).map(|_| check_link(&ssh, dir.path()));
     let passes = |it: Ended| it.code == Some(0) && last_line(&it).starts_with("pass: ");
     assert!(tries.any(passes), "three checks of a link as it was failed");
     let slow: LinkRates = Some("170mbit".parse::<Rate>().unwrap()).into();
     hosts.link(1, 0).set_rates(slow).unwrap();
     let failed = check_link(&ssh, dir.path()).with_code(1);
-    told(&failed, "fail: h0,h1 fabric:tcp write 64k 0.0");
+    verdict_line(&failed, "fail: h0,h1 fabric:tcp write 64k 0.0");
     let nodes = fs::read_to_string(dir.path().join("failed")).unwrap();
     assert_eq!(nodes, "h[0-1]\n");
-    // A link that is down fails where it is looked at, without a word to anybody.
+    // A link that is down makes the check fail, even without any notification.
     hosts.link(1, 0).cut().unwrap();
     let line = "check --hosts h0,h1 --baseline link.toml --exit prolog";
     let down = tonnage_in(&hosts, 1, dir.path(), line).run().with_code(1);
-    told(&down, "fail: link of eth0 is ");
+    verdict_line(&down, "fail: link of eth0 is ");
 }
 
-/// Each host has a verdict of its own, and a host that cannot be reached takes nobody else's.
+/// Each host has its own verdict, and an unreachable host does not affect the others'.
 #[test]
-fn hosts_are_checked_each_by_itself() {
+fn hosts_are_checked_individually() {
     let Some(hosts) = hosts(2, None) else { return };
     let Some(ssh) = serving(&hosts) else { return };
     let dir = tempdir().unwrap();
@@ -136,28 +136,29 @@ fn hosts_are_checked_each_by_itself() {
     assert_eq!(last_line(&passed), "pass: 2 hosts within the baseline");
     assert_eq!(failed_hosts(), "\n");
     let failed = check("--baseline fast.toml --budget 30s --exit prolog").with_code(1);
-    let reason = told(&failed, "fail: 2 of 2 hosts: h[0-1]: null write 64 ");
+    let reason = verdict_line(&failed, "fail: 2 of 2 hosts: h[0-1]: null write 64 ");
     assert!(reason.len() <= 80, "{failed:#?}");
     assert_eq!(failed_hosts(), "h[0-1]\n");
     hosts.link(1, 0).cut().unwrap();
-    // It is ssh's own time-out that ends it.
+    // ssh's own timeout ends it.
     let lost = check("--baseline b.toml --budget 30s -o each.json --exit nagios").with_code(3);
     assert!(lost.took < Duration::from_secs(30), "{lost:#?}");
-    told(&lost, "error: h1: ");
+    verdict_line(&lost, "error: h1: ");
     let verdicts = report(dir, "each.json");
     assert_eq!(verdicts["each"][0]["verdict"], "pass", "{verdicts:#}");
-    // Numbers of ranks are the baseline's.
+    // The number of ranks comes from the baseline.
     let line = "check --each-host --hosts h0:2,h1 --baseline b.toml";
     let wrong = by_ssh(&ssh, dir, line, "").run();
     wrong.with_code(2).saying(&["numbers behind hosts"]);
 }
 
-/// A script that sets what differs between hosts, which share all files, and becomes one of contrib.
+/// A script that sets the per-host differences (all files are shared between hosts) and then runs one of contrib's
+/// scripts.
 fn script(dir: &Path, name: &str, ssh: &Ssh<'_>) -> PathBuf {
     let contrib = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../contrib/slurm");
     let path = dir.join(name);
     let conf = dir.join("check.conf");
-    // The job's node is measured with h0. On h2 somebody has taken a library away.
+    // The job's node is measured with h0. On h2 a library is missing.
     let text = format!(
         "TONNAGE={program}\nBASELINE={dir}/link.toml\nBUDGET=25s\nOPTIONS=\"--hosts h0,h1 --ssh {client}\"\n\
          [ \"$SLURMD_NODENAME\" = h2 ] && OPTIONS=\"$OPTIONS --libfabric /nowhere/libfabric.so.1\"\n",
@@ -181,8 +182,8 @@ fn state(slurm: &Slurm<'_>, node: &str) -> String {
     )
 }
 
-/// The node of the slow link is drained by the prolog and by the health check, and the one on which the check cannot be
-/// made is not.
+/// The prolog and the health check drain the node with the slow link, and do not drain the node on which the check
+/// cannot run.
 #[test]
 fn a_real_slurm_drains_the_slow_node_and_not_the_erroneous_one() {
     let Some(hosts) = hosts(3, Some(rate())) else {
@@ -207,7 +208,7 @@ fn a_real_slurm_drains_the_slow_node_and_not_the_erroneous_one() {
     wait_until("h2 is idle or drained", || is_settled(&state(&slurm, "h2")));
     let state_of_h2 = state(&slurm, "h2");
     assert!(state_of_h2.starts_with("idle"), "{state_of_h2}");
-    // Where other programs take the CPUs, a check may end in an error, which drains nothing: one of three does not.
+    // If other programs take the CPUs, a check may end in an error, which drains nothing; one of three must not.
     let drains = (0..3).any(|_| job_drains(&slurm, "h1"));
     assert!(drains, "{}", state(&slurm, "h1"));
     // The health check calls Slurm itself.
@@ -233,7 +234,7 @@ fn a_real_slurm_drains_the_slow_node_and_not_the_erroneous_one() {
     assert!(!h2.contains("drain"), "{h2}");
 }
 
-/// Starts a job on a node and returns whether that drains it, which takes the job back.
+/// Starts a job on a node, and returns whether the job drains it and is requeued.
 fn job_drains(slurm: &Slurm<'_>, node: &str) -> bool {
     let job = slurm.srun(["-w", node, "-N1", "--immediate=20", "true"]);
     let mut job = { job }.spawn().unwrap();

@@ -1,4 +1,4 @@
-//! Ranks of one boot whose clocks differ: each is in a time namespace of its own.
+//! Ranks on one machine whose clocks differ, each in its own time namespace.
 
 use std::process::Command;
 
@@ -7,10 +7,10 @@ use tonnage_record::{Body, Outcome, Record};
 
 use super::support::{SECRET, free_port, records, under};
 
-/// Clocks of rank 0 and rank 1, in seconds from that of the machine: starts in the past, and starts far ahead.
+/// Clocks of rank 0 and rank 1, in seconds relative to the machine's: started in the past, and far in the future.
 const CLOCKS: [(i64, i64); 3] = [(0, 86_400), (0, -20), (7200, 3600)];
 
-/// Returns whether this machine can shift a clock so, with the reason printed where it cannot.
+/// Whether this machine can shift a clock this far; prints the reason if not.
 fn can_shift(seconds: i64) -> bool {
     let tried = Command::new("unshare")
         .args(["--time", "--monotonic", &seconds.to_string(), "true"])
@@ -29,7 +29,7 @@ fn can_shift(seconds: i64) -> bool {
     }
 }
 
-/// The records of two ranks with each of these pairs of clocks that this machine can have.
+/// The records of two ranks, for each pair of clocks that this machine supports.
 fn each(arguments: &str) -> Vec<Record> {
     let mut all = Vec::new();
     for clocks in CLOCKS {
@@ -70,7 +70,7 @@ fn each(arguments: &str) -> Vec<Record> {
     all
 }
 
-/// Far above anything that a busy machine adds, and below every difference of the clocks.
+/// Far above anything that a busy machine adds, and below every difference between the clocks.
 const MOST_NS: u64 = 15_000_000_000;
 
 #[test]

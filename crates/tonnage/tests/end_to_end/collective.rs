@@ -1,4 +1,4 @@
-//! Collectives from outside: records and tables of native backends in turn, and a rank that is killed.
+//! Collectives as a user runs them: records and tables of native backends, and a rank that is killed.
 
 use tempfile::tempdir;
 use tonnage_collective::Collective;
@@ -7,7 +7,7 @@ use tonnage_record::{CollectiveBody, Outcome, Record};
 use super::support::records::{are_skipped, succeeded};
 use super::support::{Ended, records, tonnage};
 
-/// Runs collectives, which have to succeed; gives what was printed, and the records.
+/// Runs collectives, which must succeed; returns the output and the records.
 fn collective(arguments: &str) -> (Ended, Vec<Record>) {
     succeeded(&format!("collective {arguments}"))
 }
@@ -16,7 +16,7 @@ fn bodies(records: &[Record]) -> impl Iterator<Item = &CollectiveBody> {
     records.iter().map(|record| record.collective().unwrap())
 }
 
-/// Results in place are the inputs of the calls that follow: one more call is checked, whose input is its own.
+/// In place, a call's result is the next call's input. One additional call, with its own input, is checked.
 #[test]
 fn calls_in_place_that_follow_each_other_are_checked() {
     for options in ["--align none", "--refill trial"] {
@@ -50,7 +50,7 @@ fn backends_take_turns_and_every_result_is_checked() {
         for backend in &body.backends {
             let summary = backend.summary.as_ref().unwrap();
             assert_eq!((summary.trials, summary.iterations), (3, 12));
-            // The slowest rank of each iteration is no faster than the mean, and that no faster than the fastest.
+            // The slowest rank of each iteration is not faster than the mean, nor the mean faster than the fastest.
             assert!(summary.call_ns_rank_max >= summary.call_ns_rank_mean);
             assert!(summary.call_ns_rank_mean >= summary.call_ns_rank_min);
             let began: u64 = summary.rank_times.iter().map(|it| it.began_last).sum();
@@ -67,7 +67,8 @@ fn backends_take_turns_and_every_result_is_checked() {
     run.printing(&["all-reduce; 3 ranks; sum of float32"]);
 }
 
-/// Groups call at once: every result is that of its group, and the slowest group is no slower than the whole.
+/// Groups call at the same time: every result belongs to its own group, and the slowest group is not slower than the
+/// whole.
 #[test]
 fn groups_call_at_once_and_each_has_its_own_result() {
     for groups in ["div:2", "mod:2"] {
@@ -80,7 +81,7 @@ fn groups_call_at_once_and_each_has_its_own_result() {
             let summary = body.backends[0].summary.as_ref().unwrap();
             let shape = body.point.shape();
             assert_eq!((shape.ranks, body.point.ranks), (2, 4));
-            // The first call, and the last of each trial, in two groups of two ranks.
+            // The first call, and the last one of each trial, in two groups of two ranks.
             let bytes: u64 = (0..2).map(|place| shape.output_bytes(place)).sum();
             assert_eq!(summary.verified_bytes, 2 * bytes * 3, "{}", body.point.op);
             let times = &summary.group_times;
@@ -101,7 +102,7 @@ fn groups_call_at_once_and_each_has_its_own_result() {
     }
 }
 
-/// Alone the size is refused; among others it is a row with its reason, and the others are measured.
+/// Alone, the size is refused. In a sweep, it is a row with its reason, and the other sizes are measured.
 #[test]
 fn an_impossible_size_of_a_sweep_is_skipped() {
     let dir = tempdir().unwrap();
@@ -118,7 +119,8 @@ fn an_impossible_size_of_a_sweep_is_skipped() {
     assert_eq!(records[1].outcome, Outcome::Measured);
 }
 
-/// Copies by all senders at once bound what goes by copies; a root's algorithm decides how many send.
+/// Concurrent copies by all senders are the bound for algorithms that copy; the algorithm determines how many ranks of
+/// a rooted operation send.
 #[test]
 fn shared_memory_has_a_limit_that_nothing_passes() {
     let (run, records) = collective(
@@ -145,7 +147,7 @@ fn shared_memory_has_a_limit_that_nothing_passes() {
         assert!(fraction > 0.0 && fraction < 1.5, "{op}: {fraction}");
     }
     run.printing(&["from each rank that sends"]);
-    // Whoever wants none has none.
+    // With the bound switched off, there is none.
     let (run, _) = collective(
         "--backend native:shm --op all-reduce --sizes 1M --ranks 2 --trials 2 --trial-time 5ms --limit none",
     );

@@ -1,4 +1,4 @@
-//! Collectives whose answer is known before anything is measured: over links of known speed, on hosts of this machine.
+//! Collectives with results known in advance: over links of known speed, on hosts of this machine.
 
 use tempfile::tempdir;
 use tonnage_record::collective::{BackendRecord, CollectiveSummary};
@@ -10,29 +10,29 @@ use super::hosts::{all_good, end, hosts, start};
 use super::support::cpu_share::taken_by_others;
 use super::support::records;
 
-/// Greatest distance of a bandwidth of two ranks from theory.
+/// Tolerance of a two-rank bandwidth compared with theory.
 const TOLERANCE: f64 = 0.03;
 
-/// Greatest distance below theory where ranks wait for each other many times in a call, and above it.
+/// Tolerance below and above theory if ranks wait for each other many times in a call.
 const RING_TOLERANCE: (f64, f64) = (0.05, 0.02);
 
-/// Greatest distance between the times of a sender and its receiver.
+/// Tolerance between the times of a sender and its receiver.
 const BOTH_ENDS: f64 = 0.02;
 
-/// Others that take more of the CPUs than this can make any call slow.
+/// If other programs take more of the CPUs than this, any call may be slow.
 const TAKEN_MAX: f64 = 0.08;
 
-/// As few calls as have a first one, a warm-up and two trials.
+/// The fewest calls that include a first one, a warm-up and two trials.
 const SHORT: &str = "--warmup 0s --trials 2 --iters 1 --timeout 20s -o c.jsonl";
 
-/// A point over hosts, and how busy others kept the CPUs meanwhile.
+/// A point measured over hosts, and how busy other programs kept the CPUs meanwhile.
 struct Known {
     record: Record,
     taken: f64,
 }
 
 impl Known {
-    /// Runs a rank on each host; all must go well.
+    /// Runs a rank on each host; all must succeed.
     fn measure(hosts: &Hosts, arguments: &str) -> Self {
         let dir = tempdir().unwrap();
         let line = format!("collective {arguments} {SHORT}");
@@ -49,7 +49,7 @@ impl Known {
         backends.map(|it| (it, it.summary.as_ref().unwrap()))
     }
 
-    /// Holds something to be true, unless others took the CPUs; then it is only said.
+    /// Asserts a condition; if other programs took the CPUs, only prints the failure.
     fn hold(&self, is_true: bool, said: &str) {
         if is_true {
             return;
@@ -63,7 +63,7 @@ impl Known {
         println!("skip: {said}, where others took {taken:.0} % of the CPUs");
     }
 
-    /// No trial moves more than the link carries, and the faster one as much.
+    /// No trial moves more than the link carries, and the fastest one moves as much.
     fn reads_the_link(&self, link_bytes_per_s: f64, (below, above): (f64, f64)) {
         for (backend, summary) in self.summaries() {
             let busbw = summary.busbw_bytes_per_s.unwrap();
@@ -91,14 +91,14 @@ impl Known {
     }
 }
 
-/// Lets sockets of a host hold no more than this. A sender is done when its socket has taken the last bytes: usually
-/// these are up to 4 MB, which are 4 % of a call.
+/// Limits the socket buffers of a host. A sender is done once its socket has taken the last bytes: by default up to 4
+/// MB, which are 4 % of a call.
 fn bound_sockets(hosts: &Hosts, host: usize) {
     let write = || std::fs::write("/proc/sys/net/ipv4/tcp_wmem", "4096 65536 1048576");
     hosts.within(host, write).unwrap().unwrap();
 }
 
-/// Sends 100 MB from one host to the other, by torch where it is there, and by this program.
+/// Sends 100 MB from one host to the other, with torch if it is installed, and with this program.
 #[test]
 fn send_recv_takes_836_milliseconds_over_1_gigabit_and_335_over_2_5() {
     let Some(hosts) = hosts(2, Some(Rate::GBIT_1)) else {
@@ -120,7 +120,7 @@ fn send_recv_takes_836_milliseconds_over_1_gigabit_and_335_over_2_5() {
     }
 }
 
-/// All-reduce by a ring, each rank of which sends 2 (4 - 1) / 4 of the size to the next one.
+/// A ring all-reduce, in which each rank sends 2 (4 - 1) / 4 of the size to the next one.
 #[test]
 fn all_reduce_of_four_hosts_reads_the_slowest_of_their_links() {
     let Some(hosts) = hosts(4, Some(Rate::GBIT_1)) else {

@@ -1,4 +1,5 @@
-//! Collectives of torch.distributed from outside: results, what is missing, and workers that are killed or hang.
+//! Collectives of torch.distributed as a user runs them: results, missing software, and workers that are killed or
+//! hang.
 
 use std::path::Path;
 use std::process::Command;
@@ -11,11 +12,11 @@ use tonnage_record::{CollectiveBody, Outcome, Record};
 use super::support::processes::Process;
 use super::support::{Started, records, tonnage, wait_until, words};
 
-/// A Python that has torch; says how to get one otherwise.
+/// A Python with torch; prints how to get one if there is none.
 pub(super) fn python() -> Option<String> {
     let named = std::env::var("TONNAGE_TORCH_PYTHON").ok();
     let usual = ["/usr/bin/python3", "python3"].map(str::to_owned);
-    // By its path, for runs that are tried have a PATH of their own.
+    // By its path, because runs under test have their own PATH.
     let look =
         "import importlib.util, sys; importlib.util.find_spec('torch') and print(sys.executable)";
     let with_torch = |python: String| {
@@ -38,11 +39,11 @@ fn bodies(path: &Path) -> Vec<CollectiveBody> {
         .collect()
 }
 
-/// Operations that every backend has; the last has no form in place.
+/// Operations that every backend supports; the last one cannot work in place.
 const ALL: &str = "all-reduce,reduce-scatter,all-gather,all-to-all,broadcast,reduce,gather,scatter,barrier,send-recv-pairs,\
                    send-recv-ring";
 
-/// Operations of a library with these keys of a plan.
+/// Operations of a library, with these plan keys.
 fn operations(library: &str, keys: &str) -> Vec<&'static str> {
     let is_there = |op: &&str| match *op {
         "reduce-scatter" => !library.starts_with("torch"),
@@ -52,10 +53,10 @@ fn operations(library: &str, keys: &str) -> Vec<&'static str> {
     ALL.split(',').filter(is_there).collect()
 }
 
-/// Writes a plan, p.toml, of every operation by a library beside native calls, verified: for each case, which is keys of
-/// a plan and types, an experiment.
+/// Writes a plan, p.toml, of every operation by a library and by native calls, verified. Each case (plan keys and
+/// types) is one experiment.
 pub(super) fn plan_every_operation(dir: &Path, library: &str, cases: &[(&str, &str)]) {
-    // MPICH 4.0 reduces in place to no other root.
+    // MPICH 4.0 reduces in place only to rank 0.
     let root = if library == "mpi" { 0 } else { 1 };
     let experiment = |(keys, dtypes): &(&str, &str)| {
         let ops = operations(library, keys).join("', '");
@@ -69,7 +70,7 @@ pub(super) fn plan_every_operation(dir: &Path, library: &str, cases: &[(&str, &s
     std::fs::write(dir.join("p.toml"), format!("name = 'p'\n{experiments}")).unwrap();
 }
 
-/// Bodies of such a plan's records, whose results were all checked, each with the keys of its case.
+/// Bodies of the records of that plan, all of them verified, each with the keys of its case.
 pub(super) fn every_result<'a>(
     dir: &Path,
     cases: &[(&'a str, &str)],
@@ -99,7 +100,8 @@ pub(super) fn every_result<'a>(
 #[test]
 fn every_result_of_every_operation_is_checked_beside_native_ones() {
     let Some(python) = python() else { return };
-    // Types once: what else is varied does not depend on them, but for sums that grow in a small one.
+    // Types are varied only once, because the other variations do not depend on them, except for sums that grow in a
+    // small type.
     let cases = [
         ("", "float32,int8"),
         ("in-place = true", "float32"),
@@ -130,7 +132,7 @@ fn every_result_of_every_operation_is_checked_beside_native_ones() {
     }
 }
 
-/// The body of a point of workers that call nothing.
+/// The body of a point with workers that call nothing.
 fn by_null(arguments: &str) -> Option<CollectiveBody> {
     let python = python()?;
     let dir = tempdir().unwrap();
@@ -150,7 +152,7 @@ fn a_worker_that_calls_nothing_has_a_time_and_no_bandwidth() {
     assert_eq!((rates, summary.verified_bytes), ((None, None), 0));
 }
 
-/// Filling that takes longer than a whole trial, and is no part of it.
+/// Filling that takes longer than a whole trial, and is not part of it.
 #[test]
 fn filling_before_a_trial_takes_none_of_its_calls() {
     let line = "--sizes 32M --ranks 1 --refill trial --trials 2 --trial-time 10ms --warmup 1ms";
@@ -159,7 +161,7 @@ fn filling_before_a_trial_takes_none_of_its_calls() {
     assert!(trials.all(|trial| trial.iterations > 50), "{body:?}");
 }
 
-/// The plan of the published benchmark, whose rows are those of the same number of ranks.
+/// The plan of the published benchmark, with the rows for the same number of ranks.
 #[test]
 fn the_published_plan_runs_whether_torch_is_there_or_not() {
     let dir = tempdir().unwrap();
@@ -179,12 +181,12 @@ fn the_published_plan_runs_whether_torch_is_there_or_not() {
         &format!("optional = true\npython = '{named}'"),
     );
     change("trials = 3", "trials = 1");
-    // The others compete with it in the warm-up, with 100 MB each.
+    // The other backends compete with it during warm-up, with 100 MB each.
     let whole = change(
         "op = \"all-reduce\"",
         "op = \"all-reduce\"\nalgorithm = 'ring'",
     );
-    // To check 100 MB takes seconds.
+    // Checking 100 MB takes seconds.
     let unchecked = whole.replace("verify = true", "verify = false");
     std::fs::write(dir.path().join("p.toml"), unchecked).unwrap();
     let run = tonnage(dir.path(), "run p.toml --ranks 2 --scale 0.02 -o r.jsonl").succeed();
@@ -196,7 +198,7 @@ fn the_published_plan_runs_whether_torch_is_there_or_not() {
     assert_eq!(beside, 8, "{}", run.stdout);
 }
 
-/// A line for each call and rank, in the words of the scripts that tables of torch.distributed come from.
+/// A line for each call and rank, in the format of the scripts that generate tables of torch.distributed.
 #[test]
 fn each_call_of_each_rank_has_a_line() {
     let dir = tempdir().unwrap();
@@ -251,7 +253,7 @@ fn what_is_missing_is_a_skip_that_says_how_to_get_it() {
         tonnage(dir.path(), &format!("{line} {options}")).run()
     };
     let absent = "--backend torch:gloo,native:shm --python /no/such/python";
-    // As with engines of transfers, what was named is missed, and --optional says that it may be.
+    // As with engines of transfers, a missing backend that was named is an error, unless --optional is given.
     run(&format!("{absent} --optional")).with_code(0);
     let missed = run(&format!("{absent} -o r.jsonl")).with_code(1);
     missed.printing(&["skipped", "/no/such/python cannot be started", "--python"]);
@@ -269,8 +271,8 @@ fn what_is_missing_is_a_skip_that_says_how_to_get_it() {
     }
 }
 
-/// Starts a run of points that have these lengths, and waits until the second of them is measured. Gives the run and
-/// its worker of rank 1.
+/// Starts a run of points with these lengths, and waits until the second of them is measured. Returns the run and its
+/// worker of rank 1.
 fn in_the_second_point(
     dir: &Path,
     (python, timeout): (&str, &str),
@@ -294,7 +296,7 @@ fn in_the_second_point(
     (run, worker.unwrap())
 }
 
-/// A worker that is stopped ends the point in time, by the rank's name and with nothing left running.
+/// A stopped worker ends the point in time, with an error that names the rank, and leaves no process behind.
 #[test]
 fn a_worker_that_hangs_is_named() {
     let Some(python) = python() else { return };
@@ -311,7 +313,7 @@ fn a_worker_that_hangs_is_named() {
     }
 }
 
-/// One that is killed ends its point soon, by the rank's name; workers are started anew for the next points.
+/// A killed worker ends its point soon, with an error that names the rank; workers are restarted for the next points.
 #[test]
 fn a_worker_that_is_killed_is_named_and_the_next_points_are_measured() {
     let Some(python) = python() else { return };

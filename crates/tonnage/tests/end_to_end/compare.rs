@@ -1,4 +1,4 @@
-//! Two sides measured by turns, repetitions of a plan, and verdicts on the records of both.
+//! Two sides measured alternately, repetitions of a plan, and verdicts on the records of both.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,7 +30,8 @@ fn texts<'a>(lines: &'a [Value], of: impl Fn(&'a Value) -> &'a Value) -> Vec<&'a
         .collect()
 }
 
-/// Operations of one side are due a hundred times as often as those of the other, which no busy machine makes alike.
+/// Operations of one side are due a hundred times as often as those of the other, a difference that no busy machine
+/// hides.
 #[test]
 fn two_sides_take_turns_and_are_compared() {
     let dir = tempdir().unwrap();
@@ -64,7 +65,7 @@ fn two_sides_take_turns_and_are_compared() {
         ["better", "better"]
     );
     assert_eq!(points[0]["differing"][0]["key"], "engine");
-    // The sides the other way round, as two files.
+    // The sides in reverse order, as two files.
     write_each_side(dir.path());
     let round = compare.replace("ab.jsonl", "b.jsonl a.jsonl");
     run(dir.path(), "compare ab.jsonl a.jsonl")
@@ -79,7 +80,7 @@ fn two_sides_take_turns_and_are_compared() {
     let page = fs::read_to_string(dir.path().join("verdict.md")).unwrap();
     assert_eq!(page.matches("| worse |").count(), 2, "{page}");
     run(dir.path(), &format!("{round} --fail-on missing,unclear")).with_code(0);
-    // Neither file is written over.
+    // Neither file is overwritten.
     run(dir.path(), &ab)
         .with_code(2)
         .with_one_error(&["ab.jsonl", "--force"]);
@@ -89,7 +90,7 @@ fn two_sides_take_turns_and_are_compared() {
     run(dir.path(), &format!("{round} -o verdict.md --force")).with_code(1);
 }
 
-/// The records of each side of `ab.jsonl` in a file of its own.
+/// Writes the records of each side of `ab.jsonl` to its own file.
 fn write_each_side(dir: &Path) {
     let own = fs::read_to_string(dir.join("ab.jsonl")).unwrap();
     for side in ["a", "b"] {
@@ -99,7 +100,7 @@ fn write_each_side(dir: &Path) {
     }
 }
 
-/// A variable of side B reaches its program, and is no reason against the comparison.
+/// A variable of side B reaches its program, and does not prevent the comparison.
 #[test]
 fn a_variable_is_given_to_one_side() {
     let dir = tempdir().unwrap();
@@ -123,7 +124,7 @@ fn a_variable_is_given_to_one_side() {
 #[test]
 fn a_run_that_cannot_be_measured_is_refused_before_the_first() {
     let dir = tempdir().unwrap();
-    // Nor is a file touched that is there and may be replaced.
+    // Nor is an existing file touched, even if it may be replaced.
     fs::write(dir.path().join("ab.jsonl"), "old\n").unwrap();
     let good = "transfer --engine shm --op write --ranks 2 --sizes 64";
     let fabric = "transfer --engine fabric:shm --op write --ranks 2 --sizes 64";
@@ -157,9 +158,9 @@ fn a_run_that_cannot_be_measured_is_refused_before_the_first() {
         .with_one_error(&["launcher", "compare"]);
 }
 
-/// Nobody but the one who takes turns knows of a run, so that it must not outlive that one.
+/// Only the process that alternates the sides knows of a run, so the run must not outlive it.
 #[test]
-fn a_run_ends_with_whoever_started_it() {
+fn a_run_ends_with_the_process_that_started_it() {
     for signal in [Signal::TERM, Signal::KILL] {
         let dir = tempdir().unwrap();
         let side = format!("transfer --engine shm --op write --ranks 2 --sizes 8 {LONG}");
@@ -167,13 +168,13 @@ fn a_run_ends_with_whoever_started_it() {
         let run = tonnage(dir.path(), &ab).start();
         run.rank(1);
         run.signal(signal);
-        // Nothing may be left, which is seen to here.
+        // No processes may be left, which `end` checks.
         let ended = run.end();
         assert_ne!(ended.code, Some(0), "{ended:#?}");
     }
 }
 
-/// Each repetition is a run with an order of its own, and a resumed file lacks none.
+/// Each repetition is a run with its own order, and a resumed file is complete.
 #[test]
 fn a_plan_is_measured_several_times() {
     let dir = tempdir().unwrap();
@@ -209,7 +210,7 @@ fn a_plan_is_measured_several_times() {
     printed.with_code(2).with_one_error(&["--runs"]);
 }
 
-/// A later run finds the process as the first one did: its main thread is pinned in each.
+/// Every run finds the process in the same state: the main thread is pinned in each.
 #[test]
 fn workers_have_the_same_cpus_in_each_run() {
     let allowed = tonnage_machine::Topology::read().allowed;
@@ -293,9 +294,9 @@ fn what_cannot_be_compared_has_one_clear_message() {
     }
 }
 
-/// A point that one side lacks, one run only, and lines that are broken or of a newer program.
+/// A point missing from one side, a single run, and lines that are broken or from a newer version.
 #[test]
-fn what_is_missing_is_told_and_counted() {
+fn missing_and_broken_lines_are_reported_and_counted() {
     let dir = tempdir().unwrap();
     let path = |name: &str| dir.path().join(name);
     two_files(dir.path());

@@ -1,11 +1,11 @@
-//! Workers that sleep until there is something, in place of polling.
+//! Workers that sleep until there is a completion, instead of polling.
 
 use super::hosts::{self, hosts};
 use super::support::BRIEF;
 use super::support::records::{are_skipped, body, measured, recorded, transfer};
 
 #[test]
-fn whoever_sleeps_moves_the_same_bytes() {
+fn sleeping_workers_move_the_same_bytes() {
     for arguments in [
         "write,write-imm,read,send --ranks 2 --sizes 1,64k --window 8",
         "write,write-imm,read,send --ranks 3 --traffic all-to-all --sizes 4k --batch 5 --workers 2",
@@ -20,7 +20,7 @@ fn whoever_sleeps_moves_the_same_bytes() {
 }
 
 #[test]
-fn who_sleeps_stands_beside_who_polls_with_the_cpu_time_of_both_ends() {
+fn sleeping_and_polling_are_compared_with_cpu_times_of_both_ends() {
     let line = "--engine fabric:tcp --op read --ranks 2 --sizes 4k --window 8 --cq busy,event";
     let (run, _) = transfer(&format!("{line} {BRIEF}"));
     assert_eq!(run.rows().len(), 2, "{run:#?}");
@@ -36,8 +36,7 @@ fn engines_without_a_descriptor_cannot_sleep() {
         .saying(&["3 of 3 points failed or were skipped"]);
 }
 
-/// A target that has next to nothing to do for seconds: it takes its CPU when it polls, and next to none when it
-/// sleeps.
+/// A target that is nearly idle for seconds: it uses a whole CPU if it polls, and almost none if it sleeps.
 #[test]
 fn an_idle_target_that_sleeps_needs_no_cpu() {
     let Some(hosts) = hosts(2, "4mbit".parse().ok()) else {

@@ -1,4 +1,4 @@
-//! Records as other programs read them.
+//! Records in the formats of other programs.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -41,14 +41,14 @@ fn records_are_exported_and_files_replaced_whole() {
     let page = run("export r.jsonl --to markdown").with_code(0);
     page.printing(&["| MsgSize (B) |"]);
 
-    // A line that is broken is left out and told.
+    // A broken line is left out and reported.
     let broken = read("r.jsonl") + "{\"schema_version\":\n";
     fs::write(dir.path().join("broken.jsonl"), broken).unwrap();
     let cases = run("export broken.jsonl --to junit").with_code(0);
     let cases = cases.printing(&["tests=\"2\" failures=\"0\""]);
     cases.saying(&["1 of 3 lines of broken.jsonl left out: line 3"]);
 
-    // Requests that are refused before a file is touched.
+    // Requests that are refused before any file is touched.
     fs::write(dir.path().join("empty.jsonl"), "").unwrap();
     let cases = "
         empty.jsonl --to junit                                       => empty.jsonl | no records

@@ -1,4 +1,4 @@
-//! The engine fabric over the providers that every machine has: commands, records, libraries, and what is skipped.
+//! The engine fabric over the providers that exist on every machine: commands, records, libraries, and skips.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ use super::support::{self, BRIEF, Program, free_port, parts, records, rows, wait
 
 const PROVIDERS: [&str; 2] = ["shm", "tcp"];
 
-/// The program with the library that it finds.
+/// The program with the installed library.
 fn tonnage(dir: &Path, arguments: &str) -> Program {
     support::tonnage(dir, arguments).with_installed_libfabric()
 }
@@ -43,7 +43,7 @@ fn libraries() -> Vec<String> {
         .collect()
 }
 
-/// Runs a transfer that must measure this many points, and gives their records.
+/// Runs a transfer that must measure this many points, and returns their records.
 fn measured(arguments: &str, points: usize) -> Vec<Record> {
     let dir = tempdir().unwrap();
     let ended = tonnage(dir.path(), &format!("transfer {arguments} -o r.jsonl")).run();
@@ -57,7 +57,7 @@ fn measured(arguments: &str, points: usize) -> Vec<Record> {
     records
 }
 
-/// The engine's account, as the record's JSON has it.
+/// The engine's report, as it is in the record's JSON.
 fn engine_of(record: &Record) -> Value {
     serde_json::to_value(&record.effective[0].engine).unwrap()
 }
@@ -86,8 +86,8 @@ fn the_commands_that_are_promised() {
     }
 }
 
-/// Sizes at which the small, the middle and the large way of every provider begin and end would take minutes here; a
-/// few are enough, and `tonnage verify` with its own sizes is one run of each provider.
+/// Testing every size at which a provider switches between its methods for small, medium and large messages would take
+/// minutes. A few sizes are enough, and one run per provider of `tonnage verify` with its own sizes.
 #[test]
 fn verify_is_right_over_every_provider() {
     for (provider, ranks) in [("tcp", 3), ("shm", 2)] {
@@ -191,7 +191,7 @@ fn without_an_installed_library_the_embedded_one_says_why() {
     assert!(!text(&engine, "why_embedded").is_empty());
 }
 
-/// Every operation, pattern and pacing, with several peers and several workers, every byte checked.
+/// Every operation, pattern and pacing, with several peers and several workers, and every byte checked.
 #[test]
 fn patterns_and_pacings() {
     let ops = "--op write,write-imm,read,send --sizes 8,128k --verify";
@@ -213,7 +213,7 @@ fn patterns_and_pacings() {
     }
 }
 
-/// Small messages are done for the sender at once, so that several peers fill the receiver's queues before it looks.
+/// Small messages complete at the sender at once, so several peers fill the receiver's queues before it polls.
 #[test]
 fn messages_that_come_before_their_receives_wait() {
     for library in libraries() {
@@ -292,7 +292,7 @@ fn a_plan_holds_everything() {
         assert_eq!(text(&engine_of(&record), "shm_writes"), "cma");
         assert_eq!(body(&record).point.engine_options.len(), 2);
     }
-    // Nothing is left to measure, and then one point.
+    // First nothing is left to measure, and then one point.
     run("run plan.toml --resume r.jsonl");
     assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
     std::fs::write(&path, whole.split_inclusive('\n').next().unwrap()).unwrap();
@@ -300,9 +300,9 @@ fn a_plan_holds_everything() {
     assert_eq!(records::read(&path).len(), 2);
 }
 
-/// Recorded as skipped: the exit code is 1, and one note says what is missing and what to do.
+/// Recorded as skipped: the exit code is 1, and one note gives what is missing and how to get it.
 #[test]
-fn what_is_not_there_is_skipped_with_its_reason() {
+fn a_missing_library_or_provider_is_skipped_with_its_reason() {
     let missing = "
         fabric:nope                            => was built without it | There are:  | tonnage devices
         fabric:cxi --libfabric embedded        => embedded in tonnage | There are:  | Slingshot
@@ -323,7 +323,7 @@ fn what_is_not_there_is_skipped_with_its_reason() {
     }
 }
 
-/// Different releases do not understand each other: tcp would fail, and shm crash.
+/// Different releases are incompatible: tcp would fail, and shm crash.
 #[test]
 fn two_versions_are_refused_by_name() {
     let Some(installed) = installed() else { return };
@@ -348,10 +348,10 @@ fn two_versions_are_refused_by_name() {
     }
 }
 
-/// A library may put handlers of its own in the place of the program's, as PSM does in builds that load it. Little is
-/// in flight, for libfabric 1.17 may crash when a peer goes in the middle of a stream.
+/// A library may replace the program's signal handlers, as PSM does in builds that load it. Only a few operations are
+/// in flight, because libfabric 1.17 may crash if a peer disappears in the middle of a stream.
 #[test]
-fn a_signal_is_told_whatever_the_library_does_with_signals() {
+fn a_signal_is_reported_even_if_the_library_replaces_handlers() {
     for library in libraries() {
         let dir = tempdir().unwrap();
         let arguments = format!(

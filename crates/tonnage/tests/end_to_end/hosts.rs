@@ -12,12 +12,12 @@ use tonnage_testbed::{Error, Hosts, HostsSpec, Rate};
 use super::support::records::body;
 use super::support::{BRIEF, Ended, Started, records, tonnage_by, tonnage_in, wait_for_records};
 
-/// Hosts with one link each, which carries as much either way.
+/// Hosts with one link each, of the same rate in both directions.
 pub(super) fn hosts(count: usize, rate: Option<Rate>) -> Option<Hosts> {
     hosts_with_links(count, 1, rate)
 }
 
-/// Hosts with links of this rate, or `None` with the reason printed where this machine cannot have any.
+/// Hosts with links of this rate; `None`, with the reason printed, if this machine cannot have any.
 pub(super) fn hosts_with_links(count: usize, links: usize, rate: Option<Rate>) -> Option<Hosts> {
     let rates = rate.into();
     match Hosts::new(HostsSpec {
@@ -34,7 +34,7 @@ pub(super) fn hosts_with_links(count: usize, links: usize, rate: Option<Rate>) -
     }
 }
 
-/// Starts a rank in each host. All share a secret as hosts with a common home would.
+/// Starts a rank on each host. All share a secret, as hosts with a common home directory would.
 pub(super) fn start(hosts: &Hosts, dir: &Path, arguments: &str) -> Vec<Started> {
     let size = hosts.count();
     let start = |rank: usize| {
@@ -54,7 +54,7 @@ pub(super) fn all_good(runs: &[Ended]) {
     }
 }
 
-/// Records of a rank in each host, all of which must go well.
+/// Records of a run with one rank per host; all ranks must succeed.
 pub(super) fn measured(hosts: &Hosts, arguments: &str) -> Vec<Record> {
     measured_in(tempdir().unwrap().path(), hosts, arguments)
 }
@@ -68,9 +68,9 @@ pub(super) fn measured_in(dir: &Path, hosts: &Hosts, arguments: &str) -> Vec<Rec
     records
 }
 
-/// Checks that no trial is above this rate by more than `within` of it, and that one of them reaches it. Where other
-/// programs took the CPUs, which shapers and switches need too, it may be less, which is said: `share` is the part of
-/// its time that a worker, which spins, had a CPU.
+/// Checks that no trial exceeds this rate by more than the fraction `within`, and that at least one reaches it. If
+/// other programs took the CPUs, which shapers and switches need too, it may be lower, and this is printed. `share` is
+/// the fraction of time that a worker, which spins, had a CPU.
 pub(super) fn reads(record: &Record, bytes_per_s: f64, within: f64, share: fn(&Trial) -> f64) {
     let what = format!(
         "{} of {:.1} MB/s",
@@ -96,12 +96,12 @@ pub(super) fn reads(record: &Record, bytes_per_s: f64, within: f64, share: fn(&T
     }
 }
 
-/// Part of its time that a lone initiator was on its CPU.
+/// Fraction of time that a lone initiator was on its CPU.
 pub(super) fn initiator_share(trial: &Trial) -> f64 {
     trial.initiator_cpu_ns as f64 / trial.window_ns as f64
 }
 
-/// Hosts of each record's environment with their ranks, sorted.
+/// Hosts in each record's environment with their ranks, sorted.
 pub(super) fn named(records: &[Record]) -> Vec<(&str, &str)> {
     let parts = records.iter().flat_map(|record| &record.environment);
     let hosts = parts.flat_map(|part| &part.hosts);
@@ -113,7 +113,7 @@ pub(super) fn named(records: &[Record]) -> Vec<(&str, &str)> {
 #[test]
 fn networks_of_one_machine_are_not_taken_for_its_loopback() {
     let Some(hosts) = hosts(2, None) else { return };
-    // Namespaces with the machine's own name and boot, and the same as containers: with processes of their own.
+    // Namespaces that share the machine's name and boot ID, and the same as containers with their own processes.
     let container = ["unshare", "--pid", "--fork", "--mount-proc", "--"];
     for inside in [&[][..], &container] {
         let dir = tempdir().unwrap();

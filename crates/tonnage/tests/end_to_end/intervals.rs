@@ -1,4 +1,4 @@
-//! Trials cut into intervals: nothing is lost from the sums, gaps are seen, and what moved until a failure is kept.
+//! Trials cut into intervals: the sums are complete, gaps are visible, and data moved before a failure is kept.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn series(record: &Record) -> &TrialSeries {
     body(record).trials[0].series.as_ref().unwrap()
 }
 
-/// Lines that were printed while the ranks were at work.
+/// Lines printed while the ranks were working.
 fn live(stderr: &str) -> Vec<&str> {
     stderr
         .lines()
@@ -23,7 +23,7 @@ fn live(stderr: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Starts a run, and waits until it has told of so many intervals.
+/// Starts a run, and waits until it has reported this many intervals.
 fn started(dir: &Path, arguments: &str, intervals: usize) -> Started {
     let run = tonnage(dir, arguments).start();
     wait_until("intervals are told of", || {
@@ -66,7 +66,7 @@ fn every_pacing_and_engine_has_its_series() {
         assert_eq!(found, kept, "{arguments}");
         let timed = if point.latency { all } else { 0 };
         assert_eq!(series.latencies.len(), timed, "{arguments}");
-        // A line each, and none about the time in which bytes are verified but for a moment.
+        // One line for each interval, and at most a moment without lines while bytes are verified.
         let (lines, intervals) = (live(&run.stderr), series.operations.len());
         assert!(
             (intervals..intervals + 3).contains(&lines.len()),
@@ -96,8 +96,8 @@ fn trials_have_a_series_each_and_warm_up_has_none() {
     run.printing(&["series at 64 B, trial 2, 40ms each: "]);
 }
 
-/// A rank that is stopped for 300 ms: the gap is in its series and in the latencies from the time that operations were
-/// due, and not in those of the other.
+/// A rank that is stopped for 300 ms: the gap is in its series, and in its latencies counted from when operations were
+/// due, and in neither of the other rank.
 #[test]
 fn a_rank_that_is_stopped_is_a_gap() {
     let dir = tempdir().unwrap();
@@ -124,17 +124,17 @@ fn a_rank_that_is_stopped_is_a_gap() {
     ended
         .saying(&["nothing moved: rank 2"])
         .printing(&["rank 2 moved nothing from "]);
-    // Of 1.5 s of two ranks' operations, those of 300 ms of one were late: more than one in a hundred.
+    // In 1.5 s of two ranks' operations, those of one rank were late for 300 ms: more than one in a hundred.
     let latency = summary(record).latency.as_ref().unwrap();
     assert!(latency.latency_ns_p99 > 100_000_000, "{latency:?}");
     assert!(latency.latency_ns_p50 < 50_000_000, "{latency:?}");
 }
 
-/// Both ranks are stopped for more than two trials. What was due meanwhile is never issued, and is in the percentiles all
-/// the same; the remark is about a stall and not about an overload.
+/// Both ranks are stopped for more than two trials. Operations due meanwhile are never issued, but count in the
+/// percentiles; the remark is about a stall, not an overload.
 #[test]
 fn a_stall_that_outlasts_a_trial_is_in_its_percentiles() {
-    // On a busy machine a trial may be over before the ranks are stopped: then a longer one is tried.
+    // On a busy machine a trial may be over before the ranks are stopped; then a longer one is tried.
     for trial in [
         Duration::from_secs(1),
         Duration::from_secs(2),
@@ -173,7 +173,7 @@ fn a_stall_that_outlasts_a_trial_is_in_its_percentiles() {
         assert_eq!(latency.samples, due, "{latency:?}");
         assert!(stall.length_ns.min(stall.loop_ns) > least_ns, "{stall:?}");
         assert_eq!((stall.rank, stall.peer), (0, 1));
-        // Its intervals have them as well.
+        // Its intervals have them too.
         let intervals = series(record).latencies.iter();
         let bounds = intervals.filter_map(|interval| interval.lower_bounds);
         assert_eq!(
@@ -215,7 +215,7 @@ fn what_moved_before_a_rank_was_killed_is_kept() {
     }
 }
 
-/// A copy of the file in the middle of a run is what is left when all is lost at that moment.
+/// A copy of the file taken during the run is what a crash at that moment would leave.
 #[test]
 fn checkpoints_keep_what_moved_until_then() {
     let dir = tempdir().unwrap();
@@ -242,7 +242,7 @@ fn checkpoints_keep_what_moved_until_then() {
         "which was broken off",
         "it had not ended when this checkpoint was written",
     ]);
-    // In the end the point has its record, and the checkpoints are those of attempts that came to nothing.
+    // At the end the point has its record, and the checkpoints belong to failed attempts.
     let all = records::shown(dir.path(), &ended);
     let (last, before) = all.split_last().unwrap();
     assert_eq!(last.outcome, Outcome::Measured);
@@ -250,10 +250,10 @@ fn checkpoints_keep_what_moved_until_then() {
     assert!(!ended.stdout.contains("FAILED"), "{ended:#?}");
 }
 
-/// Leaks would be seen: of an operation they would be megabytes within a second; of an interval they are counted over
-/// 600 of them, 200 bytes each, and 500 on rank 0, which keeps the series. Below that are pages that histograms and the
-/// allocator touch for the first time, as a busy machine makes operations take other times; what happens once, such as
-/// the first operations, was before.
+/// Leaks would be detected. A leak per operation would be megabytes within a second. A leak per interval is measured
+/// over 600 of them, with a limit of 200 bytes each, and 500 on rank 0, which keeps the series. Less than that can be
+/// pages that histograms and the allocator touch for the first time, when a busy machine changes the operations' times.
+/// One-time allocations, such as for the first operations, come before the measurement.
 #[test]
 fn the_memory_of_ranks_does_not_grow() {
     let dir = tempdir().unwrap();
@@ -280,7 +280,7 @@ fn the_memory_of_ranks_does_not_grow() {
     }
 }
 
-/// Memory of a process that is its own, as the kernel counts it.
+/// Private memory of a process, as the kernel counts it.
 fn private_kib(pid: i32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let mut lines = status.lines();

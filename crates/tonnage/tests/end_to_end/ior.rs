@@ -1,4 +1,4 @@
-//! `tonnage ior`: IOR's command lines do what they say, and its result block says what the record says.
+//! `tonnage ior`: IOR's command lines behave as in IOR, and its result block agrees with the record.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn record(dir: &Path, file: &str) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// The rows of the first table, cut where IOR's columns begin.
+/// The rows of the first table, split at IOR's columns.
 fn passes(stdout: &str) -> Vec<Vec<&str>> {
     let starts = [0, 10, 21, 32, 44, 55, 66, 77, 88, 99, 110];
     let lines = stdout
@@ -46,7 +46,7 @@ fn near(shown: &str, value: f64) -> bool {
 }
 
 #[test]
-fn the_block_says_what_the_record_says() {
+fn the_result_block_agrees_with_the_record() {
     let dir = tempdir().unwrap();
     let line = "-a POSIX -F -e -g -C -t 4k -b 256k -s 2 -i 2 -o t.z -v -z --output r.jsonl";
     let ended = ior(dir.path(), line).with_code(0);

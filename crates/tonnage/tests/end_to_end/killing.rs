@@ -1,4 +1,4 @@
-//! Ranks that are killed: the others end soon, say who it was, keep what was measured and leave nothing.
+//! Killed ranks: the others end soon, name the killed rank, keep the measured points and leave nothing behind.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -14,8 +14,8 @@ use super::support::{
     wait_until,
 };
 
-/// Checks that nothing is left in /dev/shm but files of other processes than `pids`, whose names begin with their
-/// number.
+/// Checks that /dev/shm holds no new files, except those of processes other than `pids`, whose names start with their
+/// PID.
 pub fn nothing_new(before: &BTreeSet<String>, pids: &[i32]) {
     let of_others = |name: &str| {
         let pid = name.split_once(':').and_then(|(pid, _)| pid.parse().ok());
@@ -27,12 +27,12 @@ pub fn nothing_new(before: &BTreeSet<String>, pids: &[i32]) {
     assert!(new.is_empty(), "left in /dev/shm: {new:?}");
 }
 
-/// Its processes.
+/// The PIDs of its processes.
 pub fn pids(run: &Started) -> Vec<i32> {
     run.processes().iter().map(|process| process.pid).collect()
 }
 
-/// Checks that what was measured is complete; the point that was interrupted may be there as a failure.
+/// Checks that the measured points are complete; the interrupted point may be there as a failure.
 fn kept(path: &Path, at_least: usize) {
     let records = if path.exists() {
         records::read(path)
@@ -45,7 +45,7 @@ fn kept(path: &Path, at_least: usize) {
     assert!(!records.iter().any(is_skip), "{records:#?}");
 }
 
-/// Kills a rank of a transfer when `ready`, and looks at how it ends; so many points were measured before.
+/// Kills a rank of a transfer when `ready`, and checks how the run ends; `measured` points were complete before.
 fn kill_one(arguments: &str, rank: u32, measured: usize, ready: impl Fn(&Path, &Started)) {
     let dir = tempdir().unwrap();
     let before = shared_memory();
@@ -56,7 +56,7 @@ fn kill_one(arguments: &str, rank: u32, measured: usize, ready: impl Fn(&Path, &
     let ended = run.kill_rank(rank);
     kept(&dir.path().join("r.jsonl"), measured);
     nothing_new(&before, &pids);
-    // Whoever is left shows what was measured.
+    // The surviving process shows the measured points.
     if measured > 0 {
         let shown = tonnage(dir.path(), "show r.jsonl").run().with_code(0);
         assert_eq!(ended.stdout, shown.stdout, "{ended:#?}");
@@ -65,7 +65,7 @@ fn kill_one(arguments: &str, rank: u32, measured: usize, ready: impl Fn(&Path, &
 
 const SHM: &str = "--engine shm --sizes 8..64 --ranks 2 --op write";
 
-/// Waits until a rank is in its trial: working, not waiting, is what it does there.
+/// Waits until a rank is in its trial, which is when it uses CPU time instead of waiting.
 fn working(run: &Started, rank: u32) {
     wait_until("the rank uses its CPU", || {
         cpu_ticks(run.rank(rank).pid) > 10
@@ -80,7 +80,7 @@ fn cpu_ticks(pid: i32) -> u64 {
     times.filter_map(|text| text.parse::<u64>().ok()).sum()
 }
 
-/// The tcp provider of libfabric 1.17 can crash by itself when a peer dies, and a process that is gone says nothing.
+/// The tcp provider of libfabric 1.17 may itself crash when a peer dies, and a crashed process reports nothing.
 fn library_for(engine: &str) -> &'static str {
     if engine.ends_with("tcp") {
         "--libfabric embedded"
@@ -89,7 +89,7 @@ fn library_for(engine: &str) -> &'static str {
     }
 }
 
-/// A peer's connection breaks, or its memory stays: that it is dead is what must be said.
+/// A peer's connection breaks, or its memory stays; either way, its death must be reported.
 #[test]
 fn in_the_middle_of_a_trial() {
     let ranks = "
@@ -121,7 +121,7 @@ fn in_the_middle_of_a_trial() {
     }
 }
 
-/// In a round of its own and in one of others, asleep, beside a load, in a call, and in a race of a search.
+/// In its own round and in another rank's, asleep, under load, in a call, and in a search's race.
 #[test]
 fn in_every_pattern_and_kind() {
     let endless = "0 1T 0\n0 0 1T\n0 0 0\n";
@@ -152,8 +152,8 @@ fn in_every_pattern_and_kind() {
     }
 }
 
-/// Kills while memory is allocated and registered, which takes long when it is much, and while all connect for the
-/// first time.
+/// Kills during memory allocation and registration, which takes long for large memories, and while all ranks connect
+/// for the first time.
 #[test]
 fn while_fabric_opens_and_connects() {
     for provider in ["tcp", "shm"] {
@@ -180,8 +180,8 @@ fn after_points_were_measured() {
     }
 }
 
-/// Joining, opening the engine, exchanging cards, the canary, the first point: whatever comes then. Some at a time,
-/// because ranks that wait for one that was lost before it had joined take a while to end.
+/// During joining, opening the engine, exchanging addresses, the canary, or the first point. Only some runs at a time,
+/// because ranks that wait for one that was lost before joining take a while to end.
 #[test]
 fn soon_after_the_start() {
     let delays = [0, 3, 6, 10, 15, 25, 40, 80];
@@ -192,10 +192,10 @@ fn soon_after_the_start() {
     });
 }
 
-/// Ranks that have not come yet find nobody where they should meet, and the others are left in the middle of joining:
-/// it is over at once, and said once.
+/// Ranks that have not arrived find no listener at the meeting point, and the others are in the middle of joining. The
+/// run must end at once, with one error.
 #[test]
-fn rank_0_before_all_have_come() {
+fn killing_rank_0_before_all_have_joined() {
     let dir = tempdir().unwrap();
     for delay_ms in [0, 100] {
         let line = format!("transfer --engine null --op write --sizes 8 --ranks 4 {LONG}");
@@ -206,7 +206,7 @@ fn rank_0_before_all_have_come() {
         let killed = Instant::now();
         run.signal_rank(3, Signal::CONT);
         let ended = run.end().with_code(1);
-        // Ranks that do not end by themselves have four seconds.
+        // Ranks that do not end on their own have four seconds.
         assert!(killed.elapsed() < Duration::from_secs(2), "{ended:#?}");
         ended.blaming(0).with_one_error(&[]);
     }
@@ -253,7 +253,7 @@ fn the_supervisor() {
         std::thread::sleep(Duration::from_millis(delay_ms));
         let pids = pids(&run);
         run.signal(Signal::KILL);
-        // That its ranks end within 5 s is looked at for every run.
+        // Every run checks that its ranks end within 5 s.
         let ended = run.end();
         assert_eq!(ended.signal, Some(9), "{ended:#?}");
         nothing_new(&before, &pids);

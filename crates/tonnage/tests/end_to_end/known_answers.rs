@@ -1,5 +1,5 @@
-//! Answers that are known before anything is measured: links of known speed, links that are cut, and which CPUs and
-//! devices ranks get that a real Slurm starts on hosts of one machine.
+//! Results known in advance: links of known speed, cut links, and the CPUs and devices of ranks that a real Slurm
+//! starts on hosts of one machine.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -15,16 +15,15 @@ use super::slurm_scripts::{said, start_slurm};
 use super::support::records::{body, summary};
 use super::support::{BRIEF, LONG, Started, records, tonnage_by, wait_until};
 
-/// Greatest distance of a figure from theory.
+/// Tolerance of a figure compared with theory.
 const TOLERANCE: f64 = 0.03;
 
-/// A frame has 1514 bytes for 1448 of payload; with acknowledgements, requests and what is sent again it is a little
-/// more.
+/// A frame has 1514 bytes for 1448 of payload; acknowledgements, requests and retransmissions add a little more.
 const BYTES_PER_PAYLOAD_MAX: f64 = 1.08;
 
 const STREAM: &str = "--trials 2 --trial-time 500ms --warmup 200ms --limit none";
 
-/// The counters of both hosts' interfaces saw the payload and its headers, and no more; and both saw the same.
+/// The interface counters of both hosts show the payload with its headers and nothing else, and they agree.
 fn both_ends_agree(record: &Record) {
     let path = record.wire_proof.as_ref().unwrap();
     assert!(path.crossed && path.devices.len() == 2, "{path:#?}");
@@ -69,7 +68,8 @@ fn links_of_1_and_10_gigabits_read_119_6_and_1196_megabytes() {
             });
             both_ends_agree(record);
         }
-        // Batches and timetables do not exceed it either: what is on its way when a trial ends is waited for.
+        // Batches and timetables do not exceed it either, because operations in flight at the end of a trial are waited
+        // for.
         let offered = 40.0 * f64::from(1 << 20);
         let bursts = [("--batch 8", link), ("--rate 40 --window 8", offered)];
         for (pacing, most) in bursts.into_iter().filter(|_| rate == Rate::GBIT_1) {
@@ -83,7 +83,8 @@ fn links_of_1_and_10_gigabits_read_119_6_and_1196_megabytes() {
     }
 }
 
-/// A link of 1 Gb/s sends and receives at once: each direction has it for itself, and the sum is twice as much.
+/// A link of 1 Gb/s sends and receives at the same time: each direction has the full rate, and the sum is twice as
+/// much.
 #[test]
 fn a_link_of_1_gigabit_carries_twice_as_much_both_ways() {
     let Some(hosts) = hosts(2, Some(Rate::GBIT_1)) else {
@@ -120,7 +121,7 @@ fn a_link_of_1_gigabit_carries_twice_as_much_both_ways() {
     }
 }
 
-/// Several clients of one server: the link that holds them up is read, and their shares are all of it.
+/// Several clients of one server: the bottleneck link's rate is measured, and their shares add up to it.
 #[test]
 fn clients_of_one_server_share_the_link_that_holds_them_up() {
     let Some(hosts) = hosts(4, None) else { return };
@@ -152,7 +153,7 @@ fn clients_of_one_server_share_the_link_that_holds_them_up() {
     }
 }
 
-/// Two ranks in a long point over `interface`, which have begun to transfer.
+/// Two ranks in a long point over `interface`, already transferring.
 fn streaming(hosts: &Hosts, dir: &Path, interface: &str, length: &str) -> Vec<Started> {
     let arguments = format!(
         "transfer --engine fabric:tcp --devices {interface} --op write --sizes 1M {length} -o r.jsonl"
@@ -170,7 +171,7 @@ fn an_outage_of_two_seconds_shows_and_the_run_goes_on() {
         return;
     };
     let dir = tempdir().unwrap();
-    // The libfabric that most machines have, where there is one.
+    // The libfabric version that most machines have, if it is installed.
     let library = installed().map_or_else(String::new, |path| format!("--libfabric {path}"));
     let length =
         format!("--window 8 --duration 5s --interval 250ms --warmup 0 --limit none {library}");
@@ -186,7 +187,7 @@ fn an_outage_of_two_seconds_shows_and_the_run_goes_on() {
     assert_eq!(record.outcome, Outcome::Measured);
     let latency = summary(record).latency.as_ref().unwrap();
     assert!(latency.latency_ns_max > 1_900_000_000, "{latency:#?}");
-    // The gap is in the series: 2 s of it, and the time until the connection tries again.
+    // The gap is in the series: 2 s, plus the time until the connection retries.
     let standstills = &body(record).trials[0].series.as_ref().unwrap().standstills;
     let lengths = standstills.iter().map(|it| it.end_ns - it.begin_ns);
     assert!(lengths.max() >= Some(1_500_000_000), "{standstills:?}");
@@ -214,14 +215,14 @@ fn an_outage_for_ever_ends_the_run_and_names_both_ends() {
             assert!(run.stderr.contains(part), "no {part:?} in {run:#?}");
         }
     }
-    // The point that was interrupted may be there as a failure.
+    // The interrupted point may be there as a failure.
     for record in records::read(&dir.path().join("r.jsonl")) {
         records::why_failed(&record);
     }
 }
 
-/// The control channel lives, so that no heartbeat finds it. In a ping-pong each side's own operations may be done all
-/// the same, since a socket has taken them; a rail of a stripe is named by its device alone.
+/// The control channel lives, so no heartbeat fails. In a ping-pong, each side's own operations may still complete,
+/// because a socket has taken them; only the device name identifies a rail of a stripe.
 #[test]
 fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
     let lengths = ["--window 8", "--ping-pong", "--window 8 --rails stripe"];
@@ -229,7 +230,7 @@ fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
         .map(|length| {
             let hosts = hosts_with_links(2, 2, Some(Rate::GBIT_1))?;
             let dir = tempdir().unwrap();
-            // Those that wait for each other's CPUs would take as long as a network.
+            // Ranks waiting for each other's CPUs would take as long as a network timeout.
             let length = format!("{length} --cq event {LONG}");
             let length = length.replace("--ping-pong --cq event", "--ping-pong");
             let devices = if length.contains("stripe") {
@@ -248,7 +249,7 @@ fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
     };
     for (_hosts, _dir, runs, since) in cut {
         let ended = end(runs);
-        // Five seconds beside the network's seven, on CPUs that others use too.
+        // The network's seven seconds plus five, on CPUs that others use too.
         assert!(since.elapsed() < Duration::from_secs(20), "{ended:#?}");
         assert!(ended.iter().all(|run| run.code == Some(1)), "{ended:#?}");
         let said = &ended[0].stderr;
@@ -267,7 +268,7 @@ fn a_data_path_that_is_cut_for_ever_ends_the_run_and_names_the_pair() {
 fn a_rank_that_is_killed_while_it_streams_is_named_on_the_other_host() {
     let Some(hosts) = hosts(2, None) else { return };
     let dir = tempdir().unwrap();
-    // That of libfabric 1.17 can crash by itself when a peer dies, and then says nothing.
+    // The one of libfabric 1.17 may itself crash when a peer dies, and then reports nothing.
     let length = format!("--window 8 --libfabric embedded {LONG}");
     let mut runs = streaming(&hosts, dir.path(), "eth0", &length);
     runs[1].signal_rank(1, rustix::process::Signal::KILL);
@@ -275,8 +276,7 @@ fn a_rank_that_is_killed_while_it_streams_is_named_on_the_other_host() {
     zero.saying(&["rank 1 on h1"]);
 }
 
-/// Slurm calls both ranks the first of their hosts. The hosts are one machine, so they must not share a CPU all the
-/// same.
+/// Slurm gives both ranks local rank 0. The hosts are one machine, so they must still not share a CPU.
 #[test]
 fn slurm_starts_ranks_on_two_hosts() {
     let Some(hosts) = hosts(2, None) else { return };

@@ -1,9 +1,9 @@
-//! The manifests of contrib/kubernetes: their shape, and the program started as the pods that they describe.
+//! The manifests of contrib/kubernetes: their structure, and the program started as the pods that they describe.
 //!
-//! What the pods get (arguments, variables, the host name of the first one) is read from the manifests, so that these
-//! and the program cannot drift apart. What controllers add is written down here: the index of a pod of an Indexed Job,
-//! and what Kubeflow Trainer's plugin for torch makes of a TrainJob. Schemas are not checked: they are on the network.
-//! `kubectl apply --dry-run=server` does that on a cluster.
+//! The pods' settings (arguments, variables, the first one's host name) are read from the manifests, so that these and
+//! the program cannot drift apart. The additions of controllers are hard-coded here: the index of a pod of an Indexed
+//! Job, and the expansion of a TrainJob by Kubeflow Trainer's plugin for torch. Schemas are not checked, because they
+//! are on the network. `kubectl apply --dry-run=server` does that on a cluster.
 
 use std::collections::BTreeMap;
 use std::fs::{self, OpenOptions};
@@ -18,15 +18,15 @@ use yaml_rust2::{Yaml, YamlLoader};
 use super::hosts::{all_good, hosts};
 use super::support::{BRIEF, Program, records, tonnage, tonnage_in};
 
-/// Pods of one run, as a manifest describes them.
+/// Pods of one run, as described in a manifest.
 struct Pods {
     count: i64,
     arguments: String,
-    /// Of each pod alike.
+    /// The same for each pod.
     variables: BTreeMap<String, String>,
     /// Variables that hold the number of the pod.
     index_names: &'static [&'static str],
-    /// Name that a controller and the Service give to the first pod.
+    /// Name that the controller and the Service give to the first pod.
     first: String,
     /// Variables of the run as its records name them.
     launcher: &'static str,
@@ -62,7 +62,7 @@ fn arguments(yaml: &Yaml) -> String {
     words.join(" ")
 }
 
-/// Variables of a container; one that comes from a Secret is looked up among the documents.
+/// Variables of a container; values from a Secret are looked up in the documents.
 fn variables(env: &Yaml, documents: &[Yaml]) -> BTreeMap<String, String> {
     let value = |entry: &Yaml| {
         let from = &entry["valueFrom"]["secretKeyRef"];
@@ -86,7 +86,7 @@ fn indexed(spec: &Yaml, documents: &[Yaml], first: String) -> Pods {
     assert_eq!(number(&spec["parallelism"]), count, "all run at once");
     let pod = &spec["template"]["spec"];
     assert_eq!(pod["securityContext"]["runAsNonRoot"].as_bool(), Some(true));
-    // Kubernetes does not know the names of users of an image.
+    // Kubernetes does not know user names in an image, so the ID must be numeric.
     assert!(number(&pod["securityContext"]["runAsUser"]) > 0);
     let container = &pod["containers"][0];
     assert!(container["command"].is_badvalue(), "the image says it");
@@ -103,7 +103,7 @@ fn indexed(spec: &Yaml, documents: &[Yaml], first: String) -> Pods {
     }
 }
 
-/// A Job gives pod I the name JOB-I, below the headless Service that its pods name.
+/// A Job gives pod I the name JOB-I, under the headless Service that its pods name.
 fn job() -> Pods {
     let documents = documents("job.yaml");
     let (job, service) = (of_kind(&documents, "Job"), of_kind(&documents, "Service"));
@@ -111,7 +111,7 @@ fn job() -> Pods {
     let domain = text(&template["spec"]["subdomain"]);
     assert_eq!(text(&service["metadata"]["name"]), domain);
     assert_eq!(text(&service["spec"]["clusterIP"]), "None");
-    // Or pods would have no names until all of them run.
+    // Otherwise pods would have no DNS names until all of them run.
     let published = &service["spec"]["publishNotReadyAddresses"];
     assert_eq!(published.as_bool(), Some(true));
     let labels = template["metadata"]["labels"].as_hash().unwrap();
@@ -122,7 +122,7 @@ fn job() -> Pods {
     indexed(&job["spec"], &documents, first)
 }
 
-/// A JobSet makes a Service of its own name, and gives pod I of its job J the name JOBSET-PART-J-I.
+/// A JobSet creates a Service of its own name, and gives pod I of its job J the name JOBSET-PART-J-I.
 fn jobset() -> Pods {
     let documents = documents("jobset.yaml");
     let set = of_kind(&documents, "JobSet");
@@ -159,7 +159,7 @@ fn trainjob() -> Pods {
         ("PET_MASTER_ADDR", first.clone()),
         ("PET_MASTER_PORT", "29500".into()),
     ] {
-        // The plugin refuses what would be set twice.
+        // The plugin refuses variables that would be set twice.
         assert_eq!(variables.insert(name.into(), value), None, "{name}");
     }
     Pods {
@@ -173,7 +173,7 @@ fn trainjob() -> Pods {
 }
 
 impl Pods {
-    /// A pod's variables, with a secret in place of what the manifest asks its reader to change.
+    /// A pod's variables, with a secret in place of the placeholder that the manifest asks its reader to change.
     fn dress(&self, mut program: Program, index: usize, secret: &str) -> Program {
         for (name, value) in &self.variables {
             program = program.env(name, value.replace("CHANGE-ME", secret));
@@ -191,7 +191,7 @@ impl Pods {
         let dir = tempdir().unwrap();
         let started: Vec<_> = (0..usize::try_from(self.count).unwrap())
             .map(|index| {
-                // Pods have no home in common, so that the secret of one is not the other's.
+                // Pods share no home directory, so a secret file of one is not visible to another.
                 let home = dir.path().join(index.to_string());
                 fs::create_dir(&home).unwrap();
                 let arguments = format!("{} {BRIEF} -o r.jsonl", self.arguments);
@@ -223,9 +223,9 @@ fn pods_of_the_manifests_are_a_run() {
     }
 }
 
-/// A secret that stands in a public file is none.
+/// A secret in a public file is not a secret.
 #[test]
-fn manifests_as_they_stand_are_refused() {
+fn unmodified_manifests_are_refused() {
     for pods in [job(), jobset(), trainjob()] {
         let dir = tempdir().unwrap();
         let program = tonnage(dir.path(), &pods.arguments);
@@ -236,7 +236,7 @@ fn manifests_as_they_stand_are_refused() {
     }
 }
 
-/// The image must not run as root, and must start what the manifests give arguments to.
+/// The image must not run as root, and must start the program for which the manifests give arguments.
 #[test]
 fn the_image_starts_the_program_without_root() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../contrib/kubernetes/Dockerfile");

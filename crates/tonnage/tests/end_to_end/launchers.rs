@@ -1,4 +1,4 @@
-//! Ranks that something else started, and the secret that they share.
+//! Ranks that an external launcher started, and the secret that they share.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ fn transfer(dir: &Path, ranks: u32, more: &str) -> Program {
     tonnage(dir, &arguments)
 }
 
-/// Runs all ranks; `change` gives each what it has of its own.
+/// Runs all ranks; `change` applies each rank's own settings.
 fn launch(
     dir: &Path,
     ranks: u32,
@@ -98,7 +98,7 @@ fn without_a_secret_the_home_gets_one() {
 }
 
 #[test]
-fn a_wrong_secret_keeps_a_rank_out_and_is_told_on_both_sides() {
+fn a_wrong_secret_keeps_a_rank_out_and_both_sides_report_it() {
     let dir = tempdir().unwrap();
     let runs = launch(dir.path(), 3, "", |rank, program| {
         let secret = ["a wholly different secret", SECRET][usize::from(rank != 2)];
@@ -117,7 +117,7 @@ fn a_wrong_secret_keeps_a_rank_out_and_is_told_on_both_sides() {
 
 /// A launcher may kill rank 0 as soon as another rank has ended.
 #[test]
-fn rank_0_has_said_who_is_missing_before_another_rank_ends() {
+fn rank_0_names_the_missing_rank_before_another_one_ends() {
     let dir = tempdir().unwrap();
     let port = free_port();
     let [zero, one] = [0, 1].map(|rank| {
@@ -134,7 +134,7 @@ fn rank_0_has_said_who_is_missing_before_another_rank_ends() {
         .with_one_error(&["rank 2 of 3 did not come within"]);
 }
 
-/// Everything that is said at the loudest, everything that is written, and every command line.
+/// All messages at the highest verbosity, all files written, and every command line.
 #[test]
 fn the_secret_appears_nowhere() {
     let dir = tempdir().unwrap();
@@ -158,9 +158,9 @@ fn command_lines(run: &Started) -> Vec<String> {
     processes.map(|process| process.command_line).collect()
 }
 
-/// Ranks that the program starts itself have a secret that nobody gave them; only their environment may hold it.
+/// Ranks that the program starts itself have a generated secret; only their environment may hold it.
 #[test]
-fn nor_does_the_secret_of_local_ranks() {
+fn the_secret_of_local_ranks_appears_nowhere() {
     let dir = tempdir().unwrap();
     let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8 --trials 1 --trial-time 400ms --limit none \
                      --log-level debug -o r.jsonl";
@@ -214,8 +214,7 @@ fn sources_that_disagree_are_refused() {
     }
 }
 
-/// Job J and job J + 10000 have the same port; without a name of the run in the key, ranks of both would become one
-/// run.
+/// Job J and job J + 10000 have the same port; without the run's name in the key, ranks of both would form one run.
 #[test]
 fn steps_with_one_port_do_not_mix() {
     let dir = tempdir().unwrap();
@@ -239,7 +238,7 @@ fn steps_with_one_port_do_not_mix() {
         stranger.stderr.contains("rank 0 of this run"),
         "{stranger:#?}"
     );
-    // The run that it came to goes on waiting for its own rank.
+    // The run that it reached keeps waiting for its own rank.
     task("7", "1").end().with_code(0);
     zero.end().with_code(0);
 }

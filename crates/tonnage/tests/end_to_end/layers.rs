@@ -1,4 +1,4 @@
-//! `tonnage layers` and `tonnage verify --collectives` from outside.
+//! `tonnage layers` and `tonnage verify --collectives` as a user runs them.
 
 use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
@@ -6,7 +6,7 @@ use tonnage_record::{Outcome, Record};
 use super::support::{records, tonnage};
 
 #[test]
-fn each_layer_is_set_beside_the_one_that_it_stands_on() {
+fn each_layer_is_compared_with_the_one_below_it() {
     let dir = tempdir().unwrap();
     let line = "layers --sizes 64k --ranks 2 --rounds 2 --trial-time 10ms --engine shm,fabric:tcp --python no-such-python \
                 -o r.jsonl";
@@ -33,7 +33,7 @@ fn each_layer_is_set_beside_the_one_that_it_stands_on() {
         ),
     ] {
         let words = cells(layer);
-        // Without a CPU for each rank there is no limit to be measured.
+        // Without a CPU for each rank, no bound can be measured.
         if words.len() == 3 && below[0] == "limit" {
             println!("skip: the ranks share a CPU, so that {layer:?} has no limit");
             continue;
@@ -80,7 +80,7 @@ fn collectives_are_verified_and_counted() {
         .filter(|line| line.starts_with("torch:gloo skipped"));
     assert_eq!(skipped.count(), 1, "{}", run.stdout);
     run.printing(&["of results is right"]);
-    // What was named is missed.
+    // A backend that was named is reported as missing.
     let named = "verify --collectives=gather --backend torch:gloo --ranks 2 --sizes 8 --python no-such-python";
     let run = tonnage(dir.path(), named).run().with_code(1);
     run.printing(&["verify: nothing was checked"]);

@@ -4,7 +4,7 @@ use tonnage_record::Record;
 
 use super::support::records::{body, measured, summary};
 
-/// The point's api and session as the record writes them, and operations.
+/// The point's api and session as in the record, and operations.
 fn figures(records: &[Record]) -> Vec<(String, String, u64)> {
     let of = |record: &Record| {
         let point = serde_json::to_value(&body(record).point).unwrap();
@@ -14,7 +14,7 @@ fn figures(records: &[Record]) -> Vec<(String, String, u64)> {
     records.iter().map(of).collect()
 }
 
-/// Two trials of 40 operations by every way, and every byte of each is right.
+/// Two trials of 40 operations through every API, and every byte of each is right.
 #[test]
 fn every_byte_arrives_through_the_library() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {
@@ -33,7 +33,7 @@ fn every_byte_arrives_through_the_library() {
     }
 }
 
-/// Both ends of a ping-pong, several workers and peers, operations in parts, workers that sleep, and several devices.
+/// Both ends of a ping-pong, several workers and peers, operations in parts, sleeping workers, and several devices.
 #[test]
 fn every_pacing_goes_through_the_library() {
     for (operations, line) in [
@@ -77,7 +77,7 @@ fn every_pacing_goes_through_the_library() {
     let fan =
         "--engine shm --op write --ranks 3 --traffic all-to-all --sizes 64 --window 4 --verify";
     let (records, _) = measured(&format!("{fan} --api poll,async"));
-    // A worker issues 40, towards both of its peers in turn.
+    // A worker issues 40, alternating between both of its peers.
     assert!(
         records
             .iter()

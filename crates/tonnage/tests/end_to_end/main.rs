@@ -1,16 +1,16 @@
-//! The whole program from outside: the real binary, real ranks, real engines, real files. Each module says what it holds
-//! the program to; what a command line is refused for is tested beside the code, in `src/refused.rs`.
+//! Tests of the whole program: the real binary, real ranks, real engines, real files. Each module states the behaviour
+//! that it checks. Refused command lines are tested next to the code, in `src/refused.rs`.
 //!
-//! Every run has a directory of its own as home and as working directory, and ends within a deadline; then no process
-//! of it may be left. Runs last milliseconds: nothing here depends on speed.
+//! Every run has its own directory as home and working directory, and ends within a deadline; after that, none of its
+//! processes may be left. Runs last milliseconds: nothing here depends on speed.
 #![cfg(test)]
 
 mod addresses;
 mod background;
 mod bad_input;
 mod batches;
+mod bidirectional;
 mod blame;
-mod both_ways;
 mod browser;
 mod browser_golden;
 mod check;
@@ -24,9 +24,13 @@ mod collective_torch;
 mod compare;
 mod connect;
 mod cq;
+mod documented_commands;
+mod exit_reasons;
 mod export;
 mod fabric;
+mod failing_environments;
 mod files;
+mod foreign_connections;
 mod gpu;
 mod hosts;
 mod intervals;
@@ -45,12 +49,10 @@ mod operations;
 mod output;
 mod paths;
 mod per_rank;
-mod places;
+mod placement;
 mod plans;
-mod promised;
 mod published;
 mod rails;
-mod reasons;
 mod report;
 mod resuming;
 mod roles;
@@ -58,10 +60,8 @@ mod signals;
 mod slurm_scripts;
 mod ssh;
 mod ssh_stand_in;
-mod strangers;
 mod stress;
 mod support;
-mod surroundings;
 mod target_memory;
 mod traffic_file;
 mod tune;

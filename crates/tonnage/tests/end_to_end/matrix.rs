@@ -1,5 +1,4 @@
-//! Matrices: every ordered pair of ranks measured by itself, and what their verdicts say about hosts that are slow on
-//! purpose.
+//! Matrices: every ordered pair of ranks measured alone, and verdicts on hosts that are deliberately slow.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,7 +12,7 @@ use super::hosts::{end, hosts_with_links, measured_in, start};
 use super::support::records::{measured, summary, transfer};
 use super::support::{BRIEF, has, tonnage};
 
-/// The limit of two ranks that copy at once is of both, and of one where they copy one after the other.
+/// The bound of two ranks that copy at the same time covers both; if they copy one after the other, it covers one.
 #[test]
 fn the_copy_limit_is_of_the_ranks_that_initiate_at_once() {
     for (traffic, said) in [
@@ -26,7 +25,7 @@ fn the_copy_limit_is_of_the_ranks_that_initiate_at_once() {
         let brief = BRIEF.replace("--limit none", "");
         let line = format!("--engine shm --op write --ranks 2 --sizes 64k --traffic {traffic}");
         let (run, records) = transfer(&format!("{line} {brief}"));
-        // Ranks that share a CPU have no limit.
+        // Ranks that share a CPU have no bound.
         let Some(limit) = &records[0].limit else {
             println!("skip: no copy limit, as workers yield: {}", run.stdout);
             continue;
@@ -35,7 +34,7 @@ fn the_copy_limit_is_of_the_ranks_that_initiate_at_once() {
     }
 }
 
-/// Every ordered pair once, whose bytes add up to those of all; each byte is where it should be.
+/// Every ordered pair occurs once, the pairs' bytes add up to the total, and each byte is in the right place.
 #[test]
 fn pairs_add_up_and_none_is_missing() {
     for (engine, op, rounds, ranks) in [
@@ -87,8 +86,8 @@ fn every_rank_has_one_target_and_one_initiator_when_shifted() {
     }
 }
 
-/// The verdict on a matrix of all hosts, whose record is in a directory. Writes complete when they have arrived: what
-/// sockets have taken would have to drain over a slow link after each trial.
+/// The verdict on a matrix of all hosts, with its record in a directory. Writes complete when they have arrived: data
+/// in socket buffers would have to drain over a slow link after each trial.
 fn judged(dir: &Path, hosts: &Hosts, op: &str) -> MatrixVerdict {
     let _ = std::fs::remove_file(dir.join("r.jsonl"));
     let line = format!(
@@ -111,10 +110,10 @@ fn marked(verdict: &MatrixVerdict) -> (Vec<u32>, Vec<u32>, Vec<(u32, u32)>) {
     )
 }
 
-/// Six hosts on links of 200 Mb/s: one that sends or receives slowly is marked, and so is a pair whose bytes take a
-/// second link that is slow, and nothing else.
+/// Six hosts on links of 200 Mb/s. A host that sends or receives slowly is marked, and so is a pair whose bytes use a
+/// second, slow link; nothing else is.
 #[test]
-fn what_is_slow_in_a_matrix_is_marked_and_nothing_else() {
+fn only_slow_hosts_and_pairs_of_a_matrix_are_marked() {
     let [fast, tenth] = ["200mbit", "20mbit"].map(|rate| rate.parse::<Rate>().ok());
     let Some(hosts) = hosts_with_links(6, 2, fast) else {
         return;
@@ -123,7 +122,7 @@ fn what_is_slow_in_a_matrix_is_marked_and_nothing_else() {
     let dir = tempdir().unwrap();
     let even = judged(dir.path(), &hosts, "write");
     assert_eq!(marked(&even), (vec![], vec![], vec![]), "{even:#?}");
-    // A baseline of the links as they should be.
+    // A baseline of the links at full speed.
     std::fs::rename(dir.path().join("r.jsonl"), dir.path().join("even.jsonl")).unwrap();
     for (send, receive, op, expected) in [
         (tenth, fast, "read", (vec![2], vec![], vec![])),
@@ -136,7 +135,7 @@ fn what_is_slow_in_a_matrix_is_marked_and_nothing_else() {
         let is_tenth = slow.all(|slow| (0.05..0.2).contains(&slow.of_median));
         assert!(is_tenth, "{verdict:#?}");
     }
-    // Both ways, as a check sees it.
+    // Slow in both directions, as a check sees it.
     link.set_rates(tenth.into()).unwrap();
     is_blamed(&hosts, dir.path(), "h2");
     link.set_rates(fast.into()).unwrap();
@@ -146,8 +145,8 @@ fn what_is_slow_in_a_matrix_is_marked_and_nothing_else() {
     assert_eq!(marked(&verdict), expected, "{verdict:#?}");
 }
 
-/// Checks beside the matrix of `even.jsonl`: one of the six hosts fails, and it is this one. All together keep within
-/// the half that the baseline grants.
+/// Checks against the matrix of `even.jsonl`: one of the six hosts fails, and it is the slow one. The sum over all
+/// hosts stays within the half that the baseline tolerates.
 fn is_blamed(hosts: &Hosts, dir: &Path, slow: &str) {
     let baseline = "baseline even.jsonl --min-runs 1 --warn 40% --fail 50% -o b.toml";
     tonnage(dir, baseline).run().with_code(0);
@@ -162,7 +161,7 @@ fn is_blamed(hosts: &Hosts, dir: &Path, slow: &str) {
     assert_eq!(failed, format!("{slow}\n"), "{ended:#?}");
 }
 
-/// Gives what host 1 sends to host 3 to its second link, which has this rate from now on.
+/// Routes host 1's traffic to host 3 over its second link, which gets this rate.
 fn reroute(hosts: &Hosts, rate: Option<Rate>) {
     hosts.link(1, 1).set_rates(rate.into()).unwrap();
     let (from, to) = (hosts.address(1), hosts.address(3));

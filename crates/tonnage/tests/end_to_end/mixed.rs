@@ -1,4 +1,4 @@
-//! Plans with experiments of several kinds: one run, one file of records, one way to take it up again.
+//! Plans with experiments of several kinds: one run, one file of records, and one way to resume it.
 
 use std::fs;
 use std::path::Path;
@@ -77,7 +77,7 @@ fn a_plan_of_all_kinds_is_one_run() {
 }
 
 #[test]
-fn a_mixed_run_is_taken_up_where_it_was() {
+fn a_mixed_run_resumes_where_it_stopped() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
     plan(dir.path(), "5ms");
@@ -86,7 +86,7 @@ fn a_mixed_run_is_taken_up_where_it_was() {
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
     let resume = || tonnage(dir.path(), "run mixed.toml --ranks 2 --resume r.jsonl").succeed();
     let all = records::read(&path);
-    // Each kind in turn is what is left to measure.
+    // Each kind in turn is the one that is left to measure.
     for left in 0..lines.len() {
         let kept = [&lines[..left], &lines[left + 1..]].concat().concat();
         fs::write(&path, &kept).unwrap();

@@ -1,7 +1,7 @@
-//! File experiments by the engine mpiio, under the mpirun of each MPI that is installed, and without any.
+//! File experiments with the engine mpiio, under the mpirun of each installed MPI, and without any.
 //!
-//! The engine's calls are tested one by one in `crates/engines/tests/mpiio/`; here it is whole runs, their records, and
-//! what ends them.
+//! The engine's calls are tested individually in `crates/engines/tests/mpiio/`. The tests here cover whole runs, their
+//! records, and how they end.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ use super::support::{tonnage, wait_until};
 const POINT: &str = "file --engine mpiio --path t.dat --block 256k --transfer 64k --segments 3 --phases write,read \
                      --read-shift 1 --fsync end --barriers --limit none --verify -o r.jsonl";
 
-/// Launchers, with the dialect of their libraries.
+/// Launchers, with the names of their libraries.
 const MPIS: [(&str, &str); 2] = [(OPEN_MPI, "Open MPI"), (MPICH, "MPICH")];
 
 fn installed() -> impl Iterator<Item = (&'static str, &'static str)> {
@@ -29,7 +29,7 @@ fn read(dir: &Path) -> Vec<Record> {
     records::read(&dir.join("r.jsonl"))
 }
 
-/// The engine's part of what the ranks agree on.
+/// The part of the engine's report that is the same for all ranks.
 fn engine(record: &Record) -> Value {
     // Ranks differ in their CPUs.
     let first = &record.effective[0].engine;
@@ -38,7 +38,7 @@ fn engine(record: &Record) -> Value {
     serde_json::to_value(first).unwrap()
 }
 
-/// A run under mpirun that has to succeed, without a word from the launcher about how its processes ended.
+/// A run under mpirun that must succeed, without a message from the launcher about how its processes ended.
 fn measured(dir: &Path, launcher: &str, arguments: &str) -> Vec<Record> {
     let ended = under_mpirun(dir, launcher, arguments).run().with_code(0);
     for complaint in ["error", "inalize", "mpirun detected"] {
@@ -91,7 +91,7 @@ fn each_rank_sees_its_own_part_of_the_file() {
         let arguments = format!("{POINT} --collective --file-view");
         let records = measured(dir.path(), launcher, &arguments);
         assert_eq!(engine(&records[0])["file_view"], true);
-        // A shuffled order of a shared file is one of all its transfers, whoever's block they are in.
+        // A shuffled order of a shared file covers all its transfers, regardless of block boundaries.
         let dir = tempdir().unwrap();
         let shuffled = format!("{POINT} --file-view --order shuffled");
         let ended = under_mpirun(dir.path(), launcher, &shuffled).run();
@@ -140,7 +140,7 @@ fn ranks_that_no_mpirun_has_started_are_refused() {
     ] {
         assert!(why.contains(part), "{why}");
     }
-    // One rank needs nobody to start it.
+    // A single rank needs no launcher.
     std::fs::remove_file(dir.path().join("r.jsonl")).unwrap();
     let alone = POINT.replace("--read-shift 1 ", "");
     tonnage(dir.path(), &format!("{alone} --ranks 1"))
@@ -172,7 +172,7 @@ fn a_library_of_another_mpi_is_refused_with_both_sizes() {
 }
 
 #[test]
-fn a_library_that_is_not_there_is_said_with_where_it_was_looked_for() {
+fn a_missing_library_is_reported_with_the_search_path() {
     let (dir, alone) = (tempdir().unwrap(), POINT.replace("--read-shift 1 ", ""));
     let run = |arguments: &str, variable: &str| {
         let _ = std::fs::remove_file(dir.path().join("r.jsonl"));
@@ -201,7 +201,7 @@ fn a_killed_rank_ends_the_others_inside_mpi() {
     for (launcher, _) in installed() {
         for options in ["--collective", ""] {
             let dir = tempdir().unwrap();
-            // The same small file over and over again.
+            // The same small file, repeatedly.
             let arguments = format!(
                 "file --engine mpiio --path t.dat --block 64k --transfer 16k --segments 4 --phases write --existing \
                  --trials 100000 --limit none {options}"
@@ -214,7 +214,7 @@ fn a_killed_rank_ends_the_others_inside_mpi() {
             let ended = run.end();
             assert!(ended.code != Some(0), "{ended:#?}");
             assert!(since.elapsed() < Duration::from_secs(20), "{ended:#?}");
-            // An mpirun that is faster ends the others before they can say anything, and says why itself.
+            // A faster mpirun ends the other ranks before they can report, and prints the reason itself.
             let said = format!("{}{}", ended.stdout, ended.stderr);
             let of = ["rank 1 on", "signal 9 (Killed)", "Killed (signal 9)"];
             assert!(of.iter().any(|of| said.contains(of)), "{ended:#?}");

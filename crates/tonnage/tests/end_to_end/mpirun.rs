@@ -1,4 +1,4 @@
-//! Real launchers: Open MPI's and MPICH's mpirun and torchrun; and surroundings that only look like one.
+//! Real launchers: mpirun of Open MPI and of MPICH, and torchrun; and environments that only look like one.
 //!
 //! Nothing is configured: no secret, no address. A launcher that is not installed is a skip.
 
@@ -19,19 +19,19 @@ use super::support::{
 
 const POINT: &str = "transfer --engine shm --op write --sizes 8,4k";
 
-/// Both kinds of mpirun, with what their records say.
+/// Both kinds of mpirun, with the name in their records.
 const MPIRUNS: [(&str, &str); 2] = [
     (OPEN_MPI, "OMPI_COMM_WORLD_*, PMIx"),
     (MPICH, "PMI_*, PMI-1"),
 ];
 
-/// Those that are installed.
+/// The installed ones.
 fn mpiruns() -> impl Iterator<Item = (&'static str, &'static str)> {
     MPIRUNS.into_iter().filter(|(name, _)| is_there(name))
 }
 
-/// torchrun with two ranks, whose master is at a free port. That of torch 1.13 fails under Python 3.11 unless output is
-/// redirected; 1 is standard output.
+/// torchrun with two ranks and a free port for the master. torchrun of torch 1.13 fails under Python 3.11 unless output
+/// is redirected; 1 is standard output.
 fn torchrun() -> String {
     let port = free_port();
     format!(
@@ -39,10 +39,10 @@ fn torchrun() -> String {
     )
 }
 
-/// A run of four points, by two engines.
+/// A run of four points, with two engines.
 const POINTS: &str = "--engine shm,fabric:tcp --op write --sizes 8,4k";
 
-/// Checks that the one run in a directory was of two ranks, which this launcher had started.
+/// Checks that the one run in a directory had two ranks, started by this launcher.
 fn started_by(dir: &Path, launcher: &str) {
     let records = records::read(&dir.join("r.jsonl"));
     assert_eq!(records.len(), 4, "one run of four points");
@@ -55,19 +55,19 @@ fn started_by(dir: &Path, launcher: &str) {
     }
 }
 
-/// Ranks of one host meet on loopback, with a secret of the run's own that nothing says.
+/// Ranks of one host meet on loopback, with a generated secret that is never printed.
 #[test]
 fn mpirun_needs_no_configuration() {
     for (launcher, source) in mpiruns() {
         let dir = tempdir().unwrap();
-        // Long enough to be looked at where each look takes a while.
+        // Long enough to be observed if each poll takes a while.
         let slower = BRIEF.replace("5ms", "100ms");
         let arguments = format!("transfer {POINTS} {slower} --log-level debug -o r.jsonl");
         let port = free_port();
         let run = under_mpirun(dir.path(), launcher, &arguments)
             .env("TONNAGE_PORT", port.to_string())
             .start();
-        // A rank may have ended before it was looked at, but not before rank 0 was there.
+        // A rank may have ended before it was polled, but not before rank 0 was there.
         let mut lines = format!("{:?}", run.rank(0));
         let ranks = run.processes();
         lines.extend(ranks.iter().map(|process| process.command_line.clone()));
@@ -96,12 +96,12 @@ fn torchrun_needs_no_configuration() {
     }
     let dir = tempdir().unwrap();
     let arguments = format!("transfer {POINTS} {BRIEF} -o r.jsonl");
-    // torchrun listens on its port itself, so the ranks take the next one.
+    // torchrun itself listens on its port, so the ranks take the next one.
     under(dir.path(), &launcher, &arguments).run().with_code(0);
     started_by(dir.path(), "RANK/WORLD_SIZE, MASTER_ADDR");
 }
 
-/// Pods of an Indexed Job, and ranks that are stated by hand.
+/// Pods of an Indexed Job, and ranks with hand-set variables.
 #[test]
 fn ranks_may_be_named_without_a_launcher() {
     let port = free_port().to_string();
@@ -139,7 +139,7 @@ fn ranks_may_be_named_without_a_launcher() {
 fn a_secret_that_only_some_ranks_have_is_refused() {
     for (launcher, _) in mpiruns() {
         let dir = tempdir().unwrap();
-        // As when Open MPI's -x was forgotten, so that only the ranks of mpirun's own host have it.
+        // As if Open MPI's -x was forgotten, so that only the ranks of mpirun's own host have it.
         let script = format!(
             "case $OMPI_COMM_WORLD_RANK$PMI_RANK in 1) export TONNAGE_SECRET=correct-horse-battery-staple ;; esac\n\
              exec {} {POINT} {BRIEF}\n",
@@ -149,7 +149,7 @@ fn a_secret_that_only_some_ranks_have_is_refused() {
         let ended = run_script(dir.path(), launcher, "rank.sh");
         assert!(ended.code != Some(0), "{ended:#?}");
         ended.saying(&["was given to rank 1, but not to rank 0", "mpirun -x"]);
-        // All ranks are there, and do not fit together.
+        // All ranks are there, but they do not fit together.
         let script = format!(
             "exec {} transfer --engine shm --op write --sizes $((8 << 0$OMPI_COMM_WORLD_RANK$PMI_RANK)) {BRIEF}\n",
             env!("CARGO_BIN_EXE_tonnage")
@@ -160,13 +160,13 @@ fn a_secret_that_only_some_ranks_have_is_refused() {
     }
 }
 
-/// A script in the directory, run by a launcher; what `under` adds is only its argument.
+/// A script in the directory, run by a launcher; the arguments that `under` adds become the script's.
 fn run_script(dir: &Path, launcher: &str, script: &str) -> Ended {
     under_mpirun(dir, &format!("{launcher} sh {script}"), "").run()
 }
 
 #[test]
-fn two_runs_in_one_job_of_mpich_say_what_is_wrong() {
+fn two_runs_in_one_mpich_job_report_the_cause() {
     if !is_there(MPICH) {
         return;
     }
@@ -186,7 +186,7 @@ fn an_srun_that_mpirun_started_is_not_hidden_by_it() {
     let dir = tempdir().unwrap();
     let step = "SLURM_JOB_ID=7 SLURM_STEP_ID=0 SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=2 SLURM_STEP_NODELIST=n1";
     let tonnage = format!("{} {POINT} {BRIEF}", env!("CARGO_BIN_EXE_tonnage"));
-    // The shell is the step's task; the program is its child, as with a wrapper script, or takes its place.
+    // The shell is the step's task. The program is its child, as with a wrapper script, or replaces it.
     for (name, last) in [("child.sh", "; exit $?"), ("same.sh", "")] {
         let exec = if last.is_empty() { "exec " } else { "" };
         let script = format!("export SLURM_TASK_PID=$$\n{exec}env {step} {tonnage}{last}\n");
@@ -202,7 +202,7 @@ fn an_srun_that_mpirun_started_is_not_hidden_by_it() {
                 "disagree",
             ]);
     }
-    // The other way round, the task came before mpirun, and counts what mpirun is.
+    // In the reverse nesting, the task came before mpirun, and mpirun's numbering counts.
     let script = format!(
         "export SLURM_TASK_PID=$$ {step}\n\
          env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 {tonnage} --ranks 2\nexit $?\n"
@@ -211,7 +211,7 @@ fn an_srun_that_mpirun_started_is_not_hidden_by_it() {
     under(dir.path(), "sh around.sh", "").run().with_code(0);
 }
 
-/// Waits for a results file, which rank 0 opens when all have joined.
+/// Waits for a results file, which rank 0 opens once all ranks have joined.
 fn joined(dir: &Path, file: &str) {
     wait_until("the ranks have joined", || dir.join(file).exists());
 }
@@ -252,7 +252,7 @@ fn a_killed_launcher_leaves_no_rank_behind() {
         joined(dir.path(), "r.jsonl");
         run.rank(1);
         run.signal(Signal::KILL);
-        // That its ranks end within 5 s is looked at for every run.
+        // Every run checks that its ranks end within 5 s.
         run.end();
     }
 }
@@ -272,7 +272,7 @@ fn a_secret_that_was_given_is_used() {
     }
 }
 
-/// Kills rank 1 and waits for the end of all.
+/// Kills rank 1 and waits until all have ended.
 fn kill_one(run: Started) {
     run.signal_rank(1, Signal::KILL);
     let since = Instant::now();
@@ -296,7 +296,7 @@ fn a_killed_rank_ends_mpirun() {
     }
 }
 
-/// MPICH would wait for it for ever, and Open MPI does not know that it is stopped.
+/// MPICH would wait for it for ever, and Open MPI does not detect that it is stopped.
 #[test]
 fn a_stopped_rank_ends_with_the_others_under_mpirun() {
     let runs: Vec<_> = MPIRUNS
@@ -338,7 +338,7 @@ fn processes_that_cannot_know_each_other_are_refused() {
         let dir = tempdir().unwrap();
         let line = format!("{POINT} {BRIEF}");
         let run = || under_mpirun(dir.path(), &format!("{launcher} env {lost}"), &line).run();
-        // A launcher can die of the pipe to a process that has ended already, before it has said anything.
+        // A launcher can die of SIGPIPE from a process that has already ended, before it has printed anything.
         let mut ended = run();
         for _ in 0..3 {
             if ended.signal == Some(13) {
@@ -350,9 +350,9 @@ fn processes_that_cannot_know_each_other_are_refused() {
 }
 
 #[test]
-fn what_only_looks_like_a_launcher_says_what_is_missing() {
+fn an_apparent_launcher_is_refused_naming_what_is_missing() {
     let dir = tempdir().unwrap();
-    // The loader takes no file that is empty, and looks no further.
+    // The loader rejects an empty file, and stops searching.
     fs::write(dir.path().join("libpmix.so.2"), "").unwrap();
     let program = || tonnage(dir.path(), &format!("{POINT} {BRIEF}"));
     program()

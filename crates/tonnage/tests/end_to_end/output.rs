@@ -1,4 +1,5 @@
-//! Files that cannot be written: said before measuring where it can be known, else at once, and the table is drawn.
+//! Output files that cannot be written: reported before measuring if it can be known, otherwise at once, and the table
+//! is still printed.
 
 use std::fs;
 use std::path::Path;
@@ -15,7 +16,7 @@ fn transfer(dir: &Path, output: &str) -> Ended {
 }
 
 #[test]
-fn what_can_be_known_is_said_before_measuring() {
+fn predictable_output_errors_are_reported_before_measuring() {
     let dir = tempdir().unwrap();
     fs::write(dir.path().join("file"), "").unwrap();
     for (output, code, parts) in [
@@ -51,7 +52,7 @@ fn a_device_that_is_always_full() {
     ended.with_one_error(&["/dev/full", "No space left"]);
 }
 
-/// A small file system, unmounted whatever happens.
+/// A small file system, unmounted in any case.
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
@@ -84,13 +85,13 @@ fn a_disk_that_fills_up() {
         println!("skip: a small file system cannot be mounted here (it needs root)");
         return;
     };
-    // Room enough to begin, then no more: another file takes it during the run.
+    // Enough room to begin, but not to continue: another file takes it during the run.
     let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8..64 --trials 1 --trial-time 300ms --warmup 0 \
                      --limit none -o disk/r.jsonl";
     let run = tonnage(dir.path(), arguments).start();
     let results = at.join("r.jsonl");
     wait_for_records(&at, 1);
-    // Fails when the disk is full, which is the aim.
+    // Fails when the disk is full, which is the purpose.
     let _ = fs::write(at.join("filler"), vec![1u8; 8 << 20]);
     let ended = run.end().with_code(1);
     assert_eq!(ended.rows().len(), 4, "{ended:#?}");
@@ -110,7 +111,7 @@ fn a_disk_that_fills_up() {
     drop(disk);
 }
 
-/// A run of four points whose file of records is changed once the first is in it.
+/// A run of four points; its file of records is changed once the first point is in it.
 fn changed_during_the_run(change: fn(&Path), expected: &str) {
     let dir = tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
@@ -125,7 +126,7 @@ fn changed_during_the_run(change: fn(&Path), expected: &str) {
 }
 
 #[test]
-fn a_file_of_records_that_goes_or_shrinks_during_the_run() {
+fn a_removed_or_truncated_file_of_records_is_reported() {
     changed_during_the_run(
         |path| fs::remove_file(path).unwrap(),
         "was removed or renamed",
@@ -134,9 +135,9 @@ fn a_file_of_records_that_goes_or_shrinks_during_the_run() {
     changed_during_the_run(shrink, "to 7 bytes");
 }
 
-/// The record of the only point comes at the end.
+/// The only point's record comes at the end.
 #[test]
-fn a_file_of_records_that_goes_while_a_point_lasts_is_told_meanwhile() {
+fn a_file_of_records_removed_during_a_point_is_reported_at_once() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
     let arguments = "transfer --engine shm --op write --ranks 2 --sizes 8 --trials 1 --trial-time 1500ms --warmup 0 \
@@ -156,9 +157,9 @@ fn a_file_of_records_that_goes_while_a_point_lasts_is_told_meanwhile() {
     assert!(lost.starts_with("error: r.jsonl was removed"), "{ended:#?}");
 }
 
-/// Neither rank 0 nor the supervisor can write the table; one of them says so, and that once.
+/// Neither rank 0 nor the supervisor can write the table; exactly one of them reports it, once.
 #[test]
-fn nobody_reads_the_table_of_a_run() {
+fn a_run_without_a_reader_of_its_table() {
     let dir = tempdir().unwrap();
     let full = fs::OpenOptions::new().write(true).open("/dev/full");
     let arguments = format!("transfer --engine shm --op write --ranks 2 --sizes 8 {BRIEF}");
@@ -178,7 +179,7 @@ fn on_a_terminal_each_row_appears_when_its_point_is_done() {
         .env("TERM", "xterm")
         .stderr(end)
         .start();
-    // The progress line is drawn again as it was before it moves on.
+    // The progress line is redrawn unchanged before it moves on.
     wait_until("the row of the first point", || {
         let shown = terminal.shown();
         shown.contains("Msg rate") && shown.contains("1/2")
@@ -186,7 +187,7 @@ fn on_a_terminal_each_row_appears_when_its_point_is_done() {
     let shown = terminal.shown();
     let records = records::read(&dir.path().join("r.jsonl"));
     assert_eq!(records.len(), 1, "{shown}");
-    // The second size is on the progress line at most.
+    // The second size appears at most on the progress line.
     assert!(
         !shown.contains("\n 4099 ") && shown.contains("1/2"),
         "{shown}"

@@ -19,7 +19,7 @@ fn figures(records: &[Record]) -> Vec<(u32, Option<u32>, u64)> {
     records.iter().map(of).collect()
 }
 
-/// Two trials of 40 operations, whatever the number of their parts; every byte of each is checked.
+/// Two trials of 40 operations, regardless of the number of their parts, with every byte checked.
 #[test]
 fn every_byte_arrives_by_several_queue_pairs_and_in_parts() {
     for engine in ["shm", "fabric:shm", "fabric:tcp"] {
@@ -47,7 +47,7 @@ fn every_byte_arrives_by_several_queue_pairs_and_in_parts() {
     }
 }
 
-/// A sender of parts and its answering target, whose operations each count once.
+/// A sender of parts and an answering target; each operation counts once.
 #[test]
 fn an_answer_waits_for_the_last_part() {
     let (records, _) = measured(

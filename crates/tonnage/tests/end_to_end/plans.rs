@@ -1,4 +1,4 @@
-//! Plans, options of length, memory and place, and other formats.
+//! Plans, options for duration, memory and placement, and other formats.
 
 use std::fs;
 
@@ -52,7 +52,7 @@ fn a_plan_that_ships_runs_in_a_fraction_of_its_time() {
     assert!(records.iter().all(is_its));
 }
 
-/// In each format, and drawn again by the program from its file.
+/// In each format, and printed again by the program from its file.
 #[test]
 fn every_format_can_be_printed_and_redrawn() {
     let dir = tempdir().unwrap();
@@ -93,8 +93,8 @@ fn results_are_appended_to_results() {
 }
 
 #[test]
-fn lengths_are_what_was_asked_for() {
-    // That operations are as many as these was checked with the records.
+fn durations_and_counts_are_as_requested() {
+    // That there are this many operations was checked with the records.
     for pacing in ["--window 8", "--batch 16", "--ping-pong", "--rate 100k"] {
         let records = transfer(&format!("64 {pacing} --iters 300 --trials 3 --warmup 0"));
         assert_eq!(body(&records[0]).trials.len(), 3);
@@ -102,7 +102,7 @@ fn lengths_are_what_was_asked_for() {
     let split = transfer("64 --duration 30ms --trials 3");
     let mut trials = body(&split[0]).trials.iter();
     assert!(trials.all(|trial| trial.window_ns >= 10_000_000));
-    // An interval as wide as this is narrow enough at once, and one as narrow never.
+    // With an interval as wide as this the run can end at once, and with a very narrow one it never does.
     let wide = transfer("64 --until-ci 99% --trials 4 --trial-time 5ms --max-duration 10s");
     assert!(body(&wide[0]).trials.len() >= 4);
     let narrow = transfer("64 --until-ci 0.0001% --trials 3 --trial-time 5ms --max-duration 40ms");
@@ -112,7 +112,7 @@ fn lengths_are_what_was_asked_for() {
 }
 
 #[test]
-fn a_paced_run_says_what_it_offered_and_reached() {
+fn a_paced_run_reports_the_offered_and_the_reached_rate() {
     let records = transfer("64 --rate 20k --window 8 --trials 2 --trial-time 20ms");
     let pace = summary(&records[0]).pace.as_ref().unwrap();
     assert_eq!(pace.offered_per_s, 20_000.0);
@@ -128,7 +128,7 @@ fn a_paced_run_says_what_it_offered_and_reached() {
     assert_eq!(body(&records[0]).point.pacing, expected);
 }
 
-/// 1 Mb/s of operations of 125 bytes are 1,000 per second.
+/// 1 Mb/s of operations of 125 bytes is 1,000 per second.
 #[test]
 fn a_rate_in_bits_is_one_in_operations_and_bursts_do_not_change_it() {
     let records = transfer("125 --rate 1Mb/s --burst 8 --workers 2 --trials 2 --trial-time 40ms");
@@ -142,7 +142,7 @@ fn a_rate_in_bits_is_one_in_operations_and_bursts_do_not_change_it() {
     }
 }
 
-/// Memory that is not to be had is reported: in the record if something lesser was taken, else as a skip.
+/// Unavailable huge pages are reported: in the record if smaller pages were used, otherwise as a skip.
 #[test]
 fn huge_pages_are_never_silently_normal() {
     let dir = tempdir().unwrap();
@@ -166,7 +166,7 @@ fn huge_pages_are_never_silently_normal() {
 }
 
 #[test]
-fn workers_go_where_they_are_told() {
+fn workers_are_placed_as_requested() {
     let cpus = tonnage_machine::Topology::read().allowed;
     let default = transfer(&format!("8 {BRIEF}"));
     for part in &default[0].effective {
@@ -195,7 +195,7 @@ fn workers_go_where_they_are_told() {
 }
 
 #[test]
-fn what_bandwidth_is_set_beside() {
+fn bandwidth_is_compared_with_a_bound() {
     let brief = "--trials 2 --trial-time 5ms --warmup 1ms";
     let stated = transfer(&format!("4k {brief} --limit 100Gb/s"));
     let expected = LimitChoice::Stated {

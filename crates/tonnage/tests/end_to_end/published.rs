@@ -1,4 +1,4 @@
-//! Figures of others beside ours, and what a machine may lack: plans that ship, and small ones.
+//! Published figures compared with ours, and missing hardware or software: plans that ship, and small ones.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ use super::support::{records, tonnage};
 const PLANS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
 
 #[test]
-fn what_a_machine_may_lack_is_a_skip_and_no_failure() {
+fn missing_hardware_is_a_skip_and_not_a_failure() {
     let none = "this version of tonnage has no memory of that name";
     for (arguments, reason) in [
         (
@@ -35,7 +35,7 @@ fn what_a_machine_may_lack_is_a_skip_and_no_failure() {
 }
 
 #[test]
-fn published_figures_stand_beside_ours() {
+fn published_figures_are_compared_with_ours() {
     let dir = tempdir().unwrap();
     let plan = |columns: &str, row: &str| {
         let text = format!(
@@ -64,7 +64,7 @@ fn published_figures_stand_beside_ours() {
         let shown: f64 = text.parse().unwrap();
         assert!((shown / value - 1.0).abs() < 0.02, "{shown} for {value}");
     }
-    // What others measured is no part of the point.
+    // Published figures are not part of the point.
     plan("['MsgSize (B)', 'Avg Lat (us)']", "[8, 1]");
     tonnage(dir.path(), "run p.toml --resume r.jsonl").succeed();
     assert_eq!(records::read(&dir.path().join("r.jsonl")).len(), 2);
@@ -76,7 +76,7 @@ fn published_figures_stand_beside_ours() {
 
 /// Published columns are checked before anything is measured or printed.
 #[test]
-fn plans_that_ship_name_columns_that_there_are() {
+fn plans_that_ship_name_existing_columns() {
     let dir = tempdir().unwrap();
     for name in [
         "mori-io-read",
@@ -124,14 +124,14 @@ fn rails_and_memory_of_gpus_are_skipped_where_they_are_not() {
     }
 }
 
-/// All clients' rows are there that this many ranks have.
+/// The rows of all clients that this number of ranks has.
 #[test]
-fn clients_of_one_server_are_beside_two_tables() {
+fn clients_of_one_server_are_compared_with_two_tables() {
     let dir = tempdir().unwrap();
     let arguments =
         format!("run {PLANS}/one-sided-read.toml --engine null --ranks 5 --scale 0.01 -o r.jsonl");
     let ended = tonnage(dir.path(), &arguments).run().with_code(0);
-    // Once, and not by each of the ranks.
+    // Once, and not from each of the ranks.
     let left_out =
         "leaves out what is optional and has options of other engines: transfer 3 (64 B, the first";
     assert_eq!(ended.stderr.matches(left_out).count(), 1, "{ended:#?}");
@@ -143,7 +143,7 @@ fn clients_of_one_server_are_beside_two_tables() {
             point.roles.initiators.unwrap(),
         ) {
             (64, 1, 1 | 4) | (4096, 1, 1) => 2,
-            // Those of RC are beside the way of signalling that they were measured in.
+            // Figures of the RC transport are compared only for the signalling mode in which they were measured.
             (64, 12, 1 | 4) => 1,
             _ => 0,
         };

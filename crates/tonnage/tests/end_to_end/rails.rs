@@ -1,5 +1,5 @@
 //! Workers with several rails, and traffic in rounds. The loopback named twice stands for two devices; links of known
-//! speed are those of hosts in network namespaces.
+//! speed belong to hosts in network namespaces.
 
 use tempfile::tempdir;
 use tonnage_record::Record;
@@ -37,7 +37,7 @@ fn a_stripe_has_half_of_every_operation_on_each_of_two_rails() {
                 .all(|rail| rail.device.as_deref() == Some("lo"))
         );
     }
-    // A share of an odd size, cut further; and an operation too small for two.
+    // A share of an odd size, cut further; and an operation too small for two shares.
     let (records, _) = measured(
         "--engine fabric:tcp --op write-imm --ranks 2 --sizes 1,5001 --window 8 --rails stripe --devices lo,lo --chunk 1000 --verify",
     );
@@ -55,7 +55,7 @@ fn round_robin_gives_each_peer_a_rail() {
         let part = 80 * 4 * 3000;
         assert_eq!(rail_bytes(&records[0]), [part, 2 * part], "{op}");
     }
-    // A peer has one path, so that the last byte of a write is still the last; answers count as any other operation.
+    // Each peer has one path, so that the last byte of a write is still the last; answers count like other operations.
     let (records, _) = measured(
         "--engine fabric:tcp --op write,write-imm,send --ranks 3 --traffic fan-in --ping-pong --sizes 64 --rails round-robin --devices lo,lo,lo --verify",
     );
@@ -67,7 +67,7 @@ fn round_robin_gives_each_peer_a_rail() {
     let (records, _) = measured(
         "--engine fabric:tcp --op write --ranks 3 --traffic all-to-all --sizes 100 --rails round-robin --devices lo,lo,lo --verify",
     );
-    // Pairs 0-1, 0-2 and 1-2 have rails 1, 2 and 0, each taken by two of the three ranks.
+    // Pairs 0-1, 0-2 and 1-2 have rails 1, 2 and 0, each used by two of the three ranks.
     let bytes = rail_bytes(&records[0]);
     assert_eq!(
         bytes.iter().sum::<u64>(),
@@ -95,9 +95,9 @@ fn a_rank_may_have_devices_of_its_own_and_a_turned_list() {
     assert_eq!((links.used, links.used_bytes_per_s), (1, 1.25e9));
 }
 
-/// What only the devices can say is a skip, with what to do.
+/// Problems that only the devices can reveal are skips, with a solution.
 #[test]
-fn rails_that_this_machine_lacks_are_told() {
+fn missing_rails_are_reported() {
     let line = "transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 --rails stripe";
     let (run, records) = recorded(&format!("{line} {BRIEF}"));
     run.with_code(1);

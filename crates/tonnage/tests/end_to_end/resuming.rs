@@ -1,4 +1,4 @@
-//! A run that was interrupted goes on where it was.
+//! An interrupted run resumes where it stopped.
 
 use std::fs;
 
@@ -61,7 +61,7 @@ fn a_killed_run_goes_on() {
     assert_eq!(killed.code, None, "{killed:#?}");
     let run = tonnage(dir.path(), arguments).succeed();
     assert_eq!(run.rows().len(), 8, "{run:#?}");
-    // The attempt that was interrupted may stand there as a failure; nothing was measured twice.
+    // The interrupted attempt may be there as a failure; nothing was measured twice.
     let mut records = records::read(&path);
     records.retain(|record| record.outcome == Outcome::Measured);
     let of_first = records

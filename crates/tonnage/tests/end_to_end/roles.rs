@@ -1,4 +1,4 @@
-//! Ranks that initiate, and the ones that they initiate to: how many, towards whom, and who takes no part.
+//! Initiators and their targets: how many there are, who targets whom, and ranks that do not participate.
 
 use tonnage_record::Record;
 
@@ -16,7 +16,7 @@ fn figures(arguments: &str) -> Vec<(Option<u32>, u64)> {
     measured(arguments).0.iter().map(of).collect()
 }
 
-/// Two trials of 40 operations of each client; every byte of each is checked, and ranks beyond them do nothing.
+/// Two trials of 40 operations of each client, with every byte checked; the other ranks do nothing.
 #[test]
 fn clients_of_one_rank_are_as_many_as_were_asked_for() {
     for engine in ["shm", "fabric:tcp"] {
@@ -68,7 +68,7 @@ fn several_numbers_of_workers_are_rows_of_one_table() {
     run.printing(&["  Workers  "]);
 }
 
-/// A rank that takes no part rests, and is in no figure: the target of one client costs what one target costs.
+/// A rank that does not participate sleeps, and is in no figure: the CPU time is that of one target for one client.
 #[test]
 fn ranks_that_take_no_part_use_no_cpu() {
     let (_, records) = transfer(
@@ -76,13 +76,14 @@ fn ranks_that_take_no_part_use_no_cpu() {
          --trial-time 100ms --warmup 1ms",
     );
     for trial in records.iter().flat_map(|record| &body(record).trials) {
-        // One target polls for the window and a little longer; eight that polled would take most of two CPUs.
+        // One target polls for the measured interval and slightly longer; eight polling ones would take most of two
+        // CPUs.
         let most_ns = trial.window_ns * 6 / 5 + 10_000_000;
         assert!(trial.target_cpu_ns < most_ns, "{trial:?}");
     }
 }
 
-/// Data of the wrong initiator would be found, since what a target checks is keyed by who should have written it.
+/// Data of a wrong initiator would be detected, because the data that a target expects depends on its initiator.
 #[test]
 fn turned_targets_get_the_bytes_of_their_own_initiator() {
     let (records, _) =

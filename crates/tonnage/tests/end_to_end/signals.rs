@@ -1,4 +1,4 @@
-//! Ranks that are interrupted, stopped, or never come.
+//! Ranks that are interrupted, stopped, or never arrive.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -43,7 +43,7 @@ fn a_signal_to_the_supervisor_or_a_rank_ends_the_run_with_its_code() {
     }
 }
 
-/// Before a rank looks at signals, while it waits for the others, and while all tell each other who they are.
+/// Before a rank handles signals, while it waits for the others, and while all exchange their identities.
 #[test]
 fn a_signal_to_a_rank_that_joins_has_one_cause() {
     let delays = [0, 2, 5, 10, 15, 20, 25, 30, 40, 60];
@@ -55,7 +55,7 @@ fn a_signal_to_a_rank_that_joins_has_one_cause() {
         std::thread::sleep(Duration::from_millis(delay_ms));
         run.signal_rank(rank, Signal::TERM);
         let ended = run.end_soon().with_code(143);
-        // At the very end of joining the rank itself and rank 0, which has joined, may both say it.
+        // At the very end of joining, the rank itself and rank 0, which has joined, may both report it.
         let told = ended.stderr.lines().collect::<BTreeSet<_>>();
         let cause = format!("error: rank {rank} on {}", tonnage_sys::host::name());
         let is_one = told.len() == 1 && told.iter().all(|line| line.starts_with(&cause));
@@ -71,7 +71,7 @@ fn a_signal_to_a_launched_rank_ends_the_others() {
         let run = long_run(dir.path(), "--log-level debug");
         run.launched(rank, 2, port).start()
     });
-    // Before that rank 0 would wait for it.
+    // Before that, rank 0 would wait for it.
     runs[1].wait_until_said("rank 1 of 2 has joined");
     runs[0].wait_until_said("step of rank 0: trial 1 of");
     runs[1].signal_rank(1, Signal::INT);
@@ -85,7 +85,7 @@ fn a_signal_to_a_launched_rank_ends_the_others() {
 
 #[test]
 fn a_stopped_rank_ends_the_run_soon_and_is_named() {
-    // All at once, since each takes its time: stopped before it can have joined, and while it measures.
+    // All at once, because each takes a while: stopped before it can have joined, and while it measures.
     let stopped = [(0, 0), (1, 0), (0, 1000), (1, 1000)].map(|(rank, delay_ms)| {
         let dir = tempdir().unwrap();
         let run = long_run(dir.path(), "--ranks 2").start();
@@ -106,7 +106,7 @@ fn a_stopped_rank_ends_the_run_soon_and_is_named() {
 
 #[test]
 fn a_launched_rank_that_is_stopped_is_named_too() {
-    // Both at once, since each takes its time.
+    // Both at once, because each takes a while.
     let stopped = [0, 1].map(|victim| {
         let dir = tempdir().unwrap();
         let port = free_port();
@@ -123,7 +123,7 @@ fn a_launched_rank_that_is_stopped_is_named_too() {
         (victim, dir, runs, Instant::now())
     });
     for (victim, _dir, runs, since) in stopped {
-        // The other one has let it go on, and it found that the run is over and who has said so.
+        // The other rank let it continue, and it found that the run is over and who ended it.
         let ended = runs.map(|run| run.end().with_code(1));
         assert!(since.elapsed() < SOON, "{:?}: {ended:#?}", since.elapsed());
         let name = format!("error: rank {victim} on {}", tonnage_sys::host::name());
@@ -154,7 +154,7 @@ fn ranks_that_never_come_are_named() {
 }
 
 #[test]
-fn a_rank_that_finds_no_rank_0_says_where_it_looked() {
+fn a_rank_that_finds_no_rank_0_reports_where_it_looked() {
     let dir = tempdir().unwrap();
     let port = free_port();
     let ended = long_run(dir.path(), "")

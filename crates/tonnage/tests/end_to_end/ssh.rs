@@ -1,4 +1,4 @@
-//! Ranks that ssh starts on hosts with a real sshd each.
+//! Ranks started by ssh on hosts that each run a real sshd.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,7 +15,7 @@ use super::support::{
     BRIEF, Ended, Program, SECRET, Started, parts, records, rows, tonnage, wait_for_records,
 };
 
-/// The promise: after this, nothing is left anywhere.
+/// The promise: after this time, nothing is left anywhere.
 const GONE: Duration = Duration::from_secs(10);
 
 pub(super) fn serving(hosts: &Hosts) -> Option<Ssh<'_>> {
@@ -29,7 +29,7 @@ pub(super) fn serving(hosts: &Hosts) -> Option<Ssh<'_>> {
     }
 }
 
-/// The program with the client of these hosts and more of its options.
+/// The program with these hosts' ssh client and additional ssh options.
 pub(super) fn by_ssh(ssh: &Ssh<'_>, dir: &Path, arguments: &str, options: &str) -> Program {
     let client = format!("{} {options}", ssh.program().display());
     tonnage(dir, arguments).arguments(&["--ssh".to_owned(), client])
@@ -43,7 +43,7 @@ struct There {
     environment: String,
 }
 
-/// Agents and ranks in a host.
+/// Agents and ranks on a host.
 fn there(hosts: &Hosts, host: usize) -> Vec<There> {
     let space = Path::new("/run/netns").join(hosts.namespace(host));
     let space = fs::metadata(space).unwrap().ino();
@@ -103,13 +103,13 @@ fn ranks_start_by_ssh_and_records_come_back() {
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("\"tonnage --hosts, ssh\""), "{text}");
     nothing_is_left(&hosts, Instant::now());
-    // A run that goes on with the file measures only what is new.
+    // A run that resumes the file measures only new points.
     let arguments = arguments
         .replace("-o r.jsonl", "--resume r.jsonl")
         .replace("--sizes 64", "--sizes 64,128");
     let arguments = format!("{arguments} --log-level debug");
     let resumed = by_ssh(&ssh, dir.path(), &arguments, "").run().with_code(0);
-    // Lines of another host than rank 0's begin with its name.
+    // Lines from hosts other than rank 0's start with the host's name.
     for begin in [
         "debug: rank 0 of 3 has joined",
         "h1: debug: rank 2 of 3 has joined",
@@ -118,7 +118,7 @@ fn ranks_start_by_ssh_and_records_come_back() {
         assert!(has, "no {begin:?} in {resumed:#?}");
     }
     assert_eq!(records::read(&file).len(), 2);
-    // A plan by a file of hosts, whose second line is not rank 0's.
+    // A plan with a hosts file; rank 0 is on its first line's host.
     fs::write(dir.path().join("hosts"), "h1 # first\nh0 slots=4\n").unwrap();
     fs::write(
         dir.path().join("plan.toml"),
@@ -134,7 +134,7 @@ fn ranks_start_by_ssh_and_records_come_back() {
 }
 
 #[test]
-fn what_is_wrong_there_is_said_with_the_host() {
+fn errors_on_a_host_name_the_host() {
     let Some(hosts) = hosts(2, None) else { return };
     let Some(ssh) = serving(&hosts) else { return };
     let dir = tempdir().unwrap();
@@ -143,7 +143,7 @@ fn what_is_wrong_there_is_said_with_the_host() {
             format!("transfer --hosts {hosts} --engine null --op write --sizes 64 {BRIEF}");
         by_ssh(&ssh, dir.path(), &arguments, options).run()
     };
-    // A key that is not the hosts': the client's own.
+    // A host key that does not match: the client's own.
     let other = dir.path().join("other");
     let key = ssh.known_hosts().with_file_name("key.pub");
     fs::write(&other, format!("h* {}", fs::read_to_string(key).unwrap())).unwrap();
@@ -165,14 +165,14 @@ fn what_is_wrong_there_is_said_with_the_host() {
     run("h0,h1", "-p 'x")
         .with_code(2)
         .saying(&["--ssh", "is no command"]);
-    // What ranks find wrong is recorded as with --ranks.
+    // Errors found by ranks are recorded as with --ranks.
     let line = "file --hosts h0,h1 --path /nosuch/dir/t --block 4k --transfer 4k";
     let ended = by_ssh(&ssh, dir.path(), line, "").run().with_code(1);
     ended.printing(&["FAILED: rank 0 on h0: /nosuch/dir"]);
     nothing_is_left(&hosts, Instant::now());
 }
 
-/// Runs `ip` in a host.
+/// Runs `ip` on a host.
 fn ip(hosts: &Hosts, host: usize, step: &str) {
     let status = hosts.command(host, "ip").args(step.split(' ')).status();
     assert!(status.unwrap().success(), "ip {step}");
@@ -207,7 +207,7 @@ fn ranks_meet_where_all_can_come_or_the_host_is_named_in_time() {
     meets_at(page, 0);
     let chosen = by_ssh(&ssh, dir.path(), "hosts h0,h1 --control-interface eth1", "").succeed();
     meets_at(chosen, 1);
-    // Frames for rank 0's host go to a card that nobody has, as a firewall drops them.
+    // Frames for rank 0's host go to a MAC address that no card has, as if a firewall dropped them.
     let address = hosts.address(0);
     let nobody = "lladdr 02:00:00:00:00:99 dev eth0 nud permanent";
     ip(&hosts, 1, &format!("neigh replace {address} {nobody}"));
@@ -224,7 +224,7 @@ fn ranks_meet_where_all_can_come_or_the_host_is_named_in_time() {
     nothing_is_left(&hosts, Instant::now());
 }
 
-/// A run whose first point is short, so that a record says that it is under way.
+/// A run with a short first point, so that a record shows when it is under way.
 fn in_the_middle(ssh: &Ssh<'_>, dir: &Path) -> Started {
     let experiment = |time: &str| {
         format!(
@@ -255,11 +255,11 @@ fn with_word(found: Vec<There>, word: &str) -> There {
 }
 
 #[test]
-fn whoever_is_killed_nothing_is_left() {
+fn any_killed_process_leaves_nothing() {
     let Some(hosts) = hosts(2, None) else { return };
     let Some(ssh) = serving(&hosts) else { return };
     let dir = tempdir().unwrap();
-    // Of what passes through ssh's standard input, nothing shows.
+    // Data that passes through ssh's standard input is not visible anywhere.
     let run = in_the_middle(&ssh, dir.path());
     for host in 0..2 {
         let found = there(&hosts, host);
@@ -302,7 +302,7 @@ fn whoever_is_killed_nothing_is_left() {
     let run = in_the_middle(&ssh, dir.path());
     run.signal(Signal::INT);
     let since = Instant::now();
-    // What was measured is shown.
+    // The measured points are shown.
     run.end().with_code(130).printing(&["64"]);
     nothing_is_left(&hosts, since);
 }
@@ -315,7 +315,7 @@ fn a_cable_that_is_pulled_leaves_nothing() {
     let run = in_the_middle(&ssh, dir.path());
     hosts.link(1, 0).cut().unwrap();
     let since = Instant::now();
-    // What stands behind the cable ends by itself.
+    // Processes behind the cut cable end on their own.
     nothing_is_left(&hosts, since);
     run.end().with_code(1).with_one_error(&["h1"]);
     assert!(since.elapsed() < GONE, "{:?}", since.elapsed());
@@ -330,7 +330,7 @@ fn the_program_is_copied_where_it_is_missing() {
     let dir = tempdir().unwrap();
     let program = Path::new(env!("CARGO_BIN_EXE_tonnage"));
     let folder = program.parent().unwrap().display();
-    // Sessions see another folder in place of the program's, and a home of this size.
+    // Sessions see another directory in place of the program's, and a home of this size.
     let without = |size: &str| {
         format!("mount -t tmpfs none {folder}; mount -t tmpfs -o size={size},mode=700 none /root")
     };
@@ -358,7 +358,7 @@ fn the_program_is_copied_where_it_is_missing() {
     assert_eq!(first.rows().len(), 1, "{first:#?}");
     let second = pushed();
     assert!(!second.stderr.contains("copying"), "{second:#?}");
-    // A copy that is not whole, as after a loss of power, is made anew.
+    // An incomplete copy, as after a power failure, is replaced.
     let cut = "truncate -s 1000 ~/.cache/tonnage/*/tonnage";
     let status = std::process::Command::new(ssh.program())
         .args(["-p", "2222", "h0", cut])

@@ -1,5 +1,5 @@
-//! Transfers drawn from a seed: several engines in turn, every byte right, a command line that repeats a transfer, and
-//! what is left of a run that was killed or interrupted.
+//! Random transfers from a seed: several engines in turn, every byte right, a command line that repeats a transfer, and
+//! the record of a run that was killed or interrupted.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tonnage_record::{Outcome, Record, StressBody};
 
 use super::support::{Ended, Started, records, tonnage};
 
-/// The one record of r.jsonl, allowed by the schema, and its body.
+/// The one record of r.jsonl, checked against the schema, and its body.
 fn read(dir: &Path) -> (Record, StressBody) {
     let mut all = records::read(&dir.join("r.jsonl"));
     assert_eq!(all.len(), 1, "{all:#?}");
@@ -42,7 +42,7 @@ fn several_engines_are_tried_in_turn_and_every_byte_is_right() {
     run.printing(&[&verdict, "seed 1; 2 s drawn"]);
 }
 
-/// The transfers that a run drew, as its messages say them.
+/// The transfers that a run drew, according to its messages.
 fn drawn(ended: &Ended) -> Vec<String> {
     let lines = ended.stderr.lines();
     let commands = lines.filter_map(|line| line.strip_prefix("debug: transfer "));
@@ -74,9 +74,9 @@ fn the_same_seed_draws_the_same_and_each_command_line_is_a_transfer() {
     }
 }
 
-/// A line that repeats a transfer has those options of the run that its engine has, and no others.
+/// A line that repeats a transfer contains the run's options that affect its engine, and no others.
 #[test]
-fn options_of_the_run_are_said_where_they_have_an_effect() {
+fn a_repeat_command_has_only_the_options_that_have_an_effect() {
     let dir = tempdir().unwrap();
     let arguments = "stress --engine shm,fabric:tcp --devices lo --cpus 1,0 --ranks 2 --duration 300ms --max-size 4k \
                      --log-level debug";
@@ -107,14 +107,14 @@ fn drawing(dir: &Path) -> Started {
 }
 
 #[test]
-fn a_rank_that_is_killed_is_named_and_what_was_found_is_kept() {
+fn a_killed_rank_is_named_and_results_are_kept() {
     let dir = tempdir().unwrap();
     let ended = drawing(dir.path()).kill_rank(1);
     let (record, body) = read(dir.path());
     assert!(matches!(record.outcome, Outcome::Failed { .. }));
     assert!(draws(&body) >= 5, "{body:#?}");
     assert!(ended.stdout.contains("verdict: "), "{ended:#?}");
-    // The transfer that it was killed in is as good as any other.
+    // The transfer in which it was killed is treated like any other.
     if let Some(failure) = &body.first_failure {
         assert!(ended.stdout.ends_with(&format!("{}\n", failure.command)));
         let arguments = failure.command.strip_prefix("tonnage ").unwrap();
@@ -123,7 +123,7 @@ fn a_rank_that_is_killed_is_named_and_what_was_found_is_kept() {
 }
 
 #[test]
-fn an_interrupted_stress_says_what_it_found_and_blames_no_transfer() {
+fn an_interrupted_stress_reports_its_results_and_blames_no_transfer() {
     let dir = tempdir().unwrap();
     let run = drawing(dir.path());
     run.signal(Signal::INT);
@@ -135,7 +135,7 @@ fn an_interrupted_stress_says_what_it_found_and_blames_no_transfer() {
     assert!(ended.stdout.contains(&early), "{ended:#?}");
 }
 
-/// A provider that is not here is refused before anything is drawn.
+/// A missing provider is refused before anything is drawn.
 #[test]
 fn an_engine_that_cannot_be_opened_is_skipped_with_the_reason() {
     let dir = tempdir().unwrap();

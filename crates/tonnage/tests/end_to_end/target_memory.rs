@@ -1,4 +1,4 @@
-//! Memory of another kind at the targets.
+//! A different kind of memory at the targets.
 
 use tempfile::tempdir;
 use tonnage_record::{Outcome, Record};
@@ -6,7 +6,7 @@ use tonnage_record::{Outcome, Record};
 use super::support::records::{body, first_row, transfer, why};
 use super::support::{BRIEF, records, tonnage};
 
-/// Kind of memory that each rank really had, from rank 0 on.
+/// Kind of memory that each rank really used, from rank 0 on.
 fn kinds(record: &Record) -> Vec<String> {
     let of = |rank: u32| {
         let mut parts = record.effective.iter();
@@ -43,7 +43,7 @@ fn each_end_has_its_kind_and_every_byte_is_right() {
             let point = &body(record).point;
             match point.target_memory.as_deref() {
                 Some("small") => assert_eq!(kinds(record), expected, "{engine} {more}"),
-                // The initiator's own kind is no other one.
+                // The initiator's own kind does not count as a different one.
                 _ => {
                     assert_eq!(point.memory, "small");
                     assert!(kinds(record).iter().all(|kind| kind == "small"));
@@ -58,7 +58,7 @@ fn each_end_has_its_kind_and_every_byte_is_right() {
     assert_eq!(first_row(&csv.stdout)["target_memory"], "small");
 }
 
-/// A copy within one kind of memory bounds nothing between two.
+/// A copy within one kind of memory bounds nothing between two kinds.
 #[test]
 fn two_kinds_have_no_copy_limit() {
     let brief = BRIEF.replace("--limit none", "");

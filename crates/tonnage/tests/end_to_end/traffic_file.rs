@@ -1,5 +1,5 @@
-//! Traffic files: every pair moves what the file says, the times of pairs are those of links whose speed is known, and
-//! what is no matrix of bytes is refused.
+//! Traffic files: every pair moves the bytes given in the file, pairs take the time that their links' known speed
+//! implies, and a file that is not a matrix of bytes is refused.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::hosts::{hosts, measured_in};
 use super::support::records::{body, summary};
 use super::support::{records, rows, tonnage};
 
-/// Loads of four ranks, one of which initiates nothing, and one of which nobody initiates to.
+/// Loads of four ranks: one initiates nothing, and one is not a target.
 const UNEVEN: &str = "# to 0 1 2 3\n0 640k 80k 0\n160k 0 40k 0\n0 320k 0 0\n20k 10k 0 0 # from 3\n";
 
 const BRIEF: &str = "--trials 3 --warmup 1ms --limit none";
@@ -66,9 +66,9 @@ fn pairs_and_ranks_add_up_to_the_file_and_every_byte_is_right() {
     }
 }
 
-/// The command as a reader of the manual types it, whose operations have the size that the loads share.
+/// The command as shown in the manual; its operations have the largest size that divides the loads.
 #[test]
-fn nothing_but_the_file_has_to_be_said() {
+fn the_file_is_the_only_required_option() {
     let dir = tempdir().unwrap();
     write(dir.path(), "0 3M\n2M 0\n");
     let line = "transfer --engine shm --op write --traffic-file m.txt --ranks 2 --trials 2";
@@ -81,14 +81,14 @@ fn nothing_but_the_file_has_to_be_said() {
         .succeed()
         .stdout;
     std::fs::remove_file(dir.path().join("m.txt")).unwrap();
-    // The plan holds the loads themselves.
+    // The plan contains the loads themselves.
     std::fs::write(dir.path().join("p.toml"), plan).unwrap();
     let run = tonnage(dir.path(), "run p.toml --ranks 2").succeed();
     run.printing(&["5 MiB of 2 pairs"]);
 }
 
 #[test]
-fn what_is_no_matrix_of_bytes_is_refused_before_a_rank_starts() {
+fn a_file_that_is_not_a_matrix_of_bytes_is_refused_before_a_rank_starts() {
     let dir = tempdir().unwrap();
     // Rows of a file are separated by `/`.
     let refused = r#"
@@ -116,8 +116,8 @@ fn what_is_no_matrix_of_bytes_is_refused_before_a_rank_starts() {
     }
 }
 
-/// Bandwidth of the best of the trials, and pairs, of a run on hosts. Writes complete when they have arrived, so that
-/// no more is under way than the window: a switch that drops packets of a short load would make it much longer.
+/// Bandwidth of the best trial of a run on hosts, and of its pairs. Writes complete when they have arrived, so no more
+/// than the window is in transit. A switch that drops packets of a short load would make it much longer.
 fn on_hosts(hosts: &Hosts, loads: Option<&str>, arguments: &str) -> (f64, Vec<PairRate>) {
     let dir = tempdir().unwrap();
     let file = loads.map_or("", |loads| {
@@ -142,8 +142,8 @@ fn is_near(value: f64, expected: f64) -> bool {
     (0.85..1.25).contains(&(value / expected))
 }
 
-/// One link carries all of a row, or of a column: as fast as it carries that pattern, and each pair alone takes its
-/// part of that time. Pairs that share a link have half of it each until the shorter one has ended.
+/// One link carries all of a row, or of a column. It takes as long as for the pattern itself, and each pair alone takes
+/// its share of that time. Pairs that share a link have half of it each until the shorter one has finished.
 #[test]
 fn a_row_is_a_fan_out_and_a_column_a_fan_in() {
     let Some(hosts) = hosts(3, Some(slow())) else {
@@ -151,7 +151,7 @@ fn a_row_is_a_fan_out_and_a_column_a_fan_in() {
     };
     let link = slow().tcp_payload_bytes_per_s();
     let ns = |mebibytes: u32| f64::from(mebibytes << 20) / link * 1e9;
-    // Mebibytes in whose time each pair is done alone, and together with the other.
+    // Mebibytes that the link carries in the time of each pair, alone and together with the other.
     for (loads, pattern, alone, together) in [
         ("0 3M 1M\n0 0 0\n0 0 0\n", "fan-out", [3, 1], Some([4, 2])),
         ("0 0 0\n2M 0 0\n2M 0 0\n", "fan-in", [2, 2], None),

@@ -1,4 +1,4 @@
-//! Searches: the command of the documentation ends with a line that runs, and what cannot be is refused with each
+//! Searches: the documented command ends with a command line that works, and an impossible search is refused with each
 //! reason.
 
 use std::path::Path;
@@ -14,7 +14,7 @@ fn read(dir: &Path) -> Record {
     records::read(&dir.join("r.jsonl")).remove(0)
 }
 
-/// Each race has one winner, and what is said of the others follows from their intervals.
+/// Each race has one winner, and the statements about the others follow from their intervals.
 fn races_are_sound(tried: &[TuneTry]) {
     let race = |it: &TuneTry| (it.pass, it.dimension.clone());
     for race in tried.chunk_by(|one, other| race(one) == race(other)) {
@@ -55,7 +55,7 @@ fn a_search_ends_with_a_command_line_that_runs() {
         let winner = body.winner.as_ref().unwrap();
         races_are_sound(&body.tried);
         if engine == "fabric:tcp" {
-            // One operation at a time waits for each answer.
+            // A latency test has one operation in flight.
             assert!(!winner.command.contains("--window 1 "), "{body:#?}");
             assert!(record.wire_proof.is_some() && record.canary.is_some());
         }
@@ -72,15 +72,15 @@ fn a_search_ends_with_a_command_line_that_runs() {
     }
 }
 
-/// A refusal that only the machine can give is one reason, said once, and as wrong a request as what the plan refuses.
+/// A refusal that only the machine can give has one reason, printed once, and the same exit code as a plan's refusal.
 #[test]
-fn what_no_candidate_can_have_is_said_once() {
+fn a_value_that_no_candidate_supports_is_reported_once() {
     let dir = tempdir().unwrap();
     for options in ["--engine fabric:nope", "--engine fabric:tcp --rails stripe"] {
         let line = format!("tune {options} --op write --sizes 64k --ranks 2");
         let ended = tonnage(dir.path(), &line).run().with_code(2);
         let said = format!("{}{}", ended.stdout, ended.stderr);
-        // In the results, and as the reason of the exit code.
+        // In the results, and as the reason for the exit code.
         for stream in [&ended.stdout, &ended.stderr] {
             assert!(stream.matches("cannot be used here").count() <= 1, "{said}");
         }
@@ -89,7 +89,7 @@ fn what_no_candidate_can_have_is_said_once() {
     }
 }
 
-/// A value that is refused does not keep the other options from being searched, wherever it is in its list.
+/// A refused value does not prevent the search over other options, wherever it is in its list.
 #[test]
 fn a_refused_value_leaves_the_others() {
     let dir = tempdir().unwrap();
@@ -111,9 +111,9 @@ fn a_refused_value_leaves_the_others() {
     }
 }
 
-/// Values whose latency ends with something else, such as arrival, do not compete.
+/// Values whose latency is measured to another event, such as arrival, do not compete.
 #[test]
-fn a_latency_is_compared_with_its_like() {
+fn only_latencies_of_the_same_kind_compete() {
     let dir = tempdir().unwrap();
     let line = "tune --engine fabric:tcp --op write --sizes 4k --goal latency --ranks 2 --trial-time 2ms --qps 1 \
                 --rails single --engine-option inject=auto -o r.jsonl";

@@ -1,4 +1,4 @@
-//! Proof that the payload crossed the devices that it should have, and the effect of `--require-path`.
+//! Proof that the payload crossed the intended devices, and the effect of `--require-path`.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn transfer(dir: &Path, arguments: &str) -> Ended {
     tonnage(dir, &format!("transfer {arguments} {brief}")).run()
 }
 
-/// Such a run over TCP through these devices.
+/// Runs it over TCP through these devices.
 fn over_tcp(dir: &Path, devices: &str) -> Ended {
     transfer(
         dir,
@@ -30,7 +30,7 @@ fn an_engine_without_devices_proves_nothing() {
         "write 65536 B: engine shm names no device",
         "leave --require-path out",
     ]);
-    // The table and the records are there all the same.
+    // The table and the records are still there.
     assert_eq!(run.rows().len(), 1);
     let records = records::read(&dir.path().join("r.jsonl"));
     assert_eq!(records.len(), 2);
@@ -65,7 +65,7 @@ fn payload_between_ranks_of_one_host_never_crosses_their_network_card() {
     run.printing(&["OFF PATH ["]);
 }
 
-/// The first interface that /proc/net/route names: it is up and has an address.
+/// The first interface in /proc/net/route: it is up and has an address.
 fn routed_interface() -> Option<String> {
     let routes = std::fs::read_to_string("/proc/net/route").ok()?;
     let line = routes.lines().nth(1)?;

@@ -1,4 +1,4 @@
-//! Cases: drawn from a seed and a number alone, so that each can be had again.
+//! Cases, drawn from a seed and a number alone, so that each can be reproduced.
 
 use std::fmt;
 
@@ -10,14 +10,14 @@ use rustix::process::Signal;
 
 use super::support::launchers::{MPICH, OPEN_MPI};
 
-/// Seed of the cases that run where nothing else is asked for, so that they are always the same. Its forty have
-/// everything in them that a test below asks for, and another one can take its place that has.
+/// Seed of the default cases, so that they are always the same. Its forty cases include everything that a test below
+/// requires; another seed can replace it if it does too.
 pub const SEED: u64 = 410;
 
 /// Points of every run.
 pub const POINTS: usize = 2;
 
-/// One run and the fault that befalls it.
+/// One run and its fault.
 #[derive(Debug, Clone)]
 pub struct Case {
     /// The run.
@@ -42,29 +42,29 @@ pub enum Work {
     Mpi(&'static str, &'static str),
 }
 
-/// Moment of a fault.
+/// When a fault occurs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
-    /// So many milliseconds after the start of the program. A rank that is not there yet is waited for.
+    /// This many milliseconds after the start of the program. If the rank does not exist yet, it is waited for.
     After(u64),
-    /// The begin of a step of the receiver, or of rank 0 where that is no rank.
+    /// The start of a step of the target rank, or of rank 0 if the target is not a rank.
     Step(&'static str),
 }
 
-/// Something that goes wrong: a signal that ends or stops a process, and more.
+/// The fault: a signal that ends or stops a process, or another event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
     Kill,
     Stop,
     Term,
     Int,
-    /// All ranks are killed, so that none sees the end of another one.
+    /// All ranks are killed, so that none sees another one's end.
     KillAll,
-    /// Somebody removes the results file.
+    /// The results file is removed.
     Remove,
 }
 
-/// Receiver of a signal.
+/// Target of a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Whom {
     Rank(u32),
@@ -72,7 +72,7 @@ pub enum Whom {
 }
 
 impl Fault {
-    /// The signal; for what is none, that which ends the program's processes at last.
+    /// The signal; for a fault without one, the signal that finally ends the program's processes.
     pub fn signal(self) -> Signal {
         match self {
             Self::Kill | Self::KillAll | Self::Remove => Signal::KILL,
@@ -106,7 +106,7 @@ const FILE_OPTIONS: &[&str] = &[
     "--limit none --phases write,read --verify",
     "--limit auto --phases write",
 ];
-/// Steps of every transfer, of every connection and of every file, by the words that they are told in.
+/// Steps of every transfer, connection and file experiment, as they are logged.
 const TRANSFER_STEPS: &[&str] = &[
     "describing the hosts",
     "opening ",
@@ -136,9 +136,9 @@ const MPI_STEPS: &[&str] = &[
     "write phase of repetition 0",
     "write phase of repetition 1",
 ];
-/// One case of so many is started by mpirun.
+/// One case in this many is started by mpirun.
 pub const MPI_EVERY: u64 = 10;
-/// A step of the first point of each, at which the results file is there and nothing is in it.
+/// A step of the first point of each kind, at which the results file exists and is empty.
 const FIRST_STEPS: [&str; 3] = ["trial 1 of ", "warm-up of ", "write phase of repetition 0"];
 const LAYOUTS: &[&str] = &[
     "shared",
@@ -174,7 +174,7 @@ fn cases() -> impl Strategy<Value = Case> {
         1 => Just(Fault::KillAll),
         1 => Just(Fault::Remove),
     ];
-    // Starting, joining and connecting take some 200 ms, a whole run takes 2 to 4 s.
+    // Starting, joining and connecting take about 200 ms, and a whole run takes 2 to 4 s.
     let moments = prop_oneof![
         1 => (0u64..300).prop_map(Drawn::After),
         1 => (0u64..3000).prop_map(Drawn::After),
@@ -188,7 +188,7 @@ fn cases() -> impl Strategy<Value = Case> {
     (works(), 2u32..=4, moments, faults, whom).prop_map(possible)
 }
 
-/// Ranks that mpirun has started, which take longer to start and are ended by it too.
+/// Ranks started by mpirun, which take longer to start and are also ended by it.
 fn mpi_cases() -> impl Strategy<Value = Case> {
     let works = (
         select(&[OPEN_MPI, MPICH][..]),
@@ -204,7 +204,7 @@ fn mpi_cases() -> impl Strategy<Value = Case> {
     (works, Just(2), moments, faults, whom).prop_map(possible)
 }
 
-/// A moment before it is known of what.
+/// A moment before the work is drawn.
 #[derive(Debug, Clone, Copy)]
 enum Drawn {
     After(u64),
@@ -222,7 +222,7 @@ impl Work {
         }
     }
 
-    /// A work of each family with its steps.
+    /// One work of each family, with its steps.
     pub fn one_of_each() -> impl Iterator<Item = (Self, &'static [&'static str])> {
         let works = [
             Self::Transfer("shm", "write", "pair", TRANSFER_OPTIONS[1]),
@@ -248,7 +248,7 @@ impl Work {
     }
 }
 
-/// The value that a seed and a number draw in a family of cases.
+/// The value drawn from a seed and a number, for a family of cases.
 pub fn drawn<T>(of: impl Strategy<Value = T>, seed: u64, number: u64, family: u8) -> T {
     let mut bytes = [0; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
@@ -259,8 +259,8 @@ pub fn drawn<T>(of: impl Strategy<Value = T>, seed: u64, number: u64, family: u8
     of.new_tree(&mut runner).unwrap().current()
 }
 
-/// Pairs have an even number of ranks, ranks are below their number, and a stopped supervisor is the user's own doing.
-/// Ranks that take no part in a traffic have steps of their own, which rank 0 has not.
+/// Makes a drawn case valid: pairs need an even number of ranks, ranks are below their number, and a stopped supervisor
+/// is the user's own doing. Ranks that do not participate in a traffic have their own steps, which rank 0 has not.
 fn possible((work, ranks, drawn, fault, whom): (Work, u32, Drawn, Fault, Whom)) -> Case {
     let pairs = |traffic: &str| traffic.starts_with("pair");
     let is_pairs = matches!(
@@ -305,7 +305,7 @@ impl Case {
         }
     }
 
-    /// The launcher that starts the ranks; `None` where the program does.
+    /// The launcher that starts the ranks; `None` if the program itself does.
     pub fn launcher(&self) -> Option<&'static str> {
         match self.work {
             Work::Mpi(launcher, _) => Some(launcher),
@@ -318,7 +318,7 @@ impl Case {
         let ranks = self.ranks;
         let what = match &self.work {
             Work::Transfer(engine, verb, traffic, more) => {
-                // Each of up to twelve pairs has a trial of its own.
+                // Each of up to twelve pairs has its own trial.
                 let trial_ms = if *traffic == "matrix" { 100 } else { 500 };
                 format!(
                     "transfer --engine {engine} --op {verb} --traffic {traffic} --sizes 8,64k --trials 2 \
@@ -339,7 +339,7 @@ impl Case {
                      --trials 2 --stonewall 400ms {more}"
                 )
             }
-            // Its launcher knows the ranks.
+            // Its launcher knows the number of ranks.
             Work::Mpi(_, calls) => {
                 return format!(
                     "file --engine mpiio --layout shared --path t --block 256M --transfer 512,4k --trials 2 \
@@ -376,9 +376,9 @@ fn a_seed_and_a_number_are_a_case() {
     assert_ne!(Case::draw(1, 2).to_string(), Case::draw(2, 2).to_string());
 }
 
-/// The fixed part that always runs has every engine, traffic, signal and receiver in it.
+/// The default cases include every engine, traffic, signal and target.
 #[test]
-fn forty_cases_have_everything_in_them() {
+fn the_default_cases_cover_every_engine_traffic_signal_and_target() {
     let all: Vec<_> = (0..40)
         .map(|number| Case::draw(SEED, number).to_string())
         .collect();
@@ -405,7 +405,8 @@ fn forty_cases_have_everything_in_them() {
     for word in words {
         assert!(all.iter().any(|case| case.contains(word)), "no {word}");
     }
-    // MPICH's mpirun alone waits for a stopped rank for ever, and only once all have joined somebody knows of it.
+    // Only MPICH's mpirun waits for a stopped rank for ever, and the stopped rank is only detected once all have
+    // joined.
     let is_waited_for =
         |case: &String| case.starts_with("STOP to rank 1 at \"write phase") && case.contains(MPICH);
     assert!(all.iter().any(is_waited_for), "no STOP under MPICH");

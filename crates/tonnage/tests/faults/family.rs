@@ -1,4 +1,4 @@
-//! All cases of a family, some at a time, and once more alone what was only late.
+//! Runs all cases of a family, a few at a time, and repeats alone those that were only late.
 
 use std::ops::Range;
 use std::sync::Mutex;
@@ -10,14 +10,14 @@ use tonnage_units::lock::lock;
 use super::cases::SEED;
 use super::promises::{LATE, SOON};
 
-/// Cases at a time. Their ranks are more than most machines have CPUs, which is part of the test.
+/// Cases at a time. They have more ranks than most machines have CPUs, which is part of the test.
 const AT_A_TIME: usize = 2;
 
-/// Held by cases of one host or by those of several: the latter take a rank for lost after two seconds, which two CPUs
-/// may take where all are at work.
+/// Held by the cases of one host or by those of several. The latter consider a rank lost after two seconds, a time that
+/// two CPUs may need if all cases run at once.
 static ONE_FAMILY: Mutex<()> = Mutex::new(());
 
-/// Number that a variable of the environment has.
+/// Number in an environment variable.
 pub(super) fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok().filter(|text| !text.is_empty())?;
     Some(
@@ -31,8 +31,8 @@ pub(super) fn seed() -> u64 {
     variable("FAULT_SEED").unwrap_or(SEED)
 }
 
-/// Numbers of the cases to run: of `count`, or the one that the variable `own` names; `None`, with a visible skip,
-/// where one of the other family is asked for alone.
+/// Numbers of the cases to run: `count` of them, or the one in the variable `own`. `None`, with a visible skip, if a
+/// single case of the other family is requested.
 pub(super) fn numbers(own: &str, other: &str, count: u64) -> Option<Range<u64>> {
     match (variable(own), variable(other)) {
         (Some(number), _) => Some(number..number + 1),
@@ -44,9 +44,9 @@ pub(super) fn numbers(own: &str, other: &str, count: u64) -> Option<Range<u64>> 
     }
 }
 
-/// Has `tried` run each case, which returns the promises that were broken when everything ended within the given time,
-/// and fails where there are any. On a busy or a slow machine everything takes longer, so what was only late is tried
-/// alone, and may be as late again.
+/// Runs each case with `tried`, which returns the promises that were broken given a time limit, and fails if there are
+/// any. On a busy or slow machine everything takes longer. So cases that were only late are repeated alone, and may be
+/// that late again.
 pub(super) fn all_hold(
     own: &str,
     numbers: Range<u64>,

@@ -1,19 +1,21 @@
-//! Faults at random: a run, a moment and a signal are drawn from a seed, and after each the same promises are checked.
+//! Random faults: a run, a moment and a signal are drawn from a seed, and the same promises are checked after each.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! | --- | --- |
 //! | [`cases`] | cases, drawn from a seed and a number |
-//! | [`family`] | all cases of a family, and again what was only late |
-//! | [`hosts`] | runs of several hosts: their cases, promises and runs |
-//! | [`promises`] | what holds whatever befalls a run |
-//! | [`random`] | running cases and looking at what they leave |
-//! | [`support`] | starting the program, of the end-to-end tests |
+//! | [`family`] | running all cases of a family, and repeating those that were only late |
+//! | [`hosts`] | runs on several hosts: their cases, promises and runs |
+//! | [`promises`] | promises that hold after any fault |
+//! | [`random`] | running cases and examining what they leave |
+//! | [`support`] | starting the program, from the end-to-end tests |
 //!
-//! Variables of the environment: `FAULTS` is the number of cases, `FAULT_SEED` their seed, and `FAULT_CASE` the number
-//! of the only one to run, or `FAULT_HOSTS_CASE` that of a run of several hosts, of which there is one for every ten
-//! others. A case is the same whenever it is drawn, but what its processes do at the moment of the signal is not: what
-//! was broken once may take several tries to be seen again. Faults that were found and mended have plain tests beside
-//! the end-to-end tests.
+//! Environment variables: `FAULTS` is the number of cases, `FAULT_SEED` their seed, and `FAULT_CASE` the number of a
+//! single case to run. `FAULT_HOSTS_CASE` is the number of a single case on several hosts; there is one such case for
+//! every ten others.
+//!
+//! A case is the same whenever it is drawn, but its processes' activity at the moment of the signal is not. A broken
+//! promise may therefore take several tries to reproduce. Faults that were found and fixed have regular tests among the
+//! end-to-end tests.
 
 #[cfg(test)]
 mod cases;

@@ -1,4 +1,4 @@
-//! Promises that hold whatever befalls a run.
+//! Promises that hold after any fault.
 
 use std::time::Duration;
 
@@ -7,69 +7,69 @@ use tonnage_record::Outcome;
 use super::cases::{Case, Fault, POINTS, Whom};
 use super::support::launchers::MPICH;
 
-/// Everything that belongs to a run has ended so long after the signal, on a machine that has nothing else to do.
+/// Everything that belongs to a run must have ended within this time after the signal, on an otherwise idle machine.
 pub const SOON: Duration = Duration::from_secs(5);
 
-/// Time that ranks under a launcher have for joining in these tests. Until all are there, nobody knows of a rank more
-/// than that it has not come.
+/// Time that ranks under a launcher have for joining in these tests. Until all are there, other ranks only know that
+/// one has not arrived.
 pub const JOIN_SECONDS: u64 = 8;
 
-/// Length of a run, which goes on to its end for the table's sake where its results file is gone.
+/// Length of a run. A run continues to its end, for its table, even if its results file is gone.
 const RUN_TIME: Duration = Duration::from_secs(10);
 
-/// Time that a launcher gives to processes which it ends itself.
+/// Grace period that a launcher gives to processes that it ends.
 const LAUNCHER_TIME: Duration = Duration::from_secs(3);
 
-/// Words by which launchers say that they have ended a run. They say so of every end but one in order, and name no rank
-/// of those that are still there.
+/// Texts with which launchers report that they have ended a run. They report every abnormal end this way, and do not
+/// name surviving ranks.
 const LAUNCHERS_WORDS: [&str; 4] = [
     "BAD TERMINATION",
     "exited on signal",
     "non-zero exit code",
-    // Hydra finds itself in disorder where a process ends while it starts others.
+    // Hydra reports an internal error if a process ends while it starts others.
     "[mpiexec@",
 ];
 
-/// Words for the end of a process that no fault of these tests brings about.
+/// Text about deaths that no fault of these tests causes.
 const CRASHES: [&str; 2] = ["signal 11", "signal 6"];
 
-/// Beginning of the text about a run that took too long.
+/// Start of the text about a run that took too long.
 pub const LATE: &str = "it took ";
 
-/// Traces of a run that a signal came to.
+/// Traces of a run that received a signal.
 #[derive(Debug, Clone)]
 pub struct Seen {
-    /// The process that it came to; `None` where the run had ended before its moment came.
+    /// The process that received it; `None` if the run had ended before.
     pub struck_pid: Option<i32>,
-    /// Exit code as a shell gives it: 128 + n where signal n ended the program.
+    /// Exit code as in a shell: 128 + n if signal n ended the program.
     pub code: i32,
-    /// Standard error, but for what only who debugs asks for.
+    /// Standard error, without debug output.
     pub stderr: String,
-    /// Standard output, where some launchers say why they end a run.
+    /// Standard output, on which some launchers print why they end a run.
     pub stdout: String,
-    /// False where no rank had joined at the end.
+    /// False if no rank had joined at the end.
     pub has_joined: bool,
     /// Time from the signal to the end of the last process.
     pub took: Duration,
-    /// Outcomes of the records in the results file; or the reason why it could not be read.
+    /// Outcomes of the records in the results file, or why it could not be read.
     pub records: Result<Vec<Outcome>, String>,
-    /// Names in the working directory, the results file excepted.
+    /// Names in the working directory, without the results file.
     pub left_in_dir: Vec<String>,
-    /// Names in /dev/shm that came with the run.
+    /// Names in /dev/shm that appeared during the run.
     pub left_in_memory: Vec<String>,
 }
 
-/// Returns the promises that were broken, with `soon` for the end.
+/// Returns the broken promises; `soon` is the limit for the end.
 pub fn broken(case: &Case, host: &str, seen: &Seen, soon: Duration) -> Vec<String> {
     let mut broken = Vec::new();
     if seen.took > soon + grace(case, seen) {
         broken.push(format!("{LATE}{:?} to end", seen.took));
     }
-    // A launcher that is killed, or sees that a rank was, kills all ranks at once; the next run removes the file.
+    // A launcher that is killed, or detects a killed rank, kills all ranks at once; the next run removes the file.
     let is_launchers = case.launcher().is_some() && case.fault == Fault::Kill;
     broken.extend(traces(seen, |names| is_launchers && *names == ["t"]));
     let records = seen.records.as_deref().unwrap_or_default();
-    // The end of the run may have been faster than the signal.
+    // The run may have ended before the signal arrived.
     if is_done(records) && seen.code == 0 && seen.stderr.is_empty() {
         return broken;
     }
@@ -85,14 +85,14 @@ pub fn broken(case: &Case, host: &str, seen: &Seen, soon: Duration) -> Vec<Strin
     broken
 }
 
-/// Returns whether all points were measured.
+/// Whether all points were measured.
 pub fn is_done(records: &[Outcome]) -> bool {
     let is_measured = |record: &&Outcome| **record == Outcome::Measured;
     records.iter().filter(is_measured).count() == POINTS
 }
 
-/// Returns what no run may leave or say: names where nothing was before, but for such as `may_stay`, traces of crashes,
-/// and records that are torn or that nobody asked for.
+/// Returns leftovers and output that no run may have: new names, except those that `may_stay`, traces of crashes, and
+/// records that are torn or were not requested.
 pub fn traces(seen: &Seen, may_stay: impl Fn(&[String]) -> bool) -> Vec<String> {
     let mut found = Vec::new();
     for (place, left) in [
@@ -123,10 +123,10 @@ pub fn traces(seen: &Seen, may_stay: impl Fn(&[String]) -> bool) -> Vec<String> 
     found
 }
 
-/// Time beside that of the promise.
+/// Time allowed in addition to the promised limit.
 fn grace(case: &Case, seen: &Seen) -> Duration {
     match case.launcher() {
-        // No launcher draws it.
+        // No launcher draws this fault.
         None if case.fault == Fault::Remove => RUN_TIME,
         None => Duration::ZERO,
         Some(_) if case.fault == Fault::Stop && !seen.has_joined => {
@@ -138,7 +138,7 @@ fn grace(case: &Case, seen: &Seen) -> Duration {
 
 fn wrong_code(case: &Case, code: i32) -> Option<String> {
     if let Some(launcher) = case.launcher() {
-        // It may end with 0 when it is told to end, whatever its processes ended with.
+        // It may exit with 0 when it is told to end, regardless of its processes' exit codes.
         let is_its_own = launcher == MPICH && case.whom == Whom::Supervisor;
         return (code == 0 && !is_its_own).then(|| "its exit code is 0".to_owned());
     }
@@ -151,7 +151,7 @@ fn wrong_code(case: &Case, code: i32) -> Option<String> {
     (code != promised).then(|| format!("its exit code is {code}, not {promised}"))
 }
 
-/// One line says it, and names who was hit.
+/// Exactly one line reports it, and names the victim.
 fn wrong_cause(case: &Case, host: &str, seen: &Seen) -> Option<String> {
     if case.launcher().is_some() {
         return wrong_cause_under_launcher(case, host, seen);
@@ -160,24 +160,25 @@ fn wrong_cause(case: &Case, host: &str, seen: &Seen) -> Option<String> {
         Whom::Rank(_) if case.fault == Fault::KillAll => format!(" on {host}"),
         Whom::Rank(_) if case.fault == Fault::Remove => "r.jsonl".to_owned(),
         Whom::Rank(rank) => format!("rank {rank} on {host}"),
-        // Nobody is left to say it, but for ranks that notice.
+        // No process is left to report it, except ranks that notice.
         Whom::Supervisor if case.fault == Fault::Kill => return None,
         Whom::Supervisor => format!("interrupted by signal {}", case.fault.signal().as_raw()),
     };
-    // A signal that is faster than the program's first words ends it without any.
+    // A signal that arrives before the program's first output ends it silently.
     if seen.stderr.is_empty() && case.whom == Whom::Supervisor {
         return None;
     }
     let lines = seen.stderr.lines();
     let mut errors: Vec<_> = lines.filter(|line| line.contains("error: ")).collect();
-    // At the very end of joining the rank that was hit and rank 0, which has joined, may both say it.
+    // At the very end of joining, the victim and rank 0, which has joined, may both report it.
     errors.dedup();
     let told = errors.iter().filter(|line| line.contains(&cause)).count();
     match (told, errors.len()) {
         (1, 1) => None,
-        // Not promised yet: while ranks join, they cannot tell a signal to all from one to them alone: each says it.
+        // Not promised yet: while ranks join, they cannot distinguish a signal to all from one to themselves, and each
+        // reports it.
         (told, all) if told == all && told > 0 && case.whom == Whom::Supervisor => None,
-        // Each of the ranks is told of.
+        // Each of the ranks is reported.
         (told, all)
             if told == all && all == case.ranks as usize && case.fault == Fault::KillAll =>
         {
@@ -190,8 +191,8 @@ fn wrong_cause(case: &Case, host: &str, seen: &Seen) -> Option<String> {
     }
 }
 
-/// One line names the rank that was hit. Of one that was killed the launcher may be sooner to tell, and ends the others
-/// before they can say anything.
+/// Exactly one line names the victim. If a rank was killed, the launcher may report it first, and end the others before
+/// they can.
 fn wrong_cause_under_launcher(case: &Case, host: &str, seen: &Seen) -> Option<String> {
     let Whom::Rank(rank) = case.whom else {
         return None;
@@ -199,7 +200,7 @@ fn wrong_cause_under_launcher(case: &Case, host: &str, seen: &Seen) -> Option<St
     let name = format!("rank {rank} on {host}");
     let lines = seen.stderr.lines();
     let mut errors: Vec<_> = lines.filter(|line| line.contains("error: ")).collect();
-    // At the very end of joining the rank that was hit and rank 0, which has joined, may both say it.
+    // At the very end of joining, the victim and rank 0, which has joined, may both report it.
     errors.dedup();
     let told = errors.iter().filter(|line| line.contains(&name)).count();
     let all = [&seen.stderr, &seen.stdout];
@@ -207,7 +208,7 @@ fn wrong_cause_under_launcher(case: &Case, host: &str, seen: &Seen) -> Option<St
     let is_fine = match (told, case.fault) {
         (1, _) => true,
         (2.., _) => false,
-        // Before the ranks have joined, nobody can tell which one does not come.
+        // Before the ranks have joined, it is unknown which one is missing.
         (0, _) if !seen.has_joined => {
             is_said("not all ranks came") || LAUNCHERS_WORDS.iter().any(|words| is_said(words))
         }
@@ -215,7 +216,7 @@ fn wrong_cause_under_launcher(case: &Case, host: &str, seen: &Seen) -> Option<St
             let pid = seen.struck_pid.unwrap_or_default();
             is_said(&format!("process rank {rank} ")) || is_said(&format!("PID {pid} "))
         }
-        // A launcher passes it on to all, so that it is nobody's.
+        // A launcher passes it on to all ranks, so none of them is to blame.
         (0, fault @ (Fault::Term | Fault::Int)) => is_said(&format!(
             "interrupted by signal {}",
             fault.signal().as_raw()
@@ -301,7 +302,7 @@ pub mod tests {
         }
     }
 
-    /// It has no more time than a run takes.
+    /// It gets no more time than a run takes.
     #[test]
     fn without_its_results_file_a_run_comes_to_its_end() {
         let case = Case {
@@ -340,7 +341,7 @@ pub mod tests {
         assert_eq!(found(&case, &seen), Vec::<String>::new());
         seen.stderr.push_str("error: rank 1 on h: lost\n");
         assert_eq!(found(&case, &seen).len(), 1);
-        // It knows of one that was killed, and not of one that was stopped.
+        // The launcher knows of a killed rank, and not of a stopped one.
         seen.stderr = "process rank 1 with PID 7 on node h exited on signal 9".to_owned();
         assert_eq!(found(&case, &seen).len(), 1);
         let killed = Case {
@@ -358,7 +359,7 @@ pub mod tests {
         seen.left_in_dir.push("t".to_owned());
         assert_eq!(found(&case, &seen).len(), 4);
         seen.left_in_dir.clear();
-        // As much is known of a rank that has not joined.
+        // The same is known of a rank that has not joined.
         seen.has_joined = false;
         assert_eq!(found(&case, &seen).len(), 1);
     }

@@ -1,4 +1,4 @@
-//! Running cases and looking at what they leave.
+//! Running cases and examining what they leave.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -22,20 +22,21 @@ use super::support::launchers::{is_there, under_mpirun};
 use super::support::processes::Process;
 use super::support::{Program, Started, records, shared_memory, tonnage};
 
-/// Cases that run where nothing else is asked for.
+/// Number of cases by default.
 const CASES: u64 = 40;
 
-/// Longest wait for the moment of a fault. A run that hangs before it is the watchdog's.
+/// Longest wait for the moment of a fault. The watchdog handles a run that hangs before it.
 pub(super) const MOMENT_MAX: Duration = Duration::from_secs(30);
 
-/// Time between two looks for the moment of a fault. Each reads all of /proc, on CPUs that the run needs.
+/// Time between two polls for the moment of a fault. Each poll reads all of /proc, on CPUs that the run needs.
 pub(super) const LOOK: Duration = Duration::from_millis(5);
 
-/// Least share of the cases of a family, in percent, to which their fault came before the run was over. Where less do,
-/// a step has another name by now, or runs are too short.
+/// The smallest share of a family's cases, in percent, that their fault must reach before the run is over. A smaller
+/// share means that a step was renamed, or that runs are too short.
 const STRUCK_MIN_PERCENT: usize = 80;
 
-/// Cases of a family from which on its share says anything. Where there are fewer, one at least must have been struck.
+/// Smallest number of cases in a family for which that share is meaningful. With fewer, at least one must have been
+/// hit.
 const SHARE_OF_MIN: usize = 5;
 
 #[test]
@@ -65,7 +66,7 @@ fn promises_hold_whatever_signal_comes_when() {
     assert!(few.is_empty(), "no fault came to many: {few:?}");
 }
 
-/// Cases of each family, each with whether its fault came.
+/// Cases of each family, each with whether its fault was applied.
 type Struck = BTreeMap<&'static str, Vec<bool>>;
 
 fn shares(struck: &Struck) -> Vec<String> {
@@ -75,7 +76,7 @@ fn shares(struck: &Struck) -> Vec<String> {
         .collect()
 }
 
-/// Families of which too many cases were no test of anything, or all of several.
+/// Families in which too many cases, or all of several, tested nothing.
 fn too_few(mut struck: Struck) -> Struck {
     struck.retain(|_, all| {
         let came = all.iter().filter(|is_struck| **is_struck).count();
@@ -86,7 +87,7 @@ fn too_few(mut struck: Struck) -> Struck {
 }
 
 #[test]
-fn families_that_were_not_struck_are_found() {
+fn families_whose_faults_missed_are_detected() {
     let of = |came, all| (0..all).map(|case| case < came).collect::<Vec<_>>();
     let struck = Struck::from([
         ("few", of(1, SHARE_OF_MIN - 1)),
@@ -99,9 +100,9 @@ fn families_that_were_not_struck_are_found() {
     assert_eq!(found, ["3 of 5 missed cases", "0 of 2 never cases"]);
 }
 
-/// Every step that a fault may come at is told by each rank of a run that has it, so that no moment is a name only.
+/// Every step at which a fault can occur is logged by each rank of a run that has it, so no step name is outdated.
 #[test]
-fn each_step_is_told() {
+fn each_step_is_logged() {
     for (work, steps) in Work::one_of_each() {
         let dir = tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
         let own = tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -115,7 +116,7 @@ fn each_step_is_told() {
         if !has_launcher(&case) {
             continue;
         }
-        // Ranks that call MPI together may not get as far as one call in a shorter time.
+        // Ranks that call MPI together may not complete even one call in a shorter time.
         let brief = match case.launcher() {
             None => case.arguments().replace("00ms", "0ms"),
             Some(_) => case.arguments(),
@@ -132,15 +133,15 @@ fn each_step_is_told() {
     }
 }
 
-/// Returns whether what starts a case's ranks is installed.
+/// Whether the launcher of a case is installed.
 fn has_launcher(case: &Case) -> bool {
     case.launcher().is_none_or(is_there)
 }
 
-/// A case's program with these arguments. What a killed launcher leaves of its own is in the directory `own`, at which
-/// nobody looks; so is what MPI keeps in shared memory for the ranks.
+/// A case's program with these arguments. A killed launcher leaves its own files in the directory `own`, which is not
+/// examined; the same applies to MPI's shared memory.
 fn started(case: &Case, dir: &Path, own: &Path, arguments: &str) -> Program {
-    // Steps are told to who debugs.
+    // Steps are only logged at debug level.
     let arguments = format!("{arguments} --log-level debug");
     let Some(launcher) = case.launcher() else {
         return tonnage(dir, &arguments);
@@ -164,8 +165,8 @@ fn has_uring() -> bool {
     tried.code == Some(0)
 }
 
-/// Runs a case, says how it ended, and returns whether its fault came and the promises that were broken. The watchdog
-/// of [`Started`] and its look for processes left behind panic.
+/// Runs a case, prints how it ended, and returns whether its fault was applied and the broken promises. The watchdog of
+/// [`Started`] and its search for remaining processes panic.
 fn tried(number: u64, case: &Case, soon: Duration) -> (bool, Vec<String>) {
     let seen = match catch_unwind(AssertUnwindSafe(|| run(case))) {
         Ok(seen) => seen,
@@ -184,7 +185,7 @@ fn tried(number: u64, case: &Case, soon: Duration) -> (bool, Vec<String>) {
     (is_struck, found)
 }
 
-/// Runs a case. Files are on a disk, and what is left is looked for where they are.
+/// Runs a case. Files are on a disk, and leftovers are searched for there.
 fn run(case: &Case) -> Seen {
     let dir = tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let memory = shared_memory();
@@ -216,7 +217,7 @@ pub(super) fn all_lines(told: &mut File) -> String {
     std::io::read_to_string(told).unwrap()
 }
 
-/// Lines that are not only for who debugs.
+/// Lines other than debug output.
 pub(super) fn said(text: &str) -> String {
     let is_said = |line: &&str| {
         !["debug: ", "info: "]
@@ -226,10 +227,10 @@ pub(super) fn said(text: &str) -> String {
     text.split_inclusive('\n').filter(is_said).collect()
 }
 
-/// Steps that are told while a run goes on. Each look reads only what is new: the CPUs are the run's.
+/// Steps logged while a run goes on. Each poll reads only new output, because the run needs the CPUs.
 pub(super) struct Steps<'a> {
     told: &'a File,
-    /// Words by which the awaited one begins.
+    /// Start of the awaited line.
     awaited: String,
     read: u64,
     /// The last line so far.
@@ -248,7 +249,7 @@ impl<'a> Steps<'a> {
         }
     }
 
-    /// Returns whether the rank has begun the step.
+    /// Whether the rank has begun the step.
     pub(super) fn have_begun(&mut self) -> bool {
         let bytes = self.told.metadata().unwrap().len();
         let mut new = vec![0; bytes.saturating_sub(self.read) as usize];
@@ -262,7 +263,7 @@ impl<'a> Steps<'a> {
     }
 }
 
-/// Does it to the receiver of a signal, or to what else it befalls. Returns whether it came in time.
+/// Applies the fault to its target. Returns whether it was in time.
 fn befall(case: &Case, run: &Started, receiver: &Process, dir: &Path) -> bool {
     match case.fault {
         Fault::Remove => fs::remove_file(dir.join("r.jsonl")).is_ok(),
@@ -271,7 +272,7 @@ fn befall(case: &Case, run: &Started, receiver: &Process, dir: &Path) -> bool {
             let ranks = processes.iter().filter(|process| process.rank.is_some());
             let stopped = ranks.filter(|rank| run.signal_process(rank, Signal::STOP));
             let stopped: Vec<_> = stopped.collect();
-            // Where one has ended by itself, the run is over, and the others may end by themselves too.
+            // If one has ended on its own, the run is over, and the others may end on their own too.
             let are_all = stopped.len() == case.ranks as usize;
             let next = if are_all { Signal::KILL } else { Signal::CONT };
             for rank in stopped {
@@ -283,8 +284,8 @@ fn befall(case: &Case, run: &Started, receiver: &Process, dir: &Path) -> bool {
     }
 }
 
-/// Waits for the moment and lets the fault happen, unless the run has ended by then. Returns the process that it came
-/// to, and all that there were.
+/// Waits for the moment and applies the fault, unless the run has ended by then. Returns the process that it hit, and
+/// all processes that existed.
 fn strike(
     case: &Case,
     run: &mut Started,
@@ -304,7 +305,7 @@ fn strike(
             Whom::Rank(rank) => process.rank == Some(rank),
             Whom::Supervisor => process.pid == run.pid(),
         });
-        // All ranks are there to be killed.
+        // All ranks exist and can be killed.
         let ranks = processes.iter().filter(|process| process.rank.is_some());
         let are_there = case.fault != Fault::KillAll || ranks.count() == case.ranks as usize;
         let is_time = match (case.moment, &mut steps) {
@@ -329,7 +330,7 @@ fn receiving_rank(case: &Case) -> u32 {
     }
 }
 
-/// Outcomes of the records of a file, each allowed by the schema and with its line's end.
+/// Outcomes of the records of a file. Each must match the schema and be a complete line.
 pub(super) fn outcomes(path: &Path) -> Result<Vec<Outcome>, String> {
     if !path.exists() {
         return Ok(Vec::new());
@@ -347,14 +348,14 @@ pub(super) fn outcomes(path: &Path) -> Result<Vec<Outcome>, String> {
         .collect())
 }
 
-/// Names in a directory but for the results.
+/// Names in a directory, without the results.
 pub(super) fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap();
     let names = entries.map(|entry| entry.unwrap().file_name().to_string_lossy().into_owned());
     names.filter(|name| name != "r.jsonl").collect()
 }
 
-/// Names in /dev/shm that are new and have the number of one of these processes in them.
+/// New names in /dev/shm that contain the PID of one of these processes.
 pub(super) fn new_names(before: &BTreeSet<String>, pids: &BTreeSet<i32>) -> Vec<String> {
     let after = shared_memory();
     let is_ours = |name: &&String| {
@@ -364,12 +365,12 @@ pub(super) fn new_names(before: &BTreeSet<String>, pids: &BTreeSet<i32>) -> Vec<
     after.difference(before).filter(is_ours).cloned().collect()
 }
 
-/// A file in /dev/shm, one beside the results and a torn line are found.
+/// A file in /dev/shm, one next to the results, and a torn line are detected.
 #[test]
 fn traces_of_a_run_are_found() {
     let before = shared_memory();
     let pid = std::process::id() as i32;
-    // Random letters after the number could be a number themselves.
+    // Random letters after the PID could themselves be a number.
     let file = tempfile::Builder::new()
         .prefix(&format!("{pid}:traces"))
         .rand_bytes(0)

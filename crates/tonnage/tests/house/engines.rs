@@ -1,4 +1,4 @@
-//! Names of engines: the command, the loops, the ranks and the records know none.
+//! The command, the loops, the ranks and the records must not know any engine by name.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::Visit;
@@ -7,7 +7,7 @@ use tonnage_engines::LISTS;
 
 use super::source::{self, File, crate_of};
 
-/// Crates to which one engine is as good as another.
+/// Crates that must treat all engines equally.
 const IMPARTIAL: &[&str] = &["bench", "ranks", "record", "tonnage"];
 
 /// Recognises `#[cfg(test)]`.
@@ -22,7 +22,7 @@ fn is_seen(file: &File) -> bool {
     file.path.contains("/src/") && !file.path.split('/').any(is_test)
 }
 
-/// Texts of a file outside of its tests, each with its line.
+/// String literals of a file outside of its tests, each with its line.
 #[derive(Default)]
 struct Texts(Vec<(String, usize)>);
 
@@ -58,7 +58,7 @@ impl<'ast> Visit<'ast> for Texts {
     }
 }
 
-/// Texts that are the name of an engine, alone or with what follows its colon.
+/// String literals that are the name of an engine, alone or followed by a colon and a variant.
 fn named(file: &File) -> Vec<String> {
     if !is_seen(file) || !IMPARTIAL.contains(&crate_of(&file.path)) {
         return Vec::new();

@@ -1,15 +1,16 @@
-//! The house's own rules, held to its source: what docs/ARCHITECTURE.md and CONTRIBUTING.md promise and no lint knows.
+//! The project's own rules, checked against its source: promises of docs/ARCHITECTURE.md and CONTRIBUTING.md that no
+//! lint checks.
 //!
 //! | file | what is checked |
 //! | --- | --- |
-//! | `rooms` | arrows between crates |
-//! | `engines` | engines that are known by name |
-//! | `licences` | licences of dependencies, and where these come from |
+//! | `rooms` | dependencies between crates |
+//! | `engines` | engines referred to by name |
+//! | `licences` | licences of dependencies, and their origins |
 //! | `safety` | `unsafe`, and how threads are started |
 //! | `packaging` | versions, files and settings that contrib/ and packages name |
 //! | `source` | reading the source |
 //!
-//! Every check has a case that proves that it notices. What a check finds says what to change, and where.
+//! Every check has a test that proves that it detects violations. Each finding names the place and the change to make.
 
 #[cfg(test)]
 mod engines;

@@ -1,6 +1,6 @@
-//! Statements of contrib/ and of packages about this program: versions, files, settings of clouds, readable scripts.
+//! Statements of contrib/ and of packages about this program: versions, files, cloud settings, scripts that parse.
 //!
-//! Building the packages takes minutes, so it is no part of the tests: `make packages`, then `make test-packages`.
+//! Building the packages takes minutes, so it is not part of the tests: `make packages`, then `make test-packages`.
 
 use std::path::Path;
 use std::process::Command;
@@ -32,7 +32,7 @@ fn versions_are_those_of_the_program() {
     assert!(recipe.contains(&format!("version(\"{version}\",")));
     let rust = env!("CARGO_PKG_RUST_VERSION");
     assert!(recipe.contains(&format!("depends_on(\"rust@{rust}:\", type=\"build\")")));
-    // It counts its way up to the source.
+    // The recipe counts directory levels up to the source.
     let depth = Path::new(RECIPE).components().count() - 1;
     assert!(recipe.contains(&format!("parents[{depth}]")));
 }
@@ -58,7 +58,7 @@ fn the_wheel_is_built_of_this_program() {
         workspace["workspace"]["package"]["license"],
         python["project"]["license"]
     );
-    // All packages take their binary from where this profile leaves it.
+    // All packages take their binary from the directory of this profile.
     let script = text("scripts/make-packages.sh");
     assert!(script.contains(&format!("-unknown-linux-gnu/{profile}/tonnage")));
 }
@@ -100,7 +100,7 @@ fn files_of_the_deb_are_there() {
     }
 }
 
-/// `pcluster create-cluster --dryrun true` says more; it wants the network, or a stand-in for AWS.
+/// `pcluster create-cluster --dryrun true` checks more, but needs the network, or a stand-in for AWS.
 #[test]
 fn the_cluster_on_aws_has_what_its_readme_promises() {
     let parts = YamlLoader::load_from_str(&text("contrib/aws/cluster.yaml")).unwrap();
@@ -137,7 +137,7 @@ fn the_cluster_on_aws_has_what_its_readme_promises() {
     }
 }
 
-/// A script that its reader cannot even parse; `None` where the reader is not installed.
+/// Whether a script can be parsed by its interpreter; `None` if that is not installed.
 fn is_readable(program: &str, arguments: &[&str], path: &str) -> Option<bool> {
     let mut command = Command::new(program);
     let output = command
@@ -161,7 +161,7 @@ fn scripts_can_be_read() {
             Some(read) => assert!(read, "{program} cannot read {path}"),
         }
     }
-    // The readers do notice.
+    // The interpreters do detect errors.
     if is_readable("bash", &["-n"], RECIPE).is_some() {
         assert_eq!(is_readable("bash", &["-n"], RECIPE), Some(false));
     }

@@ -1,20 +1,19 @@
-//! The arrows between crates: each may depend on those that the table of docs/ARCHITECTURE.md gives it, and on no
-//! other.
+//! Dependencies between crates: each crate may depend only on those that the table in docs/ARCHITECTURE.md allows.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
 use super::source;
 
-/// Crates, and for each those that it depends on, or may.
+/// Each crate with its actual or allowed dependencies.
 type Arrows = BTreeMap<String, BTreeSet<String>>;
 
-/// The page with the table of rooms.
+/// The page with the table of crates.
 fn page() -> String {
     std::fs::read_to_string(source::root().join("docs/ARCHITECTURE.md")).unwrap()
 }
 
-/// Arrows that the table of rooms allows. "all of the above" are the crates of the rows before.
+/// Dependencies that the table allows. "all of the above" means the crates of the rows before.
 fn rooms(page: &str) -> Arrows {
     let table = page
         .lines()
@@ -37,7 +36,7 @@ fn rooms(page: &str) -> Arrows {
     rooms
 }
 
-/// Crates of the workspace that each of its crates is built with, asked of cargo. Marked as a test, as lints see it.
+/// Dependencies of each crate within the workspace, from cargo. Marked as a test, so that lints treat it as one.
 #[cfg(test)]
 fn arrows() -> Arrows {
     let output = Command::new(env!("CARGO"))
@@ -53,7 +52,7 @@ fn arrows() -> Arrows {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-    // The fuzz targets are beside the rooms.
+    // The fuzz targets are not in the table.
     let is_room = |package: &&serde_json::Value| {
         package["manifest_path"]
             .as_str()
@@ -66,7 +65,7 @@ fn arrows() -> Arrows {
     let names: BTreeSet<_> = packages.iter().copied().map(name_of).collect();
     let built_with = |package: &serde_json::Value| {
         let all = package["dependencies"].as_array().unwrap();
-        // Tests may reach for more.
+        // Tests may depend on more.
         let built = all.iter().filter(|dependency| dependency["kind"] != "dev");
         let rooms = built.map(name_of);
         rooms.filter(|name| names.contains(name)).collect()
@@ -84,7 +83,7 @@ fn room(package: &str) -> String {
         .to_owned()
 }
 
-/// Arrows that are not allowed, and crates that are in one list only.
+/// Dependencies that are not allowed, and crates that are in only one of the lists.
 fn wrong(allowed: &Arrows, found: &Arrows) -> Vec<String> {
     let mut wrong = Vec::new();
     for (name, arrows) in found {

@@ -1,20 +1,20 @@
-//! Where `unsafe` may be, and how threads are started.
+//! Where `unsafe` is allowed, and how threads are started.
 
 use syn::visit::Visit;
 
 use super::source::{self, File, crate_of};
 
-/// Openings of calls that start a thread or panic.
+/// Call patterns that start a thread or panic.
 const BARE_SPAWNS: &[&str] = &["scope.spawn(", "thread::spawn("];
 
-/// Openings of calls that ask the kernel which CPUs the calling thread may use.
+/// Call patterns that ask the kernel which CPUs the calling thread may use.
 const READS_OF_CPUS: &[&str] = &[
     "Topology::read(",
     "sched_getaffinity(",
     "available_parallelism(",
 ];
 
-/// The crate with `unsafe` in it.
+/// The only crate with `unsafe`.
 const UNSAFE_CRATE: &str = "sys";
 
 /// Lines of `unsafe { … }` and `unsafe impl` in a file.
@@ -41,7 +41,7 @@ fn without_reason(file: &File) -> Vec<String> {
     let lines: Vec<&str> = file.text.lines().map(str::trim).collect();
     let has_reason = |line: &usize| {
         let above = lines[..line - 1].iter().rev();
-        // Back to the end of the statement before.
+        // Back to the end of the previous statement.
         let mut statement = above.take_while(|line| {
             let is_comment = line.starts_with("//");
             is_comment || !(line.ends_with([';', '}']) || line.is_empty())
@@ -59,8 +59,8 @@ fn without_reason(file: &File) -> Vec<String> {
         .collect()
 }
 
-/// Numbered lines of a file but for items that are built for tests only, each of which ends, as rustfmt writes it, with
-/// a line of its own indentation.
+/// Numbered lines of a file, without items that are built for tests only. As rustfmt formats it, each item ends with a
+/// line of its own indentation.
 fn outside_of_tests(text: &str) -> Vec<(usize, &str)> {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let mut of_item = None;
@@ -78,7 +78,7 @@ fn outside_of_tests(text: &str) -> Vec<(usize, &str)> {
     outside
 }
 
-/// Lines outside of tests that hold one of these calls, each with the reason against it.
+/// Lines outside of tests that contain one of these calls, each with the objection.
 fn calls_outside_of_tests(file: &File, calls: &[&str], why_not: &str) -> Vec<String> {
     let is_test = file.path.contains("/tests/") || file.path.ends_with("/tests.rs");
     if !file.path.contains("/src/") || is_test {
@@ -91,14 +91,15 @@ fn calls_outside_of_tests(file: &File, calls: &[&str], why_not: &str) -> Vec<Str
     found.map(says).collect()
 }
 
-/// Calls outside of tests that start a thread or panic; a `Builder` says instead that the system starts no more.
+/// Calls outside of tests that start a thread or panic; a `Builder` returns an error if the system cannot start another
+/// thread.
 fn bare_spawns(file: &File) -> Vec<String> {
     let why_not =
         "it panics where no thread can be started: use std::thread::Builder and Error::not_started";
     calls_outside_of_tests(file, BARE_SPAWNS, why_not)
 }
 
-/// Reads of this host's CPUs in the crate whose threads are pinned.
+/// Reads of this host's CPUs in the crate that pins its threads.
 fn late_reads_of_cpus(file: &File) -> Vec<String> {
     let why_not =
         "a thread of this crate may be pinned and sees its own CPU alone: use Settings::topology";
@@ -108,7 +109,7 @@ fn late_reads_of_cpus(file: &File) -> Vec<String> {
     }
 }
 
-/// A head of a crate that does not forbid `unsafe`.
+/// Whether a crate's root file does not forbid `unsafe`.
 fn allows_unsafe(file: &File) -> Option<String> {
     let forbids = file.text.contains("\n#![forbid(unsafe_code)]\n");
     (!forbids).then(|| format!("{}: add #![forbid(unsafe_code)]", file.path))
@@ -130,7 +131,7 @@ fn bare_spawns_are_found_outside_of_tests() {
     assert_eq!(bare_spawns(&invented(spawn.to_owned())).len(), 2);
     let tests = format!("#[cfg(test)]\nmod tests {{\n{spawn}}}\n");
     assert_eq!(bare_spawns(&invented(tests.clone())), Vec::<String>::new());
-    // Code behind what is for tests, and that of crates for tests, which people wait for too.
+    // Code after test items, and in crates that help tests, which users wait for too.
     let behind =
         "#[cfg(test)]\nmod tests;\n#[cfg(test)]\n#[allow(dead_code)]\nuse a::{\n    b,\n};\n";
     let found = bare_spawns(&invented(format!("{behind}{tests}{spawn}")));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// A file of Rust.
+/// A Rust file.
 pub struct File {
     /// Its path from the root of the repository.
     pub path: String,
@@ -20,7 +20,7 @@ pub fn crate_of(path: &str) -> &str {
     path.split('/').nth(1).unwrap_or(path)
 }
 
-/// Every file of Rust in the crates.
+/// All Rust files in the crates.
 pub fn files() -> Vec<File> {
     let mut found = Vec::new();
     collect(&root().join("crates"), &mut found);
@@ -49,7 +49,7 @@ fn shown(path: &Path) -> String {
     path.to_string_lossy().into_owned()
 }
 
-/// The files that are the head of a library, a program or a test of cargo's.
+/// The root files of libraries, programs and test targets.
 pub fn heads() -> Vec<String> {
     let is_head = |path: &String| {
         let parts: Vec<&str> = path.split('/').skip(2).collect();

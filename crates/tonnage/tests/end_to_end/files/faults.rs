@@ -1,5 +1,5 @@
-//! File experiments that are cut off: by a full disk, by the death of a rank, by a signal. What was measured stays,
-//! what was made goes, and nobody waits for ever.
+//! File experiments that are cut off by a full disk, the death of a rank, or a signal. Measured points stay, created
+//! files are removed, and no process waits for ever.
 
 use std::fs;
 use std::path::Path;
@@ -17,10 +17,10 @@ use crate::ssh_stand_in::write as stand_in;
 use crate::support::processes::Process;
 use crate::support::{SOON, Started, has, rows, shared_memory, tonnage, wait_until};
 
-/// A phase that nobody waits for: of small writes, each synced, so that a disk is not filled meanwhile.
+/// A phase longer than any test waits, of small synced writes, so that the disk does not fill up meanwhile.
 const ENDLESS: &str = "--block 1G --transfer 4k --fsync each --stonewall 1h --phases write";
 
-/// The third of three repetitions has no room. Where two are whole, their figures stay.
+/// The third of three repetitions has no room. If two are complete, their figures stay.
 #[test]
 fn a_disk_that_is_full_in_the_middle_of_a_phase() {
     for (engine, keep) in [("posix", ""), ("uring", ""), ("posix", "--keep")] {
@@ -57,8 +57,8 @@ fn a_disk_that_is_full_in_the_middle_of_a_phase() {
 #[test]
 fn a_disk_that_is_too_small_from_the_beginning() {
     let dir = tempdir().unwrap();
-    // A stonewall may end the writing before the disk is full; here it does not. A file system that compresses would have
-    // room for the last.
+    // A stonewall may end the writing before the disk is full; here it does not. A file system that compresses would
+    // have room for the last one.
     let cases = "
                                                                  => the files in m take 8 MiB | are free | --stonewall
         --prefill --stonewall 1h                                 => are free
@@ -104,7 +104,7 @@ fn files_that_no_disk_has_room_for() {
     walled(dir.path(), bounded);
 }
 
-/// Bytes of the file that is there are free for the one that takes its place.
+/// Bytes of an existing file count as free for the file that replaces it.
 #[test]
 fn a_file_that_fills_the_disk_is_written_again() {
     let dir = tempdir().unwrap();
@@ -122,7 +122,7 @@ fn a_file_that_fills_the_disk_is_written_again() {
     fs::remove_file(dir.path().join("r.jsonl")).unwrap();
 }
 
-/// Starts a run that writes into `t` or its like, and waits until both ranks have written something.
+/// Starts a run that writes to `t` or similar files, and waits until both ranks have written something.
 fn writing(dir: &Path, arguments: &str) -> Started {
     let run = tonnage(dir, &experiment(arguments)).start();
     wait_until("ranks are there", || run.processes().iter().any(is_rank));
@@ -133,7 +133,7 @@ fn writing(dir: &Path, arguments: &str) -> Started {
             .filter_map(|it| fs::read_dir(it).ok())
             .flatten()
             .flatten();
-        // A file of others that is written into begins with a single byte.
+        // A foreign file that is written into starts with a single byte.
         let is_written = |entry: &fs::DirEntry| {
             let found = entry
                 .metadata()
@@ -172,7 +172,7 @@ fn a_rank_that_is_killed_while_it_writes() {
         let run = writing(dir.path(), &arguments);
         let pids = pids(&run);
         let ended = run.kill_rank(rank);
-        // Rank 0 writes the record, unless it is the one that is dead.
+        // Rank 0 writes the record, unless it is the killed rank.
         let path = dir.path().join("r.jsonl");
         if rank == 0 {
             fs::remove_file(path).unwrap();
@@ -191,12 +191,12 @@ fn a_rank_that_is_killed_while_it_writes() {
     }
 }
 
-/// Returns whether a process is a rank, of `--hosts` too.
+/// Whether a process is a rank, also with `--hosts`.
 fn is_rank(process: &Process) -> bool {
     process.rank.is_some() || process.command_line.contains(" host-rank")
 }
 
-/// Kills processes. They are stopped before, so that none sees the end of another one.
+/// Kills processes. They are stopped first, so that none sees another one's end.
 fn kill_all(run: &Started, is_hit: impl Fn(&Process) -> bool) {
     let processes = run.processes();
     let hit = || processes.iter().filter(|process| is_hit(process));
@@ -207,11 +207,11 @@ fn kill_all(run: &Started, is_hit: impl Fn(&Process) -> bool) {
     }
 }
 
-/// Whoever started them removes what they made, and tells of each: the supervisor, or the agent of their host.
+/// The process that started them removes their files and reports each: the supervisor, or the agent of their host.
 #[test]
 fn all_ranks_that_are_killed_while_they_write() {
     let folder = tempdir().unwrap();
-    // It keeps the environment, by which processes of a run are known here.
+    // It keeps the environment, because these tests identify a run's processes by it.
     let ssh = stand_in(
         folder.path(),
         "for last; do :; done\nexec /bin/sh -c \"$last\"",
@@ -237,7 +237,7 @@ fn all_ranks_that_are_killed_while_they_write() {
     }
 }
 
-/// Nobody is left to remove anything, and the next run tells of it.
+/// No process is left to remove anything, and the next run reports it.
 #[test]
 fn the_supervisor_that_is_killed_with_all_ranks() {
     let dir = on_disk();
@@ -259,7 +259,7 @@ fn the_supervisor_that_is_killed_with_all_ranks() {
     );
 }
 
-/// Waits until a process has a file of its own in a directory open, which is how it finds out what the storage can do.
+/// Waits until a process has its own file open in a directory: that is how it finds out the storage's capabilities.
 fn probing(pid: i32, dir: &Path) {
     let dir = dir.canonicalize().unwrap();
     wait_until("a file of its own is open", || {
@@ -275,7 +275,7 @@ fn probing(pid: i32, dir: &Path) {
     });
 }
 
-/// Nobody else knows the name of the file by which the storage's limit is measured, so it has none.
+/// Only rank 0 knows the file with which the storage's bound is measured, so the file is unnamed.
 #[test]
 fn rank_0_that_is_killed_while_the_limit_is_measured() {
     for options in ["", "--layout per-process --directory-per-rank"] {
@@ -289,7 +289,7 @@ fn rank_0_that_is_killed_while_the_limit_is_measured() {
     }
 }
 
-/// Files that were there before and are written into stay, whoever dies.
+/// Existing files that are written into stay, whichever process dies.
 #[test]
 fn a_rank_that_is_killed_while_it_writes_into_a_file_of_others() {
     let dir = on_disk();
@@ -328,7 +328,7 @@ fn a_signal_while_it_writes() {
     }
 }
 
-/// Its ranks end by themselves, and take their files with them.
+/// Its ranks end on their own, and remove their files.
 #[test]
 fn the_supervisor_that_is_killed() {
     let dir = on_disk();

@@ -1,4 +1,4 @@
-//! File experiments that go well: the documented commands at a small size, and the effect of each option on files and
+//! Successful file experiments: the documented commands at a small size, and the effect of each option on files and
 //! figures.
 
 use std::collections::BTreeSet;
@@ -26,8 +26,7 @@ mod verify;
 
 const MIB: u64 = 1 << 20;
 
-/// Runs an experiment, which must succeed, and returns what it printed and its one record. Nothing is left of the
-/// record in the directory.
+/// Runs an experiment, which must succeed, and returns its output and its one record. The record's file is removed.
 fn measured(dir: &Path, arguments: &str) -> (Ended, Record) {
     let ended = tonnage(dir, &experiment(arguments)).succeed();
     let record = drawn_again(dir, &ended);
@@ -35,13 +34,13 @@ fn measured(dir: &Path, arguments: &str) -> (Ended, Record) {
     (ended, record)
 }
 
-/// The one record of a run; drawing it again must give what the run printed.
+/// The one record of a run; drawing its table again must give the run's output.
 fn drawn_again(dir: &Path, ended: &Ended) -> Record {
     records::shown(dir, ended);
     only(&dir.join("r.jsonl"))
 }
 
-/// Measures with a stonewall: the shortest by which a busy disk had opened the files.
+/// Measures with a stonewall, using the shortest one by which a busy disk had opened the files.
 fn walled(dir: &Path, arguments: &str) -> (Ended, Record) {
     for wall_ms in [60, 240, 960] {
         let arguments = experiment(&format!("{arguments} --stonewall {wall_ms}ms"));
@@ -56,14 +55,14 @@ fn walled(dir: &Path, arguments: &str) -> (Ended, Record) {
     panic!("no file could be opened within a second");
 }
 
-/// Runs an experiment that must end with code 1, and returns why, as its one record says it, and the record.
+/// Runs an experiment that must end with code 1, and returns the reason from its one record, and the record.
 fn failed(dir: &Path, arguments: &str) -> (String, Record) {
     let ended = tonnage(dir, &experiment(arguments)).run().with_code(1);
     let record = only(&dir.join("r.jsonl"));
     (why(&record, &ended), record)
 }
 
-/// Reason why an experiment failed or was skipped, which is printed too.
+/// Why an experiment failed or was skipped; the reason must also be printed.
 pub fn why(record: &Record, ended: &Ended) -> String {
     let why = records::why(record).to_owned();
     let printed = words(&format!("{} {}", ended.stdout, ended.stderr));
@@ -71,7 +70,7 @@ pub fn why(record: &Record, ended: &Ended) -> String {
     why
 }
 
-/// The command line of an experiment whose records are in r.jsonl.
+/// The command line of an experiment with its records in r.jsonl.
 fn experiment(arguments: &str) -> String {
     match arguments.contains("--limit") {
         true => format!("file -o r.jsonl {arguments}"),
@@ -79,7 +78,7 @@ fn experiment(arguments: &str) -> String {
     }
 }
 
-/// The one record of a file, which is removed then.
+/// The one record of a file, which is then removed.
 pub fn only(path: &Path) -> Record {
     let mut records = records::read(path);
     assert_eq!(records.len(), 1, "{records:#?}");
@@ -96,12 +95,12 @@ fn trial(record: &Record, phase: usize) -> &PhaseTrial {
     &body(record).phases[phase].trials[0]
 }
 
-/// A directory where the build is, which is on a disk more often than /tmp is.
+/// A directory in the build tree, which is more often on a disk than /tmp.
 fn on_disk() -> TempDir {
     tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
 }
 
-/// A directory in memory, named so that tests which look for what runs leave there know it as another process's.
+/// A directory in memory. Its name marks it as another process's for tests that look for leftovers there.
 fn in_memory() -> Option<TempDir> {
     let prefix = format!("{}:", std::process::id());
     let dir = tempfile::Builder::new()
@@ -113,7 +112,7 @@ fn in_memory() -> Option<TempDir> {
     dir.ok()
 }
 
-/// The names in a directory, sorted, with a slash behind those of directories.
+/// The names in a directory, sorted; directories get a trailing slash.
 pub fn names(dir: &Path) -> Vec<String> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap());
     let name = |entry: fs::DirEntry| {
@@ -136,7 +135,7 @@ fn payloads(record: &Record) -> Vec<(Phase, u64)> {
         .collect()
 }
 
-/// Returns whether the engine cannot run here; says why.
+/// Whether the engine cannot run here; prints why.
 fn unavailable(engine: &str) -> bool {
     static URING: LazyLock<Result<(), String>> = LazyLock::new(|| {
         let dir = tempdir().unwrap();
@@ -225,7 +224,7 @@ fn every_engine_layout_and_order() {
 }
 
 #[test]
-fn the_storages_own_limit_stands_beside_the_figures() {
+fn figures_are_compared_with_the_storages_own_bound() {
     let dir = on_disk();
     let arguments = "--ranks 2 --path t --block 1m --transfer 256k";
     let (_, record) = measured(
@@ -247,7 +246,7 @@ fn the_storages_own_limit_stands_beside_the_figures() {
     let summary = summary(&measured(dir.path(), &auto).1, 0);
     assert!(summary.limit.unwrap().bytes_per_s > 0.0 && summary.utilization.is_some());
     is_empty(dir.path());
-    // A stream before or beside the phases would change what they find. Its file has no name, which the system writes
+    // A stream before or during the phases would change what they find. Its file is unnamed, which the system reports
     // as a number.
     let names = events.names();
     let last_of = |begin: char| names.iter().rposition(|name| name.starts_with(begin));
@@ -255,7 +254,7 @@ fn the_storages_own_limit_stands_beside_the_figures() {
     assert!(file.unwrap() < stream.unwrap(), "{names:?}");
 }
 
-/// The stream of the limit is read from the file before it is removed.
+/// The stream of the bound reads the file before it is removed.
 #[test]
 fn a_read_that_removes_its_file_has_a_limit() {
     let dir = on_disk();
@@ -277,7 +276,7 @@ fn a_read_that_removes_its_file_has_a_limit() {
     assert!(limit.unwrap().bytes_per_s > 0.0, "{body:#?}");
 }
 
-/// Files that are made, opened and removed in a directory from now on.
+/// Files created, opened and removed in a directory from now on.
 struct Events(OwnedFd);
 
 impl Events {
@@ -289,7 +288,7 @@ impl Events {
         Self(events)
     }
 
-    /// Their names, in the order of what happened.
+    /// Their names, in the order of events.
     fn names(&self) -> Vec<String> {
         let mut room = [MaybeUninit::uninit(); 4096];
         let mut events = inotify::Reader::new(&self.0, &mut room);
@@ -303,7 +302,7 @@ impl Events {
 }
 
 #[test]
-fn files_in_memory_have_no_limit_and_say_so() {
+fn files_in_memory_have_no_bound_and_the_record_gives_the_reason() {
     let Some(dir) = in_memory() else { return };
     let arguments = "--ranks 2 --path t --block 1m --transfer 256k";
     let (ended, record) = measured(dir.path(), &format!("{arguments} --limit auto"));
@@ -322,9 +321,9 @@ fn files_in_memory_have_no_limit_and_say_so() {
     assert!(body(&record).phases[0].summary.utilization.is_some());
 }
 
-/// Cached bytes are gone where the kernel can drop them; in memory everything stays, and that is said.
+/// Cached bytes are dropped if the kernel can do so; in memory everything stays, and this is reported.
 #[test]
-fn a_read_says_how_cold_it_was() {
+fn a_read_reports_how_much_was_cached() {
     let dir = on_disk();
     let cache = |record: &Record| trial(record, 1).cache.clone().unwrap();
     let arguments = "--ranks 2 --layout per-process --block 1m --transfer 64k --fsync end --path";
@@ -378,7 +377,7 @@ fn a_mixed_phase_has_its_share_of_reads_exactly() {
 }
 
 #[test]
-fn ranks_read_what_others_wrote_and_are_told_what_it_proves() {
+fn ranks_read_other_ranks_data_and_the_record_rates_the_proof() {
     let dir = tempdir().unwrap();
     for choice in [
         "shared --read-shift 1",
@@ -413,7 +412,7 @@ fn files_are_where_and_as_many_as_they_were_asked_for() {
         let point = &body(&record).point;
         let written = u64::from(point.trials * point.ranks) * (128 << 10);
         assert_eq!(body(&record).phases[0].summary.payload_bytes, written);
-        // What tonnage wrote it may replace, and without --keep remove. Directories that were there before stay.
+        // Files written by tonnage may be replaced, and are removed without --keep. Existing directories stay.
         measured(dir.path(), &arguments);
         let mut before = files;
         before.retain(|name| name.ends_with('/'));
@@ -446,7 +445,7 @@ fn existing_files_are_written_into_and_stay() {
     assert_eq!(now.len(), foreign.len());
     assert_ne!(now[..256 << 10], foreign[..256 << 10]);
     assert_eq!(now[256 << 10..], foreign[256 << 10..]);
-    // One that was not there is made, and goes.
+    // A missing directory is created, and removed.
     measured(
         dir.path(),
         "--ranks 2 --path u --block 128k --transfer 32k --existing",
@@ -454,7 +453,7 @@ fn existing_files_are_written_into_and_stay() {
     assert_eq!(names(dir.path()), ["t"]);
 }
 
-/// Part of a file that a compressor leaves, in percent; `None` where there is none.
+/// Compressed size of a file in percent; `None` without a compressor.
 fn compressed_percent(path: &Path) -> Option<f64> {
     let bytes = fs::metadata(path).unwrap().len();
     let output = Command::new("gzip")
@@ -508,14 +507,14 @@ fn repetitions_pause_and_end_in_time() {
     assert_eq!(trial(&record, 0).data_seed, Some(7));
 }
 
-/// Engines with queues: transfers that really were in flight.
+/// Engines with queues: the actual number of transfers in flight.
 #[test]
-fn what_a_queue_really_did_is_in_the_record() {
+fn the_actual_queue_depth_is_in_the_record() {
     let dir = tempdir().unwrap();
     if unavailable("uring") {
         return;
     }
-    // Waiting for the common start takes CPU time too, which is not the transfers'.
+    // Waiting for the common start also takes CPU time, which does not belong to the transfers.
     let arguments = "--engine uring --path t --block 64k --transfer 64k --window 256 --trials 20";
     let (_, record) = measured(dir.path(), arguments);
     for phase in &body(&record).phases {
@@ -524,7 +523,7 @@ fn what_a_queue_really_did_is_in_the_record() {
             phase.trials.iter().filter(within).count() > 10,
             "{phase:#?}"
         );
-        // The window was larger than the file.
+        // The depth was larger than the file.
         assert!(
             phase
                 .trials
@@ -545,7 +544,7 @@ fn what_a_queue_really_did_is_in_the_record() {
     assert_eq!(most("--threads 3", 0), 1);
 }
 
-/// Writes and reads a shared file of 16 MiB with a rank in each host.
+/// Writes and reads a shared file of 16 MiB, with a rank on each host.
 const SHARED: &str =
     "file -o r.jsonl --path t --block 512k --transfer 64k --segments 8 --limit none";
 
@@ -554,7 +553,7 @@ fn cache_of_read(dir: &Path) -> CacheState {
     trial(&record, 1).cache.clone().unwrap()
 }
 
-/// Starts a rank that takes its host for a machine of its own, by a boot identifier of its own.
+/// Starts a rank that considers its host a separate machine, because of a different boot ID.
 fn rank_of_another_machine(hosts: &Hosts, rank: usize, dir: &Path, arguments: &str) -> Started {
     let boot_id = dir.join(format!("boot-{rank}"));
     let id = format!("00000000-0000-4000-8000-00000000000{rank}\n");
@@ -581,7 +580,7 @@ fn a_page_cache_is_counted_once_however_many_hosts_a_machine_plays() {
     };
     all_good(&end(start(&hosts, dir.path(), SHARED)));
     is_whole("one machine");
-    // Machines count what their own ranks read.
+    // Machines are identified by their ranks, and count what these read.
     for order in ["sequential", "shuffled"] {
         let arguments = format!("{SHARED} --order {order}");
         let start = |rank| rank_of_another_machine(&hosts, rank, dir.path(), &arguments);
@@ -590,14 +589,14 @@ fn a_page_cache_is_counted_once_however_many_hosts_a_machine_plays() {
     }
 }
 
-/// The most memory that the process has had so far, in KiB.
+/// Peak memory of the process so far, in KiB.
 fn most_kib(pid: i32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find(|line| line.starts_with("VmHWM:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
 }
 
-/// Runs an experiment and returns the most memory that any rank had.
+/// Runs an experiment and returns the peak memory of any rank.
 fn peak_kib(dir: &Path, engine: &str, block: &str) -> u64 {
     let arguments = format!(
         "file --ranks 2 --engine {engine} --path {}/t --layout per-process --block {block} --transfer 4k --trials 2 \
@@ -607,7 +606,7 @@ fn peak_kib(dir: &Path, engine: &str, block: &str) -> u64 {
     let run: Started = tonnage(dir, &arguments).start();
     let ranks = [run.rank(0).pid, run.rank(1).pid];
     let mut peak = 0;
-    // The peak of a process that has ended cannot be asked for, so that it is looked at again and again until then.
+    // The peak of a process is not available after its end, so it is polled until then.
     while let [Some(first), Some(second)] = ranks.map(most_kib) {
         peak = first.max(second);
         std::thread::sleep(std::time::Duration::from_millis(1));
@@ -626,7 +625,7 @@ fn memory_of_ranks_does_not_grow_with_files_nor_with_transfers() {
         return;
     }
     for engine in engines() {
-        // 2048 transfers of each rank, and 65536.
+        // 2048 transfers of each rank, then 65536.
         let few = peak_kib(memory.path(), engine, "8m");
         let many = peak_kib(memory.path(), engine, "256m");
         assert!(many < few + 1024, "{engine}: {few} KiB and {many} KiB");

@@ -1,5 +1,5 @@
-//! File experiments that cannot be on this machine: one clear error each, before a clock starts, and nothing is left.
-//! Files of others stay.
+//! File experiments that are impossible on this machine: one clear error each, before a clock starts, and no leftovers.
+//! Foreign files stay.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,7 +11,7 @@ use tempfile::tempdir;
 use super::{body, experiment, failed, in_memory, is_empty, measured, names, only, walled, why};
 use crate::support::{Ended, Started, at_once, has, rows, tonnage, under, wait_until};
 
-/// Refused by the ranks, by all of them for one reason; there is nothing in the directory that was not there before.
+/// Refused by the ranks, all for the same reason; the directory holds nothing new.
 fn fails_here(dir: &Path, arguments: &str, reason: &str) {
     let before = names(dir);
     let (why, record) = failed(dir, arguments);
@@ -43,7 +43,8 @@ fn paths_that_cannot_be() {
     fails_here(dir.path(), own, "rank 1 | d.00000001 is a directory");
 }
 
-/// Files too short for a whole stamp could not be told from those of others. All larger ones work, run after run.
+/// Files too short for a whole stamp could not be distinguished from foreign files. All larger ones work, run after
+/// run.
 #[test]
 fn the_smallest_files_that_are_not_refused_work() {
     let cases = "
@@ -66,7 +67,7 @@ fn the_smallest_files_that_are_not_refused_work() {
     }
 }
 
-/// Starts an experiment with a file `t`, and waits until its first phase is over: the ranks wait for a while then.
+/// Starts an experiment with a file `t`, and waits until its first phase is over; the ranks then wait for a while.
 fn between_phases(dir: &Path, arguments: &str, bytes: u64) -> Started {
     let line = experiment(&format!("{arguments} --path t --delay 1s"));
     let run = tonnage(dir, &line).start();
@@ -74,15 +75,15 @@ fn between_phases(dir: &Path, arguments: &str, bytes: u64) -> Started {
     wait_until("the file is written", || {
         fs::metadata(&path).is_ok_and(|found| found.len() == bytes)
     });
-    // It is closed, too.
+    // It is closed by then, too.
     std::thread::sleep(std::time::Duration::from_millis(300));
     run
 }
 
-/// What is swapped in between phases, while all ranks wait, is refused by its name, and nothing happens to a file that
-/// it leads to.
+/// A file swapped in between phases, while all ranks wait, is refused by name, and the file that it links to is not
+/// touched.
 #[test]
-fn what_takes_the_place_of_a_file_is_not_followed() {
+fn a_link_that_replaces_a_file_is_not_followed() {
     type Swap = fn(&Path, &Path);
     let fifo: Swap = |path, _| {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
@@ -152,8 +153,8 @@ fn reads_of_what_is_not_there() {
     }
 }
 
-/// Runs an experiment in a directory `m` that a new mount namespace shows as these options say, and lists what is left
-/// in it. `None` where there can be no such namespace.
+/// Runs an experiment in a directory `m` that a new mount namespace mounts with these options, and lists its remaining
+/// content. `None` if the namespace cannot be created.
 pub fn on_tmpfs(dir: &Path, options: &str, then: &str, arguments: &str) -> Option<Ended> {
     let script = format!(
         "mount -t tmpfs -o {options} none m || exit 77\n{then}\n\"$@\"\ncode=$?\nls -A m > left\nexit $code\n"
@@ -169,7 +170,7 @@ pub fn on_tmpfs(dir: &Path, options: &str, then: &str, arguments: &str) -> Optio
     Some(ended)
 }
 
-/// Content of the directory when it had ended.
+/// Content of the directory after the end.
 pub fn left(dir: &Path) -> String {
     fs::read_to_string(dir.join("left")).unwrap()
 }
@@ -195,9 +196,9 @@ fn places_that_cannot_be_written() {
     }
 }
 
-/// Files of others are neither written into nor removed, whatever they begin with.
+/// Foreign files are neither overwritten nor removed, whatever their first bytes are.
 #[test]
-fn files_of_others_stay() {
+fn foreign_files_stay() {
     let dir = tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     fs::write(at("letter"), "somebody's letter\n").unwrap();
@@ -230,7 +231,7 @@ fn files_of_others_stay() {
             assert_eq!(fs::read(at(name)).ok(), before, "{name}");
         }
     }
-    // What tonnage wrote is told from them also when its first bytes were never written.
+    // A file written by tonnage is recognised even if its first bytes were never written.
     walled(
         dir.path(),
         "--path holes --block 64M --transfer 4k --order shuffled --fsync each --phases write --keep",
@@ -241,7 +242,7 @@ fn files_of_others_stay() {
 }
 
 #[test]
-fn what_became_somebody_elses_during_a_run_is_left() {
+fn a_file_replaced_by_another_user_during_a_run_stays() {
     type Change = fn(&Path);
     let changes: [(Change, &str); 3] = [
         (

@@ -1,4 +1,4 @@
-//! Files that are damaged between a job that writes and one that reads: every damage is found and named.
+//! Files damaged between a writing and a reading job: every damage is found and named.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -20,7 +20,7 @@ struct Job {
     seed: u64,
 }
 
-/// Damage in a file: from where on, and how many bytes.
+/// Damage in a file: offset and number of bytes.
 #[derive(Debug, Clone, Copy)]
 struct Damage {
     offset: u64,
@@ -28,7 +28,7 @@ struct Damage {
 }
 
 impl Job {
-    /// Two segments for each rank. `None` where the machine has not what it takes.
+    /// Two segments for each rank. `None` if the machine lacks the requirements.
     fn write(ranks: u32, (block, transfer): (u64, u64), options: &str) -> Option<Self> {
         if unavailable(options) {
             return None;
@@ -45,7 +45,7 @@ impl Job {
                 return None;
             }
         }
-        // Whose data is read means nothing to writing, and is refused there.
+        // The choice of another rank's data has no meaning for writing, and is refused there.
         let writing = arguments.replace("--read-shift 1", "");
         let (_, record) = measured(dir.path(), &format!("{writing} --phases write"));
         let seed = trial(&record, 0).data_seed.unwrap();
@@ -67,7 +67,7 @@ impl Job {
         format!("{} --phases read --verify", self.arguments)
     }
 
-    /// The last of the files, which is not the one that the seed is taken from where there are several.
+    /// The last of the files. If there are several, the seed is not taken from this one.
     fn file(&self) -> &Path {
         self.files.last().unwrap()
     }
@@ -79,14 +79,14 @@ impl Job {
         assert_eq!(trial.data_seed, Some(self.seed));
     }
 
-    /// Complaint of the job that reads after a change to its files, which is undone then.
+    /// The error of the reading job after a change to its files, which is then undone.
     fn complains(&self, change: impl FnOnce(&Self)) -> String {
         let before = self.contents();
         change(self);
         let (why, record) = failed(self.dir.path(), &self.read());
         let are_there = self.files.iter().all(|path| path.exists());
         assert!(are_there, "files that are only read are not removed");
-        // What was wrong was found after the phase, whose figures stay.
+        // The damage was found after the phase, and its figures stay.
         assert!(
             body(&record)
                 .phases
@@ -110,7 +110,7 @@ impl Job {
         }
     }
 
-    /// The complaint names everything about this damage.
+    /// The error names every detail of this damage.
     fn names(&self, why: &str, damage: Damage, found: &[u8], expected: &[u8]) {
         let differences: Vec<_> = (0..found.len())
             .filter(|&at| found[at] != expected[at])
@@ -157,7 +157,7 @@ fn put(path: &Path, offset: u64, bytes: &[u8]) {
     file.write_all_at(bytes, offset).unwrap();
 }
 
-/// Damages to a job's files, each by itself: every one, or one of each sort.
+/// Damages to a job's files, one at a time: all of them, or one of each kind.
 fn damage(job: &Job, every: bool) {
     job.passes();
     two_blocks_swapped(job);
@@ -223,7 +223,7 @@ fn a_stale_block(job: &Job) {
     job.names(&why, Damage { offset, bytes }, &stale, &expected);
     let own = job.seed;
     let seeds = format!("data of seed 12345 from another write, not of seed {own}");
-    // A first sector that the block has only in part tells nothing by itself.
+    // A first sector that is only partly in the block is not enough to identify anything.
     assert!(why.contains(&seeds), "{why}");
 }
 
@@ -273,7 +273,7 @@ fn files_swapped(job: &Job) {
     }
 }
 
-/// A block of whole sectors, in transfers of some; and one that is not.
+/// A block of whole sectors, in transfers of several; and one that is not.
 const ALIGNED: (u64, u64) = (16 << 10, 4 << 10);
 const UNALIGNED: (u64, u64) = (3000, 1000);
 
@@ -331,9 +331,9 @@ fn right_after_it_was_written() {
     }
 }
 
-/// Data of somebody else is told from data that is damaged.
+/// Foreign data is distinguished from damaged data.
 #[test]
-fn what_tonnage_did_not_write_cannot_be_verified() {
+fn foreign_data_cannot_be_verified() {
     let dir = tempdir().unwrap();
     for bytes in [vec![7; 1 << 20], vec![0; 1 << 20], vec![7; 3]] {
         fs::write(dir.path().join("t"), &bytes).unwrap();

@@ -1,5 +1,5 @@
-//! Copies of a GPU within one process, over the double of the driver, under `make test-gpu` on GPUs of NVIDIA, and
-//! where there is none.
+//! Copies of a GPU within one process: over the driver's test double, with `make test-gpu` on NVIDIA GPUs, and without
+//! any GPU.
 
 use std::path::Path;
 
@@ -15,8 +15,8 @@ fn read(dir: &Path) -> Vec<Record> {
     records::read(&dir.join("r.jsonl"))
 }
 
-/// Host and GPU, pageable and pinned, within one GPU, and between two: by copy engines, and by the kernel. Nobody says
-/// how many ranks there are.
+/// Host and GPU, pageable and pinned, within one GPU, and between two: by copy engines, and by the kernel. The number
+/// of ranks is left to the default.
 #[test]
 fn copies_between_all_sorts_of_memory_are_verified() {
     let Some(double) = Double::with("gpus 2") else {
@@ -56,8 +56,9 @@ fn copies_between_all_sorts_of_memory_are_verified() {
     }
 }
 
-/// Two GPUs with NVLink between them are set beside its nominal speed, where the management library tells it, and one
-/// GPU beside its own copies: in one process, and in two, which tell each other of their GPUs. The driver starts once.
+/// Two GPUs connected by NVLink are compared with its nominal speed, if the management library reports it, and one GPU
+/// with its own copies. This is done in one process, and in two processes that exchange their GPUs. The driver starts
+/// once.
 #[test]
 fn copies_between_linked_gpus_are_bounded_by_their_links() {
     let links = "gpu 0000:1b:00.0\ngpu 0000:1c:00.0\nlinks 0 1 4\nlinks 1 0 4\nspeed 25000";
@@ -93,7 +94,7 @@ fn copies_between_linked_gpus_are_bounded_by_their_links() {
             );
             continue;
         }
-        // Both GPUs have as many links: either of them may be named.
+        // Both GPUs have the same number of links, so either may be named.
         assert!(what.starts_with("link speed of cuda:"), "{what}");
         assert!(what.contains("), by NVLink, 4 links to cuda:"), "{what}");
         assert_eq!(limit.bytes_per_s, 100e9);
@@ -103,7 +104,7 @@ fn copies_between_linked_gpus_are_bounded_by_their_links() {
     }
 }
 
-/// One pair at a time has one bundle of links to the switches beside it, however many there are in all.
+/// One pair at a time is bounded by one GPU's links to the switches, regardless of the total.
 #[test]
 fn pairs_that_take_turns_are_bounded_by_one_bundle_of_links() {
     let gpus = ["0000:1b:00.0", "0000:1c:00.0", "0000:1d:00.0"];
@@ -138,7 +139,7 @@ fn pairs_that_take_turns_are_bounded_by_one_bundle_of_links() {
     }
 }
 
-/// Ranks that are processes wait meanwhile, and the next engine has them.
+/// Ranks that are processes wait meanwhile, and the next engine uses them.
 #[test]
 fn a_run_of_processes_has_points_within_one() {
     let Some(double) = Double::with("gpus 2") else {
@@ -176,8 +177,8 @@ fn a_run_of_processes_has_points_within_one() {
     assert_eq!(pinned.count(), 4);
 }
 
-/// Words that are told of wrong bytes: the offset, what was expected, and what was found.
-fn told(why: &str) -> Vec<(u64, u64, u64)> {
+/// Details of the wrong bytes in an error: offset, expected and found.
+fn wrong_bytes(why: &str) -> Vec<(u64, u64, u64)> {
     let parts = why.split("at offset ").skip(1);
     let words = parts.map(|part| {
         let (offset, rest) = part.split_once(": expected ").unwrap();
@@ -189,7 +190,7 @@ fn told(why: &str) -> Vec<(u64, u64, u64)> {
 }
 
 /// The second copy of the first batch goes wrong: a byte in its middle is flipped, its first two blocks of 64 bytes are
-/// swapped, or nothing comes.
+/// swapped, or nothing arrives.
 #[test]
 fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
     for (how, bytes, first, told_of) in [
@@ -205,13 +206,13 @@ fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
         let (run, records) = with(&double, arguments);
         run.with_code(1);
         let why = why_failed(&records[0]);
-        let words = told(why);
+        let words = wrong_bytes(why);
         let count = format!("{bytes} of 16384 bytes are wrong");
         assert!(why.contains(&count), "{how}: {why}");
         assert_eq!((words.len(), words[0].0), (told_of, first), "{how}: {why}");
         for (index, (offset, expected, found)) in (0..).zip(&words) {
             assert_eq!(*offset, first + 8 * index, "{how}: {why}");
-            // What nothing came over is the filler, which is the inverted pattern.
+            // Where nothing arrived, the filler remains, which is the inverted pattern.
             let as_it_is = match how {
                 "flip" => (expected ^ found).count_ones() == 1,
                 "swap" => (expected ^ found).count_ones() > 1 && *found != !expected,
@@ -222,7 +223,7 @@ fn bytes_that_a_gpu_spoils_are_named_by_their_offset() {
     }
 }
 
-/// A GPU that falls off in the second point: named with its code, and the first point's record is kept.
+/// A GPU that fails in the second point: the error names it with its code, and the first point's record is kept.
 #[test]
 fn a_gpu_that_falls_off_ends_the_run_and_leaves_the_records() {
     let Some(double) = Double::with("fail cuMemcpyAsync 719 100") else {
@@ -237,7 +238,7 @@ fn a_gpu_that_falls_off_ends_the_run_and_leaves_the_records() {
     assert!(why_failed(&records[1]).contains("(719)"), "{records:#?}");
 }
 
-/// Refusals are records that say why and what to do.
+/// Refusals are records that give the reason and a solution.
 #[test]
 fn what_cannot_be_copied_is_skipped_by_name() {
     let refused = "
@@ -256,7 +257,7 @@ fn what_cannot_be_copied_is_skipped_by_name() {
     }
 }
 
-/// Points of a plan in which only verbs and sizes are lists.
+/// Number of points of a plan in which only verbs and sizes are lists.
 fn points(plan: &str) -> usize {
     let listed = |table: &str, key: &str| {
         let of_key = |line: &&str| line.starts_with(key);
@@ -269,7 +270,7 @@ fn points(plan: &str) -> usize {
         .sum()
 }
 
-/// The plan that ships: as it stands on a GPU, and with smaller copies over the double, whose memory is small.
+/// The plan that ships: unmodified on a GPU, and with smaller copies over the double, which has little memory.
 #[test]
 fn the_page_of_a_node_is_measured_whole() {
     for driver in TriedDriver::all("") {
@@ -296,7 +297,7 @@ fn the_page_of_a_node_is_measured_whole() {
             assert_eq!(record.outcome, Outcome::Measured, "{run:#?}");
             assert_eq!(body(record).point.roles.ranks, ranks);
             assert!(body(record).driver_start_ns > Some(0), "{record:?}");
-            // A limit is an upper bound, on a GPU: one of the double bounds nothing.
+            // On a real GPU, the bound is an upper bound; the double's bounds nothing.
             let used = summary(record).utilization;
             assert!(
                 driver.is_double() || used.is_none_or(|used| used <= 1.02),

@@ -1,5 +1,4 @@
-//! Drivers on which the same runs of the program are tried: the double, and the GPUs of this machine where `make
-//! test-gpu` says that it has some.
+//! Drivers on which the same runs are tried: the double, and this machine's GPUs if `make test-gpu` declares some.
 
 use std::path::PathBuf;
 
@@ -8,10 +7,10 @@ use tonnage_record::{Outcome, Record};
 use super::{Double, cuda};
 use crate::support::{Ended, Program};
 
-/// The variable that says how many GPUs of NVIDIA this machine has.
+/// The variable with the number of NVIDIA GPUs of this machine.
 const GPUS: &str = "TONNAGE_TEST_GPUS";
 
-/// Words about two GPUs without a way between them.
+/// Text of the error about two GPUs without a connection.
 const NO_WAY: &str = "cannot reach the memory of";
 
 /// A driver with GPUs.
@@ -22,7 +21,7 @@ pub struct TriedDriver {
 }
 
 impl TriedDriver {
-    /// The double with two GPUs, set up by some lines, and the real one; a visible skip without either.
+    /// The double with two GPUs, configured by some lines, and the real one; prints a skip if there is neither.
     pub fn all(lines: &str) -> Vec<Self> {
         let double = Double::with(&format!("gpus 2\n{lines}"));
         let double = double.map(|double| Self {
@@ -38,12 +37,12 @@ impl TriedDriver {
         double.into_iter().chain(real).collect()
     }
 
-    /// True for the double, whose names and numbers are known.
+    /// True for the double, which has known names and numbers.
     pub fn is_double(&self) -> bool {
         self.double.is_some()
     }
 
-    /// Its library, where it is not the one that the loader finds.
+    /// Its library, if the loader would not find it.
     pub fn library(&self) -> Option<PathBuf> {
         self.double.as_ref().map(Double::path)
     }
@@ -56,21 +55,22 @@ impl TriedDriver {
         }
     }
 
-    /// Runs it, which must succeed, but for GPUs of a real driver that do not reach each other: a visible skip.
+    /// Runs it, and requires success, except for GPUs of a real driver that cannot reach each other: that is a visible
+    /// skip.
     pub fn run(&self, program: Program) -> Ended {
         if self.is_double() {
             return program.succeed();
         }
         let ended = program.run();
         let lacks_a_way = ended.stderr.contains(NO_WAY) || ended.stdout.contains(NO_WAY);
-        // No death by a signal, and no refusal of the whole: what else failed is in the records.
+        // No death by a signal, and no refusal of the whole run; other failures are in the records.
         let is_skipped = lacks_a_way && ended.code == Some(1);
         assert!(ended.code == Some(0) || is_skipped, "{ended:#?}");
         ended
     }
 
-    /// Records that are to be looked at: without those of GPUs that do not reach each other. Whatever else was not
-    /// measured stays.
+    /// Records to examine: without those of GPUs that cannot reach each other. Other points that were not measured
+    /// stay.
     pub fn reached(&self, records: Vec<Record>) -> Vec<Record> {
         let is_reached = |record: &Record| match &record.outcome {
             Outcome::Skipped { why } if !self.is_double() && why.contains(NO_WAY) => {

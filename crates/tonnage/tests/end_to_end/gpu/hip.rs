@@ -1,5 +1,5 @@
-//! Memories and engines of AMD's GPUs, over the double of their runtime, which carries out the kernels' own text; and
-//! what is said where there is no runtime. Nothing here has seen a GPU.
+//! Memories and engines of AMD GPUs, over a test double of their runtime, which executes the kernels' source; and
+//! messages without a runtime. None of this has run on a real GPU.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use super::{Double, amd, brief, cuda, json, way};
 use crate::support::records::{all_verified, are_skipped, body};
 use crate::support::{has, records, tonnage};
 
-/// By copy engines and by the kernel, between all sorts of memory. What another maker's driver has pinned is memory of
-/// the host to this one; memory of its GPUs is refused.
+/// By copy engines and by the kernel, between all kinds of memory. Memory pinned by another vendor's driver is host
+/// memory to this one; memory of that vendor's GPUs is refused.
 #[test]
 fn copies_of_amds_gpus_are_verified() {
     let (Some(double), Some(other)) = (Double::hip("gpus 2"), Double::with("")) else {
@@ -34,9 +34,9 @@ fn copies_of_amds_gpus_are_verified() {
         &skipped,
         "memory cuda with engine hip | Choose --memory hip, hip-pinned or",
     );
-    // Copies of this runtime are not those of copy engines alone.
+    // Copies of this runtime may use more than copy engines.
     has(&json(&copied), "\"hipMemcpyAsync, whose runtime chooses");
-    // Copies of CUDA's GPUs take no memory of these either.
+    // Copies of CUDA GPUs refuse these memories too.
     let line = "--engine cuda --op write --memory hip --target-memory cuda --sizes 64 --optional";
     let others = brief(&amd, &format!("{line} --library {cuda}"));
     are_skipped(&others, "memory hip with engine cuda");
@@ -58,7 +58,7 @@ fn copies_of_amds_gpus_are_verified() {
     );
 }
 
-/// The runtime does not promise the order that words behind data need, so that the CPU tells what arrived.
+/// The runtime does not guarantee the order that flags behind data need, so the CPU reports arrivals.
 #[test]
 fn memory_of_another_process_is_reached_by_amds_gpus() {
     let Some(double) = Double::hip("gpus 2") else {
@@ -79,9 +79,9 @@ fn memory_of_another_process_is_reached_by_amds_gpus() {
     );
 }
 
-/// The runtime does not ask for a way between two GPUs when it opens memory, so it is asked before, and what has no way
-/// is refused in the words of either engine. Where there is a way, and memory is not opened all the same, the code has
-/// its advice.
+/// The runtime does not check for a connection between two GPUs when it opens memory. So the engines check before, and
+/// refuse with their own message. If there is a connection and memory still cannot be opened, the error code has its
+/// advice.
 #[test]
 fn gpus_of_amd_without_a_way_between_them_are_refused() {
     let no_way =
@@ -101,7 +101,7 @@ fn gpus_of_amd_without_a_way_between_them_are_refused() {
     }
 }
 
-/// Memories that `verify` takes for an engine of this maker are those of the maker.
+/// `verify` tests an engine of this vendor with memories of the same vendor.
 #[test]
 fn verify_takes_the_memory_of_amds_gpus() {
     let Some(double) = Double::hip("memory 268435456\ngpus 2") else {
@@ -122,8 +122,8 @@ fn verify_takes_the_memory_of_amds_gpus() {
     assert_eq!(memories, BTreeSet::from(["hip", "hip-pinned"]));
 }
 
-/// The runtime aborts the process on an error of a queue: the rank's death is named, and records of earlier points are
-/// kept, also where the process is all that there is.
+/// The runtime aborts the process on a queue error. The rank's death is reported and records of earlier points are
+/// kept, even if there is only this one process.
 #[test]
 fn a_gpu_of_amd_that_falls_off_ends_the_run_and_leaves_the_records() {
     // Ranks of `hip` are threads of one process.
@@ -154,7 +154,7 @@ fn amds_gpus_are_listed_by_name() {
     let page = asked.succeed().stdout;
     let row = page.split("\n  hip:1  ").nth(1);
     let row = row.unwrap_or_else(|| panic!("{page}"));
-    // A row of the page may go on below.
+    // A row of the page may continue on the next line.
     let line = row.lines().take(2).collect::<String>();
     has(
         &line,

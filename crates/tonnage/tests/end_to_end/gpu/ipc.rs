@@ -1,5 +1,5 @@
-//! Bytes into GPU memory of another process, and through pinned memory, over the double of the driver and, under
-//! `make test-gpu`, on GPUs of NVIDIA; and what is said where there is no driver.
+//! Bytes into GPU memory of another process, and through pinned memory: over the driver's test double and, with `make
+//! test-gpu`, on NVIDIA GPUs; and messages without a driver.
 
 use std::fs;
 
@@ -12,8 +12,8 @@ use crate::killing::{nothing_new, pids};
 use crate::support::records::{all_verified, are_skipped, body};
 use crate::support::{BRIEF, LONG, has, records, shared_memory, tonnage, wait_until};
 
-/// Another GPU than the initiator's, and pinned memory, with every verb. The double tells on standard error of memory
-/// that is freed while a peer has it open.
+/// A GPU other than the initiator's, and pinned memory, with every verb. The double reports on standard error if memory
+/// is freed while a peer has it open.
 #[test]
 fn every_verb_reaches_memory_of_another_process() {
     for driver in TriedDriver::all("") {
@@ -34,10 +34,10 @@ fn every_verb_reaches_memory_of_another_process() {
         let of_double = [
             "GPU d1d1d1d1-d1d1-d1d1-d1d1-d1d1d1d1d1d1",
             "told by the GPU, behind the data",
-            // By the GPU that the bytes are of, and not by the first.
+            // By the GPU that owns the bytes, and not by the first one.
             "pinned memory of the host and cuda:1 (Double of a GPU, 0000:1c:00.0)",
             "\"device\":\"cuda:0 (0000:1b:00.0)\"",
-            // The same GPU's link bounds what pinned memory of the host gives.
+            // The same GPU's link bounds transfers from pinned host memory.
             "\"device\":\"memory of the host, to cuda:1 (0000:1c:00.0)\"",
             "\"version\":\"CUDA 12.4\"",
         ];
@@ -47,7 +47,7 @@ fn every_verb_reaches_memory_of_another_process() {
     }
 }
 
-/// A driver that writes no words: the CPU tells what arrived, and the record says so.
+/// A driver that cannot write flags: the CPU reports arrivals, and this is in the record.
 #[test]
 fn arrivals_that_the_cpu_tells_are_recorded_as_such() {
     let Some(double) = Double::with("words 0") else {
@@ -91,9 +91,9 @@ fn verify_takes_the_memory_that_the_engine_is_for() {
     }
 }
 
-/// GPUs that do not reach each other, memory of the host, and a check that would need the CPU to look.
+/// GPUs that cannot reach each other, host memory, and a check that would need the CPU to read the memory.
 #[test]
-fn what_ipc_cannot_do_is_refused_by_name() {
+fn unsupported_ipc_transfers_are_refused_by_name() {
     let (Some(double), Some(refusing)) = (
         Double::with("gpus 2\npeers 0"),
         Double::with("gpus 2\npeers 2"),
@@ -109,7 +109,7 @@ fn what_ipc_cannot_do_is_refused_by_name() {
     assert_eq!(of_host.len(), 3);
     let others = "memory host with engine cuda-ipc | --memory cuda, cuda:N or cuda-pinned";
     are_skipped(of_host, others);
-    // A way that there is, and memory that is not opened all the same: the code has its advice.
+    // There is a connection, but memory cannot be opened: the error code has its advice.
     let line = format!("{write} --memory cuda --target-memory cuda:1");
     let records = brief(&cuda(&refusing), &line);
     assert_eq!(records.len(), 1);
@@ -117,34 +117,34 @@ fn what_ipc_cannot_do_is_refused_by_name() {
     are_skipped(&records, &format!("{refused} | nvidia-smi topo -p2p r"));
 }
 
-/// Rank 0's GPU reaches none, and rank 1's reaches it: neither frees what the other one has open.
+/// Rank 0's GPU reaches no other, and rank 1's reaches it: neither may free memory that the other has open.
 #[test]
 fn a_rank_that_cannot_open_its_peers_memory_keeps_its_own_while_that_is_open() {
     let Some(double) = Double::with("gpus 2\nblind 0") else {
         return;
     };
     let write = "--engine cuda-ipc --op write --ranks 2 --sizes 8 --memory cuda";
-    // The double would say on standard error that memory is freed while a peer has it open.
+    // The double would report on standard error that memory is freed while a peer has it open.
     let line = format!("{write} --traffic all-to-all --gpus 0,1 --optional");
     let records = brief(&cuda(&double), &line);
     are_skipped(
         &records[..1],
         "cuda:0 (Double of a GPU, 0000:1b:00.0) does not open",
     );
-    // Who initiates nothing opens nothing: the other direction alone is there.
+    // A rank that initiates nothing opens nothing, so only the other direction is used.
     all_verified(&brief(
         &cuda(&double),
         &format!("{write} --gpus 1,0 --verify"),
     ));
 }
 
-/// With memory of the other rank open, and with pieces in the ring of staging.
+/// With the other rank's memory open, and with pieces in the staging ring.
 #[test]
 fn a_killed_rank_leaves_nothing_though_its_memory_is_open() {
     let Some(double) = Double::with("") else {
         return;
     };
-    // Its own memory is a file of the double, and so is what it has open of the other's.
+    // Its own memory is a file of the double, and so is the other rank's memory that it has open.
     for (engine, files) in [
         ("cuda-ipc", 2),
         ("fabric:tcp --engine-option staging=pinned", 1),
@@ -167,7 +167,7 @@ fn a_killed_rank_leaves_nothing_though_its_memory_is_open() {
     }
 }
 
-/// Memory of a GPU over sockets, where that was asked for.
+/// GPU memory over sockets, if requested.
 #[test]
 fn bytes_of_a_gpu_are_staged_where_that_is_asked_for() {
     for driver in TriedDriver::all("") {
@@ -190,10 +190,10 @@ fn bytes_of_a_gpu_are_staged_where_that_is_asked_for() {
     }
 }
 
-/// The GPU's way to the rest of the machine is the lower bound, where the management library says so.
+/// The GPU's connection to the rest of the machine is the lower bound, if the management library reports it.
 #[test]
 fn bytes_of_a_gpu_go_no_faster_than_its_own_link() {
-    // Two links of a megabyte a second each: no socket is so slow.
+    // Two links of one megabyte per second each; any socket is faster.
     let links = "gpu 0000:1b:00.0\ngpu 0000:1c:00.0\nc2c 2 1";
     let (Some(double), Some(management)) = (Double::with("gpus 2"), Double::nvml(links)) else {
         return;
@@ -221,7 +221,7 @@ fn bytes_of_a_gpu_go_no_faster_than_its_own_link() {
     }
 }
 
-/// Two processes have a GPU in turn: what each does while it has it does not add up.
+/// Two processes use a GPU in turn, so their rates while they have it do not add up.
 #[test]
 fn a_gpu_that_two_processes_share_is_one_copier() {
     for driver in TriedDriver::all("") {
@@ -245,7 +245,7 @@ fn a_gpu_that_two_processes_share_is_one_copier() {
     }
 }
 
-/// Nothing is staged by itself.
+/// Nothing is staged unless requested.
 #[test]
 fn bytes_of_a_gpu_are_not_staged_where_nobody_asked_for_it() {
     let Some(double) = Double::with("gpus 2") else {
@@ -258,6 +258,6 @@ fn bytes_of_a_gpu_are_not_staged_where_nobody_asked_for_it() {
     );
     assert_eq!(records.len(), 2, "{records:#?}");
     are_skipped(&records[..1], "--engine-option staging=pinned");
-    // The driver makes no handle of such memory.
+    // The driver provides no handle for this memory.
     are_skipped(&records[1..], "alloc=malloc is shared between processes");
 }

@@ -1,5 +1,5 @@
-//! GPUs: over the doubles of their drivers that are beside the tests of `tonnage-sys`, under `make test-gpu` on GPUs of
-//! NVIDIA, and where there is none.
+//! GPUs: over the test doubles of their drivers (next to the tests of `tonnage-sys`), with `make test-gpu` on NVIDIA
+//! GPUs, and without any GPU.
 
 use tempfile::tempdir;
 use tonnage_record::Record;
@@ -16,12 +16,12 @@ mod ipc;
 
 use double::Double;
 
-/// A transfer with a double of the driver, or with another library; it has to succeed, though points may be skipped.
+/// A transfer with a driver's double, or with another library; it must succeed, but points may be skipped.
 fn brief(library: &str, arguments: &str) -> Vec<Record> {
     transfer(&format!("{arguments} --library {library} {BRIEF}")).1
 }
 
-/// How a command with a double ended, and its records.
+/// Runs a command with a double, and returns its records too.
 fn with(double: &Double, arguments: &str) -> (Ended, Vec<Record>) {
     recorded(&format!("{arguments} --library {}", cuda(double)))
 }
@@ -35,7 +35,7 @@ fn amd(double: &Double) -> String {
     format!("libamdhip64={}", double.path().display())
 }
 
-/// Words about a driver that is not there, and what to do.
+/// Text about a missing driver, and how to get it.
 fn lacking(library: &str) -> String {
     format!("the driver library cannot be loaded | --library {library}=PATH")
 }
@@ -45,7 +45,8 @@ fn json(records: &[Record]) -> String {
     serde_json::to_string(records).unwrap()
 }
 
-/// The way from one GPU to another on the page of devices, where this machine's own stand beside those of a double.
+/// The connection from one GPU to another on the page of devices, which lists this machine's own GPUs and those of a
+/// double.
 pub fn way(page: &str, from: &str, to: &str) -> String {
     let table = page.split("\nGPU to GPU\n").nth(1);
     let table = table.unwrap_or_else(|| panic!("{page}"));
@@ -104,11 +105,11 @@ fn devices_are_listed_by_the_names_that_memory_takes() {
     let page = asked("devices", &double);
     let row = page.split("\n  cuda:1  ").nth(1);
     let row = row.unwrap_or_else(|| panic!("{page}"));
-    // A row of the page may go on below.
+    // A row of the page may continue on the next line.
     let line = row.lines().take(2).collect::<String>();
     let row = "Double of a GPU | 64 MiB | compute 9.0 | 0000:1c:00.0 | CUDA 12.4 | d1d1d1d1-";
     has(&line, row);
-    // The GPUs of the double are on no bus here.
+    // The double's GPUs are not on any bus here.
     has(
         &page,
         "4 links, 100.0 GB/s in each direction; peer access with native atomics, rank 0\n",
@@ -123,7 +124,7 @@ fn devices_are_listed_by_the_names_that_memory_takes() {
     }
     let json: serde_json::Value = serde_json::from_str(&asked("devices --json", &double)).unwrap();
     assert_eq!(json["cuda"][0]["memory_bytes"], 64 << 20);
-    // Those of this machine may come first.
+    // This machine's own pairs may come first.
     let pairs = json["gpu_pairs"].as_array().unwrap();
     let is_first =
         |pair: &&serde_json::Value| pair["from"] == "0000:1b:00.0" && !pair["links"].is_null();
@@ -149,9 +150,9 @@ fn memory_of_a_gpu_is_refused_by_engines_of_the_cpu() {
     are_skipped(&records[1..], of_fabric);
 }
 
-/// Each is one skip that says what to install, and a driver that is not there is one issue for all points.
+/// Each point is one skip that names what to install, and a missing driver is one issue for all points.
 #[test]
-fn a_machine_without_a_driver_says_what_to_install() {
+fn a_machine_without_a_driver_reports_what_to_install() {
     let nowhere = "/nonexistent/lib.so.1";
     for engine in [
         "shm --memory cuda",

@@ -1,4 +1,4 @@
-//! A browser without a window, told what to do by Chromium's own protocol over two pipes with names.
+//! A headless browser, controlled through Chromium's own protocol over two named pipes.
 
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
@@ -13,16 +13,16 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-/// A browser that takes longer is ended: everything that waits for it fails then.
+/// A browser that takes longer is killed; everything that waits for it then fails.
 const WATCHDOG: Duration = Duration::from_secs(100);
 
-/// A browser, which ends when this is dropped.
+/// A browser; dropping this ends it.
 pub struct Chromium {
     child: Child,
     orders: File,
     answers: BufReader<File>,
     last: u64,
-    /// Messages that it sent without being asked.
+    /// Messages that are not replies.
     told: VecDeque<Value>,
     _home: TempDir,
 }
@@ -32,7 +32,7 @@ pub struct Chromium {
 pub struct Tab(String);
 
 impl Chromium {
-    /// Starts it; `None`, with a reason, where it is not installed.
+    /// Starts it; `None`, with the reason printed, if it is not installed.
     pub fn start() -> Option<Self> {
         let path = std::env::var_os("PATH").unwrap_or_default();
         if !std::env::split_paths(&path).any(|folder| folder.join("chromium").is_file()) {
@@ -67,7 +67,7 @@ impl Chromium {
             std::thread::sleep(WATCHDOG);
             let _ = kill_process_group(group, Signal::KILL);
         });
-        // In the order of the shell, which waits for the other end of each.
+        // In the shell's order, because opening each waits for its other end.
         let orders = OpenOptions::new().write(true).open(orders).unwrap();
         let answers = BufReader::new(File::open(answers).unwrap());
         Some(Self {
@@ -106,12 +106,13 @@ impl Chromium {
         }
     }
 
-    /// Does something in a page.
+    /// Sends a command to a page.
     pub fn order(&mut self, tab: &Tab, method: &str, parameters: Value) -> Value {
         self.call(Some(tab), method, parameters)
     }
 
-    /// Opens an address and waits until it has loaded; with a width in pixels, dark or light, with scripts or without.
+    /// Opens an address and waits until it has loaded. Options: width in pixels, dark or light, with or without
+    /// scripts.
     pub fn open(&mut self, address: &str, width: u32, dark: bool, scripts: bool) -> Tab {
         let target = self.call(None, "Target.createTarget", json!({"url": "about:blank"}));
         let target = json!({"targetId": target["targetId"], "flatten": true});
@@ -144,7 +145,7 @@ impl Chromium {
         tab
     }
 
-    /// Value of an expression in a page; scripts of the page need not be allowed for it.
+    /// Value of an expression in a page; works even if the page's own scripts are blocked.
     pub fn evaluate(&mut self, tab: &Tab, expression: &str) -> Value {
         let wanted = json!({"expression": expression, "returnByValue": true, "awaitPromise": true});
         let found = self.order(tab, "Runtime.evaluate", wanted);
@@ -155,7 +156,7 @@ impl Chromium {
         found["result"]["value"].clone()
     }
 
-    /// Messages on the console since the page was opened.
+    /// Console messages since the page was opened.
     pub fn console(&self) -> Vec<String> {
         let methods = [
             "Log.entryAdded",
@@ -169,7 +170,7 @@ impl Chromium {
         messages.map(|it| it["params"].to_string()).collect()
     }
 
-    /// Addresses that were asked for since the page was opened.
+    /// Addresses requested since the page was opened.
     pub fn requests(&self) -> Vec<String> {
         let sent = self
             .told
@@ -187,7 +188,7 @@ impl Drop for Chromium {
     }
 }
 
-/// Address of a file.
+/// URL of a file.
 pub fn file(path: &Path) -> String {
     format!("file://{}", path.display())
 }

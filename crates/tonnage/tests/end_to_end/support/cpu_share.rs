@@ -1,4 +1,4 @@
-//! CPU time that others took while some runs of the program went on, which tells a slow program from a busy machine.
+//! CPU time used by other programs during some runs, to distinguish a slow program from a busy machine.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,10 +8,10 @@ use super::program::Started;
 /// CPU times since the machine started, in ticks.
 #[derive(Debug, Clone, Copy)]
 struct Ticks {
-    /// Of programs and of the kernel on their behalf, and of other guests of the machine below. Packets that interrupts
-    /// carry are nobody's.
+    /// CPU time of programs, of the kernel on their behalf, and of other guests on the hypervisor. Packet processing in
+    /// interrupts is not attributed to any program.
     busy: u64,
-    /// Of everything, idle ones too.
+    /// Total, including idle time.
     all: u64,
 }
 
@@ -33,14 +33,14 @@ impl Ticks {
 /// CPU time of a process so far, in ticks; `None` once it has ended.
 fn of_process(pid: i32) -> Option<u64> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name is in parentheses and may hold anything.
+    // The name is in parentheses and may contain anything.
     let (_, after) = text.rsplit_once(')')?;
     let mut words = after.split_whitespace().skip(11);
     let mut next = || words.next()?.parse::<u64>().ok();
     Some(next()? + next()?)
 }
 
-/// Waits until all of these have ended. Returns the part of all CPU time that went to other programs meanwhile.
+/// Waits until all of these have ended. Returns the fraction of total CPU time that other programs used meanwhile.
 pub fn taken_by_others(runs: &mut [Started]) -> f64 {
     let begin = Ticks::now();
     let mut own: BTreeMap<i32, u64> = BTreeMap::new();

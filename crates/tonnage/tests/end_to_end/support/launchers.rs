@@ -1,4 +1,4 @@
-//! Launchers of MPI, as their command lines begin, and programs under them.
+//! MPI launchers, as the start of a command line, and programs under them.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ pub const OPEN_MPI: &str = "mpirun.openmpi -np 2 --bind-to none --oversubscribe"
 /// MPICH's mpirun with two ranks.
 pub const MPICH: &str = "mpirun.mpich -np 2";
 
-/// Returns whether the first word of a launcher's command line is there; says how to get it otherwise.
+/// Whether the first word of a launcher's command line is installed; prints how to get it otherwise.
 pub fn is_there(launcher: &str) -> bool {
     let name = launcher.split_whitespace().next().unwrap();
     let found = ["/usr/bin", "/bin"]
@@ -26,7 +26,7 @@ pub fn is_there(launcher: &str) -> bool {
     found
 }
 
-/// A program under mpirun, which asks root twice whether it is meant.
+/// A program under mpirun, which requires two confirmations to run as root.
 pub fn under_mpirun(dir: &Path, launcher: &str, arguments: &str) -> Program {
     under(dir, launcher, arguments)
         .env("TMPDIR", dir)

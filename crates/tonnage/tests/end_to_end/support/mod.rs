@@ -1,4 +1,4 @@
-//! Starting the program, watching it, and looking at what it leaves.
+//! Starting the program, observing it, and examining what it leaves.
 
 pub mod chromium;
 pub mod cpu_share;
@@ -17,19 +17,19 @@ use std::time::{Duration, Instant};
 
 pub use program::{Ended, Program, Started, tonnage, tonnage_by, tonnage_in, under};
 
-/// Options for as little measuring as possible.
+/// Options for the shortest possible measurement.
 pub const BRIEF: &str = "--trials 2 --trial-time 5ms --warmup 1ms --limit none";
 
 /// A point that takes longer than any test waits.
 pub const LONG: &str = "--trials 1 --trial-time 1h --warmup 0 --limit none";
 
-/// A secret of ranks that something else starts.
+/// A secret for ranks started by an external launcher.
 pub const SECRET: &str = "correct-horse-battery-staple";
 
-/// The promise: after this, ranks have ended of which one was lost.
+/// The promise: when a rank is lost, all ranks have ended after this time.
 pub const SOON: Duration = Duration::from_secs(5);
 
-/// The text with single blanks between its words, as lines are broken between them.
+/// The text with single spaces between words, because lines may be wrapped anywhere.
 pub fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
@@ -44,25 +44,25 @@ pub fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
     })
 }
 
-/// Parts of a text that a cell asks for, separated by ` | `.
+/// Parts of text that a cell requires, separated by ` | `.
 pub fn parts(cell: &str) -> Vec<&str> {
     cell.split(" | ").collect()
 }
 
-/// Checks that a text has all parts that a cell asks for.
+/// Checks that a text contains all parts that a cell requires.
 pub fn has(text: &str, cell: &str) {
     for part in parts(cell) {
         assert!(text.contains(part), "no {part:?} in {text}");
     }
 }
 
-/// Waits until r.jsonl has so many lines.
+/// Waits until r.jsonl has `count` lines.
 pub fn wait_for_records(dir: &Path, count: usize) {
     let lines = || fs::read_to_string(dir.join("r.jsonl")).map_or(0, |it| it.matches('\n').count());
     wait_until("there are records", || lines() >= count);
 }
 
-/// Looks again and again until `ready`; panics with `what` after two minutes, however busy the machine is.
+/// Polls until `ready`; panics with `what` after two minutes, which is enough on any busy machine.
 pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     let since = Instant::now();
     while !ready() {
@@ -74,7 +74,7 @@ pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     }
 }
 
-/// Does it for each case, four of them at a time: for those that wait more than they work.
+/// Runs it for each case, four at a time: for cases that mostly wait.
 pub fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + Sync) {
     let mut cases = cases.into_iter().peekable();
     while cases.peek().is_some() {
@@ -87,15 +87,15 @@ pub fn at_once<T: Send>(cases: impl IntoIterator<Item = T>, test: impl Fn(T) + S
     }
 }
 
-/// A TCP port of 127.0.0.1 at which nobody listens, nor at the one behind it, which torchrun leaves to its ranks. Both
-/// are below those that the system gives to connections: one of them could be another test's by the time it is used.
+/// An unused TCP port of 127.0.0.1, with the next one unused too, which torchrun leaves to its ranks. Both are below
+/// the range that the system assigns to connections, so that no other test gets one of them before it is used.
 pub fn free_port() -> u16 {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     let is_free = |port: u16| std::net::TcpListener::bind(("127.0.0.1", port)).is_ok();
     loop {
         let taken = TAKEN.fetch_add(2, Ordering::Relaxed);
         assert!(taken < 20_000, "no port is free");
-        // Test programs that run at the same time begin at different places.
+        // Test programs that run at the same time start at different ports.
         let place = std::process::id().wrapping_mul(200).wrapping_add(taken) % 20_000;
         let port = 10_000 + place as u16;
         if is_free(port) && is_free(port + 1) {

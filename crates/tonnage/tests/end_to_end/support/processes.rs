@@ -1,5 +1,5 @@
-//! Processes of one start of the program. They are known by a mark in their environment, which orphans keep too, so
-//! that a signal never goes to a process that something else started.
+//! Processes of one start of the program. A mark in their environment identifies them, even orphans, so that a signal
+//! never goes to a process that something else started.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ pub const MARK: &str = "TONNAGE_TEST_MARK";
 /// One process of a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Its PID.
     pub pid: i32,
     /// Its rank; `None` for the supervisor or a launcher.
     pub rank: Option<u32>,
@@ -19,7 +19,7 @@ pub struct Process {
     pub command_line: String,
 }
 
-/// The processes that carry this mark. One that has ended and was not waited for has no environment any more.
+/// The processes with this mark. An ended process that has not been waited for has no environment any more.
 pub fn marked(mark: &str) -> Vec<Process> {
     let entries = fs::read_dir("/proc").unwrap();
     let pids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok());
@@ -51,10 +51,10 @@ fn look(pid: i32, mark: &str) -> Option<Process> {
     })
 }
 
-/// Sends a signal to a process, unless it has ended or its number means another one by now. Returns whether it did.
+/// Sends a signal to a process, unless it has ended or its PID was reused. Returns whether it did.
 pub fn send(process: &Process, mark: &str, signal: Signal) -> bool {
     let is_still_the_same = look(process.pid, mark).is_some_and(|now| now.rank == process.rank);
     let pid = Pid::from_raw(process.pid).filter(|_| is_still_the_same);
-    // It may end between the look and the signal, which is as good.
+    // It may end between the check and the signal, which is fine.
     pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
 }

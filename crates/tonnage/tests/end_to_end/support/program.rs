@@ -16,18 +16,18 @@ use tonnage_testbed::Hosts;
 use super::processes::{self, MARK, Process};
 use super::{SECRET, SOON, wait_until, words};
 
-/// No run of these tests takes longer, on however busy a machine.
+/// No run of these tests takes longer, even on a busy machine.
 const WATCHDOG: Duration = Duration::from_secs(180);
 
-/// Everything that a lost run leaves has to be gone after this.
+/// After this time, everything that a lost run leaves must be gone.
 const GONE: Duration = Duration::from_secs(5);
 
-/// The variable that names libfabric. Here it is the one inside the program: that of Debian 12 reads the names of all
-/// functions of the kernel in each process, and a point over its sockets takes three times the CPU time. The module
-/// [`fabric`](super::super::fabric) takes what is installed.
+/// The variable that chooses libfabric. Tests use the embedded one. Debian 12's reads the kernel's whole symbol table
+/// in each process, and a point over its sockets takes three times the CPU time. The module
+/// [`fabric`](super::super::fabric) uses the installed one.
 const LIBFABRIC: (&str, &str) = ("TONNAGE_LIBFABRIC", "embedded");
 
-/// Lines above tables that have the points of the one before them again.
+/// Titles of tables that list the points of the previous table again.
 const AGAIN: [&str; 2] = ["phases of a batch:", "further columns of the same rows:"];
 
 /// The program with arguments, not started yet.
@@ -36,13 +36,13 @@ pub struct Program {
     mark: String,
 }
 
-/// The program with these arguments, separated by blanks, in a directory that is also its home. It gets nothing of
-/// this process's environment.
+/// The program with these arguments, separated by spaces, in a directory that is also its home. It inherits nothing
+/// from this process's environment.
 pub fn tonnage(dir: &Path, arguments: &str) -> Program {
     under(dir, "", arguments)
 }
 
-/// The program, started by a launcher: its own command line, whose words are separated by blanks, comes first.
+/// The program, started by a launcher: the launcher's command line comes first, split at spaces.
 pub fn under(dir: &Path, launcher: &str, arguments: &str) -> Program {
     let mut words = launcher
         .split_whitespace()
@@ -53,14 +53,14 @@ pub fn under(dir: &Path, launcher: &str, arguments: &str) -> Program {
     prepare(command, dir)
 }
 
-/// The program in one of several hosts.
+/// The program on one of several hosts.
 pub fn tonnage_in(hosts: &Hosts, host: usize, dir: &Path, arguments: &str) -> Program {
     let mut command = hosts.command(host, env!("CARGO_BIN_EXE_tonnage"));
     command.args(arguments.split_whitespace());
     prepare(command, dir)
 }
 
-/// The program at the end of another command line, such as that of `srun`. Of its environment nothing stays.
+/// The program at the end of another command line, such as `srun`. The inherited environment is cleared.
 pub fn tonnage_by(mut launcher: Command, dir: &Path, arguments: &str) -> Program {
     launcher
         .arg(env!("CARGO_BIN_EXE_tonnage"))
@@ -98,25 +98,25 @@ impl Program {
         self
     }
 
-    /// Adds arguments, which may have blanks in them.
+    /// Adds arguments, which may contain spaces.
     pub fn arguments(mut self, arguments: &[String]) -> Self {
         self.command.args(arguments);
         self
     }
 
-    /// Gives it another standard output than a pipe; then none is collected.
+    /// Replaces the pipe on its standard output; then none is collected.
     pub fn stdout(mut self, to: impl Into<Stdio>) -> Self {
         self.command.stdout(to);
         self
     }
 
-    /// Gives it another standard error than a pipe; then none is collected.
+    /// Replaces the pipe on its standard error; then none is collected.
     pub fn stderr(mut self, to: OwnedFd) -> Self {
         self.command.stderr(to);
         self
     }
 
-    /// Makes it a rank of a launcher that has these many, meeting on this port of 127.0.0.1.
+    /// Makes it one of `size` ranks of a launcher, which meet on this port of 127.0.0.1.
     pub fn launched(self, rank: u32, size: u32, port: u16) -> Self {
         self.env("RANK", rank.to_string())
             .env("WORLD_SIZE", size.to_string())
@@ -124,12 +124,13 @@ impl Program {
             .env("MASTER_PORT", port.to_string())
     }
 
-    /// Makes it a rank of a launcher that has started these many on hosts, which share a secret as with a common home.
+    /// Makes it one of the ranks that a launcher has started on hosts, with a shared secret as in a common home
+    /// directory.
     pub fn on_hosts(self, hosts: &Hosts, rank: usize, size: usize) -> Self {
         self.env("RANK", rank.to_string())
             .env("WORLD_SIZE", size.to_string())
             .env("MASTER_ADDR", hosts.address(0).to_string())
-            // Ports are the hosts' own, so any will do.
+            // Each host has its own ports, so any will do.
             .env("MASTER_PORT", "29500")
             .env("TONNAGE_SECRET", SECRET)
     }
@@ -140,7 +141,7 @@ impl Program {
         let mut child = self.command.spawn().unwrap();
         let stdout = Reader::of(child.stdout.take());
         let stderr = Reader::of(child.stderr.take());
-        // Or this process would keep the other end of what is no pipe.
+        // Otherwise this process would keep the other end of a redirected output open.
         drop(self.command);
         Started {
             child,
@@ -151,12 +152,12 @@ impl Program {
         }
     }
 
-    /// Starts it and waits for its end.
+    /// Starts it and waits until it has ended.
     pub fn run(self) -> Ended {
         self.start().end()
     }
 
-    /// Runs it, and it must succeed without saying anything on standard error.
+    /// Runs it; it must succeed and print nothing on standard error.
     pub fn succeed(self) -> Ended {
         let ended = self.run();
         assert!(
@@ -167,7 +168,7 @@ impl Program {
     }
 }
 
-/// What comes through a pipe, until nobody has its other end.
+/// Reads a pipe until all of its write ends are closed.
 struct Reader {
     so_far: Arc<Mutex<Vec<u8>>>,
     thread: Option<JoinHandle<()>>,
@@ -206,12 +207,12 @@ pub struct Started {
     begun: Instant,
 }
 
-/// A run that has ended, and all its processes with it.
+/// A run that has ended, with all its processes.
 #[derive(Debug)]
 pub struct Ended {
-    /// Exit code; `None` when a signal ended it.
+    /// Exit code; `None` if a signal ended it.
     pub code: Option<i32>,
-    /// Signal that ended it, where one did.
+    /// Signal that ended it, if one did.
     pub signal: Option<i32>,
     /// Its standard output.
     pub stdout: String,
@@ -227,7 +228,7 @@ impl Started {
         processes::marked(&self.mark)
     }
 
-    /// The process of this rank, which must be there or come soon.
+    /// The process of this rank, which must exist or appear soon.
     pub fn rank(&self, rank: u32) -> Process {
         let mut found = None;
         wait_until("the rank is there", || {
@@ -250,18 +251,18 @@ impl Started {
         processes::send(process, &self.mark, signal)
     }
 
-    /// Returns whether the process that was started goes on.
+    /// Whether the started process is still running.
     #[allow(dead_code, reason = "the fault tests use it")]
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
     }
 
-    /// Number of the process that was started.
+    /// PID of the started process.
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// Sends a signal to the process that was started.
+    /// Sends a signal to the started process.
     pub fn signal(&self, signal: Signal) {
         let processes = self.processes();
         if let Some(process) = processes.iter().find(|process| process.pid == self.pid()) {
@@ -274,12 +275,12 @@ impl Started {
         String::from_utf8_lossy(&self.stderr.so_far.lock().unwrap()).into_owned()
     }
 
-    /// Waits until standard error holds these words.
+    /// Waits until standard error contains this text.
     pub fn wait_until_said(&self, words: &str) {
         wait_until(words, || self.said().contains(words));
     }
 
-    /// Waits for its end, which has to come soon.
+    /// Waits for its end, which must come soon.
     pub fn end_soon(self) -> Ended {
         let since = Instant::now();
         let ended = self.end();
@@ -287,13 +288,13 @@ impl Started {
         ended
     }
 
-    /// Kills a rank: the run has to end soon, with an error that names it.
+    /// Kills a rank: the run must end soon, with an error that names it.
     pub fn kill_rank(self, rank: u32) -> Ended {
         self.signal_rank(rank, Signal::KILL);
         self.end_soon().with_code(1).blaming(rank)
     }
 
-    /// Waits for its end and for that of all its processes. None may outlive it by more than a few seconds.
+    /// Waits until it and all its processes have ended. None may outlive it by more than a few seconds.
     pub fn end(mut self) -> Ended {
         let status = self.wait();
         let took = self.begun.elapsed();
@@ -316,7 +317,7 @@ impl Started {
         ended
     }
 
-    /// `None` when it did not end in time.
+    /// `None` if it did not end in time.
     fn wait(&mut self) -> Option<ExitStatus> {
         while self.begun.elapsed() < WATCHDOG {
             if let Some(status) = self.child.try_wait().unwrap() {
@@ -328,7 +329,7 @@ impl Started {
     }
 
     fn kill(&mut self) {
-        // Again and again, for one that is being started carries no mark yet.
+        // Repeatedly, because a process that is just being started has no mark yet.
         for _ in 0..10 {
             let left = self.processes();
             for process in &left {
@@ -339,7 +340,7 @@ impl Started {
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        // Both fail only when it has been waited for already.
+        // Both fail only if it has already been waited for.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -358,7 +359,7 @@ impl Ended {
         self
     }
 
-    /// Standard error holds all these parts.
+    /// Checks that standard error contains all these parts.
     pub fn saying(self, parts: &[&str]) -> Self {
         for part in parts {
             assert!(self.stderr.contains(part), "no {part:?} in {self:#?}");
@@ -366,7 +367,7 @@ impl Ended {
         self
     }
 
-    /// Standard output holds all these parts, as it is or with single blanks between words.
+    /// Checks that standard output contains all these parts, unmodified or with single spaces between words.
     pub fn printing(self, parts: &[&str]) -> Self {
         let words = words(&self.stdout);
         for part in parts {
@@ -376,7 +377,7 @@ impl Ended {
         self
     }
 
-    /// An error names this rank of this host.
+    /// Checks that an error names this rank of this host.
     pub fn blaming(self, rank: u32) -> Self {
         let name = format!("rank {rank} on {}", tonnage_sys::host::name());
         let mut lines = self.stderr.lines();
@@ -385,7 +386,7 @@ impl Ended {
         self
     }
 
-    /// Standard error is one error, and it holds all these parts.
+    /// Checks that standard error is one error that contains all these parts.
     pub fn with_one_error(self, parts: &[&str]) -> Self {
         let errors = self.stderr.matches("error: ").count();
         assert!(
@@ -395,7 +396,7 @@ impl Ended {
         self.saying(parts)
     }
 
-    /// Lines of the table's body; those of tables that have the same points again are left out.
+    /// Lines of the table's body, without tables that list the same points again.
     pub fn rows(&self) -> Vec<&str> {
         let is_rule = |line: &str| line.len() > 10 && line.bytes().all(|byte| byte == b'-');
         let mut rows = Vec::new();

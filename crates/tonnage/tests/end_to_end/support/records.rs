@@ -1,4 +1,4 @@
-//! Runs and their records: each is checked against the schema and against itself.
+//! Runs and their records. Each record is checked against the schema and for consistency.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,19 +31,19 @@ pub fn parse(text: &str) -> Vec<Record> {
     text.lines().map(check).collect()
 }
 
-/// The records that a run wrote to r.jsonl; drawing them again must give what it printed.
+/// The records that a run wrote to r.jsonl; drawing them again must give the run's output.
 pub fn shown(dir: &Path, run: &Ended) -> Vec<Record> {
     shown_as(&dir.join("r.jsonl"), run, Format::Table)
 }
 
-/// The same of another file and format.
+/// The same for another file and format.
 pub fn shown_as(path: &Path, run: &Ended, format: Format) -> Vec<Record> {
     let again = render(format, &read_records(path).unwrap().records).unwrap();
     assert_eq!(again, run.stdout);
     read(path)
 }
 
-/// Runs a command in a directory of its own; gives how it ended, and the records that it wrote.
+/// Runs a command in its own directory; returns how it ended, and its records.
 pub fn recorded(arguments: &str) -> (Ended, Vec<Record>) {
     let dir = tempdir().unwrap();
     let run = tonnage(dir.path(), &format!("{arguments} -o r.jsonl")).run();
@@ -51,7 +51,7 @@ pub fn recorded(arguments: &str) -> (Ended, Vec<Record>) {
     (run, records)
 }
 
-/// Runs a command that has to succeed without a word on standard error, and has to measure all of its points.
+/// Runs a command that must succeed silently, and must measure all of its points.
 pub fn succeeded(arguments: &str) -> (Ended, Vec<Record>) {
     let (run, records) = recorded(arguments);
     let is_measured = |it: &Record| it.outcome == Outcome::Measured;
@@ -65,14 +65,14 @@ pub fn succeeded(arguments: &str) -> (Ended, Vec<Record>) {
     (run, records)
 }
 
-/// Runs a transfer that has to succeed, though points may be skipped.
+/// Runs a transfer that must succeed, but points may be skipped.
 pub fn transfer(arguments: &str) -> (Ended, Vec<Record>) {
     let (run, records) = recorded(&format!("transfer {arguments}"));
     assert!(run.code == Some(0) && run.stderr.is_empty(), "{run:#?}");
     (run, records)
 }
 
-/// The records of two trials of 40 operations, or batches, and the table with single blanks.
+/// The records of two trials of 40 operations, or batches, and the table with single spaces.
 pub fn measured(arguments: &str) -> (Vec<Record>, String) {
     let limit = match arguments.contains("--link-speed") {
         true => "",
@@ -91,7 +91,7 @@ pub fn summary(record: &Record) -> &Summary {
     body(record).summary.as_ref().unwrap()
 }
 
-/// The reason why a point was not measured.
+/// Why a point was not measured.
 pub fn why(record: &Record) -> &str {
     match &record.outcome {
         Outcome::Skipped { why } | Outcome::Failed { why } => why,
@@ -99,7 +99,7 @@ pub fn why(record: &Record) -> &str {
     }
 }
 
-/// Checks that all points were skipped, each for a reason that has these parts.
+/// Checks that all points were skipped, each for a reason that contains these parts.
 pub fn are_skipped(records: &[Record], reason: &str) {
     assert!(!records.is_empty(), "nothing is recorded");
     for record in records {
@@ -109,14 +109,14 @@ pub fn are_skipped(records: &[Record], reason: &str) {
     }
 }
 
-/// The reason why a point failed.
+/// Why a point failed.
 pub fn why_failed(record: &Record) -> &str {
     let is_failed = matches!(record.outcome, Outcome::Failed { .. });
     assert!(is_failed, "{record:#?}");
     why(record)
 }
 
-/// Checks that every record has a result, and bytes of each trial were checked.
+/// Checks that every record has a result, and that bytes of each trial were checked.
 pub fn all_verified(records: &[Record]) {
     for record in records {
         assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
@@ -126,13 +126,13 @@ pub fn all_verified(records: &[Record]) {
     }
 }
 
-/// CSV as columns by their names, of the first row.
+/// The first row of a CSV, by column name.
 pub fn first_row(csv: &str) -> BTreeMap<&str, &str> {
     let mut lines = csv.lines().map(|line| line.split(','));
     lines.next().unwrap().zip(lines.next().unwrap()).collect()
 }
 
-/// A line as JSON that the schema allows.
+/// A line as JSON, checked against the schema.
 pub fn allowed(line: &str) -> Value {
     static SCHEMA: OnceLock<jsonschema::Validator> = OnceLock::new();
     let schema = SCHEMA.get_or_init(|| {
@@ -174,7 +174,7 @@ fn ranks_of_point(record: &Record) -> Option<u32> {
     of_transfer.or(record.file().map(|body| body.point.ranks))
 }
 
-/// Equal but for the last bits, which depend on the order of additions.
+/// Equal except for the last bits, which depend on the order of additions.
 fn about(left: f64, right: f64) -> bool {
     (left - right).abs() <= 1e-9 * left.abs().max(right.abs())
 }
@@ -190,7 +190,7 @@ pub fn ranks_of<'a>(lists: impl Iterator<Item = &'a String>) -> Vec<u32> {
     ranks
 }
 
-/// The spread is that of these rates, one of each trial.
+/// Checks that the spread belongs to these rates, one for each trial.
 fn check_spread(spread: &Spread, rates: impl Iterator<Item = f64>) {
     let rates: Vec<f64> = rates.collect();
     let mean = rates.iter().sum::<f64>() / rates.len() as f64;
@@ -200,7 +200,7 @@ fn check_spread(spread: &Spread, rates: impl Iterator<Item = f64>) {
     assert_eq!(spread.ci95.is_some(), rates.len() > 1);
 }
 
-/// The histogram has the samples of the figures, whose percentiles rise.
+/// Checks that the histogram has the same number of samples as the figures, and that percentiles increase.
 fn check_percentiles(latency: &Latency, histogram: &LatencyHistogram) {
     assert_eq!(histogram.count(), latency.samples);
     let rising = [
@@ -236,7 +236,7 @@ fn check_transfer(record: &Record, body: &TransferBody) {
     assert!(cpus.all(|count| count == point.workers as usize));
 }
 
-/// The phases of a batch make up its latency, so their means do.
+/// Checks that the means of a batch's phases add up to its mean latency.
 fn check_phases(point: &TransferPoint, summary: &Summary) {
     let is_timed = point.latency && matches!(point.pacing, Pacing::Batch { .. });
     assert_eq!(summary.batch_phases.is_some(), is_timed);
@@ -253,7 +253,7 @@ fn check_phases(point: &TransferPoint, summary: &Summary) {
     }
 }
 
-/// Every operation of a trial is in one interval.
+/// Checks that every operation of a trial is in exactly one interval.
 fn check_series(point: &TransferPoint, trial: &Trial) {
     assert_eq!(trial.series.is_some(), point.length.interval_ns.is_some());
     let Some(series) = &trial.series else { return };
@@ -298,7 +298,7 @@ fn check_trial(point: &TransferPoint, trial: &Trial) {
         TrialLength::Iterations(count) => {
             let expected = count * initiators(point) * loops(point) * rounds(point);
             let expected = expected * operations_per_iteration(point);
-            // Whoever is far behind a timetable gives the rest of it up.
+            // A worker far behind its timetable drops the rest of it.
             let is_paced = matches!(point.pacing, Pacing::Paced { .. });
             assert!(
                 trial.operations == expected || (is_paced && trial.operations < expected),
@@ -345,7 +345,7 @@ fn loops(point: &TransferPoint) -> u64 {
     }
 }
 
-/// Rounds of each trial, as long as a trial of one round.
+/// Rounds of each trial; each takes as long as a trial of one round.
 fn rounds(point: &TransferPoint) -> u64 {
     match point.roles.traffic {
         Traffic::InTurn | Traffic::Matrix => point.roles.rounds().into(),
@@ -401,7 +401,7 @@ fn check_latency(body: &TransferBody, summary: &Summary) {
         Pacing::Batch { .. } | Pacing::PingPong => operations_per_iteration(&body.point),
         Pacing::Stream { .. } | Pacing::Paced { .. } => 1,
     };
-    // What was due and never issued has a sample too.
+    // Operations that were due and never issued have a sample too.
     let unfinished = latency.lower_bounds.map_or(0, |bounds| bounds.unfinished);
     let ended = latency.samples - unfinished;
     assert_eq!(ended * per_sample, summary.operations);
@@ -421,7 +421,7 @@ fn check_file(body: &FileBody, is_measured: bool) {
     for phase in &body.phases {
         check_phase(point, phase);
         for trial in &phase.trials {
-            // The last is there without when the check found something.
+            // The last field is missing if the check found something.
             let verified = trial.verified_bytes.is_some();
             let asked = point.verify_after.contains(&phase.phase);
             assert!(verified == asked || (asked && !is_measured));
@@ -462,14 +462,14 @@ fn check_phase(point: &FilePoint, record: &PhaseRecord) {
     let part = limit.map(|limit| summary.bandwidth_bytes_per_s.mean / limit.bytes_per_s);
     match (summary.utilization, part) {
         (Some(said), Some(part)) => assert!(about(said, part)),
-        // What came from the page cache, or stayed there, is not set beside the storage's limit.
+        // Data that came from the page cache, or stayed there, is not compared with the storage's bound.
         (None, Some(_)) => {
             let stays = record.phase.writes() && !point.direct && point.fsync == Fsync::None;
             assert!(stays || trials.iter().any(is_warm), "{summary:?}");
         }
         (said, None) => assert_eq!(said, None),
     }
-    // Each transfer is in one histogram, once.
+    // Each transfer is in exactly one histogram.
     let reads = trials.iter().map(|trial| trial.reads).sum();
     let mut left = [reads, operations - reads];
     for latency in &record.latencies {
@@ -528,7 +528,7 @@ fn check_phase_trial(point: &FilePoint, phase: Phase, trial: &PhaseTrial) {
     assert_eq!(trial.stonewall.is_some(), point.stonewall.is_some());
     let ranks = u64::from(point.ranks);
     let Some(wall) = &trial.stonewall else {
-        // Who reads may have been told how little there is.
+        // A status file may have told a reader to read less.
         if point.status_file.is_none() {
             assert_eq!(payload, ranks * point.bytes_of_rank());
         }

@@ -1,4 +1,4 @@
-//! A terminal for the program, and what it shows.
+//! A terminal for the program, and its content.
 
 use std::fs::File;
 use std::io::Read;
@@ -9,11 +9,11 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
-/// Everything that was written to a terminal, its control sequences included.
+/// Everything written to a terminal, including control sequences.
 pub struct Terminal(Arc<Mutex<Vec<u8>>>);
 
 impl Terminal {
-    /// A terminal of so many lines and columns, and the end for the program.
+    /// Opens a terminal of this size; returns it and the program's end.
     pub fn open(lines: u16, columns: u16) -> (Self, OwnedFd) {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
         let ours = openpt(flags).unwrap();
@@ -32,7 +32,7 @@ impl Terminal {
         let all = Arc::clone(&shown);
         std::thread::spawn(move || {
             let (mut ours, mut bytes) = (File::from(ours), [0; 4096]);
-            // The system says an error once nobody has the other end.
+            // Reading fails once the other end is closed everywhere.
             while let Ok(count @ 1..) = ours.read(&mut bytes) {
                 all.lock().unwrap().extend(&bytes[..count]);
             }
@@ -40,7 +40,7 @@ impl Terminal {
         (Self(shown), theirs)
     }
 
-    /// Everything that was written so far.
+    /// Everything written so far.
     pub fn shown(&self) -> String {
         String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
     }

@@ -1,5 +1,5 @@
-//! Faults that befall runs of several hosts, drawn from a seed and a number alone. Hosts are network namespaces with a
-//! link for control and one for data; running there is in [`runs`], promises that hold are in [`promises`].
+//! Faults in runs on several hosts, drawn from a seed and a number alone. Hosts are network namespaces with a link for
+//! control and one for data. Running cases is in [`runs`], promises are in [`promises`].
 
 mod promises;
 mod runs;
@@ -11,10 +11,10 @@ use proptest::sample::{Index, select};
 
 use crate::cases::drawn;
 
-/// Seconds without a sign of life, as these runs are asked to allow: long for two busy CPUs, short for a test.
+/// Heartbeat timeout of these runs, in seconds: long for two busy CPUs, short for a test.
 const TIMEOUT_SECONDS: u64 = 2;
 
-/// A run of one rank on each host, and what befalls one of them.
+/// A run with one rank on each host, and a fault of one of them.
 #[derive(Debug, Clone)]
 struct Case {
     work: Work,
@@ -23,7 +23,7 @@ struct Case {
     fault: Fault,
     /// The host that is hit.
     host: u32,
-    /// Words by which the step begins at which it is.
+    /// Start of the name of the step at which it is hit.
     step: &'static str,
 }
 
@@ -37,12 +37,12 @@ enum Work {
     File(&'static str),
 }
 
-/// Something that goes wrong on one host.
+/// A fault on one host.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
-    /// Its data link is cut for ever, and the control channel goes on.
+    /// Its data link is cut for good, while the control channel works.
     DataCut,
-    /// All of its links are cut for ever.
+    /// All of its links are cut for good.
     HostCut,
     /// Its rank is killed.
     Kill,
@@ -50,7 +50,7 @@ enum Fault {
     Stop,
 }
 
-/// Faults in turn: any four cases in a row have all of them.
+/// Faults in turn: any four consecutive cases have all of them.
 const FAULTS: [Fault; 4] = [Fault::DataCut, Fault::Kill, Fault::HostCut, Fault::Stop];
 
 const VERBS: &[&str] = &["write", "read", "send", "write-imm"];
@@ -71,7 +71,7 @@ const PACINGS: &[&str] = &[
     LIMITED,
 ];
 const ROUND_TRIPS: &str = "--limit none --ping-pong";
-/// Streams of the limit go over the data link too.
+/// The streams that measure the bound also use the data link.
 const LIMITED: &str = "--limit auto --window 4";
 const LAYOUTS: &[&str] = &["shared", "per-process"];
 
@@ -83,7 +83,7 @@ const TRANSFER_STEPS: &[&str] = &[
     "trial 1 of ",
     "trial 2 of ",
 ];
-/// Steps at which bytes move, so that a cut cannot be missed. Before them is first contact, which has 30 s of its own.
+/// Steps in which bytes move, so that a cut cannot go unnoticed. Before them is first contact, which has its own 30 s.
 const MOVING_STEPS: &[&str] = &["warm-up of ", "trial 1 of ", "trial 2 of "];
 const LIMITED_STEPS: &[&str] = &["socket-stream limit", "trial 1 of ", "trial 2 of "];
 const CONNECT_STEPS: &[&str] = &[OPENING, "warm-up of ", "trial 2 of "];
@@ -102,7 +102,7 @@ impl Work {
             (Self::Connect, _) => CONNECT_STEPS,
             (Self::File(_), _) => FILE_STEPS,
         };
-        // A device without a carrier is none yet: its points are skipped.
+        // A device without a carrier does not count as one, and its points are skipped.
         let is_looked_for = fault == Fault::HostCut && steps[0] == OPENING;
         if is_looked_for { &steps[1..] } else { steps }
     }
@@ -111,7 +111,7 @@ impl Work {
 impl Case {
     fn draw(seed: u64, number: u64) -> Self {
         let fault = FAULTS[number as usize % FAULTS.len()];
-        // A link without data is nobody's loss.
+        // Cutting a link without data affects no rank.
         let works = match fault {
             Fault::DataCut => transfers().boxed(),
             _ => works().boxed(),
@@ -119,7 +119,7 @@ impl Case {
         let all = (works, 2u32..=3, 0u32..3, any::<Index>());
         let (work, hosts, host, step) = drawn(all, seed, number, 1);
         let is_pairs = matches!(work, Work::Transfer(_, traffic, _) if traffic.starts_with("pair"));
-        // Where ranks share CPUs there is no limit: two have one each.
+        // Ranks that share CPUs have no bound; two ranks have one CPU each.
         let is_limited = matches!(work, Work::Transfer(_, _, LIMITED));
         let hosts = if is_pairs || is_limited { 2 } else { hosts };
         let steps = work.steps(fault);
@@ -156,7 +156,7 @@ impl Case {
 fn transfers() -> impl Strategy<Value = Work> {
     let all = (select(VERBS), select(TRAFFICS), select(PACINGS));
     all.prop_map(|(verb, traffic, pacing)| {
-        // Somebody has to answer, and one direction at a time.
+        // There must be an answering rank, and one direction at a time.
         let is_answered = ["pair", "fan-in", "fan-out"].contains(&traffic);
         let pacing = match pacing {
             ROUND_TRIPS if !is_answered => "--limit none --batch 1",

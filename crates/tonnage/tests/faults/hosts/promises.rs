@@ -1,4 +1,4 @@
-//! Promises to runs of several hosts, beside those that hold on one host too.
+//! Promises for runs on several hosts, in addition to those for one host.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::{Case, Fault, TIMEOUT_SECONDS};
 use crate::promises::{LATE, Seen, is_done, traces};
 
 impl Fault {
-    /// Time until the fault can be seen: a process that ends closes its connections at once.
+    /// Time until the fault becomes visible: a process that ends closes its connections at once.
     fn seen_after(self) -> Duration {
         match self {
             Self::Kill => Duration::ZERO,
@@ -15,20 +15,20 @@ impl Fault {
     }
 }
 
-/// Returns the promises that were broken, by the traces of all ranks together and each rank's exit code and words, with
-/// `soon` for the time from when the fault can be seen to the end.
+/// Returns the broken promises, from the traces of all ranks together and each rank's exit code and output. `soon` is
+/// the limit from when the fault becomes visible to the end.
 pub(super) fn broken(
     case: &Case,
     seen: &Seen,
     ranks: &[(i32, String)],
     soon: Duration,
 ) -> Vec<String> {
-    // The runs are made long enough for each fault. Silence of busy CPUs may have ended one before.
+    // Runs are long enough for each fault, but a heartbeat timeout on busy CPUs may have ended one earlier.
     if seen.struck_pid.is_none() {
         return vec![format!("{LATE}longer for its fault than to end: {ranks:?}")];
     }
     let killed = case.fault == Fault::Kill;
-    // Nobody else on that host could remove the file of a rank that is killed: the next run does.
+    // No other process on that host could remove the file of a killed rank: the next run does.
     let mut broken = traces(seen, |names| {
         killed && names.iter().all(|name| name.starts_with('t'))
     });
@@ -37,7 +37,7 @@ pub(super) fn broken(
     }
     let records = seen.records.as_deref().unwrap_or_default();
     let is_good = |(code, said): &(i32, String)| *code == 0 && said.is_empty();
-    // The end of the run may have been faster than the fault.
+    // The run may have ended before the fault.
     if is_done(records) && ranks.iter().all(is_good) {
         return broken;
     }
@@ -58,7 +58,7 @@ fn wrong_codes(case: &Case, ranks: &[(i32, String)]) -> Vec<String> {
         .collect()
 }
 
-/// One line says it and names who was hit; of a cut data link both ends.
+/// Exactly one line reports it and names the victim; for a cut data link, both ends.
 fn wrong_causes(case: &Case, ranks: &[(i32, String)]) -> Vec<String> {
     let hit = case.host as usize;
     let errors = |rank: usize| -> Vec<&str> {
@@ -70,7 +70,7 @@ fn wrong_causes(case: &Case, ranks: &[(i32, String)]) -> Vec<String> {
     let names_other = |line: &str| others().any(|rank| names(line, rank));
     let of_others: Vec<_> = others().flat_map(errors).collect();
     let own = errors(hit);
-    // Where rank 0 is lost, each of the others tells, for no one of them is the first.
+    // If rank 0 is lost, each of the others reports it, because none of them leads.
     let most = if hit == 0 { ranks.len() - 1 } else { 1 };
     let are_good = match case.fault {
         Fault::DataCut => {
@@ -86,11 +86,11 @@ fn wrong_causes(case: &Case, ranks: &[(i32, String)]) -> Vec<String> {
             "nobody, too many or a wrong one is named: {ranks:#?}"
         ));
     }
-    // It goes on when the others have told of it, and comes too late.
+    // It is resumed after the others have reported it, and is too late.
     if case.fault == Fault::Stop && !own.is_empty() {
         wrong.push(format!("the rank that was stopped tells it too: {own:?}"));
     }
-    // The lost host's rank lives and tells whom it has not heard of.
+    // The lost host's rank lives, and reports the ranks that it has not heard from.
     if case.fault == Fault::HostCut && (own.len() != 1 || !names_other(own[0])) {
         wrong.push(format!("the host that was cut off names nobody: {own:?}"));
     }
@@ -123,7 +123,7 @@ mod tests {
         }
     }
 
-    /// Codes of ranks, separated by commas; one behind which names stand says one error about these.
+    /// Exit codes of ranks, separated by commas; a code followed by names means one error about these ranks.
     fn ranks(all: &str) -> Vec<(i32, String)> {
         let rank = |text: &str| match text.trim().split_once(' ') {
             None => (text.trim().parse().unwrap(), String::new()),
@@ -142,7 +142,7 @@ mod tests {
             "1 rank 1 on h1, 137, 1 rank 1 on h1",
         );
         let by_others = "137, 1 rank 0 on h0, 1 rank 0 on h0";
-        // What is promised is enough.
+        // Outputs that keep the promise are accepted.
         for (fault, host, all) in [
             (Fault::DataCut, 1, PAIR),
             (Fault::Kill, 1, lost),

@@ -1,4 +1,4 @@
-//! Running cases of several hosts, as a launcher would start them.
+//! Runs cases on several hosts, as a launcher would start them.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -16,10 +16,10 @@ use crate::promises::Seen;
 use crate::random::{LOOK, MOMENT_MAX, Steps, all_lines, names, new_names, outcomes, said};
 use crate::support::{Started, shared_memory, tonnage_in};
 
-/// Cases that run where nothing else is asked for: a cut data link and a killed rank.
+/// Number of cases by default: a cut data link and a killed rank.
 const CASES: u64 = 2;
 
-/// One to so many cases of one host.
+/// One of these for this many cases of one host.
 const ONE_TO: u64 = 10;
 
 #[test]
@@ -28,13 +28,13 @@ fn promises_hold_whatever_befalls_a_host() {
     let Some(numbers) = numbers("FAULT_HOSTS_CASE", "FAULT_CASE", count) else {
         return;
     };
-    // What was over before its fault came counts as late.
+    // A run that was over before its fault counts as late.
     all_hold("FAULT_HOSTS_CASE", numbers, |number, soon| {
         tried(number, &Case::draw(seed(), number), soon)
     });
 }
 
-/// Runs a case and returns the promises that were broken; none where there can be no hosts.
+/// Runs a case and returns the broken promises; none if hosts are impossible here.
 fn tried(number: u64, case: &Case, soon: Duration) -> Vec<String> {
     let hosts = match hosts(case) {
         Ok(Some(hosts)) => hosts,
@@ -47,7 +47,7 @@ fn tried(number: u64, case: &Case, soon: Duration) -> Vec<String> {
     }
 }
 
-/// Hosts for a case; `None` with the reason printed where this machine cannot have any.
+/// Hosts for a case; `None`, with the reason printed, if this machine cannot have any.
 fn hosts(case: &Case) -> Result<Option<Hosts>, Error> {
     let spec = HostsSpec {
         count: case.hosts as usize,
@@ -108,8 +108,8 @@ fn run(number: u64, case: &Case, hosts: &Hosts, soon: Duration) -> Vec<String> {
     broken(case, &seen, &ended, soon)
 }
 
-/// Waits for the step of the rank that is hit, and lets the fault happen unless the run has ended by then. Returns the
-/// process that it came to, and all that there were.
+/// Waits for the step of the rank that is hit, and applies the fault unless the run has ended by then. Returns the
+/// process that it hit, and all processes that existed.
 fn strike(
     case: &Case,
     hosts: &Hosts,

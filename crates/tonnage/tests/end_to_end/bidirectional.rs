@@ -11,7 +11,7 @@ fn directions(record: &Record) -> &Directions {
     summary(record).directions.as_ref().unwrap()
 }
 
-/// Two trials of 40 operations (or batches) of each worker of each side; every byte of each is checked.
+/// Two trials of 40 operations (or batches) of each worker of each side, with every byte checked.
 #[test]
 fn both_ranks_of_a_pair_move_as_much() {
     for (engine, ops) in [
@@ -30,7 +30,7 @@ fn both_ranks_of_a_pair_move_as_much() {
             for record in &records {
                 let both = directions(record);
                 let counts = [both.forward.operations, both.back.operations];
-                // Whoever is far behind a timetable gives the rest of it up.
+                // A worker far behind its timetable drops the rest of it.
                 let most = 2 * 2 * of_trial;
                 let fits = match more.contains("--rate") {
                     true => counts.iter().all(|&count| (1..=most).contains(&count)),
@@ -50,9 +50,9 @@ fn both_ranks_of_a_pair_move_as_much() {
     }
 }
 
-/// Of three initiators two have the same target, which goes back to both of them and to nobody else.
+/// Two of three initiators have the same target, which sends back to both of them and to no other rank.
 #[test]
-fn the_way_back_goes_to_whom_it_came_from() {
+fn a_reply_goes_to_the_initiator_that_it_belongs_to() {
     for more in ["", "--target-shift 1"] {
         let (records, _) = measured(&format!(
             "--engine shm --op write,write-imm,read,send --ranks 5 --initiators 3 --sizes 64 --window 4 --verify \
@@ -83,7 +83,7 @@ fn tables_and_csv_give_each_direction_and_the_sum() {
         "{csv}"
     );
     assert_eq!(of("directions"), 2.0);
-    // One way has neither.
+    // A one-way run shows neither.
     let run = tonnage(dir.path(), &line).succeed();
     assert!(!run.stdout.contains("forward"), "{run:#?}");
 }

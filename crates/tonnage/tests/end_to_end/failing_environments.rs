@@ -1,5 +1,5 @@
-//! Surroundings that do not work: limits of the process, files that another run has, an output that takes nothing,
-//! shared memory without room. One clear line each, and the right exit code.
+//! Environments that fail: process limits, files used by another run, an output that blocks, shared memory without
+//! room. Each gives one clear line and the right exit code.
 
 use std::fs::{self, OpenOptions};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
@@ -16,13 +16,13 @@ use super::support::{
     wait_until, words,
 };
 
-/// A run of one point, or of as many as sizes say.
+/// A run of one point, or of one point for each given size.
 fn null(dir: &Path, more: &str) -> Program {
     let arguments = format!("transfer --engine null --op write --ranks 2 {BRIEF} {more}");
     tonnage(dir, &arguments)
 }
 
-/// The program under a limit that `prlimit` sets.
+/// The program under a limit set by `prlimit`.
 fn limited(dir: &Path, limit: &str, arguments: &str) -> Option<Ended> {
     let tried = Command::new("prlimit").arg("--version").output();
     if !tried.is_ok_and(|output| output.status.success()) {
@@ -32,7 +32,7 @@ fn limited(dir: &Path, limit: &str, arguments: &str) -> Option<Ended> {
     Some(under(dir, &format!("prlimit {limit}"), arguments).run())
 }
 
-/// The program in a namespace of its own, which a script prepares; `None`, with a visible skip, where it cannot.
+/// The program in its own namespace, prepared by a script; `None`, with a visible skip, if that is impossible.
 fn unshared(dir: &Path, what: &str, prepare: &str, arguments: &str) -> Option<Ended> {
     let script = format!("{prepare} || exit 77\nexec \"$@\"\n");
     fs::write(dir.join("prepare.sh"), script).unwrap();
@@ -45,7 +45,7 @@ fn unshared(dir: &Path, what: &str, prepare: &str, arguments: &str) -> Option<En
     Some(ended)
 }
 
-/// No sign of a panic, an abort or a signal.
+/// No trace of a panic, an abort or a signal.
 fn orderly(ended: &Ended) {
     for sign in ["panicked", "RUST_BACKTRACE", "signal", "abort"] {
         assert!(!ended.stderr.contains(sign), "{sign} in {ended:#?}");
@@ -89,7 +89,7 @@ fn a_limit_on_the_size_of_files() {
 fn limits_on_open_files() {
     let dir = tempdir().unwrap();
     let transfer = "transfer --engine null --op write --ranks 20 --sizes 64 --iters 10 --trials 1";
-    // The supervisor gets along with few, and rank 0 raises its soft limit.
+    // The supervisor needs only a few, and rank 0 raises its soft limit.
     let Some(ended) = limited(dir.path(), "--nofile=20:4096", transfer) else {
         return;
     };
@@ -104,7 +104,7 @@ fn limits_on_open_files() {
         "the limit on open files is 20 here",
         "ulimit -Hn",
     ]);
-    // Where some ranks would do, it says how many.
+    // If fewer ranks would be possible, the error gives their number.
     let ended = limited(dir.path(), "--nofile=40:40", transfer)
         .unwrap()
         .with_code(1);
@@ -113,9 +113,9 @@ fn limits_on_open_files() {
 
 /// Each message names the command that helps.
 #[test]
-fn networks_that_ranks_cannot_meet_by() {
+fn networks_without_a_usable_address() {
     let veth = "ip link set lo up\nip link add v0 type veth peer name v1\nip link set v0 up\nip link set v1 up";
-    // V stands for two links without addresses, and H for a rank that is stated by hand.
+    // V stands for two links without addresses, and H for a rank with hand-set variables.
     let cases = "
         true                                                   => 1 => --ranks 2
             => cannot reach 127.0.0.1 | `ip link set lo up`
@@ -155,7 +155,7 @@ fn a_fifo_for_results() {
     assert!(ended.took < Duration::from_secs(10), "{ended:#?}");
     ended.with_one_error(&["fifo is a FIFO that nobody reads", "start its reader"]);
 
-    // What the run writes fits the FIFO, so that it can be read afterwards.
+    // The run's output fits into the FIFO, so it can be read afterwards.
     let mut reader = OpenOptions::new();
     let reader = reader
         .read(true)
@@ -196,7 +196,7 @@ fn a_file_that_another_run_writes() {
 }
 
 #[test]
-fn last_lines_that_are_no_records() {
+fn incomplete_last_lines() {
     let dir = tempdir().unwrap();
     let path = dir.path().join("r.jsonl");
     null(dir.path(), "--sizes 8 -o r.jsonl").succeed();
@@ -230,7 +230,7 @@ fn last_lines_that_are_no_records() {
         }
         assert_eq!(fs::read(&path).unwrap(), bytes, "it was changed");
     }
-    // Without an end of line they are what a crash of the machine left of the last write.
+    // Without a newline, they are the last write before a machine crash.
     for tail in [&zeros[..], torn] {
         fs::write(&path, [&good[..], tail].concat()).unwrap();
         null(dir.path(), "--sizes 8 --resume r.jsonl").succeed();
@@ -238,7 +238,7 @@ fn last_lines_that_are_no_records() {
     }
 }
 
-/// The program with these files as its standard output and standard error.
+/// Runs the program with these files as its standard output and standard error.
 fn into(arguments: &str, stdout: &str, stderr: Stdio) -> (Option<i32>, String) {
     let output = OpenOptions::new().write(true).open(stdout).unwrap();
     let program = Command::new(env!("CARGO_BIN_EXE_tonnage"))
@@ -305,8 +305,8 @@ fn shared_memory_that_cannot_be_used() {
     }
 }
 
-/// libfabric only sets the length of its files, and a page without room ends the process that touches it. Each kind opens
-/// more endpoints than fit into what a container of Docker has.
+/// libfabric only sets the length of its files, and touching a page without room ends the process. Each kind opens more
+/// endpoints than fit into the default of a Docker container.
 #[test]
 fn shared_memory_that_is_too_small_for_all_endpoints() {
     let transfer = format!("transfer --op write --engine fabric:shm --sizes 64k {BRIEF}");
@@ -320,7 +320,7 @@ fn shared_memory_that_is_too_small_for_all_endpoints() {
             &format!("{arguments} --libfabric embedded"),
         )
     };
-    // A host of many CPUs has too little for one endpoint.
+    // On a host with many CPUs there is not even room for one endpoint.
     let of_one = "/dev/shm has only 64 MiB free";
     for arguments in [
         format!("{transfer} --ranks 2 --qps 16"),
@@ -348,7 +348,7 @@ fn shared_memory_that_is_too_small_for_all_endpoints() {
             assert!(is_said, "{arguments}: {said}");
         }
     }
-    // 12 endpoints fit, though not 12 files in their whole length.
+    // 12 endpoints fit, although 12 files of full length would not.
     let ended = small(&format!("{transfer} --ranks 2 --qps 6")).unwrap();
     assert!(
         ended.code == Some(0) || ended.stdout.contains(of_one),
@@ -356,7 +356,7 @@ fn shared_memory_that_is_too_small_for_all_endpoints() {
     );
 }
 
-/// A message quotes an argument, and still can be read.
+/// A message quotes an argument, and stays readable.
 #[test]
 fn arguments_of_hundreds_of_kilobytes() {
     let dir = tempdir().unwrap();
@@ -396,9 +396,9 @@ fn arguments_of_hundreds_of_kilobytes() {
     }
 }
 
-/// A label that would write to the terminal, and files that hold nothing to show.
+/// A label with terminal control characters, and files without records.
 #[test]
-fn labels_that_are_no_text_and_files_without_records() {
+fn unprintable_labels_and_files_without_records() {
     let dir = tempdir().unwrap();
     let label = "x\u{1b}[31mRED";
     let line = "transfer --engine null --op write --ranks 2 --sizes 8 --label";
@@ -414,7 +414,7 @@ fn labels_that_are_no_text_and_files_without_records() {
     }
 }
 
-/// A user that has no other process, and may start this many.
+/// Runs it as a user that has no other process, and may start this many.
 fn with_processes(dir: &Path, most: u32, arguments: &str) -> Ended {
     let user = 1_000_000_000 + std::process::id();
     let launcher =
@@ -457,7 +457,7 @@ fn threads_that_cannot_be_started() {
     }
 }
 
-/// Less and less memory, until there is too little to begin with.
+/// Decreasing amounts of memory, until there is too little to start.
 #[test]
 fn memory_that_runs_out() {
     let dir = tempdir().unwrap();
@@ -491,13 +491,13 @@ fn memory_that_runs_out() {
     }
 }
 
-/// Room for the program and none for a connection, which the library does not say: it tries again for ever.
+/// Room for the program but not for a connection. The library does not report this: it retries for ever.
 #[test]
 fn memory_too_short_for_a_connection() {
     let dir = tempdir().unwrap();
     let run = format!("transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 {BRIEF}");
     let mut seen = Vec::new();
-    // What the program maps before differs by machine, and so does the limit that leaves too little after it.
+    // The program's own mappings differ between machines, and so does the limit that leaves too little after them.
     for megabytes in (50..100).step_by(2).chain((100..=300).step_by(5)) {
         let Some(ended) = limited(dir.path(), &format!("--as={megabytes}000000"), &run) else {
             return;
@@ -521,9 +521,9 @@ fn memory_too_short_for_a_connection() {
     panic!("no limit left too little for a connection: {seen:?}");
 }
 
-/// There is no supervisor whose code is of both.
+/// There is no supervisor that would combine both exit codes.
 #[test]
-fn a_point_that_fails_at_one_rank_of_a_launcher_is_the_code_of_all() {
+fn all_ranks_of_a_launcher_exit_with_the_code_of_a_point_that_fails_at_one() {
     let dir = tempdir().unwrap();
     let port = free_port();
     let run = format!("transfer --engine fabric:tcp --op write --sizes 64 {BRIEF}");

@@ -1,4 +1,4 @@
-//! Places of pairs: near, far, and by themselves, on whatever sockets this machine has.
+//! Placement of pairs: near, far, and default, on the sockets of this machine.
 
 use tempfile::tempdir;
 use tonnage_machine::Topology;
@@ -17,7 +17,7 @@ fn sockets(record: &Record) -> Vec<Option<u32>> {
     parts.flat_map(|part| part.sockets.clone()).collect()
 }
 
-/// Two where pairs may be near and far here, one where they may be near; `None` with a visible skip where neither.
+/// Two if pairs can be near and far here, one if they can only be near; `None`, with a visible skip, otherwise.
 fn sockets_here() -> Option<u32> {
     let topology = Topology::read();
     match (topology.has_near_and_far(), topology.allowed_sockets()) {
@@ -61,7 +61,7 @@ fn places_are_measured_where_the_machine_has_them() {
 }
 
 #[test]
-fn a_pair_is_placed_near_by_itself_and_the_title_says_so() {
+fn a_pair_is_placed_near_by_default_and_the_title_shows_it() {
     if sockets_here().is_none() {
         return;
     }

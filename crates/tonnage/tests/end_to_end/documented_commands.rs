@@ -1,4 +1,4 @@
-//! The commands that the documentation promises, with less time for each point.
+//! The commands shown in the documentation, with less time for each point.
 
 use tempfile::tempdir;
 use tonnage_plan::transfer::Pacing;
@@ -7,13 +7,13 @@ use tonnage_record::{Outcome, Record};
 use super::support::records::{body, succeeded};
 use super::support::{records, tonnage};
 
-/// Figures that follow from others of the record, whatever the machine does meanwhile; sums and rates are checked with
-/// every record.
+/// Figures that follow from others of the record, regardless of other load; sums and rates are checked with every
+/// record.
 fn check_latencies(record: &Record) {
     let body = body(record);
     let point = &body.point;
     for trial in &body.trials {
-        // One initiator: its samples lie side by side in the window, as many at a time as were in flight.
+        // One initiator: its samples fill the measured interval, with as many in parallel as operations were in flight.
         let (samples, at_a_time) = match point.pacing {
             Pacing::Batch { batch } => (trial.operations / u64::from(batch), 1),
             Pacing::Stream { window } => (trial.operations, window),
@@ -36,7 +36,7 @@ fn check_latencies(record: &Record) {
         );
         assert!(most <= trial.window_ns, "{trial:#?}");
         if point.verify.is_on() {
-            // No less than one slot was compared, and no more than was moved.
+            // At least one slot was compared, and at most the bytes that were moved.
             let verified = trial.verified_bytes.unwrap();
             let compared = u64::from(point.size_bytes)..=trial.payload_bytes;
             assert!(compared.contains(&verified), "{trial:#?}");
@@ -88,7 +88,7 @@ fn verify_checks_every_operation_at_every_size() {
     }
 }
 
-/// The tour's limits are measured for as long as they need, so this is the longest of these tests.
+/// The tour measures its bounds for as long as they need, so this is the longest of these tests.
 #[test]
 fn the_tour_is_one_page_and_a_file() {
     let dir = tempdir().unwrap();
@@ -112,7 +112,7 @@ fn the_tour_is_one_page_and_a_file() {
     let run = run.printing(&[&saved[0]]);
     let records = records::read(&dir.path().join(&saved[0]));
     assert!(records.len() > 15, "{}", records.len());
-    // A GPU is measured where there is one; where there is none the page says what to install.
+    // A GPU is measured if there is one; otherwise the page names what to install.
     let (on_gpu, others): (Vec<_>, Vec<_>) = records
         .iter()
         .partition(|record| body(record).point.engine == "cuda");

@@ -1,5 +1,5 @@
-//! How commands end: one that fails prints its reason once on standard error, whatever standard output holds, and one
-//! whose standard output nobody reads ends without a word.
+//! How commands end. A failing command prints its reason once on standard error, whatever standard output is. A command
+//! whose standard output is closed ends silently.
 
 use std::fs;
 use std::os::fd::OwnedFd;
@@ -9,7 +9,7 @@ use tempfile::tempdir;
 
 use super::support::{BRIEF, rows, tonnage};
 
-/// A library that is not there, so that what needs it is skipped.
+/// A missing library, so that points which need it are skipped.
 const WITHOUT: &str = "--engine fabric:tcp --library libfabric=/nowhere/libfabric.so --ranks 2";
 
 /// Command lines that fail in a directory with the files of [`prepare`], their exit codes, and a part of the reason.
@@ -73,7 +73,7 @@ fn failing() -> Vec<(String, i32, &'static str)> {
     cases
 }
 
-/// A file of somebody else's, and records of one point and of two.
+/// A foreign file, and records of one point and of two.
 fn prepare(dir: &Path) {
     fs::write(dir.join("foreign"), "precious").unwrap();
     for (sizes, file) in [("8", "8.jsonl"), ("8,16", "16.jsonl")] {
@@ -85,7 +85,7 @@ fn prepare(dir: &Path) {
 }
 
 #[test]
-fn a_command_that_fails_says_why_once() {
+fn a_failing_command_prints_its_reason_once() {
     let dir = tempdir().unwrap();
     prepare(dir.path());
     for (line, code, part) in failing() {
@@ -99,7 +99,7 @@ fn a_command_that_fails_says_why_once() {
     assert_eq!(foreign, "precious");
 }
 
-/// As one that SIGPIPE has ended, of whose end shells say nothing either.
+/// Like a process ended by SIGPIPE, about which shells print nothing either.
 #[test]
 fn a_command_whose_output_nobody_reads_ends_quietly() {
     let dir = tempdir().unwrap();
