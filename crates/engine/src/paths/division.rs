@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::Peer;
 
-/// Division of the operations between a worker and a peer.
+/// How the operations between a worker and a peer are divided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Division {
-    /// Use of the devices of a rank.
+    /// How a rank uses its devices.
     #[serde(skip_serializing_if = "Rails::is_single")]
     pub rails: Rails,
-    /// Endpoints between a worker and a peer, which operations take in turn.
+    /// Number of endpoints between a worker and a peer; operations take them in turn.
     #[serde(skip_serializing_if = "is_one")]
     pub queue_pairs: u32,
-    /// Bounds of the parts that operations are cut into, where they are.
+    /// Limits on the parts that operations are cut into; absent if operations are not cut.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
 }

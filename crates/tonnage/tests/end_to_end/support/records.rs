@@ -354,7 +354,7 @@ fn rounds(point: &TransferPoint) -> u64 {
 }
 
 fn operations_per_iteration(point: &TransferPoint) -> u64 {
-    // Lanes at a time of each worker of an initiating rank.
+    // Lanes that each worker of an initiating rank uses at a time.
     let lanes = match point.roles.traffic {
         Traffic::FanOut | Traffic::AllToAll | Traffic::File => u64::from(point.roles.ranks) - 1,
         _ => 1,
