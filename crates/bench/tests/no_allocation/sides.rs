@@ -10,7 +10,7 @@ use std::sync::{Arc, OnceLock};
 
 use double::Double;
 use tonnage_bench::kinds::transfer::layout::{SliceLayout, answers};
-use tonnage_bench::loop_parameters::flow_slots;
+use tonnage_bench::loop_parameters::{flow_slots, posting};
 use tonnage_engine::memory::{Memory, Request};
 use tonnage_engine::paths::divide;
 use tonnage_engine::{
@@ -96,8 +96,7 @@ impl Side {
             depth: point.depth(),
         };
         let calls = LibraryCalls {
-            api: point.api,
-            session,
+            posting: posting(point.api, session),
             gathers: matches!(point.pacing, Pacing::Batch { .. }).then(|| GatheredRoom {
                 batches: point.batching.in_flight,
                 operations: point.batch_share_max(),

@@ -28,20 +28,28 @@ use tonnage_engine::{
     Arm, Caps, Card, Completion, Descriptor, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind,
     LaneSpec, Neighbor, Op, Peer, RailLoad, Region, RegionId, Verb,
 };
-use tonnage_plan::transfer::{SessionUse, TransferApi};
 use tonnage_transfer::{
-    EndpointConfig, EngineParts, Extent, LocalMemory, Readiness, RemoteMemory, SessionOptions,
-    TicketEnd, TransferEndpoint, TransferError,
+    EndpointConfig, EngineParts, Extent, LaneSource, LocalMemory, Readiness, RemoteMemory,
+    SessionOptions, TicketEnd, TransferEndpoint, TransferError,
 };
 use tonnage_units::{Error, Result};
+
+/// Calls of the library that post operations.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Posting {
+    /// Operations of sessions, with a ticket each.
+    Tickets,
+    /// Operations with a ticket each, whose lane is found by names.
+    Named(LaneSource),
+    /// Operations of sessions, which a task each awaits.
+    Tasks,
+}
 
 /// Way in which the library is called.
 #[derive(Debug, Clone, Copy)]
 pub struct LibraryCalls {
-    /// Tickets or futures.
-    pub api: TransferApi,
-    /// Life of the lanes.
-    pub session: SessionUse,
+    /// Calls that post operations.
+    pub posting: Posting,
     /// Room for batches, where what is posted together is one call.
     pub gathers: Option<GatheredRoom>,
 }
@@ -120,13 +128,10 @@ impl LibraryEngine {
         };
         let local = endpoint.adopt_memory(Arc::clone(memory), registered);
         let gathered = calls.gathers.map(Gathered::new);
-        let calls = match calls.api {
-            TransferApi::Async => {
-                Calls::Tasks(TaskCalls::new(&endpoint, taken.depth, calls.gathers))
-            }
-            TransferApi::Engine | TransferApi::Poll => {
-                Calls::Tickets(TicketCalls::new(calls.session))
-            }
+        let calls = match calls.posting {
+            Posting::Tasks => Calls::Tasks(TaskCalls::new(&endpoint, taken.depth, calls.gathers)),
+            Posting::Tickets => Calls::Tickets(TicketCalls::new(None)),
+            Posting::Named(source) => Calls::Tickets(TicketCalls::new(Some(source))),
         };
         Self {
             calls,

@@ -10,8 +10,8 @@ const FLOWS: usize = 2;
 const DEPTH: u32 = 8;
 
 /// The library over the engine, with a lane to each of two peers.
-fn library(api: TransferApi, session: SessionUse) -> (LibraryEngine, TestEngine, [Lane; FLOWS]) {
-    library_that(api, session, None)
+fn library(posting: Posting) -> (LibraryEngine, TestEngine, [Lane; FLOWS]) {
+    library_that(posting, None)
 }
 
 /// Room for the batches of one lane.
@@ -21,8 +21,7 @@ const ROOM: GatheredRoom = GatheredRoom {
 };
 
 fn library_that(
-    api: TransferApi,
-    session: SessionUse,
+    posting: Posting,
     gathers: Option<GatheredRoom>,
 ) -> (LibraryEngine, TestEngine, [Lane; FLOWS]) {
     let counting = TestEngine::new(Script {
@@ -48,11 +47,7 @@ fn library_that(
         peers: &[(1, 4096), (2, 4096)],
         depth: DEPTH,
     };
-    let calls = LibraryCalls {
-        api,
-        session,
-        gathers,
-    };
+    let calls = LibraryCalls { posting, gathers };
     let mut library = LibraryEngine::over(taken, calls);
     let lanes = [1, 2].map(|peer| library.lane(&spec(peer)).unwrap());
     (library, counting, lanes)
@@ -96,34 +91,34 @@ fn carry(library: &mut LibraryEngine, ops: &[Op]) -> Vec<Completion> {
     panic!("{} of {} operations ended", ended.len(), ops.len());
 }
 
-const WAYS: [(TransferApi, SessionUse); 5] = [
-    (TransferApi::Poll, SessionUse::On),
-    (TransferApi::Poll, SessionUse::Off),
-    (TransferApi::Poll, SessionUse::Fresh),
-    (TransferApi::Poll, SessionUse::Register),
-    (TransferApi::Async, SessionUse::On),
+const WAYS: [Posting; 5] = [
+    Posting::Tickets,
+    Posting::Named(LaneSource::LookUp),
+    Posting::Named(LaneSource::Fresh),
+    Posting::Named(LaneSource::Register),
+    Posting::Tasks,
 ];
 
 #[test]
 fn every_operation_goes_through_the_library_and_comes_back_with_its_own_tag() {
-    for (api, session) in WAYS {
-        let (mut library, counting, lanes) = library(api, session);
+    for posting in WAYS {
+        let (mut library, counting, lanes) = library(posting);
         // As many as fit, and all with one tag, as batches have it.
         let batch: Vec<Op> = (0..12).map(|at| op(lanes[at % FLOWS], 5)).collect();
         let ended = carry(&mut library, &batch);
         assert!(ended.iter().all(|done| done.tag == 5 && done.len == 24));
         let of_first = ended.iter().filter(|done| done.lane == lanes[0]);
-        assert_eq!(of_first.count(), 6, "{api} {session}");
+        assert_eq!(of_first.count(), 6, "{posting:?}");
         // The library hands over one at a time, where the loops hand over all.
-        assert_eq!(posts(&counting), [1; 12], "{api} {session}");
+        assert_eq!(posts(&counting), [1; 12], "{posting:?}");
         assert_eq!(counting.lock().in_flight.len(), 0);
     }
 }
 
 #[test]
 fn lanes_are_made_as_often_as_the_session_says() {
-    let made = |api, session| {
-        let (mut library, counting, lanes) = library(api, session);
+    let made = |posting| {
+        let (mut library, counting, lanes) = library(posting);
         let before = counting.lock().lanes_asked;
         let ops: Vec<Op> = (0..10).map(|tag| op(lanes[0], tag)).collect();
         carry(&mut library, &ops);
@@ -136,43 +131,43 @@ fn lanes_are_made_as_often_as_the_session_says() {
             calls.deregistered,
         )
     };
-    use SessionUse::{Fresh, Off, On, Register};
+    use LaneSource::{Fresh, LookUp, Register};
     // Three verbs of two sessions.
-    assert_eq!(made(TransferApi::Poll, On), (6, 0, 0, 0, 0));
-    assert_eq!(made(TransferApi::Async, On), (6, 0, 0, 0, 0));
-    assert_eq!(made(TransferApi::Poll, Off), (0, 3, 0, 0, 0));
-    assert_eq!(made(TransferApi::Poll, Fresh), (0, 10, 10, 0, 0));
-    assert_eq!(made(TransferApi::Poll, Register), (0, 10, 10, 10, 10));
+    assert_eq!(made(Posting::Tickets), (6, 0, 0, 0, 0));
+    assert_eq!(made(Posting::Tasks), (6, 0, 0, 0, 0));
+    assert_eq!(made(Posting::Named(LookUp)), (0, 3, 0, 0, 0));
+    assert_eq!(made(Posting::Named(Fresh)), (0, 10, 10, 0, 0));
+    assert_eq!(made(Posting::Named(Register)), (0, 10, 10, 10, 10));
 }
 
 /// No task can run while the loop is between handing over and polling.
 #[test]
 fn tasks_post_when_the_loop_polls_and_tickets_at_once() {
-    for (api, session) in WAYS {
-        let (mut library, counting, lanes) = library(api, session);
+    for posting in WAYS {
+        let (mut library, counting, lanes) = library(posting);
         let before = counting.lock().polls;
         assert_eq!(library.post(&[op(lanes[0], 1)]).unwrap(), 1);
-        let at_once = api == TransferApi::Poll;
+        let at_once = posting != Posting::Tasks;
         assert_eq!(counting.lock().handed.len(), usize::from(at_once));
         let mut done = [Completion::EMPTY; 4];
-        assert_eq!(library.poll(&mut done).unwrap(), 1, "{api} {session}");
+        assert_eq!(library.poll(&mut done).unwrap(), 1, "{posting:?}");
         assert_eq!(counting.lock().polls, before + 1);
     }
 }
 
 #[test]
 fn without_room_less_is_taken() {
-    for (api, session) in WAYS {
-        let (mut library, counting, lanes) = library(api, session);
+    for posting in WAYS {
+        let (mut library, counting, lanes) = library(posting);
         counting.lock().room = Some(3);
         let ops: Vec<Op> = (0..40).map(|tag| op(lanes[0], tag)).collect();
         let taken = library.post(&ops).unwrap();
         // A task waits for room by itself.
-        let most = match api {
-            TransferApi::Async => DEPTH as usize + 1,
+        let most = match posting {
+            Posting::Tasks => DEPTH as usize + 1,
             _ => 3,
         };
-        assert_eq!(taken, most, "{api} {session}");
+        assert_eq!(taken, most, "{posting:?}");
         let mut done = [Completion::EMPTY; 64];
         let mut ended = 0;
         for _ in 0..20 {
@@ -190,7 +185,7 @@ fn without_room_less_is_taken() {
 
 #[test]
 fn ends_come_in_the_engines_order_and_arrivals_with_them() {
-    let (mut library, counting, lanes) = library(TransferApi::Poll, SessionUse::On);
+    let (mut library, counting, lanes) = library(Posting::Tickets);
     let ops = [4, 5, 6].map(|tag| op(lanes[0], tag));
     assert_eq!(library.post(&ops).unwrap(), 3);
     counting.lock().in_flight.make_contiguous().reverse();
@@ -217,8 +212,8 @@ fn ends_come_in_the_engines_order_and_arrivals_with_them() {
 
 #[test]
 fn a_failed_operation_keeps_the_engines_words() {
-    for (api, session) in WAYS {
-        let (mut library, counting, lanes) = library(api, session);
+    for posting in WAYS {
+        let (mut library, counting, lanes) = library(posting);
         counting.lock().ends = Some(failing_after(0, 7));
         let ended = carry(&mut library, &[op(lanes[1], 3)]);
         assert_eq!((ended[0].ending, ended[0].tag), (Ending::Failed(7), 3));
@@ -229,20 +224,23 @@ fn a_failed_operation_keeps_the_engines_words() {
 
 #[test]
 fn a_flush_is_the_librarys_too_unless_each_operation_was_proved() {
-    for (api, session) in WAYS {
-        let (mut library, counting, lanes) = library(api, session);
+    for posting in WAYS {
+        let (mut library, counting, lanes) = library(posting);
         carry(&mut library, &[op(lanes[0], 3)]);
         let flushed = library.flush(lanes[0], 4).unwrap();
-        let proved = session.releases_lanes();
+        let proved = matches!(
+            posting,
+            Posting::Named(LaneSource::Fresh | LaneSource::Register)
+        );
         let expected = if proved {
             Flush::Delivered
         } else {
             Flush::Posted
         };
-        assert_eq!(flushed, expected, "{api} {session}");
+        assert_eq!(flushed, expected, "{posting:?}");
         if !proved {
             let mut done = [Completion::EMPTY; 4];
-            assert_eq!(library.poll(&mut done).unwrap(), 1, "{api} {session}");
+            assert_eq!(library.poll(&mut done).unwrap(), 1, "{posting:?}");
             assert_eq!((done[0].tag, done[0].ending), (4, Ending::Done));
         }
         assert_eq!(counting.lock().flushes, u32::from(!proved));
@@ -251,25 +249,25 @@ fn a_flush_is_the_librarys_too_unless_each_operation_was_proved() {
 
 #[test]
 fn the_engine_comes_back_with_all_lanes_released_but_not_in_the_middle() {
-    for (api, session) in WAYS {
-        let (mut library, counting, lanes) = library(api, session);
+    for posting in WAYS {
+        let (mut library, counting, lanes) = library(posting);
         carry(&mut library, &[op(lanes[0], 3)]);
         lanes.into_iter().for_each(|lane| library.release(lane));
         assert!(library.post(&[op(lanes[0], 4)]).is_err());
         let calls = counting.lock();
-        assert_eq!(calls.lanes_asked, calls.released, "{api} {session}");
+        assert_eq!(calls.lanes_asked, calls.released, "{posting:?}");
         drop(calls);
         let mut engine = library.into_engine().unwrap();
         engine.lane(&spec(1)).unwrap();
     }
-    let (mut library, _, lanes) = library(TransferApi::Poll, SessionUse::On);
+    let (mut library, _, lanes) = library(Posting::Tickets);
     library.post(&[op(lanes[0], 1)]).unwrap();
     assert!(library.into_engine().is_none());
 }
 
 #[test]
 fn what_the_library_lacks_is_an_error() {
-    let (mut library, _, lanes) = library(TransferApi::Poll, SessionUse::On);
+    let (mut library, _, lanes) = library(Posting::Tickets);
     let mut refused = |spec: LaneSpec<'_>| library.lane(&spec).unwrap_err().to_string();
     let receive = LaneSpec {
         kind: LaneKind::Receive,
@@ -299,8 +297,8 @@ fn what_the_library_lacks_is_an_error() {
 /// Operations of two lanes, posted together: a call for each lane, and an end for each operation.
 #[test]
 fn what_is_posted_together_is_one_call_where_that_is_asked_for() {
-    for (api, session) in WAYS {
-        let (mut library, counting, lanes) = library_that(api, session, Some(ROOM));
+    for posting in WAYS {
+        let (mut library, counting, lanes) = library_that(posting, Some(ROOM));
         let lanes_before = counting.lock().lanes_asked;
         // More ends than a poll has room for.
         let batch: Vec<Op> = (0..100).map(|at| op(lanes[at % FLOWS], 5)).collect();
@@ -313,29 +311,29 @@ fn what_is_posted_together_is_one_call_where_that_is_asked_for() {
                     .all(|done| done.tag == 5 && done.ending == Ending::Done)
             );
             let of_first = ended.iter().filter(|done| done.lane == lanes[0]);
-            assert_eq!(of_first.count(), 50, "{api} {session}");
+            assert_eq!(of_first.count(), 50, "{posting:?}");
         }
-        assert_eq!(posts(&counting), [50; 4], "{api} {session}");
+        assert_eq!(posts(&counting), [50; 4], "{posting:?}");
         // A lane for each call, and not for each operation.
         let made = counting.lock().lanes_asked - lanes_before;
-        let expected = match session {
-            SessionUse::On => 0,
-            SessionUse::Off => 3 * FLOWS,
-            SessionUse::Fresh | SessionUse::Register => 4,
+        let expected = match posting {
+            Posting::Tickets | Posting::Tasks => 0,
+            Posting::Named(LaneSource::LookUp) => 3 * FLOWS,
+            Posting::Named(LaneSource::Fresh | LaneSource::Register) => 4,
         };
-        assert_eq!(made, expected, "{api} {session}");
+        assert_eq!(made, expected, "{posting:?}");
     }
 }
 
 #[test]
 fn a_batch_that_fails_keeps_the_engines_words_and_one_without_room_waits() {
-    for (api, session) in WAYS {
-        let (mut library, counting, lanes) = library_that(api, session, Some(ROOM));
+    for posting in WAYS {
+        let (mut library, counting, lanes) = library_that(posting, Some(ROOM));
         // More batches than the library has places for: some wait until others have ended.
         let mut done = [Completion::EMPTY; 64];
         for tag in 0..40 {
             let batch = [op(lanes[0], tag), op(lanes[0], tag)];
-            assert_eq!(library.post(&batch).unwrap(), 2, "{api} {session}");
+            assert_eq!(library.post(&batch).unwrap(), 2, "{posting:?}");
         }
         let mut tags = Vec::new();
         for _ in 0..100 {
@@ -345,7 +343,7 @@ fn a_batch_that_fails_keeps_the_engines_words_and_one_without_room_waits() {
         tags.sort_unstable();
         assert!(
             tags.into_iter().eq((0..40).flat_map(|tag| [tag, tag])),
-            "{api} {session}"
+            "{posting:?}"
         );
         counting.lock().ends = Some(failing_after(0, 7));
         library.post(&[op(lanes[1], 3), op(lanes[1], 3)]).unwrap();
@@ -358,6 +356,6 @@ fn a_batch_that_fails_keeps_the_engines_words_and_one_without_room_waits() {
         }
         assert_eq!((count, done[0].tag, done[0].lane), (1, 3, lanes[1]));
         assert!(matches!(done[0].ending, Ending::Failed(_)));
-        assert_eq!(library.failure(&done[0]).name, "broken", "{api} {session}");
+        assert_eq!(library.failure(&done[0]).name, "broken", "{posting:?}");
     }
 }

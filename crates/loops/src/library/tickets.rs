@@ -2,7 +2,6 @@
 //! which each operation finds one.
 
 use tonnage_engine::{Completion, Flush, Lane, Op, Verb};
-use tonnage_plan::transfer::SessionUse;
 use tonnage_transfer::{
     Extent, LaneSource, LocalId, QueuedExtent, RemoteId, Session, Ticket, TicketEnd,
     TransferEndpoint, TransferErrorKind, TransferResult, TransferStatus,
@@ -14,7 +13,8 @@ use crate::BURST;
 
 /// Lanes by sessions, and what has ended.
 pub(super) struct TicketCalls {
-    session: SessionUse,
+    /// Way to find the lane of each operation, without sessions.
+    source: Option<LaneSource>,
     pub(super) lanes: Vec<Option<TicketLane>>,
     ends: Box<[TicketEnd]>,
     /// Operations of one lane that are handed over together.
@@ -82,9 +82,9 @@ impl TicketLane {
 }
 
 impl TicketCalls {
-    pub(super) fn new(session: SessionUse) -> Self {
+    pub(super) fn new(source: Option<LaneSource>) -> Self {
         Self {
-            session,
+            source,
             lanes: Vec::new(),
             ends: vec![TicketEnd::NONE; BURST].into(),
             list: vec![QueuedExtent::default(); BURST].into(),
@@ -97,19 +97,16 @@ impl TicketCalls {
         endpoint: &TransferEndpoint,
         wanted: &WantedLane<'_>,
     ) -> Result<()> {
-        let named = |source| {
-            let remote = endpoint.know_with(&wanted.remote, wanted.options);
-            Way::Named(source, (wanted.local.id(), remote))
-        };
-        let way = match self.session {
-            SessionUse::On => Way::Resolved(endpoint.session_with(
+        let way = match self.source {
+            None => Way::Resolved(endpoint.session_with(
                 wanted.local,
                 &wanted.remote,
                 wanted.options,
             )?),
-            SessionUse::Off => named(LaneSource::LookUp),
-            SessionUse::Fresh => named(LaneSource::Fresh),
-            SessionUse::Register => named(LaneSource::Register),
+            Some(source) => {
+                let remote = endpoint.know_with(&wanted.remote, wanted.options);
+                Way::Named(source, (wanted.local.id(), remote))
+            }
         };
         self.lanes.push(Some(TicketLane {
             verb: wanted.verb,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::layout::SliceLayout;
 use super::verify::{is_signalled, worker_seed};
+use crate::loop_parameters::posting;
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::{Engine, Peer};
 use tonnage_loops::each::{Compared, EachEngine};
@@ -70,8 +71,7 @@ impl Driven {
         let takes_batches =
             matches!(point.pacing, Pacing::Batch { .. }) && point.batching.call == BatchCall::One;
         let calls = LibraryCalls {
-            api: point.api,
-            session,
+            posting: posting(point.api, session),
             gathers: takes_batches.then(|| GatheredRoom {
                 batches: point.batching.in_flight,
                 operations: point.batch_share_max(),
