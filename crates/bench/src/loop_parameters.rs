@@ -1,7 +1,11 @@
 //! Parameters of the timed loops, from the points of plans. The loops know no plans.
 
+use tonnage_loops::collective::script::Seat;
+use tonnage_loops::files::sequence::FilePattern;
 use tonnage_loops::flow_walk::FlowSlots;
 use tonnage_loops::library::Posting;
+use tonnage_plan::collective::GroupSeat;
+use tonnage_plan::files::{DataKind, FilePoint, Phase};
 use tonnage_plan::transfer::{SessionUse, TransferApi, TransferPoint};
 use tonnage_transfer::LaneSource;
 
@@ -26,5 +30,41 @@ pub fn posting(api: TransferApi, session: SessionUse) -> Posting {
         (_, SessionUse::Off) => Posting::Named(LaneSource::LookUp),
         (_, SessionUse::Fresh) => Posting::Named(LaneSource::Fresh),
         (_, SessionUse::Register) => Posting::Named(LaneSource::Register),
+    }
+}
+
+/// Transfers of a point's ranks in a phase.
+pub fn file_pattern(point: &FilePoint, phase: Phase) -> FilePattern {
+    FilePattern {
+        ranks: point.ranks,
+        layout: point.layout,
+        order: point.order,
+        block_bytes: point.block_bytes,
+        transfer_bytes: point.transfer_bytes,
+        segments: point.segments,
+        read_percent: match phase {
+            Phase::Write => 0,
+            Phase::Read => 100,
+            Phase::Mixed => point.read_percent.unwrap_or(0),
+        },
+        seed: point.seed,
+    }
+}
+
+/// Zeros among 100 bytes of file data.
+pub fn zeros_percent(data: DataKind) -> u32 {
+    match data {
+        DataKind::Random => 0,
+        DataKind::Compressible { percent } => percent,
+    }
+}
+
+/// Seat of a rank among those of its group.
+pub fn seat_of(seat: GroupSeat) -> Seat {
+    let first = seat.rank(0);
+    Seat {
+        place: seat.place,
+        first,
+        step: seat.rank(1).saturating_sub(first),
     }
 }

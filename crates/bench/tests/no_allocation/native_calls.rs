@@ -7,6 +7,7 @@ use tonnage_bench::kinds::collective::backend::Buffers;
 use tonnage_bench::kinds::collective::data::RankData;
 use tonnage_bench::kinds::collective::native::candidates::Candidate;
 use tonnage_bench::kinds::collective::native::open::{barrier_of, barrier_way};
+use tonnage_bench::loop_parameters::seat_of;
 use tonnage_collective::Reduction;
 use tonnage_collective::steps::{Program, program};
 use tonnage_engine::{Lane, Verb};
@@ -115,7 +116,7 @@ fn scripts(point: &CollectivePoint, rank: u32, lane: Lane) -> Result<[Script; 2]
     let barrier = barrier_of(point);
     let script = |stream, point: &CollectivePoint, way| {
         let parts = ScriptParts {
-            seat: point.grouping().seat(rank),
+            seat: seat_of(point.grouping().seat(rank)),
             stream,
             shape: point.shape(),
             in_place: false,

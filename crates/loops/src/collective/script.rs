@@ -6,7 +6,6 @@ use super::immediate::CallStream;
 use tonnage_collective::steps::{Buffer, InPlace, Place, Program, Step};
 use tonnage_collective::{Collective, Dtype, Reduction, Shape};
 use tonnage_engine::{Lane, Peer};
-use tonnage_plan::collective::GroupSeat;
 use tonnage_sys::fold::{Fold, Kernel, Number};
 use tonnage_units::{Error, Result};
 
@@ -104,11 +103,29 @@ pub enum LocalWork {
     },
 }
 
+/// Seat of a rank among those that call together: their numbers in the run are equally far apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seat {
+    /// The rank's number among them.
+    pub place: u32,
+    /// The first of them.
+    pub first: Peer,
+    /// Numbers from one of them to the next.
+    pub step: u32,
+}
+
+impl Seat {
+    /// The rank of the run that has a number here.
+    pub fn rank(&self, place: u32) -> Peer {
+        self.first.saturating_add(place.saturating_mul(self.step))
+    }
+}
+
 /// Parts of a script beside its program.
 #[derive(Debug, Clone, Copy)]
 pub struct ScriptParts<'a> {
     /// Seat of this rank in the group that calls; steps name ranks by their numbers there.
-    pub seat: GroupSeat,
+    pub seat: Seat,
     /// The stream of its calls.
     pub stream: CallStream,
     /// The call.

@@ -13,7 +13,6 @@ use tonnage_sys::mapping::Arena;
 use super::stamp::{FileKey, SECTOR_BYTES};
 use super::wrong::{CandidateFiles, Wrong};
 use crate::permutation::mix;
-use tonnage_plan::files::DataKind;
 use tonnage_units::{Error, Result};
 
 /// The pool repeats after so many bytes.
@@ -28,14 +27,14 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The pool of a seed.
-    pub fn new(seed: u64, kind: DataKind) -> Self {
+    /// The pool of a seed, of which so many percent are zeros.
+    pub fn new(seed: u64, zeros_percent: u32) -> Self {
         let mut bytes = vec![0; POOL_BYTES as usize];
         for (index, word) in (0u64..).zip(bytes.chunks_exact_mut(8)) {
             word.copy_from_slice(&mix(seed ^ mix(!index)).to_le_bytes());
         }
-        if let DataKind::Compressible { percent } = kind {
-            let zeros = zeros_of_page(percent);
+        if zeros_percent > 0 {
+            let zeros = zeros_of_page(zeros_percent);
             for page in bytes.chunks_exact_mut(PAGE_BYTES) {
                 page[PAGE_BYTES - zeros..].fill(0);
             }
@@ -142,7 +141,7 @@ mod tests {
     }
 
     fn written(key: FileKey, offset: u64, len: u64) -> (Pool, Arena) {
-        let (pool, arena) = (Pool::new(key.seed(), DataKind::Random), arena());
+        let (pool, arena) = (Pool::new(key.seed(), 0), arena());
         write(&pool, &arena, key, offset, len);
         (pool, arena)
     }
@@ -219,7 +218,7 @@ mod tests {
         told(&swapped, "belong to offset 8192 of this file");
         let other = check(&pool, &arena, FileKey::new(1, 0), 8192, LEN);
         told(&other, "offset 8192 of the file of rank 2");
-        let other_pool = Pool::new(7, DataKind::Random);
+        let other_pool = Pool::new(7, 0);
         let stale = check(&other_pool, &arena, FileKey::new(7, 2), 8192, LEN);
         told(&stale, "stale: data of seed 1");
         arena.write(5000, &[0xff]).unwrap();
@@ -242,11 +241,7 @@ mod tests {
     /// Compresses by programs that know nothing of how the data is made.
     #[test]
     fn data_compresses_as_much_as_was_asked_for_and_no_more() {
-        for (kind, least, most) in [
-            (DataKind::Random, 0.99, 1.02),
-            (DataKind::Compressible { percent: 30 }, 0.68, 0.72),
-            (DataKind::Compressible { percent: 80 }, 0.18, 0.23),
-        ] {
+        for (kind, least, most) in [(0, 0.99, 1.02), (30, 0.68, 0.72), (80, 0.18, 0.23)] {
             let key = FileKey::new(3, 0);
             let pool = Pool::new(3, kind);
             let arena = arena();
@@ -297,7 +292,7 @@ mod tests {
 
     #[test]
     fn what_is_placed_stays_within_its_transfer() {
-        let (pool, arena) = (Pool::new(3, DataKind::Random), arena());
+        let (pool, arena) = (Pool::new(3, 0), arena());
         pool.place(&arena, 4096, POOL_BYTES - 3, 5000).unwrap();
         let mut bytes = vec![0; 16384];
         arena.read(0, &mut bytes).unwrap();

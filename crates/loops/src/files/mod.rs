@@ -11,7 +11,5 @@ pub mod data;
 pub mod drive;
 pub mod sequence;
 pub mod stamp;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
 pub mod timeline;
 pub mod wrong;

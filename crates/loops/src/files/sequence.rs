@@ -1,8 +1,8 @@
-//! The sequence of transfers that one thread of a rank makes in a phase. Offsets follow from the point alone, so that
+//! The sequence of transfers that one thread of a rank makes in a phase. Offsets follow from [`FilePattern`] alone, so that
 //! no rank needs to be told another's, and the n-th transfer costs the same wherever n is.
 
 use crate::permutation::{Permutation, mix};
-use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase};
+use tonnage_engine::calls::{FileLayout, FileOrder};
 
 /// Offset and direction of one transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +66,38 @@ impl Pieces {
     }
 }
 
+/// Transfers of all ranks in one phase.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FilePattern {
+    /// Ranks that take part.
+    pub ranks: u32,
+    /// One file for all ranks, or one for each.
+    pub layout: FileLayout,
+    /// Order of a rank's transfers.
+    pub order: FileOrder,
+    /// Bytes that one rank has in one segment; a whole number of transfers.
+    pub block_bytes: u64,
+    /// Bytes of one transfer.
+    pub transfer_bytes: u64,
+    /// Number of times that the sequence of all ranks' blocks is repeated.
+    pub segments: u64,
+    /// Reads among 100 transfers; the others are writes.
+    pub read_percent: u32,
+    /// Seeds the shuffled order and the choice between read and write.
+    pub seed: u64,
+}
+
+impl FilePattern {
+    fn block_transfers(&self) -> u64 {
+        self.block_bytes / self.transfer_bytes.max(1)
+    }
+
+    /// Transfers on the data of one rank.
+    fn transfers_of_rank(&self) -> u64 {
+        self.block_transfers() * self.segments
+    }
+}
+
 /// The transfers of one rank's data in one phase.
 #[derive(Debug, Clone, Copy)]
 pub struct Sequence {
@@ -77,38 +109,36 @@ pub struct Sequence {
     block_transfers: u64,
     shared: bool,
     shuffle: Option<Permutation>,
-    phase: Phase,
     seed: u64,
-    /// Turns of a mixed phase: so many transfers in turn, of which so many are reads.
+    /// Turns of reads and writes: so many transfers in turn, of which so many are reads.
     turns: u64,
     reads_of_turns: u64,
 }
 
 impl Sequence {
-    /// The transfers on the data of rank `part` in a phase.
-    pub fn new(point: &FilePoint, part: u32, phase: Phase) -> Self {
-        let shared = point.layout == FileLayout::Shared;
-        let own = point.transfers_of_rank();
-        let shuffle = (point.order == FileOrder::Shuffled).then(|| {
+    /// The transfers on the data of rank `part`.
+    pub fn new(pattern: &FilePattern, part: u32) -> Self {
+        let shared = pattern.layout == FileLayout::Shared;
+        let own = pattern.transfers_of_rank();
+        let shuffle = (pattern.order == FileOrder::Shuffled).then(|| {
             if shared {
                 // One permutation over the whole file, dealt to the ranks in turn: all get the same number.
-                Permutation::new(own * u64::from(point.ranks), point.seed)
+                Permutation::new(own * u64::from(pattern.ranks), pattern.seed)
             } else {
-                Permutation::new(own, mix(point.seed) ^ u64::from(part))
+                Permutation::new(own, mix(pattern.seed) ^ u64::from(part))
             }
         });
-        let percent = u64::from(point.read_percent.unwrap_or(0));
+        let percent = u64::from(pattern.read_percent);
         let shared_by_both = greatest_common_divisor(percent, 100);
         Self {
             part: u64::from(part),
-            ranks: u64::from(point.ranks),
+            ranks: u64::from(pattern.ranks),
             own,
-            transfer_bytes: point.transfer_bytes,
-            block_transfers: point.block_bytes / point.transfer_bytes.max(1),
+            transfer_bytes: pattern.transfer_bytes,
+            block_transfers: pattern.block_transfers(),
             shared,
             shuffle,
-            phase,
-            seed: point.seed,
+            seed: pattern.seed,
             turns: 100 / shared_by_both,
             reads_of_turns: percent / shared_by_both,
         }
@@ -158,12 +188,12 @@ impl Sequence {
     /// of their own, so that threads that take turns have about the same share.
     #[inline]
     fn writes(&self, index: u64) -> bool {
-        match self.phase {
-            Phase::Write => true,
-            Phase::Read => false,
-            Phase::Mixed => {
+        match self.reads_of_turns {
+            0 => true,
+            reads if reads == self.turns => false,
+            reads => {
                 let order = Permutation::new(self.turns, self.seed ^ mix(index / self.turns));
-                order.of(index % self.turns) >= self.reads_of_turns
+                order.of(index % self.turns) >= reads
             }
         }
     }
@@ -179,21 +209,34 @@ fn greatest_common_divisor(mut a: u64, mut b: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::files::testing::point;
     use proptest::prelude::*;
     use std::collections::HashSet;
 
-    fn offsets(point: &FilePoint, part: u32) -> Vec<u64> {
-        let places = Sequence::new(point, part, Phase::Write);
-        let all = 0..point.transfers_of_rank();
+    /// Blocks of four transfers of 16 bytes, two segments.
+    fn pattern(ranks: u32) -> FilePattern {
+        FilePattern {
+            ranks,
+            layout: FileLayout::Shared,
+            order: FileOrder::Sequential,
+            block_bytes: 64,
+            transfer_bytes: 16,
+            segments: 2,
+            read_percent: 0,
+            seed: 1,
+        }
+    }
+
+    fn offsets(pattern: &FilePattern, part: u32) -> Vec<u64> {
+        let places = Sequence::new(pattern, part);
+        let all = 0..pattern.transfers_of_rank();
         all.map(|index| places.at(index).offset).collect()
     }
 
     #[test]
     fn blocks_of_a_shared_file_alternate_as_iors_do() {
-        let point = point(3);
+        let pattern = pattern(3);
         // Segment i, transfer j of rank p: i·N·b + p·b + j·t.
-        assert_eq!(offsets(&point, 1), [64, 80, 96, 112, 256, 272, 288, 304]);
+        assert_eq!(offsets(&pattern, 1), [64, 80, 96, 112, 256, 272, 288, 304]);
     }
 
     proptest! {
@@ -205,11 +248,11 @@ mod tests {
             shared: bool,
             shuffled: bool,
         ) {
-            let mut point = point(ranks);
-            point.layout = if shared { FileLayout::Shared } else { FileLayout::PerProcess };
-            point.order = if shuffled { FileOrder::Shuffled } else { FileOrder::Sequential };
-            let transfers = point.transfers_of_rank() - left_out;
-            let places = Sequence::new(&point, part % ranks, Phase::Read);
+            let mut pattern = pattern(ranks);
+            pattern.layout = if shared { FileLayout::Shared } else { FileLayout::PerProcess };
+            pattern.order = if shuffled { FileOrder::Shuffled } else { FileOrder::Sequential };
+            let transfers = pattern.transfers_of_rank() - left_out;
+            let places = Sequence::new(&pattern, part % ranks);
             let pieces = places.pieces(transfers);
             let mut of_pieces: Vec<u64> = (0..pieces.count())
                 .map(|index| pieces.at(index))
@@ -229,15 +272,15 @@ mod tests {
             shared: bool,
             shuffled: bool,
         ) {
-            let mut point = point(ranks);
-            point.segments = segments;
-            point.layout = if shared { FileLayout::Shared } else { FileLayout::PerProcess };
-            point.order = if shuffled { FileOrder::Shuffled } else { FileOrder::Sequential };
+            let mut pattern = pattern(ranks);
+            pattern.segments = segments;
+            pattern.layout = if shared { FileLayout::Shared } else { FileLayout::PerProcess };
+            pattern.order = if shuffled { FileOrder::Shuffled } else { FileOrder::Sequential };
             let writers = if shared { ranks } else { 1 };
-            let bytes = point.bytes_of_rank() * u64::from(writers);
+            let bytes = 16 * pattern.transfers_of_rank() * u64::from(writers);
             let mut seen = HashSet::new();
             for rank in 0..ranks {
-                for offset in offsets(&point, rank) {
+                for offset in offsets(&pattern, rank) {
                     prop_assert!(offset < bytes);
                     let file = if shared { 0 } else { rank };
                     prop_assert!(seen.insert((file, offset)));
@@ -248,9 +291,9 @@ mod tests {
 
         #[test]
         fn mixed_phases_have_their_share_of_reads(percent in 1u32..100, begin in 0u64..1000) {
-            let mut point = point(1);
-            point.read_percent = Some(percent);
-            let places = Sequence::new(&point, 0, Phase::Mixed);
+            let mut pattern = pattern(1);
+            pattern.read_percent = percent;
+            let places = Sequence::new(&pattern, 0);
             let reads = |range: std::ops::Range<u64>| {
                 range.filter(|&index| !places.writes(index)).count() as u32
             };

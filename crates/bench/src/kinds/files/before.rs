@@ -13,6 +13,7 @@ use tonnage_sys::files::open::{OpenFlags, kind_name, open};
 use super::ledger::Inode;
 use super::storage::{LocalStorage, directory_of};
 use crate::kinds::files::names::{bytes_of_file, number_of};
+use crate::loop_parameters::file_pattern;
 use tonnage_loops::files::sequence::Sequence;
 use tonnage_loops::files::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase, Striping};
@@ -121,7 +122,10 @@ pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
     };
     match point.order {
         FileOrder::Sequential => {
-            Sequence::new(point, part, Phase::Read).at(last).offset + point.transfer_bytes
+            Sequence::new(&file_pattern(point, Phase::Read), part)
+                .at(last)
+                .offset
+                + point.transfer_bytes
         }
         FileOrder::Shuffled if all => bytes_of_file(point),
         FileOrder::Shuffled => 0,
@@ -131,7 +135,7 @@ pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
 /// The seed of the data in a file: what most of some sectors of a rank's data say, so that a few damaged or swapped
 /// ones do not decide. A sector counts when its stamp belongs to any place of any file of the experiment.
 pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Result<(u64, Inode)> {
-    let places = Sequence::new(point, part, Phase::Read);
+    let places = Sequence::new(&file_pattern(point, Phase::Read), part);
     let file_bytes = bytes_of_file(point);
     let files = match point.layout {
         FileLayout::Shared => 1,
@@ -295,7 +299,7 @@ impl Written {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use tonnage_loops::files::testing::point;
+    use crate::kinds::files::testing::point;
 
     fn text<T: std::fmt::Debug>(result: Result<T>) -> String {
         result.unwrap_err().to_string()

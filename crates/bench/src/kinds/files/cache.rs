@@ -128,8 +128,9 @@ pub fn drop_file(path: &Path) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::files::testing::point;
+    use crate::loop_parameters::file_pattern;
     use tonnage_loops::files::sequence::Sequence;
-    use tonnage_loops::files::testing::point;
     use tonnage_plan::files::{FileOrder, FilePoint, Phase};
 
     #[test]
@@ -197,7 +198,7 @@ mod tests {
         let mut point = point(2);
         (point.block_bytes, point.transfer_bytes) = (64 << 10, 4 << 10);
         let look = |point: &FilePoint, part, quota, pieces_max| {
-            let reads = Sequence::new(point, part, Phase::Read).pieces(quota);
+            let reads = Sequence::new(&file_pattern(point, Phase::Read), part).pieces(quota);
             let seen = Cached::sample(&path, &reads, pieces_max);
             assert!(!seen.unknown);
             (seen.bytes >> 10, seen.resident_bytes >> 10, seen.how)

@@ -106,8 +106,8 @@ fn per(ns: u64, count: f64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kinds::files::testing::point;
     use crate::kinds::files::totals::tests::rank;
-    use tonnage_loops::files::testing::point;
     use tonnage_record::files::CacheState;
 
     /// The utilization of a phase of one repetition.

@@ -20,7 +20,7 @@ use super::scratch;
 use super::storage::{self, LocalStorage};
 use tonnage_loops::files::data::Pool;
 use tonnage_loops::files::stamp::FileKey;
-use tonnage_plan::files::{DataKind, FilePoint, Phase};
+use tonnage_plan::files::{FilePoint, Phase};
 use tonnage_record::Limit;
 use tonnage_units::Reduce;
 use tonnage_units::{Error, Result};
@@ -139,7 +139,7 @@ impl<'a> WrittenStream<'a> {
         let file = scratch::create(directory, "limit", direct)?;
         let cannot = |what, error| cannot(what, directory, error);
         let arena = stream_memory()?;
-        Pool::new(1, DataKind::Random).place(&arena, 0, 0, TRANSFER_BYTES)?;
+        Pool::new(1, 0).place(&arena, 0, 0, TRANSFER_BYTES)?;
         // Not what was free before: files that are kept have taken of it.
         let free_bytes =
             storage::free_bytes(directory).map_err(|error| cannot("finding space for", error))?;
@@ -269,7 +269,7 @@ fn stream_memory() -> Result<Arena> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_loops::files::testing::point;
+    use crate::kinds::files::testing::point;
     use tonnage_sys::files::residency::resident_bytes;
 
     fn streams(

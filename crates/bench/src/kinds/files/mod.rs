@@ -36,6 +36,8 @@ pub mod scratch;
 mod space;
 pub mod storage;
 pub mod team;
+#[cfg(test)]
+mod testing;
 pub mod totals;
 pub mod verify;
 

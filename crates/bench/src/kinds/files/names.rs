@@ -57,7 +57,7 @@ pub fn bytes_of_file(point: &FilePoint) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_loops::files::testing::point;
+    use crate::kinds::files::testing::point;
 
     #[test]
     fn names_are_those_of_ior() {

@@ -112,8 +112,8 @@ mod tests {
     use std::os::unix::fs::FileExt;
 
     use crate::kinds::files::clean::tests::stamped;
+    use crate::kinds::files::testing::point;
     use tonnage_loops::files::stamp::{FileKey, SECTOR_BYTES};
-    use tonnage_loops::files::testing::point;
 
     #[test]
     fn only_what_tonnage_wrote_is_removed() {

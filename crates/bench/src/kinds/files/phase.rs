@@ -19,11 +19,12 @@ use crate::failure::StepFailure;
 use crate::kinds::files::names::{bytes_of_file, number_of, path_of, source_of};
 use crate::kinds::files::verify::{Checker, VerifyFindings};
 use crate::latencies::merge_all;
+use crate::loop_parameters::{file_pattern, zeros_percent};
 use crate::observer::{Observer, PhaseProgress, Progress};
 use crate::threads;
 use tonnage_loops::files::data::Pool;
 use tonnage_loops::files::drive::BufferLayout;
-use tonnage_loops::files::sequence::{Pieces, Sequence};
+use tonnage_loops::files::sequence::{FilePattern, Pieces, Sequence};
 use tonnage_loops::files::stamp::FileKey;
 use tonnage_loops::files::wrong::{CandidateFiles, Wrong};
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase};
@@ -84,7 +85,12 @@ impl Experiment<'_> {
         let reads = phase.reads().then(|| self.cache(&job, written));
         let cache = reads.transpose()?;
         let written = seed.filter(|_| phase.writes());
-        let data = written.map(|seed| (self.key(seed, job.part), Pool::new(seed, point.data)));
+        let data = written.map(|seed| {
+            (
+                self.key(seed, job.part),
+                Pool::new(seed, zeros_percent(point.data)),
+            )
+        });
         job.data = data.as_ref().map(|(key, pool)| (*key, pool));
         let figures = self.run(state, &job, &mut [])?;
         let totals = self.add_up(state, index, &figures)?;
@@ -121,7 +127,7 @@ impl Experiment<'_> {
             (job.order, job.measured) = (FileOrder::Sequential, false);
             self.ready(state, &mut job)?;
             let seed = self.seed(Phase::Write, &job)?.unwrap_or(0);
-            let pool = Pool::new(seed, point.data);
+            let pool = Pool::new(seed, zeros_percent(point.data));
             job.data = Some((self.key(seed, job.part), &pool));
             self.run(state, &job, &mut [])?;
             // Nobody looks at a file before all have written their part of it.
@@ -345,15 +351,15 @@ impl Experiment<'_> {
             .made
             .birth(&job.path)
             .filter(|_| job.phase == Phase::Write);
-        let ordered = FilePoint {
+        let ordered = FilePattern {
             order: job.order,
-            ..point.clone()
+            ..file_pattern(point, job.phase)
         };
         let plan = PhasePlan {
             point,
             job,
             name: job.path.display().to_string(),
-            places: Sequence::new(&ordered, job.part, job.phase),
+            places: Sequence::new(&ordered, job.part),
             start_ns,
             clock,
         };
@@ -435,7 +441,7 @@ impl Experiment<'_> {
             // One question instead of one for each place of a shuffled order.
             return (self.rank.id() == 0).then(|| Pieces::whole(bytes_of_file(point)));
         }
-        Some(Sequence::new(point, job.part, job.phase).pieces(job.quota))
+        Some(Sequence::new(&file_pattern(point, job.phase), job.part).pieces(job.quota))
     }
 
     /// The seed of what is written or checked: rank 0 says it.
@@ -501,7 +507,7 @@ impl Experiment<'_> {
         }
         job.measured = false;
         let seed = seed.unwrap_or(0);
-        let pool = Pool::new(seed, point.data);
+        let pool = Pool::new(seed, zeros_percent(point.data));
         let checker = |worker: &team::FileWorker| Checker {
             key: self.key(seed, job.part),
             pool: &pool,

@@ -138,7 +138,7 @@ fn describe(used: &Used<'_>, point: &FilePoint) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_loops::files::testing::{point, walled};
+    use crate::kinds::files::testing::{point, walled};
 
     /// Four ranks with a file of 128 bytes each.
     fn per_process() -> FilePoint {

@@ -108,7 +108,6 @@ impl Reduce for VerifyFindings {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_plan::files::DataKind;
     use tonnage_sys::mapping::{Pages, Sharing};
 
     #[test]
@@ -131,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_checker_compares_the_transfer_that_it_is_shown() {
-        let (key, pool) = (FileKey::new(3, 0), Pool::new(3, DataKind::Random));
+        let (key, pool) = (FileKey::new(3, 0), Pool::new(3, 0));
         let memory = Arena::allocate(8192, Pages::Normal, Sharing::Private, None).unwrap();
         pool.place(&memory, 4096, 1024, 512).unwrap();
         key.stamp_all(&memory, 4096, 1024, 512).unwrap();

@@ -5,20 +5,23 @@ use std::collections::VecDeque;
 use tonnage_sys::mapping::{Pages, Sharing};
 
 use super::*;
-use crate::files::testing::point;
+use crate::files::sequence::FilePattern;
 use crate::files::wrong::{CandidateFiles, Wrong};
 use tonnage_engine::calls::file_of;
-use tonnage_plan::files::{DataKind, FileLayout, FileOrder, FilePoint, Phase};
+use tonnage_engine::calls::{FileLayout, FileOrder};
 
 const LEN: u64 = 1000;
 const COUNT: u64 = 40;
 const SEED: u64 = 11;
+/// Reads among 100 transfers.
+const WRITES: u32 = 0;
+const MIXED: u32 = 70;
+const READS: u32 = 100;
 /// Long before any test is over, and much longer than a handful of transfers in memory.
 const SOON_NS: u64 = 200_000_000;
 
 /// Owner of everything that a task borrows.
 struct Bench {
-    point: FilePoint,
     memory: Arc<Arena>,
     buffers: BufferLayout,
     pool: Pool,
@@ -46,20 +49,10 @@ impl Bench {
         let bytes = buffers.bytes() as usize;
         let memory = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
         let clock = Clock::new();
-        let point = FilePoint {
-            layout: FileLayout::PerProcess,
-            block_bytes: LEN * COUNT,
-            transfer_bytes: LEN,
-            segments: 1,
-            order: FileOrder::Sequential,
-            read_percent: Some(70),
-            ..point(1)
-        };
         Self {
-            point,
             memory: Arc::new(memory),
             buffers,
-            pool: Pool::new(SEED, DataKind::Random),
+            pool: Pool::new(SEED, 0),
             clock,
             start_ns: clock.now_ns(),
             watched: AtomicU64::new(0),
@@ -67,17 +60,26 @@ impl Bench {
         }
     }
 
-    fn task(&self, phase: Phase) -> Task<'_> {
+    /// A task with so many reads among 100 transfers.
+    fn task(&self, read_percent: u32) -> Task<'_> {
+        let pattern = FilePattern {
+            ranks: 1,
+            layout: FileLayout::PerProcess,
+            order: FileOrder::Sequential,
+            block_bytes: LEN * COUNT,
+            transfer_bytes: LEN,
+            segments: 1,
+            read_percent,
+            seed: 1,
+        };
         Task {
-            places: Sequence::new(&self.point, 0, phase),
+            places: Sequence::new(&pattern, 0),
             first: 0,
             step: 1,
             file: 0,
             name: "data/t",
             transfer_bytes: LEN,
-            data: phase
-                .writes()
-                .then_some((FileKey::new(SEED, 0), &self.pool)),
+            data: (read_percent < READS).then_some((FileKey::new(SEED, 0), &self.pool)),
             sync_each: false,
             memory: &self.memory,
             buffers: self.buffers,
@@ -318,7 +320,7 @@ fn what_is_written_is_right_and_is_found_right() {
     for (bench, drive) in both() {
         let mut disk = Disk::new(&bench);
         let mut samples = Samples::default();
-        drive(&mut disk, &bench.task(Phase::Write), COUNT, &mut samples).unwrap();
+        drive(&mut disk, &bench.task(WRITES), COUNT, &mut samples).unwrap();
         let data = (FileKey::new(SEED, 0), &bench.pool);
         assert_eq!(wrong_of(&disk, data, LEN * COUNT).wrong_bytes, 0);
         assert_eq!((samples.transfers, samples.reads), (COUNT, 0));
@@ -328,7 +330,7 @@ fn what_is_written_is_right_and_is_found_right() {
             found: Wrong::default(),
             looks: 0,
         };
-        let (task, mut samples) = (bench.task(Phase::Read), Samples::default());
+        let (task, mut samples) = (bench.task(READS), Samples::default());
         // Twelve bytes on, within one transfer.
         disk.bytes.swap(7012, 7013);
         if bench.buffers.slots > 0 {
@@ -357,7 +359,7 @@ fn what_is_written_is_right_and_is_found_right() {
 fn transfers_come_in_their_order_and_go_on_where_they_were() {
     for (bench, drive) in both() {
         let mut disk = Disk::new(&bench);
-        let (mut task, mut samples) = (bench.task(Phase::Write), Samples::default());
+        let (mut task, mut samples) = (bench.task(WRITES), Samples::default());
         // Thread 1 of 3.
         (task.first, task.step) = (1, 3);
         drive(&mut disk, &task, 4, &mut samples).unwrap();
@@ -385,7 +387,7 @@ fn a_queue_is_kept_as_full_as_there_are_slots() {
     let bench = Bench::queued(7);
     let mut disk = Disk::new(&bench);
     let mut samples = Samples::default();
-    windowed(&mut disk, &bench.task(Phase::Write), COUNT, &mut samples).unwrap();
+    windowed(&mut disk, &bench.task(WRITES), COUNT, &mut samples).unwrap();
     // It takes three at a time, and the loop posts the others after its first wait.
     assert_eq!(disk.most_in_flight, 7);
     assert_eq!(samples.in_flight_max, 7);
@@ -399,12 +401,12 @@ fn slots_forget_what_they_hold_before_other_data() {
     let mut slots = InFlight::new(1);
     for seed in [SEED, SEED + 1] {
         let key = FileKey::new(seed, 0);
-        bench.pool = Pool::new(seed, DataKind::Random);
+        bench.pool = Pool::new(seed, 0);
         slots.forget();
         let (mut disk, mut samples) = (Disk::new(&bench), Samples::default());
         let task = Task {
             data: Some((key, &bench.pool)),
-            ..bench.task(Phase::Write)
+            ..bench.task(WRITES)
         };
         // The same place in the same slot each time.
         queued(&mut disk, &task, 1, (&mut samples, &mut slots), None).unwrap();
@@ -425,7 +427,7 @@ fn each_transfer_has_one_latency() {
     for (bench, drive) in both() {
         let mut disk = Disk::new(&bench);
         let mut samples = Samples::default();
-        drive(&mut disk, &bench.task(Phase::Mixed), COUNT, &mut samples).unwrap();
+        drive(&mut disk, &bench.task(MIXED), COUNT, &mut samples).unwrap();
         let reads = disk
             .did
             .iter()
@@ -448,7 +450,7 @@ fn latencies_add_up_to_the_time_of_one_by_one() {
     let bench = Bench::blocking();
     let mut disk = Disk::new(&bench);
     disk.slow = Some((3, bench.clock.now_ns() + SOON_NS / 10));
-    let (task, mut samples) = (bench.task(Phase::Read), Samples::default());
+    let (task, mut samples) = (bench.task(READS), Samples::default());
     let begin_ns = bench.clock.now_ns();
     one_by_one(&mut disk, &task, COUNT, &mut samples).unwrap();
     let took_ns = bench.clock.now_ns() - begin_ns;
@@ -464,7 +466,7 @@ fn latencies_add_up_to_the_time_of_one_by_one() {
 #[test]
 fn the_stonewall_is_exact_to_the_nanosecond() {
     let bench = Bench::blocking();
-    let mut task = bench.task(Phase::Write);
+    let mut task = bench.task(WRITES);
     let wall_ns = bench.start_ns + SOON_NS;
     task.wall_ns = Some(wall_ns);
     let mut samples = Samples::default();
@@ -484,7 +486,7 @@ fn who_is_under_way_at_the_stonewall_is_finished_and_not_counted() {
     const SLOW: u64 = 6;
     for (bench, drive) in both() {
         let mut disk = Disk::new(&bench);
-        let mut task = bench.task(Phase::Write);
+        let mut task = bench.task(WRITES);
         let wall_ns = bench.clock.now_ns() + SOON_NS;
         task.wall_ns = Some(wall_ns);
         disk.slow = Some((SLOW as usize, wall_ns));
@@ -526,7 +528,7 @@ fn who_is_under_way_at_the_stonewall_is_finished_and_not_counted() {
 fn a_stonewall_that_has_passed_leaves_nothing_to_do() {
     for (bench, drive) in both() {
         let mut disk = Disk::new(&bench);
-        let mut task = bench.task(Phase::Read);
+        let mut task = bench.task(READS);
         task.wall_ns = Some(bench.start_ns);
         let mut samples = Samples::default();
         drive(&mut disk, &task, COUNT, &mut samples).unwrap();
@@ -538,7 +540,7 @@ fn a_stonewall_that_has_passed_leaves_nothing_to_do() {
 fn ranks_that_move_together_end_by_vote() {
     let bench = Bench::blocking();
     let mut disk = Disk::new(&bench);
-    let mut task = bench.task(Phase::Write);
+    let mut task = bench.task(WRITES);
     task.wall_ns = Some(u64::MAX);
     let mut asked = Vec::new();
     let mut vote = |over: bool| {
@@ -567,7 +569,7 @@ fn a_sync_follows_each_write_and_is_no_part_of_its_latency() {
     let bench = Bench::blocking();
     let mut disk = Disk::new(&bench);
     disk.sync_ns = 2_000_000;
-    let mut task = bench.task(Phase::Mixed);
+    let mut task = bench.task(MIXED);
     task.sync_each = true;
     let mut samples = Samples::default();
     one_by_one(&mut disk, &task, COUNT, &mut samples).unwrap();
@@ -591,20 +593,20 @@ fn a_sync_follows_each_write_and_is_no_part_of_its_latency() {
 
 #[test]
 fn failures_name_the_file_the_place_and_the_reason() {
-    for (code, phase, expected) in [
+    for (code, reads, expected) in [
         (
             28,
-            Phase::Write,
+            WRITES,
             "writing 1000 bytes at offset 3000 of data/t: No space left on device",
         ),
         (
             5,
-            Phase::Read,
+            READS,
             "reading 1000 bytes at offset 3000 of data/t: Input/output error",
         ),
         (
             0,
-            Phase::Read,
+            READS,
             "reading 1000 bytes at offset 3000 of data/t: the file ends before",
         ),
     ] {
@@ -612,7 +614,7 @@ fn failures_name_the_file_the_place_and_the_reason() {
         let mut disk = Disk::new(&bench);
         disk.fails = Some((3, code));
         let mut samples = Samples::default();
-        let error = windowed(&mut disk, &bench.task(phase), COUNT, &mut samples).unwrap_err();
+        let error = windowed(&mut disk, &bench.task(reads), COUNT, &mut samples).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
         assert_eq!(samples.transfers, 3);
     }
@@ -620,7 +622,7 @@ fn failures_name_the_file_the_place_and_the_reason() {
     let mut disk = Disk::new(&bench);
     disk.fails = Some((3, 28));
     let mut samples = Samples::default();
-    let error = one_by_one(&mut disk, &bench.task(Phase::Write), COUNT, &mut samples).unwrap_err();
+    let error = one_by_one(&mut disk, &bench.task(WRITES), COUNT, &mut samples).unwrap_err();
     assert_eq!(error.to_string(), "the disk says 28");
     assert_eq!((samples.transfers, samples.write_latencies.count()), (3, 3));
 }
@@ -632,7 +634,7 @@ fn a_run_that_is_stopped_ends_at_the_next_transfer() {
             let mut disk = Disk::new(&bench);
             disk.stops = Some((5, bench.stop[flag].clone()));
             let mut samples = Samples::default();
-            let task = bench.task(Phase::Write);
+            let task = bench.task(WRITES);
             let error = drive(&mut disk, &task, COUNT, &mut samples).unwrap_err();
             assert_eq!(error.to_string(), "data/t: the run was stopped");
             // A queue has its others in flight.
@@ -647,7 +649,7 @@ fn a_queue_that_hangs_can_be_stopped() {
     let mut disk = Disk::new(&bench);
     disk.hangs = Some((50, bench.stop[0].clone()));
     let mut samples = Samples::default();
-    let error = windowed(&mut disk, &bench.task(Phase::Read), COUNT, &mut samples).unwrap_err();
+    let error = windowed(&mut disk, &bench.task(READS), COUNT, &mut samples).unwrap_err();
     assert_eq!(error.to_string(), "data/t: the run was stopped");
     assert_eq!((samples.transfers, disk.waits), (0, 50));
 }
@@ -656,7 +658,7 @@ fn a_queue_that_hangs_can_be_stopped() {
 fn writing_needs_something_to_write() {
     for (bench, drive) in both() {
         let mut disk = Disk::new(&bench);
-        let mut task = bench.task(Phase::Write);
+        let mut task = bench.task(WRITES);
         task.data = None;
         let error = drive(&mut disk, &task, COUNT, &mut Samples::default()).unwrap_err();
         assert!(error.to_string().contains("nothing to write"), "{error}");

@@ -20,6 +20,7 @@ use super::trial_times::slowest;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::Stage;
+use crate::loop_parameters::seat_of;
 use candidates::{Candidate, KnownWays, candidates};
 use open::OpenNative;
 use tonnage_collective::Collective;
@@ -84,7 +85,7 @@ impl Native {
         Script::new(
             &way.program(point, seat.place)?,
             ScriptParts {
-                seat,
+                seat: seat_of(seat),
                 stream,
                 shape: point.shape(),
                 in_place: point.in_place,

@@ -3,8 +3,8 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::FileExt;
 
+use crate::kinds::files::testing::point;
 use tonnage_loops::files::stamp::{FileKey, SECTOR_BYTES};
-use tonnage_loops::files::testing::point;
 
 /// Content of a file of so many sectors, as tonnage writes it.
 pub fn stamped(number: u32, sectors: u64) -> Vec<u8> {

@@ -1,5 +1,5 @@
 use super::*;
-use tonnage_loops::files::testing::{point, walled};
+use crate::kinds::files::testing::{point, walled};
 use tonnage_ranks::testing::rank_info;
 
 fn figures(begin_ns: u64, end_ns: u64) -> ThreadFigures {

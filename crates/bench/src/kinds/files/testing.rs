@@ -1,4 +1,4 @@
-//! For tests of files here and in other crates: a small point.
+//! Small points for tests of files.
 
 use tonnage_plan::files::{FilePoint, Stonewall};
 use tonnage_plan::point::LimitChoice;
