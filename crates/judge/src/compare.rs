@@ -186,7 +186,7 @@ fn nothing_in_common(found: &Matches, request: &CompareRequest) -> Error {
         .chain(differing.iter().map(|it| it.key.as_str()))
         .collect();
     Error::Usage(format!(
-        "A and B have no points in common. The nearest differ in {}: with --ignore {} they are compared",
+        "A and B have no points in common. The nearest differ in {}: use --ignore {} to compare them",
         list_differences(differing),
         keys.join(",")
     ))
@@ -209,8 +209,7 @@ fn lacks_metric(request: &CompareRequest, found: &Matches, sides: [&[SidePoint<'
         .collect();
     if request.metrics.is_empty() {
         return Error::Usage(
-            "no point has anything that could be compared: nothing was measured, or it is a search, whose winners \
-             `tonnage ab` can measure"
+            "no point can be compared: nothing was measured, or it is a search; measure its winners with `tonnage ab`"
                 .to_owned(),
         );
     }

@@ -37,13 +37,13 @@ impl Criteria {
     pub fn new(margin: f64, confidence: f64) -> Result<Self> {
         if !(0.0..1.0).contains(&margin) {
             return Err(Error::Usage(format!(
-                "a margin of {} % makes no sense: write one from 0 to below 100 %, such as 5%",
+                "a margin of {} % is out of range: use 0 to below 100 %, e.g. 5%",
                 margin * 100.0
             )));
         }
         if !(0.5..=0.9999).contains(&confidence) {
             return Err(Error::Usage(format!(
-                "a confidence of {} % makes no sense: write one from 50 to 99.99 %, such as 95%",
+                "a confidence of {} % is out of range: use 50 to 99.99 %, e.g. 95%",
                 confidence * 100.0
             )));
         }

@@ -95,7 +95,7 @@ struct MeasuredRun<'a> {
 pub fn history(records: &[Record], request: &HistoryRequest) -> Result<Vec<PointHistory>> {
     if !(0.0..1.0).contains(&request.margin) {
         return Err(Error::Usage(format!(
-            "--margin {} is no part of a figure: write a percentage from 0 % to below 100 %",
+            "--margin {} must be a percentage from 0 % to below 100 %, e.g. 5 %",
             request.margin
         )));
     }

@@ -215,7 +215,7 @@ fn verdict_without_runs(
         let lacking: Vec<&str> = lacking.map(|(letter, _)| letter).collect();
         if !lacking.is_empty() {
             judged.why.push(format!(
-                "{} has no value of what is compared",
+                "{} has no comparable value",
                 lacking.join(", nor ")
             ));
         }
@@ -350,7 +350,7 @@ pub(crate) fn decide(pending: &mut [PendingJudgement], criteria: &Criteria) {
         let alone = estimate.verdict(estimate.p, metric.better, criteria);
         if alone != PointVerdict::Unclear {
             judged.why.push(format!(
-                "{} by itself, which among {points} points may be chance",
+                "{} on its own, but among {points} points this may be chance",
                 alone.name()
             ));
         }
@@ -367,7 +367,7 @@ pub(crate) fn decide(pending: &mut [PendingJudgement], criteria: &Criteria) {
             if judged.more_runs.is_none() {
                 let margin = percent(criteria.margin);
                 judged.why.push(format!(
-                    "so near the margin of {margin} that more runs would hardly tell"
+                    "so near the margin of {margin} that more runs are unlikely to decide"
                 ));
             }
         }
@@ -397,7 +397,7 @@ fn bound_reason(judged: &PointJudgement) -> String {
     let bounds = sides.filter(|(_, side)| side.is_some_and(|side| side.is_lower_bound));
     let letters: Vec<&str> = bounds.map(|(letter, _)| letter).collect();
     format!(
-        "{} by what is known, but {} a lower bound (≥): the true value may be higher",
+        "{} by the known values, but {} a lower bound (≥): the true value may be higher",
         judged.verdict.name(),
         match letters[..] {
             [one] => format!("that of {one} is"),

@@ -219,7 +219,7 @@ fn ambiguous(sides: [&[SidePoint<'_>]; 2], group: &[Vec<usize>; 2]) -> Error {
         .collect();
     let letter = ["A", "B"][side];
     Error::Usage(format!(
-        "without the ignored keys several points of side {letter} would be one, for they differ in {} alone: ignore fewer \
+        "--ignore would merge several points of side {letter}, which differ only in {}: ignore fewer \
          keys, or measure one of them only",
         keys.join(", ")
     ))

@@ -86,7 +86,7 @@ impl FromStr for Metric {
                     named.collect::<Vec<_>>().join(", ")
                 ),
             };
-            Error::Usage(format!("{} is no metric: {hint}", quote(text)))
+            Error::Usage(format!("{} is not a metric: {hint}", quote(text)))
         })
     }
 }
@@ -183,7 +183,7 @@ mod tests {
         for (name, part) in [
             ("bandwith", "did you mean \"bandwidth\"?"),
             // A figure without a better direction.
-            ("size_bytes", "no metric"),
+            ("size_bytes", "not a metric"),
             ("", "there are bandwidth"),
         ] {
             let error = name.parse::<Metric>().unwrap_err();

@@ -37,7 +37,7 @@ pub fn sides_of_one_file<'a>(records: &'a [Record], name: &str) -> Result<Sides<
             ),
         };
         return Err(Error::Usage(format!(
-            "{name} cannot be compared by itself, because {which}: name a second file, or measure both sides with \
+            "{name} cannot be compared on its own: {which}. Name a second file, or measure both sides with \
              `tonnage ab`"
         )));
     }
@@ -67,7 +67,7 @@ pub fn sides_of_two_files<'a>(files: [(&'a [Record], &str); 2]) -> Result<Sides<
         };
         if SideName::ALL.into_iter().all(has) {
             return Err(Error::Usage(format!(
-                "{name} holds both sides of `tonnage ab`, which as one side would be mixed: compare it by itself, with \
+                "{name} holds both sides of `tonnage ab` and cannot be one side: compare it on its own, with \
                  `tonnage compare {name}`"
             )));
         }

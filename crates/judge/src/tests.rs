@@ -350,7 +350,7 @@ fn ignored_keys_join_points_that_differ_in_them_alone() {
         &a,
         &b_larger,
         &ignoring(&["engine"]),
-        &["--ignore engine,size they"],
+        &["--ignore engine,size to"],
     );
     let comparison = compared_as(&a, &b, &ignoring(&["engine"])).unwrap();
     let judged = only(&comparison);

@@ -135,7 +135,7 @@ impl SideValues {
         let mut remarks = Vec::new();
         if self.changed > 0 {
             remarks.push(format!(
-                "{letter}: {} left out, whose canary changed",
+                "{letter}: {} left out because the canary changed",
                 runs(self.changed)
             ));
         }

@@ -26,7 +26,7 @@ pub fn with_interval(ratio: GeometricSpread) -> String {
 }
 
 const TABLES: &str = "In tables, where any row has one.";
-const LOADED: &str = "In tables of latencies without a background and beside it.";
+const LOADED: &str = "In tables of latencies without and with a background.";
 const PAIRS: &str = "In tables of the pairs of a traffic file. The values of all pairs are in the record, as \
      summary.pairs; CSV has a row for each point, not for each pair.";
 const FILES: &str = "In tables of file experiments, where a phase has several trials.";
@@ -66,18 +66,18 @@ derived! {
         mean over the turns, and by how much the upper end of its 95 % confidence interval is above it: Student's t over the \
         logarithms.";
     GROUP = "Group", GROUPS, "Number of the group, counted from 0; the column after it has its ranks, by their numbers in the \
-        run. Time, AlgBW and BusBW are those of the group by itself, and the slowest one is marked.";
+        run. Time, AlgBW and BusBW are those of the group alone, and the slowest one is marked.";
     RANK = "Rank", RANKS, "Number of the rank in the run. Time is the mean of its own times of an iteration, from its call to \
         its return.";
     BEGAN_LAST = "Began last", RANKS, "Number of iterations, of all trials together, that the rank began after all others, by \
         clocks that are followed before each trial: below their uncertainty, or 100 ns on one host, it is chance. A rank \
         that often begins last and has the shortest time keeps the others waiting.";
-    P50_RATIO = "p50 / idle (95 %)", LOADED, "Median latency beside the background / without it, and the 95 % confidence \
+    P50_RATIO = "p50 / idle (95 %)", LOADED, "Median latency with the background / without it, and the 95 % confidence \
         interval: Student's t over the logarithms of the trials' ratios. In CSV they are latency_ratio_p50, \
         latency_ratio_p50_low and latency_ratio_p50_high.";
     P99_RATIO = "p99 / idle (95 %)", LOADED, "The same of the 99th percentiles. In CSV they are latency_ratio_p99, \
         latency_ratio_p99_low and latency_ratio_p99_high.";
-    ALONE = "Alone (ms)", PAIRS, "Time of the pair's part of a traffic file while nobody else moves anything: the median of \
+    ALONE = "Alone (ms)", PAIRS, "Time of the pair's part of a traffic file while no other pair moves data: the median of \
         its turns.";
     TOGETHER = "Together (ms)", PAIRS, "Time of the pair's part of a traffic file while all pairs move theirs: the median over \
         the trials.";
@@ -86,7 +86,7 @@ derived! {
     THEIRS = "Theirs", PUBLISHED, "The published value of the column before it, in the unit that its header has.";
     RATIO = "Ratio", PUBLISHED, "Ours / theirs of the column before these two.";
     TRIAL = "Trial", FILES, "The repetition, counted from 0; mean in the row of all of them together.";
-    LIMIT = "Limit", TOUR, "Something that this machine was seen to do, an upper bound for what is measured after it; see \
+    LIMIT = "Limit", TOUR, "Measured capability of this machine, an upper bound for the measurements after it; see \
         Limit (GB/s).";
     VALUE = "Value", TOUR, "The limit, with its unit.";
     MEASURED = "Measured as", TOUR, "Way in which the limit was measured.";
@@ -95,9 +95,9 @@ derived! {
         the other), or from posting a read to its completion.";
     P50 = "p50 (ns)", TOUR, "Median latency in nanoseconds; see p50 (us).";
     P99 = "p99 (ns)", TOUR, "Latency in nanoseconds that 99 % of the samples do not exceed; see p99 (us).";
-    CACHE_LINE = "Cache line (ns)", TOUR, "Time of a cache line from one CPU to the other beside the point: the mean of the \
+    CACHE_LINE = "Cache line (ns)", TOUR, "Time of a cache line from one CPU to the other, measured with the point: the mean of the \
         canary's medians before and after it. No message between two ranks of a host can be faster. n/a for reads, which \
-        have no way there that it could be set beside.";
+        are not one-way.";
     ABOVE = "Above it (ns)", TOUR, "Time that engine, library and kernel add to the cache line: p50 - Cache line.";
     BANDWIDTH = "ENGINE (GB/s)", TOUR, "Bandwidth of the engine that the header names; see Avg BW (GB/s).";
     INTERVAL = "± 95 %", TOUR, "Half width of the 95 % confidence interval of the bandwidth before it, in GB/s; see \
@@ -111,11 +111,11 @@ derived! {
         of writes Avg BW / the ranks that write at once, of send-recv-pairs AlgBW, of all-reduce BusBW.";
     KEEPS = "Keeps (range)", LAYERS, "Bandwidth / that of the layer which the next column names; behind it the least and the largest of \
         the rounds' own ratios.";
-    KEEPS_OF = "Of", LAYERS, "Layer that it is set beside: of writes the limit of their path; of native send-recv-pairs the writes of \
+    KEEPS_OF = "Of", LAYERS, "Layer that it is compared with: of writes the limit of their path; of native send-recv-pairs the writes of \
         its engine, and of native all-reduce its send-recv-pairs; of a library the fastest native backend at the same operation.";
-    SIZES = "Sizes", VERIFY, "Number of different message sizes whose data was checked and right.";
+    SIZES = "Sizes", VERIFY, "Number of different message sizes with data that was checked and correct.";
     RANGE = "Range", VERIFY, "The smallest and the largest of these sizes.";
-    RIGHT = "Points right", VERIFY, "Number of points (a size, a pattern of traffic, a window) whose bytes were all right.";
+    RIGHT = "Points right", VERIFY, "Number of points (a size, a pattern of traffic, a window) with correct data throughout.";
     CHECKED = "Bytes checked", VERIFY, "Payload that moved, was compared and right, all points together.";
     RESULT = "Result", VERIFY, "ok: all points were checked and right. ok in part: some could not be tried or checked. \
         skipped: none could be tried, for the reason under the table. FAILED: wrong bytes, or an error. NOT CHECKED: \

@@ -151,7 +151,7 @@ fn of_figure(figure: &Figure) -> Vec<(&'static str, String)> {
         ("of", kinds_of(figure).join(", ")),
     ];
     if figure.field.starts_with("latency_ns") {
-        let sample = "See `tonnage explain \"Latency kind\"`; the table's title says it too.";
+        let sample = "See `tonnage explain \"Latency kind\"`; the table's title also names it.";
         entries.insert(1, ("sample", sample.to_owned()));
     }
     entries
@@ -174,7 +174,7 @@ fn list() -> String {
     let parts = parts.iter();
     let parts = parts.map(|(heading, text)| format!("{heading}\n\n{text}\n"));
     format!(
-        "{}`tonnage explain COLUMN` says more about one of them.\n",
+        "{}`tonnage explain COLUMN` explains one of them.\n",
         parts.collect::<String>()
     )
 }

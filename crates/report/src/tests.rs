@@ -221,7 +221,7 @@ fn values_of_trials_are_those_that_a_mean_is_of() {
 fn tables_of_different_runs_are_apart() {
     let text = table_of(&samples::all());
     let count = |words| text.matches(words).count();
-    let [phases, beside] = ["phases of a batch", "and beside it:"].map(count);
+    let [phases, beside] = ["phases of a batch", "without and with the background:"].map(count);
     let tables = count("MsgSize") - phases - beside;
     assert_eq!((tables, phases, beside), (15, 4, 1), "{text}");
     assert_eq!(text.matches("Bytes checked").count(), 1);

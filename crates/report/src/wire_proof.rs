@@ -83,7 +83,7 @@ fn crossed<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<Str
         titles.join(", ")
     };
     Some(format!(
-        "path: the payload crossed {titles}, whose counters moved by at least as much"
+        "path: the payload crossed {titles}; their counters rose by at least as much"
     ))
 }
 
@@ -103,7 +103,7 @@ fn trouble<'a>(paths: impl Iterator<Item = &'a WireProof> + Clone) -> Option<Str
         .map(|((place, name), moved)| format!("{place} counted {moved} {name}"))
         .collect();
     if left > 0 {
-        texts.push(format!("and {left} more, which the records list"));
+        texts.push(format!("and {left} more, listed in the records"));
     }
     (!texts.is_empty()).then(|| {
         format!(

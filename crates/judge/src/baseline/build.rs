@@ -56,7 +56,7 @@ impl BaselineRequest {
         }
         if self.fail < self.warn {
             return Err(Error::Usage(format!(
-                "--fail {} is nearer to the median than --warn {}: a host would fail before it is warned of",
+                "--fail {} is closer to the median than --warn {}: a host would fail before it gets a warning",
                 self.fail, self.warn
             )));
         }
@@ -132,7 +132,7 @@ pub fn baseline(
     }
     if let Some(at) = builder.used.iter().position(|used| !used) {
         return Err(Error::Usage(format!(
-            "{}: no record has such a point: name keys as `tonnage compare --format json` shows them",
+            "{}: no record matches these keys: name keys as `tonnage compare --format json` shows them",
             request.by_hand[at].title()
         )));
     }
@@ -175,7 +175,7 @@ fn check_hosts(named: &[String], records: &[&Record]) -> Result<()> {
     unknown.map_or(Ok(()), |name| {
         let hosts: Vec<String> = hosts.iter().cloned().collect();
         Err(Error::Usage(format!(
-            "--leave-out {name} is no host of the records: they are of {}",
+            "--leave-out {name}: not a host of these records, which are from {}",
             hosts.join(", ")
         )))
     })

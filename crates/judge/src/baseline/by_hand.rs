@@ -68,14 +68,14 @@ impl HandValue {
         let metric = text.metric.parse::<Metric>();
         let metric = metric.map_err(|error| error.to_string())?;
         if !(text.value.is_finite() && text.value > 0.0) {
-            return Err(format!("value {} is no number above 0", text.value));
+            return Err(format!("value {} is not a number above 0", text.value));
         }
         if text.source.trim().is_empty() {
-            return Err("source is empty: say which data sheet has the figure".into());
+            return Err("source is empty: name the data sheet that has the figure".into());
         }
         if text.point.is_empty() {
             return Err(
-                "point names no keys: say which point it is, such as { engine = \"shm\" }".into(),
+                "point names no keys: identify the point, e.g. { engine = \"shm\" }".into(),
             );
         }
         Ok(Self {

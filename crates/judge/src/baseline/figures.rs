@@ -152,7 +152,7 @@ impl RunFigures {
             return Ok(());
         };
         Err(format!(
-            "{}: its threshold {} lies above the limit of {limit} that was measured beside the point: \
+            "{}: its threshold {} lies above the limit of {limit} measured with the point: \
              measure again on an idle host, or with --limit none",
             hand.map_or("its runs are faster than that".to_owned(), HandValue::title),
             self.warn

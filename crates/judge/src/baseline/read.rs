@@ -120,7 +120,7 @@ pub(crate) fn check_margin(name: &str, margin: f64) -> std::result::Result<(), S
     match margin > 0.0 && margin < 1.0 {
         true => Ok(()),
         false => Err(format!(
-            "{name} {margin} is no part of a median: write more than 0 and less than 1, such as 0.05"
+            "{name} {margin} is not a fraction of the median: use a value above 0 and below 1, e.g. 0.05"
         )),
     }
 }
@@ -149,18 +149,18 @@ fn check(entry: &BaselineEntry) -> std::result::Result<(), String> {
     ];
     for (name, value) in numbers {
         if let Some(value) = value.filter(|value| !(value.is_finite() && *value > 0.0)) {
-            return Err(format!("{name} {value} is no number above 0"));
+            return Err(format!("{name} {value} is not a number above 0"));
         }
     }
     for (name, value) in [("mad", entry.mad), ("takes-s", entry.takes_s)] {
         if !(value.is_finite() && value >= 0.0) {
-            return Err(format!("{name} {value} is no number from 0 on"));
+            return Err(format!("{name} {value} is not a number from 0 up"));
         }
     }
     check_thresholds(entry, &metric)?;
     if entry.runs == 0 && entry.source.is_none() {
         return Err(
-            "it is of no runs and names no source: which data sheet has the figure?".into(),
+            "it has no runs and names no source: name the data sheet that has the figure".into(),
         );
     }
     if entry.ranks == 0 || entry.spans == 0 || entry.spans > entry.ranks {

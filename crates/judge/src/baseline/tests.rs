@@ -205,7 +205,7 @@ fn a_data_sheet_replaces_runs() {
     assert_eq!(entry.source.as_deref(), Some("sheet 7"));
     for (change, part) in [
         (("12e9", "-1.0"), "hand.toml:1: value -1"),
-        (("12e9", "nan"), "no number above 0"),
+        (("12e9", "nan"), "not a number above 0"),
         (
             ("source = 'sheet 7'\n", ""),
             "hand.toml:1: missing field `source`",
@@ -223,7 +223,7 @@ fn a_data_sheet_replaces_runs() {
     }
     let five = host("n1", &FIVE);
     let other = by_hand(&text.replace("1 MiB", "2 MiB"));
-    refused(&five, &other, "no record has such a point");
+    refused(&five, &other, "no record matches these keys");
     refused(
         &five,
         &by_hand(&text.replace("12e9", "30e9")),
@@ -252,12 +252,12 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "warn = 9500000000.0",
         "warn = nan",
-        "warn NaN is no number above 0",
+        "warn NaN is not a number above 0",
     ),
     (
         "warn = 9500000000.0",
         "warn = -9500000000.0",
-        "warn -9500000000 is no number above 0",
+        "warn -9500000000 is not a number above 0",
     ),
     (
         "warn = 9500000000.0",
@@ -293,7 +293,7 @@ const WRONG: &[(&str, &str, &str)] = &[
     (
         "warn = 0.05",
         "warn = 1.5",
-        "warn 1.5 is no part of a median",
+        "warn 1.5 is not a fraction of the median",
     ),
     (
         "[kind.facts]\ncpu = \"1 x X, 4 cores\"",

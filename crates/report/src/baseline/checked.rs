@@ -52,7 +52,7 @@ pub fn page(report: &CheckReport) -> String {
         text += &(wrap(&line, WIDTH, 4) + "\n");
     }
     if let Some(age) = report.cached_for_s {
-        text += &format!("told again: measured {age:.0} s ago\n");
+        text += &format!("cached: measured {age:.0} s ago\n");
     }
     format!("{text}{}\n", report.reason)
 }

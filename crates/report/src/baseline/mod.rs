@@ -148,7 +148,7 @@ fn slow(all: &[SlowHost]) -> String {
     }));
     let fate = match all.iter().all(|one| one.is_left_out) {
         true => "left out",
-        false => "in the baseline unless --leave-out or --leave-out=HOSTS is said",
+        false => "in the baseline unless --leave-out or --leave-out=HOSTS is given",
     };
     let more = match all.len().saturating_sub(SLOW_SHOWN_MAX) {
         0 => String::new(),

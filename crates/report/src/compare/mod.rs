@@ -112,7 +112,8 @@ pub fn parts(comparison: &Comparison, names: [&str; 2]) -> ComparisonTables {
 /// Right-aligned columns of the point table.
 const RIGHT: [DerivedColumn; 5] = [SIDE_A, SIDE_B, SIDES_RATIO, POINT_RUNS, MORE_RUNS];
 
-const NO_DIFFERENCES: &str = "Program, effective configuration, machine and variables are alike.";
+const NO_DIFFERENCES: &str =
+    "Program, effective configuration, machine and variables do not differ.";
 
 /// Draws rows with a header. The named columns are right-aligned.
 type Draw<'a> = &'a dyn Fn(Vec<Vec<String>>, &[&str]) -> String;

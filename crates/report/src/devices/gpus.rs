@@ -247,10 +247,7 @@ fn meaning(pair: &GpuPair) -> String {
 fn links_in_words(links: &GpuLinks) -> String {
     let count = match links.count {
         None => {
-            return format!(
-                "{}, over other GPUs, or by links that nobody tells of",
-                links.kind
-            );
+            return format!("{}, over other GPUs, or by unknown links", links.kind);
         }
         Some(1) => "1 link".to_owned(),
         Some(count) => format!("{count} links"),

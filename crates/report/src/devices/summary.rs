@@ -27,7 +27,7 @@ pub fn summary(found: &Inventory) -> Vec<(&'static str, String)> {
     let absent: Vec<&str> = found.absent.iter().map(|absent| &*absent.what).collect();
     let mut not_here = absent.join(", ");
     if !absent.is_empty() {
-        not_here += " (`tonnage devices` says why, and how to get them)";
+        not_here += " (`tonnage devices` explains why, and how to get them)";
     }
     let groups = [
         (

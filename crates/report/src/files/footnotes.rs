@@ -118,7 +118,7 @@ fn engine(record: FileRecord<'_>) -> Vec<String> {
         let left = items.len().saturating_sub(ENGINE_ITEMS_MAX);
         let mut text = items[..items.len() - left].join("; ");
         if left > 0 {
-            text += &format!("; and {left} more, which the record lists");
+            text += &format!("; and {left} more, listed in the record");
         }
         text
     };

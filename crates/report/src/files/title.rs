@@ -89,7 +89,7 @@ fn data_and_order(point: &FilePoint) -> Vec<String> {
     };
     let data = match point.data {
         DataKind::Random => "random data".to_owned(),
-        DataKind::Compressible { percent } => format!("data of which {percent} % are zeros"),
+        DataKind::Compressible { percent } => format!("data with {percent} % zeros"),
     };
     let writes = point.phases.iter().any(|phase| phase.writes());
     [
@@ -153,12 +153,8 @@ fn other_steps(record: FileRecord<'_>) -> Vec<String> {
     let bound = point
         .max_duration_ns
         .map(|bound_ns| format!("none begun after {}", exact_duration(bound_ns)));
-    let verified = (!verified.is_empty()).then(|| {
-        format!(
-            "what the files hold verified after {}",
-            verified.join(" and ")
-        )
-    });
+    let verified = (!verified.is_empty())
+        .then(|| format!("file contents verified after {}", verified.join(" and ")));
     [
         point.striping.map(|asked| striping(record, asked)),
         if_so(point.prefill, "files filled before"),

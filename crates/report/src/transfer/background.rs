@@ -43,7 +43,7 @@ pub fn table(records: &[TransferRecord<'_>], varying: &[&'static str]) -> Option
         .text_column(P99_RATIO.name, ratios(|load| load.p99), true)
         .if_known(RATIO_OF);
     let table = builder.table()?;
-    Some(table.with_title("latency without the background, and beside it:"))
+    Some(table.with_title("latency without and with the background:"))
 }
 
 fn has_load(record: &TransferRecord<'_>) -> bool {
@@ -60,7 +60,7 @@ pub fn lines(records: &[TransferRecord<'_>], distinguishing: &[&str]) -> Vec<Str
     let failed = loaded().filter(|record| matches!(record.outcome, Outcome::Failed { .. }));
     lines.extend(failed.map(|record| {
         format!(
-            "{} beside its background: {} that ended before it failed",
+            "{} with its background: {} that ended before it failed",
             row_name(record, records, distinguishing),
             match record.body.trials.len() {
                 1 => "the trial".to_owned(),
@@ -76,7 +76,7 @@ fn about(cpus: MeasuringCpus) -> Option<&'static str> {
     match cpus {
         MeasuringCpus::Own => None,
         MeasuringCpus::WithLoad => Some(
-            "workers that measure share CPUs with those of the background: beside it they wait for their turns, and that \
+            "workers that measure share CPUs with those of the background: under load they wait for their turns, so that \
              latency and the ratios are of the scheduler, not of the path; use a CPU for each worker",
         ),
         MeasuringCpus::Together => Some(
@@ -103,7 +103,7 @@ pub fn not_reached(record: TransferRecord<'_>) -> Option<String> {
         .collect();
     let stall = background_stall(&loads, asked_per_s * initiators.max(1.0));
     Some(format!(
-        "the background reached {} of the {} op/s that each initiator was asked for{}: the load is what the column says, \
+        "the background reached {} of the {} op/s that each initiator was asked for{}: the column has the actual load, \
          in GB/s",
         whole_percent(per_s / asked_per_s),
         prefixed(asked_per_s),

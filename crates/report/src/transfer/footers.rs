@@ -195,7 +195,7 @@ fn canary(records: &[TransferRecord<'_>]) -> Option<String> {
             match harmless {
                 0 => String::new(),
                 _ => format!(
-                    "; it changed by more than a fifth around {harmless} of {} points, whose trials agree",
+                    "; it changed by more than a fifth around {harmless} of {} points, but their trials agree",
                     records.len()
                 ),
             }
@@ -245,7 +245,7 @@ fn remarks(records: &[TransferRecord<'_>]) -> impl Iterator<Item = String> {
             && record.body.batches_at_once() > 1
     });
     let overlapping = overlapping.then(|| {
-        "Max BW is n/a: several batches are under way at once, and the fastest one says nothing about all of them"
+        "Max BW is n/a: several batches are under way at once, and the fastest one does not represent all of them"
             .to_owned()
     });
     let overlapping = yielding(records).into_iter().chain(overlapping);

@@ -115,7 +115,7 @@ fn knee(
     };
     if !curve.iter().all(is_of_path) {
         return Some(
-            "no knee is looked for, because the latencies are of the scheduler".to_owned(),
+            "no search for a knee, because the scheduler dominates the latencies".to_owned(),
         );
     }
     let by_power =
@@ -136,7 +136,7 @@ fn knee(
     let alike: Vec<_> = curve.iter().filter(|row| row.has_power_of(best)).collect();
     if let Some(saturated) = alike.iter().find(|row| row.has_load_of(heaviest)) {
         return Some(format!(
-            "no knee that can be told: {} and {} have as much load for their latency within their intervals; take more or \
+            "no clear knee: {} and {} have the same load for their latency within their intervals; use more or \
              longer trials",
             name(best),
             name(saturated)
@@ -149,10 +149,10 @@ fn knee(
         .collect();
     let or = match &others[..] {
         [] => String::new(),
-        others => format!(" (or {}, which is not told apart)", others.join(", ")),
+        others => format!(" (or {}, which cannot be distinguished)", others.join(", ")),
     };
     Some(format!(
-        "knee at {}{or}: {} GB/s beside a p50 of {} us, {} times that without load; above it latency grows by a greater part \
+        "knee at {}{or}: {} GB/s at a p50 of {} us, {} times that without load; above it latency grows by a greater part \
          than the load does",
         name(best),
         load(best),
@@ -210,7 +210,7 @@ mod tests {
         );
         let near = said(&rows, 0.05).concat();
         assert!(
-            near.contains("which is not told apart): 5.00 GB/s"),
+            near.contains("which cannot be distinguished): 5.00 GB/s"),
             "{near}"
         );
         let wide = said(&rows, 0.5).concat();
@@ -226,7 +226,7 @@ mod tests {
         }
         let records: Vec<_> = records.iter().filter_map(Record::as_transfer).collect();
         let told = lines(&records, &[]).concat();
-        assert!(told.starts_with("no knee is looked for"), "{told}");
+        assert!(told.starts_with("no search for a knee"), "{told}");
     }
 
     #[test]

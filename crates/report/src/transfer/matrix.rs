@@ -221,18 +221,16 @@ fn medians(verdict: &MatrixVerdict) -> Vec<String> {
 fn unclear(why: Option<Unclear>, found: bool) -> Option<&'static str> {
     match why {
         Some(Unclear::FewRanks) => Some(match found {
-            true => {
-                "with fewer than 4 ranks nobody can tell whether a rank or the way between two is slow"
-            }
-            false => "with fewer than 4 ranks nobody can tell what is slow",
+            true => "fewer than 4 ranks cannot show whether a rank or the path between two is slow",
+            false => "fewer than 4 ranks cannot show what is slow",
         }),
         Some(Unclear::WideRates) => Some(
-            "the rates differ so much among themselves that nobody can tell what is slow: take longer turns, on a \
+            "the rates vary too much to show what is slow: use longer turns, on a \
              quieter system",
         ),
         Some(Unclear::MostAreSlow) => Some(
             "some pairs are much faster than the median: most are slow, or ranks are near each other and far from \
-             others, and nobody can tell which: look at the grid, and measure ranks that are equally far",
+             others, and the rates do not show which: look at the grid, and measure ranks that are equally far",
         ),
         _ => (!found).then_some("nothing is slow"),
     }

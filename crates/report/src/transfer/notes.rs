@@ -183,7 +183,7 @@ fn lower_bounds(record: TransferRecord<'_>) -> Option<String> {
     let latency = record.body.summary.as_ref()?.latency.as_ref()?;
     let bounds = latency.lower_bounds?;
     Some(match bounds.unfinished {
-        0 => "≥ marks lower bounds: percentiles above 60 s are not told apart".to_owned(),
+        0 => "≥ marks lower bounds: percentiles above 60 s are not distinguished".to_owned(),
         unfinished => format!(
             "≥ marks lower bounds: {} of the operations that were due were never issued; each counts with the time that it \
              had waited by the end of its trial",
@@ -219,13 +219,13 @@ fn above_limit(record: TransferRecord<'_>) -> Option<String> {
     }
     let why = match record.body.point.limit {
         LimitChoice::Auto if limit.what.starts_with("link speed") => {
-            "the device is faster than it says, or not all bytes crossed it; --require-path tells"
+            "the device is faster than it reports, or not all bytes crossed it; --require-path checks it"
         }
         // The second condition matches records written before this version.
         LimitChoice::Auto
             if limit.what.contains("bytes leave") || limit.what.contains("network card") =>
         {
-            "the link of the memory's device is faster than it says, or the bytes went another way"
+            "the link of the memory's device is faster than it reports, or the bytes took another path"
         }
         LimitChoice::Auto if limit.links.is_some() => "the link is faster than was stated",
         LimitChoice::Auto => {

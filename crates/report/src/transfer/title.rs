@@ -49,7 +49,7 @@ fn verified(point: &TransferPoint) -> Option<String> {
         (Verification::Last, false) => "last visit of each slot compared after each trial",
         (Verification::Last, true) => "every answer checked after each trial",
         (Verification::Each, false) => {
-            "verify=each: every operation compared inside the trial, so these figures are no measure of speed"
+            "verify=each: every operation compared inside the trial, so these figures do not measure speed"
         }
         (Verification::Each, true) => {
             "verify=each: every answer checked after each trial, and not compared with other figures"
