@@ -2,12 +2,12 @@
 //!
 //! Words are separated by line ends, so that the empty word and blanks are explored too.
 use tonnage_ior::options::check::check;
-use tonnage_ior::options::words::{Own, read};
+use tonnage_ior::options::words::{OwnOption, read};
 
 pub fn try_input(input: &[u8]) {
     let text = crate::text(input);
     let words: Vec<String> = text.split('\n').map(str::to_owned).collect();
-    let own = [Own {
+    let own = [OwnOption {
         name: "ranks".to_owned(),
         value: true,
     }];

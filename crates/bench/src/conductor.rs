@@ -15,7 +15,7 @@ use crate::observer::Observer;
 use crate::run::{Run, unix_ns};
 use crate::settings::Settings;
 use crate::within;
-use tonnage_machine::OwnCpus;
+use tonnage_machine::AffinityGuard;
 use tonnage_machine::kernel_files::Tree;
 use tonnage_machine::socket_paths::open_sockets;
 use tonnage_plan::Planned;
@@ -98,7 +98,7 @@ impl Stretches for Conductor<'_> {
     /// After a failed point what was open is closed where nobody knows what state it is in.
     fn stretch<K: Kind>(&mut self, kind: &mut K) -> Result<()> {
         // Threads that libraries start for the next stretch begin on the CPUs of this one.
-        let _cpus = OwnCpus::of_this_thread();
+        let _cpus = AffinityGuard::save();
         let stretch = stretch_of::<K>(&self.points[self.next..]);
         let (opened, too_much) = self.open_what_fits(kind, &stretch);
         let mut open = match opened {

@@ -39,7 +39,7 @@ fn describe(who: &str, panic: &PanicHookInfo<'_>) -> String {
     let payload = panic.payload();
     let what = payload.downcast_ref::<&str>().copied();
     let what = what.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    let what = what.unwrap_or("a panic without words");
+    let what = what.unwrap_or("a panic without a message");
     // A message is one line.
     let what = what.split_whitespace().collect::<Vec<_>>().join(" ");
     let program = program();
@@ -48,7 +48,7 @@ fn describe(who: &str, panic: &PanicHookInfo<'_>) -> String {
     });
     format!(
         "error: {who}: internal error{place}: {what}. This is a bug of tonnage {} ({}): please report this line and the \
-         command to whoever you have tonnage from",
+         command to the distributor of your tonnage",
         program.version, program.git_revision
     )
 }

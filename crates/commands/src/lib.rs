@@ -114,7 +114,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Completions(args) => command::manual::completions(&args),
         Command::Man(args) => command::manual::man(&args),
         Command::Hosts(args) => command::hosts::hosts(&args),
-        Command::HostAgent(args) => command::there::agent(&args),
+        Command::HostAgent(args) => command::host_agent::agent(&args),
         Command::HostRank => remote_rank::read()?.work(),
     }
 }

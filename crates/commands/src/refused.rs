@@ -395,7 +395,7 @@ fn refusal(line: &str) -> String {
 }
 
 #[test]
-fn each_names_what_is_wrong_and_what_to_write() {
+fn each_message_has_the_fault_and_a_valid_alternative() {
     let mut command = "";
     let mut lines = REFUSED.lines().peekable();
     while let Some(line) = lines.next() {

@@ -103,7 +103,7 @@ impl HostFile {
             Err(error) => return Err(cannot_open(request, error)),
         };
         let direct = direct
-            .then(|| direct::of_file(&file, request.path))
+            .then(|| direct::find_rules(&file, request.path))
             .transpose()
             .map_err(unmade)?;
         Ok(Self {

@@ -47,7 +47,7 @@ fn line(out: &mut String, text: &str) {
 
 /// Returns an option's names, such as `-b SIZE`, or `-U FILE` and `--mpiio.hintsFileName=FILE`.
 fn names(arg: &Arg) -> Vec<String> {
-    let names = OptionNames::of(arg);
+    let names = OptionNames::new(arg);
     let value = takes_value(arg)
         .then(|| arg.get_value_names()?.first())
         .flatten();

@@ -12,7 +12,7 @@ const PREFIXES: [&str; 2] = ["IOR_HINT__MPI__", "IOR_HINT__GPFS__"];
 pub struct Hints {
     pub hints: BTreeMap<String, String>,
     /// Warning about the first line of the file that IOR treats as a comment although it looks like a hint.
-    pub doubt: Option<String>,
+    pub suspicious_line: Option<String>,
 }
 
 /// Collects the hints of the environment and of a hints file; the file takes precedence.
@@ -31,16 +31,16 @@ pub fn collect(
     };
     let text = std::fs::read_to_string(path).map_err(|error| {
         Error::Usage(format!(
-            "the hints file {path} cannot be read: {error}. Name a file that is there, or leave it out"
+            "the hints file {path} cannot be read: {error}. Name an existing file, or leave it out"
         ))
     })?;
     for (number, line) in (1..).zip(text.lines().map(str::trim)) {
         // IOR treats every other line as a comment.
         if !line.starts_with("IOR_HINT") {
             let is_meant = !line.starts_with('#') && line.to_ascii_uppercase().contains("IOR_HINT");
-            found.doubt = found
-                .doubt
-                .or_else(|| is_meant.then(|| doubt(path, number, line)));
+            found.suspicious_line = found
+                .suspicious_line
+                .or_else(|| is_meant.then(|| suspicious_line(path, number, line)));
             continue;
         }
         let Some((variable, value)) = line.split_once('=') else {
@@ -52,7 +52,7 @@ pub fn collect(
     Ok(found)
 }
 
-fn doubt(path: &str, number: usize, line: &str) -> String {
+fn suspicious_line(path: &str, number: usize, line: &str) -> String {
     format!(
         "{path}, line {number}: {line:.60?} is a comment to IOR and to tonnage: begin a hint with IOR_HINT__MPI__, without \
          export or setenv, and a comment with #"
@@ -115,7 +115,7 @@ mod tests {
             ("PATH", "/bin"),
         ]);
         let found = collect(given, path.path().to_str()).unwrap();
-        assert_eq!(found.doubt, None);
+        assert_eq!(found.suspicious_line, None);
         let hints: Vec<_> = found
             .hints
             .iter()
@@ -142,9 +142,12 @@ mod tests {
             "ior_hint__mpi__cb_nodes=8",
         ] {
             let found = read(&format!("# IOR_HINT lines\n{line}\n")).unwrap();
-            let doubt = found.doubt.unwrap();
+            let suspicious_line = found.suspicious_line.unwrap();
             assert!(found.hints.is_empty());
-            assert!(doubt.contains("line 2") && doubt.contains(line), "{doubt}");
+            assert!(
+                suspicious_line.contains("line 2") && suspicious_line.contains(line),
+                "{suspicious_line}"
+            );
         }
         let error = read("IOR_HINT__MPI__cb_nodes 8\n").unwrap_err().to_string();
         assert!(
@@ -154,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_hint_is_an_error() {
+    fn an_invalid_hint_is_an_error() {
         for (name, value, part) in [
             ("IOR_HINT__HDF5__x", "1", "is no hint"),
             ("IOR_HINT__MPI__", "1", "is no hint"),

@@ -59,7 +59,7 @@ pub fn plan(
     let length = FileLengthOptions {
         stonewall: time("-D", options.stonewall_s, 1)?,
         wear_out: options.wear_out,
-        wear_out_transfers: some(options.wear_out_transfers).map(Count),
+        wear_out_transfers: nonzero(options.wear_out_transfers).map(Count),
         stonewall_status: options.status_file.clone(),
         trials: Some(Count(options.repetitions)),
         delay: time("-d", options.delay_s, 1)?,
@@ -183,7 +183,7 @@ fn shift(options: &IorOptions, placement: &RankPlacement) -> Result<Option<ReadS
     }
     if placement.one_host && nodes_behind.is_multiple_of(ranks) {
         return Err(Error::Usage(format!(
-            "-C -Q {nodes_behind} comes back to a task's own data, for {ranks} tasks on one node are round by then: \
+            "-C -Q {nodes_behind} comes back to a task's own data, because one node has only {ranks} tasks: \
              write -Q 1"
         )));
     }
@@ -206,7 +206,7 @@ fn stripes(stripes: Stripes) -> Result<StripeCount> {
 }
 
 /// Zero means none, as in IOR.
-fn some(value: u64) -> Option<u64> {
+fn nonzero(value: u64) -> Option<u64> {
     (value > 0).then_some(value)
 }
 
@@ -214,10 +214,10 @@ fn time(option: &str, value: u64, unit_s: u64) -> Result<Option<Nanos>> {
     let ns = value.checked_mul(unit_s * 1_000_000_000);
     let ns = ns.ok_or_else(|| {
         Error::Usage(format!(
-            "{option} {value} is longer than can be waited for: write a smaller number"
+            "{option} {value} is too long: write a smaller number"
         ))
     })?;
-    Ok(some(ns).map(Nanos))
+    Ok(nonzero(ns).map(Nanos))
 }
 
 #[cfg(test)]
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_numbers_are_what_they_are_in_ior() {
+    fn negative_numbers_mean_the_same_as_in_ior() {
         for (line, part) in [
             // As in IO500's scripts.
             ("-w -G -1386302275", "data-seed = 2908665021"),

@@ -174,7 +174,7 @@ pub struct Reordering {
 
 impl Reordering {
     /// Finds reordering in these counters; `None` if nothing was retransmitted, or no counter indicates reordering.
-    pub fn of(counters: &Counters) -> Option<Self> {
+    pub fn from_counters(counters: &Counters) -> Option<Self> {
         let sum = |names: &[&str]| {
             let values = names.iter().filter_map(|name| counters.get(*name));
             values.fold(0, |sum: u64, value| sum.saturating_add(*value))
@@ -184,8 +184,8 @@ impl Reordering {
             reorderings: sum(&REORDERINGS),
             duplicates: sum(&DUPLICATES),
         };
-        let is_told = found.reorderings > 0 || found.duplicates > 0;
-        (found.retransmitted > 0 && is_told).then_some(found)
+        let is_reordering = found.reorderings > 0 || found.duplicates > 0;
+        (found.retransmitted > 0 && is_reordering).then_some(found)
     }
 
     /// Whether no segment was lost: the receiver already had each retransmitted one.

@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn without_limits_there_are_none() {
+    fn without_limits_the_list_is_empty() {
         assert!(quotas(&Machine::new()).is_empty());
         assert!(quotas(&machine("0::/a", V2)).is_empty());
         assert!(quotas(&machine("0::/a", V1)).is_empty());

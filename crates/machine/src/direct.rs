@@ -31,24 +31,24 @@ impl Direct {
 }
 
 /// Finds a trusted source for direct I/O on an open file, and the alignment that it requires.
-pub fn of_file(file: &File, path: &Path) -> Result<Direct> {
-    let asked = |error| Error::io(format!("cannot look at {}", path.display()), error);
-    let said = direct_io(file).map_err(asked)?;
-    let on = file_system::of_file(file).map_err(asked)?;
-    vouched(said, &on, path)
+pub fn find_rules(file: &File, path: &Path) -> Result<Direct> {
+    let failed = |error| Error::io(format!("cannot look at {}", path.display()), error);
+    let answer = direct_io(file).map_err(failed)?;
+    let on = file_system::of_file(file).map_err(failed)?;
+    trusted(answer, &on, path)
 }
 
 /// The kernel's answer decides. Two network file systems give none, but document that they honour `O_DIRECT`: Lustre
 /// for whole pages, NFS for everything. No other file system is trusted without an answer.
-fn vouched(said: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
+fn trusted(answer: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
     let name = &on.name;
-    match said {
+    match answer {
         DirectIo::Supported(alignment) => Ok(Direct {
             alignment,
             said_by: "statx",
         }),
         DirectIo::NotSupported => {
-            let why = format!("the kernel says that {name} has none for it");
+            let why = format!("the kernel reports that {name} has none for it");
             Err(refused(path, &why))
         }
         DirectIo::NotSaid if matches!(name.as_str(), "lustre" | "nfs") => {

@@ -13,7 +13,7 @@ use super::devices::gpu::{gpu_models, nvidia_driver};
 use super::kernel_files::{Tree, value_of};
 use super::pages::{HugePool, Transparent, huge_pools, meminfo_bytes, transparent};
 use super::topology::Topology;
-use super::variables::steering;
+use super::variables::recorded_variables;
 use tonnage_units::number_list;
 
 /// Kernel modules of drivers to record the version of, if the module reports one.
@@ -124,7 +124,7 @@ impl Environment {
     /// It cannot fail: an unreadable value is absent or explains why.
     pub fn read(more: &[&str], topology: &Topology) -> Self {
         Self {
-            variables: steering(std::env::vars_os(), more),
+            variables: recorded_variables(std::env::vars_os(), more),
             ..Self::read_from(&Tree::host(), topology)
         }
     }
@@ -144,7 +144,7 @@ impl Environment {
             gpus: gpu_models(tree),
             memory: MemoryState::read_from(tree, topology),
             libraries: libraries(tree),
-            variables: steering(std::env::vars_os(), &[]),
+            variables: recorded_variables(std::env::vars_os(), &[]),
         }
     }
 }

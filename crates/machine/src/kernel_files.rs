@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_none() {
+    fn missing_files_are_none() {
         let machine = Machine::new();
         let tree = machine.tree();
         assert_eq!(tree.text("sys/nothing"), None);

@@ -15,7 +15,7 @@
 //! | [`counters`] | counters of devices and of TCP |
 //! | [`socket_paths`] | interface, queueing discipline, congestion control and buffers of open TCP sockets |
 //! | [`fabric`] | choice of the libfabric |
-//! | [`way_out`] | network interfaces that lead to no other host |
+//! | [`host_local`] | network interfaces that lead to no other host |
 //! | [`kernel_files`] | reading the kernel's files, or an invented machine's |
 //! | `variables` | environment variables that affect communication libraries |
 //!
@@ -31,6 +31,7 @@ pub mod direct;
 pub mod environment;
 pub mod fabric;
 pub mod host_facts;
+pub mod host_local;
 pub mod kernel_files;
 pub mod mounts;
 pub mod pages;
@@ -39,13 +40,12 @@ pub mod placement;
 pub mod socket_paths;
 pub mod topology;
 pub mod variables;
-pub mod way_out;
 
 pub use environment::{Environment, HostIdentity};
 pub use host_facts::HostFacts;
 pub use pages::HugePool;
-pub use pair_placement::{MachineRank, place_by_itself, place_pairs};
+pub use pair_placement::{MachineRank, place_automatically, place_pairs};
 pub use placement::{
-    CpuChoice, OwnCpus, Placement, Workers, pin_thread, place_workers, spread_thread,
+    AffinityGuard, CpuChoice, Placement, Workers, pin_thread, place_workers, spread_thread,
 };
 pub use topology::Topology;

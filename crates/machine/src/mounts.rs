@@ -22,7 +22,7 @@ pub struct Mount {
 }
 
 /// Returns the mount that holds a path. The path must exist, and may be a folder.
-pub fn of_path(path: &Path) -> io::Result<Mount> {
+pub fn find_mount(path: &Path) -> io::Result<Mount> {
     let file_system = file_system::of_path(path)?;
     let mounts = Tree::host().text("proc/self/mountinfo").unwrap_or_default();
     Ok(found(&mounts, file_system, &path.canonicalize()?))
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_escape_that_is_none_is_kept() {
+    fn an_invalid_escape_is_kept() {
         assert_eq!(unescape("a\\9z\\"), "a\\9z\\");
         assert_eq!(unescape("\\377"), "\\377");
         assert_eq!(unescape("\\é\\011"), "\\é\t");
@@ -157,7 +157,7 @@ a line that is none
     }
 
     #[test]
-    fn what_is_not_listed_keeps_the_name_that_the_file_tells() {
+    fn an_unlisted_mount_keeps_the_name_from_statfs() {
         for mount in [on((1, 1), None, "/"), on((254, 0), Some(99), "/")] {
             assert_eq!(mount.kind, "0xbd00bd0");
             assert_eq!((mount.place, mount.source), (None, None));
@@ -166,11 +166,11 @@ a line that is none
 
     #[test]
     fn this_machine_s_root_is_found() {
-        let mount = of_path(Path::new("/")).unwrap();
+        let mount = find_mount(Path::new("/")).unwrap();
         if mount.place.is_none() {
             return println!("skip: /proc/self/mountinfo does not list the root");
         }
         assert_eq!(mount.place.as_deref(), Some(Path::new("/")));
-        assert!(of_path(Path::new("/nowhere/at/all")).is_err());
+        assert!(find_mount(Path::new("/nowhere/at/all")).is_err());
     }
 }

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_that_cannot_be_read_say_why() {
+    fn unreadable_settings_have_a_reason() {
         let machine = Machine::new();
         let file = "sys/kernel/mm/transparent_hugepage/enabled";
         machine.file(file, "always [madvise] never");

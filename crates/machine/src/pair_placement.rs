@@ -38,7 +38,7 @@ pub fn place_pairs(
     place: PairPlace,
 ) -> Result<Vec<Placement>> {
     let workers = workers.into();
-    let mut seats = Seats::new(topology, ranks);
+    let mut machine_cpus = MachineCpus::new(topology, ranks);
     let groups = Group::all(ranks);
     if place == PairPlace::Far && groups.iter().any(|group| !group.is_two_sided) {
         return Err(Error::Usage(
@@ -48,8 +48,8 @@ pub fn place_pairs(
         ));
     }
     let regions = match place {
-        PairPlace::Near => seats.near(|cpu| cpu.package.is_some()),
-        PairPlace::Far => seats.far(),
+        PairPlace::Near => machine_cpus.near_regions(|cpu| cpu.package.is_some()),
+        PairPlace::Far => machine_cpus.far_regions(),
     };
     let unavailable = |why: String| Error::Unavailable {
         what: format!("--place {}", place.name()),
@@ -59,39 +59,39 @@ pub fn place_pairs(
             PairPlace::Far => "Leave --place out, or choose --place near".to_owned(),
         },
     };
-    let has_no_region = |group: &&Group| seats.shared(group, &regions).is_none();
+    let has_no_region = |group: &&Group| machine_cpus.find_shared(group, &regions).is_none();
     if let Some(group) = groups.iter().find(has_no_region) {
-        let why = why_not(topology, &seats.cpus, ranks, group, place);
+        let why = explain_impossible(topology, &machine_cpus.cpus, ranks, group, place);
         return Err(unavailable(why));
     }
     let total = ranks.len() * workers.each as usize;
-    let shares = total > seats.cpus.len();
-    let placed = seats.place(&groups, workers, |seats, group| {
-        let own = seats.unshared(group, &regions);
-        own.or_else(|| seats.shared(group, &regions).filter(|_| shares))
+    let shares = total > machine_cpus.cpus.len();
+    let placed = machine_cpus.place(&groups, workers, |machine_cpus, group| {
+        let own = machine_cpus.find_unshared(group, &regions);
+        own.or_else(|| machine_cpus.find_shared(group, &regions).filter(|_| shares))
     });
-    placed.ok_or_else(|| unavailable(too_few(&seats.cpus, total)))
+    placed.ok_or_else(|| unavailable(explain_shortage(&machine_cpus.cpus, total)))
 }
 
 /// Places the workers of all ranks of a machine, which may use the same CPUs, as [`super::place_workers`] does alone.
 /// But workers that exchange bytes are put on one socket, on cores of their own and on one NUMA node, if that uses no
 /// fewer cores.
-pub fn place_by_itself(
+pub fn place_automatically(
     topology: &Topology,
     ranks: &[MachineRank],
     workers: impl Into<Workers>,
 ) -> Result<Vec<Placement>> {
     let workers = workers.into();
     let plain = place_all(topology, ranks.len() as u32, workers)?;
-    let mut seats = Seats::new(topology, ranks);
+    let mut machine_cpus = MachineCpus::new(topology, ranks);
     let groups = Group::all(ranks);
     let fault = |placed: &[Placement]| fault(topology, &groups, placed);
     if plain.iter().any(|rank| rank.yielding) || fault(&plain) == Fault::default() {
         return Ok(plain);
     }
-    let regions = seats.near(|_| true);
-    let near = seats.place(&groups, workers, |seats, group| {
-        seats.unshared(group, &regions)
+    let regions = machine_cpus.near_regions(|_| true);
+    let near = machine_cpus.place(&groups, workers, |machine_cpus, group| {
+        machine_cpus.find_unshared(group, &regions)
     });
     let better = |near: &Vec<Placement>| {
         fault(near) < fault(&plain) && cores(topology, near) >= cores(topology, &plain)
@@ -165,19 +165,19 @@ impl Region {
 
 /// CPUs that a worker may be given, from best to worst.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Take {
+enum CpuPreference {
     /// Unused cores.
     UnusedCores,
     /// Unused CPUs, on other cores than the other members of the group.
     OtherCores,
     /// Unused CPUs.
-    OwnCpus,
+    AffinityGuard,
     /// Any CPU.
     Shared,
 }
 
 /// CPUs of a machine, and the number of workers already placed on each.
-struct Seats<'a> {
+struct MachineCpus<'a> {
     ranks: &'a [MachineRank],
     /// Sorted by node, core and number.
     cpus: Vec<Cpu>,
@@ -187,7 +187,7 @@ struct Seats<'a> {
     workers_of_core: BTreeMap<u32, u32>,
 }
 
-impl<'a> Seats<'a> {
+impl<'a> MachineCpus<'a> {
     fn new(topology: &Topology, ranks: &'a [MachineRank]) -> Self {
         let allowed = ranks.iter().flat_map(|rank| &rank.allowed).copied();
         let allowed: BTreeSet<u32> = allowed.collect();
@@ -202,7 +202,7 @@ impl<'a> Seats<'a> {
     }
 
     /// Returns the regions on one socket: first each NUMA node, then each whole socket.
-    fn near(&self, fits: impl Fn(&Cpu) -> bool) -> Vec<Region> {
+    fn near_regions(&self, fits: impl Fn(&Cpu) -> bool) -> Vec<Region> {
         let cpus = || self.cpus.iter().filter(|cpu| fits(cpu));
         let nodes: BTreeSet<_> = cpus().map(|cpu| (cpu.package, Some(cpu.node))).collect();
         let sockets: BTreeSet<_> = cpus().map(|cpu| (cpu.package, None)).collect();
@@ -211,7 +211,7 @@ impl<'a> Seats<'a> {
     }
 
     /// Returns the regions on two sockets: all ordered pairs.
-    fn far(&self) -> Vec<Region> {
+    fn far_regions(&self) -> Vec<Region> {
         let known = self.cpus.iter().filter(|cpu| cpu.package.is_some());
         let sockets: BTreeSet<_> = known.map(|cpu| (cpu.package, None)).collect();
         let with_others = |one| {
@@ -251,22 +251,32 @@ impl<'a> Seats<'a> {
     }
 
     /// Finds unused CPUs for the members of a group.
-    fn unshared(&self, group: &Group, regions: &[Region]) -> Option<Vec<usize>> {
-        let ways = [Take::UnusedCores, Take::OtherCores, Take::OwnCpus];
+    fn find_unshared(&self, group: &Group, regions: &[Region]) -> Option<Vec<usize>> {
+        let ways = [
+            CpuPreference::UnusedCores,
+            CpuPreference::OtherCores,
+            CpuPreference::AffinityGuard,
+        ];
         let each = |take| regions.iter().map(move |region| (region, take));
         let mut all = ways.into_iter().flat_map(each);
-        all.find_map(|(region, take)| self.seat(group, region, take))
+        all.find_map(|(region, take)| self.choose_cpus(group, region, take))
     }
 
     /// Finds CPUs for the members of a group, which others may use too, in the least used region.
-    fn shared(&self, group: &Group, regions: &[Region]) -> Option<Vec<usize>> {
+    fn find_shared(&self, group: &Group, regions: &[Region]) -> Option<Vec<usize>> {
         let regions = regions.iter();
-        let all = regions.filter_map(|region| self.seat(group, region, Take::Shared));
+        let all =
+            regions.filter_map(|region| self.choose_cpus(group, region, CpuPreference::Shared));
         all.min_by_key(|chosen| chosen.iter().map(|&at| self.workers[at]).sum::<u32>())
     }
 
     /// Finds CPUs for the members of a group in one region.
-    fn seat(&self, group: &Group, region: &Region, take: Take) -> Option<Vec<usize>> {
+    fn choose_cpus(
+        &self,
+        group: &Group,
+        region: &Region,
+        take: CpuPreference,
+    ) -> Option<Vec<usize>> {
         let choices = |member: &Member| self.ranks[member.rank].allowed.len();
         let mut order: Vec<usize> = (0..group.members.len()).collect();
         // Members with the fewest allowed CPUs choose first.
@@ -284,10 +294,10 @@ impl<'a> Seats<'a> {
                 region.has(cpu, side)
                     && allowed.binary_search(&cpu.id).is_ok()
                     && match take {
-                        Take::UnusedCores => used(cpu) + beside(cpu) == 0,
-                        Take::OtherCores => free && beside(cpu) == 0,
-                        Take::OwnCpus => free,
-                        Take::Shared => true,
+                        CpuPreference::UnusedCores => used(cpu) + beside(cpu) == 0,
+                        CpuPreference::OtherCores => free && beside(cpu) == 0,
+                        CpuPreference::AffinityGuard => free,
+                        CpuPreference::Shared => true,
                     }
             };
             let all = self.cpus.iter().enumerate().filter(may);
@@ -343,7 +353,7 @@ fn cores(topology: &Topology, placed: &[Placement]) -> usize {
 }
 
 /// Explains why workers get no CPUs of their own at the requested place, although the machine has enough.
-fn too_few(cpus: &[Cpu], workers: usize) -> String {
+fn explain_shortage(cpus: &[Cpu], workers: usize) -> String {
     let mut sockets = BTreeMap::<u32, usize>::new();
     for socket in cpus.iter().filter_map(|cpu| cpu.package) {
         *sockets.entry(socket).or_default() += 1;
@@ -351,11 +361,11 @@ fn too_few(cpus: &[Cpu], workers: usize) -> String {
     let sockets = sockets.iter();
     let each = sockets.map(|(socket, cpus)| format!("{cpus} on socket {socket}"));
     let each = each.collect::<Vec<_>>().join(", ");
-    format!("{workers} workers so placed need other CPUs than there are: {each}")
+    format!("{workers} workers need more CPUs at this place than there are: {each}")
 }
 
 /// Explains why a group cannot be placed as requested, even with shared CPUs.
-fn why_not(
+fn explain_impossible(
     topology: &Topology,
     cpus: &[Cpu],
     ranks: &[MachineRank],

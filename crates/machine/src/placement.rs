@@ -31,8 +31,8 @@ impl FromStr for CpuChoice {
             return Ok(Self::None);
         }
         let cpus = number_list::parse(text)?;
-        let is_twice = |(at, cpu): &(usize, &u32)| cpus[..*at].contains(cpu);
-        if let Some((_, cpu)) = cpus.iter().enumerate().find(is_twice) {
+        let is_duplicate = |(at, cpu): &(usize, &u32)| cpus[..*at].contains(cpu);
+        if let Some((_, cpu)) = cpus.iter().enumerate().find(is_duplicate) {
             return Err(Error::Usage(format!(
                 "the list {text:?} has CPU {cpu} twice"
             )));
@@ -101,7 +101,7 @@ pub fn place_workers(
             topology.allowed.len()
         )));
     }
-    let job = Job {
+    let request = PlacementRequest {
         local_rank,
         local_size,
         workers,
@@ -109,14 +109,14 @@ pub fn place_workers(
     match choice {
         CpuChoice::None => Ok(Placement {
             cpus: vec![None; workers.each as usize],
-            yielding: job.total() > topology.allowed.len() as u64,
+            yielding: request.total() > topology.allowed.len() as u64,
         }),
         CpuChoice::List(list) => {
             check_list(topology, list)?;
-            Ok(round_robin(list, &job))
+            Ok(round_robin(list, &request))
         }
         CpuChoice::Auto => {
-            let mut mine = place_ranks(topology, local_rank + 1, &job)?;
+            let mut mine = place_ranks(topology, local_rank + 1, &request)?;
             mine.pop()
                 .ok_or_else(|| Error::Failed("no rank was placed".to_owned()))
         }
@@ -131,24 +131,24 @@ pub fn pin_thread(cpu: u32) -> Result<()> {
 /// Restores the creating thread's CPUs when dropped: a thread that was pinned meanwhile is free again, and so are the
 /// threads that it starts afterwards.
 #[must_use = "the CPUs are given back when this is dropped"]
-pub struct OwnCpus {
+pub struct AffinityGuard {
     /// The CPUs to restore; `None` if the kernel did not report them.
     had: Option<rustix::thread::CpuSet>,
     // Not `Send`: dropping it on another thread would move that thread.
-    _of_this_thread: PhantomData<*const ()>,
+    _not_send: PhantomData<*const ()>,
 }
 
-impl OwnCpus {
+impl AffinityGuard {
     /// Remembers the CPUs of the calling thread.
-    pub fn of_this_thread() -> Self {
+    pub fn save() -> Self {
         Self {
             had: rustix::thread::sched_getaffinity(None).ok(),
-            _of_this_thread: PhantomData,
+            _not_send: PhantomData,
         }
     }
 }
 
-impl Drop for OwnCpus {
+impl Drop for AffinityGuard {
     fn drop(&mut self) {
         let now = rustix::thread::sched_getaffinity(None).ok();
         if let (Some(had), true) = (&self.had, self.had != now)
@@ -165,7 +165,7 @@ pub fn spread_thread(cpus: &[u32]) -> Result<()> {
     for &cpu in cpus {
         if cpu as usize >= rustix::thread::CpuSet::MAX_CPU {
             return Err(Error::Failed(format!(
-                "CPU {cpu} is beyond what the kernel's interface can name"
+                "CPU {cpu} is beyond the range of the kernel's interface"
             )));
         }
         set.set(cpu as usize);
@@ -174,7 +174,7 @@ pub fn spread_thread(cpus: &[u32]) -> Result<()> {
         let what = format!("cannot pin a thread to CPU {}", number_list::format(cpus));
         match error {
             rustix::io::Errno::PERM => Error::Failed(format!(
-                "{what}: {error}. A filter of system calls, as containers have, forbids it: use --cpus none"
+                "{what}: {error}. A system call filter, as in containers, forbids it: use --cpus none"
             )),
             _ => Error::io(what, error),
         }
@@ -182,20 +182,20 @@ pub fn spread_thread(cpus: &[u32]) -> Result<()> {
 }
 
 /// The workers to place: those of one rank among all ranks of the host.
-struct Job {
+struct PlacementRequest {
     local_rank: u32,
     local_size: u32,
     workers: Workers,
 }
 
-impl Job {
+impl PlacementRequest {
     /// Returns the number of workers of all local ranks.
     fn total(&self) -> u64 {
         u64::from(self.local_size) * u64::from(self.workers.each)
     }
 
     /// Returns the index of a worker's CPU among `length` CPUs that are assigned round-robin.
-    fn turn(&self, worker: u32, length: u64) -> u64 {
+    fn round_robin_index(&self, worker: u32, length: u64) -> u64 {
         let (rank, worker) = (u64::from(self.local_rank), u64::from(worker));
         let (each, first) = (u64::from(self.workers.each), u64::from(self.workers.first));
         let firsts = u64::from(self.local_size) * first;
@@ -233,39 +233,48 @@ fn check_list(topology: &Topology, list: &[u32]) -> Result<()> {
 }
 
 /// Assigns `cpus`, which is not empty, to the workers round-robin.
-fn round_robin(cpus: &[u32], job: &Job) -> Placement {
+fn round_robin(cpus: &[u32], request: &PlacementRequest) -> Placement {
     let length = cpus.len() as u64;
     let cpu_of = |worker| {
-        let at = usize::try_from(job.turn(worker, length)).ok()?;
+        let at = usize::try_from(request.round_robin_index(worker, length)).ok()?;
         cpus.get(at).copied()
     };
-    let mine = (0..job.workers.each).map(cpu_of).collect();
+    let mine = (0..request.workers.each).map(cpu_of).collect();
     // A list may name a CPU twice, so that workers share one even if there are enough.
-    let used = usize::try_from(job.total().min(length)).unwrap_or(cpus.len());
+    let used = usize::try_from(request.total().min(length)).unwrap_or(cpus.len());
     let mut distinct: Vec<u32> = cpus.iter().copied().take(used).collect();
     distinct.sort_unstable();
     distinct.dedup();
     Placement {
         cpus: mine,
-        yielding: job.total() > distinct.len() as u64,
+        yielding: request.total() > distinct.len() as u64,
     }
 }
 
 /// Places the workers of the first `ranks` local ranks automatically, without regard to their traffic.
-fn place_ranks(topology: &Topology, ranks: u32, job: &Job) -> Result<Vec<Placement>> {
-    let mut free = Free::new(topology);
+fn place_ranks(
+    topology: &Topology,
+    ranks: u32,
+    request: &PlacementRequest,
+) -> Result<Vec<Placement>> {
+    let mut free = FreeCpus::new(topology);
     let all: Vec<u32> = free.in_order().iter().map(|cpu| cpu.id).collect();
     if all.is_empty() {
         return Err(Error::Usage(
-            "the kernel does not say which CPUs this process may use; choose to pin no worker"
-                .to_owned(),
+            "the kernel does not say which CPUs this process may use; use --cpus none".to_owned(),
         ));
     }
     let own = |local_rank| {
-        if job.total() > all.len() as u64 {
-            return round_robin(&all, &Job { local_rank, ..*job });
+        if request.total() > all.len() as u64 {
+            return round_robin(
+                &all,
+                &PlacementRequest {
+                    local_rank,
+                    ..*request
+                },
+            );
         }
-        let cpus = free.take(job.workers.each as usize);
+        let cpus = free.take(request.workers.each as usize);
         Placement {
             cpus: cpus.into_iter().map(Some).collect(),
             yielding: false,
@@ -280,12 +289,12 @@ pub(crate) fn place_all(
     ranks: u32,
     workers: Workers,
 ) -> Result<Vec<Placement>> {
-    let job = Job {
+    let request = PlacementRequest {
         local_rank: 0,
         local_size: ranks,
         workers,
     };
-    place_ranks(topology, ranks, &job)
+    place_ranks(topology, ranks, &request)
 }
 
 /// Returns the CPUs that a process may use, sorted by node, core and number. An allowed CPU that the topology does not
@@ -306,14 +315,14 @@ pub(crate) fn known_cpus(topology: &Topology, allowed: &[u32]) -> Vec<Cpu> {
 }
 
 /// The CPUs that no rank has taken yet.
-struct Free {
+struct FreeCpus {
     /// Sorted by node, core and number.
     cpus: Vec<Cpu>,
     /// Cores with at least one taken CPU.
     used_cores: Vec<u32>,
 }
 
-impl Free {
+impl FreeCpus {
     fn new(topology: &Topology) -> Self {
         Self {
             cpus: known_cpus(topology, &topology.allowed),

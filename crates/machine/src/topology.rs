@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_that_says_nothing_gives_one_node() {
+    fn a_kernel_without_topology_gives_one_node() {
         let topology = Topology::read_from(&Machine::new().tree(), vec![1, 0]);
         assert_eq!(counts(&topology), (1, 2, 1));
         assert_eq!(topology.nodes.len(), 1);

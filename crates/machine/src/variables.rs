@@ -19,7 +19,7 @@ const VALUE_CHARS_MAX: usize = 256;
 
 /// Returns the recorded variables among `all`, including those named in `more`. Values beyond 256 characters end in
 /// "…".
-pub(super) fn steering(
+pub(super) fn recorded_variables(
     all: impl Iterator<Item = (OsString, OsString)>,
     more: &[&str],
 ) -> BTreeMap<String, String> {
@@ -56,11 +56,11 @@ mod tests {
     fn recorded(variables: &[(&str, &str)]) -> BTreeMap<String, String> {
         let all = variables.iter();
         let all = all.map(|(name, value)| (name.into(), value.into()));
-        steering(all, &["TONNAGE_MPI", "MY_TOKEN"])
+        recorded_variables(all, &["TONNAGE_MPI", "MY_TOKEN"])
     }
 
     #[test]
-    fn what_steers_is_recorded_and_nothing_else() {
+    fn only_relevant_variables_are_recorded() {
         let found = recorded(&[
             ("FI_PROVIDER", "tcp"),
             ("UCX_TLS", "rc"),

@@ -135,8 +135,9 @@ fn places(path: &WireProof) -> impl Iterator<Item = (String, &str, u64)> {
 /// Distinguishes reordering from loss on each host with TCP retransmissions, over all points.
 fn reordering<'a>(paths: impl Iterator<Item = &'a WireProof>) -> Vec<String> {
     let mut hosts: BTreeMap<&str, Counters> = BTreeMap::new();
-    let is_reordered =
-        |tcp: &&TcpPath| Reordering::of(&tcp.counters).is_some_and(|found| found.is_likely());
+    let is_reordered = |tcp: &&TcpPath| {
+        Reordering::from_counters(&tcp.counters).is_some_and(|found| found.is_likely())
+    };
     for tcp in paths.flat_map(|path| &path.tcp).filter(is_reordered) {
         let sums = hosts.entry(&tcp.host).or_default();
         for (name, moved) in &tcp.counters {
@@ -145,7 +146,7 @@ fn reordering<'a>(paths: impl Iterator<Item = &'a WireProof>) -> Vec<String> {
         }
     }
     let line = |(host, sums): (&str, Counters)| {
-        let found = Reordering::of(&sums)?;
+        let found = Reordering::from_counters(&sums)?;
         let verdict = match found.is_all() {
             true => "their receivers had all of them already, so it was reordering, not loss",
             false => "reordering may explain them, and loss is not proven",

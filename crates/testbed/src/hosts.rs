@@ -8,9 +8,9 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::link::{Link, bridge, keep_apart};
-use crate::slot::Slot;
+use crate::link::{Link, bridge, separate_links};
 use crate::tool::{probe, require, run, within};
+use crate::workspace::Workspace;
 use crate::{Error, LinkRates, Result};
 
 /// One byte of the address numbers the hosts, and the switch has the last address.
@@ -47,7 +47,7 @@ impl Default for HostsSpec {
 pub struct Hosts {
     count: usize,
     links: usize,
-    slot: Slot,
+    workspace: Workspace,
 }
 
 impl Hosts {
@@ -77,7 +77,7 @@ impl Hosts {
         let hosts = Self {
             count: spec.count,
             links: spec.links,
-            slot: Slot::claim()?,
+            workspace: Workspace::claim()?,
         };
         hosts.write_scripts()?;
         hosts.make_switch()?;
@@ -120,7 +120,7 @@ impl Hosts {
             "there is no link {rail}, only {} from 0 on",
             self.links
         );
-        Link::new(&self.slot, self.number(host), rail)
+        Link::new(&self.workspace, self.number(host), rail)
     }
 
     fn links_of(&self, host: usize) -> impl Iterator<Item = Link<'_>> {
@@ -135,12 +135,12 @@ impl Hosts {
 
     /// Returns the name of a host's network namespace, as `ip netns` lists it.
     pub fn namespace(&self, host: usize) -> String {
-        self.slot.host_space(self.number(host))
+        self.workspace.host_space(self.number(host))
     }
 
     /// Returns a folder that belongs to the hosts and is removed with them.
     pub fn folder(&self) -> &Path {
-        self.slot.folder()
+        self.workspace.folder()
     }
 
     /// Returns the program that runs others in a host: `on HOST PROGRAM [ARGUMENT…]`, where HOST is 0, 1, … or
@@ -182,7 +182,7 @@ impl Hosts {
     /// # Errors
     /// [`Error::Failed`] if something could not be removed.
     pub fn close(mut self) -> Result<()> {
-        self.slot.remove()
+        self.workspace.remove()
     }
 
     fn number(&self, host: usize) -> usize {
@@ -217,7 +217,7 @@ impl Hosts {
     }
 
     fn make_switch(&self) -> Result<()> {
-        let switch = self.slot.switch_space();
+        let switch = self.workspace.switch_space();
         probe("ip", &format!("netns add {switch}"))?;
         let ip = |step: &str| run("ip", &format!("-n {switch} {step}"));
         ip("link set lo up")?;
@@ -236,14 +236,14 @@ impl Hosts {
         run("ip", &format!("-n {space} link set lo up"))?;
         let links: Vec<_> = self.links_of(host).collect();
         for link in &links {
-            link.lay()?;
+            link.create()?;
             if rates != LinkRates::UNSHAPED {
                 link.set_rates(rates)?;
             }
         }
         // With a single link there is nothing to separate.
         if links.len() > 1 {
-            keep_apart(&links)?;
+            separate_links(&links)?;
         }
         Ok(())
     }

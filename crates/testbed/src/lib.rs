@@ -10,7 +10,7 @@
 //! | --- | --- |
 //! | `hosts.rs` | [`Hosts`]: creating them, running programs in them |
 //! | `link.rs` | [`Link`]: cutting, restoring, shaping and inspecting one link of a host; separating its links |
-//! | `slot.rs`, `clean.sh` | folder and namespaces of one set of hosts, and their guaranteed removal |
+//! | `workspace.rs`, `clean.sh` | folder and namespaces of one set of hosts, and their guaranteed removal |
 //! | `on.sh`, `inside.sh` | running a program in a host |
 //! | `rate.rs` | [`Rate`], [`LinkRates`]: speed of a link in each direction |
 //! | `slurm.rs` | [`Slurm`]: a real Slurm with these hosts as its nodes |
@@ -25,10 +25,10 @@
 mod hosts;
 mod link;
 mod rate;
-mod slot;
 mod slurm;
 mod ssh;
 mod tool;
+mod workspace;
 
 pub use hosts::{Hosts, HostsSpec};
 pub use link::{Link, LinkCounters};

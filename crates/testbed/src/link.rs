@@ -6,12 +6,12 @@ use std::io::ErrorKind;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
 
-use crate::slot::Slot;
 use crate::tool::{probe, run, within};
+use crate::workspace::Workspace;
 use crate::{Error, LinkRates, Rate, Result};
 
 /// Longest wait for a link to come up; one second is normal on some kernels.
-const LINK_PATIENCE: Duration = Duration::from_secs(10);
+const LINK_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// First routing table to use. A new namespace has only tables 253 to 255.
 const FIRST_TABLE: usize = 100;
@@ -23,7 +23,7 @@ const ARP_IGNORE: &str = "/proc/sys/net/ipv4/conf/all/arp_ignore";
 /// bridge of the switch and a subnet, and reach no others.
 #[derive(Debug, Clone, Copy)]
 pub struct Link<'a> {
-    slot: &'a Slot,
+    workspace: &'a Workspace,
     host: usize,
     rail: usize,
 }
@@ -38,8 +38,12 @@ pub struct LinkCounters {
 }
 
 impl<'a> Link<'a> {
-    pub(crate) fn new(slot: &'a Slot, host: usize, rail: usize) -> Self {
-        Self { slot, host, rail }
+    pub(crate) fn new(workspace: &'a Workspace, host: usize, rail: usize) -> Self {
+        Self {
+            workspace,
+            host,
+            rail,
+        }
     }
 
     /// Returns the number of the link and of its rail.
@@ -75,12 +79,12 @@ impl<'a> Link<'a> {
     }
 
     pub(crate) fn space(&self) -> String {
-        self.slot.host_space(self.host)
+        self.workspace.host_space(self.host)
     }
 
     /// Creates both ends, and attaches the port to the rail's bridge.
-    pub(crate) fn lay(&self) -> Result<()> {
-        let (space, switch) = (self.space(), self.slot.switch_space());
+    pub(crate) fn create(&self) -> Result<()> {
+        let (space, switch) = (self.space(), self.workspace.switch_space());
         let (interface, port, bridge) = (self.interface(), self.name(), bridge(self.rail));
         let address = self.address();
         for step in [
@@ -112,14 +116,14 @@ impl<'a> Link<'a> {
     }
 
     fn set_port(&self, state: &str) -> Result<()> {
-        let (switch, port) = (self.slot.switch_space(), self.name());
+        let (switch, port) = (self.workspace.switch_space(), self.name());
         run("ip", &format!("-n {switch} link set {port} {state}")).map(drop)
     }
 
     /// Waits until the link carries traffic. The kernel checks changed links once a second at most, and a port of the
     /// switch forwards only after that.
     pub(crate) fn wait(&self) -> Result<()> {
-        let (space, switch, name) = (self.space(), self.slot.switch_space(), self.name());
+        let (space, switch, name) = (self.space(), self.workspace.switch_space(), self.name());
         let since = Instant::now();
         loop {
             let port = run("ip", &format!("-n {switch} -o -d link show {name}"))?;
@@ -130,7 +134,7 @@ impl<'a> Link<'a> {
             if port.contains("state forwarding") && interface.contains("state UP") {
                 return Ok(());
             }
-            if since.elapsed() > LINK_PATIENCE {
+            if since.elapsed() > LINK_TIMEOUT {
                 return Err(Error::Failed(format!(
                     "the link of {name} does not come up; look at\n{port}{interface}"
                 )));
@@ -146,7 +150,7 @@ impl<'a> Link<'a> {
     /// [`Error::Unavailable`] if the kernel cannot shape traffic; [`Error::Failed`] if the system refuses.
     pub fn set_rates(&self, rates: LinkRates) -> Result<()> {
         shape(&self.space(), &self.interface(), rates.send)?;
-        shape(&self.slot.switch_space(), &self.name(), rates.receive)
+        shape(&self.workspace.switch_space(), &self.name(), rates.receive)
     }
 
     /// Reads the interface's counters.
@@ -173,7 +177,7 @@ impl<'a> Link<'a> {
 ///
 /// # Errors
 /// [`Error::Unavailable`] if the kernel has no routing rules, or does not allow the setting.
-pub(crate) fn keep_apart(links: &[Link<'_>]) -> Result<()> {
+pub(crate) fn separate_links(links: &[Link<'_>]) -> Result<()> {
     let Some(first) = links.first() else {
         return Ok(());
     };

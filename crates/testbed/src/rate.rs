@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_rate_is_refused() {
+    fn an_invalid_rate_is_refused() {
         for text in [
             "",
             "10",

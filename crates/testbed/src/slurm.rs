@@ -17,10 +17,10 @@ use crate::tool::{output, require};
 use crate::{Error, Hosts, Result};
 
 /// A cluster starts in less than a second; on a busy machine it may take longer.
-const START_PATIENCE: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Time that a daemon gets to terminate.
-const END_PATIENCE: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Nominal CPUs and memory of each node. Slurm does not check them, and does not bind tasks.
 const NODE: &str = "CPUs=8 RealMemory=8000 State=UNKNOWN";
@@ -173,9 +173,9 @@ impl<'a> Slurm<'a> {
                     self.end_of_log(&name)
                 )));
             }
-            if since.elapsed() > START_PATIENCE {
+            if since.elapsed() > START_TIMEOUT {
                 return Err(Error::Failed(format!(
-                    "waited in vain until {what}; the log of slurmctld ends with:\n{}",
+                    "timed out waiting until {what}; the log of slurmctld ends with:\n{}",
                     self.end_of_log("slurmctld")
                 )));
             }
@@ -201,7 +201,7 @@ impl<'a> Slurm<'a> {
         let since = Instant::now();
         // Without an answer there is nothing to wait for; all jobs end with the hosts anyway.
         while ask("squeue", &["--noheader"]).is_ok_and(|jobs| !jobs.trim().is_empty())
-            && since.elapsed() < END_PATIENCE
+            && since.elapsed() < END_TIMEOUT
         {
             let _ = ask("scancel", &["--user=root"]);
             std::thread::sleep(Duration::from_millis(100));
@@ -219,7 +219,7 @@ impl Drop for Slurm<'_> {
                 let _ = kill_process(pid, Signal::TERM);
             }
             let since = Instant::now();
-            while matches!(daemon.try_wait(), Ok(None)) && since.elapsed() < END_PATIENCE {
+            while matches!(daemon.try_wait(), Ok(None)) && since.elapsed() < END_TIMEOUT {
                 std::thread::sleep(Duration::from_millis(10));
             }
             let _ = daemon.kill();

@@ -20,7 +20,7 @@ const DAEMON: &str = "/usr/sbin/sshd";
 const EMPTY_FOLDER: &str = "/run/sshd";
 
 /// A daemon listens after some milliseconds; on a busy machine it may take longer.
-const START_PATIENCE: Duration = Duration::from_secs(20);
+const START_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Running sshd processes. They end when this is dropped; sessions end with the hosts.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl<'a> Ssh<'a> {
             .hosts
             .within(host, || TcpStream::connect(address).is_err())?
         {
-            if since.elapsed() > START_PATIENCE {
+            if since.elapsed() > START_TIMEOUT {
                 let said = fs::read_to_string(&log).unwrap_or_default();
                 return Err(Error::Failed(format!(
                     "sshd of h{host} does not listen: {}",

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_with_its_package() {
+    fn a_missing_program_is_named_with_its_package() {
         let error = require(&["sh", "tc-that-is-not-there"]).unwrap_err();
         assert!(
             matches!(&error, Error::Unavailable(why) if why == "tc-that-is-not-there is not installed")
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_from_a_failure() {
+    fn a_refusal_is_distinguished_from_a_failure() {
         let folder = tempfile::tempdir().unwrap();
         let saying = |text: &str| {
             let script = folder.path().join("script");

@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_is_given_where_there_is_no_room() {
+    fn a_resource_shortage_comes_with_advice() {
         let text = |kind: io::ErrorKind| Error::not_started("a thread", &kind.into()).to_string();
         assert!(text(io::ErrorKind::WouldBlock).contains("ulimit -u"));
         assert_eq!(

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn long_words_are_cut_and_what_follows_stays() {
+    fn long_words_are_cut_and_the_rest_stays() {
         let text = format!("cannot read {}\n(try another)", "ä".repeat(200_000));
         let cut = format!("cannot read {}…\n(try another)", "ä".repeat(60));
         assert_eq!(bounded(&text), cut);

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_list_is_refused_and_quoted() {
+    fn an_invalid_list_is_refused_and_quoted() {
         for text in [
             "",
             ",",
@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_reads_back(mut cpus in proptest::collection::vec(0..NUMBERS, 1..40)) {
+        fn formatted_lists_parse_back(mut cpus in proptest::collection::vec(0..NUMBERS, 1..40)) {
             let read = parse(&format(&cpus)).unwrap();
             cpus.sort_unstable();
             cpus.dedup();

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_some_have_counts() {
+    fn existing_contributions_are_merged() {
         let all = |parts: [Option<Largest>; 3]| {
             let [mut all, one, other] = parts;
             all.merge(one);

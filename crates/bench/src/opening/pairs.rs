@@ -3,7 +3,7 @@
 use crate::host::RankHost;
 use crate::settings::Settings;
 use tonnage_machine::{
-    CpuChoice, MachineRank, Placement, Workers, place_by_itself, place_pairs, place_workers,
+    CpuChoice, MachineRank, Placement, Workers, place_automatically, place_pairs, place_workers,
 };
 use tonnage_plan::roles::Roles;
 use tonnage_ranks::{Hosts, Rank};
@@ -37,7 +37,7 @@ impl Pairs {
                 self.check_hosts(rank.hosts(), rank.id())?;
                 place_pairs(topology, &ranks, workers, place)?
             }
-            None if bound_alike(&ranks) => place_by_itself(topology, &ranks, workers)?,
+            None if bound_alike(&ranks) => place_automatically(topology, &ranks, workers)?,
             // A launcher that bound ranks to CPUs of their own has decided how far they are from each other.
             None => return alone(),
         };

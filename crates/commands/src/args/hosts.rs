@@ -175,7 +175,7 @@ fn parallel(text: &str) -> Result<usize> {
     match text.parse() {
         Ok(number) if (1..=PARALLEL_MAX).contains(&number) => Ok(number),
         _ => Err(Error::Usage(format!(
-            "{text:?} is no number from 1 to {PARALLEL_MAX}"
+            "{text:?} is not a number from 1 to {PARALLEL_MAX}"
         ))),
     }
 }
@@ -194,7 +194,7 @@ fn variable(text: &str) -> Result<(String, Option<String>)> {
         Ok((name.to_owned(), value))
     } else {
         Err(Error::Usage(format!(
-            "{text:?} names no variable: write NAME or NAME=VALUE"
+            "{text:?} is not a variable: use NAME or NAME=VALUE"
         )))
     }
 }

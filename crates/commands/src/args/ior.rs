@@ -8,7 +8,7 @@ use tonnage_ior::help;
 use tonnage_ior::options::IorOptions;
 use tonnage_ior::options::check::check;
 use tonnage_ior::options::words;
-use tonnage_ior::options::words::Own;
+use tonnage_ior::options::words::OwnOption;
 
 /// `tonnage ior`. [`IorArgs::read`] splits the words, because IOR's options have another syntax than tonnage's.
 #[derive(Debug, Clone, PartialEq, Default, Args)]
@@ -98,9 +98,9 @@ pub fn own_command() -> clap::Command {
 }
 
 /// Returns the names of tonnage's options and whether each takes a value.
-fn own(command: &clap::Command) -> Vec<Own> {
+fn own(command: &clap::Command) -> Vec<OwnOption> {
     let options = command.get_arguments().filter_map(|argument| {
-        Some(Own {
+        Some(OwnOption {
             name: argument.get_long()?.to_owned(),
             value: argument.get_action().takes_values(),
         })
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_once() {
+    fn errors_are_reported_once() {
         for (line, part) in [
             ("--ranks two", "\"two\""),
             ("--format xml", "xml"),

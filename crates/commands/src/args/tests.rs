@@ -268,7 +268,7 @@ fn verify_takes_every_traffic() {
 }
 
 #[test]
-fn verify_takes_what_is_named() {
+fn verify_runs_only_the_named_operations() {
     let line = "--op read --engine shm --sizes 8..64 --traffic fan-out --ranks 3";
     let plan = verify(line).to_plan(&LISTS, Ranks::of(None, 3)).unwrap();
     assert_eq!(plan.ranks, Some(3));

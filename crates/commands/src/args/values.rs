@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn small_values_say_what_they_accept() {
+    fn small_values_name_accepted_forms() {
         assert_eq!(ranks("2").unwrap(), 2);
         assert!(
             ranks("5000000000")

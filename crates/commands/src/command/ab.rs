@@ -17,8 +17,8 @@ use tonnage_units::message::bounded;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
+use super::atomic_file::refuse_existing;
 use super::env;
-use super::whole_file::refuse_existing;
 use crate::args::ab::{AbArgs, AbSide};
 use crate::args::{Cli, Command as Asked};
 
@@ -30,7 +30,7 @@ pub fn ab(args: &AbArgs) -> Result<ExitCode> {
     let sides = sides(args)?;
     if let Some(identity) = tonnage_ranks::detect(&env, None)? {
         return Err(Error::Usage(format!(
-            "`tonnage ab` starts its runs itself, and {} has started it as a rank: measure each side by the launcher with \
+            "`tonnage ab` starts its runs itself, and {} has started it as a rank: measure each side with the launcher and \
              a file of its own, by turns, and compare the two files",
             identity.source
         )));
@@ -162,7 +162,7 @@ fn check(side: &str, arguments: &[String]) -> Result<()> {
     }
     if arguments.iter().any(|word| is_long(word, "--checkpoint")) {
         return wrong(
-            "checkpoints go to a file of the run itself, which a side has not: leave --checkpoint out",
+            "checkpoints need a file of the run itself, and a side has none: leave --checkpoint out",
         );
     }
     Ok(())
@@ -244,7 +244,9 @@ fn keep(mut lines: impl BufRead, said: &Side, writer: &mut FirstRecord<'_>) -> R
     loop {
         line.clear();
         let bytes = lines.read_until(b'\n', &mut line);
-        if bytes.map_err(|error| Error::io(format!("cannot read what {from} says"), error))? == 0 {
+        if bytes.map_err(|error| Error::io(format!("cannot read the output of {from}"), error))?
+            == 0
+        {
             return Ok(());
         }
         for mut record in read_records_of(line.as_slice(), Path::new(&from))?.records {
@@ -280,7 +282,7 @@ mod tests {
     const LINE: &str = "transfer --engine shm --op write --sizes 8";
 
     #[test]
-    fn sides_are_two_lines_or_one_and_what_differs() {
+    fn sides_are_two_lines_or_one_with_differences() {
         let [a, b] = sides_of(&format!("-- {LINE} -- run plan.toml")).unwrap();
         assert_eq!(a.arguments.join(" "), LINE);
         assert_eq!(b.arguments, ["run", "plan.toml"]);
@@ -309,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_two_sides_is_refused() {
+    fn invalid_sides_are_refused() {
         // L stands for a line that can be measured.
         let refused = r#"
             -- L                              => both sides are the same

@@ -15,9 +15,9 @@ use tonnage_report::baseline::{built as page, drifted, point_namer};
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
+use super::atomic_file::{refuse_existing, replace};
 use super::print;
-use super::readable::{is_same_file, records_of};
-use super::whole_file::{refuse_existing, replace};
+use super::record_files::{is_same_file, records_of};
 use crate::args::baseline::BaselineArgs;
 
 /// Creates a baseline, or prints the difference between two.

@@ -10,8 +10,8 @@ use tonnage_record::Record;
 use tonnage_report::Format;
 use tonnage_units::{Error, Result};
 
+use super::atomic_file::replace;
 use super::print;
-use super::whole_file::replace;
 use crate::args::ior::OwnArgs;
 
 /// Upper bound on the size of a result block.
@@ -33,7 +33,7 @@ pub fn check_summary(path: &Path) -> Result<()> {
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "-O summaryFile={shown}: {shown} is there and is no result block of tonnage, so it is not overwritten: name \
+        "-O summaryFile={shown}: {shown} exists and is not a result block of tonnage, so it is not overwritten: name \
          another file, or remove it yourself",
         shown = path.display()
     )))

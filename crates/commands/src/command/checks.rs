@@ -23,7 +23,7 @@ pub fn check_output(path: &Path, resume: bool) -> Result<()> {
         // Appending to another kind of file would corrupt it, and the records could not be read back.
         Ok(known) if known.is_file() => return read_records(path).map(|_| ()),
         Err(_) if resume => log::warn!(
-            "{} is not there, so that the run begins with its first point",
+            "{} does not exist, so the run begins with its first point",
             path.display()
         ),
         _ => {}
@@ -102,7 +102,7 @@ fn takes_gpu(points: &[Planned]) -> bool {
 
 fn without_gpu() -> Result<()> {
     Err(Error::Usage(
-        "--gpus says which GPU each rank has its memory on, and no memory of this run leaves that open: leave it out, or use \
+        "--gpus chooses the GPU of each rank's memory, and no memory of this run leaves that open: leave it out, or use \
          --memory cuda or hip"
             .to_owned(),
     ))
@@ -227,7 +227,7 @@ fn check_rails(named: &DeviceNames, points: &[Planned], ranks: u32) -> Result<()
     let common = (named.of_ranks.len() < ranks as usize).then_some(&named.all_ranks);
     if common.is_none() && !named.all_ranks.is_empty() {
         return Err(Error::Usage(format!(
-            "--devices {} has no effect, for --devices-of names those of every rank: leave it out",
+            "--devices {} has no effect, because --devices-of names the devices of every rank: leave it out",
             named.all_ranks.join(",")
         )));
     }
@@ -248,7 +248,7 @@ fn check_rails(named: &DeviceNames, points: &[Planned], ranks: u32) -> Result<()
         (false, false) => return check_lists(&lists, points),
     };
     Err(Error::Usage(format!(
-        "{option} is about several devices, and only {name} is named: name another, write --devices all, or name it twice \
+        "{option} is about several devices, and only {name} is named: name another, use --devices all, or name it twice \
          to try it out ({name},{name})"
     )))
 }
@@ -273,7 +273,7 @@ fn check_lists(lists: &[&Vec<String>], points: &[Planned]) -> Result<()> {
     match shifts.max() {
         Some(shift) if shift > 0 && (shift as usize).is_multiple_of(most) => {
             Err(Error::Usage(format!(
-                "--rail-shift {shift} turns a list of {most} devices all the way round: the most that changes something is \
+                "--rail-shift {shift} turns a list of {most} devices all the way round: the largest useful value is \
              --rail-shift {}",
                 most - 1
             )))
@@ -305,15 +305,15 @@ pub fn check_places(job: &Job, points: &[Planned]) -> Result<()> {
     };
     match job.placement() {
         (CpuChoice::List(cpus), _) => Err(Error::Usage(format!(
-            "--cpus {} and place {place} contradict each other, for both choose the workers' CPUs: leave one of them out",
+            "--cpus {} and place {place} contradict each other, because both choose the workers' CPUs: leave one of them out",
             number_list::format(&cpus)
         ))),
         (CpuChoice::None, _) => Err(Error::Usage(format!(
-            "--cpus none and place {place} contradict each other, for workers that are not pinned are on no socket: \
+            "--cpus none and place {place} contradict each other, because workers that are not pinned are on no socket: \
              leave one of them out"
         ))),
         (CpuChoice::Auto, Numa::Node(node)) => Err(Error::Usage(format!(
-            "--numa {node} and place {place} contradict each other, for a place is that of the workers with their \
+            "--numa {node} and place {place} contradict each other, because a place includes the workers' \
              memory, and all of it would be on node {node}: leave one of them out"
         ))),
         (CpuChoice::Auto, Numa::Auto | Numa::None) => Ok(()),

@@ -9,9 +9,9 @@ use tonnage_record::Record;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
+use super::atomic_file::{refuse_existing, replace};
 use super::print;
-use super::readable::{is_same_file, records_of};
-use super::whole_file::{refuse_existing, replace};
+use super::record_files::{is_same_file, records_of};
 use crate::args::compare::CompareArgs;
 
 /// Compares two sides.

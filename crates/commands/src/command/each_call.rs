@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_lines_of_a_point_say_whose_they_are() {
+    fn the_first_lines_of_a_point_have_a_heading() {
         let calls = TrialCalls {
             backend: None,
             size_bytes: None,

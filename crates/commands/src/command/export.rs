@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use tonnage_report::export::{Exported, export as exported};
 use tonnage_units::{Error, Result};
 
+use super::atomic_file::{refuse_existing, replace};
 use super::print;
-use super::readable::{is_same_file, records_of, refuse_twice};
-use super::whole_file::{refuse_existing, replace};
+use super::record_files::{is_same_file, records_of, refuse_twice};
 use crate::args::export::ExportArgs;
 
 /// Writes the records of all files as one text.

@@ -11,7 +11,7 @@ use tonnage_report::history::render;
 use tonnage_units::{Error, Result};
 
 use super::print;
-use super::readable::records_of;
+use super::record_files::records_of;
 use crate::args::history::HistoryArgs;
 
 /// Extension of record files.
@@ -51,7 +51,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     files.sort();
     if files.is_empty() {
         Err(Error::Usage(format!(
-            "{} holds no files of results, whose names end with .{RECORDS}",
+            "{} has no results files (*.{RECORDS})",
             path.display()
         )))
     } else {

@@ -47,8 +47,8 @@ pub(crate) fn job(options: &IorOptions, own: &OwnArgs) -> Result<Job> {
         Api::Mpiio => hints::collect(variables(), options.hints_file.as_deref())?,
         Api::Posix | Api::Uring => Default::default(),
     };
-    if let Some(doubt) = hints.doubt.filter(|_| speaks(identity.as_ref())) {
-        log::warn!("{doubt}");
+    if let Some(warning) = hints.suspicious_line.filter(|_| speaks(identity.as_ref())) {
+        log::warn!("{warning}");
     }
     let placement = translate::RankPlacement {
         ranks: count,

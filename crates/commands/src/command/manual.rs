@@ -10,8 +10,8 @@ use clap_mangen::Man;
 use tonnage_units::names::nearest;
 use tonnage_units::{Error, Result};
 
+use super::atomic_file::replace;
 use super::print;
-use super::whole_file::replace;
 use crate::args::manual::{CompletionsArgs, ManArgs, Shell};
 use crate::args::version;
 use crate::args::{Cli, ior};

@@ -23,16 +23,17 @@
 //! | [`history`] | `history`: a metric over runs |
 //! | [`export`] | `export`: records in the formats of other programs |
 //! | [`report`] | `report`: a page of records |
-//! | `readable`, [`whole_file`] | record files as input; files that are written atomically |
+//! | `record_files`, [`atomic_file`] | record files as input; files that are written atomically |
 //! | [`show`] | `show`, `explain`, `devices` |
 //! | `remote` | the supervisor of ranks on other hosts |
 //! | `letter` | letters to ranks on other hosts |
 //! | [`remote_rank`] | a rank that the agent of a host has started |
-//! | [`there`] | the agent of a host |
+//! | [`host_agent`] | the agent of a host |
 //! | [`hosts`] | `hosts` |
 //! | [`manual`] | `completions`, `man` |
 
 pub mod ab;
+pub mod atomic_file;
 pub mod baseline;
 mod block;
 pub mod check;
@@ -41,6 +42,7 @@ pub mod compare;
 mod each_call;
 pub mod export;
 pub mod history;
+pub mod host_agent;
 pub mod hosts;
 mod intervals;
 pub mod ior;
@@ -54,16 +56,14 @@ mod memory_file;
 mod observer;
 mod output;
 mod rank_count;
-mod readable;
+mod record_files;
 mod remote;
 pub mod remote_rank;
 pub mod report;
 pub mod screen;
 pub mod show;
 mod spare;
-pub mod there;
 pub mod tour;
-pub mod whole_file;
 
 use std::io::Write;
 use std::process::ExitCode;

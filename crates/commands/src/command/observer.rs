@@ -29,11 +29,11 @@ const WRONG_REQUEST: u8 = 2;
 
 /// Interval between checks of the file during a measurement. It is long, because the measurement may use the same file
 /// system.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const WATCH_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Warns once if the records file can no longer be found by its name, because the next record may be days away. The
 /// file may be back by then, so only writing a record, or the end of the run, decides.
-fn look_after(place: RecordPlace, every: Duration) -> Option<Sender<()>> {
+fn watch_file(place: RecordPlace, every: Duration) -> Option<Sender<()>> {
     let (ended_by_drop, end) = channel();
     let look = move || {
         while let Err(RecvTimeoutError::Timeout) = end.recv_timeout(every) {
@@ -119,10 +119,10 @@ impl Keeper {
         } else {
             ProgressBar::hidden()
         };
-        screen::stands(is_shown.then(|| progress.clone()));
+        screen::set_bar(is_shown.then(|| progress.clone()));
         let place = writer.as_ref().and_then(RecordWriter::place);
         Self {
-            looks: place.and_then(|place| look_after(place, LOOK_EVERY)),
+            looks: place.and_then(|place| watch_file(place, WATCH_INTERVAL)),
             records,
             output: Arc::new(Mutex::new(Output {
                 writer,
@@ -151,7 +151,7 @@ impl Keeper {
     /// Clears the progress line and syncs the file to stable storage.
     pub fn finish(&mut self) -> Result<()> {
         self.looks = None;
-        screen::stands(None);
+        screen::set_bar(None);
         self.progress.finish_and_clear();
         let writer = lock(&self.output).writer.take();
         writer.map_or(Ok(()), RecordWriter::finish)
@@ -231,7 +231,7 @@ impl Observer for Keeper {
         {
             // For example a limit on file sizes, which applies to files in memory too. A partial backup would look
             // complete.
-            log::debug!("{error}: should rank 0 be lost, its records are not shown");
+            log::debug!("{error}: if rank 0 is lost, its records are not shown");
             self.shown();
             self.spare = None;
         }
@@ -346,7 +346,7 @@ mod tests {
         let [path, aside] = ["r.jsonl", "aside"].map(|name| dir.path().join(name));
         let writer = RecordWriter::create(&path).unwrap();
         let every = Duration::from_millis(1);
-        let looks = look_after(writer.place().unwrap(), every);
+        let looks = watch_file(writer.place().unwrap(), every);
         let mut keeper = Keeper::new(Vec::new(), Some(writer), None, Format::Csv);
         keeper.looks = looks;
         std::fs::rename(&path, &aside).unwrap();
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn the_progress_line_has_a_rate_and_what_is_left() {
+    fn the_progress_line_has_a_rate_and_the_time_left() {
         let half = PhaseProgress {
             phase: Phase::Write,
             trial: 0,

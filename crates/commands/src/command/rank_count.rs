@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn advice_names_what_changes_the_number() {
+    fn advice_names_the_source_of_the_number() {
         let told = |source: &CountSource<'_>, text: &str| {
             source.advise(Error::Usage(text.to_owned())).to_string()
         };

@@ -19,11 +19,11 @@ use tonnage_record::read::read_records_of;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
+use super::host_agent::{build, own_file};
 use super::job::Job;
 use super::letter::JobLetter;
 use super::observer::Keeper;
 use super::output::{in_order_of_plan, open_output, show};
-use super::there::{build, own_file};
 use super::{env, print};
 use crate::args::hosts::{HostArgs, SshArgs};
 use crate::args::passed_on;
@@ -90,7 +90,7 @@ pub fn supervise(job: &Job, points: &[Planned], placement: &HostPlacement) -> Re
     let since = Instant::now();
     let mut party = gather(&placement.hosts, &hosts.ssh)?;
     log::info!(
-        "all hosts have answered, or not, after {:.2?}",
+        "all hosts have answered or failed after {:.2?}",
         since.elapsed()
     );
     party.refuse_gaps()?;
@@ -112,7 +112,7 @@ pub fn supervise(job: &Job, points: &[Planned], placement: &HostPlacement) -> Re
     };
     let keeper = Keeper::new(before, writer, None, job.format.unwrap_or_default());
     let keeper = Rc::new(RefCell::new(keeper));
-    let audience = Screen {
+    let audience = TerminalAudience {
         keeper: Rc::clone(&keeper),
     };
     let code = RemoteRanks::supervise(&env, party, placement, &start, audience)?.wait()?;
@@ -179,7 +179,7 @@ pub fn variables(
             .or_else(|| here.next().map(|(_, value)| value));
         let value = value.cloned().ok_or_else(|| {
             Error::Usage(format!(
-                "--env {name}: it is not set here: write --env {name}=VALUE"
+                "--env {name} is not set here: use --env {name}=VALUE"
             ))
         })?;
         passed.retain(|(known, _)| known != name);
@@ -189,18 +189,18 @@ pub fn variables(
 }
 
 /// Standard output and standard error of this process, and its records file.
-struct Screen {
+struct TerminalAudience {
     keeper: Rc<RefCell<Keeper>>,
 }
 
-impl Audience for Screen {
+impl Audience for TerminalAudience {
     fn line(&mut self, host: Option<&str>, is_error: bool, text: &str) -> Result<()> {
         let named = host.map_or_else(|| text.to_owned(), |host| format!("{host}: {text}"));
         if !is_error {
             return print(&format!("{named}\n"));
         }
         // A progress bar may be on the terminal.
-        super::screen::above(|| say(&named));
+        super::screen::with_bar_cleared(|| say(&named));
         Ok(())
     }
 

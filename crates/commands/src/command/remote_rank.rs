@@ -7,8 +7,8 @@ use tonnage_plan::Plan;
 use tonnage_sys::out_of_memory;
 use tonnage_units::{Error, Result};
 
-use super::check::own::for_elsewhere;
-use super::check::task::{CheckTask, LetterTime};
+use super::check::task::{CheckTask, TimeBudget};
+use super::check::this_host::report_to_caller;
 use super::job::Job;
 use super::letter::{HostJob, RankLetter};
 use super::measure::be_a_remote_rank;
@@ -24,7 +24,7 @@ pub struct RemoteWork {
 
 enum RemoteTask {
     Rank(Box<Job>),
-    Check(Box<CheckTask>, LetterTime),
+    Check(Box<CheckTask>, TimeBudget),
 }
 
 /// Reads the letter to this process. From then on, a panic message names the rank or the check.
@@ -37,7 +37,7 @@ pub fn read() -> Result<RemoteWork> {
         }
         HostJob::Check(text) => {
             out_of_memory::introduce_rank(format!("the check of {host}"));
-            let (task, time, log_level) = CheckTask::of_letter(&text)?;
+            let (task, time, log_level) = CheckTask::from_letter(&text)?;
             return Ok(RemoteWork {
                 log_level,
                 task: RemoteTask::Check(Box::new(task), time),
@@ -62,7 +62,7 @@ impl RemoteWork {
     pub fn work(&self) -> Result<ExitCode> {
         let job = match &self.task {
             RemoteTask::Rank(job) => job,
-            RemoteTask::Check(task, time) => return for_elsewhere(task, *time),
+            RemoteTask::Check(task, time) => return report_to_caller(task, *time),
         };
         let identity = job.letter.as_ref().map(RankLetter::identity);
         let identity = identity.ok_or_else(|| Error::Usage("a rank without a letter".into()))?;
@@ -99,8 +99,8 @@ mod tests {
     }
 
     /// Returns the standard error of a process that gets a letter with this job, and panics.
-    fn said_in_a_panic(job: String) -> String {
-        let this = "command::remote_rank::tests::a_process_of_an_agent_says_in_a_panic_who_it_is";
+    fn stderr_of_a_panic(job: String) -> String {
+        let this = "command::remote_rank::tests::a_panic_names_the_rank_or_check_of_an_agent";
         let mut process = Command::new(std::env::current_exe().unwrap());
         process
             .args(["--exact", this, "--nocapture"])
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_of_an_agent_says_in_a_panic_who_it_is() {
+    fn a_panic_names_the_rank_or_check_of_an_agent() {
         if std::env::var_os(HAS_A_LETTER).is_some() {
             // The rest of the letter may be invalid.
             last_resort::prepare();
@@ -137,7 +137,7 @@ mod tests {
             ),
             (job_of_check("no check"), format!("the check of {host}")),
         ] {
-            let said = said_in_a_panic(job);
+            let said = stderr_of_a_panic(job);
             let line = said.lines().next().unwrap_or_default();
             assert!(
                 line.starts_with(&format!("error: {who}: internal error at "))

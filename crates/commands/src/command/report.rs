@@ -7,10 +7,10 @@ use tonnage_judge::compare::Comparison;
 use tonnage_page::{PageFile, PageRequest, page};
 use tonnage_units::{Error, Result};
 
+use super::atomic_file::{refuse_existing, replace};
 use super::baseline::read as read_baseline;
 use super::compare::{compared, refuse_one_file};
-use super::readable::{is_same_file, records_and_gaps, refuse_twice};
-use super::whole_file::{refuse_existing, replace};
+use super::record_files::{is_same_file, records_and_gaps, refuse_twice};
 use crate::args::report::ReportArgs;
 
 /// Writes the page.

@@ -11,12 +11,12 @@ use indicatif::ProgressBar;
 static BAR: Mutex<Option<ProgressBar>> = Mutex::new(None);
 
 /// Registers the bar that messages must appear above; `None` when it is gone.
-pub fn stands(bar: Option<ProgressBar>) {
+pub fn set_bar(bar: Option<ProgressBar>) {
     *BAR.lock().unwrap_or_else(PoisonError::into_inner) = bar;
 }
 
 /// Runs `write` while the bar is cleared from the terminal.
-pub fn above(write: impl FnOnce()) {
+pub fn with_bar_cleared(write: impl FnOnce()) {
     let bar = BAR.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match bar {
         Some(bar) => bar.suspend(write),

@@ -53,8 +53,11 @@ fn show_page(args: &ShowArgs) -> Result<ExitCode> {
     let shown = args.file.display();
     let text =
         fs::read(&args.file).map_err(|error| Error::io(format!("cannot read {shown}"), error))?;
-    let text = String::from_utf8(text)
-        .map_err(|_| Error::Usage(format!("{shown} is no page of tonnage, for it is no text")))?;
+    let text = String::from_utf8(text).map_err(|_| {
+        Error::Usage(format!(
+            "{shown} is not a page of tonnage: it is not UTF-8 text"
+        ))
+    })?;
     let files = records_of_page(&text, &args.file)?;
     let drawn = match (args.format, files.as_slice()) {
         (_, [file]) => tonnage_report::render(args.format, &file.records)?,

@@ -284,7 +284,7 @@ pub(super) fn all_devices(
 /// Reason why a device has no way of its own to other hosts.
 fn no_way_out(device: &str) -> Option<&'static str> {
     let index = tonnage_sys::interfaces::index(device)?;
-    tonnage_machine::way_out::no_way_out(&Tree::host(), device, index)
+    tonnage_machine::host_local::why_host_local(&Tree::host(), device, index)
 }
 
 fn is_loopback(info: &Info) -> bool {

@@ -189,7 +189,7 @@ fn repetitions_alternate_and_are_summed_up_as_by_ior() {
 }
 
 #[test]
-fn what_was_not_measured_has_no_row() {
+fn unmeasured_phases_have_no_row() {
     let options = options("-w -F -b 512m -t 4k");
     let write = trial(0, 262_144, &Times(1, 1_000_000, 1, 1_000_000));
     let record = record(

@@ -30,25 +30,25 @@ pub struct IorOptions {
     /// Interface: POSIX, MPIIO, or URING, which IOR has not.
     #[arg(
         short = 'a', alias = "O.api",
-        value_name = "API", default_value = "POSIX", value_parser = value::api
+        value_name = "API", default_value = "POSIX", value_parser = value::parse_api
     )]
     pub api: Api,
     /// Bytes of one task in one segment; 1m.
     #[arg(
         short = 'b', alias = "O.blockSize",
-        value_name = "SIZE", default_value = "1m", value_parser = value::whole
+        value_name = "SIZE", default_value = "1m", value_parser = value::parse_size
     )]
     pub block_bytes: u64,
     /// Bytes of one read or write; 256k.
     #[arg(
         short = 't', alias = "O.transferSize",
-        value_name = "SIZE", default_value = "256k", value_parser = value::whole
+        value_name = "SIZE", default_value = "256k", value_parser = value::parse_size
     )]
     pub transfer_bytes: u64,
     /// Number of times to repeat the blocks; 1.
     #[arg(
         short = 's', alias = "O.segmentCount",
-        value_name = "N", default_value = "1", value_parser = value::whole
+        value_name = "N", default_value = "1", value_parser = value::parse_size
     )]
     pub segments: u64,
     /// The file, or several for -F as a@b@c, taken in turn; testFile.
@@ -106,17 +106,17 @@ pub struct IorOptions {
     #[arg(short = 'z', alias = "O.randomOffset", action = clap::ArgAction::Count)]
     pub shuffled: u8,
     /// Seeds -z.
-    #[arg(long = "random-offset-seed", value_name = "N", value_parser = value::signed)]
+    #[arg(long = "random-offset-seed", value_name = "N", value_parser = value::parse_signed)]
     pub shuffle_seed: Option<i64>,
     /// With -z: fill the files first, outside the clock.
-    #[arg(long = "randomPrefill", value_name = "SIZE", default_value = "0", value_parser = value::whole)]
+    #[arg(long = "randomPrefill", value_name = "SIZE", default_value = "0", value_parser = value::parse_size)]
     pub prefill_bytes: u64,
     /// Read what the task Q nodes behind wrote, a node being the tasks of the first one where task 1 is there too,
     /// else one task; on one node Q tasks behind, where IOR does nothing.
     #[arg(short = 'C', aliases = ["O.reorderTasks", "O.reorderTasksConstant"])]
     pub reorder: bool,
     /// With -C: how many; 1.
-    #[arg(short = 'Q', alias = "O.taskPerNodeOffset", value_name = "N", value_parser = value::whole)]
+    #[arg(short = 'Q', alias = "O.taskPerNodeOffset", value_name = "N", value_parser = value::parse_size)]
     pub task_offset: Option<u64>,
     /// Read what others wrote, by a permutation of the tasks (once or twice).
     #[arg(short = 'Z', alias = "O.reorderTasksRandom", action = clap::ArgAction::Count)]
@@ -124,34 +124,34 @@ pub struct IorOptions {
     /// Seeds -Z; 0.
     #[arg(
         short = 'X', alias = "O.reorderTasksRandomSeed",
-        value_name = "N", default_value = "0", value_parser = value::signed
+        value_name = "N", default_value = "0", value_parser = value::parse_signed
     )]
     pub reorder_seed: i64,
     /// Number of tasks: as --ranks.
-    #[arg(short = 'N', alias = "O.numTasks", value_name = "N", value_parser = value::whole)]
+    #[arg(short = 'N', alias = "O.numTasks", value_name = "N", value_parser = value::parse_size)]
     pub tasks: Option<u64>,
     /// Repetitions; 1.
     #[arg(
         short = 'i', alias = "O.repetitions",
-        value_name = "N", default_value = "1", value_parser = value::whole
+        value_name = "N", default_value = "1", value_parser = value::parse_size
     )]
     pub repetitions: u64,
     /// Pause before each phase but the first; IOR pauses before that one too.
     #[arg(
         short = 'd', alias = "O.interTestDelay",
-        value_name = "SECONDS", default_value = "0", value_parser = value::time
+        value_name = "SECONDS", default_value = "0", value_parser = value::parse_time
     )]
     pub delay_s: u64,
     /// No further repetition after this time.
     #[arg(
         short = 'T', alias = "O.maxTimeDuration",
-        value_name = "MINUTES", default_value = "0", value_parser = value::time
+        value_name = "MINUTES", default_value = "0", value_parser = value::parse_time
     )]
     pub duration_minutes_max: u64,
     /// End each phase after this time.
     #[arg(
         short = 'D', alias = "O.deadlineForStonewalling",
-        value_name = "SECONDS", default_value = "0", value_parser = value::time
+        value_name = "SECONDS", default_value = "0", value_parser = value::parse_time
     )]
     pub stonewall_s: u64,
     /// With -D: all tasks then go on to the transfers of the fastest.
@@ -160,7 +160,7 @@ pub struct IorOptions {
     /// With stoneWallingWearOut: at least so many.
     #[arg(
         long = "O.stoneWallingWearOutIterations",
-        value_name = "N", default_value = "0", value_parser = value::whole
+        value_name = "N", default_value = "0", value_parser = value::parse_size
     )]
     pub wear_out_transfers: u64,
     /// With -k: keeps how much was written, for the run that reads it.
@@ -169,16 +169,16 @@ pub struct IorOptions {
     /// Name tasks that are so much slower than the mean.
     #[arg(
         short = 'j', alias = "O.outlierThreshold",
-        value_name = "SECONDS", default_value = "0", value_parser = value::time
+        value_name = "SECONDS", default_value = "0", value_parser = value::parse_time
     )]
     pub outlier_s: u64,
     /// Seeds what is written; not needed for reading it back.
-    #[arg(short = 'G', alias = "O.setTimeStampSignature", value_name = "N", value_parser = value::signed)]
+    #[arg(short = 'G', alias = "O.setTimeStampSignature", value_name = "N", value_parser = value::parse_signed)]
     pub signature: Option<i64>,
     /// Kind of data; all name their place and do not compress.
     #[arg(
         short = 'l', long = "dataPacketType", alias = "O.dataPacketType",
-        value_name = "TYPE", value_parser = value::data
+        value_name = "TYPE", value_parser = value::parse_data
     )]
     pub data: Option<String>,
     /// With MPIIO: print the hints that were set and taken.
@@ -201,13 +201,13 @@ pub struct IorOptions {
     /// Stripes of new files on Lustre, -1 for all targets.
     #[arg(
         long = "posix.lustre.stripecount", alias = "O.lustreStripeCount",
-        value_name = "N", value_parser = value::stripes
+        value_name = "N", value_parser = value::parse_stripes
     )]
     pub stripe_count: Option<Stripes>,
     /// Bytes of a stripe on Lustre.
     #[arg(
         long = "posix.lustre.stripesize", alias = "O.lustreStripeSize",
-        value_name = "SIZE", value_parser = value::whole
+        value_name = "SIZE", value_parser = value::parse_size
     )]
     pub stripe_bytes: Option<u64>,
     /// More about the run; may be repeated.
@@ -219,7 +219,7 @@ pub struct IorOptions {
     /// Result block as default, JSON or CSV.
     #[arg(
         long = "O.summaryFormat",
-        value_name = "FORMAT", default_value = "default", value_parser = value::summary_format
+        value_name = "FORMAT", default_value = "default", value_parser = value::parse_summary_format
     )]
     pub summary_format: SummaryFormat,
     /// Write the result block there.
@@ -235,15 +235,15 @@ impl IorOptions {
 
     /// Whether files are written: because of `-w`, or because no phase was requested.
     pub fn writes(&self) -> bool {
-        self.write || self.says_nothing()
+        self.write || self.no_phase_given()
     }
 
     /// Whether files are read: because of `-r` or `-R` (which also reads), or because no phase was requested.
     pub fn reads(&self) -> bool {
-        self.read || self.check_read || self.says_nothing()
+        self.read || self.check_read || self.no_phase_given()
     }
 
-    fn says_nothing(&self) -> bool {
+    fn no_phase_given(&self) -> bool {
         !(self.write || self.read || self.check_write || self.check_read)
     }
 

@@ -2,22 +2,22 @@ use proptest::prelude::*;
 
 use super::check::check;
 use super::others::{ALWAYS, DIRECTIVES};
-use super::value::whole;
+use super::value::parse_size;
 use super::words::{
-    Divided, OptionNames, Own, honoured, read, refused as rows_refused, takes_value,
+    OptionNames, OwnOption, ParsedLine, honoured, read, refused as rows_refused, takes_value,
 };
 use super::*;
 
-fn own() -> Vec<Own> {
+fn own() -> Vec<OwnOption> {
     [("ranks", true), ("print-plan", false)]
-        .map(|(name, value)| Own {
+        .map(|(name, value)| OwnOption {
             name: name.to_owned(),
             value,
         })
         .to_vec()
 }
 
-fn divide(line: &str) -> tonnage_units::Result<Divided> {
+fn divide(line: &str) -> tonnage_units::Result<ParsedLine> {
     let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
     read(&words, &own())
 }
@@ -49,7 +49,7 @@ fn defaults_are_those_of_ior() {
 }
 
 #[test]
-fn phases_are_what_was_said() {
+fn phases_follow_the_options() {
     for (line, write, read) in [
         ("-w", true, false),
         ("-r", false, true),
@@ -151,11 +151,11 @@ fn sizes_are_powers_of_two() {
         ("4MiB", 4 << 20),
         ("7B", 7),
     ] {
-        assert_eq!(whole(text).unwrap(), value, "{text}");
+        assert_eq!(parse_size(text).unwrap(), value, "{text}");
     }
     let wrong = ["", "m", "-4", "4x", "4mm", "4ib", "0x10", "1.5m", " 4"];
     for text in [&wrong[..], &["99999999999999999999", "17000p"]].concat() {
-        assert!(whole(text).is_err(), "{text}");
+        assert!(parse_size(text).is_err(), "{text}");
         if text.is_empty() {
             continue;
         }
@@ -184,7 +184,7 @@ const REFUSALS: [&str; 51] = [
     "-a MPIIO --posix.odirect => is for -a POSIX and -a URING => leave it out",
     "-a MPIIO -c -z => -z does not go with -c => leave one of them out",
     "-C -Z => -C and -Z both => write one of them",
-    "-Q 2 => -Q says how far -C goes => write -C with it",
+    "-Q 2 => -Q is the distance of -C => write -C with it",
     "-C -Q 0 => reads a task's own data => write -Q 1",
     "-X 3 => -X seeds -Z => add -Z",
     "-r -E => -E is about files => add -w",
@@ -224,7 +224,7 @@ const REFUSALS: [&str; 51] = [
 ];
 
 #[test]
-fn what_is_wrong_is_said_with_the_next_thing_to_try() {
+fn errors_come_with_the_next_thing_to_try() {
     for case in REFUSALS {
         let mut parts = case.split(" => ");
         let message = refused(parts.next().unwrap());
@@ -238,7 +238,7 @@ fn every_name_has_one_row() {
     let all: Vec<_> = honoured().into_iter().chain(rows_refused()).collect();
     let mut names = Vec::new();
     for arg in &all {
-        let of = OptionNames::of(arg);
+        let of = OptionNames::new(arg);
         let count = names.len();
         names.extend(of.short.map(String::from));
         names.extend(of.long.iter().map(|name| format!("--{name}")));
@@ -261,7 +261,7 @@ fn every_name_has_one_row() {
 /// One option in every spelling: separate, attached, with an equals sign, and as a directive.
 fn ways(arg: &clap::Arg, value: &str) -> Vec<Vec<String>> {
     let mut ways = Vec::new();
-    let names = OptionNames::of(arg);
+    let names = OptionNames::new(arg);
     if let Some(short) = names.short {
         ways.push(vec![format!("-{short}={value}")]);
         if takes_value(arg) {

@@ -44,7 +44,7 @@ pub enum Stripes {
 }
 
 /// Parses `8`, `4k`, `4K`, `4kb` or `4KiB`. As in IOR, every unit is a power of two.
-pub fn whole(text: &str) -> Result<u64, String> {
+pub fn parse_size(text: &str) -> Result<u64, String> {
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let why = match (number.parse::<u64>(), shift_of(unit)) {
@@ -61,22 +61,22 @@ pub fn whole(text: &str) -> Result<u64, String> {
 }
 
 /// Parses a whole number that may be negative. IOR allows that for seeds.
-pub fn signed(text: &str) -> Result<i64, String> {
+pub fn parse_signed(text: &str) -> Result<i64, String> {
     let below = |_| "is too small: write -2147483648 or more".to_owned();
     match text.strip_prefix('-') {
-        None => i64::try_from(whole(text)?).map_err(|_| "is too large".to_owned()),
+        None => i64::try_from(parse_size(text)?).map_err(|_| "is too large".to_owned()),
         Some(digits) => {
-            let number = i64::try_from(whole(digits)?).map_err(below)?;
+            let number = i64::try_from(parse_size(digits)?).map_err(below)?;
             i32::try_from(-number).map(i64::from).map_err(below)
         }
     }
 }
 
 /// Parses a time. As in IOR, a negative one means none.
-pub fn time(text: &str) -> Result<u64, String> {
+pub fn parse_time(text: &str) -> Result<u64, String> {
     match text.strip_prefix('-') {
-        None => whole(text),
-        Some(digits) => whole(digits).map(|_| 0),
+        None => parse_size(text),
+        Some(digits) => parse_size(digits).map(|_| 0),
     }
 }
 
@@ -98,7 +98,7 @@ fn shift_of(unit: &str) -> Option<u32> {
 }
 
 /// Parses the value of a flag, as in `-F=1` or `-O filePerProc=1`.
-pub fn times(text: &str) -> Result<u64, String> {
+pub fn parse_flag(text: &str) -> Result<u64, String> {
     let digits = !text.is_empty() && text.len() < 5 && text.bytes().all(|b| b.is_ascii_digit());
     match text.parse() {
         Ok(times) if digits => Ok(times),
@@ -107,7 +107,7 @@ pub fn times(text: &str) -> Result<u64, String> {
 }
 
 /// Parses the name of an API.
-pub fn api(name: &str) -> Result<Api, String> {
+pub fn parse_api(name: &str) -> Result<Api, String> {
     let instead = match name.to_ascii_uppercase().as_str() {
         "POSIX" => return Ok(Api::Posix),
         "MPIIO" => return Ok(Api::Mpiio),
@@ -122,15 +122,15 @@ pub fn api(name: &str) -> Result<Api, String> {
 }
 
 /// Parses a number of stripe targets.
-pub fn stripes(count: &str) -> Result<Stripes, String> {
+pub fn parse_stripes(count: &str) -> Result<Stripes, String> {
     match count {
         "-1" => Ok(Stripes::All),
-        count => whole(count).map(Stripes::Targets),
+        count => parse_size(count).map(Stripes::Targets),
     }
 }
 
 /// Parses a kind of data.
-pub fn data(name: &str) -> Result<String, String> {
+pub fn parse_data(name: &str) -> Result<String, String> {
     match name {
         "o" | "i" | "t" | "r" | "offset" | "incompressible" | "timestamp" | "random" => {
             Ok(name.to_owned())
@@ -144,7 +144,7 @@ pub fn data(name: &str) -> Result<String, String> {
 }
 
 /// Parses a format of the result block.
-pub fn summary_format(name: &str) -> Result<SummaryFormat, String> {
+pub fn parse_summary_format(name: &str) -> Result<SummaryFormat, String> {
     match name.to_ascii_lowercase().as_str() {
         "default" => Ok(SummaryFormat::Text),
         "json" => Ok(SummaryFormat::Json),

@@ -17,11 +17,11 @@ use tonnage_units::{Error, Result};
 
 use super::IorOptions;
 use super::others::{self, ALWAYS, DIRECTIVES, OptionRow};
-use super::value::times;
+use super::value::parse_flag;
 
 /// A long option that belongs to tonnage and not to IOR.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Own {
+pub struct OwnOption {
     /// Its name without the two hyphens.
     pub name: String,
     /// True if it takes a value.
@@ -30,7 +30,7 @@ pub struct Own {
 
 /// A command line, split into IOR's options and tonnage's.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Divided {
+pub struct ParsedLine {
     /// IOR's options.
     pub ior: IorOptions,
     /// tonnage's own options, in order, with values attached by an equals sign.
@@ -40,25 +40,25 @@ pub struct Divided {
 }
 
 /// Parses a command line of IOR that may also have options of `own`. [`super::check`] checks combinations of options.
-pub fn read(words: &[String], own: &[Own]) -> Result<Divided> {
-    let mut said = Said::default();
-    let help = match apart(words, own) {
+pub fn read(words: &[String], own: &[OwnOption]) -> Result<ParsedLine> {
+    let mut collected = CollectedOptions::default();
+    let help = match split_words(words, own) {
         Ok(found) => {
             for (id, value) in found {
-                said.option(&id, &value, own)?;
+                collected.option(&id, &value, own)?;
             }
             false
         }
         Err(error) if error.kind() == ErrorKind::DisplayHelp => true,
         Err(error) => return Err(wrong_word(&error, words, own)),
     };
-    let ior = IorOptions::try_parse_from(said.words()).map_err(|error| wrong_value(&error))?;
-    let own = said.own;
-    Ok(Divided { ior, own, help })
+    let ior = IorOptions::try_parse_from(collected.words()).map_err(|error| wrong_value(&error))?;
+    let own = collected.own;
+    Ok(ParsedLine { ior, own, help })
 }
 
 /// Returns every option on the command line with its value, in order; the value is [`MORE`] for a flag without one.
-fn apart(words: &[String], own: &[Own]) -> clap::error::Result<Vec<(String, String)>> {
+fn split_words(words: &[String], own: &[OwnOption]) -> clap::error::Result<Vec<(String, String)>> {
     let ours = own.iter().map(|option| {
         let name = option.name.clone();
         let arg = Arg::new(format!("{OURS}{name}")).long(name);
@@ -66,7 +66,7 @@ fn apart(words: &[String], own: &[Own]) -> clap::error::Result<Vec<(String, Stri
     });
     let theirs = honoured().into_iter().chain(refused());
     let theirs = theirs.filter_map(|arg| {
-        let names = OptionNames::of(&arg);
+        let names = OptionNames::new(&arg);
         let mut bare = Arg::new(arg.get_id().clone()).short(names.short);
         if let Some((first, others)) = names.long.split_first() {
             bare = bare
@@ -120,15 +120,15 @@ fn untyped(arg: Arg, takes_value: bool) -> Arg {
 
 /// The last value of each option, by its field in [`IorOptions`].
 #[derive(Default)]
-struct Said {
+struct CollectedOptions {
     flags: BTreeMap<String, (Arg, u64)>,
     values: BTreeMap<String, (Arg, String)>,
     own: Vec<String>,
 }
 
-impl Said {
+impl CollectedOptions {
     /// Records one option of the command line.
-    fn option(&mut self, id: &str, value: &str, own: &[Own]) -> Result<()> {
+    fn option(&mut self, id: &str, value: &str, own: &[OwnOption]) -> Result<()> {
         if let Some(name) = id.strip_prefix(OURS) {
             let alone = own
                 .iter()
@@ -145,7 +145,7 @@ impl Said {
         // clap returns only names that are declared here.
         let Some(arg) = arg else { return Ok(()) };
         if id != DIRECTIVES.0 {
-            let shown = OptionNames::of(&arg).word();
+            let shown = OptionNames::new(&arg).word();
             return self.set(arg, &shown, value);
         }
         for directive in value.split(',') {
@@ -156,7 +156,7 @@ impl Said {
             };
             let (key, value) = (key.trim(), value.trim());
             let arg =
-                find(|arg| OptionNames::of(arg).is_key(key)).ok_or_else(|| unknown_key(key))?;
+                find(|arg| OptionNames::new(arg).is_key(key)).ok_or_else(|| unknown_key(key))?;
             self.set(arg, &format!("-O {key}="), value)?;
         }
         Ok(())
@@ -180,7 +180,8 @@ impl Said {
         let times = match value {
             MORE => None,
             text => Some(
-                times(text).map_err(|why| Error::Usage(format!("{shown} {text:.40?} {why}")))?,
+                parse_flag(text)
+                    .map_err(|why| Error::Usage(format!("{shown} {text:.40?} {why}")))?,
             ),
         };
         match (ALWAYS.iter().find(|row| row.0 == id), times) {
@@ -208,10 +209,10 @@ impl Said {
             } else {
                 1
             };
-            (0..(*times).min(most)).map(|_| OptionNames::of(arg).word())
+            (0..(*times).min(most)).map(|_| OptionNames::new(arg).word())
         });
         let values = self.values.values();
-        let values = values.map(|(arg, value)| format!("{}={value}", OptionNames::of(arg).word()));
+        let values = values.map(|(arg, value)| format!("{}={value}", OptionNames::new(arg).word()));
         flags.chain(values).collect()
     }
 }
@@ -274,7 +275,7 @@ pub struct OptionNames<'a> {
 
 impl<'a> OptionNames<'a> {
     /// Returns the names of this option.
-    pub fn of(arg: &'a Arg) -> Self {
+    pub fn new(arg: &'a Arg) -> Self {
         let all = arg
             .get_long()
             .into_iter()
@@ -304,7 +305,7 @@ impl<'a> OptionNames<'a> {
 }
 
 /// Error for a word that clap rejected.
-fn wrong_word(error: &clap::Error, words: &[String], own: &[Own]) -> Error {
+fn wrong_word(error: &clap::Error, words: &[String], own: &[OwnOption]) -> Error {
     let name = context(error, ContextKind::InvalidArg);
     if error.kind() != ErrorKind::UnknownArgument {
         return no_value(name.split(' ').next().unwrap_or_default());
@@ -328,7 +329,7 @@ fn wrong_word(error: &clap::Error, words: &[String], own: &[Own]) -> Error {
             let long_names = honoured
                 .iter()
                 .chain(&refused)
-                .flat_map(|arg| OptionNames::of(arg).long);
+                .flat_map(|arg| OptionNames::new(arg).long);
             let names = own.iter().map(|option| option.name.as_str());
             unknown("--", long, &names.chain(long_names).collect::<Vec<_>>())
         }
@@ -383,7 +384,7 @@ fn unknown_key(key: &str) -> Error {
     let keys = honoured
         .iter()
         .chain(&refused)
-        .flat_map(|arg| OptionNames::of(arg).keys);
+        .flat_map(|arg| OptionNames::new(arg).keys);
     unknown("-O ", key, &keys.collect::<Vec<_>>())
 }
 

@@ -146,7 +146,7 @@ fn a_device_in_software_is_counted_at_its_interface() {
 }
 
 #[test]
-fn differences_leave_out_what_went_backwards() {
+fn differences_leave_out_counters_that_went_backwards() {
     let before = counters(&[("tx_bytes", 10), ("rx_bytes", 10), ("gone", 1)]);
     let after = counters(&[("tx_bytes", 25), ("rx_bytes", 3), ("new", 1)]);
     assert_eq!(difference(&before, &after), counters(&[("tx_bytes", 15)]));
@@ -154,7 +154,7 @@ fn differences_leave_out_what_went_backwards() {
 }
 
 #[test]
-fn what_should_stand_still_is_known_by_its_name() {
+fn trouble_is_recognized_by_name() {
     let trouble = "rx_errors tx_dropped RetransSegs InErrs TCPTimeouts ListenDrops ListenOverflows \
                    local_ack_timeout_err packet_seq_err out_of_sequence out_of_buffer rnr_nak_retry_err \
                    port_xmit_discards symbol_error link_downed retrans_bytes rx_drops \
@@ -177,7 +177,7 @@ fn duplicates_and_reordering_tell_that_segments_were_not_lost() {
             ("TCPSACKReorder".into(), reorderings),
             ("TCPDSACKRecv".into(), duplicates),
         ]);
-        Reordering::of(&counters).map(|found| (found.is_all(), found.is_likely()))
+        Reordering::from_counters(&counters).map(|found| (found.is_all(), found.is_likely()))
     };
     assert_eq!(of(1734, 9, 1734), Some((true, true)));
     assert_eq!(of(1734, 9, 40), Some((false, true)));

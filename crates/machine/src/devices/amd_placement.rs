@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_seen_in_its_place_is_not_doubted() {
+    fn memory_seen_in_place_is_not_doubted() {
         let machine = machine("6.8.0", "# CONFIG_DMABUF_MOVE_NOTIFY is not set");
         let same = used(BYTES, 0);
         let said = |before, after| {

@@ -37,7 +37,7 @@ pub(super) fn without_peer_memory(tree: &Tree, absent: &mut Vec<Absent>) {
             "peer memory of AMD GPUs",
             "no amdkfd is under memory_peers in /sys/kernel/mm, /sys/kernel or /sys: amdgpu has not registered with the \
              drivers of RDMA devices, or those have no such list",
-            "Register GPU memory as dmabuf, which needs no module. Else install amdgpu-dkms of AMD's packages beside the \
+            "Register GPU memory as dmabuf, which needs no module. Else install amdgpu-dkms of AMD's packages, with the \
              card's drivers of MLNX_OFED or DOCA, and see `dmesg | grep PeerDirect`: Linux's own amdgpu has no such part.",
         ));
     }
@@ -73,7 +73,7 @@ pub(super) fn kernel_exports(tree: &Tree, absent: &mut Vec<Absent>) -> Option<St
                     "before Linux 6.15 and amdgpu-dkms 6.14.14 amdgpu moves memory to the host, without an error, when a \
                      NIC registers it whose driver pins it, as any but mlx5's does; such as {device}"
                 ),
-                "Use a newer one of the two, or a NIC of mlx5; records tell by a remark where memory was moved, or may be.",
+                "Use a newer one of the two, or an mlx5 NIC; a remark in records shows where memory was moved, or may be.",
             ));
         }
         return Some(format!("{} ({})", options.join(", "), config.file));
@@ -120,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_registered_is_found_in_each_place() {
+    fn a_registered_client_is_found_at_each_path() {
         let machine = Machine::new();
         let missed = |machine: &Machine| {
             let mut absent = Vec::new();
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_runtime_that_exports_nothing_is_told_and_one_that_says_nothing_is_not() {
+    fn only_a_runtime_known_to_export_nothing_is_reported() {
         let gpu = |number, dmabuf| CudaGpu {
             number,
             dmabuf,

@@ -8,7 +8,7 @@ use tonnage_sys::hip::AMD;
 
 use super::Absent;
 use super::gpu_pairs::{GpuPair, PeerAccess};
-use super::timeout::{TIMEOUT, within};
+use super::timeout::{TIMEOUT, with_timeout};
 
 /// The environment variable that names the CUDA driver library to use instead of the installed one.
 pub const LIBCUDA_VARIABLE: &str = "TONNAGE_LIBCUDA";
@@ -17,7 +17,7 @@ pub const LIBCUDA_VARIABLE: &str = "TONNAGE_LIBCUDA";
 pub const LIBHIP_VARIABLE: &str = "TONNAGE_LIBAMDHIP64";
 
 /// A GPU driver to query.
-pub(super) struct AskedDriver {
+pub(super) struct DriverQuery {
     /// GPU vendor, as in the kernel's device list.
     pub(super) vendor: &'static str,
     /// The variable that names its library.
@@ -30,7 +30,7 @@ pub(super) struct AskedDriver {
 }
 
 /// The CUDA driver.
-pub(super) const BY_CUDA: AskedDriver = AskedDriver {
+pub(super) const BY_CUDA: DriverQuery = DriverQuery {
     vendor: "NVIDIA",
     variable: LIBCUDA_VARIABLE,
     driver: &NVIDIA,
@@ -40,7 +40,7 @@ pub(super) const BY_CUDA: AskedDriver = AskedDriver {
 };
 
 /// The HIP runtime.
-pub(super) const BY_HIP: AskedDriver = AskedDriver {
+pub(super) const BY_HIP: DriverQuery = DriverQuery {
     vendor: "AMD",
     variable: LIBHIP_VARIABLE,
     driver: &AMD,
@@ -103,7 +103,7 @@ impl DriverAnswer {
 }
 
 /// Queries the driver library that the variable names, or the installed one.
-pub(super) fn ask(asked: &AskedDriver, absent: &mut Vec<Absent>) -> DriverAnswer {
+pub(super) fn ask(asked: &DriverQuery, absent: &mut Vec<Absent>) -> DriverAnswer {
     let driver = asked.driver;
     let named = match named(asked, std::env::var_os(asked.variable)) {
         Ok(named) => named,
@@ -112,7 +112,7 @@ pub(super) fn ask(asked: &AskedDriver, absent: &mut Vec<Absent>) -> DriverAnswer
             return DriverAnswer::default();
         }
     };
-    let answer = within(TIMEOUT, move || {
+    let answer = with_timeout(TIMEOUT, move || {
         let library = Libcuda::load_of(driver, named.as_deref())?;
         let version = library.version().map(|version| version.to_string());
         let devices = library.devices()?;
@@ -165,7 +165,7 @@ fn access(library: &Libcuda, devices: &[CudaDevice]) -> Vec<([usize; 2], PeerAcc
 }
 
 /// Returns the file that the variable's value names; `None` for the installed library.
-fn named(asked: &AskedDriver, value: Option<OsString>) -> Result<Option<String>, Absent> {
+fn named(asked: &DriverQuery, value: Option<OsString>) -> Result<Option<String>, Absent> {
     let Some(path) = value.filter(|path| !path.is_empty()) else {
         return Ok(None);
     };

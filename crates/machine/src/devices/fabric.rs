@@ -10,7 +10,7 @@ use tonnage_sys::libfabric::{Libfabric, ListedProvider, Offer};
 
 use super::super::fabric::LIBFABRIC_VARIABLE;
 use super::Absent;
-use crate::devices::timeout::within;
+use crate::devices::timeout::with_timeout;
 
 /// Longest time that the providers may look for their devices; some query name servers.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -128,7 +128,7 @@ fn list(library: Libfabric, absent: &mut Vec<Absent>) -> FabricLibrary {
     let embedded = library.is_embedded();
     let ask = move || Ok((library.offers()?, library.parts()?));
     let seconds = TIMEOUT.as_secs();
-    let answer: Result<(Vec<Offer>, Vec<ListedProvider>), String> = within(TIMEOUT, ask)
+    let answer: Result<(Vec<Offer>, Vec<ListedProvider>), String> = with_timeout(TIMEOUT, ask)
         .unwrap_or_else(|| Err(format!("fi_getinfo did not answer within {seconds} s")));
     let why_none = match &answer {
         Ok((offers, _)) if offers.is_empty() => Some(format!("{path} offers none")),
@@ -137,7 +137,7 @@ fn list(library: Libfabric, absent: &mut Vec<Absent>) -> FabricLibrary {
     };
     if let Some(why) = why_none {
         let how =
-            "Run `FI_LOG_LEVEL=info tonnage devices`, in which each provider says what it misses.";
+            "Run `FI_LOG_LEVEL=info tonnage devices`; each provider then prints what it lacks.";
         absent.push(Absent::new("libfabric providers", why, how));
     }
     let (offers, parts) = answer.unwrap_or_default();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::super::kernel_files::Tree;
 use super::super::mounts::unescape;
 use super::Absent;
-use crate::devices::timeout::within;
+use crate::devices::timeout::with_timeout;
 
 /// Types that hold no user files.
 const PSEUDO: &str = "autofs binfmt_misc bpf cgroup cgroup2 configfs debugfs devpts devtmpfs efivarfs \
@@ -62,7 +62,7 @@ pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<MountedFileSyst
     for (place, mut file_system) in by_place {
         if silent.len() < SILENT_MAX {
             let path = place.clone();
-            match within(TIMEOUT, move || size_of_directory(&path)) {
+            match with_timeout(TIMEOUT, move || size_of_directory(&path)) {
                 Some(Some((total, available))) => {
                     file_system.total_bytes = Some(total);
                     file_system.available_bytes = Some(available);

@@ -226,7 +226,7 @@ mod tests {
     use super::super::pci::tests::invent;
     use super::*;
 
-    fn look(machine: &Machine) -> (Vec<Gpu>, Vec<Absent>) {
+    fn find_gpus(machine: &Machine) -> (Vec<Gpu>, Vec<Absent>) {
         let mut absent = Vec::new();
         (find(&machine.tree(), &mut absent), absent)
     }
@@ -238,7 +238,7 @@ mod tests {
         let ids = "0x030200 0x10de 0x2335";
         invent(&machine, "0000:1b:00.0", ids, link);
         invent(&machine, "0000:1c:00.0", "0x068000 0x10de 0x22a3", None);
-        let (found, absent) = look(&machine);
+        let (found, absent) = find_gpus(&machine);
         assert_eq!((found.len(), found[0].usable), (1, false));
         assert_eq!(found[0].model, "PCI device 0x2335");
         assert!(absent[0].why.contains("not loaded") && absent[0].why.contains("0000:1b:00.0"));
@@ -260,10 +260,10 @@ mod tests {
                     ),
                 ],
             );
-        let (_, absent) = look(&machine);
+        let (_, absent) = find_gpus(&machine);
         assert!(absent[0].how.contains("--gpus all"), "{absent:?}");
         machine.file("dev/nvidiactl", "").file("dev/nvidia0", "");
-        let (found, absent) = look(&machine);
+        let (found, absent) = find_gpus(&machine);
         assert!(absent.is_empty());
         assert_eq!((&*found[0].model, found[0].usable), ("NVIDIA H200", true));
         assert_eq!(found[0].pci.link.unwrap().generation, 5);
@@ -293,7 +293,7 @@ mod tests {
             let ids = format!("0x030200 0x10de {device}");
             let path = invent(&machine, "0000:1b:00.0", &ids, None);
             machine.file(&format!("{path}/resource"), &lines.join("\n"));
-            let window_bytes = look(&machine).0[0].window_bytes;
+            let window_bytes = find_gpus(&machine).0[0].window_bytes;
             assert_eq!(window_bytes, Some(128 << 30), "{device}");
         }
     }
@@ -309,7 +309,7 @@ mod tests {
                 ("product_name", "AMD Instinct MI300X"),
             ],
         );
-        let (found, absent) = look(&machine);
+        let (found, absent) = find_gpus(&machine);
         assert_eq!(found[0].model, "AMD Instinct MI300X");
         assert_eq!(found[0].memory_bytes, Some(206_141_652_992));
         assert!(absent[0].how.contains("modprobe amdgpu"), "{absent:?}");
@@ -317,9 +317,9 @@ mod tests {
         machine
             .file("sys/bus/pci/drivers/amdgpu/bind", "")
             .file("sys/module/amdgpu/refcnt", "1");
-        assert!(look(&machine).1[0].why.contains("/dev/kfd"));
+        assert!(find_gpus(&machine).1[0].why.contains("/dev/kfd"));
         machine.file("dev/kfd", "");
-        assert!(look(&machine).0[0].usable);
+        assert!(find_gpus(&machine).0[0].usable);
         // A display counts only on a machine without a GPU that programs can open.
         let makers = |machine: &Machine| Vec::from_iter(gpu_makers_here(&machine.tree()));
         let display = Machine::new();
@@ -340,7 +340,7 @@ mod tests {
     fn other_display_controllers_are_left_out() {
         let machine = Machine::new();
         invent(&machine, "0000:00:02.0", "0x030000 0x1a03 0x2000", None);
-        let (found, absent) = look(&machine);
+        let (found, absent) = find_gpus(&machine);
         assert!(found.is_empty());
         assert_eq!(absent[0].what, "GPUs");
     }

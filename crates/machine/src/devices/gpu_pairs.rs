@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::super::kernel_files::Tree;
 use super::super::topology::Topology;
-use super::pci_way::{PciWay, pci_way};
+use super::pci_path::{PciPath, pci_path};
 
 /// An ordered pair of GPUs: the first one accesses the second one's memory.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,7 +16,7 @@ pub struct GpuPair {
     /// PCI address of the GPU that owns the memory.
     pub to: String,
     /// The PCI path between them.
-    pub pci: PciWay,
+    pub pci: PciPath,
     /// Links other than PCI; absent if there are none or they are unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub links: Option<GpuLinks>,
@@ -64,7 +64,7 @@ pub(super) fn pairs(tree: &Tree, topology: &Topology, addresses: &[String]) -> V
             pairs.push(GpuPair {
                 from: (*from).clone(),
                 to: (*to).clone(),
-                pci: pci_way(tree, topology, from, to),
+                pci: pci_path(tree, topology, from, to),
                 links: None,
                 access: None,
             });
@@ -86,7 +86,7 @@ pub(super) fn add_links(pairs: &mut [GpuPair], links: Vec<(String, String, GpuLi
 
 #[cfg(test)]
 mod tests {
-    use super::super::pci_way::tests::two_sockets;
+    use super::super::pci_path::tests::two_sockets;
     use super::*;
 
     #[test]
@@ -98,7 +98,7 @@ mod tests {
         let found = pairs(&tree, &topology, &addresses);
         let short = |pair: &GpuPair| (pair.from[5..7].into(), pair.to[5..7].into(), pair.pci);
         let found: Vec<(String, String, _)> = found.iter().map(short).collect();
-        let (near, far) = (PciWay::Switch, PciWay::Sockets);
+        let (near, far) = (PciPath::Switch, PciPath::Sockets);
         let expected = [
             ("03", "04", near),
             ("03", "83", far),

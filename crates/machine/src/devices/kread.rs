@@ -38,7 +38,7 @@ pub(super) fn find(
             what,
             format!("there is no /sys/module/{NAME}: it is not loaded"),
             "Build it and load it as root, as kernel/tonnage_kread/README.md says: make -C kernel/tonnage_kread, then insmod. \
-             It posts reads and writes in the kernel, and nothing loads it by itself.",
+             It posts reads and writes in the kernel, and is never loaded automatically.",
         ));
         return None;
     };
@@ -54,9 +54,9 @@ pub(super) fn find(
     let has = abi.map_or_else(|| "none".to_owned(), |abi| abi.to_string());
     absent.push(Absent::new(
         what,
-        format!("version {version} is loaded, the layout of whose calls is {has} and not {KREAD_ABI}"),
+        format!("version {version} is loaded, but its ABI is {has} and not {KREAD_ABI}"),
         format!(
-            "Build that of this version of tonnage and load it: make -C kernel/{NAME}, rmmod {NAME}, insmod \
+            "Build the module of this tonnage version and load it: make -C kernel/{NAME}, rmmod {NAME}, insmod \
              kernel/{NAME}/{NAME}.ko."
         ),
     ));
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_module_is_told_with_its_version_or_how_to_get_it() {
+    fn the_module_is_reported_with_its_version_or_how_to_get_it() {
         let (module, absent) = found(&[("version", "1.0.0"), ("parameters/abi", "1")]);
         assert_eq!(module.map(|it| it.version).as_deref(), Some("1.0.0"));
         assert!(absent.is_empty());
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_misses_it_without_rdma_devices() {
+    fn without_rdma_devices_it_is_not_missing() {
         let mut absent = Vec::new();
         assert_eq!(find(&Machine::new().tree(), &[], &mut absent), None);
         assert!(absent.is_empty());

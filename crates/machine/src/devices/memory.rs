@@ -87,11 +87,11 @@ fn empty_pool(pool: &HugePool) -> Absent {
     let pages = pool.total + (SUGGESTED_BYTES / pool.page_bytes.max(1)).max(2);
     let kib = pool.page_bytes >> 10;
     let file = format!("/sys/kernel/mm/hugepages/hugepages-{kib}kB/nr_hugepages");
-    let mut how = format!("Run `echo {pages} | sudo tee {file}`, and read it back.");
+    let mut how = format!("Run `echo {pages} | sudo tee {file}`, and check the value afterwards.");
     if pool.page_bytes >= 1 << 30 {
         let gib = pool.page_bytes >> 30;
         how.push_str(&format!(
-            " If the pages cannot be had any more, start the kernel with `hugepagesz={gib}G hugepages={pages}`."
+            " If not enough contiguous memory is left, boot the kernel with `hugepagesz={gib}G hugepages={pages}`."
         ));
     }
     Absent::new(format!("huge pages of {size}"), why, how)

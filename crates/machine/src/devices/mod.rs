@@ -18,7 +18,7 @@ mod near;
 mod network;
 mod nvml;
 mod pci;
-mod pci_way;
+mod pci_path;
 mod providers;
 mod rdma;
 mod registration;
@@ -43,7 +43,7 @@ pub use near::{NearNic, nic_of_gpu, rdma_address};
 pub use network::NetworkInterface;
 pub use nvml::{LIBNVML_VARIABLE, LinkTable, gpu_links};
 pub use pci::{PciFunction, PcieLink, gpu_function, nominal_link_bytes_per_s};
-pub use pci_way::PciWay;
+pub use pci_path::PciPath;
 pub use rdma::{RdmaDevice, RdmaGid, RdmaPort};
 pub use registration::peer_memory_module;
 
@@ -199,7 +199,7 @@ impl Inventory {
         if usable || !cuda.gpus.is_empty() {
             nvml = nvml::ask(addresses.into_iter().collect(), &mut self.absent);
         }
-        self.told_by(&Tree::host(), &Topology::read(), cuda, hip, &nvml);
+        self.add_driver_answers(&Tree::host(), &Topology::read(), cuda, hip, &nvml);
         self
     }
 
@@ -209,7 +209,7 @@ impl Inventory {
         self.gpus.iter().any(is_usable)
     }
 
-    fn ask_driver(&mut self, asked: &cuda::AskedDriver) -> cuda::DriverAnswer {
+    fn ask_driver(&mut self, asked: &cuda::DriverQuery) -> cuda::DriverAnswer {
         let named = std::env::var_os(asked.variable).is_some_and(|path| !path.is_empty());
         if !named && !self.has_usable(asked.vendor) {
             return cuda::DriverAnswer::default();
@@ -218,7 +218,7 @@ impl Inventory {
     }
 
     /// Adds the drivers' answers.
-    fn told_by(
+    fn add_driver_answers(
         &mut self,
         tree: &Tree,
         topology: &Topology,
@@ -248,7 +248,7 @@ impl Inventory {
             self.absent.push(Absent::new(
                 "nearest NICs of some GPUs",
                 "the kernel's list of PCI devices (/sys/bus/pci/devices) lacks a GPU that its driver has",
-                "In a container, mount the host's /sys; or choose NICs by --devices.",
+                "In a container, mount the host's /sys; or choose NICs with --devices.",
             ));
         }
         cuda.add_to(&mut self.gpu_pairs);
@@ -260,8 +260,8 @@ impl Inventory {
                 None => {}
                 Some([]) if gpu.slices.is_empty() => self.absent.push(Absent::new(
                     "slices of a GPU (MIG)",
-                    format!("{address}: MIG is on, and nobody has divided it, so that it is no device for programs"),
-                    "Divide it (`nvidia-smi mig -cgi ... -C`), or switch MIG off (`nvidia-smi -mig 0`).",
+                    format!("{address}: MIG is on but the GPU has no slices, so programs cannot use it"),
+                    "Create slices (`nvidia-smi mig -cgi ... -C`), or switch MIG off (`nvidia-smi -mig 0`).",
                 )),
                 // In a container that has no handle to the slices.
                 Some([]) => {}
@@ -340,8 +340,8 @@ fn gpus(
         let far = far.join(", ");
         absent.push(Absent::new(
             "nearest NICs of GPUs",
-            format!("{far}: neither the PCI tree nor NUMA nodes tell how near a NIC is"),
-            "Choose the NIC by --devices.",
+            format!("{far}: neither the PCI tree nor NUMA nodes show how near a NIC is"),
+            "Choose the NIC with --devices.",
         ));
     }
     if !gpus.is_empty() && !rdma.is_empty() {
@@ -362,7 +362,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_empty_machine_says_what_is_missing_and_how_to_get_it() {
+    fn an_empty_machine_lists_missing_things_and_how_to_get_them() {
         let tree = Machine::new().tree();
         let topology = Topology::read_from(&tree, vec![0]);
         let found = Inventory::read_from(&tree, &topology, Err("no such file".to_owned()));
@@ -415,7 +415,7 @@ mod tests {
 
     /// The driver has one GPU more than the kernel lists.
     #[test]
-    fn what_drivers_tell_is_added_to_what_the_kernel_does() {
+    fn answers_of_drivers_are_added_to_those_of_the_kernel() {
         let machine = three_gpus();
         let (tree, topology) = (machine.tree(), Topology::read_from(&machine.tree(), vec![]));
         let told = |slices| {
@@ -423,7 +423,7 @@ mod tests {
             let mut cuda = cuda::DriverAnswer::default();
             cuda.gpus.push(super::cuda::tests::gpu());
             let nvml = nvml::tests::of_slices("0000:21:00.0", slices);
-            found.told_by(&tree, &topology, cuda, two_parts(), &nvml);
+            found.add_driver_answers(&tree, &topology, cuda, two_parts(), &nvml);
             found
         };
         let slice = tonnage_sys::nvml::MigSlice {
@@ -470,7 +470,7 @@ mod tests {
     fn a_list_of_links_knows_of_its_gaps() {
         let machine = Machine::new();
         let gap = || links_of(&machine.tree()).gap.unwrap_or_default();
-        assert!(gap().contains("none beside the loopback"), "{}", gap());
+        assert!(gap().contains("none except the loopback"), "{}", gap());
         machine.files("sys/class/net/eth0", &[("type", "1"), ("mtu", "1500")]);
         assert!(gap().contains("virtual"), "{}", gap());
         machine.link(

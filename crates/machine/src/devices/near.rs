@@ -6,7 +6,7 @@ use super::super::kernel_files::{Tree, natural};
 use super::super::topology::Topology;
 use super::network::NetworkInterface;
 use super::pci::{PciFunction, function_of};
-use super::pci_way::{PciWay, pci_way};
+use super::pci_path::{PciPath, pci_path};
 use super::rdma::RdmaDevice;
 
 /// A NIC near a GPU.
@@ -17,15 +17,15 @@ pub struct NearNic {
     /// Its PCI address.
     pub address: String,
     /// The PCI path to it.
-    pub way: PciWay,
+    pub way: PciPath,
 }
 
 /// A NIC's names and its PCI address.
-type Named = (Vec<String>, String);
+type NamedNic = (Vec<String>, String);
 
 /// Returns the candidate NICs: RDMA devices, or network interfaces if there are none. If there are RDMA devices,
 /// interfaces without one are left out, because they are mostly for management.
-pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<Named> {
+pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<NamedNic> {
     let devices = rdma.iter().map(|device| (&device.name, &device.pci));
     let interfaces = networks.iter().filter(|network| network.driver.is_some());
     let interfaces = interfaces.map(|network| (&network.name, &network.pci));
@@ -35,7 +35,7 @@ pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<Na
     if all.is_empty() {
         all = interfaces.filter_map(with_place).collect();
     }
-    let mut nics: Vec<Named> = Vec::new();
+    let mut nics: Vec<NamedNic> = Vec::new();
     for (name, pci) in all {
         match nics.iter_mut().find(|(_, address)| *address == pci.address) {
             Some((names, _)) => names.push(name),
@@ -47,10 +47,15 @@ pub(super) fn nics(networks: &[NetworkInterface], rdma: &[RdmaDevice]) -> Vec<Na
 }
 
 /// Returns the NICs that are nearest to the GPU with an address; empty if the kernel reports no distances.
-pub(super) fn nearest(tree: &Tree, topology: &Topology, gpu: &str, nics: &[Named]) -> Vec<NearNic> {
+pub(super) fn nearest(
+    tree: &Tree,
+    topology: &Topology,
+    gpu: &str,
+    nics: &[NamedNic],
+) -> Vec<NearNic> {
     let addresses: Vec<&str> = nics.iter().map(|(_, address)| address.as_str()).collect();
     let near = nearest_of(tree, topology, gpu, &addresses);
-    let known = near.filter(|(_, way)| *way != PciWay::Unknown);
+    let known = near.filter(|(_, way)| *way != PciPath::Unknown);
     let (places, way) = known.unwrap_or_default();
     let places = places.into_iter().filter_map(|place| nics.get(place));
     let near = places.map(|(names, address)| NearNic {
@@ -67,9 +72,9 @@ fn nearest_of(
     topology: &Topology,
     gpu: &str,
     addresses: &[&str],
-) -> Option<(Vec<usize>, PciWay)> {
-    let way = |address: &&str| pci_way(tree, topology, gpu, address);
-    let ways: Vec<PciWay> = addresses.iter().map(way).collect();
+) -> Option<(Vec<usize>, PciPath)> {
+    let way = |address: &&str| pci_path(tree, topology, gpu, address);
+    let ways: Vec<PciPath> = addresses.iter().map(way).collect();
     let way = *ways.iter().min()?;
     let places = ways.iter().enumerate().filter(|(_, other)| **other == way);
     Some((places.map(|(place, _)| place).collect(), way))
@@ -90,9 +95,9 @@ pub fn nic_of_gpu(
     topology: &Topology,
     (gpu, gpus): (&str, &[String]),
     addresses: &[&str],
-) -> Option<(usize, PciWay)> {
+) -> Option<(usize, PciPath)> {
     let near = |gpu: &str| nearest_of(tree, topology, gpu, addresses);
-    let (places, way) = near(gpu).filter(|(_, way)| *way != PciWay::Unknown)?;
+    let (places, way) = near(gpu).filter(|(_, way)| *way != PciPath::Unknown)?;
     let earlier = gpus.iter().take_while(|other| *other != gpu);
     let alike = earlier.filter(|other| near(other).is_some_and(|(other, _)| other == places));
     let turn = alike.count() % places.len();
@@ -101,10 +106,10 @@ pub fn nic_of_gpu(
 
 #[cfg(test)]
 mod tests {
-    use super::super::pci_way::tests::two_sockets;
+    use super::super::pci_path::tests::two_sockets;
     use super::*;
 
-    fn chosen(gpu: &str, nics: &[&str]) -> Option<(usize, PciWay)> {
+    fn chosen(gpu: &str, nics: &[&str]) -> Option<(usize, PciPath)> {
         let machine = two_sockets();
         let tree = machine.tree();
         let topology = Topology::read_from(&tree, vec![]);
@@ -132,17 +137,17 @@ mod tests {
         let all = [
             "05:00.0", "06:00.0", "06:00.1", "18:00.0", "85:00.0", "86:00.0",
         ];
-        assert_eq!(chosen("03:00.0", &all), Some((0, PciWay::Switch)));
-        assert_eq!(chosen("04:00.0", &all), Some((1, PciWay::Switch)));
+        assert_eq!(chosen("03:00.0", &all), Some((0, PciPath::Switch)));
+        assert_eq!(chosen("04:00.0", &all), Some((1, PciPath::Switch)));
         // The third GPU gets the third NIC.
-        assert_eq!(chosen("12:00.0", &all), Some((2, PciWay::Switches)));
-        assert_eq!(chosen("83:00.0", &all), Some((4, PciWay::Switch)));
-        assert_eq!(chosen("84:00.0", &all), Some((5, PciWay::Switch)));
-        assert_eq!(chosen("a3:00.0", &all), Some((4, PciWay::Node)));
+        assert_eq!(chosen("12:00.0", &all), Some((2, PciPath::Switches)));
+        assert_eq!(chosen("83:00.0", &all), Some((4, PciPath::Switch)));
+        assert_eq!(chosen("84:00.0", &all), Some((5, PciPath::Switch)));
+        assert_eq!(chosen("a3:00.0", &all), Some((4, PciPath::Node)));
         let one = ["85:00.0"];
-        assert_eq!(chosen("83:00.0", &one), Some((0, PciWay::Switch)));
-        assert_eq!(chosen("84:00.0", &one), Some((0, PciWay::Switch)));
-        assert_eq!(chosen("03:00.0", &one), Some((0, PciWay::Sockets)));
+        assert_eq!(chosen("83:00.0", &one), Some((0, PciPath::Switch)));
+        assert_eq!(chosen("84:00.0", &one), Some((0, PciPath::Switch)));
+        assert_eq!(chosen("03:00.0", &one), Some((0, PciPath::Sockets)));
     }
 
     #[test]
@@ -151,7 +156,7 @@ mod tests {
         let tree = machine.tree();
         let topology = Topology::read_from(&tree, vec![]);
         let nic = |address: &str| (vec!["mlx5_0".to_owned()], address.to_owned());
-        let near = |nics: &[Named]| nearest(&tree, &topology, "0000:03:00.0", nics);
+        let near = |nics: &[NamedNic]| nearest(&tree, &topology, "0000:03:00.0", nics);
         assert!(near(&[nic("0000:77:00.0")]).is_empty());
         assert_eq!(near(&[nic("0000:77:00.0"), nic("0000:85:00.0")]).len(), 1);
     }
@@ -159,14 +164,14 @@ mod tests {
     /// On a Hyper-V guest, each function has its own host bridge.
     #[test]
     fn gpus_of_a_guest_take_the_nics_of_their_own_socket() {
-        let machine = super::super::pci_way::tests::hyper_v();
+        let machine = super::super::pci_path::tests::hyper_v();
         let tree = machine.tree();
         let topology = Topology::read_from(&tree, vec![]);
         let gpus = ["0001", "0002"].map(|domain| format!("{domain}:00:00.0"));
         let nics = ["0101:00:00.0", "0102:00:00.0"];
         let chosen = |gpu| nic_of_gpu(&tree, &topology, (gpu, &gpus), &nics);
-        assert_eq!(chosen(&gpus[0]), Some((0, PciWay::Node)));
-        assert_eq!(chosen(&gpus[1]), Some((1, PciWay::Node)));
+        assert_eq!(chosen(&gpus[0]), Some((0, PciPath::Node)));
+        assert_eq!(chosen(&gpus[1]), Some((1, PciPath::Node)));
     }
 
     #[test]
@@ -177,6 +182,6 @@ mod tests {
         assert_eq!(chosen("03:00.0", &["77:00.0"]), None);
         // A NIC at a known distance is preferred to one at an unknown distance.
         let some = chosen("03:00.0", &["77:00.0", "85:00.0"]);
-        assert_eq!(some, Some((1, PciWay::Sockets)));
+        assert_eq!(some, Some((1, PciPath::Sockets)));
     }
 }

@@ -45,7 +45,7 @@ pub(super) fn find(tree: &Tree, absent: &mut Vec<Absent>) -> Vec<NetworkInterfac
     if found.iter().all(|interface| interface.kind == "loopback") {
         absent.push(Absent::new(
             "network interfaces",
-            "/sys/class/net lists none beside the loopback",
+            "/sys/class/net lists none except the loopback",
             "Give this machine or container a network, or load the driver of its network card.",
         ));
     }
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loopback_alone_is_no_network() {
+    fn a_loopback_alone_does_not_count_as_a_network() {
         let machine = Machine::new();
         machine.files("sys/class/net/lo", &[("type", "772"), ("mtu", "65536")]);
         let mut absent = Vec::new();

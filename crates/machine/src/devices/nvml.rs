@@ -8,7 +8,7 @@ use tonnage_sys::nvml::{MigSlice, NvlinkEnd, Nvml, NvmlGpu};
 
 use super::Absent;
 use super::gpu_pairs::{GpuLinks, GpuPair};
-use super::timeout::{TIMEOUT, within};
+use super::timeout::{TIMEOUT, with_timeout};
 
 /// The environment variable that names the NVML library to use instead of the installed one.
 pub const LIBNVML_VARIABLE: &str = "TONNAGE_LIBNVML";
@@ -111,7 +111,7 @@ fn not_loaded(error: &LibraryError) -> NoAnswer {
             code: Nvml::VERSION_MISMATCH,
             ..
         } => {
-            "Restart the machine, or unload the driver's modules and load them anew, as after an update of the driver."
+            "Restart the machine, or reload the driver's modules, as after an update of the driver."
         }
         _ => INSTALL,
     };
@@ -120,7 +120,7 @@ fn not_loaded(error: &LibraryError) -> NoAnswer {
 
 fn asked(addresses: Vec<String>) -> Result<NvmlAnswer, NoAnswer> {
     let named = std::env::var_os(LIBNVML_VARIABLE).filter(|path| !path.is_empty());
-    let asked = within(TIMEOUT, move || {
+    let asked = with_timeout(TIMEOUT, move || {
         let file = named.as_deref().map(|path| {
             path.to_str().ok_or_else(|| {
                 let why = format!("the path of the library is not UTF-8: {}", path.display());
@@ -142,7 +142,7 @@ fn answer(nvml: &Nvml, addresses: &[String]) -> NvmlAnswer {
     let mut gpus: Vec<Linked<'_>> = Vec::new();
     for address in addresses {
         let Some(gpu) = nvml.gpu(address) else {
-            unknown.push(format!("{address}: it knows no GPU there"));
+            unknown.push(format!("{address}: NVML lists no GPU there"));
             continue;
         };
         match gpu.links() {
@@ -214,7 +214,7 @@ fn between(
     let switched = both(&|end| *end == NvlinkEnd::Switch);
     // Behind some switches a guest cannot see the far end of its links. If the kind of a switch is not reported, only
     // its address is known.
-    let untold = both(&|end| match end {
+    let unknown_ends = both(&|end| match end {
         NvlinkEnd::Gpu(at) => !is_known(at),
         NvlinkEnd::Other => true,
         NvlinkEnd::Switch | NvlinkEnd::Processor => false,
@@ -223,7 +223,7 @@ fn between(
         (Some(false), ..) => None,
         (_, 1.., _) => Some((direct, false)),
         (_, _, 1..) => Some((switched, true)),
-        (Some(true), ..) => (untold > 0).then_some((untold, true)),
+        (Some(true), ..) => (unknown_ends > 0).then_some((unknown_ends, true)),
         (None, ..) => None,
     }
 }
@@ -263,12 +263,12 @@ pub(super) mod tests {
         assert_eq!(between(&own, ("d", &one), Some(true)), Some((1, true)));
         // The library's answer overrides the ends if it is negative; if it is positive, unknown ends count.
         assert_eq!(between(&own, ("b", &one), Some(false)), None);
-        let untold = [other.clone(), other];
+        let unknown_ends = [other.clone(), other];
         assert_eq!(
-            between(&untold, ("d", &untold), Some(true)),
+            between(&unknown_ends, ("d", &unknown_ends), Some(true)),
             Some((2, true))
         );
-        assert_eq!(between(&untold, ("d", &untold), None), None);
+        assert_eq!(between(&unknown_ends, ("d", &unknown_ends), None), None);
         assert_eq!(between(&[gpu("c")], ("d", &[switch]), None), None);
         assert_eq!(between(&[], ("d", &[]), Some(true)), None);
         // An address that is not a GPU of the machine may be a switch; a processor may not.

@@ -176,7 +176,7 @@ fn lane_bytes_per_s(generation: u32) -> u64 {
 #[cfg(test)]
 pub(super) mod tests {
     use super::super::super::kernel_files::invented::Machine;
-    use super::super::pci_way::tests::plug;
+    use super::super::pci_path::tests::plug;
     use super::*;
 
     /// Creates a PCI function in sysfs with a link of this current and maximum speed and width.

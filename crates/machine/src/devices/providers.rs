@@ -32,8 +32,8 @@ const KNOWN: [Known; 7] = [
         name: "efa",
         marker: "efadv_query_device",
         needs: "an Elastic Fabric Adapter (RDMA device of driver efa)",
-        devices: |_, rdma| of_driver(rdma, "efa"),
-        how: "Run AWS's aws-efa-installer; its libfabric in /opt/amazon/efa is found by itself.",
+        devices: |_, rdma| devices_of_driver(rdma, "efa"),
+        how: "Run AWS's aws-efa-installer; its libfabric in /opt/amazon/efa is found automatically.",
     },
     Known {
         name: "cxi",
@@ -53,21 +53,21 @@ const KNOWN: [Known; 7] = [
         name: "psm3",
         marker: "PSM3_MULTIRAIL",
         needs: "an RDMA device of driver irdma",
-        devices: |_, rdma| of_driver(rdma, "irdma"),
+        devices: |_, rdma| devices_of_driver(rdma, "irdma"),
         how: "Use the libfabric of Intel's Ethernet Fabric Suite, or build one with `--enable-psm3`.",
     },
     Known {
         name: "psm2",
         marker: "psm2_ep_open",
         needs: "an Omni-Path adapter (RDMA device of driver hfi1)",
-        devices: |_, rdma| of_driver(rdma, "hfi1"),
+        devices: |_, rdma| devices_of_driver(rdma, "hfi1"),
         how: "Run `apt-get install libfabric1`, or build one with `--enable-psm2` and libpsm2.",
     },
     Known {
         name: "opx",
         marker: "reliability_service_usec_max",
         needs: "an Omni-Path adapter (RDMA device of driver hfi1)",
-        devices: |_, rdma| of_driver(rdma, "hfi1"),
+        devices: |_, rdma| devices_of_driver(rdma, "hfi1"),
         how: "Use the libfabric of Cornelis's Omni-Path Express suite, or build one with `--enable-opx`.",
     },
     Known {
@@ -79,7 +79,7 @@ const KNOWN: [Known; 7] = [
     },
 ];
 
-fn of_driver(rdma: &[RdmaDevice], driver: &str) -> Vec<String> {
+fn devices_of_driver(rdma: &[RdmaDevice], driver: &str) -> Vec<String> {
     let of_it = rdma.iter();
     let of_it = of_it.filter(|device| device.driver.as_deref() == Some(driver));
     of_it.map(|device| device.name.clone()).collect()
@@ -122,14 +122,17 @@ fn explanation(known: &Known, library: Option<(&str, bool)>, devices: &[String])
         ([], true) => format!("{why_library}, but there is no device for it: it needs {needs}"),
         ([], false) => format!("{why_library}, and there is no device for it: it needs {needs}"),
         (devices, true) => format!("{why_library} but does not offer {}", devices.join(", ")),
-        (devices, false) => format!("{why_library}; a device is there: {}", devices.join(", ")),
+        (devices, false) => format!(
+            "{why_library}; the host has a device for it: {}",
+            devices.join(", ")
+        ),
     };
     let how = match (devices, has) {
-        ([], true) => "Use a host with such a device.".to_owned(),
+        ([], true) => "Use a host with this device.".to_owned(),
         (_, true) => format!(
-            "Run `FI_LOG_LEVEL=info FI_LOG_PROV={name} tonnage devices`, in which it says what it misses."
+            "Run `FI_LOG_LEVEL=info FI_LOG_PROV={name} tonnage devices`; the provider then prints what it lacks."
         ),
-        (_, false) => format!("{how} Another place is named by {LIBFABRIC_VARIABLE}=PATH."),
+        (_, false) => format!("{how} For a library elsewhere, set {LIBFABRIC_VARIABLE}=PATH."),
     };
     Absent::new(format!("libfabric provider {name}"), why, how)
 }
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_with_a_provider_but_no_device_is_told_from_one_without() {
+    fn a_missing_device_is_distinguished_from_a_missing_provider() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("libfabric.so.1");
         std::fs::write(&path, b"\x7fELF\0efadv_query_device\0").unwrap();
@@ -217,7 +220,10 @@ mod tests {
         let without = [library("embedded", true, &["tcp"], &["tcp"])];
         let found = absent(&tree, &rdma, &without);
         let efa = of(&found, "efa");
-        assert!(efa.why.contains("a device is there: efa_0"), "{efa:?}");
+        assert!(
+            efa.why.contains("the host has a device for it: efa_0"),
+            "{efa:?}"
+        );
         assert!(efa.how.contains("aws-efa-installer"), "{efa:?}");
         let with = [library(
             "/nonexistent/lib",

@@ -299,7 +299,7 @@ mod tests {
     use super::super::pci::tests::invent;
     use super::*;
 
-    fn look(machine: &Machine) -> (Vec<RdmaDevice>, Vec<Absent>) {
+    fn find_rdma(machine: &Machine) -> (Vec<RdmaDevice>, Vec<Absent>) {
         let networks = network::find(&machine.tree(), &mut Vec::new());
         let mut absent = Vec::new();
         (find(&machine.tree(), &networks, &mut absent), absent)
@@ -332,7 +332,7 @@ mod tests {
                 ],
             )
             .file("dev/infiniband/uverbs0", "");
-        let (found, absent) = look(&machine);
+        let (found, absent) = find_rdma(&machine);
         assert!(absent.is_empty(), "{absent:?}");
         assert_eq!(found[0].driver.as_deref(), Some("mlx5_core"));
         assert_eq!(found[0].firmware.as_deref(), Some("28.39.1002"));
@@ -356,7 +356,7 @@ mod tests {
     fn devices_without_uverbs_cannot_be_used() {
         let machine = Machine::new();
         machine.file("sys/class/infiniband/rxe0/ports/1/state", "4: ACTIVE");
-        let (found, absent) = look(&machine);
+        let (found, absent) = find_rdma(&machine);
         assert_eq!(found.len(), 1);
         assert!(absent[0].how.contains("ib_uverbs"), "{absent:?}");
     }
@@ -370,7 +370,7 @@ mod tests {
             .link("sys/class/net/ens1/device", &card)
             .link(&format!("{card}/driver"), "sys/bus/pci/drivers/bnxt_en");
         machine.file("sys/bus/pci/drivers/bnxt_en/bind", "");
-        let (_, absent) = look(&machine);
+        let (_, absent) = find_rdma(&machine);
         assert!(absent[0].why.contains("ens1"), "{absent:?}");
         assert!(absent[0].how.contains("modprobe bnxt_re"), "{absent:?}");
     }
@@ -379,7 +379,7 @@ mod tests {
     fn an_idle_card_is_named() {
         let machine = Machine::new();
         invent(&machine, "0000:41:00.0", "0x020000 0x1d0f 0xefa2", None);
-        let (_, absent) = look(&machine);
+        let (_, absent) = find_rdma(&machine);
         assert!(absent[0].why.contains("0000:41:00.0"), "{absent:?}");
         assert!(absent[0].how.contains("modprobe efa"), "{absent:?}");
     }
@@ -387,13 +387,13 @@ mod tests {
     #[test]
     fn software_rdma_is_offered_where_the_kernel_has_it() {
         let machine = Machine::new();
-        let (_, absent) = look(&machine);
+        let (_, absent) = find_rdma(&machine);
         assert!(absent[0].how.contains("has no Soft-RoCE"), "{absent:?}");
         machine.file("sys/module/rdma_rxe/refcnt", "0").files(
             "sys/class/net/ens7",
             &[("mtu", "1500"), ("type", "1"), ("operstate", "up")],
         );
-        let (_, absent) = look(&machine);
+        let (_, absent) = find_rdma(&machine);
         assert!(absent[0].how.contains("type rxe netdev ens7"), "{absent:?}");
     }
 }

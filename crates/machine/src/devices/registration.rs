@@ -20,7 +20,7 @@ pub(super) fn without_module(tree: &Tree, absent: &mut Vec<Absent>) {
         absent.push(Absent::new(
             "peer memory of NVIDIA GPUs",
             "there is neither /sys/module/nvidia_peermem nor /sys/module/nv_peer_mem: it is not loaded",
-            "Run `modprobe nvidia_peermem`, which comes with NVIDIA's driver and loads only beside the card's drivers of \
+            "Run `modprobe nvidia_peermem`, which comes with NVIDIA's driver and loads only with the card's drivers of \
              MLNX_OFED or DOCA, or a kernel with their patch; or register GPU memory as dmabuf, which needs no module.",
         ));
     }

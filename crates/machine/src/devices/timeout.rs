@@ -9,7 +9,7 @@ pub(super) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Returns the answer of `question`, or `None` if it takes longer than `timeout` or no thread can be started. A late
 /// thread is left behind: it hangs inside the kernel or a library and cannot be stopped.
-pub(super) fn within<T: Send + 'static>(
+pub(super) fn with_timeout<T: Send + 'static>(
     timeout: Duration,
     question: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {
@@ -26,9 +26,9 @@ mod tests {
 
     #[test]
     fn an_answer_in_time_is_given_and_a_late_one_is_not() {
-        assert_eq!(within(Duration::from_secs(10), || 7), Some(7));
+        assert_eq!(with_timeout(Duration::from_secs(10), || 7), Some(7));
         let (never, wait) = mpsc::channel::<()>();
-        let late = within(Duration::from_millis(10), move || wait.recv().is_ok());
+        let late = with_timeout(Duration::from_millis(10), move || wait.recv().is_ok());
         assert_eq!(late, None);
         drop(never);
     }

@@ -12,8 +12,8 @@ fn on(name: &str, memory: bool) -> FileSystem {
     }
 }
 
-fn refusal_of(said: DirectIo, on: &FileSystem) -> String {
-    let refusal = vouched(said, on, Path::new("/x/t.dat")).unwrap_err();
+fn refusal_of(answer: DirectIo, on: &FileSystem) -> String {
+    let refusal = trusted(answer, on, Path::new("/x/t.dat")).unwrap_err();
     assert!(matches!(refusal, Error::Unavailable { .. }), "{refusal}");
     refusal.to_string()
 }
@@ -24,8 +24,8 @@ fn the_kernel_is_believed_whatever_the_file_system() {
         memory_bytes: 4,
         offset_bytes: 512,
     };
-    let said = DirectIo::Supported(alignment);
-    let direct = vouched(said, &on("0x1234", false), Path::new("/x")).unwrap();
+    let answer = DirectIo::Supported(alignment);
+    let direct = trusted(answer, &on("0x1234", false), Path::new("/x")).unwrap();
     let record = json!({ "memory_bytes": 4, "offset_bytes": 512, "said_by": "statx" });
     assert_eq!(direct.effective(), record);
     let text = refusal_of(DirectIo::NotSupported, &on("ext4", false));
@@ -37,7 +37,7 @@ fn the_kernel_is_believed_whatever_the_file_system() {
 fn without_the_kernel_s_word_only_lustre_and_nfs_are_taken() {
     let page_bytes = rustix::param::page_size() as u32;
     for name in ["lustre", "nfs"] {
-        let direct = vouched(DirectIo::NotSaid, &on(name, false), Path::new("/x")).unwrap();
+        let direct = trusted(DirectIo::NotSaid, &on(name, false), Path::new("/x")).unwrap();
         assert_eq!(direct.alignment.offset_bytes, page_bytes);
         assert_eq!(direct.alignment.memory_bytes, page_bytes);
         assert_ne!(direct.said_by, "statx");

@@ -59,7 +59,7 @@ fn why_not(topology: &Topology, place: PairPlace) -> String {
 }
 
 fn by_itself(topology: &Topology, ranks: &[MachineRank], workers: u32) -> Vec<Vec<u32>> {
-    cpus(&place_by_itself(topology, ranks, workers).unwrap())
+    cpus(&place_automatically(topology, ranks, workers).unwrap())
 }
 
 #[test]
@@ -154,7 +154,7 @@ fn a_kernel_that_names_no_socket_gives_neither() {
         let why = "the kernel does not say which socket CPU 0 is on";
         assert!(message.contains(why), "{message}");
     }
-    // `place_by_itself` does not need to know the sockets.
+    // `place_automatically` does not need to know the sockets.
     assert_eq!(by_itself(&topology, &pairs(&topology, 1), 1), [[0], [1]]);
 }
 
@@ -176,7 +176,7 @@ fn more_workers_than_cpus_share_them_on_their_sockets() {
 fn cpus_are_not_shared_while_there_are_enough_elsewhere() {
     let one_each = machine(2, 2, 1, &[0, 2]);
     assert!(why_not(&one_each, PairPlace::Near).contains(
-        "2 workers so placed need other CPUs than there are: 1 on socket 0, 1 on socket 1"
+        "2 workers need more CPUs at this place than there are: 1 on socket 0, 1 on socket 1"
     ));
     let three_and_one = machine(2, 4, 1, &[0, 1, 2, 4]);
     for place in PairPlace::ALL {

@@ -82,7 +82,7 @@ fn canary(row: &Row<'_>, of: fn([f64; 2]) -> f64) -> Value {
 impl TcpPath {
     /// Counters that moved and should stand still, without retransmits that are a sign of reordering.
     pub fn troubles(&self) -> impl Iterator<Item = (&String, &u64)> {
-        let reordering = Reordering::of(&self.counters).filter(Reordering::is_likely);
+        let reordering = Reordering::from_counters(&self.counters).filter(Reordering::is_likely);
         let is_explained = move |name: &str| reordering.is_some() && Reordering::explains(name);
         let troubles = self.counters.iter();
         troubles.filter(move |(name, moved)| **moved > 0 && is_trouble(name) && !is_explained(name))

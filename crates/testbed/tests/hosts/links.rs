@@ -10,8 +10,8 @@ use tonnage_testbed::{Error, Hosts, HostsSpec, LinkRates, Rate};
 use super::support::{connect, listen, printed, two_hosts};
 
 /// Time over which a stream is measured, and the maximum number of such measurements.
-const LOOK: Duration = Duration::from_millis(1500);
-const LOOKS: usize = 8;
+const MEASUREMENT_TIME: Duration = Duration::from_millis(1500);
+const MEASUREMENTS_MAX: usize = 8;
 
 #[test]
 fn a_program_sees_its_host_and_no_other() {
@@ -49,7 +49,8 @@ fn a_program_sees_its_host_and_no_other() {
     );
 }
 
-/// Measures how many bytes per second one stream from host 0 delivers to host 1. Repeats until `enough` or [`LOOKS`].
+/// Measures how many bytes per second one stream from host 0 delivers to host 1. Repeats until `enough` or
+/// [`MEASUREMENTS_MAX`].
 fn stream(hosts: &Hosts, mut enough: impl FnMut(f64) -> bool) -> Vec<f64> {
     let (listener, address) = listen(hosts, 1, 0);
     let mut out = connect(hosts, 0, address).unwrap();
@@ -72,8 +73,8 @@ fn stream(hosts: &Hosts, mut enough: impl FnMut(f64) -> bool) -> Vec<f64> {
     };
     look(Duration::from_millis(300));
     let mut found = Vec::new();
-    while found.len() < LOOKS {
-        let bytes_per_s = look(LOOK);
+    while found.len() < MEASUREMENTS_MAX {
+        let bytes_per_s = look(MEASUREMENT_TIME);
         found.push(bytes_per_s);
         if enough(bytes_per_s) {
             break;
@@ -95,7 +96,7 @@ fn assert_never_above(rate: Rate, found: &[f64]) {
 
 /// Any machine can fill a slow link. On faster links, the test checks only that nothing bypasses the shaper.
 #[test]
-fn a_link_carries_what_theory_says() {
+fn a_link_carries_its_theoretical_rate() {
     let Some(hosts) = two_hosts(None) else { return };
     let slow: Rate = "80mbit".parse().unwrap();
     let theory = slow.tcp_payload_bytes_per_s();

@@ -102,7 +102,7 @@ mod support {
         while !ready() {
             assert!(
                 since.elapsed() < Duration::from_secs(120),
-                "waited in vain until {what}"
+                "timed out waiting until {what}"
             );
             std::thread::sleep(Duration::from_millis(10));
         }

@@ -15,8 +15,8 @@ use tonnage_testbed::{Hosts, HostsSpec, LinkRates, Rate};
 use super::support::{connect, listen, printed, some_hosts};
 
 /// Time over which streams are measured, and the maximum number of such measurements.
-const LOOK: Duration = Duration::from_millis(1000);
-const LOOKS: usize = 8;
+const MEASUREMENT_TIME: Duration = Duration::from_millis(1000);
+const MEASUREMENTS_MAX: usize = 8;
 
 /// The shaper's bucket, which may be full when a measurement begins.
 const BUCKET_BYTES: f64 = 131_072.0;
@@ -76,10 +76,10 @@ fn received(hosts: &Hosts, host: usize, rail: usize) -> u64 {
 fn assert_bounded(what: &str, rate: Rate, counter: impl Fn() -> u64) {
     let bytes_per_s = rate.bits_per_s() as f64 / 8.0;
     let mut found = Vec::new();
-    for _ in 0..LOOKS {
+    for _ in 0..MEASUREMENTS_MAX {
         let begun = Instant::now();
         let before = counter();
-        std::thread::sleep(LOOK);
+        std::thread::sleep(MEASUREMENT_TIME);
         let bytes = (counter() - before) as f64;
         let most = bytes_per_s * begun.elapsed().as_secs_f64() + BUCKET_BYTES;
         assert!(
@@ -98,10 +98,10 @@ fn assert_bounded(what: &str, rate: Rate, counter: impl Fn() -> u64) {
 fn assert_faster(what: &str, rate: Rate, counter: impl Fn() -> u64) {
     let bytes_per_s = rate.bits_per_s() as f64 / 8.0;
     let mut found = Vec::new();
-    for _ in 0..LOOKS {
+    for _ in 0..MEASUREMENTS_MAX {
         let before = counter();
         let begun = Instant::now();
-        std::thread::sleep(LOOK);
+        std::thread::sleep(MEASUREMENT_TIME);
         let bytes = (counter() - before) as f64;
         found.push(bytes / (bytes_per_s * begun.elapsed().as_secs_f64()));
         if found.last().is_some_and(|&part| part > 1.5) {
@@ -121,7 +121,7 @@ const READS: [(usize, usize); 3] = [(0, 1), (0, 2), (0, 3)];
 const WRITES: [(usize, usize); 3] = [(1, 0), (2, 0), (3, 0)];
 
 #[test]
-fn streams_of_three_clients_are_bounded_by_what_the_server_sends_or_receives() {
+fn streams_of_three_clients_are_bounded_by_the_server_in_each_direction() {
     let rate = slow();
     let of_clients = |hosts: &Hosts| (1..4).map(|client| received(hosts, client, 0)).sum();
     let Some(hosts) = some_hosts(HostsSpec {

@@ -209,7 +209,7 @@ fn after_owner_and_guardian_were_killed_the_next_use_removes() {
     send(guardian_of(&owner.folder), Signal::KILL);
     owner.signal(Signal::KILL);
     owner.child.wait().unwrap();
-    // Another test may have claimed a slot already; but nothing else removes leftovers.
+    // Another test may have claimed a workspace already; but nothing else removes leftovers.
     drop(two_hosts(None));
     owner.leaves_nothing();
 }
@@ -230,7 +230,7 @@ fn a_namespace_that_came_too_late_is_removed_at_the_next_use() {
 }
 
 #[test]
-fn leftovers_that_resist_are_in_nobodys_way_and_mounts_in_them_are_not_emptied() {
+fn undeletable_leftovers_block_nothing_and_their_mounts_are_not_emptied() {
     let Some(hosts) = two_hosts(None) else { return };
     let left = PathBuf::from(format!(
         "/run/tonnage-testbed/4000000000-{}",
@@ -275,7 +275,7 @@ fn variables_of_a_step_stay_outside() {
 }
 
 #[test]
-fn without_root_the_reason_is_told() {
+fn without_root_the_reason_is_printed() {
     let is_root = rustix::process::geteuid().is_root();
     // The copy is in a folder that the unprivileged user can enter.
     let folder = tempfile::tempdir().unwrap();

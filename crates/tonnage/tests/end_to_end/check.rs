@@ -174,7 +174,7 @@ fn a_history_shows_runs_of_files_and_directories() {
     assert_eq!(csv.stdout.lines().count(), 4, "{csv:#?}");
     run(dir, "history . ")
         .with_code(2)
-        .saying(&["holds no files of results"]);
+        .saying(&["has no results files"]);
     let none = run(dir, "history results --only shm").with_code(2);
     none.saying(&["no point has such a name"]);
 }

@@ -147,7 +147,7 @@ fn a_summary_takes_the_place_of_nothing_but_a_summary() {
         for letters in [&*letters, "somebody's letters\n"] {
             fs::write(&summary, letters).unwrap();
             let refused = ior(dir.path(), &line).with_code(2);
-            refused.with_one_error(&["summaryFile=sum", "no result block"]);
+            refused.with_one_error(&["summaryFile=sum", "not a result block"]);
             assert_eq!(fs::read_to_string(&summary).unwrap(), letters);
         }
     }

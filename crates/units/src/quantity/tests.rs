@@ -169,7 +169,7 @@ fn positive() -> impl Strategy<Value = f64> {
 
 proptest! {
     #[test]
-    fn what_is_printed_reads_back(value: u64, shift in 0u32..64, real in positive()) {
+    fn printed_values_parse_back(value: u64, shift in 0u32..64, real in positive()) {
         for value in [value, (value >> shift) << shift, value >> shift] {
             prop_assert_eq!(Bytes(value).to_string().parse::<Bytes>().unwrap(), Bytes(value));
             prop_assert_eq!(Count(value).to_string().parse::<Count>().unwrap(), Count(value));

@@ -53,7 +53,7 @@ impl LocalStorage {
             );
             Error::io(what, error)
         };
-        let found = mounts::of_path(&directory).map_err(cannot)?;
+        let found = mounts::find_mount(&directory).map_err(cannot)?;
         let space = rustix::fs::statvfs(&directory).map_err(|error| cannot(error.into()))?;
         let direct = match direct_of(path, &directory, writes) {
             Ok(found) => Some((found.alignment.memory_bytes, found.alignment.offset_bytes)),
@@ -94,10 +94,10 @@ pub fn directory_of(path: &Path) -> PathBuf {
 
 fn direct_of(path: &Path, directory: &Path, writes: bool) -> Result<Direct> {
     if writes {
-        return direct::of_file(&scratch::create(directory, "probe", false)?, path);
+        return direct::find_rules(&scratch::create(directory, "probe", false)?, path);
     }
     let cannot = |error| Error::io(format!("cannot open {}", path.display()), error);
-    direct::of_file(&open(path, &READ).map_err(cannot)?, path)
+    direct::find_rules(&open(path, &READ).map_err(cannot)?, path)
 }
 
 /// Ranks with the same answer together.

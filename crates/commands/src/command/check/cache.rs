@@ -11,7 +11,7 @@ use tonnage_units::{Error, Result};
 use super::clock::unix_ns;
 use super::task::CheckTask;
 use crate::args::check::CheckArgs;
-use crate::command::whole_file::replace;
+use crate::command::atomic_file::replace;
 
 /// Permission bits with which others may write to a directory.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -48,7 +48,7 @@ impl Cache {
     }
 
     /// Returns the verdicts, if they are recent enough. An unreadable file counts as missing.
-    pub fn young(&self) -> Option<CheckReport> {
+    pub fn recent(&self) -> Option<CheckReport> {
         let text = text_of(&self.file).ok()?;
         let mut report: CheckReport = serde_json::from_str(&text)
             .inspect_err(|error| log::warn!("{}: {error}", self.file.display()))
@@ -64,7 +64,7 @@ impl Cache {
     }
 
     /// Stores verdicts. Errors are not stored, because the next check may succeed.
-    pub fn keep(&self, report: &CheckReport) -> Result<()> {
+    pub fn store(&self, report: &CheckReport) -> Result<()> {
         if report.verdict == CheckVerdict::Error {
             return Ok(());
         }
@@ -86,18 +86,20 @@ fn check_directory(path: &Path) -> Result<()> {
     let shown = path.display();
     let metadata = std::fs::metadata(path).map_err(|error| {
         Error::Usage(format!(
-            "--state {shown} cannot be used: {error}; make it with mode 0700"
+            "--state {shown} cannot be used: {error}; create it with mode 0700"
         ))
     })?;
     let own = rustix::process::geteuid().as_raw();
     match () {
-        () if !metadata.is_dir() => Err(Error::Usage(format!("--state {shown} is no directory"))),
+        () if !metadata.is_dir() => {
+            Err(Error::Usage(format!("--state {shown} is not a directory")))
+        }
         () if metadata.mode() & WRITABLE_BY_OTHERS != 0 => Err(Error::Usage(format!(
-            "--state {shown} may be written by others (mode {:04o}), who could put verdicts there: chmod go-w {shown}",
+            "--state {shown} may be written by others (mode {:04o}), who could forge verdicts: chmod go-w {shown}",
             metadata.mode() & 0o7777
         ))),
         () if metadata.uid() != own && metadata.uid() != 0 => Err(Error::Usage(format!(
-            "--state {shown} belongs to another user, who could put verdicts there: name a directory of your own"
+            "--state {shown} belongs to another user, who could forge verdicts: name a directory of your own"
         ))),
         () => Ok(()),
     }
@@ -134,7 +136,7 @@ mod tests {
             check_directory(&file)
                 .unwrap_err()
                 .to_string()
-                .contains("no directory")
+                .contains("not a directory")
         );
         assert!(
             check_directory(&folder.path().join("none"))
@@ -146,7 +148,7 @@ mod tests {
 
     /// If a directory cannot be written, as on a full disk, a pass becomes an error, but a failure stays a failure.
     #[test]
-    fn verdicts_that_cannot_be_kept_are_told_unless_they_fail() {
+    fn verdicts_that_cannot_be_stored_are_errors_unless_they_fail() {
         let folder = tempfile::tempdir().unwrap();
         let kept = |file: PathBuf, verdict| {
             let report = CheckReport {
@@ -168,8 +170,8 @@ mod tests {
                 file,
                 age_s_max: 600.0,
             };
-            let kept = cache.keep(&report);
-            (kept, cache.young().map(|told| told.verdict))
+            let kept = cache.store(&report);
+            (kept, cache.recent().map(|told| told.verdict))
         };
         for (verdict, is_told) in [
             (CheckVerdict::Pass, true),

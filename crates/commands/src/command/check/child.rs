@@ -32,7 +32,7 @@ const HEARTBEAT_MAX: Duration = Duration::from_secs(3);
 const HEARTBEAT_MIN: Duration = Duration::from_millis(1500);
 
 /// Polling interval for the end of a process.
-const LOOK: Duration = Duration::from_millis(5);
+const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Records of one start.
 pub struct StepRecords {
@@ -59,7 +59,7 @@ pub fn measure(
         .map_err(|error| Error::not_started("the run", &error))?;
     clock.child(Some(child.id()));
     let last_error = Arc::new(Mutex::new(None));
-    let lines = listen(&mut child, clock, &last_error)?;
+    let lines = read_output(&mut child, clock, &last_error)?;
     let mut records = Vec::new();
     let mut is_late = false;
     loop {
@@ -137,7 +137,7 @@ fn command(
     let left = clock.left();
     let seconds = |time: Duration| format!("{:.3}", time.as_secs_f64());
     let mut command = Command::new(program);
-    if task.is_by_itself {
+    if task.is_alone {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         names.filter(|name| is_of_launcher(name)).for_each(|name| {
             command.env_remove(name);
@@ -163,7 +163,7 @@ fn command(
 }
 
 /// Reads the run's output: lines of standard output, and steps and the first error from standard error.
-fn listen(
+fn read_output(
     child: &mut Child,
     clock: &BudgetClock,
     last_error: &Arc<Mutex<Option<String>>>,
@@ -191,14 +191,14 @@ fn listen(
                 .map_while(std::result::Result::ok)
             {
                 let line = String::from_utf8_lossy(&line);
-                hear(&line, &clock, &last_error);
+                handle_stderr_line(&line, &clock, &last_error);
             }
         })
         .map_err(not_started)?;
     Ok(lines)
 }
 
-fn hear(line: &str, clock: &BudgetClock, last_error: &Mutex<Option<String>>) {
+fn handle_stderr_line(line: &str, clock: &BudgetClock, last_error: &Mutex<Option<String>>) {
     if let Some(message) = line.strip_prefix("debug: ") {
         let step = message
             .strip_prefix(STEP_MARK)
@@ -226,7 +226,7 @@ fn end(child: &mut Child, clock: &BudgetClock, is_late: bool) -> bool {
     loop {
         match child.try_wait() {
             Ok(Some(_)) => return true,
-            Ok(None) if Instant::now() < until => std::thread::sleep(LOOK),
+            Ok(None) if Instant::now() < until => std::thread::sleep(POLL_INTERVAL),
             _ => break,
         }
     }

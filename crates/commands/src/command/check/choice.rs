@@ -30,19 +30,19 @@ const START_REMOTE_S: f64 = 2.5;
 const NAMED_MAX: usize = 5;
 
 /// Finds the kind of this host in a baseline.
-pub fn kind_here(baseline: &Baseline) -> Result<KindHere<'_>> {
+pub fn match_host_kind(baseline: &Baseline) -> Result<HostKindMatch<'_>> {
     let matched = baseline.matched.iter().map(String::as_str).collect();
     let machine = Environment::read(&LISTS.variables(), &Topology::read());
     let facts = kind_facts(&machine, &matched);
     let found = baseline.find_kind(&facts);
-    found.map(KindHere::Known).or_else(|error| {
+    found.map(HostKindMatch::Known).or_else(|error| {
         let lost = lost_hardware(baseline, &facts, &tonnage_sys::host::name());
-        lost.map(KindHere::Lost).ok_or(error)
+        lost.map(HostKindMatch::Lost).ok_or(error)
     })
 }
 
 /// Kind of this host.
-pub enum KindHere<'a> {
+pub enum HostKindMatch<'a> {
     /// A kind of the baseline.
     Known(&'a HostKind),
     /// The kind that this host would have with its missing hardware.
@@ -69,14 +69,15 @@ pub struct CheckChoice<'a> {
 
 impl<'a> CheckChoice<'a> {
     /// Chooses the points.
-    pub fn of(task: &CheckTask, kind: &'a HostKind, clock: &BudgetClock) -> Result<Self> {
+    pub fn new(task: &CheckTask, kind: &'a HostKind, clock: &BudgetClock) -> Result<Self> {
         let args = &task.args;
         let identity = task.identity.as_ref();
         if args.cache.is_some()
             && let Some(identity) = identity
         {
             return Err(Error::Usage(format!(
-                "--cache cannot be told to all ranks that {} started, some of which would wait for others: leave it out",
+                "--cache cannot be used with ranks that {} started, because ranks with a recent verdict would not join the others: \
+                 leave it out",
                 identity.source
             )));
         }
@@ -96,8 +97,8 @@ impl<'a> CheckChoice<'a> {
         if of_shape.is_empty() {
             return Err(nothing_of_shape(&kind.entries, ranks, spans));
         }
-        let asked = named(args, of_devices(args, of_shape)?)?;
-        let asked = planned(task, asked)?;
+        let asked = keep_named(args, keep_devices(args, of_shape)?)?;
+        let asked = keep_planned(task, asked)?;
         let steps = most_informative_first(asked);
         let (retests, runs) = match identity {
             Some(_) => (args.retest, Some(args.retest + 1)),
@@ -181,13 +182,13 @@ fn nothing_of_shape(entries: &[BaselineEntry], ranks: Option<u32>, spans: Option
         (None, spans) => format!("{} hosts", spans.unwrap_or(1)),
     };
     Error::Usage(format!(
-        "the baseline has no point of {asked} for this kind of host, but of {}: choose by --ranks and --hosts",
+        "the baseline has no point of {asked} for this kind of host, only of {}: choose with --ranks and --hosts",
         shapes.join(", ")
     ))
 }
 
 /// Keeps entries over the named devices, and those over none.
-fn of_devices<'a>(
+fn keep_devices<'a>(
     args: &CheckArgs,
     entries: Vec<&'a BaselineEntry>,
 ) -> Result<Vec<&'a BaselineEntry>> {
@@ -216,7 +217,10 @@ fn of_devices<'a>(
 }
 
 /// Keeps entries with one of the texts of `--only` in their names.
-fn named<'a>(args: &CheckArgs, entries: Vec<&'a BaselineEntry>) -> Result<Vec<&'a BaselineEntry>> {
+fn keep_named<'a>(
+    args: &CheckArgs,
+    entries: Vec<&'a BaselineEntry>,
+) -> Result<Vec<&'a BaselineEntry>> {
     if args.only.is_empty() {
         return Ok(entries);
     }
@@ -224,7 +228,7 @@ fn named<'a>(args: &CheckArgs, entries: Vec<&'a BaselineEntry>) -> Result<Vec<&'
     let kept: Vec<&BaselineEntry> = entries.iter().filter(is_named).copied().collect();
     if kept.is_empty() {
         Err(Error::Usage(format!(
-            "--only {}: no point of the baseline has such a name; there are {}",
+            "--only {}: no point of the baseline has this in its name; its points are {}",
             args.only.join(","),
             listed(entries.iter().map(|entry| entry.name.as_str()))
         )))
@@ -234,7 +238,7 @@ fn named<'a>(args: &CheckArgs, entries: Vec<&'a BaselineEntry>) -> Result<Vec<&'
 }
 
 /// Keeps entries with points that a plan has too.
-fn planned<'a>(
+fn keep_planned<'a>(
     task: &CheckTask,
     entries: Vec<&'a BaselineEntry>,
 ) -> Result<Vec<&'a BaselineEntry>> {
@@ -254,7 +258,7 @@ fn planned<'a>(
     }
     if kept.is_empty() {
         Err(Error::Usage(format!(
-            "the baseline has no point of {name}: it was made of another plan, or of another --scale"
+            "the baseline has no point of {name}: it was created from another plan, or with another --scale"
         )))
     } else {
         Ok(kept)

@@ -120,7 +120,7 @@ impl BudgetClock {
     }
 
     /// Stores the exit code of the verdict that is about to be printed.
-    pub fn telling(&self, code: u8) {
+    pub fn set_exit_code(&self, code: u8) {
         lock(&self.state).code = Some(code);
     }
 
@@ -206,7 +206,7 @@ impl BudgetClock {
 
     /// Returns the time within which other hosts must answer: half of the rest, but leaving the last of them enough
     /// time for its check.
-    pub fn reaching(&self) -> Result<Duration> {
+    pub fn connect_time(&self) -> Result<Duration> {
         let least = 2 * BUDGET_MIN + ASK_BEFORE;
         if self.asked < least {
             return Err(Error::Usage(format!(
@@ -265,7 +265,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_step_that_was_begun_first_is_told() {
+    fn the_longest_running_step_is_named() {
         let clock = BudgetClock::start(60_000_000_000, ExitStyle::Plain).unwrap();
         clock.disarm();
         assert_eq!(clock.waited_for(), "nothing was begun");
@@ -320,14 +320,14 @@ mod tests {
         );
         let short = BudgetClock::start(s(7), ExitStyle::Plain).unwrap();
         short.disarm();
-        let error = short.reaching().unwrap_err().to_string();
+        let error = short.connect_time().unwrap_err().to_string();
         assert!(
             error.contains("--budget 7 s") && error.ends_with("give it 8 s"),
             "{error}"
         );
         let enough = BudgetClock::start(s(8), ExitStyle::Plain).unwrap();
         enough.disarm();
-        let reaching = enough.reaching().unwrap();
+        let reaching = enough.connect_time().unwrap();
         assert!(reaching > Duration::from_secs(2) && enough.left() - reaching >= BUDGET_MIN);
     }
 }

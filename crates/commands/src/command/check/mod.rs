@@ -4,7 +4,7 @@
 //! | --- | --- |
 //! | this | the check from its request to its exit code |
 //! | [`task`] | the request, with the contents of the files that it names |
-//! | [`own`] | the check of this host |
+//! | [`this_host`] | the check of this host |
 //! | [`each`] | separate checks of several hosts |
 //! | [`choice`] | the points to measure, and their order |
 //! | [`child`] | one start of ranks, with records read as they come |
@@ -18,8 +18,8 @@ mod child;
 mod choice;
 mod clock;
 mod each;
-pub mod own;
 pub mod task;
+pub mod this_host;
 
 use std::process::ExitCode;
 
@@ -32,8 +32,8 @@ use tonnage_report::baseline::{checked, checked_each};
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
-use super::readable::is_same_file;
-use super::whole_file::{refuse_existing, replace};
+use super::atomic_file::{refuse_existing, replace};
+use super::record_files::is_same_file;
 use super::{print, say_error};
 use crate::args::check::CheckArgs;
 use clock::BudgetClock;
@@ -51,7 +51,7 @@ struct Findings {
 }
 
 impl Findings {
-    fn of(report: &CheckReport, is_kept: bool) -> Result<Self> {
+    fn new(report: &CheckReport, is_kept: bool) -> Result<Self> {
         Ok(Self {
             verdict: report.verdict,
             page: checked(report),
@@ -61,7 +61,7 @@ impl Findings {
         })
     }
 
-    fn of_each(report: &EachHostReport) -> Result<Self> {
+    fn from_each_host(report: &EachHostReport) -> Result<Self> {
         Ok(Self {
             verdict: report.verdict,
             page: checked_each(report),
@@ -79,7 +79,7 @@ fn json(report: &impl Serialize) -> Result<String> {
 }
 
 /// Which process prints the findings.
-enum Told {
+enum CheckOutcome {
     Here(Findings),
     /// Another process; this one ends with the verdict's code.
     Elsewhere(CheckVerdict),
@@ -94,17 +94,17 @@ pub fn check(args: &CheckArgs) -> ExitCode {
         Err(error) => return failed(style, &error),
     };
     let found = match findings(args, &clock) {
-        Ok(Told::Here(found)) => found,
-        Ok(Told::Elsewhere(verdict)) => {
+        Ok(CheckOutcome::Here(found)) => found,
+        Ok(CheckOutcome::Elsewhere(verdict)) => {
             clock.disarm();
             return style.code(verdict).into();
         }
         Err(error @ Error::Usage(_)) => {
-            clock.telling(style.code_of_wrong_request());
+            clock.set_exit_code(style.code_of_wrong_request());
             return refused(style, &error);
         }
         Err(error) => {
-            clock.telling(style.code(CheckVerdict::Error));
+            clock.set_exit_code(style.code(CheckVerdict::Error));
             return failed(style, &error);
         }
     };
@@ -122,13 +122,13 @@ pub fn check(args: &CheckArgs) -> ExitCode {
         }
     };
     // If the output is not read, the watchdog ends the process with this code.
-    clock.telling(style.code(verdict));
+    clock.set_exit_code(style.code(verdict));
     let code = ended(style, verdict, &page);
     clock.disarm();
     code
 }
 
-fn findings(args: &CheckArgs, clock: &BudgetClock) -> Result<Told> {
+fn findings(args: &CheckArgs, clock: &BudgetClock) -> Result<CheckOutcome> {
     // If a launcher's processes check hosts separately, only the first one writes files, and so only that one empties
     // them.
     let is_one_of_many = args.each_host && each::is_not_first(args)?;
@@ -136,17 +136,17 @@ fn findings(args: &CheckArgs, clock: &BudgetClock) -> Result<Told> {
         empty_old(args)?;
     }
     clock.step("reading the baseline");
-    let task = CheckTask::of_command(args)?;
+    let task = CheckTask::from_command_line(args)?;
     if args.each_host {
         return match each::check(&task, args, clock)? {
-            EachOutcome::All(report) => Findings::of_each(&report).map(Told::Here),
-            EachOutcome::Own(report) => Findings::of(&report, false).map(Told::Here),
-            EachOutcome::Elsewhere(verdict) => Ok(Told::Elsewhere(verdict)),
+            EachOutcome::All(report) => Findings::from_each_host(&report).map(CheckOutcome::Here),
+            EachOutcome::Own(report) => Findings::new(&report, false).map(CheckOutcome::Here),
+            EachOutcome::Elsewhere(verdict) => Ok(CheckOutcome::Elsewhere(verdict)),
         };
     }
-    match own::own_report(&task, clock)? {
-        Some(report) => Findings::of(&report, true).map(Told::Here),
-        None => Ok(Told::Elsewhere(CheckVerdict::Pass)),
+    match this_host::check_this_host(&task, clock)? {
+        Some(report) => Findings::new(&report, true).map(CheckOutcome::Here),
+        None => Ok(CheckOutcome::Elsewhere(CheckVerdict::Pass)),
     }
 }
 
@@ -235,7 +235,7 @@ fn empty_old(args: &CheckArgs) -> Result<()> {
         refuse_existing(path, args.force)?;
         if is_same_file(path, &args.baseline) {
             return Err(Error::Usage(format!(
-                "{} is the baseline: name another file for what was found",
+                "{} is the baseline: name another file for the findings",
                 path.display()
             )));
         }

@@ -36,12 +36,12 @@ pub struct CheckTask {
     /// This process's place among a launcher's ranks that measure together.
     pub identity: Option<Identity>,
     /// True if runs must not see the processes that a launcher has started.
-    pub is_by_itself: bool,
+    pub is_alone: bool,
 }
 
 impl CheckTask {
     /// Returns the check of this process's command line.
-    pub fn of_command(args: &CheckArgs) -> Result<Self> {
+    pub fn from_command_line(args: &CheckArgs) -> Result<Self> {
         let baseline_text = text_of(&args.baseline)?;
         let baseline_name = args.baseline.display().to_string();
         let plan = args.plan.as_ref().map(|path| {
@@ -64,17 +64,13 @@ impl CheckTask {
             plan: plan.transpose()?,
             words: for_runs(words),
             identity,
-            is_by_itself: args.each_host,
+            is_alone: args.each_host,
         };
-        Ok(if args.each_host {
-            task.by_itself()
-        } else {
-            task
-        })
+        Ok(if args.each_host { task.alone() } else { task })
     }
 
     /// Returns the check of one host without any reference to others.
-    fn by_itself(mut self) -> Self {
+    fn alone(mut self) -> Self {
         let ranks = &mut self.args.ranks;
         (ranks.rank, ranks.world_size, ranks.master) = (None, None, None);
         ranks.hosts = HostArgs::default();
@@ -83,8 +79,8 @@ impl CheckTask {
         self
     }
 
-    /// Serializes the check for another host, where [`CheckTask::of_letter`] parses it.
-    pub fn letter(&self, time: LetterTime) -> Result<String> {
+    /// Serializes the check for another host, where [`CheckTask::from_letter`] parses it.
+    pub fn letter(&self, time: TimeBudget) -> Result<String> {
         let plan = self.plan.as_ref().map(|(name, plan)| {
             let text = plan.to_toml()?;
             Ok::<_, Error>((name.clone(), text))
@@ -108,7 +104,7 @@ impl CheckTask {
     }
 
     /// Parses a check from another host: the task, its time budget and its log level.
-    pub fn of_letter(text: &str) -> Result<(Self, LetterTime, LogLevel)> {
+    pub fn from_letter(text: &str) -> Result<(Self, TimeBudget, LogLevel)> {
         let letter: CheckLetter = serde_json::from_str(text)
             .map_err(|error| Error::Usage(format!("the letter of a check: {error}")))?;
         letter.task()
@@ -123,7 +119,7 @@ fn for_runs(mut words: Vec<String>) -> Vec<String> {
 
 /// Time budget of a check in a letter.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
-pub struct LetterTime {
+pub struct TimeBudget {
     /// Budget that the user gave, in nanoseconds.
     pub asked_ns: u64,
     /// Part of it that is left, in nanoseconds.
@@ -135,7 +131,7 @@ pub struct LetterTime {
 struct CheckLetter {
     /// Options of [`RankWords`].
     ranks: Vec<String>,
-    time: LetterTime,
+    time: TimeBudget,
     baseline_name: String,
     baseline_text: String,
     /// Name and text.
@@ -147,7 +143,7 @@ struct CheckLetter {
 }
 
 impl CheckLetter {
-    fn task(self) -> Result<(CheckTask, LetterTime, LogLevel)> {
+    fn task(self) -> Result<(CheckTask, TimeBudget, LogLevel)> {
         let words = RankWords::read(&self.ranks)?;
         let plan = self
             .plan
@@ -174,8 +170,8 @@ impl CheckLetter {
             plan: plan.transpose()?,
             words: for_runs(self.ranks),
             identity: None,
-            is_by_itself: true,
+            is_alone: true,
         };
-        Ok((task.by_itself(), self.time, words.log_level))
+        Ok((task.alone(), self.time, words.log_level))
     }
 }

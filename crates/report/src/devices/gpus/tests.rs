@@ -3,7 +3,7 @@
 use super::super::rows::group;
 use super::*;
 use tonnage_machine::Topology;
-use tonnage_machine::devices::PciWay;
+use tonnage_machine::devices::PciPath;
 use tonnage_machine::kernel_files::invented::Machine;
 
 /// A host with two GPUs and an RDMA device below one switch, and a third GPU at the other socket. `gpu` holds the PCI
@@ -206,7 +206,7 @@ fn no_line_is_wider_than_the_page() {
         });
     }
     for (place, pair) in found.gpu_pairs.iter_mut().enumerate() {
-        pair.pci = [PciWay::Node, PciWay::Sockets][place % 2];
+        pair.pci = [PciPath::Node, PciPath::Sockets][place % 2];
         pair.access = Some(tonnage_machine::devices::PeerAccess {
             granted: false,
             native_atomics: false,

@@ -14,8 +14,8 @@ use tonnage_units::reduce::Reduce;
 use tonnage_units::{Error, Result};
 
 use super::super::clock::BudgetClock;
-use super::super::own::own_report;
 use super::super::task::CheckTask;
+use super::super::this_host::check_this_host;
 use super::{EachOutcome, report};
 use crate::args::check::CheckArgs;
 use crate::command::env;
@@ -46,7 +46,7 @@ pub fn check(
         joined => joined,
     };
     let checks = match &joined {
-        Ok(Together { rank, .. }) => rank.hosts().host(rank.id()) == Some(rank.id()),
+        Ok(JoinedProcess { rank, .. }) => rank.hosts().host(rank.id()) == Some(rank.id()),
         Err(_) => is_first_by_launcher,
     };
     // Other processes may have started, and may end, earlier.
@@ -60,10 +60,10 @@ pub fn check(
     let gathered = joined.and_then(|together| gather(together, own.as_ref(), clock));
     match (gathered, place) {
         (Ok(Gathered::All(each)), _) => Ok(EachOutcome::All(Box::new(report(task, each, clock)))),
-        (Ok(Gathered::Told(verdict)), _) => Ok(EachOutcome::Elsewhere(verdict)),
+        (Ok(Gathered::Overall(verdict)), _) => Ok(EachOutcome::Elsewhere(verdict)),
         (Err(error), 0) => {
             log::warn!(
-                "verdicts of other hosts did not come, so that a list of those that failed lacks them: {error}"
+                "no verdicts of other hosts arrived, so they are missing from the list of failed hosts: {error}"
             );
             let others = match size - 1 {
                 1 => "the other process".to_owned(),
@@ -74,7 +74,7 @@ pub fn check(
             Ok(EachOutcome::All(Box::new(report(task, each, clock))))
         }
         (Err(error), _) => {
-            log::warn!("only this host's verdict is told: {error}");
+            log::warn!("only this host's verdict is printed: {error}");
             match own.and_then(|own| own.report) {
                 Some(report) => Ok(EachOutcome::Own(Box::new(report))),
                 None => Err(error),
@@ -85,7 +85,7 @@ pub fn check(
 
 /// Returns the verdict on this host alone.
 pub fn own_verdict(task: &CheckTask, host: String, clock: &BudgetClock) -> HostVerdict {
-    match own_report(task, clock) {
+    match check_this_host(task, clock) {
         Ok(Some(report)) => HostVerdict::from_report(host, report),
         Ok(None) => HostVerdict::error(host, "it was not checked"),
         Err(error) => HostVerdict::error(host, &error.to_string()),
@@ -93,7 +93,7 @@ pub fn own_verdict(task: &CheckTask, host: String, clock: &BudgetClock) -> HostV
 }
 
 /// This process after joining the others.
-struct Together {
+struct JoinedProcess {
     rank: Rank,
     /// Time until the end of the first process.
     least_left: Duration,
@@ -106,7 +106,7 @@ fn join(
     args: &CheckArgs,
     identity: Identity,
     clock: &BudgetClock,
-) -> Result<Together> {
+) -> Result<JoinedProcess> {
     let time = clock.left() / JOINING_PART;
     // It limits the launcher's own exchange too.
     let env = |name: &str| match (name, env(name)) {
@@ -127,7 +127,7 @@ fn join(
     let left = clock.left_to_end();
     let mine = LeastLeft(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
     let LeastLeft(least_ns) = rank.reduce("the time of all", mine, left)?;
-    Ok(Together {
+    Ok(JoinedProcess {
         rank,
         least_left: Duration::from_nanos(least_ns),
         leave,
@@ -147,11 +147,15 @@ impl Reduce for LeastLeft {
 enum Gathered {
     All(Vec<HostVerdict>),
     /// Rank 0 has all verdicts, and broadcast the overall one.
-    Told(CheckVerdict),
+    Overall(CheckVerdict),
 }
 
-fn gather(together: Together, own: Option<&HostVerdict>, clock: &BudgetClock) -> Result<Gathered> {
-    let Together {
+fn gather(
+    together: JoinedProcess,
+    own: Option<&HostVerdict>,
+    clock: &BudgetClock,
+) -> Result<Gathered> {
+    let JoinedProcess {
         mut rank,
         leave: _leave,
         ..
@@ -177,6 +181,6 @@ fn gather(together: Together, own: Option<&HostVerdict>, clock: &BudgetClock) ->
     let told = String::from_utf8_lossy(&told);
     let verdict = told.parse();
     verdict
-        .map(Gathered::Told)
-        .map_err(|_| Error::Failed(format!("rank 0 says {told:?}")))
+        .map(Gathered::Overall)
+        .map_err(|_| Error::Failed(format!("unknown verdict {told:?} from rank 0")))
 }

@@ -11,7 +11,7 @@ use tonnage_ranks::spawn::remote::party::Party;
 use tonnage_units::{Error, Result};
 
 use super::super::clock::BudgetClock;
-use super::super::task::{CheckTask, LetterTime};
+use super::super::task::{CheckTask, TimeBudget};
 use crate::args::check::CheckArgs;
 use crate::command::letter::job_of_check;
 use crate::command::remote::{settings, variables};
@@ -33,10 +33,10 @@ pub fn check(
     }
     let placement = HostPlacement::new(hosts, None)?;
     clock.step("checking the hosts");
-    let settings = settings(&given.ssh, Some(clock.reaching()?))?;
+    let settings = settings(&given.ssh, Some(clock.connect_time()?))?;
     // A host that is reached early has more time than a late one.
     let job = || {
-        let time = LetterTime {
+        let time = TimeBudget {
             asked_ns: task.args.budget.0,
             budget_ns: u64::try_from(clock.left().as_nanos()).unwrap_or(u64::MAX),
         };

@@ -3,11 +3,11 @@
 //! A set has a folder /run/tonnage-testbed/PID-NUMBER, and network namespaces with the prefix tonnage-PID-NUMBER-.
 //! Everything of the set lives in these two, so that any process that knows the name can remove it. The guardian does
 //! that: a shell with `clean.sh` in a process group of its own. It waits until a pipe that only the owner holds is
-//! closed. That happens when [`Slot`] is dropped, and the kernel does it if the owner ends in any other way, even by
+//! closed. That happens when [`Workspace`] is dropped, and the kernel does it if the owner ends in any other way, even by
 //! SIGKILL.
 //!
 //! Owner and guardian share a lock on a file in the folder. If the lock is free, both are gone, and the next
-//! [`Slot::claim`] removes the folder. Unlike process IDs, a lock cannot be confused by reuse.
+//! [`Workspace::claim`] removes the folder. Unlike process IDs, a lock cannot be confused by reuse.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -31,7 +31,7 @@ const CLEAN: &str = include_str!("clean.sh");
 
 /// The folder and the names of one set of hosts, under a guardian.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct Workspace {
     name: String,
     folder: PathBuf,
     /// `None` once everything is removed.
@@ -40,8 +40,8 @@ pub(crate) struct Slot {
     _lock: File,
 }
 
-impl Slot {
-    /// Creates a slot, after removing leftovers of other processes.
+impl Workspace {
+    /// Creates a workspace, after removing leftovers of other processes.
     ///
     /// # Errors
     /// [`Error::Unavailable`] if nothing can be created under /run, [`Error::Failed`] if another process keeps the
@@ -52,7 +52,7 @@ impl Slot {
         let all = lock_file(&Path::new(ROOT).join("lock"))?;
         lock_within(&all, LOCK_TIMEOUT)?;
         for error in sweep()? {
-            eprintln!("tonnage-testbed: another set's leftovers stay where they are: {error}");
+            eprintln!("tonnage-testbed: cannot remove another set's leftovers: {error}");
         }
         let (name, folder) = new_folder()?;
         let lock = lock_file(&folder.join("lock"))?;
@@ -85,7 +85,7 @@ impl Slot {
         format!("{}switch", prefix(&self.name))
     }
 
-    /// Returns the slot's folder, which is removed with it.
+    /// Returns the workspace's folder, which is removed with it.
     pub(crate) fn folder(&self) -> &Path {
         &self.folder
     }
@@ -105,10 +105,10 @@ impl Slot {
     }
 }
 
-impl Drop for Slot {
+impl Drop for Workspace {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            eprintln!("tonnage-testbed: something is left behind: {error}");
+            eprintln!("tonnage-testbed: cannot remove everything: {error}");
         }
     }
 }

@@ -7,7 +7,7 @@ use crate::kernel_files::Tree;
 
 /// Returns why an interface does not lead to other hosts. `None` if it may, or if /sys does not describe it: `name` is
 /// not an interface, or /sys shows another network namespace, in which this name has a different `index`.
-pub fn no_way_out(tree: &Tree, name: &str, index: u32) -> Option<&'static str> {
+pub fn why_host_local(tree: &Tree, name: &str, index: u32) -> Option<&'static str> {
     let path = format!("sys/class/net/{name}");
     if tree.number(format!("{path}/ifindex")) != Some(index) {
         return None;
@@ -18,7 +18,7 @@ pub fn no_way_out(tree: &Tree, name: &str, index: u32) -> Option<&'static str> {
     }
     let ports = tree.names(format!("{path}/brif"));
     // A port that belongs to a device, or is stacked on one: a bond, a VLAN, a VLAN of a bond.
-    let leads_out = |port: &String| stands_on_device(tree, port, STACK_MAX);
+    let leads_out = |port: &String| leads_to_device(tree, port, STACK_MAX);
     if tree.exists(format!("{path}/bridge")) && !ports.iter().any(leads_out) {
         return Some("a bridge inside this host");
     }
@@ -35,12 +35,12 @@ pub fn no_way_out(tree: &Tree, name: &str, index: u32) -> Option<&'static str> {
 const STACK_MAX: u32 = 8;
 
 /// Whether an interface belongs to a device or is stacked on one, through at most `most` interfaces.
-fn stands_on_device(tree: &Tree, name: &str, most: u32) -> bool {
+fn leads_to_device(tree: &Tree, name: &str, most: u32) -> bool {
     let path = format!("sys/class/net/{name}");
     let lower = tree.names(&path);
     let mut lower = lower.iter().filter_map(|name| name.strip_prefix("lower_"));
     tree.exists(format!("{path}/device"))
-        || (most > 1 && lower.any(|name| stands_on_device(tree, name, most - 1)))
+        || (most > 1 && lower.any(|name| leads_to_device(tree, name, most - 1)))
 }
 
 /// Link types (ARPHRD numbers of Linux' `if_arp.h`) of tunnels: IPIP, IP6 in IP6, SIT, GRE, GRE over IPv6.
@@ -55,7 +55,7 @@ mod tests {
     use crate::kernel_files::invented::Machine;
 
     #[test]
-    fn what_is_down_or_stays_inside_the_host_has_no_way_out() {
+    fn interfaces_that_are_down_or_local_are_named() {
         let machine = Machine::new();
         let names = "eth0 eth1 docker0 br0 br1 tun0 flannel.1 bond0 br2 tunl0".split(' ');
         for (index, name) in (1..).zip(names) {
@@ -85,7 +85,7 @@ mod tests {
             .link("sys/class/net/eth0/device", "sys/devices/pci0")
             .link("sys/class/net/bond0/lower_eth0", "sys/class/net/eth0")
             .link("sys/class/net/bond0.100/lower_bond0", "sys/class/net/bond0");
-        let found = |name: &str, index| no_way_out(&machine.tree(), name, index);
+        let found = |name: &str, index| why_host_local(&machine.tree(), name, index);
         assert_eq!(found("eth0", 1), None);
         assert_eq!(found("eth1", 2), Some("down"));
         assert_eq!(found("docker0", 3), Some("a bridge inside this host"));

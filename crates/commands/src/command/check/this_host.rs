@@ -19,46 +19,46 @@ use tonnage_units::{Error, Result};
 
 use super::cache::Cache;
 use super::child::{self, StepRecords};
-use super::choice::{self, CheckChoice, KindHere};
+use super::choice::{self, CheckChoice, HostKindMatch};
 use super::clock::{BudgetClock, unix_ns};
-use super::task::{CheckTask, LetterTime};
+use super::task::{CheckTask, TimeBudget};
 use crate::command::{print, program};
 
 /// Returns the report; `None` for a launcher's ranks other than rank 0, which prints it.
-pub fn own_report(task: &CheckTask, clock: &BudgetClock) -> Result<Option<CheckReport>> {
+pub fn check_this_host(task: &CheckTask, clock: &BudgetClock) -> Result<Option<CheckReport>> {
     let kept = Cache::open(task)?;
-    if let Some(told) = kept.as_ref().and_then(Cache::young) {
+    if let Some(told) = kept.as_ref().and_then(Cache::recent) {
         return Ok(Some(told));
     }
     clock.step("describing this host");
-    let kind = match choice::kind_here(&task.baseline) {
-        Ok(KindHere::Known(kind)) => kind,
-        Ok(KindHere::Lost(lost)) => return Ok(Some(lost_report(task, clock, &lost))),
+    let kind = match choice::match_host_kind(&task.baseline) {
+        Ok(HostKindMatch::Known(kind)) => kind,
+        Ok(HostKindMatch::Lost(lost)) => return Ok(Some(lost_report(task, clock, &lost))),
         // The baseline does not cover this kind of host, which is not a failure of the host.
         Err(error) => {
             say(&format!("skip: {error}"));
             return Ok(Some(skipped(task, clock, &error)));
         }
     };
-    let choice = CheckChoice::of(task, kind, clock)?;
+    let choice = CheckChoice::new(task, kind, clock)?;
     let is_silent = choice.is_silent;
     let report = measured(task, choice, clock)?;
     if is_silent {
         return Ok(None);
     }
     if let Some(kept) = &kept {
-        kept.keep(&report)?;
+        kept.store(&report)?;
     }
     Ok(Some(report))
 }
 
 /// Checks this host for a process elsewhere, and prints the report as a line of standard output.
-pub fn for_elsewhere(task: &CheckTask, time: LetterTime) -> Result<ExitCode> {
+pub fn report_to_caller(task: &CheckTask, time: TimeBudget) -> Result<ExitCode> {
     let clock = BudgetClock::start_rest(time.asked_ns, time.budget_ns, ExitStyle::Plain)?;
-    if let Some(report) = own_report(task, &clock)? {
+    if let Some(report) = check_this_host(task, &clock)? {
         let text = serde_json::to_string(&report)
             .map_err(|error| Error::Failed(format!("the verdicts have no JSON form: {error}")))?;
-        clock.telling(ExitStyle::Plain.code(report.verdict));
+        clock.set_exit_code(ExitStyle::Plain.code(report.verdict));
         print(&(text + "\n"))?;
     }
     clock.disarm();
@@ -86,7 +86,7 @@ fn measured(task: &CheckTask, choice: CheckChoice<'_>, clock: &BudgetClock) -> R
         let is_first = judged.verdicts.is_empty();
         let found = judge_steps(task, &choice, (&lost, is_first), clock)?;
         judged.verdicts.extend(found.verdicts);
-        add_lost(&mut judged.verdicts, lost);
+        add_missing_devices(&mut judged.verdicts, lost);
         judged.left = found.too_late;
         judged.left.extend(names(&choice.left));
         next = found.pace.and_then(|pace| choice.next(pace, clock));
@@ -152,7 +152,7 @@ fn judge_steps(
     let mut verdicts = Vec::new();
     for step in told {
         let own = records.get(step.point).map_or(&[][..], Vec::as_slice);
-        verdicts.extend(of_step(step, own, why.as_deref(), choice.retests + 1));
+        verdicts.extend(judge_step(step, own, why.as_deref(), choice.retests + 1));
     }
     Ok(JudgedSteps {
         verdicts,
@@ -162,7 +162,7 @@ fn judge_steps(
 }
 
 /// Adds missing devices to the front, each once.
-fn add_lost(verdicts: &mut Vec<EntryVerdict>, lost: Vec<EntryVerdict>) {
+fn add_missing_devices(verdicts: &mut Vec<EntryVerdict>, lost: Vec<EntryVerdict>) {
     let is_new = |found: &EntryVerdict| verdicts.iter().all(|known| known.name != found.name);
     let new: Vec<EntryVerdict> = lost.into_iter().filter(is_new).collect();
     verdicts.splice(0..0, new);
@@ -200,7 +200,7 @@ fn skipped(task: &CheckTask, clock: &BudgetClock, why: &Error) -> CheckReport {
 }
 
 /// Returns verdicts on the entries of one point. If nothing was measured, `why` is the reason.
-fn of_step(
+fn judge_step(
     step: &CheckStep<'_>,
     records: &[Record],
     why: Option<&str>,

@@ -13,7 +13,7 @@ use super::pci::numa_node;
 /// The farthest component on the path between two PCI functions, nearest first.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum PciWay {
+pub enum PciPath {
     /// None: both are functions of one card.
     Card,
     /// One PCIe switch.
@@ -33,7 +33,7 @@ pub enum PciWay {
     Unknown,
 }
 
-impl PciWay {
+impl PciPath {
     /// Returns the path as one word.
     pub fn name(self) -> &'static str {
         match self {
@@ -58,20 +58,20 @@ impl PciWay {
             Self::Node => "two host bridges of one NUMA node",
             Self::Nodes => "two NUMA nodes of one socket",
             Self::Sockets => "two sockets",
-            Self::Unknown => "a way that the kernel does not tell",
+            Self::Unknown => "a path that the kernel does not report",
         }
     }
 }
 
 /// Returns the path between the functions with these addresses.
-pub fn pci_way(tree: &Tree, topology: &Topology, one: &str, other: &str) -> PciWay {
+pub fn pci_path(tree: &Tree, topology: &Topology, one: &str, other: &str) -> PciPath {
     let place = |address: &str| {
         let path = Path::new("sys/bus/pci/devices").join(address.to_lowercase());
         tree.resolve(path).filter(|_| address.contains(':'))
     };
     match (place(one), place(other)) {
         (Some(one), Some(other)) => between(tree, topology, [&one, &other]),
-        _ => PciWay::Unknown,
+        _ => PciPath::Unknown,
     }
 }
 
@@ -81,13 +81,13 @@ pub fn pci_way(tree: &Tree, topology: &Topology, one: &str, other: &str) -> PciW
 ///
 /// Above a host bridge there may be components of the firmware. On Hyper-V each function has its own host bridge:
 /// "sys/devices/LNXSYSTM:00/LNXSYBUS:00/ACPI0004:00/VMBUS:00/GUID/pci0001:00/0001:00:00.0".
-fn between(tree: &Tree, topology: &Topology, places: [&Path; 2]) -> PciWay {
+fn between(tree: &Tree, topology: &Topology, places: [&Path; 2]) -> PciPath {
     let [one, other] = places;
     let physical = |place: &Path| tree.resolve(place.join("physfn"));
     let owners = places.map(|place| physical(place).unwrap_or_else(|| place.to_owned()));
     let cards = [&owners[0], &owners[1]].map(|place| card(place));
     if cards[0].is_some() && cards[0] == cards[1] {
-        return PciWay::Card;
+        return PciPath::Card;
     }
     let bridge = host_bridge(one);
     if bridge.is_none() || bridge != host_bridge(other) {
@@ -98,28 +98,28 @@ fn between(tree: &Tree, topology: &Topology, places: [&Path; 2]) -> PciWay {
     let shared: PathBuf = shared.map(|(part, _)| part).collect();
     let depth = |place: &Path| place.components().count() - shared.components().count();
     match depth(one).max(depth(other)) {
-        _ if bridge == Some(&shared) => PciWay::HostBridge,
+        _ if bridge == Some(&shared) => PciPath::HostBridge,
         // Below the shared upstream port: a downstream port of the same switch, and the function.
-        ..=2 => PciWay::Switch,
-        _ => PciWay::Switches,
+        ..=2 => PciPath::Switch,
+        _ => PciPath::Switches,
     }
 }
 
-fn between_nodes(topology: &Topology, nodes: [Option<u32>; 2]) -> PciWay {
+fn between_nodes(topology: &Topology, nodes: [Option<u32>; 2]) -> PciPath {
     let [Some(one), Some(other)] = nodes else {
-        return PciWay::Unknown;
+        return PciPath::Unknown;
     };
     if one == other {
-        return PciWay::Node;
+        return PciPath::Node;
     }
     let socket = |node| {
         let cpu = topology.cpus_of_node(node).first();
         cpu.and_then(|&cpu| topology.socket_of_cpu(cpu))
     };
     match (socket(one), socket(other)) {
-        (Some(one), Some(other)) if one == other => PciWay::Nodes,
-        (Some(_), Some(_)) => PciWay::Sockets,
-        _ => PciWay::Unknown,
+        (Some(one), Some(other)) if one == other => PciPath::Nodes,
+        (Some(_), Some(_)) => PciPath::Sockets,
+        _ => PciPath::Unknown,
     }
 }
 
@@ -207,24 +207,24 @@ pub(super) mod tests {
         let tree = machine.tree();
         let topology = Topology::read_from(&tree, vec![]);
         for (one, other, expected) in [
-            ("03:00.0", "04:00.0", PciWay::Switch),
-            ("03:00.0", "05:00.0", PciWay::Switch),
-            ("06:00.0", "06:00.1", PciWay::Card),
-            ("03:00.0", "12:00.0", PciWay::Switches),
-            ("03:00.0", "18:00.0", PciWay::HostBridge),
-            ("03:00.0", "23:00.0", PciWay::Node),
-            ("03:00.0", "83:00.0", PciWay::Sockets),
-            ("83:00.0", "A3:00.0", PciWay::Node),
-            ("03:00.0", "77:00.0", PciWay::Unknown),
+            ("03:00.0", "04:00.0", PciPath::Switch),
+            ("03:00.0", "05:00.0", PciPath::Switch),
+            ("06:00.0", "06:00.1", PciPath::Card),
+            ("03:00.0", "12:00.0", PciPath::Switches),
+            ("03:00.0", "18:00.0", PciPath::HostBridge),
+            ("03:00.0", "23:00.0", PciPath::Node),
+            ("03:00.0", "83:00.0", PciPath::Sockets),
+            ("83:00.0", "A3:00.0", PciPath::Node),
+            ("03:00.0", "77:00.0", PciPath::Unknown),
         ] {
             let way = |one: &str, other: &str| {
                 let [one, other] = [one, other].map(|address| format!("0000:{address}"));
-                pci_way(&tree, &topology, &one, &other)
+                pci_path(&tree, &topology, &one, &other)
             };
             assert_eq!(way(one, other), expected, "{one} {other}");
             assert_eq!(way(other, one), expected, "{other} {one}");
         }
-        assert!(PciWay::Switch < PciWay::HostBridge && PciWay::Sockets < PciWay::Unknown);
+        assert!(PciPath::Switch < PciPath::HostBridge && PciPath::Sockets < PciPath::Unknown);
     }
 
     /// A Hyper-V guest: two sockets, each with a GPU and a NIC on host bridges of their own.
@@ -246,18 +246,18 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_the_firmware_has_above_host_bridges_is_no_switch() {
+    fn firmware_nodes_above_host_bridges_are_not_switches() {
         let machine = hyper_v();
         let tree = machine.tree();
         let topology = Topology::read_from(&tree, vec![]);
         for (one, other, expected) in [
-            ("0001", "0002", PciWay::Sockets),
-            ("0001", "0101", PciWay::Node),
-            ("0001", "0102", PciWay::Sockets),
-            ("0002", "0102", PciWay::Node),
+            ("0001", "0002", PciPath::Sockets),
+            ("0001", "0101", PciPath::Node),
+            ("0001", "0102", PciPath::Sockets),
+            ("0002", "0102", PciPath::Node),
         ] {
             let [from, to] = [one, other].map(|domain| format!("{domain}:00:00.0"));
-            let way = pci_way(&tree, &topology, &from, &to);
+            let way = pci_path(&tree, &topology, &from, &to);
             assert_eq!(way, expected, "{one} {other}");
         }
     }
@@ -276,15 +276,15 @@ pub(super) mod tests {
         let topology = Topology::read_from(&tree, vec![]);
         for (one, other) in [("41:00.0", "41:01.0"), ("41:01.0", "42:00.1")] {
             let [one, other] = [one, other].map(|address| format!("0000:{address}"));
-            assert_eq!(pci_way(&tree, &topology, &one, &other), PciWay::Card);
+            assert_eq!(pci_path(&tree, &topology, &one, &other), PciPath::Card);
         }
     }
 
     #[test]
-    fn host_bridges_are_told_apart_by_the_nodes_and_sockets_of_the_processors() {
+    fn host_bridges_are_distinguished_by_nodes_and_sockets() {
         let way = |machine: &Machine| {
             let topology = Topology::read_from(&machine.tree(), vec![]);
-            pci_way(&machine.tree(), &topology, "0000:01:00.0", "0000:81:00.0")
+            pci_path(&machine.tree(), &topology, "0000:01:00.0", "0000:81:00.0")
         };
         let at = |nodes: [i32; 2], sockets: u32| {
             let machine = Machine::new();
@@ -293,17 +293,17 @@ pub(super) mod tests {
             plug(&machine, "pci0000:80/0000:81:00.0", GPU, nodes[1]);
             machine
         };
-        assert_eq!(way(&at([0, 0], 2)), PciWay::Node);
-        assert_eq!(way(&at([0, 1], 2)), PciWay::Sockets);
+        assert_eq!(way(&at([0, 0], 2)), PciPath::Node);
+        assert_eq!(way(&at([0, 1], 2)), PciPath::Sockets);
         // The firmware reports no node: with one node there is no doubt.
-        assert_eq!(way(&at([-1, -1], 2)), PciWay::Unknown);
-        assert_eq!(way(&at([-1, -1], 1)), PciWay::Node);
+        assert_eq!(way(&at([-1, -1], 2)), PciPath::Unknown);
+        assert_eq!(way(&at([-1, -1], 1)), PciPath::Node);
         // Two nodes of one socket.
         let machine = at([0, 1], 2);
         for cpu in 0..4 {
             let file = format!("sys/devices/system/cpu/cpu{cpu}/topology/physical_package_id");
             machine.file(&file, "0");
         }
-        assert_eq!(way(&machine), PciWay::Nodes);
+        assert_eq!(way(&machine), PciPath::Nodes);
     }
 }

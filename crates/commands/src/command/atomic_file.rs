@@ -20,7 +20,7 @@ pub fn refuse_existing(path: &Path, force: bool) -> Result<()> {
 
 fn exists(path: &Path) -> Error {
     Error::Usage(format!(
-        "{} is there already: name another file, or replace it with --force",
+        "{} already exists: name another file, or replace it with --force",
         path.display()
     ))
 }
@@ -35,23 +35,23 @@ pub fn replace(path: &Path, text: &str, force: bool) -> Result<()> {
     if path.exists() && !path.is_file() {
         return write_through(path, text).map_err(failed);
     }
-    let beside = beside(path)?;
-    let written = write(&beside, text).and_then(|()| {
+    let temporary = temporary_path(path)?;
+    let written = write(&temporary, text).and_then(|()| {
         if force {
-            fs::rename(&beside, path)
+            fs::rename(&temporary, path)
         } else {
-            rename_new(&beside, path)
+            rename_new(&temporary, path)
         }
     });
     written.map_err(|error| {
         // A temporary file that another process has created under this name must not be removed.
         match error.kind() {
             ErrorKind::AlreadyExists if !force && is_there(path) => {
-                let _ = fs::remove_file(&beside);
+                let _ = fs::remove_file(&temporary);
                 return exists(path);
             }
             ErrorKind::AlreadyExists => {}
-            _ => drop(fs::remove_file(&beside)),
+            _ => drop(fs::remove_file(&temporary)),
         }
         failed(error)
     })
@@ -83,10 +83,10 @@ fn is_there(path: &Path) -> bool {
 }
 
 /// Returns the name of the temporary file. Its extension keeps file collectors from reading it.
-fn beside(path: &Path) -> Result<PathBuf> {
+fn temporary_path(path: &Path) -> Result<PathBuf> {
     let name = path.file_name().ok_or_else(|| {
         Error::Usage(format!(
-            "{} is no name of a file: name one for --output",
+            "{} does not name a file: name one for --output",
             path.display()
         ))
     })?;
@@ -135,7 +135,7 @@ mod tests {
 
     /// Covers another process that creates the path between the check and the rename.
     #[test]
-    fn what_another_process_puts_there_meanwhile_stays() {
+    fn a_file_that_another_process_creates_meanwhile_stays() {
         let folder = tempfile::tempdir().unwrap();
         let [victim, from, to] = ["victim", "from", "to"].map(|name| folder.path().join(name));
         fs::write(&victim, "precious").unwrap();
