@@ -124,7 +124,7 @@ pub fn history(records: &[Record], request: &HistoryRequest) -> Result<Vec<Point
     }
     if series.is_empty() {
         return Err(Error::Usage(
-            "no record has a value of these metrics: `tonnage show FILE --format csv` shows what they have".to_owned(),
+            "no record has a value of these metrics: `tonnage show FILE --format csv` lists the available ones".to_owned(),
         ));
     }
     Ok(with_changes(series, request.margin))
@@ -340,7 +340,7 @@ mod tests {
         .collect()
     }
 
-    fn of(records: &[Value]) -> PointHistory {
+    fn history_of(records: &[Value]) -> PointHistory {
         let request = HistoryRequest {
             metrics: Vec::new(),
             margin: 0.05,
@@ -360,7 +360,7 @@ mod tests {
         }
         // Files may be named in any order.
         records.reverse();
-        let found = of(&records);
+        let found = history_of(&records);
         assert_eq!(found.runs.len(), 12);
         assert_eq!(found.changes.len(), 1);
         let change = &found.changes[0];
@@ -379,7 +379,7 @@ mod tests {
         let mut values = STEADY.to_vec();
         values.extend(STEADY.map(|value| value * 0.8));
         values.extend(STEADY.map(|value| value * 1.2));
-        let found = of(&over(&values));
+        let found = history_of(&over(&values));
         assert_eq!(
             found
                 .changes
@@ -388,13 +388,13 @@ mod tests {
                 .collect::<Vec<_>>(),
             [6, 12]
         );
-        assert!(of(&over(&STEADY.repeat(4))).changes.is_empty());
+        assert!(history_of(&over(&STEADY.repeat(4))).changes.is_empty());
         // 3 % is within the margin, and two runs are too few for a change.
         let mut small = STEADY.to_vec();
         small.extend(STEADY.map(|value| value * 0.97));
-        assert!(of(&over(&small)).changes.is_empty());
+        assert!(history_of(&over(&small)).changes.is_empty());
         assert!(
-            of(&over(&[10.0, 10.0, 10.0, 10.0, 5.0, 5.0]))
+            history_of(&over(&[10.0, 10.0, 10.0, 10.0, 5.0, 5.0]))
                 .changes
                 .is_empty()
         );
@@ -406,9 +406,9 @@ mod tests {
     fn without_any_spread_a_change_takes_more_runs() {
         let step = |runs: usize| [vec![197.0; runs], vec![208.0; runs]].concat();
         for few in [3, 4, 5] {
-            assert!(of(&over(&step(few))).changes.is_empty(), "{few}");
+            assert!(history_of(&over(&step(few))).changes.is_empty(), "{few}");
         }
-        let found = of(&over(&step(8))).changes;
+        let found = history_of(&over(&step(8))).changes;
         let places: Vec<usize> = found.iter().map(|change| change.at).collect();
         assert_eq!(places, [8]);
         assert!(found[0].p > 0.0, "{found:?}");
@@ -424,7 +424,7 @@ mod tests {
             for record in &mut records[places] {
                 record["canary"]["changed"] = true.into();
             }
-            of(&records)
+            history_of(&records)
         };
         let moved = disturbed(6..12);
         assert_eq!((moved.runs.len(), moved.changes.len()), (12, 0));

@@ -29,7 +29,7 @@ const LETTERS: [&str; 2] = ["A", "B"];
 pub struct PointJudgement {
     /// Keys with the same value on both sides, or all keys if only one side has the point.
     pub keys: Keys,
-    /// Ignored keys whose values differ.
+    /// Ignored keys with different values.
     pub differing: Vec<KeyDifference>,
     /// Metric, as requested; `None` if neither side has a value.
     pub metric: Option<&'static str>,

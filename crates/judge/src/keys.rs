@@ -322,7 +322,7 @@ impl<'a> FromIterator<&'a str> for KeyNames {
     }
 }
 
-/// Keys that points can have, even if the records at hand lack them.
+/// Keys that points can have, even if these records lack them.
 pub(crate) fn known_names<'a>() -> impl Iterator<Item = &'a str> {
     IMPORTANT_KEYS.iter().copied()
 }

@@ -54,7 +54,7 @@ fn numbered(sides: &[Vec<Keys>; 2]) -> [Vec<Numbers>; 2] {
     })
 }
 
-/// Number of keys that only one has, or whose values differ.
+/// Number of keys that only one has, or that have different values.
 fn count_differing(own: &[(usize, usize)], other: &[(usize, usize)]) -> usize {
     let (mut left, mut right, mut count) = (0, 0, 0);
     while let (Some(own), Some(other)) = (own.get(left), other.get(right)) {

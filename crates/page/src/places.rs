@@ -166,7 +166,7 @@ fn describe_hosts(kind: &EqualHosts) -> Markup {
     let hosts: BTreeSet<&str> = kind.hosts.iter().map(String::as_str).collect();
     let launchers = kind.launchers.iter().map(String::as_str);
     html! {
-        h3 { (kind.hosts.len()) @if kind.hosts.len() == 1 { " host" } @else { " hosts that are alike" } }
+        h3 { (kind.hosts.len()) @if kind.hosts.len() == 1 { " host" } @else { " identical hosts" } }
         p {
             (bidi::listed(hosts.iter().copied().take(HOSTS_NAMED_MAX)))
             @if hosts.len() > HOSTS_NAMED_MAX { " and " (hosts.len() - HOSTS_NAMED_MAX) " more" }

@@ -40,7 +40,7 @@ pub(crate) fn against_baseline(
 ) -> Markup {
     let parts = of_records(check);
     html! {
-        h3 { "Hosts beside the baseline " (isolated(file)) }
+        h3 { "Hosts compared with the baseline " (isolated(file)) }
         p { strong { (without_direction_marks(&parts.reason)) } }
         p { (without_direction_marks(&parts.totals)) }
         @for table in &parts.kinds { (tables::titled(table, columns)) }

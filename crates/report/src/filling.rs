@@ -4,7 +4,7 @@ use tonnage_record::Record;
 
 use crate::text::distinct;
 
-/// Lists devices whose memory is filled and verified by copies through the host, once per reason.
+/// Lists devices with memory that is filled and verified by copies through the host, once per reason.
 pub fn lines<'a>(records: impl Iterator<Item = &'a Record>) -> Vec<String> {
     let ranks = records.flat_map(|record| &record.effective);
     let memories = ranks.flat_map(|ranks| ranks.memory.all());

@@ -55,7 +55,7 @@ pub fn render(
         .collect();
     if shown.is_empty() {
         return Err(Error::Usage(format!(
-            "--only {}: no point has such a name; the first is {}",
+            "--only {}: no point name matches; the first is {}",
             only.join(","),
             histories
                 .first()

@@ -298,7 +298,9 @@ fn describe_bounds(records: &[TransferRecord<'_>]) -> String {
         let Some(limit) = &record.limit else { continue };
         let words = match limit.what.split([' ', ',']).next() {
             Some("memory") => "the fastest memory copy over the same footprint".to_owned(),
-            Some("socket") => "what a plain TCP stream carries between the same ranks".to_owned(),
+            Some("socket") => {
+                "the bandwidth of a plain TCP stream between the same ranks".to_owned()
+            }
             _ => limit.what.clone(),
         };
         let engine = &*record.body.point.engine;

@@ -165,7 +165,7 @@ mod tests {
     use crate::samples;
 
     /// Lines for a point with these TCP counters on its first host.
-    fn said(counters: &[(&str, u64)]) -> String {
+    fn lines_for(counters: &[(&str, u64)]) -> String {
         let mut records = samples::paths();
         records.truncate(1);
         let path = records[0].wire_proof.as_mut().unwrap();
@@ -186,7 +186,7 @@ mod tests {
             ("TCPSACKReorder", 9),
             ("TCPDSACKRecv", 1734),
         ];
-        let text = said(&counters);
+        let text = lines_for(&counters);
         assert!(!text.contains("trouble on the path"), "{text}");
         let expected = "reordering, not loss (9 reorderings, 1734 duplicates reported by DSACK)";
         assert!(text.contains(expected), "{text}");
@@ -194,20 +194,20 @@ mod tests {
 
     #[test]
     fn loss_stays_trouble() {
-        let lost = said(&[("RetransSegs", 12), ("TCPFastRetrans", 12)]);
+        let lost = lines_for(&[("RetransSegs", 12), ("TCPFastRetrans", 12)]);
         assert!(lost.contains("counted 12 RetransSegs"), "{lost}");
         assert!(!lost.contains("reordering"), "{lost}");
         // A few duplicates do not explain the rest.
-        let some = said(&[("RetransSegs", 12), ("TCPDSACKRecv", 5)]);
+        let some = lines_for(&[("RetransSegs", 12), ("TCPDSACKRecv", 5)]);
         assert!(some.contains("counted 12 RetransSegs"), "{some}");
         // Reordering was observed, and no loss is proven.
-        let both = said(&[("RetransSegs", 12), ("TCPTSReorder", 5)]);
+        let both = lines_for(&[("RetransSegs", 12), ("TCPTSReorder", 5)]);
         assert!(!both.contains("trouble on the path"), "{both}");
         assert!(both.contains("loss is not proven"), "{both}");
         // Other problems are not attributed to reordering.
-        let late = said(&[("RetransSegs", 3), ("TCPTimeouts", 1), ("TCPDSACKRecv", 3)]);
+        let late = lines_for(&[("RetransSegs", 3), ("TCPTimeouts", 1), ("TCPDSACKRecv", 3)]);
         assert!(late.contains("counted 1 TCPTimeouts"), "{late}");
         // Reordering without retransmissions needs no remark.
-        assert!(!said(&[("TCPSACKReorder", 9)]).contains("reordering"));
+        assert!(!lines_for(&[("TCPSACKReorder", 9)]).contains("reordering"));
     }
 }

@@ -154,7 +154,10 @@ fn of_pairs<'a>(
     for &(initiator, target) in pairs {
         for (side, rank) in sides.iter_mut().zip([initiator, target]) {
             for rails in &opened.get(rank)?.devices {
-                let used = point.division.rails.for_peer(initiator, target, rails.len());
+                let used = point
+                    .division
+                    .rails
+                    .for_peer(initiator, target, rails.len());
                 for (rail, device) in rails.iter().enumerate() {
                     add_devices(side, hosts.network(rank), device, used.contains(&rail));
                 }

@@ -27,7 +27,7 @@ pub(crate) fn request() -> BaselineRequest {
 }
 
 /// A run of a 1 MiB point on a host, with this bandwidth and a bound of 20e9.
-fn on(host: &str, run: usize, bandwidth: f64) -> Value {
+fn run_on(host: &str, run: usize, bandwidth: f64) -> Value {
     let mut value = record(&format!("{host}-{run}"), 1 << 20, &[bandwidth]);
     value["environment"][0]["hosts"][0]["name"] = host.into();
     value["time_unix_ns"] = json!(1_795_651_200_000_000_000_u64 + run as u64);
@@ -38,11 +38,11 @@ fn on(host: &str, run: usize, bandwidth: f64) -> Value {
 /// Runs of a host with these bandwidths, in GB/s.
 pub(crate) fn host(name: &str, bandwidths: &[f64]) -> Vec<Value> {
     let each = bandwidths.iter().enumerate();
-    each.map(|(run, bandwidth)| on(name, run, bandwidth * 1e9))
+    each.map(|(run, bandwidth)| run_on(name, run, bandwidth * 1e9))
         .collect()
 }
 
-pub(crate) fn made(
+pub(crate) fn build_baseline(
     records: &[Value],
     request: &BaselineRequest,
 ) -> tonnage_units::Result<BuiltBaseline> {
@@ -60,7 +60,7 @@ fn only(built: &BuiltBaseline) -> &BaselineEntry {
 }
 
 /// The default request with one change.
-fn asking(change: impl FnOnce(&mut BaselineRequest)) -> BaselineRequest {
+fn request_with(change: impl FnOnce(&mut BaselineRequest)) -> BaselineRequest {
     let mut asked = request();
     change(&mut asked);
     asked
@@ -68,7 +68,7 @@ fn asking(change: impl FnOnce(&mut BaselineRequest)) -> BaselineRequest {
 
 #[track_caller]
 fn refused(records: &[Value], request: &BaselineRequest, part: &str) {
-    let error = made(records, request).unwrap_err();
+    let error = build_baseline(records, request).unwrap_err();
     assert_eq!(error.exit_code(), 2);
     assert!(error.to_string().contains(part), "{error}");
 }
@@ -77,7 +77,7 @@ const FIVE: [f64; 5] = [10.0, 10.1, 9.9, 10.0, 10.2];
 
 #[test]
 fn thresholds_are_those_computed_by_hand() {
-    let built = made(&host("n1", &FIVE), &request()).unwrap();
+    let built = build_baseline(&host("n1", &FIVE), &request()).unwrap();
     let entry = only(&built);
     // Median 10.0; distances 0, 0.1, 0.1, 0, 0.2 have the median 0.1; 4 MAD are 0.4, less than 5 %.
     assert!((entry.median - 10.0e9).abs() < 1.0 && (entry.mad - 0.1e9).abs() < 1.0);
@@ -93,15 +93,15 @@ fn thresholds_are_those_computed_by_hand() {
     assert_eq!(entry.first.as_deref(), Some("2026-11-26"));
     assert_eq!(entry.files, ["a.jsonl"]);
     // A wider spread moves both: distances 0, 0.3, 0.3, 0, 0.6 have the median 0.3, and 4 of it are 1.2.
-    let built = made(&host("n1", &[10.0, 10.3, 9.7, 10.0, 10.6]), &request()).unwrap();
+    let built = build_baseline(&host("n1", &[10.0, 10.3, 9.7, 10.0, 10.6]), &request()).unwrap();
     let entry = only(&built);
     assert!((entry.warn - 8.8e9).abs() < 1.0 && (entry.fail - 8.8e9).abs() < 1.0);
 }
 
 #[test]
 fn of_latencies_thresholds_lie_above() {
-    let asked = asking(|it| it.metrics = vec!["cpu-per-op".parse().unwrap()]);
-    let built = made(&host("n1", &FIVE), &asked).unwrap();
+    let asked = request_with(|it| it.metrics = vec!["cpu-per-op".parse().unwrap()]);
+    let built = build_baseline(&host("n1", &FIVE), &asked).unwrap();
     let entry = only(&built);
     // All runs have 10 ns; there is no spread.
     assert_eq!((entry.median, entry.mad), (10.0, 0.0));
@@ -112,7 +112,7 @@ fn of_latencies_thresholds_lie_above() {
         record["point"]["pacing"] = json!({"kind": "ping-pong"});
         record["summary"]["latency"] = latency(700);
     });
-    let built = made(&ping_pong, &request()).unwrap();
+    let built = build_baseline(&ping_pong, &request()).unwrap();
     assert_eq!(only(&built).metric, "latency-p50");
 }
 
@@ -128,7 +128,11 @@ fn points_without_enough_runs_are_left_out_with_a_reason() {
         &request(),
         "spread by 20.0 %, as wide as --fail 10.0 %",
     );
-    refused(&five, &asking(|it| it.hosts_min = 2), "1 of the 2 hosts");
+    refused(
+        &five,
+        &request_with(|it| it.hosts_min = 2),
+        "1 of the 2 hosts",
+    );
     refused(&failed, &request(), "no run has measured it");
     for (part, change) in [
         ("--fail", (|it| it.fail = 0.04) as fn(&mut BaselineRequest)),
@@ -136,7 +140,7 @@ fn points_without_enough_runs_are_left_out_with_a_reason() {
         ("kernal", |it| it.matched = vec!["kernal".into()]),
         ("n9", |it| it.leave_out = vec!["n9".into()]),
     ] {
-        refused(&five, &asking(change), part);
+        refused(&five, &request_with(change), part);
     }
 }
 
@@ -151,18 +155,18 @@ fn eight() -> Vec<Value> {
 
 #[test]
 fn a_slow_host_of_eight_is_listed_and_left_out_when_asked() {
-    let built = made(&eight(), &request()).unwrap();
+    let built = build_baseline(&eight(), &request()).unwrap();
     let slow: Vec<&str> = built.slow.iter().map(|one| one.host.as_str()).collect();
     assert_eq!(slow, ["n3"]);
     assert!((built.slow[0].value - 8.0e9).abs() < 1.0 && !built.slow[0].is_left_out);
     assert_eq!((only(&built).hosts, only(&built).runs), (8, 40));
-    let without = asking(|it| it.leave_out = vec![SLOW.into()]);
-    let built = made(&eight(), &without).unwrap();
+    let without = request_with(|it| it.leave_out = vec![SLOW.into()]);
+    let built = build_baseline(&eight(), &without).unwrap();
     assert_eq!((only(&built).hosts, only(&built).runs), (7, 35));
     assert!(built.slow[0].is_left_out);
     assert!(!built.baseline.kinds[0].hosts.contains(&"n3".to_owned()));
-    let named = asking(|it| it.leave_out = vec!["n0".into()]);
-    assert_eq!(only(&made(&eight(), &named).unwrap()).hosts, 7);
+    let named = request_with(|it| it.leave_out = vec!["n0".into()]);
+    assert_eq!(only(&build_baseline(&eight(), &named).unwrap()).hosts, 7);
 }
 
 #[test]
@@ -173,7 +177,7 @@ fn kinds_of_hosts_have_figures_of_their_own() {
         record["environment"][0]["machine"]["cpu"]["model"] = "Y".into();
         record["environment"][0]["machine"]["gpus"] = json!(["H100", "H100"]);
     }));
-    let built = made(&records, &request()).unwrap();
+    let built = build_baseline(&records, &request()).unwrap();
     let medians: Vec<f64> = built
         .baseline
         .kinds
@@ -186,8 +190,8 @@ fn kinds_of_hosts_have_figures_of_their_own() {
     for record in &mut records[..5] {
         record["environment"][0]["machine"]["kernel"] = "5.0".into();
     }
-    let asked = asking(|it| it.matched = vec!["kernel".into()]);
-    let built = made(&records, &asked).unwrap();
+    let asked = request_with(|it| it.matched = vec!["kernel".into()]);
+    let built = build_baseline(&records, &asked).unwrap();
     assert_eq!(built.baseline.kinds[0].facts["kernel"], "5.0");
 }
 
@@ -196,10 +200,10 @@ fn a_data_sheet_replaces_runs() {
     let text = "[[value]]\npoint = { engine = 'shm', size = '1 MiB' }\nmetric = 'bandwidth'\nvalue = 12e9\nsource = 'sheet 7'\n";
     let by_hand = |text: &str| {
         let read = HandValue::read_all(text, "hand.toml").unwrap();
-        asking(|it| it.by_hand = read)
+        request_with(|it| it.by_hand = read)
     };
     // One run is enough to identify the point.
-    let built = made(&host("n1", &[11.0]), &by_hand(text)).unwrap();
+    let built = build_baseline(&host("n1", &[11.0]), &by_hand(text)).unwrap();
     let entry = only(&built);
     assert_eq!((entry.median, entry.fail), (12e9, 10.8e9));
     assert_eq!(entry.source.as_deref(), Some("sheet 7"));
@@ -232,7 +236,7 @@ fn a_data_sheet_replaces_runs() {
 }
 
 fn text() -> String {
-    made(&host("n1", &FIVE), &request())
+    build_baseline(&host("n1", &FIVE), &request())
         .unwrap()
         .baseline
         .to_toml()
@@ -241,7 +245,7 @@ fn text() -> String {
 
 #[test]
 fn a_baseline_reads_back_as_it_was_written() {
-    let built = made(&eight(), &request()).unwrap();
+    let built = build_baseline(&eight(), &request()).unwrap();
     let text = built.baseline.to_toml().unwrap();
     assert_eq!(Baseline::from_toml(&text, "x").unwrap(), built.baseline);
 }
@@ -324,10 +328,12 @@ fn wrong_files_are_refused_with_their_line() {
 
 #[test]
 fn drift_lists_slower_added_and_gone_entries() {
-    let old = made(&host("n1", &FIVE), &request()).unwrap().baseline;
+    let old = build_baseline(&host("n1", &FIVE), &request())
+        .unwrap()
+        .baseline;
     let drifted = |factor: f64| {
         let new = host("n1", &FIVE.map(|bandwidth| bandwidth * factor));
-        let new = made(&new, &request()).unwrap().baseline;
+        let new = build_baseline(&new, &request()).unwrap().baseline;
         drift(&old, &new).unwrap()[0].drift
     };
     assert_eq!(
@@ -342,8 +348,8 @@ fn drift_lists_slower_added_and_gone_entries() {
         ]
     );
     // With one run on either side, the result is unclear.
-    let few = asking(|it| it.runs_min = 1);
-    let one = made(&host("n1", &[5.0]), &few).unwrap().baseline;
+    let few = request_with(|it| it.runs_min = 1);
+    let one = build_baseline(&host("n1", &[5.0]), &few).unwrap().baseline;
     for [old, new] in [[&old, &one], [&one, &old]] {
         assert_eq!(drift(old, new).unwrap()[0].drift, Drift::Unclear);
     }
@@ -373,7 +379,7 @@ fn drift_lists_slower_added_and_gone_entries() {
 }
 
 fn entry(name: &str, engine: &str, of_limit: f64, takes_s: f64, ranks: u32) -> BaselineEntry {
-    let mut entry = only(&made(&host("n1", &FIVE), &request()).unwrap()).clone();
+    let mut entry = only(&build_baseline(&host("n1", &FIVE), &request()).unwrap()).clone();
     entry.name = name.to_owned();
     entry.point = name.to_owned();
     entry.part.insert("engine".into(), engine.into());

@@ -11,7 +11,7 @@ use super::entry::{EntryVerdict, judge_entry};
 use super::reason::{REASON_BYTES_MAX, reason, truncate, truncate_before};
 use super::{CheckVerdict, ExitStyle};
 use crate::baseline::BaselineEntry;
-use crate::baseline::tests::{host, made, request};
+use crate::baseline::tests::{build_baseline, host, request};
 use crate::known_answers::NormalSource;
 use crate::tests::{read, record};
 
@@ -20,7 +20,7 @@ fn entry() -> BaselineEntry {
     let runs: Vec<Value> = (0..5)
         .map(|run| record(&format!("r{run}"), 1 << 20, &[10e9]))
         .collect();
-    made(&runs, &request()).unwrap().baseline.kinds[0].entries[0].clone()
+    build_baseline(&runs, &request()).unwrap().baseline.kinds[0].entries[0].clone()
 }
 
 fn tries(bandwidths: &[f64]) -> Vec<Record> {
@@ -32,12 +32,12 @@ fn tries(bandwidths: &[f64]) -> Vec<Record> {
 }
 
 /// Verdict on a baseline entry from these tries.
-fn on(known: &BaselineEntry, tries: &[Record], tries_min: u32) -> EntryVerdict {
+fn judge_tries(known: &BaselineEntry, tries: &[Record], tries_min: u32) -> EntryVerdict {
     judge_entry(known, &[], &tries.iter().collect::<Vec<_>>(), tries_min)
 }
 
 fn verdict(bandwidths: &[f64], tries_min: u32) -> EntryVerdict {
-    on(&entry(), &tries(bandwidths), tries_min)
+    judge_tries(&entry(), &tries(bandwidths), tries_min)
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn a_baseline_of_too_few_runs_fails_nothing() {
             source,
             ..entry()
         };
-        let found = on(&known, &tries(&[5.0, 5.0]), 2);
+        let found = judge_tries(&known, &tries(&[5.0, 5.0]), 2);
         assert_eq!(found.verdict, expected, "{runs}");
         let named = found.why.is_some_and(|why| why.contains("fewer than 3"));
         assert_eq!(named, expected == CheckVerdict::Warn, "{runs}");
@@ -93,11 +93,12 @@ fn an_equal_host_hardly_ever_fails() {
         let mut source = NormalSource(41);
         let (mut checks, mut failed) = (0.0, 0.0);
         while checks < 300.0 {
-            let Ok(built) = made(&host("n1", &source.runs(5, 10.0, spread)), &request()) else {
+            let Ok(built) = build_baseline(&host("n1", &source.runs(5, 10.0, spread)), &request())
+            else {
                 continue;
             };
             let entry = &built.baseline.kinds[0].entries[0];
-            let found = on(entry, &tries(&source.runs(2, 10.0, spread)), 2);
+            let found = judge_tries(entry, &tries(&source.runs(2, 10.0, spread)), 2);
             checks += 1.0;
             failed += f64::from(u8::from(found.verdict == CheckVerdict::Fail));
         }
@@ -110,7 +111,7 @@ fn an_equal_host_hardly_ever_fails() {
 fn an_error_is_not_a_failure() {
     let mut record = record("now", 1 << 20, &[10e9]);
     record["outcome"] = json!({"status": "skipped", "why": "no library"});
-    let found = on(&entry(), &read(&[record]), 2);
+    let found = judge_tries(&entry(), &read(&[record]), 2);
     assert_eq!(
         (found.verdict, found.why.as_deref()),
         (CheckVerdict::Error, Some("no library"))
@@ -262,7 +263,7 @@ fn an_error_in_the_second_try_is_reported() {
         record("now", 1 << 20, &[8.9e9]),
     ];
     records[1]["outcome"] = json!({"status": "failed", "why": "rank 1 is lost"});
-    let found = on(&entry(), &read(&records), 2);
+    let found = judge_tries(&entry(), &read(&records), 2);
     assert_eq!(
         (found.verdict, found.why.as_deref()),
         (

@@ -95,7 +95,7 @@ impl<'a> Matrix<'a> {
         let sentences = self.sentences();
         let found = match (sentences.is_empty(), self.verdict.unclear) {
             (true, Some(_)) => {
-                "It cannot be told what is slow; the lines below the tables say why.".to_owned()
+                "The slow part is unclear; the lines below the tables give the reason.".to_owned()
             }
             (true, None) => "No rank and no pair is slow.".to_owned(),
             (false, _) => sentences.join(" "),

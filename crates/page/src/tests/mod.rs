@@ -247,7 +247,7 @@ fn hosts_are_compared_with_a_baseline() {
     let section = text.split("<section id=\"verdicts\">").nth(1).unwrap();
     let section = section.split("</section>").next().unwrap();
     for words in [
-        "<h3>Hosts beside the baseline <bdi>fleet.toml</bdi></h3>",
+        "<h3>Hosts compared with the baseline <bdi>fleet.toml</bdi></h3>",
         "<strong>warn: shm write 64k: failed in the only run: measure again</strong>",
         "1 pass, 1 warn",
         "<td>8.00 GB/s<td>10.00 GB/s<td>9.50 GB/s<td>9.00 GB/s",

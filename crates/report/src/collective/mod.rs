@@ -233,7 +233,7 @@ fn aligned(point: &CollectivePoint) -> String {
     match (point.align, point.refill) {
         (Align::None, _) => "calls follow each other".to_owned(),
         (Align::Barrier, Refill::Iteration) => {
-            "inputs written anew and a barrier before each call".to_owned()
+            "inputs rewritten and a barrier before each call".to_owned()
         }
         (Align::Barrier, Refill::Trial) => "a barrier before each call".to_owned(),
     }

@@ -95,7 +95,7 @@ fn line(record: FileRecord<'_>, phase: &PhaseRecord, published: &Published) -> S
     let on_theirs = published.ranks.map(|ranks| format!(" on {}", on(ranks)));
     let earlier = published
         .percent_of_earlier
-        .map(|percent| format!(", {percent} % of what was published before it"));
+        .map(|percent| format!(", {percent} % of the figure published before"));
     let part = if part.is_empty() {
         part
     } else {

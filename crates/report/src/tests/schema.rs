@@ -147,7 +147,7 @@ fn the_schema_refuses_renamed_fields_everywhere() {
                 object.insert(format!("{key}_x"), inner);
                 assert!(
                     !schema.is_valid(&renamed),
-                    "{pointer}/{key} was renamed and nobody noticed"
+                    "{pointer}/{key} was renamed unnoticed"
                 );
             }
         }

@@ -169,7 +169,7 @@ mod tests {
 
     /// Lines for rows with these loads (GB/s) and latencies (us). Loads of two trials deviate by `noise`, one up and
     /// one down.
-    fn said(rows: &[(f64, f64)], noise: f64) -> Vec<String> {
+    fn knee_lines(rows: &[(f64, f64)], noise: f64) -> Vec<String> {
         let all = samples::loaded();
         let row = |(at, &(gigabytes_per_s, latency_us)): (usize, &(f64, f64))| {
             let mut record = all[0].clone();
@@ -195,25 +195,25 @@ mod tests {
     fn the_knee_of_a_queue_is_at_half_of_its_load() {
         let loads = [1.0, 3.0, 5.0, 7.0, 9.0];
         let rows = loads.map(|load| (load, 1.0 / (1.0 - load / 10.0)));
-        let [line] = &said(&rows, 0.001)[..] else {
+        let [line] = &knee_lines(&rows, 0.001)[..] else {
             panic!("one line");
         };
         assert!(
             line.starts_with("knee at 8 B (Load asked 3.00k op/s): 5.00 GB/s"),
             "{line}"
         );
-        assert!(said(&rows[..2], 0.001).is_empty());
-        let none = said(&rows[..3], 0.001).concat();
+        assert!(knee_lines(&rows[..2], 0.001).is_empty());
+        let none = knee_lines(&rows[..3], 0.001).concat();
         assert!(
             none.starts_with("no knee among these loads: up to 8 B"),
             "{none}"
         );
-        let near = said(&rows, 0.05).concat();
+        let near = knee_lines(&rows, 0.05).concat();
         assert!(
             near.contains("which cannot be distinguished): 5.00 GB/s"),
             "{near}"
         );
-        let wide = said(&rows, 0.5).concat();
+        let wide = knee_lines(&rows, 0.5).concat();
         assert!(wide.starts_with("no knee"), "{wide}");
     }
 
@@ -232,7 +232,7 @@ mod tests {
     #[test]
     fn loads_equal_to_the_heaviest_are_not_a_knee() {
         let rows = [(1.0, 1.0), (9.0, 2.0), (9.01, 2.1)];
-        let none = said(&rows, 0.01).concat();
+        let none = knee_lines(&rows, 0.01).concat();
         assert!(
             none.starts_with("no knee among these loads: up to 8 B (Load asked 3.00k"),
             "{none}"

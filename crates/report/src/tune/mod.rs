@@ -166,7 +166,7 @@ fn doubt(race: &[TuneTry], trial_ns: u64) -> Option<String> {
         false => "by the few trials that they had".to_owned(),
     };
     Some(format!(
-        "{}: {} not told apart from {}, {how}; --trial-time {} tells more",
+        "{}: cannot distinguish {} from {}, {how}; use --trial-time {}",
         winner.dimension,
         names.join(", "),
         winner.value,

@@ -90,7 +90,7 @@ fn a_page_judges_hosts_beside_a_baseline() {
     let parts = [
         "<h2>Verdicts</h2>",
         "What differs between the sides",
-        "Hosts beside the baseline <bdi>fleet.toml</bdi>",
+        "Hosts compared with the baseline <bdi>fleet.toml</bdi>",
         "8.10 GB/s, fleet 10.00, least 9.00",
         "1 pass, 1 fail; failed: n2",
         "<h2>Failures, skips and remarks</h2>",

@@ -6,7 +6,7 @@ use super::super::Baseline;
 use super::super::build::SLOW;
 use super::super::by_hand::HandValue;
 use super::super::lost::lost_hardware;
-use super::{FIVE, asking, host, made, only, refused, request};
+use super::{FIVE, build_baseline, host, only, refused, request, request_with};
 use crate::tests::changed;
 
 #[test]
@@ -15,7 +15,7 @@ fn a_host_that_lost_hardware_is_known() {
         let records = changed(host("n1", &FIVE), |record| {
             record["environment"][0]["machine"]["gpus"] = json!(["H100", "H100"]);
         });
-        made(&records, &request()).unwrap().baseline
+        build_baseline(&records, &request()).unwrap().baseline
     };
     let facts = |gpu: &str, cpu: &str| {
         let mut facts = baseline.kinds[0].facts.clone();
@@ -55,7 +55,7 @@ fn a_written_baseline_can_be_read() {
         changed(host("n1", &FIVE), limit)
     };
     refused(&limited(9e9), &request(), "lies above the limit");
-    let built = made(&limited(9.6e9), &request()).unwrap();
+    let built = build_baseline(&limited(9.6e9), &request()).unwrap();
     Baseline::from_toml(&built.baseline.to_toml().unwrap(), "x").unwrap();
 }
 
@@ -69,8 +69,8 @@ fn hosts_that_are_left_out_leave_nothing_behind() {
         record["time_unix_ns"] = json!(1_700_000_000_000_000_000_u64);
     }
     records.extend(slow);
-    let asked = asking(|it| it.leave_out = vec!["n2".into()]);
-    let built = made(&records, &asked).unwrap();
+    let asked = request_with(|it| it.leave_out = vec!["n2".into()]);
+    let built = build_baseline(&records, &asked).unwrap();
     let entry = only(&built);
     assert_eq!(
         (entry.limit, entry.first.as_deref()),
@@ -102,19 +102,19 @@ fn over(mut records: Vec<Value>, link: f64, crossed: bool) -> Vec<Value> {
 fn hosts_on_slower_links_are_slow_and_runs_off_path_are_left_out() {
     let mut records = over(host("n1", &FIVE), 12.5e9, true);
     records.extend(over(host("n2", &FIVE.map(|it| it / 10.0)), 1.25e9, true));
-    let built = made(&records, &request()).unwrap();
+    let built = build_baseline(&records, &request()).unwrap();
     let slow: Vec<(&str, f64)> = built
         .slow
         .iter()
         .map(|one| (one.host.as_str(), one.median / 1e9))
         .collect();
     assert_eq!(slow, [("n2", 10.0)]);
-    let asked = asking(|it| it.leave_out = vec![SLOW.into()]);
+    let asked = request_with(|it| it.leave_out = vec![SLOW.into()]);
     assert_eq!(
-        only(&made(&records, &asked).unwrap()).link_bytes_per_s,
+        only(&build_baseline(&records, &asked).unwrap()).link_bytes_per_s,
         Some(12.5e9)
     );
-    let astray = made(&over(host("n1", &FIVE), 12.5e9, false), &request());
+    let astray = build_baseline(&over(host("n1", &FIVE), 12.5e9, false), &request());
     let error = astray.unwrap_err().to_string();
     assert!(
         error.contains("off path") && error.contains("did not cross eth1"),
@@ -130,13 +130,13 @@ fn a_data_sheet_has_several_metrics_of_a_point() {
         )
     };
     let text = one("bandwidth", "12e9") + &one("cpu-per-op", "9.0");
-    let asked = asking(|it| {
+    let asked = request_with(|it| {
         it.metrics = ["bandwidth", "cpu-per-op"]
             .map(|name| name.parse().unwrap())
             .into();
         it.by_hand = HandValue::read_all(&text, "x").unwrap();
     });
-    let built = made(&host("n1", &FIVE), &asked).unwrap();
+    let built = build_baseline(&host("n1", &FIVE), &asked).unwrap();
     let medians: Vec<f64> = built.baseline.kinds[0]
         .entries
         .iter()

@@ -9,7 +9,7 @@ use super::super::reason::reason;
 use super::super::step::judge_point;
 use super::super::verdict::CheckVerdict;
 use super::entry;
-use crate::baseline::tests::{made, request};
+use crate::baseline::tests::{build_baseline, request};
 use crate::tests::{read, record};
 
 /// A matrix of four hosts with this total bandwidth and these slow ranks.
@@ -97,9 +97,11 @@ fn a_matrix_that_always_blames_the_same_host_makes_no_baseline() {
         };
         (0..5).map(run).collect()
     };
-    let error = made(&runs(3), &request()).unwrap_err().to_string();
+    let error = build_baseline(&runs(3), &request())
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("h2 sends at 50 % of the median"), "{error}");
-    let built = made(&runs(2), &request()).unwrap();
+    let built = build_baseline(&runs(2), &request()).unwrap();
     let entry = &built.baseline.kinds[0].entries[0];
     let records = read(&[matrix(9.9, sender(2, 0.5))]);
     let found = judge_point(&[entry], &records.iter().collect::<Vec<_>>(), 1);

@@ -6,11 +6,13 @@ use tonnage_units::Result;
 use super::super::CheckVerdict::{self, Error, Fail, Pass, Skip, Warn};
 use super::super::of_records::{RecordsCheck, RunsVerdict, check_records};
 use crate::baseline::Baseline;
-use crate::baseline::tests::{host, made, request};
+use crate::baseline::tests::{build_baseline, host, request};
 use crate::tests::read;
 
 fn baseline() -> Baseline {
-    made(&host("n1", &[10.0; 5]), &request()).unwrap().baseline
+    build_baseline(&host("n1", &[10.0; 5]), &request())
+        .unwrap()
+        .baseline
 }
 
 fn checked(records: &[Value]) -> Result<RecordsCheck> {
@@ -18,7 +20,7 @@ fn checked(records: &[Value]) -> Result<RecordsCheck> {
 }
 
 /// Host, verdict and figure in GB/s per entry.
-fn said(check: &RecordsCheck) -> Vec<(String, CheckVerdict, Option<f64>)> {
+fn summary(check: &RecordsCheck) -> Vec<(String, CheckVerdict, Option<f64>)> {
     let one = |it: &RunsVerdict| {
         let value = it.entry.value.map(|value| (value / 1e7).round() / 1e2);
         (it.entry.hosts.join(","), it.entry.verdict, value)
@@ -47,7 +49,7 @@ fn the_run_in_the_middle_counts_and_the_worst_host_comes_first() {
     let check = checked(&hosts.concat()).unwrap();
     let name = |name: &str| name.to_owned();
     assert_eq!(
-        said(&check),
+        summary(&check),
         [
             (name("n2"), Fail, Some(8.9)),
             (name("n6"), Fail, Some(8.9)),
@@ -71,7 +73,7 @@ fn the_run_in_the_middle_counts_and_the_worst_host_comes_first() {
 #[test]
 fn one_run_alone_fails_nothing() {
     let check = checked(&host("n1", &[8.0])).unwrap();
-    assert_eq!(said(&check), [("n1".to_owned(), Warn, Some(8.0))]);
+    assert_eq!(summary(&check), [("n1".to_owned(), Warn, Some(8.0))]);
     let why = check.entries[0].entry.why.as_deref();
     assert!(why.unwrap().contains("the only run"), "{why:?}");
     assert!(check.failed_hosts.is_empty());
@@ -87,7 +89,7 @@ fn an_unmeasured_run_is_an_error_unless_another_has_a_figure() {
     };
     let both = [failed("n1"), failed("n2"), host("n2", &[10.0])].concat();
     let check = checked(&both).unwrap();
-    let verdicts: Vec<_> = said(&check).into_iter().map(|it| it.1).collect();
+    let verdicts: Vec<_> = summary(&check).into_iter().map(|it| it.1).collect();
     assert_eq!(verdicts, [Error, Pass]);
     assert_eq!(check.entries[0].entry.why.as_deref(), Some("no library"));
     assert_eq!(check.verdict, Error, "no failure of the host");
@@ -98,19 +100,21 @@ fn a_figure_without_a_record_is_skipped_and_a_point_without_a_figure_is_counted(
     let mut other = host("n1", &[1.0]);
     other[0]["point"]["pacing"]["window"] = 17.into();
     let check = checked(&other).unwrap();
-    assert_eq!(said(&check), [("n1".to_owned(), Skip, None)]);
+    assert_eq!(summary(&check), [("n1".to_owned(), Skip, None)]);
     assert_eq!((check.verdict, check.points_without_entry), (Skip, 1));
 }
 
 #[test]
 fn kinds_of_hosts_are_judged_by_their_own_figures() {
     let (old, new) = (host("n1", &[10.0; 5]), of_kind("Y", host("m1", &[20.0; 5])));
-    let both = made(&[old, new].concat(), &request()).unwrap().baseline;
+    let both = build_baseline(&[old, new].concat(), &request())
+        .unwrap()
+        .baseline;
     let of = |records: Vec<Value>| check_records(&both, &read(&records));
     // A good figure for one kind is a failure for the other.
     let twice = [host("n2", &[10.0; 2]), of_kind("Y", host("m2", &[10.0; 2]))];
     let check = of(twice.concat()).unwrap();
-    let verdicts: Vec<_> = said(&check).into_iter().map(|it| (it.0, it.1)).collect();
+    let verdicts: Vec<_> = summary(&check).into_iter().map(|it| (it.0, it.1)).collect();
     assert_eq!(verdicts, [("m2".to_owned(), Fail), ("n2".to_owned(), Pass)]);
     let check = of([host("n2", &[10.0]), of_kind("Z", host("z1", &[1.0]))].concat()).unwrap();
     assert_eq!(check.verdict, Pass);
