@@ -31,13 +31,13 @@ pub struct BackendEntry {
     pub dtypes: &'static [Dtype],
     /// Supported reductions.
     pub reductions: &'static [Reduction],
-    /// Operations whose result always overwrites their input.
+    /// Operations that always overwrite their input with the result.
     pub in_place_always: &'static [Collective],
     /// True if `--algorithm` and `--chunk` have an effect.
     pub has_algorithms: bool,
     /// Libraries that it loads at run time and that `--library NAME=PATH` can choose.
     pub libraries: &'static [Library],
-    /// Hooks for a library whose state lives as long as the process.
+    /// Hooks for a library with process-wide state.
     pub lifecycle: Lifecycle,
     /// Opens it on this rank, if a library in this process makes its calls. Called by all ranks, on the main thread.
     /// `None` if `tonnage_bench` opens it, with ranks and engines.
@@ -100,7 +100,7 @@ pub trait GroupCalls {
     /// The library's message.
     fn call(&mut self) -> Result<()>;
 
-    /// Choices and grants, for the record.
+    /// Choices and grants to record.
     fn report(&self) -> EngineReport;
 }
 

@@ -36,7 +36,7 @@ pub struct FileEntry {
     pub direct: bool,
     /// Libraries that it loads at run time and that `--library NAME=PATH` can choose.
     pub libraries: &'static [Library],
-    /// Hooks for a library whose state lives as long as the process.
+    /// Hooks for a library with process-wide state.
     pub lifecycle: Lifecycle,
     /// Opens it on this rank for one point. Called by all ranks, on the main thread.
     pub open: fn(&OpenFiles<'_>) -> Result<Arc<dyn FileDomain>>,
@@ -118,7 +118,7 @@ pub struct FileUse {
 
 /// An engine for files as one rank uses it for one point.
 pub trait FileDomain: Send + Sync {
-    /// Actual choices (library, version, flags, …), for the record.
+    /// Actual choices (library, version, flags, …) to record.
     fn report(&self) -> EngineReport;
     /// Makes the part that one thread of the rank owns. `memory` holds all bytes that its transfers refer to; it is
     /// page-aligned and lives as long as the `Arc`. Thread 0 is the rank's main thread.
@@ -219,7 +219,7 @@ pub trait Calls: Send {
     fn queue(&mut self) -> Option<&mut dyn Queue> {
         None
     }
-    /// Choices that the engine made on its own while it ran, and hints that took effect, for the record.
+    /// Choices that the engine made on its own while it ran, and hints that took effect, to record.
     fn chosen(&self) -> Facts {
         Facts::default()
     }

@@ -44,7 +44,7 @@ pub trait Carrier {
 
 /// Progress of an order, as another thread sees it.
 pub trait CarriedProgress: std::fmt::Debug + Send + Sync {
-    /// Number of the order's operations that have completed; `None` once that is no longer known.
+    /// Number of the order's operations that have completed; `None` once that is unknown.
     fn operations(&self) -> Option<u64>;
     /// Latencies of the order so far.
     fn latencies(&self) -> Option<BinnedLatencies>;

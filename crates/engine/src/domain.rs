@@ -126,7 +126,7 @@ pub struct WorkerConfig {
     pub queue_pairs: u32,
     /// True if the worker will sleep until completions arrive ([`Engine::arm`]) and not only poll for them.
     pub sleeps: bool,
-    /// A calibrated clock, for an engine that compares its own methods.
+    /// A calibrated clock. An engine that compares its own methods needs one.
     pub clock: Clock,
 }
 
@@ -149,7 +149,7 @@ impl WorkerConfig {
 pub trait Domain: Send + Sync {
     /// Its capabilities.
     fn caps(&self) -> &Caps;
-    /// Actual choices and grants, for the record.
+    /// Actual choices and grants to record.
     fn report(&self) -> EngineReport;
     /// This host's address on the device, so that the socket stream used as the bound crosses the same device. `None`:
     /// the address of the control channel is used.

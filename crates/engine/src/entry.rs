@@ -30,7 +30,7 @@ pub struct Entry {
     pub has_devices: bool,
     /// Libraries that it loads at run time and that `--library NAME=PATH` can choose.
     pub libraries: &'static [Library],
-    /// Hooks for a library whose state lives as long as the process.
+    /// Hooks for a library with process-wide state.
     pub lifecycle: Lifecycle,
     /// The device memory that holds its bytes by default; without that device, which not every machine has, there is
     /// nothing to move. `None` for an engine that works with host memory.

@@ -21,10 +21,10 @@
 //! | `tables` | numbered tables in which engines keep lanes and regions |
 //! | `failure` | why an operation failed |
 //! | [`paths`] | several paths for each flow, over any engine |
-//! | `report` | choices and grants, for the record |
+//! | `report` | choices and grants to record |
 //! | [`memory`] | where bytes live |
 //! | [`pattern`] | the data written for verification |
-//! | [`carried`] | workers whose trials run elsewhere |
+//! | [`carried`] | workers with trials that run elsewhere |
 //! | [`calls`] | the same contract for files |
 //! | [`backend`], [`backends`] | the contract for collectives, and the backends that need ranks and engines |
 //! | `lists` | the lists that a program passes down |

@@ -38,7 +38,7 @@ impl BeforeJoin<'_> {
     }
 }
 
-/// Hooks for a library whose state lives as long as the process.
+/// Hooks for a library with process-wide state.
 #[derive(Debug, Clone, Copy)]
 pub struct Lifecycle {
     /// Called on every rank of a run that uses the engine, before the ranks meet. A failure here is ignored. It must

@@ -58,7 +58,7 @@ impl MemoryEntry {
         check_options(OptionsOf::Memory(self.name), self.options, asked, "")
     }
 
-    /// Returns the options whose names this memory knows.
+    /// Returns the options that this memory knows by name.
     pub fn known_options(&self, asked: &EngineOptions) -> EngineOptions {
         let known = |(name, _): &(&String, &String)| find_option(self.options, name).is_some();
         let own = asked.iter().filter(known);
@@ -272,7 +272,7 @@ pub struct Dmabuf<'a> {
     pub offset: u64,
 }
 
-/// The actual memory of an allocation, for the record.
+/// The actual memory of an allocation, as recorded.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default)]

@@ -1,4 +1,4 @@
-//! An engine's report once it is open, for the record: common fields, and engine-specific facts.
+//! An engine's report once it is open, as recorded: common fields, and engine-specific facts.
 
 use std::collections::BTreeMap;
 

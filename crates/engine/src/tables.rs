@@ -159,7 +159,7 @@ impl<T> Regions<T> {
         self.known.len()
     }
 
-    /// Whether there are no registrations.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.known.is_empty()
     }

@@ -40,7 +40,7 @@ pub type ElementBytes = [u8; 8];
 /// One wrong element.
 #[derive(Debug, Clone, Copy)]
 pub struct WrongAt {
-    /// The rank whose output it is in.
+    /// The rank that has it in its output.
     pub rank: u32,
     /// Its index there.
     pub element: u64,

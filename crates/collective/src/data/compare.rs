@@ -26,7 +26,7 @@ pub struct WrongElements {
 /// Wrong elements that share explanations.
 #[derive(Debug, Clone)]
 pub struct WrongElement {
-    /// The rank whose output it is.
+    /// The rank with this output.
     pub rank: u32,
     /// Index of the first of these elements in the rank's output.
     pub element: u64,

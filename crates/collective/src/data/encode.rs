@@ -87,7 +87,7 @@ pub fn write_factors(dtype: Dtype, packed: &[i32], odd: &[u32], out: &mut [u8]) 
     }
 }
 
-/// Bits of a factor as a float32 whose significand has `bits` fraction bits.
+/// Bits of a factor as a float32 with `bits` fraction bits.
 #[inline(always)]
 fn single(factor: Factor, bits: u32) -> u32 {
     let has_odd = 0u32.wrapping_sub(factor.packed >> mark::ODD & 1);

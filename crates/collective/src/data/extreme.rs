@@ -5,7 +5,7 @@
 use super::hash::{Random, mix, remix, scale};
 use super::spread::seat;
 
-/// Parts of which one is the largest, or the smallest.
+/// Parts for a maximum or minimum: one of them is the extreme.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Extreme {
     ranks: u32,

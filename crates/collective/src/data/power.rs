@@ -1,4 +1,4 @@
-//! Inputs for products: powers of two whose exponents are spread over the ranks, so that every partial product is
+//! Inputs for products: powers of two, with exponents spread over the ranks, so that every partial product is
 //! exact.
 //!
 //! Signed types have a second value that is not neutral: ranks whose exponent has no room give -1 instead of 1, so that
@@ -35,7 +35,7 @@ pub struct Power {
 }
 
 impl Power {
-    /// Factors whose exponents add up to at most `exponent_max`.
+    /// Factors with exponents that add up to at most `exponent_max`.
     pub fn new(ranks: u32, exponent_max: u32, signed: bool) -> Self {
         Self {
             ranks,

@@ -74,7 +74,7 @@ impl RingReduction {
         self.rows.div_ceil(self.group)
     }
 
-    /// Puts this rank's data of the part whose sum starts here.
+    /// Puts this rank's data of the part that it is the first to sum.
     fn begin(&mut self, out: &mut Emitter, group: u64) {
         let (right, part) = (out.context.after(1), out.context.before(1));
         if group < self.groups() {

@@ -61,7 +61,7 @@ pub(super) struct RowSender {
     /// Offset of an equal number of locations on this rank, from which puts can be made.
     outbox: u64,
     next: u64,
-    /// Number of messages whose slot is known to be free.
+    /// Number of messages with slots known to be free.
     free: u64,
 }
 

@@ -51,7 +51,7 @@ impl Assembly {
         }
     }
 
-    /// Peers whose write-imms arrive in parts.
+    /// Peers that send their write-imms in parts.
     pub(super) fn peers(&self) -> impl Iterator<Item = Peer> {
         self.expected.iter().map(|one| one.peer)
     }

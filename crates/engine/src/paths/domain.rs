@@ -1,4 +1,4 @@
-//! A domain whose workers have several paths: its capabilities and its report.
+//! A domain with several paths per worker: its capabilities and its report.
 
 use std::net::IpAddr;
 use std::sync::Arc;

@@ -57,14 +57,14 @@ impl PathOperations {
         Some(at + 1)
     }
 
-    /// The lane of the operation whose parts have this tag.
+    /// The lane of the operation with this part tag.
     #[inline]
     pub(super) fn lane_of(&self, tag: u32) -> Option<Lane> {
         let entry = self.entries.get(tag.wrapping_sub(1) as usize)?;
         Some(entry.lane)
     }
 
-    /// Adds a part to the operation whose parts have this tag.
+    /// Adds a part to the operation with this part tag.
     pub(super) fn add_part(&mut self, tag: u32) {
         if let Some(entry) = self.entries.get_mut(tag.wrapping_sub(1) as usize) {
             entry.parts_left += 1;

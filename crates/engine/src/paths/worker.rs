@@ -679,7 +679,7 @@ impl PathLane {
 pub(super) struct PathEpoll {
     /// Created with the first path that has a descriptor.
     epoll: Option<OwnedFd>,
-    /// Paths whose descriptor has been added; it stays the same for a path's life.
+    /// Paths with a descriptor in it; a descriptor stays the same for a path's life.
     known: Vec<usize>,
 }
 

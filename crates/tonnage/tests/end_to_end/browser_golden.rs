@@ -157,11 +157,7 @@ fn painted(browser: &mut Chromium, tab: &Tab, title: &str, change: &str) -> Ligh
 fn differing(one: &Lightness, other: &Lightness) -> Vec<String> {
     let widths = |it: &Lightness| it.iter().map(Vec::len).collect::<Vec<_>>();
     if widths(one) != widths(other) {
-        return vec![format!(
-            "{} rows and {} are not alike",
-            one.len(),
-            other.len()
-        )];
+        return vec![format!("{} and {} rows differ", one.len(), other.len())];
     }
     let rows = one.iter().zip(other).zip(0..);
     let squares = rows.flat_map(|((one, other), row)| {

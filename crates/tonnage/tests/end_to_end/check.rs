@@ -14,7 +14,7 @@ use tempfile::tempdir;
 
 use super::support::{Ended, free_port, rows, tonnage};
 
-/// A paced point, whose rate is the offered one.
+/// A paced point, which reaches the offered rate.
 const PACED: &str = "transfer --engine null --op write --ranks 2 --rate 2k --duration 60ms --trials 2 --warmup 1ms \
                      --limit none";
 

@@ -1,4 +1,4 @@
-//! Hosts whose links are checked, and the effect of the verdicts on the files for Slurm.
+//! Checks of links between hosts, and the effect of the verdicts on the files for Slurm.
 //!
 //! The links have known speeds, slow enough for busy CPUs.
 

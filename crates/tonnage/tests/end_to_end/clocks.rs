@@ -1,4 +1,4 @@
-//! Ranks on one machine whose clocks differ, each in its own time namespace.
+//! Ranks on one machine with different clocks, each in its own time namespace.
 
 use std::process::Command;
 

@@ -128,7 +128,7 @@ fn shared_memory_has_a_limit_that_nothing_passes() {
     );
     let mut effective = records.iter().flat_map(|record| &record.effective);
     if effective.any(|it| it.yielding) {
-        println!("skip: ranks share a CPU, so that nothing is measured beside a limit");
+        println!("skip: ranks share a CPU, so nothing is compared with a bound");
         return;
     }
     for body in bodies(&records) {

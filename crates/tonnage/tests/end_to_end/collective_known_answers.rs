@@ -60,7 +60,7 @@ impl Known {
             "{said}, and others took only {taken:.0} % of the CPUs: {:#?}",
             self.summaries().collect::<Vec<_>>()
         );
-        println!("skip: {said}, where others took {taken:.0} % of the CPUs");
+        println!("skip: {said}, while others took {taken:.0} % of the CPUs");
     }
 
     /// No trial moves more than the link carries, and the fastest one moves as much.

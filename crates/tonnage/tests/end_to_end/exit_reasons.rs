@@ -1,5 +1,5 @@
-//! How commands end. A failing command prints its reason once on standard error, whatever standard output is. A command
-//! whose standard output is closed ends silently.
+//! How commands end. A failing command prints its reason once on standard error, for any standard output. A command
+//! with a closed standard output ends silently.
 
 use std::fs;
 use std::os::fd::OwnedFd;

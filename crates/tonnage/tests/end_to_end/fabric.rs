@@ -182,7 +182,7 @@ fn the_record_says_what_steers_the_result() {
 #[test]
 fn without_an_installed_library_the_embedded_one_says_why() {
     if installed().is_some() {
-        println!("skip: a libfabric is installed, so that the embedded one is not taken by itself");
+        println!("skip: a libfabric is installed, so the embedded one is not the default");
         return;
     }
     let line = format!("--engine fabric:tcp --op write --sizes 8 --ranks 2 {BRIEF}");
@@ -300,7 +300,7 @@ fn a_plan_holds_everything() {
     assert_eq!(records::read(&path).len(), 2);
 }
 
-/// Recorded as skipped: the exit code is 1, and one note gives what is missing and how to get it.
+/// Recorded as skipped: the exit code is 1, and one note names the missing library or provider and how to get it.
 #[test]
 fn a_missing_library_or_provider_is_skipped_with_its_reason() {
     let missing = "

@@ -26,7 +26,7 @@ fn live(stderr: &str) -> Vec<&str> {
 /// Starts a run, and waits until it has reported this many intervals.
 fn started(dir: &Path, arguments: &str, intervals: usize) -> Started {
     let run = tonnage(dir, arguments).start();
-    wait_until("intervals are told of", || {
+    wait_until("intervals are reported", || {
         live(&run.said()).len() >= intervals
     });
     run
@@ -264,7 +264,7 @@ fn the_memory_of_ranks_does_not_grow() {
     let private = || pids.iter().map(|&pid| private_kib(pid)).collect::<Vec<_>>();
     let before = private();
     let told_before = live(&run.said()).len();
-    wait_until("600 more intervals are told of", || {
+    wait_until("600 more intervals are reported", || {
         live(&run.said()).len() >= told_before + 600
     });
     let after = private();

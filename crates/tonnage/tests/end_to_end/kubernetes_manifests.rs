@@ -89,7 +89,10 @@ fn indexed(spec: &Yaml, documents: &[Yaml], first: String) -> Pods {
     // Kubernetes does not know user names in an image, so the ID must be numeric.
     assert!(number(&pod["securityContext"]["runAsUser"]) > 0);
     let container = &pod["containers"][0];
-    assert!(container["command"].is_badvalue(), "the image says it");
+    assert!(
+        container["command"].is_badvalue(),
+        "the image sets the command"
+    );
     let variables = variables(&container["env"], documents);
     assert_eq!(variables["WORLD_SIZE"], count.to_string());
     assert_eq!(variables["MASTER_ADDR"], first);

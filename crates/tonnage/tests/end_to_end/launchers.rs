@@ -146,7 +146,10 @@ fn the_secret_appears_nowhere() {
     let mut all: Vec<String> = started.iter().flat_map(command_lines).collect();
     for run in started {
         let ended = run.end().with_code(0);
-        assert!(!ended.stderr.is_empty(), "nothing is said at the loudest");
+        assert!(
+            !ended.stderr.is_empty(),
+            "no output at the highest verbosity"
+        );
         all.extend([ended.stdout, ended.stderr]);
     }
     all.push(fs::read_to_string(dir.path().join("r.jsonl")).unwrap());

@@ -105,7 +105,7 @@ fn batch_scripts_run_as_they_stand() {
     }
 }
 
-/// Submits a script and returns the job's number. Apart from the options, this is exactly what a user types.
+/// Submits a script and returns the job's number. Apart from the options, this is exactly a user's command.
 fn submit(slurm: &Slurm<'_>, dir: &Path, case: &Case) -> String {
     let mut sbatch = slurm.command("sbatch");
     sbatch

@@ -111,7 +111,7 @@ fn a_refused_value_leaves_the_others() {
     }
 }
 
-/// Values whose latency is measured to another event, such as arrival, do not compete.
+/// Values with a latency measured to another event, such as arrival, do not compete.
 #[test]
 fn only_latencies_of_the_same_kind_compete() {
     let dir = tempdir().unwrap();

@@ -57,7 +57,7 @@ fn the_loopback_is_crossed_by_ranks_of_one_host() {
 fn payload_between_ranks_of_one_host_never_crosses_their_network_card() {
     let dir = tempdir().unwrap();
     let Some(name) = routed_interface() else {
-        println!("skip: no interface beside lo has a route");
+        println!("skip: no interface except lo has a route");
         return;
     };
     let run = over_tcp(dir.path(), &name).with_code(1);

@@ -6,7 +6,7 @@
 //! | [`family`] | running all cases of a family, and repeating those that were only late |
 //! | [`hosts`] | runs on several hosts: their cases, promises and runs |
 //! | [`promises`] | promises that hold after any fault |
-//! | [`random`] | running cases and examining what they leave |
+//! | [`random`] | running cases and examining their leftovers |
 //! | [`support`] | starting the program, from the end-to-end tests |
 //!
 //! Environment variables: `FAULTS` is the number of cases, `FAULT_SEED` their seed, and `FAULT_CASE` the number of a

@@ -115,7 +115,7 @@ pub fn traces(seen: &Seen, may_stay: impl Fn(&[String]) -> bool) -> Vec<String> 
     let is_skipped = |record: &Outcome| matches!(record, Outcome::Skipped { .. });
     match &seen.records {
         Ok(records) if records.iter().any(is_skipped) || records.len() > POINTS => {
-            found.push(format!("records that nobody asked for: {records:?}"));
+            found.push(format!("records that were not requested: {records:?}"));
         }
         Ok(_) => {}
         Err(why) => found.push(format!("the results file: {why}")),
@@ -185,7 +185,7 @@ fn wrong_cause(case: &Case, host: &str, seen: &Seen) -> Option<String> {
             None
         }
         _ => Some(format!(
-            "no one error that says {cause:?}: {:?}",
+            "not exactly one error with {cause:?}: {:?}",
             seen.stderr
         )),
     }
@@ -330,7 +330,7 @@ pub mod tests {
     }
 
     #[test]
-    fn a_launcher_has_a_code_and_words_of_its_own_and_nobody_gets_away() {
+    fn a_launcher_has_its_own_code_and_messages_and_must_end_every_rank() {
         let case = Case {
             work: Work::Mpi(OPEN_MPI, ""),
             fault: Fault::Stop,

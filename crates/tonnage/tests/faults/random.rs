@@ -1,4 +1,4 @@
-//! Running cases and examining what they leave.
+//! Running cases and examining their leftovers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};

@@ -73,7 +73,7 @@ fn named(file: &File) -> Vec<String> {
     found
         .map(|(text, line)| {
             format!(
-                "{}:{line}: {text:?} is an engine: ask what it says of itself instead",
+                "{}:{line}: {text:?} is an engine: query its capabilities instead",
                 file.path
             )
         })

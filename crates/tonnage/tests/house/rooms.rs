@@ -95,7 +95,7 @@ fn wrong(allowed: &Arrows, found: &Arrows) -> Vec<String> {
         wrong.extend(strangers.map(|to| format!("{name} → {to}")));
     }
     let gone = allowed.keys().filter(|name| !found.contains_key(*name));
-    wrong.extend(gone.map(|name| format!("{name} is no crate")));
+    wrong.extend(gone.map(|name| format!("{name} is not a crate")));
     wrong
 }
 
@@ -113,7 +113,7 @@ fn an_arrow_that_is_not_in_the_table_is_found() {
     let expected = [
         "attic is not in the table of rooms",
         "engine → plan",
-        "units is no crate",
+        "units is not a crate",
     ];
     assert_eq!(wrong(&rooms(&page()), &found), expected);
 }
@@ -135,6 +135,9 @@ fn an_arrow_that_is_taken_out_of_the_page_is_found() {
     );
     assert_eq!(
         change("| `testbed` |", "| `hall` |"),
-        ["testbed is not in the table of rooms", "hall is no crate"]
+        [
+            "testbed is not in the table of rooms",
+            "hall is not a crate"
+        ]
     );
 }

@@ -1,4 +1,4 @@
-//! Starting the program, observing it, and examining what it leaves.
+//! Starting the program, observing it, and examining its leftovers.
 
 pub mod chromium;
 pub mod cpu_share;
@@ -34,7 +34,7 @@ pub fn words(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Rows of a table: lines whose `N` cells are separated by `=>`.
+/// Rows of a table: lines of `N` cells separated by `=>`.
 pub fn rows<const N: usize>(table: &str) -> impl Iterator<Item = [&str; N]> {
     let lines = table.lines().filter(|line| !line.trim().is_empty());
     lines.map(|line| {
@@ -68,7 +68,7 @@ pub fn wait_until(what: &str, mut ready: impl FnMut() -> bool) {
     while !ready() {
         assert!(
             since.elapsed() < Duration::from_secs(120),
-            "waited in vain until {what}"
+            "timed out waiting until {what}"
         );
         std::thread::sleep(Duration::from_millis(5));
     }

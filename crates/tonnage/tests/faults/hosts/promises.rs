@@ -83,16 +83,16 @@ fn wrong_causes(case: &Case, ranks: &[(i32, String)]) -> Vec<String> {
     let mut wrong = Vec::new();
     if !are_good {
         wrong.push(format!(
-            "nobody, too many or a wrong one is named: {ranks:#?}"
+            "no rank, too many or a wrong one is named: {ranks:#?}"
         ));
     }
     // It is resumed after the others have reported it, and is too late.
     if case.fault == Fault::Stop && !own.is_empty() {
-        wrong.push(format!("the rank that was stopped tells it too: {own:?}"));
+        wrong.push(format!("the rank that was stopped reports it too: {own:?}"));
     }
     // The lost host's rank lives, and reports the ranks that it has not heard from.
     if case.fault == Fault::HostCut && (own.len() != 1 || !names_other(own[0])) {
-        wrong.push(format!("the host that was cut off names nobody: {own:?}"));
+        wrong.push(format!("the host that was cut off names no rank: {own:?}"));
     }
     wrong
 }
@@ -174,12 +174,12 @@ mod tests {
                 "1 rank 1 on h1, 0, 1",
             ),
             (
-                "tells it too",
+                "reports it too",
                 Fault::Stop,
                 0,
                 "1 rank 0 on h0, 1 rank 0 on h0, 1",
             ),
-            ("names nobody", Fault::HostCut, 1, "1 rank 1 on h1, 1, 1"),
+            ("names no rank", Fault::HostCut, 1, "1 rank 1 on h1, 1, 1"),
         ] {
             let found = broken(&case(fault, host), &seen(second), &ranks(all), SOON);
             let is_found = found.len() == 1 && found[0].contains(expected);
