@@ -176,7 +176,7 @@ fn a_history_shows_runs_of_files_and_directories() {
         .with_code(2)
         .saying(&["has no results files"]);
     let none = run(dir, "history results --only shm").with_code(2);
-    none.saying(&["no point has such a name"]);
+    none.saying(&["no point name matches"]);
 }
 
 /// The budget is kept, even a short one.
