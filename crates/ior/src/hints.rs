@@ -76,7 +76,7 @@ fn name(variable: &str, place: &str) -> Result<String> {
     match found {
         Some(name) if !name.is_empty() => Ok(name.to_owned()),
         _ => Err(Error::Usage(format!(
-            "{variable:.60?} of {place} is no hint: write IOR_HINT__MPI__NAME=VALUE, such as \
+            "{variable:.60?} of {place} is not a hint: write IOR_HINT__MPI__NAME=VALUE, such as \
              IOR_HINT__MPI__romio_cb_write=disable"
         ))),
     }
@@ -159,8 +159,8 @@ mod tests {
     #[test]
     fn an_invalid_hint_is_an_error() {
         for (name, value, part) in [
-            ("IOR_HINT__HDF5__x", "1", "is no hint"),
-            ("IOR_HINT__MPI__", "1", "is no hint"),
+            ("IOR_HINT__HDF5__x", "1", "is not a hint"),
+            ("IOR_HINT__MPI__", "1", "is not a hint"),
             ("IOR_HINT__MPI__x", " ", "has no value"),
         ] {
             let error = collect(environment(&[(name, value)]), None).unwrap_err();

@@ -55,7 +55,7 @@ impl Topology {
         Self::read_from(&Tree::host(), allowed_cpus())
     }
 
-    /// Reads the machine laid out in `tree`, for a process that may use the CPUs in `allowed` (empty: all).
+    /// Reads the machine laid out in `tree` for a process that may use the CPUs in `allowed` (empty: all).
     pub fn read_from(tree: &Tree, allowed: Vec<u32>) -> Self {
         let online = tree.text("sys/devices/system/cpu/online");
         let online = online.and_then(|text| number_list::parse(&text).ok());

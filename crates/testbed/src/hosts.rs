@@ -105,7 +105,7 @@ impl Hosts {
     /// Returns the address of a host, which is that of its first link.
     ///
     /// # Panics
-    /// If there is no host of this number. The same holds for all functions that take a host's number.
+    /// If no host has this number. The same holds for all functions that take a host's number.
     pub fn address(&self, host: usize) -> Ipv4Addr {
         self.link(host, 0).address()
     }
@@ -113,7 +113,7 @@ impl Hosts {
     /// Returns a link of a host by its number.
     ///
     /// # Panics
-    /// If there is no such host, or it has no link of this number.
+    /// If the host or the link does not exist.
     pub fn link(&self, host: usize, rail: usize) -> Link<'_> {
         assert!(
             rail < self.links,

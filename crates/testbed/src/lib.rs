@@ -36,7 +36,7 @@ pub use rate::{LinkRates, Rate};
 pub use slurm::Slurm;
 pub use ssh::Ssh;
 
-/// Why there are no hosts, or why an operation on them failed.
+/// Why hosts could not be created, or why an operation on them failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// This machine lacks something, which the text names: a reason for a test to skip itself.

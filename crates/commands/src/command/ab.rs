@@ -138,7 +138,7 @@ fn check(side: &str, arguments: &[String]) -> Result<()> {
         _ => {
             let first = arguments.first().map_or("", String::as_str);
             return wrong(&format!(
-                "{} is no command that measures: write transfer, file, connect, stress, tune, collective, run or layers",
+                "{} is not a command that measures: write transfer, file, connect, stress, tune, collective, run or layers",
                 quote(first)
             ));
         }
@@ -318,14 +318,14 @@ mod tests {
             -- L -- L -- L                    => two sides
             --b-env X=1 -- L -- L             => command line of its own
             --a-program /old -- L -- L        => command line of its own
-            -- L -- devices                   => side B: "devices" is no command
+            -- L -- devices                   => side B: "devices" is not a command
             -- L -o y -- L                    => side A: records go to
             -- L -- L --format=csv            => side B: `tonnage ab` reads
             -- L --runs 3 -- L               => side A: repetitions
             --b-env X=1 -- L --checkpoint 1s  => leave --checkpoint out
             -- L --print-plan -- L            => leave --print-plan out
             -- L -- L --sices 9               => side B: unexpected argument
-            -- L --                           => side B: "" is no command
+            -- L --                           => side B: "" is not a command
         "#;
         for row in refused.lines().filter(|row| !row.trim().is_empty()) {
             let (words, part) = row.split_once("=>").unwrap();

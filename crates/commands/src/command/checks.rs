@@ -123,7 +123,7 @@ fn memories_of(planned: &Planned) -> Vec<&str> {
     }
 }
 
-/// Refuses checkpoints if there is no file to write them to.
+/// Refuses checkpoints without a file to write them to.
 fn check_checkpoints(job: &Job, points: &[Planned]) -> Result<()> {
     let asked = points.iter().find_map(|planned| match &planned.point {
         Point::Transfer(point) => point.length.checkpoint_ns,

@@ -87,7 +87,7 @@ impl RankLetter {
         Ok(read.records)
     }
 
-    /// Returns a writer to the first process; `mark` tells records from checkpoints.
+    /// Returns a writer to the first process; `mark` distinguishes records from checkpoints.
     pub fn way_home(&self, mark: u8) -> Result<Option<RecordWriter>> {
         let file = self.letter.records()?;
         Ok(file.map(|file| {

@@ -73,9 +73,9 @@ fn one(command: Option<&str>) -> Result<String> {
         .collect();
     let asked = command.unwrap_or_default();
     Err(Error::Usage(match nearest(asked, &names) {
-        Some(near) => format!("{asked:.40?} is no command: did you mean {near}?"),
+        Some(near) => format!("{asked:.40?} is not a command: did you mean {near}?"),
         None => format!(
-            "{asked:.40?} is no command: write one of {}",
+            "{asked:.40?} is not a command: write one of {}",
             names.join(", ")
         ),
     }))

@@ -103,7 +103,7 @@ fn at_both_places(plan: &mut Plan) {
 }
 
 /// Removes GPUs of vendors that are not found here. If none is found, or the hosts' GPUs are unknown, the first
-/// vendor's stay, so that the page reports what is missing.
+/// vendor's stay, so that the page reports the missing driver.
 fn with_gpus_of(found: &BTreeSet<String>, plan: &mut Plan) {
     let is_here = |maker: &str| found.contains(maker);
     let mut makers = memory::known_gpu_makers();

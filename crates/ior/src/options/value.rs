@@ -136,7 +136,7 @@ pub fn parse_data(name: &str) -> Result<String, String> {
             Ok(name.to_owned())
         }
         _ => Err(
-            "is no kind of data: write offset, incompressible, timestamp or random (all are the same here: what is \
+            "is not a kind of data: write offset, incompressible, timestamp or random (all are the same here: what is \
              written names its place and its seed, and does not compress)"
                 .to_owned(),
         ),
@@ -149,6 +149,6 @@ pub fn parse_summary_format(name: &str) -> Result<SummaryFormat, String> {
         "default" => Ok(SummaryFormat::Text),
         "json" => Ok(SummaryFormat::Json),
         "csv" => Ok(SummaryFormat::Csv),
-        _ => Err("is no format: write default, JSON or CSV".to_owned()),
+        _ => Err("is not a format: write default, JSON or CSV".to_owned()),
     }
 }

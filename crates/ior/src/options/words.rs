@@ -318,7 +318,7 @@ fn wrong_word(error: &clap::Error, words: &[String], own: &[OwnOption]) -> Error
             };
             match words.iter().find(has_hyphen) {
                 Some(word) => Error::Usage(format!(
-                    "{word:.60?} is no option of IOR: put a blank between options, {:.60}",
+                    "{word:.60?} is not an option of IOR: put a blank between options, {:.60}",
                     word.split('-').collect::<Vec<_>>().join(" -").trim_start()
                 )),
                 None => unknown("--", "", &[]),
@@ -342,12 +342,12 @@ fn wrong_word(error: &clap::Error, words: &[String], own: &[OwnOption]) -> Error
                 .find(|word| word.contains(letter));
             let within = group.map_or(String::new(), |group| format!(" in {group:.60?}"));
             Error::Usage(format!(
-                "-{}{within} is no option of IOR: `tonnage ior --help` lists them",
+                "-{}{within} is not an option of IOR: `tonnage ior --help` lists them",
                 letter.escape_debug()
             ))
         }
         _ => Error::Usage(format!(
-            "{name:.60?} is no option of IOR: options begin with -, and the path follows -o"
+            "{name:.60?} is not an option of IOR: options begin with -, and the path follows -o"
         )),
     }
 }
@@ -394,7 +394,7 @@ fn unknown(before: &str, name: &str, names: &[&str]) -> Error {
         None => String::new(),
     };
     Error::Usage(format!(
-        "{before}{} is no option of IOR: {near}`tonnage ior --help` lists them",
+        "{before}{} is not an option of IOR: {near}`tonnage ior --help` lists them",
         format!("{name:.60}").escape_debug()
     ))
 }

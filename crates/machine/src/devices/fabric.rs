@@ -34,7 +34,7 @@ pub struct FabricLibrary {
 /// One provider of libfabric.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FabricProvider {
-    /// Its name, layered ones with a semicolon: "tcp;ofi_rxm".
+    /// Its name; layered providers are joined by a semicolon, such as "tcp;ofi_rxm".
     pub name: String,
     /// Its own version.
     pub version: String,

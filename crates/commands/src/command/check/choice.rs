@@ -53,7 +53,7 @@ pub enum HostKindMatch<'a> {
 pub struct CheckChoice<'a> {
     /// Points, in order.
     pub steps: Vec<CheckStep<'a>>,
-    /// Points that there is no time for, by the baseline's durations.
+    /// Points that do not fit into the time budget, by the baseline's durations.
     pub left: Vec<CheckStep<'a>>,
     /// Time to start ranks, in seconds.
     start_s: f64,
