@@ -42,7 +42,7 @@ impl DataKey {
     }
 }
 
-/// Number of elements whose random numbers follow from one key of 128 bits.
+/// Number of elements that share one key of 128 bits for their random numbers.
 pub const RUN: usize = 256;
 
 /// Keys of a run of [`RUN`] elements.

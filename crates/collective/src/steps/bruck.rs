@@ -147,7 +147,7 @@ impl AllToAll {
         }
     }
 
-    /// Emits a round: packs the blocks whose distance has this digit, and puts each chunk when it is full.
+    /// Emits a round: packs the blocks with this digit in their distance, and puts each chunk when it is full.
     fn exchange(&self, out: &mut Emitter, round: u32, pack: u64, first: u32) {
         let (context, digit) = (out.context, 1u32 << round);
         let bytes = context.blocks(Self::with_digit(context.ranks(), round));
