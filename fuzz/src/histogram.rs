@@ -1,6 +1,7 @@
 //! Any bytes of a rank are an encoded histogram or refused; what was read encodes to the same again, its quantiles
 //! rise, and adding it to itself doubles it.
-use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
+use tonnage_record::HistogramData;
+use tonnage_units::histogram::{LatencyHistogram, merge_encoded};
 
 pub fn try_input(data: &[u8]) {
     let Ok(histogram) = LatencyHistogram::decode(data) else {
@@ -12,7 +13,9 @@ pub fn try_input(data: &[u8]) {
     let quantiles = [0.0, 0.5, 0.9, 0.99, 0.999, 1.0].map(|part| histogram.quantile_ns(part));
     assert!(quantiles.is_sorted());
     assert!(quantiles[0] >= histogram.min_ns() && quantiles[5] <= histogram.max_ns());
-    let kept = LatencyHistogram::from_data(&histogram.to_data()).expect("what is kept can be read");
+    let kept = HistogramData::of(&histogram)
+        .read()
+        .expect("what is kept can be read");
     assert_eq!(kept.count(), histogram.count());
     let mut sum = encoded.clone();
     merge_encoded(&mut sum, &encoded).expect("it can be added to itself");

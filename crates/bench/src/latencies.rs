@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tonnage_ranks::Rank;
-use tonnage_record::histogram::{LatencyHistogram, merge_encoded};
+use tonnage_units::histogram::{LatencyHistogram, merge_encoded};
 use tonnage_units::{Reduce, Result};
 
 /// A histogram in its own encoding, whose reader trusts no bytes. Empty where a part could not be read: so the reader

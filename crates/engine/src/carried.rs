@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tonnage_units::Result;
+pub use tonnage_units::histogram::BinnedLatencies;
 
 use crate::{Addresses, Lane, Verb};
 
@@ -112,58 +113,12 @@ impl CarriedTrial {
     }
 }
 
-/// Latencies as counts per histogram bin, the same bins as in records, together with the exact figures.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct BinnedLatencies {
-    /// Count of each bin.
-    pub bins: Vec<u64>,
-    /// Number of latencies.
-    pub samples: u64,
-    /// The smallest.
-    pub min_ns: u64,
-    /// The largest.
-    pub max_ns: u64,
-    /// Their sum.
-    pub sum_ns: u64,
-}
-
-impl BinnedLatencies {
-    /// Adds the latencies of another lane.
-    pub fn merge(&mut self, other: &Self) {
-        if other.samples == 0 {
-            return;
-        }
-        self.min_ns = match self.samples {
-            0 => other.min_ns,
-            _ => self.min_ns.min(other.min_ns),
-        };
-        self.max_ns = self.max_ns.max(other.max_ns);
-        self.samples += other.samples;
-        self.sum_ns += other.sum_ns;
-        self.bins.resize(self.bins.len().max(other.bins.len()), 0);
-        let bins = self.bins.iter_mut().zip(&other.bins);
-        bins.for_each(|(all, more)| *all += more);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn latencies_of_lanes_add_up_and_empty_ones_change_nothing() {
-        let of = |bins: &[u64], [samples, min_ns, max_ns, sum_ns]: [u64; 4]| BinnedLatencies {
-            bins: bins.to_vec(),
-            samples,
-            min_ns,
-            max_ns,
-            sum_ns,
-        };
-        let mut all = BinnedLatencies::default();
-        all.merge(&of(&[0, 0], [0, u64::MAX, 0, 0]));
-        all.merge(&of(&[1, 2], [3, 5, 9, 20]));
-        all.merge(&of(&[0, 1], [1, 7, 11, 11]));
-        assert_eq!(all, of(&[1, 3], [4, 5, 11, 31]));
+    fn a_trial_has_the_operations_of_all_flows() {
         let trial = CarriedTrial {
             issued: vec![3, 4],
             in_flight_max: 2,

@@ -10,8 +10,8 @@ use super::port::Port;
 use super::recorder::Recorder;
 use super::{BURST, Scratch};
 use tonnage_engine::{Completion, Ending, Op};
-use tonnage_record::histogram::Unfinished;
 use tonnage_units::Result;
+use tonnage_units::histogram::Unfinished;
 
 /// The flows are looked at once in so many turns that handed over operations, or as there are flows.
 const LOOK_GRANTS: usize = 64;
@@ -447,8 +447,8 @@ mod tests {
     use std::sync::{Arc, Mutex};
     use tonnage_engine::Ending;
     use tonnage_engine::testing::{except_on, stalling_after};
-    use tonnage_record::histogram::LatencyHistogram;
     use tonnage_sys::clock::Clock;
+    use tonnage_units::histogram::LatencyHistogram;
 
     /// Reads a clock, and keeps latencies.
     struct Samples<F>(F, Vec<u64>);
@@ -837,17 +837,15 @@ mod tests {
                     let model = case.latencies_ns();
                     let latencies = &driven.latencies;
                     assert_eq!(latencies.count(), OPERATIONS, "{case:?}");
-                    let found = latencies
-                        .summary(tonnage_record::LatencyKind::Response)
-                        .unwrap();
+                    let quantile_ns = |part| latencies.quantile_ns(part).unwrap();
                     let at =
                         |part: f64| model[((OPERATIONS as f64 * part).ceil() as usize).max(1) - 1];
                     for (found_ns, model_ns) in [
-                        (found.latency_ns_p50, at(0.5)),
-                        (found.latency_ns_p90, at(0.9)),
-                        (found.latency_ns_p99, at(0.99)),
-                        (found.latency_ns_p999, at(0.999)),
-                        (found.latency_ns_max, at(1.0)),
+                        (quantile_ns(0.5), at(0.5)),
+                        (quantile_ns(0.9), at(0.9)),
+                        (quantile_ns(0.99), at(0.99)),
+                        (quantile_ns(0.999), at(0.999)),
+                        (latencies.max_ns().unwrap(), at(1.0)),
                     ] {
                         assert!(
                             near(found_ns, model_ns),
@@ -856,19 +854,19 @@ mod tests {
                     }
                     let mean_ns = model.iter().sum::<u64>() / OPERATIONS;
                     assert!(
-                        near(found.latency_ns_mean as u64, mean_ns),
-                        "{case:?}: {found:?}"
+                        near(latencies.mean_ns().unwrap() as u64, mean_ns),
+                        "{case:?}: {latencies:?}"
                     );
                     // What is never issued is a lower bound, and is marked.
                     let is_given_up = case.end_ns() > GIVE_UP_NS;
                     let unfinished = OPERATIONS - driven.result.completed;
                     assert_eq!(unfinished > 1000, is_given_up, "{case:?}: {unfinished}");
-                    match found.lower_bounds {
+                    match latencies.lower_bounds() {
                         None => assert!(!is_given_up, "{case:?}"),
                         Some(bounds) => {
                             assert!(is_given_up && bounds.has_extremes(), "{case:?}");
                             assert_eq!(bounds.unfinished, unfinished, "{case:?}");
-                            assert!(bounds.has_percentile(found.latency_ns_p99), "{case:?}");
+                            assert!(bounds.has_percentile(quantile_ns(0.99)), "{case:?}");
                         }
                     }
                 }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, TryLockError};
 use super::OwnLine;
 use super::recorder::{PhaseTimes, Recorder};
 use tonnage_engine::carried::{BinnedLatencies, CarriedProgress};
-use tonnage_record::histogram::LatencyHistogram;
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::lock::lock;
 
 /// Progress of a worker's loop in a trial.

@@ -3,7 +3,7 @@
 
 use tonnage_sys::clock::Clock;
 
-use tonnage_record::histogram::LatencyHistogram;
+use tonnage_units::histogram::LatencyHistogram;
 
 /// Takes the time and the latency of operations.
 pub trait Recorder {

@@ -1,7 +1,7 @@
 //! A trial's loop, compiled here once for each way of recording: where nothing is recorded, no clock is read.
 
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::Result;
+use tonnage_units::histogram::LatencyHistogram;
 
 use super::Scratch;
 use super::batch::{BatchLoop, BatchPart, Batched, SharedBatches, batch};

@@ -1,28 +1,15 @@
-//! The latencies of one worker, or of many together: a histogram of fixed size with the exact extremes beside it, and
-//! the figures that a record takes from it.
-
-mod hdr_v2;
-
-use std::fmt;
+//! The figures and the encoded form of latencies that a record keeps.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use hdrhistogram::Histogram;
-
 use serde::{Deserialize, Serialize};
-use tonnage_engine::carried::BinnedLatencies;
+use tonnage_units::histogram::{HDR_BYTES_MAX, LatencyHistogram, LowerBounds};
 use tonnage_units::{Error, Result};
 
 /// Value of [`HistogramData::encoding`].
 const ENCODING: &str = "hdr-v2-base64";
 /// Value of [`HistogramData::unit`].
 const UNIT: &str = "ns";
-/// Count, minimum, maximum, sum, unfinished and the least of these, before the bins.
-const EXACT_BYTES: usize = 8 + 8 + 8 + 16 + 8 + 8;
-
-/// [`LatencyHistogram::encode`] never gives more bytes than this, and [`LatencyHistogram::decode`] refuses more.
-pub const ENCODED_BYTES_MAX: usize = EXACT_BYTES + hdr_v2::BYTES_MAX;
-
 /// Kind of a latency sample.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -73,57 +60,22 @@ pub struct Latency {
     pub lower_bounds: Option<LowerBounds>,
 }
 
-/// The figures of some latencies that are lower bounds: the true ones are as long or longer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-pub struct LowerBounds {
-    /// Samples of operations that were due and never ended. Each is counted with the time from when it was due to the
-    /// end of its trial. With any of these, the mean and the largest latency are lower bounds.
-    pub unfinished: u64,
-    /// Percentiles of this or more are lower bounds: they rest on unfinished operations, or lie beyond the 60 s range of
-    /// the histogram.
-    pub from_ns: u64,
-}
-
-impl LowerBounds {
-    /// Returns whether a percentile is a lower bound.
-    pub fn has_percentile(&self, latency_ns: u64) -> bool {
-        latency_ns >= self.from_ns
-    }
-
-    /// Returns whether the mean and the largest latency are lower bounds.
-    pub fn has_extremes(&self) -> bool {
-        self.unfinished > 0
-    }
-}
-
-/// Operations that were due at a steady rate and never ended: the times for which they had waited by the end of their
-/// trial, evenly spaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Unfinished {
-    /// Number of operations, at least 1.
-    pub count: u64,
-    /// Wait of the one that was due last.
-    pub shortest_ns: u64,
-    /// Wait of the one that was due first.
-    pub longest_ns: u64,
-}
-
-impl Unfinished {
-    /// Operations that had waited for `ns` or less.
-    fn up_to(&self, ns: u64) -> u64 {
-        let steps = u128::from(self.count - 1);
-        let span_ns = u128::from(self.longest_ns - self.shortest_ns);
-        match ns.checked_sub(self.shortest_ns) {
-            None => 0,
-            Some(_) if ns >= self.longest_ns => self.count,
-            Some(above_ns) => (u128::from(above_ns) * steps / span_ns) as u64 + 1,
-        }
-    }
-
-    fn sum_ns(&self) -> u128 {
-        let both_ns = u128::from(self.shortest_ns) + u128::from(self.longest_ns);
-        u128::from(self.count) * both_ns / 2
+impl Latency {
+    /// The figures of a histogram; `None` when it is empty.
+    pub fn of(histogram: &LatencyHistogram, kind: LatencyKind) -> Option<Self> {
+        Some(Self {
+            kind,
+            delivered: None,
+            samples: histogram.count(),
+            latency_ns_min: histogram.min_ns()?,
+            latency_ns_mean: histogram.mean_ns()?,
+            latency_ns_p50: histogram.quantile_ns(0.5)?,
+            latency_ns_p90: histogram.quantile_ns(0.9)?,
+            latency_ns_p99: histogram.quantile_ns(0.99)?,
+            latency_ns_p999: histogram.quantile_ns(0.999)?,
+            latency_ns_max: histogram.max_ns()?,
+            lower_bounds: histogram.lower_bounds(),
+        })
     }
 }
 
@@ -139,343 +91,13 @@ pub struct HistogramData {
     pub data: String,
 }
 
-/// Latencies in nanoseconds: bins of three significant digits from 1 ns to 60 s, allocated once, and beside them the
-/// exact count, minimum, maximum and sum, which hold for longer latencies too.
-#[derive(Clone)]
-pub struct LatencyHistogram {
-    bins: Histogram<u64>,
-    exact: Exact,
-}
-
-/// The exact figures alone: the bins would fill many screens.
-impl fmt::Debug for LatencyHistogram {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LatencyHistogram")
-            .field("exact", &self.exact)
-            .finish_non_exhaustive()
-    }
-}
-
-/// Exact figures that the bins would round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Exact {
-    count: u64,
-    min_ns: u64,
-    max_ns: u64,
-    sum_ns: u128,
-    /// Samples that are lower bounds.
-    unfinished: u64,
-    /// The smallest of these.
-    least_unfinished_ns: u64,
-}
-
-impl Exact {
-    const EMPTY: Self = Self {
-        count: 0,
-        min_ns: u64::MAX,
-        max_ns: 0,
-        sum_ns: 0,
-        unfinished: 0,
-        least_unfinished_ns: u64::MAX,
-    };
-
-    /// So many latencies of one value.
-    fn alike(value_ns: u64, count: u64) -> Self {
+impl HistogramData {
+    /// The form of a histogram that a record keeps.
+    pub fn of(histogram: &LatencyHistogram) -> Self {
         Self {
-            count,
-            min_ns: value_ns,
-            max_ns: value_ns,
-            sum_ns: u128::from(value_ns) * u128::from(count),
-            ..Self::EMPTY
-        }
-    }
-
-    fn merge(&mut self, other: &Self) {
-        self.count = self.count.saturating_add(other.count);
-        self.min_ns = self.min_ns.min(other.min_ns);
-        self.max_ns = self.max_ns.max(other.max_ns);
-        self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
-        self.unfinished = self.unfinished.saturating_add(other.unfinished);
-        self.least_unfinished_ns = self.least_unfinished_ns.min(other.least_unfinished_ns);
-    }
-
-    fn to_bytes(self) -> [u8; EXACT_BYTES] {
-        let mut bytes = [0; EXACT_BYTES];
-        bytes[0..8].copy_from_slice(&self.count.to_be_bytes());
-        bytes[8..16].copy_from_slice(&self.min_ns.to_be_bytes());
-        bytes[16..24].copy_from_slice(&self.max_ns.to_be_bytes());
-        bytes[24..40].copy_from_slice(&self.sum_ns.to_be_bytes());
-        bytes[40..48].copy_from_slice(&self.unfinished.to_be_bytes());
-        bytes[48..56].copy_from_slice(&self.least_unfinished_ns.to_be_bytes());
-        bytes
-    }
-
-    /// `None` when the slice is too short. The second value is what follows.
-    fn from_bytes(bytes: &[u8]) -> Option<(Self, &[u8])> {
-        let (count, rest) = bytes.split_first_chunk()?;
-        let (min_ns, rest) = rest.split_first_chunk()?;
-        let (max_ns, rest) = rest.split_first_chunk()?;
-        let (sum_ns, rest) = rest.split_first_chunk()?;
-        let (unfinished, rest) = rest.split_first_chunk()?;
-        let (least_unfinished_ns, rest) = rest.split_first_chunk()?;
-        let exact = Self {
-            count: u64::from_be_bytes(*count),
-            min_ns: u64::from_be_bytes(*min_ns),
-            max_ns: u64::from_be_bytes(*max_ns),
-            sum_ns: u128::from_be_bytes(*sum_ns),
-            unfinished: u64::from_be_bytes(*unfinished),
-            least_unfinished_ns: u64::from_be_bytes(*least_unfinished_ns),
-        };
-        Some((exact, rest))
-    }
-
-    /// Returns whether these can be the figures of the samples in these bins.
-    fn fits(&self, pairs: &[(usize, u64)]) -> bool {
-        let (Some((first, _)), Some((last, _))) = (pairs.first(), pairs.last()) else {
-            return *self == Self::EMPTY;
-        };
-        let samples = u128::from(self.count);
-        self.count == pairs.iter().map(|(_, count)| count).sum::<u64>()
-            && hdr_v2::index_of(self.min_ns.min(hdr_v2::HIGH_NS)) == *first
-            && hdr_v2::index_of(self.max_ns.min(hdr_v2::HIGH_NS)) == *last
-            // With any samples at all this also says that the smallest is no larger than the largest.
-            && samples * u128::from(self.min_ns) <= self.sum_ns
-            && self.sum_ns <= samples * u128::from(self.max_ns)
-            && match self.unfinished {
-                0 => self.least_unfinished_ns == u64::MAX,
-                unfinished => {
-                    unfinished <= self.count
-                        && (self.min_ns..=self.max_ns).contains(&self.least_unfinished_ns)
-                }
-            }
-    }
-}
-
-impl Default for LatencyHistogram {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl LatencyHistogram {
-    /// An empty histogram with all its memory (216 KiB) allocated.
-    pub fn new() -> Self {
-        match Histogram::new_with_bounds(hdr_v2::LOW_NS, hdr_v2::HIGH_NS, hdr_v2::DIGITS) {
-            Ok(bins) => Self {
-                bins,
-                exact: Exact::EMPTY,
-            },
-            // Only bounds that contradict each other are refused, and these are constants.
-            Err(_) => unreachable!(),
-        }
-    }
-
-    /// Counts one latency. No allocation, no failure: beyond 60 s it is counted as 60 s, and the exact
-    /// figures still take it as it is.
-    #[inline]
-    pub fn record(&mut self, latency_ns: u64) {
-        self.bins.saturating_record(latency_ns.min(hdr_v2::HIGH_NS));
-        self.exact.count += 1;
-        self.exact.min_ns = self.exact.min_ns.min(latency_ns);
-        self.exact.max_ns = self.exact.max_ns.max(latency_ns);
-        self.exact.sum_ns += u128::from(latency_ns);
-    }
-
-    /// Counts operations that never ended, each as a lower bound of its latency.
-    pub fn record_unfinished(&mut self, waits: &Unfinished) {
-        if waits.count == 0 {
-            return;
-        }
-        let high_ns = |ns: u64| ns.min(hdr_v2::HIGH_NS);
-        let bins = hdr_v2::index_of(high_ns(waits.shortest_ns))
-            ..=hdr_v2::index_of(high_ns(waits.longest_ns));
-        let (last, mut before) = (*bins.end(), 0);
-        for index in bins {
-            let up_to = match index == last {
-                true => waits.count,
-                false => waits.up_to(hdr_v2::value_of(index + 1) - 1),
-            };
-            if up_to > before {
-                let value_ns = high_ns(hdr_v2::value_of(index));
-                self.bins.saturating_record_n(value_ns, up_to - before);
-            }
-            before = up_to;
-        }
-        self.exact.merge(&Exact {
-            count: waits.count,
-            min_ns: waits.shortest_ns,
-            max_ns: waits.longest_ns,
-            sum_ns: waits.sum_ns(),
-            unfinished: waits.count,
-            least_unfinished_ns: waits.shortest_ns,
-        });
-    }
-
-    /// The figures that are lower bounds; `None` if all are known.
-    pub fn lower_bounds(&self) -> Option<LowerBounds> {
-        let bin_ns = |ns: u64| self.bins.lowest_equivalent(ns.min(hdr_v2::HIGH_NS));
-        let unfinished =
-            (self.exact.unfinished > 0).then(|| bin_ns(self.exact.least_unfinished_ns));
-        // In the last bin longer samples are not told apart.
-        let beyond = (self.exact.max_ns > hdr_v2::HIGH_NS).then(|| bin_ns(hdr_v2::HIGH_NS));
-        Some(LowerBounds {
-            unfinished: self.exact.unfinished,
-            from_ns: unfinished.into_iter().chain(beyond).min()?,
-        })
-    }
-
-    /// Number of latencies that are lower bounds.
-    pub fn unfinished(&self) -> u64 {
-        self.exact.unfinished
-    }
-
-    /// Number of latencies.
-    pub fn count(&self) -> u64 {
-        self.exact.count
-    }
-
-    /// The smallest latency, exact; `None` when empty.
-    pub fn min_ns(&self) -> Option<u64> {
-        (self.exact.count > 0).then_some(self.exact.min_ns)
-    }
-
-    /// The largest latency, exact; `None` when empty.
-    pub fn max_ns(&self) -> Option<u64> {
-        (self.exact.count > 0).then_some(self.exact.max_ns)
-    }
-
-    /// The mean latency, exact; `None` when empty.
-    pub fn mean_ns(&self) -> Option<f64> {
-        (self.exact.count > 0).then(|| self.exact.sum_ns as f64 / self.exact.count as f64)
-    }
-
-    /// The latency that a part `quantile` (0.0 to 1.0) of all samples does not exceed, to three digits and never
-    /// outside the exact extremes; `None` when empty. A lower bound is the lower end of its bin.
-    pub fn quantile_ns(&self, quantile: f64) -> Option<u64> {
-        let mut value = self.bins.value_at_quantile(quantile);
-        if self
-            .lower_bounds()
-            .is_some_and(|bounds| bounds.has_percentile(value))
-        {
-            value = self.bins.lowest_equivalent(value);
-        }
-        (self.exact.count > 0).then(|| value.clamp(self.exact.min_ns, self.exact.max_ns))
-    }
-
-    /// Adds all latencies of `other`.
-    pub fn merge(&mut self, other: &Self) {
-        if other.count() == 0 {
-            // Ranks that wait for the turn of others have many of these.
-            return;
-        }
-        for (index, count) in other.pairs() {
-            self.bins
-                .saturating_record_n(hdr_v2::value_of(index), count);
-        }
-        self.exact.merge(&other.exact);
-    }
-
-    /// Forgets all latencies and keeps the memory.
-    pub fn clear(&mut self) {
-        if self.count() > 0 {
-            self.bins.reset();
-        }
-        self.exact = Exact::EMPTY;
-    }
-
-    /// Latencies, to three digits, and the number of samples of each, ascending.
-    pub fn recorded(&self) -> impl Iterator<Item = (u64, u64)> {
-        let bins = self.bins.iter_recorded();
-        bins.map(|bin| {
-            let count = bin.count_since_last_iteration();
-            (self.bins.median_equivalent(bin.value_iterated_to()), count)
-        })
-    }
-
-    /// Compact bytes for the control channel, the exact figures included; at most [`ENCODED_BYTES_MAX`].
-    pub fn encode(&self) -> Vec<u8> {
-        let mut bytes = self.exact.to_bytes().to_vec();
-        bytes.append(&mut hdr_v2::encode(self.pairs()));
-        bytes
-    }
-
-    /// The histogram that [`encode`](Self::encode) gave these bytes for.
-    ///
-    /// # Errors
-    /// When it gave no such bytes: wrong length or header, or figures that contradict each other.
-    pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut histogram = Self::new();
-        histogram.merge_encoded(bytes)?;
-        Ok(histogram)
-    }
-
-    /// Adds all latencies of the histogram that [`encode`](Self::encode) gave these bytes for.
-    ///
-    /// # Errors
-    /// As for [`decode`](Self::decode); nothing is added then.
-    pub fn merge_encoded(&mut self, bytes: &[u8]) -> Result<()> {
-        let invalid = |why: &str| Error::Failed(format!("an encoded latency histogram {why}"));
-        let (exact, rest) = Exact::from_bytes(bytes).ok_or_else(|| invalid("is cut short"))?;
-        let pairs = hdr_v2::decode(rest)?;
-        if !exact.fits(&pairs) {
-            return Err(invalid("contradicts its own count, extremes or sum"));
-        }
-        for (index, count) in pairs {
-            self.bins
-                .saturating_record_n(hdr_v2::value_of(index), count);
-        }
-        self.exact.merge(&exact);
-        Ok(())
-    }
-
-    /// Adds latencies that were counted elsewhere in the same bins, with their exact figures.
-    pub fn merge_binned(&mut self, binned: &BinnedLatencies) {
-        if binned.samples == 0 {
-            return;
-        }
-        for (index, &count) in binned
-            .bins
-            .iter()
-            .enumerate()
-            .filter(|(_, count)| **count > 0)
-        {
-            let value_ns = hdr_v2::value_of(index).min(hdr_v2::HIGH_NS);
-            self.bins.saturating_record_n(value_ns, count);
-        }
-        self.exact.merge(&Exact {
-            count: binned.samples,
-            min_ns: binned.min_ns,
-            max_ns: binned.max_ns,
-            sum_ns: binned.sum_ns.into(),
-            ..Exact::EMPTY
-        });
-    }
-
-    /// Adds what counts of the same bins have grown by since `earlier`. Minimum, maximum and mean are then known to
-    /// three digits only.
-    pub fn add_counts(&mut self, bins: &[u64], earlier: &[u64]) {
-        let earlier = earlier.iter().copied().chain(std::iter::repeat(0));
-        for (index, (&count, earlier)) in bins.iter().zip(earlier).enumerate() {
-            let more = count.saturating_sub(earlier);
-            if more > 0 {
-                let median_ns = self.bins.median_equivalent(hdr_v2::value_of(index));
-                self.add_alike(median_ns.min(hdr_v2::HIGH_NS), more);
-            }
-        }
-    }
-
-    /// Adds so many latencies of one value, which is within the range.
-    fn add_alike(&mut self, value_ns: u64, count: u64) {
-        self.bins.saturating_record_n(value_ns, count);
-        self.exact.merge(&Exact::alike(value_ns, count));
-    }
-
-    /// The form that a record keeps: any HDR library can read and merge it.
-    pub fn to_data(&self) -> HistogramData {
-        HistogramData {
             encoding: ENCODING.to_owned(),
             unit: UNIT.to_owned(),
-            data: STANDARD.encode(hdr_v2::encode(self.pairs())),
+            data: STANDARD.encode(histogram.to_hdr()),
         }
     }
 
@@ -483,69 +105,118 @@ impl LatencyHistogram {
     ///
     /// # Errors
     /// When it is another encoding, unit or shape, or damaged.
-    pub fn from_data(data: &HistogramData) -> Result<Self> {
-        if data.encoding != ENCODING || data.unit != UNIT {
+    pub fn read(&self) -> Result<LatencyHistogram> {
+        if self.encoding != ENCODING || self.unit != UNIT {
             return Err(Error::Failed(format!(
                 "a histogram is in encoding {:?} and unit {:?}; this tonnage reads {ENCODING:?} in {UNIT:?}",
-                data.encoding, data.unit
+                self.encoding, self.unit
             )));
         }
-        let base64_bytes_max = hdr_v2::BYTES_MAX.div_ceil(3) * 4;
-        let bytes = if data.data.len() > base64_bytes_max {
+        let base64_bytes_max = HDR_BYTES_MAX.div_ceil(3) * 4;
+        let bytes = if self.data.len() > base64_bytes_max {
             None
         } else {
-            STANDARD.decode(&data.data).ok()
+            STANDARD.decode(&self.data).ok()
         };
         let bytes =
             bytes.ok_or_else(|| Error::Failed("a histogram's data is not base64".to_owned()))?;
-        let mut histogram = Self::new();
-        for (index, count) in hdr_v2::decode(&bytes)? {
-            let median_ns = histogram.bins.median_equivalent(hdr_v2::value_of(index));
-            histogram.add_alike(median_ns.min(hdr_v2::HIGH_NS), count);
-        }
-        Ok(histogram)
+        LatencyHistogram::from_hdr(&bytes)
     }
-
-    /// Summary for a record; `None` when empty.
-    pub fn summary(&self, kind: LatencyKind) -> Option<Latency> {
-        Some(Latency {
-            kind,
-            delivered: None,
-            samples: self.count(),
-            latency_ns_min: self.min_ns()?,
-            latency_ns_mean: self.mean_ns()?,
-            latency_ns_p50: self.quantile_ns(0.5)?,
-            latency_ns_p90: self.quantile_ns(0.9)?,
-            latency_ns_p99: self.quantile_ns(0.99)?,
-            latency_ns_p999: self.quantile_ns(0.999)?,
-            latency_ns_max: self.max_ns()?,
-            lower_bounds: self.lower_bounds(),
-        })
-    }
-
-    /// (bin, count) of every bin that is not empty, ascending.
-    fn pairs(&self) -> impl Iterator<Item = (usize, u64)> {
-        self.bins.iter_recorded().map(|bin| {
-            (
-                hdr_v2::index_of(bin.value_iterated_to()),
-                bin.count_since_last_iteration(),
-            )
-        })
-    }
-}
-
-/// Merges two encoded histograms into `left`, for a reduction along a tree. An empty `left` takes `right` as it is.
-///
-/// # Errors
-/// When either is no encoded histogram; `left` is then unchanged.
-pub fn merge_encoded(left: &mut Vec<u8>, right: &[u8]) -> Result<()> {
-    let mut sum = LatencyHistogram::decode(right)?;
-    if !left.is_empty() {
-        sum.merge(&LatencyHistogram::decode(left)?);
-    }
-    *left = sum.encode();
-    Ok(())
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use tonnage_units::histogram::ENCODED_BYTES_MAX;
+
+    fn of(latencies_ns: &[u64]) -> LatencyHistogram {
+        let mut histogram = LatencyHistogram::new();
+        for &latency_ns in latencies_ns {
+            histogram.record(latency_ns);
+        }
+        histogram
+    }
+
+    #[test]
+    fn percentiles_of_one_to_a_thousand_are_themselves() {
+        let all: Vec<u64> = (1..=1000).collect();
+        let found = Latency::of(&of(&all), LatencyKind::Batch).unwrap();
+        let expected = Latency {
+            kind: LatencyKind::Batch,
+            delivered: None,
+            samples: 1000,
+            latency_ns_min: 1,
+            latency_ns_mean: 500.5,
+            latency_ns_p50: 500,
+            latency_ns_p90: 900,
+            latency_ns_p99: 990,
+            latency_ns_p999: 999,
+            latency_ns_max: 1000,
+            lower_bounds: None,
+        };
+        assert_eq!(found, expected);
+        assert_eq!(
+            Latency::of(&LatencyHistogram::new(), LatencyKind::Batch),
+            None
+        );
+    }
+
+    #[test]
+    fn percentiles_in_the_last_bin_are_lower_bounds_and_the_largest_is_exact() {
+        let found = of(&[vec![1000; 95], vec![90_000_000_000; 5]].concat());
+        let found = Latency::of(&found, LatencyKind::Response).unwrap();
+        let bounds = found.lower_bounds.unwrap();
+        assert!(!bounds.has_percentile(found.latency_ns_p90));
+        assert!(bounds.has_percentile(found.latency_ns_p99));
+        assert!((59_900_000_000..=60_000_000_000).contains(&found.latency_ns_p99));
+        assert_eq!(
+            (bounds.has_extremes(), found.latency_ns_max),
+            (false, 90_000_000_000)
+        );
+        assert_eq!(of(&[59_999_999_999]).lower_bounds(), None);
+    }
+
+    #[test]
+    fn a_record_says_how_its_histogram_is_encoded() {
+        let histogram = of(&[100, 200, 123_456, 7_000_000]);
+        let data = HistogramData::of(&histogram);
+        assert_eq!(
+            (data.encoding.as_str(), data.unit.as_str()),
+            ("hdr-v2-base64", "ns")
+        );
+        assert_eq!(data.read().unwrap().to_hdr(), histogram.to_hdr());
+    }
+
+    #[test]
+    fn foreign_or_damaged_data_is_refused() {
+        let good = HistogramData::of(&of(&[1, 2, 3]));
+        let changes: [fn(&mut HistogramData); 6] = [
+            |it| it.encoding = "hdr-v1".into(),
+            |it| it.unit = "us".into(),
+            |it| it.data = "?".into(),
+            |it| it.data.clear(),
+            |it| it.data += "AAAA",
+            |it| it.data = "A".repeat(2 * ENCODED_BYTES_MAX),
+        ];
+        for change in changes {
+            let mut data = good.clone();
+            change(&mut data);
+            assert!(data.read().is_err(), "{data:?}");
+        }
+    }
+
+    #[test]
+    fn texts_up_to_the_longest_are_read() {
+        let why = |bytes: usize| {
+            let data = "A".repeat(bytes);
+            let data = HistogramData {
+                data,
+                ..HistogramData::of(&of(&[1]))
+            };
+            data.read().unwrap_err().to_string()
+        };
+        let most = HDR_BYTES_MAX.div_ceil(3) * 4;
+        assert!(!why(most).contains("base64"), "{}", why(most));
+        assert!(why(most + 4).contains("base64"));
+    }
+}

@@ -3,7 +3,6 @@
 use tonnage_record::collective::CollectiveSummary;
 use tonnage_record::figures::{self, Row, by_field};
 use tonnage_record::files::PhaseTrial;
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::read::read_records_of;
 use tonnage_record::stress::StressRow;
 use tonnage_record::transfer::Trial;
@@ -273,8 +272,7 @@ fn the_columns_of_a_batch_agree_with_each_other() {
             of("bandwidth_bytes_per_s_mean")
         ));
         assert!(of("bandwidth_bytes_per_s_mean") < of("bandwidth_bytes_per_s_max_batch"));
-        let histogram =
-            LatencyHistogram::from_data(record.body.histogram.as_ref().unwrap()).unwrap();
+        let histogram = record.body.histogram.as_ref().unwrap().read().unwrap();
         assert_eq!(histogram.count() as f64, of("latency_samples"));
         assert_eq!(
             summary.latency.as_ref().unwrap().samples * of("batch") as u64,

@@ -8,6 +8,7 @@
 //! | [`written`] | values in a plan file |
 //! | [`message`] | messages on standard error |
 //! | [`error`] | the kinds of errors and their exit codes |
+//! | [`histogram`] | latencies, which timed loops record |
 //! | [`reduce`] | reductions over threads and ranks |
 //! | [`identity`] | a rank's place in the run |
 //! | [`pair_place`] | sockets of two workers that exchange bytes |
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 
 pub mod error;
+pub mod histogram;
 pub mod identity;
 pub mod lock;
 pub mod message;

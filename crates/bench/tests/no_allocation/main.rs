@@ -37,9 +37,9 @@ use tonnage_plan::testing::{iterations, transfer_point};
 use tonnage_plan::transfer::{
     Addresses, BatchCall, BatchOf, Batching, Pacing, Rate, SessionUse, TransferApi, TransferPoint,
 };
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
 use tonnage_sys::counting_alloc::{Counting, Counts, counts};
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
 #[global_allocator]

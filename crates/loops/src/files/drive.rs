@@ -15,8 +15,8 @@ use crate::files::stamp::FileKey;
 use crate::files::timeline::Timeline;
 use tonnage_engine::calls::{Call, Calls, FileTransfer, Queue, lane_of};
 use tonnage_engine::{Completion, Ending, Op};
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_sys::clock::Clock;
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
 /// Task of one thread in a phase.

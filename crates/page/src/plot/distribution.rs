@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use tonnage_judge::keys::Keys;
 use tonnage_record::Record;
 use tonnage_record::figures::Row;
-use tonnage_record::histogram::{LatencyHistogram, LowerBounds};
+use tonnage_units::histogram::{LatencyHistogram, LowerBounds};
 use tonnage_units::quantity::human::{at_least, duration, number, number_at_least, percent};
 
 use super::axis::{Axis, AxisTick, bounds};
@@ -84,7 +84,7 @@ fn point(row: &Row<'_>, name: String) -> Option<Point> {
     let latency = body.latency(row.part)?;
     Some(Point {
         name,
-        latencies: LatencyHistogram::from_data(body.histogram(row.part)?).ok()?,
+        latencies: body.histogram(row.part)?.read().ok()?,
         extremes_ns: (latency.latency_ns_min, latency.latency_ns_max),
         bounds: latency.lower_bounds,
     })

@@ -5,13 +5,14 @@ use tonnage_engine::EngineReport;
 use tonnage_plan::testing::transfer_point;
 use tonnage_plan::transfer::{Pacing, PointLength, TransferPoint};
 use tonnage_record::environment::Memories;
-use tonnage_record::histogram::{Latency, LatencyHistogram};
+use tonnage_record::histogram::{HistogramData, Latency};
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{BatchPhase, BatchPhases, Pace, Summary, Trial};
 use tonnage_record::{
     Body, Canary, Effective, LatencyKind, Limit, Outcome, Placed, Program, Record, SCHEMA_VERSION,
     TransferBody,
 };
+use tonnage_units::histogram::LatencyHistogram;
 
 /// A sample under construction.
 pub struct Sample {
@@ -214,7 +215,7 @@ impl Sample {
             }),
             _ => None,
         };
-        let latency = self.latencies.summary(kind);
+        let latency = Latency::of(&self.latencies, kind);
         let is_batch = matches!(self.body.point.pacing, Pacing::Batch { .. });
         let batch_phases = latency.as_ref().filter(|_| is_batch).map(phases);
         self.body.summary = Some(Summary {
@@ -236,7 +237,8 @@ impl Sample {
             ..Summary::default()
         });
         self.record.limit = limit;
-        self.body.histogram = (self.latencies.count() > 0).then(|| self.latencies.to_data());
+        self.body.histogram =
+            (self.latencies.count() > 0).then(|| HistogramData::of(&self.latencies));
         self
     }
 

@@ -8,10 +8,12 @@ use tonnage_plan::transfer::Pacing;
 use tonnage_record::collective::{
     BackendRecord, CollectiveSummary, CollectiveTrial, GroupTimes, RankCalls,
 };
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
-use tonnage_record::{CollectiveBody, Effective, LatencyKind, Limit, Outcome, Record, Spread};
+use tonnage_record::{
+    CollectiveBody, Effective, HistogramData, Latency, LatencyKind, Limit, Outcome, Record, Spread,
+};
 use tonnage_units::PairPlace;
+use tonnage_units::histogram::LatencyHistogram;
 
 use super::builder::{account, failed, length, sample, skipped};
 
@@ -88,12 +90,12 @@ fn measured(backend: &str, point: &CollectivePoint, call_ns: f64) -> BackendReco
             algbw_bytes_per_s: Some(spread(&rates)),
             busbw_bytes_per_s: Some(spread(&rates)),
             busbw_limit_fraction: None,
-            latency: histogram.summary(LatencyKind::Call),
+            latency: Latency::of(&histogram, LatencyKind::Call),
             verified_bytes: 3 * 2 * point.shape().size_bytes(),
             rank_times: [(0, 1.0), (1, 0.9)].map(of_rank).into(),
             group_times: Vec::new(),
         }),
-        histogram: Some(histogram.to_data()),
+        histogram: Some(HistogramData::of(&histogram)),
     }
 }
 

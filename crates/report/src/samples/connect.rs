@@ -5,7 +5,7 @@ use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::connect::{ConnectSummary, ConnectTrial, Step, StepRecord};
 use tonnage_record::spread::spread;
-use tonnage_record::{ConnectBody, LatencyKind, Outcome, Record};
+use tonnage_record::{ConnectBody, HistogramData, Latency, LatencyKind, Outcome, Record};
 
 use super::builder::{self, sample, skipped};
 
@@ -13,8 +13,8 @@ fn step(step: Step, middle_ns: u64) -> StepRecord {
     let histogram = builder::latencies(middle_ns);
     StepRecord {
         step,
-        latency: histogram.summary(LatencyKind::Step).unwrap(),
-        histogram: histogram.to_data(),
+        latency: Latency::of(&histogram, LatencyKind::Step).unwrap(),
+        histogram: HistogramData::of(&histogram),
     }
 }
 

@@ -11,7 +11,7 @@ use tonnage_record::files::{
     StonewallFigures, Storage, TransferLatency,
 };
 use tonnage_record::spread::spread;
-use tonnage_record::{Body, FileBody, LatencyKind, Limit, Record};
+use tonnage_record::{Body, FileBody, HistogramData, Latency, LatencyKind, Limit, Record};
 
 use super::builder::{self, measured, skipped};
 
@@ -126,8 +126,8 @@ fn latencies(write: bool, middle_ns: u64) -> TransferLatency {
     let histogram = builder::latencies(middle_ns);
     TransferLatency {
         write,
-        latency: histogram.summary(LatencyKind::Operation).unwrap(),
-        histogram: histogram.to_data(),
+        latency: Latency::of(&histogram, LatencyKind::Operation).unwrap(),
+        histogram: HistogramData::of(&histogram),
     }
 }
 

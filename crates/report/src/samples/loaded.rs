@@ -3,11 +3,11 @@
 use super::builder::{sample, three_trials};
 use tonnage_engine::Verb;
 use tonnage_plan::transfer::{Background, Pacing};
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::transfer::{
     BackgroundSummary, MeasuringCpus, Trial, TrialBackground, TrialLatency,
 };
-use tonnage_record::{LatencyKind, Record};
+use tonnage_record::{Latency, LatencyKind, Record};
+use tonnage_units::histogram::LatencyHistogram;
 
 /// A ping-pong with a background load at three rates. Its latency grows like that of a queue.
 pub fn loaded() -> Vec<Record> {
@@ -50,7 +50,7 @@ pub fn loaded() -> Vec<Record> {
                 .iter()
                 .filter_map(|trial| trial.background.as_ref());
             let backgrounds: Vec<_> = backgrounds.collect();
-            let latency = latencies.summary(LatencyKind::OneWay).unwrap();
+            let latency = Latency::of(&latencies, LatencyKind::OneWay).unwrap();
             let summary = BackgroundSummary::of(&backgrounds, Some(latency));
             body.measuring_cpus = Some(MeasuringCpus::Own);
             body.summary.as_mut().unwrap().background = summary;

@@ -5,7 +5,7 @@ use tonnage_engine::Verb;
 use tonnage_plan::stress::StressPoint;
 use tonnage_plan::transfer::Pacing;
 use tonnage_record::stress::{StressFailure, StressRow};
-use tonnage_record::{LatencyKind, Outcome, Record, StressBody};
+use tonnage_record::{Latency, LatencyKind, Outcome, Record, StressBody};
 
 use super::builder::{self, account, failed, sample, skipped};
 
@@ -18,7 +18,7 @@ fn row(engine: &str, op: Verb, middle_ns: u64) -> StressRow {
         verified_bytes: 150_000_000,
         window_ns: 40_000 * middle_ns,
         initiator_cpu_ns: 30_000 * middle_ns,
-        latency: histogram.summary(LatencyKind::Operation),
+        latency: Latency::of(&histogram, LatencyKind::Operation),
         ..StressRow::new(engine, op)
     }
 }

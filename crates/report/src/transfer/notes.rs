@@ -241,8 +241,8 @@ fn above_limit(record: TransferRecord<'_>) -> Option<String> {
 mod tests {
     use super::*;
     use crate::samples;
-    use tonnage_record::histogram::LowerBounds;
     use tonnage_record::{Canary, Record};
+    use tonnage_units::histogram::LowerBounds;
 
     #[test]
     fn a_start_late_by_more_than_1_percent_of_a_trial_is_reported() {

@@ -9,9 +9,9 @@ use tonnage_plan::point::LimitChoice;
 use tonnage_record::collective::{
     BackendRecord, CollectiveSummary, CollectiveTrial, GroupTimes, RANKS_KEPT_MAX, RankCalls,
 };
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
-use tonnage_record::{LatencyKind, Limit, Outcome, Spread};
+use tonnage_record::{HistogramData, Latency, LatencyKind, Limit, Outcome, Spread};
+use tonnage_units::histogram::LatencyHistogram;
 
 /// One backend during a point.
 #[derive(Default)]
@@ -160,7 +160,7 @@ impl<'a> Contestant<'a> {
             bus_limit: self.limit.filter(|_| summary.is_some()),
             trials: self.trials,
             summary,
-            histogram: samples.then(|| self.histogram.to_data()),
+            histogram: samples.then(|| HistogramData::of(&self.histogram)),
         }
     }
 
@@ -190,7 +190,7 @@ impl<'a> Contestant<'a> {
             algbw_bytes_per_s: algbw,
             busbw_bytes_per_s: busbw,
             busbw_limit_fraction: busbw.zip(limit).map(|(busbw, limit)| busbw.mean / limit),
-            latency: self.histogram.summary(LatencyKind::Call),
+            latency: Latency::of(&self.histogram, LatencyKind::Call),
             verified_bytes: self.verified_bytes,
             rank_times: self.ranks.clone(),
             group_times: self.groups.clone(),

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 
 use super::ends::Counted;
 
-use tonnage_record::LatencyKind;
 use tonnage_record::connect::{ConnectSummary, ConnectTrial, Step, StepRecord};
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
+use tonnage_record::{HistogramData, Latency, LatencyKind};
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Reduce, Result};
 
 /// Times of the steps of one worker's set-ups, and what the round that is under way has taken.
@@ -72,8 +72,8 @@ impl Times {
 pub fn step_record(step: Step, histogram: &LatencyHistogram) -> Option<StepRecord> {
     Some(StepRecord {
         step,
-        latency: histogram.summary(LatencyKind::Step)?,
-        histogram: histogram.to_data(),
+        latency: Latency::of(histogram, LatencyKind::Step)?,
+        histogram: HistogramData::of(histogram),
     })
 }
 

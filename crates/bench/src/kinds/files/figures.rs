@@ -2,9 +2,9 @@
 
 use tonnage_plan::files::{FilePoint, Fsync, Phase};
 use tonnage_record::files::{PhaseRecord, PhaseSummary, PhaseTrial, TransferLatency};
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::spread;
-use tonnage_record::{LatencyKind, Limit};
+use tonnage_record::{HistogramData, Latency, LatencyKind, Limit};
+use tonnage_units::histogram::LatencyHistogram;
 
 /// Part of cached bytes from which on a bandwidth is not compared with the storage's limit.
 const WARM_FRACTION: f64 = 0.05;
@@ -44,8 +44,8 @@ impl Sums {
         let latency = |write: bool, histogram: &LatencyHistogram| {
             Some(TransferLatency {
                 write,
-                latency: histogram.summary(LatencyKind::Operation)?,
-                histogram: histogram.to_data(),
+                latency: Latency::of(histogram, LatencyKind::Operation)?,
+                histogram: HistogramData::of(histogram),
             })
         };
         let latencies = [latency(false, &self.reads), latency(true, &self.writes)];

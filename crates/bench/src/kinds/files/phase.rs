@@ -30,8 +30,8 @@ use tonnage_loops::files::wrong::{CandidateFiles, Wrong};
 use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase};
 use tonnage_ranks::{pack, unpack};
 use tonnage_record::files::CacheState;
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::Bytes;
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
 /// Time between two reports of a phase's progress to rank 0.

@@ -4,9 +4,9 @@ use crate::kinds::transfer::point::Measured;
 use crate::kinds::transfer::summary::latency_kind;
 use tonnage_engine::Lists;
 use tonnage_plan::stress::{Draw, StressPoint};
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::stress::{StressFailure, StressRow};
-use tonnage_record::{LatencyKind, StressBody};
+use tonnage_record::{Latency, LatencyKind, StressBody};
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::message::bounded;
 use tonnage_units::{Error, Result};
 
@@ -145,7 +145,7 @@ impl Tally {
     /// The body of the record.
     pub fn into_body(self, point: &StressPoint) -> StressBody {
         let rows = self.rows.into_iter().map(|(row, latencies)| StressRow {
-            latency: latencies.summary(LatencyKind::Operation),
+            latency: Latency::of(&latencies, LatencyKind::Operation),
             ..row
         });
         StressBody {

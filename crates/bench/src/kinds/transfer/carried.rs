@@ -11,7 +11,7 @@ use crate::loop_parameters::flow_slots;
 use tonnage_engine::carried::{CarriedFlow, CarriedOrder, Carrier};
 use tonnage_loops::flow::Flow;
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
-use tonnage_record::histogram::LatencyHistogram;
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
 impl Work<'_> {

@@ -24,7 +24,7 @@ use tonnage_loops::batch::SharedBatches;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_plan::transfer::{BatchOf, CqMode, Pacing, TransferPoint};
 use tonnage_ranks::{Rank, Sleepers};
-use tonnage_record::histogram::LatencyHistogram;
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 

@@ -15,7 +15,7 @@ use tonnage_loops::paced::Timetable;
 use tonnage_loops::timed_loop::{Pace, Recording, TimedLoop};
 use tonnage_loops::until::Until;
 use tonnage_plan::transfer::{BatchCall, Pacing, TrialLength};
-use tonnage_record::histogram::LatencyHistogram;
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
 /// Latencies of the last trial that are still elsewhere: to fetch them in the window would take time from it.

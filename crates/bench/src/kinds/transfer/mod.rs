@@ -51,8 +51,7 @@ use point::Measured;
 use summary::OfDevices;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Alike;
-use tonnage_record::histogram::LatencyHistogram;
-use tonnage_record::{Body, Record, TransferBody};
+use tonnage_record::{Body, HistogramData, Record, TransferBody};
 
 /// The kind: points share an open engine, have a warm-up, a canary, and a limit before and after their trials.
 #[derive(Default)]
@@ -121,7 +120,7 @@ impl Kind for Transfers {
         record.body = Body::from(TransferBody {
             point: point.clone(),
             summary,
-            histogram: histogram.map(LatencyHistogram::to_data),
+            histogram: histogram.map(HistogramData::of),
             trials: measured.trials,
             broken_off: measured.broken_off,
             measuring_cpus: point.background.map(|_| opened.common.measuring_cpus),

@@ -29,10 +29,10 @@ use tonnage_engine::Facts;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::{Alike, Rank};
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::spread::{GeometricSpread, ci_narrow_enough};
 use tonnage_record::transfer::{BrokenOff, InitiatorFigures, PairRate, Trial, TrialBackground};
 use tonnage_record::{Limit, Record, WireProof};
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Reduce, Result};
 
 /// Rounds of warming up while an engine is still trying things out.

@@ -13,8 +13,8 @@ use crate::kinds::transfer::verify::reports::{self, Reports};
 use crate::latencies::merge_all;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Circle;
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::transfer::{TrialBackground, TrialLatency};
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Reduce, Result};
 
 /// A round that this rank took part in, until those who did have added it up.

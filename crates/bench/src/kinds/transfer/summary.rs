@@ -9,11 +9,12 @@ use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_plan::point::Traffic;
 use tonnage_plan::transfer::{BatchMerge, Pacing, TransferPoint};
 use tonnage_record::LatencyKind;
-use tonnage_record::histogram::{Latency, LatencyHistogram};
+use tonnage_record::histogram::Latency;
 use tonnage_record::spread::spread;
 use tonnage_record::transfer::{
     BackgroundSummary, BatchPhase, BatchPhases, Rail, SlowRail, Summary, Trial, judge,
 };
+use tonnage_units::histogram::LatencyHistogram;
 
 /// Parts of a summary that follow from the open devices.
 #[derive(Default)]
@@ -35,7 +36,7 @@ pub fn summarize(point: &TransferPoint, measured: &Measured, devices: OfDevices)
     let per_operation = |sum: u64| sum as f64 / operations.max(1) as f64;
     let bandwidth = over_trials(|trial| trial.bandwidth_bytes_per_s);
     let message_rate = over_trials(|trial| trial.message_rate_per_s);
-    let latency = measured.histogram.summary(latency_kind(point));
+    let latency = Latency::of(&measured.histogram, latency_kind(point));
     let verdict = || judge(point.roles.ranks, &measured.pairs, point.op == Verb::Read);
     let are_few = measured.pairs.len() <= PAIRS_MAX;
     Summary {
@@ -75,7 +76,7 @@ pub fn summarize(point: &TransferPoint, measured: &Measured, devices: OfDevices)
 
 /// The load beside a latency and the latency without it, where there was one.
 fn background(point: &TransferPoint, measured: &Measured) -> Option<BackgroundSummary> {
-    let idle = measured.idle.as_ref()?.summary(latency_kind(point));
+    let idle = Latency::of(measured.idle.as_ref()?, latency_kind(point));
     let trials = measured.trials.iter();
     let loads: Vec<_> = trials
         .filter_map(|trial| trial.background.as_ref())

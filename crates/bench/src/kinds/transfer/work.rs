@@ -35,7 +35,7 @@ use tonnage_loops::serve::{RestingPlace, serve};
 use tonnage_loops::stall::StallWatch;
 use tonnage_loops::{BURST, Scratch};
 use tonnage_plan::transfer::{BatchMerge, CqMode, Pacing, TransferPoint};
-use tonnage_record::histogram::LatencyHistogram;
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
 /// Receives that are posted ahead for each peer, at most; the engine's own depth may allow fewer.

@@ -12,7 +12,7 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_plan::tune::foothold::{all_refused, foothold};
 use tonnage_plan::tune::{Goal, TunePoint};
 use tonnage_ranks::Alike;
-use tonnage_record::{Effective, LatencyKind};
+use tonnage_record::{Effective, Latency, LatencyKind};
 use tonnage_units::{Error, Nanos, Result};
 
 /// Meaning of a latency sample: its kind, and whether the bytes written have arrived when it ends.
@@ -188,7 +188,7 @@ fn figure(goal: Goal, candidate: &TransferPoint, measured: &Measured) -> Result<
         Goal::Bandwidth => trial.map(|trial| trial.bandwidth_bytes_per_s),
         Goal::Rate => trial.map(|trial| trial.message_rate_per_s),
         Goal::Latency => {
-            let latency = measured.histogram.summary(latency_kind(candidate));
+            let latency = Latency::of(&measured.histogram, latency_kind(candidate));
             let latency = latency.filter(|latency| {
                 let bounds = latency.lower_bounds;
                 !bounds.is_some_and(|bounds| bounds.has_percentile(latency.latency_ns_p50))

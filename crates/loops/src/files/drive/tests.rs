@@ -454,10 +454,7 @@ fn latencies_add_up_to_the_time_of_one_by_one() {
     let begin_ns = bench.clock.now_ns();
     one_by_one(&mut disk, &task, COUNT, &mut samples).unwrap();
     let took_ns = bench.clock.now_ns() - begin_ns;
-    let latency = samples
-        .read_latencies
-        .summary(tonnage_record::LatencyKind::Operation);
-    let sum_ns = latency.unwrap().latency_ns_mean * COUNT as f64;
+    let sum_ns = samples.read_latencies.mean_ns().unwrap() * COUNT as f64;
     // No time between two transfers is lost, for the end of one is the begin of the next.
     assert!(sum_ns <= took_ns as f64, "{sum_ns} of {took_ns}");
     assert!(sum_ns >= (disk.times[COUNT as usize - 1].1 - disk.times[0].0) as f64 * 0.999);
@@ -585,10 +582,7 @@ fn a_sync_follows_each_write_and_is_no_part_of_its_latency() {
     assert!(follows, "{:?}", disk.did);
     assert!(samples.sync_ns >= writes * disk.sync_ns);
     // Were they part of it, even the shortest would be longer.
-    let latency = samples
-        .write_latencies
-        .summary(tonnage_record::LatencyKind::Operation);
-    assert!(latency.unwrap().latency_ns_min < disk.sync_ns);
+    assert!(samples.write_latencies.min_ns().unwrap() < disk.sync_ns);
 }
 
 #[test]

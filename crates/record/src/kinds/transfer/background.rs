@@ -4,8 +4,9 @@ use serde::{Deserialize, Serialize};
 
 use super::Stall;
 use crate::figures::Value;
-use crate::histogram::{Latency, LatencyHistogram, LowerBounds};
+use crate::histogram::Latency;
 use crate::spread::{GeometricSpread, Spread, spread};
+use tonnage_units::histogram::{LatencyHistogram, LowerBounds};
 
 tonnage_units::names! {
     /// CPUs of the workers that measure a latency beside a load.

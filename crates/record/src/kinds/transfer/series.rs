@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tonnage_units::quantity::human::number_at_least;
 
-use crate::histogram::LowerBounds;
+use tonnage_units::histogram::LowerBounds;
 
 /// Operations of a trial over time, in intervals that follow each other from the aligned start.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]

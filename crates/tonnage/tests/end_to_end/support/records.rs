@@ -11,11 +11,12 @@ use tonnage_plan::files::{FilePoint, Fsync, Phase};
 use tonnage_plan::point::{LimitChoice, Traffic};
 use tonnage_plan::transfer::{BatchOf, Pacing, TransferPoint, TrialLength};
 use tonnage_record::files::{FileBody, PhaseRecord, PhaseTrial};
-use tonnage_record::histogram::{Latency, LatencyHistogram};
+use tonnage_record::histogram::Latency;
 use tonnage_record::read::read_records;
 use tonnage_record::transfer::{Summary, TransferBody, Trial, TrialDirection};
 use tonnage_record::{Outcome, Record, Spread};
 use tonnage_report::{Format, render};
+use tonnage_units::histogram::LatencyHistogram;
 
 use super::{Ended, has, tonnage, words};
 
@@ -396,7 +397,7 @@ fn check_latency(body: &TransferBody, summary: &Summary) {
         assert!(summary.latency.is_none() && body.histogram.is_none() && !body.point.latency);
         return;
     };
-    check_percentiles(latency, &LatencyHistogram::from_data(data).unwrap());
+    check_percentiles(latency, &data.read().unwrap());
     let per_sample = match body.point.pacing {
         Pacing::Batch { .. } | Pacing::PingPong => operations_per_iteration(&body.point),
         Pacing::Stream { .. } | Pacing::Paced { .. } => 1,
@@ -473,7 +474,7 @@ fn check_phase(point: &FilePoint, record: &PhaseRecord) {
     let reads = trials.iter().map(|trial| trial.reads).sum();
     let mut left = [reads, operations - reads];
     for latency in &record.latencies {
-        let histogram = LatencyHistogram::from_data(&latency.histogram).unwrap();
+        let histogram = latency.histogram.read().unwrap();
         check_percentiles(&latency.latency, &histogram);
         assert_eq!(left[usize::from(latency.write)], histogram.count());
         left[usize::from(latency.write)] = 0;

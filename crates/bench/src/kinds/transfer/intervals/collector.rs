@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 
 use super::ticker::Tick;
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_record::transfer::{
     ClientSeries, IntervalExtremes, IntervalLatency, SERIES_CLIENTS_MAX, Standstill, TrialSeries,
 };
 use tonnage_units::Result;
+use tonnage_units::histogram::LatencyHistogram;
 
 /// Standstills that are listed.
 const STANDSTILLS_MAX: usize = 1024;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use tonnage_loops::pulse::Pulse;
 use tonnage_ranks::{Notes, pack};
-use tonnage_record::histogram::LatencyHistogram;
 use tonnage_units::Result;
+use tonnage_units::histogram::LatencyHistogram;
 
 /// Progress of a rank in a trial, told to rank 0 at the end of each interval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

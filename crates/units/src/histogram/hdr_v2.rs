@@ -5,7 +5,7 @@
 //! on a bounded slice, allocates no more than it was given, and refuses every other shape. What the counts mean is in
 //! [`super::histogram`].
 
-use tonnage_units::{Error, Result};
+use crate::{Error, Result};
 
 /// Smallest value with a bin of its own.
 pub const LOW_NS: u64 = 1;
