@@ -143,6 +143,8 @@ pub struct Script {
     pub posts_flushes: bool,
     /// Result of [`Engine::flush_incoming`].
     pub waits_for_incoming: bool,
+    /// Result of [`Engine::take_device_events`], returned once.
+    pub device_events: Vec<String>,
     /// Operations are logged in [`Self::handed`].
     pub keeps_handed: bool,
 
@@ -469,6 +471,10 @@ impl Engine for TestEngine {
             peer: Some(script.peer(done.lane)),
             ..Failure::default()
         }
+    }
+
+    fn take_device_events(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.lock().device_events)
     }
 
     fn arm(&mut self) -> Result<Arm<'_>> {

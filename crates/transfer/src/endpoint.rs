@@ -413,6 +413,11 @@ impl TransferEndpoint {
         self.cell.borrow().engine.take_rail_loads()
     }
 
+    /// Trouble that the devices have reported since this was asked last ([`Engine::take_device_events`]).
+    pub fn take_device_events(&self) -> Vec<String> {
+        self.cell.borrow().engine.take_device_events()
+    }
+
     /// Choices that the engine made by itself ([`Engine::chosen`]).
     pub fn chosen(&self) -> Facts {
         self.cell.borrow().engine.chosen()

@@ -467,6 +467,13 @@ impl Engine for PathsWorker {
         taken
     }
 
+    fn take_device_events(&mut self) -> Vec<String> {
+        let paths = self.paths.iter_mut();
+        paths
+            .flat_map(|path| path.engine.take_device_events())
+            .collect()
+    }
+
     fn chosen(&self) -> Facts {
         let mut of_paths: Vec<Facts> = self.paths.iter().map(|path| path.engine.chosen()).collect();
         of_paths.dedup();

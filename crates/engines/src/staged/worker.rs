@@ -367,6 +367,10 @@ impl Engine for StagedWorker {
         self.below.flush_incoming()
     }
 
+    fn take_device_events(&mut self) -> Vec<String> {
+        self.below.take_device_events()
+    }
+
     fn chosen(&self) -> Facts {
         self.below.chosen()
     }

@@ -392,6 +392,10 @@ impl Engine for KernelWorker {
         Some(self)
     }
 
+    fn take_device_events(&mut self) -> Vec<String> {
+        self.port.take_events()
+    }
+
     fn chosen(&self) -> Facts {
         let first = self.port.asked.signals_first;
         Facts::default()

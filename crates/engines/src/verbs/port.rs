@@ -58,6 +58,13 @@ impl OpenPort {
         }
     }
 
+    /// The same trouble, each event with the device's name.
+    pub(super) fn take_events(&self) -> Vec<String> {
+        let (context, name) = (&self.chosen.context, self.chosen.context.name());
+        let events = context.take_events().into_iter();
+        events.map(|event| format!("{event} of {name}")).collect()
+    }
+
     pub(super) fn mtu(&self) -> u32 {
         self.asked.mtu.unwrap_or(self.chosen.port.mtu)
     }

@@ -480,6 +480,10 @@ impl Engine for VerbsWorker {
         }
     }
 
+    fn take_device_events(&mut self) -> Vec<String> {
+        self.port.take_events()
+    }
+
     fn chosen(&self) -> Facts {
         let inline = self.pairs.iter().map(|pair| pair.inline_bytes).min();
         let copies = self.card_regions.is_empty();

@@ -814,6 +814,10 @@ impl Engine for EachEngine {
         self.engine.take_rail_loads()
     }
 
+    fn take_device_events(&mut self) -> Vec<String> {
+        self.engine.take_device_events()
+    }
+
     fn chosen(&self) -> Facts {
         self.engine.chosen()
     }

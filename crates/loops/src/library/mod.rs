@@ -332,6 +332,10 @@ impl Engine for LibraryEngine {
         self.end.endpoint.take_rail_loads()
     }
 
+    fn take_device_events(&mut self) -> Vec<String> {
+        self.end.endpoint.take_device_events()
+    }
+
     fn chosen(&self) -> Facts {
         self.end.endpoint.chosen()
     }

@@ -14,6 +14,13 @@ fn library(posting: Posting) -> (LibraryEngine, TestEngine, [Lane; FLOWS]) {
     library_that(posting, None)
 }
 
+#[test]
+fn events_of_the_device_are_handed_on() {
+    let (mut library, counting, _) = library(Posting::Tickets);
+    counting.lock().device_events.push("port error".into());
+    assert_eq!(library.take_device_events(), ["port error"]);
+}
+
 /// Room for the batches of one lane.
 const ROOM: GatheredRoom = GatheredRoom {
     batches: 1,

@@ -172,7 +172,6 @@ impl Work<'_> {
         let Some(stall) = self.port.stall().cloned() else {
             return error;
         };
-        let loads = self.port.engine.take_rail_loads();
         let waiting = match self.point.pacing {
             Pacing::Stream { .. } | Pacing::Paced { .. } => self.scratch.waiting_flows(),
             _ => Vec::new(),
@@ -182,7 +181,7 @@ impl Work<'_> {
             &stall,
             &flows_of(&self.table, &self.flows)[self.active.clone()],
             &waiting,
-            &loads,
+            self.port.engine,
         )
     }
 

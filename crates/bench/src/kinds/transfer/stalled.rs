@@ -1,7 +1,7 @@
 //! Words about operations that make no progress: their peers, and the device that carries them.
 
 use crate::opening::description::Device;
-use tonnage_engine::RailLoad;
+use tonnage_engine::{Engine, RailLoad};
 use tonnage_loops::flow::Flow;
 use tonnage_loops::stall::Stall;
 use tonnage_plan::transfer::TransferPoint;
@@ -35,14 +35,14 @@ impl FlowNames {
 
     /// Error for operations that make no progress. The flows meant are the one to the stall's peer, if it knows one,
     /// else those whose place is in `waiting`, else all that were used. Of several rails those are named that have
-    /// something in flight.
+    /// something in flight. Events that `engine` has from its devices come last, because they may be the cause.
     pub fn error(
         &self,
         point: &TransferPoint,
         stall: &Stall,
         flows: &[Flow],
         waiting: &[u32],
-        loads: &[RailLoad],
+        engine: &mut dyn Engine,
     ) -> Error {
         let is_meant = |(index, flow): &(usize, &Flow)| match stall.peer {
             Some(peer) => flow.peer == peer,
@@ -54,13 +54,17 @@ impl FlowNames {
             .filter_map(|(_, flow)| self.peers.iter().find(|(rank, _)| *rank == flow.peer))
             .map(|(_, name)| name)
             .collect();
-        let device = match &self.stuck(loads)[..] {
+        let device = match &self.stuck(&engine.take_rail_loads())[..] {
             [] => String::new(),
             names => format!(" by {}", names.join(", ")),
         };
+        let events = match &engine.take_device_events()[..] {
+            [] => String::new(),
+            events => format!("; the device reports: {}", events.join(", ")),
+        };
         Error::Failed(format!(
             "{}: no {} with {} has ended for {:.1} s, with {} in flight{device}, while the ranks still hear of each other: \
-             the path of the data is cut or stuck. Look at its links and counters; the control channel may go another way",
+             the path of the data is cut or stuck. Look at its links and counters; the control channel may go another way{events}",
             point.engine,
             point.op.name(),
             list(&peers, stall.peer.is_some() || !waiting.is_empty()),
@@ -103,6 +107,7 @@ fn list(peers: &[&String], all: bool) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonnage_engine::testing::{Script, TestEngine};
     use tonnage_loops::testing::flow;
     use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Addresses;
@@ -117,6 +122,15 @@ mod tests {
     }
 
     fn said(stall_peer: Option<u32>, peers: u32, waiting: &[u32]) -> String {
+        said_with(&mut TestEngine::default(), stall_peer, peers, waiting)
+    }
+
+    fn said_with(
+        engine: &mut TestEngine,
+        stall_peer: Option<u32>,
+        peers: u32,
+        waiting: &[u32],
+    ) -> String {
         let flows: Vec<_> = (0..peers)
             .map(|peer| {
                 let mut flow = flow(peer, peer);
@@ -131,7 +145,7 @@ mod tests {
         };
         let point = point(Addresses::Sequential, 8);
         names(peers)
-            .error(&point, &stall, &flows, waiting, &[])
+            .error(&point, &stall, &flows, waiting, engine)
             .to_string()
     }
 
@@ -143,6 +157,19 @@ mod tests {
         assert!(text.contains(wanted), "{text}");
         let text = said(Some(2), 3, &[]);
         assert!(text.contains(" with rank 2 on h2 has ended"), "{text}");
+    }
+
+    #[test]
+    fn events_of_the_device_are_in_the_error() {
+        let mut engine = TestEngine::new(Script {
+            device_events: vec!["port error (port 1) of rxeA".into()],
+            ..Script::default()
+        });
+        let text = said_with(&mut engine, None, 1, &[]);
+        let wanted = "another way; the device reports: port error (port 1) of rxeA";
+        assert!(text.ends_with(wanted), "{text}");
+        let text = said_with(&mut engine, None, 1, &[]);
+        assert!(text.ends_with("another way"), "{text}");
     }
 
     #[test]

@@ -44,6 +44,16 @@ fn a_striped_operation_has_an_equal_part_on_each_rail() {
 }
 
 #[test]
+fn events_come_from_the_devices_of_all_rails() {
+    let mut bench = two_rails(over_rails(Rails::Stripe));
+    for (path, event) in ["port error of a", "port error of b"].iter().enumerate() {
+        bench.path(path, |script| script.device_events.push((*event).into()));
+    }
+    let events = bench.worker.take_device_events();
+    assert_eq!(events, ["port error of a", "port error of b"]);
+}
+
+#[test]
 fn shares_are_cut_further_over_the_queue_pairs_of_their_rail() {
     let mut bench = two_rails(Division {
         queue_pairs: 2,
