@@ -31,7 +31,6 @@ impl<'a> WorkerPoints<'a> {
         let measuring = self.own.measuring_workers();
         WorkerPart {
             is_background: self.is_background(worker as usize),
-            is_resting: false,
             place: worker.checked_sub(measuring).unwrap_or(worker),
             measuring_cpus: self.background.map(|_| measuring_cpus),
         }
@@ -43,8 +42,6 @@ impl<'a> WorkerPoints<'a> {
 pub struct WorkerPart {
     /// True for one that moves the background.
     pub is_background: bool,
-    /// True in the half of a trial without the background, where it would take CPU time from what is measured.
-    pub is_resting: bool,
     /// Index among the workers of the rank that drive the same point.
     pub place: u32,
     /// CPUs of the workers that measure beside a background; `None` without one.
@@ -164,7 +161,6 @@ mod tests {
         let yields = |is_background, cpus, is_loaded| {
             let part = WorkerPart {
                 is_background,
-                is_resting: false,
                 place: 0,
                 measuring_cpus: cpus,
             };

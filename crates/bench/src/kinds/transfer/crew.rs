@@ -176,9 +176,7 @@ impl Deck {
     /// Checks a worker's bytes and moves its walks on.
     pub fn check(&self, index: usize, work: &mut Work) -> Result<TrialTotals> {
         let (expected, mut totals) = (self.expected(index), TrialTotals::default());
-        let result = work.check(&expected, &mut totals);
-        work.watch.advance(&expected);
-        result.map(|()| totals)
+        work.check(&expected, &mut totals).map(|()| totals)
     }
 
     /// Carries out an order that needs no talk with other ranks, on any thread but the leader's.
@@ -202,10 +200,10 @@ impl Deck {
                 report.totals = Some(work.placed(checked));
             }
             CrewOrder::Forget => work.forget(),
-            CrewOrder::LatenciesOfTrial => report.latencies = work.latencies_of_trial().cloned(),
+            CrewOrder::LatenciesOfTrial => report.latencies = work.latencies().of_trial().cloned(),
             CrewOrder::Latencies => {
-                report.latencies = Some(work.histogram.clone());
-                report.phases = work.phases.clone();
+                report.latencies = Some(work.latencies().of_point().clone());
+                report.phases = work.latencies().phases().cloned();
             }
             CrewOrder::Operations => report.operations = work.operations(),
             CrewOrder::Close => {

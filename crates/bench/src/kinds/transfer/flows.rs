@@ -86,11 +86,6 @@ pub(super) fn make_table(
     Ok(Table::new(flows, signals, !begins, caps))
 }
 
-/// A worker's flows, which a table has under ping-pong.
-pub(super) fn flows_of<'a>(table: &'a Option<Table>, flows: &'a [Flow]) -> &'a [Flow] {
-    table.as_ref().map_or(flows, |table| &table.flows)
-}
-
 /// Returns whether a target of plain writes flushes what they brought in a round: where rounds are of pairs, only the
 /// target of one of them.
 pub(super) fn flushes_in_round(point: &TransferPoint, rank: u32, round: u32) -> bool {

@@ -7,8 +7,10 @@
 //! | [`effective`] | what was really done, and on which CPUs |
 //! | [`layout`] | division of a worker's memory among its flows |
 //! | [`point`], `rounds`, `pairs` | one point from warm-up to its figures, the rounds of a trial, and what is counted of pairs |
-//! | [`crew`], [`work`], `driving`, `flows` | the workers of a rank, the work of each in a trial, and the flows that it drives |
-//! | `carried` | trials that are carried out elsewhere |
+//! | [`crew`], [`work`] | the workers of a rank, and the work of each in a trial |
+//! | `assignment` | a worker's part in a point, which the next four share |
+//! | `flow_driver`, `flows` | a worker's port and flows, and the loop of each round; setting up flows |
+//! | `memory_checker`, `worker_latencies`, `idle_policy` | a worker's memory before and after trials, its histograms, and when it rests |
 //! | `paced` | operations at a rate: each worker's timetable, and what came of it |
 //! | `background` | workers that move the load beside a latency, and who shares a CPU with it |
 //! | `intervals` | what moves in each interval of a trial, told while it runs |
@@ -17,16 +19,18 @@
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
 //! | [`totals`], [`rails`], `per_rank`, [`summary`] | sums of workers and ranks, of each rail and of each rank, and the summary of trials |
 
+mod assignment;
 mod background;
 mod caps;
-mod carried;
 pub mod crew;
 pub mod driven;
-mod driving;
 pub mod effective;
+mod flow_driver;
 pub(crate) mod flows;
+mod idle_policy;
 mod intervals;
 pub mod layout;
+mod memory_checker;
 pub mod open;
 mod paced;
 mod pairs;
@@ -41,6 +45,7 @@ pub mod totals;
 pub mod trial;
 pub mod verify;
 pub mod work;
+mod worker_latencies;
 
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};

@@ -268,8 +268,8 @@ impl Lead<'_, '_> {
 
     /// Merges the latencies of all workers of all ranks.
     fn gather_latencies(&mut self) -> Result<()> {
-        let mut histogram = self.own.histogram.clone();
-        let mut phases = self.own.phases.clone();
+        let mut histogram = self.own.latencies().of_point().clone();
+        let mut phases = self.own.latencies().phases().cloned();
         for report in self.everybody(&CrewOrder::Latencies)? {
             if let Some(latencies) = &report.latencies {
                 histogram.merge(latencies);
@@ -393,7 +393,7 @@ impl Steps for Lead<'_, '_> {
             self.found.initiators = initiators(self.point, &all);
         }
         self.collect_pairs()?;
-        let chosen = Json(self.own.port.engine.chosen());
+        let chosen = Json(self.own.chosen());
         let all = self
             .rank
             .collect("engine choices", &chosen, DEADLINES.step)?;

@@ -177,7 +177,7 @@ impl Lead<'_, '_> {
         self.deck.reset(self.point.workers);
         self.own.begin_round();
         self.intervals
-            .begin(&schedule, self.own.port.clock, &self.found.trials)?;
+            .begin(&schedule, self.own.clock(), &self.found.trials)?;
         self.followers.order(|_| CrewOrder::Trial(schedule))?;
         let driven = self.deck.drive(0, &mut self.own, &schedule);
         self.serve_peers(Instant::now() + deadline_of(length), Deck::all_driven)?;
@@ -192,7 +192,7 @@ impl Lead<'_, '_> {
         if stretch.counts() {
             // Verification and the round's end are in the counts, and so in the time. Waiting for the start is not:
             // threads sleep meanwhile, which would hide what they lose in the round.
-            let counted_ns = self.own.port.clock.now_ns().saturating_sub(start_ns);
+            let counted_ns = self.own.clock().now_ns().saturating_sub(start_ns);
             self.cpu.end(counted_ns);
             self.own_sums.add(&totals);
         }
@@ -362,7 +362,7 @@ impl Lead<'_, '_> {
 
     /// Latencies of all ranks in the half that just ended.
     fn latencies_of_half(&mut self) -> Result<LatencyHistogram> {
-        let mut own = self.own.latencies_of_trial().cloned().unwrap_or_default();
+        let mut own = self.own.latencies().of_trial().cloned().unwrap_or_default();
         for report in self.everybody(&CrewOrder::LatenciesOfTrial)? {
             if let Some(latencies) = &report.latencies {
                 own.merge(latencies);

@@ -1,20 +1,21 @@
 //! Trials that are carried out elsewhere: the order for them, and the memory that they use.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::driving::{Unsettled, is_felt};
-use super::layout::GUARD_BYTES;
-use super::totals::TrialTotals;
-use super::trial::Schedule;
-use super::work::Work;
+use super::{FlowDriver, Unsettled};
+use crate::kinds::transfer::layout::GUARD_BYTES;
+use crate::kinds::transfer::totals::TrialTotals;
+use crate::kinds::transfer::trial::Schedule;
 use crate::loop_parameters::flow_slots;
-use tonnage_engine::carried::{CarriedFlow, CarriedOrder, Carrier};
+use tonnage_engine::carried::{
+    BinnedLatencies, CarriedFlow, CarriedOrder, CarriedProgress, Carrier,
+};
 use tonnage_loops::flow::Flow;
 use tonnage_plan::transfer::{Pacing, TransferPoint, TrialLength};
-use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
-impl Work<'_> {
+impl FlowDriver<'_> {
     fn carrier(&mut self) -> Result<&mut dyn Carrier> {
         let none = || Error::Failed("the engine has nobody who carries trials out".into());
         self.port.engine.carrier().ok_or_else(none)
@@ -22,39 +23,41 @@ impl Work<'_> {
 
     /// Stretches of this worker's memory that its own operations use.
     fn own_stretches(&self) -> Vec<(u64, u64)> {
-        let bytes = self.point.footprint_bytes + GUARD_BYTES;
+        let bytes = self.assignment.point.footprint_bytes + GUARD_BYTES;
         let flows = self.flows.iter();
         flows.map(|flow| (flow.local_origin, bytes)).collect()
     }
 
     /// Takes what was put in place to where the operations have it, where that is elsewhere.
-    pub(super) fn hand_over_memory(&mut self) -> Result<()> {
+    pub(in super::super) fn hand_over_memory(&mut self) -> Result<()> {
         let stretches = self.own_stretches();
-        if self.caps.carried {
+        if self.assignment.caps.carried {
             self.carrier()?.take_over(&stretches)?;
         }
         Ok(())
     }
 
     /// Brings back what landed elsewhere, so that it can be looked at.
-    pub(super) fn fetch_memory(&mut self) -> Result<()> {
+    pub(in super::super) fn fetch_memory(&mut self) -> Result<()> {
         let stretches = self.own_stretches();
-        if self.caps.carried && self.point.op.fetches() {
+        if self.assignment.caps.carried && self.assignment.point.op.fetches() {
             self.carrier()?.bring_back(&stretches)?;
         }
         Ok(())
     }
 
-    /// Makes a round ready that is carried out elsewhere, before its start; `None` for one that is not. A trial's other
-    /// thread may follow it from now on.
+    /// Prepares a round that is carried out elsewhere, before its start, and returns its progress. `None` for any other
+    /// round.
     pub(super) fn begin_carried(
         &mut self,
         schedule: &Schedule,
-    ) -> Result<Option<Vec<CarriedFlow>>> {
-        if !self.caps.carried || self.active.is_empty() {
+    ) -> Result<Option<Arc<dyn CarriedProgress>>> {
+        self.carried = None;
+        if !self.assignment.caps.carried || self.active.is_empty() {
             return Ok(None);
         }
-        let (point, rank, stop) = (self.point, self.station.rank, self.port.stop_flag());
+        let (point, rank) = (self.assignment.point, self.assignment.station.rank);
+        let stop = self.port.stop_flag();
         let slots = flow_slots(point);
         let carried = |flow: &Flow| flow.carried(&slots, rank);
         let flows: Vec<_> = self.flows[self.active.clone()]
@@ -63,10 +66,8 @@ impl Work<'_> {
             .collect();
         let order = order_of(point, schedule.length, &flows, stop);
         let progress = self.carrier()?.begin(&order)?;
-        if let Some(felt) = self.pulse.as_ref().filter(|_| is_felt(schedule)) {
-            felt.pulse.follow(progress);
-        }
-        Ok(Some(flows))
+        self.carried = Some(flows);
+        Ok(Some(progress))
     }
 
     /// Lets a round be carried out that was made ready.
@@ -84,18 +85,10 @@ impl Work<'_> {
                 TrialLength::DurationNs(ns) => Some(Duration::from_nanos(left_ns(ns).max(1))),
                 TrialLength::Iterations(_) => None,
             },
-            patience: self.station.patience,
-            ..order_of(self.point, schedule.length, flows, stop)
+            patience: self.assignment.station.patience,
+            ..order_of(self.assignment.point, schedule.length, flows, stop)
         };
-        let trial = match self.carrier()?.carry_out(&order) {
-            Ok(trial) => trial,
-            Err(error) => {
-                if let Some(felt) = &self.pulse {
-                    felt.pulse.end_following(0, None);
-                }
-                return Err(error);
-            }
-        };
+        let trial = self.carrier()?.carry_out(&order)?;
         for (flow, &issued) in self.flows[self.active.clone()]
             .iter_mut()
             .zip(&trial.issued)
@@ -108,25 +101,12 @@ impl Work<'_> {
         Ok(())
     }
 
-    /// Fetches the latencies of a round that was carried out.
-    pub(super) fn settle_carried(
-        &mut self,
-        schedule: &Schedule,
-        operations: u64,
-        trial: &mut LatencyHistogram,
-    ) -> Result<()> {
-        let latencies = if self.point.latency {
-            Some(self.carrier()?.latencies()?)
-        } else {
-            None
-        };
-        if let Some(felt) = self.pulse.as_ref().filter(|_| is_felt(schedule)) {
-            felt.pulse.end_following(operations, latencies.as_ref());
+    /// Fetches the latencies of a round that was carried out, where they are recorded.
+    pub(in super::super) fn carried_latencies(&mut self) -> Result<Option<BinnedLatencies>> {
+        if !self.assignment.point.latency {
+            return Ok(None);
         }
-        if let Some(latencies) = &latencies {
-            trial.merge_binned(latencies);
-        }
-        Ok(())
+        self.carrier()?.latencies().map(Some)
     }
 }
 

@@ -1,0 +1,52 @@
+//! A worker's assignment at one point, which its driver, its memory checker and its idle policy share.
+
+use std::ops::Range;
+
+use super::driven::compares_each;
+use super::layout::SliceLayout;
+use super::trial::Station;
+use tonnage_engine::Caps;
+use tonnage_plan::transfer::{CqMode, TransferPoint};
+
+/// The point, the worker's place in the run, its device's promises and the layout of its memory.
+pub(super) struct Assignment<'a> {
+    pub(super) point: &'a TransferPoint,
+    pub(super) station: Station,
+    pub(super) caps: Caps,
+    pub(super) layout: SliceLayout,
+}
+
+impl Assignment<'_> {
+    /// Returns whether this worker issues operations of its own accord.
+    pub(super) fn begins(&self) -> bool {
+        self.point.roles.initiates(self.station.rank)
+    }
+
+    /// Returns whether this worker initiates, or others initiate to it.
+    pub(super) fn takes_part(&self) -> bool {
+        !(self.layout.out.is_empty() && self.layout.into.is_empty())
+    }
+
+    /// The flows of a round.
+    pub(super) fn in_round(&self, round: u32) -> Range<usize> {
+        self.layout.in_round(self.point, (self.station.rank, round))
+    }
+
+    /// Returns whether the device serves all peers, so that this worker has nothing to poll for.
+    pub(super) fn is_served(&self) -> bool {
+        let point = self.point;
+        let is_silent =
+            self.caps.passive_target && !point.op.notifies_target() && !compares_each(point);
+        is_silent && self.layout.out.is_empty() && point.cq == CqMode::Busy
+    }
+
+    /// Returns whether another worker times the batches that this one has a share of.
+    pub(super) fn follows_batches(&self) -> bool {
+        self.station.shared.is_some() && self.station.worker > 0
+    }
+
+    /// Returns whether loops record latencies of this worker.
+    pub(super) fn records_latencies(&self) -> bool {
+        self.point.latency && !self.follows_batches()
+    }
+}

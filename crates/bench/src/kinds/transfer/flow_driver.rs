@@ -1,0 +1,527 @@
+//! The flow driver of a worker: its port and flows at one point, the loop of each round, and waiting for what must
+//! arrive after it.
+
+mod carried;
+
+use std::ops::Range;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use super::assignment::Assignment;
+use super::flows::{
+    begin_credits, expect_parts, flushes_in_round, make_flows, make_receives, make_table, scratch,
+};
+use super::idle_policy::IdlePolicy;
+use super::layout::answers;
+use super::pairs::FlowTime;
+use super::totals::TrialTotals;
+use super::trial::{Schedule, WARM_UP};
+use super::{paced, rails};
+use crate::deadlines::DEADLINES;
+use crate::opening::engine::EngineWorker;
+use tonnage_engine::carried::{CarriedFlow, CarriedProgress};
+use tonnage_engine::{Completion, Engine, Facts, Lane, LimitKind, Verb};
+use tonnage_loops::batch::BatchLoop;
+use tonnage_loops::extent::FlowLoads;
+use tonnage_loops::flow::{Flow, Receives};
+use tonnage_loops::paced::Timetable;
+use tonnage_loops::ping_pong::{Table, return_all};
+use tonnage_loops::port::{Arrivals, Port};
+use tonnage_loops::serve::serve;
+use tonnage_loops::stall::StallWatch;
+use tonnage_loops::timed_loop::{Pace, Recording, TimedLoop};
+use tonnage_loops::until::Until;
+use tonnage_loops::{BURST, Scratch};
+use tonnage_plan::transfer::{BatchCall, BatchMerge, CqMode, Pacing, TrialLength};
+use tonnage_record::histogram::Unfinished;
+use tonnage_sys::clock::Clock;
+use tonnage_units::{Error, Result};
+
+/// Receives that are posted ahead for each peer, at most; the engine's own depth may allow fewer.
+const RECEIVES_MAX: u32 = 512;
+
+/// The receiver of a stream over memory lets this part of the window gather.
+const GATHER_SHARE: usize = 4;
+/// It lets no more messages gather than this.
+const GATHER_MAX: usize = 16;
+/// It lets no longer messages gather: with 64 B it gained, with 256 B it did not.
+const GATHER_BYTES_MAX: u32 = 128;
+
+/// Latencies of the last trial that are still elsewhere: to fetch them in the window would take time from it.
+pub(super) enum Unsettled {
+    /// None.
+    Nothing,
+    /// Those of a trial with so many operations, with whoever carried it out.
+    Carried(u64),
+    /// Those of operations that were due and never issued.
+    Paced {
+        flows: usize,
+        timetable: Timetable,
+        ended_ns: u64,
+    },
+}
+
+/// Drives the flows of one worker during one point.
+pub(super) struct FlowDriver<'a> {
+    assignment: Rc<Assignment<'a>>,
+    port: Port<'a>,
+    /// All flows, except under ping-pong: then the table has them.
+    flows: Vec<Flow>,
+    table: Option<Table>,
+    /// The flows of the round that is driven.
+    active: Range<usize>,
+    /// Operations of the flows that are driven, where a file says them.
+    loads: Option<FlowLoads>,
+    scratch: Scratch,
+    /// The most bytes that neighbours of a batch are merged into; `None` where they stay apart.
+    merged_bytes_max: Option<u32>,
+    receives_depth: u32,
+    /// Receives that are posted whenever nothing is in flight.
+    receives_posted: u64,
+    /// Given back when the point is closed.
+    lanes: Vec<Lane>,
+    /// Flows of a round that is carried out elsewhere.
+    carried: Option<Vec<CarriedFlow>>,
+    unsettled: Unsettled,
+}
+
+impl<'a> FlowDriver<'a> {
+    /// Resolves the lanes of a point and posts its receives.
+    pub(super) fn new(
+        assignment: &Rc<Assignment<'a>>,
+        engine: &'a mut dyn Engine,
+        worker: &'a mut EngineWorker,
+        stop: &'a AtomicBool,
+    ) -> Result<Self> {
+        let Assignment {
+            point,
+            station,
+            caps,
+            layout,
+        } = &**assignment;
+        let (rank, memory) = (station.rank, Arc::clone(&worker.memory));
+        let flows = make_flows(point, rank, layout, engine, worker)?;
+        expect_parts(point, layout, engine, true)?;
+        let receives = match point.op {
+            Verb::Send if caps.moves_bytes => make_receives(point, rank, layout, engine, worker)?,
+            _ => Vec::new(),
+        };
+        let mut lanes: Vec<Lane> = flows.iter().map(|flow| flow.lane).collect();
+        lanes.extend(receives.iter().map(Receives::lane));
+        let credits = worker.credits.as_mut();
+        let credited = begin_credits(credits, point, engine, caps, &flows, layout)?;
+        let port = Port::new(engine, worker.clock, stop, station.yielding);
+        let mut port = waiting(port, assignment, flows.len())?;
+        if let Some((credits, tells)) = credited {
+            lanes.extend(tells);
+            port = port.with_credits(credits);
+        }
+        let receives_depth = caps.depth.min(RECEIVES_MAX).min(2 * point.depth().max(8));
+        let receives_posted = receives.len() as u64 * u64::from(receives_depth);
+        if receives_posted > 0 {
+            port.post_receives(receives, receives_depth)?;
+        }
+        let count = flows.len();
+        let at_once = count.min(point.roles.targets_at_once() as usize);
+        // Completed writes may not have arrived.
+        let flushes = matches!(point.op, Verb::Write | Verb::WriteImm);
+        let loads = point.loads.as_ref();
+        let message_bytes_max = u32::try_from(caps.message_bytes_max).unwrap_or(u32::MAX);
+        let (flows, table) = if answers(point) {
+            let table = make_table(point, rank, layout, flows, &memory, caps)?;
+            (Vec::new(), Some(table))
+        } else {
+            (flows, None)
+        };
+        Ok(Self {
+            assignment: Rc::clone(assignment),
+            port,
+            flows,
+            table,
+            active: 0..count,
+            loads: loads.map(|_| FlowLoads::new(count, flushes, worker.clock)),
+            scratch: scratch(point, at_once),
+            merged_bytes_max: (point.batching.merge == BatchMerge::On).then_some(message_bytes_max),
+            receives_depth,
+            receives_posted,
+            lanes,
+            carried: None,
+            unsettled: Unsettled::Nothing,
+        })
+    }
+
+    /// The worker's clock.
+    pub(super) fn clock(&self) -> Clock {
+        self.port.clock
+    }
+
+    /// Follows the kernel's clock, between rounds.
+    pub(super) fn follow_clock(&mut self) {
+        self.port.clock.follow();
+    }
+
+    /// Choices that the engine made by itself.
+    pub(super) fn chosen(&self) -> Facts {
+        self.port.engine.chosen()
+    }
+
+    /// Lets the engine settle between trials, or try things out for a warm-up; true once it has settled.
+    pub(super) fn settle_engine(&mut self, is_warm_up: bool) -> bool {
+        self.port.engine.settle(is_warm_up)
+    }
+
+    /// Puts in place the bytes by which answers of the next trial are seen.
+    pub(super) fn rearm(&self) -> Result<()> {
+        self.table.as_ref().map_or(Ok(()), Table::rearm)
+    }
+
+    /// All flows of the point.
+    pub(super) fn flows(&self) -> &[Flow] {
+        let table = self.table.as_ref();
+        table.map_or(&self.flows, |table| &table.flows)
+    }
+
+    /// Flows of the execution that was just driven, in the order of their targets, where a file says their loads.
+    pub(super) fn flow_times(&self, start_ns: u64) -> Vec<FlowTime> {
+        let loads = self.loads.as_ref();
+        loads.map_or_else(Vec::new, |loads| FlowTime::of(loads, start_ns))
+    }
+
+    /// Serves peers until `over`: answers under ping-pong, polls otherwise.
+    pub(super) fn serve_peers(
+        &mut self,
+        idle: &IdlePolicy,
+        mut over: impl FnMut() -> bool,
+    ) -> Result<()> {
+        if !self.assignment.begins()
+            && let Some(table) = &mut self.table
+        {
+            let served = return_all(&mut self.port, table, &mut over);
+            return served.map(drop).map_err(|error| self.with_stalled(error));
+        }
+        self.poll_until(idle, over)
+    }
+
+    /// Polls until `over` without answering, or rests.
+    pub(super) fn poll_until(
+        &mut self,
+        idle: &IdlePolicy,
+        over: impl FnMut() -> bool,
+    ) -> Result<()> {
+        let polled = idle.poll_until(&mut self.port, over);
+        polled.map_err(|error| self.with_stalled(error))
+    }
+
+    /// Prepares a round of the `active` flows before its start. Returns the progress of a round that is carried out
+    /// elsewhere.
+    pub(super) fn begin_round(
+        &mut self,
+        schedule: &Schedule,
+        active: Range<usize>,
+    ) -> Result<Option<Arc<dyn CarriedProgress>>> {
+        self.port.take_arrivals();
+        self.active = active;
+        self.unsettled = Unsettled::Nothing;
+        let progress = self.begin_carried(schedule)?;
+        let station = &self.assignment.station;
+        let yields = station.part.yields(station.yielding, schedule.is_loaded);
+        self.port.set_yielding(yields);
+        Ok(progress)
+    }
+
+    /// Serves peers until the aligned start: by its clock, a peer may begin a moment earlier.
+    pub(super) fn await_start(&mut self, idle: &IdlePolicy, start_ns: u64) -> Result<()> {
+        let clock = self.port.clock;
+        self.port.keep_awake(true);
+        self.serve_peers(idle, || clock.now_ns() >= start_ns)?;
+        self.port.keep_awake(false);
+        self.port.take_most_in_flight();
+        Ok(())
+    }
+
+    /// The timed part of a round: the loop of the pacing, the closing flush included.
+    pub(super) fn drive(
+        &mut self,
+        schedule: &Schedule,
+        recording: Recording<'_>,
+        totals: &mut TrialTotals,
+    ) -> Result<()> {
+        self.port.restart_watch();
+        self.port.engine.take_rail_loads();
+        let driven = match self.carried.take() {
+            Some(flows) => self.drive_carried(schedule, &flows, totals),
+            None => self.drive_loop(schedule, recording, totals),
+        };
+        driven.map_err(|error| self.with_stalled(error))
+    }
+
+    /// Ends the timed part of a round, which took `window_ns`; none for a worker that drove no flow.
+    pub(super) fn end_round(&mut self, window_ns: Option<u64>, totals: &mut TrialTotals) {
+        if let Some(window_ns) = window_ns {
+            totals.in_flight_max = self.port.take_most_in_flight();
+            let Assignment { point, station, .. } = &*self.assignment;
+            let loads = self.port.engine.take_rail_loads();
+            totals.rails = rails::of_worker(&loads, window_ns);
+            let worker = (station.rank, station.worker);
+            totals.least_rail = rails::least(worker, point.division.rails, &loads, &totals.rails);
+        }
+        self.active = 0..self.flows().len();
+    }
+
+    fn drive_loop(
+        &mut self,
+        schedule: &Schedule,
+        recording: Recording<'_>,
+        totals: &mut TrialTotals,
+    ) -> Result<()> {
+        self.set_loads(schedule);
+        let Assignment { point, station, .. } = &*self.assignment;
+        let mut until = self.until(schedule);
+        let batching = BatchLoop {
+            size: point.batch_share(station.worker),
+            in_flight: point.batching.in_flight,
+            one_call: point.batching.call == BatchCall::One,
+            merged_bytes_max: self.merged_bytes_max,
+        };
+        let timetable = match point.pacing {
+            Pacing::Paced { rate, .. } => {
+                Some(paced::timetable(point, rate, station.part.place, schedule))
+            }
+            _ => None,
+        };
+        let flows = match &mut self.table {
+            Some(table) => {
+                table.activate(self.active.clone());
+                &mut []
+            }
+            None => &mut self.flows[self.active.clone()],
+        };
+        let pace = match (point.pacing, &timetable) {
+            (Pacing::Paced { .. }, Some(timetable)) => Pace::Paced(timetable),
+            (Pacing::Batch { .. }, _) => match &station.shared {
+                None => Pace::Batch(batching),
+                Some(shared) => Pace::SharedBatch(batching, shared, station.worker),
+            },
+            (Pacing::PingPong, _) => match &mut self.table {
+                Some(table) => Pace::PingPong(table),
+                None => Pace::ReadInTurn,
+            },
+            _ => Pace::Stream(self.loads.as_mut()),
+        };
+        let timed_loop = TimedLoop {
+            pace,
+            port: &mut self.port,
+            flows,
+            scratch: &mut self.scratch,
+            until: &mut until,
+        };
+        let driven = timed_loop.run(recording)?;
+        totals.operations = driven.operations;
+        totals.handed_over = driven.handed_over;
+        if let (Some(punctuality), Some(timetable)) = (driven.punctuality, timetable) {
+            let flows = &self.flows[self.active.clone()];
+            (totals.due, totals.late) = (timetable.operations, punctuality.late);
+            totals.stall = paced::stall(&punctuality, station.rank, flows, schedule);
+            self.unsettled = Unsettled::Paced {
+                flows: flows.len(),
+                timetable,
+                ended_ns: punctuality.ended_ns,
+            };
+        }
+        // Flows that end by themselves have been flushed.
+        let writes = matches!(point.op, Verb::Write | Verb::WriteImm)
+            && (self.loads.is_none() || schedule.number == WARM_UP);
+        if !writes {
+            return Ok(());
+        }
+        let flows = self
+            .table
+            .as_ref()
+            .map_or(&self.flows, |table| &table.flows);
+        self.port.flush(&flows[self.active.clone()])
+    }
+
+    /// Gives the flows of a round their operations, where a file says them; the warm-up drives the same flows without
+    /// an end.
+    fn set_loads(&mut self, schedule: &Schedule) {
+        let Assignment { point, station, .. } = &*self.assignment;
+        let operations =
+            |flow: &Flow| match point.load_operations(station.rank, flow.peer, station.worker) {
+                0 => 0,
+                _ if schedule.number == WARM_UP => u64::MAX,
+                operations => operations,
+            };
+        if let Some(loads) = &mut self.loads {
+            let flows = &self.flows[self.active.clone()];
+            loads.set(self.port.clock, flows.iter().map(operations));
+        }
+    }
+
+    /// End of the round's operations.
+    fn until(&self, schedule: &Schedule) -> Until {
+        let until = match (schedule.length, &self.loads) {
+            (TrialLength::DurationNs(ns), _) => {
+                Until::time(self.port.clock, schedule.start_ns + ns)
+            }
+            (TrialLength::Iterations(_), Some(loads)) => Until::operations(loads.operations()),
+            (TrialLength::Iterations(count), None) => Until::operations(count),
+        };
+        until.at_most(self.assignment.point.iterations_max().unwrap_or(u64::MAX))
+    }
+
+    /// Latencies of the last trial that are still elsewhere.
+    pub(super) fn take_unsettled(&mut self) -> Unsettled {
+        std::mem::replace(&mut self.unsettled, Unsettled::Nothing)
+    }
+
+    /// Operations of the last trial that were due and never issued.
+    pub(super) fn never_issued(
+        &self,
+        flows: usize,
+        timetable: &Timetable,
+        ended_ns: u64,
+    ) -> impl Iterator<Item = Unfinished> {
+        self.scratch.never_issued(flows, timetable, ended_ns)
+    }
+
+    /// Serves while `is_missing`, until the deadline at most: the caller looks at the result.
+    pub(super) fn serve_while(&mut self, is_missing: impl Fn() -> bool) -> Result<()> {
+        let served = self.serve_port_while(|_| is_missing());
+        served.map_err(|error| self.with_stalled(error))
+    }
+
+    /// Waits until `count` operations have arrived in this round, and nothing of plain writes is on its way. Returns the
+    /// time that the latter took.
+    pub(super) fn await_arrivals(&mut self, count: Option<u64>, round: u32) -> Result<u64> {
+        if let Some(count) = count {
+            let awaited = self.serve_port_while(|port| port.arrivals.count < count);
+            awaited.map_err(|error| self.with_stalled(error))?;
+        }
+        // Plain writes tell this side nothing. Their initiators have closed the window, which this comes behind.
+        let Assignment {
+            point,
+            station,
+            layout,
+            ..
+        } = &*self.assignment;
+        if !layout.into.is_empty() && flushes_in_round(point, station.rank, round) {
+            return Ok(self.port.flush_incoming()?.unwrap_or(0));
+        }
+        Ok(0)
+    }
+
+    /// Arrivals since the last call.
+    pub(super) fn take_arrivals(&mut self) -> Arrivals {
+        self.port.take_arrivals()
+    }
+
+    /// Polls while something is missing, until the deadline at most.
+    fn serve_port_while(&mut self, is_missing: impl Fn(&Port<'_>) -> bool) -> Result<()> {
+        let clock = self.port.clock;
+        let deadline_ns = clock.now_ns() + DEADLINES.arrival.as_nanos() as u64;
+        let rounds_max = if self.port.sleeps() { 1 } else { 64 };
+        while is_missing(&self.port) && clock.now_ns() < deadline_ns {
+            let mut rounds = 0;
+            serve(&mut self.port, &mut || {
+                rounds += 1;
+                rounds > rounds_max
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Uses up the receives of both sides, so that the next point starts with none, and gives the lanes back. All workers
+    /// of all ranks call it, then [`Self::poll_until`] everybody has.
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.port.use_up_receives();
+        if self.assignment.point.op == Verb::Send {
+            let used_up = self.use_up_receives();
+            let settled = used_up.and_then(|()| self.port.settle_credits());
+            settled.map_err(|error| self.with_stalled(error))?;
+        }
+        for lane in std::mem::take(&mut self.lanes) {
+            self.port.engine.release(lane);
+        }
+        let Assignment { point, layout, .. } = &*self.assignment;
+        expect_parts(point, layout, self.port.engine, false)
+    }
+
+    /// Sends as many fillers as each peer has receives, and waits for those of the peers.
+    fn use_up_receives(&mut self) -> Result<()> {
+        let depth = self.receives_depth as usize;
+        let fillers: Vec<_> = self
+            .flows()
+            .iter()
+            .flat_map(|flow| std::iter::repeat_n(flow.filler_op(), depth))
+            .collect();
+        self.port.take_arrivals();
+        let mut done = [Completion::EMPTY; BURST];
+        self.port.complete(&fillers, &mut done)?;
+        let posted = self.receives_posted;
+        self.serve_port_while(|port| port.arrivals.count < posted)?;
+        let seen = self.port.take_arrivals().count;
+        // An engine that moves nothing has no receives, and answers its own operations.
+        if posted > 0 && seen != posted {
+            return Err(Error::Failed(format!(
+                "{seen} of the {posted} receives that were posted ahead could be used up at the end of the point",
+            )));
+        }
+        Ok(())
+    }
+
+    /// Names what made no progress, if that is the error.
+    fn with_stalled(&mut self, error: Error) -> Error {
+        let Some(stall) = self.port.stall().cloned() else {
+            return error;
+        };
+        let Assignment { point, station, .. } = &*self.assignment;
+        let waiting = match point.pacing {
+            Pacing::Stream { .. } | Pacing::Paced { .. } => self.scratch.waiting_flows(),
+            _ => Vec::new(),
+        };
+        let table = self.table.as_ref();
+        let flows = table.map_or(&self.flows, |table| &table.flows);
+        let flows = &flows[self.active.clone()];
+        let names = &station.names;
+        names.error(point, &stall, flows, &waiting, self.port.engine)
+    }
+}
+
+/// Messages that a worker which only receives lets gather; none where they do not come through memory that senders and
+/// this worker share.
+fn gathered(Assignment { point, caps, .. }: &Assignment) -> usize {
+    let is_shared = caps.arrives_by_polling && caps.limit == LimitKind::MemoryCopy;
+    let is_short = point.op == Verb::Send && point.size_bytes <= GATHER_BYTES_MAX;
+    match point.pacing {
+        Pacing::Stream { window } if is_shared && is_short => {
+            (window as usize / GATHER_SHARE).min(GATHER_MAX)
+        }
+        _ => 0,
+    }
+}
+
+/// A port that waits as the point asks and the device allows, and watches over `flows` flows.
+fn waiting<'a>(port: Port<'a>, assignment: &Assignment, flows: usize) -> Result<Port<'a>> {
+    let Assignment {
+        point,
+        station,
+        caps,
+        ..
+    } = assignment;
+    let patience_ns = station.patience.as_nanos() as u64;
+    let mut port = port.with_watch(StallWatch::new(patience_ns, point.size_bytes, flows));
+    if !caps.arrivals_named {
+        port = port.without_names();
+    }
+    if caps.arrives_by_polling {
+        port = port.without_pause();
+    }
+    if flows == 0 {
+        port = port.gathering(gathered(assignment));
+    }
+    if point.cq == CqMode::Event {
+        port = port.with_sleeper(station.sleepers.join()?);
+    }
+    Ok(port)
+}

@@ -1,0 +1,138 @@
+//! The memory of one worker: data put in place before a trial, and compared with the expected state after it.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::assignment::Assignment;
+use super::driven::compares_each;
+use super::totals::TrialTotals;
+use super::trial::{Issued, WARM_UP};
+use super::verify::{Expected, MemoryWatch};
+use crate::limit::memory_copy::copy_rates;
+use crate::opening::engine::EngineWorker;
+use tonnage_engine::Verb;
+use tonnage_engine::memory::{CopyRate, CopyTurns, Memory};
+use tonnage_engine::pattern::Mismatches;
+use tonnage_loops::each::{ENGINE_AT_FAULT, Findings, Found};
+use tonnage_loops::flow::Flow;
+use tonnage_sys::clock::Clock;
+use tonnage_units::{Error, Result};
+
+/// Fills and checks the memory of one worker during one point.
+pub(super) struct MemoryChecker<'a> {
+    assignment: Rc<Assignment<'a>>,
+    memory: Arc<dyn Memory>,
+    watch: MemoryWatch,
+    /// Results of comparing every operation, where that is asked for.
+    findings: Option<Arc<Findings>>,
+    /// Number of the trial that is checked.
+    number: u64,
+}
+
+impl<'a> MemoryChecker<'a> {
+    pub(super) fn new(assignment: &Rc<Assignment<'a>>, worker: &EngineWorker) -> Self {
+        let (point, station) = (assignment.point, &assignment.station);
+        let of = (station.rank, station.worker);
+        Self {
+            memory: Arc::clone(&worker.memory),
+            watch: MemoryWatch::new(point, of, &assignment.layout),
+            findings: worker.findings.clone().filter(|_| compares_each(point)),
+            number: WARM_UP,
+            assignment: Rc::clone(assignment),
+        }
+    }
+
+    /// Begins trial `number`, whose data [`Self::fill`] puts in place.
+    pub(super) fn begin(&mut self, number: u64) {
+        self.number = number;
+        if let Some(findings) = &self.findings {
+            findings.take();
+        }
+    }
+
+    /// Puts the trial's data in place.
+    pub(super) fn fill(&mut self) -> Result<()> {
+        self.watch.fill(self.memory.as_ref(), self.number)
+    }
+
+    /// Operations that the flows issued since the last call.
+    pub(super) fn issued(&mut self, flows: &[Flow]) -> Result<Issued> {
+        self.watch.issued(self.memory.as_ref(), flows)
+    }
+
+    /// Returns whether each announced operation has been compared.
+    pub(super) fn is_settled(&self) -> bool {
+        let findings = self.findings.as_ref();
+        findings.is_none_or(|findings| findings.is_settled())
+    }
+
+    /// Lets operations through uncompared from now on.
+    pub(super) fn stop_comparing(&self) {
+        if let Some(findings) = &self.findings {
+            findings.pass(true);
+        }
+    }
+
+    /// Compares the last visit of each slot with the operation's data, or collects the comparisons of all operations.
+    /// Adds correct bytes to `totals`.
+    pub(super) fn check(&self, expected: &Expected, totals: &mut TrialTotals) -> Result<()> {
+        let point = self.assignment.point;
+        let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
+        self.watch.check(
+            self.memory.as_ref(),
+            self.number,
+            expected,
+            &mut moved,
+            &mut untouched,
+        )?;
+        totals.verified_bytes = moved.checked_bytes - moved.wrong_bytes;
+        if let Some(findings) = &self.findings {
+            let reads = point.op == Verb::Read;
+            let of = if reads { &expected.out } else { &expected.into };
+            let moved_bytes = of.iter().sum::<u64>() * u64::from(point.size_bytes);
+            totals.verified_bytes = checked_each(&findings.take(), moved_bytes)?;
+        }
+        if point.op == Verb::CompareSwap {
+            totals.swapped = expected.ascents.iter().map(|told| told.count).sum();
+        }
+        if !moved.is_clean() {
+            return Err(Error::Failed(format!(
+                "of what was moved, {}",
+                moved.describe()
+            )));
+        }
+        if !untouched.is_clean() {
+            return Err(Error::Failed(format!(
+                "of what nobody should have touched, {}",
+                untouched.describe()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Moves past the trial that was checked.
+    pub(super) fn advance(&mut self, expected: &Expected) {
+        self.watch.advance(expected);
+    }
+
+    /// Copy rates over this point's footprint, in the turns of all copiers.
+    pub(super) fn copy_rates(&self, clock: &Clock, turns: CopyTurns) -> Result<Vec<CopyRate>> {
+        let Assignment { point, layout, .. } = &*self.assignment;
+        copy_rates(self.memory.as_ref(), layout, point, clock, turns)
+    }
+}
+
+/// Correct bytes of operations that were compared one by one and should have moved `moved_bytes`.
+fn checked_each(found: &Found, moved_bytes: u64) -> Result<u64> {
+    if let Some(wrong) = &found.wrong {
+        return Err(Error::Failed(wrong.clone()));
+    }
+    if found.moved_bytes != moved_bytes {
+        return Err(Error::Failed(format!(
+            "--verify=each compared operations with {} bytes, but the initiators completed operations with \
+             {moved_bytes}; {ENGINE_AT_FAULT}",
+            found.moved_bytes
+        )));
+    }
+    Ok(found.right_bytes)
+}

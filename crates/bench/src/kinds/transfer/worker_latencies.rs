@@ -1,0 +1,158 @@
+//! Latencies of one worker: those of the running trial, of the point, and of the phases of its batches.
+
+use std::rc::Rc;
+use std::sync::Arc;
+
+use super::assignment::Assignment;
+use super::flow_driver::{FlowDriver, Unsettled};
+use super::totals::TrialTotals;
+use super::trial::{Schedule, WARM_UP};
+use tonnage_engine::carried::CarriedProgress;
+use tonnage_loops::pulse::FeltPulse;
+use tonnage_loops::recorder::PhaseHistograms;
+use tonnage_loops::timed_loop::Recording;
+use tonnage_plan::transfer::Pacing;
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_units::Result;
+
+/// Histograms of one worker during one point.
+pub(super) struct WorkerLatencies<'a> {
+    assignment: Rc<Assignment<'a>>,
+    trial: LatencyHistogram,
+    point: LatencyHistogram,
+    /// Only of points with batches.
+    phases: Option<PhaseHistograms>,
+    /// Pulse kept during trials, if another thread reads it.
+    pulse: Option<FeltPulse>,
+}
+
+/// Returns whether another thread reads pulses: not while engines warm up.
+fn is_felt(schedule: &Schedule) -> bool {
+    schedule.number != WARM_UP
+}
+
+impl<'a> WorkerLatencies<'a> {
+    pub(super) fn new(assignment: &Rc<Assignment<'a>>) -> Self {
+        let point = assignment.point;
+        let times_batches = point.latency && matches!(point.pacing, Pacing::Batch { .. });
+        Self {
+            trial: LatencyHistogram::new(),
+            point: LatencyHistogram::new(),
+            phases: times_batches.then(PhaseHistograms::default),
+            pulse: assignment.station.pulse.clone().map(FeltPulse::new),
+            assignment: Rc::clone(assignment),
+        }
+    }
+
+    /// Begins a trial, before the clock runs.
+    pub(super) fn begin(&mut self) {
+        self.trial.clear();
+        if let Some(felt) = &mut self.pulse {
+            felt.begin();
+        }
+    }
+
+    /// Where the loop of this trial records.
+    pub(super) fn recording(&mut self, schedule: &Schedule) -> Recording<'_> {
+        let felt = self.pulse.as_mut().filter(|_| is_felt(schedule));
+        let (pulse, latencies) = match felt {
+            Some(felt) => (Some(&*felt.pulse), &mut felt.latencies),
+            None => (None, &mut self.trial),
+        };
+        let records = self.assignment.records_latencies();
+        Recording {
+            latencies: records.then_some(latencies),
+            phases: self.phases.as_mut(),
+            pulse,
+        }
+    }
+
+    /// Follows a trial that is carried out elsewhere.
+    pub(super) fn follow(&self, schedule: &Schedule, progress: Arc<dyn CarriedProgress>) {
+        if let Some(felt) = self.pulse.as_ref().filter(|_| is_felt(schedule)) {
+            felt.pulse.follow(progress);
+        }
+    }
+
+    /// Stops following a trial that failed.
+    pub(super) fn stop_following(&self) {
+        if let Some(felt) = &self.pulse {
+            felt.pulse.end_following(0, None);
+        }
+    }
+
+    /// Completes the latencies of the trial that was driven, and puts their sums into `totals`. It takes time, so it
+    /// follows the measured interval.
+    pub(super) fn settle(
+        &mut self,
+        driver: &mut FlowDriver<'_>,
+        schedule: &Schedule,
+        totals: &mut TrialTotals,
+    ) -> Result<()> {
+        let assignment = &*self.assignment;
+        let trial = &mut self.trial;
+        let mut never_issued = Vec::new();
+        match driver.take_unsettled() {
+            Unsettled::Carried(operations) => {
+                let latencies = driver.carried_latencies()?;
+                if let Some(felt) = self.pulse.as_ref().filter(|_| is_felt(schedule)) {
+                    felt.pulse.end_following(operations, latencies.as_ref());
+                }
+                if let Some(latencies) = &latencies {
+                    trial.merge_binned(latencies);
+                }
+            }
+            Unsettled::Paced {
+                flows,
+                timetable,
+                ended_ns,
+            } if assignment.records_latencies() => {
+                never_issued.extend(driver.never_issued(flows, &timetable, ended_ns));
+            }
+            Unsettled::Paced { .. } | Unsettled::Nothing => {}
+        }
+        let count = |latencies: &mut LatencyHistogram| {
+            let each = never_issued.iter();
+            each.for_each(|waits| latencies.record_unfinished(waits));
+        };
+        let felt = self.pulse.as_mut();
+        match felt.filter(|_| is_felt(schedule) && !assignment.caps.carried) {
+            Some(felt) => felt.finish(trial, count),
+            None => count(trial),
+        }
+        totals.samples = trial.count();
+        totals.unfinished = trial.unfinished();
+        totals.latency_ns_min = trial.min_ns();
+        totals.latency_ns_max = trial.max_ns().unwrap_or(0);
+        totals.latency_ns_sum = trial
+            .mean_ns()
+            .map_or(0, |mean| (mean * totals.samples as f64) as u64);
+        if !schedule.again {
+            self.point.merge(trial);
+        }
+        Ok(())
+    }
+
+    /// Latencies of the trial that was driven last; `None` for the background.
+    pub(super) fn of_trial(&self) -> Option<&LatencyHistogram> {
+        Some(&self.trial).filter(|_| !self.assignment.station.part.is_background)
+    }
+
+    /// Latencies of all trials.
+    pub(super) fn of_point(&self) -> &LatencyHistogram {
+        &self.point
+    }
+
+    /// Phases of batches of all trials.
+    pub(super) fn phases(&self) -> Option<&PhaseHistograms> {
+        self.phases.as_ref()
+    }
+
+    /// Forgets the warm-up's latencies.
+    pub(super) fn forget(&mut self) {
+        self.point.clear();
+        if let Some(phases) = &mut self.phases {
+            phases.clear();
+        }
+    }
+}
