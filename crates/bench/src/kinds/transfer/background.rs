@@ -3,10 +3,13 @@
 use std::borrow::Cow;
 
 use super::layout::SliceLayout;
+use super::summary::latency_kind;
 use crate::opening::SizedBy;
 use tonnage_engine::Peer;
 use tonnage_plan::transfer::TransferPoint;
-use tonnage_record::transfer::MeasuringCpus;
+use tonnage_record::histogram::Latency;
+use tonnage_units::histogram::LatencyHistogram;
+use tonnage_record::transfer::{BackgroundSummary, MeasuringCpus, Trial};
 
 /// The points that the workers of a rank drive.
 pub(super) struct WorkerPoints<'a> {
@@ -97,6 +100,17 @@ pub(super) fn sized_by(points: &[&TransferPoint]) -> SizedBy {
 /// Operations that a lane has in flight.
 pub(super) fn depth(point: &TransferPoint) -> u32 {
     each(point).map(|point| point.depth()).max().unwrap_or(1)
+}
+
+/// The load during the trials and the latency without it; `None` without a background.
+pub(super) fn summary(
+    point: &TransferPoint,
+    idle: Option<&LatencyHistogram>,
+    trials: &[Trial],
+) -> Option<BackgroundSummary> {
+    let idle = Latency::of(idle?, latency_kind(point));
+    let loads = trials.iter().filter_map(|trial| trial.background.as_ref());
+    BackgroundSummary::of(&loads.collect::<Vec<_>>(), idle)
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@
 //! | `flow_driver`, `flows` | a worker's port and flows, and the loop of each round; setting up flows |
 //! | `memory_checker`, `worker_latencies`, `idle_policy` | a worker's memory before and after trials, its histograms, and when it rests |
 //! | `paced` | operations at a rate: each worker's timetable, and what came of it |
+//! | `batching` | phases and merged operations of batches |
 //! | `background` | workers that move the load beside a latency, and who shares a CPU with it |
 //! | `intervals` | what moves in each interval of a trial, told while it runs |
 //! | `shared_device` | the remark about a GPU that processes have in turn |
@@ -21,6 +22,7 @@
 
 mod assignment;
 mod background;
+mod batching;
 mod caps;
 pub mod crew;
 pub mod driven;
@@ -53,7 +55,7 @@ use crate::limit::unknown_links;
 use crate::opening::engine::OpenEngine;
 use open::EngineKey;
 use point::Measured;
-use summary::OfDevices;
+use summary::Devices;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Alike;
 use tonnage_record::{Body, HistogramData, Record, TransferBody};
@@ -114,12 +116,12 @@ impl Kind for Transfers {
         let (opened, infos, hosts) = (&open.opened, stage.rank.infos(), stage.rank.hosts());
         let summary = ended.is_ok().then(|| {
             pairs::mark_shared(&mut measured.pairs, &opened.places, hosts);
-            let devices = OfDevices {
-                rails: rails::summary(point, &opened.all, &measured.totals),
-                slow_rail: rails::slow(opened, infos, &measured.totals),
+            let devices = Devices {
+                opened,
+                ranks: infos,
                 delivered: flows::delivered(point, open),
             };
-            summary::summarize(point, &measured, devices)
+            summary::summarize(point, &measured, &devices)
         });
         let histogram = Some(&measured.histogram).filter(|it| ended.is_ok() && it.count() > 0);
         record.body = Body::from(TransferBody {

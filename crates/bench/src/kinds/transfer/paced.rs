@@ -87,6 +87,8 @@ pub(super) fn pace(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonnage_plan::point::Traffic;
+    use tonnage_plan::roles::Roles;
     use tonnage_plan::testing::slots_point;
     use tonnage_plan::transfer::Addresses;
 
@@ -121,6 +123,32 @@ mod tests {
         assert_eq!([first.operations, second.operations], [16, 16]);
         assert_eq!([first.end_ns, second.end_ns], [32_000_000; 2]);
         assert_eq!((first.rate_per_s, first.burst), (500.0, 4));
+    }
+
+    #[test]
+    fn what_was_offered_is_the_rate_of_all_who_initiate() {
+        let trials = [100, 300].map(|operations| TrialTotals {
+            operations,
+            due: 2 * operations,
+            late: operations / 2,
+            ..TrialTotals::default()
+        });
+        for (traffic, offered_per_s) in [
+            (Traffic::Pair, 100.0),
+            (Traffic::FanOut, 50.0),
+            (Traffic::FanIn, 150.0),
+            (Traffic::AllToAll, 200.0),
+        ] {
+            let rate = Rate::per_s(50.0);
+            let point = TransferPoint {
+                roles: Roles::new(traffic, 4),
+                pacing: Pacing::Paced { window: 4, rate },
+                ..slots_point(Addresses::Sequential, 4)
+            };
+            let pace = pace(&point, &trials, 200.0).unwrap();
+            assert_eq!(pace.offered_per_s, offered_per_s, "{traffic:?}");
+            assert_eq!((pace.reached_per_s, pace.late_fraction), (200.0, 0.25));
+        }
     }
 
     #[test]

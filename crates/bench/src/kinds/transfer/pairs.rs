@@ -20,7 +20,7 @@ use tonnage_plan::point::Traffic;
 use tonnage_plan::roles::Roles;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{Alike, Hosts, pack, unpack};
-use tonnage_record::transfer::{PairRate, judge};
+use tonnage_record::transfer::{MatrixVerdict, PairRate, judge};
 use tonnage_units::{Reduce, Result};
 
 /// The most times that slow pairs of a matrix have their turns again. What is slow by chance is so once in a few turns,
@@ -28,7 +28,7 @@ use tonnage_units::{Reduce, Result};
 const LOOKS_MAX: u64 = 3;
 
 /// The most pairs of a file that have turns for themselves, and the most that a record has.
-pub(super) const PAIRS_MAX: usize = 1024;
+const PAIRS_MAX: usize = 1024;
 
 impl Lead<'_, '_> {
     /// Counts a round that has been added up by the ranks that took part: the turn of a pair, if this rank initiates
@@ -210,6 +210,22 @@ impl PairSums {
         }
         sum.best_bytes_per_s = sum.best_bytes_per_s.max(turn.best_bytes_per_s);
     }
+}
+
+/// The pairs that a record lists: none where there are too many.
+pub(super) fn summary(pairs: &[PairRate]) -> Vec<PairRate> {
+    if pairs.len() > PAIRS_MAX {
+        return Vec::new();
+    }
+    pairs.to_vec()
+}
+
+/// Verdict on the pairs of a matrix.
+pub(super) fn verdict(point: &TransferPoint, pairs: &[PairRate]) -> Option<MatrixVerdict> {
+    if point.roles.traffic != Traffic::Matrix {
+        return None;
+    }
+    judge(point.roles.ranks, pairs, point.op == Verb::Read)
 }
 
 /// Marks the pairs of which workers are on one CPU.

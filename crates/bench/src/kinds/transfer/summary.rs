@@ -1,46 +1,41 @@
-//! From the trials of a point to its summary: spreads across trials, percentiles over all operations, utilization.
+//! From the trials of a point to its summary: spreads across trials, percentiles over all operations, utilization. The
+//! contribution of each aspect is in the aspect's own file.
 
-use super::paced;
-use super::pairs::PAIRS_MAX;
 use super::point::Measured;
-use super::totals::{TrialTotals, directions};
-use tonnage_engine::Verb;
-use tonnage_loops::recorder::PhaseHistograms;
-use tonnage_plan::point::Traffic;
-use tonnage_plan::transfer::{BatchMerge, Pacing, TransferPoint};
+use super::totals::{self, TrialTotals};
+use super::{background, batching, paced, pairs, rails, verify};
+use crate::opening::openings::Openings;
+use tonnage_plan::transfer::{Pacing, TransferPoint};
+use tonnage_ranks::RankInfo;
 use tonnage_record::LatencyKind;
 use tonnage_record::histogram::Latency;
 use tonnage_record::spread::spread;
-use tonnage_record::transfer::{
-    BackgroundSummary, BatchPhase, BatchPhases, Rail, SlowRail, Summary, Trial, judge,
-};
-use tonnage_units::histogram::LatencyHistogram;
+use tonnage_record::transfer::{Summary, Trial};
 
-/// Parts of a summary that follow from the open devices.
-#[derive(Default)]
-pub struct OfDevices {
-    pub rails: Vec<Rail>,
-    pub slow_rail: Option<SlowRail>,
+/// Devices of all ranks.
+pub struct Devices<'a> {
+    pub opened: &'a Openings,
+    pub ranks: &'a [RankInfo],
     /// Whether the bytes written are in the peer's memory when a latency sample ends.
     pub delivered: Option<bool>,
 }
 
 /// Takes the trials together.
-pub fn summarize(point: &TransferPoint, measured: &Measured, devices: OfDevices) -> Summary {
+pub fn summarize(point: &TransferPoint, measured: &Measured, devices: &Devices<'_>) -> Summary {
+    let Measured { trials, totals, .. } = measured;
     let over_trials = |rate: fn(&Trial) -> f64| {
-        let rates: Vec<f64> = measured.trials.iter().map(rate).collect();
+        let rates: Vec<f64> = trials.iter().map(rate).collect();
         spread(&rates)
     };
-    let sum = |field: fn(&TrialTotals) -> u64| -> u64 { measured.totals.iter().map(field).sum() };
+    let sum = |field: fn(&TrialTotals) -> u64| -> u64 { totals.iter().map(field).sum() };
     let operations = sum(|totals| totals.operations);
     let per_operation = |sum: u64| sum as f64 / operations.max(1) as f64;
     let bandwidth = over_trials(|trial| trial.bandwidth_bytes_per_s);
     let message_rate = over_trials(|trial| trial.message_rate_per_s);
     let latency = Latency::of(&measured.histogram, latency_kind(point));
-    let verdict = || judge(point.roles.ranks, &measured.pairs, point.op == Verb::Read);
-    let are_few = measured.pairs.len() <= PAIRS_MAX;
+    let limit = measured.limit.as_ref();
     Summary {
-        trials: measured.trials.len() as u32,
+        trials: trials.len() as u32,
         operations,
         payload_bytes: sum(|totals| totals.payload_bytes),
         bandwidth_bytes_per_s: bandwidth,
@@ -49,55 +44,22 @@ pub fn summarize(point: &TransferPoint, measured: &Measured, devices: OfDevices)
             delivered: devices.delivered,
             ..latency
         }),
-        background: background(point, measured),
-        batch_phases: measured.phases.as_ref().and_then(batch_phases),
+        background: background::summary(point, measured.idle.as_ref(), trials),
+        batch_phases: measured.phases.as_ref().and_then(batching::phases),
         initiator_cpu_ns_per_operation: per_operation(sum(|totals| totals.initiator_cpu_ns)),
         target_cpu_ns_per_operation: per_operation(sum(|totals| totals.target_cpu_ns)),
-        utilization: measured
-            .limit
-            .as_ref()
-            .map(|limit| bandwidth.mean / limit.bytes_per_s),
-        merged_operations: (point.batching.merge == BatchMerge::On)
-            .then(|| sum(|totals| totals.handed_over)),
-        rails: devices.rails,
-        directions: directions(&measured.trials, &measured.totals),
+        utilization: limit.map(|limit| bandwidth.mean / limit.bytes_per_s),
+        merged_operations: batching::merged(point, totals),
+        rails: rails::summary(point, &devices.opened.all, totals),
+        slow_rail: rails::slow(devices.opened, devices.ranks, totals),
+        directions: totals::directions(trials, totals),
         initiators: measured.initiators.clone(),
-        pairs: measured.pairs.iter().filter(|_| are_few).cloned().collect(),
-        matrix: (point.roles.traffic == Traffic::Matrix)
-            .then(verdict)
-            .flatten(),
-        slow_rail: devices.slow_rail,
-        pace: paced::pace(point, &measured.totals, message_rate.mean),
-        swapped_fraction: (point.op == Verb::CompareSwap && point.verify.is_on())
-            .then(|| per_operation(sum(|totals| totals.swapped))),
+        pairs: pairs::summary(&measured.pairs),
+        matrix: pairs::verdict(point, &measured.pairs),
+        swapped_fraction: verify::swapped_fraction(point, totals),
+        pace: paced::pace(point, totals, message_rate.mean),
         converged: measured.converged,
     }
-}
-
-/// The load beside a latency and the latency without it, where there was one.
-fn background(point: &TransferPoint, measured: &Measured) -> Option<BackgroundSummary> {
-    let idle = Latency::of(measured.idle.as_ref()?, latency_kind(point));
-    let trials = measured.trials.iter();
-    let loads: Vec<_> = trials
-        .filter_map(|trial| trial.background.as_ref())
-        .collect();
-    BackgroundSummary::of(&loads, idle)
-}
-
-/// Phases of batches, where there were any.
-fn batch_phases(phases: &PhaseHistograms) -> Option<BatchPhases> {
-    let of = |histogram: &LatencyHistogram| {
-        Some(BatchPhase {
-            time_ns_mean: histogram.mean_ns()?,
-            time_ns_p50: histogram.quantile_ns(0.5)?,
-            time_ns_p99: histogram.quantile_ns(0.99)?,
-        })
-    };
-    Some(BatchPhases {
-        prepare: of(&phases.prepare)?,
-        post: of(&phases.post)?,
-        complete: of(&phases.complete)?,
-    })
 }
 
 /// Kind of a latency sample of a point.
@@ -114,9 +76,10 @@ pub fn latency_kind(point: &TransferPoint) -> LatencyKind {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tonnage_plan::roles::Roles;
+    use crate::opening::openings::tests::{opened, openings};
+    use tonnage_engine::{LimitKind, Verb};
     use tonnage_plan::testing::slots_point as point;
-    use tonnage_plan::transfer::{Addresses, Rate};
+    use tonnage_plan::transfer::Addresses;
     use tonnage_record::Limit;
 
     /// Two trials of a second: 100 and 300 operations of 8 bytes.
@@ -127,8 +90,6 @@ mod tests {
             payload_bytes: 8 * operations,
             initiator_cpu_ns: 5 * operations,
             target_cpu_ns: 7 * operations,
-            due: 2 * operations,
-            late: operations / 2,
             ..TrialTotals::default()
         });
         Measured {
@@ -142,11 +103,15 @@ mod tests {
 
     #[test]
     fn trials_are_taken_together() {
-        let summary = summarize(
-            &point(Addresses::Sequential, 4),
-            &measured(),
-            OfDevices::default(),
-        );
+        let devices = Devices {
+            opened: &openings(
+                &[opened(LimitKind::None, None)],
+                point(Addresses::Sequential, 4).roles,
+            ),
+            ranks: &[],
+            delivered: None,
+        };
+        let summary = summarize(&point(Addresses::Sequential, 4), &measured(), &devices);
         assert_eq!((summary.trials, summary.operations), (2, 400));
         assert_eq!(summary.payload_bytes, 3200);
         let bandwidth = summary.bandwidth_bytes_per_s;
@@ -157,30 +122,6 @@ mod tests {
         assert_eq!(summary.utilization, Some(0.25));
         assert_eq!((summary.pace, summary.latency), (None, None));
         assert_eq!(summary.converged, Some(true));
-    }
-
-    #[test]
-    fn what_was_offered_is_the_rate_of_all_who_initiate() {
-        for (traffic, ranks, offered_per_s) in [
-            (Traffic::Pair, 4, 100.0),
-            (Traffic::FanOut, 4, 50.0),
-            (Traffic::FanIn, 4, 150.0),
-            (Traffic::AllToAll, 4, 200.0),
-        ] {
-            let point = TransferPoint {
-                roles: Roles::new(traffic, ranks),
-                pacing: Pacing::Paced {
-                    window: 4,
-                    rate: Rate::per_s(50.0),
-                },
-                ..point(Addresses::Sequential, 4)
-            };
-            let pace = summarize(&point, &measured(), OfDevices::default())
-                .pace
-                .unwrap();
-            assert_eq!(pace.offered_per_s, offered_per_s, "{traffic:?}");
-            assert_eq!((pace.reached_per_s, pace.late_fraction), (200.0, 0.25));
-        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod words;
 use self::reports::Reports;
 pub use self::words::Ascents;
 use self::words::WordWalks;
+use super::totals::TrialTotals;
 use super::trial::{FlowIssued, Issued};
 use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout, answers};
 use crate::loop_parameters::flow_slots;
@@ -134,6 +135,16 @@ pub fn check_arrivals(
         )));
     }
     Ok(())
+}
+
+/// The part of compare-swaps that found the expected word, of verified trials.
+pub(super) fn swapped_fraction(point: &TransferPoint, trials: &[TrialTotals]) -> Option<f64> {
+    if point.op != Verb::CompareSwap || !point.verify.is_on() {
+        return None;
+    }
+    let swapped: u64 = trials.iter().map(|totals| totals.swapped).sum();
+    let operations: u64 = trials.iter().map(|totals| totals.operations).sum();
+    Some(swapped as f64 / operations.max(1) as f64)
 }
 
 /// One stretch of this worker's memory that a trial fills from elsewhere, or that others fetch.

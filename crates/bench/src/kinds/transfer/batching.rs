@@ -1,0 +1,29 @@
+//! Batches in a summary: the phases of their latency, and operations that were merged.
+
+use super::totals::TrialTotals;
+use tonnage_loops::recorder::PhaseHistograms;
+use tonnage_plan::transfer::{BatchMerge, TransferPoint};
+use tonnage_record::histogram::LatencyHistogram;
+use tonnage_record::transfer::{BatchPhase, BatchPhases};
+
+/// Phases of batches; `None` without a batch.
+pub(super) fn phases(phases: &PhaseHistograms) -> Option<BatchPhases> {
+    let of = |histogram: &LatencyHistogram| {
+        Some(BatchPhase {
+            time_ns_mean: histogram.mean_ns()?,
+            time_ns_p50: histogram.quantile_ns(0.5)?,
+            time_ns_p99: histogram.quantile_ns(0.99)?,
+        })
+    };
+    Some(BatchPhases {
+        prepare: of(&phases.prepare)?,
+        post: of(&phases.post)?,
+        complete: of(&phases.complete)?,
+    })
+}
+
+/// Operations posted after merging adjacent ones; `None` where none are merged.
+pub(super) fn merged(point: &TransferPoint, trials: &[TrialTotals]) -> Option<u64> {
+    let handed_over = trials.iter().map(|totals| totals.handed_over);
+    (point.batching.merge == BatchMerge::On).then(|| handed_over.sum())
+}
