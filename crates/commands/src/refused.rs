@@ -7,7 +7,7 @@ use clap::Parser;
 
 use crate::args::ior::IorRequest;
 use crate::args::{Cli, Command};
-use crate::command::measure::{Resolved, job_of, layers_job, verify_job};
+use crate::command::measure::resolve::{Resolved, job_of, layers_job, verify_job};
 use crate::command::{checks, ior};
 
 /// A line after `#` is the beginning of the command lines below it. Each of these has options, and after `=>` parts of

@@ -11,7 +11,8 @@ use tonnage_units::{Error, Result};
 
 use super::block::{Block, check_summary};
 use super::job::Job;
-use super::measure::{identity_of, speaks, start};
+use super::measure::resolve::{identity_of, speaks};
+use super::measure::start;
 use super::print;
 use super::rank_count::how_many;
 use crate::args::common::RankArgs;

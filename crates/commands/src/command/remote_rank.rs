@@ -11,7 +11,7 @@ use super::check::task::{CheckTask, TimeBudget};
 use super::check::this_host::report_to_caller;
 use super::job::Job;
 use super::letter::{HostJob, RankLetter};
-use super::measure::be_a_remote_rank;
+use super::measure::participate::participate_remotely;
 use crate::args::common::LogLevel;
 use crate::args::passed_on::RankWords;
 
@@ -66,7 +66,7 @@ impl RemoteWork {
         };
         let identity = job.letter.as_ref().map(RankLetter::identity);
         let identity = identity.ok_or_else(|| Error::Usage("a rank without a letter".into()))?;
-        be_a_remote_rank(job, identity)
+        participate_remotely(job, identity)
     }
 }
 

@@ -18,7 +18,8 @@ use tonnage_units::{Error, PairPlace, Result};
 
 use super::job::Job;
 use super::limits;
-use super::measure::{start, supervise};
+use super::measure::start;
+use super::measure::supervise::supervise;
 use super::{env, print};
 use crate::args::common::RankArgs;
 use crate::args::run::TourArgs;

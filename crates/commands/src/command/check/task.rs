@@ -14,7 +14,7 @@ use crate::args::common::LogLevel;
 use crate::args::hosts::HostArgs;
 use crate::args::passed_on::{RankWords, words, words_with_hosts};
 use crate::command::baseline::text_of;
-use crate::command::measure::identity_of;
+use crate::command::measure::resolve::identity_of;
 
 /// Options that set the place of this process among a launcher's ranks, as on its command line.
 const OF_A_RANK: [&str; 3] = ["--rank=", "--world-size=", "--master="];

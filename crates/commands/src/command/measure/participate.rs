@@ -1,0 +1,332 @@
+//! Taking part in a run as one of its ranks: join the others, measure, and on rank 0 keep and show the records.
+
+use std::borrow::Cow;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tonnage_bench::conductor;
+use tonnage_bench::deadlines::DEADLINES;
+use tonnage_bench::settings::{DeviceNames, Settings};
+use tonnage_engine::{BeforeJoin, Lifecycle};
+use tonnage_engines::LISTS;
+use tonnage_machine::Topology;
+use tonnage_plan::Planned;
+use tonnage_plan::order::shuffled;
+use tonnage_ranks::spawn::remote::words::CHECKPOINT;
+use tonnage_ranks::{Identity, Meeting, Rank, RankFailure};
+use tonnage_record::read::{already_measured, final_attempts};
+use tonnage_record::{Outcome, Record};
+use tonnage_report::wire_proof::lacks_proof;
+use tonnage_sys::clock::Clock;
+use tonnage_units::message::say;
+use tonnage_units::{Error, Result};
+
+use super::resolve::{check_points, points};
+use crate::command::checks::{check_placement, facts};
+use crate::command::job::Job;
+use crate::command::leftovers::{clean_up, ledger};
+use crate::command::observer::Keeper;
+use crate::command::output::{in_order_of_plan, open_output, show};
+use crate::command::spare::SpareWriter;
+use crate::command::{env, program, say_error};
+
+/// Takes part as a rank that the agent of a host has started.
+pub fn participate_remotely(job: &Job, identity: Identity) -> Result<ExitCode> {
+    let points = points(&job.plan, identity.size)?;
+    check_points(job, &points, (identity.size, identity.local_size))?;
+    check_placement(job, &points)?;
+    participate(job, &points, identity)
+}
+
+/// Joins the run, measures, and on rank 0 keeps and shows the records.
+pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCode> {
+    // Libraries may pin this thread when they start, and workers do.
+    let topology = Arc::new(Topology::read());
+    let before = |identity: &Identity| before_join(job, points, identity);
+    let mut met = match &job.letter {
+        Some(letter) => before(&identity).and_then(|()| letter.met(identity))?,
+        None => tonnage_ranks::meet(
+            &env,
+            identity,
+            job.ranks.control_interface.as_deref(),
+            before,
+        )?,
+    };
+    let asked = format!(
+        "{}\n{}\n{:?}",
+        job.plan.hash_text()?,
+        met.identity.size,
+        job.runs
+    );
+    let mut options = met.options(&env, tonnage_ranks::plan_hash(&asked)?)?;
+    // Until the end of this function, so that the launcher sees this rank go only when the run is over.
+    let leave = met.leave;
+    options.interface.clone_from(&job.ranks.control_interface);
+    let mut rank = match Rank::join(met.identity, options) {
+        Ok(rank) => rank,
+        Err(RankFailure { error, is_told }) => {
+            // Ranks that are stopped or have not come are the launcher's to end: nobody here knows them.
+            if !matches!(error, Error::Usage(_)) {
+                leave.omit();
+            }
+            if is_told {
+                log::debug!("ended with the others, of which one says why: {error}");
+                return Ok(error.exit_code().into());
+            }
+            return Err(error);
+        }
+    };
+    log::debug!(
+        "rank {} of {} has joined as process {}",
+        rank.id(),
+        rank.size(),
+        std::process::id()
+    );
+    let result = measure(job, points, &mut rank, topology).and_then(|code| {
+        // Ends whatever engines started for the whole process while the control channel still watches the other ranks.
+        // After a failure, ranks that have died would be waited for.
+        let mut lifecycles = LISTS.lifecycles();
+        lifecycles.try_for_each(|of| (of.finish)())?;
+        Ok(code)
+    });
+    leave_run(rank, result)
+}
+
+/// Leaves the run with its result. After a failure, the first cause counts, which may be another rank's.
+fn leave_run(rank: Rank, result: Result<ExitCode>) -> Result<ExitCode> {
+    let failure = match result {
+        Ok(code) => match rank.close() {
+            Ok(()) => return Ok(code),
+            Err(failure) if failure.is_told => return Ok(failure.error.exit_code().into()),
+            Err(failure) => return Err(failure.error),
+        },
+        Err(error) => error,
+    };
+    if rank.why_stopped().is_none() {
+        rank.fail(&failure);
+    }
+    // Only some ranks print it, so that it is printed once.
+    let cause = settled_cause(&rank).unwrap_or(failure);
+    if rank.claims_report() {
+        say_error(&cause);
+    }
+    let code = cause.exit_code();
+    // They may have been killed.
+    let processes = rank.pids_of_container();
+    drop(rank);
+    processes.into_iter().for_each(clean_up);
+    Ok(ExitCode::from(code))
+}
+
+/// The cause of an early end, once the control thread has taken it up.
+fn settled_cause(rank: &Rank) -> Option<Error> {
+    for _ in 0..100 {
+        if let Some(cause) = rank.why_stopped() {
+            return Some(cause);
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    None
+}
+
+/// Starts what engines of the run have to start before the ranks meet, each once.
+fn before_join(job: &Job, points: &[Planned], identity: &Identity) -> Result<()> {
+    let libraries = job.ranks.libraries()?;
+    let joining = BeforeJoin {
+        identity,
+        libraries: &libraries,
+    };
+    let mut done: Vec<&Lifecycle> = Vec::new();
+    for lifecycle in facts(points).map(|facts| facts.lifecycle) {
+        if !done.iter().any(|known| std::ptr::eq(*known, lifecycle)) {
+            (lifecycle.before_join)(&joining);
+            done.push(lifecycle);
+        }
+    }
+    Ok(())
+}
+
+/// Measures the points, and on rank 0 keeps and shows the records. Returns the rank's exit code.
+fn measure(
+    job: &Job,
+    points: &[Planned],
+    rank: &mut Rank,
+    topology: Arc<Topology>,
+) -> Result<ExitCode> {
+    let points = placed(job, points, rank)?;
+    let (before, writer) = match rank.id() {
+        0 => open_output(job)?,
+        _ => (Vec::new(), None),
+    };
+    let letter = job.letter.as_ref();
+    let checkpoints = letter
+        .map(|letter| letter.way_home(CHECKPOINT))
+        .transpose()?;
+    let settings = settings(job, &points, rank, topology)?;
+    let runs = runs_left(job, &points, rank, &before)?;
+    let format = job.format.unwrap_or_default();
+    let spare = SpareWriter::inherited(rank.identity(), &before);
+    let mut keeper = Keeper::new(before, writer, spare, format);
+    keeper.write_checkpoints_to(checkpoints.flatten());
+    let mut runs = runs.into_iter();
+    let result = runs.try_for_each(|(repetition, left)| {
+        let settings = Settings {
+            repetition,
+            ..settings.clone()
+        };
+        conductor::run(&left, rank, &settings, &mut keeper)
+    });
+    let stored = keeper.finish();
+    if rank.id() == 0 {
+        let shown = show(job, &in_order_of_plan(job, &points, &keeper.records));
+        // Also what could not be written: the supervisor could not either.
+        keeper.shown();
+        shown?;
+    }
+    result.and(stored)?;
+    let mut code = 0;
+    if rank.id() == 0 {
+        let unproven = lacks_proof(&keeper.records).filter(|_| job.require_path);
+        // What was lost of the file has been reported when it was lost.
+        let unfine = why_not_fine(&points, &keeper.records).filter(|_| !keeper.lost_output());
+        code = keeper.exit_code(unproven.is_none());
+        let whys: Vec<_> = unproven.into_iter().chain(unfine).collect();
+        if !whys.is_empty() {
+            say(&format!("error: {}", whys.join("; ")));
+        }
+    }
+    match job.letter.is_none() && matches!(rank.identity().meeting, Meeting::Master { .. }) {
+        true => code_of_root(rank, code),
+        false => Ok(code.into()),
+    }
+}
+
+/// The points with what was asked for in nodes turned into ranks, which all ranks do alike now that each knows where
+/// the others are. What this changes was in no check that came before.
+fn placed<'a>(job: &Job, found: &'a [Planned], rank: &Rank) -> Result<Cow<'a, [Planned]>> {
+    let mut plan = job.plan.clone();
+    plan.resolve_nodes(rank.hosts().machines())?;
+    if plan == job.plan {
+        Ok(Cow::Borrowed(found))
+    } else {
+        points(&plan, rank.size()).map(Cow::Owned)
+    }
+}
+
+fn settings(
+    job: &Job,
+    points: &[Planned],
+    rank: &Rank,
+    topology: Arc<Topology>,
+) -> Result<Settings> {
+    let (cpus, numa) = job.placement();
+    let mut each = points.iter().map(|planned| planned.point.any());
+    let may_idle = each.any(|point| point.spans_devices());
+    Ok(Settings {
+        plan: job.plan.name.clone(),
+        topology,
+        cpus,
+        numa,
+        devices: DeviceNames {
+            may_idle,
+            ..job.ranks.device_names()?
+        },
+        gpus: job.ranks.gpus.clone().map_or_else(Vec::new, |list| list.0),
+        link_bytes_per_s: job.ranks.link_speed,
+        libraries: job.ranks.libraries()?,
+        lists: LISTS,
+        clock: Clock::new(),
+        program: program(),
+        repetition: None,
+        ledger: ledger(rank.identity(), job.letter.is_some()),
+    })
+}
+
+/// One run of the conductor: the number of its repetition, and its points.
+type OneRun = (Option<u32>, Vec<Planned>);
+
+/// The runs that are to be made: one of all points, or as many as were asked for, each in an order of its own. Points
+/// that a resumed file holds are left out.
+fn runs_left(
+    job: &Job,
+    points: &[Planned],
+    rank: &mut Rank,
+    before: &[Record],
+) -> Result<Vec<OneRun>> {
+    let Some(runs) = job.runs else {
+        let left = points_left(points.to_vec(), None, rank, before)?;
+        return Ok(vec![(None, left)]);
+    };
+    let of = |repetition: u32| {
+        let ordered = shuffled(points.to_vec(), repetition);
+        let left = points_left(ordered, Some(repetition), rank, before)?;
+        Ok((Some(repetition), left))
+    };
+    (0..runs).map(of).collect()
+}
+
+/// The points that a resumed file does not hold. Rank 0 knows, and tells the others.
+fn points_left(
+    points: Vec<Planned>,
+    repetition: Option<u32>,
+    rank: &mut Rank,
+    before: &[Record],
+) -> Result<Vec<Planned>> {
+    if points.is_empty() {
+        return Ok(points);
+    }
+    let mine = (rank.id() == 0).then(|| {
+        let measured = |planned: &Planned| already_measured(before, &planned.point, repetition);
+        let each = points.iter().map(|planned| u8::from(measured(planned)));
+        each.collect()
+    });
+    let measured = rank.broadcast("points that are measured already", mine, DEADLINES.step)?;
+    let of = points.len();
+    let each = points.into_iter().zip(measured);
+    let left = each.filter_map(|(point, measured)| (measured == 0).then_some(point));
+    let left: Vec<_> = left.collect();
+    if rank.id() == 0 && left.len() < of {
+        log::info!("{} of {of} points are measured already", of - left.len());
+    }
+    Ok(left)
+}
+
+/// The reason why a run whose records are complete ends with an error: the first point that is not fine, and how many
+/// there are. Standard output may be a format without reasons, or nobody reads it.
+fn why_not_fine(points: &[Planned], records: &[Record]) -> Option<String> {
+    let all = final_attempts(records);
+    let missing: Vec<&Record> = all.iter().filter(|record| !record.is_fine()).collect();
+    let first = missing.first()?;
+    let body = first.body.any();
+    let parts = body.parts();
+    let of_parts = parts.into_iter().filter_map(|part| body.outcome(part));
+    let mut outcomes = std::iter::once(&first.outcome).chain(of_parts);
+    let why = outcomes.find_map(|outcome| match outcome {
+        Outcome::Measured => None,
+        Outcome::Skipped { why } => Some(format!("skipped: {why}")),
+        Outcome::Failed { why } => Some(why.clone()),
+    });
+    let why = why.unwrap_or_default();
+    let planned = points
+        .iter()
+        .find(|planned| first.body.is_of(&planned.point));
+    let name = planned.map_or_else(
+        || body.options().engine.to_owned(),
+        |planned| planned.point.any().name(),
+    );
+    Some(match missing.len() {
+        1 => format!("{name}: {why}"),
+        count => format!(
+            "{count} of {} points failed or were skipped; the first is {name}: {why}",
+            all.len()
+        ),
+    })
+}
+
+/// The code of rank 0, which has the records. A launcher that has started the ranks may look at any of them.
+fn code_of_root(rank: &mut Rank, code: u8) -> Result<ExitCode> {
+    let mine = (rank.id() == 0).then(|| vec![code]);
+    let told = rank.broadcast("the exit code of the run", mine, DEADLINES.step)?;
+    Ok(told.first().copied().unwrap_or(code).into())
+}

@@ -1,0 +1,41 @@
+//! Starting the ranks of this host and looking after them.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use tonnage_ranks::spawn::local::start_local;
+use tonnage_report::Format;
+use tonnage_units::{Error, Result};
+
+use crate::command::env;
+use crate::command::job::Job;
+use crate::command::leftovers::Leftovers;
+use crate::command::output::show;
+use crate::command::spare::Spare;
+
+/// Starts the ranks with these arguments and returns the run's exit code. Where rank 0 is lost before it has shown the
+/// records of `shown`, they are shown here.
+pub fn supervise(ranks: u32, arguments: &[OsString], shown: Option<&Job>) -> Result<ExitCode> {
+    let program = std::env::current_exe()
+        .map_err(|error| Error::io("cannot find this program's own file", error))?;
+    // A stream of records goes out as they come.
+    let shown = shown.filter(|job| job.format.is_some_and(|format| format != Format::Jsonl));
+    let spare = shown.and_then(|_| Spare::new());
+    let leftovers = Leftovers::new();
+    let variables = spare.iter().map(Spare::variable);
+    let variables: Vec<_> = variables.chain([leftovers.variable()]).collect();
+    let supervisor = start_local(&env, ranks, &program, arguments, &variables)?;
+    let pids = supervisor.pids();
+    let code = supervisor.wait()?;
+    if code != 0 {
+        leftovers.remove(ranks, pids);
+    }
+    if let (Some(job), Some(spare)) = (shown, spare) {
+        let records = spare.not_shown()?;
+        if !records.is_empty() {
+            log::warn!("rank 0 was lost before it had shown what was measured, which is:");
+            show(job, &records)?;
+        }
+    }
+    Ok(ExitCode::from(code))
+}
