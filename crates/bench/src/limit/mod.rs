@@ -13,6 +13,7 @@ use std::net::IpAddr;
 use serde::{Deserialize, Serialize};
 
 use crate::deadlines::DEADLINES;
+use crate::kinds::kind::When;
 use crate::kinds::transfer::crew::{Crew, CrewOrder};
 use crate::kinds::transfer::work::Work;
 use crate::limit::link::link_limit;
@@ -35,6 +36,8 @@ pub struct Bound<'a> {
     opened: &'a Openings,
     /// Addresses of each worker's rails.
     addresses: Vec<Vec<Option<IpAddr>>>,
+    /// Measurements before the trials and after them.
+    measured: [Option<Measurement>; 2],
 }
 
 /// One of the two measurements, before or after the trials.
@@ -53,6 +56,7 @@ impl<'a> Bound<'a> {
             point,
             opened,
             addresses: opened.own.devices.iter().map(addresses).collect(),
+            measured: [None, None],
         }
     }
 
@@ -60,8 +64,19 @@ impl<'a> Bound<'a> {
         self.opened.common.limit
     }
 
-    /// Measures, with all workers at once; `None` where bandwidth has no limit to be measured. All ranks call it.
+    /// Measures, with all workers at once, if bandwidth has a limit to be measured. All ranks call it.
     pub fn measure(
+        &mut self,
+        when: When,
+        rank: &mut Rank,
+        own: &mut Work,
+        followers: &Crew,
+    ) -> Result<()> {
+        self.measured[usize::from(when == When::After)] = self.measured(rank, own, followers)?;
+        Ok(())
+    }
+
+    fn measured(
         &self,
         rank: &mut Rank,
         own: &mut Work,
@@ -136,12 +151,8 @@ impl<'a> Bound<'a> {
 
     /// Upper bound of the bandwidth, for rank 0: stated, nominal, or the better of what was measured before and after
     /// the trials.
-    pub fn limit(
-        &self,
-        hosts: &Hosts,
-        before: Option<Measurement>,
-        after: Option<Measurement>,
-    ) -> Option<Limit> {
+    pub fn limit(&mut self, hosts: &Hosts) -> Option<Limit> {
+        let [before, after] = std::mem::take(&mut self.measured);
         match self.point.limit {
             LimitChoice::None => return None,
             LimitChoice::Stated { bytes_per_s } => {
@@ -318,13 +329,25 @@ mod tests {
         openings(&[opened(kind, None), opened(kind, None)], point.roles)
     }
 
+    fn limit_of(
+        point: &TransferPoint,
+        opened: &Openings,
+        measured: [Option<Measurement>; 2],
+    ) -> Option<Limit> {
+        let mut bound = Bound {
+            measured,
+            ..Bound::new(point, opened)
+        };
+        bound.limit(&Hosts::default())
+    }
+
     fn limit(
         kind: LimitKind,
         point: &TransferPoint,
-        [before, after]: [Option<Measurement>; 2],
+        measured: [Option<Measurement>; 2],
     ) -> Option<(String, f64)> {
         let opened = engines(kind, point);
-        let limit = Bound::new(point, &opened).limit(&Hosts::default(), before, after);
+        let limit = limit_of(point, &opened, measured);
         limit.map(|limit| (limit.what, limit.bytes_per_s))
     }
 
@@ -384,7 +407,7 @@ mod tests {
         // Links are told beside it, unless a file loads them unevenly.
         let links = |point: &TransferPoint| {
             let opened = engines(LINK, point);
-            let limit = Bound::new(point, &opened).limit(&Hosts::default(), None, None);
+            let limit = limit_of(point, &opened, [None, None]);
             limit.unwrap().links.map(|links| links.used_bytes_per_s)
         };
         assert_eq!(links(&stated), Some(1e3));
@@ -427,7 +450,7 @@ mod tests {
         let beside = |link_bytes_per_s: Option<u64>,
                       kind,
                       point: &TransferPoint,
-                      [before, after]: [Option<Measurement>; 2]| {
+                      measured: [Option<Measurement>; 2]| {
             let far = OpenMessage {
                 memory_device: Some(BusDevice {
                     link: link_bytes_per_s.map(|bytes_per_s| BusLink {
@@ -440,7 +463,7 @@ mod tests {
                 ..opened(kind, None)
             };
             let opened = openings(&[opened(kind, None), far], point.roles);
-            let limit = Bound::new(point, &opened).limit(&Hosts::default(), before, after);
+            let limit = limit_of(point, &opened, measured);
             let lacking = unknown_links(point, &opened, limit.is_some()).is_some();
             (limit.map(|limit| limit.bytes_per_s), lacking)
         };

@@ -3,7 +3,7 @@
 use super::totals::TrialTotals;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_plan::transfer::{BatchMerge, TransferPoint};
-use tonnage_record::histogram::LatencyHistogram;
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_record::transfer::{BatchPhase, BatchPhases};
 
 /// Phases of batches; `None` without a batch.

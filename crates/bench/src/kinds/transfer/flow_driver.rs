@@ -34,7 +34,7 @@ use tonnage_loops::timed_loop::{Pace, Recording, TimedLoop};
 use tonnage_loops::until::Until;
 use tonnage_loops::{BURST, Scratch};
 use tonnage_plan::transfer::{BatchCall, BatchMerge, CqMode, Pacing, TrialLength};
-use tonnage_record::histogram::Unfinished;
+use tonnage_units::histogram::Unfinished;
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 

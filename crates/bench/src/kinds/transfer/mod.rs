@@ -7,7 +7,8 @@
 //! | [`effective`] | what was really done, and on which CPUs |
 //! | [`layout`] | division of a worker's memory among its flows |
 //! | [`point`], `rounds`, `pairs` | one point from warm-up to its figures, the rounds of a trial, and what is counted of pairs |
-//! | [`crew`], [`work`] | the workers of a rank, and the work of each in a trial |
+//! | `rank_workers`, [`crew`], [`work`] | the workers of a rank as their leader sees them, their threads, and the work of each in a trial |
+//! | `path_proof` | the proof of path of a point |
 //! | `assignment` | a worker's part in a point, which the next four share |
 //! | `flow_driver`, `flows` | a worker's port and flows, and the loop of each round; setting up flows |
 //! | `memory_checker`, `worker_latencies`, `idle_policy` | a worker's memory before and after trials, its histograms, and when it rests |
@@ -36,9 +37,11 @@ mod memory_checker;
 pub mod open;
 mod paced;
 mod pairs;
+mod path_proof;
 mod per_rank;
 pub mod point;
 pub mod rails;
+mod rank_workers;
 mod rounds;
 mod shared_device;
 mod stalled;

@@ -8,7 +8,9 @@ use serde::{Deserialize, Serialize};
 
 use super::crew::CrewReport;
 use super::layout::SliceLayout;
+use super::per_rank::RankSums;
 use super::point::Lead;
+use super::rank_workers::RankWorkers;
 use super::totals::{OperationSums, TrialTotals};
 use super::trial::{RoundStretch, Schedule, WARM_UP};
 use crate::deadlines::DEADLINES;
@@ -30,18 +32,26 @@ const LOOKS_MAX: u64 = 3;
 /// The most pairs of a file that have turns for themselves, and the most that a record has.
 const PAIRS_MAX: usize = 1024;
 
-impl Lead<'_, '_> {
+/// Sums of this rank over the trials: of its pairs, and of its own workers.
+#[derive(Default)]
+pub(super) struct TrialSums {
+    pairs: PairSums,
+    times: PairTimes,
+    pub(super) own: RankSums,
+}
+
+impl TrialSums {
     /// Counts a round that has been added up by the ranks that took part: the turn of a pair, if this rank initiates
     /// one. One that has the round for itself is known from both ends.
     pub(super) fn count_pair(
         &mut self,
+        workers: &RankWorkers<'_, '_>,
         stretch: &RoundStretch,
-        round: u32,
-        own: &TrialTotals,
+        (round, own): (u32, &TrialTotals),
         all: &TrialTotals,
     ) {
-        let roles = self.point.roles;
-        let places = roles.in_round(self.rank.id(), round);
+        let roles = workers.points.own.roles;
+        let places = roles.in_round(workers.rank.id(), round);
         let is_warm_up = stretch.number == WARM_UP;
         if is_warm_up || roles.traffic == Traffic::File || !roles.has_pairs_in_rounds() {
             return;
@@ -53,21 +63,33 @@ impl Lead<'_, '_> {
         }
     }
 
-    /// Counts the pairs that this rank initiates in an execution of a file's loads.
-    pub(super) fn count_times(&mut self, schedule: &Schedule, reports: &[CrewReport]) {
-        if self.point.loads.is_none() || schedule.number == WARM_UP {
+    /// Counts this rank's part of a round: the pairs that it initiates with the loads of a file, and its own sums.
+    pub(super) fn count_round(
+        &mut self,
+        workers: &RankWorkers<'_, '_>,
+        stretch: &RoundStretch,
+        schedule: &Schedule,
+        totals: &TrialTotals,
+        reports: &[CrewReport],
+    ) {
+        if stretch.counts() {
+            self.own.add(totals);
+        }
+        if workers.points.own.loads.is_none() || schedule.number == WARM_UP {
             return;
         }
-        let mut times = self.own.flow_times(schedule);
+        let mut times = workers.own.flow_times(schedule);
         for report in reports {
             FlowTime::merge(&mut times, &report.times);
         }
-        let places = self.own.in_round(schedule.round);
+        let places = workers.own.in_round(schedule.round);
         if !places.is_empty() {
             self.times.add(places.start, &times, schedule.again);
         }
     }
+}
 
+impl Lead<'_, '_> {
     /// Takes turns beside the trials: those of slow pairs of a matrix, and those of pairs with loads of a file, which
     /// then have the path for themselves.
     pub(super) fn turns_beside(&mut self) -> Result<(), StepFailure> {
@@ -101,11 +123,10 @@ impl Lead<'_, '_> {
     fn look_again(&mut self) -> Result<(), StepFailure> {
         for look in 0..LOOKS_MAX {
             self.collect_pairs()?;
-            let mine = (self.rank.id() == 0).then(|| pack(&self.rounds_of_slow()));
-            let what = "rounds with slow pairs";
-            let told = self
-                .rank
-                .broadcast(what, mine.transpose()?, DEADLINES.step)?;
+            let is_root = self.workers.rank.id() == 0;
+            let mine = is_root.then(|| pack(&self.rounds_of_slow())).transpose()?;
+            let rank = &mut *self.workers.rank;
+            let told = rank.broadcast("rounds with slow pairs", mine, DEADLINES.step)?;
             let suspect: Vec<u32> = unpack(&told)?;
             if suspect.is_empty() {
                 break;
@@ -134,17 +155,18 @@ impl Lead<'_, '_> {
     /// Brings what all pairs have moved to rank 0.
     pub(super) fn collect_pairs(&mut self) -> Result<()> {
         let (point, roles) = (self.point, self.point.roles);
+        let rank = &mut *self.workers.rank;
         if roles.traffic == Traffic::File {
             if are_few(point) {
-                let own = self.times.outcomes();
-                let all = self.rank.collect("times of pairs", &own, DEADLINES.step)?;
-                let (hosts, moves_bytes) = (self.rank.hosts(), self.moves_bytes);
+                let own = self.sums.times.outcomes();
+                let all = rank.collect("times of pairs", &own, DEADLINES.step)?;
+                let (hosts, moves_bytes) = (rank.hosts(), self.workers.moves_bytes);
                 self.found.pairs = rates_of_file(point, hosts, all.iter(), moves_bytes);
             }
         } else if roles.has_pairs_in_rounds() {
             let what = "figures of pairs";
-            let all = self.rank.collect(what, &self.pairs, DEADLINES.step)?;
-            self.found.pairs = rates(roles, self.rank.hosts(), all.iter());
+            let all = rank.collect(what, &self.sums.pairs, DEADLINES.step)?;
+            self.found.pairs = rates(roles, rank.hosts(), all.iter());
         }
         Ok(())
     }
@@ -152,7 +174,7 @@ impl Lead<'_, '_> {
 
 /// Sums of the pairs of one initiator, in the order of its targets.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(super) struct PairSums {
+struct PairSums {
     of_targets: Vec<PairSum>,
 }
 
@@ -304,7 +326,7 @@ impl FlowTime {
 
 /// Times of the pairs of one initiator, in the order of the targets that it has bytes for.
 #[derive(Debug, Default)]
-pub(super) struct PairTimes {
+struct PairTimes {
     of_targets: Vec<Turns>,
 }
 

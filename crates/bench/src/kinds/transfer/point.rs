@@ -3,15 +3,15 @@
 //! a trial are in `rounds`, what is counted of pairs in `pairs`.
 
 use std::sync::mpsc::Sender;
-use std::time::Instant;
 
 use super::background::WorkerPoints;
-use super::crew::{Crew, CrewOrder, CrewReport, Deck, serve, stations};
+use super::crew::{Crew, CrewOrder, Deck, serve, stations};
 use super::driven::Driven;
 use super::intervals::Intervals;
-use super::pairs::{PairSums, PairTimes};
-use super::per_rank::{RankSums, initiators};
-use super::rounds::left;
+use super::pairs::TrialSums;
+use super::path_proof::PathProof;
+use super::per_rank::initiators;
+use super::rank_workers::RankWorkers;
 use super::totals::TrialTotals;
 use super::trial::{RoundStretch, Station, WARM_UP};
 use super::work::Work;
@@ -20,20 +20,18 @@ use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, await_first_cause};
 use crate::json::Json;
 use crate::kinds::kind::{Course, Stage, Steps, When};
-use crate::latencies::merge_all;
-use crate::limit::{Bound, Measurement};
+use crate::limit::Bound;
 use crate::network_paths::PathWatch;
 use crate::opening::engine::OpenEngine;
-use crate::wire_proof::{RouteShare, Watch};
 use tonnage_engine::Facts;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
-use tonnage_ranks::{Alike, Rank};
+use tonnage_ranks::Alike;
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_record::spread::{GeometricSpread, ci_narrow_enough};
 use tonnage_record::transfer::{BrokenOff, InitiatorFigures, PairRate, Trial, TrialBackground};
 use tonnage_record::{Limit, Record, WireProof};
-use tonnage_units::histogram::LatencyHistogram;
-use tonnage_units::{Error, Reduce, Result};
+use tonnage_units::{Error, Result};
 
 /// Rounds of warming up while an engine is still trying things out.
 const WARM_UP_ROUNDS_MAX: u32 = 20;
@@ -116,32 +114,28 @@ pub fn measure(
         followers.collect()?;
         let mut lead = Lead {
             point,
-            points,
-            bound: Bound::new(point, &open.opened),
-            rank,
+            workers: RankWorkers {
+                rank,
+                own,
+                points,
+                deck: &deck,
+                followers,
+                moves_bytes: open.moves_bytes,
+            },
             cpu,
             paths,
-            own,
-            deck: &deck,
-            followers,
-            moves_bytes: open.moves_bytes,
-            route: &open.route,
-            is_recorded: record.is_some(),
+            bound: Bound::new(point, &open.opened),
+            proof: PathProof::new(record.map(|_| &open.route)),
             intervals,
-            limits: [None, None],
-            watch: None,
-            pairs: PairSums::default(),
-            times: PairTimes::default(),
-            background: None,
-            own_sums: RankSums::default(),
+            sums: TrialSums::default(),
             found: measured,
         };
         let result = lead.run(course);
         if let Err(StepFailure::Run(error)) = &result {
             // The other ranks and this rank's own followers are still polling; the stop flag ends them.
-            await_first_cause(lead.rank);
-            lead.rank.fail(error);
-            lead.deck.finish(Vec::new());
+            await_first_cause(lead.workers.rank);
+            lead.workers.rank.fail(error);
+            lead.workers.deck.finish(Vec::new());
         }
         if result.is_err() {
             lead.found.broken_off = lead.intervals.break_off();
@@ -152,41 +146,26 @@ pub fn measure(
     })
 }
 
-/// The leader: worker 0 with the ranks' control channel.
+/// The leader: worker 0, which takes the steps of a point with the other ranks.
 pub(super) struct Lead<'a, 'b> {
     pub(super) point: &'a TransferPoint,
-    pub(super) points: &'a WorkerPoints<'a>,
-    pub(super) rank: &'a mut Rank,
+    pub(super) workers: RankWorkers<'a, 'b>,
     pub(super) cpu: &'a mut CpuTime,
     paths: &'a mut PathWatch,
-    pub(super) own: Work<'b>,
-    pub(super) deck: &'a Deck,
-    pub(super) followers: Crew,
-    pub(super) moves_bytes: bool,
     bound: Bound<'a>,
-    route: &'a RouteShare,
-    /// Only the path of a recorded point is proven.
-    is_recorded: bool,
+    pub(super) proof: PathProof<'a>,
     pub(super) intervals: Intervals,
-    /// Measured before the trials and after them.
-    limits: [Option<Measurement>; 2],
-    pub(super) watch: Option<Watch<'a>>,
-    pub(super) pairs: PairSums,
-    pub(super) times: PairTimes,
-    /// That of the last trial.
-    pub(super) background: Option<TrialBackground>,
-    /// Sums of this rank's own workers.
-    pub(super) own_sums: RankSums,
+    pub(super) sums: TrialSums,
     pub(super) found: &'a mut Measured,
 }
 
 impl Lead<'_, '_> {
     fn run(&mut self, course: Course<'_>) -> Result<(), StepFailure> {
-        self.rank.barrier("begin the point", DEADLINES.step)?;
+        let rank = &mut *self.workers.rank;
+        rank.barrier("begin the point", DEADLINES.step)?;
         course(self)?;
-        let [before, after] = std::mem::take(&mut self.limits);
         self.found.why_no_limit = self.bound.why_no_limit();
-        self.found.limit = self.bound.limit(self.rank.hosts(), before, after);
+        self.found.limit = self.bound.limit(self.workers.rank.hosts());
         Ok(())
     }
 
@@ -207,129 +186,35 @@ impl Lead<'_, '_> {
         (elapsed_ns >= length.max_duration_ns.unwrap_or(u64::MAX)).then_some(Some(false))
     }
 
-    /// Lets the following workers carry out an order that the leader has carried out itself.
-    pub(super) fn everybody(&mut self, order: &CrewOrder) -> Result<Vec<CrewReport>> {
-        self.followers.order(|_| order.clone())?;
-        self.followers.collect()
-    }
-
     /// One trial on all ranks.
     fn one_trial(
         &mut self,
         trial: u64,
         length: TrialLength,
         name: &str,
-    ) -> Result<TrialTotals, StepFailure> {
+    ) -> Result<(TrialTotals, Option<TrialBackground>), StepFailure> {
         if self.point.background.is_some() {
             return self.trial_of_halves(trial, length, name);
         }
         let rounds = 0..self.point.roles.rounds();
-        self.stretch(&RoundStretch::trial(trial, rounds, length), name)
-    }
-
-    /// Serves peers until `over`, a following worker's failure, or the deadline; the caller's own wait then names who
-    /// is missing.
-    pub(super) fn serve_peers(
-        &mut self,
-        deadline: Instant,
-        over: impl Fn(&Deck) -> bool,
-    ) -> Result<()> {
-        let (deck, mut rounds) = (self.deck, 0u32);
-        // The clock is looked at now and then only: this loop answers peers. A sleeper has few rounds.
-        let looks_each = self.own.look_rounds();
-        self.own.serve_peers(|| {
-            rounds = rounds.wrapping_add(1);
-            let late = rounds.is_multiple_of(looks_each) && Instant::now() > deadline;
-            late || deck.has_failed() || over(deck)
-        })?;
-        deck.check_failed()
-    }
-
-    /// Proves that the payload crossed the devices that the engines named, by what their hosts read.
-    fn prove(&mut self) -> Result<Option<WireProof>> {
-        let Some(watch) = self.watch.take() else {
-            return Ok(None);
-        };
-        self.rank.phase("reading the devices' counters");
-        let mut loads = watch.loads(self.point, &self.own.operations());
-        let reports = self.everybody(&CrewOrder::Operations)?;
-        for (worker, report) in (1..).zip(&reports) {
-            loads.merge(watch.loads(self.points.of(worker), &report.operations));
-        }
-        let loads = self
-            .rank
-            .reduce("payload of devices", loads, DEADLINES.step)?;
-        let mine = watch.judge(&loads);
-        let all = self
-            .rank
-            .reduce("counters of devices", mine, DEADLINES.step)?;
-        Ok(Some(watch.conclude(all)))
-    }
-
-    /// Merges the latencies of all workers of all ranks.
-    fn gather_latencies(&mut self) -> Result<()> {
-        let mut histogram = self.own.latencies().of_point().clone();
-        let mut phases = self.own.latencies().phases().cloned();
-        for report in self.everybody(&CrewOrder::Latencies)? {
-            if let Some(latencies) = &report.latencies {
-                histogram.merge(latencies);
-            }
-            if let (Some(phases), Some(others)) = (&mut phases, &report.phases) {
-                phases.merge(others);
-            }
-        }
-        let mut merged = |own| merge_all(self.rank, "merge histograms", own, DEADLINES.step);
-        self.found.histogram = merged(&histogram)?;
-        if let Some(phases) = &phases {
-            self.found.phases = Some(PhaseHistograms {
-                prepare: merged(&phases.prepare)?,
-                post: merged(&phases.post)?,
-                complete: merged(&phases.complete)?,
-            });
-        }
-        Ok(())
-    }
-
-    /// Leaves nothing posted behind for the next point.
-    fn close_flows(&mut self) -> Result<()> {
-        self.rank.phase("closing a point");
-        self.rank.barrier("close the point", DEADLINES.step)?;
-        self.deck.reset(self.point.workers.saturating_sub(1));
-        self.followers.order(|_| CrewOrder::Close)?;
-        let closed = self.own.close();
-        let deck = self.deck;
-        self.own
-            .poll_until(|| deck.all_driven() || deck.has_failed())?;
-        deck.check_failed()?;
-        closed?;
-        let pending = self.rank.start_barrier("point closed")?;
-        let deadline = Instant::now() + DEADLINES.step;
-        let (mut rounds, looks_each) = (0u32, self.own.look_rounds());
-        self.own.poll_until(|| {
-            rounds = rounds.wrapping_add(1);
-            let late = rounds.is_multiple_of(looks_each) && Instant::now() > deadline;
-            late || deck.has_failed() || pending.is_done()
-        })?;
-        deck.check_failed()?;
-        self.rank.finish(pending, left(deadline))?;
-        self.deck.finish(Vec::new());
-        self.followers.collect().map(|_| ())
+        let totals = self.stretch(&RoundStretch::trial(trial, rounds, length), name)?;
+        Ok((totals, None))
     }
 }
 
 impl Steps for Lead<'_, '_> {
     fn limit(&mut self, when: When) -> Result<(), StepFailure> {
-        let measured = self
-            .bound
-            .measure(self.rank, &mut self.own, &self.followers)?;
-        self.limits[usize::from(when == When::After)] = measured;
-        Ok(())
+        let RankWorkers {
+            rank,
+            own,
+            followers,
+            ..
+        } = &mut self.workers;
+        Ok(self.bound.measure(when, rank, own, followers)?)
     }
 
     fn prepare(&mut self) -> Result<(), StepFailure> {
-        if self.is_recorded {
-            self.watch = Watch::begin(self.point, self.route, self.rank.id());
-        }
+        self.proof.begin(&self.workers);
         Ok(())
     }
 
@@ -341,27 +226,28 @@ impl Steps for Lead<'_, '_> {
             return Ok(());
         }
         for _ in 0..WARM_UP_ROUNDS_MAX {
-            let totals = self.one_trial(WARM_UP, TrialLength::DurationNs(warmup_ns), "warm-up")?;
+            let (totals, _) =
+                self.one_trial(WARM_UP, TrialLength::DurationNs(warmup_ns), "warm-up")?;
             if totals.unsettled == 0 {
                 break;
             }
         }
-        self.own.forget();
-        self.everybody(&CrewOrder::Forget)?;
+        self.workers.own.forget();
+        self.workers.everybody(&CrewOrder::Forget)?;
         Ok(())
     }
 
     fn trial(&mut self) -> Result<(), StepFailure> {
         let number = WARM_UP + 1 + self.found.trials.len() as u64;
         let length = self.point.length.trial;
-        let totals = self.one_trial(number, length, &format!("trial {number}"))?;
+        let (totals, background) = self.one_trial(number, length, &format!("trial {number}"))?;
         self.found.trials.push(Trial {
             directions: self.point.roles.bidirectional.then(|| totals.directions()),
             // Intervals end with what moved bytes: a flush behind it moves none.
             series: self
                 .intervals
                 .finish(totals.window_ns.saturating_sub(totals.flush_ns))?,
-            background: self.background.take(),
+            background,
             ..totals.trial(self.point.verify.is_on())
         });
         self.found.totals.push(totals);
@@ -379,24 +265,23 @@ impl Steps for Lead<'_, '_> {
 
     /// Leaves nothing posted behind, and looks at what the devices counted until then.
     fn close(&mut self) -> Result<(), StepFailure> {
-        self.close_flows()?;
+        self.workers.close()?;
         self.paths.look();
-        self.found.wire_proof = self.prove()?;
+        self.found.wire_proof = self.proof.conclude(&mut self.workers)?;
         Ok(())
     }
 
     fn gather(&mut self) -> Result<(), StepFailure> {
-        self.gather_latencies()?;
+        (self.found.histogram, self.found.phases) = self.workers.latencies()?;
         if self.point.per_rank || self.point.loads.is_some() {
-            let what = "figures of ranks";
-            let all = self.rank.collect(what, &self.own_sums, DEADLINES.step)?;
+            let (rank, own) = (&mut *self.workers.rank, &self.sums.own);
+            let all = rank.collect("figures of ranks", own, DEADLINES.step)?;
             self.found.initiators = initiators(self.point, &all);
         }
         self.collect_pairs()?;
-        let chosen = Json(self.own.chosen());
-        let all = self
-            .rank
-            .collect("engine choices", &chosen, DEADLINES.step)?;
+        let chosen = Json(self.workers.own.chosen());
+        let rank = &mut *self.workers.rank;
+        let all = rank.collect("engine choices", &chosen, DEADLINES.step)?;
         self.found.chosen = all.map(|Json(chosen)| chosen);
         Ok(())
     }

@@ -1,21 +1,19 @@
 //! The rounds of a trial, and trials in two halves, without a background and with it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use super::crew::{CrewOrder, CrewReport, Deck};
 use super::point::Lead;
+use super::rank_workers::deadline_of;
 use super::totals::{StretchTotals, TrialTotals};
 use super::trial::{RoundStretch, Schedule, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::transfer::verify::Expected;
-use crate::kinds::transfer::verify::reports::{self, Reports};
-use crate::latencies::merge_all;
-use tonnage_plan::transfer::{TransferPoint, TrialLength};
+use tonnage_plan::transfer::TrialLength;
 use tonnage_ranks::Circle;
 use tonnage_record::transfer::{TrialBackground, TrialLatency};
 use tonnage_units::histogram::LatencyHistogram;
-use tonnage_units::{Error, Reduce, Result};
+use tonnage_units::{Error, Result};
 
 /// A round that this rank took part in, until those who did have added it up.
 struct Driven {
@@ -49,14 +47,13 @@ impl Lead<'_, '_> {
         name: &str,
     ) -> Result<TrialTotals, StepFailure> {
         let (op, size_bytes) = (self.point.op.name(), self.point.size_bytes);
-        self.rank.phase(&format!("{name} of {op} {size_bytes} B"));
+        let workers = &mut self.workers;
+        workers
+            .rank
+            .phase(&format!("{name} of {op} {size_bytes} B"));
         // Turns of single pairs fill and check the memory of all, again and again, and move what trials have proven.
         let checked = self.point.verify.is_on() && !(stretch.again && self.point.loads.is_some());
-        self.followers
-            .order(|_| CrewOrder::Prepare(stretch.number, checked))?;
-        let prepared = self.own.prepare(stretch.number, checked);
-        self.followers.collect()?;
-        prepared?;
+        workers.prepare(stretch.number, checked)?;
         let mut progress = Progress {
             expected: vec![Expected::default(); self.point.workers as usize],
             ..Progress::default()
@@ -73,14 +70,19 @@ impl Lead<'_, '_> {
             rounds: progress.sum,
             last: own.unwrap_or_default(),
         };
-        if checked && self.moves_bytes {
-            self.deck.expect(progress.expected);
-            self.verify(&mut totals.last)?;
+        if checked && self.workers.moves_bytes {
+            self.verify(progress.expected, &mut totals.last)?;
         }
-        let mut all = self.rank.reduce("add up a trial", totals, DEADLINES.step)?;
+        let rank = &mut *self.workers.rank;
+        let mut all = rank.reduce("add up a trial", totals, DEADLINES.step)?;
         all.last = all.last.flushed();
         if let Some(last) = last {
-            self.count_pair(stretch, last.round, &last.totals, &all.last);
+            self.sums.count_pair(
+                &self.workers,
+                stretch,
+                (last.round, &last.totals),
+                &all.last,
+            );
         }
         Ok(all.whole())
     }
@@ -93,7 +95,7 @@ impl Lead<'_, '_> {
         members: &[u32],
         progress: &mut Progress,
     ) -> Result<(), StepFailure> {
-        let me = self.rank.id();
+        let me = self.workers.rank.id();
         let takes_part = members.binary_search(&me).is_ok();
         if !takes_part && progress.last.is_none() {
             progress.missed += 1;
@@ -105,7 +107,7 @@ impl Lead<'_, '_> {
         let deadline = DEADLINES.step.saturating_add(others);
         if takes_part && stretch.counts() {
             // The common start has a lead of half a millisecond, which reading the counts must not use up.
-            self.cpu.begin(self.followers.threads());
+            self.cpu.begin(self.workers.followers.threads());
         }
         let start_ns = self.hand_over(stretch, members, progress, deadline)?;
         if takes_part {
@@ -138,13 +140,13 @@ impl Lead<'_, '_> {
         let circle = Circle::new(2 * progress.turn - 1, all);
         let (last, none) = (progress.last.take(), TrialTotals::default());
         let mine = last.as_ref().map_or(&none, |last| &last.totals);
-        let (start_ns, ended) =
-            self.rank
-                .start_together(&circle, "start of a round", mine, deadline)?;
+        let rank = &mut *self.workers.rank;
+        let (start_ns, ended) = rank.start_together(&circle, "start of a round", mine, deadline)?;
         if let Some(last) = last {
             let ended = ended.flushed();
-            self.count_pair(stretch, last.round, &last.totals, &ended);
-            if last.first == self.rank.id() {
+            self.sums
+                .count_pair(&self.workers, stretch, (last.round, &last.totals), &ended);
+            if last.first == self.workers.rank.id() {
                 progress.sum.then(ended);
             }
         }
@@ -174,96 +176,41 @@ impl Lead<'_, '_> {
                 0
             },
         };
-        self.deck.reset(self.point.workers);
-        self.own.begin_round();
+        let workers = &mut self.workers;
+        workers.begin_round();
         self.intervals
-            .begin(&schedule, self.own.clock(), &self.found.trials)?;
-        self.followers.order(|_| CrewOrder::Trial(schedule))?;
-        let driven = self.deck.drive(0, &mut self.own, &schedule);
-        self.serve_peers(Instant::now() + deadline_of(length), Deck::all_driven)?;
-        let mut totals = driven?;
+            .begin(&schedule, workers.own.clock(), &self.found.trials)?;
+        let mut totals = workers.drive(&schedule)?;
         self.intervals.driven();
-        let expected = self.exchange(length, circle)?;
-        let own_expected = expected.first().cloned().unwrap_or_default();
-        self.deck.finish(expected.clone());
-        self.own.finish(&schedule, &own_expected, &mut totals)?;
-        let reports = self.followers.collect()?;
-        merge(&mut totals, &reports);
+        let expected = workers.exchange(length, circle)?;
+        let reports = workers.finish(&schedule, &expected, &mut totals)?;
         if stretch.counts() {
             // Verification and the round's end are in the counts, and so in the time. Waiting for the start is not:
             // threads sleep meanwhile, which would hide what they lose in the round.
-            let counted_ns = self.own.clock().now_ns().saturating_sub(start_ns);
+            let counted_ns = workers.own.clock().now_ns().saturating_sub(start_ns);
             self.cpu.end(counted_ns);
-            self.own_sums.add(&totals);
         }
-        self.count_times(&schedule, &reports);
+        self.sums
+            .count_round(workers, stretch, &schedule, &totals, &reports);
         self.intervals
             .tell_last(totals.operations, totals.window_ns)?;
         Ok((totals, expected))
     }
 
-    /// Waits until all of a round have driven their flows, polling meanwhile, and returns what the local workers should
-    /// have seen.
-    fn exchange(&mut self, length: TrialLength, circle: &Circle) -> Result<Vec<Expected>> {
-        const WHAT: &str = "end of a round";
-        let deadline = Instant::now() + deadline_of(length);
-        let workers = self.point.workers as usize;
-        let points: Vec<_> = (0..workers).map(|worker| self.points.of(worker)).collect();
-        let is_needed = |point: &&TransferPoint| Expected::is_needed(point, self.moves_bytes);
-        if !points.iter().any(is_needed) {
-            let pending = self.rank.start_meeting(circle, WHAT)?;
-            self.serve_peers(deadline, |_| pending.is_done())?;
-            self.rank.finish(pending, left(deadline))?;
-            return Ok(vec![Expected::default(); workers]);
-        }
-        let (rank, issued) = (self.rank.id(), self.deck.issued());
-        let told = reports::messages(&points, rank, &issued, circle)?;
-        let pending = self.rank.start_exchange(circle, WHAT, told)?;
-        self.serve_peers(deadline, |_| pending.is_done())?;
-        let heard = self.rank.finish_exchange(pending, left(deadline))?;
-        let reports = Reports::new(issued, circle.clone(), &heard)?;
-        let expected = points.into_iter().enumerate();
-        expected
-            .map(|(worker, point)| Expected::new(point, rank, worker, &reports))
-            .collect()
-    }
-
-    fn verify(&mut self, totals: &mut TrialTotals) -> Result<(), StepFailure> {
-        self.followers.order(|_| CrewOrder::Check)?;
-        let own = self.deck.check(0, &mut self.own);
-        let others = self.followers.collect();
-        let mine = own.and_then(|own| {
-            totals.merge(own);
-            merge(totals, &others?);
-            Ok(())
-        });
+    fn verify(
+        &mut self,
+        expected: Vec<Expected>,
+        totals: &mut TrialTotals,
+    ) -> Result<(), StepFailure> {
+        let mine = self.workers.check(expected, totals);
         // A wrong byte ends the point, not the run: all ranks hear of it here and stay in step.
-        let agreed = agree(self.rank, "verify a trial", mine, DEADLINES.step);
+        let rank = &mut *self.workers.rank;
+        let agreed = agree(rank, "verify a trial", mine, DEADLINES.step);
         if let Err(StepFailure::Point(_)) = agreed {
-            // Nobody asks by which way wrong bytes came.
-            self.watch = None;
+            self.proof.give_up();
         }
         agreed
     }
-}
-
-fn merge(totals: &mut TrialTotals, reports: &[CrewReport]) {
-    for report in reports.iter().filter_map(|report| report.totals.as_ref()) {
-        totals.merge(report.clone());
-    }
-}
-
-/// Longest time that the end of a trial may be waited for.
-pub(super) fn deadline_of(length: TrialLength) -> Duration {
-    match length {
-        // A paced trial may take as long again, and a large window takes its time to drain.
-        TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,
-        TrialLength::Iterations(_) => DEADLINES.operations,
-    }
-}
-
-pub(super) fn left(deadline: Instant) -> Duration {
-    deadline.saturating_duration_since(Instant::now())
 }
 
 /// One half of a trial.
@@ -291,9 +238,10 @@ impl Lead<'_, '_> {
         trial: u64,
         length: TrialLength,
         name: &str,
-    ) -> Result<TrialTotals, StepFailure> {
+    ) -> Result<(TrialTotals, Option<TrialBackground>), StepFailure> {
         if trial == WARM_UP {
-            return self.warm_up_of_halves(length, name);
+            let totals = self.warm_up_of_halves(length, name)?;
+            return Ok((totals, None));
         }
         // Each half has data of its own.
         let quiet = RoundStretch::quiet(2 * trial - 1, length);
@@ -312,14 +260,14 @@ impl Lead<'_, '_> {
             [second, first]
         };
         let background = self.compared(&loaded.totals, &idle.latencies, &loaded.latencies)?;
-        self.background = Some(background);
         let all = &mut self.found.idle;
         let all = all.get_or_insert_with(LatencyHistogram::new);
         all.merge(&idle.latencies);
-        Ok(TrialTotals {
+        let totals = TrialTotals {
             elapsed_ns,
             ..loaded.totals
-        })
+        };
+        Ok((totals, Some(background)))
     }
 
     /// Warms both halves up, each for half of the time.
@@ -354,21 +302,10 @@ impl Lead<'_, '_> {
             check_quiet(&totals)?;
         }
         Ok(Half {
-            latencies: self.latencies_of_half()?,
+            latencies: self.workers.latencies_of_trial()?,
             is_loaded: stretch.is_loaded,
             totals,
         })
-    }
-
-    /// Latencies of all ranks in the half that just ended.
-    fn latencies_of_half(&mut self) -> Result<LatencyHistogram> {
-        let mut own = self.own.latencies().of_trial().cloned().unwrap_or_default();
-        for report in self.everybody(&CrewOrder::LatenciesOfTrial)? {
-            if let Some(latencies) = &report.latencies {
-                own.merge(latencies);
-            }
-        }
-        merge_all(self.rank, "latencies of a half", &own, DEADLINES.step)
     }
 
     fn compared(

@@ -12,7 +12,7 @@ use tonnage_loops::pulse::FeltPulse;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_loops::timed_loop::Recording;
 use tonnage_plan::transfer::Pacing;
-use tonnage_record::histogram::LatencyHistogram;
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::Result;
 
 /// Histograms of one worker during one point.

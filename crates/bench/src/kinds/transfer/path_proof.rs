@@ -1,0 +1,55 @@
+//! The proof of path of one point, from its first look at the counters to its conclusion.
+
+use super::crew::CrewOrder;
+use super::rank_workers::RankWorkers;
+use crate::deadlines::DEADLINES;
+use crate::wire_proof::{RouteShare, Watch};
+use tonnage_record::WireProof;
+use tonnage_units::{Reduce, Result};
+
+/// Proves that the payload crossed the devices that the engines named.
+pub(super) struct PathProof<'a> {
+    /// This rank's part; only recorded points have one.
+    route: Option<&'a RouteShare>,
+    watch: Option<Watch<'a>>,
+}
+
+impl<'a> PathProof<'a> {
+    pub(super) fn new(route: Option<&'a RouteShare>) -> Self {
+        Self { route, watch: None }
+    }
+
+    /// Reads the counters before the warm-up.
+    pub(super) fn begin(&mut self, workers: &RankWorkers<'a, '_>) {
+        let point = workers.points.own;
+        let begun = |route| Watch::begin(point, route, workers.rank.id());
+        self.watch = self.route.and_then(begun);
+    }
+
+    /// Proves nothing: the path of wrong bytes is irrelevant.
+    pub(super) fn give_up(&mut self) {
+        self.watch = None;
+    }
+
+    /// Compares the counters with all payload since the beginning.
+    pub(super) fn conclude(
+        &mut self,
+        workers: &mut RankWorkers<'a, '_>,
+    ) -> Result<Option<WireProof>> {
+        let Some(watch) = self.watch.take() else {
+            return Ok(None);
+        };
+        workers.rank.phase("reading the devices' counters");
+        let points = workers.points;
+        let mut loads = watch.loads(points.own, &workers.own.operations());
+        let reports = workers.everybody(&CrewOrder::Operations)?;
+        for (worker, report) in (1..).zip(&reports) {
+            loads.merge(watch.loads(points.of(worker), &report.operations));
+        }
+        let rank = &mut *workers.rank;
+        let loads = rank.reduce("payload of devices", loads, DEADLINES.step)?;
+        let mine = watch.judge(&loads);
+        let all = rank.reduce("counters of devices", mine, DEADLINES.step)?;
+        Ok(Some(watch.conclude(all)))
+    }
+}

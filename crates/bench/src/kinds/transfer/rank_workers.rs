@@ -1,0 +1,222 @@
+//! The workers of this rank at one point, as their leader sees them: its own work, the following threads, and the channel
+//! to the other ranks.
+
+use std::time::{Duration, Instant};
+
+use super::background::WorkerPoints;
+use super::crew::{Crew, CrewOrder, CrewReport, Deck};
+use super::totals::TrialTotals;
+use super::trial::Schedule;
+use super::verify::Expected;
+use super::verify::reports::{self, Reports};
+use super::work::Work;
+use crate::deadlines::DEADLINES;
+use crate::latencies::merge_all;
+use tonnage_loops::recorder::PhaseHistograms;
+use tonnage_plan::transfer::{TransferPoint, TrialLength};
+use tonnage_ranks::{Circle, Rank};
+use tonnage_units::histogram::LatencyHistogram;
+use tonnage_units::{Reduce, Result};
+
+/// The leader's hold on all workers of its rank.
+pub(super) struct RankWorkers<'a, 'b> {
+    pub(super) rank: &'a mut Rank,
+    pub(super) own: Work<'b>,
+    pub(super) points: &'a WorkerPoints<'a>,
+    pub(super) deck: &'a Deck,
+    pub(super) followers: Crew,
+    pub(super) moves_bytes: bool,
+}
+
+impl RankWorkers<'_, '_> {
+    fn count(&self) -> u32 {
+        self.points.own.workers
+    }
+
+    /// Lets the following workers carry out an order that the leader has carried out itself.
+    pub(super) fn everybody(&mut self, order: &CrewOrder) -> Result<Vec<CrewReport>> {
+        self.followers.order(|_| order.clone())?;
+        self.followers.collect()
+    }
+
+    /// Makes all workers ready for trial `number`.
+    pub(super) fn prepare(&mut self, number: u64, checked: bool) -> Result<()> {
+        self.followers
+            .order(|_| CrewOrder::Prepare(number, checked))?;
+        let prepared = self.own.prepare(number, checked);
+        self.followers.collect()?;
+        prepared
+    }
+
+    /// Makes ready for a round, before any worker drives it.
+    pub(super) fn begin_round(&mut self) {
+        self.deck.reset(self.count());
+        self.own.begin_round();
+    }
+
+    /// Drives the flows of all workers in a round, and serves peers until the last worker has driven its own.
+    pub(super) fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
+        self.followers.order(|_| CrewOrder::Trial(*schedule))?;
+        let driven = self.deck.drive(0, &mut self.own, schedule);
+        let deadline = Instant::now() + deadline_of(schedule.length);
+        self.serve_peers(deadline, Deck::all_driven)?;
+        driven
+    }
+
+    /// Waits for what must arrive in a round, adds the sums of all workers to `totals`, and returns their reports.
+    pub(super) fn finish(
+        &mut self,
+        schedule: &Schedule,
+        expected: &[Expected],
+        totals: &mut TrialTotals,
+    ) -> Result<Vec<CrewReport>> {
+        self.deck.finish(expected.to_vec());
+        let own_expected = expected.first().cloned().unwrap_or_default();
+        self.own.finish(schedule, &own_expected, totals)?;
+        let reports = self.followers.collect()?;
+        merge(totals, &reports);
+        Ok(reports)
+    }
+
+    /// Checks the memory of all workers after the rounds of a trial, and adds their sums to `totals`.
+    pub(super) fn check(
+        &mut self,
+        expected: Vec<Expected>,
+        totals: &mut TrialTotals,
+    ) -> Result<()> {
+        self.deck.expect(expected);
+        self.followers.order(|_| CrewOrder::Check)?;
+        let own = self.deck.check(0, &mut self.own);
+        let others = self.followers.collect();
+        totals.merge(own?);
+        merge(totals, &others?);
+        Ok(())
+    }
+
+    /// Serves peers until `over`, a following worker's failure, or the deadline; the caller's own wait then names who
+    /// is missing.
+    fn serve_peers(&mut self, deadline: Instant, over: impl Fn(&Deck) -> bool) -> Result<()> {
+        let deck = self.deck;
+        let mut is_late = late_after(deadline, self.own.look_rounds());
+        self.own
+            .serve_peers(|| is_late() || deck.has_failed() || over(deck))?;
+        deck.check_failed()
+    }
+
+    /// Waits until all of a round have driven their flows, polling meanwhile. Returns the expected sights of the local
+    /// workers.
+    pub(super) fn exchange(
+        &mut self,
+        length: TrialLength,
+        circle: &Circle,
+    ) -> Result<Vec<Expected>> {
+        const WHAT: &str = "end of a round";
+        let deadline = Instant::now() + deadline_of(length);
+        let workers = self.count() as usize;
+        let points: Vec<_> = (0..workers).map(|worker| self.points.of(worker)).collect();
+        let is_needed = |point: &&TransferPoint| Expected::is_needed(point, self.moves_bytes);
+        if !points.iter().any(is_needed) {
+            let pending = self.rank.start_meeting(circle, WHAT)?;
+            self.serve_peers(deadline, |_| pending.is_done())?;
+            self.rank.finish(pending, left(deadline))?;
+            return Ok(vec![Expected::default(); workers]);
+        }
+        let (rank, issued) = (self.rank.id(), self.deck.issued());
+        let told = reports::messages(&points, rank, &issued, circle)?;
+        let pending = self.rank.start_exchange(circle, WHAT, told)?;
+        self.serve_peers(deadline, |_| pending.is_done())?;
+        let heard = self.rank.finish_exchange(pending, left(deadline))?;
+        let reports = Reports::new(issued, circle.clone(), &heard)?;
+        let expected = points.into_iter().enumerate();
+        expected
+            .map(|(worker, point)| Expected::new(point, rank, worker, &reports))
+            .collect()
+    }
+
+    /// Latencies of all ranks in the trial that just ended.
+    pub(super) fn latencies_of_trial(&mut self) -> Result<LatencyHistogram> {
+        let mut own = self.own.latencies().of_trial().cloned().unwrap_or_default();
+        for report in self.everybody(&CrewOrder::LatenciesOfTrial)? {
+            if let Some(latencies) = &report.latencies {
+                own.merge(latencies);
+            }
+        }
+        merge_all(self.rank, "latencies of a half", &own, DEADLINES.step)
+    }
+
+    /// Latencies of all ranks in all trials, and the phases of their batches.
+    pub(super) fn latencies(&mut self) -> Result<(LatencyHistogram, Option<PhaseHistograms>)> {
+        let mut histogram = self.own.latencies().of_point().clone();
+        let mut phases = self.own.latencies().phases().cloned();
+        for report in self.everybody(&CrewOrder::Latencies)? {
+            if let Some(latencies) = &report.latencies {
+                histogram.merge(latencies);
+            }
+            if let (Some(phases), Some(others)) = (&mut phases, &report.phases) {
+                phases.merge(others);
+            }
+        }
+        let mut merged = |own| merge_all(self.rank, "merge histograms", own, DEADLINES.step);
+        let histogram = merged(&histogram)?;
+        let Some(phases) = &phases else {
+            return Ok((histogram, None));
+        };
+        let phases = PhaseHistograms {
+            prepare: merged(&phases.prepare)?,
+            post: merged(&phases.post)?,
+            complete: merged(&phases.complete)?,
+        };
+        Ok((histogram, Some(phases)))
+    }
+
+    /// Leaves nothing posted behind for the next point.
+    pub(super) fn close(&mut self) -> Result<()> {
+        self.rank.phase("closing a point");
+        self.rank.barrier("close the point", DEADLINES.step)?;
+        let deck = self.deck;
+        deck.reset(self.count().saturating_sub(1));
+        self.followers.order(|_| CrewOrder::Close)?;
+        let closed = self.own.close();
+        self.own
+            .poll_until(|| deck.all_driven() || deck.has_failed())?;
+        deck.check_failed()?;
+        closed?;
+        let pending = self.rank.start_barrier("point closed")?;
+        let deadline = Instant::now() + DEADLINES.step;
+        let mut is_late = late_after(deadline, self.own.look_rounds());
+        self.own
+            .poll_until(|| is_late() || deck.has_failed() || pending.is_done())?;
+        deck.check_failed()?;
+        self.rank.finish(pending, left(deadline))?;
+        deck.finish(Vec::new());
+        self.followers.collect().map(drop)
+    }
+}
+
+/// Returns whether a deadline has passed, with one look at the clock in `rounds` calls: the loop that asks answers peers.
+fn late_after(deadline: Instant, rounds: u32) -> impl FnMut() -> bool {
+    let mut round = 0u32;
+    move || {
+        round = round.wrapping_add(1);
+        round.is_multiple_of(rounds) && Instant::now() > deadline
+    }
+}
+
+fn merge(totals: &mut TrialTotals, reports: &[CrewReport]) {
+    for report in reports.iter().filter_map(|report| report.totals.as_ref()) {
+        totals.merge(report.clone());
+    }
+}
+
+/// Longest time that the end of a trial may be waited for.
+pub(super) fn deadline_of(length: TrialLength) -> Duration {
+    match length {
+        // A paced trial may take as long again, and a large window takes its time to drain.
+        TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,
+        TrialLength::Iterations(_) => DEADLINES.operations,
+    }
+}
+
+fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
+}
