@@ -14,8 +14,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::deadlines::DEADLINES;
 use crate::kinds::kind::When;
-use crate::kinds::transfer::crew::{Crew, CrewOrder};
 use crate::kinds::transfer::work::Work;
+use crate::kinds::transfer::worker_threads::{ThreadOrder, Threads};
 use crate::limit::link::link_limit;
 use crate::limit::memory_copy::{add, agree_on_turns, both, with_choice};
 use crate::limit::memory_link::{link_lacking, links_unknown, of_devices, within_devices};
@@ -70,7 +70,7 @@ impl<'a> Bound<'a> {
         when: When,
         rank: &mut Rank,
         own: &mut Work,
-        followers: &Crew,
+        followers: &Threads,
     ) -> Result<()> {
         self.measured[usize::from(when == When::After)] = self.measured(rank, own, followers)?;
         Ok(())
@@ -80,7 +80,7 @@ impl<'a> Bound<'a> {
         &self,
         rank: &mut Rank,
         own: &mut Work,
-        followers: &Crew,
+        followers: &Threads,
     ) -> Result<Option<Measurement>> {
         if !is_asked(self.point) {
             return Ok(None);
@@ -96,7 +96,7 @@ impl<'a> Bound<'a> {
             LimitKind::SocketStream => {
                 let carried =
                     socket_stream::measure(rank, self.point, &self.addresses, |berths| {
-                        followers.order(|_| CrewOrder::Stream(berths.clone()))?;
+                        followers.order(|_| ThreadOrder::Stream(berths.clone()))?;
                         let mine = own.stream(berths);
                         let others = followers.collect()?;
                         let mut sum = mine?;
@@ -258,7 +258,7 @@ enum Copiers {
 fn copies(
     rank: &mut Rank,
     own: &mut Work,
-    followers: &Crew,
+    followers: &Threads,
     copiers: Copiers,
 ) -> Result<Measurement> {
     let pass_bytes = match copiers {
@@ -271,7 +271,7 @@ fn copies(
         Copiers::None => {}
         Copiers::First => sum.add(with_choice(own.copy_limit(turns)?)),
         Copiers::All => {
-            followers.order(|_| CrewOrder::CopyLimit(turns))?;
+            followers.order(|_| ThreadOrder::CopyLimit(turns))?;
             let own = own.copy_limit(turns);
             let others = followers.collect()?;
             let others = others.into_iter().filter_map(|report| report.rates);

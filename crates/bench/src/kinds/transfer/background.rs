@@ -8,8 +8,8 @@ use crate::opening::SizedBy;
 use tonnage_engine::Peer;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_record::histogram::Latency;
-use tonnage_units::histogram::LatencyHistogram;
 use tonnage_record::transfer::{BackgroundSummary, MeasuringCpus, Trial};
+use tonnage_units::histogram::LatencyHistogram;
 
 /// The points that the workers of a rank drive.
 pub(super) struct WorkerPoints<'a> {

@@ -3,8 +3,8 @@
 use super::totals::TrialTotals;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_plan::transfer::{BatchMerge, TransferPoint};
-use tonnage_units::histogram::LatencyHistogram;
 use tonnage_record::transfer::{BatchPhase, BatchPhases};
+use tonnage_units::histogram::LatencyHistogram;
 
 /// Phases of batches; `None` without a batch.
 pub(super) fn phases(phases: &PhaseHistograms) -> Option<BatchPhases> {

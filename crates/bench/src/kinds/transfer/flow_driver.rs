@@ -34,8 +34,8 @@ use tonnage_loops::timed_loop::{Pace, Recording, TimedLoop};
 use tonnage_loops::until::Until;
 use tonnage_loops::{BURST, Scratch};
 use tonnage_plan::transfer::{BatchCall, BatchMerge, CqMode, Pacing, TrialLength};
-use tonnage_units::histogram::Unfinished;
 use tonnage_sys::clock::Clock;
+use tonnage_units::histogram::Unfinished;
 use tonnage_units::{Error, Result};
 
 /// Receives that are posted ahead for each peer, at most; the engine's own depth may allow fewer.

@@ -7,7 +7,7 @@
 //! | [`effective`] | what was really done, and on which CPUs |
 //! | [`layout`] | division of a worker's memory among its flows |
 //! | [`point`], `rounds`, `pairs` | one point from warm-up to its figures, the rounds of a trial, and what is counted of pairs |
-//! | `rank_workers`, [`crew`], [`work`] | the workers of a rank as their leader sees them, their threads, and the work of each in a trial |
+//! | `rank_workers`, [`worker_threads`], [`work`] | the workers of a rank as their leader sees them, their threads, and the work of each in a trial |
 //! | `path_proof` | the proof of path of a point |
 //! | `assignment` | a worker's part in a point, which the next four share |
 //! | `flow_driver`, `flows` | a worker's port and flows, and the loop of each round; setting up flows |
@@ -25,7 +25,6 @@ mod assignment;
 mod background;
 mod batching;
 mod caps;
-pub mod crew;
 pub mod driven;
 pub mod effective;
 mod flow_driver;
@@ -51,6 +50,7 @@ pub mod trial;
 pub mod verify;
 pub mod work;
 mod worker_latencies;
+pub mod worker_threads;
 
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};

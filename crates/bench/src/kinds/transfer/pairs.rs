@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::crew::CrewReport;
 use super::layout::SliceLayout;
 use super::per_rank::RankSums;
 use super::point::Lead;
 use super::rank_workers::RankWorkers;
 use super::totals::{OperationSums, TrialTotals};
 use super::trial::{RoundStretch, Schedule, WARM_UP};
+use super::worker_threads::ThreadReport;
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
 use crate::opening::description::WorkerPlaces;
@@ -70,7 +70,7 @@ impl TrialSums {
         stretch: &RoundStretch,
         schedule: &Schedule,
         totals: &TrialTotals,
-        reports: &[CrewReport],
+        reports: &[ThreadReport],
     ) {
         if stretch.counts() {
             self.own.add(totals);

@@ -1,7 +1,7 @@
 //! The proof of path of one point, from its first look at the counters to its conclusion.
 
-use super::crew::CrewOrder;
 use super::rank_workers::RankWorkers;
+use super::worker_threads::ThreadOrder;
 use crate::deadlines::DEADLINES;
 use crate::wire_proof::{RouteShare, Watch};
 use tonnage_record::WireProof;
@@ -42,7 +42,7 @@ impl<'a> PathProof<'a> {
         workers.rank.phase("reading the devices' counters");
         let points = workers.points;
         let mut loads = watch.loads(points.own, &workers.own.operations());
-        let reports = workers.everybody(&CrewOrder::Operations)?;
+        let reports = workers.everybody(&ThreadOrder::Operations)?;
         for (worker, report) in (1..).zip(&reports) {
             loads.merge(watch.loads(points.of(worker), &report.operations));
         }

@@ -5,7 +5,6 @@
 use std::sync::mpsc::Sender;
 
 use super::background::WorkerPoints;
-use super::crew::{Crew, CrewOrder, Deck, serve, stations};
 use super::driven::Driven;
 use super::intervals::Intervals;
 use super::pairs::TrialSums;
@@ -15,6 +14,7 @@ use super::rank_workers::RankWorkers;
 use super::totals::TrialTotals;
 use super::trial::{RoundStretch, Station, WARM_UP};
 use super::work::Work;
+use super::worker_threads::{SharedTrialState, ThreadOrder, Threads, serve, stations};
 use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, await_first_cause};
@@ -27,10 +27,10 @@ use tonnage_engine::Facts;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_plan::transfer::{TransferPoint, TrialLength};
 use tonnage_ranks::Alike;
-use tonnage_units::histogram::LatencyHistogram;
 use tonnage_record::spread::{GeometricSpread, ci_narrow_enough};
 use tonnage_record::transfer::{BrokenOff, InitiatorFigures, PairRate, Trial, TrialBackground};
 use tonnage_record::{Limit, Record, WireProof};
+use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
 /// Rounds of warming up while an engine is still trying things out.
@@ -89,7 +89,7 @@ pub fn measure(
         own: point,
         background: background.as_ref(),
     };
-    let deck = Deck::new(open.workers.len(), rank.sleepers());
+    let state = SharedTrialState::new(open.workers.len(), rank.sleepers());
     let stations = stations(point, points, open, rank, &intervals);
     let mut workers = open.workers.iter_mut().zip(stations);
     let (worker, station) = workers
@@ -100,15 +100,15 @@ pub fn measure(
     }
     std::thread::scope(|scope| {
         let follow = |(worker, station): (_, Station)| {
-            let (deck, stop) = (&deck, &*stop);
+            let (state, stop) = (&state, &*stop);
             move |orders: &_, answers: &Sender<_>| {
                 let point = points.of(station.worker as usize);
-                if let Err(error) = serve(point, station, worker, (deck, stop), orders, answers) {
+                if let Err(error) = serve(point, station, worker, (state, stop), orders, answers) {
                     drop(answers.send(Err(error)));
                 }
             }
         };
-        let followers = Crew::start(scope, 1, workers.map(follow))?;
+        let followers = Threads::start(scope, 1, workers.map(follow))?;
         let mut driven = Driven::begin(point, (station.rank, station.worker), worker)?;
         let own = Work::new(point, station, driven.engine(), worker, &stop)?;
         followers.collect()?;
@@ -118,7 +118,7 @@ pub fn measure(
                 rank,
                 own,
                 points,
-                deck: &deck,
+                state: &state,
                 followers,
                 moves_bytes: open.moves_bytes,
             },
@@ -135,7 +135,7 @@ pub fn measure(
             // The other ranks and this rank's own followers are still polling; the stop flag ends them.
             await_first_cause(lead.workers.rank);
             lead.workers.rank.fail(error);
-            lead.workers.deck.finish(Vec::new());
+            lead.workers.state.finish(Vec::new());
         }
         if result.is_err() {
             lead.found.broken_off = lead.intervals.break_off();
@@ -233,7 +233,7 @@ impl Steps for Lead<'_, '_> {
             }
         }
         self.workers.own.forget();
-        self.workers.everybody(&CrewOrder::Forget)?;
+        self.workers.everybody(&ThreadOrder::Forget)?;
         Ok(())
     }
 

@@ -4,12 +4,12 @@
 use std::time::{Duration, Instant};
 
 use super::background::WorkerPoints;
-use super::crew::{Crew, CrewOrder, CrewReport, Deck};
 use super::totals::TrialTotals;
 use super::trial::Schedule;
 use super::verify::Expected;
 use super::verify::reports::{self, Reports};
 use super::work::Work;
+use super::worker_threads::{SharedTrialState, ThreadOrder, ThreadReport, Threads};
 use crate::deadlines::DEADLINES;
 use crate::latencies::merge_all;
 use tonnage_loops::recorder::PhaseHistograms;
@@ -23,8 +23,8 @@ pub(super) struct RankWorkers<'a, 'b> {
     pub(super) rank: &'a mut Rank,
     pub(super) own: Work<'b>,
     pub(super) points: &'a WorkerPoints<'a>,
-    pub(super) deck: &'a Deck,
-    pub(super) followers: Crew,
+    pub(super) state: &'a SharedTrialState,
+    pub(super) followers: Threads,
     pub(super) moves_bytes: bool,
 }
 
@@ -34,7 +34,7 @@ impl RankWorkers<'_, '_> {
     }
 
     /// Lets the following workers carry out an order that the leader has carried out itself.
-    pub(super) fn everybody(&mut self, order: &CrewOrder) -> Result<Vec<CrewReport>> {
+    pub(super) fn everybody(&mut self, order: &ThreadOrder) -> Result<Vec<ThreadReport>> {
         self.followers.order(|_| order.clone())?;
         self.followers.collect()
     }
@@ -42,7 +42,7 @@ impl RankWorkers<'_, '_> {
     /// Makes all workers ready for trial `number`.
     pub(super) fn prepare(&mut self, number: u64, checked: bool) -> Result<()> {
         self.followers
-            .order(|_| CrewOrder::Prepare(number, checked))?;
+            .order(|_| ThreadOrder::Prepare(number, checked))?;
         let prepared = self.own.prepare(number, checked);
         self.followers.collect()?;
         prepared
@@ -50,16 +50,16 @@ impl RankWorkers<'_, '_> {
 
     /// Makes ready for a round, before any worker drives it.
     pub(super) fn begin_round(&mut self) {
-        self.deck.reset(self.count());
+        self.state.reset(self.count());
         self.own.begin_round();
     }
 
     /// Drives the flows of all workers in a round, and serves peers until the last worker has driven its own.
     pub(super) fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
-        self.followers.order(|_| CrewOrder::Trial(*schedule))?;
-        let driven = self.deck.drive(0, &mut self.own, schedule);
+        self.followers.order(|_| ThreadOrder::Trial(*schedule))?;
+        let driven = self.state.drive(0, &mut self.own, schedule);
         let deadline = Instant::now() + deadline_of(schedule.length);
-        self.serve_peers(deadline, Deck::all_driven)?;
+        self.serve_peers(deadline, SharedTrialState::all_driven)?;
         driven
     }
 
@@ -69,8 +69,8 @@ impl RankWorkers<'_, '_> {
         schedule: &Schedule,
         expected: &[Expected],
         totals: &mut TrialTotals,
-    ) -> Result<Vec<CrewReport>> {
-        self.deck.finish(expected.to_vec());
+    ) -> Result<Vec<ThreadReport>> {
+        self.state.finish(expected.to_vec());
         let own_expected = expected.first().cloned().unwrap_or_default();
         self.own.finish(schedule, &own_expected, totals)?;
         let reports = self.followers.collect()?;
@@ -84,9 +84,9 @@ impl RankWorkers<'_, '_> {
         expected: Vec<Expected>,
         totals: &mut TrialTotals,
     ) -> Result<()> {
-        self.deck.expect(expected);
-        self.followers.order(|_| CrewOrder::Check)?;
-        let own = self.deck.check(0, &mut self.own);
+        self.state.expect(expected);
+        self.followers.order(|_| ThreadOrder::Check)?;
+        let own = self.state.check(0, &mut self.own);
         let others = self.followers.collect();
         totals.merge(own?);
         merge(totals, &others?);
@@ -95,12 +95,16 @@ impl RankWorkers<'_, '_> {
 
     /// Serves peers until `over`, a following worker's failure, or the deadline; the caller's own wait then names who
     /// is missing.
-    fn serve_peers(&mut self, deadline: Instant, over: impl Fn(&Deck) -> bool) -> Result<()> {
-        let deck = self.deck;
+    fn serve_peers(
+        &mut self,
+        deadline: Instant,
+        over: impl Fn(&SharedTrialState) -> bool,
+    ) -> Result<()> {
+        let state = self.state;
         let mut is_late = late_after(deadline, self.own.look_rounds());
         self.own
-            .serve_peers(|| is_late() || deck.has_failed() || over(deck))?;
-        deck.check_failed()
+            .serve_peers(|| is_late() || state.has_failed() || over(state))?;
+        state.check_failed()
     }
 
     /// Waits until all of a round have driven their flows, polling meanwhile. Returns the expected sights of the local
@@ -121,7 +125,7 @@ impl RankWorkers<'_, '_> {
             self.rank.finish(pending, left(deadline))?;
             return Ok(vec![Expected::default(); workers]);
         }
-        let (rank, issued) = (self.rank.id(), self.deck.issued());
+        let (rank, issued) = (self.rank.id(), self.state.issued());
         let told = reports::messages(&points, rank, &issued, circle)?;
         let pending = self.rank.start_exchange(circle, WHAT, told)?;
         self.serve_peers(deadline, |_| pending.is_done())?;
@@ -136,7 +140,7 @@ impl RankWorkers<'_, '_> {
     /// Latencies of all ranks in the trial that just ended.
     pub(super) fn latencies_of_trial(&mut self) -> Result<LatencyHistogram> {
         let mut own = self.own.latencies().of_trial().cloned().unwrap_or_default();
-        for report in self.everybody(&CrewOrder::LatenciesOfTrial)? {
+        for report in self.everybody(&ThreadOrder::LatenciesOfTrial)? {
             if let Some(latencies) = &report.latencies {
                 own.merge(latencies);
             }
@@ -148,7 +152,7 @@ impl RankWorkers<'_, '_> {
     pub(super) fn latencies(&mut self) -> Result<(LatencyHistogram, Option<PhaseHistograms>)> {
         let mut histogram = self.own.latencies().of_point().clone();
         let mut phases = self.own.latencies().phases().cloned();
-        for report in self.everybody(&CrewOrder::Latencies)? {
+        for report in self.everybody(&ThreadOrder::Latencies)? {
             if let Some(latencies) = &report.latencies {
                 histogram.merge(latencies);
             }
@@ -173,22 +177,22 @@ impl RankWorkers<'_, '_> {
     pub(super) fn close(&mut self) -> Result<()> {
         self.rank.phase("closing a point");
         self.rank.barrier("close the point", DEADLINES.step)?;
-        let deck = self.deck;
-        deck.reset(self.count().saturating_sub(1));
-        self.followers.order(|_| CrewOrder::Close)?;
+        let state = self.state;
+        state.reset(self.count().saturating_sub(1));
+        self.followers.order(|_| ThreadOrder::Close)?;
         let closed = self.own.close();
         self.own
-            .poll_until(|| deck.all_driven() || deck.has_failed())?;
-        deck.check_failed()?;
+            .poll_until(|| state.all_driven() || state.has_failed())?;
+        state.check_failed()?;
         closed?;
         let pending = self.rank.start_barrier("point closed")?;
         let deadline = Instant::now() + DEADLINES.step;
         let mut is_late = late_after(deadline, self.own.look_rounds());
         self.own
-            .poll_until(|| is_late() || deck.has_failed() || pending.is_done())?;
-        deck.check_failed()?;
+            .poll_until(|| is_late() || state.has_failed() || pending.is_done())?;
+        state.check_failed()?;
         self.rank.finish(pending, left(deadline))?;
-        deck.finish(Vec::new());
+        state.finish(Vec::new());
         self.followers.collect().map(drop)
     }
 }
@@ -202,7 +206,7 @@ fn late_after(deadline: Instant, rounds: u32) -> impl FnMut() -> bool {
     }
 }
 
-fn merge(totals: &mut TrialTotals, reports: &[CrewReport]) {
+fn merge(totals: &mut TrialTotals, reports: &[ThreadReport]) {
     for report in reports.iter().filter_map(|report| report.totals.as_ref()) {
         totals.merge(report.clone());
     }

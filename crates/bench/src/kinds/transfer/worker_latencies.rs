@@ -12,8 +12,8 @@ use tonnage_loops::pulse::FeltPulse;
 use tonnage_loops::recorder::PhaseHistograms;
 use tonnage_loops::timed_loop::Recording;
 use tonnage_plan::transfer::Pacing;
-use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::Result;
+use tonnage_units::histogram::LatencyHistogram;
 
 /// Histograms of one worker during one point.
 pub(super) struct WorkerLatencies<'a> {

@@ -30,7 +30,7 @@ use tonnage_units::{Error, Result};
 
 /// Order to a worker.
 #[derive(Debug, Clone)]
-pub enum CrewOrder {
+pub enum ThreadOrder {
     /// Measure the copy limit, in the turns of all copiers.
     CopyLimit(CopyTurns),
     /// Carry this worker's socket streams.
@@ -55,7 +55,7 @@ pub enum CrewOrder {
 
 /// A worker's answer.
 #[derive(Debug, Default)]
-pub struct CrewReport {
+pub struct ThreadReport {
     /// Totals of a trial or a check.
     pub totals: Option<TrialTotals>,
     /// Flows of an execution, where a file says their loads.
@@ -74,7 +74,7 @@ pub struct CrewReport {
 
 /// State that the workers of a rank share while bytes move.
 #[derive(Default)]
-pub struct Deck {
+pub struct SharedTrialState {
     /// Workers that still drive their own flows.
     driving: AtomicU32,
     /// All ranks are done.
@@ -90,8 +90,8 @@ pub struct Deck {
     sleepers: Arc<Sleepers>,
 }
 
-impl Deck {
-    /// Makes the deck of `workers` workers, of which some may sleep.
+impl SharedTrialState {
+    /// Makes the state of `workers` workers, of which some may sleep.
     pub fn new(workers: usize, sleepers: Arc<Sleepers>) -> Self {
         Self {
             issued: Mutex::new(vec![Issued::default(); workers]),
@@ -180,13 +180,13 @@ impl Deck {
     }
 
     /// Carries out an order that needs no talk with other ranks, on any thread but the leader's.
-    fn follow(&self, index: usize, work: &mut Work, order: &CrewOrder) -> Result<CrewReport> {
-        let mut report = CrewReport::default();
+    fn follow(&self, index: usize, work: &mut Work, order: &ThreadOrder) -> Result<ThreadReport> {
+        let mut report = ThreadReport::default();
         match order {
-            CrewOrder::CopyLimit(turns) => report.rates = Some(work.copy_limit(*turns)?),
-            CrewOrder::Stream(berths) => report.streamed = Some(work.stream(berths)?),
-            CrewOrder::Prepare(number, checked) => work.prepare(*number, *checked)?,
-            CrewOrder::Trial(schedule) => {
+            ThreadOrder::CopyLimit(turns) => report.rates = Some(work.copy_limit(*turns)?),
+            ThreadOrder::Stream(berths) => report.streamed = Some(work.stream(berths)?),
+            ThreadOrder::Prepare(number, checked) => work.prepare(*number, *checked)?,
+            ThreadOrder::Trial(schedule) => {
                 work.begin_round();
                 let driven = self.drive(index, work, schedule);
                 work.serve_peers(|| self.over.load(Ordering::Acquire))?;
@@ -195,18 +195,20 @@ impl Deck {
                 report.totals = Some(work.placed(totals));
                 report.times = work.flow_times(schedule);
             }
-            CrewOrder::Check => {
+            ThreadOrder::Check => {
                 let checked = self.check(index, work)?;
                 report.totals = Some(work.placed(checked));
             }
-            CrewOrder::Forget => work.forget(),
-            CrewOrder::LatenciesOfTrial => report.latencies = work.latencies().of_trial().cloned(),
-            CrewOrder::Latencies => {
+            ThreadOrder::Forget => work.forget(),
+            ThreadOrder::LatenciesOfTrial => {
+                report.latencies = work.latencies().of_trial().cloned()
+            }
+            ThreadOrder::Latencies => {
                 report.latencies = Some(work.latencies().of_point().clone());
                 report.phases = work.latencies().phases().cloned();
             }
-            CrewOrder::Operations => report.operations = work.operations(),
-            CrewOrder::Close => {
+            ThreadOrder::Operations => report.operations = work.operations(),
+            ThreadOrder::Close => {
                 let closed = work.close();
                 self.has_driven();
                 work.poll_until(|| self.over.load(Ordering::Acquire))?;
@@ -218,7 +220,7 @@ impl Deck {
 }
 
 /// The leader's handles of the following workers.
-pub type Crew = Followers<CrewOrder, CrewReport, Error>;
+pub type Threads = Followers<ThreadOrder, ThreadReport, Error>;
 
 /// Places of this rank's workers.
 pub(super) fn stations(
@@ -256,9 +258,9 @@ pub(super) fn serve(
     point: &TransferPoint,
     station: Station,
     worker: &mut EngineWorker,
-    (deck, stop): (&Deck, &AtomicBool),
-    orders: &Receiver<CrewOrder>,
-    answers: &Sender<Result<CrewReport>>,
+    (state, stop): (&SharedTrialState, &AtomicBool),
+    orders: &Receiver<ThreadOrder>,
+    answers: &Sender<Result<ThreadReport>>,
 ) -> Result<()> {
     if let Some(cpu) = worker.cpu {
         tonnage_machine::pin_thread(cpu)?;
@@ -266,11 +268,11 @@ pub(super) fn serve(
     let index = station.worker as usize;
     let mut driven = Driven::begin(point, (station.rank, station.worker), worker)?;
     let mut work = Work::new(point, station, driven.engine(), worker, stop)?;
-    if answers.send(Ok(CrewReport::default())).is_ok() {
+    if answers.send(Ok(ThreadReport::default())).is_ok() {
         while let Ok(order) = orders.recv() {
-            let answer = deck.follow(index, &mut work, &order);
+            let answer = state.follow(index, &mut work, &order);
             if let Err(error) = &answer {
-                deck.fail(format!("worker {index}: {error}"));
+                state.fail(format!("worker {index}: {error}"));
             }
             if answers.send(answer).is_err() {
                 break;
@@ -287,19 +289,19 @@ mod tests {
     use super::*;
     use tonnage_loops::testing::{LONG, rested};
 
-    /// Ends of the deck's own that a resting worker waits for, by turns: each wakes it at once.
+    /// Each change that a resting worker waits for wakes it at once.
     #[test]
-    fn whatever_the_deck_tells_wakes_who_rests() {
+    fn each_change_of_the_shared_state_wakes_a_resting_worker() {
         let (sleepers, stop) = (Arc::new(Sleepers::default()), AtomicBool::new(false));
-        let deck = Deck::new(2, Arc::clone(&sleepers));
-        let is_over = || deck.over.load(Ordering::Acquire);
+        let state = SharedTrialState::new(2, Arc::clone(&sleepers));
+        let is_over = || state.over.load(Ordering::Acquire);
         type Tells<'a> = (&'a (dyn Fn() -> bool + Sync), &'a (dyn Fn() + Sync));
         let each: [Tells; 3] = [
-            (&|| deck.all_driven(), &|| deck.has_driven()),
-            (&is_over, &|| deck.finish(Vec::new())),
-            (&|| deck.has_failed(), &|| deck.fail("it failed".into())),
+            (&|| state.all_driven(), &|| state.has_driven()),
+            (&is_over, &|| state.finish(Vec::new())),
+            (&|| state.has_failed(), &|| state.fail("it failed".into())),
         ];
-        deck.reset(1);
+        state.reset(1);
         for (over, action) in each {
             assert!(!over());
             let took = rested(&sleepers, &stop, over, action).unwrap();
