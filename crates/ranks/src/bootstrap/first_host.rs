@@ -52,7 +52,7 @@ pub(crate) fn first_host(
     for ip in addresses {
         match listen_on(SocketAddr::new(ip, port), host, AddressSource::Step) {
             Ok(listener) => return Ok((name, Some(listener))),
-            Err(error) => last = Some(error),
+            Err(error) => last = Some(error.into()),
         }
     }
     Err(last.unwrap_or_else(|| {

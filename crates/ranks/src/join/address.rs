@@ -16,6 +16,63 @@ use crate::signals::Signals;
 use tonnage_units::identity::{AddressSource, Identity, Meeting};
 use tonnage_units::{Error, Result};
 
+/// Reason why rank 0 cannot listen where it should.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ListenError {
+    /// This host does not have the address.
+    #[error(
+        "rank 0 should listen on {host} ({ip}), but this host ({}) has no such address: {}",
+        tonnage_sys::host::name(),
+        .source_of.another_host()
+    )]
+    NotHere {
+        ip: IpAddr,
+        /// The address as it was given.
+        host: String,
+        source_of: AddressSource,
+    },
+    /// Another process listens there.
+    #[error(
+        "rank 0 cannot listen on {address}: another process does (a launcher, or another run). {}",
+        .source_of.another_port()
+    )]
+    PortBusy {
+        address: SocketAddr,
+        source_of: AddressSource,
+    },
+    /// A name of this host means loopback here, and other hosts cannot reach that.
+    #[error(
+        "{} is {ip} on rank 0's own host, which other hosts cannot reach: give --control-interface NAME, or the address itself in \
+         place of the name",
+        .source_of.host(.host)
+    )]
+    Loopback {
+        ip: IpAddr,
+        host: String,
+        source_of: AddressSource,
+    },
+    /// Any other refusal of the system.
+    #[error("rank 0 cannot listen on {address}: {error}")]
+    System {
+        address: SocketAddr,
+        error: io::Error,
+    },
+}
+
+impl From<ListenError> for Error {
+    fn from(error: ListenError) -> Self {
+        match error {
+            ListenError::NotHere { .. } | ListenError::Loopback { .. } => {
+                Self::Usage(error.to_string())
+            }
+            ListenError::PortBusy { .. } => Self::Failed(error.to_string()),
+            ListenError::System { address, error } => {
+                Self::io(format!("rank 0 cannot listen on {address}"), error)
+            }
+        }
+    }
+}
+
 /// Pause between two tries to reach a rank.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
@@ -47,8 +104,8 @@ pub(super) fn root_listener(joiner: Joiner<'_>, signals: &mut Signals) -> Result
             Err(error) => last = Some(error),
         }
     }
-    Err(last
-        .unwrap_or_else(|| Error::Usage(format!("{} stands for no address", source.host(host)))))
+    let none = || Error::Usage(format!("{} stands for no address", source.host(host)));
+    Err(last.map_or_else(none, Error::from))
 }
 
 /// The listening socket that tonnage gave to its rank 0 as standard input.
@@ -103,19 +160,18 @@ fn bind(
     identity: &Identity,
     host: &str,
     source: AddressSource,
-) -> Result<TcpListener> {
+) -> Result<TcpListener, ListenError> {
     let local = host == "localhost" || host.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback());
     if address.ip().is_loopback() && !local {
         // Debian lists a host's own name as 127.0.1.1 in /etc/hosts.
-        let trap = format!(
-            "{} is {} on rank 0's own host, which other hosts cannot reach: give --control-interface NAME, or the address itself \
-             in place of the name",
-            source.host(host),
-            address.ip()
-        );
+        let trap = ListenError::Loopback {
+            ip: address.ip(),
+            host: host.to_owned(),
+            source_of: source,
+        };
         let is_small = |local_size: u32| local_size < identity.size;
         if identity.local_size.is_some_and(is_small) {
-            return Err(Error::Usage(trap));
+            return Err(trap);
         }
         log::warn!("{trap}");
     }
@@ -127,19 +183,18 @@ pub(crate) fn listen_on(
     address: SocketAddr,
     host: &str,
     source: AddressSource,
-) -> Result<TcpListener> {
+) -> Result<TcpListener, ListenError> {
     TcpListener::bind(address).map_err(|error| match error.kind() {
-        io::ErrorKind::AddrNotAvailable => Error::Usage(format!(
-            "rank 0 should listen on {host} ({}), but this host ({}) has no such address: {}",
-            address.ip(),
-            tonnage_sys::host::name(),
-            source.another_host()
-        )),
-        io::ErrorKind::AddrInUse => Error::Failed(format!(
-            "rank 0 cannot listen on {address}: another process does (a launcher, or another run). {}",
-            source.another_port()
-        )),
-        _ => Error::io(format!("rank 0 cannot listen on {address}"), error),
+        io::ErrorKind::AddrNotAvailable => ListenError::NotHere {
+            ip: address.ip(),
+            host: host.to_owned(),
+            source_of: source,
+        },
+        io::ErrorKind::AddrInUse => ListenError::PortBusy {
+            address,
+            source_of: source,
+        },
+        _ => ListenError::System { address, error },
     })
 }
 
@@ -250,7 +305,7 @@ mod tests {
 
     /// Checks the advice for each way to say an address: the options that change it are named, and those without effect
     /// are not.
-    fn advises(error: &Error, source: AddressSource, wanted: &str) {
+    fn advises(error: &ListenError, source: AddressSource, wanted: &str) {
         let text = error.to_string();
         assert!(text.contains(wanted), "{source:?}: {text}");
         let misleading = match source {
@@ -271,9 +326,9 @@ mod tests {
         let wanted = wanted.split('|');
         for (source, wanted) in SAYERS.into_iter().zip(wanted) {
             let error = listen_on("192.0.2.1:1".parse().unwrap(), "n1", source).unwrap_err();
-            assert_eq!(error.exit_code(), 2);
-            assert!(error.to_string().contains("has no such address"), "{error}");
+            assert!(matches!(error, ListenError::NotHere { .. }), "{error}");
             advises(&error, source, wanted);
+            assert_eq!(Error::from(error).exit_code(), 2);
         }
     }
 
@@ -288,6 +343,10 @@ mod tests {
                 _ => "TONNAGE_PORT",
             };
             let error = listen_on(address, "127.0.0.1", source).unwrap_err();
+            assert!(
+                matches!(error, ListenError::PortBusy { address: busy, .. } if busy == address),
+                "{error}"
+            );
             advises(&error, source, wanted);
         }
     }
@@ -304,6 +363,7 @@ mod tests {
             )
         };
         let error = bind(1).unwrap_err();
+        assert!(matches!(error, ListenError::Loopback { .. }), "{error}");
         assert!(error.to_string().contains("--control-interface"), "{error}");
         advises(&error, AddressSource::Option, "--master hosta");
         bind(2).unwrap();
