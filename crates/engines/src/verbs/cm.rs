@@ -54,8 +54,8 @@ impl VerbsWorker {
         wanted: PathTo,
         card: &PairCard,
     ) -> Result<(), String> {
-        let (own, rank) = (self.config.rank, self.peers[peer].rank);
-        let purpose = u32::from(place != self.peers[peer].one_sided);
+        let (own, rank) = (self.config.rank, self.peers.at(peer).rank);
+        let purpose = u32::from(place != self.peers.at(peer).one_sided);
         let side = self.cm.as_mut().ok_or("connect=cm was not asked for")?;
         let theirs = card.cm.as_ref();
         let theirs = theirs.ok_or("it does not connect by rdma_cm, and this side does")?;
@@ -99,7 +99,7 @@ impl VerbsWorker {
                 return Err(Error::Failed("the run was stopped".into()));
             }
             let event = side.channel.next_event();
-            match event.map_err(|why| self.about_device(why))? {
+            match event.map_err(|why| self.port.about(why))? {
                 Some(event) => self.take_cm_event(side, &event)?,
                 None => side.nap(),
             }
@@ -112,7 +112,7 @@ impl VerbsWorker {
             }
         }
         side.ways.clear();
-        if self.peers.iter().all(|peer| peer.is_connected) {
+        if self.peers.all().iter().all(|peer| peer.is_connected) {
             side.stop_listening();
         }
         Ok(())
@@ -230,18 +230,18 @@ impl VerbsWorker {
             ));
         }
         let path = agreed(&way.wanted, &side.channel.path(id)?)?;
-        let handle = self.pairs[way.place].handle;
+        let handle = self.peers.pair(way.place).handle;
         self.queues
             .connect(handle, &path, self.port.asked.patience)?;
-        self.peers[way.peer].mtu = path.mtu;
-        self.mtu = Some(self.mtu.map_or(path.mtu, |mtu| mtu.min(path.mtu)));
+        self.peers.at_mut(way.peer).mtu = path.mtu;
+        self.peers.agree_on_mtu(path.mtu);
         side.note_granted(&path);
         Ok(())
     }
 
     fn terms<'a>(&self, way: &CmWay, private: &'a [u8]) -> CmTerms<'a> {
         CmTerms {
-            number: self.pairs[way.place].number,
+            number: self.peers.pair(way.place).number,
             reads_out: way.wanted.reads_out,
             reads_in: way.wanted.reads_in,
             retry: self.port.asked.patience.retry,
@@ -265,7 +265,7 @@ impl VerbsWorker {
             self.config.rank,
             way.rank,
             self.port.in_words(),
-            self.peers[way.peer].device,
+            self.peers.at(way.peer).device,
             self.port.events()
         ))
     }

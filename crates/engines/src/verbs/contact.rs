@@ -41,8 +41,8 @@ impl VerbsWorker {
     /// Reads from every peer that was connected since the last call, and waits until all have answered.
     pub(super) fn first_contact(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
         let mut fresh = Vec::new();
-        for at in self.met..self.peers.len() {
-            for place in self.places_of(at) {
+        for at in self.peers.unmet() {
+            for place in self.peers.at(at).places() {
                 // Peers that share an initiator of DC wait for each other.
                 self.wait_for(place, self.send_depth.saturating_sub(2), stopped)?;
                 self.read_page(at, place)?;
@@ -52,20 +52,20 @@ impl VerbsWorker {
         for place in fresh {
             self.wait_for(place, 0, stopped)?;
         }
-        self.met = self.peers.len();
+        self.peers.note_met();
         Ok(())
     }
 
     /// Waits until no more than so many work requests of a queue pair are in flight.
     fn wait_for(&mut self, place: usize, left: u32, stopped: &dyn Fn() -> bool) -> Result<()> {
         let began = Instant::now();
-        while self.pairs[place].sends.in_flight() > left {
+        while self.peers.pair(place).sends.in_flight() > left {
             if stopped() {
                 return Err(Error::Failed("the run was stopped".into()));
             }
             if began.elapsed() > DEADLINE {
                 let why = format!("no answer within {} s", DEADLINE.as_secs());
-                let oldest = self.pairs[place].sends.oldest();
+                let oldest = self.peers.pair(place).sends.oldest();
                 let (_, peer) = of_tag(oldest.map_or(0, |oldest| oldest.tag));
                 return Err(self.own_failure(CONTACT, (place, peer), &why, None));
             }
@@ -74,36 +74,30 @@ impl VerbsWorker {
         Ok(())
     }
 
-    fn places_of(&self, peer: usize) -> Vec<usize> {
-        let mut places = vec![self.peers[peer].one_sided, self.peers[peer].messages];
-        places.dedup();
-        places
-    }
-
     fn read_page(&mut self, peer: usize, place: usize) -> Result<()> {
-        let Some(remote) = self.peers[peer].mailbox.clone() else {
-            let rank = self.peers[peer].rank;
+        let Some(remote) = self.peers.at(peer).mailbox.clone() else {
+            let rank = self.peers.at(peer).rank;
             return Err(Error::Failed(format!(
                 "rank {rank} was not connected before first contact"
             )));
         };
         let target = WorkTarget {
             action: WorkAction::Read,
-            pair: self.pairs[place].handle,
-            local: self.contact_region,
+            pair: self.peers.pair(place).handle,
+            local: self.memories.contact(),
             remote,
             inline_bytes_max: 0,
-            address: self.peers[peer].address,
+            address: self.peers.at(peer).address,
         };
-        let packet = self.peers[peer].mtu.clamp(1, PAGE as u32);
+        let packet = self.peers.at(peer).mtu.clamp(1, PAGE as u32);
         for (kind, len) in [(BYTE, 1), (PACKET, packet)] {
             let tag = tag(kind, peer);
-            let (number, _) = self.pairs[place].sends.push(SILENT, tag, len, 1);
+            let (number, _) = self.peers.pair_mut(place).sends.push(SILENT, tag, len, 1);
             let request = own_request(send_id(place, number), 0, len);
             let staged = self.queues.stage(&target, &request);
-            staged.map_err(|why| self.about_device(why))?;
+            staged.map_err(|why| self.port.about(why))?;
         }
-        self.queues.ring().map_err(|why| self.about_device(why))
+        self.queues.ring().map_err(|why| self.port.about(why))
     }
 
     /// The failure of what the engine did by itself: first contact, or closing a queue.
@@ -115,7 +109,7 @@ impl VerbsWorker {
         let at = (place, peer);
         let vendor = format!("{name} ({state}), vendor code {vendor:#x}");
         if kind == PACKET && name == "RETRY_EXC_ERR" {
-            let mtu = self.peers.get(peer).map_or(0, |peer| peer.mtu);
+            let mtu = self.peers.all().get(peer).map_or(0, |peer| peer.mtu);
             let why = format!(
                 "a read of 1 B came back, and one of {mtu} B did not ({vendor}): the path does not carry packets of that \
                  size; choose engine-option mtu={} or give every switch and interface on it a larger MTU",
@@ -137,8 +131,8 @@ impl VerbsWorker {
         why: &str,
         cause: Option<&str>,
     ) -> Error {
-        let pair = &self.pairs[place];
-        let peer = self.peers.get(peer);
+        let pair = self.peers.pair(place);
+        let peer = self.peers.all().get(peer);
         let device = peer.map_or("an unknown device", |peer| peer.device.as_str());
         let rank = peer.map_or(pair.peer, |peer| peer.rank);
         let cause = cause.map_or_else(String::new, |cause| format!("; usual cause: {cause}"));

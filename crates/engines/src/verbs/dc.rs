@@ -12,7 +12,7 @@ use tonnage_units::{Error, Result};
 
 use super::choose::{ChosenPort, unavailable};
 use super::options::FlowLabel;
-use super::peers::{FarBytes, PeerPairs, first_packet, least};
+use super::peers::{FarBytes, PeerPairs, first_packet};
 use super::port::OpenPort;
 use super::transport::VerbsTransport;
 use super::worker::VerbsWorker;
@@ -47,7 +47,7 @@ impl VerbsWorker {
         let started = self.queues.start_target(target, &path, port.asked.patience);
         let number = started.map_err(about)?;
         self.target = Some(OwnTarget { number, access_key });
-        self.mtu = Some(port.mtu());
+        self.peers.agree_on_mtu(port.mtu());
         Ok(())
     }
 
@@ -78,7 +78,7 @@ impl VerbsWorker {
         too_many(most)?;
         let path = PathTo {
             reads_out: port.reads().min(most).max(1),
-            first_packet_out: first_packet(self.pairs.len()),
+            first_packet_out: first_packet(self.peers.pairs().len()),
             ..port.path()
         };
         let started = self
@@ -87,19 +87,19 @@ impl VerbsWorker {
         let granted = started
             .map_err(|why| Error::Failed(format!("verbs:dc on {}: {why}", port.in_words())))?;
         too_many(granted)?;
-        self.reads = least(self.reads, granted);
-        self.pairs.push(pair);
+        self.peers.agree_on_reads(granted);
+        self.peers.add_pair(pair);
         Ok(())
     }
 
     /// Gives a peer one of the initiators, the next in turn, and returns the card that tells it of the target.
     pub(super) fn target_card(&mut self, rank: u32) -> Result<Card> {
-        let (Some(target), false) = (self.target, self.pairs.is_empty()) else {
+        let (Some(target), false) = (self.target, self.peers.pairs().is_empty()) else {
             return Err(Error::Failed("verbs:dc has no target".into()));
         };
-        let mailbox = self.mailbox()?;
-        let place = self.peers.len() % self.pairs.len();
-        self.peers.push(PeerPairs::new(rank, place));
+        let mailbox = self.memories.mailbox(&self.queues)?;
+        let place = self.peers.all().len() % self.peers.pairs().len();
+        self.peers.add(PeerPairs::new(rank, place));
         let port = &self.port;
         Ok(Card::encode(&TargetCard {
             device: port.in_words(),
@@ -121,12 +121,12 @@ impl VerbsWorker {
             |why: String| Error::Failed(format!("verbs:dc between ranks {own} and {rank}: {why}"));
         let mtu = self.port.mtu();
         let card = TargetCard::parse(&neighbor.card, own, mtu).map_err(failed)?;
-        let at = self.unconnected(rank).map_err(failed)?;
+        let at = self.peers.unconnected(rank).map_err(failed)?;
         let gids = self
             .port
             .gids_with(card.over_ethernet, card.gid, &card.device)
             .map_err(failed)?;
-        let number = self.pairs[self.peers[at].one_sided].number;
+        let number = self.peers.pair(self.peers.at(at).one_sided).number;
         let path = PathTo {
             number: card.target,
             gids,
@@ -140,7 +140,7 @@ impl VerbsWorker {
             let ends = self.port.both_ends(&card.device);
             failed(format!("{why}; {ends}"))
         })?;
-        let peer = &mut self.peers[at];
+        let peer = self.peers.at_mut(at);
         peer.device = card.device;
         peer.mailbox = Some(mailbox);
         peer.mtu = mtu;

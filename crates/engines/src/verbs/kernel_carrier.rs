@@ -69,7 +69,7 @@ impl KernelWorker {
         let flow = |flow: &tonnage_engine::carried::CarriedFlow| {
             let lane = self.lanes.get(flow.lane)?;
             let left = lane.len.checked_sub(flow.remote).ok_or_else(|| {
-                self.about(format!(
+                self.port.about(format!(
                     "offset {} lies outside the peer's {} bytes",
                     flow.remote, lane.len
                 ))
@@ -133,8 +133,10 @@ impl KernelWorker {
         self.driven.clear();
         for flow in flows {
             for lane in flow.lane..flow.lane + flow.lanes {
-                let before = session.operations(lane).map_err(|why| self.about(why))?;
-                session.forget(lane).map_err(|why| self.about(why))?;
+                let before = session
+                    .operations(lane)
+                    .map_err(|why| self.port.about(why))?;
+                session.forget(lane).map_err(|why| self.port.about(why))?;
                 self.driven.push((lane, before));
             }
         }
@@ -149,7 +151,7 @@ impl Carrier for KernelWorker {
         };
         for &(offset, bytes) in stretches {
             let taken = session.take_over(memory, offset, bytes);
-            taken.map_err(|why| self.about(format!("filling landing memory: {why}")))?;
+            taken.map_err(|why| self.port.about(format!("filling landing memory: {why}")))?;
         }
         Ok(())
     }
@@ -160,7 +162,7 @@ impl Carrier for KernelWorker {
         };
         for &(offset, bytes) in stretches {
             let brought = session.bring_back(memory, offset, bytes);
-            brought.map_err(|why| self.about(format!("looking at landing memory: {why}")))?;
+            brought.map_err(|why| self.port.about(format!("looking at landing memory: {why}")))?;
         }
         Ok(())
     }
@@ -231,6 +233,6 @@ impl Carrier for KernelWorker {
 
     fn latencies(&mut self) -> Result<BinnedLatencies> {
         let session = self.session()?;
-        of_lanes(session, &self.driven).map_err(|why| self.about(why))
+        of_lanes(session, &self.driven).map_err(|why| self.port.about(why))
     }
 }

@@ -99,14 +99,12 @@ impl KernelWorker {
         self.config.queue_pairs.max(1)
     }
 
-    pub(super) fn about(&self, why: impl std::fmt::Display) -> Error {
-        let (at, events) = (self.port.in_words(), self.port.events());
-        Error::Failed(format!("verbs:kernel on {at}: {why}{events}"))
-    }
-
     /// The session, which a worker has that initiates.
     pub(super) fn session(&self) -> Result<&Arc<KreadSession>> {
-        let none = || self.about("this worker has no session: it is a target only");
+        let none = || {
+            self.port
+                .about("this worker has no session: it is a target only")
+        };
         self.session.as_ref().ok_or_else(none)
     }
 
@@ -121,7 +119,7 @@ impl KernelWorker {
         let lanes = match &self.session {
             None => Vec::new(),
             Some(session) => {
-                let address = |lane| session.address(lane).map_err(|why| self.about(why));
+                let address = |lane| session.address(lane).map_err(|why| self.port.about(why));
                 (first..first + each).map(address).collect::<Result<_>>()?
             }
         };
@@ -209,16 +207,16 @@ impl KernelWorker {
             return Ok(());
         };
         Err(match Errno::from_io_error(error) {
-            Some(Errno::TIMEDOUT) => self.about(format!(
+            Some(Errno::TIMEDOUT) => self.port.about(format!(
                 "no {} completed for {} s",
                 verb.name(),
                 patience.as_secs()
             )),
-            Some(Errno::NODEV) => self.about("the device was removed"),
-            Some(Errno::NOTCONN) => self.about(
+            Some(Errno::NODEV) => self.port.about("the device was removed"),
+            Some(Errno::NOTCONN) => self.port.about(
                 "a queue pair is not connected any more, because an operation on it failed earlier",
             ),
-            _ => self.about(format!("the module ended a run: {error}")),
+            _ => self.port.about(format!("the module ended a run: {error}")),
         })
     }
 
@@ -322,7 +320,7 @@ impl Engine for KernelWorker {
                 )));
             };
             let (packet, rank) = (peer.mtu.clamp(1, 4096), peer.rank);
-            let region = mailbox.keyed().map_err(|why| self.about(why))?;
+            let region = mailbox.keyed().map_err(|why| self.port.about(why))?;
             let key = region.keys.parts().1.first().copied().unwrap_or(0);
             for bytes in [1, packet] {
                 self.touch_unless(stopped, at, (region.base, key), bytes)

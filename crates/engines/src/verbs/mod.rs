@@ -6,7 +6,9 @@
 //! | `options` | names that a user may give, and the values that were asked for |
 //! | `choose`, `port` | the library, devices, ports and addresses; the errors of those that are not there |
 //! | `domain` | one port of a device |
-//! | `worker`, `send_queue` | registering, lanes, posting, completions; what a queue pair was given and has not completed |
+//! | `worker`, `send_queue` | lanes, posting, completions; what a queue pair was given and has not completed |
+//! | `completions` | what was taken from the device and not yet returned by a poll |
+//! | `memories` | registered memories, of the host and of GPUs, and the page of first contact |
 //! | `peers` | the queue pairs to each peer: making, cards, connecting |
 //! | `cm`, `cm_terms` | connecting by rdma_cm: its steps, what is agreed upon and granted |
 //! | `cm_port`, `cm_private` | what that needs of a port; what the sides prove to each other |
@@ -28,12 +30,14 @@ mod cm;
 mod cm_port;
 mod cm_private;
 mod cm_terms;
+mod completions;
 mod contact;
 mod dc;
 mod domain;
 mod kernel_carrier;
 mod kernel_session;
 mod kernel_worker;
+mod memories;
 mod options;
 mod peers;
 mod port;

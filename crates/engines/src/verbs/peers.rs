@@ -1,10 +1,11 @@
 //! The queue pairs to each peer: making them, telling the peer of them, and connecting.
 
 use std::hash::{BuildHasher, RandomState};
+use std::ops::Range;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tonnage_engine::{Card, Descriptor, Neighbor};
+use tonnage_engine::{Card, Descriptor, Facts, Neighbor};
 use tonnage_sys::verbs::{
     AddressHandle, KeyedRegion, LinkLayer, PairHandle, PathTo, QueueDepths, RegionKeys,
 };
@@ -37,15 +38,14 @@ impl VerbsWorker {
                 .queues
                 .initialize(handle, port.number(), key, port.atomics);
             ready.map_err(about)?;
-            places.push(self.pairs.len());
             let pair = self.pair(handle, rank)?;
-            self.pairs.push(pair);
+            places.push(self.peers.add_pair(pair));
         }
         let one_sided = places[0];
         let mut pairs = PeerPairs::new(rank, one_sided);
         pairs.messages = places.last().copied().unwrap_or(one_sided);
         pairs.first_packet = first_packet(rank);
-        let numbers = places.iter().map(|&place| self.pairs[place].number);
+        let numbers = places.iter().map(|&place| self.peers.pair(place).number);
         let card = PairCard {
             device: port.in_words(),
             numbers: numbers.collect(),
@@ -56,11 +56,11 @@ impl VerbsWorker {
             over_ethernet: port.chosen.port.link_layer == LinkLayer::Ethernet,
             reads_as_target: port.limits.reads_as_target,
             reads_as_initiator: port.reads(),
-            mailbox: self.mailbox()?,
+            mailbox: self.memories.mailbox(&self.queues)?,
             peer: rank,
             cm: self.card_by_cm(rank)?,
         };
-        self.peers.push(pairs);
+        self.peers.add(pairs);
         Ok(Card::encode(&card))
     }
 
@@ -82,21 +82,6 @@ impl VerbsWorker {
         })
     }
 
-    /// The bytes of this worker that first contact reads.
-    pub(super) fn mailbox(&self) -> Result<FarBytes> {
-        let mailbox = self.queues.remote(self.contact_region);
-        let mailbox =
-            mailbox.ok_or_else(|| Error::Failed("the mailbox is not registered".into()))?;
-        Ok(FarBytes::from(&mailbox))
-    }
-
-    /// Place of a peer that is not connected yet.
-    pub(super) fn unconnected(&self, rank: u32) -> Result<usize, String> {
-        let is_it = |peer: &PeerPairs| peer.rank == rank && !peer.is_connected;
-        let at = self.peers.iter().position(is_it);
-        at.ok_or_else(|| "no card was made for it".to_owned())
-    }
-
     /// Connects the queue pairs of a peer with its own.
     pub(super) fn connect_one(&mut self, neighbor: &Neighbor) -> Result<()> {
         let (rank, own) = (neighbor.peer, self.config.rank);
@@ -107,12 +92,11 @@ impl VerbsWorker {
         if card.peer != own {
             return Err(failed("it does not expect this rank".into()));
         }
-        let at = self.unconnected(rank).map_err(failed)?;
+        let at = self.peers.unconnected(rank).map_err(failed)?;
         let path = self
-            .path(&card, self.peers[at].first_packet)
+            .path(&card, self.peers.at(at).first_packet)
             .map_err(failed)?;
-        let mut places = vec![self.peers[at].one_sided, self.peers[at].messages];
-        places.dedup();
+        let places = self.peers.at(at).places();
         if places.len() != card.numbers.len() {
             return Err(failed(
                 "one of them wants a queue pair for messages and the other does not".into(),
@@ -121,13 +105,13 @@ impl VerbsWorker {
         for (&place, &number) in places.iter().zip(&card.numbers) {
             self.fill_with_receives(place)
                 .map_err(|why| failed(why.into()))?;
-            let own_number = self.pairs[place].number;
+            let own_number = self.peers.pair(place).number;
             let path = PathTo {
                 number,
                 flow_label: self.port.asked.flow_label.between(own_number, number),
                 ..path
             };
-            let handle = self.pairs[place].handle;
+            let handle = self.peers.pair(place).handle;
             let connected = if self.cm.is_some() {
                 self.begin_by_cm(at, place, path, &card)
             } else {
@@ -139,13 +123,13 @@ impl VerbsWorker {
             })?;
         }
         let mailbox = card.mailbox.keyed().map_err(failed)?;
-        let peer = &mut self.peers[at];
+        let peer = self.peers.at_mut(at);
         peer.device = card.device;
         peer.mailbox = Some(mailbox);
         peer.mtu = path.mtu;
         peer.is_connected = true;
-        self.mtu = least(self.mtu, path.mtu);
-        self.reads = least(self.reads, path.reads_out);
+        self.peers.agree_on_mtu(path.mtu);
+        self.peers.agree_on_reads(path.reads_out);
         Ok(())
     }
 
@@ -164,6 +148,101 @@ impl VerbsWorker {
             reads_in: reads_in.min(card.reads_as_initiator).max(1),
             ..port.path()
         })
+    }
+}
+
+/// Peers of a worker, and the queue pairs that lead to them. Both are known by their places.
+pub(super) struct Peers {
+    pairs: Vec<WorkerPair>,
+    peers: Vec<PeerPairs>,
+    /// Number of peers that have answered.
+    met: usize,
+    /// Smallest values that were agreed upon with any peer.
+    mtu: Option<u32>,
+    reads: Option<u8>,
+}
+
+impl Peers {
+    pub(super) fn with_room(peers_max: u32) -> Self {
+        Self {
+            pairs: Vec::new(),
+            peers: Vec::with_capacity(peers_max as usize),
+            met: 0,
+            mtu: None,
+            reads: None,
+        }
+    }
+
+    #[inline]
+    pub(super) fn pair(&self, place: usize) -> &WorkerPair {
+        &self.pairs[place]
+    }
+
+    #[inline]
+    pub(super) fn pair_mut(&mut self, place: usize) -> &mut WorkerPair {
+        &mut self.pairs[place]
+    }
+
+    pub(super) fn pairs(&self) -> &[WorkerPair] {
+        &self.pairs
+    }
+
+    /// Adds a queue pair; returns its place.
+    pub(super) fn add_pair(&mut self, pair: WorkerPair) -> usize {
+        self.pairs.push(pair);
+        self.pairs.len() - 1
+    }
+
+    pub(super) fn at(&self, place: usize) -> &PeerPairs {
+        &self.peers[place]
+    }
+
+    pub(super) fn at_mut(&mut self, place: usize) -> &mut PeerPairs {
+        &mut self.peers[place]
+    }
+
+    pub(super) fn all(&self) -> &[PeerPairs] {
+        &self.peers
+    }
+
+    pub(super) fn add(&mut self, peer: PeerPairs) {
+        self.peers.push(peer);
+    }
+
+    pub(super) fn of_rank(&self, rank: u32) -> Option<&PeerPairs> {
+        self.peers.iter().find(|peer| peer.rank == rank)
+    }
+
+    /// Place of a peer that is not connected yet.
+    pub(super) fn unconnected(&self, rank: u32) -> Result<usize, String> {
+        let is_it = |peer: &PeerPairs| peer.rank == rank && !peer.is_connected;
+        let at = self.peers.iter().position(is_it);
+        at.ok_or_else(|| "no card was made for it".to_owned())
+    }
+
+    /// Places of peers that have not answered yet.
+    pub(super) fn unmet(&self) -> Range<usize> {
+        self.met..self.peers.len()
+    }
+
+    /// Notes that all have answered.
+    pub(super) fn note_met(&mut self) {
+        self.met = self.peers.len();
+    }
+
+    pub(super) fn agree_on_mtu(&mut self, mtu: u32) {
+        self.mtu = least(self.mtu, mtu);
+    }
+
+    pub(super) fn agree_on_reads(&mut self, reads: u8) {
+        self.reads = least(self.reads, reads);
+    }
+
+    /// Adds the smallest values that were agreed upon with any peer.
+    pub(super) fn add_agreed(&self, facts: Facts) -> Facts {
+        facts
+            .maybe("mtu_bytes", self.mtu)
+            .maybe("rd_atomic", self.reads.map(u32::from))
     }
 }
 
@@ -227,6 +306,13 @@ impl PeerPairs {
             is_connected: false,
             address: None,
         }
+    }
+
+    /// Places of its queue pairs.
+    pub(super) fn places(&self) -> Vec<usize> {
+        let mut places = vec![self.one_sided, self.messages];
+        places.dedup();
+        places
     }
 }
 

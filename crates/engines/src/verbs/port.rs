@@ -1,7 +1,9 @@
 //! One open port of a device, which its workers share.
 
+use std::fmt::Display;
+
 use tonnage_sys::verbs::{DeviceLimits, Gid, LinkLayer, PathTo};
-use tonnage_units::Result;
+use tonnage_units::{Error, Result};
 
 use super::choose::{ChosenPort, unavailable};
 use super::cm_port::CmPort;
@@ -48,6 +50,13 @@ impl OpenPort {
             Some(gid) => format!("{name}:{number} ({})", gid.ip()),
             None => format!("{name}:{number}"),
         }
+    }
+
+    /// Error of the device, with the events that it has reported.
+    #[cold]
+    pub(super) fn about(&self, why: impl Display) -> Error {
+        let (engine, at, events) = (self.engine(), self.in_words(), self.events());
+        Error::Failed(format!("{engine} on {at}: {why}{events}"))
     }
 
     /// Trouble that the device has told of since it was asked last, in words that go behind others; empty without any.

@@ -1,38 +1,29 @@
 //! One worker: posting and polling.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
-    Arm, Card, Completion, Descriptor, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind,
-    LaneSpec, Lanes, Neighbor, Op, Region, RegionId, Regions, Verb, WorkerConfig, never_connected,
-    take_waiting,
+    Arm, Card, Completion, Ending, Engine, Facts, Failure, Flush, Lane, LaneKind, LaneSpec, Lanes,
+    Neighbor, Op, Region, RegionId, Verb, WorkerConfig, never_connected,
 };
-use tonnage_machine::kernel_files::Tree;
 use tonnage_sys::error::LibraryError;
-use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::verbs::{
-    KeyedRegion, PairHandle, Queues, RegionAccess, RegistrationHandle, WorkAction, WorkEvent,
-    WorkRequest, WorkTarget,
+    KeyedRegion, PairHandle, Queues, RegistrationHandle, WorkAction, WorkEvent, WorkRequest,
+    WorkTarget,
 };
 use tonnage_units::{Error, Result};
 
 use super::causes::{state_name, usual_cause};
 use super::cm::CmSide;
-use super::contact::{PAGE, SCRATCH, closing_tag};
+use super::completions::Completions;
+use super::contact::{SCRATCH, closing_tag};
 use super::dc::OwnTarget;
-use super::options::{CARD_WAYS, INLINE};
-use super::peers::{FarBytes, PeerPairs, WorkerPair, no_bytes};
+use super::memories::Memories;
+use super::peers::{FarBytes, PeerPairs, Peers, no_bytes};
 use super::port::OpenPort;
 use super::send_queue::{EndedWork, IMMEDIATE, RECEIVE, SILENT, send_id};
 use super::transport::VerbsTransport;
-use crate::memory::vendor::CardRules;
-use crate::registration::{CardMemory, CardRegions, CardWay, locked_memory_advice};
-use crate::staged::INSTEAD;
-
-/// Completions that are taken from the library at once.
-const EVENTS: usize = 64;
 
 /// A worker's queues.
 pub(super) struct VerbsWorker {
@@ -43,33 +34,18 @@ pub(super) struct VerbsWorker {
     pub(super) cm: Option<CmSide>,
     pub(super) send_depth: u32,
     pub(super) receive_depth: u32,
-    regions: Regions<RegistrationHandle>,
-    /// Those of them that are of GPUs.
-    pub(super) card_regions: CardRegions,
-    pub(super) pairs: Vec<WorkerPair>,
-    pub(super) peers: Vec<PeerPairs>,
+    pub(super) memories: Memories,
+    pub(super) peers: Peers,
     /// The target of this worker, over DC.
     pub(super) target: Option<OwnTarget>,
-    /// Number of the peers that have answered.
-    pub(super) met: usize,
     lanes: Lanes<VerbsLane>,
-    /// Registered bytes of first contact, and where flushes land.
-    pub(super) contact_region: RegistrationHandle,
-    /// The least that was agreed upon with any peer.
-    pub(super) mtu: Option<u32>,
-    pub(super) reads: Option<u8>,
-    events: Box<[WorkEvent; EVENTS]>,
-    /// Events that were taken and not looked at: from the first of these up to the second.
-    unread: [usize; 2],
-    pub(super) ended: Option<EndedWork>,
-    /// Arrivals from peers that had met this worker before it had met all of its own.
-    early: VecDeque<Completion>,
+    completions: Completions,
     /// Reason why the queues cannot be relied on any more, for whoever calls next.
-    pub(super) dead: Option<String>,
+    dead: Option<String>,
     /// Every so many operations of a queue pair one is signalled.
     signal: u32,
     /// Writes without a byte that only told of others' end.
-    pub(super) closing_writes: u64,
+    closing_writes: u64,
     /// True where queue pairs are handed work without a lock.
     thread_domain: bool,
 }
@@ -91,32 +67,19 @@ impl VerbsWorker {
         queues.gather_up_to(port.asked.stretches);
         queues.register_up_to(port.region_bytes());
         let thread_domain = !port.asked.locks && port.dc.is_none() && queues.without_locks();
-        let page = Arena::allocate(2 * PAGE, Pages::Normal, Sharing::Private, None);
-        let page =
-            page.map_err(|why| Error::Failed(format!("no memory for first contact: {why}")))?;
-        let bytes = page.len();
-        let contact_region = queues.register(Arc::new(page), RegionAccess::default());
+        let memories = Memories::open(port, &mut queues)?;
         let mut worker = Self {
-            contact_region: contact_region.map_err(|why| about(&not_registered(bytes, &why)))?,
             config: config.clone(),
             port: Arc::clone(port),
             queues,
             cm: (port.cm.as_ref().map(CmSide::open).transpose()).map_err(|why| about(&why))?,
             send_depth,
             receive_depth,
-            regions: Regions::default(),
-            card_regions: CardRegions::default(),
-            pairs: Vec::new(),
-            peers: Vec::with_capacity(config.peers_max as usize),
+            memories,
+            peers: Peers::with_room(config.peers_max),
             target: None,
-            met: 0,
             lanes: Lanes::default(),
-            mtu: None,
-            reads: None,
-            events: Box::new([WorkEvent::EMPTY; EVENTS]),
-            unread: [0, 0],
-            ended: None,
-            early: VecDeque::new(),
+            completions: Completions::new(),
             dead: None,
             signal: port.signal(config.depth, send_depth),
             closing_writes: 0,
@@ -126,20 +89,13 @@ impl VerbsWorker {
         Ok(worker)
     }
 
-    #[cold]
-    pub(super) fn about_device(&self, why: impl std::fmt::Display) -> Error {
-        let (at, events) = (self.port.in_words(), self.port.events());
-        let engine = self.port.engine();
-        Error::Failed(format!("{engine} on {at}: {why}{events}"))
-    }
-
     /// Posts receives that writes with an immediate use up, to a queue pair that is for them.
     pub(super) fn fill_with_receives(&mut self, place: usize) -> Result<(), LibraryError> {
-        let is_one_sided = self.peers.iter().any(|peer| peer.one_sided == place);
+        let is_one_sided = self.peers.all().iter().any(|peer| peer.one_sided == place);
         if !self.port.immediates || !is_one_sided {
             return Ok(());
         }
-        let (handle, count) = (self.pairs[place].handle, self.receive_depth as usize);
+        let (handle, count) = (self.peers.pair(place).handle, self.receive_depth as usize);
         self.queues
             .receive_immediates(handle, count, RECEIVE | IMMEDIATE | place as u64)
     }
@@ -156,7 +112,7 @@ impl VerbsWorker {
             self.ring()?;
             return self.take(op);
         }
-        let sends = &mut self.pairs[lane.pair].sends;
+        let sends = &mut self.peers.pair_mut(lane.pair).sends;
         if !sends.has_room() {
             return Ok(false);
         }
@@ -178,7 +134,7 @@ impl VerbsWorker {
             }
             Err(why) => {
                 sends.take_back();
-                Err(self.about_device(why))
+                Err(self.port.about(why))
             }
         }
     }
@@ -191,14 +147,14 @@ impl VerbsWorker {
         (handle, region): (PairHandle, RegistrationHandle),
         op: &Op,
     ) -> Result<bool> {
-        let pair = &mut self.pairs[place];
+        let pair = self.peers.pair_mut(place);
         if pair.receives_posted >= self.receive_depth {
             return Ok(false);
         }
         pair.receives_posted += 1;
         let id = RECEIVE | (place as u64) << 32 | u64::from(op.tag);
         let posted = self.queues.receive(handle, (region, op.local), op.len, id);
-        posted.map(|()| true).map_err(|why| self.about_device(why))
+        posted.map(|()| true).map_err(|why| self.port.about(why))
     }
 
     /// Hands over what was staged. A device that does not take it is not asked again.
@@ -207,7 +163,7 @@ impl VerbsWorker {
         let Err(why) = self.queues.ring() else {
             return Ok(());
         };
-        let error = self.about_device(why);
+        let error = self.port.about(why);
         self.dead = Some(error.to_string());
         Err(error)
     }
@@ -226,7 +182,7 @@ impl VerbsWorker {
     pub(super) fn take_silently(&mut self) -> Result<()> {
         let mut done = [Completion::EMPTY; 8];
         let count = self.take_completions(&mut done)?;
-        self.early.extend(&done[..count]);
+        self.completions.keep(&done[..count]);
         self.alive()
     }
 
@@ -235,35 +191,31 @@ impl VerbsWorker {
     fn take_completions(&mut self, done: &mut [Completion]) -> Result<usize> {
         let (mut count, mut asked, mut ended_some) = (0, false, false);
         while count < done.len() {
-            if let Some(ended) = self.ended {
+            if let Some(ended) = self.completions.ended() {
                 count += self.tell(ended, &mut done[count..]);
                 ended_some = true;
                 continue;
             }
-            if self.unread[0] == self.unread[1] {
+            if !self.completions.has_events() {
                 // Whoever is told of nothing may sleep, so that nothing may be left then.
                 if asked && count > 0 {
                     break;
                 }
                 asked = true;
-                let room = (done.len() - count).min(EVENTS);
-                let polled = self.queues.poll(&mut self.events[..room]);
-                let polled = polled.map_err(|why| self.about_device(why))?;
-                self.unread = [0, polled];
-                if polled == 0 {
+                let read = (self.completions).read(&mut self.queues, done.len() - count);
+                if read.map_err(|why| self.port.about(why))? == 0 {
                     break;
                 }
             }
-            let event = self.events[self.unread[0]];
-            self.unread[0] += 1;
+            let event = self.completions.next_event();
             let id = event.id();
             if id & RECEIVE == 0 {
                 let failure = event.failure();
-                self.ended = Some(EndedWork {
+                self.completions.set_ended(Some(EndedWork {
                     pair: (id >> 32) as usize,
                     last: id as u32,
                     failure: failure.map(|state| (state, event.vendor_code())),
-                });
+                }));
             } else if let Some(completion) = self.arrived(event)? {
                 done[count] = completion;
                 count += 1;
@@ -276,40 +228,14 @@ impl VerbsWorker {
     }
 }
 
-pub(super) fn not_registered(bytes: usize, why: &LibraryError) -> String {
-    let advice = locked_memory_advice(bytes);
-    format!("{bytes} bytes cannot be registered: {why}{advice}")
-}
-
 impl Engine for VerbsWorker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
-        let bytes = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
-        let locked = self.bytes_to_lock(bytes)?;
-        let access = RegionAccess {
-            relaxed: self.port.asked.relaxed,
-            atomics: self.port.atomics,
-        };
-        let handle = match memory.host() {
-            Some(arena) => {
-                let registered = self.queues.register(Arc::clone(arena), access);
-                registered.map_err(|why| self.about_device(not_registered(locked, &why)))?
-            }
-            None => self.register_card_memory(memory, access)?,
-        };
-        let remote = self.queues.remote(handle);
-        let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;
-        Ok(Region {
-            id: self.regions.put(handle),
-            descriptor: Descriptor::encode(&FarBytes::from(&remote)),
-        })
+        self.memories.register(&mut self.queues, memory)
     }
 
     fn deregister(&mut self, region: RegionId) -> Result<()> {
         self.lanes.check_unused(region, |lane| lane.asked.local)?;
-        let handle = self.regions.take(region)?;
-        self.card_regions.forget(region);
-        let closed = self.queues.deregister(handle);
-        closed.map_err(|why| self.about_device(why))
+        self.memories.deregister(&mut self.queues, region)
     }
 
     fn cards(&mut self, peers: &[u32]) -> Result<Vec<Card>> {
@@ -335,9 +261,9 @@ impl Engine for VerbsWorker {
     }
 
     fn lane(&mut self, spec: &LaneSpec<'_>) -> Result<Lane> {
-        let peer = self.peers.iter().find(|peer| peer.rank == spec.peer);
+        let peer = self.peers.of_rank(spec.peer);
         let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
-        let local = *self.regions.get(spec.local)?;
+        let local = self.memories.get(spec.local)?;
         // Order needs nothing: a queue pair keeps it.
         let (action, pair) = action(spec.kind, peer);
         let is_one_sided = !matches!(action, WorkAction::Send);
@@ -358,10 +284,10 @@ impl Engine for VerbsWorker {
         let lane = VerbsLane {
             target: WorkTarget {
                 action,
-                pair: self.pairs[pair].handle,
+                pair: self.peers.pair(pair).handle,
                 local,
                 remote: asked.remote.clone(),
-                inline_bytes_max: self.pairs[pair].inline_bytes,
+                inline_bytes_max: self.peers.pair(pair).inline_bytes,
                 address: peer.address,
             },
             asked,
@@ -408,35 +334,35 @@ impl Engine for VerbsWorker {
         let Some(last_byte) = state.last_byte.filter(|_| writes) else {
             return Ok(Flush::Delivered);
         };
-        let sends = &mut self.pairs[state.pair].sends;
+        let sends = &mut self.peers.pair_mut(state.pair).sends;
         if !sends.has_room() {
             return Ok(Flush::Again);
         }
         let (number, _) = sends.push(lane.0, tag, 1, 1);
         let target = WorkTarget {
             action: WorkAction::Read,
-            local: self.contact_region,
+            local: self.memories.contact(),
             ..state.target.clone()
         };
         let request = own_request(send_id(state.pair, number), last_byte, 1);
         let staged = self.queues.stage(&target, &request);
-        staged.map_err(|why| self.about_device(why))?;
+        staged.map_err(|why| self.port.about(why))?;
         self.ring()?;
         Ok(Flush::Posted)
     }
 
     fn flush_incoming(&mut self) -> Result<bool> {
-        self.card_regions.flush_all(self.port.engine())
+        self.memories.flush_incoming()
     }
 
     fn settle(&mut self, trying: bool) -> bool {
-        self.card_regions.begin(trying);
+        self.memories.begin(trying);
         true
     }
 
     fn failure(&self, done: &Completion) -> Failure {
         let lane = self.lanes.get(done.lane).ok();
-        let pair = lane.map(|lane| &self.pairs[lane.pair]);
+        let pair = lane.map(|lane| self.peers.pair(lane.pair));
         let Some((pair, failure)) = pair.and_then(|pair| Some((pair, pair.broken?))) else {
             return Failure {
                 name: "unknown".to_owned(),
@@ -444,7 +370,7 @@ impl Engine for VerbsWorker {
                 ..Failure::default()
             };
         };
-        let peer = self.peers.iter().find(|peer| peer.rank == pair.peer);
+        let peer = self.peers.of_rank(pair.peer);
         let name = state_name(failure.0);
         let cause = usual_cause(name).unwrap_or("none is known");
         let at = peer.map_or_else(String::new, |peer| {
@@ -465,8 +391,7 @@ impl Engine for VerbsWorker {
     }
 
     fn arm(&mut self) -> Result<Arm<'_>> {
-        let is_left = self.ended.is_some() || self.unread[0] < self.unread[1];
-        if is_left || !self.early.is_empty() {
+        if self.completions.are_left() {
             return Ok(Arm::Ready);
         }
         if self.signal > 1 {
@@ -485,21 +410,22 @@ impl Engine for VerbsWorker {
     }
 
     fn chosen(&self) -> Facts {
-        let inline = self.pairs.iter().map(|pair| pair.inline_bytes).min();
-        let copies = self.card_regions.is_empty();
+        let inline = self
+            .peers
+            .pairs()
+            .iter()
+            .map(|pair| pair.inline_bytes)
+            .min();
+        let copies = self.memories.cpu_copies();
         let inline = inline.map(|bytes| if copies { bytes } else { 0 });
         let gathered = Some(self.queues.gathered()).filter(|&count| count > 0);
-        let registrations = self.queues.registrations();
-        // Beside the memories, the bytes of first contact have one.
-        let in_pieces = registrations > self.regions.len() + 1;
         let facts = Facts::default();
         let facts = match &self.cm {
             Some(side) => side.add_granted(facts),
             None => facts,
         };
-        (self.card_regions.add_granted(facts))
-            .maybe("mtu_bytes", self.mtu)
-            .maybe("rd_atomic", self.reads.map(u32::from))
+        (self.peers)
+            .add_agreed(self.memories.add_granted(facts))
             .maybe("inline_bytes_max", inline)
             .with("signal", self.signal)
             .with("sq_depth", self.send_depth)
@@ -508,22 +434,22 @@ impl Engine for VerbsWorker {
                 "rq_depth",
                 Some(self.receive_depth).filter(|_| self.target.is_none()),
             )
-            .maybe("dci", self.target.map(|_| self.pairs.len() as u64))
+            .maybe("dci", self.target.map(|_| self.peers.pairs().len() as u64))
             .maybe(
                 "closing_writes",
                 Some(self.closing_writes).filter(|&count| count > 0),
             )
             .maybe("gathered_operations", gathered)
-            .maybe("registrations", in_pieces.then_some(registrations as u64))
+            .maybe("registrations", self.memories.pieces(&self.queues))
     }
 
     #[inline]
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         self.alive()?;
-        let count = if self.early.is_empty() {
-            self.take_completions(done)?
+        let count = if self.completions.has_early() {
+            self.completions.take_early(done)
         } else {
-            take_waiting(&mut self.early, done)
+            self.take_completions(done)?
         };
         if count == 0 {
             return self.alive().map(|()| 0);
@@ -551,23 +477,6 @@ pub(super) struct VerbsLane {
     pub(super) target: WorkTarget,
     /// Offset of the last byte that was written since the lane was resolved; `None` before.
     pub(super) last_byte: Option<u64>,
-}
-
-/// Registrations of one memory, at most: each peer gets all their keys.
-const PIECES_MAX: u64 = 4096;
-
-impl VerbsWorker {
-    /// Bytes that registering a memory locks, where its registrations are not too many.
-    pub(super) fn bytes_to_lock(&self, bytes: usize) -> Result<usize> {
-        let (pieces, locked) = self.queues.would_register(bytes as u64);
-        if pieces > PIECES_MAX {
-            return Err(self.about_device(format!(
-                "a memory of {bytes} bytes would have {pieces} registrations, whose keys all peers get: choose a larger \
-                 mr-size, for {PIECES_MAX} at most"
-            )));
-        }
-        Ok(usize::try_from(locked).unwrap_or(usize::MAX))
-    }
 }
 
 /// A work request of what the engine does by itself, whose bytes land in the scratch of first contact.
@@ -608,19 +517,19 @@ impl VerbsWorker {
         // What shared a work request has failed with it, and nothing tells what else ended with it and did not.
         let all_failed = self.port.asked.stretches > 1;
         while count < done.len() {
-            let pair = &mut self.pairs[ended.pair];
+            let pair = self.peers.pair_mut(ended.pair);
             let Some((pending, is_last)) = pair.sends.pop(ended.last) else {
-                self.ended = None;
+                self.completions.set_ended(None);
                 return count;
             };
             let failure = ended.failure.filter(|_| is_last || all_failed);
             if pending.lane == SILENT {
                 if let Some(failure) = failure
-                    && self.pairs[ended.pair].broken.is_none()
+                    && self.peers.pair(ended.pair).broken.is_none()
                 {
                     // Told by the next poll: what this one has found is not lost.
                     let error = self.silent_failure(ended.pair, pending.tag, failure);
-                    self.pairs[ended.pair].broken = Some(failure);
+                    self.peers.pair_mut(ended.pair).broken = Some(failure);
                     self.dead = Some(error.to_string());
                 }
                 continue;
@@ -639,7 +548,7 @@ impl VerbsWorker {
             };
             count += 1;
             if is_last {
-                self.ended = None;
+                self.completions.set_ended(None);
                 return count;
             }
         }
@@ -648,13 +557,14 @@ impl VerbsWorker {
 
     #[cold]
     fn note_failure(&mut self, pair: usize, lane: Lane, failure: (u32, u32)) -> Ending {
-        if self.pairs[pair].broken.is_none()
+        let pair = self.peers.pair_mut(pair);
+        if pair.broken.is_none()
             && let Ok(lane) = self.lanes.get(lane)
         {
-            self.pairs[pair].peer = lane.asked.peer;
+            pair.peer = lane.asked.peer;
         }
         // What fails behind another operation of its queue pair fails for the same reason.
-        let first = *self.pairs[pair].broken.get_or_insert(failure);
+        let first = *pair.broken.get_or_insert(failure);
         Ending::Failed(first.0 as i32)
     }
 
@@ -667,13 +577,13 @@ impl VerbsWorker {
         }
         if id & IMMEDIATE != 0 {
             let place = id as u32 as usize;
-            let pair = &mut self.pairs[place];
+            let pair = self.peers.pair_mut(place);
             let peer = pair.peer;
             pair.used_up += 1;
             if pair.used_up >= POSTED_AGAIN.min(self.receive_depth.div_ceil(2)) {
                 let (handle, count) = (pair.handle, std::mem::take(&mut pair.used_up));
                 let again = self.queues.receive_immediates(handle, count as usize, id);
-                again.map_err(|why| self.about_device(why))?;
+                again.map_err(|why| self.port.about(why))?;
             }
             return Ok(Some(Completion {
                 tag: 0,
@@ -683,7 +593,7 @@ impl VerbsWorker {
                 ending: Ending::Arrived,
             }));
         }
-        let pair = &mut self.pairs[place_of(id)];
+        let pair = self.peers.pair_mut(place_of(id));
         pair.receives_posted = pair.receives_posted.saturating_sub(1);
         Ok(Some(Completion {
             tag: id as u32,
@@ -703,7 +613,7 @@ impl VerbsWorker {
         }
         if id & IMMEDIATE != 0 {
             let why = format!("a receive for a write-imm failed: {name} ({})", failure.0);
-            return Err(self.about_device(why));
+            return Err(self.port.about(why));
         }
         let place = place_of(id);
         let of_pair = |lane: &VerbsLane| lane.pair == place && lane.asked.kind == LaneKind::Receive;
@@ -728,24 +638,25 @@ impl VerbsWorker {
     /// Makes what nothing in flight would tell the end of tell it, by a write without a byte.
     #[cold]
     pub(super) fn close_silent_queues(&mut self) -> Result<()> {
-        for place in 0..self.pairs.len() {
-            let pair = &mut self.pairs[place];
-            if !pair.sends.must_close() {
+        for place in 0..self.peers.pairs().len() {
+            if !self.peers.pair(place).sends.must_close() {
                 continue;
             }
             // Any peer that the queue pair leads to will do.
             let leads = |peer: &PeerPairs| {
                 peer.is_connected && [peer.one_sided, peer.messages].contains(&place)
             };
-            let Some(at) = self.peers.iter().position(leads) else {
+            let Some(at) = self.peers.all().iter().position(leads) else {
                 continue;
             };
-            let peer = &self.peers[at];
+            let pair = self.peers.pair_mut(place);
             let (number, _) = pair.sends.push(SILENT, closing_tag(at), 0, 1);
+            let handle = pair.handle;
+            let peer = self.peers.at(at);
             let target = WorkTarget {
                 action: WorkAction::Write,
-                pair: pair.handle,
-                local: self.contact_region,
+                pair: handle,
+                local: self.memories.contact(),
                 remote: peer.mailbox.clone().unwrap_or_else(no_bytes),
                 inline_bytes_max: 0,
                 address: peer.address,
@@ -753,61 +664,9 @@ impl VerbsWorker {
             let request = own_request(send_id(place, number), 0, 0);
             self.closing_writes += 1;
             let staged = self.queues.stage(&target, &request);
-            staged.map_err(|why| self.about_device(why))?;
+            staged.map_err(|why| self.port.about(why))?;
         }
         self.ring()
-    }
-
-    fn register_card_memory(
-        &mut self,
-        memory: &Arc<dyn Memory>,
-        access: RegionAccess,
-    ) -> Result<RegistrationHandle> {
-        let engine = self.port.engine();
-        let staging = match self.port.asked.transport {
-            VerbsTransport::Dc => {
-                "choose verbs:rc with --engine-option staging=pinned, or --memory host"
-            }
-            _ => INSTEAD,
-        };
-        let card = CardMemory::of(memory, engine)?;
-        let (kind, at) = (card.kind(), self.port.in_words());
-        let what = format!("memory {kind} with engine {engine} on {at}");
-        self.check_untouched(&what)?;
-        let (port, queues, region) = (&self.port, &mut self.queues, self.regions.next());
-        let (tree, device) = (Tree::host(), port.chosen.context.name());
-        let ways = (port.asked.registration.as_str(), &CARD_WAYS[..]);
-        let regions = &mut self.card_regions;
-        regions.register((region, &card), ways, (what, staging), |way| {
-            card.register((&tree, device), way, |bytes| {
-                let registered = queues.register_device(bytes, access);
-                registered.map_err(|why| {
-                    let lacking = without_peer_memory(way, card.rules(), &tree);
-                    format!("{why}{lacking}")
-                })
-            })
-        })
-    }
-
-    /// Refuses what the CPU would do with bytes that it does not address.
-    fn check_untouched(&self, what: &str) -> Result<()> {
-        let copied = copied_bytes(self.port.asked.inline_bytes, self.port.sends_payload);
-        let (why, how) = match copied {
-            _ if self.port.atomics => (
-                "the CPU writes and reads the words of atomic operations, and cannot address this memory".to_owned(),
-                "Choose --memory host for fetch-add and compare-swap",
-            ),
-            Some(bytes) => (
-                format!("{INLINE}={bytes} has the CPU copy payloads into work requests, and it cannot address this memory"),
-                "Leave the option out, or choose inline=0",
-            ),
-            None => return Ok(()),
-        };
-        Err(Error::Unavailable {
-            what: what.to_owned(),
-            why,
-            how: how.to_owned(),
-        })
     }
 
     /// Waits until the GPUs see what these completions tell of.
@@ -819,79 +678,6 @@ impl VerbsWorker {
                 .get(lane)
                 .is_ok_and(|lane| lane.asked.kind == read)
         };
-        self.card_regions.flush(self.port.engine(), done, reads)
-    }
-}
-
-/// Bytes of payload that the CPU was asked to copy into work requests. Whoever is only a target copies none, and reads
-/// carry no payload.
-fn copied_bytes(asked: Option<u32>, sends_payload: bool) -> Option<u32> {
-    asked.filter(|&bytes| bytes > 0 && sends_payload)
-}
-
-/// Words about what a way needs of the kernel, where the kernel does not list it.
-fn without_peer_memory(way: CardWay, rules: Option<&CardRules>, tree: &Tree) -> String {
-    match rules {
-        Some(rules) if way == CardWay::Peermem && !(rules.has_peer_memory)(tree) => {
-            format!("; {}", rules.no_peer_memory)
-        }
-        _ => String::new(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tonnage_engine::OpenRequest;
-
-    use super::super::domain::sends_payload;
-    use super::*;
-    use crate::memory::amd::AMD;
-    use crate::memory::nvidia::NVIDIA;
-
-    #[test]
-    fn payload_is_refused_where_the_cpu_would_copy_it() {
-        use Verb::{Read, Send, Write};
-        for (initiates, verbs, inline, copied) in [
-            (true, &[Write][..], Some(64), Some(64)),
-            (true, &[Read, Send], Some(64), Some(64)),
-            (true, &[Write], Some(0), None),
-            (true, &[Write], None, None),
-            (true, &[Read], Some(64), None),
-            // A target's memory is no reason.
-            (false, &[Write, Send], Some(64), None),
-        ] {
-            let request = OpenRequest {
-                initiates,
-                verbs,
-                ..OpenRequest::default()
-            };
-            let found = copied_bytes(inline, sends_payload(&request));
-            assert_eq!(found, copied, "{initiates} {verbs:?} {inline:?}");
-        }
-    }
-
-    #[test]
-    fn what_the_kernel_lacks_is_named_for_each_maker() {
-        for (vendor, words, path) in [
-            (
-                NVIDIA,
-                "nvidia_peermem is not loaded",
-                "sys/module/nvidia_peermem",
-            ),
-            (
-                AMD,
-                "no amdkfd under memory_peers",
-                "sys/kernel/memory_peers/amdkfd/version",
-            ),
-        ] {
-            let root = tempfile::tempdir().unwrap();
-            let tree = Tree::at(root.path());
-            let said = |way| without_peer_memory(way, Some(&vendor.cards), &tree);
-            assert!(said(CardWay::Peermem).contains(words));
-            assert_eq!(said(CardWay::Dmabuf), "");
-            assert_eq!(without_peer_memory(CardWay::Peermem, None, &tree), "");
-            std::fs::create_dir_all(root.path().join(path)).unwrap();
-            assert_eq!(said(CardWay::Peermem), "");
-        }
+        self.memories.flush_arrived(done, reads)
     }
 }

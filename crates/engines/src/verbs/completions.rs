@@ -1,0 +1,85 @@
+//! Completions of one worker between the device and the caller of a poll.
+
+use std::collections::VecDeque;
+
+use tonnage_engine::{Completion, take_waiting};
+use tonnage_sys::error::LibraryError;
+use tonnage_sys::verbs::{Queues, WorkEvent};
+
+use super::send_queue::EndedWork;
+
+/// Completions that are taken from the library at once.
+const EVENTS: usize = 64;
+
+/// Completions that were taken from the device and not yet returned by a poll.
+pub(super) struct Completions {
+    events: Box<[WorkEvent; EVENTS]>,
+    /// Events that were taken and not looked at: from the first of these up to the second.
+    unread: [usize; 2],
+    ended: Option<EndedWork>,
+    /// Arrivals from peers that had met this worker before it had met all of its own.
+    early: VecDeque<Completion>,
+}
+
+impl Completions {
+    pub(super) fn new() -> Self {
+        Self {
+            events: Box::new([WorkEvent::EMPTY; EVENTS]),
+            unread: [0, 0],
+            ended: None,
+            early: VecDeque::new(),
+        }
+    }
+
+    /// True if the next poll finds something without asking the device.
+    pub(super) fn are_left(&self) -> bool {
+        self.ended.is_some() || self.has_events() || self.has_early()
+    }
+
+    #[inline]
+    pub(super) fn has_events(&self) -> bool {
+        self.unread[0] < self.unread[1]
+    }
+
+    /// Takes events from the device, up to `room`; returns how many. All earlier ones have been looked at.
+    #[inline]
+    pub(super) fn read(&mut self, queues: &mut Queues, room: usize) -> Result<usize, LibraryError> {
+        let polled = queues.poll(&mut self.events[..room.min(EVENTS)])?;
+        self.unread = [0, polled];
+        Ok(polled)
+    }
+
+    /// The next of the events, of which there is one.
+    #[inline]
+    pub(super) fn next_event(&mut self) -> WorkEvent {
+        let event = self.events[self.unread[0]];
+        self.unread[0] += 1;
+        event
+    }
+
+    /// Work requests that have ended and are not all reported.
+    #[inline]
+    pub(super) fn ended(&self) -> Option<EndedWork> {
+        self.ended
+    }
+
+    #[inline]
+    pub(super) fn set_ended(&mut self, ended: Option<EndedWork>) {
+        self.ended = ended;
+    }
+
+    /// Keeps arrivals for the polls after first contact.
+    pub(super) fn keep(&mut self, early: &[Completion]) {
+        self.early.extend(early);
+    }
+
+    #[inline]
+    pub(super) fn has_early(&self) -> bool {
+        !self.early.is_empty()
+    }
+
+    /// Takes arrivals that were kept; returns how many.
+    pub(super) fn take_early(&mut self, done: &mut [Completion]) -> usize {
+        take_waiting(&mut self.early, done)
+    }
+}

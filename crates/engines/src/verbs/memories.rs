@@ -1,0 +1,282 @@
+//! The memories of one worker: those that its engine registers, and the page of first contact.
+
+use std::sync::Arc;
+
+use tonnage_engine::memory::Memory;
+use tonnage_engine::{Completion, Descriptor, Facts, Lane, Region, RegionId, Regions};
+use tonnage_machine::kernel_files::Tree;
+use tonnage_sys::error::LibraryError;
+use tonnage_sys::mapping::{Arena, Pages, Sharing};
+use tonnage_sys::verbs::{Queues, RegionAccess, RegistrationHandle};
+use tonnage_units::{Error, Result};
+
+use super::contact::PAGE;
+use super::options::{CARD_WAYS, INLINE};
+use super::peers::FarBytes;
+use super::port::OpenPort;
+use super::transport::VerbsTransport;
+use crate::memory::vendor::CardRules;
+use crate::registration::{CardMemory, CardRegions, CardWay, locked_memory_advice};
+use crate::staged::INSTEAD;
+
+/// Registered memories of a worker.
+pub(super) struct Memories {
+    port: Arc<OpenPort>,
+    regions: Regions<RegistrationHandle>,
+    /// Those of them that are of GPUs.
+    cards: CardRegions,
+    /// Bytes of first contact, and where flushes land.
+    contact: RegistrationHandle,
+}
+
+/// Registrations of one memory, at most: each peer gets all their keys.
+const PIECES_MAX: u64 = 4096;
+
+impl Memories {
+    /// Registers the page of first contact.
+    pub(super) fn open(port: &Arc<OpenPort>, queues: &mut Queues) -> Result<Self> {
+        let page = Arena::allocate(2 * PAGE, Pages::Normal, Sharing::Private, None);
+        let page =
+            page.map_err(|why| Error::Failed(format!("no memory for first contact: {why}")))?;
+        let bytes = page.len();
+        let contact = queues.register(Arc::new(page), RegionAccess::default());
+        Ok(Self {
+            contact: contact.map_err(|why| port.about(not_registered(bytes, &why)))?,
+            port: Arc::clone(port),
+            regions: Regions::default(),
+            cards: CardRegions::default(),
+        })
+    }
+
+    pub(super) fn register(
+        &mut self,
+        queues: &mut Queues,
+        memory: &Arc<dyn Memory>,
+    ) -> Result<Region> {
+        let bytes = usize::try_from(memory.bytes()).unwrap_or(usize::MAX);
+        let locked = self.bytes_to_lock(queues, bytes)?;
+        let access = RegionAccess {
+            relaxed: self.port.asked.relaxed,
+            atomics: self.port.atomics,
+        };
+        let handle = match memory.host() {
+            Some(arena) => {
+                let registered = queues.register(Arc::clone(arena), access);
+                registered.map_err(|why| self.port.about(not_registered(locked, &why)))?
+            }
+            None => self.register_card_memory(queues, memory, access)?,
+        };
+        let remote = queues.remote(handle);
+        let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;
+        Ok(Region {
+            id: self.regions.put(handle),
+            descriptor: Descriptor::encode(&FarBytes::from(&remote)),
+        })
+    }
+
+    /// Takes back a registration of which no lane is left.
+    pub(super) fn deregister(&mut self, queues: &mut Queues, region: RegionId) -> Result<()> {
+        let handle = self.regions.take(region)?;
+        self.cards.forget(region);
+        let closed = queues.deregister(handle);
+        closed.map_err(|why| self.port.about(why))
+    }
+
+    pub(super) fn get(&self, region: RegionId) -> Result<RegistrationHandle> {
+        self.regions.get(region).copied()
+    }
+
+    /// The registration that has the bytes of first contact.
+    pub(super) fn contact(&self) -> RegistrationHandle {
+        self.contact
+    }
+
+    /// The bytes of this worker that first contact reads.
+    pub(super) fn mailbox(&self, queues: &Queues) -> Result<FarBytes> {
+        let mailbox = queues.remote(self.contact);
+        let mailbox =
+            mailbox.ok_or_else(|| Error::Failed("the mailbox is not registered".into()))?;
+        Ok(FarBytes::from(&mailbox))
+    }
+
+    /// Waits until the GPUs see the data of these completions; `reads` recognizes lanes of reads.
+    #[inline]
+    pub(super) fn flush_arrived(
+        &self,
+        done: &[Completion],
+        reads: impl Fn(Lane) -> bool,
+    ) -> Result<()> {
+        self.cards.flush(self.port.engine(), done, reads)
+    }
+
+    /// Waits until the GPUs see what peers' writes have brought; returns whether there was anything to wait for.
+    pub(super) fn flush_incoming(&self) -> Result<bool> {
+        self.cards.flush_all(self.port.engine())
+    }
+
+    /// Begins a point, as [`CardRegions::begin`].
+    pub(super) fn begin(&self, tried: bool) {
+        self.cards.begin(tried);
+    }
+
+    /// True if the CPU can copy payloads of all memories.
+    pub(super) fn cpu_copies(&self) -> bool {
+        self.cards.is_empty()
+    }
+
+    /// Adds facts about memories of GPUs.
+    pub(super) fn add_granted(&self, facts: Facts) -> Facts {
+        self.cards.add_granted(facts)
+    }
+
+    /// Number of registrations; `None` if no memory has more than one.
+    pub(super) fn pieces(&self, queues: &Queues) -> Option<u64> {
+        let registrations = queues.registrations();
+        // Beside the memories, the bytes of first contact have one.
+        let in_pieces = registrations > self.regions.len() + 1;
+        in_pieces.then_some(registrations as u64)
+    }
+
+    /// Bytes that registering a memory locks, where its registrations are not too many.
+    fn bytes_to_lock(&self, queues: &Queues, bytes: usize) -> Result<usize> {
+        let (pieces, locked) = queues.would_register(bytes as u64);
+        if pieces > PIECES_MAX {
+            return Err(self.port.about(format!(
+                "a memory of {bytes} bytes would have {pieces} registrations, whose keys all peers get: choose a larger \
+                 mr-size, for {PIECES_MAX} at most"
+            )));
+        }
+        Ok(usize::try_from(locked).unwrap_or(usize::MAX))
+    }
+
+    fn register_card_memory(
+        &mut self,
+        queues: &mut Queues,
+        memory: &Arc<dyn Memory>,
+        access: RegionAccess,
+    ) -> Result<RegistrationHandle> {
+        let engine = self.port.engine();
+        let staging = match self.port.asked.transport {
+            VerbsTransport::Dc => {
+                "choose verbs:rc with --engine-option staging=pinned, or --memory host"
+            }
+            _ => INSTEAD,
+        };
+        let card = CardMemory::of(memory, engine)?;
+        let (kind, at) = (card.kind(), self.port.in_words());
+        let what = format!("memory {kind} with engine {engine} on {at}");
+        self.check_untouched(&what)?;
+        let (port, region) = (&self.port, self.regions.next());
+        let (tree, device) = (Tree::host(), port.chosen.context.name());
+        let ways = (port.asked.registration.as_str(), &CARD_WAYS[..]);
+        let regions = &mut self.cards;
+        regions.register((region, &card), ways, (what, staging), |way| {
+            card.register((&tree, device), way, |bytes| {
+                let registered = queues.register_device(bytes, access);
+                registered.map_err(|why| {
+                    let lacking = without_peer_memory(way, card.rules(), &tree);
+                    format!("{why}{lacking}")
+                })
+            })
+        })
+    }
+
+    /// Refuses what the CPU would do with bytes that it does not address.
+    fn check_untouched(&self, what: &str) -> Result<()> {
+        let copied = copied_bytes(self.port.asked.inline_bytes, self.port.sends_payload);
+        let (why, how) = match copied {
+            _ if self.port.atomics => (
+                "the CPU writes and reads the words of atomic operations, and cannot address this memory".to_owned(),
+                "Choose --memory host for fetch-add and compare-swap",
+            ),
+            Some(bytes) => (
+                format!("{INLINE}={bytes} has the CPU copy payloads into work requests, and it cannot address this memory"),
+                "Leave the option out, or choose inline=0",
+            ),
+            None => return Ok(()),
+        };
+        Err(Error::Unavailable {
+            what: what.to_owned(),
+            why,
+            how: how.to_owned(),
+        })
+    }
+}
+
+fn not_registered(bytes: usize, why: &LibraryError) -> String {
+    let advice = locked_memory_advice(bytes);
+    format!("{bytes} bytes cannot be registered: {why}{advice}")
+}
+
+/// Bytes of payload that the CPU was asked to copy into work requests. Whoever is only a target copies none, and reads
+/// carry no payload.
+fn copied_bytes(asked: Option<u32>, sends_payload: bool) -> Option<u32> {
+    asked.filter(|&bytes| bytes > 0 && sends_payload)
+}
+
+/// Words about what a way needs of the kernel, where the kernel does not list it.
+fn without_peer_memory(way: CardWay, rules: Option<&CardRules>, tree: &Tree) -> String {
+    match rules {
+        Some(rules) if way == CardWay::Peermem && !(rules.has_peer_memory)(tree) => {
+            format!("; {}", rules.no_peer_memory)
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tonnage_engine::{OpenRequest, Verb};
+
+    use super::super::domain::sends_payload;
+    use super::*;
+    use crate::memory::amd::AMD;
+    use crate::memory::nvidia::NVIDIA;
+
+    #[test]
+    fn payload_is_refused_where_the_cpu_would_copy_it() {
+        use Verb::{Read, Send, Write};
+        for (initiates, verbs, inline, copied) in [
+            (true, &[Write][..], Some(64), Some(64)),
+            (true, &[Read, Send], Some(64), Some(64)),
+            (true, &[Write], Some(0), None),
+            (true, &[Write], None, None),
+            (true, &[Read], Some(64), None),
+            // A target's memory is no reason.
+            (false, &[Write, Send], Some(64), None),
+        ] {
+            let request = OpenRequest {
+                initiates,
+                verbs,
+                ..OpenRequest::default()
+            };
+            let found = copied_bytes(inline, sends_payload(&request));
+            assert_eq!(found, copied, "{initiates} {verbs:?} {inline:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_kernel_lacks_is_named_for_each_maker() {
+        for (vendor, words, path) in [
+            (
+                NVIDIA,
+                "nvidia_peermem is not loaded",
+                "sys/module/nvidia_peermem",
+            ),
+            (
+                AMD,
+                "no amdkfd under memory_peers",
+                "sys/kernel/memory_peers/amdkfd/version",
+            ),
+        ] {
+            let root = tempfile::tempdir().unwrap();
+            let tree = Tree::at(root.path());
+            let said = |way| without_peer_memory(way, Some(&vendor.cards), &tree);
+            assert!(said(CardWay::Peermem).contains(words));
+            assert_eq!(said(CardWay::Dmabuf), "");
+            assert_eq!(without_peer_memory(CardWay::Peermem, None, &tree), "");
+            std::fs::create_dir_all(root.path().join(path)).unwrap();
+            assert_eq!(said(CardWay::Peermem), "");
+        }
+    }
+}
