@@ -1,7 +1,7 @@
 //! Connecting by rdma_cm: the lower rank of two asks, the other accepts, each queue pair by itself. The queue pairs are
 //! this engine's own; rdma_cm learns their numbers, finds the path, and tells either side of the other's.
 //!
-//! Nothing here waits for a peer before [`VerbsWorker::meet_by_cm`], in which all queue pairs go on side by side.
+//! Nothing here waits for a peer before [`Worker::meet_by_cm`], in which all queue pairs go on side by side.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -18,9 +18,9 @@ use super::cm_port::CmPort;
 use super::cm_private::{CardSecret, CmCard, PairIntroduction, asks};
 use super::cm_terms::{advice, advice_late, agreed};
 use super::peers::PairCard;
-use super::worker::VerbsWorker;
+use super::worker::Worker;
 
-impl VerbsWorker {
+impl Worker {
     /// The part of a card that is for rdma_cm; `None` where it does not connect.
     pub(super) fn card_by_cm(&mut self, rank: u32) -> Result<Option<CmCard>> {
         let Some(side) = &mut self.cm else {

@@ -8,7 +8,7 @@ use tonnage_units::{Error, Result};
 
 use super::causes::{state_name, usual_cause};
 use super::send_queue::{SILENT, send_id};
-use super::worker::{VerbsWorker, own_request};
+use super::worker::{Worker, own_request};
 
 /// Time until a peer that does not answer is a failure; a queue pair gives up sooner, unless it was told to try
 /// forever.
@@ -37,7 +37,7 @@ pub(super) fn closing_tag(peer: usize) -> u32 {
 /// First contact in words.
 const CONTACT: &str = "first contact";
 
-impl VerbsWorker {
+impl Worker {
     /// Reads from every peer that was connected since the last call, and waits until all have answered.
     pub(super) fn first_contact(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
         let mut fresh = Vec::new();

@@ -15,12 +15,12 @@ use super::options::FlowLabel;
 use super::peers::{FarBytes, PeerPairs, first_packet};
 use super::port::OpenPort;
 use super::transport::VerbsTransport;
-use super::worker::VerbsWorker;
+use super::worker::Worker;
 
 /// The peer of an initiator before an operation of it has failed.
 const NO_RANK: u32 = u32::MAX;
 
-impl VerbsWorker {
+impl Worker {
     /// Makes the initiators and the target, where the transport is DC.
     pub(super) fn open_dc(&mut self) -> Result<()> {
         let port = Arc::clone(&self.port);

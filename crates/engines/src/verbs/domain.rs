@@ -20,7 +20,7 @@ use super::kernel_worker::KernelWorker;
 use super::options::{Asked, times};
 use super::port::OpenPort;
 use super::transport::VerbsTransport;
-use super::worker::VerbsWorker;
+use super::worker::Worker;
 
 /// Operations in flight on one lane, at most: more only fill queues.
 const DEPTH_MAX: u32 = 4096;
@@ -276,7 +276,7 @@ impl Domain for PortDomain {
             VerbsTransport::Dc => self.shared_depths(config),
             VerbsTransport::Kernel => return self.kernel_worker(config),
         };
-        let opened = opened.and_then(|depths| VerbsWorker::open(&self.port, config, depths));
+        let opened = opened.and_then(|depths| Worker::open(&self.port, config, depths));
         let worker = opened.map_err(|error| self.port.asked.transport.named(error))?;
         Ok(Box::new(worker))
     }
@@ -292,7 +292,7 @@ impl PortDomain {
             ..config.clone()
         };
         let opened = self.connected_depths(&targets);
-        let opened = opened.and_then(|depths| VerbsWorker::open(&self.port, &targets, depths));
+        let opened = opened.and_then(|depths| Worker::open(&self.port, &targets, depths));
         let worker = opened.map_err(|error| self.port.asked.transport.named(error))?;
         Ok(Box::new(KernelWorker::new(worker, config, self.initiates)))
     }

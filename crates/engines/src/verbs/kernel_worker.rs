@@ -26,7 +26,7 @@ use super::choose::unavailable;
 use super::kernel_session::{Landing, open_session};
 use super::peers::{FarBytes, PairCard, least};
 use super::port::OpenPort;
-use super::worker::VerbsWorker;
+use super::worker::Worker;
 
 /// Routers on the way, at most, as for queue pairs of user space.
 const HOPS: u8 = 64;
@@ -35,7 +35,7 @@ const HOPS: u8 = 64;
 pub(super) struct KernelWorker {
     pub(super) port: Arc<OpenPort>,
     /// Queue pairs of user space, to which the peers' lanes lead. They post nothing.
-    targets: VerbsWorker,
+    targets: Worker,
     config: WorkerConfig,
     initiates: bool,
     pub(super) session: Option<Arc<KreadSession>>,
@@ -76,7 +76,7 @@ pub(super) struct KernelLane {
 }
 
 impl KernelWorker {
-    pub(super) fn new(targets: VerbsWorker, config: &WorkerConfig, initiates: bool) -> Self {
+    pub(super) fn new(targets: Worker, config: &WorkerConfig, initiates: bool) -> Self {
         Self {
             port: Arc::clone(&targets.port),
             targets,

@@ -13,9 +13,9 @@ use tonnage_units::{Error, Result};
 
 use super::cm_private::CmCard;
 use super::send_queue::SendQueue;
-use super::worker::VerbsWorker;
+use super::worker::Worker;
 
-impl VerbsWorker {
+impl Worker {
     /// Makes the queue pairs to a peer, and the card that tells of them.
     pub(super) fn card(&mut self, rank: u32) -> Result<Card> {
         let port = Arc::clone(&self.port);

@@ -26,7 +26,7 @@ use super::send_queue::{EndedWork, IMMEDIATE, RECEIVE, SILENT, send_id};
 use super::transport::VerbsTransport;
 
 /// A worker's queues.
-pub(super) struct VerbsWorker {
+pub(super) struct Worker {
     pub(super) config: WorkerConfig,
     pub(super) port: Arc<OpenPort>,
     pub(super) queues: Queues,
@@ -50,7 +50,7 @@ pub(super) struct VerbsWorker {
     thread_domain: bool,
 }
 
-impl VerbsWorker {
+impl Worker {
     /// Opens the queues: work requests of each send and receive queue, and completions of all.
     pub(super) fn open(
         port: &Arc<OpenPort>,
@@ -228,7 +228,7 @@ impl VerbsWorker {
     }
 }
 
-impl Engine for VerbsWorker {
+impl Engine for Worker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
         self.memories.register(&mut self.queues, memory)
     }
@@ -509,7 +509,7 @@ fn action(kind: LaneKind, peer: &PeerPairs) -> (WorkAction, usize) {
 /// Receives for writes with an immediate that are posted again at once.
 const POSTED_AGAIN: u32 = 16;
 
-impl VerbsWorker {
+impl Worker {
     /// Tells of work requests that have ended, as many as fit.
     #[inline]
     pub(super) fn tell(&mut self, ended: EndedWork, done: &mut [Completion]) -> usize {
@@ -634,7 +634,7 @@ fn place_of(id: u64) -> usize {
     (id >> 32) as usize & 0x3fff_ffff
 }
 
-impl VerbsWorker {
+impl Worker {
     /// Makes what nothing in flight would tell the end of tell it, by a write without a byte.
     #[cold]
     pub(super) fn close_silent_queues(&mut self) -> Result<()> {
