@@ -174,9 +174,11 @@ fn a_short_text_cannot_take_much_memory_or_stack() {
 fn keys_are_the_long_names_of_options() {
     fn both<T: Tables + clap::Args>() -> (Vec<&'static str>, Vec<String>) {
         let command = T::augment_args(clap::Command::new("kind"));
-        let names = command
-            .get_arguments()
-            .filter_map(|arg| arg.get_long().map(str::to_owned));
+        let names = command.get_arguments().flat_map(|arg| {
+            let aliases = arg.get_all_aliases().unwrap_or_default();
+            let names = arg.get_long().into_iter().chain(aliases);
+            names.map(str::to_owned).collect::<Vec<_>>()
+        });
         let mut names: Vec<_> = names.collect();
         let mut keys = T::keys();
         keys.sort_unstable();

@@ -138,7 +138,12 @@ fn table(kind: &'static KindEntry<Experiment>) -> BoxedStrategy<String> {
             .get_arguments()
             .find(|arg| arg.get_long() == Some(name))
     };
-    let lines = (kind.keys)().into_iter().map(|key| {
+    let is_alias = |key: &&str| {
+        let mut aliases = command.get_arguments().filter_map(Arg::get_all_aliases);
+        aliases.any(|aliases| aliases.contains(key))
+    };
+    let keys = (kind.keys)().into_iter().filter(|key| !is_alias(key));
+    let lines = keys.map(|key| {
         let values = match long(key).or_else(|| long(key.strip_suffix('s')?)) {
             Some(arg) => values(key, arg),
             None => published(kind.key),

@@ -110,7 +110,7 @@ fn what_cannot_be_is_refused_with_the_nearest_choice() {
         "chunk = 2 => the smallest is chunk 4",
         "algorithm = 'linear' => ring, halving-doubling",
         "align = 'none'; refill = 'iteration' => use refill trial",
-        "align = 'none'; each = true => use align barrier, or leave each out",
+        "align = 'none'; each = true => use align barrier, or leave print-calls out",
         "memory = 'far' => use memory host",
         "interval = '1s' => leave them out",
         "timeout = '1ms' => timeout 1s",
