@@ -1,4 +1,4 @@
-//! A worker's assignment at one point, which its driver, its memory checker and its idle policy share.
+//! A worker's assignment at one point, shared by its flow driver, its memory checker and its idle policy.
 
 use std::ops::Range;
 
@@ -8,7 +8,7 @@ use super::trial::Station;
 use tonnage_engine::Caps;
 use tonnage_plan::transfer::{CqMode, TransferPoint};
 
-/// The point, the worker's place in the run, its device's promises and the layout of its memory.
+/// The point, the worker's identity in the run, its device's capabilities and the layout of its memory.
 pub(super) struct Assignment<'a> {
     pub(super) point: &'a TransferPoint,
     pub(super) station: Station,
@@ -17,22 +17,22 @@ pub(super) struct Assignment<'a> {
 }
 
 impl Assignment<'_> {
-    /// Returns whether this worker issues operations of its own accord.
+    /// Whether this worker initiates operations; a target that only answers does not.
     pub(super) fn begins(&self) -> bool {
         self.point.roles.initiates(self.station.rank)
     }
 
-    /// Returns whether this worker initiates, or others initiate to it.
+    /// Whether this worker is an initiator or a target.
     pub(super) fn takes_part(&self) -> bool {
         !(self.layout.out.is_empty() && self.layout.into.is_empty())
     }
 
-    /// The flows of a round.
+    /// Indices of the flows that round `round` drives.
     pub(super) fn in_round(&self, round: u32) -> Range<usize> {
         self.layout.in_round(self.point, (self.station.rank, round))
     }
 
-    /// Returns whether the device serves all peers, so that this worker has nothing to poll for.
+    /// Whether the device serves all peers on its own, so that this worker has nothing to poll for.
     pub(super) fn is_served(&self) -> bool {
         let point = self.point;
         let is_silent =
@@ -40,12 +40,12 @@ impl Assignment<'_> {
         is_silent && self.layout.out.is_empty() && point.cq == CqMode::Busy
     }
 
-    /// Returns whether another worker times the batches that this one has a share of.
+    /// Whether another worker times the batches that this one has a share of.
     pub(super) fn follows_batches(&self) -> bool {
         self.station.shared.is_some() && self.station.worker > 0
     }
 
-    /// Returns whether loops record latencies of this worker.
+    /// Whether the loops record this worker's latencies.
     pub(super) fn records_latencies(&self) -> bool {
         self.point.latency && !self.follows_batches()
     }

@@ -1,4 +1,4 @@
-//! Workers that move the background of a latency: the last ones of each rank, and what they need beside the others.
+//! Background load during a latency measurement. The last workers of each rank move it.
 
 use std::borrow::Cow;
 
@@ -11,25 +11,25 @@ use tonnage_record::histogram::Latency;
 use tonnage_record::transfer::{BackgroundSummary, MeasuringCpus, Trial};
 use tonnage_units::histogram::LatencyHistogram;
 
-/// The points that the workers of a rank drive.
+/// The points that a rank's workers drive: the measured one, and the background if there is one.
 pub(super) struct WorkerPoints<'a> {
     pub(super) own: &'a TransferPoint,
     pub(super) background: Option<&'a TransferPoint>,
 }
 
 impl<'a> WorkerPoints<'a> {
-    /// The point of a worker, by its index in the rank.
+    /// The point that worker `worker` of this rank drives.
     pub(super) fn of(&self, worker: usize) -> &'a TransferPoint {
         let background = self.background.filter(|_| self.is_background(worker));
         background.unwrap_or(self.own)
     }
 
-    /// Returns whether a worker moves the background.
+    /// Whether worker `worker` moves the background.
     fn is_background(&self, worker: usize) -> bool {
         worker >= self.own.measuring_workers() as usize
     }
 
-    /// The part of a worker, where those that measure have such CPUs.
+    /// The role of a worker, given which CPUs the measuring workers run on.
     pub(super) fn part(&self, worker: u32, measuring_cpus: MeasuringCpus) -> WorkerPart {
         let measuring = self.own.measuring_workers();
         WorkerPart {
@@ -40,20 +40,20 @@ impl<'a> WorkerPoints<'a> {
     }
 }
 
-/// Part of a worker beside the others of its rank.
+/// Role of a worker among the workers of its rank.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkerPart {
-    /// True for one that moves the background.
+    /// True if this worker moves the background.
     pub is_background: bool,
-    /// Index among the workers of the rank that drive the same point.
+    /// Index among the rank's workers that drive the same point.
     pub place: u32,
-    /// CPUs of the workers that measure beside a background; `None` without one.
+    /// CPUs of the measuring workers during a background; `None` without a background.
     pub measuring_cpus: Option<MeasuringCpus>,
 }
 
 impl WorkerPart {
-    /// Returns whether this worker yields its CPU when idle, on a rank whose workers `share` CPUs: only where another
-    /// one may want it, because to yield takes longer than a short latency.
+    /// Whether this worker yields its CPU when idle, on a rank whose workers share CPUs if `shares` is set. It yields
+    /// only if another worker may want the CPU, because a yield takes longer than a short latency.
     pub(super) fn yields(&self, shares: bool, is_loaded: bool) -> bool {
         shares
             && match self.measuring_cpus {
@@ -65,25 +65,25 @@ impl WorkerPart {
     }
 }
 
-/// A point and that of its background.
+/// The point itself, followed by its background's point if it has one.
 pub(super) fn each(point: &TransferPoint) -> impl Iterator<Item = Cow<'_, TransferPoint>> {
     let background = point.background_point().map(Cow::Owned);
     std::iter::once(Cow::Borrowed(point)).chain(background)
 }
 
-/// Ranks that a rank exchanges bytes with at a point.
+/// Ranks that `rank` exchanges bytes with at a point, the background included.
 pub(super) fn peers(point: &TransferPoint, rank: u32) -> Vec<Peer> {
     let layouts = each(point).map(|point| SliceLayout::new(&point, rank));
     layouts.flat_map(|layout| layout.peers()).collect()
 }
 
-/// Bytes that each worker of a rank needs.
+/// Bytes that each worker of a rank needs, the background included.
 pub(super) fn bytes(point: &TransferPoint, rank: u32) -> u64 {
     let layouts = each(point).map(|point| SliceLayout::new(&point, rank));
     layouts.map(|layout| layout.bytes()).max().unwrap_or(0)
 }
 
-/// The option that sizes the largest memory of these points: the footprint, or the background's window and size.
+/// The option that sizes the largest memory of these points: the footprint, or the background's depth and size.
 pub(super) fn sized_by(points: &[&TransferPoint]) -> SizedBy {
     let footprint = points.iter().map(|point| point.footprint_bytes).max();
     let loads = points.iter().filter_map(|point| point.background_point());
@@ -97,12 +97,12 @@ pub(super) fn sized_by(points: &[&TransferPoint]) -> SizedBy {
     SizedBy { option, bytes }
 }
 
-/// Operations that a lane has in flight.
+/// Operations that a lane keeps in flight at most, the background's lanes included.
 pub(super) fn depth(point: &TransferPoint) -> u32 {
     each(point).map(|point| point.depth()).max().unwrap_or(1)
 }
 
-/// The load during the trials and the latency without it; `None` without a background.
+/// Summary of the background's load during the trials, and of the latency without it. `None` without a background.
 pub(super) fn summary(
     point: &TransferPoint,
     idle: Option<&LatencyHistogram>,
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(sizes, [point.size_bytes, 4096, 4096]);
         let part = |at| points.part(at, MeasuringCpus::Own);
         assert_eq!([0, 1, 2].map(|at| part(at).place), [0, 0, 1]);
-        // Rank 0 measures towards rank 2 and loads the way to rank 3, at whom rank 1 measures.
+        // // Rank 0 measures towards rank 2 and loads the path to rank 3. Rank 1 measures towards rank 3.
         assert_eq!(load.roles.targets(0), [3]);
         assert_eq!(load.roles.targets(1), [2]);
         assert_eq!(peers(&point, 0), [2, 3]);
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_a_cpu_keeps_it() {
+    fn a_worker_with_its_own_cpu_does_not_yield() {
         let yields = |is_background, cpus, is_loaded| {
             let part = WorkerPart {
                 is_background,

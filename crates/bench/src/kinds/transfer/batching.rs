@@ -1,4 +1,4 @@
-//! Batches in a summary: the phases of their latency, and operations that were merged.
+//! Results of batches: the phases of their latency, and how many operations remained after merging.
 
 use super::totals::TrialTotals;
 use tonnage_loops::recorder::PhaseHistograms;
@@ -6,7 +6,7 @@ use tonnage_plan::transfer::{BatchMerge, TransferPoint};
 use tonnage_record::transfer::{BatchPhase, BatchPhases};
 use tonnage_units::histogram::LatencyHistogram;
 
-/// Phases of batches; `None` without a batch.
+/// Phases of batches; `None` if no batch was recorded.
 pub(super) fn phases(phases: &PhaseHistograms) -> Option<BatchPhases> {
     let of = |histogram: &LatencyHistogram| {
         Some(BatchPhase {
@@ -22,7 +22,7 @@ pub(super) fn phases(phases: &PhaseHistograms) -> Option<BatchPhases> {
     })
 }
 
-/// Operations posted after merging adjacent ones; `None` where none are merged.
+/// Operations posted after merging adjacent ones; `None` if merging is off.
 pub(super) fn merged(point: &TransferPoint, trials: &[TrialTotals]) -> Option<u64> {
     let handed_over = trials.iter().map(|totals| totals.handed_over);
     (point.batching.merge == BatchMerge::On).then(|| handed_over.sum())

@@ -1,12 +1,13 @@
-//! Points that an open device cannot do: the list of engines could not know it before. And what its completions mean.
+//! Checks against the capabilities of open devices, which the list of engines cannot know in advance; and the meaning
+//! of their completions.
 
 use super::driven::compares_each;
 use tonnage_engine::{Caps, Verb};
 use tonnage_plan::transfer::{Batching, CqMode, Pacing, SessionUse, TransferPoint, Verification};
 use tonnage_units::{Error, Result};
 
-/// Refuses a point that the devices of a worker, with these capabilities together, cannot do, with what to choose
-/// instead.
+/// Rejects a point that a worker's devices, with these combined capabilities, cannot run. The error suggests an
+/// alternative.
 pub(super) fn check_caps(
     point: &TransferPoint,
     caps: &Caps,
@@ -55,7 +56,7 @@ fn refused(what: &str, name: &str, why: &str, how: &str) -> Result<()> {
     })
 }
 
-/// Refuses a point that an engine which carries out whole trials cannot run.
+/// Rejects a point that an engine which runs whole trials on its own cannot run.
 fn check_carried(point: &TransferPoint, depth: u32, name: &str) -> Result<()> {
     let loops = "it carries out whole trials of a window, or of batches without latencies";
     match point.pacing {
@@ -90,7 +91,7 @@ fn check_carried(point: &TransferPoint, depth: u32, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses write-imms whose immediate is too narrow for what they need.
+/// Rejects write-imms if the device's immediate data is too narrow for them.
 fn check_immediates(point: &TransferPoint, caps: &Caps, devices: usize, name: &str) -> Result<()> {
     if point.op != Verb::WriteImm {
         return Ok(());
@@ -116,8 +117,7 @@ fn check_immediates(point: &TransferPoint, caps: &Caps, devices: usize, name: &s
     Ok(())
 }
 
-/// Refuses to compare every operation where the ends cannot write to each other about it, or an arrival may be of any
-/// of several ranks.
+/// Rejects `--verify=each` if the ends cannot write to each other, or if an arrival does not name its initiator.
 fn check_each(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
     if !compares_each(point) {
         return Ok(());
@@ -145,7 +145,7 @@ fn check_each(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Refuses writes whose arrival nobody could prove, because their lane is gone with them.
+/// Rejects writes that no flush could prove to have arrived, because their lane is released with them.
 fn check_released(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> {
     let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
     let [always, on_request] = delivers(caps);
@@ -158,7 +158,8 @@ fn check_released(point: &TransferPoint, caps: &Caps, name: &str) -> Result<()> 
     refused(&what, name, why, "Choose --session on or off, or --op read")
 }
 
-/// Returns whether a write may arrive after a later one in the same slot, though it completed before that was posted.
+/// Whether a write may arrive after a later one to the same slot, although it completed before the later one was
+/// posted.
 fn overtakes(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
     let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
     let asked = on_request && claims_arrival(point);
@@ -166,19 +167,19 @@ fn overtakes(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
     writes && point.lands_anew() && !arrived
 }
 
-/// Returns whether completed writes are visible to the peer: always, and where it is asked for.
+/// Whether completed writes are visible to the peer: `[always, on request]`.
 pub(super) fn delivers(caps: &Caps) -> [bool; 2] {
     [caps.delivered, caps.delivery_on_request]
 }
 
-/// Returns whether each latency sample is taken for the time until the bytes are there. A stream's bandwidth is proved
-/// by one flush at the end of each trial instead, unless its lanes are gone by then, and a ping-pong's by its answer.
+/// Whether each latency sample is meant to include the arrival of the bytes. For a stream, one flush at the end of each
+/// trial proves the bandwidth instead, unless its lanes are released by then. A ping-pong's answer is its proof.
 pub(super) fn claims_arrival(point: &TransferPoint) -> bool {
     let writes = matches!(point.op, Verb::Write | Verb::WriteImm);
     writes
         && match point.pacing {
             Pacing::Batch { .. } => true,
-            // A background is paced without latencies: it is to be the same writes at any rate, or at none.
+            // A background is paced without latencies: its writes must be the same with and without a rate.
             Pacing::Paced { .. } => point.latency,
             Pacing::Stream { .. } => point.releases_lanes(),
             Pacing::PingPong => false,
@@ -192,7 +193,7 @@ mod tests {
     use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Addresses;
 
-    /// Nobody can flush a lane that was released with its operation.
+    /// A lane that was released with its operation cannot be flushed.
     #[test]
     fn lanes_that_are_released_prove_each_operation_or_are_refused() {
         let of = |session, op| TransferPoint {

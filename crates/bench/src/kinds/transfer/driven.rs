@@ -1,4 +1,5 @@
-//! The engine that a worker drives during a point: its own, the library over it, or what compares every operation.
+//! The engine that a worker drives during a point: its own, the transfer library over it, or the layer that compares
+//! every operation.
 
 use std::sync::Arc;
 
@@ -12,24 +13,24 @@ use tonnage_loops::library::{GatheredRoom, LibraryCalls, LibraryEngine, TakenOve
 use tonnage_plan::transfer::{BatchCall, Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
-/// The engine that a worker drives, on the worker's own thread, which the library does not leave.
+/// The engine that a worker drives. It stays on the worker's own thread.
 pub enum Driven {
-    /// The worker's own.
+    /// The worker's engine without a layer.
     Own(Box<dyn Engine + Send>),
-    /// The library over it.
+    /// The transfer library over the worker's engine.
     Library(Box<LibraryEngine>),
-    /// What compares every operation, over it.
+    /// The layer over the worker's engine that compares every operation.
     Each(Box<EachEngine>),
 }
 
-/// Returns whether an engine's operations are compared one by one. Answers of atomic operations are kept and checked
-/// one by one anyway.
+/// Whether a layer over the engine compares every operation. Atomic operations don't need it: their answers are always
+/// kept and checked one by one.
 pub(crate) fn compares_each(point: &TransferPoint) -> bool {
     point.verify.is_each() && !point.op.is_atomic()
 }
 
 impl Driven {
-    /// Takes a worker's engine for a point, until [`Self::end`].
+    /// Takes a worker's engine for a point; [`Self::end`] returns it.
     pub fn begin(
         point: &TransferPoint,
         (rank, index): (Peer, u32),
@@ -88,8 +89,8 @@ impl Driven {
         }
     }
 
-    /// Gives the engine back. One under the library or under comparisons is closed instead if operations are still in
-    /// flight.
+    /// Returns the engine to the worker. If operations are still in flight under the library or the comparing layer,
+    /// the engine is closed instead.
     pub fn end(self, worker: &mut EngineWorker) {
         worker.engine = match self {
             Self::Own(engine) => Some(engine),

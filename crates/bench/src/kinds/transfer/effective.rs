@@ -1,4 +1,4 @@
-//! Real choices of each rank, and on which CPUs.
+//! Effective configuration of each rank and its CPUs, as recorded.
 
 use crate::kinds::kind::together;
 use crate::opening::engine::OpenEngine;
@@ -9,7 +9,7 @@ use tonnage_record::Effective;
 use tonnage_record::grouping::by_answer;
 use tonnage_units::number_list;
 
-/// Effective configuration of all ranks; `chosen` is what each engine decided by itself while the bytes moved.
+/// Effective configuration of all ranks; `chosen` holds the choices that engines made while the bytes moved.
 pub fn effective(open: &OpenEngine, chosen: &Alike<Facts>) -> Vec<Effective> {
     let (all, places) = (open.opened.all.iter(), open.opened.places.iter());
     together(
@@ -32,7 +32,8 @@ pub fn effective(open: &OpenEngine, chosen: &Alike<Facts>) -> Vec<Effective> {
     )
 }
 
-/// Doubts that engines have about what was measured, each once, with all ranks that have it on any of their paths.
+/// Remarks of engines that cast doubt on the measurement. Each appears once, with all ranks that have it on any of
+/// their paths.
 pub fn remarks(all: &[Effective]) -> Vec<String> {
     let each = all.iter().flat_map(|effective| {
         let texts = effective.engine.facts.texts(fact_names::REMARKS);
@@ -49,7 +50,7 @@ pub fn remarks(all: &[Effective]) -> Vec<String> {
     said.collect()
 }
 
-/// The CPUs of the first pair of workers that exchange bytes, if they share a host, for rank 0.
+/// CPUs of the first pair of workers that exchange bytes, if both are on rank 0's host.
 pub fn canary_cpus(
     point: &TransferPoint,
     open: &OpenEngine,
@@ -74,7 +75,7 @@ pub fn canary_cpus(
     };
     match (cpu(from), cpu(to)) {
         (Some(from), Some(to)) => Ok([from, to]),
-        // Not pinned: any two CPUs tell as much.
+        // The workers are not pinned, so any two CPUs serve as well.
         _ => match *allowed {
             [first, second, ..] => Ok([first, second]),
             _ => Err("this process may use only one CPU".into()),
@@ -88,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// Ranks on different CPUs are groups of their own, and paths of one rank differ in other facts.
+    /// Ranks on different CPUs form groups of their own, and the paths of one rank may differ in other facts.
     #[test]
     fn a_doubt_of_many_ranks_is_one_remark() {
         let doubts = |texts: &[&str]| {
@@ -115,7 +116,7 @@ mod tests {
             of("3", doubts(&["lost", "late"])),
         ];
         assert_eq!(remarks(&all), ["ranks 1-5: lost", "rank 3: late"]);
-        // Two paths of one rank are one rank.
+        // Two paths of one rank count as one rank.
         assert_eq!(remarks(&all[2..3]), ["rank 2: lost"]);
     }
 }

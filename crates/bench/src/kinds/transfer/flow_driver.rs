@@ -1,5 +1,5 @@
-//! The flow driver of a worker: its port and flows at one point, the loop of each round, and waiting for what must
-//! arrive after it.
+//! The flow driver of a worker: its port and flows at one point, the loop of each round, and the wait for late arrivals
+//! after it.
 
 mod carried;
 
@@ -38,23 +38,24 @@ use tonnage_sys::clock::Clock;
 use tonnage_units::histogram::Unfinished;
 use tonnage_units::{Error, Result};
 
-/// Receives that are posted ahead for each peer, at most; the engine's own depth may allow fewer.
+/// Most receives posted ahead for each peer; the engine's depth may allow fewer.
 const RECEIVES_MAX: u32 = 512;
 
-/// The receiver of a stream over memory lets this part of the window gather.
+/// A receiver of a stream over shared memory lets up to 1/4 of the window accumulate before it takes messages.
 const GATHER_SHARE: usize = 4;
-/// It lets no more messages gather than this.
+/// Most messages that a receiver lets accumulate.
 const GATHER_MAX: usize = 16;
-/// It lets no longer messages gather: with 64 B it gained, with 256 B it did not.
+/// Longest messages that accumulate: batching helped at 64 B, not at 256 B.
 const GATHER_BYTES_MAX: u32 = 128;
 
-/// Latencies of the last trial that are still elsewhere: to fetch them in the window would take time from it.
+/// Latencies of the last trial that are not in the histograms yet. Fetching them inside the measured interval would
+/// take time from it.
 pub(super) enum Unsettled {
     /// None.
     Nothing,
-    /// Those of a trial with so many operations, with whoever carried it out.
+    /// Latencies that the device holds after it ran a whole trial of this many operations.
     Carried(u64),
-    /// Those of operations that were due and never issued.
+    /// Latencies of operations that were due and never issued.
     Paced {
         flows: usize,
         timetable: Timetable,
@@ -66,22 +67,22 @@ pub(super) enum Unsettled {
 pub(super) struct FlowDriver<'a> {
     assignment: Rc<Assignment<'a>>,
     port: Port<'a>,
-    /// All flows, except under ping-pong: then the table has them.
+    /// All flows; empty under ping-pong, where `table` holds them.
     flows: Vec<Flow>,
     table: Option<Table>,
-    /// The flows of the round that is driven.
+    /// Indices of the flows that the current round drives.
     active: Range<usize>,
-    /// Operations of the flows that are driven, where a file says them.
+    /// Operations left for each active flow, if a traffic file defines the loads.
     loads: Option<FlowLoads>,
     scratch: Scratch,
-    /// The most bytes that neighbours of a batch are merged into; `None` where they stay apart.
+    /// Most bytes that adjacent operations of a batch are merged into; `None` if merging is off.
     merged_bytes_max: Option<u32>,
     receives_depth: u32,
-    /// Receives that are posted whenever nothing is in flight.
+    /// Receives that are posted whenever nothing is in flight, over all peers.
     receives_posted: u64,
-    /// Given back when the point is closed.
+    /// Released when the point is closed.
     lanes: Vec<Lane>,
-    /// Flows of a round that is carried out elsewhere.
+    /// Flows of a round that the device runs on its own.
     carried: Option<Vec<CarriedFlow>>,
     unsettled: Unsettled,
 }
@@ -124,7 +125,7 @@ impl<'a> FlowDriver<'a> {
         }
         let count = flows.len();
         let at_once = count.min(point.roles.targets_at_once() as usize);
-        // Completed writes may not have arrived.
+        // Completed writes may not have arrived yet.
         let flushes = matches!(point.op, Verb::Write | Verb::WriteImm);
         let loads = point.loads.as_ref();
         let message_bytes_max = u32::try_from(caps.message_bytes_max).unwrap_or(u32::MAX);
@@ -156,22 +157,23 @@ impl<'a> FlowDriver<'a> {
         self.port.clock
     }
 
-    /// Follows the kernel's clock, between rounds.
+    /// Resynchronizes with the kernel's clock, between rounds.
     pub(super) fn follow_clock(&mut self) {
         self.port.clock.follow();
     }
 
-    /// Choices that the engine made by itself.
+    /// Choices that the engine has made while running.
     pub(super) fn chosen(&self) -> Facts {
         self.port.engine.chosen()
     }
 
-    /// Lets the engine settle between trials, or try things out for a warm-up; true once it has settled.
+    /// Lets the engine settle between trials, or try out its choices during a warm-up. Returns true once it has
+    /// settled.
     pub(super) fn settle_engine(&mut self, is_warm_up: bool) -> bool {
         self.port.engine.settle(is_warm_up)
     }
 
-    /// Puts in place the bytes by which answers of the next trial are seen.
+    /// Resets the bytes by which a ping-pong detects the answers of the next trial.
     pub(super) fn rearm(&self) -> Result<()> {
         self.table.as_ref().map_or(Ok(()), Table::rearm)
     }
@@ -182,13 +184,13 @@ impl<'a> FlowDriver<'a> {
         table.map_or(&self.flows, |table| &table.flows)
     }
 
-    /// Flows of the execution that was just driven, in the order of their targets, where a file says their loads.
+    /// Times of the flows of the last execution, in target order, if a traffic file defines their loads.
     pub(super) fn flow_times(&self, start_ns: u64) -> Vec<FlowTime> {
         let loads = self.loads.as_ref();
         loads.map_or_else(Vec::new, |loads| FlowTime::of(loads, start_ns))
     }
 
-    /// Serves peers until `over`: answers under ping-pong, polls otherwise.
+    /// Serves peers until `over` returns true: answers pings in a ping-pong, polls otherwise.
     pub(super) fn serve_peers(
         &mut self,
         idle: &IdlePolicy,
@@ -203,7 +205,7 @@ impl<'a> FlowDriver<'a> {
         self.poll_until(idle, over)
     }
 
-    /// Polls until `over` without answering, or rests.
+    /// Polls until `over` returns true, or rests. Does not answer pings.
     pub(super) fn poll_until(
         &mut self,
         idle: &IdlePolicy,
@@ -213,8 +215,8 @@ impl<'a> FlowDriver<'a> {
         polled.map_err(|error| self.with_stalled(error))
     }
 
-    /// Prepares a round of the `active` flows before its start. Returns the progress of a round that is carried out
-    /// elsewhere.
+    /// Prepares a round of the `active` flows before its start. Returns the progress handle of a round that the device
+    /// runs on its own.
     pub(super) fn begin_round(
         &mut self,
         schedule: &Schedule,
@@ -230,7 +232,7 @@ impl<'a> FlowDriver<'a> {
         Ok(progress)
     }
 
-    /// Serves peers until the aligned start: by its clock, a peer may begin a moment earlier.
+    /// Serves peers until the aligned start. A peer may begin a moment earlier, by its own clock.
     pub(super) fn await_start(&mut self, idle: &IdlePolicy, start_ns: u64) -> Result<()> {
         let clock = self.port.clock;
         self.port.keep_awake(true);
@@ -240,7 +242,7 @@ impl<'a> FlowDriver<'a> {
         Ok(())
     }
 
-    /// The timed part of a round: the loop of the pacing, the closing flush included.
+    /// The timed part of a round: the loop for the point's pacing, the final flush included.
     pub(super) fn drive(
         &mut self,
         schedule: &Schedule,
@@ -256,7 +258,7 @@ impl<'a> FlowDriver<'a> {
         driven.map_err(|error| self.with_stalled(error))
     }
 
-    /// Ends the timed part of a round, which took `window_ns`; none for a worker that drove no flow.
+    /// Ends the timed part of a round. `window_ns` is its duration, or `None` for a worker that drove no flow.
     pub(super) fn end_round(&mut self, window_ns: Option<u64>, totals: &mut TrialTotals) {
         if let Some(window_ns) = window_ns {
             totals.in_flight_max = self.port.take_most_in_flight();
@@ -329,7 +331,7 @@ impl<'a> FlowDriver<'a> {
                 ended_ns: punctuality.ended_ns,
             };
         }
-        // Flows that end by themselves have been flushed.
+        // Flows with a load of their own flush when they finish.
         let writes = matches!(point.op, Verb::Write | Verb::WriteImm)
             && (self.loads.is_none() || schedule.number == WARM_UP);
         if !writes {
@@ -342,8 +344,8 @@ impl<'a> FlowDriver<'a> {
         self.port.flush(&flows[self.active.clone()])
     }
 
-    /// Gives the flows of a round their operations, where a file says them; the warm-up drives the same flows without
-    /// an end.
+    /// Sets the number of operations of each flow, if a traffic file defines the loads. The warm-up drives the same
+    /// flows without an end.
     fn set_loads(&mut self, schedule: &Schedule) {
         let Assignment { point, station, .. } = &*self.assignment;
         let operations =
@@ -358,7 +360,7 @@ impl<'a> FlowDriver<'a> {
         }
     }
 
-    /// End of the round's operations.
+    /// The condition that ends the round's operations.
     fn until(&self, schedule: &Schedule) -> Until {
         let until = match (schedule.length, &self.loads) {
             (TrialLength::DurationNs(ns), _) => {
@@ -370,12 +372,12 @@ impl<'a> FlowDriver<'a> {
         until.at_most(self.assignment.point.iterations_max().unwrap_or(u64::MAX))
     }
 
-    /// Latencies of the last trial that are still elsewhere.
+    /// Takes the latencies of the last trial that are not in the histograms yet.
     pub(super) fn take_unsettled(&mut self) -> Unsettled {
         std::mem::replace(&mut self.unsettled, Unsettled::Nothing)
     }
 
-    /// Operations of the last trial that were due and never issued.
+    /// Operations of the last trial that were due and never issued, from `scratch`.
     pub(super) fn never_issued(
         &self,
         flows: usize,
@@ -385,20 +387,20 @@ impl<'a> FlowDriver<'a> {
         self.scratch.never_issued(flows, timetable, ended_ns)
     }
 
-    /// Serves while `is_missing`, until the deadline at most: the caller looks at the result.
+    /// Serves peers while `is_missing` returns true, up to the arrival deadline. The caller checks the result.
     pub(super) fn serve_while(&mut self, is_missing: impl Fn() -> bool) -> Result<()> {
         let served = self.serve_port_while(|_| is_missing());
         served.map_err(|error| self.with_stalled(error))
     }
 
-    /// Waits until `count` operations have arrived in this round, and nothing of plain writes is on its way. Returns the
-    /// time that the latter took.
+    /// Waits until `count` operations have arrived in this round and all plain writes have landed. Returns the time
+    /// spent on the latter.
     pub(super) fn await_arrivals(&mut self, count: Option<u64>, round: u32) -> Result<u64> {
         if let Some(count) = count {
             let awaited = self.serve_port_while(|port| port.arrivals.count < count);
             awaited.map_err(|error| self.with_stalled(error))?;
         }
-        // Plain writes tell this side nothing. Their initiators have closed the window, which this comes behind.
+        // Plain writes raise no event at the target. Their initiators have already closed the measured interval.
         let Assignment {
             point,
             station,
@@ -416,7 +418,7 @@ impl<'a> FlowDriver<'a> {
         self.port.take_arrivals()
     }
 
-    /// Polls while something is missing, until the deadline at most.
+    /// Polls while `is_missing` returns true, up to the arrival deadline.
     fn serve_port_while(&mut self, is_missing: impl Fn(&Port<'_>) -> bool) -> Result<()> {
         let clock = self.port.clock;
         let deadline_ns = clock.now_ns() + DEADLINES.arrival.as_nanos() as u64;
@@ -431,8 +433,8 @@ impl<'a> FlowDriver<'a> {
         Ok(())
     }
 
-    /// Uses up the receives of both sides, so that the next point starts with none, and gives the lanes back. All workers
-    /// of all ranks call it, then [`Self::poll_until`] everybody has.
+    /// Uses up the receives of both sides, so that the next point starts with none, and releases the lanes. All workers
+    /// of all ranks call this, then [`Self::poll_until`] all of them have finished.
     pub(super) fn close(&mut self) -> Result<()> {
         self.port.use_up_receives();
         if self.assignment.point.op == Verb::Send {
@@ -447,7 +449,7 @@ impl<'a> FlowDriver<'a> {
         expect_parts(point, layout, self.port.engine, false)
     }
 
-    /// Sends as many fillers as each peer has receives, and waits for those of the peers.
+    /// Sends one filler for each receive posted by the peers, and waits for the peers' fillers.
     fn use_up_receives(&mut self) -> Result<()> {
         let depth = self.receives_depth as usize;
         let fillers: Vec<_> = self
@@ -461,7 +463,7 @@ impl<'a> FlowDriver<'a> {
         let posted = self.receives_posted;
         self.serve_port_while(|port| port.arrivals.count < posted)?;
         let seen = self.port.take_arrivals().count;
-        // An engine that moves nothing has no receives, and answers its own operations.
+        // An engine that moves nothing has no receives, and completes its own operations.
         if posted > 0 && seen != posted {
             return Err(Error::Failed(format!(
                 "{seen} of the {posted} receives that were posted ahead could be used up at the end of the point",
@@ -470,7 +472,7 @@ impl<'a> FlowDriver<'a> {
         Ok(())
     }
 
-    /// Names what made no progress, if that is the error.
+    /// Names the stalled flows if `error` is a stall.
     fn with_stalled(&mut self, error: Error) -> Error {
         let Some(stall) = self.port.stall().cloned() else {
             return error;
@@ -488,8 +490,7 @@ impl<'a> FlowDriver<'a> {
     }
 }
 
-/// Messages that a worker which only receives lets gather; none where they do not come through memory that senders and
-/// this worker share.
+/// Messages that a receive-only worker lets accumulate. Zero unless they arrive through memory shared with the senders.
 fn gathered(Assignment { point, caps, .. }: &Assignment) -> usize {
     let is_shared = caps.arrives_by_polling && caps.limit == LimitKind::MemoryCopy;
     let is_short = point.op == Verb::Send && point.size_bytes <= GATHER_BYTES_MAX;
@@ -501,7 +502,7 @@ fn gathered(Assignment { point, caps, .. }: &Assignment) -> usize {
     }
 }
 
-/// A port that waits as the point asks and the device allows, and watches over `flows` flows.
+/// Configures a port to wait as the point asks and the device allows, and to watch `flows` flows for stalls.
 fn waiting<'a>(port: Port<'a>, assignment: &Assignment, flows: usize) -> Result<Port<'a>> {
     let Assignment {
         point,

@@ -1,4 +1,4 @@
-//! Setting up what a worker drives: its flows, with their lanes resolved, and their credits.
+//! Setup of a worker's flows: their lanes, receives and credits.
 
 use std::sync::Arc;
 
@@ -17,16 +17,18 @@ use tonnage_loops::ping_pong::{Signal, Table};
 use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
-/// Share of the window after which a sender is told: small enough that it never waits with most of its window out.
+/// Share of the window after which a receiver returns credits: small enough that a sender never waits with most of its
+/// window unused.
 const WINDOW_SHARE: u64 = 4;
 
-/// Polls without an arrival before a stream's sender is told of less than that: it has enough to do meanwhile.
+/// Polls without an arrival before a receiver returns fewer credits than that in a stream, whose sender is busy
+/// meanwhile.
 const IDLE_POLLS_STREAM: u32 = 64;
 
-/// Polls without an arrival before a sender is told that waits for just that.
+/// Polls without an arrival before a receiver returns credits to a sender that waits for exactly those.
 const IDLE_POLLS_WAITING: u32 = 2;
 
-/// The flows of `rank` towards the ranks of its layout, in their order.
+/// The flows of `rank` towards the ranks in its layout's `out`, in that order.
 pub(super) fn make_flows(
     point: &TransferPoint,
     rank: u32,
@@ -62,7 +64,7 @@ pub(super) fn make_flows(
 /// The table in which both sides of a ping-pong keep their flows.
 ///
 /// # Errors
-/// [`Error::Unavailable`] for memory that the CPU cannot look at, where it would have to.
+/// [`Error::Unavailable`] if the CPU would have to watch memory that it cannot address.
 pub(super) fn make_table(
     point: &TransferPoint,
     rank: u32,
@@ -86,22 +88,22 @@ pub(super) fn make_table(
     Ok(Table::new(flows, signals, !begins, caps))
 }
 
-/// Returns whether a target of plain writes flushes what they brought in a round: where rounds are of pairs, only the
-/// target of one of them.
+/// Whether a target of plain writes flushes them after a round. If rounds consist of pairs, only that round's targets
+/// flush.
 pub(super) fn flushes_in_round(point: &TransferPoint, rank: u32, round: u32) -> bool {
     let roles = point.roles;
-    // Listing the pairs of one round of all is for nothing: a rank that anybody writes to is a target in it.
+    // A single round of all pairs need not be listed: any rank with an initiator is a target in it.
     let is_of_pairs = roles.rounds() > 1 || roles.pair_of_round(round).is_some();
     point.op == Verb::Write && (!is_of_pairs || !roles.initiators_in_round(rank, round).is_empty())
 }
 
-/// Returns whether lanes ask for delivery.
+/// Whether lanes request delivery, so that a completion means arrival.
 fn asks_delivery(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool {
     claims_arrival(point) && on_request && !always
 }
 
-/// Returns whether the bytes written are in the peer's memory when a latency sample ends, for the record; `None` where
-/// that is no question, or cannot be told. It is where it is on all devices that initiate.
+/// Whether the bytes are in the peer's memory when a latency sample ends, for the record. All initiating devices must
+/// agree on true. `None` if the question does not apply or cannot be answered.
 pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool> {
     if !open.moves_bytes {
         return None;
@@ -117,7 +119,7 @@ pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool
     said.map(|all| all.into_iter().all(|delivered| delivered))
 }
 
-/// Returns it for one device.
+/// The same for one device.
 fn delivered_by(point: &TransferPoint, delivers: [bool; 2], sends_taken: bool) -> Option<bool> {
     let [always, _] = delivers;
     match (point.op, point.pacing) {
@@ -127,7 +129,7 @@ fn delivered_by(point: &TransferPoint, delivers: [bool; 2], sends_taken: bool) -
     }
 }
 
-/// The receives of `rank` for what each of its initiators sends.
+/// Receives of `rank`, one set for each of its initiators.
 pub(super) fn make_receives(
     point: &TransferPoint,
     rank: u32,
@@ -144,8 +146,8 @@ pub(super) fn make_receives(
     layout.into.iter().enumerate().map(receive).collect()
 }
 
-/// Says to an engine that may cut them how long the write-imms of this rank's initiators are, or at the end that no
-/// more come.
+/// Announces to an engine that may cut write-imms how long those of this rank's initiators are; at the end, that no
+/// more will come.
 pub(super) fn expect_parts(
     point: &TransferPoint,
     layout: &SliceLayout,
@@ -160,7 +162,7 @@ pub(super) fn expect_parts(
     initiators.try_for_each(|&peer| engine.expect(peer, bytes))
 }
 
-/// Begins the credits of a point, where a worker has any.
+/// Begins the credits of a point, if this worker uses credits.
 pub(super) fn begin_credits<'a>(
     credits: Option<&'a mut CreditLanes>,
     point: &TransferPoint,
@@ -169,7 +171,7 @@ pub(super) fn begin_credits<'a>(
     flows: &[Flow],
     layout: &SliceLayout,
 ) -> Result<Option<(&'a mut Credits, Vec<Lane>)>> {
-    // Of the points that share an engine only some may send. Where each message is answered or compared, that says enough.
+    // Not all points that share an engine send. Messages that are answered or compared one by one need no credits.
     let is_counted = point.op == Verb::Send && !answers(point) && !point.verify.is_each();
     let Some(credits) = credits.filter(|_| is_counted) else {
         return Ok(None);
@@ -198,9 +200,9 @@ fn telling(point: &TransferPoint) -> Telling {
     }
 }
 
-/// Buffers of the loops for so many flows at once.
+/// Buffers of the loops for up to `flows` flows at once.
 pub(super) fn scratch(point: &TransferPoint, flows: usize) -> Scratch {
-    // The window counts the operations of one flow that the loops tell apart.
+    // The second argument is the number of operations of one flow that the loops distinguish.
     match point.pacing {
         Pacing::Batch { .. } => Scratch::new(flows, 1).with_batches(
             point.batching.in_flight,
@@ -212,7 +214,8 @@ pub(super) fn scratch(point: &TransferPoint, flows: usize) -> Scratch {
     }
 }
 
-/// Error that the plan gives where it knows the memory; a row of the list may promise more than its memory keeps.
+/// The plan reports the same error if it knows the memory. This covers memories whose CPU access is known only once
+/// they are allocated.
 fn invisible(point: &TransferPoint, rank: u32) -> Error {
     Error::Unavailable {
         what: format!(
@@ -237,7 +240,7 @@ mod tests {
     const STREAM: Pacing = Pacing::Stream { window: 4 };
     const BATCH: Pacing = Pacing::Batch { batch: 4 };
 
-    /// A rank that is a target of another round has nothing to wait for in this one.
+    /// A rank that is a target only in another round has nothing to wait for in this one.
     #[test]
     fn only_targets_of_a_round_flush_in_it() {
         let of = |traffic, op, round| {
@@ -257,7 +260,7 @@ mod tests {
             assert!(of(Traffic::Matrix, Verb::Send, round).is_empty());
         }
         assert_eq!(of(Traffic::InTurn, Verb::Write, 1), [2]);
-        // All at once; who is nobody's target has no layout of it.
+        // All pairs run at once. Under fan-in only rank 0 is a target, and write-imms need no flush.
         assert_eq!(of(Traffic::AllToAll, Verb::Write, 0), [0, 1, 2]);
         assert!(of(Traffic::FanIn, Verb::WriteImm, 0).is_empty());
     }

@@ -1,4 +1,4 @@
-//! When a worker rests instead of polling, and how.
+//! When and how a worker rests instead of polling.
 
 use super::assignment::Assignment;
 use super::trial::Schedule;
@@ -7,19 +7,20 @@ use tonnage_loops::serve::{RestingPlace, serve};
 use tonnage_plan::transfer::CqMode;
 use tonnage_units::Result;
 
-/// Rounds of a polling loop between two looks at the clock.
+/// Rounds of a polling loop between two reads of the clock.
 const LOOK_ROUNDS: u32 = 1 << 16;
 
-/// The idle policy of a worker: it rests if it takes no part, if its device serves its peers, or while the background
-/// that it moves pauses.
+/// The idle policy of a worker. It rests if it takes no part, if its device serves its peers, or while its background
+/// load is paused.
 pub(super) struct IdlePolicy {
-    /// True for a worker without anything to poll for at this point.
+    /// True if this worker has nothing to poll for at this point.
     is_idle: bool,
     moves_background: bool,
-    /// True in the half of a trial without the background, where polling would take CPU time from the measured workers.
+    /// True in the half of a trial without background load, where polling would take CPU time from the measured
+    /// workers.
     is_paused: bool,
     polls_busily: bool,
-    /// Place of a worker that may rest.
+    /// Where this worker sleeps; `None` if it never rests.
     place: Option<RestingPlace>,
 }
 
@@ -39,27 +40,27 @@ impl IdlePolicy {
         })
     }
 
-    /// Ends the pause of the background, for the data of the next trial.
+    /// Ends the pause of the background before the next trial's data are filled in.
     pub(super) fn resume(&mut self) {
         self.is_paused = false;
     }
 
-    /// Begins a round; the background pauses in one without load.
+    /// Begins a round. The background pauses in rounds without load.
     pub(super) fn begin_round(&mut self, schedule: &Schedule) {
         self.is_paused = self.moves_background && !schedule.is_loaded;
     }
 
-    /// Returns whether this worker's own flows pause.
+    /// Whether this worker's own flows are paused.
     pub(super) fn is_paused(&self) -> bool {
         self.is_paused
     }
 
-    /// Returns whether this worker rests now instead of polling.
+    /// Whether this worker currently rests instead of polling.
     pub(super) fn is_at_rest(&self) -> bool {
         self.is_idle || self.is_paused
     }
 
-    /// Rounds of a serving loop between two looks at the clock: 1 if each round is a rest or a sleep.
+    /// Rounds of a serving loop between two reads of the clock; 1 if each round rests or sleeps.
     pub(super) fn look_rounds(&self) -> u32 {
         if self.polls_busily && !self.is_at_rest() {
             LOOK_ROUNDS
@@ -68,7 +69,7 @@ impl IdlePolicy {
         }
     }
 
-    /// Polls until `over` without answering, or rests.
+    /// Polls until `over` returns true, or rests. Does not answer pings.
     pub(super) fn poll_until(
         &self,
         port: &mut Port<'_>,

@@ -1,11 +1,11 @@
 //! Division of a worker's memory among its flows. Both ends compute the same layout from the point alone, so no offsets
 //! need to be exchanged.
 //!
-//! A worker's memory is a row of slices of one length, starting on pages: first one for every rank that it initiates
-//! to (`out`: the source of writes and sends, the landing place of reads, the places of atomic operations), then one
-//! for every rank that initiates to it (`into`: what that peer writes, reads or changes, and where its sends land). A
-//! slice holds a footprint, or the places where they are longer. Initiators that read, or change words, may share one
-//! slice of their target.
+//! A worker's memory is a row of slices of equal length, each starting on a page. First come the `out` slices, one per
+//! rank that it initiates to: sources of writes and sends, destinations of reads, results of atomic operations. Then
+//! come the `into` slices, one per rank that initiates to it: data that this peer writes, reads or changes, and
+//! destinations of its sends. A slice holds a footprint, or the local slots if they need more. Initiators that read or
+//! use atomics may share one slice of their target.
 
 use std::ops::Range;
 
@@ -14,10 +14,10 @@ use tonnage_plan::transfer::{Pacing, TargetFootprint, TransferPoint};
 /// Slices start on multiples of this, so that flows never share a page.
 const SLICE_ALIGNMENT: u64 = 4096;
 
-/// A slice is at least this long, so that the copy limit of a tiny footprint is still one of copying.
+/// Minimum length of a slice, so that the copy bound of a tiny footprint still measures copying.
 pub const SLICE_BYTES_MIN: u64 = 64 << 10;
 
-/// Bytes behind a footprint that belong to nobody: verification finds what was written there.
+/// Guard bytes behind each footprint. No operation may touch them; verification finds writes that did.
 pub const GUARD_BYTES: u64 = 64;
 
 /// The slices of one worker for one point.
@@ -28,7 +28,7 @@ pub struct SliceLayout {
     /// Ranks that initiate to this one, ascending.
     pub into: Vec<u32>,
     slice_bytes: u64,
-    /// True where all initiators have the same slice.
+    /// True if all initiators share one slice.
     shares_into: bool,
 }
 
@@ -59,7 +59,7 @@ impl SliceLayout {
         }
     }
 
-    /// Places in `out` of the ranks that a round of `rank`'s is towards.
+    /// Indices into `out` of the ranks that `rank` initiates to in a round.
     pub fn in_round(&self, point: &TransferPoint, (rank, round): (u32, u32)) -> Range<usize> {
         let roles = point.roles;
         match (&point.loads, roles.pair_of_round(round)) {
@@ -73,15 +73,15 @@ impl SliceLayout {
         }
     }
 
-    /// Bytes that a worker needs. There is an incoming slice for every outgoing one, because the copy limit is measured
-    /// from these to those.
+    /// Bytes that a worker needs. Every outgoing slice has an incoming one, because the copy bound is measured from the
+    /// former to the latter.
     pub fn bytes(&self) -> u64 {
         let most = if self.shares_into { 1 } else { usize::MAX };
         let incoming = self.into.len().min(most) as u64;
         (self.out_slices() + self.out_slices().max(incoming)) * self.slice_bytes
     }
 
-    /// Outgoing slices, at least one.
+    /// Number of outgoing slices, at least one.
     pub fn out_slices(&self) -> u64 {
         self.out.len().max(1) as u64
     }
@@ -99,18 +99,18 @@ impl SliceLayout {
         peers
     }
 
-    /// Offset of the slice of the `index`-th rank of `out`.
+    /// Offset of the slice for the `index`-th rank of `out`.
     pub fn out_origin(&self, index: usize) -> u64 {
         index as u64 * self.slice_bytes
     }
 
-    /// Offset of the slice of the `index`-th rank of `into`.
+    /// Offset of the slice for the `index`-th rank of `into`.
     pub fn into_origin(&self, index: usize) -> u64 {
         let index = if self.shares_into { 0 } else { index as u64 };
         (self.out_slices() + index) * self.slice_bytes
     }
 
-    /// Offset of `initiator`'s slice in this rank's memory, or `None` when it does not initiate to this rank.
+    /// Offset of `initiator`'s slice in this rank's memory; `None` if it does not initiate to this rank.
     pub fn into_origin_of(&self, initiator: u32) -> Option<u64> {
         self.into
             .binary_search(&initiator)
@@ -119,7 +119,7 @@ impl SliceLayout {
     }
 }
 
-/// Returns whether the target answers every operation by one of its own, so that flows exist in both directions.
+/// Whether the target answers every operation with one of its own, so that flows exist in both directions.
 pub fn answers(point: &TransferPoint) -> bool {
     point.pacing == Pacing::PingPong && !point.op.fetches()
 }
@@ -132,7 +132,8 @@ mod tests {
     use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Addresses;
 
-    /// A target's memory does not grow with those that read the same there, and what they read is where they look.
+    /// A target's memory does not grow with the number of initiators that share its slice, and all of them use the same
+    /// offset.
     #[test]
     fn initiators_that_share_have_one_slice() {
         let mut point = point(Addresses::Sequential, 1 << 15);

@@ -1,4 +1,5 @@
-//! The memory of one worker: data put in place before a trial, and compared with the expected state after it.
+//! The memory checker of one worker: fills its memory before a trial, and compares it with the expected state
+//! afterwards.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -23,9 +24,9 @@ pub(super) struct MemoryChecker<'a> {
     assignment: Rc<Assignment<'a>>,
     memory: Arc<dyn Memory>,
     watch: MemoryWatch,
-    /// Results of comparing every operation, where that is asked for.
+    /// Results of comparing every operation, if the point asks for that.
     findings: Option<Arc<Findings>>,
-    /// Number of the trial that is checked.
+    /// Number of the current trial.
     number: u64,
 }
 
@@ -42,7 +43,7 @@ impl<'a> MemoryChecker<'a> {
         }
     }
 
-    /// Begins trial `number`, whose data [`Self::fill`] puts in place.
+    /// Begins trial `number`; [`Self::fill`] then writes its data.
     pub(super) fn begin(&mut self, number: u64) {
         self.number = number;
         if let Some(findings) = &self.findings {
@@ -50,7 +51,7 @@ impl<'a> MemoryChecker<'a> {
         }
     }
 
-    /// Puts the trial's data in place.
+    /// Writes the trial's data.
     pub(super) fn fill(&mut self) -> Result<()> {
         self.watch.fill(self.memory.as_ref(), self.number)
     }
@@ -60,21 +61,21 @@ impl<'a> MemoryChecker<'a> {
         self.watch.issued(self.memory.as_ref(), flows)
     }
 
-    /// Returns whether each announced operation has been compared.
+    /// Whether every announced operation has been compared.
     pub(super) fn is_settled(&self) -> bool {
         let findings = self.findings.as_ref();
         findings.is_none_or(|findings| findings.is_settled())
     }
 
-    /// Lets operations through uncompared from now on.
+    /// Stops comparing; later operations pass unchecked.
     pub(super) fn stop_comparing(&self) {
         if let Some(findings) = &self.findings {
             findings.pass(true);
         }
     }
 
-    /// Compares the last visit of each slot with the operation's data, or collects the comparisons of all operations.
-    /// Adds correct bytes to `totals`.
+    /// Compares each slot with the last operation on it, or collects the comparisons of all operations. Adds the
+    /// correct bytes to `totals`.
     pub(super) fn check(&self, expected: &Expected, totals: &mut TrialTotals) -> Result<()> {
         let point = self.assignment.point;
         let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
@@ -110,19 +111,19 @@ impl<'a> MemoryChecker<'a> {
         Ok(())
     }
 
-    /// Moves past the trial that was checked.
+    /// Advances past the trial that was checked.
     pub(super) fn advance(&mut self, expected: &Expected) {
         self.watch.advance(expected);
     }
 
-    /// Copy rates over this point's footprint, in the turns of all copiers.
+    /// Copy rates over this point's footprint, in turns shared by all copiers.
     pub(super) fn copy_rates(&self, clock: &Clock, turns: CopyTurns) -> Result<Vec<CopyRate>> {
         let Assignment { point, layout, .. } = &*self.assignment;
         copy_rates(self.memory.as_ref(), layout, point, clock, turns)
     }
 }
 
-/// Correct bytes of operations that were compared one by one and should have moved `moved_bytes`.
+/// Number of correct bytes, if the operations compared one by one moved `moved_bytes` in total; otherwise an error.
 fn checked_each(found: &Found, moved_bytes: u64) -> Result<u64> {
     if let Some(wrong) = &found.wrong {
         return Err(Error::Failed(wrong.clone()));

@@ -2,22 +2,24 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`open`], `caps` | an open engine for points, and what its devices cannot do |
+//! | [`open`], `caps` | an open engine for points, and checks of its devices' capabilities |
 //! | [`driven`] | the engine that a worker drives during a point |
-//! | [`effective`] | what was really done, and on which CPUs |
+//! | [`effective`] | the effective configuration and its CPUs |
 //! | [`layout`] | division of a worker's memory among its flows |
-//! | [`point`], `rounds`, `pairs` | one point from warm-up to its figures, the rounds of a trial, and what is counted of pairs |
-//! | `rank_workers`, [`worker_threads`], [`work`] | the workers of a rank as their leader sees them, their threads, and the work of each in a trial |
+//! | [`point`], `rounds`, `pairs` | one point from warm-up to its figures, the rounds of a trial, and the counts per
+//! pair |
+//! | `rank_workers`, [`worker_threads`], [`work`] | the workers of a rank as their leader sees them, their threads, and
+//! the work of each in a trial |
 //! | `path_proof` | the proof of path of a point |
 //! | `assignment` | a worker's part in a point, which the next four share |
 //! | `flow_driver`, `flows` | a worker's port and flows, and the loop of each round; setting up flows |
 //! | `memory_checker`, `worker_latencies`, `idle_policy` | a worker's memory before and after trials, its histograms, and when it rests |
-//! | `paced` | operations at a rate: each worker's timetable, and what came of it |
+//! | `paced` | operations at a rate: each worker's timetable, and how far it was kept |
 //! | `batching` | phases and merged operations of batches |
-//! | `background` | workers that move the load beside a latency, and who shares a CPU with it |
-//! | `intervals` | what moves in each interval of a trial, told while it runs |
-//! | `shared_device` | the remark about a GPU that processes have in turn |
-//! | `stalled` | words about operations that make no progress |
+//! | `background` | workers that move the load during a latency measurement, and which workers share a CPU with it |
+//! | `intervals` | bytes moved in each interval of a trial, reported while it runs |
+//! | `shared_device` | the remark about a GPU that several processes share in time slices |
+//! | `stalled` | messages about operations that make no progress |
 //! | [`trial`], [`verify`] | orders and reports of a trial, and the expected state after it |
 //! | [`totals`], [`rails`], `per_rank`, [`summary`] | sums of workers and ranks, of each rail and of each rank, and the summary of trials |
 
@@ -63,7 +65,8 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Alike;
 use tonnage_record::{Body, HistogramData, Record, TransferBody};
 
-/// The kind: points share an open engine, have a warm-up, a canary, and a limit before and after their trials.
+/// The `transfer` kind: points share an open engine, have a warm-up, a canary, and a bound measured before and after
+/// their trials.
 #[derive(Default)]
 pub struct Transfers;
 
@@ -72,7 +75,7 @@ impl Kind for Transfers {
     type Open = OpenEngine;
 
     fn shares(first: &TransferPoint, next: &TransferPoint) -> bool {
-        // Queues are as long as the deepest point needs, and a window of 1 has others than one of 4096.
+        // Queues are as long as the deepest point needs, and queues for a window of 1 differ from those for 4096.
         EngineKey::of(first) == EngineKey::of(next)
             && background::depth(first) == background::depth(next)
     }

@@ -1,4 +1,4 @@
-//! An open engine for points of transfers: which of them share one, and what they need of it together.
+//! Opening an engine for transfer points: which points share one, and their combined needs.
 
 use super::background;
 use super::caps::check_caps;
@@ -14,12 +14,12 @@ use tonnage_plan::roles::Roles;
 use tonnage_plan::transfer::{BackgroundPair, CqMode, TransferPoint};
 use tonnage_units::{Error, PairPlace, Result};
 
-/// Points that one open engine can serve have the same key.
+/// Key of an open engine. It can serve all points with an equal key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EngineKey {
     engine: String,
     engine_options: EngineOptions,
-    /// An engine may open itself in another way for each, and what a point gets must not depend on its neighbours.
+    /// An engine may open differently for each verb, and a point's results must not depend on its neighbors.
     op: Verb,
     memory: String,
     target_memory: Option<String>,
@@ -58,22 +58,22 @@ impl EngineKey {
     }
 }
 
-/// Opens the engine on all ranks for `points`, which share a key. Its devices may not be able to do some of them: each has
-/// to pass [`check`] before it is measured.
+/// Opens the engine on all ranks for `points`, which share a key. Its devices may be unable to run some of them: each
+/// point must pass [`check`] before it is measured.
 ///
 /// # Errors
-/// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
+/// [`Error::Unavailable`] on every rank if any rank lacks a requirement; otherwise the failure and where it occurred.
 pub fn open(points: &[&TransferPoint], stage: &mut Stage<'_>) -> Result<OpenEngine> {
     let none = || Error::Failed("no points to open an engine for".into());
     let first = points.first().ok_or_else(none)?;
     let entry = stage.settings.lists.engine(&first.engine)?;
     let need = need(points, first, entry, stage.rank.id());
-    // Which points its devices cannot do is asked for each of them.
+    // Each point is checked against the capabilities later, on its own.
     let any = |_: &Caps, _| Ok(());
     OpenEngine::open(&need, &any, stage.rank, stage.settings, stage.host)
 }
 
-/// Opens it; an error says whether it ends the point or the run.
+/// Opens the engine. The error states whether it ends the point or the run.
 pub fn open_or_fail(
     points: &[&TransferPoint],
     stage: &mut Stage<'_>,
@@ -82,7 +82,7 @@ pub fn open_or_fail(
     opened.map_err(|error| StepFailure::known_to_all(stage.rank, error))
 }
 
-/// Refuses a point that the devices of a rank cannot do, on all ranks alike, with what to choose instead.
+/// Rejects, on all ranks, a point that the devices of any rank cannot run. The error suggests an alternative.
 pub fn check(
     open: &OpenEngine,
     point: &TransferPoint,
@@ -94,7 +94,7 @@ pub fn check(
     agree(stage.rank, "what the devices can do", fits, DEADLINES.step)
 }
 
-/// Needs of a stretch of points together, the first of which is `first`.
+/// Combined needs of consecutive points that share an engine; `first` is the first of them.
 fn need<'a>(
     points: &[&'a TransferPoint],
     first: &'a TransferPoint,
@@ -117,7 +117,7 @@ fn need<'a>(
         entry,
         engine: &first.engine,
         options: &first.engine_options,
-        // Points of one key have the same.
+        // All points with the same key use the same verbs.
         verbs: std::iter::once(first.op)
             .chain(load)
             .chain(compares_each(first).then_some(Verb::Write))

@@ -1,4 +1,4 @@
-//! Operations at a rate: the timetable of each worker, and what came of it.
+//! Operations at a rate: the timetable of each worker, and how far it was kept.
 
 use super::totals::TrialTotals;
 use super::trial::{Schedule, WARM_UP};
@@ -7,9 +7,9 @@ use tonnage_loops::paced::{Punctuality, Timetable};
 use tonnage_plan::transfer::{Pacing, Rate, TransferPoint, TrialLength};
 use tonnage_record::transfer::{Pace, Stall};
 
-/// The timetable of one worker, the `place`-th of those that share the rate of its rank: their bursts take turns, evenly
-/// spaced, and all of them end together. A trial by time gets the bursts that are due within it, and as long again to work
-/// off what is late.
+/// The timetable of one worker, the `place`-th of those that share their rank's rate. Their bursts take turns, evenly
+/// spaced, and all workers end together. A trial by time gets the bursts that are due within it, and as much time again
+/// to work off late ones.
 pub(super) fn timetable(
     point: &TransferPoint,
     rate: Rate,
@@ -24,7 +24,7 @@ pub(super) fn timetable(
         TrialLength::Iterations(count) => count,
     };
     let operations = match schedule.length {
-        // A burst may take longer than warming up.
+        // A burst may take longer than the warm-up.
         TrialLength::DurationNs(_) if schedule.number != WARM_UP => {
             operations.next_multiple_of(burst)
         }
@@ -45,7 +45,7 @@ pub(super) fn timetable(
     }
 }
 
-/// The longest stall of a rank's trial, as the record has it.
+/// The longest stall of a rank's trial, in the record's form.
 pub(super) fn stall(
     punctuality: &Punctuality,
     rank: u32,
@@ -62,7 +62,7 @@ pub(super) fn stall(
     })
 }
 
-/// The rates that were asked for and reached, over all trials.
+/// The offered and reached rates over all trials.
 pub(super) fn pace(
     point: &TransferPoint,
     trials: &[TrialTotals],
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_offered_is_the_rate_of_all_who_initiate() {
+    fn the_offered_rate_counts_all_initiators() {
         let trials = [100, 300].map(|operations| TrialTotals {
             operations,
             due: 2 * operations,

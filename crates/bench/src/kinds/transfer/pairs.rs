@@ -1,6 +1,6 @@
-//! Pairs of ranks. Pairs that take turns in the trials are counted by their initiators; slow ones of a matrix have
-//! their turns again, because what other programs did to a short turn looks like a slow link. Pairs with the loads of a
-//! file are timed in the trials, together, and in turns that each has for itself.
+//! Figures per pair of ranks. If pairs take turns within a trial, their initiators keep the counts. Slow pairs of a
+//! matrix get extra turns, because interference during a short turn looks like a slow link. Pairs with loads from a
+//! file are timed twice: together in the trials, and alone in extra turns.
 
 use std::collections::BTreeSet;
 
@@ -25,14 +25,14 @@ use tonnage_ranks::{Alike, Hosts, pack, unpack};
 use tonnage_record::transfer::{MatrixVerdict, PairRate, judge};
 use tonnage_units::{Reduce, Result};
 
-/// The most times that slow pairs of a matrix have their turns again. What is slow by chance is so once in a few turns,
-/// and the best one counts.
+/// Most extra turns that slow pairs of a matrix get. A pair that is slow by chance rarely stays slow for a few turns,
+/// and the best turn counts.
 const LOOKS_MAX: u64 = 3;
 
-/// The most pairs of a file that have turns for themselves, and the most that a record has.
+/// Most pairs of a traffic file that get turns alone, and most pairs that a record lists.
 const PAIRS_MAX: usize = 1024;
 
-/// Sums of this rank over the trials: of its pairs, and of its own workers.
+/// This rank's sums over the trials: those of its pairs, and those of its own workers.
 #[derive(Default)]
 pub(super) struct TrialSums {
     pairs: PairSums,
@@ -41,8 +41,8 @@ pub(super) struct TrialSums {
 }
 
 impl TrialSums {
-    /// Counts a round that has been added up by the ranks that took part: the turn of a pair, if this rank initiates
-    /// one. One that has the round for itself is known from both ends.
+    /// Adds a completed round, merged over its members, to the pair that this rank initiates in it. If the pair has the
+    /// round to itself, the figures of both ends count.
     pub(super) fn count_pair(
         &mut self,
         workers: &RankWorkers<'_, '_>,
@@ -63,7 +63,7 @@ impl TrialSums {
         }
     }
 
-    /// Counts this rank's part of a round: the pairs that it initiates with the loads of a file, and its own sums.
+    /// Adds this rank's part of a round: the loads of a traffic file that it initiates, and its own sums.
     pub(super) fn count_round(
         &mut self,
         workers: &RankWorkers<'_, '_>,
@@ -90,8 +90,8 @@ impl TrialSums {
 }
 
 impl Lead<'_, '_> {
-    /// Takes turns beside the trials: those of slow pairs of a matrix, and those of pairs with loads of a file, which
-    /// then have the path for themselves.
+    /// Runs extra turns outside the trials: those of slow pairs of a matrix, or those in which each pair of a traffic
+    /// file runs alone.
     pub(super) fn turns_beside(&mut self) -> Result<(), StepFailure> {
         match self.point.roles.traffic {
             Traffic::Matrix => self.look_again(),
@@ -100,8 +100,8 @@ impl Lead<'_, '_> {
         }
     }
 
-    /// Gives each pair with bytes as many turns for itself as there were trials; each pair once before any has its
-    /// second turn, so that what drifts is in all of them.
+    /// Runs each pair of a traffic file alone, as often as there were trials. Every pair has its first turn before any
+    /// has its second, so that drift affects all pairs.
     fn each_alone(&mut self) -> Result<(), StepFailure> {
         let (roles, point) = (self.point.roles, self.point);
         let Some(loads) = point.loads.as_ref().filter(|_| are_few(point)) else {
@@ -111,7 +111,7 @@ impl Lead<'_, '_> {
         let rounds = loads.pairs().map(|(pair, _)| roles.round_alone(pair));
         let rounds: Vec<u32> = rounds.collect();
         for turn in 0..trials {
-            // Data of its own, like that of further trials.
+            // These turns use their own data, as further trials would.
             let number = trials + 1 + turn;
             let turns = RoundStretch::beside(number, rounds.clone(), point.length.trial);
             self.stretch(&turns, "pair alone")?;
@@ -119,7 +119,7 @@ impl Lead<'_, '_> {
         Ok(())
     }
 
-    /// Takes the turns of slow pairs of a matrix again, until none is left that may be so by chance.
+    /// Repeats the turns of slow pairs of a matrix until none is left that may be slow by chance.
     fn look_again(&mut self) -> Result<(), StepFailure> {
         for look in 0..LOOKS_MAX {
             self.collect_pairs()?;
@@ -131,7 +131,7 @@ impl Lead<'_, '_> {
             if suspect.is_empty() {
                 break;
             }
-            // Data of its own, like that of further trials.
+            // These turns use their own data, as further trials would.
             let number = self.found.trials.len() as u64 + 1 + look;
             let turns = RoundStretch::beside(number, suspect, self.point.length.trial);
             self.stretch(&turns, "second look")?;
@@ -139,7 +139,7 @@ impl Lead<'_, '_> {
         Ok(())
     }
 
-    /// The rounds with pairs that are slow so far, at rank 0.
+    /// Rounds whose pairs include one that has been slow in all its turns; complete at rank 0 only.
     fn rounds_of_slow(&self) -> Vec<u32> {
         let (roles, rates) = (self.point.roles, &self.found.pairs);
         let reads = self.point.op == Verb::Read;
@@ -152,7 +152,7 @@ impl Lead<'_, '_> {
         suspect.collect()
     }
 
-    /// Brings what all pairs have moved to rank 0.
+    /// Collects the figures of all pairs at rank 0.
     pub(super) fn collect_pairs(&mut self) -> Result<()> {
         let (point, roles) = (self.point, self.point.roles);
         let rank = &mut *self.workers.rank;
@@ -172,23 +172,23 @@ impl Lead<'_, '_> {
     }
 }
 
-/// Sums of the pairs of one initiator, in the order of its targets.
+/// Sums of one initiator's pairs, in target order.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 struct PairSums {
     of_targets: Vec<PairSum>,
 }
 
-/// Sums of a pair over its turns.
+/// Sums of one pair over its turns.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 struct PairSum {
     sums: OperationSums,
     window_ns: u64,
-    /// Bytes per second in its best turn.
+    /// Bytes per second in the pair's best turn.
     best_bytes_per_s: f64,
 }
 
 impl PairSum {
-    /// One turn.
+    /// Sums of a single turn.
     fn of(totals: &TrialTotals) -> Self {
         let sums = OperationSums::of(totals);
         Self {
@@ -217,8 +217,8 @@ impl PairSum {
 }
 
 impl PairSums {
-    /// Adds a turn of the pair with the target at this place among the initiator's. Of turns that
-    /// are no trials only the best rate counts.
+    /// Adds a turn of the initiator's pair with its `place`-th target. An extra turn outside the trials (`beside`) only
+    /// counts if its rate is the best.
     fn add(&mut self, place: usize, turn: PairSum, beside: bool) {
         if self.of_targets.len() <= place && !beside {
             self.of_targets.resize(place + 1, PairSum::default());
@@ -234,7 +234,7 @@ impl PairSums {
     }
 }
 
-/// The pairs that a record lists: none where there are too many.
+/// The pairs to record; none if there are more than a record lists.
 pub(super) fn summary(pairs: &[PairRate]) -> Vec<PairRate> {
     if pairs.len() > PAIRS_MAX {
         return Vec::new();
@@ -250,7 +250,7 @@ pub(super) fn verdict(point: &TransferPoint, pairs: &[PairRate]) -> Option<Matri
     judge(point.roles.ranks, pairs, point.op == Verb::Read)
 }
 
-/// Marks the pairs of which workers are on one CPU.
+/// Marks pairs whose workers share a CPU.
 pub(super) fn mark_shared(pairs: &mut [PairRate], places: &Alike<WorkerPlaces>, hosts: &Hosts) {
     for pair in pairs {
         let (one, other) = (pair.initiator, pair.target);
@@ -263,7 +263,7 @@ pub(super) fn mark_shared(pairs: &mut [PairRate], places: &Alike<WorkerPlaces>, 
     }
 }
 
-/// The rates of all pairs, by initiator and target, from the sums of all ranks.
+/// Rates of all pairs, sorted by initiator and target, from the sums of all ranks.
 fn rates<'a>(
     roles: Roles,
     hosts: &Hosts,
@@ -280,13 +280,13 @@ fn rates<'a>(
     ranks.flat_map(of_rank).collect()
 }
 
-/// Returns whether the pairs of a file are few enough for turns of their own.
+/// Whether a traffic file has few enough pairs to run each of them alone.
 fn are_few(point: &TransferPoint) -> bool {
     let loads = point.loads.as_ref();
     loads.is_some_and(|loads| loads.pairs().take(PAIRS_MAX + 1).count() <= PAIRS_MAX)
 }
 
-/// Remark on pairs that are too many to be reported.
+/// Remark that there are too many pairs to report.
 pub(super) fn why_none(point: &TransferPoint) -> Option<String> {
     let loads = point.loads.as_ref().filter(|_| !are_few(point))?;
     Some(format!(
@@ -295,7 +295,7 @@ pub(super) fn why_none(point: &TransferPoint) -> Option<String> {
     ))
 }
 
-/// Operations of one flow in an execution, and the time from the aligned start to the end of the last one.
+/// Operations of one flow in a trial, and the time from the aligned start to the last completion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FlowTime {
     /// Completed operations.
@@ -305,7 +305,7 @@ pub struct FlowTime {
 }
 
 impl FlowTime {
-    /// The flows of an execution that began then.
+    /// Times of the flows of a round that started at `start_ns`.
     pub(super) fn of(loads: &FlowLoads, start_ns: u64) -> Vec<Self> {
         let flows = loads.flows().iter();
         let time = flows.map(|flow| Self {
@@ -315,7 +315,7 @@ impl FlowTime {
         time.collect()
     }
 
-    /// Adds the flows of another worker of the rank, which are to the same ranks.
+    /// Adds the flows of another worker of this rank. Both lists are in the same target order.
     fn merge(all: &mut [Self], others: &[Self]) {
         for (one, other) in all.iter_mut().zip(others) {
             one.operations += other.operations;
@@ -324,16 +324,16 @@ impl FlowTime {
     }
 }
 
-/// Times of the pairs of one initiator, in the order of the targets that it has bytes for.
+/// Times of one initiator's pairs, in the order of the targets that it has bytes for.
 #[derive(Debug, Default)]
 struct PairTimes {
     of_targets: Vec<Turns>,
 }
 
-/// Turns of a pair.
+/// Times of a pair's turns.
 #[derive(Debug, Clone, Default)]
 struct Turns {
-    /// Operations of all trials.
+    /// Operations over all trials.
     operations: u64,
     together_ns: Vec<u64>,
     alone_ns: Vec<u64>,
@@ -342,19 +342,19 @@ struct Turns {
 /// A pair's part of a record, without its ends.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct PairOutcome {
-    /// Place of the target among the initiator's.
+    /// Index of the target among the initiator's targets.
     place: u32,
     operations: u64,
     /// Sum over the trials.
     together_ns: u64,
-    /// The shortest.
+    /// Time in the shortest trial.
     together_ns_min: u64,
     together_ns_median: f64,
     alone_ns_median: Option<f64>,
 }
 
 impl PairTimes {
-    /// Takes note of the pairs from this place on: of a trial, or of a turn that one had for itself.
+    /// Adds the times of the pairs from index `first` on: of a trial, or of a turn that the pair had alone.
     fn add(&mut self, first: usize, times: &[FlowTime], alone: bool) {
         let end = first + times.len();
         if self.of_targets.len() < end {
@@ -371,7 +371,7 @@ impl PairTimes {
         }
     }
 
-    /// The pairs that have moved something.
+    /// Outcomes of the pairs that completed any operation.
     fn outcomes(&self) -> Vec<PairOutcome> {
         let numbered = (0u32..).zip(&self.of_targets);
         let outcome = |(place, turns): (u32, &Turns)| {
@@ -395,7 +395,8 @@ fn median(times_ns: &[u64]) -> Option<f64> {
     Some(f64::midpoint(sorted[below] as f64, sorted[above] as f64))
 }
 
-/// The pairs of all ranks, by initiator and target. `moves_bytes`: their operations carry something.
+/// Rates of all pairs of a traffic file, sorted by initiator and target. `moves_bytes`: whether operations carry
+/// payload.
 fn rates_of_file<'a>(
     point: &TransferPoint,
     hosts: &Hosts,
@@ -499,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn of_too_many_pairs_it_is_said_why_none_is_timed() {
+    fn a_remark_explains_why_too_many_pairs_are_not_timed() {
         let mut point = point(Addresses::Sequential, 8);
         let row = |from| (0..33).map(|to| 8 * u64::from(from != to)).collect();
         let rows: Vec<Vec<u64>> = (0..33).map(row).collect();

@@ -1,4 +1,4 @@
-//! The proof of path of one point, from its first look at the counters to its conclusion.
+//! The proof of path for one point, from the first counter reading to the conclusion.
 
 use super::rank_workers::RankWorkers;
 use super::worker_threads::ThreadOrder;
@@ -9,7 +9,7 @@ use tonnage_units::{Reduce, Result};
 
 /// Proves that the payload crossed the devices that the engines named.
 pub(super) struct PathProof<'a> {
-    /// This rank's part; only recorded points have one.
+    /// This rank's part. `None` for points that are not recorded.
     route: Option<&'a RouteShare>,
     watch: Option<Watch<'a>>,
 }
@@ -26,12 +26,12 @@ impl<'a> PathProof<'a> {
         self.watch = self.route.and_then(begun);
     }
 
-    /// Proves nothing: the path of wrong bytes is irrelevant.
+    /// Drops the proof: after wrong data the path is irrelevant.
     pub(super) fn give_up(&mut self) {
         self.watch = None;
     }
 
-    /// Compares the counters with all payload since the beginning.
+    /// Compares the counters with all payload moved since [`Self::begin`].
     pub(super) fn conclude(
         &mut self,
         workers: &mut RankWorkers<'a, '_>,

@@ -1,4 +1,4 @@
-//! Sums of each initiating rank by itself, over all trials.
+//! Figures of each initiating rank on its own, over all trials.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,14 +16,14 @@ pub(super) struct RankSums {
 }
 
 impl RankSums {
-    /// Adds a trial, or a round of one, of the rank's own workers.
+    /// Adds a trial, or a round of one, of this rank's own workers.
     pub(super) fn add(&mut self, totals: &TrialTotals) {
         if totals.operations == 0 {
-            // In the turn of others its time does not count.
+            // The time of other ranks' turns does not count.
             return;
         }
         self.sums.merge(OperationSums::of(totals));
-        // What others send to this rank may arrive later.
+        // The measured interval may end later than this rank's own operations, because of sends from other ranks.
         self.own_ns += totals.own_ns;
         let smallest = self.latency_ns_min.into_iter().chain(totals.latency_ns_min);
         self.latency_ns_min = smallest.min();
@@ -42,7 +42,7 @@ impl RankSums {
     }
 }
 
-/// Figures of all ranks that initiate, from the sums of all ranks.
+/// Figures of all initiating ranks, from the sums of all ranks.
 pub(super) fn initiators(point: &TransferPoint, all: &Alike<RankSums>) -> Vec<InitiatorFigures> {
     let roles = point.roles;
     let ranks = (0u32..).zip(all.iter());

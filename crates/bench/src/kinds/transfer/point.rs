@@ -1,6 +1,6 @@
-//! One point from warm-up to its figures. The leader's view: every step is taken by all ranks together, and every
-//! decision (another trial? verified?) is made from figures that all ranks share, so that all decide alike. The rounds of
-//! a trial are in `rounds`, what is counted of pairs in `pairs`.
+//! One point from warm-up to its figures, from the leader's view. All ranks take every step together. Every decision
+//! (another trial? verified?) rests on figures that all ranks share, so that all decide the same. `rounds` has the
+//! rounds of a trial, `pairs` the counts per pair.
 
 use std::sync::mpsc::Sender;
 
@@ -33,45 +33,43 @@ use tonnage_record::{Limit, Record, WireProof};
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
-/// Rounds of warming up while an engine is still trying things out.
+/// Most warm-up rounds while an engine is still trying out alternatives.
 const WARM_UP_ROUNDS_MAX: u32 = 20;
 
-/// Results of a point's steps so far; of all of them once they have ended. The same on all ranks but for what describes
-/// them.
+/// Results of a point's steps so far. They are equal on all ranks, except fields that describe single ranks.
 #[derive(Default)]
 pub struct Measured {
     pub trials: Vec<Trial>,
-    /// Those of the trials.
+    /// Totals of the trials, in the same order.
     pub totals: Vec<TrialTotals>,
-    /// Intervals of the trial that did not end.
+    /// Intervals of a trial that did not complete.
     pub broken_off: Option<BrokenOff>,
-    /// All latencies.
+    /// Latencies of all trials.
     pub histogram: LatencyHistogram,
-    /// Those of the phases of batches.
+    /// Latencies of the phases of batches.
     pub phases: Option<PhaseHistograms>,
-    /// Latencies without the background, where there was one.
+    /// Latencies without the background, if there was one.
     pub idle: Option<LatencyHistogram>,
-    /// Upper bound of the bandwidth.
+    /// Bound of the bandwidth.
     pub limit: Option<Limit>,
-    /// The reason why it is not known, where one would look for it.
+    /// Why the bound is unknown, if a reader would expect one.
     pub why_no_limit: Option<String>,
-    /// True when the interval became narrow enough, with `until_ci`.
+    /// With `until_ci`: whether the confidence interval became narrow enough.
     pub converged: Option<bool>,
-    /// Choices that each rank's engine made by itself, at rank 0.
+    /// Choices that each rank's engine made while running, at rank 0.
     pub chosen: Alike<Facts>,
-    /// Counts of the devices that the payload had to cross.
+    /// Result of comparing the counters of the devices that the payload had to cross.
     pub wire_proof: Option<WireProof>,
-    /// Each pair, where they take turns.
+    /// Rates of the pairs, if pairs take turns.
     pub pairs: Vec<PairRate>,
-    /// Each initiating rank, where that was asked for.
+    /// Figures of each initiating rank, if requested.
     pub initiators: Vec<InitiatorFigures>,
 }
 
-/// Makes the workers ready for one point on an open engine, and lets `course` take its steps. Of a point that fails,
-/// `measured` has the trials that ended before. `record` is the point's, if it has one of its own.
-///
+/// Prepares the workers for one point on an open engine, and lets `course` run its steps. If the point fails,
+/// `measured` holds the trials that completed before. `record` is the point's own record, if it has one.
 /// # Errors
-/// [`StepFailure::Point`] when the bytes were wrong: the ranks are in step and can go on. [`StepFailure::Run`] for
+/// [`StepFailure::Point`] if data were wrong: the ranks stay in step and can continue. [`StepFailure::Run`] for
 /// everything else.
 pub fn measure(
     point: &TransferPoint,
@@ -146,7 +144,7 @@ pub fn measure(
     })
 }
 
-/// The leader: worker 0, which takes the steps of a point with the other ranks.
+/// The leader of a point, on worker 0. It runs the point's steps together with the other ranks.
 pub(super) struct Lead<'a, 'b> {
     pub(super) point: &'a TransferPoint,
     pub(super) workers: RankWorkers<'a, 'b>,
@@ -169,7 +167,8 @@ impl Lead<'_, '_> {
         Ok(())
     }
 
-    /// Returns whether the trials suffice: `None` for another one, else whether they converged.
+    /// Whether the trials suffice. `None` means another trial is needed; otherwise the value states whether they
+    /// converged.
     fn converged(&self) -> Option<Option<bool>> {
         let length = &self.point.length;
         let trials = &self.found.trials;
@@ -186,7 +185,7 @@ impl Lead<'_, '_> {
         (elapsed_ns >= length.max_duration_ns.unwrap_or(u64::MAX)).then_some(Some(false))
     }
 
-    /// One trial on all ranks.
+    /// Runs one trial on all ranks.
     fn one_trial(
         &mut self,
         trial: u64,
@@ -218,8 +217,8 @@ impl Steps for Lead<'_, '_> {
         Ok(())
     }
 
-    /// Moves bytes untimed until so much time has passed and all engines know how they want to move them. An engine
-    /// that does not find out within some rounds goes on with what it has, and its record says what that is.
+    /// Moves bytes untimed until the warm-up time has passed and all engines have settled. An engine that has not
+    /// settled after [`WARM_UP_ROUNDS_MAX`] rounds keeps its current choice, which its record shows.
     fn warm_up(&mut self) -> Result<(), StepFailure> {
         let warmup_ns = self.point.length.warmup_ns;
         if warmup_ns == 0 {
@@ -243,7 +242,7 @@ impl Steps for Lead<'_, '_> {
         let (totals, background) = self.one_trial(number, length, &format!("trial {number}"))?;
         self.found.trials.push(Trial {
             directions: self.point.roles.bidirectional.then(|| totals.directions()),
-            // Intervals end with what moved bytes: a flush behind it moves none.
+            // Intervals end with the last operation: the flush after it moves no bytes.
             series: self
                 .intervals
                 .finish(totals.window_ns.saturating_sub(totals.flush_ns))?,
@@ -263,7 +262,7 @@ impl Steps for Lead<'_, '_> {
         Ok(enough.is_some())
     }
 
-    /// Leaves nothing posted behind, and looks at what the devices counted until then.
+    /// Leaves nothing posted, and reads the counters of the devices up to this moment.
     fn close(&mut self) -> Result<(), StepFailure> {
         self.workers.close()?;
         self.paths.look();
@@ -287,8 +286,8 @@ impl Steps for Lead<'_, '_> {
     }
 }
 
-/// Returns whether the interval of what the trials are about is narrow enough: the message rate, or beside a background
-/// the ratio of the medians, because the rate of the load is another matter and that of an open loop is given.
+/// Whether the confidence interval is narrow enough. It is that of the message rate, or with a background that of the
+/// ratio of median latencies: there, the load's rate is not the subject, and the rate of an open loop is fixed.
 fn narrow_enough(trials: &[Trial], fraction: f64) -> bool {
     let loads = trials.iter().filter_map(|trial| trial.background.as_ref());
     let ratios: Vec<f64> = loads.map(TrialBackground::ratio_p50).collect();

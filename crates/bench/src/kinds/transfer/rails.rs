@@ -1,4 +1,4 @@
-//! Rails of a worker: the loads that its engine counted, added up over workers, ranks and trials, and the slow one.
+//! Loads of a worker's rails, as its engine counted them, summed over workers, ranks and trials; and the slow rail.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,33 +12,33 @@ use tonnage_ranks::{Alike, RankInfo};
 use tonnage_record::transfer::{Rail, SlowRail};
 use tonnage_units::Reduce;
 
-/// A rail with less of the others' mean rate is under its share.
+/// A rail is slow if its rate is below this share of the other rails' mean rate.
 const SHARE_LEAST_PERMILLE: u64 = 900;
 
-/// One rail of one worker or of several.
+/// Sums of one rail over one or more workers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RailTotals {
-    /// Bytes that were handed to it.
+    /// Bytes posted to the rail.
     pub bytes: u64,
-    /// Sum of the rates while it was busy.
+    /// Sum of the workers' rates while the rail was busy.
     pub busy_bytes_per_s: u64,
-    /// Sum of the times that it was busy.
+    /// Sum of the times in which the rail was busy.
     pub busy_ns: u64,
-    /// Sum of the times of its workers.
+    /// Sum of the workers' measured intervals.
     pub window_ns: u64,
 }
 
-/// The rail with the least share of its worker's rate.
+/// The rail with the smallest share of its worker's rate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeastRail {
-    /// Thousandths of the mean rate of the worker's other rails that are like it.
+    /// Rate in thousandths of the mean rate of the worker's comparable rails.
     pub share_permille: u64,
     pub rank: u32,
     pub worker: u32,
     pub rail: u32,
 }
 
-/// The loads of a worker's rails in a trial of `window_ns`.
+/// Loads of a worker's rails in a trial of `window_ns`.
 pub fn of_worker(loads: &[RailLoad], window_ns: u64) -> Vec<RailTotals> {
     let of_rail = |load: &RailLoad| {
         let busy = load.busy_polls as f64 / load.polls.max(1) as f64;
@@ -58,8 +58,9 @@ pub fn of_worker(loads: &[RailLoad], window_ns: u64) -> Vec<RailTotals> {
     loads.iter().map(of_rail).collect()
 }
 
-/// The rail of a worker with the least share, beside those that lead to as many peers; in a stripe, those that had as
-/// many bytes, which shares of a few bytes have not. `None` where none is like another.
+/// The rail of a worker with the smallest share. A rail is compared only with rails that lead to the same number of
+/// peers. In a stripe they must also have carried about as many bytes, which chunks of a few bytes do not. `None` if no
+/// two rails are comparable.
 pub fn least(
     (rank, worker): (u32, u32),
     use_of_rails: Rails,
@@ -94,7 +95,7 @@ pub fn least(
         .min_by_key(|rail| rail.share_permille)
 }
 
-/// Adds rails of the same places.
+/// Adds rails, index by index.
 pub fn merge(rails: &mut Vec<RailTotals>, other: Vec<RailTotals>) {
     if rails.len() < other.len() {
         rails.resize(other.len(), RailTotals::default());
@@ -113,7 +114,7 @@ impl Reduce for RailTotals {
     }
 }
 
-/// The rails of all trials.
+/// Rails summed over all trials.
 pub fn summary(
     point: &TransferPoint,
     opened: &Alike<OpenMessage>,
@@ -134,7 +135,7 @@ pub fn summary(
     (0..).zip(sums).map(rail).collect()
 }
 
-/// The name of a rail's device, where it is the same on all ranks that initiate.
+/// The name of a rail's device, if it is the same on all initiating ranks.
 fn common_device(point: &TransferPoint, opened: &Alike<OpenMessage>, rail: u32) -> Option<String> {
     let initiates = |rank: u32| point.roles.initiates(rank);
     let ranks = (0u32..)
@@ -152,9 +153,9 @@ fn device_name(device: &Device) -> Option<String> {
     device.name.clone().or_else(|| device.interface.clone())
 }
 
-/// The rail that was under its share in every trial, the same number each time: a link at a target slows the same rail
-/// of all who initiate to it, and which of them is the slowest is chance. None is named where workers share CPUs: how
-/// often they poll then says more about the scheduler.
+/// The rail that was below its share in every trial, with the same number each time. Only the number is compared: a
+/// slow link at a target slows that rail of all initiators, and it is chance which of them is slowest. `None` if
+/// workers share CPUs, because their polling rate then depends on the scheduler.
 pub fn slow(opened: &Openings, ranks: &[RankInfo], trials: &[TrialTotals]) -> Option<SlowRail> {
     if opened.common.yields {
         return None;
@@ -213,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn rails_to_more_peers_are_not_set_beside_those_to_fewer() {
+    fn rails_with_different_peer_counts_are_not_compared() {
         let least = |rails, loads: &[RailLoad]| {
             let totals = of_worker(loads, 1_000_000_000);
             least((0, 0), rails, loads, &totals).map(|rail| (rail.rail, rail.share_permille))
@@ -222,10 +223,10 @@ mod tests {
         let loads = [load(4000, 100, 2), load(1000, 100, 1), load(500, 100, 1)];
         assert_eq!(least(turns, &loads), Some((2, 500)));
         assert_eq!(least(turns, &loads[..2]), None);
-        // A rail that leads nowhere carries nothing, and is not slow; nor is one whose peer has no turn.
+        // A rail without peers carries nothing and is not slow. Nor is a rail whose peer has no turn.
         assert_eq!(least(turns, &[load(10, 100, 1), load(0, 0, 0)]), None);
         assert_eq!(least(turns, &[load(10, 100, 1), load(0, 0, 1)]), None);
-        // Shares of a few bytes differ.
+        // In a stripe, unequal shares of a few bytes are not comparable.
         assert_eq!(
             least(stripe, &[load(2000, 100, 1), load(1000, 100, 1)]),
             None
@@ -279,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_slow_in_every_trial_is_named() {
+    fn only_a_rail_that_is_slow_in_every_trial_is_named() {
         let named = |trials: &[TrialTotals], yielding| {
             let slow = slow(&opened(yielding), &ranks(), trials)?;
             Some((slow.rank, slow.host, slow.device?, slow.share))

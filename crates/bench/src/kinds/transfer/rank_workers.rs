@@ -1,5 +1,5 @@
-//! The workers of this rank at one point, as their leader sees them: its own work, the following threads, and the channel
-//! to the other ranks.
+//! The workers of this rank at one point, as their leader sees them: its own worker, the following threads, and the
+//! channel to the other ranks.
 
 use std::time::{Duration, Instant};
 
@@ -18,7 +18,7 @@ use tonnage_ranks::{Circle, Rank};
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Reduce, Result};
 
-/// The leader's hold on all workers of its rank.
+/// The leader's handle to all workers of its rank.
 pub(super) struct RankWorkers<'a, 'b> {
     pub(super) rank: &'a mut Rank,
     pub(super) own: Work<'b>,
@@ -33,13 +33,13 @@ impl RankWorkers<'_, '_> {
         self.points.own.workers
     }
 
-    /// Lets the following workers carry out an order that the leader has carried out itself.
+    /// Lets the following workers carry out an order that the leader has already carried out itself.
     pub(super) fn everybody(&mut self, order: &ThreadOrder) -> Result<Vec<ThreadReport>> {
         self.followers.order(|_| order.clone())?;
         self.followers.collect()
     }
 
-    /// Makes all workers ready for trial `number`.
+    /// Prepares all workers for trial `number`.
     pub(super) fn prepare(&mut self, number: u64, checked: bool) -> Result<()> {
         self.followers
             .order(|_| ThreadOrder::Prepare(number, checked))?;
@@ -48,13 +48,13 @@ impl RankWorkers<'_, '_> {
         prepared
     }
 
-    /// Makes ready for a round, before any worker drives it.
+    /// Prepares for a round, before any worker drives it.
     pub(super) fn begin_round(&mut self) {
         self.state.reset(self.count());
         self.own.begin_round();
     }
 
-    /// Drives the flows of all workers in a round, and serves peers until the last worker has driven its own.
+    /// Drives the flows of all workers in a round, and serves peers until the last worker has finished its own.
     pub(super) fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
         self.followers.order(|_| ThreadOrder::Trial(*schedule))?;
         let driven = self.state.drive(0, &mut self.own, schedule);
@@ -63,7 +63,7 @@ impl RankWorkers<'_, '_> {
         driven
     }
 
-    /// Waits for what must arrive in a round, adds the sums of all workers to `totals`, and returns their reports.
+    /// Waits for the late arrivals of a round, adds the sums of all workers to `totals`, and returns their reports.
     pub(super) fn finish(
         &mut self,
         schedule: &Schedule,
@@ -93,8 +93,8 @@ impl RankWorkers<'_, '_> {
         Ok(())
     }
 
-    /// Serves peers until `over`, a following worker's failure, or the deadline; the caller's own wait then names who
-    /// is missing.
+    /// Serves peers until `over` returns true, a following worker fails, or the deadline passes. After the deadline,
+    /// the caller's own wait names the missing ranks.
     fn serve_peers(
         &mut self,
         deadline: Instant,
@@ -107,8 +107,8 @@ impl RankWorkers<'_, '_> {
         state.check_failed()
     }
 
-    /// Waits until all of a round have driven their flows, polling meanwhile. Returns the expected sights of the local
-    /// workers.
+    /// Waits, polling, until all ranks of a round have driven their flows. Returns the operations that each local
+    /// worker should have seen.
     pub(super) fn exchange(
         &mut self,
         length: TrialLength,
@@ -137,7 +137,7 @@ impl RankWorkers<'_, '_> {
             .collect()
     }
 
-    /// Latencies of all ranks in the trial that just ended.
+    /// Latencies of all ranks in the last trial.
     pub(super) fn latencies_of_trial(&mut self) -> Result<LatencyHistogram> {
         let mut own = self.own.latencies().of_trial().cloned().unwrap_or_default();
         for report in self.everybody(&ThreadOrder::LatenciesOfTrial)? {
@@ -148,7 +148,7 @@ impl RankWorkers<'_, '_> {
         merge_all(self.rank, "latencies of a half", &own, DEADLINES.step)
     }
 
-    /// Latencies of all ranks in all trials, and the phases of their batches.
+    /// Latencies of all ranks over all trials, and the phases of their batches.
     pub(super) fn latencies(&mut self) -> Result<(LatencyHistogram, Option<PhaseHistograms>)> {
         let mut histogram = self.own.latencies().of_point().clone();
         let mut phases = self.own.latencies().phases().cloned();
@@ -173,7 +173,7 @@ impl RankWorkers<'_, '_> {
         Ok((histogram, Some(phases)))
     }
 
-    /// Leaves nothing posted behind for the next point.
+    /// Leaves nothing posted for the next point.
     pub(super) fn close(&mut self) -> Result<()> {
         self.rank.phase("closing a point");
         self.rank.barrier("close the point", DEADLINES.step)?;
@@ -197,7 +197,8 @@ impl RankWorkers<'_, '_> {
     }
 }
 
-/// Returns whether a deadline has passed, with one look at the clock in `rounds` calls: the loop that asks answers peers.
+/// Returns a check whether the deadline has passed. It reads the clock once in `rounds` calls, because the calling loop
+/// also answers peers.
 fn late_after(deadline: Instant, rounds: u32) -> impl FnMut() -> bool {
     let mut round = 0u32;
     move || {
@@ -212,10 +213,10 @@ fn merge(totals: &mut TrialTotals, reports: &[ThreadReport]) {
     }
 }
 
-/// Longest time that the end of a trial may be waited for.
+/// Most time to wait for the end of a trial.
 pub(super) fn deadline_of(length: TrialLength) -> Duration {
     match length {
-        // A paced trial may take as long again, and a large window takes its time to drain.
+        // A paced trial may take as long again, and a large window takes time to drain.
         TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,
         TrialLength::Iterations(_) => DEADLINES.operations,
     }

@@ -1,4 +1,4 @@
-//! The rounds of a trial, and trials in two halves, without a background and with it.
+//! The rounds of a trial; with a background also its halves, one without load and one with it.
 
 use std::time::Duration;
 
@@ -15,32 +15,32 @@ use tonnage_record::transfer::{TrialBackground, TrialLatency};
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
-/// A round that this rank took part in, until those who did have added it up.
+/// A finished round that this rank took part in, until its members have merged their totals.
 struct Driven {
     round: u32,
     first: u32,
     totals: TrialTotals,
 }
 
-/// The part of a rank in the rounds so far.
+/// This rank's progress through the rounds of a trial.
 #[derive(Default)]
 struct Progress {
-    /// The number of this round among those of the stretch, from 1.
+    /// Number of the current round within the trial, from 1.
     turn: u64,
-    /// Members of the round before.
+    /// Members of the previous round.
     before: Vec<u32>,
-    /// The round before, where this rank took part in it.
+    /// The previous round, if this rank took part in it.
     last: Option<Driven>,
-    /// Rounds that this rank has seen none of since its last one.
+    /// Rounds without this rank since the last one it took part in.
     missed: u32,
-    /// Sum of the rounds whose first rank this one is.
+    /// Sum of the rounds in which this rank is the first member.
     sum: TrialTotals,
-    /// Expected sights of each worker in all rounds.
+    /// Operations that each local worker should have seen, over all rounds.
     expected: Vec<Expected>,
 }
 
 impl Lead<'_, '_> {
-    /// Rounds on all ranks, one after the other: data in place, each round, then count and check.
+    /// Runs all rounds of a trial: fill, drive each round, sum up, verify.
     pub(super) fn stretch(
         &mut self,
         stretch: &RoundStretch,
@@ -51,7 +51,8 @@ impl Lead<'_, '_> {
         workers
             .rank
             .phase(&format!("{name} of {op} {size_bytes} B"));
-        // Turns of single pairs fill and check the memory of all, again and again, and move what trials have proven.
+        // Turns of single pairs would fill and check all memory again and again, and their transfers are already proven
+        // by the trials.
         let checked = self.point.verify.is_on() && !(stretch.again && self.point.loads.is_some());
         workers.prepare(stretch.number, checked)?;
         let mut progress = Progress {
@@ -87,7 +88,7 @@ impl Lead<'_, '_> {
         Ok(all.whole())
     }
 
-    /// Takes part in the turn of a round as far as this rank has to: in the hand-over of the one before, in the round.
+    /// Runs this rank's share of a round: merging the totals of the previous round, and the round itself.
     fn turn(
         &mut self,
         stretch: &RoundStretch,
@@ -101,12 +102,12 @@ impl Lead<'_, '_> {
             progress.missed += 1;
             return Ok(());
         }
-        // Those who come early wait for all rounds until then, and those of the round before know that it is over.
+        // A rank that skipped rounds must wait for all of them; members of the previous round know that it has ended.
         let others =
             deadline_of(stretch.length).saturating_mul(std::mem::take(&mut progress.missed));
         let deadline = DEADLINES.step.saturating_add(others);
         if takes_part && stretch.counts() {
-            // The common start has a lead of half a millisecond, which reading the counts must not use up.
+            // The common start is only 0.5 ms ahead; reading the counters after it is set could use that up.
             self.cpu.begin(self.workers.followers.threads());
         }
         let start_ns = self.hand_over(stretch, members, progress, deadline)?;
@@ -125,8 +126,8 @@ impl Lead<'_, '_> {
         Ok(())
     }
 
-    /// Waits until all who took part in the round before have ended it, and all of the next one are there. Returns its
-    /// start.
+    /// Waits until all members of the previous round have finished it and all of the next one are ready. Returns the
+    /// start time of the next one.
     fn hand_over(
         &mut self,
         stretch: &RoundStretch,
@@ -153,8 +154,8 @@ impl Lead<'_, '_> {
         Ok(start_ns)
     }
 
-    /// One round of the ranks in `circle`, of which this is one: drive, wait for each other. Returns this rank's totals
-    /// and what each of its workers should have seen.
+    /// Drives one round of the ranks in `circle`, which includes this one, and waits for the others. Returns this
+    /// rank's totals and the operations that each of its workers should have seen.
     fn one_round(
         &mut self,
         stretch: &RoundStretch,
@@ -185,8 +186,8 @@ impl Lead<'_, '_> {
         let expected = workers.exchange(length, circle)?;
         let reports = workers.finish(&schedule, &expected, &mut totals)?;
         if stretch.counts() {
-            // Verification and the round's end are in the counts, and so in the time. Waiting for the start is not:
-            // threads sleep meanwhile, which would hide what they lose in the round.
+            // The counts include verification and the end of the round, so the time must too. The wait for the start is
+            // excluded: threads sleep then, which would hide the time they lose in the round.
             let counted_ns = workers.own.clock().now_ns().saturating_sub(start_ns);
             self.cpu.end(counted_ns);
         }
@@ -203,7 +204,7 @@ impl Lead<'_, '_> {
         totals: &mut TrialTotals,
     ) -> Result<(), StepFailure> {
         let mine = self.workers.check(expected, totals);
-        // A wrong byte ends the point, not the run: all ranks hear of it here and stay in step.
+        // Wrong data end the point, not the run: all ranks learn of it here and stay in step.
         let rank = &mut *self.workers.rank;
         let agreed = agree(rank, "verify a trial", mine, DEADLINES.step);
         if let Err(StepFailure::Point(_)) = agreed {
@@ -213,14 +214,14 @@ impl Lead<'_, '_> {
     }
 }
 
-/// One half of a trial.
+/// One half of a trial with a background.
 struct Half {
     is_loaded: bool,
     totals: TrialTotals,
     latencies: LatencyHistogram,
 }
 
-/// Refuses a half without the load in which it moved something: the ratio would be of the load to itself.
+/// Fails if the background moved anything in the half without it. The ratio would compare the load with itself.
 fn check_quiet(totals: &TrialTotals) -> Result<()> {
     match totals.background.operations {
         0 => Ok(()),
@@ -231,8 +232,8 @@ fn check_quiet(totals: &TrialTotals) -> Result<()> {
 }
 
 impl Lead<'_, '_> {
-    /// One trial in two halves, without the load and beside it; every second trial begins beside it, so that whatever
-    /// the first half does to the second is in both alike. The totals are of the half beside the load.
+    /// Runs one trial in two halves, without the load and with it. Every second trial begins with the load, so that any
+    /// effect of the first half on the second hits both equally. The returned totals are those of the loaded half.
     pub(super) fn trial_of_halves(
         &mut self,
         trial: u64,
@@ -243,7 +244,7 @@ impl Lead<'_, '_> {
             let totals = self.warm_up_of_halves(length, name)?;
             return Ok((totals, None));
         }
-        // Each half has data of its own.
+        // Each half uses its own data.
         let quiet = RoundStretch::quiet(2 * trial - 1, length);
         let loaded = RoundStretch::trial(2 * trial, [0], length);
         let mut halves = [quiet, loaded];
@@ -270,7 +271,7 @@ impl Lead<'_, '_> {
         Ok((totals, Some(background)))
     }
 
-    /// Warms both halves up, each for half of the time.
+    /// Warms up both halves, each for half the time.
     fn warm_up_of_halves(
         &mut self,
         length: TrialLength,
@@ -342,7 +343,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_load_that_does_not_rest_is_an_error() {
+    fn a_load_that_does_not_pause_is_an_error() {
         assert!(check_quiet(&TrialTotals::default()).is_ok());
         let moved = TrialTotals {
             background: BackgroundTotals {

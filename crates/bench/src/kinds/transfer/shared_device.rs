@@ -1,5 +1,5 @@
-//! The remark about a device, such as a GPU, that several processes ask for copies at once, and that serves them one
-//! after the other. That its copies add up to no more than its own is in `limit`.
+//! The remark about a device, such as a GPU, that serves the copies of several processes in time slices. That their sum
+//! cannot exceed the device's own copy rate is handled in `limit`.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use tonnage_plan::transfer::{Pacing, TransferPoint};
 use tonnage_ranks::{Alike, Hosts, RankInfo};
 use tonnage_units::number_list;
 
-/// Ranks that ask a device for copies, and the process of the first of them.
+/// Ranks that request copies from one device.
 struct Askers<'a> {
     device: &'a BusDevice,
     ranks: Vec<u32>,
@@ -19,7 +19,7 @@ struct Askers<'a> {
     are_several: bool,
 }
 
-/// Words about the first device that serves several processes in turn, for rank 0; `None` where none has to.
+/// The remark about the first device that serves several processes in time slices, at rank 0; `None` if there is none.
 pub(super) fn remark(
     point: &TransferPoint,
     opened: &Alike<OpenMessage>,
@@ -55,7 +55,7 @@ pub(super) fn remark(
     ))
 }
 
-/// Devices that a rank asks for copies while others may.
+/// Devices from which `rank` requests copies while other ranks may do so too.
 fn asked<'a>(
     point: &TransferPoint,
     rank: u32,
@@ -66,7 +66,7 @@ fn asked<'a>(
     };
     let roles = point.roles;
     let initiators = || roles.initiators_of(rank);
-    // Of pairs that take turns each has the device to itself for its turn.
+    // Pairs that take turns each have the device to themselves.
     let is_alone = || point.roles.traffic == Traffic::Matrix && roles.initiating_at_once() == 1;
     let answers = || point.pacing == Pacing::PingPong && !point.op.fetches();
     let device_of = |rank: u32| opened.get(rank)?.memory_device.as_ref();
@@ -82,7 +82,7 @@ fn asked<'a>(
             match device {
                 Some(device) if !peers.is_empty() => vec![device],
                 Some(_) => Vec::new(),
-                // Memory of the host has no device of its own: the peer's copies.
+                // Host memory has no device of its own; the peer's device copies.
                 None => peers.into_iter().filter_map(device_of).collect(),
             }
         }
@@ -103,7 +103,7 @@ mod tests {
     use tonnage_plan::transfer::Addresses;
     use tonnage_ranks::testing::rank_info;
 
-    /// A rank and its process, with memory of this GPU, whose bytes are moved so.
+    /// A rank with its process id. Its memory is on `gpu`, and `by` tells how that memory is accessed.
     fn rank(gpu: Option<&str>, by: DeviceMemoryBy, pid: u32) -> (OpenMessage, u32) {
         let device = |uuid: &str| BusDevice {
             uuid: uuid.into(),
@@ -117,7 +117,7 @@ mod tests {
         (opened, pid)
     }
 
-    /// The remark of ranks that are all on one machine.
+    /// The remark for ranks that are all on one machine.
     fn said(all: &[(OpenMessage, u32)], change: impl Fn(&mut TransferPoint)) -> Option<String> {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
         (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, all.len() as u32);
@@ -135,7 +135,7 @@ mod tests {
     const BY: DeviceMemoryBy = DeviceMemoryBy::Copies;
 
     #[test]
-    fn processes_that_have_a_gpu_in_turn_are_told() {
+    fn processes_that_share_a_gpu_in_time_slices_get_a_remark() {
         let all = [(Some("a"), 7), (Some("b"), 8), (Some("a"), 9)];
         let told = said(&all.map(|(gpu, pid)| rank(gpu, BY, pid)), |_| ()).unwrap();
         assert!(
@@ -143,26 +143,26 @@ mod tests {
             "{told}"
         );
         assert!(told.contains("share it by a daemon"), "{told}");
-        // Pinned memory of two processes, and the GPU of a third one that both write to.
+        // Two processes with pinned memory both write to the GPU of a third.
         let fan_in = [(Some("a"), 7), (None, 8), (None, 9)];
         let told = said(&fan_in.map(|(gpu, pid)| rank(gpu, BY, pid)), |point| {
             point.roles.traffic = Traffic::FanIn;
         });
         assert!(told.unwrap().starts_with("ranks 1-2 are"));
-        // Answers out of pinned memory into the GPU of the rank that asked.
+        // Answers from pinned memory into the GPU of the rank that asked.
         let answered = said(&[rank(Some("a"), BY, 7), rank(None, BY, 8)], |point| {
             (point.roles.traffic, point.pacing, point.op) =
                 (Traffic::Pair, Pacing::PingPong, Verb::Send);
         });
         assert!(answered.unwrap().starts_with("ranks 0-1 are"));
-        // Both ends of staging, whoever initiates.
+        // With staging both ends use the GPU, whichever of them initiates.
         let staged = [7, 8].map(|pid| rank(Some("a"), DeviceMemoryBy::Staging, pid));
         let pair = |point: &mut TransferPoint| point.roles.traffic = Traffic::Pair;
         assert!(said(&staged, pair).is_some());
     }
 
     #[test]
-    fn one_process_at_a_time_is_not_told() {
+    fn one_process_at_a_time_gets_no_remark() {
         let pair = |by, pids: [u32; 2]| pids.map(|pid| rank(Some("a"), by, pid));
         let with = |op: Verb, pacing: Option<Pacing>| {
             said(&pair(BY, [7, 8]), |point| {
@@ -172,11 +172,11 @@ mod tests {
         };
         assert_eq!(with(Verb::Write, None), None);
         assert!(with(Verb::Send, Some(Pacing::PingPong)).is_some());
-        // A target of reads answers nothing.
+        // A target of reads sends no answers.
         assert_eq!(with(Verb::Read, Some(Pacing::PingPong)), None);
         let matrix = |point: &mut TransferPoint| point.roles.traffic = Traffic::Matrix;
         assert_eq!(said(&pair(BY, [7, 8]), matrix), None);
-        // Threads of one process, a GPU for each, cards, and devices that serve several at once.
+        // Threads of one process, one GPU per process, network cards, and devices that serve several processes at once.
         assert_eq!(said(&pair(BY, [7, 7]), |_| ()), None);
         let apart = [rank(Some("a"), BY, 7), rank(Some("b"), BY, 8)];
         assert_eq!(said(&apart, |_| ()), None);

@@ -1,4 +1,4 @@
-//! Words about operations that make no progress: their peers, and the device that carries them.
+//! Error messages about operations that make no progress: their peers, and the device that carries them.
 
 use crate::opening::description::Device;
 use tonnage_engine::{Engine, RailLoad};
@@ -8,20 +8,20 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::RankInfo;
 use tonnage_units::Error;
 
-/// Peers that a message names.
+/// Most peers that a message names.
 const PEERS_NAMED_MAX: usize = 4;
 
-/// Names of the two ends of a worker's flows.
+/// Names of both ends of a worker's flows.
 #[derive(Debug, Clone)]
 pub struct FlowNames {
-    /// The ranks at the other ends of the flows, and each with its host.
+    /// The ranks at the other ends of the flows, each with its description including the host.
     peers: Vec<(u32, String)>,
-    /// The interface and address of each rail at this end, where there are such.
+    /// Interface and address of each local rail, if known.
     rails: Vec<Option<String>>,
 }
 
 impl FlowNames {
-    /// Names for flows to these ranks.
+    /// Names for the flows to `peers`.
     pub fn new(peers: &[u32], ranks: &[RankInfo], devices: &[Device]) -> Self {
         let name = |&rank: &u32| match ranks.get(rank as usize) {
             Some(info) => (rank, format!("rank {rank} on {}", info.host)),
@@ -33,9 +33,9 @@ impl FlowNames {
         }
     }
 
-    /// Error for operations that make no progress. The flows meant are the one to the stall's peer, if it knows one,
-    /// else those whose place is in `waiting`, else all that were used. Of several rails those are named that have
-    /// something in flight. Events that `engine` has from its devices come last, because they may be the cause.
+    /// Error for operations that make no progress. It names the flow to the stall's peer if known, otherwise the flows
+    /// whose index is in `waiting`, otherwise all that were used. Of several rails it names those with operations in
+    /// flight. Events reported by the device come last, because they may be the cause.
     pub fn error(
         &self,
         point: &TransferPoint,
@@ -73,7 +73,7 @@ impl FlowNames {
         ))
     }
 
-    /// Titles of the rails that have something in flight; of all where none is known to have.
+    /// Titles of the rails with operations in flight; of all rails if none is known to have any.
     fn stuck(&self, loads: &[RailLoad]) -> Vec<String> {
         let busy = |rail: usize| loads.get(rail).is_none_or(|load| load.in_flight > 0);
         let titles = self.rails.iter().enumerate();
@@ -82,14 +82,14 @@ impl FlowNames {
             .filter_map(|(_, title)| title.clone())
             .collect();
         if stuck.is_empty() {
-            // An answer is missing, by whichever of them it was to come.
+            // An answer is missing, and it could have come by any rail.
             return self.rails.iter().flatten().cloned().collect();
         }
         stuck
     }
 }
 
-/// Names of peers; of several, one is meant unless `all` are.
+/// Lists peers. Of several peers only one is stuck unless `all` are, so the list then begins with "one of".
 fn list(peers: &[&String], all: bool) -> String {
     let named = peers.iter().take(PEERS_NAMED_MAX);
     let mut named: Vec<String> = named.map(|peer| (*peer).clone()).collect();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn those_that_wait_are_named() {
+    fn waiting_peers_are_named() {
         let text = said(None, 3, &[1]);
         let wanted =
             " with rank 1 on h1 has ended for 9.0 s, with 64 in flight by eth1 (10.0.0.1), while";

@@ -1,5 +1,5 @@
-//! From the trials of a point to its summary: spreads across trials, percentiles over all operations, utilization. The
-//! contribution of each aspect is in the aspect's own file.
+//! Summary of a point from its trials: spreads across trials, percentiles over all operations, utilization. Each aspect
+//! adds its part in its own file.
 
 use super::point::Measured;
 use super::totals::{self, TrialTotals};
@@ -16,11 +16,11 @@ use tonnage_record::transfer::{Summary, Trial};
 pub struct Devices<'a> {
     pub opened: &'a Openings,
     pub ranks: &'a [RankInfo],
-    /// Whether the bytes written are in the peer's memory when a latency sample ends.
+    /// Whether the bytes are in the peer's memory when a latency sample ends.
     pub delivered: Option<bool>,
 }
 
-/// Takes the trials together.
+/// Combines the trials of a point.
 pub fn summarize(point: &TransferPoint, measured: &Measured, devices: &Devices<'_>) -> Summary {
     let Measured { trials, totals, .. } = measured;
     let over_trials = |rate: fn(&Trial) -> f64| {
@@ -62,7 +62,7 @@ pub fn summarize(point: &TransferPoint, measured: &Measured, devices: &Devices<'
     }
 }
 
-/// Kind of a latency sample of a point.
+/// The kind of latency sample that a point records.
 pub fn latency_kind(point: &TransferPoint) -> LatencyKind {
     match point.pacing {
         Pacing::PingPong if point.op.fetches() => LatencyKind::Operation,
@@ -82,7 +82,7 @@ mod tests {
     use tonnage_plan::transfer::Addresses;
     use tonnage_record::Limit;
 
-    /// Two trials of a second: 100 and 300 operations of 8 bytes.
+    /// Two trials of one second with 100 and 300 operations of 8 bytes.
     fn measured() -> Measured {
         let totals = [100, 300].map(|operations| TrialTotals {
             window_ns: 1_000_000_000,
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn trials_are_taken_together() {
+    fn trials_are_combined() {
         let devices = Devices {
             opened: &openings(
                 &[opened(LimitKind::None, None)],
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sample_is_of_the_pacing_s_kind() {
+    fn the_pacing_determines_the_kind_of_sample() {
         let kind = |op, pacing| {
             latency_kind(&TransferPoint {
                 op,

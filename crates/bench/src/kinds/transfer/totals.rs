@@ -1,5 +1,5 @@
-//! Sums of the workers of a trial: merged within a rank, then over the ranks on the way up the control tree, so that a
-//! trial of 44,000 ranks costs one small message each.
+//! Sums of a trial. They are merged within a rank, then over the ranks up the control tree, so that a trial of 44,000
+//! ranks costs one small message per rank.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,15 +13,14 @@ use tonnage_units::Reduce;
 /// Sums, minima and maxima of one trial.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrialTotals {
-    /// Aligned start to the last completion or arrival; the longest. What targets flush comes behind it, until
-    /// [`Self::flushed`] has added it.
+    /// Longest time from the aligned start to the last completion or arrival. The targets' flush is added later, by
+    /// [`Self::flushed`].
     pub window_ns: u64,
-    /// Aligned start to the last completion of an initiator's own operations, whatever else arrives after it; the
-    /// longest.
+    /// Longest time from the aligned start to the last completion of an initiator's own operations, without arrivals.
     pub own_ns: u64,
-    /// Time in which targets of plain writes flushed what had come; the longest.
+    /// Longest time that targets of plain writes took to flush.
     pub flush_ns: u64,
-    /// Aligned start to the first operation; the longest.
+    /// Longest time from the aligned start to the first operation.
     pub start_skew_ns: u64,
     /// Completed operations.
     pub operations: u64,
@@ -30,9 +29,9 @@ pub struct TrialTotals {
     pub initiator_cpu_ns: u64,
     /// CPU time of the other workers.
     pub target_cpu_ns: u64,
-    /// Latency samples.
+    /// Number of latency samples.
     pub samples: u64,
-    /// Those of operations that never ended, which are lower bounds.
+    /// Samples of operations that never ended; they are lower bounds.
     pub unfinished: u64,
     /// Sum of the samples.
     pub latency_ns_sum: u64,
@@ -46,30 +45,30 @@ pub struct TrialTotals {
     pub late: u64,
     /// Paced: the longest stall of a worker.
     pub stall: Option<Stall>,
-    /// Batches: operations that the engine took, neighbours merged.
+    /// Batches: operations posted after merging adjacent ones.
     pub handed_over: u64,
-    /// Bytes that moved, were checked and found right.
+    /// Bytes that were moved and verified as correct.
     pub verified_bytes: u64,
-    /// Compare-swaps that found what they expected, of a trial that was verified.
+    /// Compare-swaps that found the expected word, in verified trials.
     pub swapped: u64,
-    /// Time since the point began, checks and pauses included; the longest.
+    /// Longest time since the point began, checks and pauses included.
     pub elapsed_ns: u64,
-    /// The most operations that a worker had in flight.
+    /// Most operations that any worker had in flight.
     pub in_flight_max: u64,
-    /// Workers whose engine is still trying out how to carry operations out.
+    /// Workers whose engine has not settled yet on how to carry out operations.
     pub unsettled: u64,
-    /// The part that the targets of pairs initiated, where bytes move both ways.
+    /// With traffic in both directions: the part initiated by the pairs' targets.
     pub back: OperationSums,
-    /// Background, which no other sum has any part of.
+    /// Sums of the background, which are in no other field.
     pub background: BackgroundTotals,
-    /// Rails, where workers have several.
+    /// Rails, if workers have several.
     pub rails: Vec<RailTotals>,
-    /// The rail with the least share of its worker's rate.
+    /// The rail with the smallest share of its worker's rate.
     pub least_rail: Option<LeastRail>,
 }
 
 impl TrialTotals {
-    /// The trial as the record shows it.
+    /// The trial in the record's form.
     pub fn trial(&self, verified: bool) -> Trial {
         let seconds = self.window_ns.max(1) as f64 / 1e9;
         Trial {
@@ -95,7 +94,7 @@ impl TrialTotals {
         }
     }
 
-    /// Both directions of the trial, as the record shows them.
+    /// Both directions of the trial in the record's form.
     pub fn directions(&self) -> TrialDirections {
         let of = |sums: OperationSums| TrialDirection {
             operations: sums.operations,
@@ -110,7 +109,8 @@ impl TrialTotals {
         [OperationSums::of(self).without(self.back), self.back]
     }
 
-    /// Totals of a worker that moves the background: they are no part of what is measured.
+    /// Turns the totals of a worker that moves the background into [`Self::background`], so that they do not count as
+    /// measured.
     pub fn beside(self) -> Self {
         Self {
             background: BackgroundTotals {
@@ -126,14 +126,14 @@ impl TrialTotals {
         }
     }
 
-    /// Adds what targets flushed to the window of a round of which all ranks' parts are added up: initiators have
-    /// closed it when their writes were done for them, and the bytes count when they can be seen.
+    /// Adds the targets' flush to the measured interval of a round, once the parts of all ranks are merged. Initiators
+    /// ended the interval when their writes completed locally, but bytes count only once they are visible.
     pub fn flushed(mut self) -> Self {
         self.window_ns = self.window_ns.saturating_add(self.flush_ns);
         self
     }
 
-    /// Adds a later round of the same trial: the time of both counts.
+    /// Adds a later round of the same trial. Times add up.
     pub fn then(&mut self, later: Self) {
         let (window_ns, flush_ns) = (
             self.window_ns + later.window_ns,
@@ -151,7 +151,7 @@ impl TrialTotals {
     }
 }
 
-/// Rates of rails over two rounds, each weighed by how long the rail was busy.
+/// Mean rates of rails over two rounds, weighted by busy time.
 fn mean_rates(one: &[RailTotals], other: &[RailTotals]) -> Vec<u64> {
     let weighed = |rail: &RailTotals| rail.busy_bytes_per_s as f64 * rail.busy_ns as f64;
     let mean = |(one, other): (&RailTotals, &RailTotals)| {
@@ -161,7 +161,7 @@ fn mean_rates(one: &[RailTotals], other: &[RailTotals]) -> Vec<u64> {
     one.iter().zip(other).map(mean).collect()
 }
 
-/// Adds another worker's or rank's.
+/// Adds the totals of another worker or rank.
 impl Reduce for TrialTotals {
     fn merge(&mut self, other: Self) {
         self.window_ns = self.window_ns.max(other.window_ns);
@@ -195,17 +195,17 @@ impl Reduce for TrialTotals {
     }
 }
 
-/// One rank's sums of rounds that followed each other, or those of several ranks.
+/// Sums of consecutive rounds, of one rank or merged over several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StretchTotals {
-    /// Rounds that have been added up over their ranks; they were one after the other.
+    /// Rounds already merged over their members. They ran one after the other.
     pub(super) rounds: TrialTotals,
-    /// This rank's share of the last round, and what the checks of all rounds found.
+    /// This rank's share of the last round, and the verification results of all rounds.
     pub(super) last: TrialTotals,
 }
 
 impl StretchTotals {
-    /// All rounds together.
+    /// Totals of all rounds.
     pub(super) fn whole(self) -> TrialTotals {
         let mut whole = self.rounds;
         whole.then(self.last);
@@ -213,7 +213,7 @@ impl StretchTotals {
     }
 }
 
-/// Adds another rank's: its rounds were at other times, its part of the last one at the same time.
+/// Adds another rank's sums. Its merged rounds ran at other times, its share of the last round at the same time.
 impl Reduce for StretchTotals {
     fn merge(&mut self, other: Self) {
         self.rounds.then(other.rounds);
@@ -221,20 +221,20 @@ impl Reduce for StretchTotals {
     }
 }
 
-/// Sums of some operations: those of one direction, of a pair, or of a rank.
+/// Sums of a set of operations: of one direction, of a pair, or of a rank.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OperationSums {
     pub operations: u64,
     pub payload_bytes: u64,
-    /// Latency samples.
+    /// Number of latency samples.
     pub samples: u64,
-    /// Those of operations that never ended.
+    /// Samples of operations that never ended.
     pub unfinished: u64,
     pub latency_ns_sum: u64,
 }
 
 impl OperationSums {
-    /// Everything in these totals.
+    /// Sums of all operations in `totals`.
     pub fn of(totals: &TrialTotals) -> Self {
         Self {
             operations: totals.operations,
@@ -274,7 +274,7 @@ impl Reduce for OperationSums {
     }
 }
 
-/// Both directions of all trials; `None` where there is one.
+/// Both directions over all trials; `None` if bytes move in one direction only.
 pub fn directions(trials: &[Trial], totals: &[TrialTotals]) -> Option<Directions> {
     let of_trials = trials.iter().map(|trial| trial.directions.as_ref());
     let of_trials: Vec<&TrialDirections> = of_trials.collect::<Option<_>>()?;
@@ -303,16 +303,16 @@ pub fn directions(trials: &[Trial], totals: &[TrialTotals]) -> Option<Directions
     })
 }
 
-/// Sums of the background of one trial.
+/// Sums of the background in one trial.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BackgroundTotals {
-    /// Its start to its last completion; the longest.
+    /// Longest time from the background's start to its last completion.
     pub window_ns: u64,
     pub operations: u64,
     pub payload_bytes: u64,
-    /// Bytes that moved, were checked and found right.
+    /// Bytes that were moved and verified as correct.
     pub verified_bytes: u64,
-    /// Its longest stall, where it has a rate.
+    /// The background's longest stall, if it has a rate.
     pub stall: Option<Stall>,
 }
 
@@ -421,7 +421,7 @@ mod tests {
         let mut merged = totals(3);
         merged.merge(totals(5));
         let expected = TrialTotals {
-            // The longest and the most; all else adds up.
+            // Maxima; all other fields add up.
             stall: Some(stall(5)),
             background: BackgroundTotals {
                 stall: Some(stall(10)),
@@ -461,9 +461,10 @@ mod tests {
         );
     }
 
-    /// The longest of the targets behind the longest window, once: initiators have no flush, and targets no window.
+    /// The longest flush of the targets is added once to the longest interval. Initiators do not flush, and pure
+    /// targets have no interval.
     #[test]
-    fn a_flush_of_targets_comes_behind_the_window() {
+    fn the_targets_flush_extends_the_measured_interval() {
         let initiator = TrialTotals {
             window_ns: 1000,
             payload_bytes: 64,
@@ -485,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_background_is_added_up_apart() {
+    fn a_background_is_summed_separately() {
         let own = TrialTotals {
             window_ns: 100,
             operations: 5,
@@ -532,7 +533,7 @@ mod tests {
     }
 
     #[test]
-    fn windows_of_rounds_add_up_and_those_of_ranks_do_not() {
+    fn intervals_of_rounds_add_up_and_those_of_ranks_do_not() {
         let mut all = StretchTotals {
             rounds: one_rail(100, 3),
             last: one_rail(10, 4),
@@ -541,7 +542,7 @@ mod tests {
             rounds: one_rail(300, 7),
             last: one_rail(20, 6),
         });
-        // Whoever took no part.
+        // A rank that took no part.
         all.merge(StretchTotals {
             rounds: TrialTotals::default(),
             last: TrialTotals::default(),
@@ -551,7 +552,7 @@ mod tests {
         assert_eq!((all.last.window_ns, rates(&all.last)), (20, 10));
         let whole = all.whole();
         assert_eq!((whole.window_ns, whole.operations), (420, 4));
-        // A trial of one round is what that was.
+        // A trial of one round equals that round.
         let alone = StretchTotals {
             rounds: TrialTotals::default(),
             last: one_rail(10, 4),

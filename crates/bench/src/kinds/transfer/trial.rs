@@ -1,4 +1,4 @@
-//! Orders and reports of a worker: its place in the run, each trial before it, and what came of it.
+//! Orders and reports of a worker: its identity, the schedule of each round, and the operations it issued.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,53 +13,53 @@ use super::verify::Ascents;
 use tonnage_loops::batch::SharedBatches;
 use tonnage_loops::pulse::Pulse;
 
-/// The number of a warm-up, which is no trial: engines may try things out in it.
+/// The number of the warm-up, which is not a trial. Engines may try out alternatives in it.
 pub const WARM_UP: u64 = 0;
 
-/// Part of a trial for which a background runs before the latency beside it counts, and its most: queues are full
-/// then.
+/// The background runs ahead of the measured part for 1/5 of the trial, up to 100 ms, so that queues are full when
+/// latencies start to count.
 const LEAD_PART: u64 = 5;
 const LEAD_NS_MAX: u64 = 100_000_000;
 
-/// The place of a worker in the run.
+/// Identity and setup of a worker in the run.
 #[derive(Debug, Clone)]
 pub struct Station {
     pub rank: u32,
-    /// Index of the worker in the rank.
+    /// Index of the worker in its rank.
     pub worker: u32,
-    /// Names of its flows' ends.
+    /// Names of both ends of its flows, for messages.
     pub names: FlowNames,
-    /// True where workers of its rank share CPUs.
+    /// True if workers of this rank share CPUs.
     pub yielding: bool,
-    /// Time without progress of its operations that is forgiven.
+    /// How long operations may make no progress before that is an error.
     pub patience: Duration,
-    /// Those of this rank that may sleep.
+    /// The sleepers of this rank, for waking them.
     pub sleepers: Arc<Sleepers>,
-    /// Batches that this rank's workers share, where they do.
+    /// State of batches that this rank's workers share, if they do.
     pub shared: Option<Arc<SharedBatches>>,
-    /// Pulse that it keeps, where somebody feels it.
+    /// The pulse that this worker updates, if another thread reads it.
     pub pulse: Option<Arc<Pulse>>,
-    /// Its part beside the rank's other workers.
+    /// Its role among the workers of the rank.
     pub part: WorkerPart,
 }
 
-/// Rounds that follow each other, each flow in one of them at most: a trial, or turns beside the trials.
+/// Consecutive rounds, each flow in at most one of them: a trial, or extra turns outside the trials.
 #[derive(Debug, Clone)]
 pub struct RoundStretch {
-    /// The number that keys its data; 0 is the warm-up.
+    /// Number that keys the data; 0 is the warm-up.
     pub number: u64,
-    /// The rounds of the traffic.
+    /// Rounds of the traffic, in order.
     pub rounds: Vec<u32>,
     /// Time or iterations of each round.
     pub length: TrialLength,
-    /// True beside the trials.
+    /// True for extra turns outside the trials.
     pub again: bool,
-    /// True where the background moves too, if there is one.
+    /// True if the background, where there is one, moves too.
     pub is_loaded: bool,
 }
 
 impl RoundStretch {
-    /// One that counts.
+    /// The rounds of a trial, which count.
     pub fn trial(number: u64, rounds: impl IntoIterator<Item = u32>, length: TrialLength) -> Self {
         Self {
             number,
@@ -70,7 +70,7 @@ impl RoundStretch {
         }
     }
 
-    /// Returns whether it is part of a trial.
+    /// Whether these rounds are part of a trial.
     pub fn counts(&self) -> bool {
         self.number != WARM_UP && !self.again
     }
@@ -83,7 +83,7 @@ impl RoundStretch {
         }
     }
 
-    /// One beside the trials.
+    /// Extra turns outside the trials.
     pub fn beside(number: u64, rounds: impl IntoIterator<Item = u32>, length: TrialLength) -> Self {
         Self {
             again: true,
@@ -95,24 +95,24 @@ impl RoundStretch {
 /// Start and length of a round.
 #[derive(Debug, Clone, Copy)]
 pub struct Schedule {
-    /// The aligned start on this host's clock.
+    /// Aligned start on this host's clock.
     pub start_ns: u64,
     /// Time or iterations.
     pub length: TrialLength,
-    /// The number that keys the trial's data; 0 is the warm-up.
+    /// Number that keys the trial's data; 0 is the warm-up.
     pub number: u64,
     /// The round of the traffic.
     pub round: u32,
-    /// True for a turn beside those of the trials, whose latencies do not count.
+    /// True for an extra turn outside the trials, whose latencies do not count.
     pub again: bool,
-    /// True where the background moves too, if there is one.
+    /// True if the background, where there is one, moves too.
     pub is_loaded: bool,
-    /// Time for which the background runs before anything is measured.
+    /// How long the background runs before the measured part begins.
     pub lead_ns: u64,
 }
 
 impl Schedule {
-    /// Time for which the load runs alone, of a trial of this length.
+    /// How long the load runs ahead in a trial of this length.
     pub(super) fn lead_ns(length: TrialLength) -> u64 {
         match length {
             TrialLength::DurationNs(ns) => (ns / LEAD_PART).min(LEAD_NS_MAX),
@@ -120,7 +120,7 @@ impl Schedule {
         }
     }
 
-    /// The part of a worker: the load begins with the trial and ends with it, what is measured begins later.
+    /// The schedule of one worker. The load begins and ends with the trial; the measured part begins later.
     pub(super) fn of_worker(&self, is_background: bool) -> Self {
         let length = match self.length {
             TrialLength::DurationNs(ns) if is_background => {
@@ -138,26 +138,26 @@ impl Schedule {
     }
 }
 
-/// A worker's report about its own flows after driving them, for the targets.
+/// A worker's report on its own flows after driving them, for their targets.
 #[derive(Debug, Clone, Default)]
 pub struct Issued {
     /// For each rank of `SliceLayout::out`: first and one past the last operation of this trial.
     pub ranges: Vec<(u64, u64)>,
-    /// For each of them what its atomic operations changed, where that is going to be checked.
+    /// For each of these ranks, digest of the changes made by atomic operations; empty if they are not checked.
     pub ascents: Vec<Ascents>,
 }
 
-/// The part of such a report that is about one flow: all that its target needs.
+/// The part of [`Issued`] that one flow's target needs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowIssued {
     /// First and one past the last operation of this trial.
     pub range: (u64, u64),
-    /// Changes by its atomic operations; none where they are not checked.
+    /// Digest of the changes made by its atomic operations; the default if they are not checked.
     pub ascents: Ascents,
 }
 
 impl Issued {
-    /// The part about the flow to the rank at a place of `SliceLayout::out`; `None` where there is none.
+    /// The part for the flow to the `place`-th rank of `SliceLayout::out`, if there is one.
     pub fn of_flow(&self, place: usize) -> Option<FlowIssued> {
         Some(FlowIssued {
             range: *self.ranges.get(place)?,
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_load_is_there_before_and_until_the_end() {
+    fn the_load_starts_before_the_measured_part_and_ends_with_it() {
         let length = TrialLength::DurationNs(1_000_000_000);
         let schedule = Schedule {
             start_ns: 1000,

@@ -1,5 +1,5 @@
-//! Expected state after a trial: which operations the initiators issued, which slots those used, what the bytes there
-//! should be, and how many arrivals with which immediates a target should have seen.
+//! Expected state after a trial: the operations that initiators issued, the slots that those used, the bytes that
+//! should be there, and the arrivals with their immediates that a target should have seen.
 
 pub mod reports;
 mod words;
@@ -24,25 +24,25 @@ use tonnage_units::{Error, Result};
 /// Operations that one worker should have seen in a trial.
 #[derive(Debug, Clone, Default)]
 pub struct Expected {
-    /// Arrivals in all; `None` where nothing notifies the target or the engine moves nothing.
+    /// Number of arrivals; `None` if nothing notifies the target or the engine moves nothing.
     pub arrivals: Option<u64>,
-    /// Initiators of write-imms that arrived, each with its first operation and one past its last.
+    /// Initiators of write-imms, each with its first operation and one past its last.
     pub initiators: Vec<(u32, (u64, u64))>,
-    /// Operations of each rank of `SliceLayout::into` towards this worker.
+    /// Number of operations from each rank of `SliceLayout::into`.
     pub into: Vec<u64>,
-    /// Operations of this worker towards each rank of `SliceLayout::out`.
+    /// Number of operations to each rank of `SliceLayout::out`.
     pub out: Vec<u64>,
-    /// Steps of words of which each rank of `SliceLayout::into` was told; empty without atomic operations.
+    /// Digest of the answers that each rank of `SliceLayout::into` received; empty without atomic operations.
     pub ascents: Vec<Ascents>,
 }
 
 impl Expected {
-    /// Returns whether workers must tell each other what they issued: arrivals or bytes are going to be checked.
+    /// Whether workers must exchange reports of their operations, because arrivals or bytes will be checked.
     pub fn is_needed(point: &TransferPoint, moves_bytes: bool) -> bool {
         moves_bytes && (point.op.notifies_target() || point.verify.is_on())
     }
 
-    /// Adds what was to be seen in a later round. Of arrivals each round has its own.
+    /// Adds the operations of a later round. Arrivals are left out, because each round checks its own.
     pub fn add(&mut self, later: &Self) {
         for (all, later) in [(&mut self.into, &later.into), (&mut self.out, &later.out)] {
             all.resize(all.len().max(later.len()), 0);
@@ -56,12 +56,13 @@ impl Expected {
         ascents.for_each(|(all, &later)| all.add(later));
     }
 
-    /// Computes what worker `worker` of `rank` should have seen in a round, from the reports about its flows.
+    /// Computes the operations that worker `worker` of `rank` should have seen in a round, from the reports about its
+    /// flows.
     pub fn new(point: &TransferPoint, rank: u32, worker: usize, reports: &Reports) -> Result<Self> {
         let layout = SliceLayout::new(point, rank);
         let answered = answers(point);
         let flow = |from: u32, to: u32| {
-            // An answer is issued after its rank reported; there is one for each operation of the side that began.
+            // Answers are issued after their rank has reported. There is one for each operation of the initiating side.
             let began = !answered || point.roles.targets(from).contains(&to);
             let ends = if began { (from, to) } else { (to, from) };
             reports.of_flow((rank, &layout), worker, ends)
@@ -91,8 +92,8 @@ impl Expected {
     }
 }
 
-/// The set of arrivals, as [`Arrivals::set`] sums it, of the operations from `first` to `end` − 1 of one initiator.
-/// Their immediates are the low 32 bits of their numbers, so that all come again after 2^32.
+/// The set of arrivals, as [`Arrivals::set`] sums it, for operations `first` to `end` − 1 of one initiator. Immediates
+/// are the low 32 bits of the operation numbers, so they repeat after 2^32 operations.
 fn set_of(initiator: u32, (first, end): (u64, u64)) -> u64 {
     const LAP: u64 = 1 << 32;
     let sum = |numbers: std::ops::Range<u64>| {
@@ -108,8 +109,9 @@ fn set_of(initiator: u32, (first, end): (u64, u64)) -> u64 {
     }
 }
 
-/// Checks that a target saw exactly what was sent to it: how many operations, and of write-imm which, each how often,
-/// and where arrivals are `named` also from whom. It takes longer the more there were, so nobody may wait for bytes.
+/// Checks that a target saw exactly the operations that were sent to it. For write-imms it also checks which ones, how
+/// often each, and with `named` arrivals the initiator. It takes longer the more there were, so no rank may be waiting
+/// for bytes meanwhile.
 pub fn check_arrivals(
     point: &TransferPoint,
     expected: &Expected,
@@ -137,7 +139,7 @@ pub fn check_arrivals(
     Ok(())
 }
 
-/// The part of compare-swaps that found the expected word, of verified trials.
+/// Fraction of compare-swaps that found the expected word; `None` for unverified trials.
 pub(super) fn swapped_fraction(point: &TransferPoint, trials: &[TrialTotals]) -> Option<f64> {
     if point.op != Verb::CompareSwap || !point.verify.is_on() {
         return None;
@@ -147,7 +149,7 @@ pub(super) fn swapped_fraction(point: &TransferPoint, trials: &[TrialTotals]) ->
     Some(swapped as f64 / operations.max(1) as f64)
 }
 
-/// One stretch of this worker's memory that a trial fills from elsewhere, or that others fetch.
+/// A slice of this worker's memory that a trial fills from another rank, or that other ranks fetch.
 struct Slice {
     origin: u64,
     /// Index in `Expected::into` or `Expected::out`.
@@ -157,7 +159,8 @@ struct Slice {
     key: (u32, u32),
 }
 
-/// The flow that a slice's data are of. What all initiators read is the target's own, as no flow's of another is.
+/// The flow whose key a slice's data have. Data that all initiators share are keyed by the target alone; no real flow
+/// has this key.
 fn data_of(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
     match point.target_footprint {
         TargetFootprint::Own => (initiator, target),
@@ -165,38 +168,38 @@ fn data_of(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
     }
 }
 
-/// Spreads the workers of a rank over the seeds: an odd constant.
+/// Odd constant that spreads the workers of a rank over the seeds.
 const WORKER_SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The seed of a worker's data. The workers of a pair have equal slices, and the data of one must not pass for the
-/// other's.
+/// Seed of a worker's data. All workers of a pair have the same layout, and one worker's data must not pass for
+/// another's.
 pub(super) fn worker_seed(point: &TransferPoint, worker: u32) -> u64 {
     point.seed ^ u64::from(worker).wrapping_mul(WORKER_SEED)
 }
 
-/// Returns whether the last byte of each operation signals its arrival.
+/// Whether the last byte of each operation signals its arrival.
 pub(super) fn is_signalled(point: &TransferPoint) -> bool {
     answers(point) && point.op == Verb::Write && point.pacing == Pacing::PingPong
 }
 
-/// The slices of one worker and where the walks over them stand.
+/// The slices of one worker, and the positions of the walks over them.
 pub struct SliceWalks {
     slices: Vec<Slice>,
     read: bool,
-    /// Slots that operations used were compared each time.
+    /// True if every operation was compared when it landed.
     is_each: bool,
     seed: u64,
     slots: u64,
     stride_bytes: u64,
     footprint_bytes: u64,
     size_bytes: u64,
-    /// Bytes of a slot that are checked: all, or all but the one that signals arrival.
+    /// Bytes of a slot that are checked: all of them, or all but the one that signals arrival.
     checked_bytes: u64,
     issued_before: Vec<u64>,
 }
 
 impl SliceWalks {
-    /// Watches all slices of a worker, by its index in `rank`.
+    /// Covers all slices of worker `worker` of `rank`.
     pub fn new(point: &TransferPoint, (rank, worker): (u32, u32), layout: &SliceLayout) -> Self {
         let slots = flow_slots(point);
         let slice = |index, initiator, target, origin, outgoing| Slice {
@@ -233,12 +236,12 @@ impl SliceWalks {
         Key::new(self.seed, number, initiator, target)
     }
 
-    /// Fills the sources with the trial's data, and the places where it should land with its opposite.
+    /// Fills the sources with the trial's data, and the destinations with its poison, which differs in every byte.
     pub fn fill(&self, memory: &dyn Memory, number: u64) -> Result<()> {
         let mut filled = None;
         self.slices.iter().try_for_each(|slice| {
             if filled.replace(slice.origin) == Some(slice.origin) {
-                // All initiators share it.
+                // All initiators share this slice.
                 return Ok(());
             }
             let key = self.key(slice, number);
@@ -264,8 +267,8 @@ impl SliceWalks {
         }
     }
 
-    /// Checks every landing place: where the walk went, the trial's data of the slot that landed there last; the old
-    /// bytes in all other slots, between slots and behind the last. Only the first count as verified.
+    /// Checks every destination. Slots that operations used must hold the trial's data of the last operation there. All
+    /// other slots, the gaps and the guard must hold the old bytes. Only used slots count as verified.
     pub fn check(
         &self,
         memory: &dyn Memory,
@@ -310,13 +313,13 @@ impl SliceWalks {
                 memory.verify(origin, end, padding, key.poison(), untouched)?;
             }
             let guard = slice.origin + self.footprint_bytes;
-            // Landing places are filled with the opposite of the data, and their guards with the opposite of that.
+            // Destinations hold the poison of the data. Their guards hold the poison of that, which is the data again.
             memory.verify(slice.origin, guard, GUARD_BYTES, key, untouched)?;
         }
         Ok(())
     }
 
-    /// Moves the walks past the trial that just ended.
+    /// Advances the walks past the trial that just ended.
     pub fn advance(&mut self, expected: &Expected) {
         for slice in &mut self.slices {
             let count = count(slice, expected);
@@ -334,7 +337,7 @@ fn count(slice: &Slice, expected: &Expected) -> u64 {
     counts.get(slice.index).copied().unwrap_or(0)
 }
 
-/// What is checked of one worker's memory.
+/// The checked part of one worker's memory.
 pub enum MemoryWatch {
     /// Bytes that were copied.
     Slices(SliceWalks),
@@ -343,7 +346,7 @@ pub enum MemoryWatch {
 }
 
 impl MemoryWatch {
-    /// Watches the memory of a worker, by its index in `rank`.
+    /// Covers the memory of one worker; `of` is its rank and its index there.
     pub fn new(point: &TransferPoint, of: (u32, u32), layout: &SliceLayout) -> Self {
         if point.op.is_atomic() {
             Self::Words(WordWalks::new(point, of, layout))
@@ -352,7 +355,7 @@ impl MemoryWatch {
         }
     }
 
-    /// Puts in place what trial `number` begins with.
+    /// Writes the initial contents for trial `number`.
     pub fn fill(&mut self, memory: &dyn Memory, number: u64) -> Result<()> {
         match self {
             Self::Slices(slices) => slices.fill(memory, number),
@@ -368,7 +371,7 @@ impl MemoryWatch {
         }
     }
 
-    /// Checks what landed, and what should be as it was.
+    /// Checks the destinations, and the bytes that should be unchanged.
     pub fn check(
         &self,
         memory: &dyn Memory,
@@ -383,11 +386,11 @@ impl MemoryWatch {
         }
     }
 
-    /// Moves past the trial that just ended.
+    /// Advances past the trial that just ended.
     pub fn advance(&mut self, expected: &Expected) {
         match self {
             Self::Slices(slices) => slices.advance(expected),
-            // They went on when they were asked what was issued.
+            // Words advance in `issued`.
             Self::Words(_) => {}
         }
     }

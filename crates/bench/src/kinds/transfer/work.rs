@@ -1,4 +1,4 @@
-//! One worker during one point: its trials, and checking its memory after them.
+//! One worker during one point: its trials, and the checks of its memory.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -31,7 +31,7 @@ pub struct Work<'a> {
     latencies: WorkerLatencies<'a>,
     checker: MemoryChecker<'a>,
     idle: IdlePolicy,
-    /// Time at which the point began.
+    /// When the point began.
     began_ns: u64,
     cpu_began_ns: u64,
     /// End of the last round's measured interval.
@@ -57,7 +57,7 @@ impl<'a> Work<'a> {
         let mut checker = MemoryChecker::new(&assignment, worker);
         let mut driver = FlowDriver::new(&assignment, engine, worker, stop)?;
         if assignment.caps.moves_bytes {
-            // Zeros would be a flattering payload: links compress them, and memories skip them.
+            // Zeros would flatter the results: links compress them, and memories skip them.
             checker.fill()?;
             driver.hand_over_memory()?;
         }
@@ -73,12 +73,12 @@ impl<'a> Work<'a> {
         })
     }
 
-    /// Rounds of a serving loop between two looks at the clock.
+    /// Rounds of a serving loop between two reads of the clock.
     pub(super) fn look_rounds(&self) -> u32 {
         self.idle.look_rounds()
     }
 
-    /// The flows of a round.
+    /// Indices of the flows that a round drives.
     pub(super) fn in_round(&self, round: u32) -> Range<usize> {
         self.assignment.in_round(round)
     }
@@ -88,7 +88,7 @@ impl<'a> Work<'a> {
         self.driver.clock()
     }
 
-    /// Choices that the engine made by itself.
+    /// Choices that the engine has made while running.
     pub(super) fn chosen(&self) -> Facts {
         self.driver.chosen()
     }
@@ -98,23 +98,23 @@ impl<'a> Work<'a> {
         &self.latencies
     }
 
-    /// The pieces that [`Self::copy_limit`] copies.
+    /// The stretch of memory that [`Self::copy_limit`] copies.
     pub fn copy_stretch(&self) -> Stretch {
         stretch(&self.assignment.layout, self.assignment.point)
     }
 
-    /// Copy rates over this point's footprint, in the turns of all copiers.
+    /// Copy rates over this point's footprint, in turns shared by all copiers.
     pub fn copy_limit(&self, turns: CopyTurns) -> Result<Vec<CopyRate>> {
         self.checker.copy_rates(&self.driver.clock(), turns)
     }
 
-    /// Carries this worker's socket streams.
+    /// Runs this worker's socket streams.
     pub fn stream(&self, berths: &Berths) -> Result<Streamed> {
         let worker = self.assignment.station.worker;
         berths.carry(worker as usize, &self.driver.clock())
     }
 
-    /// Makes ready for trial `number`, outside the clock; puts the data of all its rounds in place where its bytes are
+    /// Prepares for trial `number`, outside the measured interval. Fills the data of all its rounds if they will be
     /// `checked`.
     pub fn prepare(&mut self, number: u64, checked: bool) -> Result<()> {
         self.idle.resume();
@@ -127,7 +127,8 @@ impl<'a> Work<'a> {
         self.driver.rearm()
     }
 
-    /// Makes ready for a round, before any worker of the rank drives it: rounds may be long after their trial began.
+    /// Prepares for a round before any worker of the rank drives it. Rounds may start long after their trial began, so
+    /// the clock is resynchronized here.
     pub fn begin_round(&mut self) {
         if self.assignment.station.worker == 0 {
             self.driver.follow_clock();
@@ -137,17 +138,17 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Serves peers until `over`: answers under ping-pong, polls otherwise.
+    /// Serves peers until `over` returns true: answers pings in a ping-pong, polls otherwise.
     pub fn serve_peers(&mut self, over: impl FnMut() -> bool) -> Result<()> {
         self.driver.serve_peers(&self.idle, over)
     }
 
-    /// Polls until `over` without answering, or rests.
+    /// Polls until `over` returns true, or rests. Does not answer pings.
     pub fn poll_until(&mut self, over: impl FnMut() -> bool) -> Result<()> {
         self.driver.poll_until(&self.idle, over)
     }
 
-    /// Waits for the aligned start, then drives this worker's own flows to their end, the closing flush included.
+    /// Waits for the aligned start, then drives this worker's own flows to their end, the final flush included.
     pub fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
         let driven = self.drive_round(schedule);
         let station = &self.assignment.station;
@@ -176,7 +177,7 @@ impl<'a> Work<'a> {
         let clock = self.driver.clock();
         let skew_ns = clock.now_ns().saturating_sub(schedule.start_ns);
         let mut totals = TrialTotals {
-            // A worker at rest may be late.
+            // A resting worker may wake late, which is no skew.
             start_skew_ns: if self.idle.is_at_rest() { 0 } else { skew_ns },
             ..TrialTotals::default()
         };
@@ -200,23 +201,23 @@ impl<'a> Work<'a> {
         Ok(totals)
     }
 
-    /// Operations that this worker's flows issued in the trial that was just driven.
+    /// Operations that this worker's flows issued in the last trial.
     pub fn issued(&mut self) -> Result<Issued> {
         self.checker.issued(self.driver.flows())
     }
 
-    /// Flows of the execution that was just driven, in the order of their targets, where a file says their loads.
+    /// Times of the flows in the last round, in target order, if a traffic file defines their loads.
     pub(super) fn flow_times(&self, schedule: &Schedule) -> Vec<FlowTime> {
         self.driver.flow_times(schedule.start_ns)
     }
 
-    /// Peers and how many operations went to each since the point began, answers and the warm-up's included.
+    /// Each peer with the number of operations to it since the point began, answers and warm-up included.
     pub fn operations(&self) -> Vec<(u32, u64)> {
         let flows = self.driver.flows().iter();
         flows.map(|flow| (flow.peer, flow.issued)).collect()
     }
 
-    /// Waits until everything that the initiators completed has arrived, and ends the trial: its window counts the last
+    /// Waits until everything that the initiators completed has arrived, and ends the measured interval with the last
     /// arrival.
     pub fn finish(
         &mut self,
@@ -258,7 +259,8 @@ impl<'a> Work<'a> {
         check_arrivals(point, expected, &arrivals, caps.arrivals_named)
     }
 
-    /// Checks the memory after the rounds of a trial, adds correct bytes to `totals`, and moves on to the next trial.
+    /// Checks the memory after the rounds of a trial, adds the correct bytes to `totals`, and advances to the next
+    /// trial.
     pub fn check(&mut self, expected: &Expected, totals: &mut TrialTotals) -> Result<()> {
         let fetched = self.driver.fetch_memory();
         let checked = fetched.and_then(|()| self.checker.check(expected, totals));
@@ -266,14 +268,14 @@ impl<'a> Work<'a> {
         checked
     }
 
-    /// Leaves nothing posted behind for the next point. All workers of all ranks call it, then [`Self::poll_until`]
-    /// everybody has.
+    /// Leaves nothing posted for the next point. All workers of all ranks call this, then [`Self::poll_until`] all of
+    /// them have finished.
     pub fn close(&mut self) -> Result<()> {
         self.checker.stop_comparing();
         self.driver.close()
     }
 
-    /// Sums of this worker, where they belong.
+    /// Totals of this worker, assigned to the measured part or to the background.
     pub(super) fn placed(&self, totals: TrialTotals) -> TrialTotals {
         if self.assignment.station.part.is_background {
             totals.beside()
@@ -282,7 +284,7 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Forgets the warm-up's latencies.
+    /// Discards the warm-up's latencies.
     pub fn forget(&mut self) {
         self.latencies.forget();
     }

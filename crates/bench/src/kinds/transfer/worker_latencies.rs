@@ -1,4 +1,4 @@
-//! Latencies of one worker: those of the running trial, of the point, and of the phases of its batches.
+//! Latencies of one worker: of the current trial, of the point, and of the phases of its batches.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,13 +20,13 @@ pub(super) struct WorkerLatencies<'a> {
     assignment: Rc<Assignment<'a>>,
     trial: LatencyHistogram,
     point: LatencyHistogram,
-    /// Only of points with batches.
+    /// `None` unless the point has batches.
     phases: Option<PhaseHistograms>,
     /// Pulse kept during trials, if another thread reads it.
     pulse: Option<FeltPulse>,
 }
 
-/// Returns whether another thread reads pulses: not while engines warm up.
+/// Whether another thread reads the pulse: not during the warm-up.
 fn is_felt(schedule: &Schedule) -> bool {
     schedule.number != WARM_UP
 }
@@ -44,7 +44,7 @@ impl<'a> WorkerLatencies<'a> {
         }
     }
 
-    /// Begins a trial, before the clock runs.
+    /// Begins a trial, before the measured interval.
     pub(super) fn begin(&mut self) {
         self.trial.clear();
         if let Some(felt) = &mut self.pulse {
@@ -67,7 +67,7 @@ impl<'a> WorkerLatencies<'a> {
         }
     }
 
-    /// Follows a trial that is carried out elsewhere.
+    /// Starts following a trial that the device runs on its own.
     pub(super) fn follow(&self, schedule: &Schedule, progress: Arc<dyn CarriedProgress>) {
         if let Some(felt) = self.pulse.as_ref().filter(|_| is_felt(schedule)) {
             felt.pulse.follow(progress);
@@ -81,8 +81,8 @@ impl<'a> WorkerLatencies<'a> {
         }
     }
 
-    /// Completes the latencies of the trial that was driven, and puts their sums into `totals`. It takes time, so it
-    /// follows the measured interval.
+    /// Completes the latencies of the last round, and adds their sums to `totals`. This takes time, so it runs after
+    /// the measured interval.
     pub(super) fn settle(
         &mut self,
         driver: &mut FlowDriver<'_>,
@@ -133,7 +133,7 @@ impl<'a> WorkerLatencies<'a> {
         Ok(())
     }
 
-    /// Latencies of the trial that was driven last; `None` for the background.
+    /// Latencies of the last trial; `None` for a background worker.
     pub(super) fn of_trial(&self) -> Option<&LatencyHistogram> {
         Some(&self.trial).filter(|_| !self.assignment.station.part.is_background)
     }
@@ -143,12 +143,12 @@ impl<'a> WorkerLatencies<'a> {
         &self.point
     }
 
-    /// Phases of batches of all trials.
+    /// Phases of batches over all trials.
     pub(super) fn phases(&self) -> Option<&PhaseHistograms> {
         self.phases.as_ref()
     }
 
-    /// Forgets the warm-up's latencies.
+    /// Discards the warm-up's latencies.
     pub(super) fn forget(&mut self) {
         self.point.clear();
         if let Some(phases) = &mut self.phases {

@@ -1,5 +1,5 @@
-//! The workers of one rank during one point. Worker 0 is the rank's main thread and leads: it alone talks to the other
-//! ranks. The others wait for its orders; while bytes move, all of them poll.
+//! The worker threads of one rank during one point. Worker 0 is the rank's main thread and the leader: it alone talks
+//! to other ranks. The others wait for its orders. While bytes move, all of them poll.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
@@ -28,47 +28,47 @@ use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Order to a worker.
+/// An order to a following worker.
 #[derive(Debug, Clone)]
 pub enum ThreadOrder {
-    /// Measure the copy limit, in the turns of all copiers.
+    /// Measure the copy bound, in turns shared by all copiers.
     CopyLimit(CopyTurns),
-    /// Carry this worker's socket streams.
+    /// Run this worker's socket streams.
     Stream(Arc<Berths>),
-    /// Put the data of the trial with this number in place, where its bytes are checked.
+    /// Prepare for the trial with this number; fill its data if the flag is set.
     Prepare(u64, bool),
-    /// Drive, serve until all ranks are done, and finish.
+    /// Drive the flows, serve peers until all ranks are done, and finish.
     Trial(Schedule),
     /// Check the bytes of all rounds of the last trial.
     Check,
-    /// Forget the warm-up's latencies.
+    /// Discard the warm-up's latencies.
     Forget,
-    /// Hand over the latencies of the trial that just ended.
+    /// Return the latencies of the last trial.
     LatenciesOfTrial,
-    /// Hand over the latencies of all trials.
+    /// Return the latencies of all trials.
     Latencies,
-    /// Tell how many operations the point took, the warm-up's included.
+    /// Return the number of operations to each peer since the point began, warm-up included.
     Operations,
-    /// Use up what peers have posted, and serve until all ranks are done.
+    /// Use up the receives that peers have posted, and serve until all ranks are done.
     Close,
 }
 
-/// A worker's answer.
+/// A worker's answer to an order.
 #[derive(Debug, Default)]
 pub struct ThreadReport {
     /// Totals of a trial or a check.
     pub totals: Option<TrialTotals>,
-    /// Flows of an execution, where a file says their loads.
+    /// Times of the flows, if a traffic file defines their loads.
     pub times: Vec<FlowTime>,
-    /// Rates of the copy limit.
+    /// Rates of the copy bound.
     pub rates: Option<Vec<CopyRate>>,
     /// Bytes of the socket streams.
     pub streamed: Option<Streamed>,
-    /// Latencies that were asked for.
+    /// Latencies, if they were requested.
     pub latencies: Option<LatencyHistogram>,
-    /// Those of the phases of batches.
+    /// Latencies of the phases of batches.
     pub phases: Option<PhaseHistograms>,
-    /// Peers and the operations towards them, of the warm-up and all trials.
+    /// Peers and the number of operations to each, of the warm-up and all trials.
     pub operations: Vec<(u32, u64)>,
 }
 
@@ -77,7 +77,7 @@ pub struct ThreadReport {
 pub struct SharedTrialState {
     /// Workers that still drive their own flows.
     driving: AtomicU32,
-    /// All ranks are done.
+    /// True once all ranks are done.
     over: AtomicBool,
     /// Operations that each worker issued.
     issued: Mutex<Vec<Issued>>,
@@ -86,12 +86,12 @@ pub struct SharedTrialState {
     /// The first failure of a following worker, so that the leader need not wait for its answer.
     failure: Mutex<Option<String>>,
     failed: AtomicBool,
-    /// Workers that may sleep.
+    /// Workers that may be asleep.
     sleepers: Arc<Sleepers>,
 }
 
 impl SharedTrialState {
-    /// Makes the state of `workers` workers, of which some may sleep.
+    /// Creates the state for `workers` workers, some of which may sleep.
     pub fn new(workers: usize, sleepers: Arc<Sleepers>) -> Self {
         Self {
             issued: Mutex::new(vec![Issued::default(); workers]),
@@ -101,23 +101,23 @@ impl SharedTrialState {
         }
     }
 
-    /// Resets it before each round.
+    /// Resets the state before each round.
     pub fn reset(&self, workers: u32) {
         self.driving.store(workers, Ordering::Release);
         self.over.store(false, Ordering::Release);
     }
 
-    /// Returns whether all local workers have driven their flows.
+    /// Whether all local workers have driven their flows.
     pub fn all_driven(&self) -> bool {
         self.driving.load(Ordering::Acquire) == 0
     }
 
-    /// Returns whether a following worker has failed; one atomic load.
+    /// Whether a following worker has failed. Costs one atomic load.
     pub fn has_failed(&self) -> bool {
         self.failed.load(Ordering::Acquire)
     }
 
-    /// The first failure of a following worker.
+    /// Returns the first failure of a following worker as an error.
     pub fn check_failed(&self) -> Result<()> {
         if !self.has_failed() {
             return Ok(());
@@ -142,12 +142,12 @@ impl SharedTrialState {
         lock(&self.issued).clone()
     }
 
-    /// Says what the workers should have seen.
+    /// Sets the operations that the workers should have seen.
     pub fn expect(&self, expected: Vec<Expected>) {
         *lock(&self.expected) = expected;
     }
 
-    /// Tells the workers that all ranks are done and what they should have seen.
+    /// Signals that all ranks are done, and sets the operations that the workers should have seen.
     pub fn finish(&self, expected: Vec<Expected>) {
         self.expect(expected);
         self.over.store(true, Ordering::Release);
@@ -161,7 +161,8 @@ impl SharedTrialState {
             .unwrap_or_default()
     }
 
-    /// A worker's own part: drive, tell what was issued. The caller serves its peers until the trial is over.
+    /// Drives a worker's own flows and publishes the operations it issued. The caller then serves peers until the trial
+    /// is over.
     pub fn drive(&self, index: usize, work: &mut Work, schedule: &Schedule) -> Result<TrialTotals> {
         let result = work.drive(schedule);
         let told = work.issued().map(|issued| {
@@ -173,13 +174,13 @@ impl SharedTrialState {
         result.and_then(|totals| told.map(|()| totals))
     }
 
-    /// Checks a worker's bytes and moves its walks on.
+    /// Checks a worker's bytes and advances its walks.
     pub fn check(&self, index: usize, work: &mut Work) -> Result<TrialTotals> {
         let (expected, mut totals) = (self.expected(index), TrialTotals::default());
         work.check(&expected, &mut totals).map(|()| totals)
     }
 
-    /// Carries out an order that needs no talk with other ranks, on any thread but the leader's.
+    /// Carries out an order that needs no exchange with other ranks, on any thread except the leader's.
     fn follow(&self, index: usize, work: &mut Work, order: &ThreadOrder) -> Result<ThreadReport> {
         let mut report = ThreadReport::default();
         match order {
@@ -219,10 +220,10 @@ impl SharedTrialState {
     }
 }
 
-/// The leader's handles of the following workers.
+/// The leader's handles to the following workers.
 pub type Threads = Followers<ThreadOrder, ThreadReport, Error>;
 
-/// Places of this rank's workers.
+/// Setups of this rank's workers.
 pub(super) fn stations(
     point: &TransferPoint,
     points: &WorkerPoints<'_>,
@@ -253,7 +254,8 @@ pub(super) fn stations(
     (0u32..).zip(&open.workers).map(station).collect()
 }
 
-/// The thread of a following worker: makes it ready, says so, and carries out orders until the leader hangs up.
+/// Runs the thread of a following worker: prepares it, reports that it is ready, and carries out orders until the
+/// leader hangs up.
 pub(super) fn serve(
     point: &TransferPoint,
     station: Station,
@@ -289,7 +291,7 @@ mod tests {
     use super::*;
     use tonnage_loops::testing::{LONG, rested};
 
-    /// Each change that a resting worker waits for wakes it at once.
+    /// Every change that a resting worker may wait for wakes it immediately.
     #[test]
     fn each_change_of_the_shared_state_wakes_a_resting_worker() {
         let (sleepers, stop) = (Arc::new(Sleepers::default()), AtomicBool::new(false));

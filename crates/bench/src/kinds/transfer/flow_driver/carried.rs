@@ -1,4 +1,4 @@
-//! Trials that are carried out elsewhere: the order for them, and the memory that they use.
+//! Trials that the device runs on its own: their orders, and the memory that they use.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,7 +28,7 @@ impl FlowDriver<'_> {
         flows.map(|flow| (flow.local_origin, bytes)).collect()
     }
 
-    /// Takes what was put in place to where the operations have it, where that is elsewhere.
+    /// Copies freshly filled memory to where the device's operations access it, if that is elsewhere.
     pub(in super::super) fn hand_over_memory(&mut self) -> Result<()> {
         let stretches = self.own_stretches();
         if self.assignment.caps.carried {
@@ -37,7 +37,7 @@ impl FlowDriver<'_> {
         Ok(())
     }
 
-    /// Brings back what landed elsewhere, so that it can be looked at.
+    /// Copies fetched bytes back from the device, so that they can be checked.
     pub(in super::super) fn fetch_memory(&mut self) -> Result<()> {
         let stretches = self.own_stretches();
         if self.assignment.caps.carried && self.assignment.point.op.fetches() {
@@ -46,8 +46,8 @@ impl FlowDriver<'_> {
         Ok(())
     }
 
-    /// Prepares a round that is carried out elsewhere, before its start, and returns its progress. `None` for any other
-    /// round.
+    /// Prepares a round that the device runs on its own, before its start, and returns its progress. `None` for any
+    /// other round.
     pub(super) fn begin_carried(
         &mut self,
         schedule: &Schedule,
@@ -70,7 +70,7 @@ impl FlowDriver<'_> {
         Ok(Some(progress))
     }
 
-    /// Lets a round be carried out that was made ready.
+    /// Runs a prepared round on the device.
     pub(super) fn drive_carried(
         &mut self,
         schedule: &Schedule,
@@ -81,7 +81,7 @@ impl FlowDriver<'_> {
         let left_ns = |ns: u64| (schedule.start_ns + ns).saturating_sub(self.port.clock.now_ns());
         let order = CarriedOrder {
             duration: match schedule.length {
-                // One that begins after its end still does something.
+                // A trial whose start is after its end still runs for a moment.
                 TrialLength::DurationNs(ns) => Some(Duration::from_nanos(left_ns(ns).max(1))),
                 TrialLength::Iterations(_) => None,
             },
@@ -101,7 +101,7 @@ impl FlowDriver<'_> {
         Ok(())
     }
 
-    /// Fetches the latencies of a round that was carried out, where they are recorded.
+    /// Fetches the latencies of a round that the device ran, if latencies are recorded.
     pub(in super::super) fn carried_latencies(&mut self) -> Result<Option<BinnedLatencies>> {
         if !self.assignment.point.latency {
             return Ok(None);
@@ -110,7 +110,7 @@ impl FlowDriver<'_> {
     }
 }
 
-/// The order of a round, without its time.
+/// The order for a round, without its duration.
 fn order_of<'a>(
     point: &TransferPoint,
     length: TrialLength,
@@ -121,7 +121,7 @@ fn order_of<'a>(
         Pacing::Batch { batch } => (batch, true),
         _ => (point.depth(), false),
     };
-    // An iteration is a batch of each flow.
+    // With batches, an iteration is one batch on each flow.
     let of_batch = u64::from(window).saturating_mul(flows.len() as u64);
     let each = if in_batches { of_batch } else { 1 };
     let most = point.iterations_max();

@@ -1,4 +1,4 @@
-//! Rank 0's side of intervals: puts ticks of all clients together.
+//! Rank 0's side of intervals: combines the ticks of all clients.
 
 use std::collections::VecDeque;
 
@@ -9,13 +9,13 @@ use tonnage_record::transfer::{
 use tonnage_units::Result;
 use tonnage_units::histogram::LatencyHistogram;
 
-/// Standstills that are listed.
+/// Most standstills that are listed.
 const STANDSTILLS_MAX: usize = 1024;
 
-/// Intervals whose latencies still come: a client that is later than that adds to the oldest of them.
+/// Number of intervals that still accept latencies. A client that is later than that adds to the oldest of them.
 const OPEN_MAX: usize = 4;
 
-/// Extremes of an interval that no client has told of.
+/// Extremes of an interval that no client has reported.
 const NOBODY: IntervalExtremes = IntervalExtremes {
     slowest_rank: 0,
     slowest_operations: u64::MAX,
@@ -29,33 +29,33 @@ pub(super) struct Collector {
     trial: u64,
     clients: Vec<Client>,
     series: TrialSeries,
-    /// Histograms of the last intervals, the first of them that at `open_from`.
+    /// Histograms of the latest intervals; the first belongs to interval `open_from`.
     open: VecDeque<LatencyHistogram>,
     open_from: usize,
 }
 
-/// Ticks of a rank that initiates, taken together.
+/// Combined ticks of one initiating rank.
 #[derive(Clone, Default)]
 struct Client {
     rank: u32,
-    /// Operations that its ticks told of.
+    /// Operations reported by its ticks.
     told: u64,
-    /// Intervals that they told of.
+    /// Intervals reported by its ticks.
     passed: usize,
     is_driven: bool,
-    /// The first interval in which it had done its part.
+    /// The first interval after all its workers had driven their flows.
     driven_from: Option<usize>,
     is_over: bool,
-    /// The first interval of those in a row in which it moved nothing.
+    /// Start of the current series of intervals in which it moved nothing.
     still_from: Option<usize>,
 }
 
-/// Movement of a client in one interval.
+/// Operations of a client in one interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ClientMoved {
     pub(super) rank: u32,
     pub(super) operations: u64,
-    /// True where it stood still before it was done, or nobody has heard of it.
+    /// True if it stood still before it was done, or has not reported the interval.
     pub(super) is_silent: bool,
 }
 
@@ -85,7 +85,7 @@ impl Collector {
         }
     }
 
-    /// Takes the tick of a rank; one of another trial says nothing.
+    /// Adds the tick of a rank. Ticks of another trial are ignored.
     pub(super) fn take(&mut self, rank: u32, tick: &Tick) -> Result<()> {
         let known = self
             .clients
@@ -95,12 +95,13 @@ impl Collector {
         };
         let client = &mut self.clients[at];
         let first = client.passed;
-        // The last tick comes within an interval, and may have nothing new.
+        // The last tick comes within an interval, and may hold nothing new.
         let end = (tick.passed as usize).max(first + usize::from(tick.is_last));
         let moved = tick.operations.saturating_sub(client.told);
         (client.told, client.passed) = (client.told.max(tick.operations), end);
         for interval in first..end {
-            // A rank that was late tells of several: what moved did so before it was held up.
+            // A late rank reports several intervals at once. Its operations were before the delay, so they belong to
+            // the first.
             let operations = if interval == first { moved } else { 0 };
             self.count(at, interval, operations, tick.is_driven);
         }
@@ -113,7 +114,7 @@ impl Collector {
         match tick.latencies[..] {
             [] => Ok(()),
             _ => {
-                // Those of the last tick may be of the interval that ended with it.
+                // Latencies of the last tick may belong to the interval that ended with it.
                 let at = first.min(tick.passed as usize);
                 self.latencies(at).merge_encoded(&tick.latencies)
             }
@@ -158,7 +159,7 @@ impl Collector {
         });
     }
 
-    /// Makes room for an interval and those before it.
+    /// Extends the series up to `interval`.
     fn reach(&mut self, interval: usize) {
         let series = &mut self.series;
         while series.operations.len() <= interval {
@@ -172,12 +173,12 @@ impl Collector {
         }
     }
 
-    /// The histogram of an interval, or of the oldest one that is still open.
+    /// The histogram of an interval, or the oldest open one if the interval is already closed.
     fn latencies(&mut self, interval: usize) -> &mut LatencyHistogram {
         let last = interval.max(self.open_from);
         while self.open_from + self.open.len() <= last {
             let next = if self.open.len() == OPEN_MAX {
-                // Its memory serves the next one.
+                // Reuse the memory of the oldest one.
                 let mut oldest = self.close_oldest();
                 oldest.clear();
                 oldest
@@ -196,13 +197,13 @@ impl Collector {
         oldest
     }
 
-    /// Returns whether all clients have told of so many intervals.
+    /// Whether all clients have reported `passed` intervals.
     pub(super) fn is_heard(&self, passed: u64) -> bool {
         let mut clients = self.clients.iter();
         clients.all(|client| client.is_over || client.passed as u64 >= passed)
     }
 
-    /// Movement of each client in an interval, of which some may not have told yet.
+    /// Operations of each client in an interval. Some clients may not have reported it yet.
     pub(super) fn moved(&self, interval: usize) -> impl Iterator<Item = ClientMoved> {
         let all = self.clients.iter().enumerate();
         all.map(move |(at, client)| {
@@ -223,7 +224,7 @@ impl Collector {
         })
     }
 
-    /// The slowest and the fastest client of an interval, where they are many.
+    /// The slowest and the fastest client of an interval; `None` if each client has its own series.
     pub(super) fn extremes(&self, interval: usize) -> Option<IntervalExtremes> {
         if !self.series.clients.is_empty() {
             return None;
@@ -234,7 +235,7 @@ impl Collector {
             .get(interval)
             .copied()
             .unwrap_or(NOBODY);
-        // One that nobody has heard of is slower than all others.
+        // A client without a report counts as slower than all others.
         let lost = |client: &&Client| client.passed <= interval && !client.is_over;
         if let Some(client) = self.clients.iter().find(lost) {
             (known.slowest_rank, known.slowest_operations) = (client.rank, 0);
@@ -247,7 +248,7 @@ impl Collector {
         self.series.operations.get(interval).copied().unwrap_or(0)
     }
 
-    /// Latencies of an interval; `None` without any.
+    /// Latencies of an interval; `None` if it has no samples.
     pub(super) fn latency(&self, interval: usize) -> Option<IntervalLatency> {
         let known = match interval.checked_sub(self.open_from) {
             Some(at) => figures(self.open.get(at)?),
@@ -261,13 +262,13 @@ impl Collector {
         self.clients.len() as u32
     }
 
-    /// Ends a trial that took so long, and returns the number of its intervals. What came in the moment after the last
-    /// whole interval is of that one.
+    /// Ends a trial of `window_ns`, and returns its number of intervals. Operations just after the last whole interval
+    /// belong to that one.
     pub(super) fn close(&mut self, window_ns: u64) -> usize {
         let count = intervals(window_ns, self.series.interval_ns);
         for at in 0..self.clients.len() {
             let client = &self.clients[at];
-            // One that ended while it stood still, or that nobody heard of any more.
+            // The client stood still at the end, or stopped reporting.
             let is_lost = !client.is_over && !client.is_driven && client.passed < count;
             let from = client.still_from.or(is_lost.then_some(client.passed));
             let rank = client.rank;
@@ -296,7 +297,7 @@ impl Collector {
         count
     }
 
-    /// Closes the histograms of all intervals; those behind the last one are of that one.
+    /// Closes the histograms of all intervals. Those beyond the last interval are merged into it.
     fn close_latencies(&mut self, count: usize) {
         while self.open.len() > 1 && self.open_from + self.open.len() > count {
             if let (Some(behind), Some(last)) = (self.open.pop_back(), self.open.back_mut()) {
@@ -312,20 +313,20 @@ impl Collector {
         }
     }
 
-    /// Whole intervals that some client has told of.
+    /// Whole intervals that at least one client has reported.
     pub(super) fn told(&self) -> u64 {
         let passed = self.clients.iter().map(|client| client.passed as u64);
         passed.max().unwrap_or(0)
     }
 
-    /// The series of a trial that goes on.
+    /// The series so far of a running trial.
     pub(super) fn so_far(&self, elapsed_ns: u64) -> TrialSeries {
         let mut copy = self.clone();
         copy.close(elapsed_ns);
         copy.series()
     }
 
-    /// The series of a trial that was closed.
+    /// Takes the series of a closed trial.
     pub(super) fn series(&mut self) -> TrialSeries {
         let known = (0..self.series.extremes.len()).map(|at| {
             self.extremes(at).unwrap_or(IntervalExtremes {
@@ -341,14 +342,14 @@ impl Collector {
     }
 }
 
-/// Intervals of a trial that took so long: a tail that is shorter than a tenth of one belongs to the last.
+/// Number of intervals in a trial of `window_ns`. A tail shorter than a tenth of an interval belongs to the last one.
 fn intervals(window_ns: u64, interval_ns: u64) -> usize {
     let (whole, tail_ns) = (window_ns / interval_ns, window_ns % interval_ns);
     let count = whole + u64::from(tail_ns * 10 >= interval_ns);
     count.max(1) as usize
 }
 
-/// Adds what lies behind so many to the last of them.
+/// Shortens the list to `count` intervals and adds the rest to the last of them.
 fn fold(operations: &mut Vec<u64>, count: usize) {
     let behind: u64 = operations.iter().skip(count).sum();
     operations.resize(count, 0);

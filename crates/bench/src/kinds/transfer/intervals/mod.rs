@@ -1,13 +1,13 @@
-//! Intervals of trials: while bytes move, each rank that initiates tells rank 0 once an interval how far it is, and
-//! rank 0 tells whoever listens and keeps the series.
+//! Intervals of trials. While bytes move, each initiating rank reports its progress to rank 0 once per interval. Rank 0
+//! passes it on to the listener and keeps the series.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `ticker` | what a rank tells, counted from the pulses of its workers |
-//! | `collector` | putting the ticks of all ranks together, on rank 0 |
-//! | `watcher` | the thread that does both, and records of what was put together so far |
+//! | `ticker` | a rank's reports, counted from the pulses of its workers |
+//! | `collector` | combining the ticks of all ranks, on rank 0 |
+//! | `watcher` | the thread that does both, and checkpoints of the record |
 //!
-//! What the loops do for it is in [`tonnage_loops::pulse`]; nothing here is on their way.
+//! The loops' side is in [`tonnage_loops::pulse`]; nothing in this folder runs inside a timed loop.
 
 mod collector;
 mod ticker;
@@ -31,19 +31,19 @@ use tonnage_record::transfer::{BrokenOff, Trial, TrialSeries};
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
 
-/// The intervals of a point's trials, on one rank; nothing at all where they are not cut.
+/// The intervals of a point's trials, on one rank. `None` if the point has no intervals.
 pub struct Intervals(Option<Cut>);
 
-/// Parts that all trials share.
+/// Settings and resources that all trials share.
 struct Cut {
     interval_ns: u64,
     size_bytes: u64,
-    /// One for each worker of a rank that initiates.
+    /// One pulse per worker; empty on a rank that does not initiate.
     pulses: Arc<[Arc<Pulse>]>,
     notes: Notes,
     /// CPUs that the thread may run on.
     cpus: Vec<u32>,
-    /// Ranks that initiate; rank 0's.
+    /// Ranks that initiate; filled at rank 0 only.
     clients: Vec<u32>,
     listener: Option<IntervalListener>,
     checkpoints: Option<Checkpoints>,
@@ -51,18 +51,18 @@ struct Cut {
     running: Option<Running>,
 }
 
-/// One trial on its way.
+/// A trial that is running.
 struct Running {
     trial: u64,
     is_driven: Arc<AtomicBool>,
     watcher: Option<Watcher>,
-    /// Work that the thread gave back.
+    /// State returned by the thread after it was stopped.
     watch: Option<TrialWatch>,
 }
 
 impl Intervals {
-    /// Intervals of this point's trials. `record` is the point's, where it has one, with what is
-    /// known before it is measured.
+    /// The intervals of this point's trials. `record` is the point's own record, if it has one, before anything was
+    /// measured.
     pub fn of(
         point: &TransferPoint,
         stage: &Stage<'_>,
@@ -106,14 +106,14 @@ impl Intervals {
         }))
     }
 
-    /// The pulse of a worker, where somebody feels it.
+    /// The pulse that a worker updates; `None` if nothing reads it.
     pub fn pulse(&self, worker: u32) -> Option<Arc<Pulse>> {
         self.0.as_ref()?.pulses.get(worker as usize).map(Arc::clone)
     }
 
-    /// Begins a trial after those that have ended, before its workers start; a warm-up is none.
+    /// Begins a trial before its workers start. `ended` are the trials before it. Does nothing for a warm-up.
     pub fn begin(&mut self, schedule: &Schedule, clock: Clock, ended: &[Trial]) -> Result<()> {
-        // Turns beside the trials have no series either.
+        // Extra turns outside the trials have no series either.
         let counts = schedule.number != WARM_UP && !schedule.again;
         let Some(cut) = self.0.as_mut().filter(|_| counts) else {
             return Ok(());
@@ -124,14 +124,14 @@ impl Intervals {
         cut.begin(schedule, clock)
     }
 
-    /// Takes note that all workers of this rank have done their part.
+    /// Notes that all workers of this rank have driven their flows.
     pub fn driven(&self) {
         if let Some(running) = self.0.as_ref().and_then(|cut| cut.running.as_ref()) {
             running.is_driven.store(true, Ordering::Release);
         }
     }
 
-    /// Ends this rank's part with its exact figures, before the ranks add theirs up.
+    /// Sends this rank's exact count, before the ranks merge their totals.
     pub fn tell_last(&mut self, operations: u64, window_ns: u64) -> Result<()> {
         let Some(running) = self.0.as_mut().and_then(|cut| cut.running.as_mut()) else {
             return Ok(());
@@ -142,7 +142,7 @@ impl Intervals {
         ticker.map_or(Ok(()), |ticker| ticker.send_last(operations, window_ns))
     }
 
-    /// The series of the trial, on rank 0, once the figures of all ranks are there.
+    /// The series of the trial, on rank 0, once the totals of all ranks are merged.
     pub fn finish(&mut self, window_ns: u64) -> Result<Option<TrialSeries>> {
         let Some(cut) = &mut self.0 else {
             return Ok(None);
@@ -161,14 +161,14 @@ impl Intervals {
         Ok(Some(series))
     }
 
-    /// The series of a trial that ends early, on rank 0.
+    /// The series of a trial that ended early, on rank 0.
     pub fn break_off(&mut self) -> Option<BrokenOff> {
         let cut = self.0.as_mut()?;
         let mut running = cut.running.take()?;
         running.stop().ok()?;
         let mut collecting = running.watch.and_then(|watch| watch.collecting)?;
         collecting.take_notes().ok()?;
-        // Nobody knows what moved after the last interval that was told of.
+        // Progress after the last reported interval is unknown.
         let elapsed_ns = collecting.collector.told().max(1) * cut.interval_ns;
         collecting.collector.close(elapsed_ns);
         let (trial, series) = (running.trial, collecting.collector.series());
@@ -178,7 +178,8 @@ impl Intervals {
 
 impl Cut {
     fn begin(&mut self, schedule: &Schedule, clock: Clock) -> Result<()> {
-        // Those of a trial that failed on all ranks came after its end. All are there since the start was agreed on.
+        // Drops late ticks of a trial that failed on all ranks. They have all arrived, because the ranks have since
+        // agreed on a start.
         self.notes.take();
         for pulse in self.pulses.iter() {
             pulse.restart();
@@ -206,7 +207,7 @@ impl Cut {
                 told: 0,
             }),
         };
-        // A rank that only serves has nothing to watch.
+        // A pure target on another rank has nothing to watch.
         let watcher = if watch.ticker.is_some() || watch.collecting.is_some() {
             let times = (clock, schedule.start_ns, self.interval_ns);
             Some(Watcher::start(watch, times, self.cpus.clone())?)

@@ -1,4 +1,4 @@
-//! One rank's side of intervals: counts what its workers have done, and sends it to rank 0.
+//! One rank's side of intervals: counts its workers' operations, and sends them to rank 0.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,35 +10,35 @@ use tonnage_ranks::{Notes, pack};
 use tonnage_units::Result;
 use tonnage_units::histogram::LatencyHistogram;
 
-/// Progress of a rank in a trial, told to rank 0 at the end of each interval.
+/// Progress of a rank in a trial, sent to rank 0 at the end of each interval.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tick {
     /// Number of the trial.
     pub trial: u64,
     /// Whole intervals that have passed since the aligned start.
     pub passed: u64,
-    /// Operations that have completed until then.
+    /// Operations completed by then.
     pub operations: u64,
-    /// Encoded latencies of what completed since the last tick, roughly; empty without any.
+    /// Encoded latencies of roughly the operations completed since the last tick; empty if there are none.
     pub latencies: Vec<u8>,
-    /// True when all workers of the rank have done their part of the trial.
+    /// True once all workers of the rank have driven their flows.
     pub is_driven: bool,
     /// True in the last tick of a trial, whose count is exact.
     pub is_last: bool,
 }
 
-/// The ticks of a rank in one trial.
+/// Produces the ticks of a rank in one trial.
 pub(super) struct Ticker {
     pub(super) trial: u64,
     pub(super) interval_ns: u64,
-    /// One for each worker.
+    /// One pulse per worker.
     pub(super) pulses: Arc<[Arc<Pulse>]>,
     pub(super) notes: Notes,
-    /// True once all workers of the rank have done their part.
+    /// True once all workers of the rank have driven their flows.
     pub(super) is_driven: Arc<AtomicBool>,
-    /// Time and number of operations when they were counted last.
+    /// Time and number of operations at the last count.
     counted: (u64, u64),
-    /// Operations that have been told of.
+    /// Operations reported so far.
     told: u64,
     latencies: LatencyHistogram,
     next: Option<Tick>,
@@ -64,13 +64,14 @@ impl Ticker {
         }
     }
 
-    /// Counts what has completed until so long after the start, and asks the workers for their latencies.
+    /// Counts the operations completed `elapsed_ns` after the start, and asks the workers for their latencies.
     pub(super) fn count(&mut self, elapsed_ns: u64) {
-        // Before the count: a worker that ends in between is not done yet, rather than done with a part missing.
+        // Read before the count: a worker that finishes in between then counts as still driving, and none of its
+        // operations is missed.
         let is_driven = self.is_driven.load(Ordering::Acquire);
         let operations: u64 = self.pulses.iter().map(|pulse| pulse.completed()).sum();
         for pulse in self.pulses.iter() {
-            // A worker that was late has handed over what this tick has room for, and needs the room.
+            // Take what a late worker has handed over since the last tick: it needs the room for the next latencies.
             pulse.take_latencies(&mut self.latencies);
             pulse.ask();
         }
@@ -88,9 +89,9 @@ impl Ticker {
         });
     }
 
-    /// Operations at the end of the interval, after which this thread may have woken late: as many as were there by
-    /// then at the rate since the last count. A thread that was late by more than half an interval was kept from
-    /// running, and so were the workers perhaps: then all that is there counts, for nobody knows when it came.
+    /// Estimates the operations at the end of the interval, because this thread may have woken late: it subtracts the
+    /// late part at the rate since the last count. If the thread was late by more than half an interval, the workers
+    /// may have been kept from running too. Then everything counts, because its time of completion is unknown.
     fn at_end(&self, elapsed_ns: u64, operations: u64) -> u64 {
         let late_ns = elapsed_ns % self.interval_ns;
         let (counted_ns, counted) = self.counted;
@@ -103,13 +104,13 @@ impl Ticker {
         operations - late as u64
     }
 
-    /// Returns whether all workers have handed over the latencies that they were asked for, or do so no more.
+    /// Whether all workers have handed over the requested latencies, or will no longer do so.
     pub(super) fn is_answered(&self) -> bool {
         let mut pulses = self.pulses.iter();
         self.is_driven.load(Ordering::Acquire) || pulses.all(|pulse| pulse.is_answered())
     }
 
-    /// Sends the last count, with the latencies that workers have handed over.
+    /// Sends the last count, with the latencies handed over by the workers.
     pub(super) fn send(&mut self) -> Result<()> {
         let Some(mut tick) = self.next.take() else {
             return Ok(());
@@ -118,7 +119,7 @@ impl Ticker {
         self.notes.send(pack(&tick)?)
     }
 
-    /// Sends the exact end.
+    /// Sends the last tick, with the exact count.
     pub(super) fn send_last(&mut self, operations: u64, window_ns: u64) -> Result<()> {
         let tick = Tick {
             trial: self.trial,
@@ -131,7 +132,7 @@ impl Ticker {
         self.notes.send(pack(&tick)?)
     }
 
-    /// Latencies that workers have handed over.
+    /// Takes the latencies handed over by the workers, encoded.
     fn latencies(&mut self) -> Vec<u8> {
         for pulse in self.pulses.iter() {
             pulse.take_latencies(&mut self.latencies);

@@ -1,5 +1,5 @@
-//! The thread that counts a rank's operations at the end of each interval. That of rank 0 also shows what all ranks have
-//! moved, and writes the point's record so far.
+//! The thread that counts a rank's operations at the end of each interval. On rank 0 it also reports the progress of
+//! all ranks and writes checkpoints of the point's record.
 
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -17,22 +17,22 @@ use tonnage_units::Nanos;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Longest time in which workers hand their latencies over before a tick is sent, and time between two looks.
+/// Most time to wait for the workers' latencies before a tick is sent, and how often to check for them.
 const HAND_OVER_NS_MAX: u64 = 20_000_000;
 const LOOK_NS: u64 = 500_000;
 
-/// Longest time in which the ticks of other ranks may come before an interval is told of.
+/// Most time to wait for other ranks' ticks before an interval is reported.
 const GRACE_NS_MAX: u64 = 50_000_000;
 
-/// Work of the thread.
+/// State that the thread works on during a trial.
 pub(super) struct TrialWatch {
-    /// On a rank that initiates.
+    /// `None` on a rank that does not initiate.
     pub(super) ticker: Option<Ticker>,
-    /// On rank 0.
+    /// `None` on ranks other than 0.
     pub(super) collecting: Option<Collecting>,
 }
 
-/// Rank 0's part.
+/// Rank 0's part: collects the ticks of all ranks.
 pub(super) struct Collecting {
     pub(super) collector: Collector,
     pub(super) listener: Option<IntervalListener>,
@@ -41,17 +41,17 @@ pub(super) struct Collecting {
     pub(super) trial: u64,
     pub(super) interval_ns: u64,
     pub(super) size_bytes: u64,
-    /// Intervals that were told of.
+    /// Intervals already reported.
     pub(super) told: u64,
 }
 
-/// The thread during a trial.
+/// The running thread of one trial.
 pub(super) struct Watcher {
     over: Arc<Over>,
     thread: JoinHandle<Result<TrialWatch>>,
 }
 
-/// Becomes true when the trial is over.
+/// Signals the end of the trial.
 #[derive(Default)]
 struct Over {
     is_over: Mutex<bool>,
@@ -59,7 +59,7 @@ struct Over {
 }
 
 impl Over {
-    /// Waits until a time on this clock; true if the trial was over before.
+    /// Waits until `time_ns` on `clock`. Returns true if the trial ended before that.
     fn before(&self, clock: &Clock, time_ns: u64) -> bool {
         let mut is_over = lock(&self.is_over);
         loop {
@@ -75,8 +75,8 @@ impl Over {
 }
 
 impl Watcher {
-    /// Starts the thread for a trial that begins at `start_ns` on this clock. It may run on any of these CPUs, and not
-    /// only on that of the worker that starts it.
+    /// Starts the thread for a trial that begins at `start_ns` on `clock`. The thread may run on any of `cpus`, not
+    /// only on the CPU of the worker that starts it.
     pub(super) fn start(
         watch: TrialWatch,
         (clock, start_ns, interval_ns): (Clock, u64, u64),
@@ -96,7 +96,7 @@ impl Watcher {
         Ok(Self { over, thread })
     }
 
-    /// Ends the thread.
+    /// Ends the thread and returns its state.
     pub(super) fn stop(self) -> Result<TrialWatch> {
         *lock(&self.over.is_over) = true;
         self.over.changed.notify_all();
@@ -132,19 +132,20 @@ impl TrialWatch {
                     return Ok(self);
                 }
                 collecting.take_notes()?;
-                // One that a rank has not told of may wait until the next is over: it may just be late.
+                // If a rank's tick is missing, hold the interval back until the next one ends: the tick may only be
+                // late.
                 let heard = ended - u64::from(!collecting.collector.is_heard(ended));
                 collecting.tell_until(heard, interval_ns);
                 collecting.keep(heard);
             }
-            // Intervals that went by while this thread did not run are told of together.
+            // Intervals that passed while this thread did not run are reported together.
             ended = ((clock.now_ns() - start_ns) / interval_ns).max(ended) + 1;
         }
     }
 }
 
 impl Collecting {
-    /// Takes the ticks that have come.
+    /// Takes the ticks received so far.
     pub(super) fn take_notes(&mut self) -> Result<()> {
         for (rank, note) in self.notes.take() {
             let tick: Tick = unpack(&note)?;
@@ -153,7 +154,7 @@ impl Collecting {
         Ok(())
     }
 
-    /// The series of a trial that took so long. Its last interval is told of.
+    /// Closes a trial of `window_ns`, reports its remaining intervals, and returns its series.
     pub(super) fn finish(&mut self, window_ns: u64) -> TrialSeries {
         let count = self.collector.close(window_ns) as u64;
         let last_ns = window_ns.saturating_sub((count - 1) * self.interval_ns);
@@ -161,7 +162,7 @@ impl Collecting {
         self.collector.series()
     }
 
-    /// Tells of intervals until so many are told of, of which the last one took `last_ns`.
+    /// Reports intervals until `ended` are reported. The last one took `last_ns`.
     fn tell_until(&mut self, ended: u64, last_ns: u64) {
         for at in self.told..ended {
             let length_ns = if at + 1 == ended {
@@ -174,7 +175,7 @@ impl Collecting {
         self.told = self.told.max(ended);
     }
 
-    /// Writes a checkpoint after so many intervals, if it is time to.
+    /// Writes a checkpoint after `ended` intervals, if one is due.
     fn keep(&mut self, ended: u64) {
         if let Some(checkpoints) = &mut self.checkpoints {
             let elapsed_ns = ended * self.interval_ns;
@@ -218,15 +219,15 @@ impl Collecting {
 /// Checkpoints of a point: its record as it would be if the run were lost now.
 pub(super) struct Checkpoints {
     pub(super) every_ns: u64,
-    /// The point's record; a checkpoint is a copy of it with the series so far.
+    /// The point's record. A checkpoint is a copy of it with the series so far.
     pub(super) record: Record,
     pub(super) keeper: CheckpointKeeper,
-    /// Those of the trial that were written.
+    /// Checkpoints written in this trial.
     pub(super) written: u64,
 }
 
 impl Checkpoints {
-    /// Begins a trial, after those that have ended.
+    /// Begins a trial; `ended` are the trials before it.
     pub(super) fn begin(&mut self, ended: &[Trial]) {
         self.written = 0;
         if let Body::Transfer(body) = &mut self.record.body {
@@ -234,7 +235,7 @@ impl Checkpoints {
         }
     }
 
-    /// Writes what a trial has moved so far, if it is time to.
+    /// Writes a checkpoint with the series so far, if one is due.
     pub(super) fn look(
         &mut self,
         trial: u64,

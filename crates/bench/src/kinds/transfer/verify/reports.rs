@@ -1,5 +1,5 @@
-//! Reports of a round about the flows that begin or end at one rank: of its own workers, and of the ranks that it
-//! exchanges bytes with, which tell it nothing about their other flows.
+//! Reports of a round about the flows that begin or end at one rank. They come from its own workers and from the ranks
+//! that it exchanges bytes with. Those ranks send it nothing about their other flows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,22 +9,23 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{Circle, pack, unpack};
 use tonnage_units::{Error, Result};
 
-/// A rank's words to one other: what each of its workers issued towards it, where it has a flow to it.
+/// One rank's message to another: for each of its workers, the operations it issued to that rank, if it has a flow to
+/// it.
 type ToOne = Vec<Option<FlowIssued>>;
 
-/// Reports that one rank has.
+/// Reports available at one rank.
 #[derive(Debug)]
 pub struct Reports {
-    /// Of its own workers.
+    /// Reports of its own workers.
     own: Vec<Issued>,
-    /// Of the other ranks that have flows to this one.
+    /// Reports of the other ranks with flows to this one.
     heard: BTreeMap<u32, ToOne>,
     /// The ranks that took part.
     circle: Circle,
 }
 
-/// Messages of `rank`, of whose workers each drives one of `points` and `issued` so much, to those of the circle of a
-/// round that it has flows to.
+/// Messages of `rank` to the members of a round's circle that it has flows to. Worker `w` drives `points[w]` and issued
+/// `issued[w]`.
 pub fn messages(
     points: &[&TransferPoint],
     rank: u32,
@@ -40,7 +41,7 @@ pub fn messages(
         };
         workers().map(flow).collect()
     };
-    // Its targets alone: a rank of pairs has one, however many have come.
+    // Only targets get a message. A rank in a round of pairs has one target, however many ranks are in the circle.
     let targets: BTreeSet<u32> = layouts
         .iter()
         .flat_map(|layout| layout.out.clone())
@@ -52,15 +53,15 @@ pub fn messages(
 }
 
 impl Reports {
-    /// Takes together what this rank's workers issued, and what it heard of others of the circle of a round.
+    /// Combines the reports of this rank's workers with the messages from others in the round's circle.
     pub fn new(own: Vec<Issued>, circle: Circle, heard: &[(u32, Vec<u8>)]) -> Result<Self> {
         let read = |(from, bytes): &(u32, Vec<u8>)| Ok((*from, unpack(bytes)?));
         let heard = heard.iter().map(read).collect::<Result<_>>()?;
         Ok(Self { own, heard, circle })
     }
 
-    /// Operations of a flow that begins or ends at `rank`, of which `layout` is worker `worker`'s. A rank that took no
-    /// part issued none.
+    /// Operations of a flow that begins or ends at `rank`, for worker `worker` with the given layout. A rank that took
+    /// no part issued none.
     pub fn of_flow(
         &self,
         (rank, layout): (u32, &SliceLayout),
@@ -97,7 +98,7 @@ pub(crate) mod tests {
     use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::Addresses;
 
-    /// Reports as `rank` has them of a round of all ranks, of whose workers each `issued[rank][worker]`.
+    /// The reports `rank` would hold after a round in which worker `w` of rank `r` issued `issued[r][w]`.
     pub(crate) fn reports(point: &TransferPoint, rank: u32, issued: &[Vec<Issued>]) -> Reports {
         let ranks = || {
             (0u32..)
@@ -117,7 +118,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn a_target_hears_of_its_own_flows_alone() {
+    fn a_target_gets_reports_of_its_own_flows_only() {
         let bytes_of_the_last = |ranks: u32| {
             let mut point = point(Addresses::Sequential, 4);
             (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, ranks);

@@ -11,7 +11,7 @@ use tonnage_plan::roles::Roles;
 use tonnage_plan::testing::slots_point as point;
 use tonnage_plan::transfer::{Addresses, Verification};
 
-/// Memory for a layout.
+/// Allocates the memory for a layout.
 pub(super) fn memory(layout: &SliceLayout) -> Arc<dyn Memory> {
     let request = Request {
         bytes: layout.bytes(),
@@ -28,7 +28,7 @@ fn issued(first: u64, end: u64) -> Issued {
 }
 
 #[test]
-fn immediates_go_on_over_the_32_bit_edge() {
+fn immediates_continue_across_the_32_bit_wrap() {
     let edge = 1u64 << 32;
     let by_hand = |numbers: std::ops::Range<u64>| {
         let mixed = numbers.map(|number| arrival_mix(7, (number & 0xffff_ffff) as u32));
@@ -39,7 +39,7 @@ fn immediates_go_on_over_the_32_bit_edge() {
     assert_eq!(set_of(7, (edge, edge + 4)), set_of(7, (0, 4)));
 }
 
-/// Sets with the same number of arrivals and the same sum of immediates.
+/// Different sets with the same number of arrivals and the same sum of immediates.
 #[test]
 fn arrivals_are_a_set_and_not_a_sum() {
     let set = |arrivals: &[(u32, u32)]| {
@@ -58,7 +58,7 @@ fn arrivals_are_a_set_and_not_a_sum() {
 }
 
 #[test]
-fn lost_doubled_and_changed_arrivals_are_told() {
+fn lost_duplicated_and_changed_arrivals_are_detected() {
     let mut point = point(Addresses::Sequential, 4);
     point.op = Verb::WriteImm;
     let issued = vec![vec![issued(10, 14)], vec![Issued::default()]];
@@ -90,7 +90,7 @@ fn lost_doubled_and_changed_arrivals_are_told() {
 }
 
 #[test]
-fn every_ping_has_its_answer() {
+fn every_ping_has_an_answer() {
     let mut point = point(Addresses::Sequential, 4);
     point.pacing = Pacing::PingPong;
     point.op = Verb::WriteImm;
@@ -108,17 +108,17 @@ fn every_ping_has_its_answer() {
 }
 
 #[test]
-fn a_report_of_another_plan_is_refused() {
+fn a_report_from_another_plan_is_rejected() {
     let point = point(Addresses::Sequential, 4);
     let took_part = reports(&point, 1, &[vec![Issued::default()], Vec::new()]);
     assert!(Expected::new(&point, 1, 0, &took_part).is_err());
-    // Whoever took no part issued nothing.
+    // A rank that took no part issued nothing.
     let none = Expected::new(&point, 1, 0, &reports(&point, 1, &[Vec::new(), Vec::new()]));
     assert_eq!(none.unwrap().into, [0]);
 }
 
 #[test]
-fn workers_tell_what_they_issued_only_where_it_is_checked() {
+fn workers_report_their_operations_only_if_these_are_checked() {
     let asked = |op, verify: bool, moves_bytes| {
         let point = TransferPoint {
             op,
@@ -138,7 +138,7 @@ fn workers_tell_what_they_issued_only_where_it_is_checked() {
     }
 }
 
-/// Both ends of a flow from rank 0 to rank 1: 4 slots of 8 bytes with 8 bytes between them.
+/// Both ends of a flow from rank 0 to rank 1, with 4 slots of 8 bytes and gaps of 8 bytes.
 struct Pair {
     point: TransferPoint,
     memories: [Arc<dyn Memory>; 2],
@@ -210,7 +210,7 @@ impl Pair {
         Expected::new(&self.point, target, 0, &reports).unwrap()
     }
 
-    /// Verified bytes, wrong ones of these, and wrong ones elsewhere.
+    /// Numbers of verified bytes, wrong bytes among them, and wrong bytes elsewhere.
     fn check(&self, number: u64, expected: &Expected) -> (u64, u64, u64) {
         let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
         let (walks, memory) = (&self.walks[self.target()], &*self.memories[self.target()]);
@@ -232,14 +232,14 @@ impl Pair {
         }
     }
 
-    /// Returns whether slots are used in other pairs than those of one place.
+    /// Whether any operation pairs different slot numbers at the two ends.
     fn differs(&self) -> bool {
         let (local, remote) = self.point.orders();
         local != remote || local == Addresses::Permuted
     }
 
-    /// Puts the bytes of the source's slot of the same place into each landing slot that the trial used with another,
-    /// as a check that takes no notice of pairs would want them; returns how many of them are found.
+    /// Overwrites each destination slot, in turn, with the source slot of the same number. A check that ignored the
+    /// pairing of slots would accept this. Returns how many of these errors are found.
     fn misplace(&self, landing: u64, number: u64, expected: &Expected) -> usize {
         let source = 1 - self.target();
         let from = self.origin(source);
@@ -251,7 +251,7 @@ impl Pair {
             self.memories[source].read(from + at, &mut other).unwrap();
             memory.write(landing + at, &other).unwrap();
             let (_, wrong, elsewhere) = self.check(number, expected);
-            // A slot that nothing landed in holds neither.
+            // A slot in which nothing landed would be wrong elsewhere instead.
             found += usize::from(wrong > 0 && elsewhere == 0);
             memory.write(landing + at, &own).unwrap();
         }
@@ -266,9 +266,9 @@ impl Pair {
     }
 }
 
-/// Bytes of one worker do not pass for those of another at the same place of its own memory.
+/// One worker's bytes must not pass for another's at the same offset of its own memory.
 #[test]
-fn workers_of_a_pair_have_data_of_their_own() {
+fn workers_of_a_pair_have_their_own_data() {
     for op in [Verb::Write, Verb::Read] {
         let mut pair = Pair::new(op, Pacing::Stream { window: 4 });
         let expected = pair.trial(1, 3);
@@ -287,7 +287,7 @@ fn a_wrong_byte_is_found_wherever_it_lies() {
         let expected = pair.trial(1, 3);
         assert_eq!(pair.check(1, &expected), (24, 0, 0), "{op:?}");
         assert_ne!(pair.check(2, &expected).1, 0, "another trial's data");
-        // In a slot that was used, between two, in one that was not, behind the last, and in the guard.
+        // In a used slot, in a gap, in an unused slot, after the last slot, and in the guard.
         for (offset, wrong) in [
             (0, (24, 1, 0)),
             (39, (24, 1, 0)),
@@ -302,7 +302,7 @@ fn a_wrong_byte_is_found_wherever_it_lies() {
             assert_eq!(pair.check(1, &expected), wrong, "{op:?} {offset}");
             pair.damage(offset);
         }
-        // Bytes that never came are wrong ones.
+        // Missing bytes count as wrong.
         let mut more = expected.clone();
         match op {
             Verb::Read => more.out[0] += 1,
@@ -313,8 +313,8 @@ fn a_wrong_byte_is_found_wherever_it_lies() {
     }
 }
 
-/// Whatever the orders of the two ends are, what is checked is what landed last; and data of the slot of the same place
-/// at the other end, where that was not its source, are wrong.
+/// For any slot orders of the two ends, the check expects the data that landed last. It rejects data of the source slot
+/// with the same number, if another slot was the source.
 #[test]
 fn every_slot_is_checked_for_the_source_that_landed_there_last() {
     let pacing = Pacing::Batch { batch: 1 };
@@ -338,9 +338,9 @@ fn every_slot_is_checked_for_the_source_that_landed_there_last() {
     }
 }
 
-/// A shared footprint is filled once and the same for all, and the data of no other flow.
+/// A shared footprint is filled once, with the same data for all initiators, which no other flow has.
 #[test]
-fn what_is_read_from_a_shared_footprint_is_the_targets_own() {
+fn a_shared_footprint_holds_the_targets_own_data() {
     let point = TransferPoint {
         op: Verb::Read,
         roles: Roles::new(Traffic::FanIn, 3),
@@ -372,7 +372,7 @@ fn what_is_read_from_a_shared_footprint_is_the_targets_own() {
         memories[0].read(from, &mut bytes).unwrap();
         memories[initiator].write(0, &bytes).unwrap();
         assert_eq!(wrong(initiator), 0);
-        // Data as another flow would have them.
+        // The data that a flow of its own would have.
         memories[initiator]
             .fill(0, 0, 32, Key::new(point.seed, 1, initiator as u32, 0))
             .unwrap();
@@ -385,7 +385,7 @@ fn the_byte_that_signals_an_arrival_is_not_data() {
     for (op, bytes) in [(Verb::Write, 7), (Verb::WriteImm, 8)] {
         let mut pair = Pair::new(op, Pacing::PingPong);
         pair.fill(1);
-        // One operation each way: both ends wrote into slots of the other.
+        // One operation in each direction: both ends wrote into the other's slots.
         let layout = &pair.layouts[1];
         let mut data = [0; 8];
         let op = pair.flow.next_op(0);

@@ -1,11 +1,12 @@
-//! Words that atomic operations change: what they hold before a trial, and how it is told afterwards that each went up
-//! by exactly what the initiators were told.
+//! Words that atomic operations change: their initial values, and the check afterwards that each word counted up by
+//! exactly the steps that the initiators' answers report.
 //!
-//! Words begin a trial with 0 and only go up: a fetch-add adds 1, and a compare-swap replaces the number of operations
-//! of its flow that came to the word before by the next one. Each operation has a place of its own at the initiator, so
-//! that all old values are there at the end. A word that holds `n` must have gone up from each of 0 to `n` − 1 once,
-//! whoever did it: the initiators tell for how many steps they were answered, and a sum over the steps that does not
-//! depend on their order (of 64 bits, so that another set of steps has the same one by chance in 2^64).
+//! Words begin a trial at 0 and only count up. A fetch-add adds 1. A compare-swap expects the number of earlier
+//! operations of its flow on that word, and replaces it by the next number. Each operation has its own result slot at
+//! the initiator, so that all old values are still there at the end. A word with value `n` must have been incremented
+//! exactly once from each of 0 to `n` − 1, by any initiator. So the initiators report how many steps their answers
+//! show, and a sum over these steps that is independent of their order. The sum has 64 bits: a different set of steps
+//! passes by chance once in 2^64.
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::Memory;
@@ -23,53 +24,53 @@ use tonnage_loops::flow_walk::FlowWalk;
 
 const WORD: u64 = WORD_BYTES as u64;
 
-/// Places that are written or read at a time.
+/// Result slots that are written or read at a time.
 const PLACES_AT_ONCE: u64 = 4096;
 
-/// Content of a place into which no old value has come: no word gets as high.
+/// Initial content of a result slot. No word counts this high.
 const UNANSWERED: u64 = u64::MAX;
 
-/// Steps by which words went up, as their initiator was told.
+/// Digest of the steps by which words counted up, according to the initiators' answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ascents {
-    /// Number of them.
+    /// Number of steps.
     pub count: u64,
-    /// Sum over them that does not depend on their order.
+    /// Order-independent sum over the steps.
     pub digest: u64,
 }
 
 impl Ascents {
-    /// Adds one, from a value of the word of a slot.
+    /// Adds one step of the word in `slot`, from the value `from`.
     pub fn step(&mut self, slot: u64, from: u64) {
         self.count += 1;
         self.digest = self.digest.wrapping_add(mix(mix(slot) ^ from));
     }
 
-    /// Adds others.
+    /// Adds the steps of another digest.
     pub fn add(&mut self, other: Self) {
         self.count += other.count;
         self.digest = self.digest.wrapping_add(other.digest);
     }
 }
 
-/// The places of one flow of this worker.
+/// The result slots of one flow of this worker.
 struct OutWords {
     target: u32,
     origin: u64,
     walk: FlowWalk,
-    /// Operations of the trials that are over.
+    /// Operations of earlier trials.
     issued: u64,
-    /// First operation since the words were set whose old value did not come.
+    /// First operation since the words were reset whose old value did not arrive.
     unanswered: Option<u64>,
 }
 
-/// The words that some of the others change.
+/// The words of this worker that an initiator changes, or all initiators if they share a slice.
 struct IntoWords {
     initiator: u32,
     origin: u64,
 }
 
-/// The words of one worker: those that it changes elsewhere, and those that others change here.
+/// The words of one worker: those that it changes at its targets, and those that initiators change here.
 pub struct WordWalks {
     out: Vec<OutWords>,
     into: Vec<IntoWords>,
@@ -85,7 +86,7 @@ pub struct WordWalks {
 }
 
 impl WordWalks {
-    /// Watches the words of a worker, by its index in `rank`.
+    /// Covers the words of worker `worker` of `rank`.
     pub fn new(point: &TransferPoint, (rank, worker): (u32, u32), layout: &SliceLayout) -> Self {
         let out = layout.out.iter().enumerate();
         let into = layout.into.iter().enumerate();
@@ -120,7 +121,7 @@ impl WordWalks {
         }
     }
 
-    /// Sets the words to 0, and the places to what the next operations need.
+    /// Sets the words to 0, and the result slots to the operands that the next operations need.
     pub fn fill(&mut self, memory: &dyn Memory, number: u64) -> Result<()> {
         for out in &mut self.out {
             out.unanswered = None;
@@ -146,8 +147,8 @@ impl WordWalks {
         Ok(())
     }
 
-    /// Fills the places of a flow. Where nothing is verified they are used again and again, and each compare-swap
-    /// puts 0 in the place of 0, so that all of them succeed.
+    /// Fills the result slots of a flow. Without verification they are reused, and each compare-swap replaces 0 by 0,
+    /// so that all of them succeed.
     fn fill_places(&self, memory: &dyn Memory, out: &OutWords) -> Result<()> {
         let swaps = self.op == Verb::CompareSwap;
         let mut walk = out.walk.clone();
@@ -181,7 +182,7 @@ impl WordWalks {
         Ok(())
     }
 
-    /// Operations that the flows issued since the last call, and their answers if these are verified.
+    /// Operations that the flows issued since the last call, and the digests of their answers if these are verified.
     pub fn issued(&mut self, memory: &dyn Memory, flows: &[Flow]) -> Result<Issued> {
         let mut told = Issued::default();
         let (places, place_bytes, swaps) =
@@ -201,7 +202,7 @@ impl WordWalks {
                 )));
             }
             if count == 0 {
-                // Another round's: what it was not told is still known.
+                // The flow belongs to another round. A missing answer from an earlier round stays noted.
                 told.ascents.push(Ascents::default());
                 continue;
             }
@@ -222,8 +223,8 @@ impl WordWalks {
         Ok(told)
     }
 
-    /// Checks that every operation was answered, that the words of this worker went up by what their initiators were
-    /// told, and that the bytes around them are as they were.
+    /// Checks that every operation was answered, that this worker's words counted up by the steps reported by their
+    /// initiators, and that the bytes around them are unchanged.
     pub fn check(
         &self,
         memory: &dyn Memory,
@@ -309,7 +310,7 @@ impl WordWalks {
         Ok(())
     }
 
-    /// Checks the bytes between the words and behind the last.
+    /// Checks the bytes between the words and after the last one.
     fn check_gaps(
         &self,
         memory: &dyn Memory,
@@ -330,7 +331,7 @@ impl WordWalks {
     }
 }
 
-/// A part of the places of a flow, as they are read one behind the other.
+/// A chunk of a flow's result slots, read sequentially.
 struct HeldPlaces {
     origin: u64,
     places: u64,
@@ -350,7 +351,7 @@ impl HeldPlaces {
         }
     }
 
-    /// The words of a place, as many as it has.
+    /// The words of a result slot; the array is padded with 0.
     fn words(&mut self, memory: &dyn Memory, place: u64) -> Result<[u64; 3]> {
         let held = self.bytes.len() as u64 / self.place_bytes;
         if place < self.first || place >= self.first + held {

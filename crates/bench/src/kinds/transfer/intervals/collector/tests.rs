@@ -1,4 +1,4 @@
-//! Ticks that come as they should, late, and not at all.
+//! Ticks that arrive in time, late, or never.
 
 use proptest::prelude::*;
 
@@ -25,7 +25,7 @@ fn last(passed: u64, operations: u64) -> Tick {
     }
 }
 
-/// A tick with one latency.
+/// Adds one latency to a tick.
 fn with(latency_ns: u64, tick: Tick) -> Tick {
     let mut latencies = LatencyHistogram::new();
     latencies.record(latency_ns);
@@ -68,7 +68,7 @@ fn operations_are_in_the_interval_in_which_they_completed() {
 }
 
 #[test]
-fn a_moment_after_the_last_interval_is_of_that_one() {
+fn operations_just_after_the_last_interval_belong_to_it() {
     let ticks = [(0, tick(1, 10)), (0, tick(2, 20)), (0, last(2, 23))];
     let series = collected(1, &ticks).ended(200 * MS + 1000);
     assert_eq!(series.operations, [10, 13]);
@@ -76,9 +76,9 @@ fn a_moment_after_the_last_interval_is_of_that_one() {
     assert_eq!(short.operations, [5]);
 }
 
-/// A rank that was stopped tells of several intervals at once, and moved something in the first of them only.
+/// A rank that was stopped reports several intervals at once, but moved something only in the first of them.
 #[test]
-fn a_rank_that_was_late_stood_still_and_one_that_is_done_does_not() {
+fn a_late_rank_stood_still_and_a_finished_one_did_not() {
     let later = |passed| Tick {
         is_driven: true,
         ..tick(passed, 40)
@@ -111,13 +111,13 @@ fn a_rank_that_was_late_stood_still_and_one_that_is_done_does_not() {
 }
 
 #[test]
-fn a_rank_that_is_not_heard_of_is_silent_now_and_stood_still_in_the_end() {
+fn a_missing_rank_is_silent_now_and_stood_still_in_the_end() {
     let mut collector = collected(2, &[(0, tick(1, 9)), (1, tick(1, 9)), (1, tick(2, 18))]);
     assert!(collector.is_heard(1) && !collector.is_heard(2));
     let silent: Vec<_> = collector.moved(1).map(|moved| moved.is_silent).collect();
     assert_eq!(silent, [true, false]);
     collector.take(1, &tick(3, 27)).unwrap();
-    // Where all is lost nobody knows what came later, and only who was silent before the others is blamed.
+    // If all ranks fall silent, later progress is unknown. Only a rank that was silent before the others stood still.
     assert_eq!(collector.told(), 3);
     let series = collector.ended(300 * MS);
     assert_eq!(series.operations, [18, 9, 9]);
@@ -129,7 +129,7 @@ fn a_rank_that_is_not_heard_of_is_silent_now_and_stood_still_in_the_end() {
 }
 
 #[test]
-fn many_clients_are_their_extremes() {
+fn many_clients_are_reduced_to_their_extremes() {
     let ticks: Vec<_> = (0..20)
         .map(|rank| (rank, tick(1, 100 + u64::from(rank))))
         .collect();
@@ -141,17 +141,17 @@ fn many_clients_are_their_extremes() {
     let series = collector.ended(200 * MS);
     assert!(series.clients.is_empty());
     assert_eq!(series.extremes.len(), 2);
-    // Nobody was heard of in the second.
+    // No client reported the second interval.
     assert_eq!(series.standstills.len(), 20);
 }
 
 #[test]
-fn latencies_of_all_clients_are_taken_together() {
+fn latencies_of_all_clients_are_merged() {
     let mut ticks = vec![(0, with(10, tick(1, 1))), (1, with(30, tick(1, 1)))];
     for passed in 2..9 {
         ticks.push((0, with(passed * 100, tick(passed, passed))));
     }
-    // So late that its own interval is told of already.
+    // This tick is so late that its own interval is already closed.
     ticks.push((1, with(7, tick(2, 2))));
     let collector = collected(2, &ticks);
     assert_eq!(collector.latency(7).unwrap().latency_ns_max, 800);
@@ -165,7 +165,7 @@ fn latencies_of_all_clients_are_taken_together() {
 }
 
 #[test]
-fn latencies_of_the_moment_after_the_last_interval_are_of_that_one() {
+fn latencies_just_after_the_last_interval_belong_to_it() {
     let ticks = [
         (0, with(10, tick(1, 1))),
         (0, with(20, tick(2, 2))),
@@ -178,7 +178,7 @@ fn latencies_of_the_moment_after_the_last_interval_are_of_that_one() {
 }
 
 proptest! {
-    /// However ticks come, nothing is lost and nothing counted twice.
+    /// In whatever order ticks arrive, no operation is lost or counted twice.
     #[test]
     fn all_operations_are_in_the_series(
         ticks in proptest::collection::vec((0u32..3, 0u64..12, 0u64..50), 0..40),

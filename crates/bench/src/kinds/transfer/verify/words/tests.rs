@@ -1,4 +1,4 @@
-//! Three ranks in one process: both others change the words of rank 0.
+//! Three ranks in one process: ranks 1 and 2 change the words of rank 0.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ impl Contention {
         op
     }
 
-    /// Place of the old value of an operation.
+    /// Offset at which the old value of an operation lands.
     fn landing(&self, op: Op) -> u64 {
         match self.point.op {
             Verb::FetchAdd => op.local,
@@ -100,11 +100,11 @@ impl Contention {
         (0..3).map(expected).collect()
     }
 
-    /// Bytes that were right, or what was wrong first.
+    /// Number of verified bytes, or the first error.
     fn check(&mut self, number: u64) -> Result<u64, String> {
         let expected = self.expected();
         let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
-        // Initiators know more than their target.
+        // Check the initiators first: their errors are more specific than the target's.
         for (rank, expected) in expected.iter().enumerate().rev() {
             let memory = &*self.memories[rank];
             self.walks[rank]
@@ -117,7 +117,7 @@ impl Contention {
         }
     }
 
-    /// Text that is told of a trial after which something was changed.
+    /// The error after `change` was applied to the result of a trial.
     fn wrong(&mut self, change: &dyn Fn(&Self, Op)) -> String {
         self.fill(7);
         for _ in 0..5 {
@@ -139,7 +139,7 @@ fn all() -> impl Iterator<Item = Contention> {
 }
 
 #[test]
-fn whoever_changes_words_in_whatever_order_they_are_right() {
+fn words_are_right_for_any_initiators_and_orders() {
     for mut ranks in all() {
         for number in 1..4 {
             ranks.fill(number);
@@ -152,7 +152,7 @@ fn whoever_changes_words_in_whatever_order_they_are_right() {
 }
 
 #[test]
-fn alone_every_swap_succeeds_and_two_share_the_successes() {
+fn swaps_of_one_initiator_all_succeed_and_two_share_the_successes() {
     let told = |addresses, who: fn(usize) -> usize| {
         let mut ranks = Contention::new(Verb::CompareSwap, addresses, TargetFootprint::Shared);
         ranks.fill(1);
@@ -167,7 +167,7 @@ fn alone_every_swap_succeeds_and_two_share_the_successes() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn each_kind_of_damage_is_reported() {
     for mut ranks in all() {
         let lost = ranks.wrong(&|ranks, op| ranks.set(0, op.remote, ranks.word(0, op.remote) + 1));
         assert!(lost.contains("and their initiators were told of"), "{lost}");
@@ -196,7 +196,7 @@ fn what_is_wrong_is_told() {
 }
 
 #[test]
-fn an_old_value_that_came_twice_is_told() {
+fn an_old_value_that_arrived_twice_is_reported() {
     let mut ranks = Contention::new(Verb::FetchAdd, Addresses::Fixed, TargetFootprint::Shared);
     ranks.fill(1);
     ranks.carry_out(1);
@@ -207,9 +207,10 @@ fn an_old_value_that_came_twice_is_told() {
     assert!(told.contains("an old value came to them twice"), "{told}");
 }
 
-/// A swap that failed changes no word, so that only its initiator knows of it, in whichever round of a trial it was.
+/// A failed swap changes no word, so only its initiator can find a missing answer, in whichever round of a trial it
+/// was.
 #[test]
-fn an_answer_that_is_missing_in_an_earlier_round_is_told() {
+fn a_missing_answer_in_an_earlier_round_is_reported() {
     let mut ranks = Contention::new(Verb::CompareSwap, Addresses::Fixed, TargetFootprint::Shared);
     ranks.fill(1);
     ranks.carry_out(2);
@@ -224,7 +225,7 @@ fn an_answer_that_is_missing_in_an_earlier_round_is_told() {
     assert!(told.contains("the old value did not come"), "{told}");
 }
 
-/// About so many places, each of them for one operation of a trial.
+/// About `places` result slots, one for each operation of a trial.
 fn with_places(places: u64) -> Contention {
     let mut point = point(Addresses::Sequential, 6);
     point.op = Verb::CompareSwap;
@@ -233,10 +234,10 @@ fn with_places(places: u64) -> Contention {
     Contention::of(point)
 }
 
-/// Places are written and read in parts, whose edges the number of operations does not know; and a later trial goes
-/// round their end.
+/// Result slots are written and read in chunks, and the number of operations is no multiple of the chunk size. Later
+/// trials also wrap around the end.
 #[test]
-fn more_operations_than_places_are_held_at_a_time_are_right() {
+fn more_operations_than_result_slots_in_a_chunk_are_right() {
     let mut ranks = with_places(10_000);
     assert!((9000..=10_000).contains(&ranks.point.word_places()));
     for number in 1..5 {
@@ -245,7 +246,7 @@ fn more_operations_than_places_are_held_at_a_time_are_right() {
             ranks.carry_out(1);
         }
         assert_eq!(ranks.check(number), Ok(8 * 7001), "{number}");
-        // Alone, each swap finds what it expects.
+        // With one initiator, each swap finds the value that it expects.
         let words = ranks.layouts[0].into_origin_of(1).unwrap();
         let slots = (0..ranks.point.slots()).map(|slot| ranks.word(0, words + 16 * slot));
         assert_eq!(slots.sum::<u64>(), 7001, "{number}");
@@ -253,7 +254,7 @@ fn more_operations_than_places_are_held_at_a_time_are_right() {
 }
 
 #[test]
-fn a_trial_has_a_place_for_each_operation_and_no_more_operations() {
+fn a_trial_has_one_result_slot_per_operation_and_rejects_more_operations() {
     for more in [0, 1] {
         let mut ranks = with_places(64);
         let places = ranks.point.word_places();
