@@ -1,7 +1,6 @@
-//! Number of workers whose connections fit. How many queue pairs or how much pinned memory there is only the engine's
-//! library knows, so the workers that it served are counted where it has refused some of them. The file descriptors that
-//! one worker needs depend on the engine, its library and its peers, so they are counted too: a first worker sets up its
-//! connections before all do.
+//! Number of workers whose connections fit. Only the engine's library knows how many queue pairs or how much pinned
+//! memory exist, so if it refuses some workers, those served are counted. The file descriptors per worker depend on the
+//! engine, its library and its peers, so they are counted too: a first worker sets up its connections before all do.
 
 use std::io;
 
@@ -11,13 +10,13 @@ use rustix::process::{Resource, getrlimit};
 use super::worker::Refusal;
 use tonnage_units::{Bytes, Error, Result};
 
-/// Memory is locked in pages.
+/// Memory is locked in pages of this size.
 const PAGE: u64 = 4096;
 
 /// File descriptors that the rest of the process may need meanwhile.
 const RESERVE: u64 = 8;
 
-/// Workers of a rank that tried a step at the same time.
+/// The workers of a rank that tried a step at the same time, and how many succeeded.
 #[derive(Debug, Clone, Copy)]
 pub struct Capacity {
     /// Workers that tried.
@@ -25,12 +24,12 @@ pub struct Capacity {
     /// Workers that succeeded.
     pub served: usize,
     pub register_bytes: u64,
-    /// Bytes that this process may lock in memory; `None` where nothing limits them.
+    /// Bytes that this process may lock in memory; `None` without a limit.
     pub lockable_bytes: Option<u64>,
 }
 
 impl Capacity {
-    /// Of the workers of this process, where so many were served.
+    /// Capacity of this process, in which `served` of `workers` workers succeeded.
     pub fn of(workers: usize, served: usize, register_bytes: u64) -> Self {
         Self {
             workers,
@@ -40,13 +39,13 @@ impl Capacity {
         }
     }
 
-    /// The limit of locked memory of this process.
+    /// This process's limit of locked memory.
     fn lockable_bytes() -> Option<u64> {
         getrlimit(Resource::Memlock).current
     }
 
-    /// Says of the first refusal how much fits, where all of them are for want of a resource. The first that is about
-    /// something else counts before those, and stays the failure that it is.
+    /// Reduces the refusals to one error. If all are shortages, the error is the first one with the number of workers
+    /// that fit. Any other refusal takes precedence and is returned unchanged.
     pub fn explain(&self, refusals: Vec<Refusal>) -> Option<Error> {
         let of = |refusal: &Refusal| Shortage::of(&refusal.error);
         let other = refusals.iter().position(|refusal| of(refusal).is_none());
@@ -63,7 +62,7 @@ impl Capacity {
         let lockable = self.lockable_bytes.filter(|&lockable| {
             pins && self.register_bytes.saturating_mul(self.workers as u64) > lockable
         });
-        // The engine's own advice is the best where no number is known.
+        // Without a number, the engine's own advice is the best.
         if shortage == Shortage::Said && self.served == 0 {
             return error;
         }
@@ -103,17 +102,17 @@ impl Capacity {
     }
 }
 
-/// A resource that ran out, told from an engine's refusal. Everything else that can go wrong is a failure, and says
-/// nothing about how much would fit.
+/// A resource that ran out, derived from an engine's refusal. Any other error is a plain failure and does not depend on
+/// the number of workers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Shortage {
-    /// The system's number for it, such as ENOMEM.
+    /// An error code of the system, such as ENOMEM.
     Code(Errno),
-    /// The engine's own refusal, without a number.
+    /// The engine's own refusal, without a code.
     Said,
 }
 
-/// Numbers of resources. ENFILE stands before EMFILE, whose words it begins with.
+/// Error codes of exhausted resources. ENFILE comes before EMFILE, because its message contains EMFILE's.
 const CODES: [Errno; 5] = [
     Errno::NOMEM,
     Errno::NFILE,
@@ -123,8 +122,8 @@ const CODES: [Errno; 5] = [
 ];
 
 impl Shortage {
-    /// Returns the shortage that an error tells of, if it does. An engine's library hands its number over as words,
-    /// which are those of the system.
+    /// Returns the shortage behind an error, if there is one. Engines' libraries report error codes as text, in the
+    /// system's wording.
     fn of(error: &Error) -> Option<Self> {
         let code = match error {
             Error::Io { source, .. } => {
@@ -145,7 +144,7 @@ impl Shortage {
     }
 }
 
-/// The system's words for a number.
+/// The system's message for an error code.
 fn words(code: Errno) -> String {
     let mut text = io::Error::from_raw_os_error(code.raw_os_error()).to_string();
     let end = text.find(" (os error").unwrap_or(text.len());
@@ -156,26 +155,26 @@ fn words(code: Errno) -> String {
 /// File descriptors of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Descriptors {
-    /// Open ones.
+    /// Number of open descriptors.
     pub open: u64,
-    /// The most that it may have open; `None` where nothing limits them.
+    /// Most descriptors that may be open; `None` without a limit.
     pub most: Option<u64>,
 }
 
 impl Descriptors {
-    /// Counts them; nothing where the system does not list them.
+    /// Counts the open descriptors; `None` if the system does not list them.
     pub fn count() -> Option<Self> {
         let open = std::fs::read_dir("/proc/self/fd").ok()?.count() as u64;
         Some(Self {
-            // One is the list's own.
+            // One of them is the directory listing itself.
             open: open.saturating_sub(1),
             most: getrlimit(Resource::Nofile).current,
         })
     }
 
-    /// Refuses more workers than there can be descriptors for, where the first of them opened `of_one`. The number that
-    /// it names leaves each worker one more, for a moment: of two connections that both ends began at once one is given
-    /// up.
+    /// Rejects more workers than descriptors allow, if the first worker opened `of_one`. The suggested number leaves
+    /// one spare descriptor per worker: if both ends start a connection at once, one of the two is given up after a
+    /// moment.
     ///
     /// # Errors
     /// [`Error::Unavailable`], with the number that fits.
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_that_was_served_is_said() {
+    fn the_number_of_served_workers_is_reported() {
         assert_eq!(
             skip(SOME, refusal(Errno::NOSPC, false)),
             "connections of 8 workers cannot be used here: no queue pair: No space left on device (os error 28); 5 of them \
@@ -241,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_locked_memory_is_named_where_it_is_passed() {
+    fn the_limit_of_locked_memory_is_named_if_it_is_exceeded() {
         let locked = |lockable_bytes, served| Capacity {
             lockable_bytes: Some(lockable_bytes),
             served,
@@ -261,13 +260,13 @@ mod tests {
                 0,
                 ["0 workers fit", "Choose --register 8k or less"],
             ),
-            // What one may lock is shared in whole pages.
+            // The lockable memory is shared in whole pages.
             (
                 100_000,
                 0,
                 ["0 workers fit", "Choose --register 12k or less"],
             ),
-            // As many as were served may be more than what is pinned lets through, and all of them never fit.
+            // More workers may be served than the pinned memory suggests, but never all of them.
             (
                 3 << 20,
                 5,
@@ -284,7 +283,7 @@ mod tests {
                 assert!(message.contains(part), "{part}: {message}");
             }
         }
-        // Within the limit it is not the cause, nor for what pins nothing, nor for another resource.
+        // The limit is not the cause if it is not exceeded, if nothing is pinned, or if another resource ran out.
         let others = [
             (8 << 20, refusal(Errno::NOMEM, true)),
             (3 << 20, refusal(Errno::NOMEM, false)),
@@ -298,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shortage_without_a_number_says_its_reason() {
+    fn a_shortage_without_a_number_reports_its_reason() {
         let none = Capacity { served: 0, ..SOME };
         let message = skip(none, refusal(Errno::MFILE, false));
         assert!(
@@ -313,7 +312,7 @@ mod tests {
             let message = skip(Capacity { workers, ..none }, refusal(Errno::NOSPC, false));
             assert!(message.ends_with(advice), "{message}");
         }
-        // The engine's own advice stays.
+        // The engine's own advice is kept.
         let error = Error::Unavailable {
             what: "shm".into(),
             why: "no".into(),
@@ -324,14 +323,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_shortage_stays_a_failure() {
+    fn an_error_that_is_no_shortage_stays_a_failure() {
         let locked = Capacity {
             lockable_bytes: Some(64 << 10),
             ..SOME
         };
         for capacity in [SOME, locked, Capacity { served: 0, ..SOME }] {
             let died = Refusal::from(Error::Failed("a worker thread died".into()));
-            // It counts before a shortage that stands before it.
+            // The failure takes precedence over an earlier shortage.
             let both = vec![refusal(Errno::NOMEM, true), died];
             let error = capacity.explain(both).unwrap();
             assert!(
@@ -345,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_found_wherever_it_is_said() {
+    fn an_error_code_is_found_in_any_wording() {
         let code = |code| Some(Shortage::Code(code));
         for errno in CODES {
             let system = io::Error::from(errno);
@@ -369,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn other_failures_are_none() {
+    fn other_failures_are_no_shortages() {
         let others = [
             Error::Failed("a worker thread of this rank died".into()),
             Error::Failed("fi_endpoint: Invalid argument (-22)".into()),
@@ -387,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn the_number_that_fits_is_said() {
+    fn the_number_of_workers_that_fit_is_reported() {
         let descriptors = Descriptors {
             open: 20,
             most: Some(20 + RESERVE + 44),
@@ -418,7 +417,8 @@ mod tests {
 
     #[test]
     fn descriptors_are_counted() {
-        // More than the other tests of this process open or close meanwhile; several times, as each may be unlucky.
+        // 200 files are more than other tests of this process open or close meanwhile. Several attempts, because each
+        // may be disturbed.
         let counts = || {
             let before = Descriptors::count().unwrap();
             let null = || std::fs::File::open("/dev/null").unwrap();

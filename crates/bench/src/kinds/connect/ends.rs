@@ -1,6 +1,6 @@
-//! First bytes of a round as one worker sees them, per peer. A connection counts at an end that saw its own operation
-//! end once and, where the engine notifies targets, the peer's byte arrive once. The immediate of a byte names its
-//! sender, so that a byte of another peer, or of another worker, does not pass for the one that is missing.
+//! First bytes of a round as one worker sees them, per peer. An end counts a connection if its own operation completed
+//! once and, where the engine notifies targets, the peer's byte arrived once. The immediate of a byte names its sender,
+//! so that a byte from another peer or another worker cannot replace a missing one.
 
 use std::ops::Range;
 
@@ -9,40 +9,40 @@ use tonnage_engine::{Completion, Lane, Peer};
 use tonnage_plan::bounds::{RANKS_MAX, WORKERS_MAX};
 use tonnage_units::{Error, Result};
 
-/// Bits of an immediate: the sender's rank, its worker, and whether it is the answer to a byte.
+/// Layout of an immediate: the sender's rank, its worker, and one bit that marks an answer.
 const RANK_BITS: u32 = 16;
 const WORKER_BITS: u32 = 10;
 const _: () = assert!(RANKS_MAX <= 1 << RANK_BITS && WORKERS_MAX <= 1 << WORKER_BITS);
 
-/// The connections of one worker that an end has counted in a round.
+/// Connections that an end has counted in a round.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counted {
-    /// Those that this side began.
+    /// Connections that this side initiated.
     pub begun: u64,
-    /// Those that its peers began.
+    /// Connections that its peers initiated.
     pub accepted: u64,
 }
 
 impl Counted {
-    /// Adds those of another worker, round or rank.
+    /// Adds the counts of another worker, round or rank.
     pub fn add(&mut self, other: Self) {
         self.begun += other.begun;
         self.accepted += other.accepted;
     }
 }
 
-/// Completions that an end can see.
+/// Completions that an end can observe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sees {
     /// Its own operation and the peer's byte: write with immediate.
     BothWays,
-    /// Its own operation, which brings the peer's byte: read.
+    /// Its own operation, which fetches the peer's byte: read.
     OwnReads,
-    /// Its own operation, where the engine moves no bytes: the peer sees nothing.
+    /// Its own operation only, because the engine moves no bytes.
     OwnOnly,
 }
 
-/// One connection at this end.
+/// This end of one connection.
 #[derive(Debug, Clone, Copy)]
 struct End {
     peer: Peer,
@@ -51,19 +51,20 @@ struct End {
     arrived: u32,
 }
 
-/// The connections of one worker. Their tags are their places: those that it begins, then those that its peers begin,
-/// each in the order of the ranks.
+/// The connections of one worker. Their tags are their indices: first the connections that it initiates, then those
+/// that its peers initiate, each in rank order.
 #[derive(Debug)]
 pub struct Ends {
     sees: Sees,
     worker: u32,
     all: Vec<End>,
     begins: usize,
-    /// Ends that saw their own operation end, those begun here that saw the answer, and those that saw the peer begin.
+    /// Number of ends that saw their own operation complete, of initiated ones that saw the answer, and of accepted
+    /// ones that saw the peer's byte.
     done: usize,
     answered: usize,
     asked: usize,
-    /// The first thing seen that no honest engine shows.
+    /// The first observation that no correct engine produces.
     wrong: Option<String>,
 }
 
@@ -100,12 +101,12 @@ impl Ends {
         self.wrong = None;
     }
 
-    /// Places of the connections that this side begins.
+    /// Indices of the connections that this side initiates.
     pub fn begun(&self) -> Range<usize> {
         0..self.begins
     }
 
-    /// Places of those that its peers begin.
+    /// Indices of the connections that its peers initiate.
     pub fn accepted(&self) -> Range<usize> {
         self.begins..self.all.len()
     }
@@ -115,45 +116,45 @@ impl Ends {
         self.all.iter().map(|end| end.peer).collect()
     }
 
-    /// Notes the lane of the operation at this place, and returns its immediate.
+    /// Notes the lane of the operation on connection `place`, and returns its immediate.
     pub fn post(&mut self, place: usize, rank: Peer, lane: Lane) -> u32 {
         self.all[place].lane = Some(lane);
         let answers = u32::from(place >= self.begins);
         rank | self.worker << RANK_BITS | answers << (RANK_BITS + WORKER_BITS)
     }
 
-    /// Returns whether so many ends have seen their own operation end.
+    /// Whether at least `count` ends have seen their own operation complete.
     pub fn are_done(&self, count: usize) -> bool {
         self.done >= count
     }
 
-    /// Returns whether each peer has begun.
+    /// Whether every initiator's byte has arrived.
     pub fn are_asked(&self) -> bool {
         self.begins + self.asked >= self.all.len()
     }
 
-    /// Returns whether each peer has answered.
+    /// Whether every target has answered.
     pub fn are_answered(&self) -> bool {
         self.answered >= self.begins
     }
 
-    /// The peer of the first of these connections that `is_missing`, in words.
+    /// Describes the peer of the first connection in `places` for which `is_missing` holds.
     fn missing(&self, places: Range<usize>, is_missing: fn(&End) -> bool) -> String {
         let missing = self.all[places].iter().find(|end| is_missing(end));
         missing.map_or_else(|| "a peer".to_owned(), |end| format!("rank {}", end.peer))
     }
 
-    /// A peer whose operation has not ended.
+    /// Describes a peer with an operation that has not completed.
     pub fn undone(&self) -> String {
         self.missing(0..self.all.len(), |end| end.lane.is_some() && end.done == 0)
     }
 
-    /// A peer among these whose byte has not come.
+    /// Describes a peer in `places` that has not sent its byte.
     pub fn silent(&self, places: Range<usize>) -> String {
         self.missing(places, |end| end.arrived == 0)
     }
 
-    /// An operation of this side has ended.
+    /// Notes that an operation of this side has completed.
     pub fn ended(&mut self, completion: &Completion) {
         let found = self.all.get_mut(completion.tag as usize);
         match found {
@@ -177,7 +178,7 @@ impl Ends {
         }
     }
 
-    /// A byte has arrived.
+    /// Notes that a byte has arrived.
     pub fn arrived(&mut self, completion: &Completion) {
         if self.sees == Sees::OwnOnly {
             return;
@@ -227,7 +228,7 @@ impl Ends {
         });
     }
 
-    /// Checks that nothing wrong was seen so far.
+    /// Fails if an incorrect completion was seen.
     pub fn check(&mut self) -> Result<()> {
         self.wrong
             .take()
@@ -253,7 +254,7 @@ mod tests {
     use super::*;
     use tonnage_engine::Ending;
 
-    /// Worker 3 of rank 5, which begins connections to ranks 1 and 2, and accepts those of rank 1 and 7.
+    /// Worker 3 of rank 5, which initiates connections to ranks 1 and 2, and accepts those of ranks 1 and 7.
     fn ends(sees: Sees) -> Ends {
         Ends::new(sees, 3, vec![2, 1], vec![7, 1])
     }
@@ -279,7 +280,7 @@ mod tests {
         }
     }
 
-    /// A whole round, in which one arrival may be another.
+    /// A whole round; `replace` may drop, change or duplicate arrivals.
     fn round(ends: &mut Ends, replace: impl Fn(Completion) -> Vec<Completion>) -> Result<Counted> {
         ends.clear();
         post_and_end(ends, ends.begun());
@@ -311,13 +312,13 @@ mod tests {
             }]
         };
         assert!(round(&mut both, unnamed).is_ok(), "the immediate names it");
-        // The immediate that is posted is the one that is understood.
+        // The posted immediate is decoded to the same sender.
         assert_eq!(both.post(0, 5, Lane(0)), byte(5, 3, false).imm);
         assert_eq!(both.post(3, 5, Lane(0)), byte(5, 3, true).imm);
     }
 
     #[test]
-    fn every_byte_is_of_one_peer_and_comes_once() {
+    fn every_byte_comes_from_one_peer_and_arrives_once() {
         let wrong = |replace: &dyn Fn(Completion) -> Vec<Completion>| {
             let told = round(&mut ends(Sees::BothWays), replace);
             told.unwrap_err().to_string()
@@ -325,7 +326,7 @@ mod tests {
         let of_seven = |it: &Completion| it.lane == Lane(7);
         let twice = wrong(&|it| vec![it; 1 + usize::from(of_seven(&it))]);
         assert!(twice.contains("rank 7 arrived 2 times"), "{twice}");
-        // The same number of bytes, and a peer that none came from.
+        // The number of bytes is right, but none came from one of the peers.
         let instead = wrong(&|it| match of_seven(&it) {
             true => vec![byte(1, 3, false)],
             false => vec![it],
@@ -392,7 +393,7 @@ mod tests {
     fn without_bytes_only_the_initiator_counts() {
         let mut ends = ends(Sees::OwnOnly);
         post_and_end(&mut ends, 0..2);
-        // The made-up answer is its own byte.
+        // An engine that moves no bytes invents the answer: it is this side's own byte.
         ends.arrived(&byte(5, 3, false));
         assert!(ends.check().is_ok());
         let counted = ends.count();

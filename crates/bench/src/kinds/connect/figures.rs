@@ -1,4 +1,4 @@
-//! Times of steps, totals of trials, and what they come to in a record's body.
+//! Times of steps, totals of trials, and their summary for a record's body.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,10 +10,10 @@ use tonnage_record::{HistogramData, Latency, LatencyKind};
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Reduce, Result};
 
-/// Times of the steps of one worker's set-ups, and what the round that is under way has taken.
+/// Times of the steps of one worker's set-ups, and of the current round so far.
 #[derive(Debug)]
 pub struct Times {
-    /// In the order of [`Step::ALL`].
+    /// Histograms in the order of [`Step::ALL`].
     steps: Vec<LatencyHistogram>,
     round_ns: [u64; Step::ALL.len()],
 }
@@ -28,17 +28,17 @@ impl Default for Times {
 }
 
 impl Times {
-    /// Adds to the time of a step in this round, which may be taken in parts.
+    /// Adds to the time of a step in this round. A step may consist of several parts.
     pub fn add(&mut self, step: Step, ns: u64) {
         self.round_ns[step as usize] += ns;
     }
 
-    /// The set-up is complete.
+    /// Notes the total time of a completed set-up.
     pub fn add_total(&mut self, ns: u64) {
         self.round_ns[Step::Total as usize] = ns;
     }
 
-    /// Everything was taken down. A round whose set-up was not completed does not count.
+    /// Ends a round after everything was closed. A round without a complete set-up does not count.
     pub fn end_round(&mut self, close_ns: u64) {
         self.round_ns[Step::Close as usize] = close_ns;
         let round = std::mem::take(&mut self.round_ns);
@@ -50,14 +50,14 @@ impl Times {
         }
     }
 
-    /// Adds another worker's.
+    /// Adds another worker's times.
     pub fn merge(&mut self, other: &Self) {
         for (mine, other) in self.steps.iter_mut().zip(&other.steps) {
             mine.merge(other);
         }
     }
 
-    /// Forgets the warm-up's.
+    /// Discards the warm-up's times.
     pub fn clear(&mut self) {
         *self = Self::default();
     }
@@ -68,7 +68,7 @@ impl Times {
     }
 }
 
-/// The figures of a step; `None` where it was never taken.
+/// Figures of a step; `None` if it was never taken.
 pub fn step_record(step: Step, histogram: &LatencyHistogram) -> Option<StepRecord> {
     Some(StepRecord {
         step,
@@ -80,13 +80,13 @@ pub fn step_record(step: Step, histogram: &LatencyHistogram) -> Option<StepRecor
 /// One trial over all ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Totals {
-    /// From the aligned start to the last take-down.
+    /// From the aligned start until everything was closed.
     pub window_ns: u64,
-    /// Connections as their initiators and their targets counted them.
+    /// Connections as counted by their initiators and by their targets.
     pub counted: Counted,
-    /// CPU time of the ranks inside the window.
+    /// CPU time of the ranks inside the measured interval.
     pub cpu_ns: u64,
-    /// The latest begin after the aligned start.
+    /// The latest start after the aligned start.
     pub start_skew_ns: u64,
 }
 
@@ -100,14 +100,14 @@ impl Reduce for Totals {
 }
 
 impl Totals {
-    /// Adds rounds of the same trial that were taken after these.
+    /// Adds later rounds of the same trial.
     pub fn follow(&mut self, next: &Self) {
         let window_ns = self.window_ns + next.window_ns;
         self.merge(*next);
         self.window_ns = window_ns;
     }
 
-    /// Checks that each end counted every connection of these rounds; the targets only where bytes move.
+    /// Checks that each end counted every connection of these rounds; targets only if bytes move.
     pub fn check(&self, expected: u64, moves_bytes: bool) -> Result<()> {
         let Counted { begun, accepted } = self.counted;
         if begun == expected && (accepted == expected || !moves_bytes) {
@@ -130,7 +130,7 @@ impl Totals {
     }
 }
 
-/// Takes the trials together.
+/// Combines the trials.
 pub fn summarize(trials: &[ConnectTrial]) -> ConnectSummary {
     let rates: Vec<f64> = trials.iter().map(|trial| trial.connections_per_s).collect();
     let connections = trials.iter().map(|trial| trial.connections).sum();
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_counts_when_its_set_up_was_complete() {
+    fn a_round_counts_only_if_its_set_up_was_complete() {
         let mut times = Times::default();
         times.add(Step::Open, 10);
         times.end_round(5);
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn times_of_workers_add_up_and_are_forgotten_after_the_warm_up() {
+    fn times_of_workers_add_up_and_the_warm_up_is_discarded() {
         let round = |ns| {
             let mut times = Times::default();
             times.add(Step::Open, ns);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of_a_trial_add_up_at_once_and_its_rounds_one_after_the_other() {
+    fn ranks_of_a_trial_run_at_once_and_its_rounds_one_after_the_other() {
         let rank = |window_ns, begun, accepted| Totals {
             window_ns,
             counted: Counted { begun, accepted },

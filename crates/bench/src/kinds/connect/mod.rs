@@ -1,16 +1,16 @@
-//! Connections between ranks, set up and taken down again and again.
+//! Connections between ranks, set up and closed repeatedly.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`opened`] | the engine's devices and the memory that is registered, on all ranks |
-//! | [`worker`] | one worker: a thread that sets up its connections, step by step, and takes them down |
+//! | [`opened`] | the engine's devices and the registered memory, on all ranks |
+//! | [`worker`] | one worker: a thread that sets up its connections, step by step, and closes them |
 //! | [`ends`] | first bytes as one worker sees them, per peer: which of its connections count |
-//! | [`team`] | the workers of a rank and the exchange of cards: rounds, trials, and what they add up to |
+//! | [`team`] | the workers of a rank and the exchange of endpoint addresses: rounds, trials, and their totals |
 //! | [`figures`] | times of steps, totals of trials, and a record's body |
 //! | [`capacity`] | how many workers' connections fit |
 //!
-//! In a round every worker of every rank sets up its connections and takes them down. What a step is, and what it means
-//! for which engine, is in docs/METHODOLOGY.md. Moving bytes over connections that stay is [`super::transfer`].
+//! In a round every worker of every rank sets up its connections and closes them. docs/METHODOLOGY.md defines the steps
+//! and what they mean for each engine. Moving bytes over lasting connections is [`super::transfer`].
 
 pub mod capacity;
 pub mod ends;
@@ -27,7 +27,7 @@ use team::Team;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_record::{Body, ConnectBody, Record};
 
-/// The kind: points share nothing that is open; they have a warm-up, and neither canary nor limit.
+/// The `connect` kind: points share no open engine; they have a warm-up, but neither a canary nor a bound.
 #[derive(Default)]
 pub struct Connects;
 
@@ -55,8 +55,8 @@ impl Kind for Connects {
         record: &mut Record,
         course: Course<'_>,
     ) -> Result<(), StepFailure> {
-        // All workers get their memory after a first connection of the first worker of each rank, which tells what one
-        // needs.
+        // All workers get their memory only after the first worker of each rank has set up a connection, which shows
+        // how many file descriptors a worker needs.
         stage.rank.phase("setting up a first connection");
         let mut rehearsed = ConnectBody::new(asked.point.clone());
         let rehearse = |team: &mut Team<'_>| team.rehearse();

@@ -1,5 +1,5 @@
-//! The engine's devices and the memory that is registered, on all ranks. Both are had once for a point: what is
-//! measured is what a worker does with them.
+//! The engine's devices and the memory to register, on all ranks. Both are allocated once per point, because only their
+//! use by the workers is measured.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -21,21 +21,23 @@ use tonnage_units::{Error, Result};
 /// Devices and memory that stay open between rounds on this rank.
 pub struct Opened {
     devices: Devices,
-    /// One for each worker, and the CPU that it is pinned to: the first alone until [`Opened::seat_all`].
+    /// Memory and domain of each worker, with the CPU that it is pinned to. Only the first worker's until
+    /// [`Opened::seat_all`].
     seats: Vec<(Seat, Option<u32>)>,
     /// The ranks that each worker connects to, and those that connect to it.
     ends: (Vec<Peer>, Vec<Peer>),
-    /// True where the engine moves bytes, so that both ends of a connection see them.
+    /// True if the engine moves bytes, so that both ends of a connection see them.
     pub moves_bytes: bool,
-    /// File descriptors before any worker had its memory.
+    /// Open file descriptors before any worker had its memory.
     unused: Option<Descriptors>,
 }
 
 impl Opened {
-    /// Opens the devices on all ranks, and allocates the memory of the first worker of each.
+    /// Opens the devices on all ranks, and allocates the memory of each rank's first worker.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
+    /// [`Error::Unavailable`] on every rank if any rank lacks a requirement; otherwise the failure and where it
+    /// occurred.
     pub fn open(point: &ConnectPoint, stage: &mut Stage<'_>) -> Result<Self> {
         stage.rank.phase(&format!("opening {}", point.engine));
         let (id, roles) = (stage.rank.id(), point.roles());
@@ -82,11 +84,11 @@ impl Opened {
         Ok(())
     }
 
-    /// Allocates the memory of all workers, where there are enough file descriptors for them and their connections: the
-    /// first worker, which has just set up its own, had `descriptors` open in this process.
+    /// Allocates the memory of all workers, if there are enough file descriptors for them and their connections.
+    /// `descriptors` were open in this process while the first worker was connected.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] with the number of workers that fit; what failed otherwise.
+    /// [`Error::Unavailable`] with the number of workers that fit, or the failure.
     pub fn seat_all(
         &mut self,
         point: &ConnectPoint,
@@ -107,10 +109,11 @@ impl Opened {
         Ok(())
     }
 
-    /// Descriptions of all ranks, ranks with the same answer together, and the sockets of those that are connected.
+    /// Descriptions of all ranks, with equal ones grouped, and the sockets of the connected pairs.
     ///
     /// # Errors
-    /// When a rank does not answer, or unreadably; [`StepFailure::Point`] where the sockets are not those asked for.
+    /// If a rank does not answer, or its answer cannot be decoded; [`StepFailure::Point`] if the sockets are not the
+    /// requested ones.
     pub fn effective(
         &self,
         point: &ConnectPoint,
@@ -141,7 +144,7 @@ impl Opened {
         Ok((together(all.iter().map(|Json(one)| one.clone())), placed))
     }
 
-    /// The ranks that each worker is connected with.
+    /// The ranks that each worker is connected to.
     pub fn peers(&self) -> Vec<Peer> {
         let mut all = [&self.ends.0[..], &self.ends.1[..]].concat();
         all.sort_unstable();
@@ -149,7 +152,7 @@ impl Opened {
         all
     }
 
-    /// The workers of this rank that have memory, before they have set up anything, with their CPUs.
+    /// The workers of this rank that have memory, with their CPUs, before any set-up.
     pub fn workers(&self, stopped: &Arc<AtomicBool>) -> Vec<(Worker, Option<u32>)> {
         let seats = self.seats.iter();
         let worker = |(seat, cpu): &(Seat, Option<u32>)| {
@@ -195,7 +198,7 @@ fn pairs(point: &ConnectPoint) -> Pairs {
     }
 }
 
-/// Refuses a device that cannot move the first byte.
+/// Rejects a device that cannot move the first byte.
 fn check_caps(caps: &Caps, name: &str) -> Result<()> {
     if first_byte(caps).is_some() {
         return Ok(());

@@ -1,7 +1,8 @@
-//! The workers of a rank, led by its main thread: it alone talks to the other ranks, and exchanges the workers' cards.
+//! The workers of a rank, led by its main thread. It alone talks to the other ranks and exchanges the workers' endpoint
+//! addresses.
 //!
-//! In a round all workers of all ranks set up their connections and take them down. The first round of a point is taken
-//! with every step agreed upon, so that what cannot be had ends the point and not the run.
+//! In a round all workers of all ranks set up their connections and close them. In a point's first round the ranks
+//! agree on every step, so that a missing resource ends the point and not the run.
 
 use std::thread::Scope;
 use std::time::Duration;
@@ -26,13 +27,13 @@ use tonnage_record::ConnectBody;
 use tonnage_sys::clock::{Clock, process_cpu_ns};
 use tonnage_units::{Error, Result};
 
-/// Rounds go on untimed for at least this long: libraries load what they need at their first connections.
+/// Untimed rounds continue for at least this long, because libraries load code at their first connections.
 const WARM_UP: Duration = Duration::from_millis(50);
 
 /// The workers' threads.
 type Crew = Followers<Order, Answer, Refusal>;
 
-/// The workers of this rank, led.
+/// The workers of this rank, as its main thread leads them.
 pub struct Team<'a> {
     point: &'a ConnectPoint,
     rank: &'a mut Rank,
@@ -40,19 +41,19 @@ pub struct Team<'a> {
     paths: &'a mut PathWatch,
     clock: Clock,
     crew: Crew,
-    /// The ranks that each worker is connected with.
+    /// The ranks that each worker is connected to.
     peers: Vec<Peer>,
-    /// False for an engine whose targets see nothing.
+    /// False for an engine that moves no bytes, so that targets see nothing.
     moves_bytes: bool,
     body: &'a mut ConnectBody,
-    /// Time that a round takes, the same on all ranks.
+    /// Duration of a round, equal on all ranks.
     round_ns: u64,
     times: Times,
-    /// A wrong byte that was seen as connections closed, until the next agreement.
+    /// A wrong byte that was seen while connections closed, reported at the next agreement.
     unsaid: Option<Error>,
 }
 
-/// The introductions of a worker's peers for each worker; `None` where a peer has none.
+/// The introductions of each worker's peers; `None` if a peer has none.
 type Told = Option<Vec<Vec<Introduced>>>;
 
 /// Starts the threads of the workers.
@@ -61,7 +62,7 @@ fn start_workers<'scope>(
     workers: Vec<(Worker, Option<u32>)>,
 ) -> Result<Crew> {
     let serve = |(worker, cpu): (Worker, Option<u32>)| {
-        // A worker that cannot be pinned says so at its first step.
+        // A worker that cannot be pinned reports this at its first step.
         move |orders: &_, answers: &_| match cpu.map_or(Ok(()), tonnage_machine::pin_thread) {
             Ok(()) => worker.serve(orders, answers),
             Err(error) => refuse(error, orders, answers),
@@ -71,7 +72,7 @@ fn start_workers<'scope>(
 }
 
 impl<'a> Team<'a> {
-    /// Starts the workers of a point, and lets `take_steps` lead them.
+    /// Starts the workers of a point, and runs `take_steps` with them.
     pub fn work<T>(
         opened: &Opened,
         point: &'a ConnectPoint,
@@ -115,8 +116,8 @@ impl<'a> Team<'a> {
             .collect()
     }
 
-    /// Gives an order to take a step of a round. In the rehearsal workers may be refused what there is not enough of;
-    /// the error says how many fit.
+    /// Orders a step of a round. In the rehearsal workers may be refused for lack of a resource; the error then states
+    /// how many fit.
     fn step(&self, rehearsing: bool, order: impl Fn(usize) -> Order) -> Result<Vec<Answer>> {
         if !rehearsing {
             return self.order(order);
@@ -134,18 +135,18 @@ impl<'a> Team<'a> {
     }
 
     fn answers(&self, order: impl Fn(usize) -> Order) -> Vec<Result<Answer, Refusal>> {
-        // Who has gone has said why, which is among the answers.
+        // A worker that has ended left its reason among the answers.
         drop(self.crew.order(order));
         self.crew.answers()
     }
 
-    /// Every rank hears of the first failure, and all are in step.
+    /// Agrees on a result, so that every rank learns of the first failure and all stay in step.
     fn agree<T>(&mut self, what: &str, mine: Result<T>) -> Result<T, StepFailure> {
         agree(self.rank, what, mine, DEADLINES.step)
     }
 
-    /// Agrees upon a step that takes both ends. In the rehearsal shortages come first: the peers of a worker that lacks
-    /// something wait in vain, and their failures say less.
+    /// Agrees on a step that involves both ends. In the rehearsal shortages take precedence: the peers of a worker that
+    /// lacks a resource only time out, and their errors are less specific.
     fn agree_step(
         &mut self,
         rehearsing: bool,
@@ -163,17 +164,17 @@ impl<'a> Team<'a> {
         self.agree(what, mine)
     }
 
-    /// Sets up all connections once, and takes them down. Returns the file descriptors that this process had open
-    /// between; `None` where they cannot be counted.
+    /// Sets up all connections once, and closes them. Returns the file descriptors open in between; `None` if they
+    /// cannot be counted.
     ///
     /// # Errors
-    /// [`StepFailure::Point`] with [`Error::Unavailable`] where there is not enough of something, with the number that
-    /// fits.
+    /// [`StepFailure::Point`] with [`Error::Unavailable`] if a resource runs short, with the number of workers that
+    /// fit.
     pub fn rehearse(&mut self) -> Result<Option<Descriptors>, StepFailure> {
         self.set_up(true)?;
         let descriptors = Descriptors::count();
         self.paths.look();
-        // A connection is gone here too once its other end has closed it.
+        // A connection disappears here too once its other end has closed it.
         self.agree("file descriptors", Ok(()))?;
         self.take_down();
         let unsaid = self.unsaid.take().map_or(Ok(()), Err);
@@ -181,14 +182,15 @@ impl<'a> Team<'a> {
         Ok(descriptors)
     }
 
-    /// One round of all workers. Returns the connections that those of this rank began and accepted, as they saw them.
+    /// Runs one round of all workers. Returns the connections that this rank's workers initiated and accepted, as they
+    /// counted them.
     fn round(&mut self) -> Result<Counted, StepFailure> {
         self.set_up(false)?;
         Ok(self.take_down())
     }
 
-    /// Closes everything, and counts. The ranks agree on what was wrong at their next step, so that closing takes none
-    /// of its own.
+    /// Closes everything, and counts. Errors are agreed on at the next step, so that closing needs no agreement of its
+    /// own.
     fn take_down(&mut self) -> Counted {
         let mut all = Counted::default();
         for answer in self.answers(|_| Order::Close) {
@@ -223,13 +225,13 @@ impl<'a> Team<'a> {
         let done = self.step(rehearsing, |_| Order::Meet);
         self.agree_step(rehearsing, "first contact", done.map(drop))?;
         let done = self.step(rehearsing, |_| Order::FirstByte);
-        // Nobody closes while a peer still waits for its byte to go.
+        // No rank may close while a peer still waits for its byte to leave.
         self.agree_step(rehearsing, "the first byte", done.map(drop))
     }
 
-    /// Sends what this rank's workers tell their peers, and returns for each worker what its peers told it: `None`
-    /// where a peer has nothing to tell. A rank that failed tells nothing, so that all get as far as the next
-    /// agreement, where it says why.
+    /// Sends the introductions of this rank's workers to their peers, and returns for each worker those of its peers:
+    /// `None` if a peer has none. A rank that failed sends an empty message, so that all ranks reach the next
+    /// agreement, where it reports the failure.
     fn exchange(&mut self, opened: Result<Vec<Introductions>>) -> Result<Result<Told>> {
         let count = opened.as_ref().map_or(0, Vec::len);
         let (told, failed) = match opened.and_then(|told| spoken(told)?.packed(None)) {
@@ -251,7 +253,7 @@ impl<'a> Team<'a> {
         Ok(told.map(Some))
     }
 
-    /// Takes so many rounds from an aligned start, added up over all ranks.
+    /// Runs `count` rounds from an aligned start, summed over all ranks.
     fn rounds(&mut self, count: u64) -> Result<Totals, StepFailure> {
         let start_ns = self
             .rank
@@ -279,7 +281,7 @@ impl<'a> Team<'a> {
         Ok(all)
     }
 
-    /// Takes the workers' times.
+    /// Collects the workers' times.
     fn take_times(&mut self) -> Result<()> {
         for answer in self.order(|_| Order::Tell)? {
             if let Answer::Times(times) = answer {
@@ -347,8 +349,8 @@ impl Steps for Team<'_> {
     }
 }
 
-/// Number of rounds to take next in the time that is left; `None` where not even half of one is. The first go takes
-/// half of them, and so tells their time for the others.
+/// Number of rounds to run next in the remaining time; `None` if less than half a round fits. The first batch takes
+/// half of the time, and measures a round for the next one.
 fn rounds_in(left_ns: u64, round_ns: u64, first: bool) -> Option<u64> {
     let round_ns = round_ns.max(1);
     if first {
@@ -362,8 +364,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trial_is_as_long_as_it_was_asked_to_be() {
-        // Rounds take twice as long as the warm-up said.
+    fn a_trial_lasts_as_long_as_requested() {
+        // Rounds take twice as long as in the warm-up.
         let (mut round_ns, mut left_ns, mut taken_ns) = (50, 10_000u64, 0);
         while let Some(count) = rounds_in(left_ns, round_ns, taken_ns == 0) {
             taken_ns += count * 100;
@@ -371,7 +373,7 @@ mod tests {
             round_ns = 100;
         }
         assert_eq!(taken_ns, 10_000);
-        // They take as long.
+        // Rounds take as long as in the warm-up.
         let (mut left_ns, mut taken_ns, mut goes) = (10_000u64, 0, 0);
         while let Some(count) = rounds_in(left_ns, 300, taken_ns == 0) {
             taken_ns += count * 300;
@@ -379,13 +381,13 @@ mod tests {
             goes += 1;
         }
         assert_eq!((taken_ns, goes), (9_900, 2));
-        // Half of them at first, then as many as end nearest to the time.
+        // Half of the rounds at first, then the number that ends nearest to the requested time.
         assert_eq!(rounds_in(10_000, 300, true), Some(16));
         assert_eq!(rounds_in(10_000, 300, false), Some(33));
         assert_eq!(rounds_in(10_100, 300, false), Some(34));
         assert_eq!(rounds_in(150, 300, false), Some(1));
         assert_eq!(rounds_in(149, 300, false), None);
-        // At least one, however long.
+        // At least one round, however long it takes.
         assert_eq!(rounds_in(10, 1000, true), Some(1));
         assert_eq!(rounds_in(0, 1000, false), None);
     }

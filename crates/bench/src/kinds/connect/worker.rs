@@ -1,4 +1,4 @@
-//! One worker: a thread that sets up its connections, step by step as it is ordered, and takes them down again.
+//! One worker: a thread that sets up its connections, step by step on orders, and closes them again.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,30 +18,30 @@ use tonnage_engine::{
 use tonnage_record::connect::Step;
 use tonnage_units::{Error, Result};
 
-/// Verbs by which the first byte can move, the first that a device offers: a peer sees the completion of a write with
-/// an immediate, so that no side waits in vain; a read shows its own side that the byte has moved.
+/// Verbs that can move the first byte, in order of preference. The peer sees the completion of a write with immediate,
+/// so that neither side waits forever. A read shows its own side that the byte has moved.
 pub const FIRST_BYTES: [Verb; 2] = [Verb::WriteImm, Verb::Read];
 
-/// The verb by which the first byte moves over a device; `None` where it offers none of them.
+/// The verb that moves the first byte over a device; `None` if the device offers none of them.
 pub fn first_byte(caps: &Caps) -> Option<Verb> {
     let offered = |verb: &Verb| caps.verbs.contains(verb);
     FIRST_BYTES.into_iter().find(offered)
 }
 
-/// A step that a worker is told to take.
+/// A step that a worker is ordered to take.
 #[derive(Debug, Clone)]
 pub enum Order {
-    /// Open an engine, register the worker's memory with it, and make cards for its peers.
+    /// Open an engine, register the worker's memory with it, and create an endpoint address for each peer.
     Open,
-    /// Connect it to the peers, who introduced themselves like this.
+    /// Connect to the peers with these introductions.
     Connect(Vec<Introduced>),
-    /// First contact, where both sides have to take part.
+    /// Make first contact, in which both sides take part.
     Meet,
-    /// A byte to each peer, and one back.
+    /// Send a byte to each peer, and one back.
     FirstByte,
     /// Close everything.
     Close,
-    /// Hand over the times since the last time.
+    /// Return the times since the last such order.
     Tell,
 }
 
@@ -49,9 +49,9 @@ pub enum Order {
 #[derive(Debug)]
 pub enum Answer {
     Done,
-    /// The engine is open, and this is for each peer.
+    /// The engine is open; here is an introduction for each peer.
     Introductions(Introductions),
-    /// Everything is closed; connections of the round, if all bytes of it have moved.
+    /// Everything is closed. `Some` counts the connections of the round, if all its bytes have moved.
     Closed(Option<Counted>),
     /// Times of all steps.
     Times(Box<Times>),
@@ -62,7 +62,7 @@ pub enum Answer {
 pub struct Refusal {
     /// The reason.
     pub error: Error,
-    /// True where memory was to be registered, so that it may be a lock of memory that was refused.
+    /// True while registering memory, so that the limit of locked memory may be the cause.
     pub registering: bool,
 }
 
@@ -75,7 +75,7 @@ impl From<Error> for Refusal {
     }
 }
 
-/// Answers for a worker that cannot work: its first step is refused for this reason. There is nothing to close.
+/// Answers in place of a worker that cannot start: refuses its first step for this reason. There is nothing to close.
 pub fn refuse(error: Error, orders: &Receiver<Order>, answers: &Sender<Result<Answer, Refusal>>) {
     let mut reason = Some(error);
     while let Ok(order) = orders.recv() {
@@ -90,9 +90,9 @@ pub fn refuse(error: Error, orders: &Receiver<Order>, answers: &Sender<Result<An
     }
 }
 
-/// A worker and what it keeps from round to round.
+/// A worker and its state across rounds.
 pub struct Worker {
-    // Before its memory and domain, so that it closes first.
+    // Before `memory` and `domain`, so that it is dropped first.
     engine: Option<Box<dyn Engine + Send>>,
     memory: Arc<dyn Memory>,
     domain: Arc<dyn Domain>,
@@ -102,22 +102,22 @@ pub struct Worker {
     sees: Sees,
     /// The verb of the first byte.
     verb: Verb,
-    /// Its memory, while that is registered, and its peers'.
+    /// Its registered memory, and that of its peers.
     region: Option<RegionId>,
     remote: Vec<(Peer, Descriptor)>,
     stopped: Arc<AtomicBool>,
     times: Times,
-    /// Times at which the set-up began, and its last step ended.
+    /// When the set-up began, and when its last step ended.
     began_ns: u64,
     stepped_ns: u64,
-    /// True while completions are taken between orders: not before first contact, which takes its own.
+    /// True while the worker polls between orders. Not before first contact, which polls on its own.
     polls: bool,
     /// True once all bytes of this round have moved.
     is_complete: bool,
 }
 
 impl Worker {
-    /// Nothing is open yet. `ends` are the ranks that it connects to, and those that connect to it.
+    /// Creates a worker with nothing open. It connects to `targets`, and `initiators` connect to it.
     pub fn new(
         domain: Arc<dyn Domain>,
         memory: Arc<dyn Memory>,
@@ -152,7 +152,7 @@ impl Worker {
         }
     }
 
-    /// Carries out orders until nobody gives any more.
+    /// Carries out orders until the leader hangs up.
     pub fn serve(mut self, orders: &Receiver<Order>, answers: &Sender<Result<Answer, Refusal>>) {
         while let Some(order) = self.next_order(orders) {
             let answer = match order {
@@ -165,7 +165,7 @@ impl Worker {
         }
     }
 
-    /// Waits for an order; once in contact by polling, because a peer's step may need this side to.
+    /// Waits for an order. After first contact it polls meanwhile, because a peer's step may depend on it.
     fn next_order(&mut self, orders: &Receiver<Order>) -> Option<Result<Order>> {
         if !self.polls {
             return orders.recv().ok().map(Ok);
@@ -211,7 +211,7 @@ impl Worker {
             Order::FirstByte => {
                 self.step(Step::Exchange);
                 self.first_byte()?;
-                // The peers have their answers, so that this is the only failure.
+                // The peers have their answers, so a failure here is the only one.
                 self.ends.check()?;
                 self.step(Step::FirstByte);
                 self.times.add_total(self.stepped_ns - self.began_ns);
@@ -255,7 +255,7 @@ impl Worker {
         self.step(Step::Register);
         let peers = self.ends.peers();
         let cards = self.engine()?.cards(&peers)?;
-        // What a card is made of, such as queue pairs, belongs to the connection.
+        // The parts of an endpoint address, such as queue pairs, belong to the connection step.
         self.step(Step::Connect);
         let introduce = |card| Introduction {
             card,
@@ -269,8 +269,7 @@ impl Worker {
             .collect())
     }
 
-    /// Counts the time since the last step as this one's. The control channel's part includes the wait for the slowest
-    /// rank.
+    /// Adds the time since the last step to `step`. The control channel's part includes the wait for the slowest rank.
     fn step(&mut self, step: Step) {
         let now_ns = self.config.clock.now_ns();
         self.times.add(step, now_ns - self.stepped_ns);
@@ -282,7 +281,7 @@ impl Worker {
         self.engine.as_mut().ok_or_else(none)
     }
 
-    /// One byte to each target, and one back from it. Who is connected to answers when all have come, or reads at once.
+    /// Moves one byte to each target, and one back. A target answers once all bytes have arrived, or reads immediately.
     fn first_byte(&mut self) -> Result<()> {
         self.move_with(self.ends.begun())?;
         match self.sees {
@@ -302,7 +301,7 @@ impl Worker {
         }
     }
 
-    /// One byte over each of these connections, to its peer or from it.
+    /// Moves one byte over each of these connections, to its peer or from it.
     fn move_with(&mut self, places: Range<usize>) -> Result<()> {
         let (peers, verb, rank) = (self.ends.peers(), self.verb, self.config.rank);
         let until = places.end;
@@ -338,7 +337,7 @@ impl Worker {
         found.map(|(_, memory)| memory.clone())
     }
 
-    /// Polls until it is so. `whose` names the peer in the message.
+    /// Polls until `over` returns true. `whose` names the peer in the error.
     fn wait(
         &mut self,
         what: &str,
@@ -352,7 +351,7 @@ impl Worker {
                 return Err(Error::Failed("the run was stopped".into()));
             }
             if Instant::now() > deadline {
-                // What came instead says more.
+                // An incorrect completion explains more than the timeout.
                 self.ends.check()?;
                 return Err(Error::Failed(format!(
                     "worker {}: no {what} {} within {} s; look for that rank's error, or try another --engine",
@@ -361,14 +360,14 @@ impl Worker {
                     DEADLINES.arrival.as_secs()
                 )));
             }
-            // Peers that share the CPU have to come to their part.
+            // Peers that share this CPU need their turn.
             std::thread::yield_now();
         }
         Ok(())
     }
 
-    /// Takes bytes in excess that have come since the last poll, until a poll finds nothing. A peer may have closed
-    /// before, which some engines report as an error: it ends the look, and is no failure.
+    /// Takes surplus bytes that arrived since the last poll, until a poll finds nothing. A peer may have closed
+    /// already, which some engines report as an error. That ends the loop and is not a failure.
     fn take_excess(&mut self) {
         loop {
             match self.poll() {
@@ -382,7 +381,7 @@ impl Worker {
         }
     }
 
-    /// Takes completions and returns how many there were. One that failed does not hide those behind it.
+    /// Takes completions and returns their number. A failed one does not hide those after it.
     fn poll(&mut self) -> Result<usize> {
         let mut found = [Completion::EMPTY; 16];
         let count = self.engine()?.poll(&mut found)?;

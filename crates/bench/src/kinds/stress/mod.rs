@@ -1,12 +1,13 @@
-//! Transfers drawn from a seed until a time is over, the last visit of each slot verified, which is mostly the only one.
+//! Transfers drawn at random from a seed for a given time. The last operation on each slot is verified, which is
+//! usually its only one.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`turns`] | the engines, open at once, and their transfers in turn |
-//! | [`tally`] | sums of what was tried, which do not grow with it |
+//! | [`turns`] | the engines, open at the same time, and their transfers in turn |
+//! | [`tally`] | sums of the transfers, of constant size |
 //!
-//! Which transfers are drawn is decided in `tonnage_plan::stress`; each is a point of [`super::transfer`] and takes the
-//! steps of one. All ranks draw the same, and rank 0's clock ends it.
+//! `tonnage_plan::stress` draws the transfers. Each is a point of [`super::transfer`] and runs the same steps. All
+//! ranks draw the same transfers, and rank 0's clock ends the stress.
 
 pub mod tally;
 pub mod turns;
@@ -18,20 +19,20 @@ use tonnage_plan::stress::StressPoint;
 use tonnage_record::{Body, Effective, Record, StressBody};
 use turns::{Turns, first_looks};
 
-/// The kind: a point opens engines again and again by itself, and has neither canary nor limit.
+/// The `stress` kind: a point opens engines on its own, repeatedly, and has neither a canary nor a bound.
 #[derive(Default)]
 pub struct Stresses;
 
 impl Kind for Stresses {
     type Point = StressPoint;
-    /// Choices of the engines when they were opened first.
+    /// Choices of the engines when they were first opened.
     type Open = Vec<Effective>;
 
     fn body(asked: AnnotatedPoint<'_, StressPoint>) -> Body {
         StressBody::new(asked.point.clone()).into()
     }
 
-    /// Opens each engine once, so that one that cannot be had is refused as for a transfer.
+    /// Opens each engine once, so that an unavailable one is refused as for a transfer.
     fn open(
         &mut self,
         points: &[&StressPoint],

@@ -1,4 +1,4 @@
-//! Sums of what was tried: of each engine and operation one row, however long it goes on.
+//! Sums of the transfers: one row per engine and operation, however long the stress runs.
 
 use crate::kinds::transfer::point::Measured;
 use crate::kinds::transfer::summary::latency_kind;
@@ -10,22 +10,22 @@ use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::message::bounded;
 use tonnage_units::{Error, Result};
 
-/// Transfers of an engine that are skipped while none of it could be tried, at most.
+/// Transfers that an engine may skip before it counts as tried although none ran.
 const SKIPS_MAX: u64 = 64;
 
-/// Everything so far.
+/// The results so far.
 pub struct Tally {
     rows: Vec<(StressRow, LatencyHistogram)>,
     first_failure: Option<StressFailure>,
-    /// From the first draw to now.
+    /// Time since the first draw.
     pub elapsed_ns: u64,
 }
 
 impl Tally {
-    /// A row for each operation of each engine.
+    /// Creates a row for each operation of each engine.
     ///
     /// # Errors
-    /// `Usage` for an engine that the list does not have.
+    /// `Usage` for an engine that is not in the list.
     pub fn new(point: &StressPoint, lists: &Lists) -> Result<Self> {
         let mut rows = Vec::new();
         for engine in point.engines() {
@@ -44,24 +44,24 @@ impl Tally {
         self.rows.iter_mut().find(|(row, _)| is_of(row))
     }
 
-    /// Transfers that were tried.
+    /// Number of transfers that ran.
     pub fn draws(&self) -> u64 {
         self.rows.iter().map(|(row, _)| row.draws).sum()
     }
 
-    /// Transfers of these that failed.
+    /// Number of transfers that failed.
     pub fn failures(&self) -> u64 {
         self.rows.iter().map(|(row, _)| row.failures).sum()
     }
 
-    /// Returns whether a transfer of an engine was tried, or so many of them skipped that none may come.
+    /// Whether a transfer of `engine` has run, or so many were skipped that none may ever run.
     pub fn has_tried(&self, engine: &str) -> bool {
         let own = || self.rows.iter().filter(|(row, _)| row.engine == engine);
         let skipped: u64 = own().map(|(row, _)| row.skipped).sum();
         own().any(|(row, _)| row.draws > 0) || skipped >= SKIPS_MAX
     }
 
-    /// The reason why nothing was tried, where nothing was: that is no success.
+    /// The reason why no transfer ran, if none did. This is not a success.
     pub fn nothing_tried(&self) -> Option<Error> {
         if self.draws() > 0 {
             return None;
@@ -84,7 +84,7 @@ impl Tally {
         }
     }
 
-    /// Adds a transfer that ended well.
+    /// Adds a transfer that succeeded.
     pub fn add(&mut self, draw: &Draw, measured: &Measured) {
         let Some((row, latencies)) = self.row(draw) else {
             return;
@@ -96,13 +96,13 @@ impl Tally {
             row.window_ns += totals.window_ns;
             row.initiator_cpu_ns += totals.initiator_cpu_ns;
         }
-        // Those of batches and of half round trips are of other things.
+        // Latencies of batches and of half round trips measure something else.
         if latency_kind(&draw.point) == LatencyKind::Operation {
             latencies.merge(&measured.histogram);
         }
     }
 
-    /// Counts a transfer that lacks something here.
+    /// Counts a transfer that lacks a requirement on this machine.
     pub fn skip(&mut self, draw: &Draw, why: &Error) {
         if let Some((row, _)) = self.row(draw) {
             row.skipped += 1;
@@ -111,7 +111,7 @@ impl Tally {
         }
     }
 
-    /// Counts a transfer that failed, which `command` repeats; returns what is known of it, where it is the first one.
+    /// Counts a transfer that failed and that `command` repeats. Returns its description if it is the first failure.
     pub fn fail(&mut self, draw: &Draw, why: &Error, command: String) -> Option<&StressFailure> {
         if let Some((row, _)) = self.row(draw) {
             row.failures += 1;
@@ -129,7 +129,7 @@ impl Tally {
         Some(self.first_failure.insert(failure))
     }
 
-    /// The failure of the whole, where a transfer failed.
+    /// The overall error, if any transfer failed.
     pub fn failed(&self) -> Option<Error> {
         let failures = self.failures();
         let first = self.first_failure.as_ref().filter(|_| failures > 0)?;

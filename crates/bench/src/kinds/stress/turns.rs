@@ -1,5 +1,5 @@
-//! The engines of a stress: all open at once, their transfers in turn, each opened anew after a stretch of some
-//! transfers, and after one that failed.
+//! The engines of a stress, all open at the same time, with their transfers in turn. Each engine is reopened after a
+//! group of transfers, and after a failed one.
 
 use std::time::{Duration, Instant};
 
@@ -20,10 +20,10 @@ use tonnage_ranks::Alike;
 use tonnage_record::Effective;
 use tonnage_units::{Error, Result};
 
-/// Opens each engine for a plain point of its own and closes it again; returns what they chose.
+/// Opens each engine for a plain point of its own and closes it again. Returns the engines' choices.
 ///
 /// # Errors
-/// [`StepFailure::Point`] for an engine that can be opened for none of its operations.
+/// [`StepFailure::Point`] for an engine that cannot be opened for any of its operations.
 pub fn first_looks(
     point: &StressPoint,
     stage: &mut Stage<'_>,
@@ -51,7 +51,7 @@ pub fn first_looks(
     Ok(all)
 }
 
-/// An engine that is open, if its devices can do one of these.
+/// Returns the open engine if its devices can run at least one of `draws`.
 fn usable(
     open: OpenEngine,
     draws: &[Draw],
@@ -67,20 +67,20 @@ fn usable(
     refused.map(|()| open)
 }
 
-/// Opens an engine for the transfers of a stretch.
+/// Opens an engine for a group of transfers.
 fn open(draws: &[Draw], stage: &mut Stage<'_>) -> Result<OpenEngine, StepFailure> {
     let points: Vec<&TransferPoint> = draws.iter().map(|draw| &draw.point).collect();
     open_or_fail(&points, stage)
 }
 
-/// One engine's stretch.
+/// A group of consecutive transfers over one open engine.
 struct Stretch {
     draws: std::vec::IntoIter<Draw>,
-    /// `None` once a transfer failed: nobody knows what state it is in.
+    /// `None` after a transfer failed, because the engine's state is then unknown.
     open: Option<OpenEngine>,
 }
 
-/// A stress on its way.
+/// A stress in progress.
 pub struct Turns<'a, 'b> {
     point: &'a StressPoint,
     stage: &'a mut Stage<'b>,
@@ -89,7 +89,7 @@ pub struct Turns<'a, 'b> {
 }
 
 impl<'a, 'b> Turns<'a, 'b> {
-    /// Its time begins.
+    /// Starts the clock of a stress.
     pub fn new(point: &'a StressPoint, stage: &'a mut Stage<'b>, tally: &'a mut Tally) -> Self {
         Self {
             point,
@@ -99,10 +99,10 @@ impl<'a, 'b> Turns<'a, 'b> {
         }
     }
 
-    /// Takes transfers until the time is over.
+    /// Runs transfers until the time is over.
     ///
     /// # Errors
-    /// [`StepFailure::Run`] when an engine or a rank failed; a transfer with wrong bytes is counted only.
+    /// [`StepFailure::Run`] if an engine or a rank failed. A transfer with wrong bytes is only counted.
     pub fn take(mut self, course: Course<'_>) -> Result<(), StepFailure> {
         let mut number = 0;
         let ended = loop {
@@ -116,7 +116,7 @@ impl<'a, 'b> Turns<'a, 'b> {
         ended
     }
 
-    /// The stretches with this number of all engines; returns whether there is time for more.
+    /// Runs group `number` of every engine. Returns whether there is time for more.
     fn stretches(&mut self, number: u64, course: Course<'_>) -> Result<bool, StepFailure> {
         let mut stretches = Vec::new();
         for engine in self.point.engines() {
@@ -141,7 +141,7 @@ impl<'a, 'b> Turns<'a, 'b> {
         }
     }
 
-    /// Opens a stretch, whose transfers are skipped where the machine lacks what all of them need.
+    /// Opens the engine for a group. Its transfers are skipped if the machine lacks a common requirement.
     fn opened(&mut self, draws: Vec<Draw>) -> Result<Stretch, StepFailure> {
         let open = match open(&draws, self.stage) {
             Ok(open) => Some(open),
@@ -162,7 +162,7 @@ impl<'a, 'b> Turns<'a, 'b> {
         Ok(Stretch { draws, open })
     }
 
-    /// One transfer, with the steps of any.
+    /// Runs one transfer, with the steps of a normal point.
     fn draw(
         &mut self,
         draw: &Draw,
@@ -192,7 +192,7 @@ impl<'a, 'b> Turns<'a, 'b> {
                 self.failed(draw, &error)?;
             }
             Err(StepFailure::Run(error)) => {
-                // The first cause, which may be another rank's end.
+                // Report the first cause, which may be the end of another rank.
                 let cause = self.stage.rank.why_stopped();
                 if !matches!(cause, Some(Error::Interrupted { .. })) {
                     self.failed(draw, cause.as_ref().unwrap_or(&error))?;
@@ -203,11 +203,11 @@ impl<'a, 'b> Turns<'a, 'b> {
         Ok(())
     }
 
-    /// Counts a transfer that failed, and says at once how the first one is repeated.
+    /// Counts a failed transfer, and reports at once how to repeat the first one.
     fn failed(&mut self, draw: &Draw, error: &Error) -> Result<()> {
         let command = command(draw, self.stage.settings)?;
         let is_first = self.tally.fail(draw, error, command);
-        // What ends the run is said at its end.
+        // An error that ends the run is reported at its end.
         let says = self.stage.rank.id() == 0 && self.stage.rank.why_stopped().is_none();
         if let Some(first) = is_first.filter(|_| says) {
             log::error!(
@@ -222,7 +222,7 @@ impl<'a, 'b> Turns<'a, 'b> {
         Ok(())
     }
 
-    /// Returns whether rank 0 has time for another transfer; every engine gets one, however short the time is.
+    /// Whether rank 0 has time for another transfer. Every engine gets one, however short the time is.
     fn has_time(&mut self) -> Result<bool, StepFailure> {
         if !self
             .point

@@ -1,4 +1,4 @@
-//! Candidates of a race on open engines: opening them, and one trial of one of them.
+//! Candidates of a race on open engines: opening the engines, and running one trial of a candidate.
 
 use crate::failure::StepFailure;
 use crate::kinds::kind::{Course, Stage};
@@ -15,7 +15,7 @@ use tonnage_ranks::Alike;
 use tonnage_record::{Effective, Latency, LatencyKind};
 use tonnage_units::{Error, Nanos, Result};
 
-/// Meaning of a latency sample: its kind, and whether the bytes written have arrived when it ends.
+/// Meaning of a latency sample: its kind, and whether the bytes have arrived when it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Meaning(LatencyKind, Option<bool>);
 
@@ -25,9 +25,9 @@ impl Meaning {
     }
 }
 
-/// Values that a search begins with, which could be opened.
+/// The values that a search starts from. The engine could be opened for them.
 pub struct Foothold {
-    /// Places of the values.
+    /// Index of each option's value.
     pub values: Vec<usize>,
     /// Meaning of their latency.
     pub meaning: Meaning,
@@ -38,15 +38,15 @@ pub struct Foothold {
 }
 
 impl Foothold {
-    /// Finds it, by opening the engine for one candidate after the other.
+    /// Finds the start by opening the engine for one candidate after the other.
     ///
     /// # Errors
-    /// [`StepFailure::Point`] with the reasons, where every candidate is refused.
+    /// [`StepFailure::Point`] with the reasons, if every candidate is refused.
     pub fn find(point: &TunePoint, stage: &mut Stage<'_>) -> Result<Self, StepFailure> {
         let mut last = None;
         let mut admits = |values: &[usize]| match look(point, values, stage) {
             Ok(found) => {
-                // The last one that is admitted is the one that is found.
+                // The last candidate admitted is the one that the search returns.
                 last = Some(found);
                 Ok(Ok(()))
             }
@@ -88,7 +88,7 @@ pub struct Candidates {
 }
 
 impl Candidates {
-    /// None of them is open.
+    /// Creates candidates without opening any engine.
     pub fn new(goal: Goal, meaning: Meaning, points: Vec<Result<TransferPoint>>) -> Self {
         Self {
             goal,
@@ -98,19 +98,19 @@ impl Candidates {
         }
     }
 
-    /// Reason of a refusal.
+    /// The reason why candidate `at` is refused, if it is.
     pub fn refused(&self, at: usize) -> Option<&Error> {
         self.points.get(at)?.as_ref().err()
     }
 
-    /// All reasons, with the places of the candidates.
+    /// All reasons, with the indices of the candidates.
     pub fn all_refused(self) -> impl Iterator<Item = (usize, Error)> {
         let points = self.points.into_iter().enumerate();
         points.filter_map(|(at, point)| Some((at, point.err()?)))
     }
 
-    /// One trial of a candidate; returns the goal's figure, the same on all ranks. `None` where it cannot be measured:
-    /// it is refused from then on.
+    /// Runs one trial of a candidate. Returns the goal's figure, which is equal on all ranks. `None` if it cannot be
+    /// measured: the candidate is then refused from now on.
     ///
     /// # Errors
     /// [`StepFailure::Run`] for everything else.
@@ -128,7 +128,7 @@ impl Candidates {
         match measured.and_then(|measured| figure(self.goal, &candidate, &measured)) {
             Ok(figure) => Ok(Some(figure)),
             Err(StepFailure::Point(error)) => {
-                // Nobody knows what state it is in.
+                // The engine's state is unknown.
                 self.opened.retain(|(known, _)| *known != key);
                 self.points[at] = Err(error);
                 Ok(None)
@@ -156,13 +156,13 @@ impl Candidates {
             )));
         }
         let mut measured = Measured::default();
-        // The winner's last run proves its path: counters take longer than a trial.
+        // The winner's final run proves its path: reading counters takes longer than a trial.
         point::measure(candidate, engine, stage, None, &mut measured, course)?;
         Ok(measured)
     }
 
-    /// Opens the engine of a candidate, for all that can share it. Where it cannot be had beside those that are open,
-    /// these are closed.
+    /// Opens the engine of a candidate, for all candidates that can share it. If it cannot be opened in addition to the
+    /// open engines, those are closed first.
     fn open(&mut self, key: &EngineKey, stage: &mut Stage<'_>) -> Result<(), StepFailure> {
         if self.opened.iter().any(|(known, _)| known == key) {
             return Ok(());

@@ -2,12 +2,12 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`race`] | who is left out and who wins, from figures alone |
+//! | [`race`] | eliminations and the winner, from figures alone |
 //! | [`candidates`] | candidates of a race on open engines |
-//! | [`search`] | the races of a point, one option after the other, and the winner's last run |
+//! | [`search`] | the races of a point, one option after the other, and the winner's final run |
 //!
-//! Which values compete is decided in `tonnage_plan::tune`; each candidate is a point of [`super::transfer`] and takes
-//! the steps of one. All ranks decide alike, for a point's figures are the same on all of them.
+//! `tonnage_plan::tune` decides which values compete. Each candidate is a point of [`super::transfer`] and runs the
+//! same steps. All ranks decide the same, because a point's figures are equal on all of them.
 
 pub mod candidates;
 pub mod race;
@@ -20,8 +20,8 @@ use search::Search;
 use tonnage_plan::tune::TunePoint;
 use tonnage_record::{Body, Record, TuneBody};
 
-/// The kind: a point opens engines by itself. It has a canary, as a transfer has; what else a transfer has is in the
-/// winner's last run.
+/// The `tune` kind: a point opens engines on its own. It has a canary like a transfer; all other parts of a transfer
+/// are in the winner's final run.
 #[derive(Default)]
 pub struct Tunes;
 

@@ -1,52 +1,52 @@
-//! A race of values: rounds of trials in turn, from which values are left out that cannot win any more. Pure, so that
-//! all ranks that see the same figures decide alike.
+//! A race of values: rounds of trials in turn, in which values that can no longer win are eliminated. This module is
+//! pure, so that all ranks that see the same figures decide the same.
 //!
-//! Two values are compared by the logarithms of their ratio in each round that both had, because what the machine does
-//! meanwhile strikes both. A dearer value has to be worth it: between it and a cheaper one it is decided once the
-//! interval of their ratio lies wholly on one side of that. Nothing is decided for ever: whoever was left out because
-//! of a value that is left out itself is back.
+//! Two values are compared by the logarithms of their ratio in each round that both ran, because disturbances of the
+//! machine affect both. A more expensive value must be worth its price. The comparison with a cheaper one is decided
+//! once the interval of their ratio lies entirely on one side of that price. No elimination is final: a value returns
+//! if the value that eliminated it is eliminated itself.
 
 use tonnage_plan::tune::point::TRIALS_PER_VALUE;
 use tonnage_record::spread::{Trimmed, student, trimmed};
 use tonnage_record::tune::{TuneGain, TuneOutcome};
 
-/// Part by which a dearer value has to be better: whoever runs a transfer does not double its window for less.
+/// Fraction by which a more expensive value must be better: users would not double the window for less.
 const WORTH: f64 = 0.03;
 
-/// Rounds after which it is looked at what is decided. Few looks, because each is a chance for noise to decide.
+/// Rounds after which the race checks for decisions. Few checks, because each is a chance for noise to decide.
 const LOOKS: [usize; 6] = [3, 5, 8, 12, 16, ROUNDS_MAX];
 const ROUNDS_MAX: usize = 24;
 
-/// Probability that noise decides between two values wrongly, in all looks and that at the end together.
+/// Probability that noise decides wrongly between two values, over all checks including the final one.
 const WRONG: f64 = 0.05;
 
-/// Probability that the truth is beyond one end of an interval that is told.
+/// Probability that the truth lies beyond one end of a reported interval.
 const BEYOND_TOLD: f64 = 0.025;
 
-/// One value that competes.
+/// One competing value.
 #[derive(Debug, Clone, Default)]
 struct Runner {
-    /// In each round the logarithm of its figure, negative where less is better; `None` where it had no part.
+    /// Logarithm of its figure in each round, negated if less is better; `None` for rounds that it did not run.
     merits: Vec<Option<f64>>,
-    /// True for one that cannot be measured.
+    /// True if the value cannot be measured.
     is_refused: bool,
 }
 
-/// The values of one option, the cheapest first.
+/// The values of one option, cheapest first.
 #[derive(Debug)]
 pub struct Race {
     runners: Vec<Runner>,
     less_is_better: bool,
     rounds: usize,
     trials: usize,
-    /// Places of the values between which nothing is decided.
+    /// Indices of the values that are still undecided.
     open: Vec<usize>,
-    /// Errors that an interval of a look reaches to either side, by the degrees of freedom.
+    /// Half-width of a check's interval in standard errors, indexed by the degrees of freedom.
     reach: Vec<f64>,
 }
 
 impl Race {
-    /// A race of so many values.
+    /// Creates a race of `values` values.
     pub fn new(values: usize, less_is_better: bool) -> Self {
         let wrong = WRONG / (LOOKS.len() + 1) as f64;
         let freedoms = 0..ROUNDS_MAX as u32;
@@ -60,8 +60,8 @@ impl Race {
         }
     }
 
-    /// Begins a round and returns its values in their order, which turns round, so that no value always comes first.
-    /// `None` once it is decided, or the trials are used up.
+    /// Begins a round and returns its values in order. The order is reversed every other round, so that no value always
+    /// runs first. `None` once the race is decided, or the trials are used up.
     pub fn round(&mut self) -> Option<Vec<usize>> {
         let runners = self.runners.iter().filter(|it| !it.is_refused).count();
         let most = runners * TRIALS_PER_VALUE as usize;
@@ -84,12 +84,12 @@ impl Race {
         Some(order)
     }
 
-    /// Number of the round, from 1.
+    /// Number of the current round, from 1.
     pub fn rounds(&self) -> usize {
         self.rounds
     }
 
-    /// Takes the figure of a value in this round, which is above 0.
+    /// Records the figure of a value in this round; it is above 0.
     pub fn take(&mut self, at: usize, figure: f64) {
         let merit = if self.less_is_better {
             -figure.ln()
@@ -102,14 +102,14 @@ impl Race {
         }
     }
 
-    /// Takes a value out that cannot be measured.
+    /// Removes a value that cannot be measured.
     pub fn refuse(&mut self, at: usize) {
         self.runners[at].is_refused = true;
         self.look();
     }
 
-    /// The winner among the values between which nothing is decided: the cheapest whose mean is as good as the best
-    /// one's. `None` where all were refused.
+    /// The winner among the undecided values: the cheapest with a mean as good as the best one's. `None` if all were
+    /// refused.
     pub fn winner(&self) -> Option<usize> {
         let best = self.best()?;
         let is_as_good = |at: usize| {
@@ -119,7 +119,7 @@ impl Race {
         self.open.iter().copied().find(|&at| is_as_good(at))
     }
 
-    /// The best mean of the values between which nothing is decided.
+    /// The undecided value with the best mean.
     fn best(&self) -> Option<usize> {
         let better = |one, other| {
             let ratio = self.ratio(other, one);
@@ -132,7 +132,7 @@ impl Race {
         self.open.iter().copied().reduce(better)
     }
 
-    /// Trials of a value.
+    /// Number of trials of a value.
     pub fn trials(&self, at: usize) -> u32 {
         self.runners[at].merits.iter().flatten().count() as u32
     }
@@ -144,7 +144,7 @@ impl Race {
         Some(if self.less_is_better { -mean } else { mean }.exp())
     }
 
-    /// Part by which a value is better than the winner.
+    /// Fraction by which a value is better than the winner.
     pub fn gain(&self, at: usize, winner: usize) -> Option<TuneGain> {
         let ratio = self
             .ratio(at, winner)
@@ -157,7 +157,7 @@ impl Race {
         })
     }
 
-    /// End of a value; without a winner the race did not come to one.
+    /// Outcome of a value. Without a winner the race was not finished.
     pub fn outcome(&self, at: usize, winner: Option<usize>) -> TuneOutcome {
         let Some(winner) = winner.filter(|_| !self.runners[at].is_refused) else {
             let is_refused = self.runners[at].is_refused;
@@ -176,8 +176,8 @@ impl Race {
         }
     }
 
-    /// Finds the values between which nothing is decided. The cheapest come first, because one that is left out leaves
-    /// nobody out; but one that is surely worth its price is better than what it is compared with, open or not.
+    /// Determines the undecided values. The cheapest come first, because an eliminated value cannot eliminate others as
+    /// too expensive. A value that is certainly worth its price beats the cheaper one even if it is eliminated itself.
     fn look(&mut self) {
         let runners = 0..self.runners.len();
         let all: Vec<usize> = runners.filter(|&at| !self.runners[at].is_refused).collect();
@@ -193,7 +193,7 @@ impl Race {
         }
     }
 
-    /// Returns whether a value is worth being dearer than another one; `None` while that cannot be told.
+    /// Whether a value is worth being more expensive than another one; `None` while that is undecided.
     fn is_worth(&self, dearer: usize, cheaper: usize) -> Option<bool> {
         let ratio = self.ratio(dearer, cheaper)?;
         let reach = self.reach.get(ratio.freedom as usize)?;
@@ -205,7 +205,7 @@ impl Race {
         }
     }
 
-    /// Logarithm of the ratio of two values in the rounds that both had.
+    /// Logarithm of the ratio of two values, in the rounds that both ran.
     fn ratio(&self, one: usize, other: usize) -> Option<Trimmed> {
         let (one, other) = (&self.runners[one].merits, &self.runners[other].merits);
         let both = one.iter().zip(other);

@@ -1,5 +1,5 @@
-//! The races of a point: one option after the other, the others as they stand; then the values that won against those
-//! that the search began with, and the winner's last run.
+//! The races of a point: one option after the other, with the others fixed. Then the winning values race against those
+//! at the start, and the winner has its final run.
 
 use std::time::Instant;
 
@@ -21,24 +21,24 @@ use tonnage_record::{Record, TuneBody};
 use tonnage_units::Error;
 use tonnage_units::message::bounded;
 
-/// Trials of the winner's last run.
+/// Trials of the winner's final run.
 const LAST_TRIALS: u32 = 5;
 
 /// Name of the race of all options together.
 const TOGETHER: &str = "together";
 
-/// A search on its way.
+/// A search in progress.
 pub struct Search<'a, 'b> {
     point: &'a TunePoint,
     foothold: &'a Foothold,
     stage: &'a mut Stage<'b>,
     body: TuneBody,
-    /// Places of the values that hold now.
+    /// Index of each option's current value.
     values: Vec<usize>,
     begun: Instant,
 }
 
-/// Values that compete, the cheapest first: their names, and the places of all options of each.
+/// Competing values, cheapest first: their names, and for each the indices of all options' values.
 struct Contest {
     pass: u32,
     option: String,
@@ -47,7 +47,7 @@ struct Contest {
 }
 
 impl<'a, 'b> Search<'a, 'b> {
-    /// It begins with the values of a foothold.
+    /// Starts a search from the values of `foothold`.
     pub fn new(point: &'a TunePoint, foothold: &'a Foothold, stage: &'a mut Stage<'b>) -> Self {
         Self {
             body: TuneBody::new(point.clone()),
@@ -59,13 +59,13 @@ impl<'a, 'b> Search<'a, 'b> {
         }
     }
 
-    /// Everything that was tried.
+    /// Everything that was tried, for the record.
     pub fn into_body(mut self) -> TuneBody {
         self.body.elapsed_ns = self.begun.elapsed().as_nanos() as u64;
         self.body
     }
 
-    /// Searches until a pass changes nothing that what was searched before it could have known.
+    /// Searches until a pass changes no value that an earlier race of the same pass depended on.
     pub fn run(&mut self, record: &mut Record, course: Course<'_>) -> Result<(), StepFailure> {
         let mut until = self.values.len();
         for pass in 1..=PASSES_MAX {
@@ -76,7 +76,7 @@ impl<'a, 'b> Search<'a, 'b> {
                     self.race(contest, &mut *course)?;
                 }
             }
-            // What comes before the last option that changed was searched beside its old value.
+            // Options before the last one that changed were searched with its old value.
             let mut places = (0..self.values.len()).rev();
             until = places
                 .find(|&at| self.values[at] != before[at])
@@ -89,7 +89,7 @@ impl<'a, 'b> Search<'a, 'b> {
         self.last_run(record, course)
     }
 
-    /// The values of one option, the others as they stand.
+    /// A contest of one option's values, with the others fixed.
     fn of_option(&self, pass: u32, dimension: usize) -> Contest {
         let option = &self.point.dimensions[dimension];
         let with = |at| {
@@ -105,7 +105,7 @@ impl<'a, 'b> Search<'a, 'b> {
         }
     }
 
-    /// The values that won against those at the start, which have to be better to win after all.
+    /// A contest of the winning values against those at the start, which win only if they are better.
     fn of_all(&self) -> Contest {
         Contest {
             pass: PASSES_MAX,
@@ -115,7 +115,7 @@ impl<'a, 'b> Search<'a, 'b> {
         }
     }
 
-    /// Races values and keeps those of the winner.
+    /// Races the values of a contest and keeps the winner's.
     fn race(&mut self, contest: Contest, course: Course<'_>) -> Result<(), StepFailure> {
         let lists = &self.stage.settings.lists;
         let points = contest.values.iter();
@@ -200,7 +200,8 @@ impl<'a, 'b> Search<'a, 'b> {
         }
     }
 
-    /// Measures the winner as a transfer, with the last visit of each slot checked and its path proven: the races have no time for that.
+    /// Measures the winner as a normal transfer, with the last operation on each slot verified and its path proven. The
+    /// races have no time for that.
     fn last_run(&mut self, record: &mut Record, course: Course<'_>) -> Result<(), StepFailure> {
         let lists = &self.stage.settings.lists;
         let mut winner = self.point.candidate(&self.values, lists)?;

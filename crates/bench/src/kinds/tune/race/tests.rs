@@ -1,6 +1,6 @@
 use super::*;
 
-/// Races values whose figures a function gives for each value and round; returns the race and its winner.
+/// Races values with the figures that `figure` returns for each value and round. Returns the race and its winner.
 fn raced(
     values: usize,
     less_is_better: bool,
@@ -17,7 +17,7 @@ fn raced(
     (race, winner)
 }
 
-/// Figures without noise, but for a wave that all values ride alike.
+/// Figures without noise, except for a wave that affects all values equally.
 fn still(truths: &[f64], less_is_better: bool) -> (Race, usize) {
     raced(truths.len(), less_is_better, |at, round| {
         truths[at] * (1.0 + 0.3 * (round as f64).sin())
@@ -25,13 +25,13 @@ fn still(truths: &[f64], less_is_better: bool) -> (Race, usize) {
 }
 
 #[test]
-fn the_cheapest_that_is_as_good_wins() {
+fn the_cheapest_of_the_best_values_wins() {
     let (race, winner) = still(&[1.0, 9.8, 10.0, 10.05], false);
     assert_eq!(winner, 1);
     let outcomes = [0, 1, 2, 3].map(|at| race.outcome(at, Some(winner)));
     let (worse, as_good) = (TuneOutcome::Worse, TuneOutcome::AsGood);
     assert_eq!(outcomes, [worse, TuneOutcome::Won, as_good, as_good]);
-    // The wave of the machine is in each of them, and not in their ratio.
+    // The machine's wave is in each figure, but not in their ratio.
     assert!((race.gain(2, 1).unwrap().mean - (10.0 / 9.8 - 1.0)).abs() < 1e-12);
     assert!(race.rounds() <= 5, "{}", race.rounds());
     assert_eq!(still(&[1.0, 9.8, 10.0, 10.4], false).1, 3);
@@ -39,7 +39,7 @@ fn the_cheapest_that_is_as_good_wins() {
     assert_eq!(still(&[1.0, 1.02, 0.98], true).1, 0);
 }
 
-/// Steps each of which is not worth its price do not add up to a loss.
+/// Several steps, each not worth its price, must not add up to a loss.
 #[test]
 fn small_steps_do_not_lead_away_from_the_best() {
     let truths: Vec<f64> = (0..13).map(|step| 1.028f64.powi(step)).collect();
@@ -48,7 +48,7 @@ fn small_steps_do_not_lead_away_from_the_best() {
 }
 
 #[test]
-fn values_come_forwards_and_backwards_in_turn() {
+fn values_run_forwards_and_backwards_in_turn() {
     let mut race = Race::new(3, false);
     assert_eq!(race.round(), Some(vec![0, 1, 2]));
     assert_eq!(race.round(), Some(vec![2, 1, 0]));
@@ -62,9 +62,9 @@ fn values_come_forwards_and_backwards_in_turn() {
     assert_eq!((race.round(), race.winner()), (None, None));
 }
 
-/// A value that was left out because of another one is back when that is refused.
+/// A value that was eliminated by another one returns when that is refused.
 #[test]
-fn whoever_was_left_out_comes_back() {
+fn an_eliminated_value_can_return() {
     let mut race = Race::new(3, false);
     for _ in 0..5 {
         for at in race.round().unwrap() {
@@ -80,7 +80,7 @@ fn whoever_was_left_out_comes_back() {
     assert_eq!((race.open.clone(), race.winner()), (vec![1], Some(1)));
 }
 
-/// One trial in which the machine did something else takes no value out of the race.
+/// One disturbed trial must not eliminate a value.
 #[test]
 fn an_outlier_decides_nothing() {
     for struck in 0..2 {
@@ -93,7 +93,7 @@ fn an_outlier_decides_nothing() {
     }
 }
 
-/// The value that is far worse and noisy: its interval is huge, which must not be taken for being as good.
+/// One value is far worse and noisy. Its huge interval must not count as being as good.
 #[test]
 fn a_noisy_value_does_not_win_by_its_noise() {
     for seed in 0..50 {
@@ -106,11 +106,11 @@ fn a_noisy_value_does_not_win_by_its_noise() {
     }
 }
 
-/// Numbers that look like chance: SplitMix64.
+/// Pseudorandom numbers: SplitMix64.
 struct Noise(u64);
 
 impl Noise {
-    /// Evenly between 0 and 1.
+    /// Uniform between 0 and 1.
     fn even(&mut self) -> f64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.0;
@@ -119,7 +119,7 @@ impl Noise {
         ((bits ^ (bits >> 31)) >> 11) as f64 / (1u64 << 53) as f64 + f64::MIN_POSITIVE
     }
 
-    /// A factor about 1 whose logarithm is normal.
+    /// A factor around 1 with a normally distributed logarithm.
     fn factor(&mut self, cv: f64) -> f64 {
         let (radius, turn) = (self.even(), self.even());
         let normal = (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * turn).cos();
@@ -127,9 +127,9 @@ impl Noise {
     }
 }
 
-/// Truths, noise of a trial, part of the trials that take two to five times as long, and what is bounded: the mean part
-/// of the best that is lost beyond what is given up for a cheaper value, the part of races that lose more than 5 % so,
-/// and trials for each value.
+/// True values, noise of a trial, and the fraction of trials that take two to five times as long. Then the bounds: mean
+/// loss compared with the best value, beyond the loss accepted for a cheaper one; fraction of races that lose more than
+/// 5 % in this sense; and trials per value.
 struct Case {
     truths: Vec<f64>,
     cv: f64,
@@ -141,15 +141,14 @@ struct Case {
 
 const RACES: u64 = 150;
 
-/// Mean loss beyond what is given up for a cheaper value, part of bad winners, and trials for each value, of races
-/// over noise.
+/// Mean loss beyond that accepted for a cheaper value, fraction of bad winners, and trials per value, over noisy races.
 fn simulated(case: &Case) -> (f64, f64, f64) {
     let best = case.truths.iter().copied().fold(0.0, f64::max);
     let values = case.truths.len();
     let (mut loss, mut bad, mut trials) = (0.0, 0.0, 0.0);
     for seed in 0..RACES {
         let mut noise = Noise(seed << 32);
-        // What the machine does in a round strikes all.
+        // A disturbance of a round affects all values.
         let mut machine = (0, 1.0);
         let (_, winner) = raced(values, false, |at, round| {
             if machine.0 != round {
@@ -164,7 +163,7 @@ fn simulated(case: &Case) -> (f64, f64, f64) {
             case.truths[at] * machine.1 * noise.factor(case.cv) / outlier
         });
         let lost = 1.0 - case.truths[winner] / best;
-        // So much is given up for what is cheaper.
+        // This loss is accepted for a cheaper value.
         let lost = (lost - WORTH).max(0.0);
         loss += lost;
         bad += f64::from(u8::from(lost > 0.05));
@@ -173,10 +172,10 @@ fn simulated(case: &Case) -> (f64, f64, f64) {
     (loss / races, bad / races, trials / races / values as f64)
 }
 
-/// The bounds leave room for chance. What dropped values for good, and took "not told apart" for "as good", lost 5 to
-/// 17 % on the ladder, and had a bad winner in 76 to 98 of a hundred races.
+/// The bounds leave room for chance. An earlier method dropped values for good, and took "undecided" for "as good". It
+/// lost 5 to 17 % on the ladder, and picked a bad winner in 76 to 98 of 100 races.
 #[test]
-fn little_is_lost_however_noisy_the_trials_are() {
+fn little_is_lost_at_any_noise_level() {
     let ladder: Vec<f64> = (0..13)
         .map(|log2| f64::from(1 << log2))
         .map(|window| window / (window + 8.0))
