@@ -1,7 +1,7 @@
-//! Growth of what ranks cost each other with their number: time to join, time and bytes of each exchange at rank 0 and
-//! at a leaf, memory of a rank, CPU time of a rank and exchange. Ranks are threads of one process, and then processes.
+//! How the cost of ranks grows with their number: time to join, time and bytes of each exchange at rank 0 and at a
+//! leaf, memory per rank, CPU time per rank and exchange. Ranks are first threads of one process, then processes.
 //!
-//! `cargo bench -p tonnage-bench --bench growth` takes all sizes; numbers behind `--` are the sizes to take instead.
+//! `cargo bench -p tonnage-bench --bench growth` runs all sizes; numbers after `--` select other sizes.
 
 #[path = "../tests/growth/steps.rs"]
 mod steps;
@@ -20,15 +20,15 @@ use tonnage_units::{Error, Reduce, Result};
 const COUNT: u32 = 50;
 /// Sessions of each engine.
 const SESSIONS: u32 = 3;
-/// The most threads that open sessions of each engine: those of an engine with mappings of its own take the longer to
-/// look up their memory the more threads their process has.
+/// Most threads that open sessions of each engine. An engine with its own mappings looks up its memory more slowly the
+/// more threads its process has.
 const SESSION_THREADS_MAX: [u32; ENGINES.len()] = [1024, 64];
 const THREADS_MAX: u32 = 2048;
 const PROCESSES_MAX: u32 = 1024;
-/// Time at which the first process of a run was started, nanoseconds since 1970.
+/// Start time of the first process of a run, in nanoseconds since 1970.
 const BEGAN: &str = "TONNAGE_GROWTH_BEGAN";
 
-/// Resident memory and CPU time of processes until all had joined, added up.
+/// Resident memory and CPU time of all processes until all had joined.
 #[derive(Default, Serialize, Deserialize)]
 struct Used {
     resident_bytes: u64,
@@ -44,7 +44,7 @@ impl Reduce for Used {
     }
 }
 
-/// One size of a run.
+/// Results for one number of ranks.
 struct Run {
     how: &'static str,
     ranks: u32,
@@ -61,7 +61,7 @@ fn main() -> Result<()> {
         let options = JoinOptions::new(&env, &identity, secret, "growth".into())?;
         return as_process(Rank::join(identity, options).map_err(Error::from)?);
     }
-    // `cargo test --benches` only wants to see that it runs.
+    // `cargo test --benches` only checks that it runs.
     let is_bench = std::env::args().any(|argument| argument == "--bench");
     let asked = std::env::args().filter_map(|argument| argument.parse().ok());
     let mut sizes: Vec<u32> = asked.collect();
@@ -95,7 +95,7 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// The sizes that are taken; says of each of the others that it is not.
+/// The sizes to run. Prints a line for each size that is skipped.
 fn up_to(most: u32, how: &str, sizes: &[u32]) -> Vec<u32> {
     let (taken, left): (Vec<u32>, Vec<u32>) = sizes.iter().partition(|ranks| **ranks <= most);
     for ranks in left {
@@ -109,7 +109,7 @@ fn since_1970_ns() -> u64 {
     since.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// Resident memory of this process that no file is behind.
+/// Anonymous resident memory of this process.
 fn resident_bytes() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("RssAnon:"));
@@ -142,7 +142,7 @@ fn as_threads(ranks: u32) -> Result<Run> {
         .into_iter()
         .find_map(|(.., ends)| ends)
         .ok_or_else(none)?;
-    // One process has all of them, and had those of other runs before.
+    // One process holds all ranks of this run, and held those of earlier runs.
     let mut cpu_ns: Vec<u64> = ends.root.iter().map(|step| step.cpu_ns).collect();
     if let Some(join) = cpu_ns.first_mut() {
         *join -= cpu_before_ns;

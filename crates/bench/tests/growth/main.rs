@@ -1,5 +1,5 @@
-//! Bytes that exchanges cost the two ends of the tree, counted at ranks that are threads, beside the formulas of
-//! docs/SCALE.md.
+//! Bytes that exchanges cost at the two ends of the tree, counted with threads as ranks and compared with the formulas
+//! of docs/SCALE.md.
 #![cfg(test)]
 
 mod steps;
@@ -17,12 +17,12 @@ use tonnage_ranks::testing::{list_bytes, pairs_bytes, run, run_with};
 /// A row of the table of formulas.
 struct Row {
     name: String,
-    /// Bytes that a leaf gets and says, and that rank 0 gets and says.
+    /// Bytes that a leaf receives and sends, and that rank 0 receives and sends.
     cells: [String; 4],
 }
 
-/// The value of a formula such as `40 c + 3.5 N + 120`: c is the number of rank 0's children, n that of all ranks but
-/// rank 0, N that of all.
+/// The value of a formula such as `40 c + 3.5 N + 120`: `c` is the number of rank 0's children, `n` the number of ranks
+/// without rank 0, `N` that of all ranks.
 fn value(formula: &str, ranks: u32) -> f64 {
     let children = f64::from((ranks - 1).min(32));
     let term = |term: &str| {
@@ -39,7 +39,7 @@ fn value(formula: &str, ranks: u32) -> f64 {
     formula.split('+').map(term).sum()
 }
 
-/// The cells of each row of a table between a mark of this name and the end.
+/// The cells of each row of the table between the marker `name` and the end marker.
 fn table(name: &str) -> Vec<Vec<String>> {
     let text = std::fs::read_to_string("../../docs/SCALE.md").unwrap();
     let table = text.split(&format!("<!-- {name} -->")).nth(1).unwrap();
@@ -63,7 +63,7 @@ fn formulas() -> Vec<Row> {
     table("formulas").into_iter().map(row).collect()
 }
 
-/// Waits until all ranks, which are threads, have come here as often as this one.
+/// Waits until every rank (a thread) has called this as often as this one has.
 fn wait_for_all(came: &AtomicU32, ranks: u32) {
     let begun = Instant::now();
     let before = came.fetch_add(1, Ordering::AcqRel);
@@ -78,7 +78,7 @@ fn counted(ranks: u32) -> BothEnds {
     let have_read = Arc::new(AtomicU32::new(0));
     let all = run_with(ranks, change, move |rank| {
         let mut rank = rank.unwrap();
-        // A card is as long as it is, however many ranks there are.
+        // The length of an endpoint address does not depend on the number of ranks.
         let engines = if ranks > 8 {
             &ENGINES[..1]
         } else {
@@ -98,7 +98,7 @@ fn is_close(counted: f64, computed: f64) -> bool {
     (counted - computed).abs() <= 0.1 * computed.max(counted)
 }
 
-/// Differences of the table to what is counted at so many ranks.
+/// Differences between the table and the counts with `ranks` ranks.
 fn wrong(rows: &[Row], ranks: u32) -> String {
     let mut wrong = String::new();
     let BothEnds { root, leaf } = counted(ranks);
@@ -107,7 +107,7 @@ fn wrong(rows: &[Row], ranks: u32) -> String {
         let row = row.unwrap_or_else(|| panic!("{} has no formula", root.name));
         let counted = [leaf.got, leaf.said, root.got, root.said];
         if counted == [0.0; 4] {
-            // All are children of rank 0.
+            // All ranks are children of rank 0.
             assert!(row.name == "going to a parent" && ranks <= 33);
             continue;
         }
@@ -124,7 +124,7 @@ fn wrong(rows: &[Row], ranks: u32) -> String {
 }
 
 #[test]
-fn the_formulas_are_what_is_counted() {
+fn counts_match_the_formulas() {
     let rows = formulas();
     for ranks in [8, 48] {
         let wrong = wrong(&rows, ranks);
@@ -132,9 +132,9 @@ fn the_formulas_are_what_is_counted() {
     }
 }
 
-/// Ranks of a host that are pinned have CPUs of their own, and what describes their engine is the same.
+/// Pinned ranks of a host have different CPUs, but the same description of their engine.
 #[test]
-fn where_workers_are_does_not_make_each_rank_a_kind_of_its_own() {
+fn different_cpus_do_not_make_ranks_differ_in_kind() {
     let all = run(2, |mut rank| {
         let session = PairSession::new(&rank, ENGINES[0], CpuChoice::Auto).unwrap();
         let host = RankHost::look(&mut rank, &Topology::read().into()).unwrap();
@@ -145,9 +145,9 @@ fn where_workers_are_does_not_make_each_rank_a_kind_of_its_own() {
     assert_eq!(all[0], 1);
 }
 
-/// Few ranks show little of what each of them adds, and its numbers are longer where there are many.
+/// Few ranks hardly show the cost of one more rank. With many ranks, encoded numbers are longer.
 #[test]
-fn the_bytes_that_grow_with_the_ranks_are_those_of_the_code() {
+fn the_stated_growth_per_rank_matches_the_code() {
     let rank = |ranks| {
         let more = list_bytes(2 * ranks, ranks / 8) - list_bytes(ranks, ranks / 8);
         more / f64::from(ranks)

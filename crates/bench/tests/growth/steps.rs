@@ -1,5 +1,5 @@
-//! Exchanges of ranks, one kind after the other, with what each costs a rank: bytes of the control channel, wall time
-//! and CPU time. The test holds the bytes beside docs/SCALE.md; `benches/growth.rs` prints everything.
+//! Exchanges of ranks, one kind after the other, with their cost for a rank: bytes on the control channel, wall time
+//! and CPU time. The test compares the bytes with docs/SCALE.md; `benches/growth.rs` prints everything.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -23,28 +23,29 @@ use tonnage_sys::clock::{Clock, process_cpu_ns};
 use tonnage_units::reduce::Largest;
 use tonnage_units::{Error, Result};
 
-/// Longest time that any exchange may take.
+/// Deadline of every exchange.
 const DEADLINE: Duration = Duration::from_secs(300);
 
-/// Engines of sessions of pairs: one that moves nothing and has an empty card, and one that has a card.
+/// Engines for sessions of pairs: one that moves nothing and has an empty endpoint address, and one with a real
+/// address.
 pub const ENGINES: [&str; 2] = ["null", "fabric:tcp"];
 
 /// Cost of one kind of exchange at one rank.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Cost {
-    /// As docs/SCALE.md calls it.
+    /// The name used in docs/SCALE.md.
     pub name: String,
-    /// Bytes that the rank got, for one exchange.
+    /// Bytes that the rank received per exchange.
     pub got: f64,
-    /// Bytes that it said.
+    /// Bytes that it sent per exchange.
     pub said: f64,
-    /// Median of the times that it waited.
+    /// Median time that it waited.
     pub wall_ns_p50: u64,
-    /// CPU time of its process; 0 where rank 0 is in it too, and says it.
+    /// CPU time of its process; 0 if rank 0 is in the same process and reports it.
     pub cpu_ns: u64,
 }
 
-/// Costs at the two ends of the tree; rank 0 has them.
+/// Costs at the two ends of the tree, available at rank 0.
 pub struct BothEnds {
     pub root: Vec<Cost>,
     pub leaf: Vec<Cost>,
@@ -62,7 +63,7 @@ impl Observer for Nobody {
     }
 }
 
-/// Choices of a rank whose bytes are counted: no sign of life comes between.
+/// Options of a rank with counted bytes: no heartbeats come in between.
 pub fn quiet(options: &mut JoinOptions) {
     options.fanout = 32;
     options.host = "here".into();
@@ -71,9 +72,9 @@ pub fn quiet(options: &mut JoinOptions) {
     options.join_timeout = DEADLINE;
 }
 
-/// Takes a rank through `count` exchanges of each kind and opens so many sessions of each of the `engines`, and returns
-/// what they cost it, and at rank 0 also the last rank. `all_have_read` is called after each look at the counts: where
-/// it holds a rank back until all have looked, nothing that belongs to the next exchange is counted with the last one.
+/// Runs `count` exchanges of each kind on a rank, and opens that many sessions of each of the `engines`. Returns their
+/// cost for this rank; rank 0 also gets the last rank's. `all_have_read` is called after each reading of the counters.
+/// If it waits until all ranks have read theirs, bytes of the next exchange are not counted with the last one.
 pub fn take(
     rank: &mut Rank,
     count: u32,
@@ -121,14 +122,14 @@ pub fn take(
     Ok((steps, ends))
 }
 
-/// An engine that ranks open together, which exchange bytes in pairs.
+/// An engine that ranks open together, to exchange bytes in pairs.
 pub struct PairSession {
     settings: Settings,
     point: TransferPoint,
 }
 
 impl PairSession {
-    /// A session over an engine, with workers on these CPUs.
+    /// Creates a session over an engine, with workers on these CPUs.
     pub fn new(rank: &Rank, engine: &str, cpus: CpuChoice) -> Result<Self> {
         let settings = settings(cpus);
         let plan = format!(
@@ -141,7 +142,7 @@ impl PairSession {
         }
     }
 
-    /// Opens it on all ranks.
+    /// Opens the engine on all ranks.
     pub fn open(&self, rank: &mut Rank, host: &RankHost) -> Result<OpenEngine> {
         let mut stage = Stage {
             rank,
@@ -155,11 +156,11 @@ impl PairSession {
     }
 }
 
-/// Opens an engine on all ranks and closes it, so many times.
+/// Opens an engine on all ranks and closes it, `count` times.
 fn session(rank: &mut Rank, engine: &str, count: u32, all_have_read: &dyn Fn()) -> Result<Cost> {
-    // What threads of one process do before a session is not part of what they did last.
+    // Work that threads of one process do before a session must not count with their previous step.
     rank.barrier("before a session", DEADLINE)?;
-    // Which rank is on which CPU is another thing on each machine.
+    // The assignment of ranks to CPUs would differ from machine to machine.
     let session = PairSession::new(rank, engine, CpuChoice::None)?;
     let host = RankHost::look(rank, &session.settings.topology)?;
     let name = format!("pairs of {engine}");
@@ -168,8 +169,8 @@ fn session(rank: &mut Rank, engine: &str, count: u32, all_have_read: &dyn Fn()) 
     })
 }
 
-/// CPU time of this process. Of ranks that are its threads rank 0 alone asks: the answer takes the longer the more
-/// threads there are, and would be most of what is measured.
+/// CPU time of this process. If ranks are threads, only rank 0 asks: the call takes longer the more threads there are,
+/// and would dominate the measurement.
 fn cpu_ns(rank: &Rank) -> u64 {
     let pid = |of: u32| rank.infos().get(of as usize).map(|info| info.pid);
     let id = rank.id();
@@ -180,7 +181,7 @@ fn cpu_ns(rank: &Rank) -> u64 {
     }
 }
 
-/// Brings the figures of the last rank to rank 0.
+/// Sends the figures of the last rank to rank 0.
 fn ends(rank: &mut Rank, steps: Vec<Cost>) -> Result<Option<BothEnds>> {
     let is_leaf = rank.id() + 1 == rank.size();
     let told = match is_leaf {
@@ -231,7 +232,7 @@ fn settings(cpus: CpuChoice) -> Settings {
         devices: Default::default(),
         gpus: Vec::new(),
         link_bytes_per_s: None,
-        // Cards of other versions may have other lengths.
+        // Endpoint addresses of other versions may have other lengths.
         libraries: [("libfabric".to_owned(), "embedded".into())].into(),
         clock: Clock::new(),
         program: Program {

@@ -1,5 +1,5 @@
-//! Reads and writes of files allocate nothing and free nothing, whichever engine makes them: thousands run under an
-//! allocator that counts, one at a time, and where the engine has a queue as many at a time as it takes.
+//! Reads and writes of files neither allocate nor free memory, with any engine. Thousands of transfers run under a
+//! counting allocator: one at a time, and in a queue as deep as the engine allows.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn engine(entry: &FileEntry) -> Result<Box<dyn Calls>> {
     domain.thread(0, Arc::new(memory))
 }
 
-/// One after the other, a write and a read in turn.
+/// Writes and reads in turn, one at a time.
 fn one_at_a_time(calls: &mut dyn Calls) -> Result<()> {
     for transfer in 0..TRANSFERS {
         let write = transfer % 2 == 0;
@@ -65,7 +65,7 @@ fn one_at_a_time(calls: &mut dyn Calls) -> Result<()> {
     Ok(())
 }
 
-/// Keeps as many transfers in flight as the window says; returns whether any failed.
+/// Keeps `WINDOW` transfers in flight. Returns whether any of them failed.
 fn through_a_queue(queue: &mut dyn Queue) -> Result<bool> {
     let mut done = [Completion::EMPTY; WINDOW as usize];
     let (mut posted, mut ended, mut failed) = (0, 0, false);
@@ -97,9 +97,9 @@ fn through_a_queue(queue: &mut dyn Queue) -> Result<bool> {
     Ok(failed)
 }
 
-/// Counts of the blocking calls, and of the queue where there is one.
+/// Counts of the blocking calls, and of the queue if the engine has one.
 fn counted(entry: &FileEntry) -> Result<(Counts, Option<Counts>)> {
-    // In the build folder, and full, so that every read finds its bytes.
+    // The file is in the build folder, and full, so that every read finds its bytes.
     let scratch = tempfile::NamedTempFile::new_in(env!("CARGO_TARGET_TMPDIR"))
         .map_err(|error| Error::io("cannot make a file", error))?;
     std::fs::write(&scratch, vec![1; (BLOCKS * BLOCK) as usize])
@@ -133,7 +133,7 @@ fn counted(entry: &FileEntry) -> Result<(Counts, Option<Counts>)> {
 
 #[test]
 fn transfers_allocate_nothing() {
-    // Engines with libraries of their own cannot promise it for those.
+    // Engines that load a library cannot promise this for the library.
     for entry in FILE_ENGINES
         .iter()
         .filter(|entry| entry.libraries.is_empty())

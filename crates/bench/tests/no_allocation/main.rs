@@ -1,7 +1,7 @@
-//! The timed loops allocate nothing and free nothing, neither at the initiator nor at the target: each loop runs for
-//! thousands of operations over the real engines, with every latency recorded, and handed over in between as at the end
-//! of an interval, under an allocator that counts. Loops that time collectives are in [`native_calls`], and reads and
-//! writes of files in [`files`].
+//! The timed loops neither allocate nor free memory, at the initiator or the target. Each loop runs thousands of
+//! operations over the real engines under a counting allocator. Every latency is recorded, and handed over in between
+//! as at the end of an interval. [`native_calls`] has the loops that time collectives, [`files`] the reads and writes
+//! of files.
 
 mod files;
 mod native_calls;
@@ -45,16 +45,16 @@ use tonnage_units::{Error, Result};
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// Operations of a stream or timetable; round trips are an eighth of it.
+/// Operations of a stream or timetable. A ping-pong makes an eighth as many round trips.
 const OPERATIONS: u64 = 16_000;
 
-/// Batches of a loop, which are nearly as many operations in batches of [`BATCH`].
+/// Batches of a loop; with [`BATCH`] operations each, nearly the same number of operations.
 const BATCHES: u64 = 150;
 
-/// Operations of a batch: more than what is handed over at a time, and not a multiple of it.
+/// Operations of a batch: more than are posted at a time, and not a multiple of that number.
 const BATCH: u32 = 100;
 
-/// A size that is always copied the same way, and one for which `shm` tries the methods out while the loop runs.
+/// One size that is always copied the same way, and one for which `shm` tries out its methods while the loop runs.
 const SIZES: [u32; 2] = [8, 4096];
 
 const NOTHING: Counts = Counts {
@@ -63,7 +63,7 @@ const NOTHING: Counts = Counts {
     frees: 0,
 };
 
-/// Counted on either side, and the samples that were recorded.
+/// Counts on both sides, and the number of recorded samples.
 struct Outcome {
     initiator: Counts,
     target: Counts,
@@ -85,13 +85,13 @@ fn point(engine: &str, op: Verb, size_bytes: u32, pacing: Pacing) -> TransferPoi
     }
 }
 
-/// Every engine whose sides may be threads of one process, with each variant that every machine has; those of GPUs over
-/// the doubles of their drivers.
+/// Every engine that can run both sides as threads of one process, with each variant available on every machine. GPU
+/// engines run over the doubles of their drivers.
 fn engines() -> Vec<(&'static Entry, String)> {
     let mut all = Vec::new();
     let has_gpus = !doubles_of_drivers().is_empty();
     for entry in ENGINES {
-        // Sides that are processes are counted in tonnage-engines (`tests/cuda/ipc.rs`).
+        // Engines that need two processes are counted in tonnage-engines (`tests/cuda/ipc.rs`).
         if entry.name.ends_with("-ipc") || (entry.device_memory.is_some() && !has_gpus) {
             continue;
         }
@@ -108,16 +108,16 @@ fn engines() -> Vec<(&'static Entry, String)> {
 
 /// State that both sides share while they run.
 struct Shared {
-    /// Sides that are prepared.
+    /// Number of sides that are prepared.
     ready: AtomicU32,
     over: AtomicBool,
     stop: AtomicBool,
-    /// The initiator's, which the target asks for latencies while it serves, as at the end of an interval.
+    /// The initiator's pulse. The target asks it for latencies while it serves, as at the end of an interval.
     pulse: Arc<Pulse>,
 }
 
 impl Shared {
-    /// Waits until both sides are prepared: no receive is missing, no signal is out of date.
+    /// Waits until both sides are prepared: all receives are posted, and no signal is stale.
     fn both_ready(&self) -> Result<()> {
         self.ready.fetch_add(1, Ordering::AcqRel);
         while self.ready.load(Ordering::Acquire) < 2 {
@@ -130,7 +130,7 @@ impl Shared {
     }
 }
 
-/// The load of the one flow, where a file says it.
+/// The load of the single flow, for points with a traffic file.
 fn flow_loads(point: &TransferPoint, clock: Clock) -> FlowLoads {
     let flushes = matches!(point.op, Verb::Write | Verb::WriteImm);
     let mut loads = FlowLoads::new(1, flushes, clock);
@@ -168,7 +168,7 @@ fn initiate(
     Ok((counted, whole.count()))
 }
 
-/// Runs the loop of a point's pacing as the program does, and counts meanwhile.
+/// Runs the loop for a point's pacing as the program does, and counts allocations meanwhile.
 fn drive(
     point: &TransferPoint,
     port: &mut Port<'_>,
@@ -246,9 +246,9 @@ fn serve_peers(point: &TransferPoint, mut side: Side, shared: &Shared) -> Result
     Ok(counts().since(before))
 }
 
-/// Drives one point between two threads and counts on either. A side that fails stops the other.
+/// Drives one point between two threads and counts on both. A side that fails stops the other.
 fn run(point: &TransferPoint) -> Result<Outcome> {
-    // The initiator stays until the target has closed: libfabric's shm looks at messages of a side that is gone.
+    // The initiator outlives the target: libfabric's shm reads messages of a side that has closed.
     let [mut initiator, target] = sides(point)?;
     let mut engine = initiator.driven(point)?;
     let shared = Shared {
@@ -277,7 +277,7 @@ fn run(point: &TransferPoint) -> Result<Outcome> {
     })
 }
 
-/// One point: so many samples, and nothing counted at either side.
+/// Checks that one point records `samples` samples and allocates nothing on either side.
 fn nothing(point: &TransferPoint, samples: u64, what: &str) -> Result<()> {
     let outcome = run(point).map_err(|error| Error::Failed(format!("{what}: {error}")))?;
     assert_eq!(outcome.samples, samples, "{what}");
@@ -286,13 +286,13 @@ fn nothing(point: &TransferPoint, samples: u64, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// All engines, operations and sizes under one pacing: `samples` each, and nothing counted.
+/// Checks all engines, operations and sizes with one pacing. `samples` is the expected number for each operation.
 fn nothing_is_allocated(pacing: Pacing, samples: impl Fn(Verb) -> u64) -> Result<()> {
     let mut all = engines().into_iter();
     all.try_for_each(|(entry, engine)| nothing_by(entry, &engine, pacing, &samples))
 }
 
-/// All operations and sizes of one engine.
+/// Checks all operations and sizes of one engine.
 fn nothing_by(
     entry: &Entry,
     engine: &str,
@@ -320,7 +320,7 @@ fn a_stream_allocates_nothing() {
     nothing_is_allocated(Pacing::Stream { window: 64 }, |_| OPERATIONS).unwrap();
 }
 
-/// The engine that needs a device: it is counted in the guest of `make test-rdma`.
+/// This engine needs a device, so it is counted in the guest of `make test-rdma`.
 #[test]
 fn a_stream_over_verbs_allocates_nothing() {
     if RdmaDevice::all(&Tree::host()).is_empty() {
@@ -334,7 +334,7 @@ fn a_stream_over_verbs_allocates_nothing() {
     nothing_by(entry, "verbs:rc", stream, &|_| OPERATIONS).unwrap();
 }
 
-/// A load of a file, whose flow is closed inside the loop.
+/// A load from a traffic file; its flow is closed inside the loop.
 #[test]
 fn a_load_allocates_nothing() {
     for engine in ["null", "shm", "fabric:tcp", "fabric:shm"] {
@@ -348,7 +348,7 @@ fn a_load_allocates_nothing() {
     }
 }
 
-/// Several queue pairs, and parts, of which the arrivals are put together.
+/// Several queue pairs, and cut operations with merged arrivals.
 #[test]
 fn paths_allocate_nothing() {
     let cut = Cut {
@@ -373,8 +373,8 @@ fn paths_allocate_nothing() {
     }
 }
 
-/// Through the library: tickets with a session and without one, and futures. With `fresh` and `register` the engine
-/// itself makes things for each operation, which may allocate.
+/// Through the library: tickets with and without a session, and futures. With `fresh` and `register` the engine itself
+/// creates objects for each operation, which may allocate.
 #[test]
 fn the_library_allocates_nothing() {
     let ways = [
@@ -403,8 +403,8 @@ fn the_library_allocates_nothing() {
                     let outcome = run(&point).unwrap();
                     assert_eq!(outcome.samples, samples, "{what}");
                     for counts in [outcome.initiator, outcome.target] {
-                        // The first operation that is looked up resolves the lane, and with the first batch the
-                        // library makes the list that it keeps for such.
+                        // The first lookup of an operation resolves the lane, and the first batch creates the list that
+                        // the library keeps for batches.
                         let looked_up = if session == SessionUse::Off { 8 } else { 0 };
                         let is_batch = matches!(pacing, Pacing::Batch { .. });
                         let once = looked_up + if is_batch { 4 } else { 0 };
@@ -442,7 +442,7 @@ fn a_timetable_allocates_nothing() {
     nothing_is_allocated(pacing, |_| OPERATIONS).unwrap();
 }
 
-/// Operations of a loop over an engine of tests, and its counts.
+/// Runs a loop over a test engine. Returns its operations and allocations.
 fn over(engine: &mut TestEngine, pacing: Pacing) -> Result<(u64, Counts)> {
     let point = point("null", Verb::Write, 8, pacing);
     let (clock, stop) = (Clock::new(), AtomicBool::new(false));
@@ -480,7 +480,8 @@ fn a_timetable_that_falls_behind_allocates_nothing() {
     assert!(engine.lock().refused > 0);
 }
 
-/// Shows that allocations inside a loop are counted; else the other tests could pass because nothing is.
+/// Checks that allocations inside a loop are counted at all. Otherwise the other tests could pass without testing
+/// anything.
 #[test]
 fn an_allocation_for_each_operation_is_counted() {
     let mut engine = TestEngine::new(Script {

@@ -1,4 +1,4 @@
-//! Calls of native collectives: the loops that time them allocate nothing, nor does writing their inputs anew.
+//! Native collectives: neither the loops that time calls nor refilling the inputs allocates.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -27,10 +27,10 @@ use tonnage_units::{Error, Result};
 use super::NOTHING;
 use super::sides::{Side, sides};
 
-/// Calls of a loop: more than there are marks of calls, so that these come again.
+/// Calls of a loop: more than there are call numbers in the immediates, so that these repeat.
 const CALLS: u64 = 3000;
 
-/// Longest time of a call.
+/// Timeout of a call.
 const TIMEOUT_NS: u64 = 10_000_000_000;
 
 /// A loop that times calls.
@@ -42,7 +42,7 @@ type TimedLoop = fn(
     &mut Vec<CallSpan>,
 ) -> Result<()>;
 
-/// Points of one call each, as a plan asks for them, aligned and not.
+/// Points with one call each, aligned and not, compiled from a plan.
 fn points(engine: &str) -> Result<Vec<CollectivePoint>> {
     let mut all = Vec::new();
     for align in ["barrier", "none"] {
@@ -61,7 +61,7 @@ fn points(engine: &str) -> Result<Vec<CollectivePoint>> {
     Ok(all)
 }
 
-/// The way that every point is called.
+/// The algorithm and chunk size with which a point is called.
 fn way_of(point: &CollectivePoint) -> Candidate {
     let barrier = barrier_way(point);
     Candidate {
@@ -82,7 +82,7 @@ fn steps(point: &CollectivePoint, way: Candidate, rank: u32) -> Result<Program> 
     )
 }
 
-/// Calls as the program makes them.
+/// Makes calls as the program does.
 struct Calls<'a> {
     executor: StepExecutor<'a>,
     barrier: Script,
@@ -111,7 +111,7 @@ fn layout_of(point: &CollectivePoint) -> Result<Layout> {
     Ok(Layout::new(needs))
 }
 
-/// The steps of the barrier and of the call, with this rank's lane in them.
+/// The scripts of the barrier and of the call, with this rank's lane.
 fn scripts(point: &CollectivePoint, rank: u32, lane: Lane) -> Result<[Script; 2]> {
     let barrier = barrier_of(point);
     let script = |stream, point: &CollectivePoint, way| {
@@ -131,7 +131,7 @@ fn scripts(point: &CollectivePoint, rank: u32, lane: Lane) -> Result<[Script; 2]
     ])
 }
 
-/// Times the calls of one rank, and counts meanwhile; with `extra` one allocation before each call.
+/// Times the calls of one rank, and counts allocations meanwhile. `extra` adds one allocation before each call.
 fn rank_of_calls(
     point: &CollectivePoint,
     (mut side, transfer): (Side, &TransferPoint),
@@ -162,7 +162,7 @@ fn rank_of_calls(
         barrier,
         call,
     };
-    // Both are ready once each has heard of the other, by a barrier that nobody counts.
+    // An uncounted barrier first, so that both ranks are ready.
     calls.align()?;
     let (timed, last_input): (TimedLoop, u64) = match point.align {
         Align::Barrier => (aligned, CALLS),
@@ -172,7 +172,7 @@ fn rank_of_calls(
     let begin = counts();
     timed(&mut calls, &clock, CALLS, &mut before, &mut spans)?;
     let counted = counts().since(begin);
-    // Neither closes while the other one is in a call.
+    // No rank may close while the other is in a call.
     calls.align()?;
     data.check(last_input, &buffers)?;
     Ok(counted)
@@ -180,7 +180,7 @@ fn rank_of_calls(
 
 /// Counts of both ranks of a point.
 fn both(engine: &str, point: &CollectivePoint, extra: bool) -> Result<[Counts; 2]> {
-    // A transfer of as many bytes has engines that are connected, and memories.
+    // A transfer of the same size provides connected engines and memories.
     let bytes = layout_of(point)?.bytes;
     let transfer = super::point(engine, Verb::WriteImm, 4096, Pacing::Stream { window: 64 });
     assert!(bytes <= transfer.footprint_bytes, "{bytes}");
@@ -210,7 +210,7 @@ fn calls_of_native_collectives_allocate_nothing() {
     }
 }
 
-/// Shows that allocations inside the loop are counted.
+/// Checks that allocations inside the loop are counted at all.
 #[test]
 fn an_allocation_before_each_call_is_counted() {
     let point = points("shm").unwrap().remove(0);

@@ -1,5 +1,5 @@
-//! Rounds that follow each other: whoever has the path for itself really has, and pairs of one round do not begin
-//! before those of the last one have ended.
+//! Consecutive rounds: a pair that should have the path to itself really does, and pairs of one round do not start
+//! before those of the previous round have ended.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
@@ -13,10 +13,10 @@ use tonnage_units::lock::lock;
 use crate::runs::{Run, over, why_failed};
 use crate::seen::{self, Posted};
 
-/// Sights of engines are of one run at a time.
+/// The posts recorded by the engine belong to one run at a time.
 static ONE_RUN: Mutex<()> = Mutex::new(());
 
-/// Trials of a run, whose rounds last long enough that two of them at once would be seen.
+/// Trials of a run. Their rounds last long enough that an overlap of two would be seen.
 const TRIALS: usize = 2;
 
 /// All operations of a run, in the order in which they were posted.
@@ -31,8 +31,8 @@ fn posted(ranks: u32, lines: &str) -> Vec<Posted> {
     seen::take()
 }
 
-/// Rounds, each with the pairs that posted something in it, in the order of the first post. A round that comes back
-/// after another one has begun is there again.
+/// The rounds in order of their first post, each with the pairs that posted in it. A round that returns after another
+/// one has begun is listed again.
 fn rounds(roles: Roles, posted: &[Posted]) -> Vec<(u32, BTreeSet<Posted>)> {
     let of_pairs: BTreeMap<Posted, u32> = (0..roles.rounds())
         .flat_map(|round| {
@@ -51,7 +51,7 @@ fn rounds(roles: Roles, posted: &[Posted]) -> Vec<(u32, BTreeSet<Posted>)> {
     rounds
 }
 
-/// Every round of each trial was there once, and complete before the next one began.
+/// Checks that every round of each trial ran once, and was complete before the next one began.
 fn check(roles: Roles, lines: &str) {
     let one = lock(&ONE_RUN);
     let posted = posted(roles.ranks, lines);
@@ -67,7 +67,7 @@ fn check(roles: Roles, lines: &str) {
 }
 
 #[test]
-fn pairs_of_a_matrix_are_alone_and_disjoint_ones_share_a_round() {
+fn pairs_of_a_matrix_run_alone_or_disjoint_ones_share_a_round() {
     for (ranks, matrix) in [
         (2, MatrixRounds::Alone),
         (5, MatrixRounds::Alone),
@@ -84,17 +84,17 @@ fn pairs_of_a_matrix_are_alone_and_disjoint_ones_share_a_round() {
 }
 
 #[test]
-fn the_targets_of_rank_0_have_their_turns_one_after_the_other() {
+fn the_targets_of_rank_0_take_turns() {
     check(Roles::new(Traffic::InTurn, 5), "traffic = 'in-turn'");
 }
 
 const SIZES: &str = "[[transfer]]\nengine = 'seen'\nop = 'write'\nsizes = [8, 16, 32]\ntrials = 1\niters = 1\nwarmup = '0s'\n\
                      limit = 'none'";
 
-/// Hosts of boots of their own have clocks of their own, and each record tells what is known of them at its point: as
-/// estimates grow old, doubt grows. That parents are asked again meanwhile is tested where that is done.
+/// Hosts with different boot ids have different clocks, and each record states how well they are known at its point:
+/// the uncertainty grows as estimates age. That parents are asked again meanwhile is tested where that is implemented.
 #[test]
-fn each_record_tells_what_is_known_of_clocks_at_its_point() {
+fn each_record_states_the_clock_uncertainty_at_its_point() {
     let _alone = lock(&ONE_RUN);
     let boots = Run {
         host: |rank, options| options.boot_id = format!("boot {rank}"),
@@ -107,15 +107,15 @@ fn each_record_tells_what_is_known_of_clocks_at_its_point() {
         host.clock_uncertainty_ns
     };
     let mut told: Vec<u64> = records.unwrap().iter().map(of_rank_1).collect();
-    // The estimate is older each time, or a new one. One that was told once for all points would be the same.
+    // The estimate is older each time, or new. A value computed once for all points would be the same.
     told.dedup();
     assert_eq!(told.len(), 3, "{told:?}");
     drop(seen::take());
 }
 
-/// A clock that gains 5 % makes every figure wrong by as much, and no engine or kind can know.
+/// A clock that runs 5 % fast makes every figure wrong by 5 %, which no engine or kind can notice.
 #[test]
-fn a_point_whose_clock_cannot_be_believed_fails_and_the_next_is_measured() {
+fn a_point_with_a_wrong_clock_fails_and_the_next_is_measured() {
     let _alone = lock(&ONE_RUN);
     let clock = Clock::misjudged(50_000);
     if clock.source_name() == "clock_gettime" {

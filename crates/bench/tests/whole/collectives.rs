@@ -1,5 +1,5 @@
-//! Native collectives of whole runs, with threads as ranks: every operation and algorithm gives exact results, and one
-//! wrong byte fails the point by name. And a rank that is late in a backend of this test's own is told as such.
+//! Native collectives in whole runs, with threads as ranks: every operation and algorithm gives exact results, and one
+//! wrong byte fails the point and is located. Also, a rank that is late in this test's own backend is reported.
 
 use tonnage_collective::steps::{algorithms, check};
 use tonnage_collective::{Collective, Dtype, Reduction};
@@ -8,7 +8,7 @@ use tonnage_record::{CollectiveBody, Outcome, Record};
 use crate::runs::{Run, over};
 use crate::{far, late};
 
-/// A table of one trial of three calls, whose last result is checked as well as the first.
+/// A table with one trial of three calls. The results of the first and the last call are verified.
 fn table(lines: &str) -> String {
     format!(
         "[[collective]]\nbackend = 'native:shm'\ntrials = 1\niters = 3\nwarmup = '0s'\nverify = true\n{lines}\n"
@@ -27,7 +27,7 @@ fn body(record: &Record) -> &CollectiveBody {
     record.collective().unwrap()
 }
 
-/// Bytes that all ranks check at a point: those of the first call and of the last one.
+/// Bytes that all ranks verify at a point: those of the first call and of the last one.
 fn checked_bytes(body: &CollectiveBody) -> u64 {
     let shape = body.point.shape();
     let all = (0..body.point.ranks).map(|rank| shape.output_bytes(rank));
@@ -81,7 +81,7 @@ fn every_type_and_reduction_gives_exact_results() {
     assert_eq!(records.len(), 3 * Dtype::ALL.len() * Reduction::ALL.len());
 }
 
-/// The first way is the fastest of those that were tried, and all ranks take the same.
+/// The chosen algorithm is the fastest of those tried, and all ranks use the same.
 #[test]
 fn without_an_algorithm_one_is_chosen_and_recorded() {
     let records = measured(2, &table("op = 'all-reduce'\nsizes = '300k'"));
@@ -99,7 +99,7 @@ fn without_an_algorithm_one_is_chosen_and_recorded() {
 }
 
 #[test]
-fn calls_that_follow_each_other_have_one_time_and_no_percentiles() {
+fn back_to_back_calls_have_a_mean_time_and_no_percentiles() {
     let records = measured(
         2,
         &table("op = ['broadcast', 'all-gather']\nsizes = 64\nalign = 'none'"),
@@ -112,7 +112,7 @@ fn calls_that_follow_each_other_have_one_time_and_no_percentiles() {
 
 #[test]
 fn a_flipped_byte_fails_the_point_and_names_rank_and_element() {
-    // The first message is that of the barrier, which carries nothing.
+    // The first message belongs to the barrier, which carries no data.
     for at in [1, 2] {
         let tables = format!(
             "[[collective]]\nbackend = 'native:far'\nop = 'all-reduce'\nsizes = 4000\ntrials = 1\niters = 1\nwarmup = '0s'\n\
@@ -130,9 +130,9 @@ fn a_flipped_byte_fails_the_point_and_names_rank_and_element() {
     }
 }
 
-/// Whoever is late begins last in every call, and the others wait for it: theirs is the time of the call.
+/// The late rank begins last in every call, and the others wait for it: the call time is theirs.
 #[test]
-fn a_rank_that_is_late_to_each_call_began_last_in_all_of_them() {
+fn a_rank_that_is_late_to_each_call_begins_last_in_all_of_them() {
     let tables =
         "[[collective]]\nbackend = 'late'\nop = 'barrier'\ntrials = 2\niters = 50\nwarmup = '0s'\n";
     let records = over(late::LISTS).tables(3, tables).unwrap();

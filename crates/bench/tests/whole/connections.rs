@@ -38,7 +38,7 @@ fn measured(point: &ConnectPoint) -> (Record, ConnectBody) {
     measured_by(point, LISTS)
 }
 
-/// Measures over engines of a list.
+/// Measures a point over the engines of `lists`.
 fn measured_by(point: &ConnectPoint, lists: Lists) -> (Record, ConnectBody) {
     let record = measured_all(std::slice::from_ref(point), lists).remove(0);
     let Body::Connect(body) = &record.body else {
@@ -48,7 +48,7 @@ fn measured_by(point: &ConnectPoint, lists: Lists) -> (Record, ConnectBody) {
     (record, body)
 }
 
-/// Measures points of as many ranks one after the other, and returns the records of rank 0.
+/// Measures points with the same number of ranks one after the other. Returns the records of rank 0.
 fn measured_all(points: &[ConnectPoint], lists: Lists) -> Vec<Record> {
     let planned = points.iter().cloned().map(Point::Connect);
     let planned: Vec<Planned> = planned.map(Planned::from).collect();
@@ -73,7 +73,7 @@ fn check(point: &ConnectPoint) {
     assert_eq!(summary.connections, sum);
     let step = |step| body.steps.iter().find(|record| record.step == step);
     let total = &step(Step::Total).unwrap().latency;
-    // Every worker of every rank that has a peer takes every step once in a round.
+    // Every worker of every rank takes every step once in a round.
     let workers = u64::from(point.ranks * point.workers);
     assert_eq!(total.samples, sum / at_once * workers);
     let mut parts = 0.0;
@@ -92,7 +92,7 @@ fn check(point: &ConnectPoint) {
 }
 
 #[test]
-fn pairs_connect_and_all_to_one_rank_over_every_engine() {
+fn pairs_and_fan_in_connect_over_every_engine() {
     for engine in ["null", "shm", "fabric:tcp", "fabric:shm"] {
         check(&point(engine, Traffic::Pair, 2, 2));
         check(&point(engine, Traffic::FanIn, 3, 1));
@@ -137,7 +137,7 @@ fn offering(request: &OpenRequest<'_>, verbs: &'static [Verb]) -> Result<Domains
 }
 
 #[test]
-fn memory_that_there_is_not_is_said_with_what_there_is() {
+fn too_much_memory_is_refused_with_the_available_amount() {
     let much = ConnectPoint {
         register_bytes: 1 << 50,
         ..point("shm", Traffic::Pair, 2, 1)
@@ -151,8 +151,8 @@ fn memory_that_there_is_not_is_said_with_what_there_is() {
     assert!(body.trials.is_empty() && body.summary.is_none());
 }
 
-/// Opens the devices of engine null, so many times, with workers that `refuse` returns an error for, given their
-/// configuration and the number of workers that the device had before.
+/// Opens `devices` devices of engine null. `refuse` may return an error for a worker, given its configuration and the
+/// number of workers that the device opened before.
 fn refusing(
     request: &OpenRequest<'_>,
     devices: usize,
@@ -171,7 +171,7 @@ fn refusing(
     })
 }
 
-/// The lists with this engine and no other.
+/// The lists with only these engines.
 const fn only(engines: &'static [Entry]) -> Lists {
     Lists { engines, ..LISTS }
 }
@@ -220,7 +220,7 @@ fn a_later_round_that_fails_ends_its_point_and_not_the_run() {
         Entry {
             open: |request| {
                 refusing(request, 1, |config, before| {
-                    // The rehearsal takes three.
+                    // The rehearsal uses three.
                     (config.rank == 1 && before >= 7).then(|| Error::Failed("worn out".into()))
                 })
             },
@@ -238,10 +238,10 @@ fn a_later_round_that_fails_ends_its_point_and_not_the_run() {
     assert_eq!(records[1].outcome, Outcome::Measured, "{records:#?}");
 }
 
-/// Every worker lies about its first operation of a round: a byte that arrives twice at once, once more when its round
-/// is over, or under another rank's name.
+/// Every worker lies about its first operation of a round: the byte arrives twice at once, once more after the round,
+/// or under another rank's name.
 #[test]
-fn a_byte_that_comes_twice_or_from_another_peer_ends_the_point() {
+fn a_byte_that_arrives_twice_or_from_another_peer_ends_the_point() {
     let lies = [
         ("none", ""),
         ("double", "arrived 2 times"),

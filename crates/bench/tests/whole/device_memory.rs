@@ -1,8 +1,8 @@
-//! An engine over memory that the CPU cannot address, as that of a device: the whole path from filling to the report.
+//! An engine over memory that the CPU cannot address, such as a device's: the whole path from filling to the report.
 //!
-//! The memory keeps its bytes where nobody outside can reach them ([`Memory::host`] is `None`), so that a loop, a check
-//! or a limit that takes host memory for granted fails here. The engine moves bytes between such memories by asking
-//! them, and can be slept for. Memory of a GPU goes the same way, over the double of its driver.
+//! The memory keeps its bytes where only it can reach them ([`Memory::host`] is `None`), so that any loop, check or
+//! bound that assumes host memory fails here. The engine asks the memories to move bytes, and supports sleeping. Memory
+//! of a GPU takes the same path, over the double of its driver.
 
 #[path = "../../../sys/tests/cuda/double.rs"]
 mod double;
@@ -33,7 +33,7 @@ fn pinned() -> Run {
     }
 }
 
-/// Records of rank 0 of two.
+/// Records of rank 0 in a run of two ranks.
 fn records(lines: &str) -> Vec<Record> {
     pinned().records(2, planned(lines).unwrap()).unwrap()
 }
@@ -45,7 +45,7 @@ fn is_verified(record: &Record) -> bool {
 
 #[test]
 fn every_byte_is_filled_moved_verified_and_reported() {
-    // Plain writes land when their target flushes them, and no sooner; the library over the engine does it, too.
+    // Plain writes land only when their target flushes them, also through the library.
     for op in [
         "write",
         "write-imm",
@@ -70,9 +70,9 @@ fn every_byte_is_filled_moved_verified_and_reported() {
     }
 }
 
-/// A target's wait is part of the window, in each trial of plain writes and in none of another verb.
+/// A target's flush belongs to the measured interval, in each trial of plain writes and with no other verb.
 #[test]
-fn a_flush_at_the_target_is_in_the_window_of_plain_writes() {
+fn a_targets_flush_is_in_the_measured_interval_of_plain_writes() {
     for (op, is_flushed) in [("write", true), ("write-imm", false)] {
         let table = format!(
             "[[transfer]]\nengine = 'far'\nmemory = 'far'\nop = '{op}'\nsizes = 8\nwindow = 1\niters = 1\n\
@@ -89,7 +89,7 @@ fn a_flush_at_the_target_is_in_the_window_of_plain_writes() {
                 "{trial:?}"
             );
             assert_eq!(trial.target_flush_ns.is_some(), is_flushed, "{trial:?}");
-            // The write itself is a few microseconds of it.
+            // The write itself adds a few microseconds.
             assert!(trial.window_ns > flush_ns, "{trial:?}");
             let seconds = trial.window_ns as f64 / 1e9;
             assert_eq!(trial.bandwidth_bytes_per_s, 8.0 / seconds);
@@ -98,11 +98,11 @@ fn a_flush_at_the_target_is_in_the_window_of_plain_writes() {
 }
 
 #[test]
-fn the_limit_is_what_the_memory_says_of_itself() {
+fn the_bound_is_measured_by_the_memory_itself() {
     let records = records("op = 'write'\nwindow = 4");
     let limits = records.iter().filter_map(|record| record.limit.as_ref());
     let limits: Vec<_> = limits.map(|limit| limit.what.as_str()).collect();
-    // Workers that share CPUs have none.
+    // Workers that share CPUs have no bound.
     let yielding = records[0].effective.iter().any(|ranks| ranks.yielding);
     if yielding {
         println!(
@@ -118,7 +118,7 @@ fn the_limit_is_what_the_memory_says_of_itself() {
     );
 }
 
-/// A run over a double of the driver of GPUs.
+/// A run over a double of the GPU driver.
 fn with_driver(double: &double::Double) -> Run {
     Run {
         libraries: [("libcuda".to_owned(), double.path())].into(),
@@ -126,9 +126,9 @@ fn with_driver(double: &double::Double) -> Run {
     }
 }
 
-/// Memory of a GPU at one end and at both, whose bytes its kernels fill and verify.
+/// Memory of a GPU at one end and at both; GPU kernels fill and verify the bytes.
 #[test]
-fn memory_of_a_gpu_goes_the_whole_path() {
+fn memory_of_a_gpu_takes_the_whole_path() {
     let Some(double) = double::Double::with("gpus 2") else {
         return;
     };
@@ -149,7 +149,7 @@ fn memory_of_a_gpu_goes_the_whole_path() {
     assert!(table.contains("cuda:1 memory"), "{table}");
 }
 
-/// The driver of this double takes no kernels: the bytes are right all the same, and the table says what was done.
+/// The driver of this double rejects kernels. The bytes are still right, and the table states how they were handled.
 #[test]
 fn a_gpu_that_is_filled_by_copies_is_named_below_the_table() {
     let Some(double) = double::Double::with("ptx 0") else {
@@ -170,7 +170,7 @@ fn a_gpu_that_is_filled_by_copies_is_named_below_the_table() {
 }
 
 #[test]
-fn what_needs_the_cpu_to_look_is_refused() {
+fn an_operation_that_the_cpu_must_watch_is_refused() {
     let refused = planned("op = 'write'\nping-pong = true").unwrap_err();
     let said = refused.to_string();
     assert!(said.contains("the CPU cannot look at memory far"), "{said}");

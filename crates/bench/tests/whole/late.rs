@@ -1,4 +1,4 @@
-//! A backend without data, whose ranks meet by counting in this process, and one rank of which comes late to each call.
+//! A backend without data. Its ranks meet by counting in this process, and one rank is late to each call.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
@@ -8,13 +8,13 @@ use tonnage_engine::backend::{BackendEntry, BackendVariant, GroupCall, GroupCall
 use tonnage_engine::{EngineReport, Lifecycle, Lists};
 use tonnage_units::{Error, Result};
 
-/// The rank that comes late: neither the first nor the last, which others could name by chance.
+/// The late rank: neither the first nor the last, which a wrong implementation could name by chance.
 pub const LATE_RANK: u32 = 1;
 
-/// Time between the moment when all others are in a call and the one when it comes too.
+/// Delay of the late rank after all others are in a call.
 pub const LATE_BY: Duration = Duration::from_millis(5);
 
-/// Nobody waits longer for the others.
+/// Most time that a rank waits for the others.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 pub static LISTS: Lists = Lists {
@@ -41,7 +41,7 @@ const LATE: BackendEntry = BackendEntry {
     open: Some(open),
 };
 
-/// Ranks that have come to a meeting, and to all those before it.
+/// Counts the ranks that have arrived at this meeting and all earlier ones.
 struct Meeting {
     came: Mutex<u64>,
     changed: Condvar,
@@ -55,14 +55,14 @@ impl Meeting {
         }
     }
 
-    /// Comes, and waits until so many ranks have come.
+    /// Arrives, and waits until `all` ranks have arrived.
     fn attend(&self, all: u64) -> Result<()> {
         *self.came.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         self.changed.notify_all();
         self.wait(all)
     }
 
-    /// Waits until so many ranks have come.
+    /// Waits until `all` ranks have arrived.
     fn wait(&self, all: u64) -> Result<()> {
         let came = self.came.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self
@@ -75,7 +75,7 @@ impl Meeting {
     }
 }
 
-/// Of all ranks of this process, so that one run at a time has this backend.
+/// Shared by all ranks of this process, so only one run at a time may use this backend.
 static ALIGNED: Meeting = Meeting::new();
 static CALLED: Meeting = Meeting::new();
 
@@ -104,7 +104,7 @@ impl GroupCalls for LateCalls {
         self.aligned += u64::from(self.ranks);
         ALIGNED.attend(self.aligned)?;
         if self.rank == LATE_RANK {
-            // The others are surely in the call, on however busy a machine.
+            // The others are certainly in the call, however busy the machine is.
             CALLED.wait(self.called + u64::from(self.ranks) - 1)?;
             std::thread::sleep(LATE_BY);
         }

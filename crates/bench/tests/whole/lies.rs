@@ -1,5 +1,5 @@
-//! An engine that lies about one operation: verification fails the point and names the place, and without it counters
-//! disagree where they can.
+//! An engine that lies about one operation. Verification fails the point and names the location; without verification,
+//! counters disagree where possible.
 
 use tonnage_record::{Outcome, Record};
 
@@ -9,13 +9,13 @@ use crate::runs::over;
 const VERBS: [&str; 4] = ["write", "write-imm", "read", "send"];
 const PACINGS: [&str; 4] = ["window = 4", "batch = 4", "ping-pong = true", "rate = 1000"];
 
-/// Operations of each flow in the one trial, each in a slot of its own.
+/// Operations of each flow in the single trial, each on a slot of its own.
 const OPERATIONS: usize = 8;
 
-/// Lies about bytes that arrive and are wrong.
+/// Lies that make bytes arrive wrong.
 const WRONG: [&str; 4] = ["flip", "swap", "truncate", "elsewhere"];
 
-/// Every traffic, with the ranks that it takes.
+/// Every traffic, with its number of ranks.
 const TRAFFICS: [(u32, &str); 8] = [
     (3, "traffic = 'fan-out'"),
     (3, "traffic = 'fan-in'"),
@@ -30,12 +30,12 @@ const TRAFFICS: [(u32, &str); 8] = [
     (2, "bidirectional = true"),
 ];
 
-/// The outcome of a point, in words.
+/// The outcome of a point as text.
 fn outcome(ranks: u32, lines: &str) -> String {
     outcomes(ranks, &[lines.to_owned()]).swap_remove(0)
 }
 
-/// Outcomes of points of one run, in words. Where the run ends with one, it is the last.
+/// Outcomes of the points of one run as text. If a point ends the run, its outcome is the only one.
 fn outcomes(ranks: u32, points: &[String]) -> Vec<String> {
     let tables: String = points.iter().map(|lines| table(lines)).collect();
     let words = |record: &Record| match &record.outcome {
@@ -49,8 +49,8 @@ fn outcomes(ranks: u32, points: &[String]) -> Vec<String> {
     }
 }
 
-/// Measures all cells in one run, since a lie about bytes ends its point alone: those without a lie are measured, and
-/// of the others the wrong place is named.
+/// Measures all cells in one run, because a lie about bytes ends only its own point. Cells without a lie must be
+/// measured; the others must name the wrong location.
 fn check_all(ranks: u32, cells: &[(&str, String)]) {
     let points: Vec<String> = cells.iter().map(|(_, lines)| lines.clone()).collect();
     let told = outcomes(ranks, &points);
@@ -66,13 +66,13 @@ fn check_all(ranks: u32, cells: &[(&str, String)]) {
 
 /// An experiment of a plan.
 fn table(lines: &str) -> String {
-    /// Lies about more than one visit of a slot.
+    /// Lies about more than one operation on a slot.
     const SEVERAL: [&str; 4] = ["'last-visits'", "'exchange'", "'again'", "'short'"];
     let length = if lines.contains("rate") {
-        // What is paced takes as long as its operations are due.
+        // A paced trial takes until its operations are due.
         "trial-time = '8ms'"
     } else if lines.contains("traffic-file") {
-        // As long as its bytes are moved.
+        // A traffic file runs until its bytes are moved.
         ""
     } else if lines.contains("batch") {
         "iters = 2"
@@ -90,13 +90,13 @@ fn table(lines: &str) -> String {
 }
 
 fn lines(lie: &str, verb: &str, pacing: &str, verify: bool) -> String {
-    // Where CPUs are busy, later operations of a timetable are given up.
+    // On busy CPUs, later operations of a timetable are given up.
     let is_paced = pacing.starts_with("rate");
     let at = if is_paced { 0 } else { OPERATIONS / 2 };
     lines_at(at, lie, verb, pacing, verify)
 }
 
-/// Lines of a lie that begins with the operation of this number.
+/// Lines of a lie that begins with operation `at`.
 fn lines_at(at: usize, lie: &str, verb: &str, pacing: &str, verify: bool) -> String {
     let memory = if verb == "write" { "host" } else { "far" };
     format!(
@@ -105,14 +105,15 @@ fn lines_at(at: usize, lie: &str, verb: &str, pacing: &str, verify: bool) -> Str
     )
 }
 
-/// The same lines with each operation compared, in memory that it can be compared in.
+/// The same lines with every operation compared, in memory that supports it.
 fn each(lines: &str) -> String {
     lines
         .replace("verify = true", "verify = 'each'")
         .replace("'far'", "'host'")
 }
 
-/// Cells that a lie lets end. The last byte of a write is what a ping-pong waits for, so that most lies stop it.
+/// Cells that complete in spite of a lie. A ping-pong of plain writes waits for the last byte, so most lies would stop
+/// it.
 fn cells() -> impl Iterator<Item = (&'static str, &'static str)> {
     let all = VERBS
         .into_iter()
@@ -125,11 +126,11 @@ fn notifies(verb: &str) -> bool {
 }
 
 #[test]
-fn every_lie_about_bytes_fails_its_point_alone_and_names_the_place() {
+fn every_lie_about_bytes_fails_only_its_point_and_names_the_location() {
     let mut all = vec![("none", lines("none", "write", "ping-pong = true", true))];
     for (verb, pacing) in cells() {
         let lies = ["none"].into_iter().chain(WRONG);
-        // A notification that never comes is waited for, and a read in turn for its completion.
+        // A missing notification would be waited for, as would a missing read in a ping-pong.
         let waits = notifies(verb) || pacing.starts_with("ping-pong");
         let stay = ["drop", "late"].into_iter().filter(|_| !waits);
         all.extend(
@@ -143,7 +144,7 @@ fn every_lie_about_bytes_fails_its_point_alone_and_names_the_place() {
 }
 
 #[test]
-fn every_lie_about_words_fails_the_point_and_says_which() {
+fn every_lie_about_words_fails_the_point_and_names_the_error() {
     let lies = [
         ("none", "measured"),
         ("flip", "an old value came to them twice"),
@@ -157,7 +158,7 @@ fn every_lie_about_words_fails_the_point_and_says_which() {
             for (lie, expected) in lies {
                 let told = outcome(2, &lines(lie, verb, pacing, true));
                 let expected = match (verb, lie) {
-                    // What is not what was expected is no success.
+                    // An old value that differs from the expected one does not count as a success.
                     ("compare-swap", "flip") => "and their initiators were told of",
                     _ => expected,
                 };
@@ -167,7 +168,7 @@ fn every_lie_about_words_fails_the_point_and_says_which() {
     }
 }
 
-/// A notification too many is one arrival too many, or stands where another should.
+/// One notification too many is either counted as an extra arrival, or replaces another one.
 fn is_noticed_twice(verb: &str, told: &str) -> bool {
     let parts = if notifies(verb) {
         [
@@ -182,7 +183,7 @@ fn is_noticed_twice(verb: &str, told: &str) -> bool {
 }
 
 #[test]
-fn what_comes_twice_is_noticed_with_and_without_verification() {
+fn duplicates_are_noticed_with_and_without_verification() {
     for (verb, pacing) in cells() {
         let of = |verify| lines("double", verb, pacing, verify);
         for lines in [of(false), of(true)] {
@@ -205,7 +206,7 @@ fn what_comes_twice_is_noticed_with_and_without_verification() {
     }
 }
 
-/// A lie about more than one operation, over 24 visits of 8 slots.
+/// A lie about more than one operation, with 24 operations on 8 slots.
 fn lines_of_several(lie: &str, verb: &str, verify: &str) -> String {
     let window = if lie == "short" { 1 } else { 4 };
     let at = if lie == "last-visits" { 16 } else { 4 };
@@ -215,14 +216,14 @@ fn lines_of_several(lie: &str, verb: &str, verify: &str) -> String {
     )
 }
 
-/// Lie × operation × mode, as docs/METHODOLOGY.md has the table.
+/// The table of lie × operation × mode in docs/METHODOLOGY.md.
 #[test]
-fn what_the_last_visit_hides_each_comparison_finds() {
+fn comparing_each_operation_finds_lies_that_the_last_one_hides() {
     const MODES: [&str; 3] = ["false", "true", "'each'"];
     let lies = ["none", "last-visits", "exchange", "again", "short"];
     let all = lies.iter().flat_map(|lie| VERBS.map(|verb| (*lie, verb)));
     let cells = all.flat_map(|(lie, verb)| MODES.map(|mode| (lie, verb, mode)));
-    // The set of arrivals is known in every mode, and ends the run.
+    // The set of arrivals is checked in every mode, and a mismatch ends the run.
     let is_set = |&(lie, verb, _): &(&str, &str, &str)| (lie, verb) == ("again", "write-imm");
     let (alone, cells): (Vec<_>, Vec<_>) = cells.partition(is_set);
     for (lie, verb, mode) in alone {
@@ -249,8 +250,8 @@ fn what_the_last_visit_hides_each_comparison_finds() {
     assert_eq!(wrong.collect::<Vec<_>>(), []);
 }
 
-/// Every pacing and traffic that the loops have: all operations in the pacings, some of them elsewhere. And every lie
-/// about one operation, which the last visit shows too where it is one.
+/// Every pacing and traffic of the loops: all operations for each pacing, some of them elsewhere. Then every lie about
+/// one operation, which the last operation on a slot also reveals if it is that one.
 #[test]
 fn each_operation_is_compared_in_every_pacing_and_traffic() {
     let orders = [
@@ -285,7 +286,7 @@ fn each_operation_is_compared_in_every_pacing_and_traffic() {
     check_all(2, &lies.collect::<Vec<_>>());
 }
 
-/// All at once, since each is waited for.
+/// All at the same time, because each waits for a timeout.
 #[test]
 fn a_notification_that_never_comes_is_missed_without_verification() {
     let notifying = ["write-imm", "send"].into_iter();
@@ -294,8 +295,8 @@ fn a_notification_that_never_comes_is_missed_without_verification() {
         for ((verb, pacing), lie) in cells.zip(["drop", "late"].into_iter().cycle()) {
             scope.spawn(move || {
                 let told = outcome(2, &lines(lie, verb, pacing, false));
-                // A ping-pong waits for each, and is ended as one whose path is cut. The others miss one; of how many
-                // is up to the time that a trial at a rate has.
+                // A ping-pong waits for each notification, and ends like a cut path. The others miss one; their total
+                // depends on the time that a trial at a rate has.
                 let missed = if pacing.starts_with("ping-pong") {
                     told.contains("with rank 1 on here has ended for")
                 } else {
@@ -311,8 +312,8 @@ fn a_notification_that_never_comes_is_missed_without_verification() {
     });
 }
 
-/// Slots of one end land in others of the other: a check that paired the slots of one place would call honest bytes
-/// wrong, and one that looked at nothing would call lies right.
+/// Slots of one end land in different slots of the other. A check that paired equal slot numbers would reject correct
+/// bytes, and one that checked nothing would accept lies.
 #[test]
 fn lies_are_found_in_every_order() {
     let orders = [
@@ -332,8 +333,8 @@ fn lies_are_found_in_every_order() {
     check_all(2, &cells);
 }
 
-/// All lies about bytes for a stream, some for batches. A traffic file is always a stream, and a notification that never
-/// comes is waited for.
+/// All lies about bytes for a stream, some for batches. A traffic file is always a stream, and a missing notification
+/// would be waited for.
 #[test]
 fn lies_are_found_in_every_traffic() {
     for (ranks, traffic) in TRAFFICS {
@@ -364,7 +365,7 @@ fn lies_are_found_in_every_traffic() {
     }
 }
 
-/// Queue pairs, parts, and both; a lie of each path about its second operation or part.
+/// Queue pairs, parts, and both. On each path the lie concerns the second operation or part.
 #[test]
 fn lies_are_found_on_every_path_and_in_every_part() {
     for paths in ["qps = 3", "chunk = 16", "qps = 2\nchunk = 24"] {
@@ -380,7 +381,7 @@ fn lies_are_found_on_every_path_and_in_every_part() {
             check_all(2, &lies.map(|lie| (lie, of(lie, true))).collect::<Vec<_>>());
             let told = outcome(2, &of("double", false));
             let noticed = match (verb, paths.contains("chunk")) {
-                // Of some write-imm a part is left over.
+                // A part of a write-imm is left over.
                 ("write-imm", true) => ["is left with", "operations arrived of the"],
                 ("write-imm", false) => ["arrived of the", "but not those that were sent"],
                 ("send", _) => ["arrived of the", "completed one twice"],

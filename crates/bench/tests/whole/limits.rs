@@ -1,5 +1,5 @@
-//! Upper bounds of points, from the engine's domain to the record: whole runs with threads as ranks, over an engine
-//! that moves nothing and names a limit as an engine over a network does.
+//! Bounds of points, from the engine's domain to the record: whole runs with threads as ranks. The engine moves nothing
+//! and states a bound like an engine over a network.
 
 use std::net::Ipv4Addr;
 
@@ -15,7 +15,7 @@ use tonnage_units::{Error, Result};
 
 use crate::runs::{Run, over};
 
-/// The `null` engine with another limit.
+/// The `null` engine with another kind of bound.
 fn limited(limit: LimitKind) -> Result<Domains> {
     TestDomain::over_all((null::ENTRY.open)(&Default::default()), |domain| {
         domain.caps.limit = limit;
@@ -49,7 +49,7 @@ fn point(op: Verb, workers: u32, pacing: Pacing) -> TransferPoint {
     }
 }
 
-/// The limits of the points, as rank 0 records them.
+/// The bounds of the points, as rank 0 records them.
 fn limits(points: &[TransferPoint], engines: &'static [Entry]) -> Result<Vec<Option<Limit>>> {
     let planned = points.iter().cloned().map(Point::Transfer);
     let lists = Lists {
@@ -76,7 +76,7 @@ fn limits(points: &[TransferPoint], engines: &'static [Entry]) -> Result<Vec<Opt
 const STREAM: Pacing = Pacing::Stream { window: 4 };
 
 #[test]
-fn an_engine_over_sockets_is_set_beside_socket_streams() {
+fn an_engine_over_sockets_is_compared_with_socket_streams() {
     if Topology::read().allowed.len() < 2 {
         println!("skip: two ranks need a CPU each, because workers that yield have no limit");
         return;
@@ -88,7 +88,7 @@ fn an_engine_over_sockets_is_set_beside_socket_streams() {
         // More workers than CPUs.
         point(Verb::Write, Topology::read().allowed.len() as u32, STREAM),
     ];
-    // On a host that is busy otherwise a stream may bring nothing in its time, which leaves a point without a limit.
+    // On a busy host a stream may move nothing in its time, which leaves a point without a bound.
     let found = (0..20).find_map(|_| {
         let limits = limits(&points, &[STREAMS]).unwrap();
         limits[..2].iter().all(Option::is_some).then_some(limits)
@@ -106,7 +106,7 @@ fn an_engine_over_sockets_is_set_beside_socket_streams() {
 }
 
 #[test]
-fn an_engine_that_knows_its_link_is_set_beside_its_speed() {
+fn an_engine_with_a_known_link_is_compared_with_its_speed() {
     let points = [
         point(Verb::Write, 1, STREAM),
         point(Verb::Read, 1, Pacing::PingPong),

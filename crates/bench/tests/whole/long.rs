@@ -1,4 +1,4 @@
-//! An engine of tests whose link is known: 1 Gb/s, and 20 ms from the last bit of an operation to its completion.
+//! A test engine with a known link: 1 Gb/s, and 20 ms from the last bit of an operation to its completion.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -11,10 +11,10 @@ use tonnage_engines::null;
 use tonnage_sys::clock::Clock;
 use tonnage_units::lock::lock;
 
-/// 1 Gb/s.
+/// 8 ns per byte are 1 Gb/s.
 const NS_PER_BYTE: u64 = 8;
 const DELAY_NS: u64 = 20_000_000;
-/// Sleep of a worker that has nothing under way, such as one that is a target.
+/// Sleep of a worker with nothing in flight, such as a target.
 const IDLE_NS: u64 = 100_000;
 
 static ENGINES: [Entry; 1] = [Entry {
@@ -39,10 +39,10 @@ pub static LISTS: Lists = Lists {
 };
 
 fn worker(clock: Clock) -> TestEngine {
-    // Times at which operations complete, in their order.
+    // Times at which operations complete, in order.
     let due: Arc<Mutex<VecDeque<u64>>> = Arc::default();
     let (posted, polled, ended) = (Arc::clone(&due), Arc::clone(&due), due);
-    // Time at which the link has sent all that was posted.
+    // When the link has sent everything posted so far.
     let mut free_ns = 0;
     TestEngine::new(Script {
         answers: Some(Box::new(move |_, op| {
@@ -50,8 +50,8 @@ fn worker(clock: Clock) -> TestEngine {
             lock(&posted).push_back(free_ns + DELAY_NS);
             None
         })),
-        // Sleeps until something is due, and a little where nothing is under way: a thread that spins for seconds loses
-        // the CPU for longer than the link stores, where others want it too.
+        // Sleeps until a completion is due, and briefly if nothing is in flight. A thread that spins for seconds would
+        // lose the CPU to others for longer than the link has data stored.
         before_poll: Some(Box::new(move || {
             let due_ns = lock(&polled).front().copied();
             let wait_ns = due_ns.map_or(IDLE_NS, |due_ns| due_ns.saturating_sub(clock.now_ns()));

@@ -1,4 +1,4 @@
-//! Whole runs, from plans or points to records, with threads as ranks over real and invented engines.
+//! Whole runs, from plans or points to records, with threads as ranks over real and test engines.
 #![cfg(test)]
 
 mod alone;

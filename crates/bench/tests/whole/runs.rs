@@ -1,4 +1,4 @@
-//! Whole runs of tests: the conductor on as many threads as there are ranks, and the records that rank 0 kept.
+//! Whole runs for tests: the conductor on one thread per rank, and the records that rank 0 collected.
 
 use std::path::PathBuf;
 
@@ -27,18 +27,18 @@ impl Observer for Kept {
     }
 }
 
-/// Run of a test, but for its points.
+/// Settings of a test run, without its points.
 pub struct Run {
     pub lists: Lists,
     pub cpus: CpuChoice,
     pub libraries: Libraries,
     pub clock: Clock,
-    /// The hosts of the ranks.
+    /// Sets the host of each rank.
     pub host: fn(u32, &mut JoinOptions),
 }
 
 impl Default for Run {
-    /// Ranks of one host, which are pinned nowhere, with the program's own engines.
+    /// Unpinned ranks of one host, with the program's own engines.
     fn default() -> Self {
         Self {
             lists: tonnage_engines::LISTS,
@@ -50,7 +50,7 @@ impl Default for Run {
     }
 }
 
-/// A run with the engines and memories of a list.
+/// A run with the engines and memories of `lists`.
 pub fn over(lists: Lists) -> Run {
     Run {
         lists,
@@ -71,7 +71,7 @@ impl Run {
         self.records(ranks, points)
     }
 
-    /// Measures points and returns the records of rank 0, or the error of the lowest rank that has one.
+    /// Measures points. Returns the records of rank 0, or the error of the lowest rank that failed.
     pub fn records(self, ranks: u32, planned: Vec<Planned>) -> Result<Vec<Record>> {
         let settings = Settings {
             lists: self.lists,

@@ -1,4 +1,5 @@
-//! An engine of tests that moves nothing, as `null`, and remembers who posted towards whom, in the order of all ranks.
+//! A test engine that moves nothing, like `null`, and records the initiator and target of each post, in one order over
+//! all ranks.
 
 use std::sync::{Arc, Mutex};
 
@@ -34,7 +35,7 @@ pub type Posted = (Peer, Peer);
 
 static POSTED: Mutex<Vec<Posted>> = Mutex::new(Vec::new());
 
-/// Posts of all ranks since they were taken last. Posts of one pair that follow each other are there once.
+/// Posts of all ranks since the last call. Consecutive posts of one pair are recorded once.
 pub fn take() -> Vec<Posted> {
     std::mem::take(&mut lock(&POSTED))
 }

@@ -1,4 +1,5 @@
-//! A stress over an engine that lies about one operation, and over real engines at once, with threads as ranks.
+//! A stress over an engine that lies about one operation, and over real engines at the same time, with threads as
+//! ranks.
 
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ fn stressed(text: &str, ranks: u32, lists: Lists) -> (Record, StressBody) {
     (record, body)
 }
 
-/// The outcome of a transfer that a command line asks for, without the options of a run.
+/// The outcome of the transfer that a command line describes, without the options of a run.
 fn repeated(command: &str, ranks: u32, lists: Lists) -> Outcome {
     let (asked, run) = command.split_once(" --ranks ").unwrap();
     assert!(run.starts_with(&ranks.to_string()), "{command}");
@@ -39,9 +40,9 @@ fn repeated(command: &str, ranks: u32, lists: Lists) -> Outcome {
     records.remove(0).outcome
 }
 
-/// The engine lies once after each opening, so that the lie is found within the two seconds that the run takes.
+/// The engine lies once after each opening, so the lie is found within the two seconds of the run.
 #[test]
-fn a_lie_is_caught_within_two_seconds_and_its_command_line_shows_it_again() {
+fn a_lie_is_caught_within_two_seconds_and_its_command_line_repeats_it() {
     for (lie, op, ranks) in [("truncate", "send", 3), ("flip", "write-imm", 4)] {
         let text = format!(
             "engine = 'far'\nop = '{op}'\nmemory = ['far', 'host']\nduration = '2s'\nmax-size = '64k'\n\
@@ -54,7 +55,7 @@ fn a_lie_is_caught_within_two_seconds_and_its_command_line_shows_it_again() {
             panic!("{record:#?}");
         };
         assert!(why.contains("transfers failed; the first of them"), "{why}");
-        // The run goes on to the end of its time, and each opening of the engine lies once.
+        // The run continues to the end of its time, and the engine lies once per opening.
         let failures = body.sum(|row| row.failures);
         assert!(failures > 1, "{body:#?}");
         assert!(Duration::from_nanos(body.elapsed_ns) >= Duration::from_secs(2));
@@ -66,7 +67,7 @@ fn a_lie_is_caught_within_two_seconds_and_its_command_line_shows_it_again() {
     }
 }
 
-/// Every row of a stress in which nothing went wrong.
+/// Checks every row of a stress without errors.
 fn check(record: &Record, body: &StressBody, rows: usize) {
     assert_eq!(record.outcome, Outcome::Measured, "{record:#?}");
     assert_eq!(body.first_failure, None);
@@ -91,7 +92,7 @@ fn check(record: &Record, body: &StressBody, rows: usize) {
 }
 
 #[test]
-fn who_does_not_lie_is_right_in_every_draw() {
+fn an_honest_engine_is_right_in_every_draw() {
     let text =
         "engine = 'far'\nmemory = 'far,host'\nworkers = [1, 2]\nduration = '1s'\nmax-size = '16k'";
     let (record, body) = stressed(text, 3, far::LISTS);
@@ -113,7 +114,7 @@ fn engines_take_turns() {
 }
 
 #[test]
-fn transfers_of_a_stretch_can_share_what_is_open() {
+fn transfers_of_a_group_can_share_an_open_engine() {
     let table = "[[stress]]\nengine = 'shm,fabric:tcp'\nmemory = 'host,small'\nworkers = [1, 3]";
     let lists = tonnage_engines::LISTS;
     let Point::Stress(point) = Run::default().points(4, table).unwrap().remove(0).point else {

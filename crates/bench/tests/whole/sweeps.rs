@@ -10,7 +10,7 @@ use tonnage_record::Outcome;
 
 use crate::runs::over;
 
-/// The `shm` engine, whose operations have at most 1000 bytes.
+/// The `shm` engine with operations of at most 1000 bytes.
 static SHORT: [Entry; 1] = [Entry {
     open: |request| {
         TestDomain::over_all((shm::ENTRY.open)(request), |domain| {
@@ -47,7 +47,7 @@ fn a_size_below_one_element_for_each_rank_is_skipped() {
                  warmup = '0s'\nverify = true\n";
     let reason = "size 8 of all-gather is less than one element";
     check(3, table, LISTS, &[Some(reason), None, None]);
-    // Impossible cells at the end, and in the middle of points that share what is open.
+    // Impossible cells at the end, and between points that share an open engine.
     let table = "[[collective]]\nbackend = 'native:shm'\nop = ['all-reduce', 'send-recv-pairs', 'send-recv-ring']\n\
                  sizes = 64\ntrials = 1\niters = 2\nwarmup = '0s'\nverify = true\n";
     let reason = "send-recv-pairs needs an even number of ranks";
@@ -61,7 +61,7 @@ fn an_operation_that_does_not_fit_its_size_is_skipped() {
     check(2, &table, LISTS, &[None, None, None, Some(reason)]);
 }
 
-/// What only the opened device knows ends the points that it cannot do, and no others that share it.
+/// A limitation that only the opened device knows skips the affected points, and no others that share the engine.
 #[test]
 fn a_size_beyond_the_device_is_skipped_alone() {
     let table = format!("{TRANSFER}op = 'write'\nsizes = [64, 2000, 1000, 4000]\n");
@@ -80,7 +80,7 @@ fn a_size_beyond_the_device_is_skipped_alone() {
 
 #[test]
 fn a_footprint_beyond_the_host_is_skipped_alone() {
-    // A host with 64 MiB, whatever this one has.
+    // A host with 64 MiB, whatever the real one has.
     static FEW: [MemoryEntry; 1] = [MemoryEntry {
         available: |_| {
             Some(Available {
@@ -100,7 +100,7 @@ fn a_footprint_beyond_the_host_is_skipped_alone() {
 }
 
 #[test]
-fn what_the_machine_lacks_for_all_is_the_reason_of_each() {
+fn a_lack_of_the_machine_is_the_reason_of_every_cell() {
     static ABSENT: [Entry; 1] = [Entry {
         open: |_| {
             Err(tonnage_units::Error::Unavailable {

@@ -1,4 +1,4 @@
-//! Searches over engines whose bandwidth and delay are known, or that lie, with threads as ranks.
+//! Searches over engines with known bandwidth and delay, or that lie, with threads as ranks.
 
 use tonnage_engine::Lists;
 use tonnage_record::tune::TuneOutcome;
@@ -12,11 +12,11 @@ fn searched(lists: Lists, text: &str) -> Record {
     over(lists).tables(2, &table).unwrap().remove(0)
 }
 
-/// 1 Gb/s × 20 ms are 2.5 MB, 38 operations of 64 KiB: a window of 32 leaves a sixth of the link unused, and more than
-/// 64 bring nothing, unless others take the CPU for so long that 64 run dry. A search that is broken is wrong each
+/// 1 Gb/s × 20 ms are 2.5 MB, or 38 operations of 64 KiB. A window of 32 leaves a sixth of the link unused, and more
+/// than 64 gain nothing, unless other processes take the CPU so long that 64 run dry. A broken search is wrong each
 /// time.
 #[test]
-fn a_window_as_long_as_bandwidth_times_delay_is_found() {
+fn a_window_of_bandwidth_times_delay_is_found() {
     let text = "engine = 'long'\nop = 'write'\nsizes = '64k'\ngoal = 'rate'\nwindow = '8..256'\nqps = 1\ntrial-time = '250ms'";
     let wrong: Vec<String> = (0..3)
         .map_while(|_| {
@@ -27,7 +27,7 @@ fn a_window_as_long_as_bandwidth_times_delay_is_found() {
     assert!(wrong.len() < 3, "{}", wrong.join("\n\n"));
 }
 
-/// Words for the first thing that is wrong with a search of windows of 8 to 256 on the long link.
+/// The first error in a search of windows of 8 to 256 on the long link, as text.
 fn wrong_on_a_long_link(record: &Record) -> Option<String> {
     let body = record.tune().unwrap();
     let winner = body.winner.as_ref().unwrap();
@@ -36,7 +36,7 @@ fn wrong_on_a_long_link(record: &Record) -> Option<String> {
     let Some(window) = [32, 64].into_iter().find(won) else {
         return Some(format!("{command} is too long"));
     };
-    // What the link carries, less the 20 ms before anything has arrived.
+    // The link's rate, less the 20 ms before the first arrival.
     let summary = winner.run.summary.as_ref().unwrap();
     let of_link = summary.message_rate_per_s.mean * 65536.0 / 125e6;
     if !(0.8..1.0).contains(&of_link) {
@@ -49,12 +49,12 @@ fn wrong_on_a_long_link(record: &Record) -> Option<String> {
             return Some(format!("{worse:?} is not worse"));
         }
     }
-    // What is found instead of the start meets it once more; a tie goes to the better one.
+    // A result that differs from the start races against it once more; a tie goes to the better one.
     let again = body.tried.iter().any(|it| it.dimension == "together");
     (again == (window == 64)).then(|| "what was found did not meet the start again".into())
 }
 
-/// The delay is the same for every window that the link keeps up with: what is longer is not better.
+/// The delay is the same for every window that the link can keep up with: a longer one is not better.
 #[test]
 fn the_shortest_window_has_the_best_latency() {
     let text = "engine = 'long'\nop = 'write'\nsizes = '64k'\ngoal = 'latency'\nwindow = [1, 16, 128]\nqps = 1\n\
@@ -66,9 +66,9 @@ fn the_shortest_window_has_the_best_latency() {
     assert_eq!(latency.unwrap().kind, LatencyKind::Operation);
 }
 
-/// The races do not look at bytes, so that only the winner's last run can find a lie.
+/// The races do not check bytes, so only the winner's final run can find a lie.
 #[test]
-fn a_lie_is_found_in_the_winner_s_last_run() {
+fn a_lie_is_found_in_the_winners_final_run() {
     for (lie, measured) in [("none", true), ("flip-all", false)] {
         let text = format!(
             "engine = 'far'\nop = 'write'\nsizes = '1k'\ngoal = 'rate'\nwindow = [1, 4]\nqps = 1\ntrial-time = '2ms'\n\

@@ -1,4 +1,4 @@
-//! Whole runs of two ranks with an engine that sends as many bytes over the loopback as its operations have.
+//! Whole runs of two ranks with an engine that sends its operations' number of bytes over the loopback.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ static VERBS: [Verb; 2] = [Verb::Write, Verb::Read];
 const OPERATIONS: u64 = 100;
 const SIZE_BYTES: u32 = 1 << 16;
 
-/// A device that sends as many bytes over the loopback as its operations have.
+/// A device that sends its operations' number of bytes over the loopback.
 fn toy(device: Option<WireDevice>) -> Result<Domains> {
     Ok(vec![Arc::new(TestDomain {
         caps: Caps {
@@ -36,7 +36,7 @@ fn worker() -> TestEngine {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let mut stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (mut sink, _) = listener.accept().unwrap();
-    // Ends when the engine is dropped and with it the other end.
+    // Ends when the engine, and with it the other end, is dropped.
     std::thread::spawn(move || {
         let mut bytes = vec![0; 1 << 16];
         while sink.read(&mut bytes).is_ok_and(|count| count > 0) {}
@@ -68,7 +68,7 @@ fn interface(name: &str) -> WireDevice {
     }
 }
 
-/// The interface beside the loopback that has seen the fewest bytes.
+/// The interface, except the loopback, that has received the fewest bytes.
 fn quiet() -> Option<WireDevice> {
     let snapshot = Snapshot::read(&Tree::host(), &[]);
     let interfaces = snapshot.interfaces.iter().filter(|(name, _)| *name != "lo");
@@ -76,7 +76,7 @@ fn quiet() -> Option<WireDevice> {
     quietest.map(|(name, _)| interface(name))
 }
 
-/// The record of a write and a read by an engine of two ranks on one host.
+/// The records of a write and a read by an engine of two ranks on one host.
 fn records(engines: &'static [Entry]) -> Vec<Record> {
     let table = format!(
         "[[transfer]]\nengine = 'toy'\nop = ['write', 'read']\nsizes = {SIZE_BYTES}\nwindow = 4\niters = {OPERATIONS}\n\
@@ -139,7 +139,7 @@ fn another_interface_is_not_crossed() {
 }
 
 #[test]
-fn an_engine_that_names_nothing_has_no_path() {
+fn an_engine_that_names_no_device_has_no_path_proof() {
     static NAMELESS: [Entry; 1] = [Entry {
         open: |_| toy(None),
         ..TOY

@@ -1,4 +1,4 @@
-//! Lies about more than one operation, which the last visit of a slot does not show.
+//! Lies about more than one operation, which comparing only the last operation on a slot does not reveal.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,11 +11,11 @@ use tonnage_units::lock::lock;
 use super::lie::Lie;
 use super::{Worker, unknown};
 
-/// Time in which a target looks at an arrival, and the longest that it may take to poll it.
+/// Time for a target to look at an arrival, and the most time that it may take to poll it.
 const LOOK: Duration = Duration::from_millis(200);
 const LOOK_MAX: Duration = Duration::from_secs(5);
 
-/// Bytes of an operation and the place where they land.
+/// Bytes of an operation, and where they land.
 pub struct Delivery {
     to: Arc<dyn Memory>,
     at: u64,
@@ -28,17 +28,17 @@ impl Delivery {
     }
 }
 
-/// State of a lie that is being told.
+/// State of a lie in progress.
 #[derive(Default)]
 pub struct Deceit {
     /// An operation that waits for the next one.
     held: Option<Op>,
-    /// What will land once more, or the rest of what landed in part.
+    /// A delivery that will land once more, or the rest of one that landed in part.
     kept: Option<Delivery>,
 }
 
 impl Worker {
-    /// An operation that one of these lies is about, or not; returns whether it was taken.
+    /// Handles an operation that may be part of one of these lies. Returns whether it was accepted.
     pub(super) fn deceive(&mut self, lie: Lie, verb: Verb, op: &Op) -> Result<bool> {
         let since = self.initiated.wrapping_sub(self.at);
         let mut ops = vec![*op];
@@ -84,7 +84,7 @@ impl Worker {
         Ok(true)
     }
 
-    /// Waits until an operation's target has taken what was notified before, and has had time to look at it.
+    /// Waits until an operation's target has taken earlier notifications, and has had time to look at them.
     fn let_peer_look(&self, op: &Op) -> Result<()> {
         let inbox = self.inbox_of(self.lane_of(op.lane)?.peer)?;
         let until = Instant::now() + LOOK_MAX;
@@ -95,7 +95,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Returns whether an operation lands where what is kept did.
+    /// Whether an operation lands at the same place as the kept delivery.
     fn lands_on_kept(&self, verb: Verb, op: &Op) -> Result<bool> {
         let Some(kept) = &self.deceit.kept else {
             return Ok(false);
@@ -140,7 +140,7 @@ impl Worker {
     }
 }
 
-/// Two operations whose deliveries are exchanged.
+/// Two operations with exchanged deliveries.
 fn exchanged(verb: Verb, first: Op, second: Op) -> Vec<Op> {
     let swap = |one: Op, other: Op| match verb {
         Verb::WriteImm => Op {
@@ -157,7 +157,7 @@ fn exchanged(verb: Verb, first: Op, second: Op) -> Vec<Op> {
         },
     };
     match verb {
-        // Messages land in the order in which they come.
+        // Messages land in the order in which they arrive.
         Verb::Send => vec![second, first],
         _ => vec![swap(first, second), swap(second, first)],
     }

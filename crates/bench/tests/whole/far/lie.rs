@@ -1,5 +1,5 @@
-//! Lies that the engine of tests tells about one operation, the options that ask for them, and how bytes and words move
-//! under each.
+//! Lies of the test engine about one operation, the options that request them, and how each changes the movement of
+//! bytes and words.
 
 use std::sync::Mutex;
 
@@ -59,9 +59,9 @@ pub const AT: EngineOption = EngineOption {
 pub enum Lie {
     /// One of its bytes is changed.
     Flip,
-    /// One of its bytes is changed, and one of each operation after it.
+    /// One of its bytes is changed, and one of each later operation.
     FlipAll,
-    /// Its bytes stay where they are, and nobody is notified.
+    /// Its bytes do not move, and the target is not notified.
     Drop,
     /// It completes twice, or the target is notified twice.
     Double,
@@ -69,38 +69,38 @@ pub enum Lie {
     Swap,
     /// Only its first half moves.
     Truncate,
-    /// It moves when its lane is given back.
+    /// It moves only when its lane is released.
     Late,
     /// It lands one slot further.
     Elsewhere,
-    /// The target is notified again once it has nothing else to do.
+    /// The target is notified again once it is idle.
     Echo,
-    /// The target is notified as if the rank after this one had sent it.
+    /// The target is notified as if the next rank had sent it.
     Stranger,
-    /// No operation before it moves anything: with one for each slot left, only the last visit of each does.
+    /// No operation before it moves anything. If one per slot is left, only the last operation on each slot moves.
     LastVisits,
-    /// It and the next one are exchanged: their bytes, or of write-imms their immediates.
+    /// It and the next one swap their bytes; write-imms swap their immediates.
     Exchange,
-    /// It is delivered again with the next visit of its slot, over that; of write-imms the immediates of four in a row
-    /// become those of the first and the last, twice, so that their number and sum stay.
+    /// It is delivered again over the next operation on its slot. For write-imms, the immediates of four in a row
+    /// become those of the first and the last, twice each, so that their number and sum stay the same.
     Again,
-    /// Half of it moves, and the other half when another operation has been handed over.
+    /// Half of it moves at first, and the other half after another operation was posted.
     Short,
 }
 
 impl Lie {
-    /// The lie of this name.
+    /// The lie with this name.
     pub fn of(name: &str) -> Option<Self> {
         let mut all = LIES.iter();
         all.find(|(known, _)| *known == name).map(|(_, lie)| *lie)
     }
 
-    /// Returns whether it is about more than one operation, each in a way of its own.
+    /// Whether it involves several operations, each in a different way.
     pub fn is_of_several(self) -> bool {
         matches!(self, Self::Exchange | Self::Again | Self::Short)
     }
 
-    /// Returns whether it is told about this operation, where it begins with that one.
+    /// Whether it concerns operation `this`, if it begins with operation `first`.
     pub fn is_of<T: PartialOrd>(self, this: T, first: T) -> bool {
         match self {
             Self::FlipAll => this >= first,
@@ -110,7 +110,7 @@ impl Lie {
     }
 }
 
-/// Moves bytes from one memory to another as their owners do it.
+/// Moves bytes from one memory to another through their owners.
 pub fn carry(
     op: &Op,
     lie: Option<Lie>,
@@ -122,7 +122,7 @@ pub fn carry(
     }
     let len = u64::from(op.len);
     let source = match lie {
-        // Slots are next to each other.
+        // Slots are adjacent.
         Some(Lie::Swap) if (from.1 / len).is_multiple_of(2) => from.1 + len,
         Some(Lie::Swap) => from.1 - len,
         _ => from.1,
@@ -141,10 +141,10 @@ pub fn carry(
     to.0.write(to.1 + further, &bytes)
 }
 
-/// Words change one at a time, for all ranks.
+/// Words change one at a time, across all ranks.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
-/// Changes a word. The lies: an old value that was another's, one that does not come, another word, no change at all.
+/// Changes a word. The lies: a wrong old value, a missing old value, another word, no change at all.
 pub fn change_word(
     op: &Op,
     verb: Verb,

@@ -1,6 +1,6 @@
-//! An engine of tests that moves bytes within one process, between memories behind a lock that only their owner opens,
-//! and may lie about them. It is no `tonnage_engine::testing::TestEngine`: bytes really move here, in whole runs, and
-//! verification is what is tested.
+//! A test engine that moves bytes within one process, between memories that only their owner can access, and that may
+//! lie about them. It differs from `tonnage_engine::testing::TestEngine`: bytes really move here, in whole runs,
+//! because verification is under test.
 
 mod deceit;
 mod lie;
@@ -86,28 +86,28 @@ struct Receive {
     tag: u32,
 }
 
-/// Memories that peers of this process find by the number on a card.
+/// One worker's memories and queues. Peers in this process find them by the number in an endpoint address.
 struct Inbox {
     memories: Mutex<BTreeMap<u32, Arc<dyn Memory>>>,
     arrivals: Mutex<VecDeque<Completion>>,
-    /// Those that are reported once this side has nothing else to do.
+    /// Arrivals that are reported once this side is idle.
     echoes: Mutex<VecDeque<Completion>>,
-    /// By the peer that they are for.
+    /// Posted receives, by the peer that they are for.
     receives: Mutex<BTreeMap<Peer, VecDeque<Receive>>>,
-    /// The newest bytes of plain writes into memory of a device, for each region and offset. They have left their sender
-    /// and have not landed: between a network card and a GPU, until the target flushes them.
+    /// The latest bytes of plain writes into device memory, for each region and offset. They have left their sender and
+    /// not landed, as between a network card and a GPU, until the target flushes them.
     held: Mutex<BTreeMap<(u32, u64), Vec<u8>>>,
     /// Written to wake a sleeper.
     bell: UnixStream,
 }
 
-/// Time that landing takes, at least.
+/// Minimum time that landing takes.
 pub const LANDING: Duration = Duration::from_millis(1);
 
 impl Inbox {
     fn tell(&self, arrival: Completion) {
         lock(&self.arrivals).push_back(arrival);
-        // A bell that rings already wakes as well.
+        // A full pipe already wakes the sleeper.
         let _ = (&self.bell).write(&[1]);
     }
 
@@ -131,10 +131,10 @@ struct FarLane {
 struct Worker {
     rank: Peer,
     lie: Option<Lie>,
-    /// The operation that is lied about.
+    /// Number of the operation that is lied about.
     at: u64,
     initiated: u64,
-    /// Operations that have completed and not moved.
+    /// Operations that have completed without moving.
     late: Vec<Op>,
     deceit: Deceit,
     number: u64,
@@ -194,7 +194,7 @@ impl Worker {
         self.peers.get(&peer).ok_or_else(|| unknown("a peer"))
     }
 
-    /// One operation; false when the peer has no receive for it yet.
+    /// Carries out one operation. Returns false if the peer has no receive for it yet.
     fn carry_out(&self, op: &Op, lie: Option<Lie>) -> Result<bool> {
         let lane = self.lane_of(op.lane)?;
         let own = self.inbox.memory(lane.local)?;
@@ -239,7 +239,7 @@ impl Worker {
             }
         }
         if lie == Some(Lie::Again) {
-            // This precedes the notification. Bytes that land after the target has compared leave no trace.
+            // Before the notification: bytes that land after the target's comparison would leave no trace.
             self.land_again()?;
         }
         if matches!(lane.kind, LaneKind::Initiate(verb) if verb.notifies_target()) {
@@ -299,7 +299,7 @@ impl Engine for Worker {
 
     fn release(&mut self, lane: Lane) {
         for op in std::mem::take(&mut self.late) {
-            // Whoever would have been told of a failure has gone.
+            // The peer that a failure would concern has gone.
             let _ = self.carry_out(&op, None);
         }
         if let Some(place) = self.lanes.get_mut(lane.0 as usize) {
@@ -314,7 +314,8 @@ impl Engine for Worker {
                 self.carry_out(op, None)?;
                 continue;
             };
-            // Lies are about payload, whose memory is the first; what else a worker registers is for its own use.
+            // Lies concern the payload, which is in the first registered memory. Other memories are for a worker's own
+            // use.
             let is_payload = local == 0;
             if let Some(lie) = self.lie.filter(|lie| is_payload && lie.is_of_several()) {
                 if self.done.len() >= DEPTH as usize || !self.deceive(lie, verb, op)? {
@@ -385,7 +386,7 @@ impl Engine for Worker {
     }
 
     fn arm(&mut self) -> Result<Arm<'_>> {
-        // The bell is silenced first, so that what arrives from here on rings it again.
+        // Drain the pipe first, so that later arrivals write to it again.
         let mut rung = [0; 64];
         while (&self.ear).read(&mut rung).is_ok_and(|count| count > 0) {}
         if !self.done.is_empty() || !lock(&self.inbox.arrivals).is_empty() {
