@@ -1,6 +1,6 @@
-//! The canary: a cache line passed to and fro between two CPUs, before and after each point. It costs 2 ms and tells
-//! whether the way between them changed: on virtual machines the same two CPUs may be 60 ns apart now and 240 ns in a
-//! minute. Many points do not depend on it, so that the change alone proves nothing about their figures.
+//! The canary: times a cache line passed back and forth between two CPUs, before and after each point. It costs 2 ms
+//! and shows whether the path between them changed: on virtual machines the same two CPUs may be 60 ns apart now and
+//! 240 ns a minute later. Many points do not depend on this path, so a change alone proves nothing about their figures.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,20 +9,20 @@ use tonnage_sys::clock::Clock;
 use crate::threads::start;
 use tonnage_record::Canary;
 
-/// A cache line of its own; CPUs fetch lines in pairs.
+/// A counter on cache lines of its own. 128 bytes, because CPUs fetch lines in pairs.
 #[repr(align(128))]
 struct Line(AtomicU64);
 
 /// Round trips between two clock reads.
 const ROUND_TRIPS: u64 = 200;
 
-/// Measurements, of which the median is taken.
+/// Number of measurements; the median is reported.
 const MEASUREMENTS: usize = 15;
 
-/// Stands in the line when the other thread will never come.
+/// Value that tells the other thread to stop waiting.
 const GIVEN_UP: u64 = u64::MAX;
 
-/// Two reports this far apart, relative to the smaller, mean that the way between the CPUs changed.
+/// Relative difference, based on the smaller time, above which the path between the CPUs counts as changed.
 const CHANGE: f64 = 0.2;
 
 /// One-way time between the two CPUs in nanoseconds, or why it cannot be measured.
@@ -69,7 +69,7 @@ pub fn one_way_ns(cpus: [u32; 2], clock: &Clock) -> Result<f64, String> {
     })
 }
 
-/// Spins until the line holds `value`; gives up when the other thread seems to be gone.
+/// Spins until the line holds `value`. Fails if the other thread gave up or does not respond.
 fn wait_for(line: &Line, value: u64) -> Result<(), String> {
     for _ in 0..200_000_000_u64 {
         match line.0.load(Ordering::Acquire) {
@@ -82,7 +82,7 @@ fn wait_for(line: &Line, value: u64) -> Result<(), String> {
     Err("the other thread did not answer".into())
 }
 
-/// The record's canary from the two measurements.
+/// Builds the record's canary from the two measurements.
 pub fn compare(cpus: [u32; 2], before: Result<f64, String>, after: Result<f64, String>) -> Canary {
     match (before, after) {
         (Ok(before_ns), Ok(after_ns)) => {

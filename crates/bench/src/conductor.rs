@@ -1,15 +1,15 @@
-//! The conductor: takes the points of a plan, of whatever kinds, through their steps to records.
+//! The conductor takes the points of a plan, of any kinds, through their steps to records.
 //!
-//! A run is: what all points share is found out once; then for each stretch of points that share what is open, open it,
-//! and for each point of the stretch the canary, the steps (`take_steps`), the canary again, and the record. What a
-//! step is depends on the kind; see [`crate::kinds`].
+//! A run first collects the facts that all points share. Consecutive points that can share open resources form a
+//! stretch, which is opened once. Each of its points then gets a canary, its steps (`take_steps`), a second canary and
+//! a record. The steps depend on the kind; see [`crate::kinds`].
 
 use crate::canary;
 use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree, await_first_cause, outcome};
 use crate::kinds::Kinds;
-use crate::kinds::kind::{AnnotatedPoint, Kind, OfKind, Stage, Steps, Stretches, When};
+use crate::kinds::kind::{AnnotatedPoint, Kind, OfKind, Stage, Steps, StretchRunner, When};
 use crate::network_paths::PathWatch;
 use crate::observer::Observer;
 use crate::run::{Run, unix_ns};
@@ -25,11 +25,10 @@ use tonnage_sys::clock::Clock;
 use tonnage_units::message::bounded;
 use tonnage_units::{Error, Result};
 
-/// Runs the points in their order, of whatever kinds, as one run. Every rank calls it with the same points; rank 0's
-/// observer gets the records.
+/// Runs all points in order as one run. Every rank calls it with the same points; rank 0's observer gets the records.
 ///
 /// # Errors
-/// An error that ends the whole run; what fails only a point is in its record.
+/// Any error that ends the whole run. A failure of one point is only in its record.
 pub fn run(
     points: &[Planned],
     rank: &mut Rank,
@@ -44,8 +43,8 @@ pub fn run(
     measure(&run, points, place, rank, settings, observer, true)
 }
 
-/// Measures points of a run that has begun. With `divides`, those whose ranks are threads are measured by rank 0 alone;
-/// otherwise this is such a rank.
+/// Measures points of a run that has begun. If `divides`, points whose ranks are threads are handed to rank 0 alone;
+/// otherwise this rank is one of those threads.
 fn measure(
     run: &Run,
     points: &[Planned],
@@ -80,22 +79,22 @@ fn measure(
     Ok(())
 }
 
-/// Bytes from which on a point of a stretch asks for more than there is, and what is lacking then.
+/// Size from which points of a stretch cannot be opened, and the missing resource.
 type TooMuch = Vec<(u64, Error)>;
 
-/// A run on its way through its points.
+/// A run in progress.
 struct Conductor<'a> {
     stage: Stage<'a>,
     run: &'a Run,
     points: &'a [Planned],
-    /// Index of the first of them in the run, and number of all of the run.
+    /// Index in the whole run of the first of `points`, and the run's total number of points.
     place: (usize, usize),
-    /// The first point that has no record.
+    /// Index of the first point that has no record yet.
     next: usize,
 }
 
-impl Stretches for Conductor<'_> {
-    /// After a failed point what was open is closed where nobody knows what state it is in.
+impl StretchRunner for Conductor<'_> {
+    /// Measures one stretch. After a failed point the stretch is closed unless its state is still known.
     fn stretch<K: Kind>(&mut self, kind: &mut K) -> Result<()> {
         // Threads that libraries start for the next stretch begin on the CPUs of this one.
         let _cpus = AffinityGuard::save();
@@ -129,9 +128,9 @@ impl Stretches for Conductor<'_> {
 }
 
 impl Conductor<'_> {
-    /// Opens what the points of a stretch share. Where the machine lacks something for all of them together, those that
-    /// ask for most are left out, and returned with the reason, as long as that changes what is lacking. `None` where no
-    /// point is left.
+    /// Opens the resources that the points of a stretch share. If the machine lacks something for all of them together,
+    /// drops the points that ask for the most bytes and tries again, as long as the missing resource changes. Returns
+    /// the dropped points' sizes with the reasons, and `None` if no point is left.
     fn open_what_fits<K: Kind>(
         &mut self,
         kind: &mut K,
@@ -164,7 +163,7 @@ impl Conductor<'_> {
         (Ok(None), too_much)
     }
 
-    /// Records a point that cannot be measured; false for any other.
+    /// Records a point that cannot be measured. Returns false, without a record, for any other.
     fn emit_unmeasured<K: Kind>(
         &mut self,
         asked: AnnotatedPoint<'_, K::Point>,
@@ -193,7 +192,8 @@ impl Conductor<'_> {
         all.try_for_each(|asked| self.emit_unmeasured::<K>(*asked, too_much).map(drop))
     }
 
-    /// Has rank 0 measure the next point, and those after it that have as many threads as ranks, in its process.
+    /// Has rank 0 measure the next point inside its own process, with the points after it that need the same number of
+    /// threads.
     fn within(&mut self, size: u32) -> Result<()> {
         let Stage {
             rank,
@@ -215,11 +215,11 @@ impl Conductor<'_> {
             within::run(size, &part, (rank, &host.topology.allowed), *observer)?;
         }
         self.next += points.len();
-        // As long as rank 0 lives, nobody knows how long its points take.
+        // There is no way to predict how long rank 0's points take; its heartbeat shows that it lives.
         rank.barrier("points within rank 0's process", DEADLINES.phase)
     }
 
-    /// Records all points that could not be opened, or the first of them when the run is over.
+    /// Records all points that could not be opened, or only the first of them if the run is over.
     fn not_opened<K: Kind>(
         &mut self,
         kind: &mut K,
@@ -233,7 +233,7 @@ impl Conductor<'_> {
         }
     }
 
-    /// One point with its canaries.
+    /// Measures one point, with a canary before and after it.
     fn point<K: Kind>(
         &mut self,
         kind: &mut K,
@@ -247,8 +247,8 @@ impl Conductor<'_> {
         let before = self.canary(cpus.as_ref())?;
         self.stage.cpu.reset();
         self.stage.paths.reset();
-        let mut course = |steps: &mut dyn Steps| take_steps(&clock, steps);
-        kind.measure(open, asked, &mut self.stage, record, &mut course)?;
+        let mut run_steps = |steps: &mut dyn Steps| take_steps(&clock, steps);
+        kind.measure(open, asked, &mut self.stage, record, &mut run_steps)?;
         self.gather_surroundings(record)?;
         let believed = clock.check();
         let believed = believed.map_err(|fault| Error::Failed(fault.to_string()));
@@ -266,8 +266,8 @@ impl Conductor<'_> {
         Ok(())
     }
 
-    /// Brings into rank 0's record what ranks saw around their trials: CPU time that they did not get, and the paths of
-    /// their sockets.
+    /// Adds to rank 0's record the conditions that ranks saw around their trials: CPU time lost, and the paths of their
+    /// sockets.
     fn gather_surroundings(&mut self, record: &mut Record) -> Result<(), StepFailure> {
         let Stage {
             rank,
@@ -276,8 +276,8 @@ impl Conductor<'_> {
             paths,
             ..
         } = &mut self.stage;
-        // What stays open between points still is; others have looked before they closed it.
-        paths.look();
+        // Sockets that stay open between points are still open here; the others were read before they were closed.
+        paths.read_sockets();
         let lost = cpu.lost(rank, host);
         let lost = rank.reduce("CPU time that was lost", lost, DEADLINES.step)?;
         let paths = paths.paths(rank);
@@ -309,7 +309,7 @@ impl Conductor<'_> {
         Ok(result)
     }
 
-    /// Records a point that failed; what ends the run is returned, as the first cause tells it.
+    /// Records a point that failed. If the run is over, returns the error with its first known cause.
     fn failed<K: Kind>(
         &mut self,
         kind: &mut K,
@@ -328,13 +328,13 @@ impl Conductor<'_> {
         if rank.why_stopped().is_none() {
             rank.fail(&error);
         }
-        // It comes back with the rank's name.
+        // `fail` reports it to all ranks; it comes back with this rank's name.
         await_first_cause(rank);
         let error = rank.why_stopped().unwrap_or(error);
-        // The record comes first: this process is ended soon, however long cleaning up takes.
-        let told = self.emit(record, outcome(&error));
+        // Emit the record before the cleanup: this process is ended soon, however long the cleanup takes.
+        let emitted = self.emit(record, outcome(&error));
         kind.abandon();
-        told.and(Err(error))
+        emitted.and(Err(error))
     }
 
     fn blank<K: Kind>(&self, asked: AnnotatedPoint<'_, K::Point>) -> Record {
@@ -343,14 +343,14 @@ impl Conductor<'_> {
             .run
             .record(self.stage.settings, K::body(asked), not_begun);
         Record {
-            // A cell that contradicts itself is not what a machine lacks.
+            // A contradictory cell of a sweep is not optional: it is not caused by missing hardware or software.
             optional: asked.reading.optional && asked.impossible.is_none(),
             published_rows: published::rows_of(&record, &asked.reading.tables),
             ..record
         }
     }
 
-    /// Hands the next point's record to rank 0's observer.
+    /// Passes the next point's record to rank 0's observer.
     fn emit(&mut self, mut record: Record, outcome: Outcome) -> Result<()> {
         self.next += 1;
         if self.stage.rank.id() != 0 {
@@ -362,12 +362,12 @@ impl Conductor<'_> {
     }
 }
 
-/// The next points that what is opened for the first of them serves. Impossible ones among them need nothing.
+/// Returns the next points that can share the open resources of the first one. Impossible points among them need none.
 fn stretch_of<'a, K: Kind>(ahead: &'a [Planned]) -> Vec<AnnotatedPoint<'a, K::Point>> {
     let mut stretch: Vec<AnnotatedPoint<'_, K::Point>> = Vec::new();
     let mut first = None;
     for planned in ahead {
-        let Some(point) = K::Point::of(planned) else {
+        let Some(point) = K::Point::from_planned(planned) else {
             break;
         };
         let (reading, impossible) = (&planned.reading, planned.impossible.as_deref());
@@ -386,17 +386,16 @@ fn stretch_of<'a, K: Kind>(ahead: &'a [Planned]) -> Vec<AnnotatedPoint<'a, K::Po
     stretch
 }
 
-/// One point from its limit to its figures. The clock of all kinds follows the kernel's here, before each step, so that
-/// no kind has to.
+/// Takes one point through all its steps. Follows the kernel's clock before each of them, so that no kind has to.
 fn take_steps(clock: &Clock, steps: &mut dyn Steps) -> Result<(), StepFailure> {
     let tried = take_trials(clock, steps);
     if let Err(StepFailure::Run(_)) = tried {
         return tried;
     }
-    // A point that failed on all ranks alike is closed too; its first failure is the one that counts.
+    // A point that failed on all ranks is closed too; its first failure is the one that counts.
     let closed = steps.close();
     match (tried, closed) {
-        // A rank that could not close is in step with the others no more.
+        // A rank that could not close is no longer in step with the others.
         (Err(StepFailure::Point(first)), Err(StepFailure::Run(_))) => {
             return Err(StepFailure::Run(first));
         }
@@ -429,17 +428,17 @@ mod tests {
     use super::*;
     use tonnage_sys::clock::monotonic_ns;
 
-    /// Step that fails, and how far that reaches.
+    /// A step that fails, and whether the point or the run fails with it.
     type Fails = (&'static str, fn(Error) -> StepFailure);
 
-    /// Writes down its steps, looks at each, and fails at some of them.
-    struct Noted<F> {
+    /// Records its steps, inspects each, and fails at the given ones.
+    struct RecordedSteps<F> {
         taken: Vec<&'static str>,
         fails: &'static [Fails],
         look: F,
     }
 
-    impl<F: Fn(&str)> Noted<F> {
+    impl<F: Fn(&str)> RecordedSteps<F> {
         fn new(fails: &'static [Fails], look: F) -> Self {
             let taken = Vec::new();
             Self { taken, fails, look }
@@ -455,7 +454,7 @@ mod tests {
         }
     }
 
-    impl<F: Fn(&str)> Steps for Noted<F> {
+    impl<F: Fn(&str)> Steps for RecordedSteps<F> {
         fn limit(&mut self, when: When) -> Result<(), StepFailure> {
             self.note(match when {
                 When::Before => "limit before",
@@ -489,28 +488,28 @@ mod tests {
     }
 
     fn taken(fails: &'static [Fails]) -> (Vec<&'static str>, Result<(), StepFailure>) {
-        let mut noted = Noted::new(fails, |_| ());
-        let ended = take_steps(&Clock::new(), &mut noted);
-        (noted.taken, ended)
+        let mut recorded = RecordedSteps::new(fails, |_| ());
+        let ended = take_steps(&Clock::new(), &mut recorded);
+        (recorded.taken, ended)
     }
 
     #[test]
-    fn every_timed_step_of_any_kind_begins_with_a_clock_that_has_followed() {
-        // It loses 5 ms a second.
+    fn the_clock_is_synchronized_before_each_timed_step() {
+        // This clock loses 5 ms per second.
         let clock = Clock::misjudged(-5000);
         if clock.source_name() == "clock_gettime" {
             println!("skip: the kernel does not trust this CPU's counter");
             return;
         }
-        // A descheduled thread widens the difference, so the best of several is compared.
+        // A descheduled thread widens the difference, so take the smallest of several.
         let off_ns = || {
             let each = (0..100).map(|_| clock.now_ns().abs_diff(monotonic_ns()));
             each.min().unwrap()
         };
         std::thread::sleep(Duration::from_millis(100));
         assert!(off_ns() > 400_000, "{}", off_ns());
-        let mut timed = Noted::new(&[], |step| {
-            // Others need no clock of their own.
+        let mut timed = RecordedSteps::new(&[], |step| {
+            // The other steps read no clock.
             if !["prepare", "close", "gather"].contains(&step) {
                 let off_ns = off_ns();
                 assert!(off_ns < 20_000, "{step}: {off_ns}");
@@ -523,7 +522,7 @@ mod tests {
     }
 
     #[test]
-    fn steps_are_taken_in_their_order() {
+    fn steps_are_taken_in_order() {
         let all = [
             "limit before",
             "prepare",
@@ -540,7 +539,7 @@ mod tests {
     }
 
     #[test]
-    fn what_failed_is_closed_unless_the_run_is_over() {
+    fn a_failed_point_is_closed_unless_the_run_is_over() {
         let closed = ["limit before", "prepare", "close"];
         let (steps, ended) = taken(&[("prepare", StepFailure::Point)]);
         assert!(matches!(ended, Err(StepFailure::Point(_))));
@@ -550,7 +549,7 @@ mod tests {
         assert_eq!(steps, ["limit before", "prepare"]);
     }
 
-    /// The others would wait for a rank that could not close; what is told is why it had to.
+    /// Other ranks would wait for one that could not close. The error reported is the earlier one, which caused it.
     #[test]
     fn a_failed_point_that_cannot_be_closed_ends_the_run() {
         let (_, ended) = taken(&[("trial", StepFailure::Point), ("close", StepFailure::Run)]);

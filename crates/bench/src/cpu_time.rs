@@ -1,8 +1,8 @@
-//! CPU time that ranks did not get during their trials, for all kinds of experiments: how long their threads waited for a
-//! CPU, and how often the quota of a control group stopped them.
+//! CPU time that ranks lost during their trials, for all kinds of experiments: how long their threads waited for a CPU,
+//! and how often the quota of a control group stopped them.
 //!
-//! A kind calls [`CpuTime::begin`] and [`CpuTime::end`] around its measured intervals, outside them. The conductor takes
-//! the sums after each point. Nothing here runs in a timed loop.
+//! A kind calls [`CpuTime::begin`] and [`CpuTime::end`] just outside its measured intervals. The conductor takes the
+//! sums after each point. Nothing here runs in a timed loop.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,23 +15,23 @@ use tonnage_record::Effective;
 use tonnage_record::cpu_loss::{CPU_LOSSES_MAX, CpuLoss, LOSS_RECORDED, UsedQuota};
 use tonnage_units::{Reduce, number_list};
 
-/// The kernel's number of the calling thread.
+/// Returns the kernel's ID of the calling thread.
 pub fn own_thread() -> u32 {
     rustix::thread::gettid().as_raw_pid().unsigned_abs()
 }
 
-/// Times of the calling thread so far; `None` if the kernel does not count them.
+/// Returns the scheduling times of the calling thread so far, or `None` if the kernel does not count them.
 pub fn own_sched_time() -> Option<SchedTime> {
     SchedTime::of_thread(&Tree::host(), own_thread())
 }
 
-/// Counts of one rank.
+/// CPU time lost by one rank.
 pub struct CpuTime {
     tree: Tree,
     groups: Vec<LimitedGroup>,
-    /// Threads of the interval that has begun, with their times.
+    /// Threads of the current interval, with their times at its start.
     threads: Vec<(u32, Option<SchedTime>)>,
-    /// Counts of the groups when it began.
+    /// Counts of the groups at the start of the interval.
     groups_before: Vec<Throttling>,
     sums: Sums,
 }
@@ -41,15 +41,15 @@ pub struct CpuTime {
 struct Sums {
     thread_ns: u64,
     wait_ns: u64,
-    /// A thread's time was not counted.
+    /// Whether the time of some thread was not counted.
     is_partial: bool,
-    /// The most threads of an interval.
+    /// Largest number of threads in an interval.
     threads: usize,
     throttlings: Vec<Throttling>,
 }
 
 impl CpuTime {
-    /// Finds the limited groups of this process in `tree`.
+    /// Finds the control groups in `tree` that limit this process.
     pub fn new(tree: Tree) -> Self {
         Self {
             groups: LimitedGroup::all(&tree),
@@ -60,12 +60,12 @@ impl CpuTime {
         }
     }
 
-    /// Forgets all intervals.
+    /// Clears the sums of all intervals.
     pub fn reset(&mut self) {
         self.sums = Sums::default();
     }
 
-    /// An interval of the calling thread and these others begins.
+    /// Begins an interval of the calling thread and `others`.
     pub fn begin(&mut self, others: &[u32]) {
         self.begin_groups();
         let threads = others.iter().copied().chain([own_thread()]);
@@ -75,14 +75,14 @@ impl CpuTime {
             .collect();
     }
 
-    /// Begins an interval. Its threads count their own times and pass them to [`Self::count`].
+    /// Begins an interval whose threads count their own times and pass them to [`Self::count`].
     pub fn begin_groups(&mut self) {
         self.threads.clear();
         let counts = self.groups.iter().map(|group| group.throttling(&self.tree));
         self.groups_before = counts.map(Option::unwrap_or_default).collect();
     }
 
-    /// The interval ends, in which each thread was measured for `elapsed_ns`.
+    /// Ends an interval in which each thread was measured for `elapsed_ns`.
     pub fn end(&mut self, elapsed_ns: u64) {
         let threads = std::mem::take(&mut self.threads);
         for (thread, before) in &threads {
@@ -93,7 +93,7 @@ impl CpuTime {
         self.end_groups(threads.len());
     }
 
-    /// Ends the interval of `threads` threads. [`Self::count`] has their times.
+    /// Ends an interval of `threads` threads whose times were passed to [`Self::count`].
     pub fn end_groups(&mut self, threads: usize) {
         self.sums.threads = self.sums.threads.max(threads);
         let sums = &mut self.sums.throttlings;
@@ -105,7 +105,7 @@ impl CpuTime {
         }
     }
 
-    /// Counts a thread that was measured for `elapsed_ns`; `None` if the kernel does not count its time.
+    /// Adds a thread that was measured for `elapsed_ns`. `time` is `None` if the kernel does not count it.
     pub fn count(&mut self, time: Option<SchedTime>, elapsed_ns: u64) {
         self.sums.thread_ns += elapsed_ns;
         match time {
@@ -114,7 +114,7 @@ impl CpuTime {
         }
     }
 
-    /// What the rank lost in all intervals, to be joined with other ranks' losses.
+    /// Returns this rank's losses in all intervals, to be merged with those of other ranks.
     pub fn lost(&self, rank: &Rank, host: &RankHost) -> CpuLosses {
         let id = rank.id() as usize;
         let name = rank.infos().get(id).map(|info| info.host.to_string());
@@ -149,7 +149,7 @@ impl CpuTime {
     }
 }
 
-/// Losses of ranks, the largest first.
+/// Losses of several ranks, largest first.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CpuLosses(Json<Vec<CpuLoss>>);
 
@@ -167,7 +167,7 @@ impl Reduce for CpuLosses {
 }
 
 impl CpuLosses {
-    /// The losses for a record in which these are the ranks' real CPUs.
+    /// Returns the losses for a record whose ranks ran on the CPUs in `effective`.
     pub fn for_record(self, effective: &[Effective], hosts: &Hosts) -> Vec<CpuLoss> {
         let Self(Json(mut all)) = self;
         for loss in &mut all {
@@ -177,7 +177,7 @@ impl CpuLosses {
     }
 }
 
-/// Returns whether a rank yields, or is pinned to a CPU that another thread of the run has too.
+/// Returns whether a rank yields, or is pinned to a CPU that another thread of the run also uses.
 fn shares_cpus(rank: u32, effective: &[Effective], hosts: &Hosts) -> bool {
     let groups = effective.iter().filter_map(|group| {
         let ranks = number_list::parse(&group.ranks).ok()?;
@@ -192,7 +192,7 @@ fn shares_cpus(rank: u32, effective: &[Effective], hosts: &Hosts) -> bool {
         .iter()
         .flat_map(|(_, group)| group.cpus.iter().flatten().copied())
         .collect();
-    // A point with several backends lists the ranks once for each, and they take turns.
+    // A point with several backends lists the ranks once per backend; the backends take turns, so only one set counts.
     let of_one = own.first().map_or(0, |(_, group)| group.cpus.len());
     let distinct = cpus.iter().collect::<std::collections::BTreeSet<_>>().len();
     let twice = !cpus.is_empty() && distinct < of_one.min(cpus.len());
@@ -213,7 +213,8 @@ mod tests {
     use tonnage_machine::kernel_files::invented::Machine;
     use tonnage_ranks::testing::rank_info;
 
-    /// A quota of half a CPU: `periods` are the group's counts, `wait_ns` is the thread's.
+    /// Writes the files of a group with a quota of half a CPU. `periods` are the group's counts, `wait_ns` is the
+    /// thread's.
     fn counted(machine: &Machine, periods: [u64; 3], wait_ns: u64) {
         let [all, throttled, throttled_us] = periods;
         machine
@@ -242,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn intervals_add_up_and_what_lies_between_them_does_not_count() {
+    fn only_time_inside_intervals_is_summed() {
         let machine = Machine::new();
         counted(&machine, [10, 5, 100], 1000);
         let mut cpu = CpuTime::new(machine.tree());
@@ -272,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_waited_without_a_quota_waited_for_others() {
+    fn a_wait_without_throttling_is_blamed_on_other_threads() {
         let machine = Machine::new();
         counted(&machine, [10, 5, 100], 0);
         let mut cpu = CpuTime::new(machine.tree());
@@ -281,7 +282,7 @@ mod tests {
         cpu.end(1_000_000);
         let loss = only(cpu.losses(0, "a".into(), false)).unwrap();
         assert_eq!((loss.to_quota(), loss.to_others()), (None, Some(0.49)));
-        // A thread that is not counted leaves the cause open, and 1 % is no loss.
+        // If a thread's time is not counted, the cause stays unknown. A wait of 1 % is not recorded as a loss.
         cpu.count(None, 1_000_000);
         let loss = only(cpu.losses(0, "a".into(), false)).unwrap();
         assert_eq!(loss.to_others(), None);
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_ranks_are_kept() {
+    fn the_ranks_with_the_largest_losses_are_kept() {
         let of = |rank: u32| {
             let mut cpu = CpuTime::new(Machine::new().tree());
             let wait_ns = 100_000 + u64::from(rank) * 1000;
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_on_one_cpu_share_it() {
+    fn ranks_pinned_to_one_cpu_share_it() {
         let infos = [rank_info(0, "a"), rank_info(1, "a"), rank_info(2, "b")];
         let hosts = Hosts::of(&infos);
         let of = |ranks: &str, cpus: &[u32]| Effective {

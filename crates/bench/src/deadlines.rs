@@ -1,44 +1,44 @@
-//! Longest waits of ranks for each other, all of it derived from one time.
+//! Longest times that ranks wait for each other, all derived from one duration.
 //!
-//! A rank that is dead or stopped is found by the heartbeat (see `tonnage_ranks`) long before any of these pass; they
-//! end the waiting for one that lives and does not come.
+//! The heartbeat (see `tonnage_ranks`) finds a dead or stopped rank long before any of these pass. They end the wait
+//! for a rank that lives but does not arrive.
 
 use std::ops::Deref;
 use std::sync::OnceLock;
 use std::time::Duration;
 
-/// The deadlines of the run: usual ones, unless they were bound before its ranks met.
+/// Deadlines of the run: the defaults, unless a budget was bound before its ranks met.
 pub static DEADLINES: RunDeadlines = RunDeadlines(OnceLock::new());
 
-/// Deadlines where nobody said how long a step may take.
+/// Default deadlines, if no time for a step was given.
 const USUAL: Deadlines = Deadlines::from_step(Duration::from_secs(60));
 
-/// Shorter ones would end what a busy machine only delays.
+/// Smallest stall deadline; a shorter one would end runs that a busy machine only delays.
 const STALL_MIN: Duration = Duration::from_secs(1);
 
-/// Time until all ranks know what one says.
+/// Time that a failure's cause needs to reach all ranks.
 const CAUSE_MIN: Duration = Duration::from_millis(250);
 
-/// Longest times that ranks may take.
+/// Longest times that ranks may take for an activity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Deadlines {
-    /// Between two steps that all ranks take, and beyond the time that was planned for one.
+    /// Between two steps of all ranks, in addition to the planned time of a step.
     pub step: Duration,
-    /// For a trial whose length is given in operations: nobody knows how long those take.
+    /// For a trial with a given number of operations, because its duration is unknown.
     pub operations: Duration,
     /// For a phase on files, which may move as many bytes as a file system holds.
     pub phase: Duration,
-    /// Until what a peer has completed is seen in this rank's memory.
+    /// Until a completed operation of a peer is visible in this rank's memory.
     pub arrival: Duration,
-    /// For operations that make no progress, beyond the time in which a lost rank or host is found: a mended network
-    /// tries again at growing intervals, and what the heartbeat finds says more.
+    /// For operations without progress, in addition to the time in which a lost rank or host is found. A repaired
+    /// network retries at growing intervals, and the heartbeat's findings are more specific.
     pub stall: Duration,
-    /// From an engine's failure until the control channel tells its cause, which may be another rank's end.
+    /// From an engine's failure until the control channel reports the cause, which may be another rank's end.
     pub cause: Duration,
 }
 
 impl Deadlines {
-    /// Derives all of them from the time that ranks may take between two steps.
+    /// Derives all deadlines from the time that ranks may take between two steps.
     pub const fn from_step(step: Duration) -> Self {
         Self {
             step,
@@ -50,7 +50,7 @@ impl Deadlines {
         }
     }
 
-    /// Derives all of them for a run that has to end within a budget.
+    /// Derives all deadlines for a run that must end within a budget.
     fn within(budget: Duration) -> Self {
         let plain = Self::from_step(budget);
         Self {
@@ -63,12 +63,12 @@ impl Deadlines {
     }
 }
 
-/// Deadlines that are settled once in the life of a process.
+/// Deadlines that are set once per process.
 #[derive(Debug)]
 pub struct RunDeadlines(OnceLock<Deadlines>);
 
 impl RunDeadlines {
-    /// Bounds every wait by the time that the whole run has. Later calls change nothing.
+    /// Limits every wait to the budget of the whole run. Later calls have no effect.
     pub fn bind(&self, budget: Duration) {
         self.0.get_or_init(|| Deadlines::within(budget));
     }
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_outlasts_a_budget() {
+    fn no_deadline_exceeds_the_budget() {
         let budget = Duration::from_secs(5);
         let bound = Deadlines::within(budget);
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Reach of a failure, and its words in a record.
+//! How far a failure reaches, and how it is recorded.
 
 use std::time::{Duration, Instant};
 
@@ -8,12 +8,12 @@ use tonnage_record::Outcome;
 use tonnage_units::message::bounded;
 use tonnage_units::{Error, Result};
 
-/// Reach of a failure.
+/// How far a failure reaches.
 #[derive(Debug)]
 pub enum StepFailure {
-    /// This point failed on all ranks alike; the next one can be measured.
+    /// The point failed on all ranks; the next one can be measured.
     Point(Error),
-    /// The run cannot go on.
+    /// The run cannot continue.
     Run(Error),
 }
 
@@ -24,7 +24,7 @@ impl From<Error> for StepFailure {
 }
 
 impl StepFailure {
-    /// The reach of a failure that all ranks know: the point's, unless the run was stopped.
+    /// Classifies a failure that all ranks know: it is the point's, unless the run was stopped.
     pub fn known_to_all(rank: &Rank, error: Error) -> Self {
         match rank.why_stopped() {
             Some(_) => Self::Run(error),
@@ -33,8 +33,8 @@ impl StepFailure {
     }
 }
 
-/// Returns this rank's value where every rank has one; otherwise gives every rank the failure of the first that failed.
-/// All are in step afterwards.
+/// Returns this rank's value if every rank has one. Otherwise every rank gets the failure of the first rank that
+/// failed. All ranks are in step afterwards.
 ///
 /// # Errors
 /// [`StepFailure::Point`] when a rank failed, [`StepFailure::Run`] when the run was stopped.
@@ -48,7 +48,7 @@ pub fn agree<T>(
     agreed.map_err(|error| StepFailure::known_to_all(rank, error))
 }
 
-/// Returns this rank's value where every rank has one; otherwise all ranks stop alike.
+/// Returns this rank's value if every rank has one; otherwise fails on all ranks.
 pub(crate) fn all_or_none<T>(rank: &mut Rank, what: &str, mine: Result<T>) -> Result<T> {
     all_or_none_within(rank, what, mine, DEADLINES.step)
 }
@@ -71,7 +71,7 @@ fn all_or_none_within<T>(
     })
 }
 
-/// The outcome of a point that failed: what is not to be had here is skipped.
+/// Converts a point's error to an outcome: a missing resource is a skip, everything else a failure.
 pub fn outcome(error: &Error) -> Outcome {
     let why = bounded(&error.to_string()).into_owned();
     match error {
@@ -80,8 +80,8 @@ pub fn outcome(error: &Error) -> Outcome {
     }
 }
 
-/// Waits a moment for the cause of a failure. A peer that dies breaks the engines of others at once, and its death,
-/// which the control channel tells a little later, says more than what it looks like from here.
+/// Waits briefly for the cause of a failure. A dying peer breaks the engines of others at once. The control channel
+/// reports its death a little later, which explains more than the engine's error.
 pub fn await_first_cause(rank: &Rank) {
     let since = Instant::now();
     while rank.why_stopped().is_none() && since.elapsed() < DEADLINES.cause {

@@ -1,7 +1,7 @@
-//! This host as the ranks of a run see it: its CPUs, and which ranks have to share them.
+//! This rank's host: its CPUs, and the ranks that share them.
 //!
-//! Which ranks are on one machine is known in [`tonnage_ranks::hosts`]; but its ranks may have been bound to different
-//! CPUs by their launcher. So each rank says which CPUs it may use, and those that may use the same ones take turns.
+//! [`tonnage_ranks::hosts`] knows which ranks are on one machine, but their launcher may have bound them to different
+//! CPUs. So each rank sends the CPUs that it may use; ranks with CPUs in common take turns.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use tonnage_units::{Error, Result};
 
 /// A rank's host.
 pub struct RankHost {
-    /// Its CPUs.
+    /// Its CPUs and devices.
     pub topology: Arc<Topology>,
-    /// This rank's place among those that it shares CPUs with, and how many they are, itself included.
+    /// This rank's index among the ranks that share CPUs with it, and their number. Both include this rank.
     pub neighbours: (u32, u32),
-    /// The ranks of its machine, ascending, itself included, with the CPUs that each may use.
+    /// Ranks of this machine in ascending order, including this one, with the CPUs that each may use.
     pub ranks: Vec<(u32, Vec<u32>)>,
 }
 
 impl RankHost {
-    /// Exchanges with the other ranks which CPUs each may use.
-    pub fn look(rank: &mut Rank, topology: &Arc<Topology>) -> Result<Self> {
+    /// Exchanges lists of usable CPUs with the other ranks of this machine.
+    pub fn exchange(rank: &mut Rank, topology: &Arc<Topology>) -> Result<Self> {
         let mine = number_list::format(&topology.allowed).into_bytes();
-        // Only those of this machine share its CPUs.
-        let beside = rank.hosts().ranks_of_machine(rank.id());
-        let told = beside.iter().map(|&to| (to, mine.clone())).collect();
-        let heard = rank.exchange("which CPUs ranks may use", told, DEADLINES.step)?;
-        let lists: Vec<(u32, &str)> = heard
+        // Only ranks of this machine share its CPUs.
+        let local = rank.hosts().ranks_of_machine(rank.id());
+        let messages = local.iter().map(|&to| (to, mine.clone())).collect();
+        let replies = rank.exchange("which CPUs ranks may use", messages, DEADLINES.step)?;
+        let lists: Vec<(u32, &str)> = replies
             .iter()
             .map(|(from, bytes)| match std::str::from_utf8(bytes) {
                 Ok(list) => Ok((*from, list)),
@@ -48,7 +48,7 @@ impl RankHost {
     }
 }
 
-/// The place of `rank` among the ranks of its machine that share CPUs with it, and how many they are.
+/// Returns the index of `rank` among the ranks that share CPUs with it, and their number.
 fn neighbours(cpus: &[(u32, &str)], rank: u32) -> Result<(u32, u32)> {
     let own_text = cpus.iter().find(|(other, _)| *other == rank);
     let own_text = own_text.map_or("", |(_, text)| text);
@@ -85,8 +85,8 @@ mod tests {
     fn all(infos: &[RankInfo], cpus: &[&str]) -> Vec<(u32, u32)> {
         let hosts = Hosts::of(infos);
         let place = |info: &RankInfo| {
-            let beside = hosts.ranks_of_machine(info.rank).into_iter();
-            let lists: Vec<_> = beside.map(|rank| (rank, cpus[rank as usize])).collect();
+            let local = hosts.ranks_of_machine(info.rank).into_iter();
+            let lists: Vec<_> = local.map(|rank| (rank, cpus[rank as usize])).collect();
             neighbours(&lists, info.rank).unwrap()
         };
         infos.iter().map(place).collect()
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_an_error() {
+    fn an_invalid_list_is_an_error() {
         assert!(neighbours(&[(0, "0"), (1, "x")], 0).is_err());
     }
 }

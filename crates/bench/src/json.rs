@@ -1,11 +1,11 @@
-//! Values whose types only JSON can hold, because they say in the bytes what they are: reports of engines, parts of
-//! records. Everything else travels between ranks as it is.
+//! Wraps values that need a self-describing format, such as reports of engines and parts of records. They travel as
+//! JSON text; all other values travel between ranks in binary form.
 
 use serde::de::{DeserializeOwned, Error as _};
 use serde::ser::Error as _;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A value that travels as text.
+/// A value that is sent as JSON text.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Json<T>(pub T);
 

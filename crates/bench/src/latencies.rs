@@ -7,21 +7,21 @@ use tonnage_ranks::Rank;
 use tonnage_units::histogram::{LatencyHistogram, merge_encoded};
 use tonnage_units::{Reduce, Result};
 
-/// A histogram in its own encoding, whose reader trusts no bytes. Empty where a part could not be read: so the reader
-/// fails instead of a sum being wrong.
+/// A histogram in its own encoding, whose decoder validates all bytes. It becomes empty if a part cannot be decoded, so
+/// that decoding the sum fails instead of giving a wrong result.
 #[derive(Serialize, Deserialize)]
 struct Encoded(Vec<u8>);
 
 impl Reduce for Encoded {
     fn merge(&mut self, other: Self) {
-        // What is empty already stays so.
+        // An empty sum stays empty.
         if self.0.is_empty() || merge_encoded(&mut self.0, &other.0).is_err() {
             self.0.clear();
         }
     }
 }
 
-/// The latencies of all ranks together.
+/// Merges the latencies of all ranks.
 pub(crate) fn merge_all(
     rank: &mut Rank,
     what: &str,
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn one_part_that_cannot_be_read_spoils_the_sum() {
+    fn an_undecodable_part_invalidates_the_sum() {
         let mut sum = of(&[1, 5]);
         sum.merge(of(&[900]));
         assert_eq!(LatencyHistogram::decode(&sum.0).unwrap().count(), 3);

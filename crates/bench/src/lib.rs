@@ -1,25 +1,25 @@
-//! The conductor: takes the points of a plan through ranks, engine, samples and statistics to records.
+//! Measures the points of a plan on all ranks, and turns the samples into records.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`conductor`] | the points of a run, one after the other |
-//! | [`run`], [`settings`] | what stays the same for all of them, found out and stated |
+//! | [`run`], [`settings`] | facts and settings that all of them share |
 //! | `within` | points whose ranks are threads of one process |
-//! | [`observer`] | who is told |
+//! | [`observer`] | callbacks for progress and results |
 //! | [`failure`], [`deadlines`] | how far a failure reaches, and how long ranks wait for each other |
-//! | `latencies`, `json` | what ranks say to each other in several kinds |
-//! | `opening` | devices, places of workers, memory and introductions, for kinds that move bytes between memories |
+//! | `latencies`, `json` | data that ranks exchange in several kinds |
+//! | `opening` | devices, placement of workers, memory and introductions, for kinds that move bytes between memories |
 //! | [`kinds`] | the kinds of experiments |
-//! | [`loop_parameters`] | what the timed loops need of a point |
-//! | [`limit`] | upper bounds that utilization is a fraction of |
-//! | [`canary`] | a check that the machine did not change under a point |
-//! | [`cpu_time`] | CPU time that ranks did not get during their trials |
-//! | [`network_paths`] | settings of the paths of engines' sockets |
-//! | [`wire_proof`] | proof that the payload crossed the devices that it should have |
+//! | [`loop_parameters`] | parameters of the timed loops, derived from a point |
+//! | [`limit`] | upper bounds, which utilization refers to |
+//! | [`canary`] | checks whether the machine changed while a point was measured |
+//! | [`cpu_time`] | CPU time that ranks lost during their trials |
+//! | [`network_paths`] | settings of the network paths of engines' sockets |
+//! | [`wire_proof`] | proof that the payload crossed the expected devices |
 //! | [`threads`] | starting threads |
 //! | [`host`] | this host's CPUs, and which ranks share them |
 //!
-//! Engines come in as lists; none is known here by name. Results go out as records; see `tonnage_record`.
+//! Engines come in as lists; this crate knows none by name. Results leave as records; see `tonnage_record`.
 #![forbid(unsafe_code)]
 
 pub mod canary;

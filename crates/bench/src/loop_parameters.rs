@@ -1,4 +1,4 @@
-//! Parameters of the timed loops, from the points of plans. The loops know no plans.
+//! Derives parameters of the timed loops from the points of plans. The loops do not know plans.
 
 use tonnage_loops::collective::script::Seat;
 use tonnage_loops::files::sequence::FilePattern;
@@ -9,7 +9,7 @@ use tonnage_plan::files::{DataKind, FilePoint, Phase};
 use tonnage_plan::transfer::{SessionUse, TransferApi, TransferPoint};
 use tonnage_transfer::LaneSource;
 
-/// Operations and slots of a point's flows.
+/// Returns the operations and slots of a point's flows.
 pub fn flow_slots(point: &TransferPoint) -> FlowSlots {
     FlowSlots {
         op: point.op,
@@ -22,7 +22,7 @@ pub fn flow_slots(point: &TransferPoint) -> FlowSlots {
     }
 }
 
-/// Calls of the library that post a point's operations, where the point uses it.
+/// Returns how a point's operations are posted, if it uses the library.
 pub fn posting(api: TransferApi, session: SessionUse) -> Posting {
     match (api, session) {
         (TransferApi::Async, _) => Posting::Tasks,
@@ -33,7 +33,7 @@ pub fn posting(api: TransferApi, session: SessionUse) -> Posting {
     }
 }
 
-/// Transfers of a point's ranks in a phase.
+/// Returns the transfers of a point's ranks in a phase.
 pub fn file_pattern(point: &FilePoint, phase: Phase) -> FilePattern {
     FilePattern {
         ranks: point.ranks,
@@ -51,7 +51,7 @@ pub fn file_pattern(point: &FilePoint, phase: Phase) -> FilePattern {
     }
 }
 
-/// Zeros among 100 bytes of file data.
+/// Returns how many of 100 bytes of file data are zeros.
 pub fn zeros_percent(data: DataKind) -> u32 {
     match data {
         DataKind::Random => 0,
@@ -59,7 +59,7 @@ pub fn zeros_percent(data: DataKind) -> u32 {
     }
 }
 
-/// Seat of a rank among those of its group.
+/// Returns the position of a rank in its group.
 pub fn seat_of(seat: GroupSeat) -> Seat {
     let first = seat.rank(0);
     Seat {

@@ -1,4 +1,4 @@
-//! Settings of the network paths that engines' TCP sockets take, for all kinds of experiments. They are read while the
+//! Settings of the network paths that engines' TCP sockets use, for all kinds of experiments. They are read while the
 //! engine is open, outside all measured intervals.
 
 use std::collections::BTreeSet;
@@ -11,27 +11,27 @@ use tonnage_ranks::Rank;
 use tonnage_record::network_path::{NETWORK_PATHS_MAX, NetworkPath};
 use tonnage_units::{Reduce, number_list};
 
-/// Paths of one rank.
+/// Network paths observed by one rank.
 pub struct PathWatch {
-    /// Sockets that were open before any engine was: the ranks talk to each other over them.
+    /// Sockets that were open before any engine; the ranks' own connections.
     known: BTreeSet<u64>,
     found: Vec<NetworkPath>,
 }
 
 impl PathWatch {
-    /// Leaves out sockets with these inodes.
+    /// Ignores sockets with these inodes.
     pub fn new(known: BTreeSet<u64>) -> Self {
         let found = Vec::new();
         Self { known, found }
     }
 
-    /// Forgets what was found.
+    /// Clears all findings.
     pub fn reset(&mut self) {
         self.found.clear();
     }
 
-    /// Looks at the sockets that are open now.
-    pub fn look(&mut self) {
+    /// Reads the settings of the sockets that are open now.
+    pub fn read_sockets(&mut self) {
         self.add(&paths(&self.known));
     }
 
@@ -50,7 +50,7 @@ impl PathWatch {
         join(&mut self.found, now);
     }
 
-    /// The paths, to be joined with those of other ranks.
+    /// Returns the paths, to be merged with those of other ranks.
     pub fn paths(&self, rank: &Rank) -> NetworkPaths {
         let info = rank.infos().get(rank.id() as usize);
         let host = info.map_or_else(String::new, |info| info.host.to_string());
@@ -80,7 +80,7 @@ fn of_socket(socket: &SocketPath) -> NetworkPath {
     }
 }
 
-/// Takes in paths; those with the same settings become one, with the ranks of both.
+/// Adds paths. Those with equal settings become one, with the ranks of both.
 fn join(all: &mut Vec<NetworkPath>, others: Vec<NetworkPath>) {
     for other in others {
         match all
@@ -93,7 +93,7 @@ fn join(all: &mut Vec<NetworkPath>, others: Vec<NetworkPath>) {
     }
 }
 
-/// Ranks of two lists that this program wrote.
+/// Merges two rank lists in this program's own format.
 fn both(one: &str, other: &str) -> String {
     let lists = [one, other].into_iter().filter(|list| !list.is_empty());
     let mut ranks: Vec<u32> = lists
@@ -105,7 +105,7 @@ fn both(one: &str, other: &str) -> String {
     number_list::format(&ranks)
 }
 
-/// Paths of ranks, those with the same settings together.
+/// Paths of several ranks; those with equal settings are merged.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct NetworkPaths(Json<Vec<NetworkPath>>);
 
@@ -122,7 +122,7 @@ impl Reduce for NetworkPaths {
 }
 
 impl NetworkPaths {
-    /// The paths for a record.
+    /// Returns the paths for a record.
     pub fn into_inner(self) -> Vec<NetworkPath> {
         let Self(Json(all)) = self;
         all
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn sockets_of_one_path_are_one_entry() {
+    fn sockets_with_one_path_become_one_entry() {
         let mut all = of_rank(0, "a", &[socket("eth0", 100), socket("eth0", 300)]);
         all.merge(of_rank(1, "a", &[socket("eth0", 50)]));
         all.merge(of_rank(2, "b", &[socket("eth1", 70)]));
@@ -176,9 +176,9 @@ mod tests {
         );
     }
 
-    /// An experiment with many stretches looks several times at the same sockets.
+    /// An experiment with many stretches reads the same sockets several times.
     #[test]
-    fn a_second_look_counts_no_socket_twice() {
+    fn reading_again_counts_no_socket_twice() {
         let mut watch = PathWatch::new(BTreeSet::new());
         for bytes in [100, 400] {
             watch.add(&[socket("eth0", bytes), socket("eth0", bytes)]);

@@ -1,4 +1,4 @@
-//! The one who is told how a run goes, on rank 0.
+//! Callbacks for the progress and results of a run, on rank 0.
 
 use std::time::Duration;
 
@@ -8,84 +8,83 @@ use tonnage_record::Record;
 use tonnage_record::transfer::IntervalLatency;
 use tonnage_units::Result;
 
-/// Told how a run goes. Called on rank 0 only.
+/// Receives the progress and results of a run. Called on rank 0 only.
 pub trait Observer: Send {
-    /// A point begins: its index, how many there are, and what it is.
+    /// A point begins: its index, the number of points, and the point.
     fn begin(&mut self, index: usize, of: usize, point: &Point);
-    /// Shows the progress of a point; several times a second, while the ranks are at work. Kinds whose points are short
-    /// tell nothing.
+    /// Reports the progress of a point, several times a second while the ranks are busy. Kinds with short points do not
+    /// call it.
     fn progress(&mut self, progress: &Progress);
-    /// Someone who is told of each interval of a trial as it ends, by another thread; `None` where nobody wants to
-    /// know.
+    /// Returns a listener for each interval of a trial as it ends, called on another thread; `None` if none is wanted.
     fn intervals(&self) -> Option<IntervalListener> {
         None
     }
-    /// Someone who keeps records of points that have not ended, by another thread; `None` where they are not kept.
+    /// Returns a keeper for records of unfinished points, called on another thread; `None` if they are not kept.
     fn checkpoints(&self) -> Option<CheckpointKeeper> {
         None
     }
-    /// A trial of calls that all ranks make together has ended, where each of them is to be told.
+    /// A trial of collective calls has ended, and each call is to be printed.
     fn calls(&mut self, _calls: &TrialCalls<'_>) {}
-    /// A point ended, one way or another.
+    /// A point has ended, with any outcome.
     ///
     /// # Errors
     /// An error that ends the run, such as a full disk.
     fn record(&mut self, record: Record) -> Result<()>;
 }
 
-/// Told of intervals, one after the other.
+/// Receives the intervals one after the other.
 pub type IntervalListener = Box<dyn FnMut(&IntervalReport) + Send>;
 
-/// Keeps records of what was measured so far.
+/// Stores records of the results so far.
 pub type CheckpointKeeper = Box<dyn FnMut(&Record) + Send>;
 
-/// Movement in one interval of a trial, as rank 0 knows it when it ends.
+/// Bytes and operations in one interval of a trial, as known to rank 0 at its end.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IntervalReport {
     /// Number of the trial, from 1.
     pub trial: u64,
     /// End of the interval, from the aligned start of the trial.
     pub end: Duration,
-    /// Operations per second, of all clients.
+    /// Operations per second over all clients.
     pub operations_per_s: f64,
-    /// Their payload.
+    /// Payload bytes per second over all clients.
     pub bytes_per_s: f64,
-    /// Ranks and their operations per second: all clients, or where they are more than 16 the slowest and the fastest.
+    /// Ranks with their operations per second: all clients or, if there are more than 16, the slowest and the fastest.
     pub clients: Vec<(u32, f64)>,
-    /// Number of all clients.
+    /// Total number of clients.
     pub clients_count: u32,
-    /// Clients that moved nothing, or were not heard of, and were not done.
+    /// Clients that were not done and moved nothing or sent no report.
     pub silent: Vec<u32>,
-    /// Latencies of the interval, where they are recorded and there are some.
+    /// Latencies of the interval, if they are recorded and there are any.
     pub latency: Option<IntervalLatency>,
 }
 
-/// Times of the calls of a trial, all ranks' of some that follow each other.
+/// Times of consecutive calls of a trial on all ranks.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrialCalls<'a> {
-    /// Name of the backend, where there are several.
+    /// Name of the backend, if there are several.
     pub backend: Option<&'a str>,
-    /// Bytes of a call; `None` where nothing is moved.
+    /// Bytes of a call; `None` if nothing is moved.
     pub size_bytes: Option<u64>,
-    /// Time of each call, for each rank.
+    /// Times of the calls, per rank.
     pub took_ns: Vec<Vec<u64>>,
 }
 
-/// Progress of a point that takes long.
+/// Progress of a long point.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Progress {
-    /// Of a phase with files.
+    /// Progress of a phase with files.
     Phase(PhaseProgress),
-    /// Of transfers that are drawn.
+    /// Progress of randomly drawn transfers.
     Draws {
         /// Transfers so far.
         draws: u64,
-        /// Transfers of these that failed.
+        /// Number of those that failed.
         failures: u64,
-        /// Time in which others are drawn.
+        /// Remaining time for drawing.
         left: Duration,
     },
-    /// Of a search.
+    /// Progress of a search for the best options.
     Race(RaceProgress),
 }
 
@@ -98,13 +97,13 @@ pub struct RaceProgress {
     pub option: String,
     /// Number of the round, from 1.
     pub round: usize,
-    /// Values that take part in it.
+    /// Number of values that take part in the round.
     pub left: usize,
-    /// All values of the option.
+    /// Number of all values of the option.
     pub of: usize,
 }
 
-/// Progress of a phase, as rank 0 sees it from its own part.
+/// Progress of a phase, as seen from rank 0's own part.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PhaseProgress {
     /// The phase.
@@ -113,12 +112,12 @@ pub struct PhaseProgress {
     pub trial: u32,
     /// Bytes that rank 0 has moved so far.
     pub done_bytes: u64,
-    /// Bytes that it is to move; a stonewall may end the phase before.
+    /// Total bytes for rank 0; a stonewall may end the phase earlier.
     pub all_bytes: u64,
-    /// Number of ranks, each of which has about as much to do.
+    /// Number of ranks, each with about the same amount of work.
     pub ranks: u32,
     /// Time since the phase began.
     pub elapsed: Duration,
-    /// Time until a stonewall; absent without one.
+    /// Time until a stonewall; `None` without one.
     pub left: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! State that stays the same for all records of a run: its number, its hosts, and this host's CPUs.
+//! Facts that all records of a run share: the run's ID, its hosts, and this host's CPUs.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -13,20 +13,20 @@ use tonnage_units::quantity::human::duration;
 use tonnage_units::reduce::Largest;
 use tonnage_units::{Result, number_list};
 
-/// One run, found out once, before anything is measured.
+/// Facts about a run, collected once before any measurement.
 pub struct Run {
-    /// Alike in all records that one start of tonnage writes.
+    /// ID of this start of tonnage, the same in all its records.
     pub run_id: String,
-    /// Every host with its ranks; rank 0 alone knows them.
+    /// Every host with its ranks; only rank 0 knows them.
     pub environment: Vec<HostGroup>,
     /// This rank's host.
     pub host: RankHost,
-    /// True where all ranks read rank 0's clock, on all ranks alike.
+    /// Whether all ranks read rank 0's clock; the same on all ranks.
     is_one_clock: bool,
 }
 
 impl Run {
-    /// Asks all ranks about their hosts.
+    /// Collects the facts on all ranks.
     pub fn begin(rank: &mut Rank, settings: &Settings) -> Result<Self> {
         let run_id = format!("{:016x}", getrandom::u64().unwrap_or_else(|_| unix_ns()));
         if rank.id() == 0 {
@@ -35,7 +35,7 @@ impl Run {
         Self::join(rank, settings, &run_id)
     }
 
-    /// Does so for a part of a run that has begun.
+    /// Collects the facts for a part of a run that has begun.
     pub(crate) fn join(rank: &mut Rank, settings: &Settings, run_id: &str) -> Result<Self> {
         rank.phase("describing the hosts");
         let environment = gather_environment(rank, settings)?;
@@ -45,12 +45,12 @@ impl Run {
             is_one_clock: differs == 0,
             run_id: run_id.to_owned(),
             environment,
-            host: RankHost::look(rank, &settings.topology)?,
+            host: RankHost::exchange(rank, &settings.topology)?,
         })
     }
 
-    /// Writes into a record how far the hosts' clocks are off now: they drift, and the estimates are renewed while
-    /// ranks run. Ranks that share one clock ask nobody.
+    /// Updates the clock offsets of hosts in a record, because clocks drift and ranks renew the estimates while they
+    /// run. Exchanges nothing if all ranks share one clock.
     pub fn renew_clocks(&self, rank: &mut Rank, record: &mut Record) -> Result<()> {
         if self.is_one_clock {
             return Ok(());
@@ -61,8 +61,8 @@ impl Run {
         for host in hosts.flat_map(|group| &mut group.hosts) {
             let ranks = number_list::parse(&host.ranks)?;
             let first = ranks.first().and_then(|&first| all.get(first));
-            let told = first.copied().flatten();
-            if let Some((offset_ns, uncertainty_ns)) = told {
+            let estimate = first.copied().flatten();
+            if let Some((offset_ns, uncertainty_ns)) = estimate {
                 host.clock_offset_ns = offset_ns;
                 host.clock_uncertainty_ns = uncertainty_ns;
             }
@@ -70,7 +70,7 @@ impl Run {
         Ok(())
     }
 
-    /// A record around a body, with nothing yet of what only some kinds have.
+    /// Creates a record with this body. Fields that only some kinds fill are empty.
     pub fn record(&self, settings: &Settings, body: Body, outcome: Outcome) -> Record {
         Record {
             schema_version: SCHEMA_VERSION,
@@ -98,7 +98,7 @@ impl Run {
     }
 }
 
-/// Descriptions of all hosts for rank 0, told by the first rank of each; hosts that are alike tell the same.
+/// Gathers descriptions of all hosts on rank 0. The first rank of each host sends one; equal descriptions travel once.
 fn gather_environment(rank: &mut Rank, settings: &Settings) -> Result<Vec<HostGroup>> {
     let variables = settings.lists.variables();
     let read = || tonnage_machine::Environment::read(&variables, &settings.topology);
@@ -108,9 +108,9 @@ fn gather_environment(rank: &mut Rank, settings: &Settings) -> Result<Vec<HostGr
     let memories = rank.collect("memory of the hosts", &own, DEADLINES.step)?;
     let clocks = collect_clocks(rank)?;
     let mut of_hosts = rank.hosts().by_host();
-    let told = all.iter().zip(memories.iter()).zip(clocks.iter());
+    let descriptions = all.iter().zip(memories.iter()).zip(clocks.iter());
     let mut hosts = Vec::new();
-    for (from, ((Json(machine), own), clock)) in (0u32..).zip(told) {
+    for (from, ((Json(machine), own), clock)) in (0u32..).zip(descriptions) {
         let (Some(machine), Some(own)) = (machine, own) else {
             continue;
         };
@@ -141,8 +141,8 @@ fn is_first_of_host(rank: &Rank) -> bool {
     rank.hosts().host(rank.id()) == Some(rank.id())
 }
 
-/// Offset and uncertainty of each host's clock for rank 0, told by the first rank of each, and by others of rank 0's boot
-/// that read another clock.
+/// Gathers offset and uncertainty of the hosts' clocks on rank 0. The first rank of each host sends them. So do other
+/// ranks with rank 0's boot ID whose clock differs.
 fn collect_clocks(rank: &mut Rank) -> Result<Alike<Option<(i64, u64)>>> {
     let clock = rank.clock_offset();
     let is_shifted = is_of_first_boot(rank, rank.id()) && clock != ClockOffset::default();
@@ -160,7 +160,7 @@ fn is_of_first_boot(rank: &Rank, other: u32) -> bool {
     boot(0).is_some_and(|first| !first.is_empty()) && boot(0) == boot(other)
 }
 
-/// Remark on ranks of rank 0's boot that read another clock.
+/// Returns the remark on ranks with rank 0's boot ID that read another clock.
 fn shifted_clocks(rank: &Rank, all: &Alike<Option<(i64, u64)>>) -> Option<String> {
     let each = (0u32..).zip(all.iter()).filter_map(|(id, clock)| {
         let (offset_ns, _) = (*clock).filter(|clock| *clock != (0, 0))?;
@@ -178,7 +178,7 @@ fn shifted_clocks(rank: &Rank, all: &Alike<Option<(i64, u64)>>) -> Option<String
     ))
 }
 
-/// Nanoseconds since 1970 by this host's clock.
+/// Returns nanoseconds since 1970 by this host's clock.
 pub fn unix_ns() -> u64 {
     SystemTime::now()
         .duration_since(UNIX_EPOCH)

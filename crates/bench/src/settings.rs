@@ -1,4 +1,4 @@
-//! Settings of a run that are not part of any point. Points are in `tonnage_plan`.
+//! Settings of a run that are not part of a point. Points are in `tonnage_plan`.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -12,67 +12,68 @@ use tonnage_sys::clock::Clock;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
-/// Settings of a run that are not part of any point.
+/// Settings of a run that are not part of a point.
 #[derive(Clone)]
 pub struct Settings {
-    /// The plan's name, for the records.
+    /// Name of the plan, for the records.
     pub plan: String,
-    /// This host's CPUs, read once by each process before a thread is pinned: a pinned thread sees its own CPU alone, and
-    /// so does each thread that it starts.
+    /// This host's CPUs, read once per process before any thread is pinned. A pinned thread sees only its own CPU, and
+    /// so do the threads that it starts.
     pub topology: Arc<Topology>,
-    /// CPUs that workers are pinned to.
+    /// CPUs for pinning workers.
     pub cpus: CpuChoice,
-    /// Source of memory.
+    /// NUMA node for memory.
     pub numa: Numa,
     /// Devices that engines use.
     pub devices: DeviceNames,
-    /// GPUs that the ranks of a host get in turn; empty where none was named.
+    /// GPUs that the ranks of a host get in turn; empty if none were given.
     pub gpus: Vec<u32>,
-    /// Speed of links whose devices do not say it, bytes per second.
+    /// Bytes per second of links whose devices do not report a speed.
     pub link_bytes_per_s: Option<u64>,
-    /// Libraries to load instead of those that engines find.
+    /// Libraries to load instead of those that engines find themselves.
     pub libraries: Libraries,
-    /// The engines and memories of the program.
+    /// The program's engines and memories.
     pub lists: Lists,
-    /// The clock of everything that is timed. The conductor lets it follow the kernel's before each step.
+    /// The clock for all measurements. The conductor synchronizes it with the kernel's before each step.
     pub clock: Clock,
     /// The program that writes the records.
     pub program: Program,
-    /// Number of this repetition of the plan, where there are several.
+    /// Number of this repetition of the plan, if there are several.
     pub repetition: Option<u32>,
-    /// Ledger of files that this rank makes, for whoever is left when it is killed.
+    /// Ledger of files that this rank creates; it outlives the rank.
     pub ledger: Option<Ledger>,
 }
 
 impl Settings {
-    /// The GPU of a rank with this place on its host; `None` where none was named.
+    /// Returns the GPU of a rank by its index on the host; `None` if none were given.
     pub fn gpu(&self, local_rank: u32) -> Option<u32> {
         let place = (local_rank as usize).checked_rem(self.gpus.len())?;
         self.gpus.get(place).copied()
     }
 }
 
-/// Devices that were named: for all ranks, and for some of them.
+/// Names of the chosen devices, for all ranks and for some of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct DeviceNames {
-    /// Names for every rank, or the one word `all`; empty when engines are to choose.
+    /// Names for every rank, or the single word `all`; empty if engines choose.
     pub all_ranks: Vec<String>,
-    /// Names for one rank in place of those.
+    /// Names for one rank, which replace the common ones.
     pub of_ranks: BTreeMap<u32, Vec<String>>,
-    /// True where the workers of some points use all devices, so that those of others may leave some unused.
+    /// Whether workers may leave devices unused, because the workers of other points use them all.
     pub may_idle: bool,
 }
 
 impl DeviceNames {
-    /// The word that stands for all devices.
+    /// The word that means all devices.
     pub const ALL: &'static str = "all";
 
-    /// Returns whether no device was named.
+    /// Whether no devices were chosen.
     pub fn is_empty(&self) -> bool {
         self.all_ranks.is_empty() && self.of_ranks.is_empty()
     }
 
-    /// The request of one rank, whose workers use all of its devices if `spans`; and whether it is for this rank alone.
+    /// Returns the request of one rank, and whether it is for this rank alone. If `spans`, its workers use all of its
+    /// devices.
     pub fn request(&self, rank: u32, spans: bool) -> (DeviceRequest<'_>, bool) {
         let own = self.of_ranks.get(&rank);
         let request = match &own.unwrap_or(&self.all_ranks)[..] {
@@ -85,26 +86,26 @@ impl DeviceNames {
     }
 }
 
-/// The NUMA node that a worker's memory comes from.
+/// NUMA node for a worker's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Numa {
     /// The node of the worker's CPU.
     #[default]
     Auto,
-    /// Wherever the kernel takes it.
+    /// The kernel's choice.
     None,
     /// This node.
     Node(u32),
 }
 
 impl Numa {
-    /// The node for a worker on `cpu`; `None` leaves it to the kernel.
+    /// Returns the node for a worker on `cpu`; `None` leaves the choice to the kernel.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a node that this host does not have, with those that it has.
+    /// [`Error::Usage`] if this host has no such node; the message lists the existing ones.
     pub fn node(self, topology: &Topology, cpu: Option<u32>) -> Result<Option<u32>> {
         match self {
-            // With one node there is nothing to choose, and some containers forbid even asking.
+            // With one node there is no choice, and some containers forbid the query.
             Self::Auto if topology.nodes.len() < 2 => Ok(None),
             Self::Auto => Ok(cpu.and_then(|cpu| topology.memory_node_of_cpu(cpu))),
             Self::None => Ok(None),
@@ -129,7 +130,7 @@ impl FromStr for Numa {
         match text {
             "auto" => Ok(Self::Auto),
             "none" => Ok(Self::None),
-            // `parse` alone would take "+3" too.
+            // `parse` alone would accept "+3".
             _ if text.bytes().all(|byte| byte.is_ascii_digit())
                 && text.len() < 6
                 && !text.is_empty() =>

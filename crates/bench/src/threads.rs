@@ -1,5 +1,5 @@
-//! Threads of a rank: starting them, and those that carry out a leader's orders. One that the system does not start is
-//! an error here, where the standard library's scopes panic. What the orders are is with the kinds.
+//! Starts threads of a rank, including followers that carry out a leader's orders. If the system cannot start one, this
+//! is an error; scopes of the standard library would panic. The kinds define the orders.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, Scope, ScopedJoinHandle};
@@ -7,7 +7,7 @@ use std::thread::{Builder, Scope, ScopedJoinHandle};
 use crate::cpu_time::own_thread;
 use tonnage_units::{Error, Result};
 
-/// Starts a thread that `what` names, such as `worker 3`.
+/// Starts a thread with the name `what`, such as `worker 3`.
 pub fn start<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     what: &str,
@@ -17,22 +17,23 @@ pub fn start<'scope, T: Send + 'scope>(
     started.map_err(|error| Error::not_started(format!("a thread ({what})"), &error))
 }
 
-/// Orders to a thread, and its answers.
+/// Channels for orders to a thread and its answers.
 type Line<O, T, E> = (Sender<O>, Receiver<Result<T, E>>);
 
-/// A thread's line, and where it says its number.
+/// A thread's channels, and the one for its thread ID.
 type Started<O, T, E> = (Line<O, T, E>, Receiver<u32>);
 
-/// The leader's handles of threads that carry out its orders until it hangs up: orders `O`, answers `T` or `E`.
+/// The leader's handle on threads that carry out its orders until it is dropped. `O` are orders, `T` and `E` their
+/// results.
 pub struct Followers<O, T, E> {
     lines: Vec<Line<O, T, E>>,
-    /// The kernel's numbers of the threads.
+    /// Kernel thread IDs.
     threads: Vec<u32>,
 }
 
 impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
-    /// Starts a thread for each of `works`, named as the workers from `first` on. Where one cannot be started, those
-    /// that wait for orders end.
+    /// Starts a thread for each of `works`; names are numbered from `first`. If one cannot be started, the others end,
+    /// because their channel of orders closes.
     pub fn start<'scope, W>(
         scope: &'scope Scope<'scope, '_>,
         first: usize,
@@ -49,7 +50,7 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
             let (answers, answer_receiver) = channel();
             let (thread_sender, thread) = channel();
             start(scope, &format!("worker {number}"), move || {
-                // It cannot fail: the leader waits for it.
+                // Sending cannot fail, because the leader waits for it.
                 let _ = thread_sender.send(own_thread());
                 work(&orders, &answers);
             })?;
@@ -65,20 +66,20 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
         })
     }
 
-    /// The kernel's numbers of the threads.
+    /// Returns the kernel thread IDs.
     pub fn threads(&self) -> &[u32] {
         &self.threads
     }
 
-    /// Number of threads.
+    /// Returns the number of threads.
     pub fn count(&self) -> usize {
         self.lines.len()
     }
 
-    /// Gives an order to all.
+    /// Gives an order to all threads.
     ///
     /// # Errors
-    /// When a thread has gone: its last answer, which says why.
+    /// If a thread has ended: its last answer, which has the reason.
     pub fn order(&self, order: impl Fn(usize) -> O) -> Result<(), E> {
         let mut outcome = Ok(());
         for (index, (orders, answers)) in self.lines.iter().enumerate() {
@@ -89,7 +90,7 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
         outcome
     }
 
-    /// Waits for the answers of all to an order.
+    /// Waits for the answers of all threads to an order.
     pub fn answers(&self) -> Vec<Result<T, E>> {
         let answers = self.lines.iter();
         answers
@@ -97,7 +98,7 @@ impl<O: Send, T: Send, E: From<Error> + Send> Followers<O, T, E> {
             .collect()
     }
 
-    /// Waits for the answers of all to an order.
+    /// Waits for the answers of all threads. Returns their values, or the first error.
     pub fn collect(&self) -> Result<Vec<T>, E> {
         self.answers().into_iter().collect()
     }

@@ -1,16 +1,16 @@
-//! Proof of path: did the payload of a point cross the devices that the engines named?
+//! Proof of path: whether the payload of a point crossed the devices that the engines named.
 //!
-//! Every rank says at opening which devices its payload has to cross ([`NamedDevices`]); from that rank 0 knows who
-//! shares which device ([`Routes`]), and tells each rank its part ([`RouteShare`]). Before the warm-up and after the
-//! last trial one rank of each group reads the counters ([`Watch`]). How much should have crossed is added up from the
-//! operations that really were issued, warm-up included. The counters themselves are read in
-//! [`tonnage_machine::counters`]; why something is not proven is put into words in `why`.
+//! When opened, every rank sends the devices that its payload must cross ([`NamedDevices`]). From these, rank 0 knows
+//! which ranks share a device ([`Routes`]), and sends each rank its part ([`RouteShare`]). Before the warm-up and after
+//! the last trial, one rank of each group reads the counters ([`Watch`]). The expected bytes are summed from the
+//! operations that were really issued, including the warm-up. The counters are read in [`tonnage_machine::counters`];
+//! `unproven` explains why something is not proven.
 
 mod routes;
 #[cfg(test)]
 mod tests;
+mod unproven;
 mod watch;
-mod why;
 
 use std::time::{Duration, Instant};
 
@@ -28,13 +28,13 @@ use tonnage_record::wire_proof::{DEVICES_MAX, DevicePath, TcpPath, WireProof};
 use tonnage_units::{Reduce, WireKind, number_list};
 use watch::{Load, carried, is_enough};
 
-/// Time between two looks of a reader.
-const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// Time between two reads of the counters.
+const READ_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Sentences about one point, at most; on a large run the same is wrong everywhere.
+/// Most explanations for one point; in a large run, the same problem occurs everywhere.
 const WHY_MAX: usize = 16;
 
-/// Findings of ranks about their groups, joined in an order that does not depend on who came first.
+/// Findings of ranks about their groups, merged independently of their order.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Findings(Json<WireProof>);
 
@@ -48,7 +48,7 @@ impl Reduce for Findings {
         path.tcp.extend(other.tcp);
         path.why.extend(other.why);
         let first = |ranks: &str| number_list::parse(ranks).ok()?.first().copied();
-        // What was not crossed comes first, so that it is never what is cut off.
+        // Uncrossed devices come first, so that they are never cut off.
         path.devices.sort_by_cached_key(|device| {
             let key = (device.crossed, first(&device.ranks), device.kind);
             (key, device.name.clone(), device.port)
@@ -62,8 +62,8 @@ impl Reduce for Findings {
 }
 
 impl Watch<'_> {
-    /// Reads the counters again and says what they prove about this rank's groups, to be joined with
-    /// what other ranks say.
+    /// Reads the counters again and returns the findings about this rank's group, to be merged with those of other
+    /// ranks.
     pub fn judge(&self, Loads(loads): &Loads) -> Findings {
         let mut path = WireProof::nothing();
         let Some(reader) = &self.route.reads else {
@@ -72,10 +72,10 @@ impl Watch<'_> {
         let load = loads.get(&reader.at).copied().unwrap_or_default();
         let deadline = Instant::now() + self.timeout;
         let mut after = self.read();
-        // Headers are counted too, so that all of the payload can be waited for.
+        // Counters include headers, so all of the payload can be waited for.
         let lacks = |after: &Snapshot| !carried(&self.moved(&reader.group, after), load, 100);
         while lacks(&after) && Instant::now() < deadline {
-            std::thread::sleep(LOOK_AGAIN);
+            std::thread::sleep(READ_INTERVAL);
             after = self.read();
         }
         self.judge_group(reader, load, &after, &mut path);
@@ -130,7 +130,7 @@ impl Watch<'_> {
         } else if !enough {
             path.why.push(self.why_not(reader, load, &moved, after));
         } else if !idle.is_empty() {
-            path.why.push(why::idle(group, &idle, self.point));
+            path.why.push(unproven::idle(group, &idle, self.point));
         }
         if reader.reads_tcp {
             let counters = difference(&self.before.tcp, &after.tcp);
@@ -144,19 +144,20 @@ impl Watch<'_> {
         }
     }
 
-    /// The common result, from what all ranks said, for rank 0.
+    /// Returns the joint result on rank 0, from the findings of all ranks.
     pub fn conclude(&self, Findings(Json(mut path)): Findings) -> WireProof {
         let unnamed = &self.route.unnamed;
         if !unnamed.is_empty() {
             path.crossed = false;
-            path.why.push(why::unnamed(unnamed, &self.point.engine));
+            path.why
+                .push(unproven::unnamed(unnamed, &self.point.engine));
         }
         path
     }
 }
 
-/// Returns whether one of several devices did anything for the payload: at least a hundredth of an even share. Nobody
-/// knows how workers are spread over devices, but one that only saw a few packets was not used.
+/// Whether one of several devices took part in carrying the payload: at least a hundredth of an even share. The
+/// distribution of workers over devices is unknown, but a device with only a few packets was not used.
 fn took_part(counters: Option<&Counters>, load: Load, devices: usize) -> bool {
     let Some(counters) = counters else {
         return false;

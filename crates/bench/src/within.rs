@@ -1,5 +1,5 @@
-//! Points whose ranks are threads of rank 0's process, because their engine moves bytes within one: a run within the
-//! run. The other ranks of the run wait meanwhile.
+//! Points whose ranks are threads of rank 0's process, because their engine moves bytes within one process. They form a
+//! run within the run, while the other ranks wait.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::ScopedJoinHandle;
@@ -13,21 +13,21 @@ use tonnage_ranks::{Alarm, Rank, ThreadRank, thread_ranks};
 use tonnage_record::Record;
 use tonnage_units::{Error, Result};
 
-/// Time between two looks at the run around: an end of it is heard no later.
-const LOOK: Duration = Duration::from_millis(20);
+/// Time between two checks whether the enclosing run has ended.
+const CHECK_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Measures the points on a rank that has joined the others.
 pub(crate) type Measure<'a> = &'a (dyn Fn(&mut Rank, &mut dyn Observer) -> Result<()> + Sync);
 
-/// Words of a rank's thread.
-enum Told {
-    /// It has joined, and can be ended like this.
+/// An event of a rank's thread.
+enum ThreadEvent {
+    /// The rank has joined; the alarm can end it.
     Joined(Alarm),
-    /// It has ended.
+    /// The rank has ended.
     Ended,
 }
 
-/// Measures points on so many threads, which may use these CPUs.
+/// Measures points on `size` threads, which may use these CPUs.
 ///
 /// # Errors
 /// An error that ends the whole run.
@@ -39,54 +39,54 @@ pub(crate) fn run(
 ) -> Result<()> {
     let members = thread_ranks(size)?;
     std::thread::scope(|scope| {
-        let (tell, told) = channel();
+        let (event_sender, events) = channel();
         let mut observer = Some(observer);
         let mut started: Vec<ScopedJoinHandle<'_, Result<()>>> = Vec::new();
         let mut refused = Ok(());
         for member in members {
-            let (observer, tell, name) = (
+            let (observer, event_sender, name) = (
                 observer.take(),
-                tell.clone(),
+                event_sender.clone(),
                 format!("rank {}", member.id()),
             );
             let body = move || {
-                let ended = one_rank(member, measure, cpus, observer, &tell);
-                // Nobody listens only where the run around has given up.
-                let _ = tell.send(Told::Ended);
+                let ended = one_rank(member, measure, cpus, observer, &event_sender);
+                // Fails only if the enclosing run has given up.
+                let _ = event_sender.send(ThreadEvent::Ended);
                 ended
             };
             match threads::start(scope, &name, body) {
                 Ok(handle) => started.push(handle),
-                // The others miss it, and end.
+                // The other ranks notice that it is missing, and end.
                 Err(error) => refused = Err(error),
             }
         }
-        drop(tell);
-        watch(around, &told, started.len());
+        drop(event_sender);
+        watch(around, &events, started.len());
         let ends = started.into_iter().map(|handle| {
             let broken = || Error::Failed("a thread of a rank has panicked".to_owned());
             handle.join().unwrap_or_else(|_| Err(broken()))
         });
-        // Rank 0's is the first, and knows the first cause.
+        // The first result is rank 0's, which has the first cause.
         let all: Vec<Result<()>> = ends.collect();
         refused.and(all.into_iter().collect())
     })
 }
 
-/// One rank from joining to its end.
+/// Runs one rank from joining to its end.
 fn one_rank(
     member: ThreadRank,
     measure: Measure<'_>,
     cpus: &[u32],
     observer: Option<&mut dyn Observer>,
-    tell: &Sender<Told>,
+    event_sender: &Sender<ThreadEvent>,
 ) -> Result<()> {
     // The thread that started this one may be pinned as a worker.
     spread_thread(cpus)?;
     let mut rank = member.join()?;
-    let _ = tell.send(Told::Joined(rank.alarm()));
-    let mut nobody = Nobody;
-    let observer = observer.unwrap_or(&mut nobody);
+    let _ = event_sender.send(ThreadEvent::Joined(rank.alarm()));
+    let mut ignored = NoObserver;
+    let observer = observer.unwrap_or(&mut ignored);
     match measure(&mut rank, observer) {
         Ok(()) => Ok(rank.close()?),
         Err(error) => {
@@ -98,13 +98,13 @@ fn one_rank(
     }
 }
 
-/// Waits until so many threads have ended, and ends them where the run around them ends.
-fn watch(around: &Rank, told: &Receiver<Told>, mut threads: usize) {
+/// Waits until this number of threads have ended. Ends them if the enclosing run ends.
+fn watch(around: &Rank, events: &Receiver<ThreadEvent>, mut threads: usize) {
     let mut alarms = Vec::new();
     while threads > 0 {
-        match told.recv_timeout(LOOK) {
-            Ok(Told::Joined(alarm)) => alarms.push(alarm),
-            Ok(Told::Ended) => threads -= 1,
+        match events.recv_timeout(CHECK_INTERVAL) {
+            Ok(ThreadEvent::Joined(alarm)) => alarms.push(alarm),
+            Ok(ThreadEvent::Ended) => threads -= 1,
             Err(RecvTimeoutError::Disconnected) => return,
             Err(RecvTimeoutError::Timeout) => {}
         }
@@ -114,10 +114,10 @@ fn watch(around: &Rank, told: &Receiver<Told>, mut threads: usize) {
     }
 }
 
-/// Told nothing, on all ranks but 0.
-struct Nobody;
+/// Ignores everything; used on all ranks but 0.
+struct NoObserver;
 
-impl Observer for Nobody {
+impl Observer for NoObserver {
     fn begin(&mut self, _: usize, _: usize, _: &Point) {}
     fn progress(&mut self, _: &Progress) {}
     fn record(&mut self, _: Record) -> Result<()> {

@@ -9,7 +9,7 @@
 //! | [`stress`] | transfers drawn from a seed, engines in turn |
 //! | [`tune`] | options that compete for a goal |
 //!
-//! The traits of a kind are in [`kind`], and the command line that asks for a point again in `repeat`.
+//! The traits of a kind are in [`kind`]; `repeat` prints the command line that measures a point again.
 
 pub mod collective;
 pub mod connect;
@@ -20,7 +20,7 @@ pub mod stress;
 pub mod transfer;
 pub mod tune;
 
-/// Makes of a list of kinds the state that they keep for as long as a run lasts.
+/// Generates the type with the state that all kinds keep for a whole run.
 macro_rules! kinds {
     ($($state:ident: $kind:ty, for $point:ident;)+) => {
         /// All kinds, for one run.
@@ -30,7 +30,7 @@ macro_rules! kinds {
         }
 
         $(impl $crate::kinds::kind::OfKind for <$kind as $crate::kinds::kind::Kind>::Point {
-            fn of(planned: &::tonnage_plan::Planned) -> Option<&Self> {
+            fn from_planned(planned: &::tonnage_plan::Planned) -> Option<&Self> {
                 match &planned.point {
                     ::tonnage_plan::Point::$point(point) => Some(point),
                     _ => None,
@@ -39,11 +39,11 @@ macro_rules! kinds {
         })+
 
         impl Kinds {
-            /// Measures a stretch of points that begins with this one.
+            /// Measures the stretch of points that begins with `next`.
             pub fn stretch(
                 &mut self,
                 next: &::tonnage_plan::Point,
-                by: &mut impl $crate::kinds::kind::Stretches,
+                by: &mut impl $crate::kinds::kind::StretchRunner,
             ) -> ::tonnage_units::Result<()> {
                 match next {
                     $(::tonnage_plan::Point::$point(_) => by.stretch(&mut self.$state),)+

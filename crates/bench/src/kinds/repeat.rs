@@ -1,12 +1,12 @@
-//! The command line that asks for an experiment again, with those options of the run that are no part of any point.
+//! Builds the command line that measures an experiment again, including the run's options that are not part of a point.
 
 use crate::settings::{Numa, Settings};
 use tonnage_machine::CpuChoice;
 use tonnage_plan::options::command_line::quoted;
 use tonnage_units::Result;
 
-/// A line for a shell, of the arguments that ask for an experiment of one engine. Started by a launcher, it takes the
-/// place of the run's own.
+/// Returns a shell command for an experiment of one engine, from the experiment's own `arguments`. If the run used a
+/// launcher, the command replaces the run's command behind it.
 pub fn command_line(
     arguments: Vec<String>,
     (engine, ranks): (&str, u32),
@@ -19,7 +19,7 @@ pub fn command_line(
     match &settings.cpus {
         CpuChoice::Auto => {}
         CpuChoice::None => option("cpus", "none".to_owned()),
-        // They are given out in this order.
+        // Kept in order, because CPUs are assigned in this order.
         CpuChoice::List(cpus) => {
             let each: Vec<String> = cpus.iter().map(u32::to_string).collect();
             option("cpus", each.join(","));
@@ -30,7 +30,7 @@ pub fn command_line(
         Numa::None => option("numa", "none".to_owned()),
         Numa::Node(node) => option("numa", node.to_string()),
     }
-    // Other engines of the run may have had the rest of them.
+    // Only this engine's devices and libraries, because the run may have had others for other engines.
     let entry = settings.lists.engine(engine)?;
     let devices = &settings.devices;
     if entry.has_devices && !devices.all_ranks.is_empty() {

@@ -1,4 +1,4 @@
-//! The nominal speed of the links that a point uses, where devices say it or the user does.
+//! The nominal speed of the links that a point uses, as reported by devices or stated by the user.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -11,11 +11,11 @@ use tonnage_record::{Limit, Links};
 
 use super::of_rounds;
 
-/// The most rounds whose links are looked at; more of them have the same links again.
+/// Most rounds whose links are evaluated; further rounds repeat the same links.
 pub(super) const ROUNDS_MAX: u32 = 1024;
 
-/// The nominal speed of the devices that send or of those that receive, whichever is less; over rounds as of a trial. A
-/// device that several ranks of a host share counts once.
+/// Returns the nominal speed of the sending or of the receiving devices, whichever is lower. Several rounds are
+/// combined as in a trial. A device shared by several ranks of a host counts once.
 pub(super) fn link_limit(
     point: &TransferPoint,
     opened: &Alike<OpenMessage>,
@@ -53,7 +53,7 @@ pub(super) fn link_limit(
     })
 }
 
-/// The links of a side in words.
+/// Describes the links of a side.
 fn words(side: &Side<'_>) -> Option<String> {
     let (_, (device, _)) = side.iter().find(|(_, (_, used))| *used)?;
     let stated = if device.link_stated { "stated " } else { "" };
@@ -69,8 +69,8 @@ fn words(side: &Side<'_>) -> Option<String> {
     )
 }
 
-/// The limits of both directions added up, because a link has its speed in each; `None` where the devices cannot send
-/// as much, because some of them are at both ends.
+/// Returns the sum of the bounds of both directions, because a link reaches its speed in each. `None` if the devices
+/// cannot send that much, because some of them are at both ends.
 fn of_both_ways(
     point: &TransferPoint,
     opened: &Alike<OpenMessage>,
@@ -97,13 +97,13 @@ fn of_both_ways(
     })
 }
 
-/// Place of a device: its network, for two of them may have devices of one name, its name there and its address.
+/// Key of a device: its network, because two networks may use the same device names, its name there, and its address.
 type DevicePlace = (Option<u32>, Option<String>, Option<IpAddr>);
 
-/// Devices of those who send, or of those who receive, and whether a flow takes them.
+/// Devices of the senders or of the receivers, each with whether a flow uses it.
 type Side<'a> = BTreeMap<DevicePlace, (&'a Device, bool)>;
 
-/// Adds devices of a rank to a side; one that is there already is used if either says so.
+/// Adds devices of a rank to a side. A known device counts as used if either entry does.
 fn add_devices<'a>(side: &mut Side<'a>, network: Option<u32>, device: &'a Device, used: bool) {
     let names = [&device.bound_place, &device.name, &device.interface];
     let name = names.into_iter().flatten().next().cloned();
@@ -112,7 +112,7 @@ fn add_devices<'a>(side: &mut Side<'a>, network: Option<u32>, device: &'a Device
     *known |= used;
 }
 
-/// The slower of two sides.
+/// Returns the slower of two sides.
 fn slower(sides: [Side<'_>; 2]) -> Option<Side<'_>> {
     let speed = |side: &Side<'_>| links(side).used_bytes_per_s;
     sides
@@ -120,7 +120,7 @@ fn slower(sides: [Side<'_>; 2]) -> Option<Side<'_>> {
         .min_by(|one, other| speed(one).total_cmp(&speed(other)))
 }
 
-/// The slower side of the flows that run at once from ranks which `begins` says.
+/// Returns the slower side of all simultaneous flows whose initiator satisfies `begins`.
 fn of_all<'a>(
     point: &TransferPoint,
     opened: &'a Alike<OpenMessage>,
@@ -143,7 +143,7 @@ fn of_all<'a>(
     slower(sides)
 }
 
-/// The slower side of the pairs of a round; `None` without any.
+/// Returns the slower side of the pairs of a round; `None` without pairs.
 fn of_pairs<'a>(
     point: &TransferPoint,
     opened: &'a Alike<OpenMessage>,
@@ -167,7 +167,7 @@ fn of_pairs<'a>(
     slower(sides).filter(|side| !side.is_empty())
 }
 
-/// Links of one side: those that some flow takes, and all.
+/// Returns the links of one side: those that a flow uses, and all of them.
 fn links(side: &Side<'_>) -> Links {
     let speed = |device: &Device| match device.limit {
         LimitKind::Link { bytes_per_s } => bytes_per_s as f64,
@@ -232,11 +232,11 @@ mod tests {
         (limit.what, limit.bytes_per_s)
     }
 
-    /// A link sends and receives at once, each at its speed.
+    /// A link sends and receives at the same time, each at its full speed.
     #[test]
     fn each_direction_has_the_speed_of_its_slower_side() {
         let pair = [eth(FAST, 1), eth(SLOW, 2)];
-        // Of equal devices that of those who begin is named.
+        // Of equally fast sides, the initiators' device is named.
         let equal = [eth(SLOW, 1), opened(SLOW, Some(("eth7", [10, 0, 0, 2])))];
         let both = "link speed of eth0, both directions added up";
         for two in [pair, equal] {
@@ -248,7 +248,7 @@ mod tests {
             both_ways(&three, &["a", "b", "c"], Some(2)),
             (both.into(), 2e3)
         );
-        // What a device sends and receives crosses it once each, whichever rank it is for.
+        // Each byte that a device sends or receives crosses it once, for whichever rank.
         let one = [eth(SLOW, 1), eth(SLOW, 1)];
         assert_eq!(
             both_ways(&one, &["a", "a"], None),
@@ -276,9 +276,9 @@ mod tests {
         );
     }
 
-    /// Two processes may have different names for a GPU, and one place for its link.
+    /// Two processes may use different names for one GPU. Its bus address identifies its link.
     #[test]
-    fn what_bounds_counts_once_under_two_names() {
+    fn a_gpu_with_two_names_counts_once() {
         let gpu = |name: &str, place: Option<&str>| {
             let mut rank = opened(SLOW, None);
             let device = &mut rank.devices[0][0];
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(fan_in([None; 2]), 2e3);
     }
 
-    /// Number of used links and of all of them, with their speeds.
+    /// Returns numbers and speeds of the used links and of all links.
     fn counted(limit: &Limit) -> [(u32, f64); 2] {
         let links = limit.links.as_ref().unwrap();
         [
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_are_called_by_what_is_known_of_them() {
+    fn devices_are_described_by_their_known_names() {
         let named = |interface: Option<&str>, name: Option<&str>, stated| {
             let mut all = [opened(SLOW, None), opened(FAST, None)];
             let device = &mut all[0].devices[0][0];
@@ -328,7 +328,8 @@ mod tests {
         assert_eq!(named(None, None, true), "stated link speed of 1 device");
     }
 
-    /// Those of ranks that only receive are no senders, however fast, and a rank without peers bounds nothing.
+    /// Devices of ranks that only receive do not count as senders, however fast they are. A rank without peers has no
+    /// influence.
     #[test]
     fn each_side_has_the_devices_of_its_own_ranks() {
         let all = [eth(SLOW, 1), eth(SLOW, 2), eth(SLOW, 3)];
@@ -353,7 +354,7 @@ mod tests {
             (limit.bytes_per_s, limit.what.as_str()),
             (3e3, "link speed of eth0")
         );
-        // Rounds of as many operations last as long as they need: 2 / (1/1 + 1/5).
+        // Rounds with equal numbers of operations last as long as they need: 2 / (1/1 + 1/5).
         in_turn.length.trial = TrialLength::Iterations(1000);
         let limit = of_point(&in_turn, &all, &["a", "b", "c"]).unwrap();
         let links = limit.links.unwrap();
@@ -362,9 +363,9 @@ mod tests {
         }
     }
 
-    /// Two rails of each rank, of which flows take one or both.
+    /// Each rank has two rails; flows use one or both.
     #[test]
-    fn rails_that_no_flow_takes_are_counted_apart() {
+    fn unused_rails_count_only_among_all_links() {
         let all = [1, 2].map(|last| {
             let mut rank = eth(SLOW, last);
             let mut rail = eth(FAST, last + 10).devices.remove(0).remove(0);
@@ -375,12 +376,12 @@ mod tests {
         let hosts = ["a", "b"];
         let limit = link(Traffic::Pair, &all, &hosts);
         assert_eq!(counted(&limit), [(1, 1e3), (2, 6e3)]);
-        // In rounds the pair says which: the place of both ranks' numbers in turn.
+        // In rounds, the pair determines the rail: both rank numbers, round-robin.
         let mut in_turn = point(Traffic::InTurn, 2);
         in_turn.division.rails = Rails::RoundRobin;
         let limit = of_point(&in_turn, &all, &hosts).unwrap();
         assert_eq!(counted(&limit), [(1, 5e3), (2, 6e3)]);
-        // Of two workers on one device one takes it.
+        // Two workers share a device, and only one uses it.
         let mut shared = all.clone();
         for rank in &mut shared {
             let mut other = rank.devices[0].clone();
@@ -392,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn devices_that_say_no_speed_have_no_limit() {
+    fn devices_without_a_known_speed_have_no_limit() {
         let all = [eth(LimitKind::SocketStream, 1), eth(LimitKind::None, 2)];
         for bidirectional in [false, true] {
             let mut point = point(Traffic::Pair, 2);

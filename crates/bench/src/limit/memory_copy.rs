@@ -1,7 +1,7 @@
-//! The memory-copy limit of a point: the fastest of all ways in which the memory copies the very bytes that operations
-//! use, footprint, stride and the address orders of both ends alike, measured by all initiators at once. The copying
-//! itself is the memory's ([`Memory::copy_rates`]). All copy in the same turns; the rates of a turn are added, and of
-//! these sums the best counts.
+//! The memory-copy bound of a point: the rate of the fastest method by which the memory copies the same bytes that
+//! operations use, with the same footprint, stride and address orders, by all initiators at once. The copying itself is
+//! [`Memory::copy_rates`]. All copiers use the same turns. The rates of a turn are added, and the best of these sums is
+//! the bound.
 
 use tonnage_engine::Verb;
 use tonnage_engine::memory::{CopyRate, CopyTurns, Memory, Stretch};
@@ -16,12 +16,12 @@ use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::layout::{SLICE_BYTES_MIN, SliceLayout};
 use tonnage_loops::flow_walk::FlowWalk;
 
-/// Smallest copy that operations without gaps between them are compared with: the limit is the hardware's, and the cost
-/// of each small operation is what utilization should show.
+/// Smallest copy for comparison with operations without gaps. The bound is the hardware's, so the overhead of small
+/// operations must show in the utilization.
 pub const PIECE_BYTES_MIN: u64 = 64 << 10;
 
-/// Measures the copy rates of one worker from its outgoing slices to as many incoming ones, in turns that all
-/// copiers have in common.
+/// Measures the copy rates of one worker from its outgoing slices to an equal number of incoming ones, in turns that
+/// all copiers share.
 pub fn copy_rates(
     memory: &dyn Memory,
     layout: &SliceLayout,
@@ -35,7 +35,7 @@ pub fn copy_rates(
     memory.copy_rates(&stretch, &mut slots, clock, turns)
 }
 
-/// Slots that bytes come from and go to, of those of an operation at its initiator and at its target.
+/// Returns the source and destination slots of an operation, from its slots at the initiator and at the target.
 fn from_and_to((local, remote): (u64, u64), op: Verb) -> (u64, u64) {
     match op.fetches() {
         true => (remote, local),
@@ -43,8 +43,8 @@ fn from_and_to((local, remote): (u64, u64), op: Verb) -> (u64, u64) {
     }
 }
 
-/// The pieces that are copied: slot for slot what operations use. Small slots that follow each other without a gap are
-/// copied many at a time, the last of these copies up to the end of the footprint.
+/// Returns the pieces to copy: the same slots that operations use. Small slots without gaps are copied several at a
+/// time; the last copy ends with the footprint.
 pub fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
     let footprint_bytes = point.footprint_bytes.max(SLICE_BYTES_MIN);
     let size_bytes = u64::from(point.size_bytes);
@@ -72,8 +72,8 @@ pub fn stretch(layout: &SliceLayout, point: &TransferPoint) -> Stretch {
     }
 }
 
-/// Agrees on the turns of all copiers: when the first starts, and how long they are. A rank that does not copy has a
-/// pass of 0 bytes.
+/// Agrees on the turns of all copiers: the start of the first, and their length. A rank that does not copy passes 0
+/// bytes.
 pub fn agree_on_turns(rank: &mut Rank, pass_bytes: u64) -> Result<CopyTurns> {
     let Largest(pass_bytes) = rank.reduce(
         "turns of the copy limit",
@@ -86,12 +86,12 @@ pub fn agree_on_turns(rank: &mut Rank, pass_bytes: u64) -> Result<CopyTurns> {
     })
 }
 
-/// The name of each copier's fastest way, where it is not the same one for all of them.
+/// Name of the method if not all copiers have the same fastest one.
 const FASTEST: &str = "each copier's fastest method";
 
-/// The rates of one copier, with turns by its own fastest way: engines choose for each worker by itself, so that the
-/// sum of these bounds what all of them do together. Where a memory has none, as of a device that shares nothing with
-/// the other copiers, those of its fastest way stand for them.
+/// Adds turns with the copier's own fastest method to its rates. Engines choose a method per worker, so the sum of
+/// these rates bounds their joint bandwidth. A memory may have measured no such turns, for example on a device that
+/// shares nothing with the other copiers. Then the turns of its fastest method are used.
 pub fn with_choice(mut rates: Vec<CopyRate>) -> Vec<CopyRate> {
     if rates.iter().any(|rate| rate.is_choice) {
         return rates;
@@ -106,8 +106,7 @@ pub fn with_choice(mut rates: Vec<CopyRate>) -> Vec<CopyRate> {
     rates
 }
 
-/// Adds the rates of another worker or rank, way by way and turn by turn: only what was copied at the same time is
-/// added.
+/// Adds the rates of another worker or rank, per method and turn: only simultaneous copies are added.
 pub fn add(sum: &mut Vec<CopyRate>, others: Vec<CopyRate>) {
     for other in others {
         let known = |rate: &&mut CopyRate| {
@@ -125,13 +124,13 @@ pub fn add(sum: &mut Vec<CopyRate>, others: Vec<CopyRate>) {
     }
 }
 
-/// Two measurements, as before and after a point: the turns of both.
+/// Returns the turns of two measurements, such as those before and after a point.
 pub fn both(before: &[CopyRate], after: &[CopyRate]) -> Vec<CopyRate> {
     let all = before.iter().chain(after);
     all.cloned().collect()
 }
 
-/// The slots of a point in words, where they are copied one by one because there are gaps between them.
+/// Describes the slots of a point that are copied one by one because there are gaps between them.
 pub fn gaps(point: &TransferPoint) -> Option<String> {
     point.has_gaps().then(|| {
         let (size, stride) = (point.size_bytes, point.stride_bytes);
@@ -139,8 +138,8 @@ pub fn gaps(point: &TransferPoint) -> Option<String> {
     })
 }
 
-/// The limit in words and bytes per second: the best turn of the summed rates of `copiers` workers and the `slots` that
-/// they copied, where there is more to say than their bytes; `None` where nothing was copied.
+/// Returns the bound with its description: the best turn of the summed rates of `copiers` workers. `slots` describes
+/// the copied slots if they have gaps. `None` if nothing was copied.
 pub fn describe(rates: &[CopyRate], copiers: u64, slots: Option<&str>) -> Option<Limit> {
     let best = rates
         .iter()
@@ -190,7 +189,7 @@ mod tests {
         (limit.what, limit.bytes_per_s)
     }
 
-    /// A copier that has the memory to itself for a turn is no part of what both can do together.
+    /// A copier's turn with the memory to itself must not count towards what both reach together.
     #[test]
     fn the_limit_is_the_best_of_sums_and_never_a_sum_of_bests() {
         let (what, bytes_per_s) = limit([
@@ -199,16 +198,16 @@ mod tests {
         ]);
         assert_eq!(what, "memory copy by memcpy, 2 copiers at once");
         assert_eq!(bytes_per_s, 16.0, "not 21");
-        // Nor does a turn before the trials add up with one after them.
+        // A turn before the trials is not added to one after them.
         let before = [rate("memcpy", &[3.0, 4.0])];
         let after = [rate("memcpy", &[2.0, 7.0])];
         let limit = describe(&both(&before, &after), 1, None).unwrap();
         assert_eq!(limit.bytes_per_s, 7.0);
     }
 
-    /// Two copiers with different fastest ways, and two that agree, whose way is named.
+    /// Two copiers with different fastest methods, and two with the same one, which is named.
     #[test]
-    fn each_copier_may_copy_by_its_own_fastest_way() {
+    fn each_copier_may_use_its_own_fastest_method() {
         let copier = |memcpy: f64, stores: f64, fastest: &str, again: f64| {
             vec![
                 rate("memcpy", &[memcpy]),
@@ -228,7 +227,7 @@ mod tests {
         ]);
         let what = "memory copy by memcpy, 2 copiers at once";
         assert_eq!(agree, (what.to_owned(), 20.0));
-        // Devices have no turns of their own fastest way; those of the fastest stand for them.
+        // Devices have no separate turns with their fastest method; its rates are used.
         let devices = limit([
             vec![rate("call", &[10.0]), rate("kernel", &[7.0])],
             vec![rate("call", &[6.0]), rate("kernel", &[9.0])],
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn every_way_gets_a_rate_over_the_slices_of_a_point() {
+    fn every_method_gets_a_rate_over_the_slices_of_a_point() {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
         point.size_bytes = 8;
         let layout = SliceLayout::new(&point, 0);
@@ -259,7 +258,7 @@ mod tests {
         assert!(limit.what.ends_with("2 copiers at once"), "{limit:?}");
     }
 
-    /// Offsets and lengths of all copies of one pass.
+    /// Returns offsets and lengths of all copies of one pass.
     fn pieces(size_bytes: u32, stride_bytes: u64, footprint_bytes: u64) -> Vec<(u64, u64)> {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1);
         (point.size_bytes, point.stride_bytes) = (size_bytes, stride_bytes);
@@ -277,15 +276,15 @@ mod tests {
     }
 
     #[test]
-    fn a_footprint_is_copied_to_its_last_byte() {
+    fn a_footprint_is_copied_up_to_its_last_byte() {
         const KIB: u64 = 1 << 10;
         let end_in_part = [(0, 64 * KIB), (64 * KIB, 36 * KIB)];
         assert_eq!(pieces(4096, 4096, 100 * KIB), end_in_part);
-        // Slots that are a few bytes apart because they are aligned touch every cache line.
+        // Aligned slots with gaps of a few bytes still touch every cache line.
         assert_eq!(pieces(4089, 4096, 100 * KIB), end_in_part);
         assert_eq!(pieces(4096, 4096, 128 * KIB), [(0, 65536), (65536, 65536)]);
         assert_eq!(pieces(8, 8, 8), [(0, 64 * KIB)]);
-        // Operations of a whole piece use whole slots only.
+        // Operations of at least the piece size use whole slots only.
         assert_eq!(
             pieces(65536, 65536, 160 * KIB),
             [(0, 65536), (65536, 65536)]
@@ -295,25 +294,25 @@ mod tests {
     }
 
     #[test]
-    fn slots_that_are_apart_are_copied_apart() {
+    fn slots_with_gaps_are_copied_one_by_one() {
         const KIB: u64 = 1 << 10;
         let apart: Vec<_> = (0..4).map(|at| (at * 128 * KIB, 64 * KIB)).collect();
         assert_eq!(pieces(64 << 10, 128 * KIB, 512 * KIB), apart);
         let small: Vec<_> = (0..256).map(|at| (at * 4096, 8)).collect();
         assert_eq!(pieces(8, 4096, 1024 * KIB), small);
-        // A footprint that is less than a slice counts as one, with as many slots as it has room for.
+        // A footprint smaller than a slice is enlarged to one slice, and filled with slots.
         let few: Vec<_> = (0..21).map(|at| (at * 3000, 24)).collect();
         assert_eq!(pieces(24, 3000, 6000), few);
     }
 
     #[test]
-    fn copies_go_the_way_of_the_bytes() {
+    fn copies_have_the_direction_of_the_payload() {
         assert_eq!(from_and_to((1, 2), Verb::Write), (1, 2));
         assert_eq!(from_and_to((1, 2), Verb::Send), (1, 2));
         assert_eq!(from_and_to((1, 2), Verb::Read), (2, 1));
     }
 
-    /// Slices that a worker moves at a time: those of one round.
+    /// A worker copies only the slices of one round at a time.
     #[test]
     fn slices_of_rounds_are_not_all_copied_at_once() {
         use tonnage_plan::point::Traffic;
@@ -327,7 +326,7 @@ mod tests {
         assert_eq!(slices(Traffic::FanIn), 1);
     }
 
-    /// Three initiators and one target that initiates towards all of them.
+    /// Three initiators, and one target that also initiates towards all of them.
     #[test]
     fn ranks_with_unequal_stretches_agree_on_the_longest() {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 15);
@@ -360,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_way_is_the_limit_and_the_first_of_equals() {
+    fn the_fastest_method_is_the_limit_and_the_first_wins_ties() {
         let rates = [("a", 2.0), ("b", 5.0), ("c", 5.0), ("d", 3.0)];
         let rates = rates.map(|(method, speed)| rate(method, &[speed]));
         let limit = describe(&rates, 1, Some("slots of 8 B")).unwrap();
@@ -369,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_told_where_there_are_gaps_between_them() {
+    fn slots_are_described_if_there_are_gaps_between_them() {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1);
         assert_eq!(gaps(&point), None);
         point.stride_bytes = 4096;

@@ -1,8 +1,9 @@
-//! The links of devices, such as GPUs, to the rest of their machines, which all bytes of their memory cross that
-//! network cards move or that go by way of the host: they bound these beside whatever else does.
+//! The links of devices such as GPUs to the rest of their machines. All bytes of a device's memory cross its link if
+//! network cards move them, or if they are staged through the host. These links bound the bandwidth in addition to any
+//! other limit.
 //!
-//! The links of the cards are in `link`. Bridges that a card and a device share are not known here: the bound is the
-//! device's own link.
+//! The links of the cards are in `link`. Bridges shared by a card and a device are not known here; only the device's
+//! own link counts.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +16,13 @@ use super::link::ROUNDS_MAX;
 use super::of_rounds;
 use crate::opening::description::OpenMessage;
 
-/// Devices with the memory of ranks at one end of flows, each once: the device and its link.
+/// Distinct devices with the memory of ranks at one end of the flows, with their links.
 type EndDevices<'a> = BTreeMap<(Option<u32>, &'a str), (&'a BusDevice, &'a BusLink)>;
 
-/// Devices of those who send and of those who receive; `None` where one of that end's bounds nothing.
+/// Devices of the senders and of the receivers; `None` if some rank at that end has no known device link.
 type BothEnds<'a> = [Option<EndDevices<'a>>; 2];
 
-/// The lower one of a limit and of the devices' links.
+/// Returns the lower of a limit and the bound of the devices' links.
 pub(super) fn within_devices(
     limit: Limit,
     point: &TransferPoint,
@@ -37,7 +38,7 @@ pub(super) fn within_devices(
     }
 }
 
-/// The limit that the devices' links are by themselves.
+/// Returns the bound of the devices' links alone.
 pub(super) fn of_devices(
     point: &TransferPoint,
     opened: &Alike<OpenMessage>,
@@ -47,7 +48,7 @@ pub(super) fn of_devices(
     Some(Limit::new(what, bytes_per_s))
 }
 
-/// The reason why links of devices are not known: of the first rank that has one.
+/// Returns why the links of devices are unknown, from the first rank with a reason.
 pub(super) fn links_unknown(opened: &Alike<OpenMessage>) -> Option<String> {
     let devices = opened.iter().filter_map(OpenMessage::device_behind_link);
     let mut unknown = devices.filter_map(|device| Some((device, device.links_unknown.as_deref()?)));
@@ -58,7 +59,7 @@ pub(super) fn links_unknown(opened: &Alike<OpenMessage>) -> Option<String> {
     ))
 }
 
-/// The reason why these links are no limit where there is no other: the first of them whose speed is not known.
+/// Returns why the devices' links give no limit when there is no other: the first device with an unknown link.
 pub(super) fn link_lacking(opened: &Alike<OpenMessage>) -> Option<String> {
     let mut devices = opened.iter().filter_map(OpenMessage::device_behind_link);
     let device = devices.find(|device| device.link.is_none())?;
@@ -66,11 +67,11 @@ pub(super) fn link_lacking(opened: &Alike<OpenMessage>) -> Option<String> {
     Some(format!(
         "no limit: the link of {} to the rest of the machine is not known: {}",
         device.title(),
-        why.unwrap_or("nobody tells its speed")
+        why.unwrap_or("its speed is not reported")
     ))
 }
 
-/// The bound in words and bytes per second: over rounds as of a trial, of both directions the sum.
+/// Returns the bound with its description: combined over rounds as in a trial, summed over both directions.
 fn bound(
     point: &TransferPoint,
     opened: &Alike<OpenMessage>,
@@ -86,7 +87,7 @@ fn bound(
     if point.roles.bidirectional {
         let of = |behind| of_all(point, opened, hosts, |rank| roles.is_behind(rank) == behind);
         let ((what, one), (_, other)) = (of(false)?, of(true)?);
-        // A device at both ends has its link once for all that leaves it, and once for all that comes.
+        // A device at both ends has its link once for all outgoing bytes, and once for all incoming ones.
         let all = of_all(point, opened, hosts, |_| true);
         let lower = all.filter(|(_, speed)| *speed < one + other);
         return lower.or_else(|| Some((format!("{what}, both directions added up"), one + other)));
@@ -107,8 +108,8 @@ fn bound(
     Some((what, speed))
 }
 
-/// The slower end of the flows that run at once from ranks which `begins` says: by ranks, for the pairs of many are too
-/// many for a list.
+/// Returns the slower end of all simultaneous flows whose initiator satisfies `begins`. It iterates over ranks, because
+/// a list of all pairs would be too long for many ranks.
 fn of_all(
     point: &TransferPoint,
     opened: &Alike<OpenMessage>,
@@ -132,7 +133,7 @@ fn of_all(
     slower(ends)
 }
 
-/// The slower end of the pairs of a round.
+/// Returns the slower end of the pairs of a round.
 fn of_pairs(
     pairs: &[(u32, u32)],
     opened: &Alike<OpenMessage>,
@@ -147,7 +148,7 @@ fn of_pairs(
     slower(ends)
 }
 
-/// Adds the device of a rank to an end, which has no bound if that has none.
+/// Adds the device of a rank to an end. If the rank has no known device link, the end has no bound.
 fn add<'a>(
     end: &mut Option<EndDevices<'a>>,
     rank: u32,
@@ -167,7 +168,7 @@ fn add<'a>(
     }
 }
 
-/// The end whose devices can take less; `None` where neither has a bound.
+/// Returns the end whose devices have the lower total speed; `None` if neither has a bound.
 fn slower(ends: BothEnds<'_>) -> Option<(String, f64)> {
     let speed = |end: &EndDevices<'_>| -> f64 {
         end.values().map(|(_, link)| link.bytes_per_s as f64).sum()
@@ -177,7 +178,7 @@ fn slower(ends: BothEnds<'_>) -> Option<(String, f64)> {
     Some((words(&slower), speed(&slower)))
 }
 
-/// Links of some devices in words.
+/// Describes the links of some devices.
 fn words(devices: &EndDevices<'_>) -> String {
     let mut all = devices.values();
     match (all.next(), all.len()) {
@@ -206,7 +207,7 @@ mod tests {
 
     const CARD: LimitKind = LimitKind::Link { bytes_per_s: 50 };
 
-    /// A rank whose memory is of a GPU with this number and link.
+    /// Returns a rank with memory of a GPU with this number and link speed.
     fn rank(gpu: Option<(u32, Option<u64>)>) -> OpenMessage {
         let device = gpu.map(|(number, speed)| BusDevice {
             name: format!("cuda:{number}"),
@@ -241,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lower_one_of_card_and_device_bounds() {
+    fn the_slower_of_card_and_device_is_the_bound() {
         let of = |own, far| limit(&[rank(own), rank(far)], &["a", "b"], |_| ());
         let card = ("link speed of mlx5_0".to_owned(), 50.0);
         let gpu = |number: u32, speed| {
@@ -257,7 +258,7 @@ mod tests {
         );
         assert_eq!(of(slow, slower), gpu(2, 20.0));
         assert_eq!(of(slow, fast), gpu(1, 30.0));
-        // Memory of the host, or a link that nobody knows, bounds nothing at its own end.
+        // Host memory or an unknown link gives no bound at its own end.
         assert_eq!(of(None, slow), gpu(1, 30.0));
         assert_eq!(of(Some((4, None)), slow), gpu(1, 30.0));
         for (own, far) in [
@@ -270,12 +271,12 @@ mod tests {
         }
     }
 
-    /// Pairs of so many are not to be listed: their list alone would be larger than the memory of most hosts.
+    /// All pairs must not be listed: the list alone would exceed the memory of most hosts.
     #[test]
-    fn many_ranks_without_such_memory_are_passed_over() {
+    fn many_ranks_without_device_memory_are_handled() {
         let (ranks, card) = (100_000, ("link speed of mlx5_0".to_owned(), 50.0));
         for rest in [None, Some((1, Some(20)))] {
-            // Rank 0 is at both ends of an all-to-all, and bounds neither.
+            // Rank 0 is at both ends of an all-to-all, so neither end has a bound.
             let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
             (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, ranks);
             let mut all = vec![rank(rest); ranks as usize];
@@ -286,25 +287,25 @@ mod tests {
         }
     }
 
-    /// A link that nobody tells of is told as such.
+    /// The reason for an unknown link is reported.
     #[test]
     fn links_that_are_not_known_are_named() {
-        let mut untold = rank(Some((4, None)));
-        let device = untold.memory_device.as_mut().unwrap();
+        let mut unknown = rank(Some((4, None)));
+        let device = unknown.memory_device.as_mut().unwrap();
         device.links_unknown = Some("no library".to_owned());
-        let told = |all: &[OpenMessage]| {
+        let reason = |all: &[OpenMessage]| {
             let point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
             links_unknown(&openings(all, point.roles).all)
         };
-        assert_eq!(told(&[rank(None), rank(Some((1, Some(20))))]), None);
-        let said = told(&[rank(None), untold]).unwrap();
+        assert_eq!(reason(&[rank(None), rank(Some((1, Some(20))))]), None);
+        let text = reason(&[rank(None), unknown]).unwrap();
         assert!(
-            said.contains("cuda:4 (0000:04:00.0)") && said.ends_with(": no library"),
-            "{said}"
+            text.contains("cuda:4 (0000:04:00.0)") && text.ends_with(": no library"),
+            "{text}"
         );
     }
 
-    /// A GPU that two ranks share has one link; another host has another GPU at the same address.
+    /// A GPU shared by two ranks has one link. Another host has a different GPU at the same address.
     #[test]
     fn each_link_counts_once() {
         let shared = rank(Some((1, Some(20))));
@@ -320,7 +321,7 @@ mod tests {
             what,
             "PCIe of 2 devices whose memory bytes leave or reach, together"
         );
-        // One end without such memory has no bound of its own.
+        // An end without device memory has no bound of its own.
         let mixed = [shared.clone(), host.clone(), shared.clone()];
         let all_to_all = limit(&mixed, &["a", "b", "c"], |point| {
             point.roles.traffic = Traffic::AllToAll
@@ -328,7 +329,7 @@ mod tests {
         assert_eq!(all_to_all.1, 50.0);
     }
 
-    /// A link has its speed in each direction; rounds of equal time have the mean.
+    /// A link reaches its speed in each direction; rounds of equal duration give the mean.
     #[test]
     fn directions_add_up_and_rounds_do_not() {
         let [slow, fast] = [10, 30].map(|speed| rank(Some((speed as u32, Some(speed)))));
@@ -350,7 +351,7 @@ mod tests {
             speed
         };
         assert_eq!(in_turn(TrialLength::DurationNs(1)), 20.0);
-        // Rounds of as many operations: 2 / (1/10 + 1/30).
+        // Rounds with equal numbers of operations: 2 / (1/10 + 1/30).
         assert!((in_turn(TrialLength::Iterations(1000)) - 15.0).abs() < 1e-9);
     }
 }

@@ -1,7 +1,7 @@
-//! The upper bound of a point's bandwidth: which kind of limit the engines of all ranks name, measuring it before and
-//! after the trials, and the limit in the end. The measurements themselves are in [`crate::limit::memory_copy`] and
-//! [`crate::limit::socket_stream`], the nominal speed of links in `link`, and in `memory_link` that of the links of
-//! GPUs whose memory network cards or staging reach, which bounds whatever else does.
+//! The upper bound of a point's bandwidth: selects the kind of limit from the engines of all ranks, measures it before
+//! and after the trials, and determines the result. The measurements are in [`crate::limit::memory_copy`] and
+//! [`crate::limit::socket_stream`]; the nominal speeds of network links are in `link`. `memory_link` has the links of
+//! GPUs whose memory is reached by network cards or staging; they apply in addition to any other limit.
 
 mod link;
 pub mod memory_copy;
@@ -30,7 +30,7 @@ use tonnage_ranks::{Hosts, Rank};
 use tonnage_record::{Limit, Links};
 use tonnage_units::{Reduce, Result};
 
-/// Upper bound of a point. All ranks measure alike; rank 0 knows the devices of all.
+/// The upper bound of a point. All ranks measure together; rank 0 knows the devices of all.
 pub struct Bound<'a> {
     point: &'a TransferPoint,
     opened: &'a Openings,
@@ -49,7 +49,7 @@ pub enum Measurement {
 }
 
 impl<'a> Bound<'a> {
-    /// Makes the upper bound of a point on the open engines of all ranks.
+    /// Creates the bound of a point whose engines are open on all ranks.
     pub fn new(point: &'a TransferPoint, opened: &'a Openings) -> Self {
         let addresses = |rails: &Vec<Device>| rails.iter().map(|device| device.address).collect();
         Self {
@@ -64,7 +64,7 @@ impl<'a> Bound<'a> {
         self.opened.common.limit
     }
 
-    /// Measures, with all workers at once, if bandwidth has a limit to be measured. All ranks call it.
+    /// Measures with all workers at once, if the bandwidth has a measurable limit. All ranks call it.
     pub fn measure(
         &mut self,
         when: When,
@@ -88,16 +88,16 @@ impl<'a> Bound<'a> {
         match self.kind() {
             LimitKind::None | LimitKind::Link { .. } => Ok(None),
             _ if self.why_no_limit().is_some() => Ok(None),
-            // Workers that share CPUs take turns, so that what they copy or stream at once measures the scheduler.
+            // Workers that share CPUs take turns, so simultaneous copies or streams would measure the scheduler.
             _ if self.opened.common.yields => Ok(None),
-            // The link of a device is the limit, where it is known: what it copies within itself is none.
+            // If the link of a device is known, it is the limit; copies inside the device are not.
             LimitKind::MemoryCopy if self.opened.common.crosses_memory_link => Ok(None),
             LimitKind::MemoryCopy => copies(rank, own, followers, self.copiers()).map(Some),
             LimitKind::SocketStream => {
                 let carried =
-                    socket_stream::measure(rank, self.point, &self.addresses, |berths| {
-                        followers.order(|_| ThreadOrder::Stream(berths.clone()))?;
-                        let mine = own.stream(berths);
+                    socket_stream::measure(rank, self.point, &self.addresses, |shared| {
+                        followers.order(|_| ThreadOrder::Stream(shared.clone()))?;
+                        let mine = own.stream(shared);
                         let others = followers.collect()?;
                         let mut sum = mine?;
                         others
@@ -111,7 +111,7 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// The workers of this rank that copy: of those with memory of a device one shows what it can do.
+    /// Returns which workers of this rank copy: with device memory, one suffices.
     fn copiers(&self) -> Copiers {
         match (self.opened.shows_copies, &self.opened.own.memory_device) {
             (false, _) => Copiers::None,
@@ -120,7 +120,7 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// The reason why there is no limit to be measured, where one would look for it.
+    /// Returns why there is no measured limit, if the user would expect one.
     pub fn why_no_limit(&self) -> Option<String> {
         let asked = is_asked(self.point);
         if asked && self.point.loads.is_some() {
@@ -137,7 +137,7 @@ impl<'a> Bound<'a> {
         }
         let copies =
             self.kind() == LimitKind::MemoryCopy && !self.opened.common.crosses_memory_link;
-        // A worker has memory of its own kind only, and copies in it bound nothing between two kinds.
+        // A worker has memory of its own kind only. Copies inside it are no bound for transfers between two kinds.
         let target = self
             .point
             .target_memory
@@ -149,8 +149,8 @@ impl<'a> Bound<'a> {
         ))
     }
 
-    /// Upper bound of the bandwidth, for rank 0: stated, nominal, or the better of what was measured before and after
-    /// the trials.
+    /// Returns the upper bound of the bandwidth, on rank 0: stated, nominal, or the better measurement of those before
+    /// and after the trials.
     pub fn limit(&mut self, hosts: &Hosts) -> Option<Limit> {
         let [before, after] = std::mem::take(&mut self.measured);
         match self.point.limit {
@@ -177,7 +177,7 @@ impl<'a> Bound<'a> {
                 let limit = link_limit(self.point, &self.opened.all, hosts);
                 limit.map(|limit| within_devices(limit, self.point, &self.opened.all, hosts))
             }
-            // One of the two may have brought nothing.
+            // Either measurement may have no result.
             (before, after) => {
                 let best = Carried::better(carried(before), carried(after));
                 let limit = best.as_ref().map(socket_stream::describe);
@@ -186,7 +186,7 @@ impl<'a> Bound<'a> {
         }
     }
 
-    /// Speeds of the links beside a stated limit; of none where a file loads them unevenly.
+    /// Returns the speeds of the links recorded with a stated limit; `None` if a file loads them unevenly.
     fn links(&self, hosts: &Hosts) -> Option<Links> {
         match self.point.loads {
             Some(_) => None,
@@ -195,18 +195,18 @@ impl<'a> Bound<'a> {
     }
 }
 
-/// Returns whether a point has a limit that is found out: that of its bandwidth, which a ping-pong is not about.
+/// Whether the point's limit is to be determined. A ping-pong has none, because it measures latency.
 fn is_asked(point: &TransferPoint) -> bool {
     point.limit == LimitChoice::Auto && point.pacing != Pacing::PingPong
 }
 
-/// Returns whether a file loads the links, or a background shares them, so that none bounds what is measured.
+/// Whether a file loads the links unevenly, or a background shares them, so that no limit applies to the result.
 fn is_uneven(point: &TransferPoint) -> bool {
     point.loads.is_some() || point.background.is_some()
 }
 
-/// Links that the limit of a point is without, in words, for rank 0: those of devices of which nobody tells. Where they
-/// alone would be the limit, there is none.
+/// Describes, on rank 0, links that the limit does not include because their speed is unknown. If they would be the
+/// only limit, explains why there is none.
 pub fn unknown_links(point: &TransferPoint, opened: &Openings, has_limit: bool) -> Option<String> {
     let is_all = opened.common.limit == LimitKind::MemoryCopy
         && opened.common.crosses_memory_link
@@ -219,8 +219,8 @@ pub fn unknown_links(point: &TransferPoint, opened: &Openings, has_limit: bool) 
     }
 }
 
-/// Rates of rounds combined as a trial combines them, each with its number of flows. Rounds that last equally long have
-/// the mean. Rounds of equally many operations last as long as they need, so that the slow ones weigh more.
+/// Combines the rates of rounds as in a trial, each with its number of flows. Rounds of equal duration give the mean.
+/// Rounds with equal numbers of operations last as long as they need, so slow ones weigh more.
 fn of_rounds(trial: TrialLength, rounds: impl IntoIterator<Item = (f64, u64)>) -> f64 {
     let rounds = rounds.into_iter().map(|(rate, flows)| (rate, flows as f64));
     match trial {
@@ -254,7 +254,7 @@ enum Copiers {
     All,
 }
 
-/// The copy rates together of all workers that copy at once.
+/// Returns the joint copy rates of all workers that copy at the same time.
 fn copies(
     rank: &mut Rank,
     own: &mut Work,
@@ -284,10 +284,10 @@ fn copies(
     Ok(Measurement::Copies(sum))
 }
 
-/// Rates of each way, summed turn by turn, and how many copied.
+/// Copy rates per method, summed turn by turn, and the number of copiers.
 #[derive(Default, Serialize, Deserialize)]
 pub struct Copies {
-    /// Rates of each way.
+    /// Rates per method.
     pub rates: Vec<CopyRate>,
     /// Number of copiers.
     pub copiers: u64,
@@ -324,7 +324,7 @@ mod tests {
         point
     }
 
-    /// Two ranks whose engines name this limit.
+    /// Returns two ranks whose engines name this limit.
     fn engines(kind: LimitKind, point: &TransferPoint) -> Openings {
         openings(&[opened(kind, None), opened(kind, None)], point.roles)
     }
@@ -391,20 +391,20 @@ mod tests {
             |measured| limit(LimitKind::SocketStream, &point, measured).map(|(_, rate)| rate);
         assert_eq!(streamed([streams(5.0), streams(7.0)]), Some(7.0));
         assert_eq!(streamed([streams(9.0), streams(7.0)]), Some(9.0));
-        // One of them brought nothing, or both.
+        // Only one of them has a result, or none.
         assert_eq!(streamed([None, streams(7.0)]), Some(7.0));
         assert_eq!(streamed([streams(5.0), None]), Some(5.0));
         assert_eq!(streamed([None, None]), None);
     }
 
     #[test]
-    fn a_stated_limit_stands_for_itself_and_none_is_none() {
+    fn a_stated_limit_overrides_measurements_and_none_disables_them() {
         let stated = point(LimitChoice::Stated { bytes_per_s: 42.0 });
         let both = || [copies(1.0), copies(1.0)];
-        let said = Some(("stated by the user".to_owned(), 42.0));
-        assert_eq!(limit(COPIES, &stated, both()), said);
+        let expected = Some(("stated by the user".to_owned(), 42.0));
+        assert_eq!(limit(COPIES, &stated, both()), expected);
         assert_eq!(limit(COPIES, &point(LimitChoice::None), both()), None);
-        // Links are told beside it, unless a file loads them unevenly.
+        // Links are recorded with it, unless a file loads them unevenly.
         let links = |point: &TransferPoint| {
             let opened = engines(LINK, point);
             let limit = limit_of(point, &opened, [None, None]);
@@ -414,23 +414,24 @@ mod tests {
         assert_eq!(links(&with_loads(stated)), None);
     }
 
-    /// Of equal operations a round of a fifth of the speed takes five times as long; two flows count twice.
+    /// With equal numbers of operations, a round at a fifth of the speed takes five times as long; two flows count
+    /// twice.
     #[test]
     fn rounds_are_combined_as_a_trial_combines_them() {
         let of = |trial, rounds: &[(f64, u64)]| of_rounds(trial, rounds.iter().copied());
         let (time, operations) = (TrialLength::DurationNs(1), TrialLength::Iterations(1000));
         let rounds = [(1.0, 1), (5.0, 1)];
         assert_eq!(of(time, &rounds), 3.0);
-        // What a trial does: 2 bytes in 1 + 1/5 of the time.
+        // As in a trial: 2 bytes in 1 + 1/5 of the time.
         assert!((of(operations, &rounds) - 2.0 / 1.2).abs() < 1e-12);
         assert!((of(operations, &[(1.0, 1), (5.0, 2)]) - 3.0 / 1.4).abs() < 1e-12);
         assert_eq!(of(operations, &[(4.0, 3)]), 4.0);
         assert_eq!(of(operations, &[(0.0, 1), (5.0, 1)]), 0.0);
     }
 
-    /// A device copies once, whatever asks it.
+    /// A device's copy rate does not depend on which worker measures it.
     #[test]
-    fn one_worker_stands_for_a_device() {
+    fn one_worker_measures_a_device() {
         let point = point(LimitChoice::Auto);
         let copiers = |on_device: bool, shows_copies| {
             let mut opened = engines(COPIES, &point);
@@ -444,13 +445,13 @@ mod tests {
         assert_eq!(copiers(false, false), Copiers::None);
     }
 
-    /// Cards' links, socket streams and copies alike, unless the user states the limit.
+    /// They apply to card links, socket streams and copies, unless the user states the limit.
     #[test]
-    fn links_of_devices_bound_whatever_else_bounds() {
-        let beside = |link_bytes_per_s: Option<u64>,
-                      kind,
-                      point: &TransferPoint,
-                      measured: [Option<Measurement>; 2]| {
+    fn device_links_apply_in_addition_to_other_limits() {
+        let with_link = |link_bytes_per_s: Option<u64>,
+                         kind,
+                         point: &TransferPoint,
+                         measured: [Option<Measurement>; 2]| {
             let far = OpenMessage {
                 memory_device: Some(BusDevice {
                     link: link_bytes_per_s.map(|bytes_per_s| BusLink {
@@ -467,17 +468,18 @@ mod tests {
             let lacking = unknown_links(point, &opened, limit.is_some()).is_some();
             (limit.map(|limit| limit.bytes_per_s), lacking)
         };
-        let bound = |kind, point: &TransferPoint, measured| beside(Some(5), kind, point, measured);
+        let bound =
+            |kind, point: &TransferPoint, measured| with_link(Some(5), kind, point, measured);
         let auto = point(LimitChoice::Auto);
         assert_eq!(bound(LINK, &auto, [None, None]), (Some(5.0), true));
         let streamed = [streams(7.0), streams(7.0)];
         let sockets = LimitKind::SocketStream;
         assert_eq!(bound(sockets, &auto, streamed), (Some(5.0), true));
-        // Copies within the device are not measured, and bound nothing.
+        // Copies within the device are not measured and give no bound.
         assert_eq!(bound(COPIES, &auto, [None, None]), (Some(5.0), true));
-        assert_eq!(beside(None, COPIES, &auto, [None, None]), (None, true));
+        assert_eq!(with_link(None, COPIES, &auto, [None, None]), (None, true));
         assert_eq!(
-            beside(None, LimitKind::None, &auto, [None, None]),
+            with_link(None, LimitKind::None, &auto, [None, None]),
             (None, false)
         );
         let slower = [streams(3.0), streams(4.0)];
@@ -498,40 +500,40 @@ mod tests {
         point.pacing = Pacing::PingPong;
         assert_eq!(limit(LINK, &point, [None, None]), None);
         assert_eq!(limit(LimitKind::SocketStream, &point, [None, None]), None);
-        // Nor where something was measured all the same.
+        // The same if something was measured anyway.
         let measured = [copies(1.0), copies(1.0)];
         assert_eq!(limit(COPIES, &point, measured), None);
     }
 
     #[test]
-    fn what_bounds_nothing_has_no_limit_and_says_why() {
+    fn points_without_a_limit_report_why() {
         let auto = || point(LimitChoice::Auto);
         let why =
             |kind, point: &TransferPoint| Bound::new(point, &engines(kind, point)).why_no_limit();
         let loads = with_loads(auto());
-        let (mut beside, mut apart) = (auto(), auto());
-        beside.background = Some("op=write,size=1M,window=8,pair=same".parse().unwrap());
-        apart.target_memory = Some("huge".into());
+        let (mut background, mut two_memories) = (auto(), auto());
+        background.background = Some("op=write,size=1M,window=8,pair=same".parse().unwrap());
+        two_memories.target_memory = Some("huge".into());
         for (point, part) in [
             (&loads, "the file loads links unevenly"),
-            (&beside, "the background shares the path"),
-            (&apart, "copies between memory host and memory huge"),
+            (&background, "the background shares the path"),
+            (&two_memories, "copies between memory host and memory huge"),
         ] {
-            let said = why(COPIES, point).unwrap();
+            let text = why(COPIES, point).unwrap();
             assert!(
-                said.starts_with("no limit: ") && said.contains(part),
-                "{said}"
+                text.starts_with("no limit: ") && text.contains(part),
+                "{text}"
             );
         }
-        // What was measured all the same would bound something else.
-        for point in [&loads, &beside] {
+        // Measurements of something else would not apply.
+        for point in [&loads, &background] {
             assert_eq!(limit(LINK, point, [None, None]), None);
             assert_eq!(limit(COPIES, point, [copies(1.0), copies(1.0)]), None);
         }
-        // Where no limit is looked for, or none of copies, there is nothing to say.
+        // If no limit, or no copy limit, is requested, there is no reason to report.
         assert_eq!(why(COPIES, &auto()), None);
-        assert_eq!(why(LINK, &apart), None);
-        for mut point in [loads, beside, apart] {
+        assert_eq!(why(LINK, &two_memories), None);
+        for mut point in [loads, background, two_memories] {
             point.pacing = Pacing::PingPong;
             assert_eq!(why(COPIES, &point), None);
             point.pacing = Pacing::Stream { window: 1 };

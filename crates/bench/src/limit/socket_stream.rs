@@ -1,11 +1,10 @@
-//! The socket-stream limit of a point: what plain TCP carries between the very same ranks. Every flow of the point gets
-//! one connection for each worker, rail that it takes and queue pair, in the direction in which its payload goes, and
-//! all of them run at once: one time with workers that block, one time with workers that poll. The faster counts,
-//! because a limit is an upper bound. They are counted when they are steady: after some round trips of the path.
+//! The socket-stream bound of a point: the bandwidth of plain TCP between the same ranks. Every flow of the point gets
+//! one connection per worker, used rail and queue pair, in the direction of its payload. All of them run at once, first
+//! with blocking workers, then with polling ones. The faster result counts, because the bound is an upper one. Bytes
+//! are counted once the streams are steady, after several round trips of the path.
 //!
-//! When bytes flow, and the sum of all ranks, are here; the loop that moves them is in [`pump`](mod@pump), making the
-//! connections in [`connect`](mod@connect). The upper bound of a figure is chosen
-//! in [`crate::limit`].
+//! This module has the times of a measurement and the sum over all ranks. The loop that moves the bytes is in
+//! [`pump`](mod@pump), connecting in [`connect`](mod@connect). [`crate::limit`] chooses the upper bound of a figure.
 
 pub mod connect;
 pub mod pump;
@@ -27,54 +26,54 @@ use tonnage_ranks::Rank;
 use tonnage_units::Result;
 use tonnage_units::lock::lock;
 
-/// The longest time that the streams are counted for, after a third of it that is not, unless round trips are long:
-/// long trials are for rare operations, and streams are steady before.
+/// Longest counted time, unless round trips are long; a third of it passes uncounted before. Longer trials are meant
+/// for rare operations, and streams are steady earlier.
 const TIMED_NS_MAX: u64 = 1_000_000_000;
 
-/// The shortest: a delay of the scheduler must not weigh.
+/// Shortest counted time, so that a delay of the scheduler does not matter.
 const TIMED_NS_MIN: u64 = 50_000_000;
 
-/// The time beside trials whose length is a number of operations.
+/// Counted time for trials with a given number of operations.
 const TIMED_NS: u64 = 200_000_000;
 
-/// Round trips before streams are counted, at least: slow start doubles its window in each, and begins with some 14 kB.
+/// Least number of round trips before counting: slow start doubles its window in each, and begins with about 14 kB.
 const LEAD_ROUND_TRIPS: u64 = 20;
 
-/// Round trips for which they are counted, at least, so that each part of that time has some.
+/// Least number of round trips while counting, so that each part of the time has some.
 const TIMED_ROUND_TRIPS: u64 = 10;
 
-/// The longest of both times, however long round trips are.
+/// Upper bound of both times for long round trips.
 const ROUND_TRIPS_NS_MAX: u64 = 4_000_000_000;
 
-/// Attempts to find streams steady, each with a lead of [`LEAD_FACTOR`] times the one before.
+/// Attempts to find the streams steady. Each has [`LEAD_FACTOR`] times the lead of the previous one.
 const ATTEMPTS: u32 = 3;
 const LEAD_FACTOR: u64 = 4;
 
-/// The longest lead of any attempt: far below the time that ranks wait for each other.
+/// Longest lead of any attempt: far below the time that ranks wait for each other.
 const LEAD_NS_MAX: u64 = 4 * ROUND_TRIPS_NS_MAX;
 
-/// State that the workers of a rank share: the streams of each until it takes them, and when bytes flow.
+/// State shared by the workers of a rank: the streams of each until it takes them, and their time window.
 #[derive(Debug)]
-pub struct Berths {
+pub struct SharedStreams {
     /// Streams of each worker.
     streams: Mutex<Vec<Vec<Stream>>>,
     window: Window,
     waiting: Waiting,
 }
 
-/// Streams as they were carried, all of them together.
+/// Result of a measurement over all streams.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Carried {
-    /// Their rate.
+    /// Received bytes and rates.
     pub streamed: Streamed,
-    /// Way in which workers waited while nothing moved.
+    /// How workers waited while no bytes moved.
     pub waiting: Waiting,
-    /// Number of measurements that this is the best of.
+    /// Number of measurements of which this is the best.
     pub measurements: u32,
 }
 
 impl Carried {
-    /// The faster of two, where there are any.
+    /// Returns the faster of two results, if there are any.
     pub fn better(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (Some(one), Some(other)) = (one, other) else {
             return one.or(other);
@@ -87,8 +86,8 @@ impl Carried {
     }
 }
 
-impl Berths {
-    /// Carries the streams of a worker, on the calling thread; a second call finds none.
+impl SharedStreams {
+    /// Runs this worker's streams on the calling thread. Consumes them; a second call finds none.
     pub fn carry(&self, worker: usize, clock: &Clock) -> Result<Streamed> {
         let mut all = lock(&self.streams);
         let mine = all.get_mut(worker).map(std::mem::take).unwrap_or_default();
@@ -97,7 +96,7 @@ impl Berths {
     }
 }
 
-/// Time that the streams of a point are counted for: that of a trial, so that they are of the same kind.
+/// Returns the counted time of a point's streams: that of a trial, so that both are comparable.
 fn timed_ns(point: &TransferPoint) -> u64 {
     match point.length.trial {
         TrialLength::DurationNs(ns) => ns.clamp(TIMED_NS_MIN, TIMED_NS_MAX),
@@ -105,32 +104,32 @@ fn timed_ns(point: &TransferPoint) -> u64 {
     }
 }
 
-/// Times of streams that need `rtt_ns` for a round trip: before they are counted in the first attempt, and for which
-/// they are counted.
+/// Returns the lead of the first attempt and the counted time, for streams with round trips of `rtt_ns`.
 fn lead_and_timed_ns(timed_ns: u64, rtt_ns: u64) -> (u64, u64) {
     let round_trips = |count: u64| rtt_ns.saturating_mul(count).min(ROUND_TRIPS_NS_MAX);
     let timed_ns = timed_ns.max(round_trips(TIMED_ROUND_TRIPS));
     ((timed_ns / 3).max(round_trips(LEAD_ROUND_TRIPS)), timed_ns)
 }
 
-/// Time from the start of the streams until they are counted. Each attempt, numbered from 0, waits longer.
+/// Returns the time from the start of the streams until counting. Each attempt, numbered from 0, waits longer.
 fn lead_ns(first_ns: u64, attempt: u32) -> u64 {
     (first_ns * LEAD_FACTOR.pow(attempt)).min(LEAD_NS_MAX)
 }
 
-/// Measures in each way, on all ranks together, and returns the faster. `addresses` are those of the engine's devices,
-/// for each rail of each worker; `carry` lets every worker carry its [`Berths`] at once and adds up what they say.
+/// Measures with each way of waiting, on all ranks together, and returns the faster result. `addresses` are those of
+/// the engine's devices, per worker and rail. `carry` makes every worker run its part of the [`SharedStreams`] at the same
+/// time, and adds up the results.
 ///
-/// `None` when some stream brought nothing within the time, as on a link that is down, or they went on getting faster:
-/// no limit is better than a wrong one.
+/// Returns `None` if some stream received nothing in time, as on a link that is down, or if the streams kept getting
+/// faster: no limit is better than a wrong one.
 ///
 /// # Errors
-/// When a connection cannot be made or breaks; the message names the pair.
+/// If a connection cannot be made or breaks; the message names the pair.
 pub fn measure(
     rank: &mut Rank,
     point: &TransferPoint,
     addresses: &[Vec<Option<IpAddr>>],
-    mut carry: impl FnMut(&Arc<Berths>) -> Result<Streamed>,
+    mut carry: impl FnMut(&Arc<SharedStreams>) -> Result<Streamed>,
 ) -> Result<Option<Carried>> {
     rank.phase("socket-stream limit");
     let mut best = None;
@@ -146,16 +145,16 @@ pub fn measure(
     Ok(best)
 }
 
-/// The most rounds that are measured: of more of them these are evenly spread, as each takes its time to connect.
+/// Most rounds that are measured, because connecting takes time. If there are more, evenly spaced ones are measured.
 const ROUNDS_MAX: u32 = 32;
 
-/// Measures in one way, round after round; several count as those of a trial do.
+/// Measures with one way of waiting, round after round, and combines the rounds as in a trial.
 fn measure_in(
     waiting: Waiting,
     rank: &mut Rank,
     point: &TransferPoint,
     addresses: &[Vec<Option<IpAddr>>],
-    carry: &mut impl FnMut(&Arc<Berths>) -> Result<Streamed>,
+    carry: &mut impl FnMut(&Arc<SharedStreams>) -> Result<Streamed>,
 ) -> Result<Option<Streamed>> {
     let mut rounds: Vec<Streamed> = Vec::new();
     for round in point.roles.sampled_rounds(ROUNDS_MAX) {
@@ -180,14 +179,15 @@ fn measure_in(
     Ok(last)
 }
 
-/// Measures a round in one way. Streams that go on getting faster are in slow start, or their receive buffers still
-/// grow: they are measured again, later. `None` where they never end to, or some bring nothing.
+/// Measures one round with one way of waiting. Streams that keep getting faster are in slow start, or their receive
+/// buffers still grow; they are measured again with a longer lead. Returns `None` if they never become steady, or if
+/// some receive nothing.
 fn measure_round(
     waiting: Waiting,
     rank: &mut Rank,
     (point, round): (&TransferPoint, u32),
     addresses: &[Vec<Option<IpAddr>>],
-    carry: &mut impl FnMut(&Arc<Berths>) -> Result<Streamed>,
+    carry: &mut impl FnMut(&Arc<SharedStreams>) -> Result<Streamed>,
 ) -> Result<Option<Streamed>> {
     let rounds = point.roles.rounds().min(ROUNDS_MAX);
     let of_round_ns = (timed_ns(point) / u64::from(rounds)).max(TIMED_NS_MIN);
@@ -196,16 +196,16 @@ fn measure_round(
         let (first_ns, timed_ns) = lead_and_timed_ns(of_round_ns, connected.rtt_ns);
         let lead_ns = lead_ns(first_ns, attempt);
         let start_ns = rank.aligned_start("start of the socket streams", DEADLINES.step)?;
-        let berths = Arc::new(Berths {
+        let shared = Arc::new(SharedStreams {
             streams: Mutex::new(connected.streams),
             window: Window::new(start_ns, lead_ns, timed_ns, connected.skew_ns),
             waiting,
         });
-        let carried = carry(&berths);
+        let carried = carry(&shared);
         let mine = all_or_none(rank, "carry the socket streams", carried)?;
         let all = rank.reduce("add up the socket streams", mine, DEADLINES.step)?;
         if all.silent > 0 || all.streams == 0 {
-            tell_silent(rank, &all, waiting);
+            warn_silent(rank, &all, waiting);
             return Ok(None);
         }
         if !all.is_rising() {
@@ -214,17 +214,17 @@ fn measure_round(
     }
     if rank.id() == 0 {
         log::warn!(
-            "socket streams went on getting faster: this measurement of the limit ({}) does not count",
+            "socket streams kept getting faster: this measurement of the limit ({}) does not count",
             waiting.name()
         );
     }
     Ok(None)
 }
 
-fn tell_silent(rank: &Rank, all: &Streamed, waiting: Waiting) {
+fn warn_silent(rank: &Rank, all: &Streamed, waiting: Waiting) {
     if rank.id() == 0 {
         log::warn!(
-            "{} of {} socket streams brought nothing: this measurement of the limit ({}) does not count",
+            "{} of {} socket streams received nothing: this measurement of the limit ({}) does not count",
             all.silent,
             all.streams,
             waiting.name()
@@ -232,7 +232,7 @@ fn tell_silent(rank: &Rank, all: &Streamed, waiting: Waiting) {
     }
 }
 
-/// The limit in words and bytes per second.
+/// Describes the bound and returns it.
 pub fn describe(carried: &Carried) -> tonnage_record::Limit {
     let Carried {
         streamed, waiting, ..

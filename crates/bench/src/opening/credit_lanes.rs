@@ -1,8 +1,7 @@
-//! Memory and lanes of credits, for engines whose sends complete before their receiver has taken them.
+//! Memory and lanes of credits, for engines whose sends complete before the receiver has taken them.
 //!
-//! Counting itself is in [`tonnage_loops::credits`]. The counts have a memory of their own, of the host,
-//! because the CPU looks at them whatever memory the payload is in. Moments at which senders are told follow from the
-//! pacing, which a kind knows.
+//! The counting itself is in [`tonnage_loops::credits`]. The counts are in host memory, because the CPU reads them
+//! whatever memory has the payload. The kind's pacing determines when senders get their credits.
 
 use std::sync::Arc;
 
@@ -15,12 +14,12 @@ use tonnage_units::{Error, Result};
 use tonnage_loops::credits::{Credits, Telling};
 use tonnage_loops::each::PlaceInMemory;
 
-/// Returns whether sends of a device are done only by credits.
+/// Whether sends of a device need credits to be known as complete.
 pub(crate) fn needs_credits(op: Verb, caps: &Caps) -> bool {
     op == Verb::Send && caps.moves_bytes && !caps.sends_taken && caps.verbs.contains(&Verb::Write)
 }
 
-/// Counts of one worker with its peers, and what their lanes need.
+/// Credit counts of one worker and its peers, with the resources for their lanes.
 pub(crate) struct CreditLanes {
     credits: Credits,
     region: RegionId,
@@ -29,10 +28,10 @@ pub(crate) struct CreditLanes {
 }
 
 impl CreditLanes {
-    /// Allocates and registers memory for the counts with so many peers.
+    /// Allocates and registers memory for the counts of `peers` peers.
     ///
     /// # Errors
-    /// When no memory of the list can be looked at by the CPU, or the device refuses it.
+    /// If the list has no memory that the CPU can read, or the device refuses it.
     pub(crate) fn new(
         engine: &mut dyn Engine,
         lists: &Lists,
@@ -57,7 +56,7 @@ impl CreditLanes {
         })
     }
 
-    /// The place where the `index`-th peer writes its count.
+    /// Returns the place where the `index`-th peer writes its count.
     pub(crate) fn place(&self, index: usize) -> PlaceInMemory {
         PlaceInMemory {
             memory: self.descriptor.clone(),
@@ -65,7 +64,7 @@ impl CreditLanes {
         }
     }
 
-    /// Adds the `index`-th peer, by the place that it named for this worker.
+    /// Adds the `index`-th peer, with the place that it offers for this worker's count.
     pub(crate) fn connect(
         &mut self,
         peer: Peer,
@@ -74,15 +73,15 @@ impl CreditLanes {
     ) -> Result<()> {
         let PlaceInMemory { memory, offset } = place.ok_or_else(|| {
             Error::Failed(format!(
-                "rank {peer} takes messages without telling: its device differs from this rank's"
+                "rank {peer} returns no credits for messages: its device differs from this rank's"
             ))
         })?;
         self.remotes.push((peer, memory));
         self.credits.add(peer, index, offset)
     }
 
-    /// Begins a point whose messages go out on `sends`, at most `window` at a time, and come from `senders`, in the
-    /// order of the receives. Returns the counts and the lanes that carry them.
+    /// Begins a point with messages on `sends`, at most `window` in flight, and from `senders`, in the order of the
+    /// receives. Returns the counts and the lanes that carry them.
     pub(crate) fn begin(
         &mut self,
         (telling, window): (Telling, usize),
@@ -93,11 +92,11 @@ impl CreditLanes {
     ) -> Result<(&mut Credits, Vec<Lane>)> {
         let tell = |&peer: &Peer| {
             let known = self.remotes.iter().find(|(rank, _)| *rank == peer);
-            let none = || Error::Failed(format!("rank {peer} named no place for its credits"));
+            let none = || Error::Failed(format!("rank {peer} sent no address for its credits"));
             let (_, remote) = known.ok_or_else(none)?;
             let write = LaneKind::Initiate(Verb::Write);
             let lane = engine.lane(&LaneSpec {
-                // A count that was overtaken by an older one would be lost.
+                // In order, because a newer count overtaken by an older one would be lost.
                 in_order: true,
                 delivered: caps.delivery_on_request && !caps.delivered,
                 ..LaneSpec::new(write, peer, self.region, remote)

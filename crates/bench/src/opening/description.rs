@@ -1,4 +1,4 @@
-//! A rank's messages to rank 0 once its engine is open: what was really chosen, and on which CPUs and devices.
+//! A rank's messages to rank 0 once its engine is open: its choices in effect, and its CPUs and devices.
 
 use std::net::IpAddr;
 
@@ -8,64 +8,64 @@ use crate::wire_proof::NamedDevices;
 use tonnage_engine::memory::{BusDevice, MemoryReport};
 use tonnage_engine::{Caps, DeviceMemoryBy, Domain, EngineReport, LimitKind};
 
-/// Places of a rank's workers on its host: they differ between its ranks, and are the same for those that have its
-/// place on other hosts. What describes the host is in [`OpenMessage`]; told together, each rank would be a kind of its
-/// own.
+/// Placement of a rank's workers on its host. It differs between the ranks of a host, but is equal for ranks with the
+/// same index on other hosts. The description of the host is in [`OpenMessage`]; in one message, the combination would
+/// differ for each rank and none could be merged.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct WorkerPlaces {
-    /// CPUs of the workers; `None` where one is not pinned.
+    /// CPUs of the workers; `None` for one that is not pinned.
     pub cpus: Vec<Option<u32>>,
-    /// Sockets of these CPUs; `None` where that is not known.
+    /// CPU sockets of these CPUs; `None` if unknown.
     pub sockets: Vec<Option<u32>>,
-    /// Memory of its workers: said once where it is the same for all.
+    /// Memory of its workers; a single entry if it is the same for all.
     pub memory: Vec<MemoryReport>,
 }
 
-/// A rank's message to the others once it is open.
+/// A rank's message to the others once its engine is open.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct OpenMessage {
-    /// True with more workers than CPUs on the host.
+    /// Whether there are more workers than CPUs on the host.
     pub yielding: bool,
-    /// True for a rank without peers, whose devices bound nothing.
+    /// Whether the rank has no peers, so that its devices do not limit anything.
     pub idle: bool,
     /// The engine's choices.
     pub engine: EngineReport,
-    /// The device that the memory of its workers is of; `None` for memory of the host.
+    /// The device with the memory of its workers; `None` for host memory.
     pub memory_device: Option<BusDevice>,
-    /// Whoever moves bytes of such memory.
+    /// How bytes of such memory are moved.
     pub device_memory_by: DeviceMemoryBy,
     /// Devices of each worker, in the order of its rails.
     pub devices: Vec<Vec<Device>>,
-    /// The devices that its payload has to cross; `None` where it names none.
+    /// The devices that its payload must cross; `None` if it names none.
     pub wire_devices: Option<NamedDevices>,
 }
 
 impl OpenMessage {
-    /// The device of the memory, where all bytes cross its link to the rest of the machine.
+    /// Returns the memory's device, if all bytes cross its link to the rest of the machine.
     pub fn device_behind_link(&self) -> Option<&BusDevice> {
         let device = self.memory_device.as_ref();
         device.filter(|_| self.device_memory_by.crosses_link())
     }
 
-    /// All devices that some flow takes.
+    /// Returns all devices that some flow uses.
     pub fn used_devices(&self) -> impl Iterator<Item = &Device> {
         let all = self.devices.iter().flatten();
         all.filter(|device| device.used)
     }
 }
 
-/// A device that a worker was given, as far as limits depend on it.
+/// A worker's device, with the properties that limits depend on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Device {
-    /// False for a rail that none of the worker's flows takes.
+    /// Whether one of the worker's flows uses this rail.
     pub used: bool,
     /// Upper bound of the engine's bandwidth on it.
     pub limit: LimitKind,
-    /// True when that is the speed of its link because the user said so.
+    /// Whether that is a link speed stated by the user.
     pub link_stated: bool,
-    /// True when completed writes are visible to the peer: always, and where it is asked for.
+    /// Whether completed writes are visible to the peer: always, and if requested.
     pub delivers: [bool; 2],
-    /// True when a send is done only once its receiver has taken it, by the engine or by counts.
+    /// Whether a send completes only after its receiver has taken it, by the engine or by credits.
     pub sends_taken: bool,
     /// The engine's address for socket streams.
     pub address: Option<IpAddr>,
@@ -73,13 +73,13 @@ pub struct Device {
     pub interface: Option<String>,
     /// Its own name.
     pub name: Option<String>,
-    /// The name by which all processes know what bounds it, where that is another one.
+    /// The name of the limiting hardware for all processes, if that differs.
     pub bound_place: Option<String>,
 }
 
 impl Device {
-    /// Describes a device of a worker whose devices together can do `caps`. `link_bytes_per_s` is the speed of a link
-    /// that does not say it.
+    /// Describes a device of a worker whose devices together have `caps`. `link_bytes_per_s` is the speed to use for a
+    /// link that does not report one.
     pub(crate) fn new(
         device: &dyn Domain,
         caps: &Caps,
@@ -106,7 +106,7 @@ impl Device {
         }
     }
 
-    /// Its interface and address, or its name; `None` where it has none of them.
+    /// Returns its interface and address, or else its name; `None` if all are unknown.
     pub(crate) fn title(&self) -> Option<String> {
         match (&self.interface, self.address) {
             (Some(interface), Some(address)) => Some(format!("{interface} ({address})")),
@@ -116,7 +116,7 @@ impl Device {
     }
 }
 
-/// The network interface that has an address; `None` when none has, or the system does not list them.
+/// Returns the network interface with an address; `None` if there is none, or the system does not list them.
 pub(crate) fn interface_of(address: IpAddr) -> Option<String> {
     let all = tonnage_sys::interfaces::addresses().ok()?;
     let found = all.into_iter().find(|entry| entry.address == address);

@@ -1,5 +1,5 @@
-//! An engine that is open on all ranks: memory allocated and registered, workers connected. What a kind of experiment
-//! needs of it is said in `Need`; which of its points can share one is for the kind to know.
+//! An engine that is open on all ranks: memory is allocated and registered, workers are connected. `Need` has the
+//! requirements of a kind; the kind decides which of its points can share an engine.
 
 use std::sync::Arc;
 
@@ -7,9 +7,9 @@ use tonnage_sys::clock::Clock;
 
 use super::credit_lanes::{CreditLanes, needs_credits};
 use super::description::{Device, OpenMessage, WorkerPlaces};
-use super::introduction::{Introduction, Introductions, Spoken, heard_by, locality, spoken};
+use super::introduction::{Introduction, Introductions, PeerMessages, introductions_of, locality};
 use super::openings::Openings;
-use super::{Devices, MemoryDevices, Requirements, Seat, reports};
+use super::{Devices, MemoryDevices, Requirements, UnopenedWorker, reports};
 use crate::deadlines::DEADLINES;
 use crate::failure::all_or_none;
 use crate::host::RankHost;
@@ -22,37 +22,38 @@ use tonnage_ranks::Rank;
 use tonnage_units::reduce::Largest;
 use tonnage_units::{Error, Result, WireDevice};
 
-/// Point at which a send is done where the engine does not say so itself, for the record.
+/// Recorded as the time when a send completes, if the engine does not report that itself.
 const SENDS_COUNTED: &str = "when taken, by counts that receivers write to their senders";
 
-/// State that a worker owns from point to point.
+/// The state of one worker, kept from point to point.
 pub struct EngineWorker {
-    /// Its engine; `None` while a point drives it.
+    /// Its engine; `None` while a point uses it.
     pub engine: Option<Box<dyn Engine + Send>>,
     /// Its memory.
     pub memory: Arc<dyn Memory>,
     /// The handle of that memory in its engine.
     pub region: RegionId,
-    /// The memories of its peers, in their order.
+    /// Memories of its peers, ascending by peer.
     pub remote: Vec<(Peer, Descriptor)>,
-    /// The capabilities of its device.
+    /// Capabilities of its device.
     pub caps: Caps,
     /// Its clock.
     pub clock: Clock,
     /// The CPU that it is pinned to.
     pub cpu: Option<u32>,
-    /// Its devices, in the order of their rails.
+    /// Its devices, in rail order.
     pub devices: Vec<Device>,
-    /// Counts of messages that receivers took; `None` where completions say so.
+    /// Credit counts of messages; `None` if completions already show that the receiver took them.
     pub(crate) credits: Option<CreditLanes>,
-    /// Messages about single operations, where these are compared; `None` while a point drives the engine.
+    /// Mailboxes for messages about single operations, if every operation is compared; `None` while a point uses the
+    /// engine.
     pub(crate) mail: Option<Mailboxes>,
     /// Results of these comparisons.
     pub(crate) findings: Option<Arc<Findings>>,
 }
 
 impl EngineWorker {
-    /// A peer's memory, for lanes.
+    /// Returns a peer's memory, for lanes.
     pub fn remote_of(&self, peer: Peer) -> Result<&Descriptor> {
         let place = self.remote.binary_search_by_key(&peer, |(rank, _)| *rank);
         let known = place.ok().and_then(|place| self.remote.get(place));
@@ -65,25 +66,26 @@ impl EngineWorker {
 pub struct OpenEngine {
     /// This rank's workers.
     pub workers: Vec<EngineWorker>,
-    /// Messages about the engines of all ranks.
+    /// Properties of the engines of all ranks.
     pub opened: Openings,
-    /// True when bytes really move.
+    /// Whether bytes really move.
     pub moves_bytes: bool,
-    /// True when this rank's workers yield.
+    /// Whether this rank's workers yield.
     pub yielding: bool,
     /// This rank's part in the proof of path.
     pub route: RouteShare,
-    /// Time that drivers of devices took to start, the longest of all ranks; `None` where there are none.
+    /// Longest start of a device driver over all ranks; `None` if no driver was started.
     pub driver_start_ns: Option<u64>,
-    // Kept last, so that workers close before their domains do.
+    // Declared last, so that workers close before their domains.
     _domains: Vec<Arc<dyn Domain>>,
 }
 
 impl OpenEngine {
-    /// Opens the engine on all ranks; `check` is a demand on each worker's devices.
+    /// Opens the engine on all ranks. `check` is an additional requirement for each worker's devices.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
+    /// [`Error::Unavailable`] on every rank if any rank lacks a requirement; otherwise the failure and the rank where
+    /// it happened.
     pub(crate) fn open(
         need: &Need<'_>,
         check: CapsCheck<'_>,
@@ -109,9 +111,9 @@ impl OpenEngine {
         let (opened, mut route) = Openings::gather(rank, local.opened, pairs, *measuring)?;
         pairs.check(opened.common.placed)?;
         rank.phase(&format!("connecting {name}"));
-        let told = local.told.packed(route.group())?;
-        let heard = rank.exchange("exchange cards", told, DEADLINES.step)?;
-        let connected = connect(rank, &need.peers, &mut local.workers, &heard, &mut route);
+        let messages = local.messages.packed(route.group())?;
+        let replies = rank.exchange("exchange cards", messages, DEADLINES.step)?;
+        let connected = connect(rank, &need.peers, &mut local.workers, &replies, &mut route);
         all_or_none(rank, "connect", connected)?;
         let met = meet(rank, &mut local.workers);
         all_or_none(rank, "first contact", met)?;
@@ -132,37 +134,37 @@ impl OpenEngine {
     }
 }
 
-/// Needs of one rank.
+/// Requirements of one rank.
 pub(crate) struct Need<'a> {
     /// Engine, memory, workers, and how they are used.
     pub(crate) requirements: Requirements<'a>,
-    /// The ranks that this one exchanges bytes with, ascending.
+    /// Ranks with which this one exchanges bytes, ascending.
     pub(crate) peers: Vec<Peer>,
 }
 
-/// A demand on a device beyond its verbs: what its capabilities are, and how many devices a worker has.
+/// An additional requirement for a device, given its capabilities and the number of a worker's devices.
 pub(crate) type CapsCheck<'a> = &'a dyn Fn(&Caps, usize) -> Result<()>;
 
 impl Need<'_> {
-    /// Returns whether a rail leads to one of this rank's peers.
+    /// Whether a rail leads to one of this rank's peers.
     fn uses(&self, rank: Peer, rail: usize, devices: usize) -> bool {
         let rails = self.requirements.division.rails;
         let leads = |&peer: &Peer| rails.for_peer(rank, peer, devices).contains(&rail);
-        // A rank without peers has its device all the same.
+        // A rank without peers still uses its devices.
         self.peers.is_empty() || self.peers.iter().any(leads)
     }
 }
 
-/// Everything that a rank can have before it needs the others.
+/// Everything that a rank can open without the other ranks.
 struct Local {
     workers: Vec<EngineWorker>,
     opened: (OpenMessage, WorkerPlaces),
     /// Messages of its workers to their peers.
-    told: Spoken,
+    messages: PeerMessages,
     domains: Vec<Arc<dyn Domain>>,
 }
 
-/// Time that the drivers of the workers' memories took to start, on the rank where it was the longest.
+/// Returns the longest start of a driver for the workers' memories, over all ranks.
 fn slowest_start(rank: &mut Rank, workers: &[EngineWorker]) -> Result<Option<u64>> {
     let own = workers
         .iter()
@@ -186,26 +188,26 @@ fn open_local(
     if requirements.division.rails.is_single() {
         devices.check_used(rank, requirements.workers)?;
     }
-    let (mut workers, mut told, mut wire_devices) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut workers, mut messages, mut wire_devices) = (Vec::new(), Vec::new(), Vec::new());
     for (index, &cpu) in (0u32..).zip(&devices.placement.cpus) {
         if let Some(cpu) = cpu {
             // Pinned before its memory is touched, so that pages come from the worker's own node.
             tonnage_machine::pin_thread(cpu)?;
         }
-        let seat = requirements.seat(&devices, (index, cpu), rank, settings, host)?;
-        let seated = seat.devices.clone();
-        let (mut worker, introductions) = open_worker(seat, cpu, need, settings)?;
-        // Of several devices a rank uses only those that its workers open, and of those only what leads to a peer.
-        let rails = (0u32..).zip(&seated).zip(&mut worker.devices);
+        let unopened = requirements.prepare_worker(&devices, (index, cpu), rank, settings, host)?;
+        let own_devices = unopened.devices.clone();
+        let (mut worker, introductions) = open_worker(unopened, cpu, need, settings)?;
+        // Only devices that the workers open and that lead to a peer count as used.
+        let rails = (0u32..).zip(&own_devices).zip(&mut worker.devices);
         for ((rail, domain), device) in rails {
-            device.used = need.uses(rank.id(), rail as usize, seated.len());
+            device.used = need.uses(rank.id(), rail as usize, own_devices.len());
             if device.used {
                 let named = domain.wire_devices().into_iter();
                 wire_devices.extend(named.map(|device| (device, rail)));
             }
         }
         workers.push(worker);
-        told.push(introductions);
+        messages.push(introductions);
     }
     let memory_device = memories.of(rank.id()).cloned();
     Ok(Local {
@@ -216,24 +218,24 @@ fn open_local(
             (host, memory_device),
         ),
         workers,
-        told: spoken(told)?,
+        messages: PeerMessages::new(messages)?,
         domains: devices.domains,
     })
 }
 
-/// Opens one worker's engine, registers its memory, and returns its words to its peers.
+/// Opens one worker's engine and registers its memory. Returns the worker, and its messages to its peers.
 fn open_worker(
-    seat: Seat,
+    unopened: UnopenedWorker,
     cpu: Option<u32>,
     need: &Need<'_>,
     settings: &Settings,
 ) -> Result<(EngineWorker, Introductions)> {
-    let Seat {
+    let UnopenedWorker {
         devices,
         domain,
         memory,
         config,
-    } = seat;
+    } = unopened;
     let mut engine = domain.worker(&config)?;
     let region = engine.register(&memory)?;
     let (peers, caps) = (&need.peers, *domain.caps());
@@ -326,20 +328,20 @@ fn describe(
     (opened, places)
 }
 
-/// Connects the workers with those of their peers, and keeps what their lanes will need.
+/// Connects the workers with those of their peers, and stores the data for their lanes.
 fn connect(
     rank: &Rank,
     peers: &[Peer],
     workers: &mut [EngineWorker],
-    heard: &[(Peer, Vec<u8>)],
+    replies: &[(Peer, Vec<u8>)],
     route: &mut RouteShare,
 ) -> Result<()> {
     let locality = |peer| locality(rank, peer);
-    let meet = |peer, group| route.meet(peer, group);
-    let of_workers = heard_by(workers.len(), (peers, heard), locality, meet)?;
-    for (worker, told) in workers.iter_mut().zip(of_workers) {
-        let mut neighbors = Vec::with_capacity(told.len());
-        for (index, introduced) in told.into_iter().enumerate() {
+    let note_group = |peer, group| route.note_group(peer, group);
+    let of_workers = introductions_of(workers.len(), (peers, replies), locality, note_group)?;
+    for (worker, introduced_peers) in workers.iter_mut().zip(of_workers) {
+        let mut neighbors = Vec::with_capacity(introduced_peers.len());
+        for (index, introduced) in introduced_peers.into_iter().enumerate() {
             let peer = introduced.neighbor.peer;
             worker.remote.push((peer, introduced.memory));
             if let Some(lanes) = &mut worker.credits {
@@ -355,10 +357,10 @@ fn connect(
     Ok(())
 }
 
-/// Refuses to sleep where an engine has nothing to sleep on: it would poll under another name.
+/// Rejects sleeping with an engine that has nothing to sleep on; it would only poll under another name.
 fn check_sleep(workers: &mut [EngineWorker], name: &str) -> Result<()> {
     for worker in workers {
-        // A worker without peers only rests.
+        // A worker without peers has nothing to sleep for.
         if !worker.remote.is_empty() && matches!(engine_of(worker)?.arm()?, Arm::Unsupported) {
             return Err(Error::Unavailable {
                 what: format!("--cq event on {name}"),

@@ -1,4 +1,4 @@
-//! Messages of workers to their peers before they are connected: how to reach them, and their memory.
+//! Messages of workers to their peers before they connect: addresses and memory.
 
 use std::collections::BTreeMap;
 
@@ -8,26 +8,26 @@ use tonnage_loops::each::PlaceInMemory;
 use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_units::{Error, Result};
 
-/// A worker's message to one of its peers: how to reach it, and its memory.
+/// A worker's message to one of its peers, with its address and memory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Introduction {
-    /// Its address for this peer.
+    /// Its endpoint address for this peer.
     pub card: Card,
-    /// Its memory, as peers name it.
+    /// Its memory, for use by peers.
     pub memory: Descriptor,
-    /// The place where this peer tells how many of its messages it took; `None` where completions say so.
+    /// Place where this peer writes how many of its messages it took; `None` if completions already show that.
     pub credits: Option<PlaceInMemory>,
-    /// The place where this peer writes about single operations; `None` where these are not compared.
+    /// Place where this peer writes messages about single operations; `None` if operations are not compared.
     pub messages: Option<PlaceInMemory>,
 }
 
 /// Messages of one worker to its peers.
 pub type Introductions = Vec<(Peer, Introduction)>;
 
-/// A peer's message to a worker, and the peer's place.
+/// A peer's message to a worker, with the peer's locality.
 #[derive(Debug, Clone)]
 pub struct Introduced {
-    /// Its address and its place.
+    /// Its endpoint address and locality.
     pub neighbor: Neighbor,
     /// As in its [`Introduction`].
     pub memory: Descriptor,
@@ -37,9 +37,9 @@ pub struct Introduced {
     pub messages: Option<PlaceInMemory>,
 }
 
-/// Words of this rank's workers to each peer.
+/// Introductions of this rank's workers, by peer.
 #[derive(Debug)]
-pub(crate) struct Spoken(BTreeMap<Peer, Vec<Introduction>>);
+pub(crate) struct PeerMessages(BTreeMap<Peer, Vec<Introduction>>);
 
 /// A rank's message to a peer.
 #[derive(Debug, Serialize, Deserialize)]
@@ -49,27 +49,27 @@ struct Greeting {
     introductions: Vec<Introduction>,
 }
 
-/// Words of this rank to each peer, from those of its workers, which all have the same peers.
-///
-/// # Errors
-/// When an engine made a card that is too long.
-pub(crate) fn spoken(workers: Vec<Introductions>) -> Result<Spoken> {
-    let mut told: BTreeMap<Peer, Vec<Introduction>> = BTreeMap::new();
-    for (peer, introduction) in workers.into_iter().flatten() {
-        let bytes = introduction.card.0.len();
-        if bytes > Card::BYTES_MAX {
-            return Err(Error::Failed(format!(
-                "the engine makes a card of {bytes} bytes, at most {} are allowed",
-                Card::BYTES_MAX
-            )));
+impl PeerMessages {
+    /// Groups the introductions of this rank's workers by peer. All workers have the same peers.
+    ///
+    /// # Errors
+    /// If an engine made an address that is too long.
+    pub(crate) fn new(workers: Vec<Introductions>) -> Result<Self> {
+        let mut by_peer: BTreeMap<Peer, Vec<Introduction>> = BTreeMap::new();
+        for (peer, introduction) in workers.into_iter().flatten() {
+            let bytes = introduction.card.0.len();
+            if bytes > Card::BYTES_MAX {
+                return Err(Error::Failed(format!(
+                    "the engine makes a card of {bytes} bytes, at most {} are allowed",
+                    Card::BYTES_MAX
+                )));
+            }
+            by_peer.entry(peer).or_default().push(introduction);
         }
-        told.entry(peer).or_default().push(introduction);
+        Ok(Self(by_peer))
     }
-    Ok(Spoken(told))
-}
 
-impl Spoken {
-    /// One message to each peer, with this rank's group of the proof of path.
+    /// Encodes one message per peer, with this rank's group of the proof of path.
     pub(crate) fn packed(self, group: Option<u32>) -> Result<Vec<(Peer, Vec<u8>)>> {
         let pack = |(peer, introductions)| {
             let greeting = Greeting {
@@ -82,28 +82,30 @@ impl Spoken {
     }
 }
 
-/// Messages of these peers to each of this rank's `count` workers, from what was heard in the order of the ranks;
-/// `locality` gives a peer's place, and `meet` is told its group.
+/// Decodes the introductions of these peers for each of this rank's `count` workers, from `messages` in rank order.
+/// `locality` returns a peer's locality, and `note_group` receives its group.
 ///
 /// # Errors
-/// When a peer said nothing, its message cannot be read, or it has fewer workers.
-pub(crate) fn heard_by(
+/// If a peer sent nothing, its message cannot be decoded, or it has fewer workers.
+pub(crate) fn introductions_of(
     count: usize,
-    (peers, heard): (&[Peer], &[(Peer, Vec<u8>)]),
+    (peers, messages): (&[Peer], &[(Peer, Vec<u8>)]),
     locality: impl Fn(Peer) -> Locality,
-    mut meet: impl FnMut(Peer, Option<u32>),
+    mut note_group: impl FnMut(Peer, Option<u32>),
 ) -> Result<Vec<Vec<Introduced>>> {
     let mut of_workers = vec![Vec::new(); count];
     for from in peers {
-        let place = heard.binary_search_by_key(from, |(rank, _)| *rank);
+        let place = messages.binary_search_by_key(from, |(rank, _)| *rank);
         let nothing = || Error::Failed(format!("rank {from} did not introduce itself"));
-        let message = place.ok().and_then(|place| heard.get(place));
+        let message = place.ok().and_then(|place| messages.get(place));
         let (_, bytes) = message.ok_or_else(nothing)?;
         let Greeting {
             group,
             introductions,
         } = unpack(bytes).map_err(|error| {
-            Error::Failed(format!("rank {from} introduced itself unreadably: {error}"))
+            Error::Failed(format!(
+                "cannot decode the introduction of rank {from}: {error}"
+            ))
         })?;
         if introductions.len() < count {
             let missing = introductions.len();
@@ -111,7 +113,7 @@ pub(crate) fn heard_by(
                 "rank {from} has no worker {missing} to connect to"
             )));
         }
-        meet(*from, group);
+        note_group(*from, group);
         let locality = locality(*from);
         for (of_worker, introduction) in of_workers.iter_mut().zip(introductions) {
             of_worker.push(Introduced {
@@ -129,7 +131,7 @@ pub(crate) fn heard_by(
     Ok(of_workers)
 }
 
-/// Place of a peer, as the ranks know it.
+/// Returns the locality of a peer.
 pub(crate) fn locality(rank: &Rank, peer: Peer) -> Locality {
     let hosts = rank.hosts();
     if hosts.share_processes(rank.id(), peer) {
@@ -155,12 +157,12 @@ mod tests {
     }
 
     #[test]
-    fn every_worker_hears_its_own_peers() {
+    fn every_worker_gets_its_own_introductions() {
         let worker = |bytes| vec![(4, introduction(bytes)), (1, introduction(bytes))];
-        let told = spoken(vec![worker(3), worker(5)]).unwrap();
-        let told = told.packed(Some(7)).unwrap();
+        let messages = PeerMessages::new(vec![worker(3), worker(5)]).unwrap();
+        let messages = messages.packed(Some(7)).unwrap();
         assert_eq!(
-            told.iter().map(|(peer, _)| *peer).collect::<Vec<_>>(),
+            messages.iter().map(|(peer, _)| *peer).collect::<Vec<_>>(),
             [1, 4]
         );
         let place = |peer| match peer {
@@ -168,37 +170,40 @@ mod tests {
             _ => Locality::OtherMachine,
         };
         let mut groups = Vec::new();
-        let meet = |peer, group| groups.push((peer, group));
-        let heard = heard_by(2, (&[1, 4], &told), place, meet).unwrap();
+        let note_group = |peer, group| groups.push((peer, group));
+        let introduced = introductions_of(2, (&[1, 4], &messages), place, note_group).unwrap();
         assert_eq!(groups, [(1, Some(7)), (4, Some(7))]);
         let lens = |introduced: &Vec<Introduced>| -> Vec<usize> {
             let all = introduced.iter();
             all.map(|one| one.neighbor.card.0.len()).collect()
         };
-        assert_eq!(heard.iter().map(lens).collect::<Vec<_>>(), [[3, 3], [5, 5]]);
-        let places = heard[1].iter().map(|one| one.neighbor.locality);
+        assert_eq!(
+            introduced.iter().map(lens).collect::<Vec<_>>(),
+            [[3, 3], [5, 5]]
+        );
+        let places = introduced[1].iter().map(|one| one.neighbor.locality);
         assert!(places.eq([Locality::SameContainer, Locality::OtherMachine]));
-        let refused = |count, peers: &[Peer], told: &[(Peer, Vec<u8>)]| {
-            let heard = heard_by(count, (peers, told), place, |_, _| {});
-            heard.unwrap_err().to_string()
+        let refused = |count, peers: &[Peer], messages: &[(Peer, Vec<u8>)]| {
+            let introduced = introductions_of(count, (peers, messages), place, |_, _| {});
+            introduced.unwrap_err().to_string()
         };
-        let silent = refused(2, &[1, 2], &told);
+        let silent = refused(2, &[1, 2], &messages);
         assert!(
             silent.contains("rank 2 did not introduce itself"),
             "{silent}"
         );
-        let missing = refused(3, &[1], &told);
+        let missing = refused(3, &[1], &messages);
         assert!(missing.contains("rank 1 has no worker 2"), "{missing}");
         let torn = refused(1, &[1], &[(1, b"xx".to_vec())]);
         assert!(
-            torn.contains("rank 1 introduced itself unreadably"),
+            torn.contains("cannot decode the introduction of rank 1"),
             "{torn}"
         );
     }
 
     #[test]
-    fn a_card_has_a_bound() {
-        let long = spoken(vec![vec![(1, introduction(Card::BYTES_MAX + 1))]]);
+    fn an_address_has_a_length_limit() {
+        let long = PeerMessages::new(vec![vec![(1, introduction(Card::BYTES_MAX + 1))]]);
         assert!(long.unwrap_err().to_string().contains("65536 are allowed"));
     }
 }

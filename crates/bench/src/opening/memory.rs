@@ -1,4 +1,4 @@
-//! The check that the memories of workers fit into a machine or a container together.
+//! Checks that the memories of all workers fit into a machine or a container together.
 
 use crate::settings::Settings;
 use tonnage_engine::memory::Available;
@@ -6,12 +6,12 @@ use tonnage_engine::split_name;
 use tonnage_ranks::Rank;
 use tonnage_units::{Bytes, Error, Result};
 
-/// Advice is in multiples of this, or of a page where it is less.
+/// Suggested sizes are multiples of this, or of a page if they are smaller.
 const ADVICE_UNIT: u64 = 1 << 20;
 
 const PAGE: u64 = 4096;
 
-/// The option that a smaller memory is asked for by, and its value.
+/// The option that determines the memory's size, and its value.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SizedBy {
     pub(crate) option: &'static str,
@@ -19,10 +19,10 @@ pub(crate) struct SizedBy {
 }
 
 impl SizedBy {
-    /// Value with which a memory of `has` bytes would have at most `fits`.
+    /// Returns the option's value for which a memory that now has `has` bytes would have at most `fits`.
     fn value(self, has: u64, fits: u64) -> u64 {
         let scaled = u128::from(self.bytes) * u128::from(fits) / u128::from(has.max(1));
-        // What guards and whole pages take does not shrink with the value.
+        // Guards and page rounding do not shrink with the value.
         let scaled = u64::try_from(scaled).unwrap_or(u64::MAX);
         let scaled = scaled.saturating_sub(if self.bytes == has { 0 } else { PAGE });
         let unit = if scaled < ADVICE_UNIT {
@@ -34,20 +34,20 @@ impl SizedBy {
     }
 }
 
-/// Memories of workers together.
+/// Memory of several workers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct MemorySum {
-    /// Number of the workers.
+    /// Number of workers.
     pub(super) workers: u64,
-    /// Bytes of the one that has most.
+    /// Bytes of the worker with the most.
     pub(super) most_bytes: u64,
-    /// Bytes of all of them.
+    /// Bytes of all workers.
     pub(super) bytes: u64,
 }
 
 impl MemorySum {
-    /// Memories of ranks whose workers, so many each, have these bytes.
-    pub(super) fn of(ranks: impl Iterator<Item = u64> + Clone, workers: u64) -> Self {
+    /// Adds up the memory of ranks with the given bytes per worker, each with `workers` workers.
+    pub(super) fn for_ranks(ranks: impl Iterator<Item = u64> + Clone, workers: u64) -> Self {
         let sum = ranks.clone().fold(0, u64::saturating_add);
         Self {
             workers: workers.saturating_mul(ranks.clone().count() as u64),
@@ -57,8 +57,8 @@ impl MemorySum {
     }
 }
 
-/// Refuses memories of all ranks of a machine, or of a container, where there is less; all have one of the same bytes.
-/// One rank of each looks, before anybody allocates.
+/// Rejects memories of the ranks of a machine or container that exceed the available bytes, if all ranks need the same
+/// size. One rank of each checks, before any rank allocates.
 pub(crate) fn check_memory_alike(
     rank: &Rank,
     settings: &Settings,
@@ -72,12 +72,12 @@ pub(crate) fn check_memory_alike(
     };
     check_places(rank, available, sized_by, |ranks| {
         let is_first = ranks.first() == Some(&rank.id());
-        is_first.then(|| MemorySum::of(ranks.iter().map(|_| bytes), 1))
+        is_first.then(|| MemorySum::for_ranks(ranks.iter().map(|_| bytes), 1))
     })
 }
 
-/// Refuses the memories of the ranks of this machine, and of this container, where there is less. `needs` adds them up
-/// on the rank that looks.
+/// Rejects memories of the ranks of this machine and of this container that exceed the available bytes. `needs` returns
+/// the sum on the rank that checks.
 pub(super) fn check_places(
     rank: &Rank,
     available: Available,
@@ -97,7 +97,7 @@ pub(super) fn check_places(
     Ok(())
 }
 
-/// Refuses the memories of workers where there is less.
+/// Rejects memories of workers that exceed the available bytes.
 fn check(
     place: &str,
     available_bytes: u64,
@@ -117,7 +117,7 @@ fn check(
         several if alike => (most_bytes, format!("each of {several} workers")),
         several => (bytes, format!("{several} workers together")),
     };
-    // One part of it, so that an option that is all of a worker's memory is known as such.
+    // Per worker if all are equal, so that an option that is exactly a worker's memory is recognized.
     let parts = if alike { workers.max(1) } else { 1 };
     let smaller = match sized_by.value(bytes / parts, available_bytes / parts) {
         0 => String::new(),
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn memories_that_differ_are_added_up() {
+    fn different_memories_are_added_up() {
         let gib = 1 << 30;
         let needs = MemorySum {
             workers: 4,
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_that_fits_is_said_and_fits() {
+    fn the_suggested_size_fits() {
         let gib = 1 << 30;
         assert!(check("machine", 8 * gib, alike(4, 2 * gib), REGISTER).is_ok());
         let refused = check("machine", 8 * gib - 1, alike(4, 2 * gib), REGISTER).unwrap_err();
@@ -183,12 +183,12 @@ mod tests {
     }
 
     #[test]
-    fn an_option_that_is_a_part_of_the_memory_is_scaled() {
+    fn an_option_for_part_of_the_memory_is_scaled() {
         let footprint = SizedBy {
             option: "--footprint",
             bytes: 1 << 30,
         };
-        // Two slices, each with a guard.
+        // Two slices, each with a guard page.
         let bytes = 2 * ((1 << 30) + PAGE);
         let refused = check("container", 512 << 20, alike(2, bytes), footprint).unwrap_err();
         assert!(
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_beyond_all_bounds_are_refused() {
+    fn overflowing_sizes_are_rejected() {
         assert!(check("machine", u64::MAX - 1, alike(u64::MAX, u64::MAX), REGISTER).is_err());
     }
 }

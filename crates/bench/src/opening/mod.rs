@@ -1,17 +1,17 @@
-//! Everything that a rank opens before its workers can move bytes between memories, for every kind that does so.
+//! Everything that a rank opens before its workers can move bytes between memories, for all kinds that do so.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `mod` | devices of the engine, places of the workers, their memories, and the devices that those will be of |
+//! | `mod` | devices of the engine, placement of the workers, their memories, and the GPUs with these memories |
 //! | [`engine`] | an engine that is open on all ranks, its workers connected |
-//! | [`description`] | what ranks tell each other of their engines |
+//! | [`description`] | descriptions of the engines that ranks exchange |
 //! | `credit_lanes` | memory and lanes of credits, for engines whose sends complete before they are taken |
-//! | `introduction` | what workers tell their peers, and what they were told |
-//! | [`openings`] | what follows from the engines of all ranks, for each of them |
-//! | `memory` | the check that the workers' memories fit together |
-//! | `pairs` | CPUs of workers that exchange bytes, and the sockets that they are really on |
+//! | `introduction` | messages of workers to their peers before they connect |
+//! | [`openings`] | properties that follow from the engines of all ranks |
+//! | `memory` | checks that the workers' memories fit together |
+//! | `pairs` | CPUs of workers that exchange bytes, and the sockets where they really are |
 //!
-//! Demands of a kind on a device beyond its verbs are in [`crate::kinds`].
+//! Additional requirements of a kind for its devices are in [`crate::kinds`].
 
 pub(crate) mod credit_lanes;
 pub mod description;
@@ -40,69 +40,69 @@ use tonnage_machine::{Placement, Topology, Workers};
 use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_units::{Error, Result};
 
-/// Requirements of a point, or of several, on this rank.
+/// Requirements of one or more points on this rank.
 pub(crate) struct Requirements<'a> {
-    /// The engine's row.
+    /// The engine's entry in the list.
     pub(crate) entry: &'a Entry,
-    /// Its name with the variant.
+    /// The engine's name with the variant.
     pub(crate) engine: &'a str,
     pub(crate) options: &'a EngineOptions,
     pub(crate) verbs: Vec<Verb>,
     /// The memory's name with the variant.
     pub(crate) memory: &'a str,
-    /// The option that names it.
+    /// The option that chooses the memory.
     pub(crate) memory_option: &'static str,
     /// Names of the memories of all ranks.
     pub(crate) memories: Vec<&'a str>,
-    /// Options of memories, of which each memory takes those that it knows; `None` for their defaults.
+    /// Options of memories; each memory uses those that it supports. `None` for the defaults.
     pub(crate) memory_options: Option<&'a EngineOptions>,
-    /// The name of another rank's memory.
+    /// Returns the name of another rank's memory.
     pub(crate) memory_of: Box<dyn Fn(u32) -> &'a str + 'a>,
     /// Bytes of each worker's memory on this rank.
     pub(crate) bytes: u64,
-    /// Bytes of each worker's memory on another rank.
+    /// Returns the bytes of each worker's memory on another rank.
     pub(crate) bytes_of: Box<dyn Fn(u32) -> u64 + 'a>,
     pub(crate) sized_by: SizedBy,
     pub(crate) workers: u32,
-    /// Those of them that measure, the first ones; they get CPUs of their own before the others.
+    /// Number of workers that measure: the first ones. They get their own CPUs before the others.
     pub(crate) measuring: u32,
-    /// Paths of each worker towards each peer.
+    /// How each worker's operations are divided over paths to a peer.
     pub(crate) division: Division,
-    /// Places by which this rank's devices are turned.
+    /// Number of positions by which this rank's list of devices is rotated.
     pub(crate) rail_shift: u32,
-    /// Ranks that exchange bytes, and where they are to be.
+    /// Ranks that exchange bytes, and their requested placement.
     pub(crate) pairs: Pairs,
-    /// Peers of each worker, at most.
+    /// Most peers of a worker.
     pub(crate) peers_max: u32,
-    /// Operations in flight on a lane, at most.
+    /// Most operations in flight on a lane.
     pub(crate) depth: u32,
-    /// Completions are slept for.
+    /// Whether workers sleep until completions.
     pub(crate) sleeps: bool,
-    /// Every operation is compared, so that both ends write messages about it.
+    /// Whether every operation is compared; both ends then write messages about it.
     pub(crate) compares_each: bool,
 }
 
 /// Devices that are open on this rank, and the CPUs of the workers that will use them.
 pub(crate) struct Devices {
-    /// At least one.
+    /// The open devices; never empty.
     pub(crate) devices: Vec<Arc<dyn Domain>>,
-    /// Devices with the paths of each worker: one for each device, or one for all of them together.
+    /// Domains for the workers, with their paths: one per device, or a single one over all devices.
     pub(crate) domains: Vec<Arc<dyn Domain>>,
-    /// True when they were named for this rank alone.
+    /// Whether they were chosen for this rank alone.
     of_rank: bool,
-    /// True when some of them may be left unused.
+    /// Whether some of them may remain unused.
     may_idle: bool,
     pub(crate) placement: Placement,
 }
 
 impl Devices {
-    /// The socket of each worker's CPU.
+    /// Returns the CPU socket of each worker.
     pub(crate) fn sockets(&self, topology: &Topology) -> Vec<Option<u32>> {
         let cpus = self.placement.cpus.iter();
         cpus.map(|cpu| topology.socket_of_cpu((*cpu)?)).collect()
     }
 
-    /// The first device's report; of several, each one's is in it.
+    /// Returns the first device's report. If there are several, it includes the report of each.
     pub(crate) fn report(&self) -> EngineReport {
         let mut report = self.domains[0].report();
         if self.domains.len() > 1 {
@@ -111,7 +111,7 @@ impl Devices {
         report
     }
 
-    /// Refuses a device that no worker of this rank's host uses: it would be an option without effect.
+    /// Rejects devices that no worker of this rank's host uses, because the option would have no effect.
     pub(crate) fn check_used(&self, rank: &Rank, workers: u32) -> Result<()> {
         let (devices, ranks) = (self.domains.len(), rank.identity().local_size.unwrap_or(1));
         let (option, who, workers) = match self.of_rank {
@@ -127,9 +127,9 @@ impl Devices {
     }
 }
 
-/// One worker before it opens its engine.
-pub(crate) struct Seat {
-    /// Its devices, which are several where it has several rails.
+/// A worker before its engine is opened.
+pub(crate) struct UnopenedWorker {
+    /// Its devices; several if it has several rails.
     pub(crate) devices: Vec<Arc<dyn Domain>>,
     pub(crate) domain: Arc<dyn Domain>,
     pub(crate) memory: Arc<dyn Memory>,
@@ -137,7 +137,7 @@ pub(crate) struct Seat {
 }
 
 impl<'a> Requirements<'a> {
-    /// Those of ranks that all have memory of one kind and size and one worker, without verbs or peers.
+    /// Returns the requirements of ranks with equal memories and one worker each, without verbs or peers.
     pub(crate) fn alike(
         (entry, engine, options): (&'a Entry, &'a str, &'a EngineOptions),
         memory: &'a str,
@@ -171,8 +171,8 @@ impl<'a> Requirements<'a> {
 }
 
 impl Requirements<'_> {
-    /// Refuses what the workers of a machine, or of a container, cannot have together. One rank of each looks, before any
-    /// rank allocates: later the others' part would count as not available.
+    /// Rejects requirements that the workers of a machine or container cannot meet together. One rank of each checks
+    /// before any rank allocates; later the other ranks' memory would no longer count as available.
     pub(crate) fn check_host(&self, rank: &Rank, settings: &Settings) -> Result<()> {
         self.check_memory(rank, settings)?;
         let ranks = rank.hosts().ranks_of_container(rank.id());
@@ -207,11 +207,11 @@ impl Requirements<'_> {
             let alike = |rank: &&u32| (self.memory_of)(**rank) == self.memory;
             let is_first = ranks.iter().find(alike) == Some(&rank.id());
             let bytes = ranks.iter().map(|&rank| (self.bytes_of)(rank));
-            is_first.then(|| memory::MemorySum::of(bytes, self.workers.into()))
+            is_first.then(|| memory::MemorySum::for_ranks(bytes, self.workers.into()))
         })
     }
 
-    /// The device that this rank's memory will be of.
+    /// Returns the device with this rank's memory, if any.
     pub(crate) fn own_device(&self, rank: &Rank, settings: &Settings) -> MemoryDevices {
         let Ok(entry) = settings.lists.memory_of_point(self.memory) else {
             return MemoryDevices::default();
@@ -226,7 +226,8 @@ impl Requirements<'_> {
         MemoryDevices::of_own(rank.id(), entry, &request)
     }
 
-    /// This rank's device, and those of its peers. Nobody is asked where no rank has memory of one.
+    /// Returns the devices with the memories of this rank and its peers. Nothing is exchanged if no rank has memory of
+    /// a device.
     pub(crate) fn devices_of_memories(
         &self,
         rank: &mut Rank,
@@ -239,15 +240,15 @@ impl Requirements<'_> {
         own.exchanged(rank, self.pairs.peers(rank.id()))
     }
 
-    /// Returns whether some rank's memory is a GPU's, or pinned for one: the same on all ranks.
+    /// Whether some rank's memory is on a GPU, or pinned for one. The same on all ranks.
     pub(crate) fn takes_gpus(&self, settings: &Settings) -> bool {
         let entries = self.memories.iter();
         let mut entries = entries.filter_map(|name| settings.lists.memory_of_point(name).ok());
         entries.any(|entry| entry.takes_gpu)
     }
 
-    /// Returns whether a rank's memory is of this rank's kind, or of one that is had from the same: the kind of which
-    /// there is most is looked at with all others that the CPU can address.
+    /// Whether a rank's memory comes from the same source as this rank's. Kinds that the CPU can address share a
+    /// source; they are checked by the ranks with the kind that has the most available.
     fn takes_from(&self, rank: u32, own: Available, settings: &Settings) -> bool {
         let name = (self.memory_of)(rank);
         if name == self.memory {
@@ -262,7 +263,7 @@ impl Requirements<'_> {
         together && bytes.is_some_and(|bytes| bytes <= own.machine_bytes)
     }
 
-    /// Opens the engine's devices and finds a CPU for each worker.
+    /// Opens the engine's devices and chooses a CPU for each worker.
     pub(crate) fn open(
         &self,
         rank: &Rank,
@@ -322,7 +323,8 @@ impl Requirements<'_> {
         })
     }
 
-    /// Refuses rails where there is one device: the figures would be those of single, under another name.
+    /// Rejects several rails if there is only one device: the results would be those of a single rail, under another
+    /// name.
     fn check_rails(&self, devices: &[Arc<dyn Domain>]) -> Result<()> {
         let several = devices.len() > 1;
         let option = match self.division.rails {
@@ -355,7 +357,7 @@ impl Requirements<'_> {
         Err(Error::Unavailable {
             what: format!("{option} over {names}"),
             why: format!(
-                "it is about several devices, and this is one{}",
+                "it needs several devices, and this is one{}",
                 left_out.unwrap_or_default()
             ),
             how: format!(
@@ -365,18 +367,19 @@ impl Requirements<'_> {
         })
     }
 
-    /// The device and the memory of the worker with this index, on the NUMA node of its CPU where the settings leave it
-    /// to that.
-    pub(crate) fn seat(
+    /// Returns device and memory for the worker with this index. The memory is on the NUMA node of its CPU, unless the
+    /// settings choose another one.
+    pub(crate) fn prepare_worker(
         &self,
         devices: &Devices,
         (index, cpu): (u32, Option<u32>),
         rank: &Rank,
         settings: &Settings,
         host: &RankHost,
-    ) -> Result<Seat> {
-        let (device, seated) = if self.division.rails.is_single() {
-            // Workers of the same place on their hosts get devices of the same place in the list, as rails are wired.
+    ) -> Result<UnopenedWorker> {
+        let (device, devices_of_worker) = if self.division.rails.is_single() {
+            // Workers with the same index on their hosts get devices at the same position in the list, as rails are
+            // wired.
             let first = if devices.of_rank {
                 0
             } else {
@@ -412,15 +415,15 @@ impl Requirements<'_> {
             depth: self.depth,
             clock: settings.clock,
         };
-        Ok(Seat {
-            devices: seated,
+        Ok(UnopenedWorker {
+            devices: devices_of_worker,
             domain,
             memory,
             config,
         })
     }
 
-    /// An error about memory, by the option and the rank that ask for it.
+    /// Adds to a memory error the option and the rank that requested it.
     fn lacks_memory(&self, error: Error, rank: u32) -> Error {
         match error {
             Error::Unavailable { why, how, .. } => Error::Unavailable {
@@ -433,13 +436,13 @@ impl Requirements<'_> {
     }
 }
 
-/// The place of a rank on its host.
+/// Returns the index of a rank on its host.
 fn local_rank(rank: &Rank, of: u32) -> u32 {
     let info = rank.infos().get(of as usize);
     info.map_or(0, |info| info.local_rank)
 }
 
-/// Memory of workers: said once where it is the same for all.
+/// Returns the memory reports of workers; a single one if all are equal.
 pub(crate) fn reports<'a>(
     memories: impl Iterator<Item = &'a Arc<dyn Memory>>,
 ) -> Vec<MemoryReport> {
@@ -448,32 +451,32 @@ pub(crate) fn reports<'a>(
     all
 }
 
-/// Devices by the ranks whose memory will be of them, such as GPUs; those of the host's memory are not named. Each rank
-/// tells its peers of its own before engines are opened, because a number means another device in another process.
+/// Devices such as GPUs with the memories of ranks, by rank; host memory has no entry. Each rank sends its own device
+/// to its peers before engines are opened, because a device number is only valid within its process.
 #[derive(Debug, Default)]
 pub(crate) struct MemoryDevices(BTreeMap<u32, BusDevice>);
 
 impl MemoryDevices {
-    /// This rank's alone, by the memory that it will ask for.
+    /// Returns only this rank's device, for the memory that it will request.
     pub(crate) fn of_own(rank: u32, entry: &MemoryEntry, request: &Request<'_>) -> Self {
         let device = (entry.device)(request);
         Self(device.map(|device| (rank, device)).into_iter().collect())
     }
 
-    /// Adds those of peers, which all ranks tell each other.
+    /// Adds the peers' devices, which all ranks exchange.
     pub(crate) fn exchanged(mut self, rank: &mut Rank, mut peers: Vec<u32>) -> Result<Self> {
-        let mut told = Vec::new();
+        let mut messages = Vec::new();
         if let Some(own) = self.of(rank.id()) {
             peers.sort_unstable();
             peers.dedup();
             peers.retain(|&peer| peer != rank.id());
             let own = pack(own)?;
-            told = peers.into_iter().map(|peer| (peer, own.clone())).collect();
+            messages = peers.into_iter().map(|peer| (peer, own.clone())).collect();
         }
-        for (peer, message) in rank.exchange("devices of memories", told, DEADLINES.step)? {
+        for (peer, message) in rank.exchange("devices of memories", messages, DEADLINES.step)? {
             let device = unpack(&message).map_err(|error| {
                 Error::Failed(format!(
-                    "rank {peer} told unreadably of its device: {error}"
+                    "cannot decode rank {peer}'s device description: {error}"
                 ))
             })?;
             self.0.insert(peer, device);
@@ -481,7 +484,7 @@ impl MemoryDevices {
         Ok(self)
     }
 
-    /// The device of a rank's memory.
+    /// Returns the device of a rank's memory.
     pub(crate) fn of(&self, rank: u32) -> Option<&BusDevice> {
         self.0.get(&rank)
     }

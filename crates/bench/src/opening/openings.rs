@@ -1,5 +1,5 @@
-//! Engines of all ranks once they are open: what each rank says of its own is put together at rank 0, which tells every
-//! rank what follows from it. So what a rank gets does not depend on their number.
+//! Combines the descriptions of all ranks' open engines on rank 0, which sends each rank the results. So the messages
+//! to a rank do not grow with the number of ranks.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,59 +17,59 @@ use tonnage_record::Placed;
 use tonnage_record::transfer::MeasuringCpus;
 use tonnage_units::{Error, Result};
 
-/// Messages about the engines of a run.
+/// Properties of the engines of a run.
 pub struct Openings {
-    /// This rank's.
+    /// This rank's description.
     pub own: OpenMessage,
-    /// Those of all ranks; rank 0 alone has them.
+    /// Descriptions of all ranks; only rank 0 has them.
     pub all: Alike<OpenMessage>,
-    /// Places of the workers of all ranks; rank 0 alone has them.
+    /// Placement of the workers of all ranks; only rank 0 has it.
     pub places: Alike<WorkerPlaces>,
-    /// Facts that follow from all of them.
+    /// Properties that follow from all descriptions.
     pub common: Common,
-    /// True when this rank copies where all that initiate at once show what memory can do: for memory of a device, such
-    /// as a GPU, the first of them does, because the device copies for all of them.
+    /// Whether this rank takes part in a copy measurement by all simultaneous initiators. For memory of a device such
+    /// as a GPU, only the device's first rank does, because the device copies for all of them.
     pub shows_copies: bool,
 }
 
-/// Facts about the engines of all ranks, the same on each.
+/// Properties that follow from the engines of all ranks; the same on each rank.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Common {
-    /// Upper bound of bandwidth that all engines can be set beside.
+    /// Kind of limit that is comparable for all engines.
     pub limit: LimitKind,
-    /// True when the workers of some rank yield.
+    /// Whether the workers of some rank yield.
     pub yields: bool,
-    /// True when bytes cross the link of a device that some rank's memory is of.
+    /// Whether bytes cross the link of a device with some rank's memory.
     pub crosses_memory_link: bool,
-    /// Sockets of the workers that exchange bytes.
+    /// CPU sockets of the workers that exchange bytes.
     pub placed: Option<Placed>,
-    /// CPUs of the workers that measure beside a load.
+    /// How the measuring workers share their CPUs, if other workers move a background load.
     pub measuring_cpus: MeasuringCpus,
-    /// Ways in which the devices of initiators say that bytes have arrived.
+    /// How the devices of initiators report that bytes have arrived.
     pub arrivals: Vec<ArrivalSigns>,
 }
 
-/// A device's word on the arrival of bytes.
+/// How a device reports that bytes have arrived.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ArrivalSigns {
-    /// True when completed writes are visible to the peer: always, and where it is asked for.
+    /// Whether completed writes are visible to the peer: always, and if requested.
     pub delivers: [bool; 2],
-    /// True when a send is done only once its receiver has taken it.
+    /// Whether a send completes only after its receiver has taken it.
     pub sends_taken: bool,
 }
 
-/// Rank 0's words to one rank.
+/// Rank 0's message to one rank.
 #[derive(Serialize, Deserialize)]
-struct Told {
-    /// [`Common`], written once for all ranks.
+struct OpeningReply {
+    /// [`Common`], encoded once for all ranks.
     common: Vec<u8>,
     route: RouteShare,
     shows_copies: bool,
 }
 
 impl Openings {
-    /// Puts together what the engines of all ranks are, `own` among them, and returns this rank's part in the proof of
-    /// path with it. Of each rank's workers the first `measuring` measure.
+    /// Combines the descriptions of all ranks, including `own`. Also returns this rank's part of the proof of path. The
+    /// first `measuring` workers of each rank measure.
     pub(crate) fn gather(
         rank: &mut Rank,
         (own, places): (OpenMessage, WorkerPlaces),
@@ -81,21 +81,22 @@ impl Openings {
         let all = all.map(|Json(message)| message);
         let places = rank.collect("places of the workers", &Json(places), DEADLINES.step)?;
         let places = places.map(|Json(places)| places);
-        let told = match rank.id() {
+        let messages = match rank.id() {
             0 => {
-                let common = Common::of((&all, &places), rank.hosts(), pairs, measuring);
-                told(rank, &all, common, pairs.roles)?
+                let common = Common::new((&all, &places), rank.hosts(), pairs, measuring);
+                replies(rank, &all, common, pairs.roles)?
             }
             _ => Vec::new(),
         };
-        let heard = rank.exchange("what follows for all engines", told, DEADLINES.step)?;
-        let nothing = || Error::Failed("rank 0 did not say what the engines have in common".into());
-        let (_, told) = heard.first().ok_or_else(nothing)?;
-        let Told {
+        let received = rank.exchange("what follows for all engines", messages, DEADLINES.step)?;
+        let nothing =
+            || Error::Failed("rank 0 did not send the common properties of the engines".into());
+        let (_, reply) = received.first().ok_or_else(nothing)?;
+        let OpeningReply {
             common,
             route,
             shows_copies,
-        } = unpack(told)?;
+        } = unpack(reply)?;
         let (Json(own), Json(common)) = (own, unpack(&common)?);
         let opened = Self {
             own,
@@ -108,8 +109,8 @@ impl Openings {
     }
 }
 
-/// Words of rank 0 to each rank.
-fn told(
+/// Encodes rank 0's replies to all ranks.
+fn replies(
     rank: &Rank,
     all: &Alike<OpenMessage>,
     common: Common,
@@ -119,19 +120,19 @@ fn told(
     let named: Vec<_> = all.iter().map(|one| one.wire_devices.as_ref()).collect();
     let routes = Routes::new(rank.infos(), rank.hosts(), &named);
     let shows_copies = show_copies(all, rank.hosts(), roles);
-    let tell = |(to, shows_copies)| {
-        let told = Told {
+    let reply = |(to, shows_copies)| {
+        let reply = OpeningReply {
             common: common.clone(),
             route: routes.of_rank(to),
             shows_copies,
         };
-        Ok((to, pack(&told)?))
+        Ok((to, pack(&reply)?))
     };
-    (0..rank.size()).zip(shows_copies).map(tell).collect()
+    (0..rank.size()).zip(shows_copies).map(reply).collect()
 }
 
-/// Returns whether each rank copies for a limit. Several processes have a device in turn, and each would have its best
-/// turn alone, so that their sum would be a multiple of what it can do.
+/// Returns for each rank whether it copies for a limit. Processes that share a device use it in turns, and each would
+/// count its best turn; the sum would be a multiple of the device's rate.
 fn show_copies(all: &Alike<OpenMessage>, hosts: &Hosts, roles: Roles) -> Vec<bool> {
     let mut known = BTreeSet::new();
     let ranks = (0..).zip(all.iter());
@@ -144,8 +145,8 @@ fn show_copies(all: &Alike<OpenMessage>, hosts: &Hosts, roles: Roles) -> Vec<boo
 }
 
 impl Common {
-    /// Facts that follow from the messages of all ranks.
-    pub(crate) fn of(
+    /// Derives the common properties from the messages of all ranks.
+    pub(crate) fn new(
         (all, places): (&Alike<OpenMessage>, &Alike<WorkerPlaces>),
         hosts: &Hosts,
         pairs: &Pairs,
@@ -176,8 +177,8 @@ impl Common {
     }
 }
 
-/// The kind that the engines of all ranks with peers agree on. Where only some know the speed of their link, sockets
-/// tell for all.
+/// Returns the kind of limit that the engines of all ranks with peers have in common. If only some know the speed of
+/// their link, socket streams are used for all.
 fn common_kind(all: &Alike<OpenMessage>) -> LimitKind {
     let is_link = |kind: LimitKind| matches!(kind, LimitKind::Link { .. });
     let kinds = || {
@@ -198,14 +199,14 @@ fn common_kind(all: &Alike<OpenMessage>) -> LimitKind {
     }
 }
 
-/// Workers on one CPU of a machine.
+/// Number of workers on one CPU of a machine.
 #[derive(Default)]
 struct OnCpu {
     measuring: u32,
     loading: u32,
 }
 
-/// CPUs of the first `measuring` workers of all ranks, where others move a background.
+/// Returns how the first `measuring` workers of all ranks share their CPUs, if others move a background load.
 fn measuring_cpus(
     (all, places): (&Alike<OpenMessage>, &Alike<WorkerPlaces>),
     hosts: &Hosts,
@@ -220,22 +221,22 @@ fn measuring_cpus(
     cpus_of(cpus, measuring)
 }
 
-/// A rank as far as it matters here.
+/// The properties of a rank that matter here.
 struct RankCpus<'a> {
     machine: u32,
-    /// CPUs of its workers; `None` where one is not pinned.
+    /// CPUs of its workers; `None` for one that is not pinned.
     cpus: &'a [Option<u32>],
-    /// True with more workers than CPUs.
+    /// Whether there are more workers than CPUs.
     is_crowded: bool,
 }
 
-/// CPUs of the first `measuring` workers of each rank.
+/// Returns how the first `measuring` workers of each rank share their CPUs.
 fn cpus_of<'a>(ranks: impl Iterator<Item = RankCpus<'a>>, measuring: u32) -> MeasuringCpus {
     let mut cpus = BTreeMap::<(u32, u32), OnCpu>::new();
     for rank in ranks {
         for (worker, cpu) in (0u32..).zip(rank.cpus) {
             let Some(cpu) = *cpu else {
-                // Nobody knows who runs where. With too few CPUs, everybody may meet everybody.
+                // The CPU of an unpinned worker is unknown. With too few CPUs, any two workers may share one.
                 if rank.is_crowded {
                     return MeasuringCpus::Together;
                 }
@@ -268,14 +269,14 @@ pub(crate) mod tests {
     use tonnage_plan::point::Traffic;
     use tonnage_ranks::testing::rank_info;
 
-    /// Hosts of ranks, by their names.
+    /// Returns the hosts of ranks, by their names.
     pub(crate) fn hosts(names: &[&str]) -> Hosts {
         let ranks = (0..).zip(names);
         let infos: Vec<_> = ranks.map(|(rank, name)| rank_info(rank, name)).collect();
         Hosts::of(&infos)
     }
 
-    /// A rank with one worker and one device.
+    /// Returns a rank with one worker and one device.
     pub(crate) fn opened(limit: LimitKind, device: Option<(&str, [u8; 4])>) -> OpenMessage {
         OpenMessage {
             yielding: false,
@@ -298,7 +299,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// A GPU whose link is not known.
+    /// Returns a GPU with an unknown link.
     pub(crate) fn device() -> BusDevice {
         BusDevice {
             name: "cuda:0".into(),
@@ -311,7 +312,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Engines as rank 0 knows them.
+    /// Returns the engines as rank 0 knows them.
     pub(crate) fn openings(all: &[OpenMessage], roles: Roles) -> Openings {
         let pairs = Pairs { roles, asked: None };
         let places = all.iter().map(|_| WorkerPlaces {
@@ -323,7 +324,7 @@ pub(crate) mod tests {
             (all.iter().cloned().collect(), places.collect());
         Openings {
             own: all.get(0).unwrap().clone(),
-            common: Common::of((&all, &places), &Hosts::default(), &pairs, 1),
+            common: Common::new((&all, &places), &Hosts::default(), &pairs, 1),
             shows_copies: true,
             all,
             places,
@@ -334,7 +335,7 @@ pub(crate) mod tests {
     const FAST: LimitKind = LimitKind::Link { bytes_per_s: 5_000 };
 
     #[test]
-    fn ranks_that_disagree_find_what_all_of_them_can_be_set_beside() {
+    fn ranks_with_different_limits_find_a_common_one() {
         use LimitKind::{MemoryCopy, None, SocketStream};
         for (kinds, expected) in [
             (vec![MemoryCopy, MemoryCopy], MemoryCopy),
@@ -351,9 +352,9 @@ pub(crate) mod tests {
         }
     }
 
-    /// A rank without peers does not say what bounds the others.
+    /// A rank without peers has no influence on the limit.
     #[test]
-    fn ranks_without_peers_bound_nothing() {
+    fn ranks_without_peers_do_not_affect_the_limit() {
         let of = |kinds: &[(LimitKind, bool)]| {
             let one = |&(kind, idle): &(LimitKind, bool)| OpenMessage {
                 idle,
@@ -369,7 +370,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn initiators_alone_say_when_bytes_have_arrived() {
+    fn only_initiators_report_arrivals() {
         let mut all = [opened(SLOW, None), opened(SLOW, None)];
         all[1].devices[0][0].delivers = [false, false];
         let arrivals = |traffic| {
@@ -382,9 +383,9 @@ pub(crate) mod tests {
         assert_eq!(arrivals(Traffic::AllToAll), [[false, false], [true, true]]);
     }
 
-    /// The first of those that initiate, on each machine, however they number its devices.
+    /// The first initiator on each machine, however the ranks number its devices.
     #[test]
-    fn one_rank_shows_what_a_device_can_copy() {
+    fn one_rank_per_device_measures_copies() {
         let of = |slice: &str| OpenMessage {
             memory_device: Some(BusDevice {
                 pci_address: "1b".into(),
@@ -408,7 +409,7 @@ pub(crate) mod tests {
         let shows = |traffic| show_copies(&all, &hosts, Roles::new(traffic, 7));
         let of_all = [true, false, true, true, true, true, false];
         assert_eq!(shows(Traffic::AllToAll), of_all);
-        // Rank 0 is the target, and copies nothing.
+        // Rank 0 is the target and copies nothing.
         let to_first = [false, true, true, true, true, true, false];
         assert_eq!(shows(Traffic::FanIn), to_first);
         assert_eq!(
@@ -417,7 +418,7 @@ pub(crate) mod tests {
         );
     }
 
-    /// CPUs of two workers of each rank, the second of which moves the load.
+    /// CPUs of two workers of each rank; the second one moves the load.
     fn cpus_of_first<'a>(cpus: &'a [[Option<u32>; 2]], machines: &[u32]) -> MeasuringCpus {
         let rank = |(cpus, machine): (&'a [Option<u32>; 2], &u32)| RankCpus {
             machine: *machine,
@@ -428,7 +429,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_worst_that_any_of_them_has_counts() {
+    fn the_worst_sharing_of_any_cpu_counts() {
         let at = |cpus: [u32; 2]| cpus.map(Some);
         let one = [0, 0];
         assert_eq!(
@@ -451,7 +452,7 @@ pub(crate) mod tests {
             cpus_of_first(&[at([0, 1]), at([0, 1])], &one),
             MeasuringCpus::Together
         );
-        // Machines have CPUs of the same numbers.
+        // CPUs of different machines may have the same numbers.
         assert_eq!(
             cpus_of_first(&[at([0, 1]), at([0, 1])], &[0, 1]),
             MeasuringCpus::Own

@@ -1,4 +1,4 @@
-//! CPUs of the workers of a machine by who exchanges bytes with whom, and the sockets that they are really on.
+//! Chooses CPUs for the workers of a machine by their exchange of bytes, and checks their actual sockets.
 
 use crate::host::RankHost;
 use crate::settings::Settings;
@@ -10,7 +10,7 @@ use tonnage_ranks::{Hosts, Rank};
 use tonnage_record::Placed;
 use tonnage_units::{Error, PairPlace, Result};
 
-/// Ranks that exchange bytes, and the sockets that were asked for.
+/// Ranks that exchange bytes, and their requested placement on sockets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pairs {
     pub(crate) roles: Roles,
@@ -18,7 +18,7 @@ pub(crate) struct Pairs {
 }
 
 impl Pairs {
-    /// CPUs of this rank's workers.
+    /// Returns the CPUs of this rank's workers.
     pub(crate) fn placement(
         &self,
         rank: &Rank,
@@ -38,7 +38,7 @@ impl Pairs {
                 place_pairs(topology, &ranks, workers, place)?
             }
             None if bound_alike(&ranks) => place_automatically(topology, &ranks, workers)?,
-            // A launcher that bound ranks to CPUs of their own has decided how far they are from each other.
+            // A launcher that bound ranks to different CPUs has already decided their distance.
             None => return alone(),
         };
         let own = host.ranks.iter().position(|(other, _)| *other == rank.id());
@@ -47,12 +47,12 @@ impl Pairs {
             .ok_or_else(none)
     }
 
-    /// The ranks of a machine, and which of them exchange bytes.
+    /// Returns the ranks of a machine, with the peers of each.
     fn of_machine(&self, host: &RankHost) -> Vec<MachineRank> {
         let place_of = |rank: u32| host.ranks.binary_search_by_key(&rank, |(rank, _)| *rank);
         let of = |(rank, allowed): &(u32, Vec<u32>)| {
             let mut peers = self.peers(*rank);
-            // An order that does not depend on who looks.
+            // Sorted, so that all ranks get the same order.
             peers.sort_unstable();
             peers.dedup();
             MachineRank {
@@ -73,14 +73,14 @@ impl Pairs {
         peers
     }
 
-    /// Refuses a place for pairs that are not on one machine: sockets of two hosts are neither near nor far.
+    /// Rejects a placement for pairs on different machines, because it refers to the sockets of one machine.
     fn check_hosts(&self, hosts: &Hosts, rank: u32) -> Result<()> {
         let elsewhere = |peer: &u32| !hosts.share_machine(rank, *peer);
         match (self.asked, self.peers(rank).into_iter().find(elsewhere)) {
             (Some(place), Some(peer)) => Err(Error::Unavailable {
                 what: format!("--place {place}"),
                 why: format!(
-                    "ranks {rank} and {peer} exchange bytes and are on different hosts, and a place is about the \
+                    "ranks {rank} and {peer} exchange bytes and are on different hosts, but a placement refers to the \
                      sockets of one"
                 ),
                 how: "Leave --place out, or start all ranks on one host".to_owned(),
@@ -89,8 +89,8 @@ impl Pairs {
         }
     }
 
-    /// Sockets of the workers that exchange bytes, from those of all ranks; `None` where some are on different hosts or
-    /// a socket is not known.
+    /// Returns the placement of workers that exchange bytes, from the sockets of all ranks. `None` if some are on
+    /// different hosts or a socket is unknown.
     pub(crate) fn placed(&self, hosts: &Hosts, sockets: &[&[Option<u32>]]) -> Option<Placed> {
         let mut placed = None;
         for initiator in 0..self.roles.ranks {
@@ -115,10 +115,10 @@ impl Pairs {
         placed
     }
 
-    /// Refuses another place than the one that was asked for, the same on all ranks.
+    /// Rejects a placement other than the requested one; the same on all ranks.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] with the place that was had.
+    /// [`Error::Unavailable`] with the actual placement.
     pub(crate) fn check(&self, placed: Option<Placed>) -> Result<()> {
         let Some(asked) = self
             .asked
@@ -137,7 +137,7 @@ impl Pairs {
     }
 }
 
-/// Returns whether all ranks may use the same CPUs.
+/// Whether all ranks may use the same CPUs.
 fn bound_alike(ranks: &[MachineRank]) -> bool {
     ranks
         .windows(2)
@@ -156,7 +156,7 @@ mod tests {
     };
 
     #[test]
-    fn what_was_had_is_told_from_the_sockets() {
+    fn the_placement_follows_from_the_sockets() {
         let one = hosts(&["a"; 4]);
         let placed = |sockets: [&[Option<u32>]; 4]| PAIRS.placed(&one, &sockets);
         let (s0, s1): (&[_], &[_]) = (&[Some(0)], &[Some(1)]);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn another_place_than_was_asked_for_is_refused() {
+    fn a_placement_other_than_requested_is_rejected() {
         assert!(PAIRS.check(Some(Placed::Far)).is_ok());
         let had = PAIRS.check(Some(Placed::Mixed)).unwrap_err().to_string();
         assert!(
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of_a_machine_know_their_peers_by_their_places_in_its_list() {
+    fn peers_are_indices_into_the_machines_ranks() {
         let host = RankHost {
             topology: tonnage_machine::Topology::read().into(),
             neighbours: (0, 2),

@@ -1,4 +1,4 @@
-//! Devices that the payload of each rank has to cross, and which ranks share them.
+//! Devices that the payload of each rank must cross, and the ranks that share them.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,17 +9,17 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::{Hosts, RankInfo};
 use tonnage_units::{WireDevice, WireKind};
 
-/// Devices that a rank's engine names.
+/// The devices that a rank's engine names.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedDevices {
-    /// The devices that its payload has to cross, each with its first place among the rails of the workers.
+    /// Devices that its payload must cross, each with its lowest rail index among the workers.
     pub devices: Vec<(WireDevice, u32)>,
-    /// Rails of a worker.
+    /// Number of rails of a worker.
     pub rails: u32,
 }
 
 impl NamedDevices {
-    /// Devices that this process names, each with its place among `rails`; `None` without any.
+    /// Combines the named devices, each with its rail index below `rails`. `None` without devices.
     pub fn new(mut devices: Vec<(WireDevice, u32)>, rails: u32) -> Option<Self> {
         devices.sort();
         devices.dedup_by(|(one, _), (before, _)| one == before);
@@ -38,7 +38,7 @@ pub(super) struct DeviceGroup {
     pub(super) network: Option<u32>,
     pub(super) devices: Vec<WireDevice>,
     pub(super) ranks: Vec<u32>,
-    /// The first place of each device among the rails of any rank, and the most rails that one has.
+    /// Lowest rail index of each device on any rank, and the largest number of rails.
     rail_of: BTreeMap<WireDevice, u32>,
     rails: u32,
 }
@@ -54,8 +54,8 @@ impl DeviceGroup {
         }
     }
 
-    /// Takes in another group.
-    fn take(&mut self, other: Self) {
+    /// Merges another group into this one.
+    fn merge_group(&mut self, other: Self) {
         self.devices.extend(other.devices);
         self.ranks.extend(other.ranks);
         self.rails = self.rails.max(other.rails);
@@ -65,8 +65,8 @@ impl DeviceGroup {
         }
     }
 
-    /// Returns whether every operation has a share for a device. A stripe of fewer bytes than rails has none for the
-    /// last of them, which may rest.
+    /// Whether every operation has a share for a device. An operation with fewer bytes than rails has none for the last
+    /// rails, which may stay idle.
     pub(super) fn has_share(&self, device: &WireDevice, point: &TransferPoint) -> bool {
         if point.division.rails != Rails::Stripe {
             return true;
@@ -77,64 +77,64 @@ impl DeviceGroup {
     }
 }
 
-/// Devices that each rank uses, as rank 0 knows them.
+/// Devices that each rank uses, as known to rank 0.
 #[derive(Debug, Clone, Default)]
 pub struct Routes {
     pub(super) groups: Vec<DeviceGroup>,
-    /// For each rank its group; `None` where the engine names no device.
+    /// The group of each rank; `None` if its engine names no device.
     pub(super) group_of: Vec<Option<u32>>,
-    /// Devices of all groups.
+    /// Total number of devices in all groups.
     devices: u32,
-    /// For each network that has devices its ranks that name some, and the group whose reader also reads TCP: the
-    /// first with an interface.
+    /// For each network with devices, the ranks that name some, and the group whose reader also reads the TCP counters:
+    /// the first group with an interface.
     networks: HashMap<Option<u32>, (Vec<u32>, Option<usize>)>,
 }
 
-/// Devices that one rank has to know of.
+/// The part of the routes that one rank needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteShare {
-    /// Devices of all groups; 0 where no engine names one.
+    /// Total number of devices in all groups; 0 if no engine names one.
     pub(super) devices: u32,
-    /// This rank's group; `None` where its engine names no device.
+    /// This rank's group; `None` if its engine names no device.
     pub(super) group: Option<u32>,
-    /// The group that it reads for.
+    /// The group whose counters this rank reads, if any.
     pub(super) reads: Option<GroupReader>,
-    /// Ranks that name no device while others do; rank 0 alone has them.
+    /// Ranks that name no device while others do; only rank 0 has them.
     pub(super) unnamed: Vec<u32>,
-    /// Groups of this rank's peers, once they have said them.
+    /// Groups of this rank's peers, once they have sent them.
     of_peers: BTreeMap<u32, u32>,
 }
 
-/// A group as its reader knows it.
+/// A group, with the information that its reader needs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GroupReader {
-    /// Its place among all groups.
+    /// Its index among all groups.
     pub(super) at: u32,
     pub(super) group: DeviceGroup,
-    /// The ranks of its network that name devices.
+    /// Ranks of its network that name devices.
     pub(super) ranks_in_network: Vec<u32>,
     pub(super) reads_tcp: bool,
 }
 
 impl RouteShare {
-    /// This rank's group.
+    /// Returns this rank's group.
     pub fn group(&self) -> Option<u32> {
         self.group
     }
 
-    /// Takes note of a peer's group.
-    pub fn meet(&mut self, peer: u32, group: Option<u32>) {
+    /// Records a peer's group.
+    pub fn note_group(&mut self, peer: u32, group: Option<u32>) {
         self.of_peers.extend(group.map(|group| (peer, group)));
     }
 
-    /// The group of a peer that was met.
+    /// Returns the group of a peer that has sent it.
     pub(super) fn group_of_peer(&self, peer: u32) -> Option<u32> {
         self.of_peers.get(&peer).copied()
     }
 }
 
 impl Routes {
-    /// Takes together ranks that share a device, which those of one network may do.
+    /// Groups ranks that share a device; only ranks of one network can.
     pub fn new(infos: &[RankInfo], hosts: &Hosts, named: &[Option<&NamedDevices>]) -> Self {
         let mut owners = HashMap::new();
         let mut groups: Vec<DeviceGroup> = Vec::new();
@@ -155,10 +155,10 @@ impl Routes {
                     ..DeviceGroup::default()
                 });
             }
-            // A rank with devices of several groups makes them one.
+            // A rank with devices of several groups merges them.
             for &other in shared.iter().skip(1) {
                 let taken = std::mem::take(&mut groups[other]);
-                groups[at].take(taken);
+                groups[at].merge_group(taken);
                 let owners = owners.values_mut().filter(|owner| **owner == other);
                 owners.for_each(|owner| *owner = at);
             }
@@ -168,10 +168,10 @@ impl Routes {
             groups[at].add(info.rank, named);
         }
         groups.retain(|group| !group.ranks.is_empty());
-        Self::of(groups, infos.len())
+        Self::from_groups(groups, infos.len())
     }
 
-    fn of(mut groups: Vec<DeviceGroup>, ranks: usize) -> Self {
+    fn from_groups(mut groups: Vec<DeviceGroup>, ranks: usize) -> Self {
         let mut group_of = vec![None; ranks];
         let mut networks: HashMap<Option<u32>, (Vec<u32>, Option<usize>)> = HashMap::new();
         for (at, group) in groups.iter_mut().enumerate() {
@@ -201,7 +201,7 @@ impl Routes {
         }
     }
 
-    /// Devices as far as a rank has to know of them.
+    /// Returns the part of the routes that a rank needs.
     pub fn of_rank(&self, rank: u32) -> RouteShare {
         let group = self.group_of.get(rank as usize).copied().flatten();
         RouteShare {
@@ -216,13 +216,13 @@ impl Routes {
         }
     }
 
-    /// Ranks that name no device.
+    /// Returns the ranks that name no device.
     fn unnamed(&self) -> impl Iterator<Item = u32> {
         let ranks = (0u32..).zip(&self.group_of);
         ranks.filter_map(|(rank, group)| group.is_none().then_some(rank))
     }
 
-    /// The group at this place, for the rank that reads for it: its first.
+    /// Returns the group with this index if `rank` reads its counters; its lowest rank does.
     fn reader(&self, at: u32, rank: u32) -> Option<GroupReader> {
         let group = self.groups.get(at as usize)?;
         let (ranks, tcp) = self.networks.get(&group.network)?;

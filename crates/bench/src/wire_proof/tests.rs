@@ -1,4 +1,4 @@
-//! Proofs on invented machines.
+//! Proofs of path on simulated machines.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn rdma(name: &str, port: u32) -> WireDevice {
     }
 }
 
-/// A rank of a host, such as "a", or of another network of that host, such as "a/2".
+/// Returns a rank on a host, such as "a", or in another network of that host, such as "a/2".
 fn info(rank: u32, place: &str) -> RankInfo {
     let (host, network) = place.split_once('/').unwrap_or((place, "1"));
     RankInfo {
@@ -63,14 +63,14 @@ fn point(op: Verb, ranks: u32) -> TransferPoint {
     point
 }
 
-/// Two ranks that write by eth0 of their hosts, and the machine of the first.
+/// Returns two ranks that write through eth0 of their hosts, and the machine of the first one.
 fn two_ranks(hosts: [&str; 2]) -> (Machine, TransferPoint, Routes) {
     let eth = || named(&[interface("eth0")]);
     let routes = routes(&hosts, &[eth(), eth()]);
     (Machine::new(), point(Verb::Write, 2), routes)
 }
 
-/// Interfaces of a machine with what they have received and sent.
+/// Sets the bytes that the interfaces of a machine have received and sent.
 fn counted(machine: &Machine, interfaces: &[(&str, u64, u64)]) {
     let mut text = String::from("head\nhead\n");
     for (name, received, sent) in interfaces {
@@ -88,16 +88,16 @@ fn watch<'a>(machine: &Machine, point: &'a TransferPoint, routes: &Routes, rank:
     Watch::on(machine.tree(), point, route(routes, rank), rank, NOW)
 }
 
-/// A rank's part, which has met all others; it lives as long as the tests.
+/// Returns a rank's part of the routes, with the groups of all other ranks. It is leaked for the tests' lifetime.
 fn route(routes: &Routes, rank: u32) -> &'static RouteShare {
     let mut route = routes.of_rank(rank);
     for (peer, group) in (0..).zip(&routes.group_of) {
-        route.meet(peer, *group);
+        route.note_group(peer, *group);
     }
     Box::leak(Box::new(route))
 }
 
-/// Returns a rank's verdict when all ranks moved this.
+/// Returns a rank's verdict, given the bytes that all ranks moved.
 fn found(watch: &Watch, loads: &[(u32, u64, u64)]) -> WireProof {
     let loads = loads
         .iter()
@@ -112,7 +112,7 @@ fn groups(routes: &Routes) -> Vec<(Vec<u32>, usize)> {
 }
 
 #[test]
-fn ranks_that_share_a_device_of_a_place_are_a_group() {
+fn ranks_that_share_a_device_form_a_group() {
     let eth = || named(&[interface("eth0")]);
     let both = || named(&[interface("eth0"), interface("eth1")]);
     let other = || named(&[interface("eth1")]);
@@ -128,11 +128,11 @@ fn ranks_that_share_a_device_of_a_place_are_a_group() {
             .collect::<Vec<_>>(),
         [Some(0), Some(0), Some(1), Some(2), None]
     );
-    // The last rank has devices of two groups, which makes them one.
+    // The last rank has devices of two groups, which merges them.
     let joined = routes(&["a", "a", "b", "a"], &[eth(), other(), eth(), both()]);
     assert_eq!(groups(&joined), [(vec![0, 1, 3], 2), (vec![2], 1)]);
     assert_eq!(joined.of_rank(1).group, Some(0));
-    // Two namespaces of one host share no device.
+    // Two network namespaces of one host share no devices.
     let apart = routes(&["a", "a/2"], &[eth(), named(&[interface("eth0")])]);
     assert_eq!(groups(&apart), [(vec![0], 1), (vec![1], 1)]);
     let none = routes(&["a", "a"], &[None, None]);
@@ -141,7 +141,7 @@ fn ranks_that_share_a_device_of_a_place_are_a_group() {
 }
 
 #[test]
-fn whoever_has_the_bytes_sends_them() {
+fn the_side_with_the_bytes_counts_as_sender() {
     let routes = routes(
         &["a", "b", "a"],
         &[
@@ -161,11 +161,11 @@ fn whoever_has_the_bytes_sends_them() {
         let loads = |rank, operations: &[(u32, u64)]| {
             watch(&machine, &point, &routes, rank).loads(&point, operations)
         };
-        // The third rank names no device, but its peers' devices carry its payload all the same.
+        // The third rank names no device, but its peers' devices still carry its payload.
         let mut all = loads(0, &[(1, 5)]);
         all.merge(loads(1, &[]));
         all.merge(loads(2, &[(1, 2)]));
-        // As bytes, as they travel.
+        // Encoded and decoded, as between ranks.
         let Loads(all) = unpack(&pack(&all).unwrap()).unwrap();
         let load = |sent, received| Load { sent, received };
         let expected = if from_zero {
@@ -179,7 +179,7 @@ fn whoever_has_the_bytes_sends_them() {
 }
 
 #[test]
-fn a_device_that_counted_the_payload_was_crossed() {
+fn a_device_with_the_payload_in_its_counters_was_crossed() {
     let (machine, point, routes) = two_ranks(["a", "b"]);
     counted(&machine, &[("lo", 0, 0), ("eth0", 700, 100)]);
     tcp(&machine, 3);
@@ -223,7 +223,7 @@ fn payload_between_ranks_of_one_host_is_found_on_the_loopback() {
           different hosts, or ask for lo"
         ]
     );
-    // Somebody copies a file meanwhile, which does not prove anything.
+    // Another process copies a file at the same time, which proves nothing.
     let busy = 1 << 30;
     counted(&machine, &[("eth0", busy, busy), ("lo", 9_000, 9_000)]);
     let path = found(&watch, &[(0, 8_000, 8_000)]);
@@ -233,7 +233,7 @@ fn payload_between_ranks_of_one_host_is_found_on_the_loopback() {
 }
 
 #[test]
-fn payload_that_took_another_way_is_said_to() {
+fn payload_on_another_device_is_reported() {
     let (machine, point, routes) = two_ranks(["a", "b"]);
     counted(&machine, &[("eth0", 0, 0), ("eth1", 0, 0)]);
     let before = watch(&machine, &point, &routes, 0);
@@ -248,13 +248,13 @@ fn payload_that_took_another_way_is_said_to() {
         why.contains("no other device there counted that much"),
         "{why}"
     );
-    // Only the reader of a group looks.
+    // Only the reader of a group reads its counters.
     let other = watch(&machine, &point, &routes, 1);
     assert_eq!(other.route.reads.as_ref().unwrap().at, 1);
 }
 
 #[test]
-fn devices_that_are_not_there_or_do_not_count_prove_nothing() {
+fn missing_devices_and_those_without_counters_prove_nothing() {
     let machine = Machine::new();
     counted(&machine, &[("eth0", 0, 0), ("lo", 0, 0)]);
     machine.file(
@@ -284,7 +284,7 @@ fn devices_that_are_not_there_or_do_not_count_prove_nothing() {
 }
 
 #[test]
-fn devices_that_are_shared_carry_the_payload_together() {
+fn shared_devices_carry_the_payload_together() {
     let both = || named(&[interface("eth0"), interface("eth1")]);
     let (point, routes) = (
         point(Verb::Write, 2),
@@ -308,7 +308,7 @@ fn devices_that_are_shared_carry_the_payload_together() {
 }
 
 #[test]
-fn a_rank_that_names_nothing_is_not_proven() {
+fn a_rank_without_a_named_device_is_not_proven() {
     let routes = routes(&["a", "b"], &[named(&[interface("lo")]), None]);
     let point = point(Verb::Write, 2);
     let machine = Machine::new();
@@ -325,7 +325,7 @@ fn a_rank_that_names_nothing_is_not_proven() {
 }
 
 #[test]
-fn a_counter_that_is_late_is_waited_for() {
+fn a_delayed_counter_is_waited_for() {
     let (machine, point, routes) = two_ranks(["a", "b"]);
     counted(&machine, &[("eth0", 0, 0)]);
     let watch = Watch::on(
@@ -337,7 +337,7 @@ fn a_counter_that_is_late_is_waited_for() {
     );
     std::thread::scope(|scope| {
         scope.spawn(|| {
-            std::thread::sleep(LOOK_AGAIN * 3);
+            std::thread::sleep(READ_INTERVAL * 3);
             counted(&machine, &[("eth0", 0, 5000)]);
         });
         assert!(found(&watch, &[(0, 5000, 0)]).crossed);
@@ -345,7 +345,7 @@ fn a_counter_that_is_late_is_waited_for() {
 }
 
 #[test]
-fn a_large_run_lists_only_what_is_wrong() {
+fn a_large_run_lists_only_problems() {
     let count = DEVICES_MAX + 10;
     let hosts: Vec<String> = (0..count).map(|host| format!("h{host}")).collect();
     let hosts: Vec<&str> = hosts.iter().map(String::as_str).collect();
@@ -375,7 +375,7 @@ fn a_large_run_lists_only_what_is_wrong() {
     );
     all.merge(path(7, 5, 100));
     all.merge(path(3, 0, 1));
-    // As bytes, as they travel.
+    // Encoded and decoded, as between ranks.
     let Findings(Json(all)) = unpack(&pack(&all).unwrap()).unwrap();
     assert_eq!(
         (all.crossed, all.devices_named, all.devices_crossed),
@@ -435,7 +435,7 @@ fn results_are_joined_in_any_order() {
 }
 
 #[test]
-fn neighbours_are_ranks_that_talk_to_each_other() {
+fn neighbours_are_ranks_that_exchange_payload() {
     let eth = || named(&[interface("eth0")]);
     let routes = routes(&["a", "a", "b", "b"], &[eth(), eth(), eth(), eth()]);
     let machine = Machine::new();
@@ -453,10 +453,10 @@ fn neighbours_are_ranks_that_talk_to_each_other() {
     }
 }
 
-/// A stripe of one byte has no share for the second rail, and one of two bytes has.
+/// An operation of one byte has no share for the second rail; one of two bytes has.
 #[test]
 fn a_rail_without_a_share_may_rest() {
-    // Named first, whatever the order of their names.
+    // Rails follow this order, not that of the names.
     let both = || named(&[interface("eth1"), interface("eth0")]);
     let mut point = point(Verb::Write, 2);
     let routes = routes(&["a", "b"], &[both(), both()]);

@@ -1,4 +1,4 @@
-//! The counters before and after a point, and what should have moved them.
+//! The counters before and after a point, and the payload that should show in them.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use tonnage_machine::kernel_files::Tree;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Reduce, WireDevice};
 
-/// Longest time in which counters may be brought up to date: some drivers do it once a second.
+/// Longest time for a driver to update its counters; some do it once per second.
 const COUNTERS_TIMEOUT: Duration = Duration::from_millis(1500);
 
 /// Payload bytes of a group of ranks.
@@ -22,7 +22,7 @@ pub(super) struct Load {
     pub(super) received: u64,
 }
 
-/// Payload bytes of groups of ranks, by their place in the list.
+/// Payload bytes of groups of ranks, by group index.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Loads(pub(super) BTreeMap<u32, Load>);
 
@@ -36,10 +36,10 @@ impl Reduce for Loads {
     }
 }
 
-/// Growth of a device's counters; `None` for one that is not there.
+/// Growth of a device's counters; `None` if the device is missing.
 pub(super) type CounterGrowth = Option<Counters>;
 
-/// One rank's part in the proof of one point.
+/// One rank's part in the proof of path of one point.
 pub struct Watch<'a> {
     pub(super) point: &'a TransferPoint,
     pub(super) route: &'a RouteShare,
@@ -50,7 +50,7 @@ pub struct Watch<'a> {
 }
 
 impl<'a> Watch<'a> {
-    /// Reads what the counters say before the first operation; `None` where no engine of any rank names a device.
+    /// Reads the counters before the first operation. Returns `None` if no rank's engine names a device.
     pub fn begin(point: &'a TransferPoint, route: &'a RouteShare, rank: u32) -> Option<Self> {
         (route.devices > 0).then(|| Self::on(Tree::host(), point, route, rank, COUNTERS_TIMEOUT))
     }
@@ -81,7 +81,7 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// The group of this rank, or of a peer.
+    /// Returns the group of this rank or of a peer.
     fn group_of(&self, rank: u32) -> Option<u32> {
         match rank == self.rank {
             true => self.route.group,
@@ -89,8 +89,8 @@ impl<'a> Watch<'a> {
         }
     }
 
-    /// Payload that a worker's operations of a point should have moved through the devices of both sides, to be added
-    /// up.
+    /// Returns the payload that a worker's operations of a point should have moved through the devices of both sides.
+    /// To be summed over all workers.
     pub fn loads(&self, point: &TransferPoint, operations: &[(u32, u64)]) -> Loads {
         let mut loads = BTreeMap::<u32, Load>::new();
         for &(peer, count) in operations {
@@ -109,7 +109,7 @@ impl<'a> Watch<'a> {
         Loads(loads)
     }
 
-    /// Growth of the counters of a group's devices.
+    /// Returns the growth of the counters of a group's devices.
     pub(super) fn moved(&self, group: &DeviceGroup, after: &Snapshot) -> Vec<CounterGrowth> {
         let devices = group.devices.iter();
         devices.map(|device| self.moved_by(device, after)).collect()
@@ -120,7 +120,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Returns whether devices together counted this part of the payload in both directions.
+/// Whether the devices together counted at least `percent` of the payload, in each direction.
 pub(super) fn carried(moved: &[CounterGrowth], load: Load, percent: u64) -> bool {
     let sum = |bytes: fn(&Counters) -> Option<u64>| {
         let counted = moved.iter().flatten().filter_map(bytes);
@@ -130,7 +130,7 @@ pub(super) fn carried(moved: &[CounterGrowth], load: Load, percent: u64) -> bool
         && is_enough(sum(received_bytes), load.received, percent)
 }
 
-/// Returns whether this part of what was expected was counted.
+/// Whether at least `percent` of the expected bytes were counted.
 pub(super) fn is_enough(counted: u64, expected: u64, percent: u64) -> bool {
     u128::from(counted) * 100 >= u128::from(expected) * u128::from(percent)
 }

@@ -162,7 +162,7 @@ fn session(rank: &mut Rank, engine: &str, count: u32, all_have_read: &dyn Fn()) 
     rank.barrier("before a session", DEADLINE)?;
     // The assignment of ranks to CPUs would differ from machine to machine.
     let session = PairSession::new(rank, engine, CpuChoice::None)?;
-    let host = RankHost::look(rank, &session.settings.topology)?;
+    let host = RankHost::exchange(rank, &session.settings.topology)?;
     let name = format!("pairs of {engine}");
     step(rank, &name, count, all_have_read, |rank| {
         session.open(rank, &host).map(drop)

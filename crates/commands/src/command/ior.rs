@@ -11,7 +11,7 @@ use tonnage_units::{Error, Result};
 
 use super::block::{Block, check_summary};
 use super::job::Job;
-use super::measure::resolve::{identity_of, speaks};
+use super::measure::resolve::{identity_of, reports_for_all};
 use super::measure::start;
 use super::print;
 use super::rank_count::how_many;
@@ -48,7 +48,10 @@ pub(crate) fn job(options: &IorOptions, own: &OwnArgs) -> Result<Job> {
         Api::Mpiio => hints::collect(variables(), options.hints_file.as_deref())?,
         Api::Posix | Api::Uring => Default::default(),
     };
-    if let Some(warning) = hints.suspicious_line.filter(|_| speaks(identity.as_ref())) {
+    if let Some(warning) = hints
+        .suspicious_line
+        .filter(|_| reports_for_all(identity.as_ref()))
+    {
         log::warn!("{warning}");
     }
     let placement = translate::RankPlacement {

@@ -3,7 +3,7 @@
 
 use std::fs::OpenOptions;
 
-use tonnage_bench::kinds::files::clean::Made;
+use tonnage_bench::kinds::files::clean::CreatedFiles;
 use tonnage_bench::kinds::files::ledger::Ledger;
 use tonnage_engines::LISTS;
 use tonnage_units::identity::Identity;
@@ -33,7 +33,7 @@ impl Leftovers {
     pub fn remove(&self, ranks: u32, pids: impl IntoIterator<Item = u32>) {
         pids.into_iter().for_each(clean_up);
         if let Some(ledgers) = &self.0 {
-            Made::remove_of_dead_ranks(&ledgers.file, ranks);
+            CreatedFiles::remove_of_dead_ranks(&ledgers.file, ranks);
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The commands of kinds, `run`, `layers` and `verify`: a plan goes to ranks, and records come back.
+//! The commands of kinds, `run`, `layers` and `verify`: they turn a plan into a run, whose ranks produce records.
 //!
-//! Everything that can be known to be wrong is refused before a rank starts ([`resolve`]). Without a launcher this process
-//! then starts the ranks and looks after them ([`supervise`]); started by one, it is a rank ([`participate`]).
+//! Everything that can be checked without ranks is rejected before one starts ([`resolve`]). Without a launcher, this
+//! process starts the ranks and supervises them ([`supervise`]). Started by a launcher, it is a rank itself
+//! ([`participate`]).
 
 pub mod participate;
 pub mod resolve;
@@ -13,7 +14,7 @@ use tonnage_ranks::spawn::local::TURN_PARENT;
 use tonnage_units::Result;
 
 use self::participate::participate;
-use self::resolve::{Resolved, identity_of, job_of, layers_job, speaks, verify_job};
+use self::resolve::{Resolved, identity_of, job_of, layers_job, reports_for_all, verify_job};
 use self::supervise::supervise;
 use super::checks::{check_interface, check_output};
 use super::job::Job;
@@ -32,7 +33,7 @@ pub fn experiment(args: &ExperimentArgs) -> Result<ExitCode> {
 /// `tonnage run`.
 pub fn run(args: &RunArgs) -> Result<ExitCode> {
     let (plan, left_out) = args.to_plan()?;
-    if !left_out.is_empty() && speaks(identity_of(&args.ranks)?.as_ref()) {
+    if !left_out.is_empty() && reports_for_all(identity_of(&args.ranks)?.as_ref()) {
         log::warn!(
             "--engine {} leaves out what is optional and has options of other engines: {}",
             args.engine.join(","),
@@ -53,11 +54,11 @@ pub fn layers(args: &LayersArgs) -> Result<ExitCode> {
     start(&layers_job(args)?, args.results.print_plan)
 }
 
-/// Checks a job, then starts its ranks or becomes one.
+/// Checks a job, then starts its ranks or becomes one of them.
 pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
     let resolved = Resolved::of(job)?;
-    // A side of `tonnage ab` is checked wholly, so that no later turn is refused; any other plan can be printed where
-    // it could not run.
+    // A side of `tonnage ab` is checked completely, so that no later turn is rejected. Any other plan can be printed on
+    // a host that could not run it.
     if !print_plan || env(TURN_PARENT).is_some() {
         resolved.check(job)?;
     }

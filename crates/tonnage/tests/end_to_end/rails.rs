@@ -101,7 +101,7 @@ fn missing_rails_are_reported() {
     let line = "transfer --engine fabric:tcp --op write --ranks 2 --sizes 64 --rails stripe";
     let (run, records) = recorded(&format!("{line} {BRIEF}"));
     run.with_code(1);
-    let why = "it is about several devices, and this is one | --devices lo,lo";
+    let why = "it needs several devices, and this is one | --devices lo,lo";
     are_skipped(&records, why);
 }
 

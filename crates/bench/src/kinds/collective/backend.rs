@@ -1,6 +1,6 @@
-//! The contract of those who carry collectives out, beside that of engines and that of calls on files: one object for
-//! each rank. Whoever calls, times: a backend inside this process has only the call, and one loop times all of them
-//! ([`tonnage_loops::calls`]); one in another process times itself.
+//! The contract of backends that carry out collectives, parallel to the contracts of engines and of calls on files: one
+//! object per rank. If a backend runs in this process, it only makes the call and one loop times all backends
+//! ([`tonnage_loops::calls`]). A backend in another process times itself.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use tonnage_units::Result;
 
 /// One rank's part of a backend that is open on all ranks.
 pub trait Backend {
-    /// Makes ready for the calls of a point, untimed. All ranks do it together.
+    /// Prepares the calls of a point, untimed. All ranks do it together.
     fn prepare(
         &mut self,
         point: &CollectivePoint,
         stage: &mut Stage<'_>,
     ) -> Result<Prepared, StepFailure>;
 
-    /// Chooses what was left to it among ways that it tries out, untimed. All ranks do it together, and choose alike.
-    /// `fill` writes the inputs anew.
+    /// Tries out the alternatives that the plan left open, untimed, and chooses one. All ranks do it together and make
+    /// the same choice. `fill` rewrites the inputs.
     fn choose(
         &mut self,
         _fill: &mut dyn FnMut(&Buffers) -> Result<()>,
@@ -35,13 +35,13 @@ pub trait Backend {
         Ok(Choice::default())
     }
 
-    /// Makes ready for a run, while no rank is in a call: all ranks do it, and then wait for each other.
+    /// Prepares a run while no rank is in a call. All ranks do it, then wait for each other.
     fn settle(&mut self) -> Result<()> {
         Ok(())
     }
 
-    /// Measures the upper bound of what each rank sends in a point, before its first call and after its last; `None`
-    /// where there is none. All ranks do it together, and its memory may hold other data afterwards.
+    /// Measures the upper bound of the bytes that each rank sends in a point, before its first call and after its last.
+    /// Returns `None` if there is no bound. All ranks do it together; it may overwrite the memory.
     fn limit(
         &mut self,
         _point: &CollectivePoint,
@@ -53,34 +53,34 @@ pub trait Backend {
     /// Memory of the inputs and outputs of this rank.
     fn buffers(&self) -> &Buffers;
 
-    /// Carries out the iterations of a trial, or of a part of one, and says when each began and ended.
+    /// Carries out the iterations of a trial, or of a part of one, and records when each began and ended.
     fn run(&mut self, order: &mut CallOrder<'_>) -> Result<()>;
 
-    /// Brings the ends of a run on all ranks together; all are in step afterwards.
+    /// Combines the outcome of a run on all ranks. All are in step afterwards.
     fn agree(&mut self, stage: &mut Stage<'_>, ended: Result<()>) -> Result<(), StepFailure> {
         agree(stage.rank, "calls", ended, DEADLINES.operations)
     }
 
-    /// Real choices of all ranks, for the record.
+    /// Returns the choices of all ranks in effect, for the record.
     fn effective(&self) -> Vec<Effective>;
 }
 
-/// Facts about a backend that is ready for a point.
+/// Properties of a backend that is prepared for a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Prepared {
-    /// True when results take the place of the inputs.
+    /// Whether results replace the inputs.
     pub in_place: bool,
-    /// False for one that calls nothing, of which there is nothing to check.
+    /// Whether there are results to check; false for a backend that calls nothing.
     pub has_results: bool,
 }
 
-/// A way that a backend was asked for or chose.
+/// The alternative that a backend was asked for or chose.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Choice {
     pub algorithm: Option<Algorithm>,
     /// The longest message.
     pub chunk_bytes: Option<u64>,
-    /// Others, in the backend's own words.
+    /// Other choices, under the backend's own names.
     pub facts: Facts,
 }
 
@@ -96,8 +96,8 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Buffers of a rank that lie one behind the other from `input` and `output` on, or in place: where the result
-    /// takes the place of the input, both are in one stretch from `output` on.
+    /// Places a rank's buffers one behind the other at `input` and `output`. If results replace inputs, both lie in one
+    /// range that begins at `output`.
     pub fn new(
         arena: &Arc<Arena>,
         (input, output): (u64, u64),
@@ -118,12 +118,12 @@ impl Buffers {
 pub struct CallOrder<'a> {
     /// Number of iterations.
     pub iterations: u64,
-    /// True when the ranks are aligned before each of them, outside its time.
+    /// Whether the ranks are aligned before each iteration, outside its time.
     pub align: bool,
-    /// True when the result of the last one is looked at afterwards.
+    /// Whether the result of the last iteration is checked afterwards.
     pub is_checked: bool,
     /// Called before each iteration with its number, outside its time.
     pub before: &'a mut dyn FnMut(u64) -> Result<()>,
-    /// Begin and end of each iteration are put here; it has room for all of them.
+    /// Receives begin and end of each iteration; it has capacity for all of them.
     pub spans: &'a mut Vec<CallSpan>,
 }

@@ -1,5 +1,5 @@
-//! The steps of a point: its backends are made ready, warm up, and take turns with their trials. One that fails drops
-//! out with its reason, and the others go on.
+//! The steps of a collective point. Its backends are prepared, warm up, and take turns with their trials. A backend
+//! that fails drops out with its reason while the others go on.
 
 use super::OpenBackend;
 use super::backend::{Backend, CallOrder};
@@ -19,17 +19,17 @@ use tonnage_record::spread::spread;
 use tonnage_record::{CollectiveBody, Outcome};
 use tonnage_units::{Error, Result};
 
-/// Iterations of a trial whose length is a time, at most: more tell nothing, and each leaves its time behind.
+/// Most iterations of a trial with a given duration. More would add no information, and each one's time is stored.
 const ITERATIONS_MAX: u64 = 20_000;
 
-/// Part of a trial that the last run of a warm-up takes, at least, where data are written once: one of so many.
+/// The last run of a warm-up takes at least 1/`PART` of a trial if data are written once per trial.
 const PART: u64 = 8;
 
-/// Multiple of a run's iterations that the next one has until it takes that part.
+/// Factor by which a run's iterations grow until it takes that part of a trial.
 const GROWTH: u64 = 8;
 
-/// Calls whose times are brought together at once, where each is told: the control channel carries 64 KiB of each rank.
-const TOLD_AT_ONCE: usize = 2048;
+/// Calls whose times are collected in one message if each call is printed: the control channel carries 64 KiB per rank.
+const CALLS_PER_MESSAGE: usize = 2048;
 
 /// The backends of a point.
 pub struct Contest<'a, 'b> {
@@ -38,7 +38,7 @@ pub struct Contest<'a, 'b> {
     contestants: Vec<Contestant<'a>>,
     /// Spans of the running trial.
     spans: Vec<CallSpan>,
-    /// Time that all trials took so far, the same on all ranks.
+    /// Time that all trials took so far; the same on all ranks.
     taken_ns: u64,
 }
 
@@ -65,7 +65,7 @@ impl<'a, 'b> Contest<'a, 'b> {
         }
     }
 
-    /// The record's body, and why the point has failed: no backend got through it, or one gave wrong results.
+    /// Returns the record's body, and the point's failure if no backend completed or one gave wrong results.
     pub fn into_parts(self) -> (CollectiveBody, Option<Error>) {
         let failed = failure(&self.contestants);
         let point = self.point;
@@ -77,7 +77,7 @@ impl<'a, 'b> Contest<'a, 'b> {
         (body, failed)
     }
 
-    /// Lets each backend that is left take a step; one that fails drops out.
+    /// Lets each remaining backend take a step; one that fails drops out.
     fn each(
         &mut self,
         what: &str,
@@ -112,7 +112,7 @@ impl<'a, 'b> Contest<'a, 'b> {
         Ok(())
     }
 
-    /// Returns whether the trials' mean is known as well as was asked for.
+    /// Whether the confidence interval of every remaining backend is as narrow as requested.
     fn converged(&self, until_ci: f64) -> bool {
         let left = self.contestants.iter().filter(|it| it.ended.is_none());
         let mut fractions = left.map(|it| {
@@ -131,7 +131,8 @@ struct Turn<'t, 'a, 'b> {
     spans: &'t mut Vec<CallSpan>,
 }
 
-/// The failure of a point: wrong results or a failure of any backend, else why the first one could not be tried.
+/// Returns the failure of a point: the first failure or wrong result of a backend. If all backends ended and none
+/// failed, the first one's skip.
 fn failure(contestants: &[Contestant<'_>]) -> Option<Error> {
     let ended = || {
         contestants
@@ -171,7 +172,7 @@ impl Turn<'_, '_, '_> {
         RankData::new(self.point, self.stage.rank.id(), self.in_place())
     }
 
-    /// Takes the better of the limits before and after the trials.
+    /// Keeps the larger of the bounds measured before and after the trials.
     fn limit(&mut self) -> Result<(), StepFailure> {
         let (point, stage) = (self.point, &mut *self.stage);
         let Some(backend) = &mut self.contestant.backend else {
@@ -184,7 +185,7 @@ impl Turn<'_, '_, '_> {
         Ok(())
     }
 
-    /// Makes ready for the point, and checks the result of a first call.
+    /// Prepares the backend, and checks the result of a first call.
     fn prepare(&mut self) -> Result<(), StepFailure> {
         let point = self.point;
         let (stage, contestant) = (&mut *self.stage, &mut *self.contestant);
@@ -194,7 +195,7 @@ impl Turn<'_, '_, '_> {
         self.run(1, true).map(drop)
     }
 
-    /// Lets the backend choose its way, checks a result by it where it had a choice, and calls until the warm-up is
+    /// Lets the backend choose its algorithm, checks a result if it tried several, and makes calls until the warm-up is
     /// over.
     fn warm_up(&mut self) -> Result<(), StepFailure> {
         let data = self.data()?;
@@ -208,12 +209,12 @@ impl Turn<'_, '_, '_> {
                 data.fill(calls, buffers)
             };
             contestant.choice = backend.choose(&mut fill, stage)?;
-            // All ranks tried as often.
+            // All ranks made the same number of calls.
             contestant.calls = calls;
         }
         if self.contestant.calls > tried {
-            // The first call, which was checked, may have gone another way. Its bytes were counted then, so that counts
-            // do not depend on whether there was a choice.
+            // The first, checked call may have used another algorithm, so check again. Its bytes are already counted;
+            // restoring the count keeps it independent of whether there was a choice.
             let counted = self.contestant.verified_bytes;
             self.run(1, true)?;
             self.contestant.verified_bytes = counted;
@@ -226,7 +227,8 @@ impl Turn<'_, '_, '_> {
             self.contestant.turn_ns = took.turn_ns;
             warmed_ns += took.whole_ns;
             let trial = (self.point.refill, self.point.length.trial);
-            let growth = match is_told(trial, iterations, took.turn_ns) || iterations >= most {
+            let growth = match is_long_enough(trial, iterations, took.turn_ns) || iterations >= most
+            {
                 true if warmed_ns >= self.point.length.warmup_ns => return Ok(()),
                 true => 2,
                 false => GROWTH,
@@ -235,7 +237,7 @@ impl Turn<'_, '_, '_> {
         }
     }
 
-    /// Iterations of a run, at most: as few as keep values in place inside their type.
+    /// Largest number of iterations in one run that keeps values in place within the range of their type.
     fn repeats_max(&self) -> Result<u64> {
         if self.in_place() && self.point.refill == Refill::Trial {
             return Ok(self.data()?.repeats_max().max(1));
@@ -243,7 +245,7 @@ impl Turn<'_, '_, '_> {
         Ok(u64::MAX)
     }
 
-    /// Iterations of the next trial.
+    /// Returns the number of iterations of the next trial.
     fn iterations(&self) -> Result<u64> {
         let asked = match self.point.length.trial {
             TrialLength::Iterations(iterations) => iterations,
@@ -256,7 +258,7 @@ impl Turn<'_, '_, '_> {
 
     fn trial(&mut self) -> Result<(), StepFailure> {
         let iterations = self.iterations()?;
-        // Results that took the place of inputs were inputs of the calls after them: nobody knows what is right.
+        // Later calls used the results of earlier ones as inputs, so the expected result is unknown.
         let repeats = self.in_place() && self.point.refill == Refill::Trial && iterations > 1;
         let clock = self.stage.settings.clock;
         let begin_ns = clock.now_ns();
@@ -266,14 +268,14 @@ impl Turn<'_, '_, '_> {
         let aligned = self.point.align == Align::Barrier;
         let ranks = (self.stage.rank.size(), self.point.shape().ranks);
         let spans = std::mem::take(self.spans);
-        let group = self.circle();
+        let group = self.rank_group();
         let times = combine(&spans, group.as_ref(), self.stage.rank)?;
         let own: u64 = spans.iter().map(CallSpan::took_ns).sum();
         let own_ns = own as f64 / iterations as f64;
         self.contestant
             .add(iterations, ranks, &times, own_ns, aligned);
         if self.point.each {
-            self.tell_each(&spans)?;
+            self.report_calls(&spans)?;
         }
         *self.spans = spans;
         if self.point.verify && repeats {
@@ -282,19 +284,19 @@ impl Turn<'_, '_, '_> {
         Ok(())
     }
 
-    /// The ranks of this one's group, where there are several.
-    fn circle(&self) -> Option<Circle> {
+    /// Returns the ranks of this one's group, or `None` if there is only one group.
+    fn rank_group(&self) -> Option<Circle> {
         let grouping = self.point.grouping();
         let seat = grouping.seat(self.stage.rank.id());
         let turn = u64::from(seat.group) + 1;
         (grouping.count() > 1).then(|| Circle::new(turn, seat.members()))
     }
 
-    /// Tells the times of all calls of a trial on all ranks.
-    fn tell_each(&mut self, spans: &[CallSpan]) -> Result<()> {
+    /// Reports the times of all calls of a trial on all ranks to the observer.
+    fn report_calls(&mut self, spans: &[CallSpan]) -> Result<()> {
         let has_results = self.contestant.prepared.is_some_and(|it| it.has_results);
         let size_bytes = self.point.shape().size_bytes();
-        for block in spans.chunks(TOLD_AT_ONCE) {
+        for block in spans.chunks(CALLS_PER_MESSAGE) {
             let mine: Vec<u64> = block.iter().map(CallSpan::took_ns).collect();
             let rank = &mut *self.stage.rank;
             let took_ns = rank.collect("times of each call", &mine, DEADLINES.step)?;
@@ -377,16 +379,16 @@ impl Turn<'_, '_, '_> {
 
 /// Time that iterations took on the slowest rank.
 struct Took {
-    /// With all that comes before the first one and behind the last.
+    /// All iterations, with the overhead before the first and after the last.
     whole_ns: u64,
-    /// Of one, with all that comes again for each.
+    /// One iteration, with the overhead that recurs in each.
     turn_ns: u64,
 }
 
-/// Returns whether the length of a trial can be told by a run of so many iterations. Where data are written once,
-/// writing them may take as long as a warm-up: the first call may be slow, and is left out, and the others have to be
-/// enough.
-fn is_told((refill, trial): (Refill, TrialLength), iterations: u64, turn_ns: u64) -> bool {
+/// Returns whether a run of `iterations` is long enough to derive the length of a trial. If data are written once per
+/// trial, writing them may take as long as a warm-up. The first call, which may be slow, is then left out, and the
+/// remaining ones must suffice.
+fn is_long_enough((refill, trial): (Refill, TrialLength), iterations: u64, turn_ns: u64) -> bool {
     match (refill, trial) {
         (Refill::Trial, TrialLength::DurationNs(ns)) if iterations == 1 => turn_ns >= ns,
         (Refill::Trial, TrialLength::DurationNs(ns)) => {
@@ -396,8 +398,8 @@ fn is_told((refill, trial): (Refill, TrialLength), iterations: u64, turn_ns: u64
     }
 }
 
-/// Time of iterations with all that comes again for each, and how many these are: where data are written once, the
-/// first one is not as the others are.
+/// Returns the time of iterations, with the overhead that recurs in each, and their number. If data are written once
+/// per trial, the first iteration differs and is left out.
 fn turns(spans: &[CallSpan], refill: Refill, whole: CallSpan, iterations: u64) -> (CallSpan, u64) {
     let span = |begin_ns, end_ns| CallSpan { begin_ns, end_ns };
     match (refill, spans) {
@@ -459,7 +461,7 @@ impl Steps for Contest<'_, '_> {
         let own: Vec<OwnTimes> = self.contestants.iter().map(Contestant::own).collect();
         let rank = &mut *self.stage.rank;
         let all = rank.collect("times of ranks", &own, DEADLINES.step)?;
-        // The record is rank 0's.
+        // Only rank 0 has the record.
         if rank.id() != 0 {
             return Ok(());
         }
@@ -476,27 +478,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_call_tells_the_length_of_a_trial_only_where_it_is_as_long() {
+    fn one_call_is_enough_only_if_it_takes_a_whole_trial() {
         let told = |refill, iterations, turn_ns| {
-            is_told((refill, TrialLength::DurationNs(800)), iterations, turn_ns)
+            is_long_enough((refill, TrialLength::DurationNs(800)), iterations, turn_ns)
         };
         assert!(!told(Refill::Trial, 1, 799));
         assert!(told(Refill::Trial, 1, 800));
         assert!(!told(Refill::Trial, 8, 12));
         assert!(told(Refill::Trial, 8, 13));
         assert!(told(Refill::Iteration, 1, 1));
-        assert!(is_told((Refill::Trial, TrialLength::Iterations(5)), 1, 1));
+        assert!(is_long_enough(
+            (Refill::Trial, TrialLength::Iterations(5)),
+            1,
+            1
+        ));
     }
 
     #[test]
-    fn what_is_written_once_is_no_part_of_an_iteration() {
+    fn data_written_once_is_not_part_of_an_iteration() {
         let span = |(begin_ns, end_ns)| CallSpan { begin_ns, end_ns };
         let spans = [(100, 190), (195, 200), (205, 210)].map(span);
         let whole = span((0, 215));
         let of = |spans: &[CallSpan], refill, count| turns(spans, refill, whole, count);
         assert_eq!(of(&spans, Refill::Iteration, 3), (whole, 3));
         assert_eq!(of(&spans, Refill::Trial, 3), (span((190, 210)), 2));
-        // One call, and calls that follow each other, which have one span together.
+        // One call, and back-to-back calls, which share one span.
         assert_eq!(of(&spans[..1], Refill::Trial, 1), (spans[0], 1));
         assert_eq!(of(&spans[..1], Refill::Trial, 50), (spans[0], 50));
         assert_eq!(of(&[], Refill::Trial, 3), (whole, 3));

@@ -1,4 +1,4 @@
-//! One backend during a point: its trials, and what they add up to.
+//! One backend during a point: its trials and their combined figures.
 
 use super::backend::{Backend, Choice, Prepared};
 use super::trial_times::TrialTimes;
@@ -19,44 +19,44 @@ pub struct Contestant<'a> {
     pub name: &'a str,
     /// The backend; `None` once it has ended.
     pub backend: Option<&'a mut dyn Backend>,
-    /// Its end, where it did not get through.
+    /// Why the backend ended early, if it did.
     pub ended: Option<Outcome>,
-    /// Facts of its making ready.
+    /// Properties reported by `prepare`.
     pub prepared: Option<Prepared>,
-    /// The way that it takes.
+    /// The algorithm and message size in use.
     pub choice: Choice,
-    /// Calls so far, which key their data.
+    /// Number of calls so far, which keys their data.
     pub calls: u64,
-    /// Time of an iteration on the slowest rank with all that lies between two, the same on all ranks.
+    /// Time of an iteration on the slowest rank, with the overhead between two of them. The same on all ranks.
     pub turn_ns: u64,
-    /// Bytes that this rank checked.
+    /// Number of bytes that this rank checked.
     pub verified_bytes: u64,
-    /// Upper bound of what each rank sends, where it was measured.
+    /// Upper bound of the bytes that each rank sends, if it was measured.
     pub limit: Option<Limit>,
     trials: Vec<CollectiveTrial>,
     histogram: LatencyHistogram,
-    /// Sum of this rank's own times of an iteration, one for each trial, and how often it began last.
+    /// Sum over the trials of this rank's mean time per iteration.
     own_ns: f64,
     began_last: u64,
-    /// Sums of the times of an iteration in this rank's group, one for each trial, as [`OwnTimes`] has their means.
+    /// Sums over the trials of the iteration times in this rank's group; [`OwnTimes`] has the means.
     group_ns: [f64; 3],
-    /// All ranks and all groups, once gathered.
+    /// Figures of all ranks and groups, once they are gathered.
     ranks: Vec<RankCalls>,
     groups: Vec<GroupTimes>,
 }
 
-/// This rank's own figures for all others.
+/// One rank's own figures, sent to the others.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct OwnTimes {
     call_ns_mean: f64,
     began_last: u64,
     verified_bytes: u64,
-    /// Of its group: of the slowest rank, the mean of the ranks, of the fastest rank; 0 without groups.
+    /// Times of its group: of the slowest rank, the mean of the ranks, of the fastest rank. All 0 without groups.
     group_ns: [f64; 3],
 }
 
 impl<'a> Contestant<'a> {
-    /// A backend before the point, or one that could not be opened.
+    /// Creates the state before the first trial, or the ended state of a backend that could not be opened.
     pub fn new(name: &'a str, backend: Result<&'a mut dyn Backend, Outcome>) -> Self {
         let (backend, ended) = match backend {
             Ok(backend) => (Some(backend), None),
@@ -70,7 +70,7 @@ impl<'a> Contestant<'a> {
         }
     }
 
-    /// Adds a trial of so many iterations by all ranks in groups of so many; `own_ns` is this rank's own mean.
+    /// Adds a trial of `iterations` by `ranks` ranks in groups of `group_ranks`. `own_ns` is this rank's own mean.
     pub fn add(
         &mut self,
         iterations: u64,
@@ -103,12 +103,12 @@ impl<'a> Contestant<'a> {
         }
     }
 
-    /// Trials so far.
+    /// Number of trials so far.
     pub fn trials(&self) -> usize {
         self.trials.len()
     }
 
-    /// Times of the trials, combined over the ranks.
+    /// Returns the times of the trials, combined over the ranks.
     pub fn times_ns(&self, across: Across) -> Vec<f64> {
         self.trials
             .iter()
@@ -116,7 +116,7 @@ impl<'a> Contestant<'a> {
             .collect()
     }
 
-    /// This rank's own mean time, how often it began last, and the bytes that it checked.
+    /// Returns this rank's own mean time, how often it began last, and the number of bytes that it checked.
     pub fn own(&self) -> OwnTimes {
         let trials = self.trials.len().max(1) as f64;
         OwnTimes {
@@ -127,7 +127,7 @@ impl<'a> Contestant<'a> {
         }
     }
 
-    /// Takes the figures of all ranks, in their order.
+    /// Takes over the figures of all ranks, in rank order.
     pub fn gathered(&mut self, all: &[OwnTimes], grouping: Grouping) {
         self.verified_bytes = all.iter().map(|own| own.verified_bytes).sum();
         let times = |(rank, own): (u32, &OwnTimes)| RankCalls {
@@ -168,7 +168,7 @@ impl<'a> Contestant<'a> {
         let of = |across| spread(&self.times_ns(across));
         let bytes = point.shape().size_bytes() as f64;
         let call_ns = of(point.across);
-        // Whoever calls nothing moves nothing.
+        // A backend that calls nothing moves no bytes.
         let moves = bytes > 0.0 && self.prepared.is_some_and(|it| it.has_results);
         let algbw = moves.then(|| rate(bytes, &call_ns));
         let factor = bus_factor(point.op, point.shape().ranks);
@@ -198,7 +198,7 @@ impl<'a> Contestant<'a> {
     }
 }
 
-/// Times of the groups in their order, of more than are kept the slowest.
+/// Returns the times of the groups in order; if there are too many, only the slowest.
 fn of_groups(all: &[OwnTimes], grouping: Grouping) -> Vec<GroupTimes> {
     let times = |group: u32| {
         let first = all.get(grouping.rank(group, 0) as usize)?;
@@ -221,7 +221,7 @@ fn of_groups(all: &[OwnTimes], grouping: Grouping) -> Vec<GroupTimes> {
     groups
 }
 
-/// Bytes per second of calls that take so long: of the mean time, which is as well known.
+/// Bytes per second for calls of `bytes` that take `call_ns`. The relative spread stays that of the times.
 fn rate(bytes: f64, call_ns: &Spread) -> Spread {
     let of = |ns: f64| bytes * 1e9 / ns;
     let mean = of(call_ns.mean);

@@ -1,4 +1,5 @@
-//! Inputs, results and what is wrong with them, in a backend's memory. What they are is in `tonnage_collective::data`.
+//! Inputs and results in a backend's memory, and descriptions of wrong data. `tonnage_collective::data` defines the
+//! contents.
 
 use super::backend::Buffers;
 use tonnage_collective::data::{Data, WrongElements, memory};
@@ -10,23 +11,23 @@ use tonnage_units::{Error, Result};
 #[derive(Debug, Clone, Copy)]
 pub struct RankData {
     data: Data,
-    /// Number of the rank in its group.
+    /// Rank number within its group.
     place: u32,
-    /// The group, where there are several.
+    /// The group, if there are several.
     group: Option<(Grouping, u32)>,
     in_place: bool,
 }
 
 impl RankData {
-    /// The data of a rank.
+    /// Creates the data of a rank.
     ///
     /// # Errors
-    /// `Usage` for a call that no data are exact for.
+    /// `Usage` if no data give exact results for the call.
     pub fn new(point: &CollectivePoint, rank: u32, in_place: bool) -> Result<Self> {
         let reduction = point.reduction.unwrap_or(Reduction::Sum);
         let grouping = point.grouping();
         let seat = grouping.seat(rank);
-        // Bytes of another group are wrong ones.
+        // A seed per group, so that data of another group are detected as wrong.
         let seed = point.seed ^ u64::from(seat.group) << 32;
         Ok(Self {
             data: Data::new(&point.shape(), reduction, seed, 0)?,
@@ -36,13 +37,14 @@ impl RankData {
         })
     }
 
-    /// Writes the input of a call, which is numbered from 1.
+    /// Writes the input of a call. Calls are numbered from 1.
     pub fn fill(&self, call: u64, buffers: &Buffers) -> Result<()> {
         let data = self.data.for_call(call);
         memory::write_input(&data, self.place, &buffers.arena, buffers.input)
     }
 
-    /// Fills the output of a call with other bytes than its result. In place there is none beside the input.
+    /// Overwrites the output of a call with bytes that differ from its result. Does nothing in place, where the output
+    /// is also the input.
     pub fn poison(&self, call: u64, buffers: &Buffers) -> Result<()> {
         if self.in_place {
             return Ok(());
@@ -51,7 +53,7 @@ impl RankData {
         memory::write_poison(&data, self.place, &buffers.arena, buffers.output)
     }
 
-    /// Checks the result of a call. Returns the bytes that were right.
+    /// Checks the result of a call. Returns the number of correct bytes.
     pub fn check(&self, call: u64, buffers: &Buffers) -> Result<u64> {
         let data = self.data.for_call(call);
         let mut found = WrongElements::default();
@@ -74,7 +76,7 @@ impl RankData {
         Err(Error::Failed(format!("wrong results{of}: {what}")))
     }
 
-    /// The most calls in a row whose inputs are the results of the ones before, where these grow from call to call.
+    /// Largest number of consecutive calls on their own results, if these grow from call to call.
     pub fn repeats_max(&self) -> u64 {
         let Shape { dtype, ranks, .. } = *self.data.shape();
         let grows = matches!(
@@ -84,8 +86,8 @@ impl RankData {
         if !grows || ranks < 2 {
             return u64::MAX;
         }
-        // Factors of two by which a first result may grow before it leaves its type, or infinities slow the arithmetic
-        // down. First results of small types may be anywhere in them.
+        // Powers of two by which a first result may grow before it overflows its type, or infinities slow the
+        // arithmetic down. First results of small types may take any value of the type.
         let exponents = match dtype {
             Dtype::Float32 | Dtype::Bfloat16 => 96,
             Dtype::Float64 => 900,

@@ -1,5 +1,5 @@
-//! Backends whose calls are made in this process by a library: their memory and their CPU are this program's, and one
-//! loop times all of them.
+//! Backends whose calls a library makes in this process: memory and CPU are this program's, and one loop times all of
+//! them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,7 +36,7 @@ pub struct InProcess {
     clock: Clock,
     effective: Vec<Effective>,
     watchdog: Watchdog,
-    /// The call that is ready, in words.
+    /// Description of the prepared call, for messages.
     ready: String,
     // The bytes of the buffers.
     _memory: Arc<dyn Memory>,
@@ -46,7 +46,8 @@ impl InProcess {
     /// Opens a backend on all ranks for points that share one.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
+    /// [`Error::Unavailable`] on every rank if any rank lacks a requirement; otherwise the failure and the rank where
+    /// it happened.
     pub fn open(
         (entry, open): (&BackendEntry, OpenGroupCalls),
         points: &[&CollectivePoint],
@@ -109,7 +110,7 @@ impl InProcess {
     }
 }
 
-/// Returns whether results of a point take the place of the inputs.
+/// Whether results of a point replace the inputs.
 fn is_in_place(always: &[tonnage_collective::Collective], point: &CollectivePoint) -> bool {
     point.in_place || always.contains(&point.op)
 }
@@ -122,7 +123,7 @@ struct Seated {
     memory: Arc<dyn Memory>,
 }
 
-/// Pins this thread where workers of engines would be, and allocates memory there.
+/// Pins this thread to the CPU that a worker of an engine would get, and allocates memory there.
 fn seat(point: &CollectivePoint, bytes: u64, stage: &Stage<'_>) -> Result<Seated> {
     let (settings, host) = (stage.settings, stage.host);
     let pairs = Pairs {
@@ -153,7 +154,7 @@ fn seat(point: &CollectivePoint, bytes: u64, stage: &Stage<'_>) -> Result<Seated
     })
 }
 
-/// The calls of a trial that are aligned. The watchdog is told at the barrier, outside the clock.
+/// The calls of a trial that are aligned. The watchdog learns of each at the barrier, outside the timed interval.
 struct AlignedCalls<'a> {
     calls: &'a mut dyn GroupCalls,
     progress: &'a CallProgress,
@@ -172,7 +173,7 @@ impl Caller for AlignedCalls<'_> {
     }
 }
 
-/// The calls of a trial that follow each other.
+/// The calls of a trial that follow each other without a barrier.
 struct FollowingCalls<'a>(AlignedCalls<'a>);
 
 impl Caller for FollowingCalls<'_> {
@@ -231,7 +232,7 @@ impl Backend for InProcess {
             begun: 0,
         };
         let (iterations, clock) = (order.iterations, &self.clock);
-        // Writing the inputs is no call, however long it takes.
+        // Writing the inputs does not count as a call, however long it takes.
         let mut before = |iteration| {
             progress.leave();
             (order.before)(iteration)

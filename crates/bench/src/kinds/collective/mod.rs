@@ -1,15 +1,15 @@
-//! Operations that all ranks call together, by whoever carries them out.
+//! Operations that all ranks call together, over any backend.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`backend`] | the contract of those who carry them out |
-//! | [`native`] | this program's own, over any engine |
-//! | [`in_process`] | those of a library in this process |
-//! | [`watchdog`] | the end of a call of theirs that does not come back |
-//! | [`data`] | inputs, results and what is wrong with them, in a backend's memory |
+//! | [`backend`] | the contract of backends |
+//! | [`native`] | this program's own backend, over any engine |
+//! | [`in_process`] | backends that call a library in this process |
+//! | [`watchdog`] | ends the run if a call of such a library does not return |
+//! | [`data`] | inputs and results in a backend's memory, and descriptions of wrong data |
 //! | [`contest`] | the steps of a point: trials of its backends in turn |
-//! | [`contestant`] | one backend during a point: its trials, and what they add up to |
-//! | [`torch`] | those of torch.distributed, in processes of Python |
+//! | [`contestant`] | one backend during a point: its trials and their combined figures |
+//! | [`torch`] | the backend for torch.distributed, in Python processes |
 //! | [`trial_times`] | times of iterations, combined over the ranks |
 //!
 //! Algorithms, shapes and data are those of `tonnage_collective`; the loop that times calls is in
@@ -26,7 +26,7 @@ pub mod trial_times;
 pub mod watchdog;
 
 use crate::failure::{StepFailure, outcome};
-use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
+use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
 use backend::Backend;
 use contest::Contest;
 use in_process::InProcess;
@@ -43,14 +43,14 @@ use torch::{Torch, TorchBackend};
 pub struct OpenBackend {
     /// Its name, as in `--backend`.
     pub name: String,
-    /// The backend, or the end of all points on it.
+    /// The backend, or the outcome of all its points if it could not be opened.
     pub backend: Result<Box<dyn Backend>, Outcome>,
 }
 
-/// The kind: points share backends that are open; they have a warm-up and no canary.
+/// The kind: points share open backends; they have a warm-up but no canary.
 #[derive(Default)]
 pub struct CollectiveCalls {
-    /// Choices of native backends so far.
+    /// Algorithms that native backends chose so far.
     ways: KnownWays,
 }
 
@@ -98,7 +98,7 @@ impl Kind for CollectiveCalls {
         Ok(all)
     }
 
-    /// Backends say together that they lack a call, before they make it.
+    /// Backends agree that they lack a call before any of them makes it.
     fn stays_open_after(ended: &Error) -> bool {
         matches!(ended, Error::Unavailable { .. })
     }
@@ -109,14 +109,14 @@ impl Kind for CollectiveCalls {
         asked: AnnotatedPoint<'_, CollectivePoint>,
         stage: &mut Stage<'_>,
         record: &mut Record,
-        course: Course<'_>,
+        run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
         let backends = open.iter().filter_map(|it| it.backend.as_ref().ok());
         record.effective = backends.flat_map(|backend| backend.effective()).collect();
         let mut contest = Contest::new(asked.point, open, stage);
-        let ended = course(&mut contest);
+        let ended = run_steps(&mut contest);
         let (body, failed) = contest.into_parts();
-        // Where the run is over no backend got through, and why is the record's to say.
+        // If the run is over, no backend completed; the record's outcome gives the reason.
         if !matches!(ended, Err(StepFailure::Run(_))) {
             record.body = body.into();
         }
@@ -125,7 +125,7 @@ impl Kind for CollectiveCalls {
     }
 }
 
-/// Opens a backend of these points on all ranks.
+/// Opens one backend for these points on all ranks.
 fn open_one(
     name: &str,
     points: &[&CollectivePoint],
@@ -143,13 +143,13 @@ fn open_one(
             Ok(Box::new(Native::new(open, ways, stage)))
         }
         BackendVariant::OneOf(variants) => {
-            let torch = TorchBackend::of(variants, variant)?;
+            let torch = TorchBackend::from_variant(variants, variant)?;
             let first = points.first().copied();
             let first = first.ok_or_else(|| Error::Failed("no points to open it for".into()))?;
             Ok(Box::new(Torch::open(torch, first, stage)?))
         }
         BackendVariant::Nothing => Err(Error::Failed(format!(
-            "backend {name} is in the list, and nobody opens it"
+            "backend {name} is in the list but has no code that opens it"
         ))),
     }
 }

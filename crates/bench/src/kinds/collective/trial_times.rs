@@ -1,5 +1,5 @@
-//! Times of iterations, combined over the ranks on the way up the control tree: the longest, their sum, the shortest,
-//! and who began last.
+//! Times of iterations, combined over the ranks on the way up the control tree: the longest, the sum, the shortest, and
+//! the rank that began last.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,22 +8,22 @@ use tonnage_loops::calls::CallSpan;
 use tonnage_ranks::{Circle, Rank};
 use tonnage_units::{Reduce, Result};
 
-/// Iterations whose times travel at once, so that a message is of bounded size whatever the trial.
+/// Iterations per message, so that its size is bounded however long the trial is.
 const BLOCK: usize = 4096;
 
-/// Times of some iterations over the ranks that were merged.
+/// Per-iteration times, combined over the ranks merged so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct IterationTimes {
     longest_ns: Vec<u64>,
     sum_ns: Vec<u64>,
     shortest_ns: Vec<u64>,
-    /// Latest begin of each on rank 0's clock, and the rank.
+    /// Latest begin of each iteration on rank 0's clock, and its rank.
     begun_last: Vec<(u64, u32)>,
 }
 
 impl IterationTimes {
-    /// Those of one rank, whose clock is ahead of rank 0's by `offset_ns`.
-    fn of(spans: &[CallSpan], rank: u32, offset_ns: i64) -> Self {
+    /// Builds the times of one rank, whose clock is ahead of rank 0's by `offset_ns`.
+    fn from_spans(spans: &[CallSpan], rank: u32, offset_ns: i64) -> Self {
         let took_ns: Vec<u64> = spans.iter().map(CallSpan::took_ns).collect();
         let begun = |span: &CallSpan| (span.begin_ns.saturating_add_signed(-offset_ns), rank);
         Self {
@@ -58,9 +58,9 @@ pub struct TrialTimes {
     pub sum_ns: u64,
     /// Sum over the iterations of the fastest rank's time.
     pub shortest_sum_ns: u64,
-    /// Iterations that this rank began last.
+    /// Number of iterations that this rank began last.
     pub began_last: u64,
-    /// Sums over the iterations within this rank's group, where there are several.
+    /// Sums over the iterations within this rank's group, if there are several groups.
     pub group: Option<GroupSums>,
 }
 
@@ -93,12 +93,13 @@ impl TrialTimes {
     }
 }
 
-/// Combines the spans of all ranks, which have as many, and those of a group among its members.
+/// Combines the spans of all ranks, and separately those of this rank's group. Every rank passes the same number of
+/// spans.
 pub fn combine(spans: &[CallSpan], group: Option<&Circle>, rank: &mut Rank) -> Result<TrialTimes> {
     let mut all = TrialTimes::default();
     let (id, offset_ns) = (rank.id(), rank.clock_offset().offset_ns);
     for block in spans.chunks(BLOCK) {
-        let mine = IterationTimes::of(block, id, offset_ns);
+        let mine = IterationTimes::from_spans(block, id, offset_ns);
         if let Some(circle) = group {
             let what = "times of a group";
             let (_, merged) = rank.start_together(circle, what, &mine, DEADLINES.step)?;
@@ -110,7 +111,7 @@ pub fn combine(spans: &[CallSpan], group: Option<&Circle>, rank: &mut Rank) -> R
     Ok(all)
 }
 
-/// Time of each of these spans on its slowest rank.
+/// Returns the time of each span on its slowest rank.
 pub fn slowest<const SPANS: usize>(
     spans: [CallSpan; SPANS],
     rank: &mut Rank,
@@ -131,10 +132,10 @@ mod tests {
     }
 
     #[test]
-    fn each_iteration_has_its_slowest_rank_and_the_one_that_began_last() {
+    fn iterations_record_their_slowest_and_last_rank() {
         // The second rank's clock is 100 ns ahead.
-        let mut all = IterationTimes::of(&spans(&[(10, 20), (30, 60)]), 0, 0);
-        all.merge(IterationTimes::of(
+        let mut all = IterationTimes::from_spans(&spans(&[(10, 20), (30, 60)]), 0, 0);
+        all.merge(IterationTimes::from_spans(
             &spans(&[(111, 116), (125, 165)]),
             1,
             100,

@@ -1,5 +1,5 @@
-//! The watchdog of calls that a library makes in this process: nobody can take a thread out of a library, so a call
-//! that does not come back ends the run, by a thread beside it that looks at what the timed loop writes down.
+//! The watchdog of calls that a library makes in this process. A thread cannot be taken out of a library, so a call
+//! that does not return must end the run. A separate thread watches the progress that the timed loop records.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -10,33 +10,33 @@ use tonnage_ranks::Alarm;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Longest time between two looks. A call is noticed two looks after its time at most, and its process is ended after
-/// the grace of the control channel: less than five seconds together.
-const LOOK_MAX: Duration = Duration::from_secs(1);
+/// Longest time between two checks. A stuck call is noticed at most two checks after its timeout, and the process ends
+/// after the grace of the control channel: together less than five seconds.
+const CHECK_INTERVAL_MAX: Duration = Duration::from_secs(1);
 
 /// Value of [`CallProgress`] while this rank is outside the library.
 const OUTSIDE: u64 = 0;
 
-/// Number of the call that this rank is in, from 1; 0 between calls. One plain store is all that the timed thread does
-/// for the watchdog.
+/// Number of the call that this rank is in, from 1; 0 between calls. The timed thread only makes one plain store for
+/// the watchdog.
 #[derive(Debug, Default)]
 pub struct CallProgress(AtomicU64);
 
 impl CallProgress {
-    /// This rank goes into the library for a call.
+    /// Marks the begin of a call into the library.
     #[inline]
     pub fn enter(&self, call: u64) {
         self.0.store(call, Ordering::Relaxed);
     }
 
-    /// This rank is outside the library.
+    /// Marks that this rank is outside the library.
     #[inline]
     pub fn leave(&self) {
         self.0.store(OUTSIDE, Ordering::Relaxed);
     }
 }
 
-/// A thread that ends the run when a call does not come back.
+/// A thread that ends the run if a call does not return.
 #[derive(Debug)]
 pub struct Watchdog {
     watched: Arc<Watched>,
@@ -50,18 +50,18 @@ struct Watched {
     changed: Condvar,
 }
 
-/// Duty of the thread.
+/// The current task of the thread.
 #[derive(Debug, Default)]
 struct Duty {
     is_over: bool,
-    /// The calls in words, while there are any.
+    /// Description of the calls, while there are any.
     calls: Option<String>,
-    /// Number of times that calls were told: their numbers begin anew with each.
-    turn: u64,
+    /// Generation of the calls; call numbers restart with each one.
+    generation: u64,
 }
 
 impl Watchdog {
-    /// Starts the thread, which may run on any of these CPUs, for calls that may take so long.
+    /// Starts the thread, which may run on any of `cpus`. A call may take up to `limit`.
     pub fn start(alarm: Alarm, limit: Duration, cpus: Vec<u32>) -> Result<Self> {
         let watched = Arc::new(Watched::default());
         let own = Arc::clone(&watched);
@@ -82,12 +82,12 @@ impl Watchdog {
         })
     }
 
-    /// Place where the calls are counted.
+    /// Returns the counter that the timed loop writes.
     pub fn progress(&self) -> &CallProgress {
         &self.watched.progress
     }
 
-    /// Watches from now on, calls in these words; `None` for none.
+    /// Starts watching calls with this description; `None` stops watching.
     pub fn watch(&self, calls: Option<String>) {
         self.progress().leave();
         lock(&self.watched.duty).watch(calls);
@@ -98,7 +98,7 @@ impl Watchdog {
 impl Duty {
     fn watch(&mut self, calls: Option<String>) {
         self.calls = calls;
-        self.turn += 1;
+        self.generation += 1;
     }
 }
 
@@ -115,23 +115,23 @@ impl Drop for Watchdog {
 }
 
 impl Watched {
-    /// Looks until it is over; returns why the run has to end, if it has. It sleeps while there are no calls.
+    /// Watches until the watchdog is dropped. Returns an error if the run has to end. Sleeps while there are no calls.
     fn watch(&self, limit: Duration) -> Option<Error> {
-        let look = (limit / 4).min(LOOK_MAX);
+        let interval = (limit / 4).min(CHECK_INTERVAL_MAX);
         let mut seen = ((0, OUTSIDE), Instant::now());
         let mut duty = lock(&self.duty);
         while !duty.is_over {
             let call = self.progress.0.load(Ordering::Relaxed);
-            let in_turn = (duty.turn, call);
-            if call == OUTSIDE || in_turn != seen.0 || duty.calls.is_none() {
-                seen = (in_turn, Instant::now());
+            let current = (duty.generation, call);
+            if call == OUTSIDE || current != seen.0 || duty.calls.is_none() {
+                seen = (current, Instant::now());
             }
             let stuck = seen.1.elapsed();
             if let Some(calls) = duty.calls.as_ref().filter(|_| stuck > limit) {
                 return Some(overdue(calls, call, stuck, limit));
             }
             duty = if duty.calls.is_some() {
-                let waited = self.changed.wait_timeout(duty, look);
+                let waited = self.changed.wait_timeout(duty, interval);
                 waited.unwrap_or_else(PoisonError::into_inner).0
             } else {
                 let waited = self.changed.wait(duty);
@@ -169,20 +169,20 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_does_not_come_back_is_named() {
+    fn a_call_that_does_not_return_is_named() {
         let watched = watched(Some("all-reduce of 8 B by mpi"));
         watched.progress.enter(3);
         let since = Instant::now();
-        let said = watch(&watched).join().unwrap().unwrap().to_string();
+        let error = watch(&watched).join().unwrap().unwrap().to_string();
         assert!(since.elapsed() >= LIMIT);
         let begin = "call 3 of all-reduce of 8 B by mpi has not come back for 0.";
-        assert!(said.starts_with(begin), "{said}");
-        assert!(said.contains("--timeout 0.2 s"), "{said}");
+        assert!(error.starts_with(begin), "{error}");
+        assert!(error.contains("--timeout 0.2 s"), "{error}");
     }
 
-    /// Trials of one call each, in which the thread never looks while the rank is outside.
+    /// Trials of one call each; the thread never happens to check while the rank is outside.
     #[test]
-    fn the_first_calls_of_several_trials_are_several() {
+    fn first_calls_of_different_trials_are_distinguished() {
         let watched = watched(Some("calls"));
         watched.progress.enter(1);
         let thread = watch(&watched);
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_go_on_time_outside_and_no_calls_are_no_matter() {
+    fn progress_time_outside_and_idle_times_are_accepted() {
         for (calls, enters) in [(Some("calls"), true), (Some("calls"), false), (None, false)] {
             let watched = watched(calls);
             if calls.is_none() {

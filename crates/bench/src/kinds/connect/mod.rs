@@ -21,7 +21,7 @@ pub mod worker;
 
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
-use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
+use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
 use opened::Opened;
 use team::Team;
 use tonnage_plan::connect::ConnectPoint;
@@ -53,7 +53,7 @@ impl Kind for Connects {
         asked: AnnotatedPoint<'_, ConnectPoint>,
         stage: &mut Stage<'_>,
         record: &mut Record,
-        course: Course<'_>,
+        run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
         // All workers get their memory only after the first worker of each rank has set up a connection, which shows
         // how many file descriptors a worker needs.
@@ -65,7 +65,7 @@ impl Kind for Connects {
         agree(stage.rank, "memory of all workers", seated, DEADLINES.step)?;
         (record.effective, record.placed) = open.effective(asked.point, stage)?;
         let mut body = ConnectBody::new(asked.point.clone());
-        let ended = Team::work(open, asked.point, stage, &mut body, |team| course(team));
+        let ended = Team::work(open, asked.point, stage, &mut body, |team| run_steps(team));
         record.body = body.into();
         ended
     }

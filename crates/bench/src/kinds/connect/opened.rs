@@ -10,8 +10,8 @@ use crate::deadlines::DEADLINES;
 use crate::failure::all_or_none;
 use crate::failure::{StepFailure, agree};
 use crate::json::Json;
-use crate::kinds::kind::{Stage, together};
-use crate::opening::{Devices, Pairs, Requirements, Seat, SizedBy, reports};
+use crate::kinds::kind::{Stage, group_equal};
+use crate::opening::{Devices, Pairs, Requirements, SizedBy, UnopenedWorker, reports};
 use crate::settings::Settings;
 use tonnage_engine::{Caps, Peer, Verb};
 use tonnage_plan::connect::ConnectPoint;
@@ -23,7 +23,7 @@ pub struct Opened {
     devices: Devices,
     /// Memory and domain of each worker, with the CPU that it is pinned to. Only the first worker's until
     /// [`Opened::seat_all`].
-    seats: Vec<(Seat, Option<u32>)>,
+    seats: Vec<(UnopenedWorker, Option<u32>)>,
     /// The ranks that each worker connects to, and those that connect to it.
     ends: (Vec<Peer>, Vec<Peer>),
     /// True if the engine moves bytes, so that both ends of a connection see them.
@@ -79,7 +79,13 @@ impl Opened {
         let (rank, settings, host) = (&*stage.rank, stage.settings, stage.host);
         let index = self.seats.len();
         let cpu = self.devices.placement.cpus.get(index).copied().flatten();
-        let seat = requirements.seat(&self.devices, (index as u32, cpu), rank, settings, host)?;
+        let seat = requirements.prepare_worker(
+            &self.devices,
+            (index as u32, cpu),
+            rank,
+            settings,
+            host,
+        )?;
         self.seats.push((seat, cpu));
         Ok(())
     }
@@ -141,7 +147,7 @@ impl Opened {
             fits = pairs(point).check(placed);
         }
         agree(stage.rank, "place of the pairs", fits, DEADLINES.step)?;
-        Ok((together(all.iter().map(|Json(one)| one.clone())), placed))
+        Ok((group_equal(all.iter().map(|Json(one)| one.clone())), placed))
     }
 
     /// The ranks that each worker is connected to.
@@ -155,7 +161,7 @@ impl Opened {
     /// The workers of this rank that have memory, with their CPUs, before any set-up.
     pub fn workers(&self, stopped: &Arc<AtomicBool>) -> Vec<(Worker, Option<u32>)> {
         let seats = self.seats.iter();
-        let worker = |(seat, cpu): &(Seat, Option<u32>)| {
+        let worker = |(seat, cpu): &(UnopenedWorker, Option<u32>)| {
             let worker = Worker::new(
                 Arc::clone(&seat.domain),
                 Arc::clone(&seat.memory),

@@ -18,7 +18,9 @@ use crate::failure::{StepFailure, agree, await_first_cause};
 use crate::kinds::kind::{Stage, Steps};
 use crate::latencies::merge_all;
 use crate::network_paths::PathWatch;
-use crate::opening::introduction::{Introduced, Introductions, heard_by, locality, spoken};
+use crate::opening::introduction::{
+    Introduced, Introductions, PeerMessages, introductions_of, locality,
+};
 use crate::threads::Followers;
 use tonnage_engine::Peer;
 use tonnage_plan::connect::ConnectPoint;
@@ -173,7 +175,7 @@ impl<'a> Team<'a> {
     pub fn rehearse(&mut self) -> Result<Option<Descriptors>, StepFailure> {
         self.set_up(true)?;
         let descriptors = Descriptors::count();
-        self.paths.look();
+        self.paths.read_sockets();
         // A connection disappears here too once its other end has closed it.
         self.agree("file descriptors", Ok(()))?;
         self.take_down();
@@ -234,7 +236,7 @@ impl<'a> Team<'a> {
     /// agreement, where it reports the failure.
     fn exchange(&mut self, opened: Result<Vec<Introductions>>) -> Result<Result<Told>> {
         let count = opened.as_ref().map_or(0, Vec::len);
-        let (told, failed) = match opened.and_then(|told| spoken(told)?.packed(None)) {
+        let (told, failed) = match opened.and_then(|told| PeerMessages::new(told)?.packed(None)) {
             Ok(told) => (told, None),
             Err(error) => {
                 let nothing = self.peers.iter().map(|&peer| (peer, Vec::new()));
@@ -249,7 +251,7 @@ impl<'a> Team<'a> {
             return Ok(Ok(None));
         }
         let place = |peer| locality(self.rank, peer);
-        let told = heard_by(count, (&self.peers, &heard), place, |_, _| {});
+        let told = introductions_of(count, (&self.peers, &heard), place, |_, _| {});
         Ok(told.map(Some))
     }
 

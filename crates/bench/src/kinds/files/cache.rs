@@ -1,4 +1,4 @@
-//! The part of a phase's files that lies in the page cache, and dropping it from there.
+//! Measures how much of a phase's files is in the page cache, and drops it from there.
 
 use std::fs::File;
 use std::io;
@@ -9,18 +9,18 @@ use tonnage_sys::files::advice::drop_cached;
 use tonnage_sys::files::open::open;
 use tonnage_sys::files::residency::{SystemCall, resident_bytes};
 
-use super::before::READ;
+use super::checks::READ;
 use tonnage_loops::files::sequence::{Piece, Pieces};
 
 use tonnage_record::files::CacheState;
 use tonnage_units::Reduce;
 use tonnage_units::{Error, Result};
 
-/// Pieces of a file that one rank asks about. Scattered transfers are as many pieces, each a system call of about a
-/// microsecond, so that of more than these an even sample is asked about.
+/// Most pieces of a file that one rank queries. Scattered transfers are separate pieces, each a system call of about a
+/// microsecond; if there are more, an even sample is queried.
 const PIECES_MAX: u64 = 1 << 16;
 
-/// Answers of ranks about what each of them will read.
+/// Cache states of the data that ranks will read, added up.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cached {
     bytes: u64,
@@ -33,7 +33,7 @@ impl Reduce for Cached {
     fn merge(&mut self, other: Self) {
         self.bytes += other.bytes;
         self.resident_bytes += other.resident_bytes;
-        // Why something is not known says more than how the rest is.
+        // The reason for an unknown state matters more than the system call used elsewhere.
         if self.how.is_empty() || (other.unknown && !self.unknown) {
             self.how = other.how;
         }
@@ -42,12 +42,12 @@ impl Reduce for Cached {
 }
 
 impl Cached {
-    /// Part of what is to be read of a file that lies in this host's page cache.
-    pub fn look(path: &Path, reads: &Pieces) -> Self {
+    /// Measures how much of the data to read is in this host's page cache.
+    pub fn measure(path: &Path, reads: &Pieces) -> Self {
         Self::sample(path, reads, PIECES_MAX)
     }
 
-    /// Looks at so many pieces at most.
+    /// Queries at most `pieces_max` pieces.
     fn sample(path: &Path, reads: &Pieces, pieces_max: u64) -> Self {
         let bytes = reads.bytes();
         let count = reads.count().min(pieces_max);
@@ -74,7 +74,7 @@ impl Cached {
         }
     }
 
-    /// The record's words.
+    /// Converts it for the record.
     pub fn record(self, dropped: bool, direct: bool) -> CacheState {
         CacheState {
             bytes: self.bytes,
@@ -88,15 +88,15 @@ impl Cached {
 }
 
 /// Sum over pieces of a file.
-struct Seen {
+struct Residency {
     bytes: u64,
     resident_bytes: u64,
     how: SystemCall,
 }
 
-fn resident(file: &File, pieces: impl Iterator<Item = Piece>) -> io::Result<Seen> {
-    // Asking about nothing tells which call there is, and whether it may be used.
-    let mut seen = Seen {
+fn resident(file: &File, pieces: impl Iterator<Item = Piece>) -> io::Result<Residency> {
+    // An empty query finds out which system call exists and is permitted.
+    let mut seen = Residency {
         bytes: 0,
         resident_bytes: 0,
         how: resident_bytes(file, 0, 0)?.how,
@@ -110,17 +110,17 @@ fn resident(file: &File, pieces: impl Iterator<Item = Piece>) -> io::Result<Seen
     Ok(seen)
 }
 
-/// `part / of` of something, rounded down; nothing of nothing.
+/// Returns `all * part / of`, rounded down; 0 if `of` is 0.
 fn share_of(all: u64, part: u64, of: u64) -> u64 {
     let share = u128::from(all) * u128::from(part) / u128::from(of.max(1));
     u64::try_from(share).unwrap_or(u64::MAX)
 }
 
-/// Drops a file's bytes from this host's page cache, once they are stored.
+/// Drops a file's bytes from this host's page cache, after writing them to storage.
 pub fn drop_file(path: &Path) -> Result<()> {
     let what = || format!("cannot drop {} from the page cache", path.display());
     let cannot = |error| Error::io(what(), error);
-    // Storing needs no right to write on Linux.
+    // On Linux, syncing needs no write permission.
     let file = open(path, &READ).map_err(cannot)?;
     drop_cached(&file).map_err(cannot)
 }
@@ -134,7 +134,7 @@ mod tests {
     use tonnage_plan::files::{FileOrder, FilePoint, Phase};
 
     #[test]
-    fn what_is_not_known_on_one_rank_is_not_known() {
+    fn a_state_unknown_on_one_rank_is_unknown() {
         let known = |resident_bytes| Cached {
             bytes: 100,
             resident_bytes,
@@ -148,14 +148,14 @@ mod tests {
             (all.bytes, all.resident_bytes, all.how.as_str()),
             (200, 30, "cachestat")
         );
-        // Hosts whose kernels know different calls: the first is named.
+        // Hosts whose kernels have different system calls: the first one is named.
         all.merge(Cached {
             how: "mincore".into(),
             ..known(0)
         });
         assert_eq!(all.how, "cachestat");
-        let missing = Cached::look(Path::new("/no/such/file"), &Pieces::whole(100));
-        let is_told = |all: &Cached| {
+        let missing = Cached::measure(Path::new("/no/such/file"), &Pieces::whole(100));
+        let assert_unknown = |all: &Cached| {
             let record = all.clone().record(true, false);
             assert!(
                 !record.known && record.how.contains("not known"),
@@ -163,14 +163,14 @@ mod tests {
             );
         };
         all.merge(missing.clone());
-        is_told(&all);
-        // Of two that do not know, neither makes up for the other.
+        assert_unknown(&all);
+        // Two unknown states do not make a known one.
         all.merge(missing);
-        is_told(&all);
+        assert_unknown(&all);
     }
 
-    /// A file of four blocks of 64 KiB, of which the first half is in the page cache; `None` where the system does not
-    /// drop what it is asked to, as tmpfs does not.
+    /// Creates a file of four blocks of 64 KiB with its first half in the page cache. Returns `None` if the file system
+    /// ignores requests to drop pages, as tmpfs does.
     fn half_cached(path: &Path) -> Option<()> {
         std::fs::write(path, vec![7; 256 << 10]).unwrap();
         let file = std::fs::File::open(path).unwrap();
@@ -182,14 +182,14 @@ mod tests {
             println!("skip: the temporary directory's file system keeps what it is asked to drop");
             return None;
         }
-        // Read ahead would bring more than what is read.
+        // Readahead would cache more than the range that is read.
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut [0; 128 << 10], 0).unwrap();
         Some(())
     }
 
     #[test]
-    fn a_rank_looks_at_what_it_reads_itself() {
+    fn a_rank_queries_only_the_data_that_it_reads() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t");
         if half_cached(&path).is_none() {
@@ -204,10 +204,10 @@ mod tests {
             (seen.bytes >> 10, seen.resident_bytes >> 10, seen.how)
         };
         for part in 0..2 {
-            // A block of the first half, one of the second.
+            // Each rank has one block of the first half and one of the second.
             let (bytes, resident, how) = look(&point, part, 32, PIECES_MAX);
             assert_eq!((bytes, resident), (128, 64), "{how}");
-            // A stonewall cut it short.
+            // As if a stonewall had cut the phase short.
             assert_eq!(look(&point, part, 16, PIECES_MAX).1, 64);
         }
         point.order = FileOrder::Shuffled;

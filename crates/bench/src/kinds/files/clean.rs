@@ -1,6 +1,6 @@
-//! Removing files of this run when it is over or has failed. Only what tonnage wrote is ever removed: a file counts as
-//! this run's by what it is, not by its name, and by what it holds (`ours`). Files of earlier runs are in `old`, and
-//! what is known of files once their ranks are dead in [`super::ledger`].
+//! Removes the files of this run when it is over or has failed. Only files that tonnage wrote are ever removed: a file
+//! counts as this run's by its identity and content (`stamp_scan`), not by its name. Files of earlier runs are in
+//! `earlier_runs`; records that outlive dead ranks are in [`super::ledger`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, Metadata};
@@ -11,73 +11,74 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use super::ledger::{Inode, Ledger, LedgerEntry, entries};
-use super::ours::{self, Content};
+use super::stamp_scan::{self, Content};
 use super::storage::directory_of;
 use crate::kinds::files::names::{bytes_of_file, number_of, path_of};
 use tonnage_loops::files::stamp::STAMP_BYTES;
 use tonnage_plan::files::{FileLayout, FilePoint};
 use tonnage_units::{Error, Result};
 
-/// Longest time for looking closely after a failure, for all files of a rank. Its process is ended 2 s after the
-/// failure and killed after 4 s, and the looks at the begins of files, which always are, take time too.
-const LOOKING_MAX: Duration = Duration::from_millis(500);
+/// Longest time for full checks after a failure, over all files of a rank. The process is ended 2 s after the failure
+/// and killed after 4 s, and the beginnings of files, which are always checked, take time too.
+const CHECKING_MAX: Duration = Duration::from_millis(500);
 
-/// A file that this run makes, as far as it is known.
+/// A file that this run creates.
 #[derive(Debug, Clone)]
-struct MadeFile {
-    /// The number by which its data is keyed.
+struct CreatedFile {
+    /// The number that keys its data.
     number: u32,
-    /// Its bytes once everything is written.
+    /// Its size once everything is written.
     bytes_max: u64,
-    /// True when transfers are shorter than stamps, of which it may have none whole while it has holes.
+    /// Whether transfers are shorter than stamps. While it has holes, such a file may have no complete stamp.
     may_lack_stamps: bool,
-    /// Its identity from the moment on when it is open.
+    /// Its identity, once it was opened.
     inode: Arc<OnceLock<Inode>>,
-    /// Its state when this run had written to it last; `None` while it never has.
-    noted: Option<Noted>,
+    /// Its state after this run's last write; `None` before that.
+    noted: Option<FileState>,
 }
 
-/// State of a file, which tells whether anybody wrote to it since.
+/// State of a file, which shows whether it was written to since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Noted {
+struct FileState {
     inode: Inode,
     bytes: u64,
     modified: (i64, i64),
 }
 
-impl Noted {
-    fn of(found: &Metadata) -> Self {
+impl FileState {
+    fn new(found: &Metadata) -> Self {
         Self {
-            inode: Inode::of(found),
+            inode: Inode::from_metadata(found),
             bytes: found.len(),
             modified: (found.mtime(), found.mtime_nsec()),
         }
     }
 }
 
-/// Files and directories that this rank has made in this run, or that are made for it.
+/// Files and directories that this rank created in this run, or that others create for it.
 #[derive(Debug, Clone, Default)]
-pub struct Made {
-    files: BTreeMap<PathBuf, MadeFile>,
-    /// Files that stay, unless a later experiment of the run is not to keep them.
-    kept: BTreeMap<PathBuf, MadeFile>,
-    /// Directories with their identity, which is not known of those that others make.
+pub struct CreatedFiles {
+    files: BTreeMap<PathBuf, CreatedFile>,
+    /// Files that stay, unless a later experiment of the run removes them.
+    kept: BTreeMap<PathBuf, CreatedFile>,
+    /// Directories with their identity, which is unknown if another rank created them.
     directories: BTreeMap<PathBuf, Option<Inode>>,
-    /// Ledger of this rank, for whoever is left when it is killed.
+    /// Ledger of this rank, from which others remove its files if it is killed.
     ledger: Option<Ledger>,
 }
 
-/// Place for the identity of a file that is about to be opened.
+/// Receives the identity of a file that is about to be opened.
 #[derive(Debug, Clone)]
-pub struct Birth {
+pub struct PendingFileId {
     path: PathBuf,
     inode: Arc<OnceLock<Inode>>,
     ledger: Option<Ledger>,
 }
 
-impl Birth {
-    /// Notes the device and inode of the file that was opened; of what is at its path where the engine does not know.
-    pub fn note(&self, opened: Option<Inode>) {
+impl PendingFileId {
+    /// Records device and inode of the file that was opened. If the engine does not know them, takes those of the file
+    /// at the path.
+    pub fn set(&self, opened: Option<Inode>) {
         let Some(inode) = opened.or_else(|| Inode::at(&self.path)) else {
             return;
         };
@@ -87,13 +88,13 @@ impl Birth {
     }
 }
 
-impl Made {
-    /// Has what this rank makes noted in a ledger too.
+impl CreatedFiles {
+    /// Also records this rank's files in a ledger from now on.
     pub fn keep_ledger(&mut self, ledger: Option<&Ledger>) {
         self.ledger = ledger.cloned();
     }
 
-    /// Makes the directory of a rank.
+    /// Creates the directory of a rank.
     pub fn directory(&mut self, path: &Path) -> Result<()> {
         if path.is_dir() {
             return Ok(());
@@ -108,7 +109,7 @@ impl Made {
         Ok(())
     }
 
-    /// Remembers the files that a phase is about to make, so that they go even when a neighbour dies.
+    /// Records the files that a phase is about to create, so that they are removed even if a neighbour dies.
     pub fn remember(&mut self, point: &FilePoint, rank: u32, trial: u32) {
         let writers = if point.existing {
             vec![rank]
@@ -117,11 +118,11 @@ impl Made {
         };
         for writer in writers {
             let path = path_of(point, writer, trial);
-            // What was there before is not ours to remove.
+            // An existing file is not this run's to remove.
             if point.existing && fs::symlink_metadata(&path).is_ok() {
                 continue;
             }
-            let file = MadeFile {
+            let file = CreatedFile {
                 number: number_of(point, writer),
                 bytes_max: bytes_of_file(point),
                 may_lack_stamps: point.transfer_bytes < STAMP_BYTES as u64,
@@ -129,7 +130,7 @@ impl Made {
                 noted: None,
             };
             if point.layout == FileLayout::Shared || writer == rank {
-                self.enter(&path, (!point.keep).then_some(&file));
+                self.record(&path, (!point.keep).then_some(&file));
             }
             let (from, into) = if point.keep {
                 (&mut self.files, &mut self.kept)
@@ -141,26 +142,26 @@ impl Made {
         }
     }
 
-    /// Notes which file this is, when a phase has written to it and nobody of this run does any more. Others may be
-    /// somebody else's by now, which noting them would hide.
+    /// Records the state of a file after a phase has written to it and no rank of this run writes any more. Ignores a
+    /// file with another identity, because recording its state would hide that it is not this run's.
     pub fn note(&mut self, path: &Path) {
         let made = self.files.get_mut(path).or(self.kept.get_mut(path));
         if let (Some(file), Ok(found)) = (made, fs::symlink_metadata(path)) {
-            let now = Noted::of(&found);
+            let now = FileState::new(&found);
             if *file.inode.get_or_init(|| now.inode) == now.inode {
                 file.noted = Some(now);
             }
         }
     }
 
-    /// Identity of a file that this run has made; `None` where it is not known.
+    /// Returns the identity of a file that this run has created; `None` if it is unknown.
     pub fn identity(&self, path: &Path) -> Option<Inode> {
         self.file(path)?.inode.get().copied()
     }
 
-    /// Place for the identity of a file that this run makes; `None` for one that it found.
-    pub fn birth(&self, path: &Path) -> Option<Birth> {
-        Some(Birth {
+    /// Returns the slot for the identity of a file that this run creates; `None` for one that existed before.
+    pub fn pending_id(&self, path: &Path) -> Option<PendingFileId> {
+        Some(PendingFileId {
             path: path.to_owned(),
             inode: Arc::clone(&self.file(path)?.inode),
             ledger: self
@@ -170,17 +171,17 @@ impl Made {
         })
     }
 
-    /// Returns whether this run makes what is at a path.
+    /// Whether this run creates the file at a path.
     pub fn knows(&self, path: &Path) -> bool {
         self.file(path).is_some()
     }
 
-    fn file(&self, path: &Path) -> Option<&MadeFile> {
+    fn file(&self, path: &Path) -> Option<&CreatedFile> {
         self.files.get(path).or(self.kept.get(path))
     }
 
-    /// Notes in the ledger that a file is about to be made, or that it is none to remove.
-    fn enter(&self, path: &Path, file: Option<&MadeFile>) {
+    /// Records in the ledger that a file is about to be created, or, if `None`, that it is not to be removed.
+    fn record(&self, path: &Path, file: Option<&CreatedFile>) {
         let Some(ledger) = &self.ledger else { return };
         let path = absolute(path);
         ledger.add(&match file {
@@ -193,7 +194,7 @@ impl Made {
         });
     }
 
-    /// Remembers the directories that a rank and its neighbours are about to make, so that they go too.
+    /// Records the directories that a rank and its neighbours are about to create, so that they are removed too.
     pub fn expect_directories(&mut self, point: &FilePoint, rank: u32) {
         let to_clean = files_to_clean(point, rank, 0);
         let missing = to_clean
@@ -203,8 +204,8 @@ impl Made {
         self.directories.extend(missing.map(|path| (path, None)));
     }
 
-    /// Removes files that this run made, and then the directories that it made for them. Returns a line for each that
-    /// was left, because it is somebody else's by now.
+    /// Removes files that this run created, and then the directories created for them. Returns a line for each file
+    /// that was left because it is no longer this run's.
     pub fn remove(&mut self, paths: impl IntoIterator<Item = PathBuf>) -> Result<Vec<String>> {
         self.remove_after(paths, None)
     }
@@ -218,13 +219,13 @@ impl Made {
         for path in paths {
             let (made, kept) = (self.files.remove(&path), self.kept.remove(&path));
             let Some(file) = made.or(kept) else { continue };
-            self.enter(&path, None);
+            self.record(&path, None);
             match file.why_left(&path, hurry) {
                 Some(why) => left.push(format!("{} was left: {why}", path.display())),
                 None => outcome = outcome.and(remove_file(&path)),
             }
         }
-        // One that still holds files stays, and one that is gone may be made again.
+        // A directory that still holds files stays; one that is gone may be created again.
         self.directories.retain(|path, made| {
             let is_made = made.is_none_or(|made| Inode::at(path) == Some(made));
             !is_made || fs::remove_dir(path).is_err()
@@ -243,18 +244,18 @@ impl Made {
         }
     }
 
-    /// Forgets these files, which are another rank's business.
+    /// Forgets these files, because another rank removes them.
     pub fn forget(&mut self, paths: impl IntoIterator<Item = PathBuf>) {
         for path in paths {
             if self.files.remove(&path).is_some() {
-                self.enter(&path, None);
+                self.record(&path, None);
             }
         }
         self.close_ledger();
     }
 
-    /// Files and directories that the rank of this place on the host had made and not removed when it ended, as its
-    /// ledger says.
+    /// Returns the files and directories that the rank with this index on the host had created and not removed when it
+    /// ended, according to its ledger.
     fn of_dead_rank(ledgers: &File, place: u32) -> Self {
         let mut made = Self::default();
         made.read(entries(ledgers, place));
@@ -269,7 +270,7 @@ impl Made {
                     number,
                     bytes_max,
                 } => {
-                    let file = MadeFile {
+                    let file = CreatedFile {
                         number,
                         bytes_max,
                         may_lack_stamps: false,
@@ -280,7 +281,7 @@ impl Made {
                 }
                 LedgerEntry::Opened(path, inode) => {
                     if let Some(file) = self.files.get(&path) {
-                        // The first one counts.
+                        // Only the first identity counts.
                         let _ = file.inode.set(inode);
                     }
                 }
@@ -294,7 +295,7 @@ impl Made {
         }
     }
 
-    /// Takes the identities of what neighbours on this host have made from their ledgers.
+    /// Takes the identities of files and directories that neighbours on this host created from their ledgers.
     fn ask_neighbours(&mut self) {
         let Some(ledger) = &self.ledger else { return };
         let writers: BTreeSet<u32> = self.files.values().map(|file| file.number).collect();
@@ -305,7 +306,7 @@ impl Made {
         for (path, file) in &self.files {
             let known = theirs.files.get(&absolute(path));
             if let Some(inode) = known.and_then(|known| known.inode.get()) {
-                // It may be known already.
+                // Fails if it is already known.
                 let _ = file.inode.set(*inode);
             }
         }
@@ -315,20 +316,21 @@ impl Made {
         }
     }
 
-    /// Removes what this run made and was not to keep, after a failure. On storage that is slow or busy less is looked
-    /// at, so that something is removed at all.
+    /// Removes, after a failure, everything that this run created and was not to keep. On slow or busy storage it
+    /// checks less, so that files are removed at all.
     pub fn remove_all(&mut self) {
-        self.remove_until(Instant::now() + LOOKING_MAX);
+        self.remove_until(Instant::now() + CHECKING_MAX);
     }
 
-    /// Removes what these many ranks of this host had made and not removed when they ended, as their ledgers say.
+    /// Removes the files that `ranks` ranks of this host had created and not removed when they ended, according to
+    /// their ledgers.
     pub fn remove_of_dead_ranks(ledgers: &File, ranks: u32) {
-        // Who waits for the end of the run waits for all of them.
-        let end = Instant::now() + LOOKING_MAX;
+        // The end of the run waits for the removal on all ranks, so they share one deadline.
+        let end = Instant::now() + CHECKING_MAX;
         (0..ranks).for_each(|place| Self::of_dead_rank(ledgers, place).remove_until(end));
     }
 
-    /// Does so, with close looks until then.
+    /// Removes everything, with full checks until `end`.
     fn remove_until(&mut self, end: Instant) {
         self.ask_neighbours();
         let all: Vec<_> = self.files.keys().cloned().collect();
@@ -339,11 +341,11 @@ impl Made {
     }
 }
 
-impl MadeFile {
-    /// Reason why what is at the path is not this run's to remove; `None` where it is, or nothing is there.
+impl CreatedFile {
+    /// Returns why the file at the path must not be removed; `None` if it may be, or if there is none.
     fn why_left(&self, path: &Path, hurry: Option<Instant>) -> Option<String> {
         let found = fs::symlink_metadata(path).ok()?;
-        let now = Noted::of(&found);
+        let now = FileState::new(&found);
         if !found.is_file() || self.inode.get().is_some_and(|inode| *inode != now.inode) {
             return Some("it is not the file that this run made there".to_owned());
         }
@@ -357,13 +359,13 @@ impl MadeFile {
         if self.may_lack_stamps && is_as_noted {
             return None;
         }
-        // Reading a file that nobody has written to since would take as long as measuring it did.
+        // The file has not changed since. Reading all of it would take as long as the measurement did.
         let hurry = if is_as_noted {
             Some(Instant::now())
         } else {
             hurry
         };
-        match ours::look(path, now.inode, self.number, hurry) {
+        match stamp_scan::scan(path, now.inode, self.number, hurry) {
             Content::Nothing | Content::Ours => None,
             Content::Foreign { offset } => Some(format!(
                 "at offset {offset} it holds what this run did not write"
@@ -373,12 +375,12 @@ impl MadeFile {
     }
 }
 
-/// A path as it is from any directory.
+/// Returns the path in absolute form.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
-/// Removes a file that may be gone already.
+/// Removes a file unless it is already gone.
 pub(super) fn remove_file(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != ErrorKind::NotFound => Err(Error::io(
@@ -389,7 +391,7 @@ pub(super) fn remove_file(path: &Path) -> Result<()> {
     }
 }
 
-/// The files that a rank looks after when the run has failed: its own, and those of its neighbours, who may be dead.
+/// Returns the files that a rank removes after a failed run: its own, and those of its neighbours, which may be dead.
 pub fn files_to_clean(point: &FilePoint, rank: u32, trial: u32) -> Vec<PathBuf> {
     let writers = writers_to_clean(point, rank).into_iter();
     writers

@@ -1,14 +1,14 @@
-//! One experiment on all ranks: look at the storage, open the engine, then phase after phase. A phase is in `phase`.
+//! One file experiment on all ranks: inspect the storage, open the engine, then run phase after phase (module `phase`).
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::before::{self, Written};
-use super::clean::{Made, files_to_clean};
+use super::checks::{self, Written};
+use super::clean::{CreatedFiles, files_to_clean};
+use super::earlier_runs::RemovedFiles;
 use super::figures::Sums;
 use super::limit::{self, Streams, WrittenStream};
 use super::memory::{self, ThreadSource};
-use super::old::RemovedFiles;
 use super::space::{self, about_space};
 use super::storage::{self, LocalStorage};
 use super::team::FileWorker;
@@ -17,7 +17,7 @@ use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::host::RankHost;
 use crate::kinds::files::names::{path_of, source_of};
-use crate::kinds::kind::{Course, Steps, When, effective_of_all};
+use crate::kinds::kind::{StepRunner, Steps, When, effective_of_all};
 use crate::observer::Observer;
 use crate::settings::Settings;
 use tonnage_engine::calls::{FileDomain, FileEntry, OpenFiles};
@@ -32,14 +32,14 @@ use tonnage_record::{Effective, FileBody, Limit, Record};
 use tonnage_units::Result;
 use tonnage_units::reduce::Any;
 
-/// Files that remarks name at most, when somebody else's are in the place of ours.
-const LEFT_TOLD: usize = 8;
+/// Most files listed in remarks because they were left in place.
+const LEFT_LISTED_MAX: usize = 8;
 
-/// One experiment as one rank takes part in it.
+/// One experiment, from the perspective of one rank.
 pub struct Experiment<'a> {
-    /// The point that is asked for.
+    /// The point to measure.
     pub point: &'a FilePoint,
-    /// Facts that stand beside its results.
+    /// Notes recorded with its results.
     pub reading: &'a Reading,
     /// The other ranks.
     pub rank: &'a mut Rank,
@@ -47,54 +47,54 @@ pub struct Experiment<'a> {
     pub settings: &'a Settings,
     /// This host's CPUs.
     pub host: &'a RankHost,
-    /// CPU time that this rank's threads do not get.
+    /// CPU time that this rank's threads lose.
     pub cpu: &'a mut CpuTime,
     /// Files of this run.
-    pub made: &'a mut Made,
-    /// Told how it goes, on rank 0.
+    pub made: &'a mut CreatedFiles,
+    /// Gets progress and results, on rank 0.
     pub observer: &'a mut dyn Observer,
 }
 
-/// State that lasts from phase to phase.
+/// State that is kept between phases.
 #[derive(Default)]
 pub struct State {
-    /// This rank's threads.
+    /// This rank's threads, with their engines and memory.
     pub team: Vec<FileWorker>,
-    /// Sequence of each rank's files.
+    /// Storage of each rank's files, in rank order.
     pub places: Vec<LocalStorage>,
-    /// Transfers of each rank that a stonewalled phase wrote; `None` when all were.
+    /// Transfers per rank that a stonewalled phase wrote; `None` if all were written.
     pub written: Option<Written>,
-    /// True when the files were filled before the first phase.
+    /// Whether the files were filled before the first phase.
     pub prefilled: bool,
     /// Sums of each phase, in order.
     pub sums: Vec<Sums>,
-    /// Figures of one stream for each device.
+    /// Bandwidths of one stream per device, once measured.
     pub streams: Option<Streams>,
-    /// Remarks that a reader has to know.
+    /// Remarks for the record.
     pub remarks: Vec<String>,
-    /// Striping of the files, as a file system that stripes tells it.
+    /// Striping of the files, as reported by a file system that supports it.
     pub striping: Option<String>,
     /// Files of earlier runs that this rank has removed.
     pub removed: RemovedFiles,
 }
 
-/// An experiment whose engine is open on all ranks.
+/// An experiment with its engine open on all ranks.
 struct Open<'o, 'a> {
     experiment: &'o mut Experiment<'a>,
-    // Before the domain, so that threads close first.
+    // Declared before `domain`, so that threads close first.
     state: State,
     domain: Arc<dyn FileDomain>,
     record: &'o mut Record,
     body: &'o mut FileBody,
-    /// The next repetition.
+    /// Index of the next repetition.
     trial: u32,
-    /// Time at which the first began.
+    /// Start of the first repetition.
     since: Instant,
 }
 
 impl Steps for Open<'_, '_> {
     fn limit(&mut self, when: When) -> Result<(), StepFailure> {
-        // Streams before the phases would change what these find: free memory, the device's own cache, its room.
+        // Streams before the phases would change their conditions: free memory, the device's own cache, free space.
         if when == When::After && self.experiment.writes() {
             self.streams()?;
         }
@@ -109,7 +109,7 @@ impl Steps for Open<'_, '_> {
         Ok(())
     }
 
-    /// All phases, once.
+    /// Runs all phases once.
     fn trial(&mut self) -> Result<(), StepFailure> {
         let (state, trial) = (&mut self.state, self.trial);
         for index in 0..self.experiment.point.phases.len() {
@@ -133,7 +133,7 @@ impl Steps for Open<'_, '_> {
     }
 
     fn close(&mut self) -> Result<(), StepFailure> {
-        // Who only reads has its stream from the file that it read, which may be removed now.
+        // A reading experiment takes its stream from a file that it read, which may be removed after this.
         if !self.experiment.writes() {
             self.streams()?;
         }
@@ -153,18 +153,18 @@ impl Open<'_, '_> {
 }
 
 impl Experiment<'_> {
-    /// Measures it, and fills the record as it goes: what was measured before a failure stays there.
+    /// Measures the experiment and fills the record on the way: results measured before a failure stay in it.
     ///
     /// # Errors
-    /// [`StepFailure::Point`] when all ranks know and can go on, [`StepFailure::Run`] otherwise.
+    /// [`StepFailure::Point`] if all ranks know of it and can continue, [`StepFailure::Run`] otherwise.
     pub fn measure(
         &mut self,
         record: &mut Record,
         body: &mut FileBody,
-        course: Course<'_>,
+        run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
         let entry = self.settings.lists.file_engine(&self.point.engine)?;
-        let (places, written) = self.look()?;
+        let (places, written) = self.inspect_storage()?;
         body.storage = storage::group(&places, None);
         let open = (entry.open)(&OpenFiles {
             usage: &self.point.usage(),
@@ -191,13 +191,13 @@ impl Experiment<'_> {
             trial: 0,
             since: Instant::now(),
         };
-        let ended = course(&mut open);
+        let ended = run_steps(&mut open);
         open.record.remarks.append(&mut open.state.remarks);
         open.body.phases = open.experiment.records(&open.state);
         ended
     }
 
-    /// Engines' own accounts for rank 0, ranks with the same answer together.
+    /// Collects the engines' reports on rank 0. Ranks with the same report are listed together.
     fn effective(&mut self, domain: &dyn FileDomain, state: &State) -> Result<Vec<Effective>> {
         let mut engine = domain.report();
         for worker in &state.team {
@@ -213,7 +213,7 @@ impl Experiment<'_> {
         effective_of_all("what the engines are", self.rank, mine)
     }
 
-    /// Says what can be said before the first phase.
+    /// Adds the remarks that are known before the first phase.
     fn remark(&self, state: &mut State) {
         let remarks = [
             self.about_sources(),
@@ -275,7 +275,7 @@ impl Experiment<'_> {
         })
     }
 
-    /// Adds what only the end can tell, and ends the files.
+    /// Completes the record after the last phase, and removes the files.
     fn conclude(
         &mut self,
         domain: &dyn FileDomain,
@@ -291,28 +291,28 @@ impl Experiment<'_> {
         let left = self.agree("remove the files", left)?;
         let what = "which files were left";
         let left = self.rank.collect(what, &left, DEADLINES.step)?;
-        let told = left.iter().flatten().take(LEFT_TOLD);
-        state.remarks.extend(told.cloned());
+        let listed = left.iter().flatten().take(LEFT_LISTED_MAX);
+        state.remarks.extend(listed.cloned());
         let (what, mine) = ("which old files were removed", state.removed.clone());
         let removed = self.rank.reduce(what, mine, DEADLINES.step)?;
         state.remarks.extend(removed.remark());
         Ok(())
     }
 
-    /// Has this rank's files removed also when its process ends while its main thread is stuck.
-    pub(super) fn bequeath(&self) {
+    /// Registers the removal of this rank's files, in case its process ends while the main thread is stuck.
+    pub(super) fn register_cleanup(&self) {
         let mut made = self.made.clone();
         self.rank.bequeath(move || made.remove_all());
     }
 
-    /// Removes this rank's files, unless they are to stay; the shared one is rank 0's. Returns a line for each that
-    /// was left to somebody else.
+    /// Removes this rank's files, unless they are to be kept; rank 0 removes the shared one. Returns a line for each
+    /// file that was left because it is no longer this run's.
     fn tidy(&mut self) -> Result<Vec<String>> {
         let (point, id) = (self.point, self.rank.id());
         let trials = space::files_of_rank(point);
         let to_clean = (0..trials).flat_map(|trial| files_to_clean(point, id, trial));
         if point.keep {
-            // Those that this run made were put aside when they were made.
+            // `remember` has already set aside the files to keep.
             return Ok(Vec::new());
         }
         let mine = point.layout == FileLayout::PerProcess || id == 0;
@@ -321,11 +321,11 @@ impl Experiment<'_> {
             .map(|trial| path_of(point, id, trial));
         let removed = self.made.remove(own);
         self.made.forget(to_clean);
-        self.bequeath();
+        self.register_cleanup();
         removed
     }
 
-    /// Every rank takes the outcome of the first that failed.
+    /// Gives every rank the outcome of the first rank that failed.
     pub fn agree<T>(&mut self, what: &str, mine: Result<T>) -> Result<T, StepFailure> {
         self.rank.phase(what);
         agree(self.rank, what, mine, DEADLINES.phase)
@@ -335,8 +335,8 @@ impl Experiment<'_> {
         self.point.prefill || self.point.phases.iter().any(|phase| phase.writes())
     }
 
-    /// Checks where the files are to be, and asks every rank what that is on.
-    fn look(&mut self) -> Result<(Vec<LocalStorage>, Option<Written>), StepFailure> {
+    /// Checks the paths of the files, and collects every rank's view of its storage.
+    fn inspect_storage(&mut self) -> Result<(Vec<LocalStorage>, Option<Written>), StepFailure> {
         let (point, writes) = (self.point, self.writes());
         let id = self.rank.id();
         let mut paths = Vec::new();
@@ -349,7 +349,7 @@ impl Experiment<'_> {
         paths.dedup();
         if writes && point.directory_per_rank {
             self.made.expect_directories(point, id);
-            // Nobody makes one before all have looked.
+            // No rank creates one before all have recorded the missing ones.
             self.rank
                 .barrier("before directories are made", DEADLINES.step)?;
             let mine = self
@@ -359,9 +359,9 @@ impl Experiment<'_> {
         }
         let mine = paths
             .iter()
-            .try_for_each(|path| before::check_target(path, writes));
+            .try_for_each(|path| checks::check_target(path, writes));
         self.agree("look at the path", mine)?;
-        // A phase that only reads has nothing to ask about while its file is missing.
+        // If a phase only reads and its file is missing, there is no storage to inspect yet.
         let reads_first = point.phases.first().is_some_and(|phase| phase.reads()) && !point.prefill;
         let status = point.status_file.as_ref().filter(|_| reads_first);
         let status = status.map(|status| Written::load(status.as_ref(), point.ranks));
@@ -372,10 +372,10 @@ impl Experiment<'_> {
         };
         self.agree("look at what is to be read", mine)?;
         let path = paths.first().cloned().unwrap_or_default();
-        let place = LocalStorage::look(&path, writes, point.direct);
+        let place = LocalStorage::inspect(&path, writes, point.direct);
         let mut place = self.agree("look at the file system", place)?;
         place.taken_bytes = space::taken_bytes(point, id);
-        let mine = before::check_direct(point, &place);
+        let mine = checks::check_direct(point, &place);
         self.agree("look at direct I/O", mine)?;
         let what = "what the files are on";
         let places = self.rank.gather_alike(what, &place, DEADLINES.step)?;
@@ -387,7 +387,7 @@ impl Experiment<'_> {
         Ok((places, written))
     }
 
-    /// Checks that this rank's data to read is there. `written` limits how much of it.
+    /// Checks that the data for this rank to read exist. `written` limits their amount.
     pub fn check_sources(&self, phase: Phase, written: Option<&Written>, trial: u32) -> Result<()> {
         let (point, id) = (self.point, self.rank.id());
         let part = if phase == Phase::Mixed {
@@ -396,29 +396,29 @@ impl Experiment<'_> {
             source_of(point, id)
         };
         let transfers = quota(point, written, part);
-        before::check_source(
+        checks::check_source(
             &path_of(point, part, trial),
-            before::needed_bytes(point, part, transfers),
+            checks::needed_bytes(point, part, transfers),
         )
     }
 
     fn team(&self, entry: &FileEntry, domain: &dyn FileDomain) -> Result<Vec<FileWorker>> {
         let point = self.point;
-        let (place, beside) = self.host.neighbours;
+        let (place, neighbours) = self.host.neighbours;
         let cpus = match &self.settings.cpus {
-            // What the kernel does for a queue beside its thread would have to run on the thread's CPU.
+            // Not pinned, because the kernel threads that serve a queue would have to share the CPU.
             CpuChoice::Auto if entry.queues => vec![None; point.threads as usize],
             CpuChoice::None => vec![None; point.threads as usize],
             choice => {
                 let topology = &self.host.topology;
-                place_workers(topology, place, beside, point.threads, choice)?.cpus
+                place_workers(topology, place, neighbours, point.threads, choice)?.cpus
             }
         };
         let slots = if entry.queues { point.window } else { 1 };
         let buffers =
             BufferLayout::new(point.transfer_bytes, slots, !entry.queues && self.writes());
         let worker = |(thread, cpu): (u32, Option<u32>)| {
-            let source = ThreadSource::of(self.settings.numa, &self.host.topology, cpu)?;
+            let source = ThreadSource::for_cpu(self.settings.numa, &self.host.topology, cpu)?;
             let memory = source.allocate(buffers.bytes(), thread)?;
             Ok(FileWorker {
                 calls: domain.thread(thread, memory.arena.clone())?,
@@ -431,14 +431,14 @@ impl Experiment<'_> {
         };
         let first = cpus.first().copied().flatten();
         let team = (0u32..).zip(cpus).map(worker).collect();
-        // This thread is the first of them, whichever was pinned last.
+        // Pin this thread to the first CPU again: allocating the others' memory has moved it.
         first.map_or(Ok(()), tonnage_machine::pin_thread)?;
         team
     }
 
-    /// One stream for each device at once, where the storage has a limit.
+    /// Measures one stream per device, all at once, if the storage has a bound.
     fn streams(&mut self, state: &mut State) -> Result<(), StepFailure> {
-        if let Some(why) = limit::why_none(&state.places) {
+        if let Some(why) = limit::why_no_limit(&state.places) {
             state.remarks.push(why);
             return Ok(());
         }
@@ -446,13 +446,13 @@ impl Experiment<'_> {
         let first = storage::is_first_on_device(self.rank.hosts(), &state.places, id);
         let place = state.places.get(id as usize).filter(|_| first);
         if let Some(place) = place.filter(|_| self.point.keep && self.writes()) {
-            limit::store(place);
+            limit::flush_page_cache(place);
         }
         self.rank
             .barrier("before the storage's streams", DEADLINES.phase)?;
         let measured = if self.writes() {
             let written = place.map(WrittenStream::write).transpose();
-            // All streams are written before the first is read, also where one has failed.
+            // All streams are written before the first is read, even if one has failed.
             self.rank
                 .barrier("between the storage's streams", DEADLINES.phase)?;
             written.and_then(|written| {
@@ -467,7 +467,7 @@ impl Experiment<'_> {
                 },
             )
         };
-        // Files may be read only, and a storage that is full has no room for a stream: then there is no limit.
+        // Files may be read-only, and a full storage has no room for a stream; then there is no bound.
         let streams =
             measured.unwrap_or_else(|error| Streams::unknown(format!("rank {id}: {error}")));
         let streams = self
@@ -482,7 +482,7 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// The phases that have at least one repetition.
+    /// Returns the records of all phases with at least one repetition.
     fn records(&self, state: &State) -> Vec<PhaseRecord> {
         let in_memory = state.places.iter().all(|place| place.memory);
         let record =
@@ -490,7 +490,7 @@ impl Experiment<'_> {
         state.sums.iter().filter_map(record).collect()
     }
 
-    /// Upper bound of a phase's bandwidth.
+    /// Returns the upper bound of a phase's bandwidth.
     pub fn limit(&self, state: &State, phase: Phase) -> Option<Limit> {
         match self.point.limit {
             LimitChoice::None => None,
@@ -500,7 +500,7 @@ impl Experiment<'_> {
     }
 }
 
-/// Transfers on the data of rank `part` that a phase which reads makes.
+/// Returns the number of transfers that a reading phase makes on the data of rank `part`.
 pub fn quota(point: &FilePoint, written: Option<&Written>, part: u32) -> u64 {
     let all = point.transfers_of_rank();
     let written = written.and_then(|written| written.transfers.get(part as usize));

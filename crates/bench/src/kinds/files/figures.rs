@@ -1,4 +1,4 @@
-//! Sums of a phase's repetitions on rank 0, and its record.
+//! Sums of a phase's repetitions on rank 0, and the phase's record.
 
 use tonnage_plan::files::{FilePoint, Fsync, Phase};
 use tonnage_record::files::{PhaseRecord, PhaseSummary, PhaseTrial, TransferLatency};
@@ -6,22 +6,22 @@ use tonnage_record::spread::spread;
 use tonnage_record::{HistogramData, Latency, LatencyKind, Limit};
 use tonnage_units::histogram::LatencyHistogram;
 
-/// Part of cached bytes from which on a bandwidth is not compared with the storage's limit.
+/// Fraction of cached bytes above which a bandwidth is not compared with the storage's bound.
 const WARM_FRACTION: f64 = 0.05;
 
-/// A phase and its repetitions so far.
+/// A phase with its repetitions so far.
 pub struct Sums {
     pub phase: Phase,
-    /// Its repetitions.
+    /// Its repetitions so far.
     pub trials: Vec<PhaseTrial>,
-    /// Latencies of reads, all ranks and repetitions.
+    /// Latencies of reads, over all ranks and repetitions.
     pub reads: LatencyHistogram,
-    /// Latencies of writes.
+    /// Latencies of writes, over all ranks and repetitions.
     pub writes: LatencyHistogram,
 }
 
 impl Sums {
-    /// Makes an empty one.
+    /// Creates the sums without repetitions.
     pub fn new(phase: Phase) -> Self {
         Self {
             phase,
@@ -31,7 +31,7 @@ impl Sums {
         }
     }
 
-    /// The record of the phase; `None` without a repetition.
+    /// Returns the record of the phase, or `None` without a repetition.
     pub(super) fn record(
         &self,
         point: &FilePoint,
@@ -57,13 +57,13 @@ impl Sums {
         })
     }
 
-    /// Returns whether the page cache served what was read, or took what was written.
+    /// Whether the page cache served the reads or absorbed the writes.
     fn is_of_memory(&self, point: &FilePoint) -> bool {
         let unsynced = self.phase.writes() && !point.direct && point.fsync == Fsync::None;
         unsynced || self.trials.iter().any(is_warm)
     }
 
-    /// `comparable` is false where the bandwidth says nothing about the storage that the limit is of.
+    /// `comparable` is false if the bandwidth does not measure the storage that the bound belongs to.
     fn summary(&self, limit: Option<Limit>, comparable: bool) -> PhaseSummary {
         let values =
             |of: fn(&PhaseTrial) -> f64| -> Vec<f64> { self.trials.iter().map(of).collect() };
@@ -91,14 +91,14 @@ impl Sums {
     }
 }
 
-/// Returns whether a good part of what was read lay in the page cache before.
+/// Whether more than a small part of the data to read was in the page cache before.
 fn is_warm(trial: &PhaseTrial) -> bool {
     trial.cache.as_ref().is_some_and(|cache| {
         !cache.direct && cache.resident_bytes as f64 > WARM_FRACTION * cache.bytes as f64
     })
 }
 
-/// 0 where there is nothing to divide by.
+/// Returns 0 if `count` is 0.
 fn per(ns: u64, count: f64) -> f64 {
     if count > 0.0 { ns as f64 / count } else { 0.0 }
 }
@@ -110,7 +110,7 @@ mod tests {
     use crate::kinds::files::totals::tests::rank;
     use tonnage_record::files::CacheState;
 
-    /// The utilization of a phase of one repetition.
+    /// Returns the utilization of a phase with one repetition.
     fn utilization(phase: Phase, point: &FilePoint, in_memory: bool) -> Option<f64> {
         let mut sums = Sums::new(phase);
         sums.trials
@@ -121,12 +121,12 @@ mod tests {
     }
 
     #[test]
-    fn writes_that_only_memory_took_are_no_part_of_the_storages_limit() {
+    fn writes_into_the_page_cache_have_no_utilization() {
         let mut point = point(1);
         assert_eq!(utilization(Phase::Write, &point, false), None);
         assert_eq!(utilization(Phase::Mixed, &point, false), None);
         assert!(utilization(Phase::Read, &point, false).is_some());
-        // Files in memory, beside a limit that somebody stated for it.
+        // Files in memory, with a bound stated by the user.
         assert!(utilization(Phase::Write, &point, true).is_some());
         for fsync in [Fsync::End, Fsync::Each] {
             point.fsync = fsync;
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_is_warm_by_what_was_cached_of_it_and_only_where_the_cache_is_asked() {
+    fn a_read_is_warm_by_its_cached_part_unless_direct() {
         let mut trial = rank(0, 1_000_000_100, 4).trial(&point(1), None, 0, &[]);
         trial.cache = None;
         assert!(!is_warm(&trial));

@@ -1,9 +1,9 @@
-//! The ledger of a rank: files and directories that it makes, kept where it outlives the rank, so that whoever is left
-//! on the host can remove them when all ranks of a run have been killed. [`super::clean`] decides what is removed.
+//! The ledger of a rank lists the files and directories that it creates. It outlives the rank, so that another process
+//! of the host can remove them after all ranks were killed. [`super::clean`] decides which are removed.
 //!
-//! All ledgers of a host are in one file in memory, which the process that starts the ranks makes. A rank adds to its
-//! own area; a NUL ends it. Areas are small, since a limit on the size of files (`ulimit -f`) holds for memory too, and
-//! an area that is full is written anew without what is over.
+//! All ledgers of a host are in one memory file, created by the process that starts the ranks. Each rank appends to its
+//! own area, which a NUL ends. Areas are small, because a limit on file sizes (`ulimit -f`) applies to memory files
+//! too. A full area is rewritten without the entries that are no longer valid.
 
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata};
@@ -15,56 +15,56 @@ use serde::{Deserialize, Serialize};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Bytes of one rank's area, which is room for the files of a hundred trials at once.
+/// Bytes of one rank's area: room for the files of a hundred trials at once.
 const AREA_BYTES: u64 = 64 << 10;
 
-/// Step in which areas are read.
-const STEP_BYTES: usize = 8 << 10;
+/// Bytes per read of an area.
+const READ_BYTES: usize = 8 << 10;
 
-/// Identity of a file or a directory on its host, whatever its name is.
+/// Identity of a file or a directory on its host, independent of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inode {
     pub device: u64,
-    /// Its number there.
+    /// Inode number on that device.
     pub number: u64,
 }
 
 impl Inode {
-    /// The identity in what the system says of something.
-    pub fn of(found: &Metadata) -> Self {
+    /// Takes the identity from a file's metadata.
+    pub fn from_metadata(found: &Metadata) -> Self {
         Self {
             device: found.dev(),
             number: found.ino(),
         }
     }
 
-    /// Identity of what is at a path now, links not followed; `None` where there is nothing.
+    /// Returns the identity of the file at a path, without following links; `None` if there is none.
     pub fn at(path: &Path) -> Option<Self> {
         let found = std::fs::symlink_metadata(path);
-        found.ok().map(|found| Self::of(&found))
+        found.ok().map(|found| Self::from_metadata(&found))
     }
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum LedgerEntry {
-    /// A file that is about to be made.
+    /// A file that is about to be created.
     File {
         /// Its absolute path.
         path: PathBuf,
-        /// The number by which its data is keyed.
+        /// The number that keys its data.
         number: u32,
-        /// Its bytes once everything is written.
+        /// Its size once everything is written.
         bytes_max: u64,
     },
     /// The identity of a file that was opened.
     Opened(PathBuf, Inode),
-    /// A directory that was made.
+    /// A directory that was created.
     Directory(PathBuf, Inode),
-    /// A file that is no longer to be removed, or is removed.
+    /// A file that was removed, or must not be removed any more.
     Done(PathBuf),
 }
 
-/// A rank's ledger, and its sight of those of its neighbours.
+/// A rank's ledger, with read access to those of its neighbours.
 #[derive(Debug, Clone)]
 pub struct Ledger {
     file: Arc<File>,
@@ -76,15 +76,15 @@ pub struct Ledger {
 
 #[derive(Debug, Default)]
 struct LedgerState {
-    /// Bytes of the area that are used, the NUL excepted.
+    /// Bytes of the area in use, without the NUL.
     used: u64,
-    /// It was said that an entry is lost.
-    is_told: bool,
+    /// Whether the warning about a lost entry was printed.
+    has_warned: bool,
 }
 
 impl Ledger {
-    /// The empty ledger of a rank in the file of its host, which was opened for reading and writing. Ranks of the host
-    /// follow each other from `first` on.
+    /// Creates the empty ledger of a rank in the file of its host, which must be open for reading and writing. Ranks of
+    /// a host have consecutive numbers from `first`.
     pub fn new(file: File, rank: u32, first: u32) -> Self {
         Self {
             file: Arc::new(file),
@@ -94,17 +94,17 @@ impl Ledger {
         }
     }
 
-    /// Adds an entry. The run does not depend on it: one that cannot be kept is lost, which is said once.
+    /// Adds an entry. The run does not depend on it: an entry that cannot be stored is lost, with a single warning.
     pub fn add(&self, entry: &LedgerEntry) {
         self.change(|state| self.append(state, entry));
     }
 
-    /// Empties it.
+    /// Removes all entries.
     pub fn clear(&self) {
         self.change(|state| self.replace(state, &[]));
     }
 
-    /// Entries of a rank of this host; none where it is on another one.
+    /// Returns the entries of a rank of this host; none for a rank of another host.
     pub fn entries_of(&self, rank: u32) -> Vec<LedgerEntry> {
         let place = rank.checked_sub(self.first);
         place.map_or_else(Vec::new, |place| entries(&self.file, place))
@@ -113,7 +113,7 @@ impl Ledger {
     fn change(&self, change: impl FnOnce(&mut LedgerState) -> Result<()>) {
         let mut state = lock(&self.state);
         if let Err(error) = change(&mut state)
-            && !std::mem::replace(&mut state.is_told, true)
+            && !std::mem::replace(&mut state.has_warned, true)
         {
             log::warn!(
                 "rank {}: its ledger of files is not complete ({error}): files may stay if all ranks are killed at once",
@@ -131,14 +131,14 @@ impl Ledger {
         self.write(state, line)
     }
 
-    /// Writes the area anew.
+    /// Rewrites the area with these entries.
     fn replace(&self, state: &mut LedgerState, entries: &[LedgerEntry]) -> Result<()> {
         let lines: Result<Vec<_>> = entries.iter().map(line).collect();
         state.used = 0;
         self.write(state, lines?.concat())
     }
 
-    /// Writes behind what is used, over the NUL that is there.
+    /// Appends to the used part, over the NUL.
     fn write(&self, state: &mut LedgerState, mut text: Vec<u8>) -> Result<()> {
         let bytes = text.len() as u64;
         if state.used + bytes >= AREA_BYTES {
@@ -160,11 +160,11 @@ fn line(entry: &LedgerEntry) -> Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Entries but for those of files that are no longer to be removed.
+/// Returns the entries without those of files that need no removal any more.
 fn still_valid(entries: Vec<LedgerEntry>) -> Vec<LedgerEntry> {
     let mut over: BTreeSet<PathBuf> = BTreeSet::new();
     let mut kept = Vec::new();
-    // A file that was done may be made again later.
+    // Backwards, because a file may be created again after it was done.
     for entry in entries.into_iter().rev() {
         let is_kept = match &entry {
             LedgerEntry::Done(path) => {
@@ -184,10 +184,10 @@ fn begin(place: u32) -> u64 {
     u64::from(place) * AREA_BYTES
 }
 
-/// Entries of the rank of this place among those of a host, up to one that was cut short.
+/// Returns the entries of the rank with index `place` on its host, up to the first incomplete one.
 pub fn entries(file: &File, place: u32) -> Vec<LedgerEntry> {
     let mut text = Vec::new();
-    let mut step = vec![0; STEP_BYTES];
+    let mut step = vec![0; READ_BYTES];
     while (text.len() as u64) < AREA_BYTES {
         let Ok(count @ 1..) = file.read_at(&mut step, begin(place) + text.len() as u64) else {
             break;
@@ -213,10 +213,10 @@ mod tests {
     }
 
     #[test]
-    fn each_rank_has_its_own() {
+    fn each_rank_has_its_own_entries() {
         let file = tempfile::tempfile().unwrap();
         let ledgers = [0, 1].map(|rank| Ledger::new(file.try_clone().unwrap(), rank, 0));
-        let long = done(&"x".repeat(STEP_BYTES));
+        let long = done(&"x".repeat(READ_BYTES));
         for entry in [&done("a\nb"), &long, &done("c")] {
             ledgers[0].add(entry);
         }
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(entries(&file, 0), [done("a\nb"), long, done("c")]);
         assert_eq!(ledgers[0].entries_of(1), [done("of 1")]);
         assert_eq!(entries(&file, 7), []);
-        // What was there before is not read behind what is there now.
+        // Entries from before the clearing do not reappear behind new ones.
         ledgers[0].clear();
         assert_eq!(entries(&file, 0), []);
         ledgers[0].add(&done("d"));
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_cut_short_is_no_entry() {
+    fn an_incomplete_entry_is_ignored() {
         let file = tempfile::tempfile().unwrap();
         let ledger = Ledger::new(file.try_clone().unwrap(), 0, 0);
         ledger.add(&done("a"));
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_one_is_written_anew_and_says_once_what_is_lost() {
+    fn a_full_ledger_is_compacted_and_warns_once() {
         let file = tempfile::tempfile().unwrap();
         let ledgers = [0, 1].map(|rank| Ledger::new(file.try_clone().unwrap(), rank, 0));
         let made = |name: &str| LedgerEntry::File {
@@ -264,7 +264,7 @@ mod tests {
         };
         ledgers[1].add(&made("of 1"));
         ledgers[0].add(&made("first"));
-        // Made, removed and made again, many times what fits.
+        // Create and remove a file many more times than fit.
         for _ in 0..2000 {
             ledgers[0].add(&made("again"));
             ledgers[0].add(&done("again"));
@@ -272,21 +272,21 @@ mod tests {
         ledgers[0].add(&made("again"));
         let kept = still_valid(entries(&file, 0));
         assert_eq!(kept, [made("first"), made("again")]);
-        assert!(!lock(&ledgers[0].state).is_told);
+        assert!(!lock(&ledgers[0].state).has_warned);
         for number in 0..2000 {
             ledgers[0].add(&made(&format!("{number}")));
         }
-        assert!(lock(&ledgers[0].state).is_told);
+        assert!(lock(&ledgers[0].state).has_warned);
         let kept = entries(&file, 0);
         assert!(kept.starts_with(&[made("first"), made("again"), made("0")]));
         assert_eq!(entries(&file, 1), [made("of 1")]);
     }
 
     #[test]
-    fn memory_that_refuses_is_told() {
+    fn a_failed_write_is_reported() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let ledger = Ledger::new(File::open(file.path()).unwrap(), 0, 0);
         ledger.add(&done("a"));
-        assert!(lock(&ledger.state).is_told);
+        assert!(lock(&ledger.state).has_warned);
     }
 }

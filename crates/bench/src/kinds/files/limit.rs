@@ -1,7 +1,7 @@
-//! Upper bound of a storage's bandwidth: one sequential stream for each device, all at once, measured when the phases
-//! are over and their files are gone, so that it changes nothing for them. Streams are direct where the file system has
-//! direct transfers, so that the page cache has no part in it; otherwise they are buffered and synced, and the limit
-//! says so. Files in memory have none.
+//! The upper bound of a storage's bandwidth: one sequential stream per device, all at once. It is measured when the
+//! phases are over and their files are gone, so that it does not affect them. Streams use direct I/O if the file system
+//! supports it, which excludes the page cache; otherwise they are buffered and synced, and the description of the bound
+//! says so. Files in memory have no bound.
 
 use std::fs::File;
 use std::io;
@@ -15,7 +15,7 @@ use tonnage_sys::files::open::{OpenFlags, open};
 use tonnage_sys::files::transfer::{read_at, write_at};
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
-use super::before::READ;
+use super::checks::READ;
 use super::scratch;
 use super::storage::{self, LocalStorage};
 use tonnage_loops::files::data::Pool;
@@ -25,16 +25,16 @@ use tonnage_record::Limit;
 use tonnage_units::Reduce;
 use tonnage_units::{Error, Result};
 
-/// Time that one stream writes, and that it reads.
+/// Time for which one stream writes, and then reads.
 const STREAM_TIME: Duration = Duration::from_millis(400);
-/// Most bytes that a stream writes; and never more than an eighth of what is free.
+/// Most bytes that a stream writes; also limited to an eighth of the free space.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
 const TRANSFER_BYTES: u64 = 4 << 20;
 
-/// Streams of all devices together, in one direction each.
+/// Streams of all devices together, with a rate per direction.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Streams {
-    /// Reason why there is no limit, if a stream could not be measured.
+    /// Why there is no bound, if a stream could not be measured.
     pub failed: Option<String>,
     write_bytes_per_s: f64,
     read_bytes_per_s: f64,
@@ -53,7 +53,7 @@ impl Reduce for Streams {
 }
 
 impl Streams {
-    /// Makes the result where a stream could not be measured.
+    /// Returns the result if a stream could not be measured.
     pub fn unknown(why: String) -> Self {
         Self {
             failed: Some(why),
@@ -61,8 +61,8 @@ impl Streams {
         }
     }
 
-    /// One direct stream out of a file that is there, for experiments that write nothing. Nothing where the file system
-    /// has no direct transfers, because reading would leave the file in the page cache.
+    /// Measures one direct stream from an existing file, for experiments that write nothing. Measures nothing if the
+    /// file system lacks direct I/O, because reading would leave the file in the page cache.
     pub fn measure_reading(place: &LocalStorage, path: &Path) -> Result<Self> {
         if place.direct.is_none() {
             return Ok(Self::default());
@@ -82,7 +82,7 @@ impl Streams {
         })
     }
 
-    /// The limit of a phase.
+    /// Returns the bound of a phase.
     pub fn limit(&self, point: &FilePoint, phase: Phase) -> Option<Limit> {
         let bytes_per_s = match phase {
             Phase::Write => self.write_bytes_per_s,
@@ -113,34 +113,34 @@ impl Streams {
     }
 }
 
-/// A stream that has been written, and can be read. All streams are written at once, and then all are read at once.
-/// Each rate is of the stream's own time: a buffered one may end early, and a sync takes as long as its device needs.
-/// The sum of the rates is an upper bound, and more than the streams reach together where they share a storage and one
-/// of them goes on alone.
+/// A stream that was written and can be read. All streams are written at once, and then all are read at once. Each rate
+/// refers to the stream's own time, because a buffered one may end early and a sync takes as long as its device needs.
+/// The sum of the rates is an upper bound. It exceeds what the streams reach together if they share a storage and one
+/// of them outlasts the others.
 #[derive(Debug)]
 pub struct WrittenStream<'a> {
     directory: &'a Path,
     file: File,
     arena: Arena,
     direct: bool,
-    /// Bytes that were written, some of them more than once.
+    /// Number of bytes written, including rewrites of the same place.
     bytes: u64,
-    /// Transfers that the file has room for.
+    /// Number of transfers that fit into the file.
     slots: u64,
     bytes_per_s: f64,
 }
 
 impl<'a> WrittenStream<'a> {
-    /// Writes a stream where the files of this rank were. A direct one begins again at the end of its room; a buffered
-    /// one ends there, because the page cache would take what comes twice once.
+    /// Writes a stream in the directory of this rank's files. A direct stream starts over at the end of its space. A
+    /// buffered one ends there, because the page cache would absorb rewrites.
     pub fn write(place: &'a LocalStorage) -> Result<Self> {
-        let directory = left_of(&place.directory);
+        let directory = existing_parent(&place.directory);
         let direct = place.direct.is_some();
         let file = scratch::create(directory, "limit", direct)?;
         let cannot = |what, error| cannot(what, directory, error);
         let arena = stream_memory()?;
         Pool::new(1, 0).place(&arena, 0, 0, TRANSFER_BYTES)?;
-        // Not what was free before: files that are kept have taken of it.
+        // The current free space, because files that are kept have reduced it.
         let free_bytes =
             storage::free_bytes(directory).map_err(|error| cannot("finding space for", error))?;
         let room = bytes_max(free_bytes);
@@ -194,7 +194,7 @@ impl<'a> WrittenStream<'a> {
     }
 }
 
-/// Offset of the transfer after so many bytes, in a file with room for `slots` of them.
+/// Returns the offset of the transfer after `bytes` bytes, in a file with room for `slots` transfers.
 fn place_of(bytes: u64, slots: u64) -> u64 {
     (bytes / TRANSFER_BYTES) % slots.max(1) * TRANSFER_BYTES
 }
@@ -203,23 +203,23 @@ fn cannot(what: &str, directory: &Path, error: io::Error) -> Error {
     Error::io(format!("{what} a stream in {}", directory.display()), error)
 }
 
-/// Most bytes that a stream writes where so many are free.
+/// Returns the most bytes that a stream writes if `free_bytes` are free.
 fn bytes_max(free_bytes: u64) -> u64 {
     (free_bytes / 8).clamp(TRANSFER_BYTES, STREAM_BYTES_MAX)
 }
 
-/// Returns whether one more transfer fits into `bytes_max`, and into the time.
+/// Whether one more transfer fits into `bytes_max` and the time is not over.
 fn goes_on(bytes: u64, bytes_max: u64, elapsed: Duration) -> bool {
     bytes + TRANSFER_BYTES <= bytes_max && elapsed < STREAM_TIME
 }
 
-/// Reads from the begin of a file to its end, or until the time is over. Returns how many bytes it read.
+/// Reads from the beginning of a file to its end, or until the time is over. Returns the number of bytes read.
 fn read_for(time: Duration, file: &impl AsFd, arena: &Arena) -> io::Result<u64> {
     let (since, mut read) = (Instant::now(), 0);
     while since.elapsed() < time {
         let got = read_at(file.as_fd(), arena, 0, read, TRANSFER_BYTES)? as u64;
         read += got;
-        // The end of the file, which need not be where a transfer ends.
+        // The end of the file, which may be in the middle of a transfer.
         if got < TRANSFER_BYTES {
             break;
         }
@@ -231,8 +231,8 @@ fn rate(bytes: u64, elapsed: Duration) -> f64 {
     bytes as f64 / elapsed.as_secs_f64()
 }
 
-/// Tells why files have no limit, if they are in memory. All ranks see the same places.
-pub fn why_none(places: &[LocalStorage]) -> Option<String> {
+/// Returns why files have no bound, if they are in memory. All ranks pass the same places.
+pub fn why_no_limit(places: &[LocalStorage]) -> Option<String> {
     let place = places.iter().find(|place| place.memory)?;
     Some(format!(
         "no limit: files on {} are in memory, where one stream does not bound what several threads copy; --limit states one",
@@ -240,15 +240,15 @@ pub fn why_none(places: &[LocalStorage]) -> Option<String> {
     ))
 }
 
-/// Stores what the phases left in the page cache, so that it is not on its way while the stream runs. Where that cannot
-/// be done the stream is slower, and nothing worse.
-pub fn store(place: &LocalStorage) {
-    let directory = std::fs::File::open(left_of(&place.directory));
+/// Writes to storage what the phases left in the page cache, so that it does not compete with the stream. If that
+/// fails, the stream is slower, but nothing else breaks.
+pub fn flush_page_cache(place: &LocalStorage) {
+    let directory = std::fs::File::open(existing_parent(&place.directory));
     drop(directory.map(rustix::fs::syncfs));
 }
 
-/// The directory, or that above it where the directory was the run's own and is gone.
-fn left_of(directory: &Path) -> &Path {
+/// Returns the directory or, if the run has removed it, its closest existing parent.
+fn existing_parent(directory: &Path) -> &Path {
     let mut above = directory.ancestors().map(|path| match path.as_os_str() {
         nothing if nothing.is_empty() => Path::new("."),
         _ => path,
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mixed_limit_lies_between_and_streams_add_up() {
+    fn streams_add_up_and_a_mixed_limit_is_in_between() {
         let mut streams = streams(100.0, 300.0, 1, 0);
         streams.merge(streams.clone());
         let mut point = point(2);
@@ -301,7 +301,7 @@ mod tests {
             200.0
         );
         assert_eq!(Streams::default().limit(&point, Phase::Write), None);
-        // Three quarters of the time of two transfers in four at 600, the rest at 200.
+        // Three of four transfers at 600 take as long as the fourth at 200.
         point.read_percent = Some(75);
         let mixed = streams.limit(&point, Phase::Mixed).unwrap();
         assert!((mixed.bytes_per_s - 400.0).abs() < 1e-9, "{mixed:?}");
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_are_called_what_they_are() {
+    fn streams_are_described_as_direct_or_buffered() {
         let point = point(2);
         let what = |count, buffered| {
             let streams = streams(1.0, 1.0, count, buffered);
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn one_stream_that_failed_leaves_no_limit() {
+    fn a_failed_stream_leaves_no_limit() {
         let known = streams(1.0, 1.0, 1, 1);
         let why = || Streams::unknown("no space".into());
         for [mut one, other] in [[known.clone(), why()], [why(), known.clone()]] {
@@ -358,32 +358,38 @@ mod tests {
         assert!(goes_on(0, 4 * MIB, none) && goes_on(4 * MIB, 8 * MIB, none));
         assert!(!goes_on(4 * MIB, 8 * MIB - 1, none) && !goes_on(0, 8 * MIB, all));
         assert_eq!(rate(300, Duration::from_millis(500)), 600.0);
-        // A direct one goes round in its room, so that it has all of its time.
+        // A direct stream starts over in its space, so that it can use all of its time.
         let places = [0, 4, 8, 12, 24].map(|mib| place_of(mib * MIB, 3));
         assert_eq!(places, [0, 4 * MIB, 8 * MIB, 0, 0]);
         assert_eq!(place_of(4 * MIB, 1), 0);
     }
 
     #[test]
-    fn a_directory_that_is_gone_leaves_that_above_it() {
+    fn a_removed_directory_is_replaced_by_its_parent() {
         let directory = tempfile::tempdir().unwrap();
-        assert_eq!(left_of(&directory.path().join("0")), directory.path());
-        assert_eq!(left_of(directory.path()), directory.path());
-        assert_eq!(left_of(Path::new("no such directory")), Path::new("."));
+        assert_eq!(
+            existing_parent(&directory.path().join("0")),
+            directory.path()
+        );
+        assert_eq!(existing_parent(directory.path()), directory.path());
+        assert_eq!(
+            existing_parent(Path::new("no such directory")),
+            Path::new(".")
+        );
     }
 
     #[test]
     fn memory_has_no_limit() {
         let directory = tempfile::tempdir().unwrap();
-        let looked = LocalStorage::look(&directory.path().join("t"), true, false).unwrap();
+        let inspected = LocalStorage::inspect(&directory.path().join("t"), true, false).unwrap();
         let on = |file_system: &str, memory| LocalStorage {
             file_system: file_system.into(),
             memory,
-            ..looked.clone()
+            ..inspected.clone()
         };
         let disk = on("ext4", false);
-        assert_eq!(why_none(&[disk.clone(), disk.clone()]), None);
-        let why = why_none(&[disk, on("tmpfs", true)]).unwrap();
+        assert_eq!(why_no_limit(&[disk.clone(), disk.clone()]), None);
+        let why = why_no_limit(&[disk, on("tmpfs", true)]).unwrap();
         assert!(
             why.starts_with("no limit: files on tmpfs are in memory"),
             "{why}"
@@ -391,10 +397,10 @@ mod tests {
     }
 
     #[test]
-    fn a_stream_is_measured_and_leaves_nothing() {
+    fn a_stream_is_measured_and_leaves_no_file() {
         let directory = tempfile::tempdir().unwrap();
-        let place = LocalStorage::look(&directory.path().join("t"), true, false).unwrap();
-        // The directory of a rank is gone when its files are.
+        let place = LocalStorage::inspect(&directory.path().join("t"), true, false).unwrap();
+        // The directory of a rank is removed with its files.
         let of_rank = LocalStorage {
             directory: directory.path().join("0"),
             ..place.clone()
@@ -415,13 +421,13 @@ mod tests {
         let streams = Streams::measure_reading(&place, &path).unwrap();
         assert_eq!(streams.read_bytes_per_s > 0.0, place.direct.is_some());
         assert_eq!(streams.count, u32::from(place.direct.is_some()));
-        // It was not read into the page cache, where a later phase would find it.
+        // The stream must not have filled the page cache, where a later phase would find the data.
         if !dropped {
             println!("skip: the temporary directory's file system keeps what it is asked to drop");
         } else if place.direct.is_some() {
             assert_eq!(resident(&file), 0);
         }
-        // As far as it goes, and not at its end until the time is over.
+        // Reading stops at the end of the file, not only when the time is over.
         let hour = Duration::from_secs(3600);
         assert_eq!(
             read_for(hour, &file, &stream_memory().unwrap()).unwrap(),

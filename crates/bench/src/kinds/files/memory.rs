@@ -1,4 +1,4 @@
-//! Memory that a thread's transfers use: from the NUMA node that the thread works on, and first touched there.
+//! Memory for a thread's transfers, on the NUMA node where the thread runs and first touched there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use tonnage_units::{Error, Result};
 pub struct ThreadSource {
     /// The CPU that the thread is pinned to.
     cpu: Option<u32>,
-    /// The node to ask for; `None` leaves it to the kernel.
+    /// The node to request; `None` leaves the choice to the kernel.
     node: Option<u32>,
-    /// True when the user named the node.
+    /// Whether the user requested the node.
     required: bool,
 }
 
@@ -26,18 +26,18 @@ pub struct ThreadSource {
 pub struct ThreadMemory {
     /// The bytes.
     pub arena: Arc<Arena>,
-    /// The node that was asked for and not refused.
+    /// The node that was requested and granted.
     asked: Option<u32>,
-    /// Reason why it is not bound to the node that was chosen automatically.
+    /// Why the memory is not bound to the automatically chosen node.
     why_not_bound: Option<String>,
 }
 
 impl ThreadSource {
-    /// The source for a thread on `cpu`.
+    /// Returns the source for a thread on `cpu`.
     ///
     /// # Errors
-    /// [`Error::Usage`] for a node that this host does not have.
-    pub fn of(numa: Numa, topology: &Topology, cpu: Option<u32>) -> Result<Self> {
+    /// [`Error::Usage`] if this host has no such node.
+    pub fn for_cpu(numa: Numa, topology: &Topology, cpu: Option<u32>) -> Result<Self> {
         Ok(Self {
             cpu,
             node: numa.node(topology, cpu)?,
@@ -45,8 +45,8 @@ impl ThreadSource {
         })
     }
 
-    /// Allocates the memory of a thread. The calling thread is pinned to its CPU, because pages that are bound to no
-    /// node come from where they are touched first.
+    /// Allocates the memory of a thread. Pins the calling thread to that thread's CPU first, because unbound pages come
+    /// from the node where they are first touched.
     pub fn allocate(self, bytes: u64, thread: u32) -> Result<ThreadMemory> {
         if let Some(cpu) = self.cpu {
             tonnage_machine::pin_thread(cpu)?;
@@ -77,14 +77,14 @@ impl ThreadSource {
     }
 }
 
-/// Memory of a rank's threads, taken together.
+/// Reports the memory of a rank's threads as a whole.
 pub fn report<'a>(threads: impl Iterator<Item = &'a ThreadMemory>) -> MemoryReport {
     let (mut bytes, mut pages, mut asked, mut why) = (0, BTreeMap::new(), Vec::new(), None);
     for memory in threads {
         bytes += memory.arena.len() as u64;
         asked.push(memory.asked);
         why = why.or_else(|| memory.why_not_bound.clone());
-        // Some containers forbid the question, and then nobody knows.
+        // Some containers forbid the query; the nodes are unknown then.
         for (node, count) in memory.arena.nodes().unwrap_or_default() {
             *pages.entry(node).or_default() += count;
         }
@@ -130,9 +130,10 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_has_memory_of_its_own_node() {
+    fn a_thread_gets_memory_of_its_own_node() {
         let topology = two_nodes();
-        let node = |numa, cpu| ThreadSource::of(numa, &topology, cpu).map(|source| source.node);
+        let node =
+            |numa, cpu| ThreadSource::for_cpu(numa, &topology, cpu).map(|source| source.node);
         assert_eq!(node(Numa::Auto, Some(1)).unwrap(), Some(1));
         assert_eq!(node(Numa::Auto, Some(0)).unwrap(), Some(0));
         assert_eq!(node(Numa::Auto, None).unwrap(), None);
@@ -142,16 +143,16 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_refused_is_said_or_an_error() {
+    fn a_refused_node_is_recorded_or_an_error() {
         let source = |required| ThreadSource {
             cpu: None,
             node: Some(1000),
             required,
         };
         let memory = source(false).allocate(1 << 20, 0).unwrap();
-        let told = report([&memory].into_iter());
-        assert_eq!((told.bytes, told.numa_asked), (1 << 20, None));
-        let why = told.why_not_bound.unwrap();
+        let report = report([&memory].into_iter());
+        assert_eq!((report.bytes, report.numa_asked), (1 << 20, None));
+        let why = report.why_not_bound.unwrap();
         assert!(why.starts_with("node 1000: "), "{why}");
         let error = source(true).allocate(1 << 20, 3).unwrap_err().to_string();
         assert!(
@@ -162,13 +163,13 @@ mod tests {
 
     #[test]
     fn pages_are_read_back() {
-        let memory = ThreadSource::of(Numa::Auto, &two_nodes(), None).unwrap();
+        let memory = ThreadSource::for_cpu(Numa::Auto, &two_nodes(), None).unwrap();
         let memory = memory.allocate(1 << 20, 0).unwrap();
-        let told = report([&memory, &memory].into_iter());
-        assert_eq!(told.bytes, 2 << 20);
+        let report = report([&memory, &memory].into_iter());
+        assert_eq!(report.bytes, 2 << 20);
         match memory.arena.nodes() {
-            Ok(nodes) => assert!(nodes.contains_key(&told.numa_node.unwrap())),
-            Err(error) => println!("skip: the kernel does not tell nodes of pages: {error}"),
+            Ok(nodes) => assert!(nodes.contains_key(&report.numa_node.unwrap())),
+            Err(error) => println!("skip: the kernel does not report the nodes of pages: {error}"),
         }
     }
 }

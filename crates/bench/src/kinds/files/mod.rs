@@ -1,39 +1,39 @@
-//! File experiments: the steps that all ranks take together for each.
+//! File experiments: the steps that all ranks take together.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`experiment`] | one experiment from its directory to its figures |
-//! | `phase`, `figures` | one phase of it, and the sums of its repetitions |
-//! | [`before`] | preparations and checks before a phase's clock starts |
+//! | [`experiment`] | one experiment, from its directory to its figures |
+//! | `phase`, `figures` | one phase, and the sums of its repetitions |
+//! | [`checks`] | preparations and checks before a phase's clock starts |
 //! | [`team`] | the threads of a rank in one phase |
-//! | [`memory`] | memory of the threads, and the NUMA nodes that it is on |
+//! | [`memory`] | memory of the threads, and its NUMA nodes |
 //! | [`totals`] | sums of threads and ranks |
-//! | [`verify`] | reading back and comparing |
+//! | [`verify`] | reads data back and compares it |
 //! | [`cache`] | the state of the page cache |
-//! | [`storage`], [`limit`], [`scratch`] | the storage of the files, and the bandwidth that it gives to a single stream |
-//! | `space` | space for the files, beside what their storages have |
-//! | [`clean`], `old`, `ours` | removing files of this run and of earlier ones, and telling whether tonnage wrote them |
-//! | [`ledger`] | what a rank has made, for whoever is left when it is killed |
-//! | [`names`] | the file of a rank |
+//! | [`storage`], [`limit`], [`scratch`] | the storage of the files, and the bandwidth of a single stream |
+//! | `space` | space that the files need, compared with the free space |
+//! | [`clean`], `earlier_runs`, `stamp_scan` | removes files of this run and of earlier ones; checks whether tonnage
+//! wrote a file |
+//! | [`ledger`] | a list of the files that a rank created, which outlives the rank |
+//! | [`names`] | path and number of a rank's file |
 //!
-//! The timed loops, and the content of files, are in [`tonnage_loops::files`]; the engines that make the calls are in
-//! `tonnage_engines`. Next: [`crate::kinds::kind`] for the steps, [`experiment`]
-//! for what they do here.
+//! The timed loops and the contents of files are in [`tonnage_loops::files`]; the engines that make the calls are in
+//! `tonnage_engines`. Next: [`crate::kinds::kind`] defines the steps, [`experiment`] implements them.
 
-pub mod before;
 pub mod cache;
+pub mod checks;
 pub mod clean;
+mod earlier_runs;
 pub mod experiment;
 mod figures;
 pub mod ledger;
 pub mod limit;
 pub mod memory;
 pub mod names;
-mod old;
-mod ours;
 mod phase;
 pub mod scratch;
 mod space;
+mod stamp_scan;
 pub mod storage;
 pub mod team;
 #[cfg(test)]
@@ -42,17 +42,17 @@ pub mod totals;
 pub mod verify;
 
 use crate::failure::StepFailure;
-use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
-use clean::Made;
+use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
+use clean::CreatedFiles;
 use experiment::Experiment;
 use tonnage_plan::files::FilePoint;
 use tonnage_record::{Body, FileBody, Record};
 
-/// The kind: points share nothing that is open, have no warm-up and no canary, and their limit is measured before.
+/// The kind: points share nothing, and have no warm-up and no canary. Their bound is measured after the phases.
 #[derive(Default)]
 pub struct Files {
     /// Files of this run.
-    made: Made,
+    made: CreatedFiles,
 }
 
 impl Kind for Files {
@@ -73,7 +73,7 @@ impl Kind for Files {
         AnnotatedPoint { point, reading, .. }: AnnotatedPoint<'_, FilePoint>,
         stage: &mut Stage<'_>,
         record: &mut Record,
-        course: Course<'_>,
+        run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
         let mut body = FileBody::new(point.clone(), reading.clone());
         self.made.keep_ledger(stage.settings.ledger.as_ref());
@@ -87,12 +87,12 @@ impl Kind for Files {
             made: &mut self.made,
             observer: stage.observer,
         };
-        let ended = experiment.measure(record, &mut body, course);
+        let ended = experiment.measure(record, &mut body, run_steps);
         record.body = body.into();
         ended
     }
 
-    /// Removes what a point began to make and did not come to remove.
+    /// Removes files of a failed point that were not yet removed.
     fn abandon(&mut self) {
         self.made.remove_all();
     }

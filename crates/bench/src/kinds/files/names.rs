@@ -1,12 +1,12 @@
-//! Number and path of the file that a rank works on. Names are those that IOR gives, so that either program finds the
-//! files of the other: `NAME.00000007` for rank 7, `NAME.2` for repetition 2.
+//! Path and number of the file that a rank uses. Names follow IOR, so that each program finds the other's files:
+//! `NAME.00000007` for rank 7, `NAME.2` for repetition 2.
 
 use std::path::PathBuf;
 
 use tonnage_loops::permutation::Permutation;
 use tonnage_plan::files::{FileLayout, FilePoint, ReadFrom};
 
-/// The file that holds what `writer` wrote, in repetition `trial`.
+/// Returns the path of the file that `writer` writes in repetition `trial`.
 pub fn path_of(point: &FilePoint, writer: u32, trial: u32) -> PathBuf {
     let mut name = match point.layout {
         FileLayout::Shared => point.paths.first().cloned().unwrap_or_default(),
@@ -27,7 +27,7 @@ pub fn path_of(point: &FilePoint, writer: u32, trial: u32) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The number by which a file's data is keyed: the rank that writes it, or 0 for a shared one.
+/// Returns the number that keys a file's data: the rank that writes it, or 0 for a shared file.
 pub fn number_of(point: &FilePoint, writer: u32) -> u32 {
     match point.layout {
         FileLayout::Shared => 0,
@@ -35,7 +35,7 @@ pub fn number_of(point: &FilePoint, writer: u32) -> u32 {
     }
 }
 
-/// The rank whose data `reader` reads.
+/// Returns the rank whose data `reader` reads.
 pub fn source_of(point: &FilePoint, reader: u32) -> u32 {
     let ranks = u64::from(point.ranks.max(1));
     let source = match point.read_from {
@@ -46,7 +46,7 @@ pub fn source_of(point: &FilePoint, reader: u32) -> u32 {
     source as u32
 }
 
-/// Bytes that a file holds once everything has been written.
+/// Returns the size of a file once everything is written.
 pub fn bytes_of_file(point: &FilePoint) -> u64 {
     match point.layout {
         FileLayout::Shared => point.bytes_of_rank() * u64::from(point.ranks),
@@ -60,7 +60,7 @@ mod tests {
     use crate::kinds::files::testing::point;
 
     #[test]
-    fn names_are_those_of_ior() {
+    fn names_follow_ior() {
         let mut point = point(4);
         point.paths = vec!["/a/t".into(), "/b/t".into()];
         point.layout = FileLayout::PerProcess;
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn data_are_keyed_by_their_writer_where_each_has_a_file() {
+    fn data_of_separate_files_are_keyed_by_their_writer() {
         let mut point = point(4);
         assert_eq!(number_of(&point, 3), 0);
         point.layout = FileLayout::PerProcess;
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shift_reads_the_rank_so_many_further() {
+    fn a_shift_selects_the_rank_that_many_further() {
         let mut point = point(7);
         point.read_from = ReadFrom::Shift { ranks: 3 };
         assert_eq!((source_of(&point, 1), source_of(&point, 5)), (4, 1));

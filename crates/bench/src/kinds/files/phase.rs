@@ -1,15 +1,15 @@
-//! One phase on all ranks: made ready, timed, added up, and checked where that is asked for.
+//! One phase on all ranks: prepared, timed, added up, and verified if requested.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
-use super::before::{self, Written};
 use super::cache::{Cached, drop_file};
+use super::checks::{self, Written};
+use super::earlier_runs::remove_if_ours;
 use super::experiment::{Experiment, State, quota};
 use super::ledger::Inode;
-use super::old::remove_old;
 use super::space::files_of_rank;
 use super::storage::directory_of;
 use super::team::{self, PhasePlan, PhaseState, without_gap};
@@ -34,39 +34,39 @@ use tonnage_units::Bytes;
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
-/// Time between two reports of a phase's progress to rank 0.
+/// Time between two progress reports of a phase on rank 0.
 const PROGRESS_EVERY: Duration = Duration::from_millis(250);
 
-/// Time within which every rank sees a file that rank 0 has made. Clients of NFS believe for up to a minute what they
-/// have known of a directory.
-const SEEN_WITHIN: Duration = Duration::from_secs(70);
+/// Time within which every rank sees a file that rank 0 has created. NFS clients cache their knowledge of a directory
+/// for up to a minute.
+const VISIBLE_WITHIN: Duration = Duration::from_secs(70);
 
-/// Job of one phase, as this rank sees it.
+/// The task of this rank in one phase.
 pub struct PhaseJob<'a> {
     /// Write, read or mixed.
     pub phase: Phase,
-    /// Repetition.
+    /// Index of the repetition.
     pub trial: u32,
     /// The rank whose data is moved.
     pub part: u32,
     /// Path of the file.
     pub path: PathBuf,
-    /// Transfers of this rank.
+    /// Number of transfers of this rank.
     pub quota: u64,
     /// Sequential or shuffled.
     pub order: FileOrder,
-    /// Fills and checks are not what is measured.
+    /// Whether the phase is measured; false for prefilling and verification.
     pub measured: bool,
-    /// Data that is written.
+    /// Key and pool of the data to write.
     pub data: Option<(FileKey, &'a Pool)>,
-    /// True when this rank makes the file as it opens it.
+    /// Whether this rank creates the file when it opens it.
     pub makes: bool,
-    /// The file that was looked at or made before the clock starts: no other may be opened in its place.
-    pub looked_at: Option<Inode>,
+    /// Identity of the file that was inspected or created before the clock starts. The phase must open this file.
+    pub expected_file: Option<Inode>,
 }
 
 impl Experiment<'_> {
-    /// One repetition of a phase.
+    /// Runs one repetition of a phase.
     pub(super) fn phase(
         &mut self,
         state: &mut State,
@@ -79,7 +79,7 @@ impl Experiment<'_> {
         }
         let mut job = self.job(state, phase, trial);
         self.ready(state, &mut job)?;
-        // Finding the seed reads, so it comes before what is cached is dropped and told.
+        // Finding the seed reads the file, so it precedes dropping and measuring the cache.
         let seed = self.seed(phase, &job)?;
         let written = state.written.as_ref();
         let reads = phase.reads().then(|| self.cache(&job, written));
@@ -95,14 +95,14 @@ impl Experiment<'_> {
         let figures = self.run(state, &job, &mut [])?;
         let totals = self.add_up(state, index, &figures)?;
         if phase.writes() {
-            // All ranks have closed their files: what is there now is as this run left it.
+            // All ranks have closed their files, so this is the state in which the run left them.
             self.made.note(&job.path);
-            self.bequeath();
+            self.register_cleanup();
         }
         if phase == Phase::Write {
             self.note_written(state, &job)?;
         }
-        // All ranks know the same sums.
+        // All ranks have the same sums.
         if let Some(why) = totals.why_empty(point, phase, trial) {
             return Err(StepFailure::Point(Error::Failed(why)));
         }
@@ -119,7 +119,7 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// Writes all of the files, untimed, before the first phase.
+    /// Writes all files completely, untimed, before the first phase.
     pub(super) fn prefill(&mut self, state: &mut State) -> Result<(), StepFailure> {
         let point = self.point;
         for trial in 0..files_of_rank(point) {
@@ -130,10 +130,10 @@ impl Experiment<'_> {
             let pool = Pool::new(seed, zeros_percent(point.data));
             job.data = Some((self.key(seed, job.part), &pool));
             self.run(state, &job, &mut [])?;
-            // Nobody looks at a file before all have written their part of it.
+            // The state of a file is recorded only after all ranks have written their parts.
             self.rank.barrier("the files are filled", DEADLINES.phase)?;
             self.made.note(&job.path);
-            self.bequeath();
+            self.register_cleanup();
         }
         state.prefilled = true;
         Ok(())
@@ -149,7 +149,7 @@ impl Experiment<'_> {
         let written = state.written.as_ref().filter(|_| phase != Phase::Write);
         let quota_of = |part| quota(point, written, part);
         let quota = if point.collective {
-            // Calls that all ranks make together must be equally many.
+            // All ranks must make the same number of collective calls.
             (0..point.ranks).map(quota_of).min().unwrap_or(0)
         } else {
             quota_of(part)
@@ -164,16 +164,16 @@ impl Experiment<'_> {
             measured: true,
             data: None,
             makes: false,
-            looked_at: None,
+            expected_file: None,
         }
     }
 
-    /// The key of a rank's data.
+    /// Returns the key of a rank's data.
     fn key(&self, seed: u64, part: u32) -> FileKey {
         FileKey::new(seed, number_of(self.point, part))
     }
 
-    /// Waits between phases, unless the run ends meanwhile.
+    /// Waits between phases, unless the run ends in the meantime.
     fn pause(&mut self, delay: Duration) -> Result<()> {
         let until = Instant::now() + delay;
         self.rank.phase("pausing before a phase");
@@ -187,16 +187,16 @@ impl Experiment<'_> {
         Ok(())
     }
 
-    /// Old files go, directories are there, and what is to be read is there.
+    /// Prepares the files of a phase: removes old ones, creates directories and new files, and checks the sources.
     fn ready(&mut self, state: &mut State, job: &mut PhaseJob<'_>) -> Result<(), StepFailure> {
         let (point, id) = (self.point, self.rank.id());
         let makes = point.layout == FileLayout::PerProcess || id == 0;
         if job.phase == Phase::Write {
             let fresh = !point.existing && !state.prefilled;
-            // What the repetition before has left is no news.
+            // Files of the previous repetition are not reported.
             let is_new = !self.made.knows(&job.path);
             let removed = if fresh && makes {
-                remove_old(point, &job.path, id)
+                remove_if_ours(point, &job.path, id)
             } else {
                 Ok(false)
             };
@@ -204,10 +204,10 @@ impl Experiment<'_> {
                 state.removed.add(&job.path, point.directory_per_rank);
             }
             self.made.remember(point, id, job.trial);
-            self.bequeath();
+            self.register_cleanup();
             let made = self.make(state, job, fresh && makes);
-            if let Some(said) = self.agree("make the files", made)? {
-                state.striping = Some(said);
+            if let Some(striping) = self.agree("make the files", made)? {
+                state.striping = Some(striping);
             }
             if point.layout == FileLayout::Shared {
                 self.find_shared(job)?;
@@ -219,19 +219,19 @@ impl Experiment<'_> {
         if job.phase != Phase::Mixed {
             return Ok(());
         }
-        // A mixed phase writes into what is there, which must not be somebody's letters.
+        // A mixed phase overwrites existing data, which must not belong to another user.
         let judged = if point.existing {
             Ok(Inode::at(&job.path))
         } else {
-            let seed = before::seed_of(point, &job.path, job.part, job.quota);
+            let seed = checks::find_seed(point, &job.path, job.part, job.quota);
             seed.map(|(_, inode)| Some(inode))
         };
-        job.looked_at = self.agree("look at what is written into", judged)?;
+        job.expected_file = self.agree("look at what is written into", judged)?;
         Ok(())
     }
 
-    /// Makes the file that a phase writes, or notes which one is there. A rank's own file is left to be made within
-    /// the clock, unless it has stripes. Returns what the file system says of the stripes.
+    /// Creates the file that a phase writes, or determines the identity of an existing one. A rank's own file is
+    /// created later, inside the timed interval, unless it has stripes. Returns a description of the striping.
     fn make(
         &mut self,
         state: &State,
@@ -243,63 +243,63 @@ impl Experiment<'_> {
         if is_shared && id != 0 {
             return Ok(None);
         }
-        // What this run has made must be that still. Nothing may be there that is not known.
+        // A file that this run created must still be the same one. No unknown file may be there.
         if !is_fresh {
             let made = self.made.identity(&job.path);
-            job.looked_at = made.or_else(|| Inode::at(&job.path));
+            job.expected_file = made.or_else(|| Inode::at(&job.path));
         }
-        if job.looked_at.is_some() {
+        if job.expected_file.is_some() {
             return Ok(None);
         }
         let place = state.places.get(id as usize);
-        let (said, striped) = match (point.striping.filter(|_| is_fresh), place) {
+        let (description, striped) = match (point.striping.filter(|_| is_fresh), place) {
             (Some(striping), Some(place)) => {
-                let (said, made) = before::make_striped(&job.path, place, striping)?;
-                (Some(said), made)
+                let (description, made) = checks::make_striped(&job.path, place, striping)?;
+                (Some(description), made)
             }
             _ => (None, None),
         };
-        job.looked_at = match striped {
-            None if is_shared => Some(before::make(&job.path)?),
+        job.expected_file = match striped {
+            None if is_shared => Some(checks::make(&job.path)?),
             striped => striped,
         };
-        match (job.looked_at, self.made.birth(&job.path)) {
-            (Some(made), Some(birth)) => birth.note(Some(made)),
+        match (job.expected_file, self.made.pending_id(&job.path)) {
+            (Some(made), Some(pending)) => pending.set(Some(made)),
             (Some(_), None) => {}
             (None, _) => job.makes = true,
         }
-        Ok(said)
+        Ok(description)
     }
 
-    /// Waits until this rank sees the shared file, which rank 0 has made or found. On rank 0's machine it must be the
-    /// same.
+    /// Waits until this rank sees the shared file, which rank 0 has created or found. On rank 0's machine its identity
+    /// must match.
     fn find_shared(&mut self, job: &mut PhaseJob<'_>) -> Result<(), StepFailure> {
         let id = self.rank.id();
-        let mine = (id == 0).then(|| pack(&job.looked_at)).transpose()?;
+        let mine = (id == 0).then(|| pack(&job.expected_file)).transpose()?;
         let what = "which file is shared";
-        let said = self.rank.broadcast(what, mine, DEADLINES.phase)?;
-        let of_root: Option<Inode> = unpack(&said)?;
+        let message = self.rank.broadcast(what, mine, DEADLINES.phase)?;
+        let of_root: Option<Inode> = unpack(&message)?;
         let hosts = self.rank.hosts();
-        let is_near = hosts.machine(id) == hosts.machine(0);
+        let on_same_machine = hosts.machine(id) == hosts.machine(0);
         let mine = if id == 0 {
             Ok(None)
         } else {
-            self.see(&job.path).map(Some)
+            self.wait_for_file(&job.path).map(Some)
         };
-        // Another host may number files otherwise, or know an older one for a while.
-        let mine = mine.and_then(|seen| match seen.filter(|_| is_near) {
+        // Another host may number inodes differently, or see an older file for a while.
+        let mine = mine.and_then(|seen| match seen.filter(|_| on_same_machine) {
             Some(_) if seen != of_root => Err(team::replaced(&job.path)),
-            near => Ok(near),
+            local => Ok(local),
         });
-        let near = self.agree("find the shared file", mine)?;
-        job.looked_at = near.or(job.looked_at);
+        let local = self.agree("find the shared file", mine)?;
+        job.expected_file = local.or(job.expected_file);
         Ok(())
     }
 
-    /// A file that another rank has made. The client of a network file system may go on for a while believing that
-    /// there is none, unless its directory is opened.
-    fn see(&mut self, path: &Path) -> Result<Inode> {
-        let until = Instant::now() + SEEN_WITHIN;
+    /// Waits for a file that another rank has created. The client of a network file system may have cached that it does
+    /// not exist; opening the directory refreshes that.
+    fn wait_for_file(&mut self, path: &Path) -> Result<Inode> {
+        let until = Instant::now() + VISIBLE_WITHIN;
         loop {
             if let Some(inode) = Inode::at(path) {
                 return Ok(inode);
@@ -319,7 +319,7 @@ impl Experiment<'_> {
         }
     }
 
-    /// Runs the threads of this rank from the common start on.
+    /// Runs the threads of this rank, from the common start on.
     fn run(
         &mut self,
         state: &mut State,
@@ -345,11 +345,11 @@ impl Experiment<'_> {
             .rank
             .aligned_start("start of a phase", DEADLINES.phase)?;
         let clock = self.settings.clock;
-        // A phase may begin long after its trial did.
+        // The phase may begin long after its trial.
         clock.follow();
-        let birth = self
+        let pending_id = self
             .made
-            .birth(&job.path)
+            .pending_id(&job.path)
             .filter(|_| job.phase == Phase::Write);
         let ordered = FilePattern {
             order: job.order,
@@ -363,7 +363,7 @@ impl Experiment<'_> {
             start_ns,
             clock,
         };
-        let shared = PhaseState::new(state.team.len(), self.rank.stopped(), birth);
+        let shared = PhaseState::new(state.team.len(), self.rank.stopped(), pending_id);
         let progress = PhaseProgress {
             phase: job.phase,
             trial: job.trial,
@@ -405,7 +405,7 @@ impl Experiment<'_> {
         })
     }
 
-    /// Drops what is cached where that is asked for, and tells how much is cached still.
+    /// Drops cached data if requested, and measures how much is still cached.
     fn cache(
         &mut self,
         job: &PhaseJob<'_>,
@@ -414,7 +414,7 @@ impl Experiment<'_> {
         let point = self.point;
         let id = self.rank.id();
         if point.drop_caches {
-            // Ranks of one machine share its page cache, so that one of them drops a shared file.
+            // Ranks of one machine share its page cache, so only one of them drops a shared file.
             let drops =
                 point.layout == FileLayout::PerProcess || self.rank.hosts().machine(id) == Some(id);
             let own = path_of(point, id, job.trial);
@@ -424,13 +424,13 @@ impl Experiment<'_> {
             self.agree("drop what is cached", mine)?;
         }
         let mine = self.to_read(job, written);
-        let mine = mine.map_or_else(Cached::default, |reads| Cached::look(&job.path, &reads));
+        let mine = mine.map_or_else(Cached::default, |reads| Cached::measure(&job.path, &reads));
         let all = self.rank.reduce("what is cached", mine, DEADLINES.phase)?;
         Ok(all.record(point.drop_caches, point.direct))
     }
 
-    /// The part of its file that this rank looks at for the others: what it will read itself, so that no host is asked
-    /// about what another one reads. No two ranks read the same bytes, so that each is counted once.
+    /// Returns the part of the file whose cache state this rank measures: the part that it will read itself, because
+    /// each host knows only its own cache. No two ranks read the same bytes, so each byte counts once.
     fn to_read(&self, job: &PhaseJob<'_>, written: Option<&Written>) -> Option<Pieces> {
         let point = self.point;
         let everything = point.layout == FileLayout::Shared
@@ -438,13 +438,13 @@ impl Experiment<'_> {
             && (0..point.ranks)
                 .all(|part| quota(point, written, part) == point.transfers_of_rank());
         if everything {
-            // One question instead of one for each place of a shuffled order.
+            // A single query instead of one per place of a shuffled order.
             return (self.rank.id() == 0).then(|| Pieces::whole(bytes_of_file(point)));
         }
         Some(Sequence::new(&file_pattern(point, job.phase), job.part).pieces(job.quota))
     }
 
-    /// The seed of what is written or checked: rank 0 says it.
+    /// Determines the seed of the data to write or check on rank 0, and distributes it.
     fn seed(&mut self, phase: Phase, job: &PhaseJob<'_>) -> Result<Option<u64>, StepFailure> {
         let point = self.point;
         if !phase.writes() && !point.verify_after.contains(&phase) {
@@ -453,8 +453,8 @@ impl Experiment<'_> {
         let fresh = || point.data_seed.map_or_else(random, Ok);
         let found = match (self.rank.id(), phase) {
             (0, Phase::Write) => fresh(),
-            // Data of one file must be of one seed.
-            (0, _) => match before::seed_of(point, &job.path, job.part, job.quota) {
+            // All data in one file must have the same seed.
+            (0, _) => match checks::find_seed(point, &job.path, job.part, job.quota) {
                 Ok((seed, _)) => asked_seed(point, &job.path, seed),
                 Err(_) if point.existing && point.verify_after.is_empty() => fresh(),
                 Err(error) => Err(error),
@@ -464,11 +464,11 @@ impl Experiment<'_> {
         let seed = self.agree("find out the seed of the data", found)?;
         let mine = (self.rank.id() == 0).then(|| pack(&seed)).transpose()?;
         let what = "the seed of the data";
-        let said = self.rank.broadcast(what, mine, DEADLINES.phase)?;
-        Ok(Some(unpack(&said)?))
+        let message = self.rank.broadcast(what, mine, DEADLINES.phase)?;
+        Ok(Some(unpack(&message)?))
     }
 
-    /// Notes how far each rank wrote: what a stonewall left unwritten cannot be read.
+    /// Records how far each rank wrote, because data after a stonewall cannot be read.
     fn note_written(&mut self, state: &mut State, job: &PhaseJob<'_>) -> Result<(), StepFailure> {
         let point = self.point;
         if point.stonewall.is_none() {
@@ -488,7 +488,7 @@ impl Experiment<'_> {
         self.agree("write the status file", mine)
     }
 
-    /// Reads everything back and compares it; returns the bytes that were checked.
+    /// Reads everything back and compares it. Returns the number of bytes checked.
     fn verify(
         &mut self,
         state: &mut State,
@@ -539,7 +539,7 @@ impl Experiment<'_> {
         }
     }
 
-    /// Merges what all ranks measured.
+    /// Merges the results of all ranks.
     fn add_up(
         &mut self,
         state: &mut State,
@@ -568,7 +568,7 @@ impl Experiment<'_> {
     }
 }
 
-/// Describes the progress of a phase that failed, as far as this rank knows.
+/// Describes the progress of a failed phase, as far as this rank knows it.
 fn so_far(
     point: &FilePoint,
     job: &PhaseJob<'_>,
@@ -586,7 +586,7 @@ fn so_far(
     )
 }
 
-/// Tells the observer how far the phase is, until the channel closes.
+/// Reports the progress of the phase to the observer until the channel closes.
 fn watch(
     observer: &mut dyn Observer,
     mut progress: PhaseProgress,
@@ -606,7 +606,7 @@ fn watch(
     }
 }
 
-/// The seed that a file has, unless another was asked for.
+/// Returns the seed of a file, or an error if another one was requested.
 fn asked_seed(point: &FilePoint, path: &Path, seed: u64) -> Result<u64> {
     match point.data_seed {
         Some(asked) if asked != seed => Err(Error::Failed(format!(

@@ -1,5 +1,5 @@
-//! A file of our own beside the user's, for finding out what the storage can do. It has no name, so that it is gone
-//! when its owner is, however that ends.
+//! Temporary files next to the user's, for probing the storage. They have no name, so they disappear with the process,
+//! however it ends.
 
 use std::fs::File;
 use std::path::Path;
@@ -9,8 +9,8 @@ use tonnage_sys::files::open::{OpenFlags, open};
 
 use tonnage_units::{Error, Result};
 
-/// Makes a file without a name in a directory, open for reading and writing. File systems that have no such files give
-/// it a name for a moment.
+/// Creates an unnamed file in a directory, open for reading and writing. On file systems without unnamed files it has a
+/// name for a moment.
 pub fn create(directory: &Path, what: &str, direct: bool) -> Result<File> {
     let nameless = OpenFlags {
         custom: OFlags::TMPFILE.bits().cast_signed(),
@@ -18,7 +18,7 @@ pub fn create(directory: &Path, what: &str, direct: bool) -> Result<File> {
     };
     match open(directory, &nameless) {
         Ok(file) => Ok(file),
-        // NFS and Lustre have none, each with an error of its own; what else is wrong is wrong with a name too.
+        // NFS and Lustre have no unnamed files, and return different errors. Any other error recurs with a named file.
         Err(_) => create_and_unlink(directory, what, direct),
     }
 }
@@ -32,7 +32,7 @@ fn create_and_unlink(directory: &Path, what: &str, direct: bool) -> Result<File>
         ..flags(direct)
     };
     let made = open(&path, &named);
-    // Direct I/O may be refused to a file that was made all the same.
+    // Some file systems create the file and then refuse direct I/O on it.
     let unlinked = std::fs::remove_file(&path);
     let file = made.map_err(cannot)?;
     unlinked.map_err(|error| Error::io(format!("cannot remove {}", path.display()), error))?;
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neither_way_leaves_a_name() {
+    fn no_scratch_file_leaves_a_name() {
         let directory = tempfile::tempdir().unwrap();
         let makes = |way: u32| match way {
             0 => create(directory.path(), "test", false),
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_is_not_there_is_named() {
+    fn a_missing_directory_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let error = create(&directory.path().join("no"), "test", false).unwrap_err();
         assert!(error.to_string().contains("/no/.tonnage-test-"), "{error}");

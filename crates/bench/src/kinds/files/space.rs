@@ -1,5 +1,5 @@
-//! Space for the files of an experiment: bytes that they take when complete, beside those that their storages have. The
-//! same on all ranks, each of which knows the storages of all.
+//! Space for the files of an experiment: their size when complete, compared with the free space. Every rank knows the
+//! storages of all ranks, so all get the same result.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,28 +11,27 @@ use tonnage_plan::files::{DataKind, FileLayout, FilePoint};
 use tonnage_units::quantity::human::size;
 use tonnage_units::{Error, Result};
 
-/// Bytes of one block of a file's metadata, on every file system.
+/// Unit of a file's block count, on every file system.
 const BLOCK_BYTES: u64 = 512;
 
-/// Key that tells one storage from another: that of a network file system is the same on all hosts, a disk belongs to a
-/// machine.
+/// Identifies a storage: a network file system is the same on all hosts, a disk belongs to one machine.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum StorageKey<'a> {
     Network(&'a str),
     Disk(u32, (u32, u32)),
 }
 
-/// A storage with the ranks that use it.
+/// A storage and the ranks that use it.
 #[derive(Debug)]
 struct Used<'a> {
     place: &'a LocalStorage,
     ranks: u64,
-    /// Bytes of their files that are there already.
+    /// Bytes that existing files of these ranks occupy.
     taken_bytes: u64,
 }
 
 impl Used<'_> {
-    /// Bytes of all its files when complete.
+    /// Returns the size of all files when complete.
     fn needed_bytes(&self, point: &FilePoint) -> u64 {
         let files = match point.layout {
             FileLayout::Shared => 1,
@@ -44,7 +43,7 @@ impl Used<'_> {
     }
 }
 
-/// Files that a rank makes one beside the other.
+/// Returns the number of files that a rank keeps at the same time.
 pub(super) fn files_of_rank(point: &FilePoint) -> u32 {
     if point.file_per_trial {
         point.trials
@@ -53,15 +52,15 @@ pub(super) fn files_of_rank(point: &FilePoint) -> u32 {
     }
 }
 
-/// Bytes that a rank's files have on the storage already; they are written anew, or go before.
+/// Returns the bytes that a rank's existing files occupy. They will be overwritten or removed first.
 pub(super) fn taken_bytes(point: &FilePoint, rank: u32) -> u64 {
     let found = (0..files_of_rank(point))
         .filter_map(|trial| fs::metadata(path_of(point, rank, trial)).ok());
     found.map(|found| found.blocks() * BLOCK_BYTES).sum()
 }
 
-/// Refuses files that cannot fit, unless a stonewall ends the writing before they are complete. No stonewall bounds
-/// what is filled before the first phase. `machines` are those of the ranks, in whose order the storages are too.
+/// Rejects files that cannot fit, unless a stonewall may end the writing before they are complete. A stonewall does not
+/// limit prefilling. `machines` and `places` are in rank order.
 pub(super) fn check_space(
     point: &FilePoint,
     machines: &[u32],
@@ -74,7 +73,7 @@ pub(super) fn check_space(
         let needed = used.needed_bytes(point);
         let least = match point.data {
             DataKind::Random => needed,
-            // The file system may keep nothing of the zeros.
+            // The file system may store no zeros at all.
             DataKind::Compressible { percent } => {
                 needed / 100 * u64::from(100u32.saturating_sub(percent))
             }
@@ -89,8 +88,8 @@ pub(super) fn check_space(
     })
 }
 
-/// Remarks when the whole files do not fit, and a stonewall may end the writing before, or root may use what others may
-/// not.
+/// Returns a remark if the complete files do not fit, although a stonewall may end the writing earlier, or root may use
+/// reserved space.
 pub(super) fn about_space(
     point: &FilePoint,
     machines: &[u32],
@@ -103,7 +102,7 @@ pub(super) fn about_space(
     Some(describe(&short, point))
 }
 
-/// Each storage once.
+/// Returns each storage once.
 fn used<'a>(point: &FilePoint, machines: &[u32], places: &'a [LocalStorage]) -> Vec<Used<'a>> {
     let mut storages = BTreeMap::new();
     for (machine, place) in machines.iter().zip(places) {
@@ -140,7 +139,7 @@ mod tests {
     use super::*;
     use crate::kinds::files::testing::{point, walled};
 
-    /// Four ranks with a file of 128 bytes each.
+    /// Returns four ranks with a file of 128 bytes each.
     fn per_process() -> FilePoint {
         FilePoint {
             layout: FileLayout::PerProcess,
@@ -148,7 +147,7 @@ mod tests {
         }
     }
 
-    /// A disk with so many free bytes, of which root may use ten more.
+    /// Returns a disk with `free_bytes` free, of which root may use ten more.
     fn disk(free_bytes: u64) -> LocalStorage {
         LocalStorage {
             directory: "/data".into(),
@@ -173,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn files_fit_to_the_last_byte_and_one_more_is_named_with_what_is_free() {
+    fn files_fit_to_the_last_byte_and_an_error_shows_the_free_space() {
         let (point, machines) = (per_process(), [0; 4]);
         let places = |free_bytes| four(disk(free_bytes));
         assert!(fits(&point, &machines, &places(502)));
@@ -184,10 +183,10 @@ mod tests {
             "{text}"
         );
         assert_eq!(about_space(&point, &machines, &places(512)), None);
-        let told = about_space(&point, &machines, &places(511)).unwrap();
+        let remark = about_space(&point, &machines, &places(511)).unwrap();
         assert!(
-            told.ends_with("take 512 B when complete, and 511 B are free"),
-            "{told}"
+            remark.ends_with("take 512 B when complete, and 511 B are free"),
+            "{remark}"
         );
     }
 
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_shared_file_is_needed_once_and_each_repetitions_beside_the_others() {
+    fn a_shared_file_counts_once_per_kept_repetition() {
         let mut point = point(4);
         let fits = |point: &FilePoint, free| fits(point, &[0; 4], &four(disk(free)));
         assert!(fits(&point, 502) && !fits(&point, 501));
@@ -220,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_of_files_that_are_written_anew_are_as_good_as_free() {
+    fn bytes_of_overwritten_files_count_as_free() {
         let places = |free_bytes, taken_bytes| {
             four(LocalStorage {
                 taken_bytes,
@@ -228,7 +227,7 @@ mod tests {
             })
         };
         let machines = [0; 4];
-        // Four files of their own, or one that all of them see.
+        // Four separate files, or one that all ranks share.
         assert!(fits(&per_process(), &machines, &places(2, 125)));
         assert!(!fits(&per_process(), &machines, &places(1, 125)));
         assert!(fits(&point(4), &machines, &places(2, 500)));
@@ -238,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stonewall_bounds_the_phases_but_not_what_is_filled_before() {
+    fn a_stonewall_limits_the_phases_but_not_prefilling() {
         let short = four(disk(1));
         let fits = |point: &FilePoint| fits(point, &[0; 4], &short);
         assert!(!fits(&per_process()));
@@ -249,17 +248,17 @@ mod tests {
     }
 
     #[test]
-    fn zeros_of_data_that_compress_may_take_nothing() {
+    fn zeros_of_compressible_data_may_take_no_space() {
         let mut point = per_process();
         point.block_bytes = 16 * 100;
         point.data = DataKind::Compressible { percent: 30 };
-        // 70 of 100 of four files of two blocks.
+        // 70 % of four files of two blocks each.
         let fits = |free| fits(&point, &[0; 4], &four(disk(free)));
         assert!(fits(8950) && !fits(8949));
     }
 
     #[test]
-    fn what_files_take_already_is_what_they_have_on_the_storage() {
+    fn taken_bytes_are_those_allocated_on_the_storage() {
         let directory = tempfile::tempdir().unwrap();
         let mut point = per_process();
         point.paths = vec![directory.path().join("t").display().to_string()];
@@ -270,12 +269,12 @@ mod tests {
             fs::write(path_of(&point, 1, trial), bytes).unwrap();
         }
         fs::write(path_of(&point, 2, 0), [7]).unwrap();
-        // Of a file whose blocks the system has not chosen yet it may say less.
+        // Before allocation, the system may report fewer blocks.
         for trial in [0, 2] {
             let file = fs::File::open(path_of(&point, 1, trial)).unwrap();
             file.sync_all().unwrap();
         }
-        // 128 KiB, but for file systems that compress, or that reserve more.
+        // 128 KiB, with tolerance for file systems that compress or preallocate.
         let taken = taken_bytes(&point, 1);
         assert!((4 << 10..256 << 10).contains(&taken), "{taken}");
     }

@@ -1,4 +1,4 @@
-//! Storage of the files of an experiment: the file system of each rank's directory, and what it can do.
+//! The storage of the files of an experiment: the file system of each rank's directory, and its abilities.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use rustix::fs::statvfs;
 use serde::{Deserialize, Serialize};
 use tonnage_sys::files::open::open;
 
-use super::before::READ;
+use super::checks::READ;
 use super::scratch;
 use tonnage_machine::direct;
 use tonnage_machine::direct::Direct;
@@ -16,35 +16,35 @@ use tonnage_record::files::{DirectAlignment, Storage};
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
-/// A rank's view of its storage.
+/// One rank's view of its storage.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalStorage {
     /// The directory of its files.
     pub directory: PathBuf,
-    /// Its kind.
+    /// Type of the file system.
     pub file_system: String,
     /// Source of the mount.
     pub source: String,
-    /// The device's numbers, to tell two of them apart on one host.
+    /// Device numbers, which distinguish devices of one host.
     pub device: (u32, u32),
-    /// True when other machines keep the bytes.
+    /// Whether other machines store the bytes.
     pub network: bool,
-    /// True when the bytes are in memory anyhow.
+    /// Whether the file system keeps its files in memory.
     pub memory: bool,
-    /// Free bytes for this user.
+    /// Bytes available to this user.
     pub free_bytes: u64,
-    /// Free bytes with those that only root may use; the most where the system does not say.
+    /// Free bytes including those reserved for root; the maximum if the system does not report it.
     pub unused_bytes: u64,
-    /// Bytes that this rank's files have there already.
+    /// Bytes that existing files of this rank occupy there.
     pub taken_bytes: u64,
-    /// Alignment of direct transfers, if there are any.
+    /// Memory and offset alignment of direct I/O, if it is supported.
     pub direct: Option<(u32, u32)>,
 }
 
 impl LocalStorage {
-    /// Looks at the directory that a file is, or is to be, in. `writes` says whether a file may be made there to find
-    /// out about direct transfers; else `path` itself is asked. `direct` says that they are needed.
-    pub fn look(path: &Path, writes: bool, direct: bool) -> Result<Self> {
+    /// Inspects the storage at a file's path. If `writes`, a scratch file may be created to probe direct I/O; otherwise
+    /// `path` itself is probed. `direct` makes missing support an error.
+    pub fn inspect(path: &Path, writes: bool, direct: bool) -> Result<Self> {
         let directory = directory_of(path);
         let cannot = |error| {
             let what = format!(
@@ -78,13 +78,13 @@ impl LocalStorage {
     }
 }
 
-/// Free bytes of a file system for this user.
+/// Returns the bytes of a file system that are available to this user.
 pub fn free_bytes(directory: &Path) -> std::io::Result<u64> {
     let space = statvfs(directory)?;
     Ok(space.f_bavail.saturating_mul(space.f_frsize))
 }
 
-/// The directory that a file is in.
+/// Returns the directory of a file.
 pub fn directory_of(path: &Path) -> PathBuf {
     let parent = path
         .parent()
@@ -100,7 +100,7 @@ fn direct_of(path: &Path, directory: &Path, writes: bool) -> Result<Direct> {
     direct::find_rules(&open(path, &READ).map_err(cannot)?, path)
 }
 
-/// Ranks with the same answer together.
+/// Groups ranks with the same storage.
 pub fn group(places: &[LocalStorage], striping: Option<&str>) -> Vec<Storage> {
     let mut groups: Vec<(Vec<u32>, &LocalStorage)> = Vec::new();
     for (rank, place) in (0u32..).zip(places) {
@@ -136,8 +136,7 @@ pub fn group(places: &[LocalStorage], striping: Option<&str>) -> Vec<Storage> {
         .collect()
 }
 
-/// Returns whether `rank` is the first of those that share its host and its device: what is done once for each device
-/// is done there.
+/// Whether `rank` is the first of those that share its host and device. It does the work needed once per device.
 pub fn is_first_on_device(hosts: &Hosts, places: &[LocalStorage], rank: u32) -> bool {
     let of = |rank: u32| Some((hosts.host(rank)?, places.get(rank as usize)?.device));
     (0..rank).all(|other| of(other) != of(rank))
@@ -148,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_alone_is_in_this_directory() {
+    fn a_bare_name_is_in_the_current_directory() {
         assert_eq!(directory_of(Path::new("t.dat")), Path::new("."));
         assert_eq!(directory_of(Path::new("/a/t.dat")), Path::new("/a"));
     }

@@ -1,5 +1,5 @@
 //! The threads of a rank in one phase: open, transfer, close. Thread 0 is the main thread and the only one that talks
-//! to the other ranks; the others wait for it where all have to wait.
+//! to other ranks. The others wait for it at every barrier.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tonnage_sys::clock::{Clock, process_cpu_ns, thread_cpu_ns};
 
-use super::clean::Birth;
+use super::clean::PendingFileId;
 use super::ledger::Inode;
 use super::phase::PhaseJob;
 use super::totals::{Span, ThreadFigures};
@@ -29,21 +29,21 @@ use tonnage_units::lock::lock;
 use tonnage_units::reduce::{Any, Largest};
 use tonnage_units::{Error, Result};
 
-/// The last stretch before the common start is waited for on the CPU, because a sleep ends late.
+/// The last part of the wait for the common start is spent spinning, because sleeps end late.
 const SPIN_NS: u64 = 200_000;
 
-/// The number of the one file that a thread has open.
+/// Number of the only file that a thread has open.
 const FILE: u32 = 0;
 
-/// State that a thread owns from phase to phase.
+/// The state of one thread, kept from phase to phase.
 pub struct FileWorker {
     /// Its engine.
     pub calls: Box<dyn Calls>,
     /// Its memory, and the NUMA node that was asked for.
     pub memory: ThreadMemory,
-    /// Division of that memory.
+    /// Layout of that memory.
     pub buffers: BufferLayout,
-    /// Samples that it measured in this phase.
+    /// Results of the current phase.
     pub samples: Samples,
     /// Its transfers in flight.
     pub slots: InFlight,
@@ -51,7 +51,7 @@ pub struct FileWorker {
     pub cpu: Option<u32>,
 }
 
-/// One phase as all threads of a rank see it.
+/// One phase, shared by all threads of a rank.
 pub struct PhasePlan<'a> {
     /// The experiment.
     pub point: &'a FilePoint,
@@ -59,16 +59,15 @@ pub struct PhasePlan<'a> {
     pub job: &'a PhaseJob<'a>,
     /// Name of the file in messages.
     pub name: String,
-    /// The transfers on this rank's part of the file.
+    /// Sequence of transfers on this rank's part of the file.
     pub places: Sequence,
-    /// This host's time of the common start.
+    /// Common start on this host's clock.
     pub start_ns: u64,
-    /// Calibrated once.
     pub clock: Clock,
 }
 
 impl PhasePlan<'_> {
-    /// Choice of when data is synced.
+    /// Returns when data are synced.
     fn fsync(&self) -> Fsync {
         if self.job.measured {
             self.point.fsync
@@ -77,7 +76,7 @@ impl PhasePlan<'_> {
         }
     }
 
-    /// Stonewall, counted from the common start.
+    /// Returns the stonewall, counted from the common start.
     pub fn stonewall(&self) -> Option<Stonewall> {
         self.point.stonewall.filter(|_| self.job.measured)
     }
@@ -88,29 +87,33 @@ pub struct PhaseState {
     stopped: Arc<AtomicBool>,
     failed: AtomicBool,
     first_error: Mutex<Option<Error>>,
-    meeting: Barrier,
+    barrier: Barrier,
     most: AtomicU64,
     /// CPU time that the process had used at the common start.
     process_begin_ns: AtomicU64,
-    /// Place for the identity of the file, where the phase makes it.
-    birth: Option<Birth>,
-    /// The file that the first thread has made: the others may open no other.
+    /// Receives the identity of the file, if the phase creates it.
+    pending_id: Option<PendingFileId>,
+    /// The file that the first thread has created; the others must open the same one.
     made: OnceLock<Inode>,
-    /// Bytes that each thread has moved, for whoever watches.
+    /// Bytes that each thread has moved so far, for progress reports.
     pub watched: Vec<AtomicU64>,
 }
 
 impl PhaseState {
-    /// Makes the state of a rank of so many threads.
-    pub fn new(threads: usize, stopped: Arc<AtomicBool>, birth: Option<Birth>) -> Self {
+    /// Creates the state of a rank with `threads` threads.
+    pub fn new(
+        threads: usize,
+        stopped: Arc<AtomicBool>,
+        pending_id: Option<PendingFileId>,
+    ) -> Self {
         Self {
             stopped,
             failed: AtomicBool::new(false),
             first_error: Mutex::new(None),
-            meeting: Barrier::new(threads),
+            barrier: Barrier::new(threads),
             most: AtomicU64::new(0),
             process_begin_ns: AtomicU64::new(0),
-            birth,
+            pending_id,
             made: OnceLock::new(),
             watched: (0..threads).map(|_| AtomicU64::new(0)).collect(),
         }
@@ -118,20 +121,19 @@ impl PhaseState {
 
     fn fail(&self, error: Error) {
         let mut first = lock(&self.first_error);
-        // Those that follow fail because of the first.
+        // Later errors are consequences of the first.
         if !self.failed.swap(true, Ordering::SeqCst) && first.is_none() {
             *first = Some(error);
         }
     }
 
-    /// The error of the thread that failed first.
+    /// Returns the error of the thread that failed first.
     fn outcome(&self) -> Result<()> {
         lock(&self.first_error).take().map_or(Ok(()), Err)
     }
 }
 
-/// Runs the phase on this rank's threads and returns what each of them says. There is a checker for each thread, or for
-/// none.
+/// Runs the phase on this rank's threads and returns their figures. `checkers` has one entry per thread, or none.
 pub fn run(
     plan: &PhasePlan<'_>,
     shared: &PhaseState,
@@ -146,7 +148,7 @@ pub fn run(
     let mut workers = workers.enumerate();
     let lead = workers.next();
     let mut figures = std::thread::scope(|scope| {
-        // They meet in the phase, so none may begin before all are there.
+        // The threads wait for each other inside the phase, so none may begin before all were started.
         let mut gates = Vec::new();
         let mut followers = Vec::new();
         for (index, (worker, checker)) in workers {
@@ -161,13 +163,13 @@ pub fn run(
                     lead: None,
                 };
                 let figures = steps.take(worker, checker);
-                // The thread began with the phase, so that this is all it ever used.
+                // The thread is new, so this is all the CPU time that it used.
                 Some((figures, thread_cpu_ns()))
             };
             followers.push(threads::start(scope, &format!("thread {index}"), work)?);
         }
         for gate in gates {
-            // It cannot fail: each waits there.
+            // Sending cannot fail, because each thread is waiting to receive.
             let _ = gate.send(());
         }
         let mut figures = Vec::with_capacity(followers.len() + 1);
@@ -182,9 +184,9 @@ pub fn run(
         }
         for follower in followers {
             match follower.join() {
-                Ok(said) => figures.extend(said.map(|(said, used_ns)| {
+                Ok(result) => figures.extend(result.map(|(thread, used_ns)| {
                     cpu.followers_ns += used_ns;
-                    said
+                    thread
                 })),
                 Err(_) => shared.fail(Error::Failed("a thread of this rank panicked".into())),
             }
@@ -195,7 +197,7 @@ pub fn run(
     if queues {
         let at_start_ns = shared.process_begin_ns.load(Ordering::Relaxed);
         let kernel_ns = cpu.of_kernel_threads_ns(&figures, at_start_ns);
-        // The work of a queue's kernel threads belongs to the transfers.
+        // CPU time of a queue's kernel threads counts for the transfers.
         if let Some(lead) = figures.first_mut() {
             lead.cpu_ns += kernel_ns;
             lead.transfer_cpu_ns += kernel_ns;
@@ -204,7 +206,7 @@ pub fn run(
     Ok(figures)
 }
 
-/// CPU time of the process and of the team's threads since before the phase.
+/// CPU time of the process and of its file threads since before the phase.
 struct TeamCpu {
     lead_begin_ns: u64,
     process_begin_ns: u64,
@@ -214,19 +216,19 @@ struct TeamCpu {
 impl TeamCpu {
     fn begin() -> Self {
         Self {
-            // The lead's span encloses the process's, so that no work of ours is taken for the kernel's.
+            // The lead's interval encloses the process's, so that none of its own work is attributed to the kernel.
             lead_begin_ns: thread_cpu_ns(),
             process_begin_ns: process_cpu_ns(),
             followers_ns: 0,
         }
     }
 
-    /// CPU time that the kernel's threads for a queue took, which is in the process's and in no thread's. To be asked
-    /// on the lead's thread when the followers have ended.
+    /// Returns the CPU time of the kernel threads that serve a queue. It counts for the process but for none of its
+    /// threads. Must be called on the lead's thread after the followers have ended.
     ///
-    /// Since before the phase it has the start of other threads of the process in it. Since the common start it has
-    /// what followers used while they waited on other CPUs, because the kernel adds that up late. Neither is too low,
-    /// so that the lower one is nearer.
+    /// Two estimates are compared. The one since before the phase includes the start of other threads of the process.
+    /// The one since the common start includes time that followers used while waiting on other CPUs, because the kernel
+    /// accounts it late. Neither is too low, so the lower one is closer.
     fn of_kernel_threads_ns(&self, figures: &[ThreadFigures], at_start_ns: u64) -> u64 {
         let (process_ns, lead_ns) = (process_cpu_ns(), thread_cpu_ns());
         let whole = (process_ns - self.process_begin_ns)
@@ -238,8 +240,8 @@ impl TeamCpu {
     }
 }
 
-/// One thread's way through a phase. After an error no further steps are taken, but every thread still comes to every
-/// meeting, so that none waits for ever.
+/// One thread's steps in a phase. After an error no further steps run, but every thread still reaches every barrier, so
+/// that none waits forever.
 struct Steps<'a, 'b> {
     plan: &'a PhasePlan<'a>,
     shared: &'a PhaseState,
@@ -267,7 +269,7 @@ impl Steps<'_, '_> {
         }
         let open = self.timed(|steps| steps.open(worker));
         self.check_opened(worker);
-        self.meet("files are open");
+        self.barrier("files are open");
         let (cpu_transfer_ns, begin_ns) = (thread_cpu_ns(), clock.now_ns());
         self.transfers(worker, checker);
         let done_ns = clock.now_ns();
@@ -277,7 +279,7 @@ impl Steps<'_, '_> {
         }
         let end_ns = clock.now_ns();
         let transfer_cpu_ns = thread_cpu_ns() - cpu_transfer_ns;
-        self.meet("transfers are made");
+        self.barrier("transfers are made");
         let close = self.timed(|steps| {
             steps.step(|_| worker.calls.call(&Call::Close { file: FILE }).map(|_| ()));
         });
@@ -321,14 +323,14 @@ impl Steps<'_, '_> {
         Span { begin_ns, end_ns }
     }
 
-    /// Opens the file. One that is made is made by the first thread, and the others wait for it.
+    /// Opens the file. If it is created, the first thread creates it while the others wait.
     fn open(&mut self, worker: &mut FileWorker) {
         let plan = self.plan;
         let (point, job, makes) = (plan.point, plan.job, plan.job.makes);
         let is_first = self.index == 0;
         let waits = makes && point.threads > 1;
         if waits && !is_first {
-            self.shared.meeting.wait();
+            self.shared.barrier.wait();
         }
         let file = OpenFile {
             file: FILE,
@@ -337,7 +339,7 @@ impl Steps<'_, '_> {
             write: job.phase.writes(),
             create: makes && is_first,
             shared: point.layout == FileLayout::Shared,
-            // The part of a shared file that a rank sees through its view.
+            // The part of a shared file in this rank's file view.
             view: point.file_view.then(|| View {
                 begin: u64::from(job.part) * point.block_bytes,
                 block_bytes: point.block_bytes,
@@ -347,20 +349,24 @@ impl Steps<'_, '_> {
         self.step(|_| worker.calls.call(&Call::Open(file)).map(|_| ()));
         if waits && is_first {
             if let Some(made) = opened_file(worker) {
-                // It cannot be set already: only this thread makes a file, once in a phase.
+                // Cannot be set already: only this thread creates a file, once per phase.
                 let _ = self.shared.made.set(made);
             }
-            self.shared.meeting.wait();
+            self.shared.barrier.wait();
         }
     }
 
-    /// Checks that the opened file is the one that was looked at, or that the first thread has made. The first thread also
-    /// notes the file in the ledger. This takes a statx, 0.3 us on ext4 and tmpfs, between two measured times. Without it
-    /// another file could take the name unnoticed.
+    /// Checks that the opened file is the one that was inspected, or that the first thread has created. The first
+    /// thread also records its identity in the ledger. This takes a statx, 0.3 us on ext4 and tmpfs, between two
+    /// measured intervals. Without it another file could take the name unnoticed.
     fn check_opened(&mut self, worker: &FileWorker) {
-        let birth = self.shared.birth.as_ref().filter(|_| self.index == 0);
-        let expected = self.plan.job.looked_at.or(self.shared.made.get().copied());
-        if birth.is_none() && expected.is_none() {
+        let pending_id = self.shared.pending_id.as_ref().filter(|_| self.index == 0);
+        let expected = self
+            .plan
+            .job
+            .expected_file
+            .or(self.shared.made.get().copied());
+        if pending_id.is_none() && expected.is_none() {
             return;
         }
         self.step(|steps| {
@@ -370,7 +376,9 @@ impl Steps<'_, '_> {
             {
                 return Err(replaced(&steps.plan.job.path));
             }
-            birth.into_iter().for_each(|birth| birth.note(opened));
+            pending_id
+                .into_iter()
+                .for_each(|pending| pending.set(opened));
             Ok(())
         });
     }
@@ -385,17 +393,17 @@ impl Steps<'_, '_> {
         }
     }
 
-    /// Waits for all threads of all ranks, where the plan has barriers.
-    fn meet(&mut self, what: &str) {
+    /// Waits for all threads of all ranks, if the plan has barriers.
+    fn barrier(&mut self, what: &str) {
         if !(self.plan.point.barriers && self.plan.job.measured) {
             return;
         }
-        self.shared.meeting.wait();
+        self.shared.barrier.wait();
         self.step(|steps| match &mut steps.lead {
             Some(rank) => rank.barrier(what, DEADLINES.phase),
             None => Ok(()),
         });
-        self.shared.meeting.wait();
+        self.shared.barrier.wait();
     }
 
     fn transfers(&mut self, worker: &mut FileWorker, mut checker: Option<&mut Checker<'_>>) {
@@ -404,7 +412,7 @@ impl Steps<'_, '_> {
         let share = share(plan.job.quota, self.index as u64, threads);
         let inspect = checker.as_deref_mut();
         self.step(|steps| steps.drive(worker, false, share, inspect));
-        // All threads come here, also those that failed: the others wait for them.
+        // All threads get here, even failed ones, because the others wait for them.
         if let Some(wall) = plan.stonewall().filter(|wall| wall.wear_out) {
             let least = wall.transfers_min.div_ceil(threads);
             let until = self
@@ -451,7 +459,7 @@ impl Steps<'_, '_> {
                 inspect,
             );
         }
-        // Calls that all ranks make together must end together: one that stopped earlier would leave the others
+        // Collective calls must end on all ranks together, because a rank that stopped earlier would leave the others
         // waiting.
         let mut vote = |over: bool| match &mut self.lead {
             Some(rank) => {
@@ -472,11 +480,11 @@ impl Steps<'_, '_> {
         )
     }
 
-    /// The most transfers that any thread of any rank has made.
+    /// Returns the largest number of transfers that any thread of any rank has made.
     fn most_of_all(&mut self, made: u64) -> u64 {
         let shared = self.shared;
         shared.most.fetch_max(made, Ordering::SeqCst);
-        shared.meeting.wait();
+        shared.barrier.wait();
         self.step(|steps| {
             let Some(rank) = &mut steps.lead else {
                 return Ok(());
@@ -486,18 +494,18 @@ impl Steps<'_, '_> {
             shared.most.store(most.0, Ordering::SeqCst);
             Ok(())
         });
-        shared.meeting.wait();
+        shared.barrier.wait();
         shared.most.load(Ordering::SeqCst)
     }
 }
 
-/// The file that a thread has open; `None` if its engine does not know.
+/// Returns the file that a thread has open; `None` if its engine does not know.
 fn opened_file(worker: &FileWorker) -> Option<Inode> {
     let (device, number) = worker.calls.identity(FILE)?;
     Some(Inode { device, number })
 }
 
-/// Error for a name that means another file than it did.
+/// Returns the error for a path that now leads to another file.
 pub(super) fn replaced(path: &Path) -> Error {
     Error::Failed(format!(
         "{} is not the file that tonnage looked at or made there: another process has put a file in its place. Use a \
@@ -506,12 +514,12 @@ pub(super) fn replaced(path: &Path) -> Error {
     ))
 }
 
-/// Number of `quota` transfers that belong to thread `index` of `threads` that take turns.
+/// Returns how many of `quota` transfers belong to thread `index` of `threads` that take turns.
 pub fn share(quota: u64, index: u64, threads: u64) -> u64 {
     quota.saturating_sub(index).div_ceil(threads.max(1))
 }
 
-/// Length of the contiguous prefix done by interleaved threads that made so many transfers each.
+/// Returns the length of the contiguous prefix that interleaved threads completed; `made` has each thread's count.
 pub fn without_gap(made: impl Iterator<Item = u64>, threads: u64) -> u64 {
     let next = (0u64..)
         .zip(made)
@@ -534,7 +542,7 @@ mod tests {
                 assert_eq!(without_gap(shares.into_iter(), threads), quota);
             }
         }
-        // Thread 1 has made two of 1, 3, 5; so 0..5 are there, but not 5.
+        // Thread 1 has made 2 of transfers 1, 3, 5; so 0..5 are complete, but not 5.
         assert_eq!(without_gap([4, 2].into_iter(), 2), 5);
     }
 }

@@ -4,7 +4,7 @@ use tonnage_plan::files::{FilePoint, Stonewall};
 use tonnage_plan::point::LimitChoice;
 use tonnage_plan::testing::file_point;
 
-/// A point with blocks of four transfers of 16 bytes, two segments.
+/// Returns a point with two segments, each with blocks of four transfers of 16 bytes.
 pub fn point(ranks: u32) -> FilePoint {
     FilePoint {
         ranks,
@@ -17,7 +17,7 @@ pub fn point(ranks: u32) -> FilePoint {
     }
 }
 
-/// The point with a stonewall that comes after so many nanoseconds.
+/// Returns the point with a stonewall after `after_ns`.
 pub fn walled(point: FilePoint, after_ns: u64, wear_out: bool) -> FilePoint {
     FilePoint {
         stonewall: Some(Stonewall {

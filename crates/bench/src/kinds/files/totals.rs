@@ -1,5 +1,5 @@
-//! Sums of the threads of a phase: within a rank, then over the ranks on the way up the control tree, so that a phase
-//! of 44,000 ranks costs one small message each. Times are nanoseconds since the common start, which is the same
+//! Sums over the threads of a phase: first within a rank, then over the ranks on the way up the control tree, so that a
+//! phase of 44,000 ranks costs one small message each. Times are nanoseconds since the common start, which is the same
 //! instant on all hosts.
 
 use serde::{Deserialize, Serialize};
@@ -12,18 +12,18 @@ use tonnage_ranks::RankInfo;
 use tonnage_record::files::{Outlier, PhaseTrial, RankTimes, Series, StonewallFigures};
 use tonnage_units::{Nanos, Reduce};
 
-/// The slowest ranks that are kept by name.
+/// Number of the slowest ranks that are recorded individually.
 const SLOWEST: usize = 8;
 
-/// A rank is an outlier when its transfers took this much longer than the mean, unless the user says otherwise.
+/// A rank is an outlier if its transfers took this much longer than the mean, unless the user sets another threshold.
 const OUTLIER_FACTOR: f64 = 1.25;
 
-/// Begin and end of a step.
+/// Beginning and end of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
-    /// First begin.
+    /// Earliest beginning.
     pub begin_ns: u64,
-    /// Last end.
+    /// Latest end.
     pub end_ns: u64,
 }
 
@@ -39,14 +39,14 @@ impl Span {
     }
 }
 
-/// Figures of one thread in a phase, beside its samples.
+/// Figures of one thread in a phase, in addition to its samples.
 #[derive(Debug, Clone, Copy)]
 pub struct ThreadFigures {
     /// Opening.
     pub open: Span,
-    /// All transfers and the syncs behind them.
+    /// All transfers and the syncs after them.
     pub transfer: Span,
-    /// Time at which the last transfer had ended, without the sync behind it.
+    /// End of the last transfer, without the sync after it.
     pub done_ns: u64,
     /// Time in syncs.
     pub sync_ns: u64,
@@ -54,15 +54,15 @@ pub struct ThreadFigures {
     pub close: Span,
     /// CPU time that the thread had used at the common start.
     pub cpu_begin_ns: u64,
-    /// CPU time, open to close.
+    /// CPU time from open to close.
     pub cpu_ns: u64,
     /// CPU time of transfers and syncs.
     pub transfer_cpu_ns: u64,
-    /// CPU time and time without a CPU, open to close; `None` if the kernel does not count them.
+    /// CPU time and time without a CPU, from open to close; `None` if the kernel does not count them.
     pub sched: Option<SchedTime>,
 }
 
-/// One duration of many ranks.
+/// One duration, over several ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Times {
     min_ns: u64,
@@ -84,7 +84,7 @@ impl Times {
     }
 
     fn merge(&mut self, other: &Self) {
-        // The lower rank wins a tie, so that the order of merging does not show.
+        // The lower rank wins a tie, so that the order of merging does not matter.
         if (other.max_ns, self.slowest) > (self.max_ns, other.slowest) {
             (self.max_ns, self.slowest) = (other.max_ns, other.slowest);
         }
@@ -107,7 +107,7 @@ impl Times {
     }
 }
 
-/// A phase of one or more ranks.
+/// The sums of a phase over one or more ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct PhaseTotals {
     transfers: u64,
@@ -132,7 +132,7 @@ pub struct PhaseTotals {
 }
 
 impl PhaseTotals {
-    /// Sum of one rank's threads.
+    /// Sums up one rank's threads. Returns `None` without threads.
     pub fn of_rank<'a>(
         rank: u32,
         threads: impl Iterator<Item = (&'a ThreadFigures, &'a Samples)>,
@@ -145,7 +145,7 @@ impl PhaseTotals {
                 None => all = Some(one),
             }
         }
-        // What a rank took is known only when its threads are together.
+        // The rank's own durations are known only after its threads are merged.
         all.map(|mut all| {
             all.open_times = Times::new(rank, all.open.ns());
             all.transfer_times = Times::new(rank, all.transfer.ns());
@@ -184,13 +184,13 @@ impl PhaseTotals {
     /// Adds another thread of the same rank.
     fn join(&mut self, other: Self) {
         self.sum(&other);
-        // Threads sync at the same time, and the slowest counts.
+        // Threads sync at the same time, so the slowest one counts.
         let sync_ns = self.sync_times.max_ns.max(other.sync_times.max_ns);
         self.sync_times = Times::new(self.sync_times.slowest, sync_ns);
         self.timeline.merge(other.timeline);
     }
 
-    /// Adds what is the same for threads and ranks.
+    /// Adds the figures that are summed in the same way for threads and for ranks.
     fn sum(&mut self, other: &Self) {
         self.transfers += other.transfers;
         self.reads += other.reads;
@@ -205,7 +205,7 @@ impl PhaseTotals {
         self.in_flight_max = self.in_flight_max.max(other.in_flight_max);
     }
 
-    /// Says why not one transfer was made, if none was: there is nothing to measure then.
+    /// Returns why no transfer was made, if there was none; nothing can be measured then.
     pub fn why_empty(&self, point: &FilePoint, phase: Phase, trial: u32) -> Option<String> {
         if self.transfers > 0 {
             return None;
@@ -224,7 +224,7 @@ impl PhaseTotals {
         })
     }
 
-    /// The phase as the record shows it, but for what is found out before or after it.
+    /// Converts the sums for the record, without the figures determined before or after the phase.
     pub fn trial(
         &self,
         point: &FilePoint,
@@ -290,7 +290,7 @@ impl PhaseTotals {
     fn stonewall(&self, point: &FilePoint) -> Option<StonewallFigures> {
         let wall = point.stonewall?;
         let payload_bytes = self.before_wall * point.transfer_bytes;
-        // Who is done before the stonewall is done sooner.
+        // All ranks may be done before the stonewall.
         let until_ns = wall.after_ns.min(self.transfer.end_ns);
         let ns = until_ns.saturating_sub(self.transfer.begin_ns);
         Some(StonewallFigures {

@@ -1,4 +1,4 @@
-//! Reading everything back and comparing it, after a phase and outside its clock.
+//! Reads everything back and compares it, after a phase and untimed.
 
 use std::sync::Arc;
 
@@ -13,21 +13,21 @@ use tonnage_loops::files::wrong::{CandidateFiles, Wrong};
 use tonnage_units::Reduce;
 use tonnage_units::Result;
 
-/// Mismatches that a record describes; each rank names its first.
+/// Most mismatches described in a record; each rank describes its first.
 const DESCRIBED: usize = 16;
 
-/// Compares what one thread reads.
+/// Compares the data that one thread reads.
 pub struct Checker<'a> {
-    /// Key of the data that must be there.
+    /// Key of the expected data.
     pub key: FileKey,
-    /// Content behind the stamps.
+    /// Content between the stamps.
     pub pool: &'a Pool,
-    /// Files of the experiment, and the one that is read.
+    /// Path of the file being read, and number and size of the experiment's files.
     pub files: CandidateFiles<'a>,
-    /// Memory that the thread reads to.
+    /// Memory that the thread reads into.
     pub memory: Arc<Arena>,
     pub transfer_bytes: u64,
-    /// Findings.
+    /// Mismatches so far.
     pub found: Wrong,
 }
 
@@ -52,12 +52,12 @@ pub struct VerifyFindings {
     pub checked_bytes: u64,
     wrong_bytes: u64,
     wrong_sectors: u64,
-    /// Rank and description.
+    /// Rank, and description of its first mismatch.
     first: Vec<(u32, String)>,
 }
 
 impl VerifyFindings {
-    /// Findings of one rank's threads.
+    /// Returns the findings of one rank's threads.
     pub fn of_rank(rank: u32, found: &Wrong) -> Self {
         Self {
             checked_bytes: found.checked_bytes,
@@ -71,7 +71,7 @@ impl VerifyFindings {
         }
     }
 
-    /// Describes what is wrong, if anything is.
+    /// Describes the wrong data, if there are any.
     pub fn complaint(&self) -> Option<String> {
         if self.wrong_bytes == 0 {
             return None;
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn a_checker_compares_the_transfer_that_it_is_shown() {
+    fn a_checker_compares_the_given_transfer() {
         let (key, pool) = (FileKey::new(3, 0), Pool::new(3, 0));
         let memory = Arena::allocate(8192, Pages::Normal, Sharing::Private, None).unwrap();
         pool.place(&memory, 4096, 1024, 512).unwrap();

@@ -13,7 +13,7 @@ pub mod tally;
 pub mod turns;
 
 use crate::failure::StepFailure;
-use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
+use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
 use tally::Tally;
 use tonnage_plan::stress::StressPoint;
 use tonnage_record::{Body, Effective, Record, StressBody};
@@ -47,11 +47,11 @@ impl Kind for Stresses {
         asked: AnnotatedPoint<'_, StressPoint>,
         stage: &mut Stage<'_>,
         record: &mut Record,
-        course: Course<'_>,
+        run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
         record.effective.clone_from(open);
         let mut tally = Tally::new(asked.point, &stage.settings.lists)?;
-        let ended = Turns::new(asked.point, stage, &mut tally).take(course);
+        let ended = Turns::new(asked.point, stage, &mut tally).take(run_steps);
         let failed = tally.failed().or_else(|| tally.nothing_tried());
         record.body = tally.into_body(asked.point).into();
         ended?;

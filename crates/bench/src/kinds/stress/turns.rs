@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::tally::Tally;
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
-use crate::kinds::kind::{Course, Stage};
+use crate::kinds::kind::{Stage, StepRunner};
 use crate::kinds::repeat::command_line;
 use crate::kinds::transfer::effective::effective;
 use crate::kinds::transfer::open::{check, open_or_fail};
@@ -103,10 +103,10 @@ impl<'a, 'b> Turns<'a, 'b> {
     ///
     /// # Errors
     /// [`StepFailure::Run`] if an engine or a rank failed. A transfer with wrong bytes is only counted.
-    pub fn take(mut self, course: Course<'_>) -> Result<(), StepFailure> {
+    pub fn take(mut self, run_steps: StepRunner<'_>) -> Result<(), StepFailure> {
         let mut number = 0;
         let ended = loop {
-            match self.stretches(number, &mut *course) {
+            match self.stretches(number, &mut *run_steps) {
                 Ok(true) => number += 1,
                 Ok(false) => break Ok(()),
                 Err(failure) => break Err(failure),
@@ -117,7 +117,7 @@ impl<'a, 'b> Turns<'a, 'b> {
     }
 
     /// Runs group `number` of every engine. Returns whether there is time for more.
-    fn stretches(&mut self, number: u64, course: Course<'_>) -> Result<bool, StepFailure> {
+    fn stretches(&mut self, number: u64, run_steps: StepRunner<'_>) -> Result<bool, StepFailure> {
         let mut stretches = Vec::new();
         for engine in self.point.engines() {
             let lists = &self.stage.settings.lists;
@@ -133,7 +133,7 @@ impl<'a, 'b> Turns<'a, 'b> {
                     return Ok(false);
                 }
                 took = true;
-                self.draw(&draw, &mut stretch.open, &mut *course)?;
+                self.draw(&draw, &mut stretch.open, &mut *run_steps)?;
             }
             if !took {
                 return self.has_time();
@@ -167,7 +167,7 @@ impl<'a, 'b> Turns<'a, 'b> {
         &mut self,
         draw: &Draw,
         open: &mut Option<OpenEngine>,
-        course: Course<'_>,
+        run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
         let Some(engine) = open else {
             return Ok(());
@@ -185,7 +185,14 @@ impl<'a, 'b> Turns<'a, 'b> {
             log::debug!("transfer {}: {command}", self.tally.draws());
         }
         let mut measured = Measured::default();
-        match point::measure(&draw.point, engine, self.stage, None, &mut measured, course) {
+        match point::measure(
+            &draw.point,
+            engine,
+            self.stage,
+            None,
+            &mut measured,
+            run_steps,
+        ) {
             Ok(()) => self.tally.add(draw, &measured),
             Err(StepFailure::Point(error)) => {
                 *open = None;

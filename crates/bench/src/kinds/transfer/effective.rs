@@ -1,6 +1,6 @@
 //! Effective configuration of each rank and its CPUs, as recorded.
 
-use crate::kinds::kind::together;
+use crate::kinds::kind::group_equal;
 use crate::opening::engine::OpenEngine;
 use tonnage_engine::{Facts, fact_names};
 use tonnage_plan::transfer::TransferPoint;
@@ -12,7 +12,7 @@ use tonnage_units::number_list;
 /// Effective configuration of all ranks; `chosen` holds the choices that engines made while the bytes moved.
 pub fn effective(open: &OpenEngine, chosen: &Alike<Facts>) -> Vec<Effective> {
     let (all, places) = (open.opened.all.iter(), open.opened.places.iter());
-    together(
+    group_equal(
         (0u32..)
             .zip(all.zip(places))
             .map(|(rank, (opened, places))| {

@@ -55,7 +55,7 @@ mod worker_latencies;
 pub mod worker_threads;
 
 use crate::failure::StepFailure;
-use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
+use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
 use crate::limit::unknown_links;
 use crate::opening::engine::OpenEngine;
 use open::EngineKey;
@@ -112,13 +112,13 @@ impl Kind for Transfers {
         AnnotatedPoint { point, .. }: AnnotatedPoint<'_, TransferPoint>,
         stage: &mut Stage<'_>,
         record: &mut Record,
-        course: Course<'_>,
+        run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
         open::check(open, point, stage)?;
         record.effective = effective::effective(open, &Alike::default());
         record.placed = open.opened.common.placed;
         let mut measured = Measured::default();
-        let ended = point::measure(point, open, stage, Some(record), &mut measured, course);
+        let ended = point::measure(point, open, stage, Some(record), &mut measured, run_steps);
         let (opened, infos, hosts) = (&open.opened, stage.rank.infos(), stage.rank.hosts());
         let summary = ended.is_ok().then(|| {
             pairs::mark_shared(&mut measured.pairs, &opened.places, hosts);

@@ -19,7 +19,7 @@ use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, await_first_cause};
 use crate::json::Json;
-use crate::kinds::kind::{Course, Stage, Steps, When};
+use crate::kinds::kind::{Stage, StepRunner, Steps, When};
 use crate::limit::Bound;
 use crate::network_paths::PathWatch;
 use crate::opening::engine::OpenEngine;
@@ -66,7 +66,7 @@ pub struct Measured {
     pub initiators: Vec<InitiatorFigures>,
 }
 
-/// Prepares the workers for one point on an open engine, and lets `course` run its steps. If the point fails,
+/// Prepares the workers for one point on an open engine, and runs its steps by `run_steps`. If the point fails,
 /// `measured` holds the trials that completed before. `record` is the point's own record, if it has one.
 /// # Errors
 /// [`StepFailure::Point`] if data were wrong: the ranks stay in step and can continue. [`StepFailure::Run`] for
@@ -77,7 +77,7 @@ pub fn measure(
     stage: &mut Stage<'_>,
     record: Option<&Record>,
     measured: &mut Measured,
-    course: Course<'_>,
+    run_steps: StepRunner<'_>,
 ) -> Result<(), StepFailure> {
     let intervals = Intervals::of(point, stage, record, open.moves_bytes);
     let (rank, cpu, paths) = (&mut *stage.rank, &mut *stage.cpu, &mut *stage.paths);
@@ -128,7 +128,7 @@ pub fn measure(
             sums: TrialSums::default(),
             found: measured,
         };
-        let result = lead.run(course);
+        let result = lead.run(run_steps);
         if let Err(StepFailure::Run(error)) = &result {
             // The other ranks and this rank's own followers are still polling; the stop flag ends them.
             await_first_cause(lead.workers.rank);
@@ -158,10 +158,10 @@ pub(super) struct Lead<'a, 'b> {
 }
 
 impl Lead<'_, '_> {
-    fn run(&mut self, course: Course<'_>) -> Result<(), StepFailure> {
+    fn run(&mut self, run_steps: StepRunner<'_>) -> Result<(), StepFailure> {
         let rank = &mut *self.workers.rank;
         rank.barrier("begin the point", DEADLINES.step)?;
-        course(self)?;
+        run_steps(self)?;
         self.found.why_no_limit = self.bound.why_no_limit();
         self.found.limit = self.bound.limit(self.workers.rank.hosts());
         Ok(())
@@ -265,7 +265,7 @@ impl Steps for Lead<'_, '_> {
     /// Leaves nothing posted, and reads the counters of the devices up to this moment.
     fn close(&mut self) -> Result<(), StepFailure> {
         self.workers.close()?;
-        self.paths.look();
+        self.paths.read_sockets();
         self.found.wire_proof = self.proof.conclude(&mut self.workers)?;
         Ok(())
     }

@@ -17,7 +17,7 @@ use super::worker_latencies::WorkerLatencies;
 use crate::kinds::transfer::layout::SliceLayout;
 use crate::kinds::transfer::verify::{Expected, check_arrivals};
 use crate::limit::memory_copy::stretch;
-use crate::limit::socket_stream::{Berths, Streamed};
+use crate::limit::socket_stream::{SharedStreams, Streamed};
 use crate::opening::engine::EngineWorker;
 use tonnage_engine::memory::{CopyRate, CopyTurns, Stretch};
 use tonnage_engine::{Engine, Facts};
@@ -109,9 +109,9 @@ impl<'a> Work<'a> {
     }
 
     /// Runs this worker's socket streams.
-    pub fn stream(&self, berths: &Berths) -> Result<Streamed> {
+    pub fn stream(&self, shared: &SharedStreams) -> Result<Streamed> {
         let worker = self.assignment.station.worker;
-        berths.carry(worker as usize, &self.driver.clock())
+        shared.carry(worker as usize, &self.driver.clock())
     }
 
     /// Prepares for trial `number`, outside the measured interval. Fills the data of all its rounds if they will be

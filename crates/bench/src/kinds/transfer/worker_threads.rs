@@ -16,7 +16,7 @@ use super::trial::{Issued, Schedule, Station};
 use super::work::Work;
 use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::verify::Expected;
-use crate::limit::socket_stream::{Berths, Streamed};
+use crate::limit::socket_stream::{SharedStreams, Streamed};
 use crate::opening::engine::{EngineWorker, OpenEngine};
 use crate::threads::Followers;
 use tonnage_engine::memory::{CopyRate, CopyTurns};
@@ -34,7 +34,7 @@ pub enum ThreadOrder {
     /// Measure the copy bound, in turns shared by all copiers.
     CopyLimit(CopyTurns),
     /// Run this worker's socket streams.
-    Stream(Arc<Berths>),
+    Stream(Arc<SharedStreams>),
     /// Prepare for the trial with this number; fill its data if the flag is set.
     Prepare(u64, bool),
     /// Drive the flows, serve peers until all ranks are done, and finish.
@@ -185,7 +185,7 @@ impl SharedTrialState {
         let mut report = ThreadReport::default();
         match order {
             ThreadOrder::CopyLimit(turns) => report.rates = Some(work.copy_limit(*turns)?),
-            ThreadOrder::Stream(berths) => report.streamed = Some(work.stream(berths)?),
+            ThreadOrder::Stream(shared) => report.streamed = Some(work.stream(shared)?),
             ThreadOrder::Prepare(number, checked) => work.prepare(*number, *checked)?,
             ThreadOrder::Trial(schedule) => {
                 work.begin_round();

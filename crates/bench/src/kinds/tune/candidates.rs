@@ -1,7 +1,7 @@
 //! Candidates of a race on open engines: opening the engines, and running one trial of a candidate.
 
 use crate::failure::StepFailure;
-use crate::kinds::kind::{Course, Stage};
+use crate::kinds::kind::{Stage, StepRunner};
 use crate::kinds::transfer::effective::{canary_cpus, effective};
 use crate::kinds::transfer::flows::delivered;
 use crate::kinds::transfer::open::{EngineKey, check, open_or_fail};
@@ -118,13 +118,13 @@ impl Candidates {
         &mut self,
         at: usize,
         stage: &mut Stage<'_>,
-        course: Course<'_>,
+        run_steps: StepRunner<'_>,
     ) -> Result<Option<f64>, StepFailure> {
         let Some(Ok(candidate)) = self.points.get(at) else {
             return Ok(None);
         };
         let (candidate, key) = (candidate.clone(), EngineKey::of(candidate));
-        let measured = self.measured(&candidate, &key, stage, course);
+        let measured = self.measured(&candidate, &key, stage, run_steps);
         match measured.and_then(|measured| figure(self.goal, &candidate, &measured)) {
             Ok(figure) => Ok(Some(figure)),
             Err(StepFailure::Point(error)) => {
@@ -142,7 +142,7 @@ impl Candidates {
         candidate: &TransferPoint,
         key: &EngineKey,
         stage: &mut Stage<'_>,
-        course: Course<'_>,
+        run_steps: StepRunner<'_>,
     ) -> Result<Measured, StepFailure> {
         self.open(key, stage)?;
         let engine = self.opened.iter_mut().find(|(known, _)| known == key);
@@ -157,7 +157,7 @@ impl Candidates {
         }
         let mut measured = Measured::default();
         // The winner's final run proves its path: reading counters takes longer than a trial.
-        point::measure(candidate, engine, stage, None, &mut measured, course)?;
+        point::measure(candidate, engine, stage, None, &mut measured, run_steps)?;
         Ok(measured)
     }
 

@@ -14,7 +14,7 @@ pub mod race;
 pub mod search;
 
 use crate::failure::StepFailure;
-use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
+use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
 use candidates::Foothold;
 use search::Search;
 use tonnage_plan::tune::TunePoint;
@@ -56,11 +56,11 @@ impl Kind for Tunes {
         asked: AnnotatedPoint<'_, TunePoint>,
         stage: &mut Stage<'_>,
         record: &mut Record,
-        course: Course<'_>,
+        run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
         record.effective.clone_from(&open.effective);
         let mut search = Search::new(asked.point, open, stage);
-        let ended = search.run(record, course);
+        let ended = search.run(record, run_steps);
         record.body = search.into_body().into();
         ended
     }

@@ -6,7 +6,7 @@ use std::time::Instant;
 use super::candidates::{Candidates, Foothold};
 use super::race::Race;
 use crate::failure::StepFailure;
-use crate::kinds::kind::{AnnotatedPoint, Course, Kind, Stage};
+use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
 use crate::kinds::repeat::command_line;
 use crate::kinds::transfer::Transfers;
 use crate::kinds::transfer::open::open_or_fail;
@@ -66,14 +66,18 @@ impl<'a, 'b> Search<'a, 'b> {
     }
 
     /// Searches until a pass changes no value that an earlier race of the same pass depended on.
-    pub fn run(&mut self, record: &mut Record, course: Course<'_>) -> Result<(), StepFailure> {
+    pub fn run(
+        &mut self,
+        record: &mut Record,
+        run_steps: StepRunner<'_>,
+    ) -> Result<(), StepFailure> {
         let mut until = self.values.len();
         for pass in 1..=PASSES_MAX {
             let before = self.values.clone();
             for dimension in 0..until {
                 if self.point.dimensions[dimension].values.len() > 1 {
                     let contest = self.of_option(pass, dimension);
-                    self.race(contest, &mut *course)?;
+                    self.race(contest, &mut *run_steps)?;
                 }
             }
             // Options before the last one that changed were searched with its old value.
@@ -84,9 +88,9 @@ impl<'a, 'b> Search<'a, 'b> {
         }
         if self.values != self.foothold.values {
             let contest = self.of_all();
-            self.race(contest, &mut *course)?;
+            self.race(contest, &mut *run_steps)?;
         }
-        self.last_run(record, course)
+        self.last_run(record, run_steps)
     }
 
     /// A contest of one option's values, with the others fixed.
@@ -116,7 +120,7 @@ impl<'a, 'b> Search<'a, 'b> {
     }
 
     /// Races the values of a contest and keeps the winner's.
-    fn race(&mut self, contest: Contest, course: Course<'_>) -> Result<(), StepFailure> {
+    fn race(&mut self, contest: Contest, run_steps: StepRunner<'_>) -> Result<(), StepFailure> {
         let lists = &self.stage.settings.lists;
         let points = contest.values.iter();
         let points = points.map(|values| self.point.candidate(values, lists));
@@ -129,7 +133,7 @@ impl<'a, 'b> Search<'a, 'b> {
             }
         }
         log::debug!("race of {}", contest.option);
-        let ended = self.rounds(&contest, &mut race, &mut candidates, course);
+        let ended = self.rounds(&contest, &mut race, &mut candidates, run_steps);
         let winner = race.winner().filter(|_| ended.is_ok());
         self.keep(&contest, &race, &candidates, winner);
         ended?;
@@ -154,7 +158,7 @@ impl<'a, 'b> Search<'a, 'b> {
         contest: &Contest,
         race: &mut Race,
         candidates: &mut Candidates,
-        course: Course<'_>,
+        run_steps: StepRunner<'_>,
     ) -> Result<(), StepFailure> {
         while let Some(order) = race.round() {
             if self.stage.rank.id() == 0 {
@@ -167,7 +171,7 @@ impl<'a, 'b> Search<'a, 'b> {
                 }));
             }
             for at in order {
-                match candidates.trial(at, self.stage, &mut *course)? {
+                match candidates.trial(at, self.stage, &mut *run_steps)? {
                     Some(figure) => race.take(at, figure),
                     None => race.refuse(at),
                 }
@@ -202,7 +206,11 @@ impl<'a, 'b> Search<'a, 'b> {
 
     /// Measures the winner as a normal transfer, with the last operation on each slot verified and its path proven. The
     /// races have no time for that.
-    fn last_run(&mut self, record: &mut Record, course: Course<'_>) -> Result<(), StepFailure> {
+    fn last_run(
+        &mut self,
+        record: &mut Record,
+        run_steps: StepRunner<'_>,
+    ) -> Result<(), StepFailure> {
         let lists = &self.stage.settings.lists;
         let mut winner = self.point.candidate(&self.values, lists)?;
         winner.verify = if self.point.verify {
@@ -218,7 +226,7 @@ impl<'a, 'b> Search<'a, 'b> {
             reading: &reading,
             impossible: None,
         };
-        Transfers.measure(&mut engine, asked, self.stage, record, course)?;
+        Transfers.measure(&mut engine, asked, self.stage, record, run_steps)?;
         let run = record.transfer().cloned();
         let run = run.ok_or_else(|| Error::Failed("the last run left no figures".into()))?;
         let arguments = self.point.arguments(&self.values);

@@ -1,5 +1,6 @@
-//! Connecting the socket streams of a point: targets listen, initiators connect and show the token that the target gave
-//! them over the control channel. A connection without it is dropped. Payload goes either way afterwards.
+//! Connects the socket streams of a point. Targets listen; initiators connect and send the token that the target gave
+//! them over the control channel. A connection without the token is dropped. Afterwards payload goes in either
+//! direction.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -19,42 +20,42 @@ use tonnage_ranks::{Rank, pack, unpack};
 use tonnage_units::reduce::Largest;
 use tonnage_units::{Error, Result};
 
-/// Longest time that a connection may take to say who it is.
-const INTRODUCTION: Duration = Duration::from_secs(5);
+/// Longest time for a connection to send its greeting.
+const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pause of a listening rank that has nothing to do.
+/// Pause of a listening rank between polls without events.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Connections that wait to introduce themselves beyond those that are expected.
-const STRANGERS_MAX: usize = 64;
+/// Most pending connections in addition to the expected ones.
+const UNKNOWN_MAX: usize = 64;
 
 const TOKEN_BYTES: usize = 32;
 
 /// Token, rank and worker.
 const GREETING_BYTES: usize = TOKEN_BYTES + 8;
 
-/// A target's message to its initiators. It travels on the encrypted control channel only.
+/// A target's message to its initiators. It is only sent over the encrypted control channel.
 #[derive(Serialize, Deserialize)]
 struct Card {
-    /// Address on which it listens for each queue pair of each worker.
+    /// Address to connect to, for each lane.
     listens: Vec<SocketAddr>,
     token: [u8; TOKEN_BYTES],
 }
 
-/// Streams of this rank, and facts about the paths of all.
+/// Streams of this rank, and properties of all paths.
 pub(super) struct Connected {
     /// Streams of each worker.
     pub(super) streams: Vec<Vec<Stream>>,
-    /// How much the clocks of two ranks may differ.
+    /// Largest difference between the clocks of two ranks.
     pub(super) skew_ns: u64,
-    /// The longest round trip of a path between two ranks.
+    /// Longest round trip between two ranks.
     pub(super) rtt_ns: u64,
 }
 
-/// Connects the streams of a round of a point on all ranks.
+/// Connects the streams of one round of a point on all ranks.
 ///
 /// # Errors
-/// The same on all ranks: which pair could not be connected, and why.
+/// The same on all ranks: the pair that could not be connected, and the reason.
 pub(super) fn connect_all(
     rank: &mut Rank,
     point: &TransferPoint,
@@ -62,19 +63,19 @@ pub(super) fn connect_all(
     sources: &[Vec<Option<IpAddr>>],
 ) -> Result<Connected> {
     let me = rank.id();
-    let berths = BerthLanes::new(point, sources);
-    let sources = &berths.sources;
+    let shared = StreamLanes::new(point, sources);
+    let sources = &shared.sources;
     let expected = point.roles.initiators_in_round(me, round);
-    let door = if expected.is_empty() {
+    let listeners = if expected.is_empty() {
         Ok(None)
     } else {
         let fallback = rank.local_ip().unwrap_or(Ipv4Addr::LOCALHOST.into());
         let places: Vec<IpAddr> = sources.iter().map(|ip| ip.unwrap_or(fallback)).collect();
-        Door::open(&places).map(Some)
+        Listeners::open(&places).map(Some)
     };
-    let door = all_or_none(rank, "listen for socket streams", door)?;
-    let cards = exchange_cards(rank, door.as_ref(), &expected)?;
-    // Bound on the difference of any clock from rank 0's.
+    let listeners = all_or_none(rank, "listen for socket streams", listeners)?;
+    let cards = exchange_cards(rank, listeners.as_ref(), &expected)?;
+    // Upper bound of any clock's difference from rank 0's.
     let uncertainty_ns = Largest(rank.clock_offset().uncertainty_ns);
     let worst = rank.reduce("clocks of socket streams", uncertainty_ns, DEADLINES.step)?;
     let skew_ns = worst.0.saturating_mul(2);
@@ -83,26 +84,26 @@ pub(super) fn connect_all(
         .iter()
         .map(|info| format!("rank {} on {}", info.rank, info.host))
         .collect();
-    let people = People {
+    let participants = Participants {
         me,
-        lanes: &berths,
+        lanes: &shared,
         names: &names,
         initiators_send: !point.op.fetches(),
-        // As long as a transfer may stand still: the engine has moved bytes over the same devices just before.
+        // The same limit as for transfers, because the engine has just moved bytes over the same devices.
         standstill_max: rank.network_timeout() + DEADLINES.stall,
     };
     let targets = &point.roles.targets(me)[point.roles.in_round(me, round)];
-    // Both at once: a rank that only connected first could wait for one that does the same.
+    // Both at the same time: a rank that first connects could wait for another one that does the same.
     let (taken, connected) = std::thread::scope(|scope| {
-        let taking = start(scope, "streams", || match &door {
-            Some(door) => door.take(&people, &expected),
+        let taking = start(scope, "streams", || match &listeners {
+            Some(listeners) => listeners.take(&participants, &expected),
             None => Ok(Vec::new()),
         });
         let taking = match taking {
             Ok(taking) => taking,
             Err(error) => return (Err(error), Ok((Vec::new(), 0))),
         };
-        let connected = people.connect(targets, &cards, sources);
+        let connected = participants.connect(targets, &cards, sources);
         let died = |_| Err(Error::Failed("the accepting thread died".into()));
         (taking.join().unwrap_or_else(died), connected)
     });
@@ -111,8 +112,8 @@ pub(super) fn connect_all(
         Ok((of_workers(streams, point.workers), rtt_ns))
     });
     let settled = all_or_none(rank, "connect socket streams", streams);
-    // Open until all know why nothing was taken: a peer whose connection is refused would blame the network.
-    drop(door);
+    // Kept open until all ranks know the outcome: a peer whose connection is refused would blame the network.
+    drop(listeners);
     let (streams, rtt_ns) = settled?;
     let Largest(rtt_ns) = rank.reduce(
         "round trips of socket streams",
@@ -126,39 +127,39 @@ pub(super) fn connect_all(
     })
 }
 
-/// Gives a target's card to the ranks that initiate towards it, and returns those of this rank's targets.
+/// Sends a target's address and token to the ranks that initiate towards it. Returns those of this rank's targets.
 fn exchange_cards(
     rank: &mut Rank,
-    door: Option<&Door>,
+    listeners: Option<&Listeners>,
     initiators: &[u32],
 ) -> Result<BTreeMap<u32, Card>> {
-    let told = match door {
+    let messages = match listeners {
         None => Vec::new(),
-        Some(door) => {
+        Some(listeners) => {
             let card = pack(&Card {
-                listens: door.addresses.clone(),
-                token: door.token,
+                listens: listeners.addresses.clone(),
+                token: listeners.token,
             })?;
             let to = initiators.iter();
             to.map(|&to| (to, card.clone())).collect()
         }
     };
-    let heard = rank.exchange("addresses of socket streams", told, DEADLINES.step)?;
+    let replies = rank.exchange("addresses of socket streams", messages, DEADLINES.step)?;
     let read = |(from, bytes): (u32, Vec<u8>)| Ok((from, unpack(&bytes)?));
-    heard.into_iter().map(read).collect()
+    replies.into_iter().map(read).collect()
 }
 
-/// The streams between this rank and a peer: for each worker one over each rail and queue pair.
-pub(super) struct BerthLanes {
+/// The streams between this rank and a peer: per worker, one for each rail and queue pair.
+pub(super) struct StreamLanes {
     pub(super) workers: u32,
     queue_pairs: u32,
     rails: Rails,
     devices: u32,
-    /// Address of each: those of one worker lie as many places apart as there are workers, rail after rail.
+    /// Source address of each lane. Lanes are ordered by rail, then queue pair, then worker.
     pub(super) sources: Vec<Option<IpAddr>>,
 }
 
-impl BerthLanes {
+impl StreamLanes {
     pub(super) fn new(point: &TransferPoint, addresses: &[Vec<Option<IpAddr>>]) -> Self {
         let devices = addresses.first().map_or(1, Vec::len).max(1);
         let (mut sources, none) = (Vec::new(), Vec::new());
@@ -178,7 +179,7 @@ impl BerthLanes {
         }
     }
 
-    /// The numbers of those that lead from one rank to another.
+    /// Returns the lanes between two ranks.
     pub(super) fn between(&self, rank: u32, peer: u32) -> impl Iterator<Item = u32> + use<> {
         let rails = self.rails.for_peer(rank, peer, self.devices as usize);
         let of_rail = self.queue_pairs * self.workers;
@@ -186,7 +187,7 @@ impl BerthLanes {
     }
 }
 
-/// The streams of each worker, of which those of one have its number and others so many places on.
+/// Groups streams by worker. Lane `n` belongs to worker `n % workers`.
 fn of_workers(streams: Vec<(u32, Stream)>, workers: u32) -> Vec<Vec<Stream>> {
     let mut all: Vec<Vec<Stream>> = (0..workers).map(|_| Vec::new()).collect();
     for (lane, stream) in streams {
@@ -195,26 +196,26 @@ fn of_workers(streams: Vec<(u32, Stream)>, workers: u32) -> Vec<Vec<Stream>> {
     all
 }
 
-/// Participants.
-pub(super) struct People<'a> {
+/// The ranks to connect, and how.
+pub(super) struct Participants<'a> {
     pub(super) me: u32,
-    /// The streams of a rank.
-    pub(super) lanes: &'a BerthLanes,
-    /// Every rank in words.
+    /// The lanes of a rank.
+    pub(super) lanes: &'a StreamLanes,
+    /// Name and host of every rank, for messages.
     pub(super) names: &'a [String],
-    /// True when payload goes from initiators to targets.
+    /// Whether payload goes from initiators to targets.
     pub(super) initiators_send: bool,
-    /// Longest time in which no stream of a rank comes: hundreds of them may take longer in all.
+    /// Longest time in which no new stream of a rank arrives. The total may be longer for hundreds of streams.
     pub(super) standstill_max: Duration,
 }
 
-impl People<'_> {
+impl Participants<'_> {
     fn name(&self, rank: u32) -> &str {
         self.names.get(rank as usize).map_or("", String::as_str)
     }
 
-    /// Connects every worker to every target. Also gives the longest round trip to one of them, of each the fastest
-    /// connection's: a connection is made when its first packet has been answered.
+    /// Connects every lane to every target. Also returns the longest round trip to any target, estimated by its fastest
+    /// connection: the first packet was answered when a connection is made.
     fn connect(
         &self,
         targets: &[u32],
@@ -240,7 +241,7 @@ impl People<'_> {
                     .and_then(|mut socket| {
                         let took = since.elapsed();
                         fastest = Some(fastest.map_or(took, |fastest| fastest.min(took)));
-                        socket.set_write_timeout(Some(INTRODUCTION))?;
+                        socket.set_write_timeout(Some(GREETING_TIMEOUT))?;
                         socket.write_all(&greeting(&card.token, self.me, worker))?;
                         Ok(socket)
                     })
@@ -286,7 +287,7 @@ pub(super) fn greeting(token: &[u8; TOKEN_BYTES], rank: u32, worker: u32) -> [u8
     bytes
 }
 
-/// Connects from the address of the engine's device, if it has one of the same family.
+/// Connects from the address of the engine's device, if that has the same address family.
 fn connect(to: SocketAddr, source: Option<IpAddr>, deadline: Instant) -> io::Result<TcpStream> {
     let left = deadline.saturating_duration_since(Instant::now());
     if left.is_zero() {
@@ -303,7 +304,7 @@ fn connect(to: SocketAddr, source: Option<IpAddr>, deadline: Instant) -> io::Res
     let socket = rustix::net::socket_with(family, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
     rustix::net::bind(&socket, &SocketAddr::new(source, 0))?;
     let stream = TcpStream::from(socket);
-    // The system ends a blocking connect after this time, too.
+    // The kernel also ends a blocking connect after this time.
     stream.set_write_timeout(Some(left))?;
     match rustix::net::connect(&stream, &to) {
         Ok(()) => Ok(stream),
@@ -312,27 +313,27 @@ fn connect(to: SocketAddr, source: Option<IpAddr>, deadline: Instant) -> io::Res
     }
 }
 
-/// Listeners of a target: once on each address that its workers' devices have.
-pub(super) struct Door {
+/// Listeners of a target, one for each address of its workers' devices.
+pub(super) struct Listeners {
     listeners: Vec<TcpListener>,
-    /// Address for each worker.
+    /// Address to connect to, for each lane.
     pub(super) addresses: Vec<SocketAddr>,
     pub(super) token: [u8; TOKEN_BYTES],
 }
 
-/// A connection that has not introduced itself yet.
-struct Visitor {
+/// An accepted connection whose greeting is not complete.
+struct PendingConnection {
     socket: TcpStream,
     greeting: [u8; GREETING_BYTES],
-    heard: usize,
+    received: usize,
     since: Instant,
 }
 
-impl Door {
-    /// Listens on the address of each worker, on ports of the system's choice.
+impl Listeners {
+    /// Listens on the address of each lane, on ports chosen by the system.
     ///
     /// # Errors
-    /// The system's refusal, with the address.
+    /// The address that cannot be listened on, with the system's error.
     pub(super) fn open(workers: &[IpAddr]) -> Result<Self> {
         let mut token = [0; TOKEN_BYTES];
         getrandom::fill(&mut token)
@@ -362,55 +363,62 @@ impl Door {
         Ok((listener, address))
     }
 
-    /// Waits until every worker of every expected rank has come, and drops everybody else.
+    /// Waits until every expected lane is connected, and drops all other connections.
     ///
     /// # Errors
-    /// Which rank did not come in time.
-    pub(super) fn take(&self, people: &People, expected: &[u32]) -> Result<Vec<(u32, Stream)>> {
+    /// The rank that did not connect in time.
+    pub(super) fn take(
+        &self,
+        participants: &Participants,
+        expected: &[u32],
+    ) -> Result<Vec<(u32, Stream)>> {
         let mut missing: Vec<(u32, u32)> = expected
             .iter()
             .flat_map(|&rank| {
-                let lanes = people.lanes.between(rank, people.me);
+                let lanes = participants.lanes.between(rank, participants.me);
                 lanes.map(move |worker| (rank, worker))
             })
             .collect();
-        let (mut visitors, mut streams) = (Vec::<Visitor>::new(), Vec::new());
+        let (mut pending, mut streams) = (Vec::<PendingConnection>::new(), Vec::new());
         let mut last_came = Instant::now();
         while !missing.is_empty() {
-            if last_came.elapsed() >= people.standstill_max {
+            if last_came.elapsed() >= participants.standstill_max {
                 let (rank, worker) = missing[0];
                 return Err(Error::Failed(format!(
                     "the socket stream of worker {worker} of {} to {} at {} did not come, nor has another for {:.1?}: let TCP pass \
                      between them, or use --limit none",
-                    people.name(rank),
-                    people.name(people.me),
+                    participants.name(rank),
+                    participants.name(participants.me),
                     self.addresses[worker as usize % self.addresses.len()],
-                    people.standstill_max
+                    participants.standstill_max
                 )));
             }
             let mut came = 0;
             for listener in &self.listeners {
-                came += admit(listener, &mut visitors, missing.len())?;
+                came += admit(listener, &mut pending, missing.len())?;
             }
-            let mut waiting = Vec::with_capacity(visitors.len());
-            let waited = visitors.len();
-            for mut visitor in visitors {
-                match visitor.listen() {
-                    Heard::Nothing => waiting.push(visitor),
-                    Heard::Gone => {}
-                    Heard::All => {
-                        let who = visitor.who(&self.token);
+            let mut waiting = Vec::with_capacity(pending.len());
+            let waited = pending.len();
+            for mut connection in pending {
+                match connection.receive() {
+                    GreetingState::Incomplete => waiting.push(connection),
+                    GreetingState::Closed => {}
+                    GreetingState::Complete => {
+                        let who = connection.identify(&self.token);
                         let place = missing.iter().position(|one| Some(*one) == who);
                         if let Some((rank, worker)) = place.map(|at| missing.swap_remove(at)) {
-                            let sends = !people.initiators_send;
-                            streams.push((worker, people.stream(visitor.socket, rank, sends)));
+                            let sends = !participants.initiators_send;
+                            streams.push((
+                                worker,
+                                participants.stream(connection.socket, rank, sends),
+                            ));
                             last_came = Instant::now();
                         }
                     }
                 }
             }
             let idle = came == 0 && waiting.len() == waited;
-            visitors = waiting;
+            pending = waiting;
             if idle {
                 std::thread::sleep(PAUSE);
             }
@@ -419,20 +427,25 @@ impl Door {
     }
 }
 
-/// Lets in who is waiting; beyond the bound the longest wait gives way. Returns how many came.
-fn admit(listener: &TcpListener, visitors: &mut Vec<Visitor>, expected: usize) -> Result<usize> {
+/// Accepts waiting connections, and drops the oldest pending ones if there are too many. Returns how many were
+/// accepted.
+fn admit(
+    listener: &TcpListener,
+    pending: &mut Vec<PendingConnection>,
+    expected: usize,
+) -> Result<usize> {
     let mut came = 0;
-    // Bounded, so that a flood of strangers does not keep the others from being heard.
-    while came < STRANGERS_MAX {
+    // Bounded, so that a flood of unknown connections does not block the others.
+    while came < UNKNOWN_MAX {
         match listener.accept() {
             Ok((socket, _)) => {
                 came += 1;
-                if visitors.len() >= expected + STRANGERS_MAX {
-                    visitors.remove(0);
+                if pending.len() >= expected + UNKNOWN_MAX {
+                    pending.remove(0);
                 }
-                // A socket that cannot be set up is dropped like a stranger, and missed by its name.
+                // A socket that cannot be configured is dropped; its worker is reported as missing.
                 if socket.set_nonblocking(true).is_ok() {
-                    visitors.push(Visitor::new(socket));
+                    pending.push(PendingConnection::new(socket));
                 }
             }
             Err(error) if error.kind() == ErrorKind::WouldBlock => break,
@@ -449,41 +462,43 @@ fn admit(listener: &TcpListener, visitors: &mut Vec<Visitor>, expected: usize) -
     Ok(came)
 }
 
-enum Heard {
-    Nothing,
-    All,
-    Gone,
+enum GreetingState {
+    Incomplete,
+    Complete,
+    Closed,
 }
 
-impl Visitor {
-    /// Nothing was heard of it yet.
+impl PendingConnection {
+    /// Starts without any received bytes.
     fn new(socket: TcpStream) -> Self {
         Self {
             socket,
             greeting: [0; GREETING_BYTES],
-            heard: 0,
+            received: 0,
             since: Instant::now(),
         }
     }
 
-    fn listen(&mut self) -> Heard {
-        match self.socket.read(&mut self.greeting[self.heard..]) {
-            Ok(0) => Heard::Gone,
+    fn receive(&mut self) -> GreetingState {
+        match self.socket.read(&mut self.greeting[self.received..]) {
+            Ok(0) => GreetingState::Closed,
             Ok(bytes) => {
-                self.heard += bytes;
-                if self.heard == GREETING_BYTES {
-                    Heard::All
+                self.received += bytes;
+                if self.received == GREETING_BYTES {
+                    GreetingState::Complete
                 } else {
-                    Heard::Nothing
+                    GreetingState::Incomplete
                 }
             }
-            Err(error) if is_pause(&error) && self.since.elapsed() < INTRODUCTION => Heard::Nothing,
-            Err(_) => Heard::Gone,
+            Err(error) if is_pause(&error) && self.since.elapsed() < GREETING_TIMEOUT => {
+                GreetingState::Incomplete
+            }
+            Err(_) => GreetingState::Closed,
         }
     }
 
-    /// Rank and worker, if the token is right. The comparison takes as long wherever the difference is.
-    fn who(&self, token: &[u8; TOKEN_BYTES]) -> Option<(u32, u32)> {
+    /// Returns rank and lane if the token is right. Comparing takes constant time, wherever the difference is.
+    fn identify(&self, token: &[u8; TOKEN_BYTES]) -> Option<(u32, u32)> {
         let (given, who) = self.greeting.split_at(TOKEN_BYTES);
         let difference = given.iter().zip(token).fold(0, |sum, (a, b)| sum | (a ^ b));
         let number = |at: usize| {

@@ -1,4 +1,4 @@
-//! The loop that moves the bytes of one worker's streams, and counts what comes in.
+//! The loop that moves the bytes of one worker's streams and counts the received ones.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -10,28 +10,28 @@ use tonnage_record::spread::{spread, student};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Reduce, Result};
 
-/// Bytes of one call that writes or reads.
+/// Bytes per read or write call.
 pub const BLOCK_BYTES: usize = 1 << 20;
 
-/// Time that senders go on, and for as long as clocks may differ, if their receivers do not close before.
+/// Time that senders continue after the receivers' end, in addition to the clocks' possible difference.
 const MARGIN_NS: u64 = 100_000_000;
 
-/// A worker that blocks looks at the clock at least this often.
+/// A blocking worker reads the clock at least this often.
 const NAP: Duration = Duration::from_millis(20);
 
-/// Last part of the time / the first, from which on streams that only got faster are not steady.
+/// Ratio of the last part's rate to the first part's from which steadily rising streams count as not steady.
 const RISE_MIN: f64 = 1.2;
 
-/// Equal parts of the window, which tell how much the streams vary.
+/// Number of equal parts of the window, from which the variation is estimated.
 const PARTS: usize = 5;
 
-/// Two ways in which a worker can wait for streams on which nothing moves. Neither is always the faster: sleeping and
-/// waking up costs time, and polling takes CPU time that the kernel could move bytes with.
+/// How a worker waits when no stream can move bytes. Neither way is always faster: sleeping and waking up costs time,
+/// while polling takes CPU time that the kernel needs to move bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Waiting {
-    /// Sleeping in the kernel.
+    /// Sleeps in the kernel.
     Blocking,
-    /// Asking again at once, as soon as the kernel has had its turn.
+    /// Polls again at once, after yielding to the kernel.
     Polling,
 }
 
@@ -39,7 +39,7 @@ impl Waiting {
     /// Both ways.
     pub const ALL: [Self; 2] = [Self::Blocking, Self::Polling];
 
-    /// The way in a word.
+    /// Returns the name of the way.
     pub fn name(self) -> &'static str {
         match self {
             Self::Blocking => "blocking",
@@ -48,7 +48,7 @@ impl Waiting {
     }
 }
 
-/// Direction of the bytes of a stream, seen from this rank.
+/// Direction of a stream's bytes, as seen from this rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StreamDirection {
     /// This rank sends.
@@ -64,27 +64,27 @@ pub struct Stream {
     pub socket: TcpStream,
     /// Direction of its bytes.
     pub direction: StreamDirection,
-    /// Peer at its other end, in words.
+    /// Rank and host at the other end, for messages.
     pub peer: String,
 }
 
-/// Time window in which bytes flow, on this host's clock.
+/// Times of a measurement, on this host's clock.
 #[derive(Debug, Clone, Copy)]
 pub struct Window {
-    /// Senders begin.
+    /// Start of the senders.
     pub start_ns: u64,
-    /// Receivers begin to count.
+    /// Start of counting at the receivers.
     pub from_ns: u64,
-    /// Receivers stop counting, and close.
+    /// End of counting at the receivers, which close then.
     pub until_ns: u64,
-    /// Senders that still have a receiver stop. Where it is the end of all time, as with clocks that may differ by
-    /// anything, they go on until their receivers close or the control channel ends the run.
+    /// End of senders that still have a receiver. The maximum value means that they continue until their receivers
+    /// close or the control channel ends the run, because the clocks' difference is unbounded.
     pub stop_ns: u64,
 }
 
 impl Window {
-    /// Streams that are counted for `timed_ns`, after `lead_ns` to let them open their windows. Clocks of the two ends
-    /// may differ by `skew_ns`.
+    /// Creates a window that counts for `timed_ns`, after `lead_ns` in which TCP windows open. The clocks of the two
+    /// ends may differ by up to `skew_ns`.
     pub fn new(start_ns: u64, lead_ns: u64, timed_ns: u64, skew_ns: u64) -> Self {
         let from_ns = start_ns + lead_ns;
         let until_ns = from_ns + timed_ns;
@@ -96,7 +96,7 @@ impl Window {
         }
     }
 
-    /// Part of the counted time in which an instant lies.
+    /// Returns the part of the counted time that contains an instant.
     pub(super) fn part(&self, now_ns: u64) -> usize {
         let timed_ns = (self.until_ns - self.from_ns).max(1);
         let since_ns = now_ns.saturating_sub(self.from_ns).min(timed_ns - 1);
@@ -108,21 +108,21 @@ impl Window {
     }
 }
 
-/// Bytes that came in on some streams.
+/// Bytes received on several streams.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Streamed {
-    /// Received bytes per second, all streams together.
+    /// Received bytes per second over all streams.
     pub bytes_per_s: f64,
-    /// Received bytes per second in each of the equal parts of the time.
+    /// Received bytes per second in each part of the time.
     pub parts_bytes_per_s: [f64; PARTS],
-    /// Streams that were received from.
+    /// Number of receiving streams.
     pub streams: u64,
-    /// Streams among them that brought nothing.
+    /// Number of those that received nothing.
     pub silent: u64,
 }
 
 impl Reduce for Streamed {
-    /// Adds what came in elsewhere at the same time.
+    /// Adds streams measured elsewhere at the same time.
     fn merge(&mut self, other: Self) {
         self.bytes_per_s += other.bytes_per_s;
         for (mine, other) in self
@@ -138,8 +138,9 @@ impl Reduce for Streamed {
 }
 
 impl Streamed {
-    /// Half width of the confidence interval of the rate, over the parts of the time, such that with 95 % those of all
-    /// `measurements` hold at once (Bonferroni): the best of several is above its own mean more often than below it.
+    /// Half width of the rate's confidence interval, from the parts of the time. The intervals of all `measurements`
+    /// hold together with 95 % (Bonferroni), because the best of several is more often above its own mean than below
+    /// it.
     pub fn ci95_bytes_per_s(&self, measurements: u32) -> Option<f64> {
         let stddev = spread(&self.parts_bytes_per_s).stddev?;
         let quantile = student(
@@ -149,25 +150,25 @@ impl Streamed {
         Some(quantile * stddev / (PARTS as f64).sqrt())
     }
 
-    /// Returns whether each part of the time was faster than the one before, and the last much faster than the first.
+    /// Whether each part of the time was faster than the previous one, and the last much faster than the first.
     pub fn is_rising(&self) -> bool {
         let parts = &self.parts_bytes_per_s;
         parts.is_sorted_by(|one, next| one < next) && parts[PARTS - 1] > RISE_MIN * parts[0]
     }
 }
 
-/// Sends and receives on one worker's streams, on the calling thread, and counts what came in. Several streams are
-/// served in turn; where nothing moves on any of them, the thread waits as `waiting` says.
+/// Sends and receives on one worker's streams, on the calling thread, and counts the received bytes. Several streams
+/// are served in turn; if none can move bytes, the thread waits according to `waiting`.
 ///
 /// # Errors
-/// When a connection breaks before its receiver has counted; the message names the peer.
+/// If a connection breaks before its receiver has finished counting; the message names the peer.
 pub fn pump(
     streams: Vec<Stream>,
     window: &Window,
     clock: &Clock,
     waiting: Waiting,
 ) -> Result<Streamed> {
-    // One that blocks alone sleeps inside the call, as a program with one connection would.
+    // A single blocking stream sleeps inside the call, as in a program with one connection.
     let sleeps_in_calls = waiting == Waiting::Blocking && streams.len() == 1;
     for stream in &streams {
         prepare(&stream.socket, sleeps_in_calls).map_err(|error| broken(&stream.peer, error))?;
@@ -191,13 +192,12 @@ pub fn pump(
     while pump.streams.iter().any(Option::is_some) {
         let mut moved = false;
         for index in 0..pump.streams.len() {
-            moved |= pump.turn(index)?;
+            moved |= pump.step(index)?;
         }
         match waiting {
             _ if moved || sleeps_in_calls => {}
             Waiting::Blocking => pump.sleep()?,
-            // Where CPUs are busy the kernel moves bytes by threads of its own, which a loop without a pause keeps
-            // waiting.
+            // On busy CPUs the kernel moves bytes in its own threads, which a loop without a pause would delay.
             Waiting::Polling => std::thread::yield_now(),
         }
     }
@@ -205,23 +205,23 @@ pub fn pump(
 }
 
 struct Pump<'a> {
-    /// Streams; those that have ended are closed.
+    /// The streams; `None` once a stream is closed.
     streams: Vec<Option<Stream>>,
-    /// Bytes of each stream that is received from.
+    /// Received bytes of each receiving stream.
     counted: Vec<Option<u64>>,
-    /// Received bytes of each part of the time.
+    /// Received bytes in each part of the time.
     parts: [u64; PARTS],
     block: Vec<u8>,
     window: &'a Window,
     clock: &'a Clock,
-    /// Times at which counting really began and ended.
+    /// Actual begin and end of counting.
     began_ns: Option<u64>,
     ended_ns: Option<u64>,
 }
 
 impl Pump<'_> {
-    /// One call on one stream, or its end; whether bytes moved.
-    fn turn(&mut self, index: usize) -> Result<bool> {
+    /// Makes one call on a stream, or closes it at its end. Returns whether bytes moved.
+    fn step(&mut self, index: usize) -> Result<bool> {
         let Some(stream) = &mut self.streams[index] else {
             return Ok(false);
         };
@@ -240,7 +240,7 @@ impl Pump<'_> {
                 None
             }
             StreamDirection::In => match stream.socket.read(&mut self.block) {
-                // This thread may have been without a CPU since it looked at the clock.
+                // The thread may have been descheduled since it read the clock.
                 Ok(0) if self.clock.now_ns() >= self.window.until_ns => {
                     self.ended_ns.get_or_insert(now_ns);
                     None
@@ -251,7 +251,7 @@ impl Pump<'_> {
         };
         let bytes = match moved {
             None => {
-                // Closing it tells the other end.
+                // Dropping the stream closes it, which the peer sees.
                 self.streams[index] = None;
                 return Ok(false);
             }
@@ -292,7 +292,7 @@ impl Pump<'_> {
         }
     }
 
-    /// Returns whether the receivers may have stopped counting by their own clocks.
+    /// Whether the receivers may have stopped counting by their own clocks.
     fn may_be_over(&self) -> bool {
         let early_ns = self.window.stop_ns - self.window.until_ns;
         self.clock.now_ns().saturating_add(early_ns) >= self.window.until_ns

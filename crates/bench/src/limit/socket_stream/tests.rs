@@ -16,7 +16,7 @@ use tonnage_units::{Error, Reduce};
 
 const WINDOW_NS: u64 = 60_000_000;
 
-/// Both ends of a connection over loopback.
+/// Returns both ends of a connection over loopback.
 pub(super) fn pair() -> (TcpStream, TcpStream) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
@@ -36,21 +36,21 @@ fn window(clock: &Clock) -> Window {
     Window::new(clock.now_ns() + 1_000_000, WINDOW_NS / 3, WINDOW_NS, 0)
 }
 
-/// Bytes that one side sends while the other counts, and none before or after: parts and rate are of just these.
+/// One side sends bytes before the window, inside it and none after it; parts and rate cover only those inside.
 #[test]
-fn the_receiver_counts_what_comes_within_the_window() {
+fn the_receiver_counts_bytes_within_the_window() {
     const BYTES: usize = 3 << 20;
     let attempt = || {
         let clock = Clock::new();
         let window = window(&clock);
         let (mut near, far) = pair();
         let sender = thread::spawn(move || {
-            // Nothing of what comes before is counted.
+            // Bytes before the window do not count.
             near.write_all(&vec![1; BYTES / 2]).unwrap();
             while clock.now_ns() < window.from_ns + WINDOW_NS / 4 {
                 thread::sleep(Duration::from_millis(1));
             }
-            // The receiver closes at its end, on a busy machine before it has got all.
+            // The receiver closes at the end of its window, on a busy machine before it has read everything.
             let sent = near.write_all(&vec![1; BYTES]);
             while clock.now_ns() < window.until_ns {
                 thread::sleep(Duration::from_millis(1));
@@ -58,7 +58,7 @@ fn the_receiver_counts_what_comes_within_the_window() {
             drop(sent);
         });
         let into = vec![stream(far, StreamDirection::In)];
-        // One that blocks would begin to count with the first bytes.
+        // A blocking receiver would start counting at the first bytes.
         let received = pump(into, &window, &clock, Waiting::Polling).unwrap();
         sender.join().unwrap();
         assert_eq!((received.streams, received.silent), (1, 0));
@@ -66,7 +66,7 @@ fn the_receiver_counts_what_comes_within_the_window() {
         let of_parts = received.parts_bytes_per_s.map(|rate| rate * part_s);
         (of_parts.iter().sum::<f64>(), received.bytes_per_s)
     };
-    // A thread without a CPU for a while counts too little, or for too long.
+    // A descheduled thread counts too few bytes, or for too long.
     let exact = |(of_parts, rate): &(f64, f64)| {
         let whole = BYTES as f64 * 1e9 / WINDOW_NS as f64;
         (of_parts - BYTES as f64).abs() < 1.0 && (0.8..1.25).contains(&(rate / whole))
@@ -76,7 +76,7 @@ fn the_receiver_counts_what_comes_within_the_window() {
 }
 
 #[test]
-fn a_rate_is_that_of_equal_parts() {
+fn a_window_has_five_equal_parts() {
     let window = Window::new(0, 16, 50, 0);
     assert_eq!((window.from_ns, window.until_ns), (16, 66));
     let parts = [0, window.from_ns, window.from_ns + 9, window.from_ns + 10];
@@ -94,17 +94,17 @@ fn a_rate_is_that_of_equal_parts() {
     sum.merge(one);
     assert_eq!((sum.bytes_per_s, sum.streams, sum.silent), (6.0, 6, 2));
     assert_eq!(sum.parts_bytes_per_s, [2.0, 4.0, 6.0, 8.0, 10.0]);
-    // Student's t of four degrees of freedom, times the deviation, over the root of five.
+    // Student's t with four degrees of freedom, times the deviation, divided by the root of five.
     let ci95 = 2.776 * 10f64.sqrt() / 5f64.sqrt();
     assert!((sum.ci95_bytes_per_s(1).unwrap() - ci95).abs() < 0.01);
-    // The best of four: Student's t at 1 - 0.025 / 4 of four degrees of freedom, from a table.
+    // The best of four: Student's t at 1 - 0.025 / 4 with four degrees of freedom, from a table.
     let wide = sum.ci95_bytes_per_s(4).unwrap();
     assert!((wide - ci95 * 4.315 / 2.776).abs() < 0.02, "{wide}");
 }
 
 /// Streams in slow start double in each round trip; steady ones vary.
 #[test]
-fn streams_that_only_get_faster_are_not_steady() {
+fn steadily_rising_streams_are_not_steady() {
     let of = |parts_bytes_per_s| Streamed {
         parts_bytes_per_s,
         ..Streamed::default()
@@ -125,7 +125,7 @@ fn streams_that_only_get_faster_are_not_steady() {
 
 /// 20 ms each way: from 14 kB, 20 doublings open any window, and each of five parts has two round trips.
 #[test]
-fn streams_are_counted_after_some_round_trips() {
+fn counting_begins_after_several_round_trips() {
     const MS: u64 = 1_000_000;
     assert_eq!(lead_and_timed_ns(300 * MS, 50_000), (100 * MS, 300 * MS));
     assert_eq!(lead_and_timed_ns(200 * MS, 40 * MS), (800 * MS, 400 * MS));
@@ -135,19 +135,19 @@ fn streams_are_counted_after_some_round_trips() {
     assert_eq!(leads(100 * MS), [100 * MS, 400 * MS, 1600 * MS]);
     let long = [ROUND_TRIPS_NS_MAX, LEAD_NS_MAX, LEAD_NS_MAX];
     assert_eq!(leads(ROUND_TRIPS_NS_MAX), long);
-    // The agreements behind the streams are waited for as long as a step takes.
+    // Later collective steps must still be within the deadline of a step.
     let whole = Duration::from_nanos(LEAD_NS_MAX + ROUND_TRIPS_NS_MAX);
     assert!(2 * whole < DEADLINES.step);
 }
 
-/// Slow start as it looks from outside, and streams that are steady after it.
+/// Models slow start, followed by a steady rate.
 #[test]
 fn streams_in_slow_start_are_measured_again_later() {
     const DOUBLING_NS: f64 = 1e8;
     let point = point(Traffic::Pair, 2, Verb::Write);
-    let modelled = |doublings: f64| {
-        told(&point, move |berths, _| {
-            let window = berths.window;
+    let modeled = |doublings: f64| {
+        measured_with(&point, move |shared, _| {
+            let window = shared.window;
             let at = |part: usize| {
                 let part_ns = (window.until_ns - window.from_ns) as f64 / 5.0;
                 let since_ns = (window.from_ns - window.start_ns) as f64 + part_ns * part as f64;
@@ -163,17 +163,17 @@ fn streams_in_slow_start_are_measured_again_later() {
         })
     };
     // Both ranks report this rate.
-    for carried in modelled(1.5) {
+    for carried in modeled(1.5) {
         let found = carried.unwrap().streamed.bytes_per_s;
         assert!((found - 2.0 * 2f64.powf(1.5)).abs() < 1e-9, "{found}");
     }
-    // Streams that never become steady are no limit.
-    assert_eq!(modelled(1e9), [None, None]);
+    // Streams that never become steady give no limit.
+    assert_eq!(modeled(1e9), [None, None]);
 }
 
-/// A thread that polled would use all of the time that it gets.
+/// A polling thread would use all of its CPU time.
 #[test]
-fn a_worker_that_blocks_sleeps_however_many_streams_it_has() {
+fn a_blocking_worker_sleeps_with_any_number_of_streams() {
     for streams in [1, 3] {
         let clock = Clock::new();
         let window = Window::new(clock.now_ns(), 50_000_000, 200_000_000, 0);
@@ -191,7 +191,7 @@ fn a_worker_that_blocks_sleeps_however_many_streams_it_has() {
 #[test]
 fn one_thread_carries_several_streams_both_ways() {
     for waiting in Waiting::ALL {
-        // A host that is busy otherwise may leave a thread without a CPU for the whole time.
+        // On a busy host, a thread may be descheduled for the whole time.
         let mut all = (0..20).map(|_| several_streams_both_ways(waiting));
         let sum = all.find(|sum| sum.silent == 0).unwrap();
         assert!(sum.bytes_per_s > 1e6, "{sum:?}");
@@ -219,7 +219,7 @@ fn several_streams_both_ways(waiting: Waiting) -> Streamed {
 }
 
 #[test]
-fn a_stream_that_brings_nothing_is_silent_and_one_that_ends_early_is_an_error() {
+fn a_stream_without_bytes_is_silent_and_an_early_end_is_an_error() {
     let clock = Clock::new();
     let window = window(&clock);
     let (near, far) = pair();
@@ -231,7 +231,7 @@ fn a_stream_that_brings_nothing_is_silent_and_one_that_ends_early_is_an_error() 
     for direction in [StreamDirection::In, StreamDirection::Out] {
         let (near, far) = pair();
         drop(far);
-        // Long, so that it is not over before a busy machine lets this thread look; the error ends it at once.
+        // Long enough that a busy machine cannot end it before the thread runs; the error ends it at once.
         let window = Window::new(clock.now_ns(), 1, 20_000_000_000, 0);
         let streams = vec![stream(near, direction)];
         let error = pump(streams, &window, &clock, Waiting::Polling).unwrap_err();
@@ -252,19 +252,19 @@ pub(super) fn point(traffic: Traffic, ranks: u32, op: Verb) -> TransferPoint {
     point
 }
 
-/// Measures on threads as ranks; each worker gets a thread, too.
+/// Measures with threads as ranks, with another thread per worker.
 fn measured(point: &TransferPoint) -> Vec<Result<Option<Carried>>> {
     let point = point.clone();
     run(point.roles.ranks, move |mut rank| {
         let workers = point.workers as usize;
-        // The second worker of rank 0 has a device with an address of its own; the others have none.
+        // The second worker of rank 0 has a device with its own address; the others have none.
         let mut addresses = vec![vec![None]; workers];
         addresses[1][0] = (rank.id() == 0).then_some([127, 0, 0, 2].into());
-        let result = measure(&mut rank, &point, &addresses, |berths| {
+        let result = measure(&mut rank, &point, &addresses, |shared| {
             let clock = Clock::new();
             let carried = thread::scope(|scope| {
                 let carrying: Vec<_> = (0..workers)
-                    .map(|worker| scope.spawn(move || berths.carry(worker, &clock)))
+                    .map(|worker| scope.spawn(move || shared.carry(worker, &clock)))
                     .collect();
                 carrying
                     .into_iter()
@@ -293,7 +293,7 @@ fn every_flow_has_a_stream_for_each_worker() {
     ] {
         let mut point = point(traffic, ranks, op);
         point.length.trial = TrialLength::Iterations(1);
-        // A host that is busy otherwise may leave a thread without a CPU for the whole time; then it is said so.
+        // On a busy host, a thread may be descheduled for the whole time; the measurement is then discarded.
         let (first, all) = (0..20)
             .find_map(|_| {
                 let all = measured(&point);
@@ -318,8 +318,8 @@ fn every_flow_has_a_stream_for_each_worker() {
 fn the_faster_way_of_waiting_is_the_limit() {
     for faster in Waiting::ALL {
         let point = point(Traffic::Pair, 2, Verb::Write);
-        let carried = told(&point, move |berths, _| Streamed {
-            bytes_per_s: if berths.waiting == faster { 2e9 } else { 1e9 },
+        let carried = measured_with(&point, move |shared, _| Streamed {
+            bytes_per_s: if shared.waiting == faster { 2e9 } else { 1e9 },
             streams: 1,
             ..Streamed::default()
         });
@@ -334,36 +334,36 @@ fn the_faster_way_of_waiting_is_the_limit() {
     }
 }
 
-/// Measures with ranks that carry nothing and say what `carry` says of each call, by its number.
-fn told(
+/// Measures with ranks whose streams are not run; `carry` returns the result of each call, by its number.
+fn measured_with(
     point: &TransferPoint,
-    carry: impl Fn(&Berths, u64) -> Streamed + Send + Sync + Clone + 'static,
+    carry: impl Fn(&SharedStreams, u64) -> Streamed + Send + Sync + Clone + 'static,
 ) -> Vec<Option<Carried>> {
     let point = point.clone();
     run(point.roles.ranks, move |mut rank| {
         let mut calls = 0;
         let addresses = vec![vec![None]; point.workers as usize];
-        let carried = measure(&mut rank, &point, &addresses, |berths| {
+        let carried = measure(&mut rank, &point, &addresses, |shared| {
             calls += 1;
-            Ok(carry(berths, calls))
+            Ok(carry(shared, calls))
         });
         rank.close().unwrap();
         carried.unwrap()
     })
 }
 
-/// Rounds share the time of a trial, and their mean counts.
+/// Rounds share the time of a trial, and their mean is the result.
 #[test]
-fn rounds_have_a_part_of_the_time_each_and_their_mean_counts() {
+fn rounds_share_the_time_and_their_mean_is_the_result() {
     let mut point = point(Traffic::InTurn, 3, Verb::Write);
     point.length.trial = TrialLength::DurationNs(400_000_000);
-    let carried = told(&point, |berths, call| {
+    let carried = measured_with(&point, |shared, call| {
         let Window {
             from_ns, until_ns, ..
-        } = berths.window;
-        // More where a busy machine makes round trips of 20 ms.
+        } = shared.window;
+        // Longer if a busy machine makes round trips of 20 ms.
         assert!(until_ns - from_ns >= 200_000_000);
-        // Two rounds in each way of waiting; all three ranks say the same.
+        // Two rounds for each way of waiting; all three ranks return the same.
         let bytes_per_s = [0.0, 1e9, 3e9, 0.0, 0.0][call as usize];
         Streamed {
             bytes_per_s,
@@ -382,9 +382,9 @@ fn rounds_have_a_part_of_the_time_each_and_their_mean_counts() {
         assert_eq!((streamed.bytes_per_s, streamed.streams), (6e9, 6));
         assert_eq!(streamed.parts_bytes_per_s, [6e9; 5]);
     }
-    // Rounds of as many operations: 2 / (1/1 + 1/3) instead of 2.
+    // Rounds with equal numbers of operations: 2 / (1/1 + 1/3) instead of 2.
     point.length.trial = TrialLength::Iterations(1000);
-    let carried = told(&point, |_, call| Streamed {
+    let carried = measured_with(&point, |_, call| Streamed {
         bytes_per_s: [0.0, 1e9, 3e9, 0.5e9, 0.5e9][call as usize],
         parts_bytes_per_s: [[0.0, 1e9, 3e9, 0.5e9, 0.5e9][call as usize]; 5],
         streams: 2,
@@ -399,7 +399,7 @@ fn rounds_have_a_part_of_the_time_each_and_their_mean_counts() {
 }
 
 #[test]
-fn a_measurement_with_a_silent_stream_does_not_count() {
+fn a_measurement_with_a_silent_stream_is_discarded() {
     let point = point(Traffic::Pair, 2, Verb::Write);
     let all = |streams, silent| Streamed {
         bytes_per_s: 1e9,
@@ -407,26 +407,26 @@ fn a_measurement_with_a_silent_stream_does_not_count() {
         silent,
         ..Streamed::default()
     };
-    let never = told(&point, move |_, _| all(2, 1));
+    let never = measured_with(&point, move |_, _| all(2, 1));
     assert_eq!(never, [None, None]);
-    let none = told(&point, move |_, _| all(0, 0));
+    let none = measured_with(&point, move |_, _| all(0, 0));
     assert_eq!(none, [None, None]);
-    // The other way of waiting still does.
-    let once = told(&point, move |_, call| all(2, u64::from(call == 1)));
+    // The other way of waiting still has a result.
+    let once = measured_with(&point, move |_, call| all(2, u64::from(call == 1)));
     for carried in once {
         assert_eq!(carried.unwrap().waiting, Waiting::ALL[1]);
     }
 }
 
-/// A link need not be as fast in both directions.
+/// A link may have different speeds in its two directions.
 #[test]
-fn bytes_go_as_the_operations_of_the_point_do() {
+fn streams_have_the_direction_of_the_payload() {
     for (op, initiator_sends) in [(Verb::Write, true), (Verb::Send, true), (Verb::Read, false)] {
         let point = point(Traffic::FanOut, 2, op);
         let directions = run(2, move |mut rank| {
             let (mut seen, me) = (Vec::new(), rank.id());
-            let carried = measure(&mut rank, &point, &[vec![None], vec![None]], |berths| {
-                let workers = lock(&berths.streams);
+            let carried = measure(&mut rank, &point, &[vec![None], vec![None]], |shared| {
+                let workers = lock(&shared.streams);
                 assert_eq!(workers.iter().map(Vec::len).collect::<Vec<_>>(), [1, 1]);
                 seen.extend(workers.iter().flatten().map(|stream| stream.direction));
                 Ok(Streamed::default())
@@ -445,9 +445,9 @@ fn bytes_go_as_the_operations_of_the_point_do() {
     }
 }
 
-/// A worker that fails, and an address that this host does not have, because TEST-NET-1 belongs to no host.
+/// One case has a worker that fails, the other an address that no host has (TEST-NET-1).
 #[test]
-fn what_fails_on_one_rank_is_named_on_all() {
+fn a_failure_on_one_rank_is_named_on_all() {
     for (expected, address) in [
         ("the cable was cut", None),
         ("192.0.2.1", Some([192, 0, 2, 1].into())),

@@ -1,4 +1,4 @@
-//! Taking part in a run as one of its ranks: join the others, measure, and on rank 0 keep and show the records.
+//! Takes part in a run as one of its ranks: joins the others and measures. Rank 0 also keeps and prints the records.
 
 use std::borrow::Cow;
 use std::process::ExitCode;
@@ -31,7 +31,7 @@ use crate::command::output::{in_order_of_plan, open_output, show};
 use crate::command::spare::SpareWriter;
 use crate::command::{env, program, say_error};
 
-/// Takes part as a rank that the agent of a host has started.
+/// Takes part as a rank started by the agent of a host.
 pub fn participate_remotely(job: &Job, identity: Identity) -> Result<ExitCode> {
     let points = points(&job.plan, identity.size)?;
     check_points(job, &points, (identity.size, identity.local_size))?;
@@ -39,9 +39,9 @@ pub fn participate_remotely(job: &Job, identity: Identity) -> Result<ExitCode> {
     participate(job, &points, identity)
 }
 
-/// Joins the run, measures, and on rank 0 keeps and shows the records.
+/// Joins the run and measures. Rank 0 also keeps and prints the records.
 pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> Result<ExitCode> {
-    // Libraries may pin this thread when they start, and workers do.
+    // Read first, because libraries may pin this thread when they start, and workers do.
     let topology = Arc::new(Topology::read());
     let before = |identity: &Identity| before_join(job, points, identity);
     let mut met = match &job.letter {
@@ -60,13 +60,13 @@ pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> 
         job.runs
     );
     let mut options = met.options(&env, tonnage_ranks::plan_hash(&asked)?)?;
-    // Until the end of this function, so that the launcher sees this rank go only when the run is over.
+    // Kept until the end of this function, so that the launcher sees this rank end only when the run is over.
     let leave = met.leave;
     options.interface.clone_from(&job.ranks.control_interface);
     let mut rank = match Rank::join(met.identity, options) {
         Ok(rank) => rank,
         Err(RankFailure { error, is_told }) => {
-            // Ranks that are stopped or have not come are the launcher's to end: nobody here knows them.
+            // The launcher must end ranks that are stopped or have not arrived, because they are unknown here.
             if !matches!(error, Error::Usage(_)) {
                 leave.omit();
             }
@@ -84,8 +84,8 @@ pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> 
         std::process::id()
     );
     let result = measure(job, points, &mut rank, topology).and_then(|code| {
-        // Ends whatever engines started for the whole process while the control channel still watches the other ranks.
-        // After a failure, ranks that have died would be waited for.
+        // Ends everything that engines started for the whole process, while the control channel still watches the other
+        // ranks. Not after a failure, because it would wait for dead ranks.
         let mut lifecycles = LISTS.lifecycles();
         lifecycles.try_for_each(|of| (of.finish)())?;
         Ok(code)
@@ -93,7 +93,7 @@ pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> 
     leave_run(rank, result)
 }
 
-/// Leaves the run with its result. After a failure, the first cause counts, which may be another rank's.
+/// Leaves the run with its result. After a failure, the first cause is reported, which may be another rank's.
 fn leave_run(rank: Rank, result: Result<ExitCode>) -> Result<ExitCode> {
     let failure = match result {
         Ok(code) => match rank.close() {
@@ -106,20 +106,20 @@ fn leave_run(rank: Rank, result: Result<ExitCode>) -> Result<ExitCode> {
     if rank.why_stopped().is_none() {
         rank.fail(&failure);
     }
-    // Only some ranks print it, so that it is printed once.
+    // Only ranks that claim the report print it, so that it appears once.
     let cause = settled_cause(&rank).unwrap_or(failure);
     if rank.claims_report() {
         say_error(&cause);
     }
     let code = cause.exit_code();
-    // They may have been killed.
+    // Killed ranks may have left files.
     let processes = rank.pids_of_container();
     drop(rank);
     processes.into_iter().for_each(clean_up);
     Ok(ExitCode::from(code))
 }
 
-/// The cause of an early end, once the control thread has taken it up.
+/// Returns the cause of an early end, once the control thread has processed it.
 fn settled_cause(rank: &Rank) -> Option<Error> {
     for _ in 0..100 {
         if let Some(cause) = rank.why_stopped() {
@@ -130,7 +130,7 @@ fn settled_cause(rank: &Rank) -> Option<Error> {
     None
 }
 
-/// Starts what engines of the run have to start before the ranks meet, each once.
+/// Starts the libraries that must start before the ranks meet, each once.
 fn before_join(job: &Job, points: &[Planned], identity: &Identity) -> Result<()> {
     let libraries = job.ranks.libraries()?;
     let joining = BeforeJoin {
@@ -147,7 +147,7 @@ fn before_join(job: &Job, points: &[Planned], identity: &Identity) -> Result<()>
     Ok(())
 }
 
-/// Measures the points, and on rank 0 keeps and shows the records. Returns the rank's exit code.
+/// Measures the points. Rank 0 also keeps and prints the records. Returns the rank's exit code.
 fn measure(
     job: &Job,
     points: &[Planned],
@@ -180,7 +180,7 @@ fn measure(
     let stored = keeper.finish();
     if rank.id() == 0 {
         let shown = show(job, &in_order_of_plan(job, &points, &keeper.records));
-        // Also what could not be written: the supervisor could not either.
+        // Even if printing failed: the supervisor could not print the records either.
         keeper.shown();
         shown?;
     }
@@ -188,7 +188,7 @@ fn measure(
     let mut code = 0;
     if rank.id() == 0 {
         let unproven = lacks_proof(&keeper.records).filter(|_| job.require_path);
-        // What was lost of the file has been reported when it was lost.
+        // Lost output was already reported when it was lost.
         let unfine = why_not_fine(&points, &keeper.records).filter(|_| !keeper.lost_output());
         code = keeper.exit_code(unproven.is_none());
         let whys: Vec<_> = unproven.into_iter().chain(unfine).collect();
@@ -202,8 +202,8 @@ fn measure(
     }
 }
 
-/// The points with what was asked for in nodes turned into ranks, which all ranks do alike now that each knows where
-/// the others are. What this changes was in no check that came before.
+/// Converts requests in nodes to ranks, now that all ranks know their hosts; all get the same points. No earlier check
+/// depends on the values that change.
 fn placed<'a>(job: &Job, found: &'a [Planned], rank: &Rank) -> Result<Cow<'a, [Planned]>> {
     let mut plan = job.plan.clone();
     plan.resolve_nodes(rank.hosts().machines())?;
@@ -243,11 +243,11 @@ fn settings(
     })
 }
 
-/// One run of the conductor: the number of its repetition, and its points.
+/// One run of the conductor: its repetition number, and its points.
 type OneRun = (Option<u32>, Vec<Planned>);
 
-/// The runs that are to be made: one of all points, or as many as were asked for, each in an order of its own. Points
-/// that a resumed file holds are left out.
+/// Returns the remaining runs: a single one of all points, or one per requested repetition, each in its own order.
+/// Points that a resumed file already has are left out.
 fn runs_left(
     job: &Job,
     points: &[Planned],
@@ -266,7 +266,7 @@ fn runs_left(
     (0..runs).map(of).collect()
 }
 
-/// The points that a resumed file does not hold. Rank 0 knows, and tells the others.
+/// Returns the points that a resumed file does not have. Only rank 0 can tell, and sends the others the list.
 fn points_left(
     points: Vec<Planned>,
     repetition: Option<u32>,
@@ -292,8 +292,8 @@ fn points_left(
     Ok(left)
 }
 
-/// The reason why a run whose records are complete ends with an error: the first point that is not fine, and how many
-/// there are. Standard output may be a format without reasons, or nobody reads it.
+/// Explains why a run with complete records ends with an error: the first point that is not fine, and the number of
+/// these. Standard output may have no reader, or a format without reasons.
 fn why_not_fine(points: &[Planned], records: &[Record]) -> Option<String> {
     let all = final_attempts(records);
     let missing: Vec<&Record> = all.iter().filter(|record| !record.is_fine()).collect();
@@ -324,9 +324,9 @@ fn why_not_fine(points: &[Planned], records: &[Record]) -> Option<String> {
     })
 }
 
-/// The code of rank 0, which has the records. A launcher that has started the ranks may look at any of them.
+/// Returns rank 0's exit code on all ranks, because a launcher may use the code of any rank.
 fn code_of_root(rank: &mut Rank, code: u8) -> Result<ExitCode> {
     let mine = (rank.id() == 0).then(|| vec![code]);
-    let told = rank.broadcast("the exit code of the run", mine, DEADLINES.step)?;
-    Ok(told.first().copied().unwrap_or(code).into())
+    let codes = rank.broadcast("the exit code of the run", mine, DEADLINES.step)?;
+    Ok(codes.first().copied().unwrap_or(code).into())
 }

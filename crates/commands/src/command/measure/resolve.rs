@@ -1,5 +1,4 @@
-//! From arguments to a job and its points: which ranks there are, which points they measure, and every refusal that needs
-//! no rank.
+//! Turns arguments into a job and its points. Rejects everything that can be rejected without ranks.
 
 use std::sync::Arc;
 
@@ -19,7 +18,7 @@ use crate::command::env;
 use crate::command::job::Job;
 use crate::command::rank_count::{CountSource, how_many};
 
-/// A plan, by these ranks and with these results.
+/// Creates the job of a plan on these ranks, with these results.
 pub(crate) fn job_of(plan: Plan, ranks: &RankArgs, results: &ResultArgs) -> Result<Job> {
     let count = how_many(ranks, &plan, identity_of(ranks)?.as_ref())?;
     Ok(Job {
@@ -58,7 +57,7 @@ pub(crate) fn layers_job(args: &LayersArgs) -> Result<Job> {
     job_of(plan, &args.ranks, &args.results)
 }
 
-/// Where a job runs, and the points that it measures there.
+/// The ranks of a job, and the points that they measure.
 pub(crate) struct Resolved {
     pub(super) identity: Option<Identity>,
     pub(super) placement: Option<HostPlacement>,
@@ -82,7 +81,7 @@ impl Resolved {
         })
     }
 
-    /// Checks everything but what only the start of ranks on this host needs.
+    /// Checks everything except the requirements for starting ranks on this host.
     pub(crate) fn check(&self, job: &Job) -> Result<()> {
         let here = match (&self.identity, &self.placement) {
             (Some(identity), _) => identity.local_size,
@@ -97,14 +96,14 @@ impl Resolved {
     }
 }
 
-/// This process's place in the run; `None` where it has to start the ranks.
+/// Returns this process's rank in the run; `None` if it has to start the ranks.
 pub(crate) fn identity_of(ranks: &RankArgs) -> Result<Option<Identity>> {
     let identity = tonnage_ranks::detect(&env, ranks.explicit())?;
     match (&identity, ranks.placement()?) {
         (Some(identity), Some(placement)) => {
             let host = placement.hosts.first().map_or("", |host| &host.name);
             Err(Error::Usage(format!(
-                "--hosts {host}, … starts ranks itself, and {} says that this process is rank {} of {}: leave --hosts out, or start \
+                "--hosts {host}, … starts ranks itself, but {} made this process rank {} of {}: leave --hosts out, or start \
                  tonnage outside of the launcher",
                 identity.source, identity.rank, identity.size
             )))
@@ -113,17 +112,17 @@ pub(crate) fn identity_of(ranks: &RankArgs) -> Result<Option<Identity>> {
     }
 }
 
-/// Returns whether this process is the one of the run that says what all of them find: whoever starts the ranks, or
-/// rank 0 of those that a launcher has started.
-pub(crate) fn speaks(identity: Option<&Identity>) -> bool {
+/// Whether this process prints messages that all processes of the run would print: the one that starts the ranks, or
+/// rank 0 if a launcher started them.
+pub(crate) fn reports_for_all(identity: Option<&Identity>) -> bool {
     let has_supervisor = env("TONNAGE_RANK").is_some();
     identity.is_none_or(|identity| identity.rank == 0 && !has_supervisor)
 }
 
-/// Points to measure, expanded from the plan.
+/// Expands the plan to the points to measure.
 pub(super) fn points(plan: &Plan, ranks: u32) -> Result<Vec<Planned>> {
     let points = plan.points(ranks, &LISTS)?;
-    // Points of one experiment, which follow each other, have the same tables.
+    // Consecutive points of one experiment share their tables.
     let mut checked = None;
     for Planned { reading, .. } in &points {
         if checked.is_none_or(|last| !Arc::ptr_eq(last, &reading.tables)) {
@@ -134,7 +133,7 @@ pub(super) fn points(plan: &Plan, ranks: u32) -> Result<Vec<Planned>> {
     Ok(points)
 }
 
-/// Checks that need no look at a host, for `ranks` of which these many are `here`.
+/// Runs the checks that do not inspect the host, for `ranks` ranks, `here` of them on this host.
 pub(super) fn check_points(
     job: &Job,
     points: &[Planned],

@@ -1,4 +1,4 @@
-//! Starting the ranks of this host and looking after them.
+//! Starts the ranks of this host and supervises them.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -13,12 +13,12 @@ use crate::command::leftovers::Leftovers;
 use crate::command::output::show;
 use crate::command::spare::Spare;
 
-/// Starts the ranks with these arguments and returns the run's exit code. Where rank 0 is lost before it has shown the
-/// records of `shown`, they are shown here.
+/// Starts the ranks with these arguments and returns the run's exit code. If rank 0 is lost before it has printed the
+/// records of `shown`, prints them here.
 pub fn supervise(ranks: u32, arguments: &[OsString], shown: Option<&Job>) -> Result<ExitCode> {
     let program = std::env::current_exe()
         .map_err(|error| Error::io("cannot find this program's own file", error))?;
-    // A stream of records goes out as they come.
+    // A stream of records is printed record by record.
     let shown = shown.filter(|job| job.format.is_some_and(|format| format != Format::Jsonl));
     let spare = shown.and_then(|_| Spare::new());
     let leftovers = Leftovers::new();
@@ -33,7 +33,7 @@ pub fn supervise(ranks: u32, arguments: &[OsString], shown: Option<&Job>) -> Res
     if let (Some(job), Some(spare)) = (shown, spare) {
         let records = spare.not_shown()?;
         if !records.is_empty() {
-            log::warn!("rank 0 was lost before it had shown what was measured, which is:");
+            log::warn!("rank 0 was lost before it printed the results; these are:");
             show(job, &records)?;
         }
     }

@@ -1,4 +1,4 @@
-//! Ways of carrying out a call that compete in the warm-up: algorithms and longest messages.
+//! Alternative ways of carrying out a call, which compete in the warm-up: algorithms and message sizes.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -8,13 +8,13 @@ use tonnage_collective::{Algorithm, Reduction};
 use tonnage_plan::collective::CollectivePoint;
 use tonnage_units::Result;
 
-/// A call is cut only where it is longer than this: below, one message costs less than two.
+/// Calls are split only above this size; below it, one message costs less than two.
 const CUT_BYTES_MIN: u64 = 64 << 10;
 
-/// Messages that compete where a call is longer: an eighth of a common cache, and more for slower paths.
+/// Message sizes that compete for larger calls. The smallest is an eighth of a common cache; slower paths need more.
 const CHUNKS: [u64; 3] = [64 << 10, 256 << 10, 1 << 20];
 
-/// With more ranks than this only algorithms compete whose ranks have few peers each.
+/// Above this number of ranks, only algorithms with few peers per rank compete.
 const MANY_RANKS: u32 = 64;
 
 /// One way of carrying out a call.
@@ -26,7 +26,7 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// The steps of the rank at this place of its group, in a call of the point.
+    /// Returns the steps of the rank with index `place` in its group, in a call of the point.
     pub fn program(&self, point: &CollectivePoint, place: u32) -> Result<Program> {
         program(
             &point.shape(),
@@ -39,19 +39,19 @@ impl Candidate {
     }
 }
 
-/// Ways that are kept of a competition: whoever was a little slower may be faster a minute later.
-const KEPT: usize = 3;
+/// Number of the best alternatives that are kept: a slightly slower one may be faster a minute later.
+const BEST_KEPT: usize = 3;
 
-/// The best ways of the competitions of this run, so that only these compete for the same calls under another label.
+/// The best alternatives found in this run. Only these compete when the same calls come again under another label.
 #[derive(Clone, Default)]
 pub struct KnownWays(Rc<RefCell<Vec<BestWays>>>);
 
-/// Engine, calls, and their best ways.
+/// Engine name, calls, and their best alternatives.
 type BestWays = (String, CollectivePoint, Vec<Candidate>);
 
 impl KnownWays {
-    /// The best ways for the calls of a point over an engine; `None` where there was no competition.
-    pub fn of(&self, engine: &str, point: &CollectivePoint) -> Option<Vec<Candidate>> {
+    /// Returns the best alternatives for the calls of a point over an engine, or `None` if none competed yet.
+    pub fn find(&self, engine: &str, point: &CollectivePoint) -> Option<Vec<Candidate>> {
         let point = without_label(point);
         let known = self.0.borrow();
         let mut known = known.iter();
@@ -59,13 +59,17 @@ impl KnownWays {
         found.map(|(_, _, ways)| ways.clone())
     }
 
-    /// Keeps the best of all ways that competed, by their times; of a second competition nothing.
+    /// Keeps the fastest of all alternatives that competed. A second competition for the same calls is ignored.
     pub fn add(&self, engine: &str, point: &CollectivePoint, mut tried: Vec<(u64, Candidate)>) {
-        if self.of(engine, point).is_some() {
+        if self.find(engine, point).is_some() {
             return;
         }
         tried.sort_by_key(|(taken_ns, _)| *taken_ns);
-        let best = tried.into_iter().take(KEPT).map(|(_, way)| way).collect();
+        let best = tried
+            .into_iter()
+            .take(BEST_KEPT)
+            .map(|(_, way)| way)
+            .collect();
         let known = (engine.to_owned(), without_label(point), best);
         self.0.borrow_mut().push(known);
     }
@@ -78,7 +82,7 @@ fn without_label(point: &CollectivePoint) -> CollectivePoint {
     }
 }
 
-/// Ways of carrying out the calls of a point, the same on all ranks; one where nothing was left to choose.
+/// Returns the alternatives for the calls of a point, the same on all ranks; a single one if the plan left no choice.
 pub fn candidates(point: &CollectivePoint, message_bytes_max: u64) -> Vec<Candidate> {
     let own = algorithms(point.op);
     let fits = |algorithm: &&Algorithm| {
@@ -99,7 +103,7 @@ pub fn candidates(point: &CollectivePoint, message_bytes_max: u64) -> Vec<Candid
             shorter.chain([block_bytes]).collect()
         }
     };
-    // Messages that the device cannot carry longer may have become equal; they stand next to each other.
+    // The device's limit may have made message sizes equal; equal ones are adjacent.
     let with_chunks = |algorithm| {
         let way = move |&chunk_bytes: &u64| Candidate {
             algorithm,

@@ -1,6 +1,7 @@
-//! The upper bound of the bus's bandwidth over an engine: copies of this very memory by all ranks that send at once, or
-//! the nominal speed of the links. For operations in which every rank that sends does so at that bandwidth; how many
-//! send at once in a rooted one is the algorithm's choice. What sockets carry is measured for transfers alone.
+//! The upper bound of the bus bandwidth over an engine: copies of the same memory by all sending ranks at once, or the
+//! nominal speed of the links. It applies to operations in which every sending rank sends at the bus bandwidth. In
+//! rooted operations the algorithm decides how many send at once, so there is no bound. Socket streams are measured for
+//! transfers only.
 
 use super::open::OpenNative;
 use crate::deadlines::DEADLINES;
@@ -14,13 +15,14 @@ use tonnage_plan::collective::CollectivePoint;
 use tonnage_record::Limit;
 use tonnage_units::Result;
 
-/// Calls of fewer bytes have no limit by copies: what each costs by itself is not the memory's.
+/// Calls of fewer bytes have no bound by copies, because the fixed cost per call dominates.
 const BYTES_MIN: u64 = 64 << 10;
 
 /// Bytes of one copy.
 const PIECE_BYTES: u64 = 1 << 20;
 
-/// Measures the upper bound of what each rank sends, on all ranks at once; `None` where there is none.
+/// Measures the upper bound of the bytes per second that each rank sends, on all ranks at once. Returns `None` if there
+/// is none.
 pub fn measure(
     open: &OpenNative,
     point: &CollectivePoint,
@@ -38,7 +40,7 @@ pub fn measure(
     }
 }
 
-/// Returns whether a rank sends; `None` for an operation in which not all that send do so at the bandwidth of the bus.
+/// Returns whether a rank sends; `None` if not every sender of the operation sends at the bus bandwidth.
 fn sends(point: &CollectivePoint, rank: u32) -> Option<bool> {
     let grouping = point.grouping();
     let (place, ranks) = (grouping.seat(rank).place, grouping.size());
@@ -58,7 +60,7 @@ fn sends(point: &CollectivePoint, rank: u32) -> Option<bool> {
     }
 }
 
-/// Copies from one half of each sender's memory to the other, as much as a call has.
+/// Copies the bytes of one call from one half of each sender's memory to the other.
 fn copies(
     open: &OpenNative,
     point: &CollectivePoint,
@@ -89,7 +91,7 @@ fn copies(
     let copiers = sum.copiers.max(1);
     let limit = describe(&sum.rates, copiers, None);
     Ok(limit.map(|limit| Limit {
-        // The fastest way may be another one at each size, and is not what a reader looks for here.
+        // The fastest copy method may differ for each size, and is not of interest here.
         what: match copiers {
             1 => "memory copy by it alone".to_owned(),
             copiers => format!("memory copy by {copiers} of them at once"),
@@ -113,10 +115,10 @@ fn stretch(bytes: u64, to: u64) -> Stretch {
     }
 }
 
-/// The slowest of the ranks' links, where no two ranks share one.
+/// Returns the slowest of the ranks' links, unless two ranks share one.
 fn link(open: &OpenNative, stage: &Stage<'_>) -> Option<Limit> {
     let hosts = stage.rank.hosts();
-    // A machine is called by its lowest rank.
+    // A machine is identified by its lowest rank.
     let mut each = (0u32..).zip(hosts.machines());
     if each.any(|(rank, machine)| rank != *machine) {
         return None;
@@ -139,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_copy_has_as_many_bytes_as_a_call() {
+    fn copies_cover_the_bytes_of_a_call() {
         for (bytes, piece, pieces) in [
             (BYTES_MIN, BYTES_MIN, 1),
             (PIECE_BYTES, PIECE_BYTES, 1),

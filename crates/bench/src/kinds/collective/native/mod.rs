@@ -1,12 +1,12 @@
-//! Collectives of this program's own over any engine with write-imm: what the path can do, for others to be set beside.
+//! This program's own collectives over any engine with write-imm: a reference for the bandwidth that the path allows.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`open`] | the engine on all ranks, with the peers and the memory that the points of a stretch need |
-//! | [`mod@candidates`] | algorithms and messages that compete in the warm-up |
+//! | [`open`] | the engine on all ranks, with the peers and the memory for the points of a stretch |
+//! | [`mod@candidates`] | algorithms and message sizes that compete in the warm-up |
 //!
-//! Algorithms and their proof are in `tonnage_collective::steps`; a rank's steps are carried out in
-//! [`tonnage_loops::collective`].
+//! Algorithms and their proof are in `tonnage_collective::steps`; [`tonnage_loops::collective`] executes a rank's
+//! steps.
 
 pub mod candidates;
 mod limit;
@@ -33,14 +33,14 @@ use tonnage_record::{Effective, Limit};
 use tonnage_sys::clock::Clock;
 use tonnage_units::{Error, Result};
 
-/// Calls of each candidate: the first fills caches and is not counted.
+/// Number of calls of each candidate. The first one fills caches and is not counted.
 const TRIES: u64 = 4;
 
-/// Time after which a candidate is not tried again.
+/// A call that takes longer than this ends the trial calls of its candidate.
 const TRY_NS_MAX: u64 = 200_000_000;
 
-/// A way that takes so many times as long as the best one before it is not tried further.
-const HOPELESS: u64 = 2;
+/// A candidate that takes this many times as long as the best so far is given up.
+const TOO_SLOW_FACTOR: u64 = 2;
 
 /// Native collectives over one engine.
 pub struct Native {
@@ -49,11 +49,11 @@ pub struct Native {
     stop: Arc<AtomicBool>,
     clock: Clock,
     ways: KnownWays,
-    /// The point that it is ready for.
+    /// The point that is prepared, if any.
     ready: Option<Ready>,
 }
 
-/// Everything that the calls of a point need.
+/// Everything that the calls of one point need.
 struct Ready {
     point: CollectivePoint,
     candidates: Vec<Candidate>,
@@ -63,7 +63,7 @@ struct Ready {
 }
 
 impl Native {
-    /// Native collectives over an engine that is open.
+    /// Wraps an open engine.
     pub fn new(open: OpenNative, ways: &KnownWays, stage: &Stage<'_>) -> Self {
         Self {
             state: CallState::new(&open.peers),
@@ -96,7 +96,7 @@ impl Native {
     }
 
     fn ready_for(&self, point: &CollectivePoint) -> Result<Ready> {
-        let candidates = match self.ways.of(&self.open.name, point) {
+        let candidates = match self.ways.find(&self.open.name, point) {
             Some(known) => known,
             None => candidates(point, self.open.message_bytes_max()),
         };
@@ -120,8 +120,8 @@ impl Native {
         })
     }
 
-    /// Shortest of some calls of the way that is ready, each as long as the slowest rank took. It is given up where it
-    /// falls far behind `best_ns`, that of the best way before it.
+    /// Returns the shortest of several calls of the prepared candidate, where each call counts as long as its slowest
+    /// rank. Gives up early if the candidate falls far behind `best_ns`, the best time so far.
     fn try_out(
         &mut self,
         fill: &mut dyn FnMut(&Buffers) -> Result<()>,
@@ -138,7 +138,8 @@ impl Native {
                 iterations: 1,
                 align: true,
                 is_checked: false,
-                // Writing long inputs anew takes longer than calling; that values grow does not matter for so few.
+                // Rewriting long inputs would take longer than the call. Values may grow, because there are only a few
+                // calls.
                 before: &mut |_| match tried {
                     0 => fill(&buffers),
                     _ => Ok(()),
@@ -151,7 +152,7 @@ impl Native {
             if tried > 0 || slowest_ns > TRY_NS_MAX {
                 taken_ns = taken_ns.min(slowest_ns);
             }
-            let is_beaten = taken_ns / HOPELESS >= best_ns;
+            let is_beaten = taken_ns / TOO_SLOW_FACTOR >= best_ns;
             if slowest_ns > TRY_NS_MAX || tried > 0 && is_beaten {
                 break;
             }
@@ -159,7 +160,7 @@ impl Native {
         Ok(taken_ns)
     }
 
-    /// Forgets messages of calls before, which no rank is in any more.
+    /// Forgets messages of earlier calls, which every rank has left.
     fn forget(&mut self) -> Result<()> {
         let ready = self.ready.as_ref().ok_or_else(not_ready)?;
         self.state.make_room(&ready.call, &ready.barrier);
@@ -168,10 +169,10 @@ impl Native {
 }
 
 fn not_ready() -> Error {
-    Error::Failed("no point was made ready".into())
+    Error::Failed("no point was prepared".into())
 }
 
-/// The calls of a trial: barriers to align by, and the operation.
+/// The calls of a trial: the aligning barrier, and the operation.
 struct Calls<'a> {
     executor: StepExecutor<'a>,
     barrier: &'a Script,

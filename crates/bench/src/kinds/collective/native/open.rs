@@ -1,5 +1,4 @@
-//! The engine of native collectives, open on all ranks, with the peers and the memory that the points of a stretch
-//! need.
+//! The engine of native collectives, open on all ranks, with the peers and the memory for the points of a stretch.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,34 +23,34 @@ use tonnage_ranks::Alike;
 use tonnage_record::Effective;
 use tonnage_units::{Error, Result};
 
-/// Bits of an immediate that messages need.
+/// Bits of immediate data that messages need.
 const IMMEDIATE_BITS: u32 = 32;
 
-/// Messages in flight on a lane; an engine that has fewer takes the others as room appears.
+/// Messages in flight per lane. If an engine supports fewer, messages are posted as earlier ones complete.
 const DEPTH: u32 = 64;
 
-/// Byte of messages that have no other content.
+/// Fill byte of messages without a payload.
 const TOKEN: u8 = 0x5a;
 
-/// Longest message of any engine.
+/// Longest message over any engine.
 const MESSAGE_BYTES_MAX: u64 = 1 << 30;
 
-/// An engine for native collectives that is open on all ranks.
+/// An engine that is open on all ranks for native collectives.
 pub struct OpenNative {
-    /// Name of the engine, as it stands behind the colon of the backend's.
+    /// Name of the engine: the part of the backend's name after the colon.
     pub name: String,
     pub engine: OpenEngine,
     pub rank: u32,
-    /// Ranks that this one puts to or gets from, in ascending order.
+    /// Ranks that this one puts to or gets from, ascending.
     pub peers: Vec<Peer>,
     pub lanes: Vec<(Peer, Lane)>,
     /// Division of each rank's memory.
     pub layout: Layout,
-    /// The whole memory, before a point divides it.
+    /// The whole memory, before a point's buffers are placed in it.
     pub whole: Buffers,
 }
 
-/// The barrier by which the ranks of a point align: all of them, so that groups call at once.
+/// Returns the barrier that aligns the ranks of a point: one of all ranks, so that all groups call at the same time.
 pub fn barrier_of(point: &CollectivePoint) -> CollectivePoint {
     CollectivePoint {
         op: Collective::Barrier,
@@ -66,7 +65,7 @@ pub fn barrier_of(point: &CollectivePoint) -> CollectivePoint {
     }
 }
 
-/// The way of such a barrier.
+/// Returns the algorithm of such a barrier.
 pub fn barrier_way(barrier: &CollectivePoint) -> Candidate {
     let first = algorithms(barrier.op).first();
     Candidate {
@@ -75,7 +74,7 @@ pub fn barrier_way(barrier: &CollectivePoint) -> Candidate {
     }
 }
 
-/// Peers and memory of one rank for the points, by the programs of all ways that may be taken.
+/// Returns the peers and the memory that one rank needs for the points, over all candidates of each.
 fn demands(points: &[&CollectivePoint], rank: u32) -> Result<(BTreeSet<Peer>, Needs)> {
     let (mut peers, mut needs) = (BTreeSet::new(), Needs::default());
     for point in points {
@@ -94,7 +93,7 @@ fn demands(points: &[&CollectivePoint], rank: u32) -> Result<(BTreeSet<Peer>, Ne
     Ok((peers, needs))
 }
 
-/// Refuses a device that cannot carry the messages.
+/// Rejects a device that cannot carry the messages.
 fn check_caps(caps: &Caps, engine: &str) -> Result<()> {
     let lacks = |why: String| {
         Err(Error::Unavailable {
@@ -109,17 +108,18 @@ fn check_caps(caps: &Caps, engine: &str) -> Result<()> {
     if caps.immediate_bits < IMMEDIATE_BITS {
         let bits = caps.immediate_bits;
         return lacks(format!(
-            "it carries {bits} bits of immediate data, and {IMMEDIATE_BITS} are needed"
+            "it carries {bits} bits of immediate data; {IMMEDIATE_BITS} are needed"
         ));
     }
     Ok(())
 }
 
 impl OpenNative {
-    /// Opens an engine on all ranks for points that share one.
+    /// Opens an engine on all ranks for consecutive points that share it.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] on every rank when some rank lacks what is needed; what failed and where otherwise.
+    /// [`Error::Unavailable`] on every rank if any rank lacks a requirement; otherwise the failure and the rank where
+    /// it happened.
     pub fn open(engine: &str, points: &[&CollectivePoint], stage: &mut Stage<'_>) -> Result<Self> {
         let none = || Error::Failed("no points to open an engine for".into());
         let first = *points.first().ok_or_else(none)?;
@@ -141,7 +141,7 @@ impl OpenNative {
         let lanes = lanes(&mut open, &peers);
         let lanes = all_or_none(stage.rank, "resolve lanes", lanes)?;
         let arena = open.workers[0].memory.mapped("native collectives")?;
-        // Links compress zeros and memories skip them.
+        // Not zeros: links compress them, and memories skip them.
         let token = layout.token();
         let written = arena.write(token.local, &vec![TOKEN; token.len as usize]);
         written.map_err(|error| Error::Failed(error.to_string()))?;
@@ -161,7 +161,7 @@ impl OpenNative {
         })
     }
 
-    /// The longest message of this rank's device.
+    /// Returns the longest message that this rank's device carries.
     pub fn message_bytes_max(&self) -> u64 {
         let worker = self.engine.workers.first();
         worker.map_or(MESSAGE_BYTES_MAX, |worker| {
@@ -169,7 +169,8 @@ impl OpenNative {
         })
     }
 
-    /// Choices of the engine on all ranks, under the backend's name: several may be of one engine.
+    /// Returns the engine's choices on all ranks, under the backend's name, because several backends may use one
+    /// engine.
     pub fn effective(&self) -> Vec<Effective> {
         let mut all = effective(&self.engine, &Alike::default());
         for one in &mut all {

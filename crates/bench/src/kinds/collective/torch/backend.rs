@@ -1,10 +1,10 @@
-//! Libraries that torch.distributed can call.
+//! Libraries that torch.distributed can use.
 
 use tonnage_engine::backend::BackendPart;
 use tonnage_engine::backends::TORCH_VARIANTS as VARIANTS;
 use tonnage_units::Result;
 
-/// Library behind torch.distributed.
+/// A library behind torch.distributed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum TorchBackend {
     /// Gloo, over TCP.
@@ -13,14 +13,14 @@ pub enum TorchBackend {
     Nccl,
     /// An MPI that torch was built with.
     Mpi,
-    /// None: nothing is called, and what is left is the worker's own time.
+    /// No library: the worker makes no calls, so that only its own overhead is measured.
     Null,
 }
 
 impl TorchBackend {
     pub const ALL: [Self; 4] = [Self::Gloo, Self::Nccl, Self::Mpi, Self::Null];
 
-    /// Torch's name for it.
+    /// Returns torch's name for the library.
     pub fn name(self) -> &'static str {
         match self {
             Self::Gloo => "gloo",
@@ -30,7 +30,7 @@ impl TorchBackend {
         }
     }
 
-    /// Advice for a torch that lacks it.
+    /// Returns advice for a torch build without the library.
     pub(super) fn advice(self) -> &'static str {
         match self {
             Self::Gloo => {
@@ -48,8 +48,8 @@ impl TorchBackend {
         }
     }
 
-    /// The library that a variant of the list of backends names, whose order is that of [`Self::ALL`].
-    pub fn of(variants: &[BackendPart], variant: &str) -> Result<Self> {
+    /// Finds the library by its name in the list of backends, which has the order of [`Self::ALL`].
+    pub fn from_variant(variants: &[BackendPart], variant: &str) -> Result<Self> {
         let place = variants.iter().position(|known| known.name == variant);
         let found = place.and_then(|place| Self::ALL.get(place).copied());
         found.ok_or_else(|| {
@@ -58,7 +58,7 @@ impl TorchBackend {
         })
     }
 
-    /// The name that users know.
+    /// Returns the name used in `--backend`.
     pub fn variant(self) -> &'static str {
         let place = Self::ALL.iter().position(|it| *it == self).unwrap_or(0);
         VARIANTS.get(place).map_or("", |known| known.name)

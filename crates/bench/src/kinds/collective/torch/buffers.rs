@@ -1,4 +1,4 @@
-//! Memory files that a rank and its worker have both mapped: inputs, output, time stamps.
+//! Memory files that a rank and its worker both map: inputs, output, time stamps.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -11,31 +11,31 @@ use tonnage_units::{Error, Result};
 
 use tonnage_loops::calls::CallSpan;
 
-/// Inputs of a ring begin at multiples of this, for any type of elements and whole cache lines.
+/// Inputs in the ring start at multiples of this: aligned for every element type, and on cache lines of their own.
 const SLOT_ALIGNMENT_BYTES: u64 = 64;
 
-/// Words of one iteration's time stamps: begin and end.
+/// Words per iteration: the time stamps of its begin and end.
 const STAMP_WORDS: u64 = 2;
 
 /// Memory of a rank's input and output.
 ///
-/// There is a ring of inputs, so that iterations of one run can have data of their own: iteration i takes slot (first +
-/// i) mod slots. Two slots suffice for a result that cannot be that of the iteration before; one slot costs the memory
-/// of one input, and all iterations have the same data then.
+/// The inputs form a ring, so that iterations of one run can have different data: iteration i uses slot (first + i) mod
+/// slots. With two slots, a result left over from the previous iteration is detected as wrong. With one slot the memory
+/// is that of a single input, and all iterations have the same data.
 #[derive(Debug, Clone)]
 pub struct TorchBuffers {
-    /// The memory file: the inputs, one after the other, and the output behind them.
+    /// The memory file: the inputs one after the other, then the output.
     pub arena: Arc<Arena>,
     /// Offset of the output.
     pub output: u64,
-    /// Distance of two inputs.
+    /// Distance in bytes between two inputs.
     pub slot_bytes: u64,
     /// Number of inputs.
     pub slots: u32,
 }
 
 impl TorchBuffers {
-    /// Memory for `slots` inputs and an output.
+    /// Allocates memory for `slots` inputs and an output.
     pub(super) fn new(input_bytes: u64, output_bytes: u64, slots: u32) -> Result<Self> {
         let slots = slots.max(1);
         let slot_bytes = input_bytes.next_multiple_of(SLOT_ALIGNMENT_BYTES);
@@ -49,7 +49,7 @@ impl TorchBuffers {
         })
     }
 
-    /// Offset of an input in its memory.
+    /// Returns the offset of an input.
     pub fn input_offset(&self, slot: u32) -> u64 {
         u64::from(slot % self.slots) * self.slot_bytes
     }
@@ -59,7 +59,7 @@ impl TorchBuffers {
     }
 }
 
-/// Time stamps of a run, which the worker writes as it goes.
+/// Time stamps of a run, which the worker writes while it calls.
 #[derive(Debug)]
 pub(super) struct Stamps {
     memory: Arc<Arena>,
@@ -81,7 +81,7 @@ impl Stamps {
         file(&self.memory)
     }
 
-    /// Forgets the stamps of a run before.
+    /// Clears the stamps of the previous run.
     pub(super) fn clear(&self, iterations: u64) {
         for iteration in 0..iterations {
             for word in 0..STAMP_WORDS {
@@ -98,14 +98,14 @@ impl Stamps {
         found.map_or(0, |word| word.load(Ordering::Acquire))
     }
 
-    /// Iterations that have ended, of so many from `known` on.
+    /// Number of iterations that have ended, out of `iterations`. Starts counting at `known`.
     pub(super) fn ended(&self, known: u64, iterations: u64) -> u64 {
         (known..iterations)
             .find(|&iteration| self.word(iteration, 1) == 0)
             .unwrap_or(iterations)
     }
 
-    /// Time until the next iteration is overdue, from when the last of `ended` was over.
+    /// Time left until the next iteration is overdue, counted from the end of iteration `ended - 1`.
     pub(super) fn left(&self, ended: u64, limit: Duration) -> Duration {
         let last_ns = self.word(ended.saturating_sub(1), 1);
         let since_ns = monotonic_ns().saturating_sub(last_ns);
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_is_progress() {
+    fn an_iteration_counts_once_its_end_is_stamped() {
         let stamps = Stamps::new(4).unwrap();
         assert!(stamps.holds(4) && !stamps.holds(1000));
         let put = |word: u64, value| {

@@ -1,15 +1,15 @@
-//! One collective call, as a worker is told of it.
+//! One collective call, and its description for a worker.
 
 use serde::Serialize;
 use tonnage_collective::{Collective, Reduction, Shape};
 use tonnage_units::{Error, Result};
 
-/// Returns whether torch makes a call in place, given that it was asked for or not.
+/// Returns whether torch makes a call in place; `asked` is the plan's choice.
 pub fn is_in_place(op: Collective, asked: bool) -> bool {
     match op {
-        // Torch knows one tensor only, which is both input and output.
+        // Torch takes a single tensor, which is both input and output.
         Collective::AllReduce | Collective::Reduce | Collective::Broadcast => true,
-        // The smaller one may be a part of the larger one.
+        // The smaller tensor may be part of the larger one.
         Collective::AllGather
         | Collective::ReduceScatter
         | Collective::Gather
@@ -26,18 +26,18 @@ pub fn is_in_place(op: Collective, asked: bool) -> bool {
 pub struct TorchCall {
     /// The call; its ranks and its root are numbers within the group.
     pub shape: Shape,
-    /// Combination of the elements, where there is one.
+    /// How elements are combined, if the call reduces.
     pub reduction: Reduction,
-    /// Asks for the form in place where there is one.
+    /// Whether to use the in-place form, if there is one.
     pub in_place: bool,
-    /// All groups, each as its ranks in their order. Every rank is in one of them, and all ranks say the same. One
-    /// group of all ranks is the usual case.
+    /// All groups, each with its ranks in order. Every rank is in exactly one of them, and all ranks pass the same
+    /// list. Usually there is one group of all ranks.
     pub groups: Vec<Vec<u32>>,
 }
 
-/// A call in the words of the worker.
+/// A call as it is sent to the worker.
 #[derive(Debug, Clone, Serialize)]
-pub(super) struct CallWords<'a> {
+pub(super) struct CallMessage<'a> {
     op: &'static str,
     dtype: &'static str,
     reduction: Option<&'static str>,
@@ -52,7 +52,7 @@ pub(super) struct CallWords<'a> {
 }
 
 impl TorchCall {
-    /// The group of a rank, and the rank's place in it.
+    /// Returns the group of a rank, and the rank's index in it.
     pub(super) fn place_of(&self, rank: u32) -> Result<(usize, u32)> {
         let places = (0..).zip(&self.groups).filter_map(|(group, ranks)| {
             let place = (0u32..).zip(ranks).find(|(_, each)| **each == rank)?.0;
@@ -67,7 +67,7 @@ impl TorchCall {
         }
     }
 
-    /// This call with no more than a few bytes.
+    /// Returns this call with only a few bytes.
     pub(super) fn small(&self) -> Self {
         let block = match self.shape.op {
             Collective::Barrier => 0,
@@ -82,7 +82,7 @@ impl TorchCall {
         }
     }
 
-    /// Bytes of this rank's input and output.
+    /// Returns the bytes of this rank's input and output.
     pub fn bytes(&self, rank: u32) -> Result<(u64, u64)> {
         let (_, place) = self.place_of(rank)?;
         Ok((
@@ -91,7 +91,7 @@ impl TorchCall {
         ))
     }
 
-    pub(super) fn order(&self, rank: u32) -> Result<CallWords<'_>> {
+    pub(super) fn order(&self, rank: u32) -> Result<CallMessage<'_>> {
         let (group, place) = self.place_of(rank)?;
         let Shape {
             op,
@@ -100,7 +100,7 @@ impl TorchCall {
             block,
             ..
         } = self.shape;
-        Ok(CallWords {
+        Ok(CallMessage {
             op: op.name(),
             dtype: dtype.name(),
             reduction: op.reduces().then(|| self.reduction.name()),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn each_rank_has_one_group_and_its_place_there() {
+    fn each_rank_has_one_group_and_an_index_in_it() {
         let call = |groups: &[&[u32]]| call(groups, Collective::AllGather);
         assert_eq!(call(&[&[0, 2], &[1, 3]]).place_of(3).unwrap(), (1, 1));
         assert_eq!(call(&[&[0, 1]]).bytes(1).unwrap(), (2048, 4096));
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_call_is_the_same_call() {
+    fn a_small_call_differs_only_in_its_size() {
         let all = call(&[&[0, 1]], Collective::AllToAll);
         let small = all.small();
         assert_eq!(small.bytes(0).unwrap(), (16, 16));

@@ -1,4 +1,4 @@
-//! The socket between a rank and its worker. Lines go both ways, and memory files to the worker.
+//! The socket between a rank and its worker. Lines go both ways; memory files go to the worker.
 
 use std::io::{IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -12,12 +12,12 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg}
 use tonnage_ranks::{Rank, Sleeper};
 use tonnage_units::{Error, Result};
 
-use super::conversation::Said;
+use super::conversation::WorkerLine;
 
-/// Time in which a worker must take what is said to it. A thread of it does nothing else.
+/// Time within which a worker must read a message. One of its threads does nothing else.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Files that one message brings at most.
+/// Most files in one message.
 const FILES_MAX: usize = 1;
 
 /// The rank's end of the socket.
@@ -26,25 +26,25 @@ pub(super) struct WorkerSocket {
     socket: UnixStream,
     sleeper: Sleeper,
     stopped: Arc<AtomicBool>,
-    /// Bytes that were read and not yet handed out.
+    /// Bytes received but not yet returned as lines.
     unread: Vec<u8>,
 }
 
-/// Something that a wait ends with.
+/// Why a wait ended.
 #[derive(Debug)]
-pub(super) enum Heard {
-    /// The worker said something.
-    Said(Said),
+pub(super) enum WorkerEvent {
+    /// A line of the worker has arrived.
+    Line(WorkerLine),
     /// The worker has closed its end.
     Closed,
-    /// The run has been ended.
+    /// The run was ended.
     Stopped,
     /// Nothing came in time.
-    Nothing,
+    TimedOut,
 }
 
 impl WorkerSocket {
-    /// A socket, and the end that is the worker's.
+    /// Creates a socket. Returns this end and the worker's end.
     pub(super) fn new(rank: &Rank) -> Result<(Self, OwnedFd)> {
         let cannot = |error| Error::io("cannot make a socket for torch's worker", error);
         let (socket, theirs) = UnixStream::pair().map_err(cannot)?;
@@ -61,47 +61,47 @@ impl WorkerSocket {
         Ok((channel, theirs.into()))
     }
 
-    /// Says a line, or other bytes, and hands over files with its first byte.
+    /// Sends a line or other bytes. The files go with the first byte.
     pub(super) fn send(&mut self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<()> {
         let mut rest = bytes;
         let mut files = files;
         while !rest.is_empty() {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_MAX))];
-            let mut beside = SendAncillaryBuffer::new(&mut space);
-            if !files.is_empty() && !beside.push(SendAncillaryMessage::ScmRights(files)) {
+            let mut ancillary = SendAncillaryBuffer::new(&mut space);
+            if !files.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(files)) {
                 return Err(Error::Failed("too many files for torch's worker".into()));
             }
             let slices = [IoSlice::new(rest)];
-            match sendmsg(&self.socket, &slices, &mut beside, SendFlags::NOSIGNAL) {
+            match sendmsg(&self.socket, &slices, &mut ancillary, SendFlags::NOSIGNAL) {
                 Ok(sent) => {
                     rest = rest.get(sent..).unwrap_or_default();
                     files = &[];
                 }
                 Err(rustix::io::Errno::INTR) => {}
-                Err(error) => return Err(Error::io("torch's worker does not listen", error)),
+                Err(error) => return Err(Error::io("cannot send to torch's worker", error)),
             }
         }
         Ok(())
     }
 
-    /// Waits for the next line, asleep.
-    pub(super) fn next(&mut self, until: Instant) -> Result<Heard> {
+    /// Sleeps until the next line arrives or the wait ends otherwise.
+    pub(super) fn next(&mut self, until: Instant) -> Result<WorkerEvent> {
         loop {
             if let Some(line) = self.line()? {
-                return Ok(Heard::Said(line));
+                return Ok(WorkerEvent::Line(line));
             }
             if self.stopped.load(Ordering::Acquire) {
-                return Ok(Heard::Stopped);
+                return Ok(WorkerEvent::Stopped);
             }
             if self.is_readable()? {
                 if !self.receive()? {
-                    return Ok(Heard::Closed);
+                    return Ok(WorkerEvent::Closed);
                 }
                 continue;
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(Heard::Nothing);
+                return Ok(WorkerEvent::TimedOut);
             }
             self.sleeper.sleep(self.socket.as_fd(), left)?;
         }
@@ -113,11 +113,11 @@ impl WorkerSocket {
         match poll(&mut looked, Some(&Timespec::default())) {
             Ok(found) => Ok(found > 0),
             Err(rustix::io::Errno::INTR) => Ok(false),
-            Err(error) => Err(Error::io("cannot look for torch's worker", error)),
+            Err(error) => Err(Error::io("cannot poll the socket of torch's worker", error)),
         }
     }
 
-    /// Reads what is there; false at the end.
+    /// Reads the available bytes. Returns false at the end of the stream.
     fn receive(&mut self) -> Result<bool> {
         let mut part = [0; 16 << 10];
         match self.socket.read(&mut part) {
@@ -127,13 +127,13 @@ impl WorkerSocket {
                     .extend_from_slice(part.get(..count).unwrap_or_default());
                 Ok(true)
             }
-            // A process that is killed with something unread breaks the connection.
+            // The kernel resets the connection if a process is killed with unread data.
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => Ok(false),
-            Err(error) => Err(Error::io("cannot hear torch's worker", error)),
+            Err(error) => Err(Error::io("cannot read from torch's worker", error)),
         }
     }
 
-    fn line(&mut self) -> Result<Option<Said>> {
+    fn line(&mut self) -> Result<Option<WorkerLine>> {
         let Some(end) = self.unread.iter().position(|byte| *byte == b'\n') else {
             return Ok(None);
         };
@@ -143,7 +143,7 @@ impl WorkerSocket {
         read.map(Some).map_err(|error| {
             let text = String::from_utf8_lossy(&line);
             Error::Failed(format!(
-                "torch's worker said something unreadable ({error}): {text}"
+                "cannot parse a line of torch's worker ({error}): {text}"
             ))
         })
     }

@@ -1,5 +1,5 @@
-//! Torch's workers of all ranks as a backend: data for a whole trial beforehand, its times and its last result
-//! afterwards.
+//! Torch's workers of all ranks as a backend. Data for a whole trial are written before it; its times and its last
+//! result are read after it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,36 +25,36 @@ use crate::kinds::kind::{Stage, effective_of_all};
 use crate::opening::description::interface_of;
 use tonnage_loops::calls::CallSpan;
 
-/// Inputs of a ring, so that no iteration has the data of the one before.
+/// Inputs in the ring. With two, no iteration has the data of the previous one.
 const SLOTS: u32 = 2;
 
-/// Points that may fail one after the other before workers are not started anew.
+/// Number of consecutive failed points after which workers are no longer restarted.
 const LOST_MAX: u32 = 2;
 
-/// Bytes that are copied at a time between inputs of a ring.
+/// Bytes per copy between inputs of the ring.
 const COPY_BYTES: u64 = 1 << 20;
 
 /// The workers of torch.distributed, open on all ranks.
 pub struct Torch {
     backend: TorchBackend,
-    /// `None` once a worker of any rank has failed: nobody knows where the others stand.
+    /// `None` after a worker of any rank has failed, because the state of the others is unknown then.
     worker: Option<TorchWorker>,
-    /// Points without a break in which workers failed, the same on all ranks.
+    /// Number of consecutive points in which workers failed; the same on all ranks.
     lost: u32,
     timeout: Duration,
     ring: Option<TorchBuffers>,
     buffers: Buffers,
     refills: bool,
-    /// A failure of this rank's worker in the last run, for all ranks to hear of.
+    /// A failure of this rank's worker in the last run, to be reported to all ranks.
     failed: Option<WorkerFailure>,
     effective: Vec<Effective>,
 }
 
 impl Torch {
-    /// Starts the workers of all ranks, which meet.
+    /// Starts the workers of all ranks, which connect to each other.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] on every rank where one lacks Python, torch, the library or a GPU.
+    /// [`Error::Unavailable`] on every rank if one lacks Python, torch, the library or a GPU.
     pub fn open(
         backend: TorchBackend,
         point: &CollectivePoint,
@@ -81,8 +81,8 @@ impl Torch {
         })
     }
 
-    /// Makes sure that there are workers: those that were ended after a failure are started anew, unless they fail in
-    /// one point after the other, each of which may take its whole timeout.
+    /// Restarts workers that were ended after a failure. Gives up if they failed in `LOST_MAX` consecutive points,
+    /// because each failure may take the whole timeout.
     fn revive(
         &mut self,
         point: &CollectivePoint,
@@ -110,13 +110,13 @@ impl Torch {
         Ok(())
     }
 
-    /// Time in which every rank knows how its worker did.
+    /// Time within which every rank knows the outcome of its worker.
     fn deadline(&self) -> Duration {
         self.timeout + DEADLINES.step
     }
 
-    /// Brings the ends of a step of all ranks together; after a failure all workers are dropped, but where something is
-    /// missing, which all of them have found out alike.
+    /// Combines the outcomes of a step on all ranks. After a failure all workers are dropped, unless only something is
+    /// missing, because all workers have found that out themselves and stay in step.
     fn agree_on(
         &mut self,
         rank: &mut Rank,
@@ -143,17 +143,18 @@ impl Torch {
         self.worker.as_mut().ok_or_else(gone)
     }
 
-    /// Fills the ring so that the last iteration has its own data: the inputs of the last iterations, each in its slot.
+    /// Fills the ring with the inputs of the last iterations, each in its slot, so that the last iteration has its own
+    /// data.
     fn fill(&self, order: &mut CallOrder<'_>) -> Result<()> {
         let ring = self.ring.as_ref().ok_or_else(not_prepared)?;
-        // Without refills all iterations have the input of the first.
+        // Without refills all iterations use the first input.
         let iterations = if self.refills {
             order.iterations.saturating_sub(ring.slots.into())..order.iterations
         } else {
             0..order.iterations.min(1)
         };
         let slot_of = |iteration: u64| (iteration % u64::from(ring.slots)) as u32;
-        // Data are written into the first slot, which is therefore the last one to be filled.
+        // `before` always writes into the first slot, so fill that slot last.
         let (own, others): (Vec<u64>, Vec<u64>) = iterations.partition(|&it| slot_of(it) == 0);
         for iteration in others.into_iter().chain(own) {
             (order.before)(iteration)?;
@@ -196,7 +197,7 @@ impl Torch {
     }
 }
 
-/// Starts the workers of all ranks, which meet; returns this rank's, and what all of them are.
+/// Starts the workers of all ranks, which connect to each other. Returns this rank's worker, and the choices of all.
 fn start(
     backend: TorchBackend,
     point: &CollectivePoint,
@@ -206,10 +207,10 @@ fn start(
     let timeout = settings.timeout;
     let rank = &mut *stage.rank;
     let started = TorchWorker::start(rank, settings, &|name| std::env::var(name).ok());
-    // Loading torch may take minutes where it lies far away.
+    // Loading torch from a remote file system may take minutes.
     let most = timeout + DEADLINES.step * 4;
     let mut worker = failure::agree(rank, "start torch's workers", started, most)?;
-    rank.phase("torch's workers meet");
+    rank.phase("connecting torch's workers");
     worker.init(rank)?;
     let kind = match backend {
         TorchBackend::Nccl => TORCH_GPU_MEMORY,
@@ -231,17 +232,17 @@ fn start(
 }
 
 fn not_prepared() -> Error {
-    Error::Failed("no call of torch.distributed was made ready".into())
+    Error::Failed("no call of torch.distributed was prepared".into())
 }
 
-/// Choices for the worker of this rank.
+/// Returns the settings for this rank's worker.
 fn settings(backend: TorchBackend, point: &CollectivePoint, stage: &Stage<'_>) -> WorkerSettings {
     let (rank, named) = (&*stage.rank, &stage.settings.devices.all_ranks);
     let own = || rank.local_ip().and_then(interface_of);
     WorkerSettings {
         python: point.python.clone(),
         backend,
-        // Those that the rank was started with, before it was pinned.
+        // The CPUs that the rank was started with, before it was pinned.
         cpus: stage.host.topology.allowed.clone(),
         gpu: gpu_of(backend, rank.identity().local_rank, |local| {
             stage.settings.gpu(local)
@@ -251,8 +252,8 @@ fn settings(backend: TorchBackend, point: &CollectivePoint, stage: &Stage<'_>) -
     }
 }
 
-/// The GPU of a rank: that which `--gpus` gives it, else that of its number on its host; none where the backend needs
-/// none.
+/// Returns the GPU of a rank: the one from `--gpus`, or else the one with the rank's number on its host. `None` if the
+/// backend uses no GPU.
 fn gpu_of(
     backend: TorchBackend,
     local_rank: u32,
@@ -262,7 +263,7 @@ fn gpu_of(
     (backend == TorchBackend::Nccl).then(own)
 }
 
-/// Refuses a memory other than torch's own, which its worker allocates.
+/// Rejects any memory other than torch's own, which its worker allocates.
 fn check_memory(asked: &str, own: &str) -> Result<()> {
     if asked == own {
         return Ok(());
@@ -295,7 +296,7 @@ fn report(backend: TorchBackend, worker: &TorchWorker) -> EngineReport {
     }
 }
 
-/// Copies the first input of a ring to another place in it.
+/// Copies the first input of a ring to offset `to`.
 fn copy(arena: &Arena, to: u64, bytes: u64) -> Result<()> {
     let failed = |error: OutOfRange| Error::Failed(format!("inputs of torch's worker: {error}"));
     let mut part = vec![0; bytes.min(COPY_BYTES) as usize];
@@ -375,9 +376,9 @@ impl Backend for Torch {
 mod tests {
     use super::*;
 
-    /// `--gpus 2,3` gives the ranks of a host these in turn, where the backend needs a GPU.
+    /// `--gpus 2,3` assigns these to the ranks of a host in turn, if the backend needs a GPU.
     #[test]
-    fn a_rank_gets_the_gpu_that_was_named_for_it() {
+    fn a_rank_gets_its_gpu_from_the_list() {
         let named = |local: u32| Some([2, 3][local as usize % 2]);
         let of = |backend, local| gpu_of(backend, local, named);
         assert_eq!(
@@ -389,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_torch_does_not_take_is_no_memory_of_its_tensors() {
+    fn memory_other_than_torchs_own_is_rejected() {
         assert!(check_memory("host", "host").is_ok());
         let refused = check_memory("huge", "host").unwrap_err();
         assert!(matches!(refused, Error::Unavailable { .. }));
@@ -397,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn an_input_is_copied_whole() {
+    fn an_input_is_copied_completely() {
         let bytes = COPY_BYTES + 7;
         let arena = Arena::allocate(3 << 20, Pages::Normal, Sharing::Private, None).unwrap();
         arena.write(COPY_BYTES, &[1, 2, 3, 4, 5, 6, 7]).unwrap();

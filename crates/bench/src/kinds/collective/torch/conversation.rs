@@ -1,5 +1,5 @@
-//! Everything that is said between a rank and its worker, apart from bytes in memory files: orders, answers, and the
-//! failures that come instead.
+//! The protocol between a rank and its worker: orders, answers, and failures in place of answers. Payload travels in
+//! memory files instead.
 
 use std::os::fd::BorrowedFd;
 use std::time::{Duration, Instant};
@@ -9,12 +9,12 @@ use serde_json::Value;
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Result};
 
-use super::call::CallWords;
-use super::channel::{Heard, WorkerSocket};
+use super::call::CallMessage;
+use super::channel::{WorkerEvent, WorkerSocket};
 use super::failure::{Nearness, WorkerFailure};
 use super::process::WorkerProcess;
 
-/// The worker's sources, by the names under which they load each other.
+/// The worker's sources, with the names under which they import each other.
 const SOURCES: [(&str, &str); 4] = [
     ("orders", include_str!("worker/orders.py")),
     ("failures", include_str!("worker/failures.py")),
@@ -22,14 +22,14 @@ const SOURCES: [(&str, &str); 4] = [
     ("calls", include_str!("worker/calls.py")),
 ];
 
-/// Lines of an exception's traceback that a message shows.
+/// Most traceback lines in a message.
 const TRACEBACK_LINES: usize = 14;
 
-/// An order, which the worker answers with one line.
+/// An order to the worker, answered with one line.
 #[derive(Debug, Serialize)]
 #[serde(tag = "order", rename_all = "snake_case")]
 pub(super) enum WorkerOrder<'a> {
-    /// Says who it is and what it has.
+    /// Requests the worker's versions and hardware.
     Hello { cpus: &'a [u32] },
     /// Meets the other workers.
     Init {
@@ -39,20 +39,20 @@ pub(super) enum WorkerOrder<'a> {
         device: Option<u32>,
         timeout_s: f64,
     },
-    /// Makes a call with a few bytes.
+    /// Makes the call once with a few bytes.
     Probe {
         #[serde(flatten)]
-        call: CallWords<'a>,
+        call: CallMessage<'a>,
     },
-    /// Makes tensors of a call. The file of its inputs and its output comes with it.
+    /// Creates the tensors of a call. The file with its inputs and its output is passed along.
     Prepare {
         #[serde(flatten)]
-        call: CallWords<'a>,
+        call: CallMessage<'a>,
         slot_bytes: u64,
         slots: u32,
         output_offset: u64,
     },
-    /// Makes calls, and times them. A file for time stamps comes with it where they are `new_stamps`.
+    /// Makes calls and times them. If `new_stamps`, a file for time stamps is passed along.
     Run {
         iterations: u64,
         refill_each: bool,
@@ -63,12 +63,12 @@ pub(super) enum WorkerOrder<'a> {
     },
     /// Copies the result into the output file.
     Fetch,
-    /// Ends.
+    /// Ends the worker.
     Close,
 }
 
 impl WorkerOrder<'_> {
-    /// The order's words for messages about it.
+    /// The order as a clause for messages, after "while".
     pub(super) fn what(&self) -> &'static str {
         match self {
             Self::Hello { .. } => "it loaded torch",
@@ -82,40 +82,39 @@ impl WorkerOrder<'_> {
     }
 }
 
-/// A line of the rank that is no order: entries of the store's log, for the worker to apply.
+/// A line from the rank that is not an order: entries of the store's log, for the worker to apply.
 #[derive(Debug, Serialize)]
 struct LogEntries<'a> {
     log: &'a [String],
 }
 
-/// A line of the worker: an entry for the store's log, or the answer to an order.
+/// A line from the worker: an entry for the store's log, or the answer to an order.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Said {
-    /// An entry, which only workers understand.
+pub(super) enum WorkerLine {
+    /// An entry for the log; only workers interpret it.
     Write(String),
     Answer(Value),
 }
 
-/// An answer that an exception is.
+/// The answer after an exception.
 #[derive(Debug, Deserialize)]
 struct Raised {
-    /// Its type and text.
+    /// Type and text of the exception.
     raised: String,
-    /// Place that it came from.
     traceback: String,
-    /// True where it says that there is no such thing.
+    /// Whether the exception means that torch lacks the call.
     lacking: bool,
 }
 
-/// A worker, as someone to talk to.
+/// A worker with the socket to it.
 #[derive(Debug)]
 pub(super) struct Conversation {
     channel: WorkerSocket,
     pub(super) process: WorkerProcess,
-    /// The order that is being carried out, for messages.
+    /// The order in progress, for messages.
     during: &'static str,
-    /// Entries of the store's log that other workers have to hear of, one a line.
+    /// Entries of the store's log that have to reach other workers, one per line.
     writes: Vec<u8>,
 }
 
@@ -140,7 +139,7 @@ impl Conversation {
         Ok(both)
     }
 
-    /// Gives an order, and files with it.
+    /// Sends an order, and files with it.
     pub(super) fn order(
         &mut self,
         order: &WorkerOrder<'_>,
@@ -151,42 +150,42 @@ impl Conversation {
         self.send(&line, files)
     }
 
-    /// Passes on what workers wrote into the store.
+    /// Forwards entries that workers wrote into the store.
     pub(super) fn pass_on(&mut self, entries: &[String]) -> Result<(), WorkerFailure> {
         let line = json_line(&LogEntries { log: entries })?;
         self.send(&line, &[])
     }
 
     fn send(&mut self, bytes: &[u8], files: &[BorrowedFd<'_>]) -> Result<(), WorkerFailure> {
-        // A worker that cannot be spoken to has ended, or hangs in a way that only its state tells.
+        // If nothing can be sent, the worker has ended or hangs; its process state gives the reason.
         self.channel.send(bytes, files).map_err(|error| {
             log::debug!("{error}");
             self.process.ended(self.during)
         })
     }
 
-    /// Waits for the answer to an order; `None` where it does not come so soon, or the worker wrote something before.
+    /// Waits for the answer to an order. Returns `None` if it does not arrive in time, or a log entry arrived first.
     pub(super) fn answer(&mut self, until: Instant) -> Result<Option<Value>, WorkerFailure> {
         match self.channel.next(until)? {
-            Heard::Said(Said::Answer(answer)) => {
+            WorkerEvent::Line(WorkerLine::Answer(answer)) => {
                 self.process.trim();
                 self.read(answer).map(Some)
             }
-            Heard::Said(Said::Write(entry)) => {
+            WorkerEvent::Line(WorkerLine::Write(entry)) => {
                 self.writes.extend_from_slice(entry.as_bytes());
                 self.writes.push(b'\n');
                 Ok(None)
             }
-            Heard::Nothing => Ok(None),
-            Heard::Closed => Err(self.process.ended(self.during)),
-            Heard::Stopped => Err(WorkerFailure::new(
+            WorkerEvent::TimedOut => Ok(None),
+            WorkerEvent::Closed => Err(self.process.ended(self.during)),
+            WorkerEvent::Stopped => Err(WorkerFailure::new(
                 Nearness::Run,
-                Error::Failed("the run was ended while torch's worker was at work".into()),
+                Error::Failed("the run was ended while torch's worker was busy".into()),
             )),
         }
     }
 
-    /// The answer, or the exception that came instead.
+    /// Returns the answer, or a failure if it is an exception.
     fn read(&self, answer: Value) -> Result<Value, WorkerFailure> {
         if answer.get("raised").is_none() {
             return Ok(answer);
@@ -208,13 +207,13 @@ impl Conversation {
         Err(self.process.failure(Nearness::Raised, &how, &traceback))
     }
 
-    /// Kills the worker, whose order has not been done in `limit`.
+    /// Kills the worker, which did not complete its order within `limit`.
     pub(super) fn overdue(&mut self, limit: Duration, progress: &str) -> WorkerFailure {
         let during = format!("{}{progress}", self.during);
         self.process.overdue(&during, limit)
     }
 
-    /// Takes so many bytes at most of what the worker wrote into the store.
+    /// Removes and returns up to `most` bytes of the worker's log entries.
     pub(super) fn take_writes(&mut self, most: usize) -> Vec<u8> {
         let rest = self.writes.split_off(self.writes.len().min(most));
         std::mem::replace(&mut self.writes, rest)

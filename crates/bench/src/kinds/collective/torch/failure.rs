@@ -1,5 +1,5 @@
-//! Failures of workers. One failure has others behind it: a worker that is killed makes the calls of all others fail,
-//! and one that hangs makes them hang. All ranks are told the first.
+//! Failures of workers. One failure causes others: killing a worker makes the calls of all others fail, and a hanging
+//! worker makes them hang. All ranks get the first one.
 
 use std::time::Duration;
 
@@ -7,27 +7,26 @@ use serde::{Deserialize, Serialize};
 use tonnage_ranks::Rank;
 use tonnage_units::{Error, Reduce, Result};
 
-/// Distance of a failure from the cause, the nearest first.
+/// How close a failure is to the cause, closest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Nearness {
     /// The run was ended.
     Run,
-    /// The process ended or was stopped.
+    /// The process ended or was stopped by a signal.
     Ended,
-    /// A call raised an exception, or the system refused something.
+    /// A call raised an exception, or a system call failed.
     Raised,
-    /// An order was not done in time.
+    /// An order was not completed in time.
     Overdue,
     /// Something is not installed.
     Missing,
 }
 
-/// Failure of this rank's worker.
+/// A failure of this rank's worker.
 #[derive(Debug)]
 pub struct WorkerFailure {
-    /// Its place among those of all ranks.
     pub nearness: Nearness,
-    /// The failure, without the rank.
+    /// The error, without the rank.
     pub error: Error,
 }
 
@@ -38,7 +37,7 @@ impl WorkerFailure {
 }
 
 impl From<Error> for WorkerFailure {
-    /// Whatever the rank itself failed at.
+    /// Classifies an error of the rank itself.
     fn from(error: Error) -> Self {
         let nearness = match error {
             Error::Unavailable { .. } => Nearness::Missing,
@@ -54,14 +53,14 @@ impl From<WorkerFailure> for Error {
     }
 }
 
-/// A rank's failure on its way to all others.
+/// A rank's failure, sent to all others; the closest to the cause wins.
 #[derive(Debug, Serialize, Deserialize)]
-struct Told {
+struct RankFailure {
     nearness: Nearness,
     rank: u32,
 }
 
-impl Reduce for Told {
+impl Reduce for RankFailure {
     fn merge(&mut self, other: Self) {
         if (other.nearness, other.rank) < (self.nearness, self.rank) {
             *self = other;
@@ -69,26 +68,26 @@ impl Reduce for Told {
     }
 }
 
-/// Gives every rank the failure that is nearest to the cause, of the lowest rank that has one; all are in step
-/// afterwards. `deadline` has to be longer than what the slowest rank may take.
+/// Gives every rank the failure that is closest to the cause; among equals, that of the lowest rank. All ranks are in
+/// step afterwards. `deadline` must exceed the time that the slowest rank may take.
 pub fn agree<T>(
     rank: &mut Rank,
     what: &str,
     mine: Result<T, WorkerFailure>,
     deadline: Duration,
 ) -> Result<T> {
-    let told = mine.as_ref().err().map(|failure| Told {
+    let failure = mine.as_ref().err().map(|failure| RankFailure {
         nearness: failure.nearness,
         rank: rank.id(),
     });
-    // Two steps, so that only the text that is needed travels.
-    let first = rank.reduce(what, told, deadline)?;
-    let speaks = first.map(|told| told.rank);
-    let (value, said) = match mine {
+    // Two steps, so that only one rank's message text is sent.
+    let first = rank.reduce(what, failure, deadline)?;
+    let reporting_rank = first.map(|failure| failure.rank);
+    let (value, outcome) = match mine {
         Ok(value) => (Some(value), Ok(())),
-        Err(failure) if speaks == Some(rank.id()) => (None, Err(failure.error)),
+        Err(failure) if reporting_rank == Some(rank.id()) => (None, Err(failure.error)),
         Err(_) => (None, Ok(())),
     };
-    rank.agree(what, said, deadline)?;
-    value.ok_or_else(|| Error::Failed(format!("\"{what}\" failed, and no rank says why")))
+    rank.agree(what, outcome, deadline)?;
+    value.ok_or_else(|| Error::Failed(format!("\"{what}\" failed, but no rank reported the cause")))
 }

@@ -1,26 +1,27 @@
-//! Calls of torch.distributed: a process of Python for each rank, its *worker*, which makes them and times them.
+//! Calls of torch.distributed. Each rank has a Python process, its *worker*, which makes the calls and times them.
 //!
-//! A worker takes orders over a socket, one JSON line each, and answers each with one line. Data and time stamps lie in
-//! memory files that both have mapped. A worker meets the others through the control channel of the ranks: nothing
-//! listens that did not ask for the secret.
+//! A worker takes orders over a socket, one JSON line each, and answers each with one line. Data and time stamps are in
+//! memory files that both map. Workers find each other through the control channel of the ranks, so nothing listens on
+//! a port without checking the secret.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `contender` | [`Torch`], the backend: workers of all ranks |
-//! | [`backend`], [`call`] | the libraries of torch.distributed; one collective call, and what torch does in place |
-//! | [`worker`] | [`TorchWorker`]: choices for it, and its orders, one method each |
+//! | `contender` | [`Torch`], the backend: the workers of all ranks |
+//! | [`backend`], [`call`] | the libraries of torch.distributed; one collective call, and which calls torch makes in
+//! place |
+//! | [`worker`] | [`TorchWorker`]: its settings, and a method for each order |
 //! | [`buffers`] | the memory files |
-//! | [`failure`] | [`WorkerFailure`], and which of several ranks' failures is the first |
-//! | `process` | the process: its start, its last lines, its stack, its end |
-//! | `channel`, `conversation` | the socket, what is said over it, and failures instead of answers |
-//! | `rounds` | orders that all ranks carry out together, while entries of the store travel between them |
-//! | `worker/*.py` | the worker's own source, which is part of this program |
+//! | [`failure`] | [`WorkerFailure`], and which rank's failure is reported |
+//! | `process` | the process: start, last output lines, stack, end |
+//! | `channel`, `conversation` | the socket; the orders and answers over it, and failures in place of answers |
+//! | `rounds` | orders for all workers at once, during which entries of the store travel between them |
+//! | `worker/*.py` | the worker's source, which is embedded in this program |
 //!
 //! A worker's life: [`TorchWorker::start`], [`TorchWorker::init`], then for each call [`TorchWorker::probe`],
-//! [`TorchWorker::prepare`], any number of [`TorchWorker::run`] and [`TorchWorker::fetch`], and [`TorchWorker::close`].
-//! `init` and `probe` are for all ranks together; the others concern this rank only, and their failures are to be
-//! brought together by [`failure::agree`]. After a failure other than a missing thing all ranks drop their workers:
-//! nobody knows where they stand.
+//! [`TorchWorker::prepare`], any number of [`TorchWorker::run`] and [`TorchWorker::fetch`], and finally
+//! [`TorchWorker::close`]. All ranks call `init` and `probe` together. The others concern one rank only;
+//! [`failure::agree`] combines their failures. After any failure except a missing feature all ranks drop their workers,
+//! because their state is unknown.
 
 pub mod backend;
 pub mod buffers;

@@ -1,7 +1,7 @@
-//! The process of a worker: its start, its last lines, its stack, its end.
+//! The process of a worker: its start, last output lines, stack and end.
 //!
-//! It writes into a memory file instead of a pipe, so that nobody needs to read while calls are timed, and the last
-//! lines are there after it has ended, however it did.
+//! Its output goes to a memory file instead of a pipe. So no thread has to read it while calls are timed, and the last
+//! lines remain available after the process has ended, even if it was killed.
 
 use std::fs::File;
 use std::io::Write;
@@ -19,25 +19,25 @@ use super::failure::{Nearness, WorkerFailure};
 
 const BOOT: &str = include_str!("worker/boot.py");
 
-/// Lines of the worker that a message shows.
+/// Most output lines of the worker in a message.
 const LINES: usize = 20;
 
 /// Characters of a line that a message shows.
 const LINE_CHARACTERS_MAX: usize = 160;
 
-/// Bytes that are looked at for the last lines.
+/// Bytes at the end of the output that are searched for the last lines.
 const TAIL_BYTES: u64 = 32 << 10;
 
-/// Bytes of output that are kept; a library that is asked for all its messages writes for as long as it runs.
+/// Bytes of output that are kept, because a library in debug mode may write as long as it runs.
 const OUTPUT_BYTES_MAX: u64 = 1 << 20;
 
-/// Time in which Python's stack must come. It is written by a signal handler, and needs no lock.
+/// Time within which Python must print its stack. A signal handler prints it, without taking a lock.
 const STACK_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The stack is complete when nothing has been added for so long.
+/// The stack is complete when nothing was added for this long.
 const STACK_QUIET: Duration = Duration::from_millis(60);
 
-/// A process of Python that is a worker.
+/// A Python process that is a worker.
 #[derive(Debug)]
 pub(super) struct WorkerProcess {
     child: Child,
@@ -81,12 +81,12 @@ impl WorkerProcess {
         }
     }
 
-    /// Its number.
+    /// Returns the process ID.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// The failure of a worker whose socket has come to its end: it has ended, or does so now.
+    /// Returns the failure of a worker whose socket was closed. It has ended or is about to.
     pub(super) fn ended(&mut self, during: &str) -> WorkerFailure {
         let how = match self.wait(STACK_TIMEOUT) {
             Some(status) => match (status.code(), status.signal()) {
@@ -100,7 +100,7 @@ impl WorkerProcess {
         self.failure(Nearness::Ended, &format!("{how} while {during}"), "")
     }
 
-    /// The failure of a worker that has not done its order in time. It is killed.
+    /// Returns the failure of a worker that did not complete its order in time, and kills it.
     pub(super) fn overdue(&mut self, during: &str, limit: Duration) -> WorkerFailure {
         let late = format!("within {limit:.1?} (--timeout) while {during}");
         if matches!(self.state(), Some('T' | 't')) {
@@ -112,7 +112,7 @@ impl WorkerProcess {
         self.kill();
         let how = format!("did not answer {late}");
         let stack = if stack.is_empty() {
-            "\nPython's stack could not be had: the process does not take signals".into()
+            "\nno Python stack: the process does not handle signals".into()
         } else {
             format!("\nPython's stack:\n{stack}")
         };
@@ -120,7 +120,7 @@ impl WorkerProcess {
         self.failure_with(Nearness::Overdue, &how, &stack, &lines)
     }
 
-    /// A failure with the worker's last lines.
+    /// Builds a failure that includes the worker's last lines.
     pub(super) fn failure(&self, nearness: Nearness, how: &str, more: &str) -> WorkerFailure {
         let lines = self.lines(self.output_bytes());
         self.failure_with(nearness, how, more, &lines)
@@ -145,18 +145,18 @@ impl WorkerProcess {
         WorkerFailure::new(nearness, Error::Failed(text))
     }
 
-    /// Shortens what it wrote to the last lines, once that is much.
+    /// Shortens the output to its last lines if it has become large.
     pub(super) fn trim(&mut self) {
         let bytes = self.output_bytes();
         if bytes > OUTPUT_BYTES_MAX {
             let lines = self.lines(bytes);
-            // Lines that come between the two are lost, which is better than a file that grows for ever.
+            // Lines written between the two calls are lost, which is better than a file that grows without bound.
             let _ = self.output.set_len(0);
             let _ = writeln!(self.output, "{lines}");
         }
     }
 
-    /// Python's stack, of all threads, and the length of the output before it.
+    /// Returns the length of the output before the stack, and the stack of all Python threads.
     fn stack(&mut self) -> (u64, String) {
         let before = self.output_bytes();
         self.signal(Signal::USR1);
@@ -175,7 +175,7 @@ impl WorkerProcess {
     }
 
     fn signal(&self, signal: Signal) {
-        // The child has not been waited for, so its number still means it.
+        // The child was not waited for, so its ID cannot have been reused.
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(pid) = pid
             && let Err(error) = kill_process(pid, signal)
@@ -184,10 +184,10 @@ impl WorkerProcess {
         }
     }
 
-    /// The letter that the system has for what it does now; `T` for one that is stopped.
+    /// Returns the state letter from /proc; `T` means stopped by a signal.
     fn state(&self) -> Option<char> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.id())).ok()?;
-        // The name before it may have any characters in it.
+        // The process name before it may contain any characters.
         stat.rsplit_once(") ")?.1.chars().next()
     }
 
@@ -204,7 +204,7 @@ impl WorkerProcess {
         }
     }
 
-    /// Waits for its end, and ends it when that takes too long.
+    /// Waits for the process to end, and kills it after `most`.
     pub(super) fn leave(&mut self, most: Duration) {
         if self.wait(most).is_none() {
             self.kill();
@@ -212,7 +212,7 @@ impl WorkerProcess {
     }
 
     fn kill(&mut self) {
-        // Both fail only when the process is already gone, which is what is wanted.
+        // Both fail only if the process is already gone, which is the goal.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -221,7 +221,7 @@ impl WorkerProcess {
         self.output.metadata().map_or(0, |about| about.len())
     }
 
-    /// The last lines before an offset.
+    /// Returns the last lines before an offset.
     fn lines(&self, end: u64) -> String {
         let text = self.text(end.saturating_sub(TAIL_BYTES), end);
         let lines: Vec<&str> = text
@@ -249,7 +249,7 @@ impl Drop for WorkerProcess {
     }
 }
 
-/// A memory file whose writers add to its end, whoever they are.
+/// Creates a memory file in append mode, so that all writers add to its end.
 fn output_file() -> Result<File> {
     let made = memfd_create("tonnage-torch-output", MemfdFlags::CLOEXEC)
         .and_then(|file| fcntl_setfl(&file, OFlags::APPEND).map(|()| file));
@@ -264,7 +264,7 @@ fn is_absent(error: &std::io::Error) -> bool {
 
 fn signal_name(signal: i32) -> String {
     let name = match Signal::from_named_raw(signal) {
-        Some(Signal::KILL) => " (SIGKILL: by somebody, or by the system for want of memory)",
+        Some(Signal::KILL) => " (SIGKILL: sent by a user, or by the system because memory ran out)",
         Some(Signal::SEGV) => " (SIGSEGV)",
         Some(Signal::ABORT) => " (SIGABRT)",
         Some(Signal::BUS) => " (SIGBUS)",

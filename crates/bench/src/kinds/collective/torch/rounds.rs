@@ -1,10 +1,10 @@
-//! Orders that all ranks give their workers at once, during which workers meet through a store.
+//! Orders that all ranks give their workers at once, while the workers find each other through a store.
 //!
-//! Entries that a worker writes into the store have to reach all others (`worker/store.py` says why that is enough).
-//! While any worker is at such an order, the ranks take part in rounds: each gives what its worker wrote since the
-//! last one, gets what all wrote, and passes it on in the order of the ranks. So all workers apply the same entries in
-//! the same order, each entry travels once, and nothing travels but what changed. The last round is the one in which
-//! all are done and nobody has written anything; every rank sees the same rounds, so all leave together.
+//! Entries that a worker writes into the store have to reach all others (`worker/store.py` explains why that suffices).
+//! While any worker is busy with this order, the ranks take part in rounds. In each round a rank contributes the
+//! entries that its worker wrote since the last one, receives those of all ranks, and forwards them in rank order. So
+//! all workers apply the same entries in the same order, and each entry travels once. The last round is the one in
+//! which all workers are done and no entry came. Every rank sees the same rounds, so all leave together.
 
 use std::time::{Duration, Instant};
 
@@ -17,33 +17,33 @@ use super::conversation::Conversation;
 use super::failure::{WorkerFailure, agree};
 use crate::deadlines::DEADLINES;
 
-/// Bytes that a rank gives in one round. The control channel carries 64 KiB of each rank.
+/// Most bytes that a rank contributes to one round. The control channel carries 64 KiB per rank.
 const BYTES_MAX: usize = 32 << 10;
 
-/// A rank whose worker has nothing to say enters the next round after this long, and after twice as long each time that
-/// nobody said anything, so that waiting costs no CPU that the workers need.
+/// Time that a rank waits for its worker before the next round. It doubles after each round without entries, so that
+/// waiting takes no CPU time that the workers need.
 const PAUSE_MIN: Duration = Duration::from_micros(200);
 
 /// Longest of these pauses.
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 
-/// Once a worker has failed, the others have this long to come to an end by themselves: a call that a backend lacks
-/// fails in all of them, and then all are still in step.
+/// Once a worker has failed, the others have this long to finish. A call that a backend lacks fails in all of them, and
+/// then all are still in step.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Contribution of a rank to a round.
+/// A rank's contribution to a round.
 #[derive(Debug, Serialize, Deserialize)]
 struct RoundPart {
-    /// Entries, one a line; the last may go on in the next round.
+    /// Log entries, one per line. The last one may continue in the next round.
     writes: Vec<u8>,
-    /// The worker has answered, or never will.
+    /// Whether the worker has answered, or never will.
     done: bool,
-    /// It will not answer as it should.
+    /// Whether the worker failed.
     failed: bool,
 }
 
-/// Takes part in rounds until all workers have done the order that they were given. Every rank gets the failure that is
-/// nearest to the cause.
+/// Takes part in rounds until all workers have completed the order. Every rank gets the failure that is closest to the
+/// cause.
 pub(super) fn together(
     worker: &mut Conversation,
     rank: &mut Rank,
@@ -79,7 +79,7 @@ pub(super) fn together(
             .try_for_each(|(part, partial)| {
                 match &entries(partial, &part.writes)[..] {
                     [] => Ok(()),
-                    // Those that are complete, in the order of the ranks.
+                    // Complete entries only, in rank order.
                     entries => worker.pass_on(entries),
                 }
             });
@@ -105,7 +105,7 @@ pub(super) fn together(
     agree(rank, what, mine, deadline)
 }
 
-/// Adds bytes to what has come of a rank, and takes its whole lines.
+/// Appends received bytes of a rank, and removes and returns the complete lines.
 fn entries(partial: &mut Vec<u8>, bytes: &[u8]) -> Vec<String> {
     partial.extend_from_slice(bytes);
     let Some(end) = partial.iter().rposition(|byte| *byte == b'\n') else {

@@ -15,36 +15,36 @@ use super::failure::WorkerFailure;
 use super::rounds::together;
 use tonnage_loops::calls::CallSpan;
 
-/// Time for Python to start and torch to be loaded, which may lie on a disk that is far away.
+/// Time for Python to start and load torch, possibly from a remote file system.
 const LOAD_TIMEOUT: Duration = Duration::from_secs(180);
 
-/// Time for a worker to take its process group down before it is killed.
+/// Time for a worker to shut down its process group before it is killed.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The clock of the ranks, in Python's words.
+/// Python's name for the clock of the ranks.
 const CLOCK: &str = "clock_gettime(CLOCK_MONOTONIC)";
 
-/// Libraries whose network interface is named, if the environment does not do it.
+/// Variables that choose the network interface of a library, set unless the environment has them.
 const INTERFACE_VARIABLES: [&str; 2] = ["GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"];
 
-/// Choices for a worker.
+/// Settings of a worker.
 #[derive(Debug, Clone)]
 pub struct WorkerSettings {
-    /// Python, as a path or a name that is looked up.
+    /// Path of Python, or a name to look up in PATH.
     pub python: String,
-    /// The library that is called.
+    /// The library to call.
     pub backend: TorchBackend,
-    /// CPUs that the rank was started with, before it was pinned; the worker gets them all.
+    /// CPUs that the rank was started with, before it was pinned. The worker may use all of them.
     pub cpus: Vec<u32>,
     /// Number of the GPU that holds the tensors; `None` for this host's memory.
     pub gpu: Option<u32>,
-    /// Network interface that gloo and NCCL are told to use, unless the environment names one.
+    /// Network interface for gloo and NCCL, unless the environment names one.
     pub interface: Option<String>,
     /// Longest time of one call, and of an order that makes none.
     pub timeout: Duration,
 }
 
-/// Everything that a worker has, as it says itself.
+/// The worker's versions and hardware, as it reports them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct TorchFound {
@@ -71,19 +71,21 @@ pub struct TorchFound {
     torch_is_absent: bool,
 }
 
-/// Order to make calls.
+/// An order to make calls.
 #[derive(Debug, Clone, Copy)]
 pub struct RunOrder {
     /// Number of calls.
     pub iterations: u64,
-    /// A barrier of all ranks between two of them, outside the clock; else they are back to back, after one such barrier.
+    /// Whether a barrier of all ranks precedes each call, outside its time. Otherwise calls run back to back after a
+    /// single barrier.
     pub align: bool,
-    /// Copies an input into the call's own tensor before each iteration, outside the clock, the next of the ring each
-    /// time; else one input before the first iteration only.
+    /// Whether the next input of the ring is copied into the call's own tensor before each iteration, outside its time.
+    /// Otherwise one input is copied before the first iteration only.
     pub refill_each: bool,
     /// Slot of the first input.
     pub slot: u32,
-    /// Copies the output's memory into the call's own tensor first, so that a call that does nothing is found.
+    /// Whether the output's memory is copied into the call's own tensor first, so that a call without effect is
+    /// detected.
     pub poison: bool,
 }
 
@@ -94,22 +96,22 @@ pub struct TorchWorker {
     settings: WorkerSettings,
     rank: u32,
     size: u32,
-    /// Versions and libraries.
+    /// Versions and libraries that the worker reported.
     pub found: TorchFound,
-    /// Variables that name the interfaces of gloo and NCCL, as the worker has them.
+    /// Variables with the interfaces of gloo and NCCL, as the worker got them.
     pub environment: Vec<(String, String)>,
-    /// Calls that have been probed, without their sizes, and the form that torch has for each.
+    /// Probed calls, reduced to a few bytes, and the torch function for each.
     probed: Vec<(TorchCall, String)>,
     buffers: Option<TorchBuffers>,
     stamps: Option<Stamps>,
 }
 
 impl TorchWorker {
-    /// Starts Python and loads torch. `env` is the environment, which names interfaces if it does. The worker ends with
-    /// the thread that calls this, as the kernel has it, however the rank ends.
+    /// Starts Python and loads torch. `env` looks up variables of the environment, which may choose interfaces. The
+    /// kernel ends the worker when the calling thread ends, however the rank ends.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where Python, torch, the backend or the GPU is missing.
+    /// [`Error::Unavailable`] if Python, torch, the backend or the GPU is missing.
     pub fn start(
         rank: &Rank,
         settings: WorkerSettings,
@@ -138,12 +140,12 @@ impl TorchWorker {
         })
     }
 
-    /// Number of the process.
+    /// Returns the process ID.
     pub fn process_id(&mut self) -> u32 {
         self.talk.process.id()
     }
 
-    /// Meets the workers of all ranks, which all call this.
+    /// Connects the workers of all ranks, which all call this.
     pub fn init(&mut self, rank: &mut Rank) -> Result<()> {
         let limit = self.settings.timeout;
         let order = WorkerOrder::Init {
@@ -151,27 +153,27 @@ impl TorchWorker {
             rank: self.rank,
             size: self.size,
             device: self.settings.gpu,
-            // Longer than the rank's own, which says more when it passes.
+            // Longer than the rank's own timeout, whose message is more specific.
             timeout_s: 2.0 * limit.as_secs_f64() + 60.0,
         };
         let given = self.talk.order(&order, &[]);
         together(
             &mut self.talk,
             rank,
-            "workers of torch.distributed meet",
+            "connect the workers of torch.distributed",
             given,
             limit,
         )?;
         Ok(())
     }
 
-    /// Makes a call with a few bytes on all ranks, which all call this, so that the group is there, its connections
-    /// are, and all that the backend lacks is known. Returns the function of torch that makes it. A call that differs
-    /// from one before in its size only is not made again.
+    /// Makes a call with a few bytes on all ranks, which all call this. Afterwards the group and its connections exist,
+    /// and any missing feature is known. Returns the function of torch that makes the call. A call that differs from an
+    /// earlier one only in its size is not repeated.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where the backend has no such operation, type or reduction, after which workers can go
-    /// on; else the failure that is nearest to the cause, the same on all ranks.
+    /// [`Error::Unavailable`] if the backend has no such operation, type or reduction; workers remain usable. Otherwise
+    /// the failure closest to the cause, the same on all ranks.
     pub fn probe(&mut self, rank: &mut Rank, call: &TorchCall) -> Result<String> {
         let small = call.small();
         if let Some((_, form)) = self.probed.iter().find(|(known, _)| *known == small) {
@@ -190,11 +192,11 @@ impl TorchWorker {
         Ok(form)
     }
 
-    /// Makes tensors and memory files of a call that has been probed. Returns the memory of its input, with so many
-    /// slots ([`TorchBuffers`] says what for), and of its output.
+    /// Creates tensors and memory files for a probed call. Returns the memory of its inputs, with `slots` slots
+    /// ([`TorchBuffers`] explains why), and of its output.
     pub fn prepare(&mut self, call: &TorchCall, slots: u32) -> Result<TorchBuffers, WorkerFailure> {
         let (input, output) = call.bytes(self.rank)?;
-        // The old memory first, so that both need not fit.
+        // Free the old memory first, because both may not fit.
         self.buffers = None;
         let buffers = TorchBuffers::new(input, output, slots)?;
         let order = WorkerOrder::Prepare {
@@ -208,14 +210,14 @@ impl TorchWorker {
         let expected = is_in_place(call.shape.op, call.in_place);
         if answer.get("in_place").and_then(Value::as_bool) != Some(expected) {
             return Err(WorkerFailure::from(Error::Failed(
-                "torch's worker and its rank differ about what is in place".into(),
+                "torch's worker and its rank disagree about whether the call is in place".into(),
             )));
         }
         self.buffers = Some(buffers.clone());
         Ok(buffers)
     }
 
-    /// Makes calls. Their times are there afterwards ([`Self::span`]).
+    /// Makes calls; [`Self::span`] returns their times afterwards.
     pub fn run(&mut self, order: RunOrder) -> Result<(), WorkerFailure> {
         let RunOrder {
             iterations, slot, ..
@@ -240,7 +242,7 @@ impl TorchWorker {
         Ok(())
     }
 
-    /// Begin and end of an iteration of the last run by this host's `CLOCK_MONOTONIC`; zeros where there was none.
+    /// Returns begin and end of an iteration of the last run by this host's `CLOCK_MONOTONIC`; zeros if there was none.
     pub fn span(&self, iteration: u64) -> CallSpan {
         let stamps = self.stamps.as_ref();
         stamps.map_or_else(CallSpan::default, |stamps| stamps.span(iteration))
@@ -253,7 +255,7 @@ impl TorchWorker {
         Ok(())
     }
 
-    /// Takes the process group down, and ends the process.
+    /// Shuts down the process group, and ends the process.
     pub fn close(mut self) -> Result<(), WorkerFailure> {
         self.talk.order(&WorkerOrder::Close, &[])?;
         wait(&mut self.talk, CLOSE_TIMEOUT)?;
@@ -262,8 +264,8 @@ impl TorchWorker {
     }
 }
 
-/// Waits for an answer. Nobody serves the store meanwhile; what libraries write into it goes out with the next order
-/// that all ranks carry out together.
+/// Waits for an answer. The store is not served meanwhile; entries that libraries write into it are sent with the next
+/// order for all ranks.
 fn wait(talk: &mut Conversation, limit: Duration) -> Result<Value, WorkerFailure> {
     let until = Instant::now() + limit;
     loop {
@@ -276,8 +278,8 @@ fn wait(talk: &mut Conversation, limit: Duration) -> Result<Value, WorkerFailure
     }
 }
 
-/// Waits for the end of a run. Its time stamps say how far it is, so the worker need not, and the rank sleeps: it looks
-/// at them only when the time for one call has passed.
+/// Waits for the end of a run. The rank sleeps and reads the time stamps only after the timeout of one call has passed;
+/// so the worker does not have to report progress.
 fn follow(
     talk: &mut Conversation,
     stamps: &Stamps,
@@ -306,10 +308,10 @@ fn follow(
 
 fn text(answer: &Value, name: &str) -> Result<String> {
     let found = answer.get(name).and_then(Value::as_str).map(str::to_owned);
-    found.ok_or_else(|| Error::Failed(format!("torch's worker did not say \"{name}\"")))
+    found.ok_or_else(|| Error::Failed(format!("torch's worker did not send \"{name}\"")))
 }
 
-/// Interfaces for gloo and NCCL, where neither the environment nor the settings leave it to them.
+/// Returns the variables with the interfaces of gloo and NCCL, from the environment or else from the settings.
 fn environment(
     settings: &WorkerSettings,
     env: &dyn Fn(&str) -> Option<String>,
@@ -321,7 +323,7 @@ fn environment(
     all.collect()
 }
 
-/// Finds what is missing.
+/// Checks for missing or unsuitable installations.
 fn check(found: &TorchFound, settings: &WorkerSettings) -> Result<()> {
     let TorchFound { executable, .. } = found;
     let unavailable = |why: String, how: String| {
@@ -357,7 +359,7 @@ fn check(found: &TorchFound, settings: &WorkerSettings) -> Result<()> {
             )
         } else {
             format!(
-                "Mend this installation of PyTorch ({executable} -c 'import torch' shows it), or name another Python by \
+                "Repair this installation of PyTorch ({executable} -c 'import torch' shows it), or name another Python by \
                  --python"
             )
         };

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use crate::kinds::files::testing::point;
 use tonnage_loops::files::stamp::{FileKey, SECTOR_BYTES};
 
-/// Content of a file of so many sectors, as tonnage writes it.
+/// Content of a file of `sectors` sectors, as tonnage writes it.
 pub fn stamped(number: u32, sectors: u64) -> Vec<u8> {
     let sector = |index: u64| {
         let mut bytes = FileKey::new(5, number).stamp(index * SECTOR_BYTES).to_vec();
@@ -16,12 +16,12 @@ pub fn stamped(number: u32, sectors: u64) -> Vec<u8> {
     (0..sectors).flat_map(sector).collect()
 }
 
-/// A point of one rank with a file of 4 KiB, and what is remembered of its file.
-fn made(directory: &Path, keep: bool) -> (FilePoint, Made, PathBuf) {
+/// Returns a point of one rank with a file of 4 KiB, and the records about its file.
+fn made(directory: &Path, keep: bool) -> (FilePoint, CreatedFiles, PathBuf) {
     let mut point = point(1);
     (point.block_bytes, point.segments, point.keep) = (4096, 1, keep);
     point.paths = vec![directory.join("7/a").display().to_string()];
-    let mut made = Made::default();
+    let mut made = CreatedFiles::default();
     made.directory(&directory.join("7")).unwrap();
     made.remember(&point, 0, 0);
     let path = path_of(&point, 0, 0);
@@ -29,7 +29,7 @@ fn made(directory: &Path, keep: bool) -> (FilePoint, Made, PathBuf) {
 }
 
 #[test]
-fn what_the_run_made_goes_and_the_rest_stays() {
+fn only_files_of_this_run_are_removed() {
     let directory = tempfile::tempdir().unwrap();
     let (_, mut all, own) = made(directory.path(), false);
     let other = directory.path().join("b");
@@ -47,7 +47,7 @@ fn what_the_run_made_goes_and_the_rest_stays() {
     assert!(!own.exists());
 }
 
-/// Knowledge of a file when it comes to be removed.
+/// What is known about a file when it is to be removed.
 #[derive(Debug, Clone, Copy)]
 enum Known {
     Nothing,
@@ -57,8 +57,8 @@ enum Known {
     BySupervisor,
 }
 
-/// Makes a file of which so much is known, lets somebody change it, and removes what is this run's. Returns the line
-/// about what was left.
+/// Creates a file about which only `known` is recorded, lets `change` modify it, and removes this run's files. Returns
+/// the line about a file that was left.
 fn left(directory: &Path, change: &dyn Fn(&Path), known: Known) -> String {
     let ledgers = tempfile::tempfile().unwrap();
     let ledger = |rank| Ledger::new(ledgers.try_clone().unwrap(), rank, 0);
@@ -70,7 +70,7 @@ fn left(directory: &Path, change: &dyn Fn(&Path), known: Known) -> String {
         Known::Nothing => {}
         Known::Written => all.note(&own),
         Known::Opened | Known::ByNeighbour | Known::BySupervisor => {
-            all.birth(&own).unwrap().note(None);
+            all.pending_id(&own).unwrap().set(None);
         }
     }
     match known {
@@ -80,7 +80,7 @@ fn left(directory: &Path, change: &dyn Fn(&Path), known: Known) -> String {
             all.remember(&point, 1, 0);
             all.ask_neighbours();
         }
-        Known::BySupervisor => all = Made::of_dead_rank(&ledgers, 0),
+        Known::BySupervisor => all = CreatedFiles::of_dead_rank(&ledgers, 0),
         _ => {}
     }
     change(&own);
@@ -91,7 +91,7 @@ fn left(directory: &Path, change: &dyn Fn(&Path), known: Known) -> String {
 }
 
 #[test]
-fn what_became_somebody_elses_is_left() {
+fn files_changed_by_others_are_left() {
     let directory = tempfile::tempdir().unwrap();
     let left = |change: &dyn Fn(&Path), known| left(directory.path(), change, known);
     for noted in [
@@ -118,11 +118,11 @@ fn what_became_somebody_elses_is_left() {
         };
         assert!(left(&overwrite, noted).contains("offset 512"));
         assert_eq!(left(&|_| (), noted), "");
-        // Holes of an order that was cut short, or nothing at all.
+        // Holes of an order that was cut short, or an empty file.
         let cut = |path: &Path| fs::write(path, vec![0; 4096]).unwrap();
         assert_eq!(left(&cut, noted), "");
     }
-    // A copy of our own that somebody put in place of it is theirs.
+    // A copy of the run's own file that another process put in its place belongs to that process.
     let copy = |path: &Path| {
         let other = path.with_file_name("copy");
         fs::copy(path, &other).unwrap();
@@ -141,16 +141,16 @@ fn what_became_somebody_elses_is_left() {
     }
 }
 
-/// After a failure as much is looked at as after a success: an overwritten part behind the begin is found, and a
-/// phase that ended hides no other file in the place of its own.
+/// After a failure, files are checked as closely as after a success: data of others behind the beginning are found. A
+/// phase that ended does not hide that another file took the place of its own.
 #[test]
-fn after_a_failure_too_data_of_others_is_left() {
+fn data_of_others_is_left_after_a_failure_too() {
     let directory = tempfile::tempdir().unwrap();
     let begun = |change: &dyn Fn(&Path), ends: bool| {
         let (_, mut all, own) = made(directory.path(), false);
         all.files.get_mut(&own).unwrap().bytes_max = 1 << 20;
         fs::write(&own, stamped(0, 2048)).unwrap();
-        all.birth(&own).unwrap().note(None);
+        all.pending_id(&own).unwrap().set(None);
         change(&own);
         if ends {
             all.note(&own);
@@ -174,9 +174,9 @@ fn after_a_failure_too_data_of_others_is_left() {
     assert!(!begun(&|_| (), true));
 }
 
-/// Better that something is removed than that nothing is.
+/// Some removal with a quick check is better than none.
 #[test]
-fn once_the_time_for_looking_is_over_only_the_begin_counts() {
+fn only_beginnings_are_checked_once_time_is_up() {
     let directory = tempfile::tempdir().unwrap();
     let is_left = |at: u64, hurry: Instant| {
         let (_, mut all, own) = made(directory.path(), false);
@@ -194,9 +194,9 @@ fn once_the_time_for_looking_is_over_only_the_begin_counts() {
     assert!(is_left(768 << 10, late));
 }
 
-/// The supervisor removes what all ranks together have left, and no other file or directory of the same name.
+/// The supervisor removes the files that all ranks left behind, but no other file or directory of the same name.
 #[test]
-fn what_a_dead_rank_left_goes_by_its_ledger() {
+fn files_of_a_dead_rank_are_removed_by_its_ledger() {
     let directory = tempfile::tempdir().unwrap();
     let ledgers = tempfile::tempfile().unwrap();
     let ledger = Ledger::new(ledgers.try_clone().unwrap(), 0, 0);
@@ -208,24 +208,24 @@ fn what_a_dead_rank_left_goes_by_its_ledger() {
         all.directory(own.parent().unwrap()).unwrap();
         all.remember(&point, 0, 0);
         fs::write(&own, stamped(0, 8)).unwrap();
-        all.birth(&own).unwrap().note(None);
+        all.pending_id(&own).unwrap().set(None);
         (all, own)
     };
     let (_, own) = begin(false);
-    Made::of_dead_rank(&ledgers, 0).remove_all();
+    CreatedFiles::of_dead_rank(&ledgers, 0).remove_all();
     assert!(!own.parent().unwrap().exists());
-    // What is to be kept stays, and so does a directory of somebody else.
+    // Files to keep stay, and so does a directory of another user.
     ledger.clear();
     let (_, own) = begin(true);
-    Made::of_dead_rank(&ledgers, 0).remove_all();
+    CreatedFiles::of_dead_rank(&ledgers, 0).remove_all();
     assert!(own.exists());
     fs::remove_file(&own).unwrap();
     let (_, own) = begin(false);
     fs::rename(own.parent().unwrap(), directory.path().join("moved")).unwrap();
     fs::create_dir(own.parent().unwrap()).unwrap();
-    Made::of_dead_rank(&ledgers, 0).remove_all();
+    CreatedFiles::of_dead_rank(&ledgers, 0).remove_all();
     assert!(own.parent().unwrap().exists());
-    // Once a rank has removed its own, nothing is left to remove.
+    // After a rank has removed its own files, its ledger is empty.
     ledger.clear();
     let (mut all, own) = begin(false);
     all.remove([own.clone()]).unwrap();

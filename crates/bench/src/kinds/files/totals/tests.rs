@@ -33,7 +33,7 @@ pub fn rank(number: u32, end_ns: u64, transfers: u64) -> PhaseTotals {
 }
 
 #[test]
-fn the_sums_agree_with_what_ior_defines() {
+fn the_sums_agree_with_iors_definitions() {
     let mut all = rank(0, 1_000_000_100, 4);
     all.merge(rank(1, 2_000_000_100, 4));
     let trial = all.trial(&point(2), None, 0, &[]);
@@ -58,7 +58,7 @@ fn the_sums_agree_with_what_ior_defines() {
 }
 
 #[test]
-fn the_order_of_merging_does_not_show() {
+fn the_order_of_merging_does_not_matter() {
     let ranks: Vec<_> = (0..20)
         .map(|number| rank(number, 5000 + u64::from(number % 3), 4))
         .collect();
@@ -73,17 +73,17 @@ fn the_order_of_merging_does_not_show() {
 }
 
 #[test]
-fn threads_of_a_rank_are_one_rank() {
+fn threads_of_a_rank_count_as_one_rank() {
     let (one, mut other) = (figures(100, 1100), figures(150, 2100));
     other.sync_ns = 4;
     let (few, many) = (samples(3, 2), samples(5, 5));
     let both = PhaseTotals::of_rank(7, [(&one, &few), (&other, &many)].into_iter()).unwrap();
     let trial = both.trial(&walled(point(1), 1500, false), None, 0, &[]);
-    // The most of a thread, not of all of them together.
+    // The maximum of a single thread, not the sum.
     assert_eq!(trial.in_flight_max, Some(5));
     assert_eq!(trial.transfer_of_rank.ns_min, 2090 - 110);
     assert_eq!(trial.transfer_of_rank.ns_max, 2090 - 110);
-    // They sync side by side, and the rank is done with its last thread.
+    // Threads sync in parallel, and the rank is done with its last thread.
     assert_eq!(trial.sync_of_rank.unwrap().ns_max, 10);
     assert_eq!(trial.first_done_ns, 2080);
     let wall = trial.stonewall.unwrap();
@@ -95,7 +95,7 @@ fn threads_of_a_rank_are_one_rank() {
 }
 
 #[test]
-fn a_stonewall_tells_the_least_and_the_most_of_a_rank_and_what_a_rank_wore_out() {
+fn a_stonewall_records_rank_extremes_and_worn_out_transfers() {
     let of_rank = |number, before_wall| {
         let (figures, samples) = (figures(100, 1000), samples(9, before_wall));
         PhaseTotals::of_rank(number, [(&figures, &samples)].into_iter()).unwrap()
@@ -116,7 +116,7 @@ fn a_stonewall_tells_the_least_and_the_most_of_a_rank_and_what_a_rank_wore_out()
 }
 
 #[test]
-fn a_phase_without_syncs_has_no_times_of_them() {
+fn a_phase_without_syncs_has_no_sync_times() {
     let (mut figures, samples) = (figures(100, 1000), samples(4, 4));
     figures.sync_ns = 0;
     let all = PhaseTotals::of_rank(0, [(&figures, &samples)].into_iter()).unwrap();
@@ -124,9 +124,9 @@ fn a_phase_without_syncs_has_no_times_of_them() {
 }
 
 #[test]
-fn an_outlier_takes_longer_than_a_quarter_above_the_mean_or_than_what_the_user_says() {
+fn an_outlier_exceeds_the_mean_by_a_quarter_or_the_users_threshold() {
     let infos = [(0, "a"), (1, "b")].map(|(rank, host)| rank_info(rank, host));
-    // Transfers of 300 ns and of so many: with 500 the mean is 400.
+    // Two ranks: transfers of 300 ns and of `slow_ns`. With 500 the mean is 400.
     let outliers = |slow_ns: u64, outlier_ns| {
         let mut all = rank(0, 420, 4);
         all.merge(rank(1, slow_ns + 120, 4));
@@ -145,7 +145,7 @@ fn an_outlier_takes_longer_than_a_quarter_above_the_mean_or_than_what_the_user_s
 }
 
 #[test]
-fn a_phase_that_moved_nothing_says_whether_its_stonewall_came_too_soon() {
+fn an_empty_phase_reports_whether_its_stonewall_came_too_soon() {
     let moved = |transfers| {
         let (figures, samples) = (figures(2_499_990, 9_000_000), samples(transfers, transfers));
         PhaseTotals::of_rank(0, [(&figures, &samples)].into_iter()).unwrap()
@@ -160,7 +160,7 @@ fn a_phase_that_moved_nothing_says_whether_its_stonewall_came_too_soon() {
         "the write phase of repetition 3 moved nothing: less had been written before than one transfer of each rank"
             .to_string(),
     );
-    // Transfers had ended 10 ns before the files were closed.
+    // The last transfer ended 10 ns before the files were closed.
     let until_ns = 8_999_990;
     assert_eq!(why(&walled(point(1), 8_000_000, false)), too_soon);
     let at_the_end = why(&walled(point(1), until_ns, false)).unwrap();

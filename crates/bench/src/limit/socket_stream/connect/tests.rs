@@ -1,4 +1,4 @@
-//! Doors with strangers before them, who is expected at them, and the addresses that connections come from.
+//! Listeners with unknown connections, the workers they expect, and the source addresses of connections.
 
 use super::super::tests::{pair, point, stream};
 use super::*;
@@ -9,14 +9,14 @@ fn names() -> Vec<String> {
     (0..3).map(|rank| format!("rank {rank} on h")).collect()
 }
 
-fn two_workers() -> BerthLanes {
+fn two_workers() -> StreamLanes {
     let mut point = point(Traffic::Pair, 2, Verb::Write);
     point.workers = 2;
-    BerthLanes::new(&point, &[])
+    StreamLanes::new(&point, &[])
 }
 
-fn people<'a>(names: &'a [String], lanes: &'a BerthLanes) -> People<'a> {
-    People {
+fn participants<'a>(names: &'a [String], lanes: &'a StreamLanes) -> Participants<'a> {
+    Participants {
         me: 0,
         lanes,
         names,
@@ -26,52 +26,54 @@ fn people<'a>(names: &'a [String], lanes: &'a BerthLanes) -> People<'a> {
 }
 
 #[test]
-fn strangers_are_dropped_and_who_is_missing_is_named() {
-    let door = Door::open(&[Ipv4Addr::LOCALHOST.into(), [127, 0, 0, 2].into()]).unwrap();
+fn unknown_connections_are_dropped_and_the_missing_worker_is_named() {
+    let listeners = Listeners::open(&[Ipv4Addr::LOCALHOST.into(), [127, 0, 0, 2].into()]).unwrap();
     let (names, lanes) = (names(), two_workers());
-    let knock = |bytes: &[u8]| {
-        // One of the two addresses, whichever.
-        let mut socket = TcpStream::connect(door.addresses[bytes.len() % 2]).unwrap();
+    let send = |bytes: &[u8]| {
+        // Either of the two addresses.
+        let mut socket = TcpStream::connect(listeners.addresses[bytes.len() % 2]).unwrap();
         socket.write_all(bytes).unwrap();
         socket
     };
-    let mut wrong = door.token;
+    let mut wrong = listeners.token;
     wrong[31] ^= 1;
-    let strangers = [
-        knock(b""),
-        knock(b"GET / HTTP/1.1"),
-        knock(&greeting(&wrong, 2, 0)),
-        // A rank that is not expected, and one that comes twice.
-        knock(&greeting(&door.token, 1, 0)),
+    let unknown = [
+        send(b""),
+        send(b"GET / HTTP/1.1"),
+        send(&greeting(&wrong, 2, 0)),
+        // A rank that is not expected, and a worker that connects twice.
+        send(&greeting(&listeners.token, 1, 0)),
     ];
-    let guests = [
-        knock(&greeting(&door.token, 2, 1)),
-        knock(&greeting(&door.token, 2, 1)),
+    let expected = [
+        send(&greeting(&listeners.token, 2, 1)),
+        send(&greeting(&listeners.token, 2, 1)),
     ];
-    let error = door.take(&people(&names, &lanes), &[2]).unwrap_err();
+    let error = listeners
+        .take(&participants(&names, &lanes), &[2])
+        .unwrap_err();
     let text = error.to_string();
     assert!(
         text.contains("worker 0 of rank 2 on h") && text.contains("rank 0 on h"),
         "{text}"
     );
-    assert!(text.contains(&door.addresses[0].to_string()), "{text}");
-    drop((strangers, guests));
+    assert!(text.contains(&listeners.addresses[0].to_string()), "{text}");
+    drop((unknown, expected));
 
-    let stranger = knock(&wrong);
-    // Together they take longer than any of them.
-    let people = People {
+    let late_unknown = send(&wrong);
+    // Together they take longer than the timeout, but each of them does not.
+    let participants = Participants {
         standstill_max: Duration::from_secs(1),
-        ..people(&names, &lanes)
+        ..participants(&names, &lanes)
     };
-    let (guests, streams) = std::thread::scope(|scope| {
-        let guests = scope.spawn(|| {
+    let (expected, streams) = std::thread::scope(|scope| {
+        let expected = scope.spawn(|| {
             [1, 0].map(|worker| {
                 std::thread::sleep(Duration::from_millis(600));
-                knock(&greeting(&door.token, 2, worker))
+                send(&greeting(&listeners.token, 2, worker))
             })
         });
-        let streams = door.take(&people, &[2]).unwrap();
-        (guests.join().unwrap(), streams)
+        let streams = listeners.take(&participants, &[2]).unwrap();
+        (expected.join().unwrap(), streams)
     });
     let mut workers: Vec<u32> = streams.iter().map(|(worker, _)| *worker).collect();
     workers.sort_unstable();
@@ -79,17 +81,17 @@ fn strangers_are_dropped_and_who_is_missing_is_named() {
     assert!(streams.iter().all(|(_, stream)| {
         stream.direction == StreamDirection::In && stream.peer == "rank 2 on h"
     }));
-    drop((stranger, guests));
+    drop((late_unknown, expected));
 }
 
 #[test]
-fn a_token_that_is_wrong_twice_is_wrong() {
-    let door = Door::open(&[Ipv4Addr::LOCALHOST.into()]).unwrap();
-    let mut visitor = visitor(pair().1);
-    let mut token = door.token;
+fn two_differences_in_a_token_do_not_cancel_out() {
+    let listeners = Listeners::open(&[Ipv4Addr::LOCALHOST.into()]).unwrap();
+    let mut connection = connection(pair().1);
+    let mut token = listeners.token;
     for (token, known) in [
         (token, Some((258, 3))),
-        // Differences that would cancel each other.
+        // Two differences that would cancel each other out in a XOR over all bytes.
         (
             {
                 token[0] ^= 4;
@@ -106,76 +108,80 @@ fn a_token_that_is_wrong_twice_is_wrong() {
             None,
         ),
     ] {
-        visitor.greeting = greeting(&token, 258, 3);
-        assert_eq!(visitor.who(&door.token), known);
+        connection.greeting = greeting(&token, 258, 3);
+        assert_eq!(connection.identify(&listeners.token), known);
     }
 }
 
-fn visitor(socket: TcpStream) -> Visitor {
+fn connection(socket: TcpStream) -> PendingConnection {
     socket.set_nonblocking(true).unwrap();
-    Visitor::new(socket)
+    PendingConnection::new(socket)
 }
 
 #[test]
-fn an_introduction_may_come_in_pieces_and_has_an_end() {
+fn a_greeting_may_arrive_in_pieces_but_times_out() {
     let (mut near, far) = pair();
-    let mut waiting = visitor(far);
-    let words = greeting(&[7; 32], 2, 1);
-    assert!(matches!(waiting.listen(), Heard::Nothing));
-    for (from, to) in [(0, 1), (1, 33), (33, words.len())] {
-        near.write_all(&words[from..to]).unwrap();
+    let mut waiting = connection(far);
+    let message = greeting(&[7; 32], 2, 1);
+    assert!(matches!(waiting.receive(), GreetingState::Incomplete));
+    for (from, to) in [(0, 1), (1, 33), (33, message.len())] {
+        near.write_all(&message[from..to]).unwrap();
         let since = Instant::now();
-        while waiting.heard < to && since.elapsed() < Duration::from_secs(20) {
-            let heard = waiting.listen();
-            assert_eq!(matches!(heard, Heard::All), waiting.heard == words.len());
+        while waiting.received < to && since.elapsed() < Duration::from_secs(20) {
+            let received = waiting.receive();
+            assert_eq!(
+                matches!(received, GreetingState::Complete),
+                waiting.received == message.len()
+            );
         }
     }
-    assert_eq!(waiting.who(&[7; 32]), Some((2, 1)));
-    // Whoever says nothing is waited for, but not for ever.
+    assert_eq!(waiting.identify(&[7; 32]), Some((2, 1)));
+    // A silent connection is waited for only for a limited time.
     let (silent, far) = pair();
-    let mut waiting = visitor(far);
-    assert!(matches!(waiting.listen(), Heard::Nothing));
-    waiting.since = Instant::now().checked_sub(INTRODUCTION).unwrap();
-    assert!(matches!(waiting.listen(), Heard::Gone));
+    let mut waiting = connection(far);
+    assert!(matches!(waiting.receive(), GreetingState::Incomplete));
+    waiting.since = Instant::now().checked_sub(GREETING_TIMEOUT).unwrap();
+    assert!(matches!(waiting.receive(), GreetingState::Closed));
     drop(silent);
 }
 
-/// More strangers than a door has room for: those who have waited longest go, and each look lets in a bounded number.
+/// More unknown connections than there is room for: the oldest are dropped, and each poll accepts a bounded number.
 #[test]
-fn a_flood_of_strangers_is_bounded() {
+fn a_flood_of_unknown_connections_is_bounded() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     listener.set_nonblocking(true).unwrap();
     let place = listener.local_addr().unwrap();
-    let knock = |_| TcpStream::connect(place).unwrap();
-    let flood: Vec<_> = (0..STRANGERS_MAX + 6).map(knock).collect();
-    let mut visitors = Vec::new();
-    // The last of a connection's words may reach the listener after `connect` has returned.
+    let send = |_| TcpStream::connect(place).unwrap();
+    let flood: Vec<_> = (0..UNKNOWN_MAX + 6).map(send).collect();
+    let mut pending = Vec::new();
+    // The end of the handshake may reach the listener after `connect` has returned.
     let (mut came, mut looks, since) = (0, Vec::new(), Instant::now());
     while came < flood.len() && since.elapsed() < Duration::from_secs(20) {
-        looks.push(admit(&listener, &mut visitors, 3).unwrap());
+        looks.push(admit(&listener, &mut pending, 3).unwrap());
         came += looks[looks.len() - 1];
-        assert!(visitors.len() <= STRANGERS_MAX + 3, "{looks:?}");
+        assert!(pending.len() <= UNKNOWN_MAX + 3, "{looks:?}");
     }
     assert_eq!(came, flood.len());
-    assert!(looks.iter().all(|&came| came <= STRANGERS_MAX), "{looks:?}");
-    assert_eq!(visitors.len(), STRANGERS_MAX + 3);
+    assert!(looks.iter().all(|&came| came <= UNKNOWN_MAX), "{looks:?}");
+    assert_eq!(pending.len(), UNKNOWN_MAX + 3);
     let longest = flood[3].local_addr().unwrap();
-    assert_eq!(visitors[0].socket.peer_addr().unwrap(), longest);
-    assert_eq!(admit(&listener, &mut visitors, 3).unwrap(), 0);
+    assert_eq!(pending[0].socket.peer_addr().unwrap(), longest);
+    assert_eq!(admit(&listener, &mut pending, 3).unwrap(), 0);
 }
 
 #[test]
-fn a_door_has_one_listener_for_each_address() {
+fn there_is_one_listener_per_address() {
     let addresses: [IpAddr; 3] = [1, 2, 1].map(|last| [127, 0, 0, last].into());
-    let door = Door::open(&addresses).unwrap();
+    let listeners = Listeners::open(&addresses).unwrap();
     assert_eq!(
-        door.addresses
+        listeners
+            .addresses
             .iter()
             .map(|place| place.ip())
             .collect::<Vec<_>>(),
         addresses
     );
-    assert_eq!(door.addresses[0], door.addresses[2]);
+    assert_eq!(listeners.addresses[0], listeners.addresses[2]);
 }
 
 #[test]
@@ -192,7 +198,7 @@ fn connections_come_from_the_address_of_the_device() {
     };
     let own: IpAddr = [127, 0, 0, 9].into();
     assert_eq!(from(Some(own)), own);
-    // An address of the other family cannot be the source.
+    // An address of the other family cannot be used as the source.
     assert_eq!(
         from(Some("::1".parse().unwrap())),
         IpAddr::from(Ipv4Addr::LOCALHOST)
@@ -201,7 +207,7 @@ fn connections_come_from_the_address_of_the_device() {
     assert_eq!(late.kind(), std::io::ErrorKind::TimedOut);
 }
 
-/// Two workers with three devices each, and two queue pairs.
+/// Two workers with three devices and two queue pairs each.
 #[test]
 fn each_rail_and_queue_pair_of_a_worker_has_a_stream() {
     let mut point = point(Traffic::Pair, 2, Verb::Write);
@@ -216,7 +222,7 @@ fn each_rail_and_queue_pair_of_a_worker_has_a_stream() {
         .collect();
     let lanes = |rails| {
         point.division.rails = rails;
-        BerthLanes::new(&point, &addresses)
+        StreamLanes::new(&point, &addresses)
     };
     let [mut stripe, in_turn] = [Rails::Stripe, Rails::RoundRobin].map(lanes);
     let expected: Vec<_> = [0, 0, 1, 1, 2, 2]
@@ -228,11 +234,11 @@ fn each_rail_and_queue_pair_of_a_worker_has_a_stream() {
         stripe.between(3, 4).collect::<Vec<_>>(),
         (0..12).collect::<Vec<_>>()
     );
-    // The rail of the pair: the sum of both numbers, in turn.
+    // The rail of the pair: the sum of both rank numbers, modulo the rails.
     assert_eq!(in_turn.between(3, 4).collect::<Vec<_>>(), [4, 5, 6, 7]);
     assert_eq!(in_turn.between(0, 2).collect::<Vec<_>>(), [8, 9, 10, 11]);
-    // A worker has its number, and those that lie as many places on as there are workers.
-    let streams = |lanes: &BerthLanes| {
+    // A worker has the lane with its own number, and those that follow at distances of the number of workers.
+    let streams = |lanes: &StreamLanes| {
         let each = lanes.between(0, 1).map(|lane| {
             let mut stream = stream(pair().0, StreamDirection::Out);
             stream.peer = lane.to_string();
@@ -248,10 +254,10 @@ fn each_rail_and_queue_pair_of_a_worker_has_a_stream() {
 }
 
 #[test]
-fn a_rank_that_tells_no_place_to_connect_to_is_named() {
+fn a_rank_without_an_address_to_connect_to_is_named() {
     let (names, lanes) = (names(), two_workers());
-    let people = people(&names, &lanes);
-    let error = people
+    let participants = participants(&names, &lanes);
+    let error = participants
         .connect(&[2], &Default::default(), &[])
         .unwrap_err()
         .to_string();

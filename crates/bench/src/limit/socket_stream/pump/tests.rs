@@ -1,4 +1,4 @@
-//! One turn of a stream at a time, within windows that lie in the past, the future or around now.
+//! Single steps of a stream, within windows in the past, in the future or around now.
 
 use std::time::Instant;
 
@@ -8,7 +8,7 @@ use rustix::fs::{OFlags, fcntl_getfl};
 
 const HOUR_NS: u64 = 3_600_000_000_000;
 
-/// A window by distances from now.
+/// Returns a window given by distances from now.
 fn window(clock: &Clock, from_ns: i64, until_ns: i64, stop_ns: i64) -> Window {
     let at = |ns: i64| clock.now_ns().saturating_add_signed(ns);
     Window {
@@ -36,7 +36,7 @@ fn one<'a>(stream: Stream, window: &'a Window, clock: &'a Clock) -> Pump<'a> {
 }
 
 #[test]
-fn a_window_is_counted_after_its_lead() {
+fn counting_begins_after_the_lead() {
     let window = Window::new(1_000, 200, 600, 7);
     let Window {
         start_ns,
@@ -47,7 +47,7 @@ fn a_window_is_counted_after_its_lead() {
     assert_eq!((start_ns, from_ns, until_ns), (1_000, 1_200, 1_800));
     assert_eq!(stop_ns, 1_800 + MARGIN_NS + 7);
     assert_eq!(window.part_ns(), 120.0);
-    // Clocks that may differ by any time end nothing early.
+    // Clocks with an unbounded difference end nothing early.
     let clock = Clock::new();
     let endless = Window::new(clock.now_ns(), 0, 1, u64::MAX);
     assert_eq!(endless.stop_ns, u64::MAX);
@@ -67,13 +67,13 @@ fn rates_are_bytes_over_the_time_that_was_counted() {
     assert_eq!((streamed.streams, streamed.silent), (3, 1));
     assert_eq!(streamed.bytes_per_s, 400.0 * 1e9 / 2_000.0);
     assert_eq!(streamed.parts_bytes_per_s, [1e3, 2e3, 3e3, 4e3, 5e3]);
-    // Counting never ended, so that there is no rate.
+    // Counting never ended, so there is no rate.
     pump.ended_ns = None;
     assert!(pump.result().bytes_per_s < 1.0);
 }
 
 #[test]
-fn only_what_comes_in_while_it_is_counted_counts() {
+fn only_bytes_received_within_the_window_count() {
     let clock = Clock::new();
     for (from_ns, until_ns, counted) in [(LATER, LATER, 0), (-1_000_000, LATER, 10)] {
         let (mut near, far) = pair();
@@ -81,32 +81,35 @@ fn only_what_comes_in_while_it_is_counted_counts() {
         let mut pump = one(stream(far, StreamDirection::In), &window, &clock);
         near.write_all(&[1; 10]).unwrap();
         let since = Instant::now();
-        while !pump.turn(0).unwrap() && since.elapsed().as_secs() < 20 {}
+        while !pump.step(0).unwrap() && since.elapsed().as_secs() < 20 {}
         assert_eq!(pump.counted, [Some(counted)]);
         assert_eq!(pump.parts, [counted, 0, 0, 0, 0]);
         assert_eq!(pump.began_ns.is_some(), counted > 0);
         assert!(pump.ended_ns.is_none() && pump.streams[0].is_some());
     }
-    // Its time is over: the stream is closed, and no time is counted after that.
+    // After the window, the stream is closed and no further time is counted.
     let (_near, far) = pair();
     let window = window(&clock, -2_000_000, -1_000_000, LATER);
     let mut pump = one(stream(far, StreamDirection::In), &window, &clock);
-    assert!(!pump.turn(0).unwrap());
+    assert!(!pump.step(0).unwrap());
     assert!(pump.streams[0].is_none() && pump.ended_ns.is_some());
     let ended_ns = pump.ended_ns;
-    assert!(!pump.turn(0).unwrap());
+    assert!(!pump.step(0).unwrap());
     assert_eq!(pump.ended_ns, ended_ns);
 }
 
-/// A receiver that closes by its own clock is no failure, as far as the clocks may differ.
+/// A receiver that closes by its own clock is not a failure, within the possible difference of the clocks.
 #[test]
-fn a_sender_stops_with_its_time_or_its_receiver() {
+fn a_sender_stops_at_its_time_or_with_its_receiver() {
     let clock = Clock::new();
     let (near, far) = pair();
     let over = window(&clock, -3_000_000, -2_000_000, -1_000_000);
     let mut pump = one(stream(near, StreamDirection::Out), &over, &clock);
-    assert!(!pump.turn(0).unwrap());
-    assert!(pump.streams[0].is_none(), "it has a receiver and no time");
+    assert!(!pump.step(0).unwrap());
+    assert!(
+        pump.streams[0].is_none(),
+        "the receiver is there, but the time is over"
+    );
     drop(far);
     for (until_ns, early_ns, may_be_over) in [
         (5_000_000_000, 10_000_000_000, true),
@@ -121,8 +124,8 @@ fn a_sender_stops_with_its_time_or_its_receiver() {
         if until_ns < 0 {
             continue;
         }
-        // The first call may be taken before the other end has answered that it is gone.
-        let ended = (0..1_000_000).find_map(|_| match pump.turn(0) {
+        // The first write may succeed before the reset of the closed peer arrives.
+        let ended = (0..1_000_000).find_map(|_| match pump.step(0) {
             Ok(_) if pump.streams[0].is_some() => None,
             ended => Some(ended),
         });
@@ -130,9 +133,9 @@ fn a_sender_stops_with_its_time_or_its_receiver() {
     }
 }
 
-/// The thread looks at the clock, sleeps in a read, and finds that the other end has gone when the time was over.
+/// The thread reads the clock, sleeps in a read, and finds the peer gone after the time was over.
 #[test]
-fn a_receiver_whose_time_ended_in_a_call_has_not_lost_its_sender() {
+fn a_peer_that_closes_after_the_time_is_not_an_error() {
     let clock = Clock::new();
     let (near, far) = pair();
     let window = window(&clock, -1_000_000, 3_000_000, LATER);
@@ -144,14 +147,14 @@ fn a_receiver_whose_time_ended_in_a_call_has_not_lost_its_sender() {
             drop(near);
         });
         while pump.streams[0].is_some() {
-            pump.turn(0).unwrap();
+            pump.step(0).unwrap();
         }
     });
     assert!(pump.ended_ns.is_some());
 }
 
 #[test]
-fn a_pump_begins_with_its_window() {
+fn a_pump_begins_at_the_start_of_its_window() {
     let clock = Clock::new();
     let start_ns = clock.now_ns() + 5_000_000;
     let window = Window::new(start_ns, 0, 1, 0);
@@ -162,9 +165,9 @@ fn a_pump_begins_with_its_window() {
     assert!(clock.now_ns() >= start_ns);
 }
 
-/// One stream alone is waited for inside the call; several, and those that are polled, are not.
+/// A single blocking stream waits inside the call; several streams, and polled ones, do not.
 #[test]
-fn waiting_is_as_it_was_asked_for() {
+fn only_a_single_blocking_stream_uses_a_blocking_socket() {
     for (waiting, streams, blocks) in [
         (Waiting::Blocking, 1, true),
         (Waiting::Blocking, 2, false),

@@ -1,4 +1,4 @@
-//! Every operation gives the right results.
+//! Every operation returns the right results.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ const ONCE: RunOrder = RunOrder {
     poison: true,
 };
 
-/// Element `at` of what the rank at `place` gives in an iteration.
-fn given(place: u32, iteration: u32, at: u64) -> i32 {
+/// Element `at` of the input of the rank at `place` in an iteration.
+fn input(place: u32, iteration: u32, at: u64) -> i32 {
     (1 + place as i32) * 1000 + 100 * iteration as i32 + (at % 97) as i32
 }
 
-/// Element `at` of what the rank at `place` gets.
+/// Element `at` of the result of the rank at `place`.
 fn expected(call: &TorchCall, place: u32, iteration: u32, at: u64) -> i32 {
     let shape = call.shape;
     let sum = |at| {
         (0..shape.ranks)
-            .map(|from| given(from, iteration, at))
+            .map(|from| input(from, iteration, at))
             .sum()
     };
     let (part, within) = (at / shape.block, at % shape.block);
@@ -34,12 +34,12 @@ fn expected(call: &TorchCall, place: u32, iteration: u32, at: u64) -> i32 {
     match shape.op {
         Collective::AllReduce | Collective::Reduce => sum(at),
         Collective::ReduceScatter => sum(mine + at),
-        Collective::AllGather | Collective::Gather => given(part as u32, iteration, within),
-        Collective::AllToAll => given(part as u32, iteration, mine + within),
-        Collective::Broadcast => given(shape.root, iteration, at),
-        Collective::Scatter => given(shape.root, iteration, mine + at),
+        Collective::AllGather | Collective::Gather => input(part as u32, iteration, within),
+        Collective::AllToAll => input(part as u32, iteration, mine + within),
+        Collective::Broadcast => input(shape.root, iteration, at),
+        Collective::Scatter => input(shape.root, iteration, mine + at),
         Collective::SendRecvPairs | Collective::SendRecvRing => {
-            given(shape.receives_from(place).unwrap(), iteration, at)
+            input(shape.receives_from(place).unwrap(), iteration, at)
         }
         Collective::Barrier => 0,
     }
@@ -59,8 +59,8 @@ fn read(memory: &Arc<Arena>, offset: u64, elements: u64) -> Vec<i32> {
         .collect()
 }
 
-/// Makes a call three times with other data each time, and compares what came last; an error where torch has no such
-/// call.
+/// Makes a call three times with different data each time, and compares the last result. Returns an error if torch has
+/// no such call.
 fn check(rank: &mut Rank, worker: &mut TorchWorker, call: &TorchCall) -> tonnage_units::Result<()> {
     let about = format!("{call:?} on rank {}", rank.id());
     worker.probe(rank, call)?;
@@ -68,7 +68,7 @@ fn check(rank: &mut Rank, worker: &mut TorchWorker, call: &TorchCall) -> tonnage
     let buffers = worker.prepare(call, 2).map_err(text).expect(&about);
     let (inputs, outputs) = (call.shape.input(place), call.shape.output(place));
     for slot in 0..2 {
-        let data = (0..inputs).map(|at| given(place, slot, at));
+        let data = (0..inputs).map(|at| input(place, slot, at));
         write(&buffers.arena, buffers.input_offset(slot), data);
     }
     write(&buffers.arena, buffers.output, (0..outputs).map(|_| -1));
@@ -119,7 +119,7 @@ fn all_operations(size: u32) {
     });
     let Some(lacking) = lacking else { return };
     println!("{:?}", lacking[0]);
-    // Older versions of gloo's torch have no reduce-scatter; everything else is there since 1.13.
+    // Older versions of torch have no reduce-scatter for gloo; everything else is there since 1.13.
     for (_, lacking) in &lacking {
         let others = lacking
             .iter()
@@ -129,17 +129,17 @@ fn all_operations(size: u32) {
 }
 
 #[test]
-fn two_ranks_get_what_every_operation_should_give() {
+fn every_operation_is_right_with_two_ranks() {
     all_operations(2);
 }
 
 #[test]
-fn three_ranks_get_what_every_operation_should_give() {
+fn every_operation_is_right_with_three_ranks() {
     all_operations(3);
 }
 
 #[test]
-fn groups_are_at_work_at_once() {
+fn groups_call_at_the_same_time() {
     with_workers(4, TIMEOUT, |rank, mut worker| {
         for op in [
             Collective::AllReduce,
@@ -157,15 +157,15 @@ fn groups_are_at_work_at_once() {
 }
 
 #[test]
-fn a_call_that_gloo_lacks_is_missing_and_the_workers_go_on() {
-    let said = with_workers(2, TIMEOUT, |rank, mut worker| {
+fn workers_survive_a_call_that_gloo_lacks() {
+    let errors = with_workers(2, TIMEOUT, |rank, mut worker| {
         let mut average = call(Collective::AllReduce, 2, 100);
         average.reduction = Reduction::Avg;
         let error = worker.probe(rank, &average).unwrap_err();
         check(rank, &mut worker, &call(Collective::AllReduce, 2, 100)).unwrap();
         error
     });
-    for error in said.into_iter().flatten() {
+    for error in errors.into_iter().flatten() {
         assert!(
             matches!(error, tonnage_units::Error::Unavailable { .. }),
             "{error}"
@@ -174,10 +174,10 @@ fn a_call_that_gloo_lacks_is_missing_and_the_workers_go_on() {
 }
 
 #[test]
-fn a_worker_that_calls_nothing_shows_its_own_time() {
+fn a_worker_without_a_library_measures_its_own_overhead() {
     let Some(python) = python() else { return };
     let medians = run(2, move |mut rank| {
-        let mut worker = met(&mut rank, settings(&python, TorchBackend::Null));
+        let mut worker = connected(&mut rank, settings(&python, TorchBackend::Null));
         let call = call(Collective::AllReduce, 2, 2);
         assert_eq!(worker.probe(&mut rank, &call).unwrap(), "nothing");
         worker.prepare(&call, 1).map_err(text).unwrap();
@@ -198,6 +198,6 @@ fn a_worker_that_calls_nothing_shows_its_own_time() {
         all[5000]
     });
     println!("the floor of the worker: {medians:?} ns");
-    // A tenth of what the smallest call of gloo takes, with room for a machine that is busy.
+    // A tenth of the time of gloo's smallest call, with tolerance for a busy machine.
     assert!(medians.iter().all(|median| *median < 10_000), "{medians:?}");
 }

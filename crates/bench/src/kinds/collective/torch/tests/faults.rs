@@ -1,4 +1,4 @@
-//! Workers that are killed, that hang, and calls that raise.
+//! Workers that are killed or hang, and calls that raise.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ const LONG: RunOrder = RunOrder {
     poison: false,
 };
 
-/// Time for a call that is meant to hang.
+/// Timeout for a call that is meant to hang.
 const SHORT: Duration = Duration::from_secs(4);
 
 fn pid(worker: &mut TorchWorker) -> Pid {
@@ -27,8 +27,8 @@ fn is_there(pid: Pid) -> bool {
     rustix::process::test_kill_process(pid).is_ok()
 }
 
-/// Ranks that call all-reduce for ever, until `fault` comes to the worker of rank 1; their error, the time that it
-/// took, and the processes.
+/// Calls all-reduce without end until the worker of rank 1 gets the signal `fault`. Returns the error, the elapsed time
+/// and the worker's process ID on each rank.
 fn fault(timeout: Duration, fault: Signal) -> Option<Vec<(String, Duration, Pid)>> {
     with_workers(2, timeout, move |rank, mut worker| {
         let call = call(Collective::AllReduce, 2, 2);
@@ -71,7 +71,7 @@ fn a_worker_that_is_killed_or_stopped_is_named_on_all_ranks() {
 
 #[test]
 fn a_call_that_hangs_shows_pythons_stack() {
-    let said = with_workers(2, SHORT, |rank, mut worker| {
+    let errors = with_workers(2, SHORT, |rank, mut worker| {
         let call = call(Collective::AllReduce, 2, 2);
         worker.probe(rank, &call).unwrap();
         worker.prepare(&call, 1).map_err(text).unwrap();
@@ -84,7 +84,7 @@ fn a_call_that_hangs_shows_pythons_stack() {
         let error = failure::agree(rank, "run", ran, TIMEOUT).unwrap_err();
         (error.to_string(), began.elapsed())
     });
-    for (error, took) in said.into_iter().flatten() {
+    for (error, took) in errors.into_iter().flatten() {
         assert!(error.starts_with("rank 0 on "), "{error}");
         for part in [
             "iteration 1 of 1000000",
@@ -99,13 +99,13 @@ fn a_call_that_hangs_shows_pythons_stack() {
 
 #[test]
 fn an_exception_comes_with_its_traceback() {
-    let said = with_workers(2, TIMEOUT, |rank, mut worker| {
+    let errors = with_workers(2, TIMEOUT, |rank, mut worker| {
         let mut call = call(Collective::Broadcast, 2, 2);
-        // The kind refuses such a root; here it stands for any mistake.
+        // The plan rejects such a root; here it stands for any mistake.
         call.shape.root = 7;
         worker.probe(rank, &call).unwrap_err().to_string()
     });
-    for error in said.into_iter().flatten() {
+    for error in errors.into_iter().flatten() {
         assert!(error.starts_with("rank 0 on "), "{error}");
         for part in ["raised IndexError", "<tonnage>/calls.py", "self.root = "] {
             assert!(error.contains(part), "{part}: {error}");
@@ -114,9 +114,9 @@ fn an_exception_comes_with_its_traceback() {
 }
 
 #[test]
-fn a_worker_that_dies_while_all_meet_is_named() {
+fn a_worker_that_dies_during_init_is_named() {
     let Some(python) = python() else { return };
-    let said = run(2, move |mut rank| {
+    let errors = run(2, move |mut rank| {
         let settings = settings(&python, TorchBackend::Gloo);
         let mut worker = TorchWorker::start(&rank, settings, &|_| None).unwrap();
         if rank.id() == 1 {
@@ -127,7 +127,7 @@ fn a_worker_that_dies_while_all_meet_is_named() {
         rank.close().unwrap();
         (error.to_string(), began.elapsed())
     });
-    for (error, took) in said {
+    for (error, took) in errors {
         assert!(error.starts_with("rank 1 on "), "{error}");
         assert!(took < Duration::from_secs(10), "{took:?}");
     }
@@ -147,12 +147,12 @@ fn a_worker_ends_with_the_thread_that_started_it() {
 }
 
 #[test]
-fn an_order_that_comes_too_early_is_an_exception() {
-    let said = with_workers(1, TIMEOUT, |_, mut worker| {
+fn an_order_given_too_early_raises_an_exception() {
+    let errors = with_workers(1, TIMEOUT, |_, mut worker| {
         // Nothing was prepared.
         worker.fetch().map_err(text).unwrap_err()
     });
-    for error in said.into_iter().flatten() {
+    for error in errors.into_iter().flatten() {
         assert!(error.contains("raised AttributeError"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! Everything that may not be installed, and the store apart from ranks.
+//! Missing installations, and the store without ranks.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -24,7 +24,7 @@ fn missing(python: &str, backend: TorchBackend) -> [String; 2] {
     }
 }
 
-/// A program that is Python with further arguments.
+/// Returns a script that runs Python with further arguments.
 fn wrapped(python: &str, arguments: &str) -> tempfile::TempPath {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     writeln!(file, "#!/bin/sh\nexec {python} {arguments} \"$@\"").unwrap();
@@ -34,14 +34,14 @@ fn wrapped(python: &str, arguments: &str) -> tempfile::TempPath {
 }
 
 #[test]
-fn a_python_that_is_not_there_is_missing() {
+fn a_missing_python_is_unavailable() {
     let [why, how] = missing("/nonexistent/python", TorchBackend::Gloo);
     assert!(why.contains("/nonexistent/python"), "{why}");
     assert!(how.contains("--python"), "{how}");
 }
 
 #[test]
-fn a_python_without_torch_is_told_how_to_get_it() {
+fn a_missing_torch_comes_with_how_to_install_it() {
     // Without its site directories, no Python has torch.
     let bare = wrapped("python3", "-S -I");
     let [why, how] = missing(bare.to_str().unwrap(), TorchBackend::Gloo);
@@ -50,7 +50,7 @@ fn a_python_without_torch_is_told_how_to_get_it() {
 }
 
 #[test]
-fn a_program_that_is_no_python_shows_its_last_lines() {
+fn a_program_other_than_python_shows_its_last_lines() {
     let failure = start("/bin/ls", TorchBackend::Gloo)
         .map(|_| ())
         .unwrap_err();
@@ -64,7 +64,7 @@ fn a_program_that_is_no_python_shows_its_last_lines() {
 }
 
 #[test]
-fn a_backend_that_torch_lacks_is_missing() {
+fn a_backend_that_torch_lacks_is_unavailable() {
     let Some(python) = python() else { return };
     let [why, how] = missing(&python, TorchBackend::Mpi);
     assert!(why.contains("was built without it (it has: gloo"), "{why}");
@@ -74,10 +74,10 @@ fn a_backend_that_torch_lacks_is_missing() {
 }
 
 #[test]
-fn the_store_is_what_torch_asks_for() {
+fn the_store_behaves_as_torch_expects() {
     let Some(python) = python() else { return };
     let script = [include_str!("../worker/store.py"), include_str!("store.py")].join("\n");
     let done = Command::new(python).args(["-c", &script]).output().unwrap();
-    let said = String::from_utf8_lossy(&done.stderr);
-    assert!(done.status.success(), "{said}");
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{stderr}");
 }

@@ -14,14 +14,14 @@ use tonnage_ranks::testing::run;
 
 use super::{TorchBackend, TorchCall, TorchWorker, WorkerFailure, WorkerSettings};
 
-/// Time for one call, where none is meant to hang.
+/// Timeout for a call that is not meant to hang.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Succeeds where torch is installed, without loading it, which takes seconds.
+/// Succeeds if torch is installed. Does not load it, which takes seconds.
 const LOOK: &str =
     "import importlib.util, sys; sys.exit(importlib.util.find_spec('torch') is None)";
 
-/// A Python that has torch: `TONNAGE_TORCH_PYTHON`, the system's, or the first one.
+/// Returns a Python that has torch: `TONNAGE_TORCH_PYTHON`, the system's, or the first one in PATH.
 fn python() -> Option<String> {
     static FOUND: OnceLock<Option<String>> = OnceLock::new();
     let found = FOUND.get_or_init(find_python).clone();
@@ -52,8 +52,8 @@ fn settings(python: &str, backend: TorchBackend) -> WorkerSettings {
     }
 }
 
-/// A worker that has met the others, of ranks that all call this.
-fn met(rank: &mut Rank, settings: WorkerSettings) -> TorchWorker {
+/// Starts a worker and connects it to the others; all ranks call this.
+fn connected(rank: &mut Rank, settings: WorkerSettings) -> TorchWorker {
     let mut worker = TorchWorker::start(rank, settings, &|_| None).unwrap();
     worker.init(rank).unwrap();
     worker
@@ -78,7 +78,7 @@ fn text(failure: WorkerFailure) -> String {
     failure.error.to_string()
 }
 
-/// Runs ranks, each with a worker of gloo that has met the others; nothing where there is no torch.
+/// Runs ranks, each with a connected worker of gloo. Returns `None` if torch is not installed.
 fn with_workers<T: Send + 'static>(
     size: u32,
     timeout: Duration,
@@ -90,9 +90,9 @@ fn with_workers<T: Send + 'static>(
             timeout,
             ..settings(&python, TorchBackend::Gloo)
         };
-        let worker = met(&mut rank, settings);
-        let given = body(&mut rank, worker);
+        let worker = connected(&mut rank, settings);
+        let result = body(&mut rank, worker);
         rank.close().unwrap();
-        given
+        result
     }))
 }

@@ -1,4 +1,4 @@
-//! Preparations and checks before a phase's clock starts: one clear error each, from the first rank that has one.
+//! Preparations and checks before a phase's clock starts. Each reports a clear error, from the first rank that has one.
 
 use std::fs;
 use std::io::{ErrorKind, Read, Seek, Write};
@@ -20,10 +20,10 @@ use tonnage_plan::files::{FileLayout, FileOrder, FilePoint, Phase, Striping};
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 
-/// Number of sectors that are asked for the seed of their data.
-const SECTORS_LOOKED_AT: u64 = 15;
+/// Number of sectors that are read to find the seed of their data.
+const SECTORS_SAMPLED: u64 = 15;
 
-/// Checks that files can be made or written where the plan wants them.
+/// Checks that files can be created or written where the plan wants them.
 pub fn check_target(path: &Path, writes: bool) -> Result<()> {
     let (shown, directory) = (path.display(), directory_of(path));
     if let Ok(found) = fs::symlink_metadata(path)
@@ -35,7 +35,7 @@ pub fn check_target(path: &Path, writes: bool) -> Result<()> {
                 path.join("t.dat").display()
             )));
         }
-        return Err(other_kind(path, &found));
+        return Err(not_regular(path, &found));
     }
     if !directory.is_dir() {
         let named = directory.display();
@@ -59,8 +59,9 @@ pub fn check_target(path: &Path, writes: bool) -> Result<()> {
         .map_err(|error| cannot(&directory, error))
 }
 
-/// Refuses what is no regular file. A link is not followed, because another user may have put it there.
-fn other_kind(path: &Path, found: &fs::Metadata) -> Error {
+/// Returns the error for anything but a regular file. Links are not followed, because another user may have put them
+/// there.
+fn not_regular(path: &Path, found: &fs::Metadata) -> Error {
     let (shown, kind) = (path.display(), kind_name(found));
     let next = if found.is_symlink() {
         "name another path, or the file that it points to"
@@ -70,12 +71,12 @@ fn other_kind(path: &Path, found: &fs::Metadata) -> Error {
     Error::Failed(format!("{shown} is {kind}, not a regular file: {next}"))
 }
 
-/// Checks that transfers without the page cache fit what the storage needs.
+/// Checks that the transfer size of direct I/O matches the alignment of the storage.
 pub fn check_direct(point: &FilePoint, place: &LocalStorage) -> Result<()> {
     if !point.direct {
         return Ok(());
     }
-    // Whether there are any was asked before.
+    // Support for direct I/O was checked earlier.
     let Some((_, offset_bytes)) = place.direct else {
         return Ok(());
     };
@@ -89,7 +90,7 @@ pub fn check_direct(point: &FilePoint, place: &LocalStorage) -> Result<()> {
     Ok(())
 }
 
-/// Checks that a file holds what a phase is to read.
+/// Checks that a file has the bytes that a phase will read.
 pub fn check_source(path: &Path, needed_bytes: u64) -> Result<()> {
     let shown = path.display();
     let found = fs::symlink_metadata(path).map_err(|error| match error.kind() {
@@ -100,7 +101,7 @@ pub fn check_source(path: &Path, needed_bytes: u64) -> Result<()> {
         _ => Error::io(format!("cannot look at {shown}"), error),
     })?;
     if !found.is_file() {
-        return Err(other_kind(path, &found));
+        return Err(not_regular(path, &found));
     }
     if found.len() < needed_bytes {
         return Err(Error::Failed(format!(
@@ -113,8 +114,8 @@ pub fn check_source(path: &Path, needed_bytes: u64) -> Result<()> {
         .map_err(|error| Error::io(format!("{shown} cannot be read"), error))
 }
 
-/// Bytes that a file must have so that the first `transfers` of a rank's data can be read; 0 where a shuffled order was
-/// cut short and nobody can tell without looking at all of them.
+/// Returns the size that a file needs so that the first `transfers` of a rank's data can be read. Returns 0 for a
+/// shuffled order that was cut short, because only a walk over all transfers could tell.
 pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
     let all = transfers >= point.transfers_of_rank();
     let Some(last) = transfers.checked_sub(1) else {
@@ -132,9 +133,14 @@ pub fn needed_bytes(point: &FilePoint, part: u32, transfers: u64) -> u64 {
     }
 }
 
-/// The seed of the data in a file: what most of some sectors of a rank's data say, so that a few damaged or swapped
-/// ones do not decide. A sector counts when its stamp belongs to any place of any file of the experiment.
-pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Result<(u64, Inode)> {
+/// Finds the seed of the data in a file: the one that most of the sampled sectors have, so that a few damaged or
+/// swapped ones do not decide. A sector counts if its stamp is valid anywhere in any file of the experiment.
+pub fn find_seed(
+    point: &FilePoint,
+    path: &Path,
+    part: u32,
+    transfers: u64,
+) -> Result<(u64, Inode)> {
     let places = Sequence::new(&file_pattern(point, Phase::Read), part);
     let file_bytes = bytes_of_file(point);
     let files = match point.layout {
@@ -143,11 +149,11 @@ pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Res
     };
     let cannot = |error| Error::io(format!("cannot read {}", path.display()), error);
     let file = open(path, &READ).map_err(cannot)?;
-    let inode = Inode::of(&file.metadata().map_err(cannot)?);
+    let inode = Inode::from_metadata(&file.metadata().map_err(cannot)?);
     let mut seeds: Vec<u64> = Vec::new();
-    for index in 0..transfers.min(SECTORS_LOOKED_AT) {
+    for index in 0..transfers.min(SECTORS_SAMPLED) {
         let first = places
-            .at(index * transfers / transfers.min(SECTORS_LOOKED_AT))
+            .at(index * transfers / transfers.min(SECTORS_SAMPLED))
             .offset;
         let whole = first.next_multiple_of(SECTOR_BYTES);
         let fits = whole + STAMP_BYTES as u64 <= first + point.transfer_bytes;
@@ -176,15 +182,15 @@ pub fn seed_of(point: &FilePoint, path: &Path, part: u32, transfers: u64) -> Res
     Ok((seed, inode))
 }
 
-/// Makes a new file.
+/// Creates a new file.
 pub fn make(path: &Path) -> Result<Inode> {
     let cannot = |error| Error::io(format!("cannot create {}", path.display()), error);
-    let file = open(path, &MADE).map_err(cannot)?;
-    Ok(Inode::of(&file.metadata().map_err(cannot)?))
+    let file = open(path, &CREATE).map_err(cannot)?;
+    Ok(Inode::from_metadata(&file.metadata().map_err(cannot)?))
 }
 
-/// Makes a file with stripes where the file system has them. Returns what the file system says of it, or why it has
-/// none, and which file it has made.
+/// Creates a file with stripes if the file system supports them. Returns a description of the striping, or why there is
+/// none, and the file that was created.
 pub fn make_striped(
     path: &Path,
     place: &LocalStorage,
@@ -207,14 +213,14 @@ pub fn make_striped(
         },
         size_bytes: u32::try_from(striping.size_bytes.unwrap_or(0)).unwrap_or(u32::MAX),
     };
-    let file = lustre::create(path, &MADE, asked).map_err(cannot)?;
+    let file = lustre::create(path, &CREATE, asked).map_err(cannot)?;
     let had = lustre::striping(&file).map_err(cannot)?;
-    let inode = Inode::of(&file.metadata().map_err(cannot)?);
-    let said = format!("{:?} targets, {} bytes each", had.count, had.size_bytes);
-    Ok((said, Some(inode)))
+    let inode = Inode::from_metadata(&file.metadata().map_err(cannot)?);
+    let description = format!("{:?} targets, {} bytes each", had.count, had.size_bytes);
+    Ok((description, Some(inode)))
 }
 
-/// A file that is only read.
+/// Flags of a file that is only read.
 pub(super) const READ: OpenFlags = OpenFlags {
     read: true,
     write: false,
@@ -225,38 +231,38 @@ pub(super) const READ: OpenFlags = OpenFlags {
     custom: 0,
 };
 
-/// A file that is made.
-const MADE: OpenFlags = OpenFlags {
+/// Flags of a file that is created.
+const CREATE: OpenFlags = OpenFlags {
     write: true,
     create: true,
     ..READ
 };
 
-/// No status file is longer: 65536 ranks with 20 digits each.
+/// Upper bound for the size of a status file: 65536 ranks with 20 digits each.
 const STATUS_BYTES_MAX: u64 = 4 << 20;
 
-/// Number of transfers of each rank's data that a stonewalled phase has written, for a run that reads them.
+/// Number of transfers per rank that a stonewalled phase has written, for a later run that reads them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Written {
-    /// Transfers of each rank, in their order.
+    /// Transfers of each rank, in rank order.
     pub transfers: Vec<u64>,
 }
 
 impl Written {
-    /// Keeps it in a file.
+    /// Saves the status in a file.
     pub fn save(&self, path: &Path) -> Result<()> {
         let text = serde_json::to_string(self)
             .map_err(|error| Error::Failed(format!("the status has no JSON form: {error}")))?;
         let shown = path.display();
         let cannot = |error| Error::io(format!("cannot write the status file {shown}"), error);
-        // What is judged and what is written are one open file, whatever becomes of the name meanwhile.
+        // The check and the write use one open file, so that renaming the path in between has no effect.
         let flags = OpenFlags {
             write: true,
             ..READ
         };
         let mut file = match open(path, &flags) {
-            Err(error) if error.kind() == ErrorKind::NotFound => open(path, &MADE),
+            Err(error) if error.kind() == ErrorKind::NotFound => open(path, &CREATE),
             opened => opened,
         }
         .map_err(cannot)?;
@@ -275,7 +281,7 @@ impl Written {
             .map_err(cannot)
     }
 
-    /// Reads it again, for so many ranks.
+    /// Loads the status for a run of `ranks` ranks.
     pub fn load(path: &Path, ranks: u32) -> Result<Self> {
         let shown = path.display();
         let cannot = |error| Error::io(format!("cannot read the status file {shown}"), error);
@@ -305,14 +311,14 @@ pub(super) mod tests {
         result.unwrap_err().to_string()
     }
 
-    /// A FIFO that nobody has open.
+    /// Creates a FIFO that no process has open.
     pub fn fifo(path: &Path) {
         use rustix::fs::{CWD, FileType, Mode, mknodat};
         mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
     }
 
     #[test]
-    fn targets_that_cannot_be_written_are_refused() {
+    fn targets_that_cannot_be_written_are_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let at = |name: &str| directory.path().join(name);
         assert!(text(check_target(directory.path(), true)).contains("is a directory"));
@@ -320,7 +326,7 @@ pub(super) mod tests {
         fs::write(at("file"), "").unwrap();
         assert!(text(check_target(&at("file/t"), true)).contains("is no directory"));
         assert!(text(check_target(Path::new("/dev/null"), true)).contains("is a device"));
-        // A link is another user's word for where to write.
+        // A link may let another user choose where to write.
         std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
         for refused in [
             text(check_target(&at("link"), true)),
@@ -333,7 +339,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn sources_that_lack_something_are_refused() {
+    fn missing_and_short_sources_are_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t");
         assert!(text(check_source(&path, 1)).contains("--prefill"));
@@ -341,11 +347,11 @@ pub(super) mod tests {
         assert!(text(check_source(&path, 4)).contains("it has 3 bytes, and 4"));
         assert!(check_source(&path, 3).is_ok());
         fs::write(&path, [7; 512]).unwrap();
-        assert!(text(seed_of(&point(1), &path, 0, 8)).contains("no data of tonnage"));
+        assert!(text(find_seed(&point(1), &path, 0, 8)).contains("no data of tonnage"));
     }
 
     #[test]
-    fn most_sectors_say_the_seed() {
+    fn the_majority_of_sectors_determines_the_seed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t");
         let mut point = point(1);
@@ -355,7 +361,7 @@ pub(super) mod tests {
             bytes.resize(512, 7);
             bytes
         };
-        // The first is of another write, and two have changed places.
+        // The first is of an earlier write, and two are swapped.
         let order = [(9, 0), (5, 2), (5, 1)];
         let rest = (3..16).map(|index| (5, index));
         let bytes: Vec<u8> = order
@@ -365,11 +371,11 @@ pub(super) mod tests {
             .collect();
         fs::write(&path, bytes).unwrap();
         let inode = Inode::at(&path).unwrap();
-        assert_eq!(seed_of(&point, &path, 0, 16).unwrap(), (5, inode));
+        assert_eq!(find_seed(&point, &path, 0, 16).unwrap(), (5, inode));
     }
 
     #[test]
-    fn what_must_be_there_ends_with_the_last_transfer() {
+    fn needed_bytes_end_with_the_last_transfer() {
         let mut point = point(3);
         assert_eq!(needed_bytes(&point, 1, 8), 320);
         assert_eq!(needed_bytes(&point, 1, 1), 80);
@@ -380,7 +386,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_status_file_belongs_to_a_number_of_ranks() {
+    fn a_status_file_fits_only_its_number_of_ranks() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("status");
         let written = Written {
@@ -392,7 +398,7 @@ pub(super) mod tests {
         written.save(&path).unwrap();
         fs::write(&path, "somebody's notes").unwrap();
         assert!(text(written.save(&path)).contains("no status file"));
-        // Neither through a link, be it to a status file, nor into a FIFO that nobody reads.
+        // Neither a link, even to a status file, nor a FIFO without readers is followed or opened.
         let at = |name: &str| directory.path().join(name);
         written.save(&at("precious")).unwrap();
         let before = fs::read_to_string(at("precious")).unwrap();

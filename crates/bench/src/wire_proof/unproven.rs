@@ -1,4 +1,4 @@
-//! Reasons why it is not proven that the payload crossed a device, in words, with what to try next.
+//! Explains why it is not proven that the payload crossed a device, and suggests a next step.
 
 use super::routes::{DeviceGroup, GroupReader};
 use super::watch::{CounterGrowth, Load, Watch, carried};
@@ -8,11 +8,11 @@ use tonnage_units::number_list;
 use tonnage_units::quantity::human::bytes;
 use tonnage_units::{WireDevice, WireKind};
 
-/// Other devices that are named as the way that the payload may have taken, at most.
+/// Most other devices that are listed as the payload's possible route.
 const OTHERS_MAX: usize = 3;
 
 impl Watch<'_> {
-    /// The sentence about a group whose devices counted too little.
+    /// Explains why the devices of a group counted too few bytes.
     pub(super) fn why_not(
         &self,
         reader: &GroupReader,
@@ -72,8 +72,9 @@ impl Watch<'_> {
         }
     }
 
-    /// Ranks of one host reach each other over the loopback, whatever interface's address they use. Other traffic can
-    /// make that interface count as much all the same, so that its counters prove nothing.
+    /// Reports payload that bypassed the named interface. Ranks of one host reach each other over the loopback,
+    /// whichever address they use. Other traffic can still raise the interface's counters as much, so these prove
+    /// nothing.
     pub(super) fn bypass(
         &self,
         reader: &GroupReader,
@@ -101,7 +102,7 @@ impl Watch<'_> {
         ))
     }
 
-    /// The first two ranks of a group's place that exchange payload with each other.
+    /// Returns the first two ranks on a group's host that exchange payload with each other.
     pub(super) fn neighbours(&self, reader: &GroupReader) -> Option<(u32, u32)> {
         let here = &reader.ranks_in_network;
         let is_here = |rank: &u32| here.binary_search(rank).is_ok();
@@ -114,7 +115,7 @@ impl Watch<'_> {
         })
     }
 
-    /// Devices outside the group that counted as much as the payload.
+    /// Returns devices outside the group whose counters grew by at least the payload.
     fn others(&self, group: &DeviceGroup, load: Load, after: &Snapshot) -> Vec<WireDevice> {
         let named = &group.devices;
         let mut others = after.devices();
@@ -126,7 +127,7 @@ impl Watch<'_> {
     }
 }
 
-/// The sentence about a device that is not there, or was not throughout the point.
+/// Explains that a device was missing, at least for part of the point.
 fn missing(host: &str, device: &WireDevice, after: &Snapshot) -> String {
     let (what, place) = match device.kind {
         WireKind::Interface => ("interface", "/proc/net/dev"),
@@ -145,7 +146,7 @@ fn missing(host: &str, device: &WireDevice, after: &Snapshot) -> String {
     )
 }
 
-/// The sentence about devices that did not take part while others carried everything.
+/// Explains that devices stayed idle while others carried everything.
 pub(super) fn idle(group: &DeviceGroup, idle: &[&WireDevice], point: &TransferPoint) -> String {
     let mut expected = group.devices.clone();
     expected.retain(|device| group.has_share(device, point));
@@ -159,7 +160,7 @@ pub(super) fn idle(group: &DeviceGroup, idle: &[&WireDevice], point: &TransferPo
     )
 }
 
-/// The sentence about ranks whose engine names no device while others' do.
+/// Explains that the engines of some ranks name no device, while others do.
 pub(super) fn unnamed(unnamed: &[u32], engine: &str) -> String {
     format!(
         "{} use{} engine {engine} without naming a device, so that nothing is proven about their side: name one by \

@@ -1,4 +1,4 @@
-//! Files that are in the way of new ones: those that an earlier run of tonnage has left or kept.
+//! Files that an earlier run of tonnage left or kept, and that are in the way of new ones.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::clean::remove_file;
 use super::ledger::Inode;
-use super::ours::{self, Content};
+use super::stamp_scan::{self, Content};
 use crate::kinds::files::names::number_of;
 use serde::{Deserialize, Serialize};
 use tonnage_plan::files::FilePoint;
@@ -15,21 +15,21 @@ use tonnage_sys::files::open::kind_name;
 use tonnage_units::reduce::Reduce;
 use tonnage_units::{Error, Result};
 
-/// Files that are named at most.
+/// Most files listed in a remark.
 const NAMED_MAX: usize = 4;
 
 /// Files of earlier runs that were removed, by one rank or by all.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RemovedFiles {
     count: u64,
-    /// The first of them.
+    /// The alphabetically first of them.
     named: BTreeSet<String>,
-    /// True when they were in directories that an earlier run had made.
+    /// Whether they were in directories that an earlier run had created.
     in_directories: bool,
 }
 
 impl RemovedFiles {
-    /// Adds one; it may have been in a directory of its rank.
+    /// Adds a file; `in_directory` if it was in a directory of its rank.
     pub fn add(&mut self, path: &Path, in_directory: bool) {
         self.merge(Self {
             count: 1,
@@ -38,7 +38,7 @@ impl RemovedFiles {
         });
     }
 
-    /// Remark for the record; `None` where there were none.
+    /// Returns the remark for the record, or `None` if there were no such files.
     pub fn remark(&self) -> Option<String> {
         let named: Vec<_> = self.named.iter().map(String::as_str).collect();
         let named = named.join(", ");
@@ -71,9 +71,9 @@ impl Reduce for RemovedFiles {
     }
 }
 
-/// Removes a file that is in the way of a new one, if it may be: it is empty or tonnage wrote it. Returns whether it
-/// held anything.
-pub fn remove_old(point: &FilePoint, path: &Path, writer: u32) -> Result<bool> {
+/// Removes a file that is in the way of a new one, provided it is empty or tonnage wrote it. Returns whether it held
+/// any data.
+pub fn remove_if_ours(point: &FilePoint, path: &Path, writer: u32) -> Result<bool> {
     let shown = path.display();
     let found = match fs::symlink_metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(false),
@@ -86,8 +86,8 @@ pub fn remove_old(point: &FilePoint, path: &Path, writer: u32) -> Result<bool> {
             kind_name(&found)
         )));
     }
-    let inode = Inode::of(&found);
-    let why = match ours::look(path, inode, number_of(point, writer), None) {
+    let inode = Inode::from_metadata(&found);
+    let why = match stamp_scan::scan(path, inode, number_of(point, writer), None) {
         Content::Ours => return remove_file(path).map(|()| true),
         Content::Nothing if found.len() == 0 => {
             return remove_file(path).map(|()| false);
@@ -116,35 +116,35 @@ mod tests {
     use tonnage_loops::files::stamp::{FileKey, SECTOR_BYTES};
 
     #[test]
-    fn only_what_tonnage_wrote_is_removed() {
+    fn only_files_of_tonnage_are_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t");
         let point = point(1);
-        assert!(!remove_old(&point, &path, 0).unwrap());
+        assert!(!remove_if_ours(&point, &path, 0).unwrap());
         fs::write(&path, "somebody's letters").unwrap();
-        let refused = remove_old(&point, &path, 0).unwrap_err().to_string();
+        let refused = remove_if_ours(&point, &path, 0).unwrap_err().to_string();
         assert!(refused.contains("not written by tonnage"), "{refused}");
         let mut zeros = vec![0; 4096];
         zeros.extend(b"a disk image begins with zeros");
         fs::write(&path, zeros).unwrap();
-        assert!(remove_old(&point, &path, 0).is_err());
+        assert!(remove_if_ours(&point, &path, 0).is_err());
         fs::write(&path, FileKey::new(5, 0).stamp(0)).unwrap();
-        assert!(remove_old(&point, &path, 0).unwrap());
+        assert!(remove_if_ours(&point, &path, 0).unwrap());
         assert!(!path.exists());
         let hole = File::create(&path).unwrap();
         let mut sector = FileKey::new(5, 0).stamp(1 << 20).to_vec();
         sector.resize(512, 7);
         hole.write_all_at(&sector, 1 << 20).unwrap();
-        remove_old(&point, &path, 0).unwrap();
+        remove_if_ours(&point, &path, 0).unwrap();
         assert!(!path.exists());
         fs::write(&path, "").unwrap();
-        assert!(!remove_old(&point, &path, 0).unwrap());
+        assert!(!remove_if_ours(&point, &path, 0).unwrap());
         fs::create_dir(&path).unwrap();
-        assert!(remove_old(&point, &path, 0).is_err());
+        assert!(remove_if_ours(&point, &path, 0).is_err());
     }
 
     #[test]
-    fn what_was_removed_is_told_in_any_order() {
+    fn the_remark_does_not_depend_on_the_order() {
         let of = |names: &[&str]| {
             let mut removed = RemovedFiles::default();
             let mut add = |name: &&str| removed.add(Path::new(name), name.contains('/'));
@@ -168,12 +168,12 @@ mod tests {
     }
 
     #[test]
-    fn zeros_at_the_begin_are_no_proof() {
+    fn zeros_at_the_beginning_prove_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t");
         let point = point(2);
-        let refused = |path: &Path| remove_old(&point, path, 1).is_err();
-        // The begin of a file system in a file.
+        let refused = |path: &Path| remove_if_ours(&point, path, 1).is_err();
+        // The beginning of a file-system image.
         let mut image = vec![0; 1 << 20];
         image[1024..2048].fill(7);
         fs::write(&path, &image).unwrap();
@@ -191,11 +191,11 @@ mod tests {
         }
         assert_eq!(4_000_256 % SECTOR_BYTES, 0);
         fs::write(&path, &holes).unwrap();
-        assert!(remove_old(&point, &path, 1).is_ok() && !path.exists());
+        assert!(remove_if_ours(&point, &path, 1).is_ok() && !path.exists());
     }
 
     #[test]
-    fn what_somebody_added_to_an_old_file_is_not_removed() {
+    fn an_old_file_with_foreign_data_is_not_removed() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("t");
         let point = point(1);
@@ -203,18 +203,18 @@ mod tests {
             fs::write(&path, stamped(0, 8000)).unwrap();
             let file = OpenOptions::new().write(true).open(&path).unwrap();
             file.write_all_at(b"somebody's letters", at).unwrap();
-            let refused = remove_old(&point, &path, 0).unwrap_err().to_string();
+            let refused = remove_if_ours(&point, &path, 0).unwrap_err().to_string();
             assert!(refused.contains("is there and"), "{refused}");
             assert!(path.exists());
         }
         fs::write(&path, stamped(0, 8000)).unwrap();
-        remove_old(&point, &path, 0).unwrap();
-        // Of a large file some parts are looked at, the end always.
+        remove_if_ours(&point, &path, 0).unwrap();
+        // Only parts of a large file are read, but always its end.
         for grown in [0, 1] {
             let mut file = File::create(&path).unwrap();
             file.write_all(&stamped(0, 80_000)).unwrap();
             file.write_all(&b"a"[..grown]).unwrap();
-            assert_eq!(remove_old(&point, &path, 0).is_err(), grown == 1);
+            assert_eq!(remove_if_ours(&point, &path, 0).is_err(), grown == 1);
         }
     }
 }

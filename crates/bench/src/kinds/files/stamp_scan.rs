@@ -1,4 +1,4 @@
-//! Content of a file that may be of tonnage: told by the stamps that its sectors begin with.
+//! Checks whether tonnage wrote a file, by the stamps at the beginning of its sectors.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,43 +7,43 @@ use std::time::Instant;
 
 use tonnage_sys::files::open::open;
 
-use super::before::READ;
+use super::checks::READ;
 use super::ledger::Inode;
 use tonnage_loops::files::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES};
 
-/// A file is looked at in chunks of this size.
+/// Bytes that are read at a time.
 const CHUNK_BYTES: u64 = 256 << 10;
 
-/// Of a file with more chunks, so many are looked at.
+/// Most chunks of a file that are read.
 const CHUNKS: u64 = 64;
 
-/// Content of a file, as far as it was looked at.
+/// Content of a file, as far as it was read.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Content {
-    /// Holes and zeros only.
+    /// Only holes and zeros.
     Nothing,
-    /// Sectors of tonnage, and nothing else.
+    /// Only sectors that tonnage wrote.
     Ours,
-    /// Something else too.
+    /// Also data that tonnage did not write.
     Foreign {
         /// Offset of the first sector that tonnage did not write.
         offset: u64,
     },
-    /// Reason why nobody can tell.
+    /// The content could not be determined, with the reason.
     Unknown(String),
 }
 
-/// Looks at the stamps of a file that should hold data of this number, and be this very file: at all of a file of up to
-/// 16 MiB, of a larger one at its begin, its end, and chunks in between at equal distances. From `hurry` on only at the
-/// first chunk that holds anything.
-pub fn look(path: &Path, inode: Inode, number: u32, hurry: Option<Instant>) -> Content {
-    let mut found = Found {
+/// Scans the stamps of a file that should have this identity and hold data keyed by `number`. Files of up to 16 MiB are
+/// read completely; of larger ones, the beginning, the end, and evenly spaced chunks in between. From `hurry` on, only
+/// the first chunk with data counts.
+pub fn scan(path: &Path, inode: Inode, number: u32, hurry: Option<Instant>) -> Content {
+    let mut found = StampFindings {
         number,
-        ..Found::default()
+        ..StampFindings::default()
     };
     let read = open(path, &READ).and_then(|file| {
         let status = file.metadata()?;
-        if Inode::of(&status) != inode {
+        if Inode::from_metadata(&status) != inode {
             return Err(std::io::Error::other(
                 "another process has just replaced it",
             ));
@@ -69,14 +69,14 @@ pub fn look(path: &Path, inode: Inode, number: u32, hurry: Option<Instant>) -> C
     }
 }
 
-/// Offsets of the chunks to look at, in rising order.
+/// Returns the offsets of the chunks to read, ascending.
 fn chunks(file: &File, bytes: u64) -> Vec<u64> {
     let all = bytes.div_ceil(CHUNK_BYTES);
     if all <= CHUNKS {
         return (0..all).map(|chunk| chunk * CHUNK_BYTES).collect();
     }
-    // A shuffled order that was cut short leaves holes, between which an even distance may find nothing. File systems
-    // that cannot tell where data begins say that it is at 0.
+    // A shuffled order that was cut short leaves holes, and evenly spaced chunks might hit only these; so include the
+    // beginning of the data. File systems that do not track holes report 0.
     let data = rustix::fs::seek(file, rustix::fs::SeekFrom::Data(0)).unwrap_or(0);
     let first = (data / CHUNK_BYTES).min(all - 1);
     let spread = (0..CHUNKS).map(|part| (all - 1) * part / (CHUNKS - 1));
@@ -88,20 +88,20 @@ fn chunks(file: &File, bytes: u64) -> Vec<u64> {
 
 /// Findings so far.
 #[derive(Default)]
-struct Found {
+struct StampFindings {
     number: u32,
-    /// The key of a stamp that was right.
+    /// The key of a valid stamp.
     key: Option<FileKey>,
-    /// True when a stamp was right: by chance none is.
+    /// Whether a stamp was valid. None is valid by chance.
     ours: bool,
-    /// The first sector whose stamp is wrong.
+    /// Offset of the first sector with an invalid stamp.
     foreign: Option<u64>,
-    /// The first sector that holds anything without a stamp.
+    /// Offset of the first sector with data but without a valid stamp.
     other: Option<u64>,
 }
 
-impl Found {
-    /// Looks at a chunk, which begins with a sector.
+impl StampFindings {
+    /// Checks a chunk that begins at a sector boundary.
     fn judge(&mut self, chunk: &[u8], offset: u64) {
         let sectors = || {
             (offset..)
@@ -130,8 +130,8 @@ impl Found {
         FileKey::of_stamp(*stamp, self.number, at).filter(|_| *stamp != [0; STAMP_BYTES])
     }
 
-    /// Returns whether a sector may be one of tonnage of which a transfer, or the file's end, has cut the stamp: what
-    /// is there of it is right, the rest is zeros.
+    /// Whether a sector may be one of tonnage with a stamp cut short by the end of a transfer or of the file: its bytes
+    /// are either those of the stamp or zeros.
     fn may_be_cut(&self, sector: &[u8], at: u64) -> bool {
         let stamp = &sector[..sector.len().min(STAMP_BYTES)];
         let Some(key) = self.key else {
