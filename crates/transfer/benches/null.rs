@@ -1,8 +1,8 @@
-//! Cost of the library per operation, over the engine that moves nothing: raw post and poll, tickets, futures, and
-//! calls without a session, in turn so that a machine which changes its speed changes it for all.
+//! Measures the library's cost per operation, over the engine that moves nothing: raw post and poll, tickets, futures,
+//! and calls without a session. They take turns, so that changes of the machine's speed affect all of them.
 //!
-//! Each way is measured with one operation in flight, and with a window of 64. The figures are medians of the rounds; a
-//! goal is met or missed by the difference to raw, which is the median of the differences within rounds.
+//! Each way is measured with one operation in flight, and with 64. The figures are medians of the rounds. Goals refer
+//! to the difference from raw: the median of the differences within rounds.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -18,13 +18,13 @@ use tonnage_transfer::{
     TransportOptions,
 };
 
-/// Operations of one stretch.
+/// Operations of one measurement.
 const OPERATIONS: u64 = 1 << 18;
 const ROUNDS: usize = 31;
 const WINDOW: usize = 64;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Ways with their goals, nanoseconds above raw.
+/// The measured ways and their goals, in nanoseconds above raw.
 const WAYS: [(&str, Option<f64>); 12] = [
     ("raw", None),
     ("poll", Some(10.0)),
@@ -40,7 +40,7 @@ const WAYS: [(&str, Option<f64>); 12] = [
     ("list, window 64", Some(10.0)),
 ];
 
-/// Everything that is measured.
+/// State of the measurements.
 struct Bench {
     clock: Clock,
     engine: Box<dyn Engine + Send>,
@@ -53,7 +53,7 @@ struct Bench {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // `cargo test --benches` only wants to see that it runs.
+    // `cargo test --benches` only checks that it runs.
     let is_test = !std::env::args().any(|argument| argument == "--bench");
     let rounds = if is_test { 1 } else { ROUNDS };
     let mut bench = Bench::open()?;
@@ -103,13 +103,13 @@ impl Bench {
             lane,
             session: endpoint.session(&memory, far.remote())?,
             asynchronous: AsyncSession::new(endpoint.session(&memory, far.remote())?),
-            remote: endpoint.know(far.remote()),
+            remote: endpoint.remember(far.remote()),
             endpoint,
             memory,
         })
     }
 
-    /// Nanoseconds per operation of each way.
+    /// Measures nanoseconds per operation of each way.
     fn round(&mut self) -> Result<[f64; WAYS.len()], TransferError> {
         let clock = self.clock;
         let mut row = [0.0; WAYS.len()];
@@ -272,7 +272,7 @@ fn queued(endpoint: &TransferEndpoint, session: &Session) -> Result<(), Transfer
     Ok(())
 }
 
-/// As many as have ended are posted anew in one call.
+/// Posts a new operation for each that has ended, all in one call.
 fn listed(endpoint: &TransferEndpoint, session: &Session) -> Result<(), TransferError> {
     let mut ends = [const { TicketEnd::NONE }; WINDOW];
     let mut list = [QueuedExtent::default(); WINDOW];

@@ -1,7 +1,8 @@
-//! Two processes over `shm`, or the engine that is named: `cargo run --example async -- fabric:tcp`.
+//! Transfers between two processes over `shm`, or over the engine given as an argument: `cargo run --example async --
+//! fabric:tcp`.
 //!
-//! Tasks of the first write parts of its memory to the second side by side; then it tells the second, and reads all
-//! back.
+//! Tasks of the first process write parts of its memory to the second concurrently. Then it notifies the second, and
+//! reads everything back.
 
 mod common;
 
@@ -10,11 +11,11 @@ use std::error::Error;
 use common::{BYTES, Side, TIMEOUT, pattern};
 use tonnage_transfer::{AsyncSession, Executor, TransferResult, Verb};
 
-/// Immediate values: the bytes are there; all is done.
+/// Immediate values: the bytes have arrived; everything is done.
 const WRITTEN: u32 = 1;
 const DONE: u32 = 2;
 
-/// Tasks, and bytes of one operation.
+/// Number of tasks, and bytes of one operation.
 const TASKS: usize = 8;
 const PIECE: usize = 16 << 10;
 
@@ -22,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let side = Side::open()?;
     match side.second {
         Some(_) => first(&side)?,
-        None => side.check_when_told([WRITTEN, DONE], &pattern(2))?,
+        None => side.check_at_arrivals([WRITTEN, DONE], &pattern(2))?,
     }
     side.close("wrote 1 MiB from 8 tasks and read it back")
 }
@@ -57,7 +58,7 @@ fn first(side: &Side) -> Result<(), Box<dyn Error>> {
     side.check(&pattern(2))
 }
 
-/// Writes one task's part of the memory, an operation after the other.
+/// Writes one task's part of the memory, one operation after the other.
 async fn write_part(session: &AsyncSession, task: usize) -> TransferResult<()> {
     let part = BYTES / TASKS;
     for at in (task * part..(task + 1) * part).step_by(PIECE) {

@@ -1,6 +1,8 @@
-//! Two processes over `shm`, or the engine that is named: `cargo run --example poll -- fabric:tcp`.
+//! Transfers between two processes over `shm`, or over the engine given as an argument: `cargo run --example poll --
+//! fabric:tcp`.
 //!
-//! The first writes its memory to the second in a batch, tells it, overwrites its own, and reads everything back.
+//! The first process writes its memory to the second in a batch and notifies it. Then it overwrites its own memory, and
+//! reads everything back.
 
 mod common;
 
@@ -9,7 +11,7 @@ use std::error::Error;
 use common::{BYTES, Side, TIMEOUT, pattern};
 use tonnage_transfer::{Extent, Verb};
 
-/// Immediate values: the bytes are there; all is done.
+/// Immediate values: the bytes have arrived; everything is done.
 const WRITTEN: u32 = 1;
 const DONE: u32 = 2;
 
@@ -20,7 +22,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let side = Side::open()?;
     match side.second {
         Some(_) => first(&side)?,
-        None => side.check_when_told([WRITTEN, DONE], &pattern(1))?,
+        None => side.check_at_arrivals([WRITTEN, DONE], &pattern(1))?,
     }
     side.close("wrote 1 MiB in a batch and read it back")
 }
@@ -37,7 +39,7 @@ fn first(side: &Side) -> Result<(), Box<dyn Error>> {
     while !batch.poll()? {
         polls += 1;
     }
-    // or be waited for. The flush proves that what was written has arrived, before the peer is told.
+    // or be waited for. The flush proves that the writes have arrived, before the peer is notified.
     session.flush(Verb::Write)?.wait(TIMEOUT)?;
     session.write_imm(0, 0, 0, WRITTEN)?.wait(TIMEOUT)?;
 

@@ -1,7 +1,7 @@
-//! Words that processes tell each other before they can transfer anything: how to reach an endpoint, and its memory.
+//! Cards and remote memories: what processes exchange before they can transfer anything.
 //!
-//! Both are one line of text each, for whatever channel the program has. What they say is opaque, is checked where it
-//! is used, and is not secret: who reads a [`RemoteMemory`] can reach the memory.
+//! Each is one line of text, for any channel that the program has. Its contents are opaque, and checked when it is
+//! used. It is not secret: a process that reads a [`RemoteMemory`] can access the memory.
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -10,11 +10,11 @@ use tonnage_engine::{Card, Descriptor, Peer};
 use crate::error::{Subject, TransferError, TransferErrorKind, TransferResult};
 use crate::place::ProcessPlace;
 
-/// Longest line that is read; an engine's card has at most [`Card::BYTES_MAX`] bytes, each at most four characters
-/// here.
+/// Longest accepted line. An engine's card has at most [`Card::BYTES_MAX`] bytes, each at most four characters in the
+/// line.
 const LINE_BYTES_MAX: usize = 5 * Card::BYTES_MAX;
 
-/// Address of an endpoint for one of its peers.
+/// Address of an endpoint, made for one of its peers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EndpointCard {
     pub(crate) engine: String,
@@ -34,22 +34,22 @@ pub struct RemoteMemory {
 }
 
 impl EndpointCard {
-    /// The endpoint that made it.
+    /// Returns the endpoint that made it.
     pub fn from(&self) -> Peer {
         self.from
     }
 
-    /// The endpoint that it is for.
+    /// Returns the endpoint that it is for.
     pub fn to(&self) -> Peer {
         self.to
     }
 
-    /// The card as a line of text, without its end.
+    /// Returns the card as a line of text, without the newline.
     pub fn encode(&self) -> String {
         encode(self)
     }
 
-    /// Reads a line that [`Self::encode`] made; white space around it does not matter.
+    /// Decodes a line that [`Self::encode`] made; surrounding white space is ignored.
     ///
     /// # Errors
     /// `Usage` for anything else.
@@ -66,8 +66,8 @@ impl EndpointCard {
 }
 
 impl RemoteMemory {
-    /// A memory that a peer registered without an endpoint of this library: `number` tells it apart from others of that
-    /// peer, and `descriptor` is what its engine returned.
+    /// Describes memory that a peer registered without this library. `number` distinguishes it from that peer's other
+    /// memories, and `descriptor` is the one that its engine returned.
     pub fn new(owner: Peer, number: u32, bytes: u64, descriptor: Descriptor) -> Self {
         Self {
             owner,
@@ -77,17 +77,17 @@ impl RemoteMemory {
         }
     }
 
-    /// The endpoint that registered it.
+    /// Returns the endpoint that registered it.
     pub fn owner(&self) -> Peer {
         self.owner
     }
 
-    /// Number of its bytes.
+    /// Returns its size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The name for calls without a session.
+    /// Returns its name for calls without a session.
     pub fn id(&self) -> RemoteId {
         RemoteId {
             peer: self.owner,
@@ -95,12 +95,12 @@ impl RemoteMemory {
         }
     }
 
-    /// The memory as a line of text, without its end.
+    /// Returns the memory as a line of text, without the newline.
     pub fn encode(&self) -> String {
         encode(self)
     }
 
-    /// Reads a line that [`Self::encode`] made; white space around it does not matter.
+    /// Decodes a line that [`Self::encode`] made; surrounding white space is ignored.
     ///
     /// # Errors
     /// `Usage` for anything else.
@@ -119,7 +119,7 @@ pub struct RemoteId {
 }
 
 fn encode(value: &impl Serialize) -> String {
-    // Numbers and texts: writing them as JSON cannot fail.
+    // Serializing numbers and strings as JSON cannot fail.
     serde_json::to_string(value).unwrap_or_default()
 }
 
@@ -131,7 +131,7 @@ fn decode<T: DeserializeOwned>(what: &str, line: &str) -> TransferResult<T> {
 }
 
 fn unreadable(what: &str, why: &str) -> TransferError {
-    let reason = format!("this is no {what}: {why}");
+    let reason = format!("not a valid {what}: {why}");
     TransferError::new(TransferErrorKind::Usage, Subject::default(), reason)
 }
 
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_reads_back() {
+    fn a_line_decodes_to_its_original() {
         let longest = card(Card::BYTES_MAX);
         let line = longest.encode();
         assert!(!line.contains('\n'));
@@ -173,12 +173,15 @@ mod tests {
     }
 
     #[test]
-    fn other_lines_are_refused_with_a_reason() {
+    fn invalid_lines_are_refused_with_a_reason() {
         let refused = |line: &str| EndpointCard::decode(line).unwrap_err();
         for line in ["", "{}", "[1]", "null", &memory().encode()] {
             let error = refused(line);
             assert_eq!(error.kind(), TransferErrorKind::Usage);
-            assert!(error.to_string().contains("no endpoint card"), "{error}");
+            assert!(
+                error.to_string().contains("not a valid endpoint card"),
+                "{error}"
+            );
         }
         let long = refused(&card(Card::BYTES_MAX + 1).encode()).to_string();
         assert!(
@@ -194,7 +197,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_the_readers_panic(
+        fn no_text_makes_the_decoders_panic(
             line in ".{0,200}",
             cut in 0usize..400,
             at in 0usize..400,

@@ -1,8 +1,8 @@
 //! An endpoint as its handles share it: on one thread, without locks.
 //!
-//! Wakers may be anybody's code. So tasks are woken, and wakers dropped, only when the state is not borrowed: whatever
-//! they do then, they may use the endpoint. What is kept with a memory may be dropped while it is borrowed, and must
-//! not.
+//! Wakers run code of other crates, which may use the endpoint. So tasks are woken, and wakers dropped, only while the
+//! state is not borrowed. A caller's memory owner may be dropped while it is borrowed, and must not use the endpoint
+//! then.
 
 use std::cell::{RefCell, RefMut};
 use std::rc::Rc;
@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use crate::error::{Subject, TransferError, TransferResult};
 use crate::state::EndpointState;
 
-/// Polls between two looks at the clock while nothing happens.
-const LOOK_POLLS: u32 = 64;
+/// Polls between two clock reads while nothing happens.
+const CLOCK_POLLS: u32 = 64;
 
 /// A shared endpoint.
 #[derive(Clone)]
@@ -29,12 +29,12 @@ impl EndpointCell {
         self.0.borrow_mut()
     }
 
-    /// Returns whether both are the same endpoint.
-    pub(crate) fn is(&self, other: &Self) -> bool {
+    /// Returns whether both are handles of the same endpoint.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The state, where nobody else shares it.
+    /// Returns the state if this is the only handle.
     pub(crate) fn into_state(self) -> Result<EndpointState, Self> {
         let unwrapped = Rc::try_unwrap(self.0);
         unwrapped.map(RefCell::into_inner).map_err(Self)
@@ -53,13 +53,13 @@ impl EndpointCell {
         progressed
     }
 
-    /// Wakes the tasks whose operations have ended.
+    /// Wakes the tasks of operations that have ended.
     #[cold]
     pub(crate) fn wake(&self) {
         let mut woken = std::mem::take(&mut self.borrow().woken);
         woken.drain(..).for_each(Waker::wake);
         let mut state = self.borrow();
-        // What came meanwhile is woken now too; the longer list is kept, so that it need not grow again.
+        // Tasks that were added meanwhile are woken now too. The longer list is kept, so that it need not grow again.
         while !state.woken.is_empty() {
             let more = std::mem::replace(&mut state.woken, std::mem::take(&mut woken));
             drop(state);
@@ -72,19 +72,18 @@ impl EndpointCell {
         }
     }
 
-    /// Gives a ticket back.
+    /// Releases a ticket.
     #[inline]
-    pub(crate) fn let_go(&self, slot: u32) {
-        let waker = self.borrow().let_go(slot);
-        // Dropped here, where nothing is borrowed.
+    pub(crate) fn release_ticket(&self, slot: u32) {
+        let waker = self.borrow().release_ticket(slot);
+        // Dropped here, while nothing is borrowed.
         drop(waker);
     }
 
     /// Polls until `done` returns something.
     ///
     /// # Errors
-    /// Those of `done`; the engine's when it is dead; `Deadline`, with the subject that is asked for, when the time is
-    /// over.
+    /// Those of `done`; the engine's error if it is dead; `Deadline` after `timeout`, with the given subject.
     pub(crate) fn wait<T>(
         &self,
         timeout: Duration,
@@ -98,11 +97,11 @@ impl EndpointCell {
                 return Ok(value);
             }
             if let Err(error) = self.progress() {
-                // Whoever waits knows better what has failed.
+                // `done` may have a more precise error.
                 return done(&mut self.borrow())?.ok_or(error);
             }
             polls = polls.wrapping_add(1);
-            if polls.is_multiple_of(LOOK_POLLS) {
+            if polls.is_multiple_of(CLOCK_POLLS) {
                 let now = Instant::now();
                 let until = *deadline.get_or_insert_with(|| now.checked_add(timeout));
                 if until.is_some_and(|until| now >= until) {
@@ -113,9 +112,9 @@ impl EndpointCell {
         }
     }
 
-    /// Spends a turn in which nothing happened: the CPU may be needed by the peer.
+    /// Yields the CPU after an idle turn, because the peer may need it.
     pub(crate) fn rest(&self) {
-        self.borrow().look_at_peers();
+        self.borrow().check_peers();
         std::thread::yield_now();
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints: one engine of one thread, its memory, its peers, and the sessions between them.
+//! An endpoint: one thread's engine, its memory, its peers, and the sessions between them.
 
 use std::fmt;
 use std::os::fd::OwnedFd;
@@ -25,24 +25,24 @@ use crate::ticket::Ticket;
 /// Configuration of an endpoint.
 #[derive(Debug, Clone)]
 pub struct EndpointConfig {
-    /// Its number, by which peers name it. No two endpoints that are connected to one another have the same.
+    /// Number by which peers name this endpoint. Connected endpoints must have different numbers.
     pub id: Peer,
-    /// The device, by its place among those that were opened.
+    /// Index of the device among the opened ones.
     pub device: usize,
-    /// The most peers that it will be connected to.
+    /// Maximum number of peers that it will be connected to.
     pub peers_max: u32,
-    /// The most operations that the engine is asked to keep in flight on one lane.
+    /// Number of operations that the engine should be able to keep in flight on one lane.
     pub depth: u32,
-    /// The most operations and batches that have not ended, or whose tickets are still held.
+    /// Maximum number of operations and batches that have not ended, or whose tickets are still held.
     pub operations_max: u32,
-    /// The most arrivals that wait to be taken.
+    /// Maximum number of arrivals that wait to be taken.
     pub arrivals_max: u32,
-    /// True when its user will sleep ([`TransferEndpoint::arm`]) and not only poll.
+    /// Whether its user will sleep ([`TransferEndpoint::arm`]) in addition to polling.
     pub sleeps: bool,
 }
 
 impl EndpointConfig {
-    /// An endpoint with this number, for one peer and 64 operations in flight on a lane.
+    /// Returns the configuration of an endpoint with this number, for one peer and 64 operations in flight on a lane.
     pub fn new(id: Peer) -> Self {
         Self {
             id,
@@ -56,35 +56,36 @@ impl EndpointConfig {
     }
 }
 
-/// An engine that somebody opened, for [`TransferEndpoint::over`]. It is named before its domain, to be closed first.
+/// An engine that the caller opened, for [`TransferEndpoint::over`]. The engine precedes its domain, so that it closes
+/// first.
 pub struct EngineParts {
     /// The engine.
     pub engine: Box<dyn Engine + Send>,
-    /// Its domain, to be kept until the engine is closed; `None` where somebody else keeps it.
+    /// Its domain, to be kept until the engine is closed; `None` if the caller keeps it.
     pub domain: Option<Arc<dyn Domain>>,
     /// The capabilities of its domain.
     pub caps: Caps,
     /// Its name, such as "fabric:tcp".
     pub name: String,
-    /// Its device, where it has one.
+    /// Its device, if it has one.
     pub device: Option<String>,
-    /// Removes what a killed process has left on this machine
+    /// Removes what a killed process left behind on this machine
     /// ([`Lifecycle::clean_up`](tonnage_engine::Lifecycle::clean_up)).
     pub clean_up: fn(u32),
 }
 
-/// One endpoint: an engine that one thread owns, with its registrations, peers, sessions and operations in flight.
+/// An engine that one thread owns, with its registrations, peers, sessions and operations in flight.
 ///
 /// A clone is another handle of the same endpoint. The engine is closed when the last handle, session, memory and
-/// ticket is gone. What is in flight then may be lost: [`Self::wait_all`] comes first.
+/// ticket is dropped. Operations still in flight then may be lost; call [`Self::wait_all`] first.
 #[derive(Clone)]
 pub struct TransferEndpoint {
     cell: EndpointCell,
 }
 
 impl TransferEndpoint {
-    /// An endpoint over an engine that was opened otherwise. Nothing may be in flight on it, and none of its lanes may
-    /// be used by anybody else.
+    /// Creates an endpoint over an engine that the caller opened. Nothing may be in flight on the engine, and its lanes
+    /// may not be used elsewhere.
     pub fn over(parts: EngineParts, config: &EndpointConfig) -> Self {
         let subject = Subject {
             engine: parts.name.into(),
@@ -108,11 +109,11 @@ impl TransferEndpoint {
         }
     }
 
-    /// Gives the engine back, with its registrations, its connections and its domain, when this is the only handle,
-    /// nothing else is left of the endpoint, and nothing is in flight.
+    /// Returns the engine with its registrations, its connections and its domain. This must be the only handle, with no
+    /// session, memory or ticket left and nothing in flight.
     ///
     /// # Errors
-    /// The endpoint, when something is left.
+    /// The endpoint itself, if anything is left.
     pub fn into_parts(self) -> Result<EngineParts, Self> {
         if !self.cell.borrow().is_idle() {
             return Err(self);
@@ -128,20 +129,20 @@ impl TransferEndpoint {
         })
     }
 
-    /// Its number.
+    /// Returns the number of this endpoint.
     pub fn id(&self) -> Peer {
         self.cell.borrow().id
     }
 
-    /// Its engine's capabilities.
+    /// Returns the engine's capabilities.
     pub fn caps(&self) -> Caps {
         self.cell.borrow().caps
     }
 
-    /// Allocates memory of a kind ("host", "huge", "small"), such that the engine can take it, and registers it.
+    /// Allocates memory of a kind ("host", "huge", "small") that the engine can use, and registers it.
     ///
     /// # Errors
-    /// `Usage` for an unknown kind, `Unavailable` for what this machine or the engine cannot give.
+    /// `Usage` for an unknown kind, `Unavailable` if this machine or the engine cannot provide it.
     pub fn allocate(&self, kind: &str, bytes: u64) -> TransferResult<LocalMemory> {
         let allocate = || {
             (LISTS.memory(kind)?.allocate)(&Request {
@@ -154,37 +155,37 @@ impl TransferEndpoint {
         };
         let memory = allocate().map_err(|error| {
             let subject = self.cell.borrow().subject.with("allocate", None);
-            TransferError::below(TransferErrorKind::Unavailable, subject, &error)
+            TransferError::from_error(TransferErrorKind::Unavailable, subject, &error)
         })?;
         self.register(memory)
     }
 
-    /// Registers memory that somebody else allocated: see [`caller_memory`](crate::caller_memory) and
+    /// Registers memory that the caller allocated: see [`caller_memory`](crate::caller_memory) and
     /// [`DmabufMemory`](crate::DmabufMemory). The engine may hold it until the endpoint is closed, as `fabric` does.
     ///
     /// # Errors
-    /// `Unavailable` for memory that the engine cannot take, with the reason.
+    /// `Unavailable`, with the reason, if the engine cannot use this memory.
     pub fn register(&self, memory: Arc<dyn Memory>) -> TransferResult<LocalMemory> {
         let region = self.cell.borrow().register(Arc::clone(&memory))?;
         Ok(LocalMemory::new(self.cell.clone(), region, memory))
     }
 
-    /// The card that this peer needs to connect to this endpoint. Each side makes its own for the other before either
-    /// connects.
+    /// Returns the card that this peer needs to connect to this endpoint. Each side makes its card for the other before
+    /// either connects.
     ///
     /// # Errors
-    /// When the engine has no room for so many peers.
+    /// If the engine has no room for another peer.
     pub fn card_for(&self, peer: Peer) -> TransferResult<EndpointCard> {
         self.cell.borrow().card_for(peer)
     }
 
-    /// Connects to the peers that made these cards, which have to connect to this endpoint at the same time, and waits
-    /// for first contact. Called again for more peers, and with the same cards for those that were not there in time.
-    /// A peer that was lost stays lost: a process that takes its place connects under another number.
+    /// Connects to the peers that made these cards, and waits for first contact. The peers have to connect to this
+    /// endpoint at the same time. It can be called again for more peers, and again with the same cards for peers that
+    /// were not reached in time. A lost peer stays lost: a process that replaces it connects under another number.
     ///
     /// # Errors
-    /// `Usage` for a card that is not for this endpoint, and then nothing was done for the others either; `Unavailable`
-    /// for a peer that the engine cannot reach, `PeerLost` for one that has ended, `Deadline`.
+    /// `Usage` for a card that is not for this endpoint; nothing has then been done for the others either.
+    /// `Unavailable` for a peer that the engine cannot reach, `PeerLost` for one that has ended, and `Deadline`.
     pub fn connect(&self, cards: &[EndpointCard], timeout: Duration) -> TransferResult<()> {
         self.cell.borrow().connect(cards, timeout)
     }
@@ -192,22 +193,22 @@ impl TransferEndpoint {
     /// Resolves a session between a memory of this endpoint and a peer's.
     ///
     /// # Errors
-    /// `Usage` for a peer that was not connected; `PeerLost`; what the engine refuses.
+    /// `Usage` for a peer that was not connected; `PeerLost`; any error with which the engine refuses.
     pub fn session(&self, local: &LocalMemory, remote: &RemoteMemory) -> TransferResult<Session> {
         self.session_with(local, remote, SessionOptions::default())
     }
 
-    /// Like [`Self::session`], with promises for its writes.
+    /// Like [`Self::session`], with guarantees for its writes.
     ///
     /// # Errors
-    /// As [`Self::session`]; `Unavailable` for a promise that the engine cannot make.
+    /// As [`Self::session`]; `Unavailable` for a guarantee that the engine cannot give.
     pub fn session_with(
         &self,
         local: &LocalMemory,
         remote: &RemoteMemory,
         options: SessionOptions,
     ) -> TransferResult<Session> {
-        if !local.is_of(&self.cell) {
+        if !local.is_registered_with(&self.cell) {
             let subject = self.cell.borrow().subject.with("session", remote.owner);
             let reason = "the local memory is registered with another endpoint";
             return Err(TransferError::new(
@@ -228,14 +229,14 @@ impl TransferEndpoint {
         ))
     }
 
-    /// Keeps a peer's memory under its name, for calls without a session.
-    pub fn know(&self, remote: &RemoteMemory) -> RemoteId {
-        self.know_with(remote, SessionOptions::default())
+    /// Remembers a peer's memory under its name, for calls without a session.
+    pub fn remember(&self, remote: &RemoteMemory) -> RemoteId {
+        self.remember_with(remote, SessionOptions::default())
     }
 
-    /// Like [`Self::know`], with promises for the writes of such calls. One that the engine cannot make is told by the
-    /// first of them.
-    pub fn know_with(&self, remote: &RemoteMemory, options: SessionOptions) -> RemoteId {
+    /// Like [`Self::remember`], with guarantees for the writes of such calls. If the engine cannot give one, the first
+    /// of these calls fails.
+    pub fn remember_with(&self, remote: &RemoteMemory, options: SessionOptions) -> RemoteId {
         let id = remote.id();
         self.forget(id);
         let known = KnownRemote {
@@ -247,23 +248,23 @@ impl TransferEndpoint {
         id
     }
 
-    /// Forgets a peer's memory, and what calls without a session have resolved for it.
+    /// Forgets a peer's memory, and the sessions that named calls have resolved for it.
     pub fn forget(&self, remote: RemoteId) {
         let mut state = self.cell.borrow();
         state.remotes.remove(&remote);
         let of_it = |(&(local, known), &session)| (known == remote).then_some((local, session));
-        let sessions: Vec<_> = state.looked_up.iter().filter_map(of_it).collect();
+        let sessions: Vec<_> = state.named_sessions.iter().filter_map(of_it).collect();
         for (local, session) in sessions {
-            state.looked_up.remove(&(local, remote));
+            state.named_sessions.remove(&(local, remote));
             state.close_session(session);
         }
     }
 
-    /// Posts operations of one verb without a session, for those who have none and to see what that costs: memory and
-    /// peer are named, and the lane comes from `source`. Several extents are a batch.
+    /// Posts operations of one verb without a session: the call names memory and peer, and gets its lane from `source`.
+    /// It serves callers without a session, and shows the cost of going without one. Several extents are a batch.
     ///
     /// # Errors
-    /// As [`Session::post`] and [`Session::batch`]; `Usage` for a name that is not known.
+    /// As [`Session::post`] and [`Session::batch`]; `Usage` for an unknown name.
     pub fn transfer(
         &self,
         source: LaneSource,
@@ -277,11 +278,11 @@ impl TransferEndpoint {
         Ok(Ticket::new(self.cell.clone(), posted?))
     }
 
-    /// [`Session::flush`] of everything that was posted between these memories by [`LaneSource::LookUp`]. Lanes that
-    /// were released with their operations cannot be flushed any more; [`SessionOptions::delivered`] is for them.
+    /// Like [`Session::flush`], for all operations posted between these memories by [`LaneSource::LookUp`]. A lane that
+    /// was released with its operations cannot be flushed any more; use [`SessionOptions::delivered`] for those.
     ///
     /// # Errors
-    /// As [`Session::flush`]; `Usage` for a name that is not known.
+    /// As [`Session::flush`]; `Usage` for an unknown name.
     pub fn flush_between(
         &self,
         verb: Verb,
@@ -291,19 +292,19 @@ impl TransferEndpoint {
         Ok(Ticket::new(self.cell.clone(), slot))
     }
 
-    /// Takes completions from the engine and moves what waits for it; returns how many there were. Whoever only serves
-    /// calls it now and then, because some engines move bytes only while both sides poll.
+    /// Takes completions from the engine, posts operations that waited for room, and returns the number of completions.
+    /// A thread that only serves calls it now and then, because some engines move bytes only while both sides poll.
     ///
     /// # Errors
-    /// `EndpointFailed` when the engine is dead, `ArrivalsFull` when nobody takes arrivals.
+    /// `EndpointFailed` if the engine is dead, `ArrivalsFull` if the caller takes no arrivals.
     pub fn progress(&self) -> TransferResult<usize> {
         self.cell.progress()
     }
 
-    /// The next arrived write-imm, where there is one: polls the engine if none was found before.
+    /// Returns the next arrived write-imm, if any. Polls the engine if none was found before.
     ///
     /// # Errors
-    /// `EndpointFailed` when the engine is dead.
+    /// `EndpointFailed` if the engine is dead.
     pub fn arrival(&self) -> TransferResult<Option<ArrivedWrite>> {
         let known = self.cell.borrow().arrivals.pop_front();
         if known.is_some() {
@@ -313,16 +314,16 @@ impl TransferEndpoint {
         Ok(self.cell.borrow().arrivals.pop_front())
     }
 
-    /// The next arrived write-imm of those that were found before. Polls nothing.
+    /// Returns the next arrived write-imm among those found before. Polls nothing.
     #[inline]
     pub fn take_arrival(&self) -> Option<ArrivedWrite> {
         self.cell.borrow().arrivals.pop_front()
     }
 
-    /// Everything that has arrived: polls the engine once, and takes what it found.
+    /// Polls the engine once, and returns everything that has arrived.
     ///
     /// # Errors
-    /// `EndpointFailed` when the engine is dead and nothing is left to be taken.
+    /// `EndpointFailed` if the engine is dead and no arrival is left to take.
     pub fn arrivals(&self) -> TransferResult<impl Iterator<Item = ArrivedWrite>> {
         let progressed = self.cell.progress();
         let waiting = self.cell.borrow().arrivals.len();
@@ -336,7 +337,7 @@ impl TransferEndpoint {
     /// Waits for the next arrived write-imm.
     ///
     /// # Errors
-    /// `Deadline` when the time is over, `PeerLost` when the processes of all peers have ended, `EndpointFailed`.
+    /// `Deadline` after `timeout`, `PeerLost` if the processes of all peers have ended, `EndpointFailed`.
     pub fn wait_arrival(&self, timeout: Duration) -> TransferResult<ArrivedWrite> {
         self.cell.wait(
             timeout,
@@ -344,7 +345,7 @@ impl TransferEndpoint {
             |state| match state.arrivals.pop_front() {
                 Some(arrived) => Ok(Some(arrived)),
                 None if state.is_alone() => {
-                    // What the engine still held back is not lost with its sender.
+                    // An arrival that the engine still held back is not lost with its sender.
                     if state.progress().is_ok_and(|count| count > 0) {
                         return Ok(state.arrivals.pop_front());
                     }
@@ -358,44 +359,45 @@ impl TransferEndpoint {
         )
     }
 
-    /// Waits until everything that was posted has ended, well or badly.
+    /// Waits until everything that was posted has ended, successfully or not.
     ///
     /// # Errors
-    /// `Deadline` when the time is over, `EndpointFailed` when the engine is dead, `ArrivalsFull`. Once all has ended:
-    /// the first failure of an operation whose ticket was dropped before anybody asked; those of others are told by
-    /// their tickets.
+    /// `Deadline` after `timeout`, `EndpointFailed` if the engine is dead, `ArrivalsFull`. Once everything has ended:
+    /// the first failure that no ticket reported, because the ticket was dropped. Other failures are reported
+    /// by their tickets.
     pub fn wait_all(&self, timeout: Duration) -> TransferResult<()> {
         let all = self.cell.wait(
             timeout,
             |state| state.subject.with("waiting for all", None),
             |state| Ok((state.flights.in_flight() == 0).then_some(())),
         );
-        // While something goes on, the failure is kept for the call that finds the end of all.
+        // While operations are in flight, the failure is kept for the call that finds all of them ended.
         all?;
         let unclaimed = self.cell.borrow().unclaimed.take();
         unclaimed.map_or(Ok(()), Err)
     }
 
-    /// Operations and batches that have not ended.
+    /// Returns the number of operations and batches that have not ended.
     pub fn in_flight(&self) -> usize {
         self.cell.borrow().flights.in_flight()
     }
 
-    /// Slots that are free: as many as the configuration says when nothing is in flight and no ticket is held.
+    /// Returns the number of free slots: `operations_max` of the configuration when nothing is in flight and no ticket
+    /// is held.
     pub fn room(&self) -> usize {
         self.cell.borrow().flights.free()
     }
 
-    /// Tells the engine whether it may try ways of carrying out what is posted now; returns whether it has found what
-    /// it was looking for ([`Engine::settle`]).
+    /// Allows or forbids the engine to try out ways of carrying out the posted operations. Returns whether it has
+    /// settled on one ([`Engine::settle`]).
     pub fn settle(&self, trying: bool) -> bool {
         self.cell.borrow().engine.settle(trying)
     }
 
-    /// Waits until the registered memories hold what peers' plain writes have brought: for a target of writes whose
-    /// peer has told it by other means that they are complete ([`Engine::flush_incoming`]). Memory of a GPU may lack
-    /// their last bytes without it. Returns whether this machine needs it, which may be said though nothing was under
-    /// way; where it does not, the bytes were there without it.
+    /// Waits until the registered memories hold the bytes of peers' plain writes ([`Engine::flush_incoming`]). It is
+    /// for a target that knows by other means that its peer's writes are complete; without it, GPU memory may lack
+    /// their last bytes. Returns whether this machine needs the flush. It may return true even if nothing was under
+    /// way; if it returns false, the bytes were already there.
     ///
     /// # Errors
     /// The device's reason; the engine is dead then.
@@ -405,25 +407,25 @@ impl TransferEndpoint {
             return Err(dead.clone());
         }
         let flushed = state.engine.flush_incoming();
-        flushed.map_err(|error| state.die(error.to_string()))
+        flushed.map_err(|error| state.fail_engine(error.to_string()))
     }
 
-    /// Load of each rail since this was asked last ([`Engine::take_rail_loads`]).
+    /// Returns the load of each rail since the last call ([`Engine::take_rail_loads`]).
     pub fn take_rail_loads(&self) -> Vec<RailLoad> {
         self.cell.borrow().engine.take_rail_loads()
     }
 
-    /// Trouble that the devices have reported since this was asked last ([`Engine::take_device_events`]).
+    /// Returns the faults that the devices have reported since the last call ([`Engine::take_device_events`]).
     pub fn take_device_events(&self) -> Vec<String> {
         self.cell.borrow().engine.take_device_events()
     }
 
-    /// Choices that the engine made by itself ([`Engine::chosen`]).
+    /// Returns the choices that the engine made on its own ([`Engine::chosen`]).
     pub fn chosen(&self) -> Facts {
         self.cell.borrow().engine.chosen()
     }
 
-    /// The endpoint, for the executor.
+    /// Returns the shared endpoint that the executor polls.
     pub(crate) fn cell(&self) -> &EndpointCell {
         &self.cell
     }
@@ -442,8 +444,8 @@ impl fmt::Debug for TransferEndpoint {
 }
 
 impl TransferEndpoint {
-    /// Takes over peers that the engine has connected to, and met, before it became an endpoint's. Their processes are
-    /// not watched: whoever connected them may know how.
+    /// Adds peers to which the engine was connected, including first contact, before this endpoint took it over. Their
+    /// processes are not watched: that is up to the code that connected them.
     pub fn adopt_peers(&self, peers: impl IntoIterator<Item = Peer>) {
         let mut state = self.cell().borrow();
         for peer in peers {
@@ -455,8 +457,8 @@ impl TransferEndpoint {
         }
     }
 
-    /// Takes over memory that was registered with the engine before. It stays registered when this is dropped, and when
-    /// [`Self::into_parts`] gives the engine back.
+    /// Adds memory that was registered with the engine before. It stays registered when the returned memory is dropped,
+    /// and when [`Self::into_parts`] returns the engine.
     pub fn adopt_memory(&self, memory: Arc<dyn Memory>, region: Region) -> LocalMemory {
         let index = self
             .cell()
@@ -465,11 +467,12 @@ impl TransferEndpoint {
         LocalMemory::new(self.cell().clone(), index, memory)
     }
 
-    /// Says how long the write-imms are that a peer sends from now on, for an engine that cuts them
-    /// ([`Engine::expect`](tonnage_engine::Engine::expect)); `None` when it sends no more.
+    /// Sets the length of the write-imms that a peer sends from now on, for an engine that splits them
+    /// ([`Engine::expect`](tonnage_engine::Engine::expect)); `None` if it sends no more.
     ///
     /// # Errors
-    /// When the engine could not tell whose parts arrive, or some have arrived only in part.
+    /// If the engine could not tell the parts of different senders apart, or if some write-imms have arrived only in
+    /// part.
     pub fn expect(&self, peer: Peer, bytes: Option<u32>) -> TransferResult<()> {
         self.cell().borrow().expect(peer, bytes)
     }
@@ -478,39 +481,39 @@ impl TransferEndpoint {
 /// Ways to wait for an endpoint.
 #[derive(Debug, Clone)]
 pub enum Readiness {
-    /// There may be something already: poll or take it, and ask again before sleeping.
+    /// There may be something already: poll or take it, and call [`TransferEndpoint::arm`] again before sleeping.
     Ready,
-    /// Nothing can be taken until this descriptor is readable. It is the same one as long as the endpoint lives.
+    /// Nothing can be taken until this descriptor is readable. It stays the same as long as the endpoint lives.
     Sleep(Rc<OwnedFd>),
-    /// The engine can only be polled, or [`EndpointConfig::sleeps`](crate::EndpointConfig::sleeps) was not said.
+    /// The engine can only be polled, or [`EndpointConfig::sleeps`](crate::EndpointConfig::sleeps) was not set.
     Unsupported,
 }
 
 impl TransferEndpoint {
-    /// Makes ready for sleeping until the endpoint has something to do. Peers whose processes end in silence are found
-    /// by polling only, so that nobody sleeps without an end.
+    /// Prepares for sleeping until the endpoint has something to do. Sleep with a timeout: the end of a peer's process
+    /// that sends nothing is detected by polling only.
     ///
     /// # Errors
-    /// `EndpointFailed` when the engine is dead, `Unavailable` when this process may have no more descriptors.
+    /// `EndpointFailed` if the engine is dead, `Unavailable` if this process cannot open another descriptor.
     pub fn arm(&self) -> TransferResult<Readiness> {
         self.cell().borrow().arm()
     }
 }
 
 impl TransferEndpoint {
-    /// Queues a ticket of this endpoint, whose end [`Self::poll_ended`] then tells by this number. The endpoint has one
-    /// queue.
+    /// Queues a ticket of this endpoint. [`Self::poll_ended`] then reports its end under this token. The endpoint has
+    /// one queue.
     ///
     /// # Errors
-    /// The ticket, when it is of another endpoint, or has told that its operation ended well.
+    /// The ticket, if it belongs to another endpoint or has already reported that its operation succeeded.
     pub fn queue(&self, ticket: Ticket, token: u64) -> Result<(), Ticket> {
         ticket.hand_over(self.cell(), |state, slot| {
             state.flights.queue(slot, token);
         })
     }
 
-    /// [`Self::transfer`] of one operation whose end [`Self::poll_ended`] tells by this number, as if its ticket had
-    /// been queued.
+    /// Like [`Self::transfer`] for one operation. [`Self::poll_ended`] reports its end under this token, as if its
+    /// ticket had been queued.
     ///
     /// # Errors
     /// As [`Self::transfer`].
@@ -529,26 +532,26 @@ impl TransferEndpoint {
         Ok(())
     }
 
-    /// Takes ends of queued tickets in the order in which they ended, and returns how many. Polls the engine once,
+    /// Takes ends of queued tickets in the order in which they ended, and returns their number. Polls the engine once,
     /// unless some have ended before.
     ///
     /// # Errors
-    /// `EndpointFailed` when the engine is dead, `ArrivalsFull` when nobody takes arrivals; ends that were found before
-    /// are taken first.
+    /// `EndpointFailed` if the engine is dead, `ArrivalsFull` if the caller takes no arrivals. Ends that were found
+    /// before are returned first.
     #[inline]
     pub fn poll_ended(&self, ended: &mut [TicketEnd]) -> TransferResult<usize> {
         let mut state = self.cell().borrow();
         if state.flights.has_ended() {
             return Ok(state.take_ended(ended));
         }
-        let mut told = 0;
-        let progressed = state.progress_into(ended, &mut told);
+        let mut reported = 0;
+        let progressed = state.progress_into(ended, &mut reported);
         if !state.woken.is_empty() {
             drop(state);
             self.cell().wake();
             state = self.cell().borrow();
         }
-        match told + state.take_ended(&mut ended[told..]) {
+        match reported + state.take_ended(&mut ended[reported..]) {
             0 => progressed.map(|_| 0),
             count => Ok(count),
         }

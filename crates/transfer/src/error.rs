@@ -1,7 +1,7 @@
-//! Errors of transfers: of which kind, of which operation, with which peer, on which device.
+//! Errors of transfers, with kind, operation, peer and device.
 //!
-//! Errors of opening engines and memories come from below as [`tonnage_units::Error`]; they become a [`TransferError`]
-//! here, and turn back into what they were.
+//! Errors from opening engines and memories arrive as [`tonnage_units::Error`]. They become a [`TransferError`] here,
+//! and can be converted back.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use tonnage_units::Error;
 /// `Result` with a [`TransferError`].
 pub type TransferResult<T> = std::result::Result<T, TransferError>;
 
-/// Kind of an error, for a program to decide by.
+/// Kind of an error, for programs that act on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum TransferErrorKind {
-    /// The request itself is wrong: an unknown engine, a peer that was not connected, a verb that no session has.
+    /// The request itself is wrong: an unknown engine, a peer that was not connected, a verb that sessions do not have.
     Usage,
-    /// Something that was asked for is not on this machine, or an engine cannot do it with this memory.
+    /// This machine lacks a requested resource, or the engine cannot use this memory.
     Unavailable,
     /// Offsets that lie outside the local or the remote memory. Nothing was posted.
     OutOfRange,
-    /// No room now. Nothing was posted: poll, and try again.
+    /// Nothing more fits now, and nothing was posted: poll, and try again.
     Busy,
-    /// The time is over. The operation goes on, and its ticket can be asked again.
+    /// The timeout has passed. The operation goes on, and its ticket can be polled or waited for again.
     Deadline,
     /// The engine reports the operation as failed.
     OperationFailed,
-    /// The process at the other end has ended.
+    /// The peer's process has ended.
     PeerLost,
-    /// The engine is dead, and everything that was in flight with it.
+    /// The engine is dead, and everything that was in flight on it.
     EndpointFailed,
-    /// Nobody takes the arrivals, and there is no room for more. Nothing is lost: take some, and poll again.
+    /// The caller takes no arrivals, and their queue is full. Nothing is lost: take some, and poll again.
     ArrivalsFull,
 }
 
-/// Subject of an error: an endpoint, and of what it did the part that is known.
+/// The endpoint that an error is about, and the known parts of its operation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Subject {
     pub(crate) engine: Arc<str>,
@@ -47,7 +47,7 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// This endpoint, and an operation of it.
+    /// Returns this endpoint's subject with an operation and its peer.
     pub(crate) fn with(&self, operation: &'static str, peer: impl Into<Option<Peer>>) -> Self {
         Self {
             operation: Some(operation),
@@ -57,7 +57,7 @@ impl Subject {
     }
 }
 
-/// Error of a transfer. A clone costs no allocation, because several operations may share one.
+/// Error of a transfer. Cloning it does not allocate, because several operations may share one.
 #[derive(Clone)]
 pub struct TransferError(Arc<Detail>);
 
@@ -67,7 +67,7 @@ struct Detail {
     subject: Subject,
     reason: String,
     failure: Option<Failure>,
-    /// Parts of an [`Error::Unavailable`].
+    /// Fields of an [`Error::Unavailable`].
     unavailable: Option<[String; 3]>,
 }
 
@@ -86,8 +86,8 @@ impl TransferError {
         }))
     }
 
-    /// An error from below; `kind` is for those that are neither a wrong request nor something missing.
-    pub(crate) fn below(kind: TransferErrorKind, subject: Subject, error: &Error) -> Self {
+    /// Wraps a lower-level error. `kind` applies unless that error is a wrong request or something unavailable.
+    pub(crate) fn from_error(kind: TransferErrorKind, subject: Subject, error: &Error) -> Self {
         let mut unavailable = None;
         let kind = match error {
             Error::Usage(_) => TransferErrorKind::Usage,
@@ -106,7 +106,7 @@ impl TransferError {
         }))
     }
 
-    /// A failed operation, in the engine's words.
+    /// Wraps the engine's account of a failed operation.
     pub(crate) fn failed(subject: Subject, failure: Failure) -> Self {
         let mut reason = format!("{} ({})", failure.name, failure.code);
         if let Some(cause) = &failure.usual_cause {
@@ -126,40 +126,40 @@ impl TransferError {
         Self::new(TransferErrorKind::Deadline, subject, reason)
     }
 
-    /// This error, of another operation.
-    pub(crate) fn of(&self, subject: Subject) -> Self {
+    /// Returns this error for another operation.
+    pub(crate) fn with_subject(&self, subject: Subject) -> Self {
         Self(Arc::new(Detail {
             subject,
             ..(*self.0).clone()
         }))
     }
 
-    /// Its kind.
+    /// Returns its kind.
     pub fn kind(&self) -> TransferErrorKind {
         self.0.kind
     }
 
-    /// The operation, such as "write" or "connect".
+    /// Returns the operation, such as "write" or "connect".
     pub fn operation(&self) -> Option<&'static str> {
         self.0.subject.operation
     }
 
-    /// The peer at the other end.
+    /// Returns the peer.
     pub fn peer(&self) -> Option<Peer> {
         self.0.subject.peer
     }
 
-    /// The engine, such as "fabric:tcp".
+    /// Returns the engine, such as "fabric:tcp".
     pub fn engine(&self) -> &str {
         &self.0.subject.engine
     }
 
-    /// This side's device; `None` for engines without devices.
+    /// Returns this side's device; `None` for engines without devices.
     pub fn device(&self) -> Option<&str> {
         self.0.subject.device.as_deref()
     }
 
-    /// The engine's account of a failed operation.
+    /// Returns the engine's account of a failed operation.
     pub fn failure(&self) -> Option<&Failure> {
         self.0.failure.as_ref()
     }
@@ -237,7 +237,7 @@ mod tests {
         assert_eq!((error.operation(), error.peer()), (Some("write"), Some(3)));
         assert_eq!((error.engine(), error.device()), ("fabric:tcp", Some("lo")));
         assert_eq!(error.failure().map(|failure| failure.code), Some(104));
-        let other = error.of(subject().with("read", 4));
+        let other = error.with_subject(subject().with("read", 4));
         assert_eq!((other.operation(), other.peer()), (Some("read"), Some(4)));
     }
 
@@ -249,12 +249,12 @@ mod tests {
             how: "Buy one".into(),
         };
         let failed = TransferErrorKind::EndpointFailed;
-        let up = TransferError::below(failed, subject(), &missing());
+        let up = TransferError::from_error(failed, subject(), &missing());
         assert_eq!(up.kind(), TransferErrorKind::Unavailable);
         assert_eq!(Error::from(up).to_string(), missing().to_string());
-        let up = TransferError::below(failed, subject(), &Error::Usage("x".into()));
+        let up = TransferError::from_error(failed, subject(), &Error::Usage("x".into()));
         assert!(matches!(Error::from(up), Error::Usage(_)));
-        let up = TransferError::below(failed, subject(), &Error::Failed("x".into()));
+        let up = TransferError::from_error(failed, subject(), &Error::Failed("x".into()));
         assert_eq!(up.kind(), failed);
         assert!(matches!(Error::from(up), Error::Failed(_)));
     }

@@ -1,8 +1,7 @@
-//! A small executor for one thread: it polls the tasks that were woken, and the endpoints, whose completions wake them.
+//! A small executor for one thread. It polls the woken tasks, and the endpoints, whose completions wake them.
 //!
-//! It never sleeps, as nothing here does by itself; whoever wants to sleep between two turns asks
-//! [`TransferEndpoint::arm`]. Timers, channels and sockets are for other
-//! executors, which can poll the same futures.
+//! It never sleeps. A caller that wants to sleep between two turns uses [`TransferEndpoint::arm`]. Timers, channels and
+//! sockets are left to other executors, which can poll the same futures.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -15,32 +14,32 @@ use crate::cell::EndpointCell;
 use crate::endpoint::TransferEndpoint;
 use crate::error::{Subject, TransferError, TransferErrorKind, TransferResult};
 
-/// Tasks whose wakers share a word.
+/// Number of tasks with wakers in one word.
 const WORD_TASKS: usize = u64::BITS as usize;
 
-/// Turns between two looks at the clock while no task is woken.
-const LOOK_TURNS: u32 = 64;
+/// Turns between two clock reads while no task is woken.
+const IDLE_CLOCK_TURNS: u32 = 64;
 
-/// Turns between two looks at the clock while tasks are woken all the time.
-const BUSY_LOOK_TURNS: u32 = 1 << 10;
+/// Turns between two clock reads while tasks are woken all the time.
+const BUSY_CLOCK_TURNS: u32 = 1 << 10;
 
 thread_local! {
-    /// Something whose address no other living thread has.
+    /// Its address is unique among living threads.
     static MARK: u8 = const { 0 };
 }
 
-/// A number that no other living thread has.
+/// Returns a number that no other living thread has.
 #[inline]
 fn thread_mark() -> usize {
     MARK.with(|mark| std::ptr::from_ref(mark).addr())
 }
 
-/// Bits of tasks that were woken. Any thread may use a waker; but nearly all are woken by the executor's own thread,
-/// which needs no locked instruction for a word that it alone writes.
+/// One bit per task: set if the task was woken. Any thread may use a waker. Nearly all are woken by the executor's own
+/// thread, which needs no locked instruction for a word that it alone writes.
 struct WokenTasks {
-    /// The executor's thread, which it never leaves.
+    /// The executor's thread. The executor cannot move to another.
     owner: usize,
-    /// Woken by the owner, and written by nobody else.
+    /// Woken by the owner, which alone writes this.
     own: AtomicU64,
     /// Woken by other threads.
     others: AtomicU64,
@@ -65,7 +64,7 @@ impl WokenTasks {
         }
     }
 
-    /// Takes all bits; most often there are none, and then nothing is written. For the owner only.
+    /// Takes all bits. Usually there are none, and then nothing is written. Only the owner may call this.
     #[inline]
     fn take(&self) -> u64 {
         let mut bits = self.own.load(Ordering::Relaxed);
@@ -83,7 +82,7 @@ impl WokenTasks {
     }
 }
 
-/// One bit of a word: the task was woken.
+/// Sets one bit of a word to mark a task as woken.
 struct TaskWaker {
     word: Arc<WokenTasks>,
     bit: u64,
@@ -101,32 +100,32 @@ impl Wake for TaskWaker {
     }
 }
 
-/// A task that was spawned.
+/// A spawned task.
 struct SpawnedTask<'a> {
     future: Pin<Box<dyn Future<Output = ()> + 'a>>,
     waker: Waker,
 }
 
-/// An executor whose tasks are driven by the completions of its endpoints.
+/// An executor for tasks that are driven by the completions of its endpoints.
 pub struct Executor<'a> {
     endpoints: Vec<EndpointCell>,
     tasks: Vec<Option<SpawnedTask<'a>>>,
-    /// A bit for each task that was woken.
+    /// The bits of woken tasks.
     words: Vec<Arc<WokenTasks>>,
-    /// Tasks that are not done.
+    /// Number of tasks that are not done.
     left: usize,
-    /// Places of tasks that are done.
+    /// Indices of tasks that are done.
     free: Vec<usize>,
     turns: u32,
 }
 
 impl<'a> Executor<'a> {
-    /// An executor for tasks that wait for this endpoint.
+    /// Creates an executor for tasks that wait for this endpoint.
     pub fn new(endpoint: &TransferEndpoint) -> Self {
         Self::over([endpoint])
     }
 
-    /// An executor for tasks that wait for several endpoints of this thread.
+    /// Creates an executor for tasks that wait for several endpoints of this thread.
     pub fn over<'e>(endpoints: impl IntoIterator<Item = &'e TransferEndpoint>) -> Self {
         let endpoints = endpoints
             .into_iter()
@@ -164,24 +163,24 @@ impl<'a> Executor<'a> {
         self.left += 1;
     }
 
-    /// Runs until all tasks that were spawned are done.
+    /// Runs until all spawned tasks are done.
     ///
     /// # Errors
-    /// `Deadline` when the time is over; the tasks stay, and can be run again.
+    /// `Deadline` after `timeout`; the tasks stay, and can be run again.
     pub fn run(&mut self, timeout: Duration) -> TransferResult<()> {
-        let mut watch = Watch::new(timeout);
+        let mut limit = TimeLimit::new(timeout);
         while self.left > 0 {
             let polled = self.poll_woken();
-            self.progress(polled, &mut watch)?;
+            self.progress(polled, &mut limit)?;
         }
         Ok(())
     }
 
-    /// Takes one turn: polls the tasks that were woken, takes completions from the endpoints, and polls the tasks that
-    /// these have woken. Returns whether any of this found work. Never waits: for a loop that does other things beside.
+    /// Takes one turn: polls the woken tasks, takes completions from the endpoints, and polls the tasks that these have
+    /// woken. Returns whether any of this found work. It never waits, so a loop with other work can call it.
     ///
     /// # Errors
-    /// The error of an endpoint that no task tells.
+    /// An endpoint's error, unless tasks report it.
     #[inline]
     pub fn turn(&mut self) -> TransferResult<bool> {
         let mut works = self.poll_woken();
@@ -190,26 +189,26 @@ impl<'a> Executor<'a> {
         Ok(works)
     }
 
-    /// Returns whether a task was woken that no turn has polled since.
+    /// Returns whether a task was woken and not polled since.
     pub fn has_woken(&self) -> bool {
         self.words.iter().any(|word| word.has_some())
     }
 
-    /// Places of tasks, whether they are taken or not.
+    /// Returns the length of the task table, including unused entries.
     #[cfg(test)]
     pub(crate) fn places(&self) -> usize {
         self.tasks.len()
     }
 
-    /// Tasks that are not done.
+    /// Returns the number of tasks that are not done.
     pub fn tasks(&self) -> usize {
         self.left
     }
 
-    /// Runs until a future is done, and the spawned tasks beside it.
+    /// Runs a future to its end, together with the spawned tasks.
     ///
     /// # Errors
-    /// `Deadline` when the time is over; the future is dropped then.
+    /// `Deadline` after `timeout`; the future is dropped then.
     pub fn block_on<F: Future>(
         &mut self,
         future: F,
@@ -223,7 +222,7 @@ impl<'a> Executor<'a> {
         }));
         waker.wake_by_ref();
         let mut context = Context::from_waker(&waker);
-        let mut watch = Watch::new(timeout);
+        let mut limit = TimeLimit::new(timeout);
         loop {
             let mut polled = false;
             if word.take() != 0 {
@@ -235,11 +234,11 @@ impl<'a> Executor<'a> {
             if self.left > 0 {
                 polled |= self.poll_woken();
             }
-            self.progress(polled, &mut watch)?;
+            self.progress(polled, &mut limit)?;
         }
     }
 
-    /// Polls the tasks that were woken; returns whether there were any.
+    /// Polls the woken tasks; returns whether there were any.
     fn poll_woken(&mut self) -> bool {
         let mut polled = false;
         for (index, word) in self.words.iter().enumerate() {
@@ -269,26 +268,30 @@ impl<'a> Executor<'a> {
         for endpoint in &self.endpoints {
             match endpoint.progress() {
                 Ok(count) => some |= count > 0,
-                // Tasks whose operations failed with the engine were woken and are told by them. Others may be about to
-                // take the arrivals.
-                Err(error) if is_told_by_tasks(&error) => {}
+                // Tasks whose operations failed with the engine were woken, and get the error from these operations.
+                // Other tasks may be about to take the arrivals.
+                Err(error) if tasks_report(&error) => {}
                 Err(error) => return Err(error),
             }
         }
         Ok(some)
     }
 
-    /// Polls the endpoints, and looks at the clock now and then.
+    /// Polls the endpoints, and checks the clock now and then.
     #[inline]
-    fn progress(&mut self, polled: bool, watch: &mut Watch) -> TransferResult<()> {
+    fn progress(&mut self, polled: bool, limit: &mut TimeLimit) -> TransferResult<()> {
         let idle = !self.take_completions()? && !polled;
         self.turns = self.turns.wrapping_add(1);
-        let look = if idle { LOOK_TURNS } else { BUSY_LOOK_TURNS };
-        if self.turns.is_multiple_of(look) {
+        let clock_turns = if idle {
+            IDLE_CLOCK_TURNS
+        } else {
+            BUSY_CLOCK_TURNS
+        };
+        if self.turns.is_multiple_of(clock_turns) {
             if idle {
                 self.endpoints.iter().for_each(EndpointCell::rest);
             }
-            return watch.look(|| self.subject());
+            return limit.check(|| self.subject());
         }
         Ok(())
     }
@@ -300,29 +303,29 @@ impl<'a> Executor<'a> {
     }
 }
 
-/// Returns whether whoever waits hears of an endpoint's error.
+/// Returns whether the waiting tasks get this error of an endpoint.
 #[cold]
-fn is_told_by_tasks(error: &TransferError) -> bool {
+fn tasks_report(error: &TransferError) -> bool {
     matches!(
         error.kind(),
         TransferErrorKind::EndpointFailed | TransferErrorKind::ArrivalsFull
     )
 }
 
-/// The end of the time that running may take.
-struct Watch {
+/// Time limit of a run.
+struct TimeLimit {
     timeout: Duration,
     deadline: Option<Instant>,
 }
 
-impl Watch {
+impl TimeLimit {
     fn new(timeout: Duration) -> Self {
         let deadline = Instant::now().checked_add(timeout);
         Self { timeout, deadline }
     }
 
     #[cold]
-    fn look(&self, subject: impl Fn() -> Subject) -> TransferResult<()> {
+    fn check(&self, subject: impl Fn() -> Subject) -> TransferResult<()> {
         match self.deadline {
             Some(deadline) if Instant::now() >= deadline => {
                 Err(TransferError::deadline(subject(), self.timeout))

@@ -1,10 +1,10 @@
-//! Operations as callers hand them over, and their ends as callers are told of them.
+//! Operations as a caller posts them, and their ends as it gets them back.
 
 use tonnage_engine::{Lane, Op};
 
 use crate::error::TransferError;
 
-/// Bytes of one operation, by their offsets in the two memories of a session.
+/// The bytes of one operation, by their offsets in the two memories of a session.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Extent {
     /// Offset in the local memory.
@@ -13,12 +13,12 @@ pub struct Extent {
     pub remote: u64,
     /// Payload bytes.
     pub len: u32,
-    /// Immediate value, of account to a write-imm only.
+    /// Immediate value; used by write-imms only.
     pub imm: u32,
 }
 
 impl Extent {
-    /// Bytes at these offsets.
+    /// Returns an extent at these offsets.
     pub fn new(local: u64, remote: u64, len: u32) -> Self {
         Self {
             local,
@@ -28,7 +28,7 @@ impl Extent {
         }
     }
 
-    /// These bytes with an immediate value.
+    /// Returns this extent with an immediate value.
     pub fn with_imm(self, imm: u32) -> Self {
         Self { imm, ..self }
     }
@@ -46,34 +46,34 @@ impl Extent {
     }
 }
 
-/// Returns whether an immediate value fits into so many bits.
+/// Returns whether an immediate value fits into this many bits.
 #[inline]
 pub(crate) fn carries(bits: u32, imm: u32) -> bool {
     bits >= u32::BITS || imm >> bits == 0
 }
 
-/// End of an operation whose ticket was queued.
+/// End of an operation with a queued ticket.
 #[derive(Debug, Clone)]
 pub struct TicketEnd {
-    /// The number that its ticket was queued with.
+    /// The token that its ticket was queued with.
     pub token: u64,
-    /// The operation's error, when it has failed.
+    /// The error, if the operation has failed.
     pub error: Option<TransferError>,
 }
 
 impl TicketEnd {
-    /// Value that a list is filled with before it is used.
+    /// Placeholder to fill a list with before it is used.
     pub const NONE: Self = Self {
         token: 0,
         error: None,
     };
 }
 
-/// One operation of a list, and the number that tells its end.
+/// One operation of a list, with the token under which its end is reported.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct QueuedExtent {
     /// The bytes that it moves.
     pub extent: Extent,
-    /// The number that it is queued with.
+    /// The token that it is queued with.
     pub token: u64,
 }

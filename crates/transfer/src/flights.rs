@@ -1,7 +1,7 @@
-//! Operations in flight: a slot for each, whose number is the tag that the engine gives back.
+//! Operations in flight. Each has a slot; the slot number is the tag of its completion.
 //!
-//! A slot is free again once its operation has ended and nobody holds its ticket any more, in whatever order that
-//! comes. A batch has one slot, which counts its parts. Which lane carries an operation is not known here.
+//! A slot is free again once its operation has ended and its ticket was released, in either order. A batch has one
+//! slot, which counts its parts. The lane of an operation is not known here.
 
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -13,46 +13,45 @@ use crate::error::TransferError;
 /// State of an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TransferStatus {
-    /// On its way.
+    /// In flight.
     InFlight,
-    /// Ended well.
+    /// Ended successfully.
     Done,
-    /// Ended badly; waiting for its ticket tells the error.
+    /// Ended with an error, which waiting for its ticket returns.
     Failed,
 }
 
-/// Somebody holds its ticket.
+/// Its ticket is held.
 const HELD: u8 = 1;
-/// It has something among the extras.
+/// Its extras are in use.
 const EXTRAS: u8 = 2;
-/// Its ticket was queued: its end is listed.
+/// Its ticket was queued: its end goes into the list of ends.
 const QUEUED: u8 = 4;
 /// Its session waits for its end.
 const AWAITED: u8 = 8;
 
-/// One operation, or one batch: the part of it that every operation touches.
+/// One operation or batch: the fields that every operation touches.
 pub(crate) struct Flight {
-    /// The number that it was queued with.
+    /// The token that it was queued with.
     token: u64,
-    /// Parts that the engine has not ended, or not even taken.
+    /// Number of parts that the engine has not ended, or not yet accepted.
     parts: u32,
     /// The session that it belongs to.
     pub(crate) session: u32,
     status: TransferStatus,
-    /// Duties at its end; nearly all have nothing but a ticket that is held.
+    /// Flags for its end, such as `HELD`. Nearly all operations have only `HELD`.
     duties: u8,
-    /// The operation's name.
     pub(crate) name: OperationName,
 }
 
 const _: () = assert!(size_of::<Flight>() == 24);
 
-/// Name of an operation, in a byte.
+/// Name of an operation, in one byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OperationName {
     /// One operation of this verb.
     One(Verb),
-    /// Several under one ticket.
+    /// Several operations under one ticket.
     Batch(Verb),
     Flush,
 }
@@ -72,35 +71,35 @@ impl OperationName {
     }
 }
 
-/// Things that few operations have.
+/// Fields that few operations use.
 #[derive(Default)]
 struct Extras {
     /// The first failure of one of its parts.
     error: Option<TransferError>,
-    /// Whoever holds the ticket has heard of the error.
-    told: bool,
+    /// Whether the ticket has reported the error.
+    reported: bool,
     waker: Option<Waker>,
 }
 
-/// End of an operation, for whoever keeps accounts of it.
+/// Consequences of an operation's end, which the endpoint has to carry out.
 #[derive(Default)]
 pub(crate) struct Ended {
     /// The session that waited for this end.
     pub(crate) session: Option<u32>,
-    /// The waiting task.
+    /// The task to wake.
     pub(crate) waker: Option<Waker>,
-    /// The error of an operation whose ticket nobody holds.
+    /// The error of an operation with a dropped ticket.
     pub(crate) unclaimed: Option<TransferError>,
 }
 
-/// All slots of an endpoint. Their number is fixed, so that nothing is allocated later.
+/// All slots of an endpoint. Their number is fixed, so nothing is allocated later.
 pub(crate) struct Flights {
     slots: Vec<Flight>,
     extras: Vec<Extras>,
     free: Vec<u32>,
-    /// Queued operations that have ended, the first of them first.
+    /// Queued operations that have ended, in order.
     ended: VecDeque<u32>,
-    /// Operations that have not ended.
+    /// Number of operations that have not ended.
     in_flight: usize,
 }
 
@@ -123,13 +122,13 @@ impl Flights {
         }
     }
 
-    /// The slot that comes next; `None` when all are taken.
+    /// Returns the slot that [`Self::begin`] takes next; `None` if all are taken.
     #[inline]
     pub(crate) fn next(&self) -> Option<u32> {
         self.free.last().copied()
     }
 
-    /// Takes the slot that [`Self::next`] named.
+    /// Takes the slot that [`Self::next`] returned.
     #[inline]
     pub(crate) fn begin(&mut self, session: u32, name: OperationName, parts: u32) {
         let Some(number) = self.free.pop() else {
@@ -144,8 +143,8 @@ impl Flights {
         self.in_flight += 1;
     }
 
-    /// Prepares the slots that come next for queued operations of one session, one for each number, and calls `slot`
-    /// with each number's place in the list and its slot. None is taken before [`Self::begin_listed`].
+    /// Prepares the next free slots for queued operations of one session, one for each token. Calls `slot` with each
+    /// token's index in the list and its slot. The slots stay free until [`Self::begin_listed`].
     #[inline]
     pub(crate) fn list(
         &mut self,
@@ -166,7 +165,7 @@ impl Flights {
         }
     }
 
-    /// Takes the first of the slots that were listed, and leaves the others free.
+    /// Takes the first `taken` of the prepared slots, and resets the others.
     #[inline]
     pub(crate) fn begin_listed(&mut self, listed: usize, taken: usize) {
         let taken = taken.min(listed);
@@ -200,14 +199,13 @@ impl Flights {
         self.free.len() == self.slots.len()
     }
 
-    /// Number of slots that are free.
+    /// Returns the number of free slots.
     pub(crate) fn free(&self) -> usize {
         self.free.len()
     }
 
-    /// The engine has ended an operation that goes well, has one part, and with which nothing is to be done but to tell
-    /// whoever holds its ticket, by a waker perhaps: the way of nearly all. For anything else nothing has changed, and
-    /// it returns false.
+    /// Ends an operation on the path that nearly all take. It succeeded, has one part and a held ticket, and its
+    /// session does not wait for it. At most a task has to be woken. Otherwise changes nothing and returns false.
     #[inline]
     pub(crate) fn end_plain(&mut self, number: u32, woken: &mut Vec<Waker>) -> bool {
         let Some(slot) = self.slots.get_mut(number as usize) else {
@@ -234,8 +232,8 @@ impl Flights {
         true
     }
 
-    /// The engine has ended a queued operation that goes well and has one part, and there is nothing to be done but to
-    /// tell its number, which is returned. For anything else nothing has changed.
+    /// Ends a queued operation that succeeded, has one part and no other duties, and returns its token. Otherwise
+    /// changes nothing.
     #[inline]
     pub(crate) fn end_queued(&mut self, number: u32) -> Option<u64> {
         let slot = self.slots.get_mut(number as usize)?;
@@ -251,7 +249,7 @@ impl Flights {
         Some(slot.token)
     }
 
-    /// The engine has ended this many parts of an operation. `None`: there are not so many, so the engine is wrong.
+    /// Ends this many parts of an operation. Returns `None` if it has fewer, which is an error of the engine.
     pub(crate) fn end_parts(&mut self, number: u32, parts: u32) -> Option<Ended> {
         let slot = self.slots.get_mut(number as usize)?;
         slot.parts = slot.parts.checked_sub(parts)?;
@@ -289,9 +287,9 @@ impl Flights {
         ended
     }
 
-    /// Keeps the first error of an operation's parts. One that was given up has failed already, and was told so.
+    /// Keeps the first error of an operation's parts. An operation that was given up has reported its failure already.
     #[cold]
-    pub(crate) fn blame(&mut self, number: u32, error: TransferError) {
+    pub(crate) fn record_error(&mut self, number: u32, error: TransferError) {
         if let Some(slot) = self.slots.get_mut(number as usize)
             && slot.status == TransferStatus::InFlight
         {
@@ -300,8 +298,8 @@ impl Flights {
         }
     }
 
-    /// Gives an operation up that the engine will perhaps never end: it has failed for whoever waits, and keeps its
-    /// slot until the engine does.
+    /// Gives up an operation that the engine may never end. It has failed for its waiter, but keeps its slot until the
+    /// engine ends it.
     #[cold]
     pub(crate) fn give_up(&mut self, number: u32, error: TransferError) -> Ended {
         let mut ended = Ended::default();
@@ -326,7 +324,7 @@ impl Flights {
         ended
     }
 
-    /// Lists the end of an operation whose ticket is held, by this number.
+    /// Adds an operation with a held ticket to the queue, which reports its end under this token.
     #[inline]
     pub(crate) fn queue(&mut self, number: u32, token: u64) {
         let slot = &mut self.slots[number as usize];
@@ -342,8 +340,8 @@ impl Flights {
         !self.ended.is_empty()
     }
 
-    /// Takes the next queued operation that has ended: its number in the queue, and its slot where its ticket is still
-    /// to be let go, because there is more to tell.
+    /// Takes the next queued operation that has ended, and returns its token. The slot is returned too if its ticket is
+    /// still to be released, because there may be an error to report.
     #[inline]
     pub(crate) fn next_ended(&mut self) -> Option<(u64, Option<u32>)> {
         let number = self.ended.pop_front()?;
@@ -357,7 +355,7 @@ impl Flights {
         Some((slot.token, Some(number)))
     }
 
-    /// Numbers of the operations that have not ended.
+    /// Returns the slots of the operations that have not ended.
     pub(crate) fn unended(&self) -> Vec<u32> {
         let slots = (0..).zip(&self.slots);
         let of = |(number, slot): (u32, &Flight)| {
@@ -366,21 +364,21 @@ impl Flights {
         slots.filter_map(of).collect()
     }
 
-    /// Returns whether an operation of a session has not ended.
-    pub(crate) fn is_any_of(&self, session: u32) -> bool {
+    /// Returns whether an operation of a session has not ended, counting those given up as ended.
+    pub(crate) fn has_unended_of(&self, session: u32) -> bool {
         let is_of = |slot: &Flight| slot.session == session;
         let mut slots = self.slots.iter();
         slots.any(|slot| slot.status == TransferStatus::InFlight && is_of(slot))
     }
 
-    /// Returns whether the engine has an operation of a session.
-    pub(crate) fn has_any_of(&self, session: u32) -> bool {
+    /// Returns whether the engine still has an operation of a session.
+    pub(crate) fn engine_has_any_of(&self, session: u32) -> bool {
         let mut slots = self.slots.iter();
         slots.any(|slot| slot.parts > 0 && slot.session == session)
     }
 
-    /// Has the ends of all operations of a session told to it, and returns how many the engine has.
-    pub(crate) fn await_all_of(&mut self, session: u32) -> u32 {
+    /// Notifies a session at the end of each of its operations, and returns how many of them the engine still has.
+    pub(crate) fn notify_ends_of(&mut self, session: u32) -> u32 {
         let is_meant = |slot: &&mut Flight| slot.parts > 0 && slot.session == session;
         let meant = self.slots.iter_mut().filter(is_meant);
         let mut count = 0;
@@ -391,25 +389,25 @@ impl Flights {
         count
     }
 
-    /// Has the end of one operation told to its session; returns whether the engine has it still.
-    pub(crate) fn await_one(&mut self, number: u32) -> bool {
+    /// Notifies its session at the end of one operation; returns whether the engine still has it.
+    pub(crate) fn notify_end(&mut self, number: u32) -> bool {
         let slot = &mut self.slots[number as usize];
         slot.duties |= AWAITED;
         slot.parts > 0
     }
 
-    /// The error of an operation, for whoever holds its ticket.
+    /// Returns the error of an operation to the holder of its ticket, and marks it as reported.
     #[cold]
-    pub(crate) fn tell(&mut self, number: u32) -> Option<TransferError> {
+    pub(crate) fn report_error(&mut self, number: u32) -> Option<TransferError> {
         let extras = self.extras.get_mut(number as usize)?;
-        extras.told = true;
+        extras.reported = true;
         extras.error.clone()
     }
 
-    /// Nobody holds the ticket any more. Returns the waker, to be dropped outside, and an error that nobody has heard
-    /// of.
+    /// Releases a ticket. Returns its waker, to be dropped while nothing is borrowed, and its error if it was not
+    /// reported.
     #[inline]
-    pub(crate) fn let_go(&mut self, number: u32) -> Option<Ended> {
+    pub(crate) fn release_ticket(&mut self, number: u32) -> Option<Ended> {
         let slot = &mut self.slots[number as usize];
         slot.duties &= !HELD;
         if slot.parts == 0 {
@@ -418,10 +416,10 @@ impl Flights {
         if slot.duties & EXTRAS == 0 {
             return None;
         }
-        Some(self.let_go_extras(number))
+        Some(self.release_extras(number))
     }
 
-    fn let_go_extras(&mut self, number: u32) -> Ended {
+    fn release_extras(&mut self, number: u32) -> Ended {
         let status = self.status(number);
         let extras = &mut self.extras[number as usize];
         let mut ended = Ended {
@@ -429,13 +427,13 @@ impl Flights {
             ..Ended::default()
         };
         if status == TransferStatus::Failed {
-            ended.unclaimed = extras.error.take().filter(|_| !extras.told);
-            extras.told = false;
+            ended.unclaimed = extras.error.take().filter(|_| !extras.reported);
+            extras.reported = false;
         }
         ended
     }
 
-    /// Has a task woken when the operation ends. Returns the waker that was there before.
+    /// Wakes a task when the operation ends. Returns the previous waker.
     #[inline]
     pub(crate) fn wake_by(&mut self, number: u32, waker: &Waker) -> Option<Waker> {
         self.slots[number as usize].duties |= EXTRAS;

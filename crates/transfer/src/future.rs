@@ -1,7 +1,7 @@
-//! Operations as futures: posted when they are first polled, and woken by their completions.
+//! Operations as futures: posted at their first poll, and woken by their completions.
 //!
-//! Any executor on the endpoint's thread can poll them, as long as somebody calls
-//! [`TransferEndpoint::progress`](crate::TransferEndpoint::progress): [`Executor`](crate::Executor) does.
+//! Any executor on the endpoint's thread can poll them, as long as something calls
+//! [`TransferEndpoint::progress`](crate::TransferEndpoint::progress). [`Executor`](crate::Executor) does.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,28 +14,28 @@ use crate::extent::Extent;
 use crate::session::Session;
 use crate::ticket::Ticket;
 
-/// A session whose operations are futures.
+/// A session with futures as operations.
 #[derive(Debug)]
 pub struct AsyncSession(Session);
 
 impl AsyncSession {
-    /// Makes the operations of a session futures.
+    /// Wraps a session.
     pub fn new(session: Session) -> Self {
         Self(session)
     }
 
-    /// The session itself, for everything else.
+    /// Returns the session itself, for everything else.
     pub fn session(&self) -> &Session {
         &self.0
     }
 
-    /// [`Session::write`], done when the future is. Where there is no room it waits for it.
+    /// Like [`Session::write`]; ready when the write has completed. It waits if nothing more fits now.
     #[inline]
     pub fn write(&self, local: u64, remote: u64, len: u32) -> TransferFuture<'_> {
         self.post(Verb::Write, Extent::new(local, remote, len))
     }
 
-    /// [`Session::write_imm`], done when the future is.
+    /// Like [`Session::write_imm`]; ready when it has completed.
     #[inline]
     pub fn write_imm(&self, local: u64, remote: u64, len: u32, imm: u32) -> TransferFuture<'_> {
         self.post(
@@ -44,13 +44,13 @@ impl AsyncSession {
         )
     }
 
-    /// [`Session::read`], done when the future is.
+    /// Like [`Session::read`]; ready when it has completed.
     #[inline]
     pub fn read(&self, local: u64, remote: u64, len: u32) -> TransferFuture<'_> {
         self.post(Verb::Read, Extent::new(local, remote, len))
     }
 
-    /// [`Session::post`], done when the future is.
+    /// Like [`Session::post`]; ready when it has completed.
     #[inline]
     pub fn post(&self, verb: Verb, extent: Extent) -> TransferFuture<'_> {
         TransferFuture {
@@ -59,7 +59,7 @@ impl AsyncSession {
         }
     }
 
-    /// [`Session::batch`], done when the future is.
+    /// Like [`Session::batch`]; ready when all of it has completed.
     pub fn batch<'a>(&'a self, verb: Verb, extents: &'a [Extent]) -> TransferFuture<'a> {
         TransferFuture {
             extents,
@@ -67,16 +67,14 @@ impl AsyncSession {
         }
     }
 
-    /// [`Session::flush`], done when the future is.
+    /// Like [`Session::flush`]; ready when it has completed.
     pub fn flush(&self, verb: Verb) -> TransferFuture<'_> {
         TransferFuture::new(&self.0, Stage::Flush, verb)
     }
 }
 
-/// An operation of an [`AsyncSession`]. Dropped before it was polled, it posts nothing; dropped later, it is like a
-/// [`Ticket`] that was dropped.
-// All stages have the same fields, because a future is moved once it is made: an enum with fields would be copied by
-// loads that are wider than the stores before them, and wait for these.
+/// An operation of an [`AsyncSession`]. If it is dropped before its first poll, nothing is posted; later, it is like
+/// dropping its [`Ticket`].
 #[must_use = "a future does nothing unless it is polled"]
 #[derive(Debug)]
 pub struct TransferFuture<'a> {
@@ -88,7 +86,7 @@ pub struct TransferFuture<'a> {
     ticket: Option<Ticket>,
 }
 
-/// Part of its life.
+/// Kind of operation.
 #[derive(Debug, Clone, Copy)]
 enum Stage {
     One,

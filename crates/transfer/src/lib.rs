@@ -1,13 +1,12 @@
-//! Transfers between the memories of processes, by any engine of tonnage: over shared memory, or over a network by
-//! libfabric.
+//! Moves bytes between the memories of processes over any tonnage engine: shared memory, or a network by libfabric.
 //!
-//! A [`Transport`] is an engine that was opened by name. A [`TransferEndpoint`] is what one thread owns of it. Memory
-//! is registered with an endpoint, endpoints are connected by [cards](EndpointCard), and a [`Session`] is a local
-//! memory, a remote memory and a peer, resolved once: its operations name offsets only. Each returns a [`Ticket`], to
-//! poll or to wait for; those of an [`AsyncSession`] are futures, which an [`Executor`] runs.
+//! A [`Transport`] is an engine opened by name, and a [`TransferEndpoint`] is one thread's part of it. Memory is
+//! registered with an endpoint, and endpoints are connected by [cards](EndpointCard). A [`Session`] is a local memory,
+//! a remote memory and a peer, resolved once; its operations name offsets only. Each operation returns a [`Ticket`] to
+//! poll or wait for. The operations of an [`AsyncSession`] are futures, which an [`Executor`] runs.
 //!
-//! Two endpoints, of one process here; between two processes cards and memories travel as lines of text, by whatever
-//! channel there is:
+//! This example connects two endpoints of one process. Between two processes, cards and memories travel as lines of
+//! text, over any channel that the program has:
 //!
 //! ```
 //! use std::time::Duration;
@@ -40,47 +39,47 @@
 //! # }
 //! ```
 //!
-//! Promises and duties:
+//! Guarantees and obligations:
 //!
-//! - **Threads.** An endpoint and everything of it belong to one thread; there are no locks. A [`Transport`] and its
-//!   engine's device can be shared.
-//! - **Progress.** Nothing happens in the background. Bytes move while somebody polls, over sockets also at the target:
-//!   who only serves calls [`TransferEndpoint::progress`] or [`TransferEndpoint::arrival`] now and then. Who wants to
-//!   sleep in between asks [`TransferEndpoint::arm`] for the descriptor to sleep on.
-//! - **Ends.** A write that is done has left; that it has arrived is proved by [`Session::flush`], by
-//!   [`SessionOptions::delivered`], or by the peer's own look at a write-imm's arrival. Operations have no order. A
-//!   target of plain writes into memory of a GPU calls [`TransferEndpoint::flush_incoming`] once it was told that they
-//!   have ended, before the GPU looks at them.
-//! - **Failures** are [`TransferError`]s of a kind, with operation, peer and device. When a peer dies, its operations
-//!   end as failed: as the engine reports them, and where its process can be seen (same host, same container) as soon
-//!   as the engine has nothing more to say of them. What it sent before an orderly end arrives.
-//!   A machine that vanishes from a network is seen when the engine gives up; every wait has a deadline for that.
-//!   Plain writes over shared memory succeed until the end of the peer's process has been seen, at the latest at the
-//!   1024th call that posts or polls, or when [`Session::alive`] is asked.
-//! - **Dropping** a ticket, a future, a session or a memory with operations in flight neither waits nor cancels: what
-//!   was lent to them stays lent until they have ended. The memory of a peer is not protected by this side: it has to
-//!   stay registered as long as anybody uses it.
-//! - **Trust.** Peers are what they were connected as. Offsets are checked on both sides; a [`RemoteMemory`] lets
-//!   whoever holds it read and write that memory, and is not encrypted.
+//! - **Threads.** An endpoint and everything created from it belong to one thread; there are no locks. A [`Transport`]
+//!   and its engine's device can be shared.
+//! - **Progress.** Nothing happens in the background. Bytes move only while a thread polls. Over sockets the target has
+//!   to poll too: a thread that only serves calls [`TransferEndpoint::progress`] or [`TransferEndpoint::arrival`] now
+//!   and then. A thread that wants to sleep in between gets a descriptor to sleep on from [`TransferEndpoint::arm`].
+//! - **Completion.** A completed write has left this side. Its arrival is proved by [`Session::flush`], by
+//!   [`SessionOptions::delivered`], or by the peer's own completion of a write-imm. Operations have no order. A target
+//!   of plain writes into GPU memory calls [`TransferEndpoint::flush_incoming`] once it knows that they have completed,
+//!   and before the GPU reads them.
+//! - **Failures** are [`TransferError`]s with a kind, an operation, a peer and a device. When a peer dies, its
+//!   operations fail as the engine reports them. If its process is visible (same host, same container), they fail as
+//!   soon as the engine reports nothing more of them. Everything that it sent before an orderly exit still arrives. A
+//!   machine that vanishes from a network is detected when the engine gives up; every wait has a deadline for this
+//!   case. Plain writes over shared memory succeed until the end of the peer's process is detected: at the latest at
+//!   the 1024th call that posts or polls, or when [`Session::alive`] is called.
+//! - **Dropping** a ticket, a future, a session or a memory with operations in flight neither waits nor cancels. Memory
+//!   lent to these operations stays lent until they have ended. This side cannot protect a peer's memory: it must stay
+//!   registered as long as any peer uses it.
+//! - **Trust.** A peer's identity is not verified: it is the endpoint that its card names. Offsets are checked on both
+//!   sides. Anyone who holds a [`RemoteMemory`] can read and write that memory, and it is not encrypted.
 //! - **Speed.** Posting and polling with a session allocates nothing, takes no lock and reads no clock.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! | --- | --- |
-//! | `transport` | engines by their names |
-//! | `endpoint` | endpoints: memory, connecting, arrivals, ends of many operations at once, sleeping |
+//! | `transport` | engines by name |
+//! | `endpoint` | endpoints: memory, connecting, arrivals, completions of many operations, sleeping |
 //! | `session`, `ticket` | operations, and waiting for them |
-//! | `extent` | what is handed over for an operation, and told of its end |
+//! | `extent` | the operations that a caller posts, and the completions that it gets back |
 //! | `future`, `executor` | operations as futures |
 //! | `named` | operations without a session |
-//! | `memory`, `card` | memory; what processes tell each other |
-//! | `state`, `progress`, `flights`, `slab`, `cell` | inside: what an endpoint owns, and how its handles share it |
-//! | `place` | which host and container a process is on, and its end |
+//! | `memory`, `card` | memory, and the cards that processes exchange |
+//! | `state`, `progress`, `flights`, `slab`, `cell` | internal: the state of an endpoint, and how its handles share it |
+//! | `place` | the host and container of a process, and detection of its end |
 //! | `error` | errors |
 //!
-//! Engines are in `tonnage_engines` and their contract in [`tonnage_engine`]; measuring them is in other crates.
-//! Nothing here knows ranks or plans.
+//! Engines are in `tonnage_engines` and their contract in [`tonnage_engine`]; measuring them is in other crates. Ranks
+//! and plans are unknown here.
 
-// Authors of other crates read these docs; other crates have comments where they help.
+// Authors of other programs read this documentation; other crates have comments only where they help.
 #![warn(missing_docs, clippy::missing_errors_doc)]
 #![forbid(unsafe_code)]
 

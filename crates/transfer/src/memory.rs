@@ -1,6 +1,6 @@
-//! Local memory: registered, and given back when nobody uses it any more; and memory that others allocated.
+//! Local memory: registered memory that is deregistered once nothing uses it, and memory that the caller allocated.
 //!
-//! Memory that the library allocates itself is a row of `tonnage_engines::memory`.
+//! The kinds of memory that the library can allocate are rows of `tonnage_engines::memory`.
 
 use std::fmt;
 use std::os::fd::{AsFd, OwnedFd};
@@ -25,7 +25,7 @@ pub struct LocalMemory {
 }
 
 impl LocalMemory {
-    /// Takes a registration over.
+    /// Wraps a registration.
     pub(crate) fn new(cell: EndpointCell, region: u32, memory: Arc<dyn Memory>) -> Self {
         let state = cell.borrow();
         let known = state.regions.get(region);
@@ -50,36 +50,36 @@ impl LocalMemory {
         }
     }
 
-    /// Number of its bytes: at least as many as were asked for, since memory comes in pages.
+    /// Returns its size in bytes: at least the requested size, rounded up to pages.
     pub fn bytes(&self) -> u64 {
         self.memory.bytes()
     }
 
-    /// The name for calls without a session.
+    /// Returns its name for calls without a session.
     pub fn id(&self) -> LocalId {
         self.id
     }
 
-    /// The memory as peers reach it, to be sent to them.
+    /// Returns the memory as peers address it, to be sent to them.
     pub fn remote(&self) -> &RemoteMemory {
         &self.remote
     }
 
-    /// The memory itself.
+    /// Returns the memory itself.
     pub fn memory(&self) -> &Arc<dyn Memory> {
         &self.memory
     }
 
-    /// Copies bytes out.
+    /// Copies bytes out of the memory.
     ///
     /// # Errors
-    /// `OutOfRange` when the range lies outside, or the device fails.
+    /// `OutOfRange` if the range lies outside, or if the device fails.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> TransferResult<()> {
         let read = self.memory.read(offset, bytes);
         read.map_err(|error| self.error("reading the local memory", &error))
     }
 
-    /// Copies bytes in.
+    /// Copies bytes into the memory.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -90,12 +90,12 @@ impl LocalMemory {
 
     fn error(&self, operation: &'static str, error: &Error) -> TransferError {
         let subject = self.cell.borrow().subject.with(operation, None);
-        TransferError::below(TransferErrorKind::OutOfRange, subject, error)
+        TransferError::from_error(TransferErrorKind::OutOfRange, subject, error)
     }
 
-    /// The endpoint that it is registered with.
-    pub(crate) fn is_of(&self, cell: &EndpointCell) -> bool {
-        self.cell.is(cell)
+    /// Returns whether it is registered with this endpoint.
+    pub(crate) fn is_registered_with(&self, cell: &EndpointCell) -> bool {
+        self.cell.is_same(cell)
     }
 }
 
@@ -114,16 +114,16 @@ impl fmt::Debug for LocalMemory {
     }
 }
 
-/// Memory over bytes that the caller owns.
+/// Wraps bytes that the caller owns.
 ///
-/// An arena over them comes from [`Arena::over`], whose contract the caller keeps, or from [`Arena::over_atomics`],
-/// which has none. Engines whose peers map memory (`shm`) refuse it.
+/// [`Arena::over`] makes the arena, and the caller keeps its contract; [`Arena::over_atomics`] needs none. Engines
+/// whose peers map memory (`shm`) refuse it.
 pub fn caller_memory(arena: Arena) -> Arc<dyn Memory> {
-    tonnage_engines::memory::of_arena(arena, "caller")
+    tonnage_engines::memory::from_arena(arena, "caller")
 }
 
-/// Memory of a device that a dmabuf names. The CPU does not address it: engines that move bytes by the CPU refuse it,
-/// and so does everything here that would look at its bytes.
+/// Device memory identified by a dmabuf. The CPU cannot address it. Engines that copy with the CPU refuse it, and so
+/// does every function here that would read its bytes.
 #[derive(Debug)]
 pub struct DmabufMemory {
     file: OwnedFd,
@@ -135,8 +135,8 @@ pub struct DmabufMemory {
 }
 
 impl DmabufMemory {
-    /// `bytes` of the buffer `file` from `offset` on. `interface` ("cuda", "hip", …) and `device` say whose memory it
-    /// is, and `address` where the device has it; 0 where it has none.
+    /// Wraps `bytes` of the buffer `file`, starting at `offset`. `interface` ("cuda", "hip", …) and `device` name the
+    /// device. `address` is the device's own address of the memory, or 0 if it has none.
     pub fn new(
         file: OwnedFd,
         (offset, bytes): (u64, u64),

@@ -1,4 +1,4 @@
-//! Endpoints over an engine that ends operations when it is told to, and keeps accounts of what it was asked.
+//! Endpoints over a test engine that ends operations on command and records its calls.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) const PEERS: [Peer; 2] = [5, 6];
 pub(crate) const BYTES: u64 = 4096;
 pub(crate) const SOON: Duration = Duration::from_millis(20);
 
-/// An endpoint over an engine, connected to its peers; and the test's end of the engine.
+/// Returns an endpoint over a test engine, connected to its peers, and the test's handle of the engine.
 pub(crate) fn endpoint(operations_max: u32) -> (TransferEndpoint, TestEngine) {
     let remote = TestEngine::new(Script {
         failure: "RETRY_EXC".into(),

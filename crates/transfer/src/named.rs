@@ -1,6 +1,6 @@
-//! Operations without a session: memory and peer are named by each call, and the lane is found in one of several ways.
+//! Operations without a session: each call names memory and peer, and gets its lane in one of several ways.
 //!
-//! All of them end in a session that its caller never sees: kept for the next call, or closed with its operations.
+//! Internally each of them uses a session, which is either kept for the next call or closed with its operations.
 
 use std::sync::Arc;
 
@@ -12,22 +12,22 @@ use crate::extent::{Extent, carries};
 use crate::flights::OperationName;
 use crate::state::{EndpointState, LocalId, lane_index};
 
-/// Reason of a call that names a memory which is gone.
+/// Reason for refusing a call that names a deregistered memory.
 const NOT_REGISTERED: &str = "the local memory is not registered";
 
-/// Ways to find the lane of an operation without a session.
+/// How an operation without a session gets its lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum LaneSource {
-    /// Memory, peer and lane are looked up by their names for each call; the first one resolves them.
+    /// Memory, peer and lane are looked up by name in each call; the first call resolves them.
     LookUp,
-    /// A lane is resolved for each call, and released when its operations have ended.
+    /// Each call resolves a lane, which is released when its operations have ended.
     Fresh,
-    /// The local memory is registered and deregistered for each call as well.
+    /// Like `Fresh`, and each call also registers and deregisters the local memory.
     Register,
 }
 
 impl EndpointState {
-    /// Posts by names, with a lane from `source`, and returns the slot.
+    /// Posts by name, with a lane from `source`, and returns the slot.
     #[inline]
     pub(crate) fn transfer(
         &mut self,
@@ -37,40 +37,40 @@ impl EndpointState {
         extents: &[Extent],
     ) -> TransferResult<u32> {
         let index = match source {
-            LaneSource::LookUp => self.looked_up_session(verb, local, remote)?,
+            LaneSource::LookUp => self.find_or_open_session(verb, local, remote)?,
             LaneSource::Fresh => {
                 let place = self.place_of(verb, local, remote)?;
                 self.open_named(verb, place, remote, &[verb])?
             }
-            LaneSource::Register => self.registered_session(verb, local, remote)?,
+            LaneSource::Register => self.open_with_registration(verb, local, remote)?,
         };
         let posted = self.post_by_index(index, verb, (local, remote), extents);
         if source != LaneSource::LookUp {
-            // It ends with its operations, or now where there are none.
-            self.close_with(index, posted.as_ref().ok().copied());
+            // The session closes with its operations, or now if none was posted.
+            self.close_after_slot(index, posted.as_ref().ok().copied());
         }
         posted
     }
 
-    /// The session that an earlier call has made for these memories, or a new one that later calls find.
+    /// Returns the session that an earlier call resolved for these memories, or opens one that later calls find.
     #[inline]
-    pub(crate) fn looked_up_session(
+    pub(crate) fn find_or_open_session(
         &mut self,
         verb: Verb,
         local: LocalId,
         remote: RemoteId,
     ) -> TransferResult<u32> {
-        if let Some(&session) = self.looked_up.get(&(local, remote)) {
+        if let Some(&session) = self.named_sessions.get(&(local, remote)) {
             return Ok(session);
         }
         let place = self.place_of(verb, local, remote)?;
         let session = self.open_named(verb, place, remote, &Verb::COPYING)?;
-        self.looked_up.insert((local, remote), session);
+        self.named_sessions.insert((local, remote), session);
         Ok(session)
     }
 
-    /// A session over a registration of its own.
-    pub(crate) fn registered_session(
+    /// Opens a session over a new registration.
+    pub(crate) fn open_with_registration(
         &mut self,
         verb: Verb,
         local: LocalId,
@@ -81,12 +81,12 @@ impl EndpointState {
         };
         let region = self.register(memory)?;
         let session = self.open_named(verb, region, remote, &[verb]);
-        // The session is a user of its own.
+        // The session keeps the registration alive.
         self.release_region(region);
         session
     }
 
-    /// The place of a memory among the registrations.
+    /// Returns the index of a memory among the registrations.
     fn place_of(&self, verb: Verb, local: LocalId, remote: RemoteId) -> TransferResult<u32> {
         match self.region_of(local) {
             Some(_) => Ok(local.place),
@@ -109,14 +109,14 @@ impl EndpointState {
         self.open_session(region, far, options, verbs)
     }
 
-    /// Begins a flush of what calls that look their session up have posted, and returns its slot.
+    /// Starts a flush of the operations posted by calls that look up their session, and returns its slot.
     pub(crate) fn flush_by_name(
         &mut self,
         verb: Verb,
         local: LocalId,
         remote: RemoteId,
     ) -> TransferResult<u32> {
-        let session = self.looked_up_session(verb, local, remote)?;
+        let session = self.find_or_open_session(verb, local, remote)?;
         let lane = self.lane_of(session, verb, remote.peer)?;
         let flushed = self.flush(session, lane)?;
         flushed.ok_or_else(|| self.busy.clone())
@@ -129,7 +129,7 @@ impl EndpointState {
         lane.ok_or_else(|| self.unknown(verb, peer, "the engine lacks this verb"))
     }
 
-    /// Posts on a session by its number, and returns the slot.
+    /// Posts on a session by its index, and returns the slot.
     #[inline]
     pub(crate) fn post_by_index(
         &mut self,

@@ -1,4 +1,4 @@
-//! Places of processes: which machine and container each is in, and whether a process that can be seen is still there.
+//! Identifies the machine and container of a process, and detects the end of processes that are visible from here.
 
 use std::os::fd::OwnedFd;
 
@@ -9,27 +9,27 @@ use tonnage_engine::Locality;
 use tonnage_sys::host;
 use tonnage_sys::process::stat;
 
-/// Processes whose end is told at once.
+/// Maximum number of ended processes reported by one call.
 const EVENTS: usize = 16;
 
-/// The place of a process, as peers compare it with theirs.
+/// Where a process runs, in a form that peers can compare.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ProcessPlace {
     host: String,
     boot_id: String,
     pid_namespace: String,
     pid: u32,
-    /// Start of the process in ticks since boot; numbers of processes are given again.
+    /// Start of the process in ticks since boot, because process ids are reused.
     start_ticks: Option<u64>,
 }
 
 impl ProcessPlace {
     pub(crate) fn own() -> Self {
-        Self::of(std::process::id())
+        Self::for_process(std::process::id())
     }
 
-    /// The place of a process of this container.
-    pub(crate) fn of(pid: u32) -> Self {
+    /// Returns the place of a process of this container.
+    pub(crate) fn for_process(pid: u32) -> Self {
         Self {
             host: host::name(),
             boot_id: host::boot_id(),
@@ -39,17 +39,17 @@ impl ProcessPlace {
         }
     }
 
-    /// News of its end, in words.
-    pub(crate) fn end(&self) -> String {
+    /// Describes its end for an error message.
+    pub(crate) fn describe_end(&self) -> String {
         format!("its process (pid {} on {}) has ended", self.pid, self.host)
     }
 
-    /// Its number, as its container counts.
+    /// Returns its process id in its own container.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Returns whether this process of `own`'s container is surely gone, and no later one has its number.
+    /// Returns whether this process of `own`'s container has certainly ended, and its process id was not reused.
     pub(crate) fn is_gone(&self, own: &Self) -> bool {
         let pid = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
         let Some(pid) = pid.filter(|_| own.locality(self) == Locality::SameContainer) else {
@@ -63,7 +63,8 @@ impl ProcessPlace {
         }
     }
 
-    /// The place of `other` beside this one. What the system does not say counts as different.
+    /// Returns the locality of `other` relative to this process. Values that the system does not provide count as
+    /// different.
     pub(crate) fn locality(&self, other: &Self) -> Locality {
         let same = |own: &str, other: &str| own == other && !own.is_empty();
         if !same(&self.boot_id, &other.boot_id) {
@@ -80,23 +81,23 @@ fn start_ticks(pid: u32) -> Option<u64> {
     stat(pid).map(|stat| stat.start_ticks)
 }
 
-/// Watch over processes of this container. Looking costs one system call, however many they are.
+/// Watches processes of this container. A check costs one system call for any number of them.
 pub(crate) struct ProcessWatch {
     epoll: Option<OwnedFd>,
-    /// Kept open, with the number that is told when the process ends.
+    /// The open pidfds, with the numbers that report their ends.
     watched: Vec<(u32, OwnedFd)>,
 }
 
 impl ProcessWatch {
     pub(crate) fn new() -> Self {
-        // Without it, and on kernels before 5.3, ends of processes are seen as the engine sees them.
+        // Without epoll, and on kernels before 5.3, the end of a process is detected only as the engine reports it.
         Self {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC).ok(),
             watched: Vec::new(),
         }
     }
 
-    /// Watches a process that `own` can see. Returns false when it has ended already.
+    /// Watches a process that `own` can see. Returns false if it has already ended.
     pub(crate) fn add(&mut self, number: u32, own: &ProcessPlace, other: &ProcessPlace) -> bool {
         let Some(pid) = i32::try_from(other.pid).ok().and_then(Pid::from_raw) else {
             return true;
@@ -105,7 +106,7 @@ impl ProcessWatch {
             return true;
         }
         match (pidfd_open(pid, PidfdFlags::empty()), &self.epoll) {
-            // Compared after it was opened, so that it is this process and no later one.
+            // Compared after opening the pidfd, so that it cannot belong to a later process.
             (Ok(_), _)
                 if other.start_ticks.is_some() && start_ticks(other.pid) != other.start_ticks =>
             {
@@ -124,9 +125,9 @@ impl ProcessWatch {
         }
     }
 
-    /// Watches a process no longer.
+    /// Stops watching a process.
     pub(crate) fn remove(&mut self, number: u32) {
-        // A process that is open nowhere any more leaves the others by itself.
+        // Closing the pidfd removes it from the epoll set.
         self.watched.retain(|(watched, _)| *watched != number);
     }
 
@@ -134,7 +135,7 @@ impl ProcessWatch {
         self.watched.is_empty()
     }
 
-    /// Numbers of the processes that have ended since they were told last.
+    /// Returns the numbers of the processes that have ended since the last call.
     pub(crate) fn ended(&mut self) -> Vec<u32> {
         let Some(epoll) = &self.epoll else {
             return Vec::new();
@@ -155,7 +156,7 @@ impl ProcessWatch {
             .iter()
             .filter(|(number, _)| ended.contains(number))
         {
-            // One that is not there any more was told before.
+            // A failure means that it was removed before.
             let _ = epoll::delete(epoll, process);
         }
         self.watched.retain(|(number, _)| !ended.contains(number));
@@ -170,7 +171,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     #[test]
-    fn places_are_compared_as_the_system_names_them() {
+    fn localities_follow_boot_id_and_pid_namespace() {
         let own = ProcessPlace::own();
         assert!(own.start_ticks.is_some());
         assert_eq!(own.locality(&own), Locality::SameContainer);
@@ -191,10 +192,10 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_given_again_is_not_gone() {
+    fn a_process_whose_id_was_reused_is_not_gone() {
         let own = ProcessPlace::own();
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
-        let place = ProcessPlace::of(child.id());
+        let place = ProcessPlace::for_process(child.id());
         let earlier = ProcessPlace {
             start_ticks: Some(1),
             ..place.clone()
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_process_is_told_once() {
+    fn the_end_of_a_process_is_reported_once() {
         let own = ProcessPlace::own();
         let mut child = Command::new("cat").stdin(Stdio::piped()).spawn().unwrap();
         let pid = child.id();
@@ -235,7 +236,7 @@ mod tests {
         assert!(watch.is_empty() && watch.ended().is_empty());
         child.wait().unwrap();
         assert!(!watch.add(7, &own, &place), "it has ended");
-        // The child may have begun in the same tick as this process.
+        // The child may have started in the same tick as this process.
         let later = ProcessPlace {
             pid: std::process::id(),
             start_ticks: Some(1),

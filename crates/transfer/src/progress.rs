@@ -1,5 +1,5 @@
-//! Posting operations and polling for their ends: the path that every operation takes. With a session it allocates
-//! nothing, takes no lock and reads no clock.
+//! Posts operations and polls for their ends: the path that every operation takes. With a session it allocates nothing,
+//! takes no lock and reads no clock.
 
 use std::rc::Rc;
 use std::task::Waker;
@@ -10,15 +10,15 @@ use crate::endpoint::Readiness;
 use crate::error::{TransferError, TransferErrorKind, TransferResult};
 use crate::extent::{Extent, QueuedExtent, TicketEnd};
 use crate::flights::{OperationName, TransferStatus};
-use crate::state::{ArrivedWrite, BURST, EndpointState, Rest};
+use crate::state::{ArrivedWrite, BURST, EndpointState, UnpostedBatch};
 
-/// Polls without a completion after which tasks that wait for room try again.
+/// Polls without a completion after which tasks that wait for room retry.
 const WAITING_POLLS: u32 = 64;
 
 impl EndpointState {
-    /// Posts one operation and returns its slot; `None` when there is no room now.
-    // Where it is not inlined the extent is read from the stack by a load that is wider than the stores just before,
-    // and waits for these: 5 ns.
+    /// Posts one operation and returns its slot; `None` if nothing more fits now.
+    // Inlining matters: otherwise the extent is read from the stack by a load wider than the stores just before it. The
+    // load then waits for the stores, which costs 5 ns.
     #[inline(always)]
     pub(crate) fn post(
         &mut self,
@@ -35,7 +35,7 @@ impl EndpointState {
         };
         if let Some(refused) = &state.refused {
             let error = refused.clone();
-            return Err(error.of(self.subject_of(session, name.text())));
+            return Err(error.with_subject(self.subject_of(session, name.text())));
         }
         match self.engine.post(&[extent.op(lane, slot)]) {
             Ok(0) => Ok(None),
@@ -47,7 +47,7 @@ impl EndpointState {
         }
     }
 
-    /// Posts operations of one lane together and queues their ends; returns how many there was room for.
+    /// Posts operations of one lane together and queues their ends. Returns the number posted, limited by the room.
     #[inline]
     pub(crate) fn post_list(
         &mut self,
@@ -70,16 +70,16 @@ impl EndpointState {
         posted.map_err(|error| self.not_posted(session, name, &error))
     }
 
-    /// Refuses what a session that was refused before would do.
+    /// Fails if nothing more may be posted on this session.
     fn admit(&self, session: u32, name: OperationName) -> TransferResult<()> {
         let state = self.sessions.get(session);
         match state.and_then(|state| state.refused.as_ref()) {
-            Some(refused) => Err(refused.of(self.subject_of(session, name.text()))),
+            Some(refused) => Err(refused.with_subject(self.subject_of(session, name.text()))),
             None => Ok(()),
         }
     }
 
-    /// Posts a batch under one slot. What the engine has no room for now follows when it is polled.
+    /// Posts a batch under one slot. Operations without room are posted later, by polls.
     pub(crate) fn post_batch(
         &mut self,
         session: u32,
@@ -94,7 +94,7 @@ impl EndpointState {
         let mut ops = self.spare.pop().unwrap_or_default();
         ops.extend(extents.iter().map(|extent| extent.op(lane, slot)));
         self.flights.begin(session, name, ops.len() as u32);
-        let rest = Rest {
+        let rest = UnpostedBatch {
             slot,
             ops,
             posted: 0,
@@ -105,19 +105,19 @@ impl EndpointState {
         Ok(Some(slot))
     }
 
-    /// Posts what is left of a batch; returns it where something still is.
-    fn post_rest(&mut self, mut rest: Rest) -> Option<Rest> {
+    /// Posts the remaining operations of a batch. Returns them if some are still left.
+    fn post_rest(&mut self, mut rest: UnpostedBatch) -> Option<UnpostedBatch> {
         match self.engine.post(&rest.ops[rest.posted..]) {
             Ok(taken) => rest.posted += taken,
             Err(error) => {
-                // None of these was taken, so that they have ended; those before them go on.
+                // The engine took none of these, so they have ended; the earlier ones go on.
                 if let Some(flight) = self.flights.get(rest.slot) {
                     let error = self.not_posted(flight.session, flight.name, &error);
-                    self.flights.blame(rest.slot, error);
+                    self.flights.record_error(rest.slot, error);
                 }
                 let left = rest.ops.len() - rest.posted;
                 if let Some(ended) = self.flights.end_parts(rest.slot, left as u32) {
-                    self.account(ended);
+                    self.apply_end(ended);
                 }
                 rest.posted = rest.ops.len();
             }
@@ -130,7 +130,7 @@ impl EndpointState {
         None
     }
 
-    /// Error of an operation that the engine refused to take.
+    /// Returns the error of an operation that the engine refused.
     #[cold]
     fn not_posted(
         &mut self,
@@ -142,10 +142,10 @@ impl EndpointState {
             state.failed = true;
         }
         let subject = self.subject_of(session, name.text());
-        TransferError::below(TransferErrorKind::OperationFailed, subject, error)
+        TransferError::from_error(TransferErrorKind::OperationFailed, subject, error)
     }
 
-    /// Begins a flush of a lane and returns its slot; `None` when there is no room now.
+    /// Starts a flush of a lane and returns its slot; `None` if nothing more fits now.
     pub(crate) fn flush(&mut self, session: u32, lane: Lane) -> TransferResult<Option<u32>> {
         let name = OperationName::Flush;
         self.turn();
@@ -166,19 +166,19 @@ impl EndpointState {
         }
     }
 
-    /// Takes completions from the engine. Tasks to be woken are in `woken` then.
+    /// Takes completions from the engine. The tasks to wake are in `woken` afterwards.
     #[inline]
     pub(crate) fn progress(&mut self) -> TransferResult<usize> {
         self.progress_into(&mut [], &mut 0)
     }
 
-    /// Takes completions from the engine, and tells ends of queued tickets at once as long as none is before them and
-    /// there is room; counts these in `told`.
+    /// Takes completions from the engine. Ends of queued tickets go directly into `ended`, as long as it has room and
+    /// no earlier ones are queued; `reported` counts these.
     #[inline]
     pub(crate) fn progress_into(
         &mut self,
         ended: &mut [TicketEnd],
-        told: &mut usize,
+        reported: &mut usize,
     ) -> TransferResult<usize> {
         if let Some(dead) = &self.dead {
             return Err(dead.clone());
@@ -189,24 +189,24 @@ impl EndpointState {
         }
         let count = match self.engine.poll(&mut self.done[..room]) {
             Ok(count) => count,
-            Err(error) => return Err(self.die(error.to_string())),
+            Err(error) => return Err(self.fail_engine(error.to_string())),
         };
         if count == 0 {
             self.turn();
         }
         for index in 0..count {
-            // Field by field: a load of the whole would wait for the engine's smaller stores.
+            // Field by field: loading the whole struct would wait for the engine's smaller stores.
             let completion = &self.done[index];
             match completion.ending {
                 Ending::Done => {
                     let tag = completion.tag;
-                    if let Some(end) = ended.get_mut(*told)
+                    if let Some(end) = ended.get_mut(*reported)
                         && !self.flights.has_ended()
                         && let Some(token) = self.flights.end_queued(tag)
                     {
                         end.token = token;
                         end.error = None;
-                        *told += 1;
+                        *reported += 1;
                     } else if !self.flights.end_plain(tag, &mut self.woken) {
                         self.end_parts(tag, 1)?;
                     }
@@ -222,7 +222,7 @@ impl EndpointState {
                 }
             }
         }
-        // After the poll and before the caller's next post: else a caller that refills each place would starve it.
+        // After the poll and before the caller's next post: otherwise a caller that refills each slot would starve it.
         if !self.backlog.is_empty() {
             self.post_backlog();
         }
@@ -235,8 +235,8 @@ impl EndpointState {
         Ok(count)
     }
 
-    /// Wakes the tasks that wait for room, where something has ended that may have made some. An engine may also find
-    /// room by itself, so that they try now and then.
+    /// Wakes the tasks that wait for room if an operation has ended, which may have made some. An engine may also find
+    /// room on its own, so the tasks also retry now and then.
     #[cold]
     fn wake_waiting(&mut self, completions: usize) {
         self.idle_polls = match completions {
@@ -251,7 +251,7 @@ impl EndpointState {
 
     #[cold]
     fn post_backlog(&mut self) {
-        // Each batch is tried, so that a peer without room holds nobody else up.
+        // Each batch is tried, so that a peer without room does not delay the others.
         for _ in 0..self.backlog.len() {
             let rest = self.backlog.pop_front();
             let left = rest.and_then(|rest| self.post_rest(rest));
@@ -262,10 +262,10 @@ impl EndpointState {
     fn end_parts(&mut self, slot: u32, parts: u32) -> TransferResult<()> {
         match self.flights.end_parts(slot, parts) {
             Some(ended) => {
-                self.account(ended);
+                self.apply_end(ended);
                 Ok(())
             }
-            None => Err(self.die(format!(
+            None => Err(self.fail_engine(format!(
                 "the engine completed an operation twice, or one that was never posted (tag {slot})"
             ))),
         }
@@ -280,7 +280,7 @@ impl EndpointState {
         if let Some(session) = session.and_then(|index| self.sessions.get_mut(index)) {
             session.failed = true;
         }
-        self.flights.blame(slot, error);
+        self.flights.record_error(slot, error);
         self.end_parts(slot, 1)
     }
 
@@ -294,12 +294,12 @@ impl EndpointState {
         TransferError::new(TransferErrorKind::ArrivalsFull, subject, reason)
     }
 
-    /// Nobody holds the ticket in a slot any more. Returns the waker, to be dropped outside.
+    /// Releases the ticket of a slot. Returns its waker, to be dropped while nothing is borrowed.
     #[inline]
-    pub(crate) fn let_go(&mut self, slot: u32) -> Option<Waker> {
-        let mut ended = self.flights.let_go(slot)?;
+    pub(crate) fn release_ticket(&mut self, slot: u32) -> Option<Waker> {
+        let mut ended = self.flights.release_ticket(slot)?;
         let waker = ended.waker.take();
-        self.account(ended);
+        self.apply_end(ended);
         waker
     }
 
@@ -332,7 +332,7 @@ impl EndpointState {
                     )),
                 },
             },
-            Err(error) => Err(self.die(error.to_string())),
+            Err(error) => Err(self.fail_engine(error.to_string())),
         }
     }
 
@@ -350,13 +350,13 @@ impl EndpointState {
         count
     }
 
-    /// Lets a queued ticket go that had more to tell; returns its error.
+    /// Releases a queued ticket that may have failed; returns its error.
     #[cold]
     fn finish_queued(&mut self, slot: u32) -> Option<TransferError> {
         let has_failed = self.flights.status(slot) == TransferStatus::Failed;
         let error = has_failed.then(|| self.error_of(slot));
         // A queued ticket has no waker that would have to be dropped elsewhere.
-        drop(self.let_go(slot));
+        drop(self.release_ticket(slot));
         error
     }
 }

@@ -1,4 +1,4 @@
-//! Sessions: local memory, remote memory and peer, resolved once; and what is posted on them.
+//! Sessions: a local memory, a remote memory and a peer, resolved once, and the operations posted on them.
 
 use std::fmt;
 use std::time::Duration;
@@ -14,8 +14,8 @@ use crate::ticket::Ticket;
 
 /// A local memory, a remote memory and the peer that owns it, resolved once.
 ///
-/// Dropping it with operations in flight neither waits nor cancels: it ends with the last of them. Bytes of an
-/// operation belong to the transfer until that has ended, whoever still holds what.
+/// Dropping it with operations in flight neither waits nor cancels: it ends with the last of them. The bytes of an
+/// operation belong to the transfer until the operation has ended, whichever handles are still held.
 pub struct Session {
     cell: EndpointCell,
     index: u32,
@@ -27,14 +27,15 @@ pub struct Session {
     verbs: [Option<ResolvedVerb>; SESSION_VERBS],
 }
 
-/// A verb's lane, and the answer where it has no room: made before, so that saying it allocates nothing.
+/// A verb's lane, and its error for a lack of room. The error is made beforehand, so that returning it allocates
+/// nothing.
 struct ResolvedVerb {
     lane: Lane,
     busy: TransferError,
 }
 
 impl Session {
-    /// Takes a session over that was opened; it is closed when this is dropped.
+    /// Wraps an open session, which is closed when this is dropped.
     pub(crate) fn new(cell: EndpointCell, index: u32, bytes: [u64; 2]) -> Self {
         let state = cell.borrow();
         let (peer, lanes) = match state.sessions.get(index) {
@@ -67,12 +68,12 @@ impl Session {
         }
     }
 
-    /// The peer at the other end.
+    /// Returns the peer.
     pub fn peer(&self) -> Peer {
         self.peer
     }
 
-    /// Copies `len` local bytes into the peer's memory; the peer is not told.
+    /// Copies `len` local bytes into the peer's memory, without notifying the peer.
     ///
     /// # Errors
     /// As [`Self::post`].
@@ -81,7 +82,7 @@ impl Session {
         self.post(Verb::Write, &Extent::new(local, remote, len))
     }
 
-    /// A write after which the peer finds an [`ArrivedWrite`](crate::ArrivedWrite) with `imm`.
+    /// Copies bytes like a write, and gives the peer an [`ArrivedWrite`](crate::ArrivedWrite) with `imm`.
     ///
     /// # Errors
     /// As [`Self::post`].
@@ -105,17 +106,17 @@ impl Session {
     /// Posts one operation.
     ///
     /// # Errors
-    /// `OutOfRange` for offsets outside of a memory, or an immediate that is too wide; `Busy` when there is no room
-    /// now; `Unavailable` for a verb that the engine lacks, `Usage` for one that needs no session; `PeerLost`,
-    /// `OperationFailed` and `EndpointFailed` when it cannot be posted any more.
+    /// `OutOfRange` for offsets outside of a memory, or an immediate that is too wide; `Busy` if nothing more fits now.
+    /// `Unavailable` for a verb that the engine lacks, `Usage` for one that sessions do not have. `PeerLost`,
+    /// `OperationFailed` and `EndpointFailed` if it cannot be posted any more.
     #[inline(always)]
     pub fn post(&self, verb: Verb, extent: &Extent) -> TransferResult<Ticket> {
         let slot = self.post_slot(verb, extent)?;
         Ok(Ticket::new(self.cell.clone(), slot))
     }
 
-    /// Posts one operation whose end [`TransferEndpoint::poll_ended`](crate::TransferEndpoint::poll_ended) tells by
-    /// this number, as if its ticket had been queued.
+    /// Posts one operation. [`TransferEndpoint::poll_ended`](crate::TransferEndpoint::poll_ended) reports its end under
+    /// this token, as if its ticket had been queued.
     ///
     /// # Errors
     /// As [`Self::post`].
@@ -134,13 +135,13 @@ impl Session {
         }
     }
 
-    /// Posts operations of a list in one call of the engine, each of which ends by itself: its number is told by
-    /// [`TransferEndpoint::poll_ended`](crate::TransferEndpoint::poll_ended). Returns how many of the first ones were
-    /// posted; the others are to be posted again when something has ended.
+    /// Posts a list of operations in one call of the engine. Each of them ends separately:
+    /// [`TransferEndpoint::poll_ended`](crate::TransferEndpoint::poll_ended) reports its token. Returns how many were
+    /// posted, from the start of the list; post the others again once something has ended.
     ///
     /// # Errors
-    /// As [`Self::post`], of the first operation of the list, but for `Busy`: no room is a count of 0. An operation
-    /// that is wrong ends the list before it.
+    /// As [`Self::post`] for the first operation of the list, except that no room is a count of 0 and not `Busy`. At a
+    /// later invalid operation the list ends.
     #[inline]
     pub fn post_list_queued(&self, verb: Verb, list: &[QueuedExtent]) -> TransferResult<usize> {
         let resolved = self.resolved(verb)?;
@@ -163,11 +164,11 @@ impl Session {
         posted.ok_or_else(|| resolved.busy.clone())
     }
 
-    /// Posts operations of one verb by a list, under one ticket, which has ended when all of them have. They are handed
-    /// to the engine together; those that it has no room for follow while it is polled.
+    /// Posts operations of one verb under one ticket, which has ended when all of them have. They are handed to the
+    /// engine together; if it has no room for some, polls post these later.
     ///
     /// # Errors
-    /// As [`Self::post`], and then none is posted; `Usage` for an empty list. The error of a part is the ticket's.
+    /// As [`Self::post`], and then none is posted; `Usage` for an empty list. The ticket reports the error of a part.
     pub fn batch(&self, verb: Verb, extents: &[Extent]) -> TransferResult<Ticket> {
         let resolved = self.resolved(verb)?;
         extents
@@ -183,8 +184,9 @@ impl Session {
         Ok(Ticket::new(self.cell.clone(), slot))
     }
 
-    /// Proves that all writes of this verb that are done have arrived at the peer: the ticket ends when they have. Of
-    /// account where a done write means less, which [`Caps::delivered`](tonnage_engine::Caps::delivered) tells.
+    /// Proves that all completed writes of this verb have arrived at the peer: the ticket ends when they have. It
+    /// matters if a completion does not mean arrival, which [`Caps::delivered`](tonnage_engine::Caps::delivered)
+    /// records.
     ///
     /// # Errors
     /// As [`Self::post`].
@@ -195,19 +197,21 @@ impl Session {
         Ok(Ticket::new(self.cell.clone(), slot))
     }
 
-    /// Looks whether anything can still be transferred: the engine lives, the peer's process was not seen to end, and
-    /// no operation of this session has failed. A system call where the peer's process can be watched.
+    /// Returns whether anything can still be transferred. The engine must be alive, the peer's process must not have
+    /// been seen to end, and no operation of this session may have failed. Costs a system call if the peer's process
+    /// can be watched.
     pub fn alive(&self) -> bool {
         let mut state = self.cell.borrow();
-        state.look_at_peers();
+        state.check_peers();
         let session = state.sessions.get(self.index);
         session.is_some_and(|session| session.refused.is_none() && !session.failed)
     }
 
-    /// Waits until everything of this session has ended, well or badly; failures are told by their tickets.
+    /// Waits until all operations of this session have ended, successfully or not. Failures are reported by their
+    /// tickets.
     ///
     /// # Errors
-    /// `Deadline` when the time is over, `EndpointFailed` when the engine is dead, `ArrivalsFull` when nobody takes
+    /// `Deadline` after `timeout`, `EndpointFailed` if the engine is dead, `ArrivalsFull` if the caller takes no
     /// arrivals.
     pub fn wait_all(&self, timeout: Duration) -> TransferResult<()> {
         let index = self.index;
@@ -216,10 +220,11 @@ impl Session {
             |state| state.subject_of(index, "waiting"),
             |state| {
                 let session = state.sessions.get(index);
-                // What was given up stays in flight for the engine's sake only.
+                // Operations that were given up are in flight for the engine only.
                 let none = session.is_none_or(|session| {
                     let refused = session.refused.is_some();
-                    !state.flights.has_any_of(index) || (refused && !state.flights.is_any_of(index))
+                    !state.flights.engine_has_any_of(index)
+                        || (refused && !state.flights.has_unended_of(index))
                 });
                 Ok(none.then_some(()))
             },
@@ -269,15 +274,14 @@ impl Session {
         } = *extent;
         let reason = if u64::from(len) > self.message_bytes_max {
             let most = self.message_bytes_max;
-            format!("{len} bytes are more than one operation of this engine moves, {most}")
+            format!("{len} bytes are more than this engine moves in one operation ({most})")
         } else if verb == Verb::WriteImm && !carries(self.immediate_bits, imm) {
             let bits = self.immediate_bits;
             format!("the immediate {imm} does not fit into the {bits} bits that the engine carries")
         } else {
             let (own, far) = (self.local_bytes, self.remote_bytes);
             format!(
-                "{len} bytes at offset {local} of a local memory of {own} bytes and at offset {remote} of a remote one of \
-                 {far} bytes: that lies outside"
+                "{len} bytes at offset {local} of a local memory of {own} bytes and at offset {remote} of a remote one of                  {far} bytes: that lies outside"
             )
         };
         self.error(TransferErrorKind::OutOfRange, verb.name(), reason)
@@ -294,7 +298,7 @@ impl Session {
         TransferError::new(kind, subject, reason)
     }
 
-    /// The endpoint, for tasks that wait for room.
+    /// Returns the endpoint, for tasks that wait for room.
     pub(crate) fn cell(&self) -> &EndpointCell {
         &self.cell
     }

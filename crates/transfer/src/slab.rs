@@ -1,6 +1,5 @@
-//! Numbered places that are given out, taken back and given out again.
+//! A table of values by number, which reuses the numbers of removed values.
 
-/// Values by their number.
 pub(crate) struct Slab<T> {
     places: Vec<Option<T>>,
     free: Vec<u32>,
@@ -47,7 +46,7 @@ impl<T> Slab<T> {
         self.places.iter_mut().flatten()
     }
 
-    /// Number of values that are in it.
+    /// Number of values in the table.
     pub(crate) fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
@@ -58,7 +57,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_given_again_and_values_stay_where_they_are() {
+    fn numbers_are_reused_and_values_stay_where_they_are() {
         let mut slab = Slab::new();
         let numbers = ["a", "b", "c"].map(|value| slab.put(value));
         assert_eq!(numbers, [0, 1, 2]);

@@ -1,6 +1,6 @@
-//! Everything that an endpoint owns: its engine, registrations, sessions and operations, and the accounts of them.
+//! The state of an endpoint: its engine, registrations, sessions, operations, and the bookkeeping of them.
 //!
-//! Posting and polling are in `progress`. How handles share this is in `cell`.
+//! Posting and polling are in `progress`. The way that handles share this state is in `cell`.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -23,28 +23,29 @@ use crate::flights::{Ended, Flights};
 use crate::place::{ProcessPlace, ProcessWatch};
 use crate::slab::Slab;
 
-/// Completions that are taken from the engine at once.
+/// Maximum number of completions taken from the engine at once.
 pub(crate) const BURST: usize = 64;
 
-/// Turns of posting or polling between two looks at the processes of peers, which cost a system call.
-const LOOK_TURNS: u32 = 1024;
+/// Posts and idle polls between two checks of the peers' processes, which cost a system call.
+const PEER_CHECK_TURNS: u32 = 1024;
 
-/// Polls without a completion, and time, after which nothing more is expected of a process that has ended; and the
-/// longest time while completions of others go on. The last bytes of an orderly end may still lie in a socket.
+/// When to stop expecting completions from a process that has ended: after this many polls without one, and this time.
+/// If completions of other peers go on, `ENDING_MAX` decides. The last bytes of an orderly exit may still be in a
+/// socket.
 const QUIET_POLLS: u32 = 64;
 const QUIET: Duration = Duration::from_millis(50);
 const ENDING_MAX: Duration = Duration::from_secs(1);
 
-/// Reason of an operation that finds no room.
+/// Reason for refusing an operation because of a lack of room.
 pub(crate) const NO_ROOM: &str = "no room now: poll, and try again";
 
-/// Verbs that a session has lanes for.
+/// Number of verbs that sessions have lanes for.
 pub(crate) const SESSION_VERBS: usize = 3;
 
 /// An arrived write with an immediate value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ArrivedWrite {
-    /// The endpoint that wrote; `None` where the transport does not tell.
+    /// The endpoint that wrote; `None` if the transport does not report it.
     pub peer: Option<Peer>,
     /// The immediate value.
     pub imm: u32,
@@ -52,33 +53,33 @@ pub struct ArrivedWrite {
     pub len: u32,
 }
 
-/// Promises that a session asks its engine for.
+/// Guarantees that a session requires of its engine.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SessionOptions {
-    /// A write is done only once the peer can see its bytes. Without it, and where the engine's completions mean less,
-    /// only [`Session::flush`](crate::Session::flush) proves that.
+    /// A write completes only once the peer can see its bytes. Without this, if the engine's completions mean less,
+    /// only [`Session::flush`](crate::Session::flush) proves arrival.
     pub delivered: bool,
-    /// The last byte of a write becomes visible last, for a peer that looks at its memory.
+    /// The last byte of a write becomes visible last, for a peer that polls its memory.
     pub ordered: bool,
 }
 
-/// A session, as the endpoint keeps it until nothing of it is in flight.
+/// A session, which the endpoint keeps until nothing of it is in flight.
 pub(crate) struct SessionState {
     pub(crate) peer: Peer,
     /// Its local memory.
     pub(crate) region: u32,
     pub(crate) lanes: [Option<Lane>; SESSION_VERBS],
-    /// Nobody holds it any more: it ends once the engine has ended so many of its operations and batches.
+    /// Set once its handle is dropped: the number of operations and batches that the engine still has to end.
     pub(crate) closing: Option<u32>,
-    /// Reason why nothing more is posted.
+    /// Set once nothing more may be posted, with the reason.
     pub(crate) refused: Option<TransferError>,
-    /// An operation of it has failed.
+    /// Whether an operation of it has failed.
     pub(crate) failed: bool,
 }
 
-/// A registration, as the endpoint keeps it while somebody holds it or a session uses it.
+/// A registration, which the endpoint keeps while it is held or a session uses it.
 pub(crate) struct RegionState {
-    /// Number among all registrations so far: its place is given again.
+    /// Number among all registrations so far, because indices are reused.
     pub(crate) serial: u32,
     pub(crate) id: RegionId,
     pub(crate) memory: Arc<dyn Memory>,
@@ -86,7 +87,7 @@ pub(crate) struct RegionState {
     pub(crate) users: u32,
 }
 
-/// Name of a local memory, which is given to no other memory of its endpoint.
+/// Name of a local memory, unique within its endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct LocalId {
     pub(crate) place: u32,
@@ -100,23 +101,23 @@ pub(crate) struct KnownRemote {
     pub(crate) descriptor: Descriptor,
 }
 
-/// A peer that the engine has connected to.
+/// A peer that the engine is connected to.
 pub(crate) struct KnownPeer {
-    /// Unknown where somebody else connected it.
+    /// `None` if the peer was connected before this endpoint took over the engine.
     pub(crate) place: Option<ProcessPlace>,
-    /// First contact was made.
+    /// Whether first contact was made.
     pub(crate) met: bool,
 }
 
-/// A peer whose process has ended, and whose last completions may still come.
+/// A peer that has ended, but may still have completions to come.
 pub(crate) struct EndingPeer {
     peer: Peer,
     seen: Instant,
     quiet_polls: u32,
 }
 
-/// The part of a batch that the engine had no room for.
-pub(crate) struct Rest {
+/// The rest of a batch, for which the engine had no room.
+pub(crate) struct UnpostedBatch {
     pub(crate) slot: u32,
     pub(crate) ops: Vec<Op>,
     pub(crate) posted: usize,
@@ -129,7 +130,6 @@ pub(crate) struct TableSizes {
     pub(crate) arrivals: u32,
 }
 
-/// An endpoint.
 pub(crate) struct EndpointState {
     pub(crate) engine: Box<dyn Engine + Send>,
     pub(crate) caps: Caps,
@@ -138,44 +138,44 @@ pub(crate) struct EndpointState {
     pub(crate) flights: Flights,
     pub(crate) sessions: Slab<SessionState>,
     pub(crate) regions: Slab<RegionState>,
-    /// Users of each lane: an engine gives the same lane for the same specification.
+    /// Number of users of each lane, because an engine returns the same lane for the same specification.
     pub(crate) lanes: HashMap<Lane, u32>,
     pub(crate) remotes: HashMap<RemoteId, KnownRemote>,
-    /// Sessions that calls without one have made: by local and remote memory.
-    pub(crate) looked_up: HashMap<(LocalId, RemoteId), u32>,
-    pub(crate) backlog: VecDeque<Rest>,
-    /// Lists of earlier batches, to be used again.
+    /// Sessions opened by calls without one, by local and remote memory.
+    pub(crate) named_sessions: HashMap<(LocalId, RemoteId), u32>,
+    pub(crate) backlog: VecDeque<UnpostedBatch>,
+    /// Operation lists of earlier batches, for reuse.
     pub(crate) spare: Vec<Vec<Op>>,
-    /// Operations that are posted together.
+    /// Scratch list of operations that are posted together.
     pub(crate) list: [Op; BURST],
     pub(crate) arrivals: VecDeque<ArrivedWrite>,
     pub(crate) arrivals_max: usize,
     pub(crate) done: [Completion; BURST],
-    /// Tasks to be woken once nobody borrows this any more.
+    /// Tasks to wake once this is not borrowed any more.
     pub(crate) woken: Vec<Waker>,
     /// Tasks that wait for room.
     pub(crate) waiting: Vec<Waker>,
-    /// The answer where there is no room: made before, so that saying it allocates nothing.
+    /// The error for a lack of room. It is made beforehand, so that returning it allocates nothing.
     pub(crate) busy: TransferError,
     pub(crate) dead: Option<TransferError>,
-    /// The first failure of an operation whose ticket nobody held.
+    /// The first failure of an operation with a dropped ticket.
     pub(crate) unclaimed: Option<TransferError>,
     pub(crate) place: ProcessPlace,
     pub(crate) watch: ProcessWatch,
     pub(crate) peers: HashMap<Peer, KnownPeer>,
     pub(crate) lost: HashMap<Peer, TransferError>,
-    /// Those of the lost whose operations were not given up yet.
+    /// Lost peers with operations that were not given up yet.
     pub(crate) ending: Vec<EndingPeer>,
-    /// Removes what a killed process has left on this machine.
+    /// Removes what a killed process left behind on this machine.
     pub(crate) clean_up: fn(u32),
     turns: u32,
-    /// Polls without a completion since tasks that wait for room were woken last.
+    /// Polls without a completion since tasks that wait for room were last woken.
     pub(crate) idle_polls: u32,
-    /// The engine's descriptor to sleep on, once it was asked for.
+    /// The engine's descriptor to sleep on, once it was requested.
     pub(crate) descriptor: Option<Rc<OwnedFd>>,
-    /// Registrations so far.
+    /// Number of registrations so far.
     pub(crate) registrations: u32,
-    // Kept last, so that the engine closes before its domain does.
+    // Declared last, so that the engine closes before its domain does.
     pub(crate) domain: Option<Arc<dyn Domain>>,
 }
 
@@ -200,7 +200,7 @@ impl EndpointState {
             regions: Slab::new(),
             lanes: HashMap::new(),
             remotes: HashMap::new(),
-            looked_up: HashMap::new(),
+            named_sessions: HashMap::new(),
             backlog: VecDeque::new(),
             spare: Vec::new(),
             list: [Extent::default().op(Lane(0), 0); BURST],
@@ -226,27 +226,27 @@ impl EndpointState {
         }
     }
 
-    /// Returns whether the engine has nothing of it in flight, and nobody holds a ticket.
+    /// Returns whether the engine has no operation in flight, and no ticket is held.
     pub(crate) fn is_idle(&self) -> bool {
         self.flights.are_all_free() && self.backlog.is_empty()
     }
 
-    /// Counts a turn of posting or polling, and looks at the peers' processes now and then.
+    /// Counts a post or idle poll, and checks the peers' processes now and then.
     #[inline]
     pub(crate) fn turn(&mut self) {
         self.turns = self.turns.wrapping_add(1);
-        if self.turns.is_multiple_of(LOOK_TURNS) && !self.watch.is_empty() {
-            self.look_at_peers();
+        if self.turns.is_multiple_of(PEER_CHECK_TURNS) && !self.watch.is_empty() {
+            self.check_peers();
         }
     }
 
-    /// Subject of an operation of a session.
+    /// Returns the subject for errors of a session's operation.
     pub(crate) fn subject_of(&self, session: u32, name: &'static str) -> Subject {
         let session = self.sessions.get(session);
         self.subject.with(name, session.map(|session| session.peer))
     }
 
-    /// Subject of the operation in a slot.
+    /// Returns the subject for errors of the operation in a slot.
     pub(crate) fn subject_of_slot(&self, slot: u32) -> Subject {
         match self.flights.get(slot) {
             Some(flight) => self.subject_of(flight.session, flight.name.text()),
@@ -254,19 +254,19 @@ impl EndpointState {
         }
     }
 
-    /// Error of an operation that has failed.
+    /// Returns the error of a failed operation.
     #[cold]
     pub(crate) fn error_of(&mut self, slot: u32) -> TransferError {
-        let known = self.flights.tell(slot);
+        let known = self.flights.report_error(slot);
         known.unwrap_or_else(|| {
             let kind = TransferErrorKind::OperationFailed;
             TransferError::new(kind, self.subject_of_slot(slot), "it failed")
         })
     }
 
-    /// Looks whether processes of peers have ended: nothing more is posted to them.
+    /// Checks for ended processes of peers, and refuses further posts to these.
     #[cold]
-    pub(crate) fn look_at_peers(&mut self) {
+    pub(crate) fn check_peers(&mut self) {
         for peer in self.watch.ended() {
             self.refuse_peer(peer);
             self.ending.push(EndingPeer {
@@ -277,7 +277,7 @@ impl EndpointState {
         }
     }
 
-    /// Gives the operations of peers that have ended up, once the engine has nothing more to say of them.
+    /// Gives up the operations of ended peers, once the engine reports nothing more of them.
     #[cold]
     pub(crate) fn end_peers(&mut self, completions: usize) {
         let mut over = Vec::new();
@@ -295,11 +295,11 @@ impl EndpointState {
             !is_over
         });
         for peer in over {
-            self.lose(peer);
+            self.lose_peer(peer);
         }
     }
 
-    /// Returns whether there were peers, and nothing more is to come from any.
+    /// Returns whether all peers were lost and no completions are expected from them. False if there were no peers.
     pub(crate) fn is_alone(&self) -> bool {
         let mut met = self.peers.iter().filter(|(_, state)| state.met).peekable();
         self.ending.is_empty()
@@ -307,7 +307,7 @@ impl EndpointState {
             && met.all(|(peer, _)| self.lost.contains_key(peer))
     }
 
-    /// Posts nothing more to a peer.
+    /// Refuses further posts to a peer.
     fn refuse_peer(&mut self, peer: Peer) {
         let Some(KnownPeer { place, .. }) = self.peers.get(&peer) else {
             return;
@@ -316,7 +316,7 @@ impl EndpointState {
             peer: Some(peer),
             ..self.subject.clone()
         };
-        let end = place.as_ref().map(ProcessPlace::end);
+        let end = place.as_ref().map(ProcessPlace::describe_end);
         let error = TransferError::new(
             TransferErrorKind::PeerLost,
             subject,
@@ -326,36 +326,36 @@ impl EndpointState {
         self.refuse(&error, Some(peer));
     }
 
-    /// Fails everything with a peer.
-    pub(crate) fn lose(&mut self, peer: Peer) {
+    /// Fails all operations with a peer.
+    pub(crate) fn lose_peer(&mut self, peer: Peer) {
         self.refuse_peer(peer);
         if let Some(error) = self.lost.get(&peer).cloned() {
-            self.give_all_up(&error, Some(peer));
+            self.give_up_all(&error, Some(peer));
         }
         if let Some(place) = self.peers.get(&peer).and_then(|known| known.place.as_ref()) {
             self.clean_up_after(place);
         }
     }
 
-    /// Removes what a process has left, unless another lives under its number now.
+    /// Removes what a process left behind, unless a later process has its id.
     pub(crate) fn clean_up_after(&self, place: &ProcessPlace) {
         if place.is_gone(&self.place) {
             (self.clean_up)(place.pid());
         }
     }
 
-    /// The engine is dead, and everything with it.
+    /// Marks the engine as dead and fails everything in flight.
     #[cold]
-    pub(crate) fn die(&mut self, reason: impl Into<String>) -> TransferError {
+    pub(crate) fn fail_engine(&mut self, reason: impl Into<String>) -> TransferError {
         let subject = self.subject.with("polling", None);
         let error = TransferError::new(TransferErrorKind::EndpointFailed, subject, reason);
         self.dead = Some(error.clone());
         self.refuse(&error, None);
-        self.give_all_up(&error, None);
+        self.give_up_all(&error, None);
         error
     }
 
-    /// Posts nothing more to one peer, or to all.
+    /// Refuses further posts to one peer, or to all.
     fn refuse(&mut self, error: &TransferError, peer: Option<Peer>) {
         let is_meant = |session: &SessionState| peer.is_none_or(|peer| session.peer == peer);
         for session in self
@@ -368,34 +368,34 @@ impl EndpointState {
         self.woken.append(&mut self.waiting);
     }
 
-    /// Fails the operations with one peer, or all.
-    fn give_all_up(&mut self, error: &TransferError, peer: Option<Peer>) {
+    /// Fails the operations with one peer, or with all.
+    fn give_up_all(&mut self, error: &TransferError, peer: Option<Peer>) {
         let is_meant = |session: &SessionState| peer.is_none_or(|peer| session.peer == peer);
         for slot in self.flights.unended() {
             let session = self.flights.get(slot).map(|flight| flight.session);
             let session = session.and_then(|session| self.sessions.get(session));
             if session.is_some_and(is_meant) {
-                let error = error.of(self.subject_of_slot(slot));
+                let error = error.with_subject(self.subject_of_slot(slot));
                 let ended = self.flights.give_up(slot, error);
-                self.account(ended);
+                self.apply_end(ended);
                 self.drop_rest(slot);
             }
         }
     }
 
-    /// Forgets parts of a batch that the engine never took.
+    /// Drops the parts of a batch that the engine never took.
     fn drop_rest(&mut self, slot: u32) {
         let index = self.backlog.iter().position(|rest| rest.slot == slot);
         if let Some(rest) = index.and_then(|index| self.backlog.remove(index)) {
             let left = rest.ops.len() - rest.posted;
             if let Some(ended) = self.flights.end_parts(slot, left as u32) {
-                self.account(ended);
+                self.apply_end(ended);
             }
         }
     }
 
-    /// Keeps the accounts of sessions, waiting tasks and failures when an operation has ended.
-    pub(crate) fn account(&mut self, ended: Ended) {
+    /// Updates sessions, waiting tasks and the unclaimed failure when an operation has ended.
+    pub(crate) fn apply_end(&mut self, ended: Ended) {
         if let Some(waker) = ended.waker {
             self.woken.push(waker);
         }
@@ -403,30 +403,30 @@ impl EndpointState {
             self.unclaimed.get_or_insert(error);
         }
         if let Some(session) = ended.session {
-            self.leave(session);
+            self.count_down(session);
         }
     }
 
-    /// An operation that its closing session waits for has left the engine.
-    fn leave(&mut self, index: u32) {
+    /// Counts down the operations that a closing session waits for.
+    fn count_down(&mut self, index: u32) {
         if let Some(session) = self.sessions.get_mut(index) {
             let left = session.closing.map_or(0, |left| left.saturating_sub(1));
             self.close_after(index, left);
         }
     }
 
-    /// Closes a session of which the engine has so many operations left.
+    /// Closes a session once the engine has ended this many of its operations.
     pub(crate) fn close_after(&mut self, index: u32, left: u32) {
         if left == 0 {
-            self.end_session(index);
+            self.release_session(index);
         } else if let Some(session) = self.sessions.get_mut(index) {
             session.closing = Some(left);
         }
     }
 
-    /// Gives a session's lanes and memory back; nothing of it is in flight.
+    /// Releases a session's lanes and memory. Nothing of it may be in flight.
     #[cold]
-    pub(crate) fn end_session(&mut self, index: u32) {
+    pub(crate) fn release_session(&mut self, index: u32) {
         if let Some(session) = self.sessions.take(index) {
             for lane in session.lanes.into_iter().flatten() {
                 self.release_lane(lane);
@@ -445,7 +445,7 @@ impl EndpointState {
         }
     }
 
-    /// One user less of a registration; the last one takes it back.
+    /// Removes one user of a registration; the last one deregisters it.
     pub(crate) fn release_region(&mut self, index: u32) {
         let Some(region) = self.regions.get_mut(index) else {
             return;
@@ -457,7 +457,8 @@ impl EndpointState {
         let id = region.id;
         if let Err(error) = self.engine.deregister(id) {
             let subject = self.subject.with("deregister", None);
-            let error = TransferError::below(TransferErrorKind::EndpointFailed, subject, &error);
+            let error =
+                TransferError::from_error(TransferErrorKind::EndpointFailed, subject, &error);
             self.unclaimed.get_or_insert(error);
         }
         // The engine holds the memory for as long as it needs it.
@@ -465,14 +466,14 @@ impl EndpointState {
     }
 }
 
-/// Place of a verb among a session's lanes; `None` for one that sessions do not have.
+/// Returns the index of a verb among a session's lanes; `None` if sessions do not have this verb.
 #[inline]
 pub(crate) fn lane_index(verb: Verb) -> Option<usize> {
     match verb {
         Verb::Write => Some(0),
         Verb::WriteImm => Some(1),
         Verb::Read => Some(2),
-        // A send names no remote bytes, and an extent no words.
+        // A send has no remote offset, and an extent has no operands for atomics.
         Verb::Send | Verb::FetchAdd | Verb::CompareSwap => None,
     }
 }
@@ -481,7 +482,7 @@ impl EndpointState {
     pub(crate) fn register(&mut self, memory: Arc<dyn Memory>) -> TransferResult<u32> {
         let region = self.engine.register(&memory).map_err(|error| {
             let subject = self.subject.with("register", None);
-            TransferError::below(TransferErrorKind::Unavailable, subject, &error)
+            TransferError::from_error(TransferErrorKind::Unavailable, subject, &error)
         })?;
         let serial = self.next_serial();
         Ok(self.regions.put(RegionState {
@@ -498,14 +499,14 @@ impl EndpointState {
         self.registrations
     }
 
-    /// The registration of a name; `None` for one that is gone.
+    /// Returns the registration with this name; `None` if it is gone.
     #[inline]
     pub(crate) fn region_of(&self, local: LocalId) -> Option<&RegionState> {
         let region = self.regions.get(local.place)?;
         (region.serial == local.serial).then_some(region)
     }
 
-    /// Takes over a registration that somebody else made, and takes back.
+    /// Adds a registration that other code made and will deregister.
     pub(crate) fn adopt_region(&mut self, memory: Arc<dyn Memory>, region: Region) -> u32 {
         let serial = self.next_serial();
         self.regions.put(RegionState {
@@ -513,7 +514,7 @@ impl EndpointState {
             id: region.id,
             memory,
             descriptor: region.descriptor,
-            // One more than there are, so that the last one does not take it back.
+            // One more than there are, so that the last one does not deregister it.
             users: 2,
         })
     }
@@ -521,14 +522,14 @@ impl EndpointState {
     pub(crate) fn expect(&mut self, peer: Peer, bytes: Option<u32>) -> TransferResult<()> {
         self.engine.expect(peer, bytes).map_err(|error| {
             let subject = self.subject.with("expect", peer);
-            TransferError::below(TransferErrorKind::OperationFailed, subject, &error)
+            TransferError::from_error(TransferErrorKind::OperationFailed, subject, &error)
         })
     }
 
     pub(crate) fn card_for(&mut self, peer: Peer) -> TransferResult<EndpointCard> {
         let made = self.engine.cards(&[peer]).map_err(|error| {
             let subject = self.subject.with("introduce", peer);
-            TransferError::below(TransferErrorKind::EndpointFailed, subject, &error)
+            TransferError::from_error(TransferErrorKind::EndpointFailed, subject, &error)
         })?;
         let card = made.into_iter().next().ok_or_else(|| {
             let subject = self.subject.with("introduce", peer);
@@ -550,12 +551,12 @@ impl EndpointState {
         cards: &[EndpointCard],
         timeout: Duration,
     ) -> TransferResult<()> {
-        // All are looked at before anything is done for one.
+        // All cards are checked before anything is done for one.
         for (at, card) in cards.iter().enumerate() {
             self.check_card(card, &cards[..at])?;
         }
         for card in cards {
-            // One that has connected, and was not met in time, is only met.
+            // A peer that has connected without first contact is only met.
             if !self.peers.contains_key(&card.from) {
                 self.connect_one(card)?;
             }
@@ -571,15 +572,15 @@ impl EndpointState {
         let known = self.peers.get(&peer);
         let reason = if card.to != self.id || peer == self.id {
             let (id, from, to) = (self.id, card.from, card.to);
-            format!("the card of endpoint {from} is for endpoint {to}, and this is {id}")
+            format!("endpoint {from}'s card is for endpoint {to}, but this is endpoint {id}")
         } else if *card.engine != *self.subject.engine {
             format!("the peer has engine {}", card.engine)
         } else if known.is_some_and(|known| known.met) {
             "it is connected already".to_owned()
         } else if known.is_some_and(|known| known.place.as_ref() != Some(&card.place)) {
-            "it has connected by the card of another process".to_owned()
+            "it has connected with the card of another process".to_owned()
         } else if earlier.iter().any(|earlier| earlier.from == peer) {
-            "two cards are of this peer".to_owned()
+            "two of the cards are from this peer".to_owned()
         } else {
             return Ok(());
         };
@@ -599,7 +600,7 @@ impl EndpointState {
             return Err(TransferError::new(
                 TransferErrorKind::PeerLost,
                 subject,
-                card.place.end(),
+                card.place.describe_end(),
             ));
         }
         let neighbor = Neighbor {
@@ -611,14 +612,14 @@ impl EndpointState {
             self.watch.remove(peer);
             let subject = self.subject.with("connect", peer);
             let kind = TransferErrorKind::EndpointFailed;
-            return Err(TransferError::below(kind, subject, &error));
+            return Err(TransferError::from_error(kind, subject, &error));
         }
         let place = Some(card.place.clone());
         self.peers.insert(peer, KnownPeer { place, met: false });
         Ok(())
     }
 
-    /// First contact with the peers of these cards. It ends when one of them does.
+    /// Makes first contact with the peers of these cards. Returns an error once one of their processes ends.
     fn meet(&mut self, cards: &[EndpointCard], timeout: Duration) -> TransferResult<()> {
         let deadline = Instant::now().checked_add(timeout);
         let is_late = || deadline.is_some_and(|deadline| Instant::now() >= deadline);
@@ -631,7 +632,7 @@ impl EndpointState {
         });
         let (_, ended) = watch.into_inner();
         for &peer in &ended {
-            self.lose(peer);
+            self.lose_peer(peer);
         }
         if let Some(lost) = ended.into_iter().find(awaits) {
             return self.refusal(lost, "connect").map_or(Ok(()), Err);
@@ -649,18 +650,18 @@ impl EndpointState {
             Err(_) if is_late() => Err(TransferError::deadline(subject, timeout)),
             Err(error) => {
                 let kind = TransferErrorKind::EndpointFailed;
-                Err(TransferError::below(kind, subject, &error))
+                Err(TransferError::from_error(kind, subject, &error))
             }
         }
     }
 
-    /// Reason why nothing can be done with a peer any more.
+    /// Returns the reason if a peer cannot be used any more.
     pub(crate) fn refusal(&self, peer: Peer, operation: &'static str) -> Option<TransferError> {
         let known = self.dead.as_ref().or_else(|| self.lost.get(&peer));
-        known.map(|error| error.of(self.subject.with(operation, peer)))
+        known.map(|error| error.with_subject(self.subject.with(operation, peer)))
     }
 
-    /// Resolves a session between a registration and a peer's memory.
+    /// Opens a session between a registration and a peer's memory.
     pub(crate) fn open_session(
         &mut self,
         region: u32,
@@ -757,32 +758,32 @@ impl EndpointState {
             }
             Err(error) => {
                 let kind = TransferErrorKind::OperationFailed;
-                Err(TransferError::below(kind, subject(), &error))
+                Err(TransferError::from_error(kind, subject(), &error))
             }
         }
     }
 
-    /// Nobody holds the session any more: it ends with the last of its operations.
+    /// Closes a session after its handle was dropped, once the last of its operations has ended.
     pub(crate) fn close_session(&mut self, index: u32) {
-        let left = self.flights.await_all_of(index);
+        let left = self.flights.notify_ends_of(index);
         self.close_after(index, left);
     }
 
-    /// Closes a session that was made for the operation in this slot alone; `None` where that was not posted.
-    pub(crate) fn close_with(&mut self, index: u32, slot: Option<u32>) {
-        let left = slot.is_some_and(|slot| self.flights.await_one(slot));
+    /// Closes a session that was opened for the operation in this slot alone; `None` if that was not posted.
+    pub(crate) fn close_after_slot(&mut self, index: u32, slot: Option<u32>) {
+        let left = slot.is_some_and(|slot| self.flights.notify_end(slot));
         self.close_after(index, left.into());
     }
 
-    /// Nobody holds the memory any more: it is deregistered with the last session that uses it.
+    /// Releases a memory after its handle was dropped. The last session that uses it deregisters it.
     pub(crate) fn close_memory(&mut self, region: u32) {
         let known = self
-            .looked_up
+            .named_sessions
             .iter()
             .filter(|((local, _), _)| local.place == region);
         let keys: Vec<_> = known.map(|(&key, &session)| (key, session)).collect();
         for (key, session) in keys {
-            self.looked_up.remove(&key);
+            self.named_sessions.remove(&key);
             self.close_session(session);
         }
         self.release_region(region);

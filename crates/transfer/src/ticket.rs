@@ -1,4 +1,4 @@
-//! Tickets of operations in flight: to poll, or to wait for.
+//! Tickets of operations in flight, to poll or to wait for.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,14 +10,14 @@ use crate::error::TransferResult;
 use crate::flights::TransferStatus;
 use crate::state::EndpointState;
 
-/// Slot of a ticket that has none any more: its operation ended well, and that was told.
+/// Marks a ticket that has reported success and released its slot.
 const NONE: u32 = u32::MAX;
 
 /// A posted operation, or a batch.
 ///
-/// Dropping it neither waits nor cancels: the bytes move, the slot is free once they have, and a failure is told by the
-/// next [`wait_all`](crate::TransferEndpoint::wait_all).
-#[must_use = "without its ticket nobody knows when an operation has ended"]
+/// Dropping it neither waits nor cancels: the bytes move, and their slot becomes free afterwards. A failure is then
+/// reported by the next [`wait_all`](crate::TransferEndpoint::wait_all).
+#[must_use = "dropping the ticket loses track of the operation's end"]
 pub struct Ticket {
     cell: EndpointCell,
     slot: Cell<u32>,
@@ -32,7 +32,7 @@ impl Ticket {
         }
     }
 
-    /// Its state as it was found last. Polls nothing.
+    /// Returns its last known state. Polls nothing.
     pub fn status(&self) -> TransferStatus {
         match self.slot.get() {
             NONE => TransferStatus::Done,
@@ -43,8 +43,8 @@ impl Ticket {
     /// Polls the engine once unless the operation has ended, and returns whether it has.
     ///
     /// # Errors
-    /// The operation's, when it has failed; it is told as often as it is asked for. `EndpointFailed` when the engine is
-    /// dead, `ArrivalsFull` when nobody takes arrivals; the operation goes on then.
+    /// The operation's error if it has failed; further calls return it again. `EndpointFailed` if the engine is dead,
+    /// `ArrivalsFull` if the caller takes no arrivals; the operation goes on then.
     #[inline]
     pub fn poll(&self) -> TransferResult<bool> {
         match self.poll_once() {
@@ -54,7 +54,7 @@ impl Ticket {
         }
     }
 
-    /// As [`Self::poll`]; its result is returned in registers.
+    /// Like [`Self::poll`], with a result that fits into registers.
     fn poll_once(&self) -> Poll<TransferResult<()>> {
         let slot = self.slot.get();
         if slot == NONE {
@@ -78,19 +78,18 @@ impl Ticket {
         if state.flights.status(slot) == TransferStatus::Failed {
             return Poll::Ready(Err(state.error_of(slot)));
         }
-        // Given back here, where the state is borrowed already.
+        // Released here, while the state is borrowed already.
         self.slot.set(NONE);
-        let waker = state.let_go(slot);
+        let waker = state.release_ticket(slot);
         drop(state);
         drop(waker);
         Poll::Ready(Ok(()))
     }
 
-    /// Waits until the operation has ended, and gives the CPU up now and then while it waits.
+    /// Waits until the operation has ended, and yields the CPU now and then.
     ///
     /// # Errors
-    /// As [`Self::poll`], and `Deadline` when the time is over: the operation goes on then, and can be waited for
-    /// again.
+    /// As [`Self::poll`], and `Deadline` after `timeout`: the operation then goes on, and can be waited for again.
     pub fn wait(&self, timeout: Duration) -> TransferResult<()> {
         let slot = self.slot.get();
         if slot == NONE {
@@ -107,7 +106,7 @@ impl Ticket {
         )
     }
 
-    /// Hands its slot to somebody else of the same endpoint, without giving it back.
+    /// Passes its slot to other code of the same endpoint, without releasing it.
     #[inline]
     pub(crate) fn hand_over(
         self,
@@ -115,7 +114,7 @@ impl Ticket {
         take: impl FnOnce(&mut EndpointState, u32),
     ) -> Result<(), Self> {
         let slot = self.slot.get();
-        if slot == NONE || !self.cell.is(cell) {
+        if slot == NONE || !self.cell.is_same(cell) {
             return Err(self);
         }
         self.slot.set(NONE);
@@ -134,9 +133,9 @@ impl Ticket {
         match state.flights.status(slot) {
             TransferStatus::InFlight => {}
             TransferStatus::Done => {
-                // Given back here, where the state is borrowed already.
+                // Released here, while the state is borrowed already.
                 self.slot.set(NONE);
-                let waker = state.let_go(slot);
+                let waker = state.release_ticket(slot);
                 drop(state);
                 drop(waker);
                 return Poll::Ready(Ok(()));
@@ -144,7 +143,7 @@ impl Ticket {
             TransferStatus::Failed => return Poll::Ready(Err(state.error_of(slot))),
         }
         let before = state.flights.wake_by(slot, waker);
-        // What was there is dropped where nothing is borrowed.
+        // The previous waker is dropped while nothing is borrowed.
         drop(state);
         drop(before);
         Poll::Pending
@@ -156,7 +155,7 @@ impl Drop for Ticket {
     fn drop(&mut self) {
         let slot = self.slot.get();
         if slot != NONE {
-            self.cell.let_go(slot);
+            self.cell.release_ticket(slot);
         }
     }
 }

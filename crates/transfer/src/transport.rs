@@ -1,4 +1,4 @@
-//! Engines by their names: opened on this machine, for endpoints of each thread.
+//! Engines by name, opened on this machine for endpoints of its threads.
 
 use std::net::IpAddr;
 use std::sync::{Arc, LazyLock};
@@ -14,29 +14,28 @@ use tonnage_units::Error;
 use crate::endpoint::{EndpointConfig, EngineParts, TransferEndpoint};
 use crate::error::{Subject, TransferError, TransferErrorKind, TransferResult};
 
-/// The clock of all endpoints: its calibration takes 10 ms and is never freed.
+/// The clock of all endpoints. Its calibration takes 10 ms, and it is never freed.
 static CLOCK: LazyLock<Clock> = LazyLock::new(Clock::new);
 
-/// Choices about an engine before it is opened.
+/// Options for opening an engine.
 #[derive(Debug, Clone)]
 pub struct TransportOptions {
-    /// Options of the engine's own, by name; those that are not here have their defaults.
+    /// The engine's own options, by name; missing ones have their defaults.
     pub engine_options: EngineOptions,
-    /// Devices by name; empty when the engine is to choose one.
+    /// Devices by name; if empty, the engine chooses one.
     pub devices: Vec<String>,
-    /// Files of libraries by name, instead of those that the engine finds: `libfabric` as `embedded`, for example.
+    /// Files of libraries by name, instead of those that the engine finds: for example `libfabric` as `embedded`.
     pub libraries: Libraries,
-    /// True when all peers are on this host, so that a network engine may take the loopback.
+    /// Whether all peers are on this host, so that a network engine may use the loopback.
     pub one_host: bool,
-    /// This host's address in the network that leads to the peers, so that the engine takes its device.
+    /// This host's address in the network that leads to the peers, from which the engine chooses its device.
     pub address: Option<IpAddr>,
-    /// The verbs that will be used. An engine may open itself otherwise for fewer of them.
+    /// The verbs that will be used. An engine may open itself differently for fewer verbs.
     pub verbs: Vec<Verb>,
 }
 
 impl Default for TransportOptions {
-    /// Returns the options of an engine that chooses its device itself and serves every session's verbs, for peers on
-    /// other hosts.
+    /// Returns options for peers on other hosts. The engine chooses its device and serves all verbs of sessions.
     fn default() -> Self {
         Self {
             engine_options: EngineOptions::new(),
@@ -49,7 +48,7 @@ impl Default for TransportOptions {
     }
 }
 
-/// An engine that is open on this machine. It can be shared by threads; each makes endpoints of its own.
+/// An engine that is open on this machine. Threads can share it; each makes endpoints of its own.
 #[derive(Clone)]
 pub struct Transport {
     name: String,
@@ -61,13 +60,13 @@ impl Transport {
     /// Opens an engine by name: "shm", "fabric:tcp", "null", …
     ///
     /// # Errors
-    /// `Usage` for an unknown name or option, with the nearest that there is; `Unavailable` for what this machine
-    /// lacks.
+    /// `Usage` for an unknown name or option, with the nearest known one; `Unavailable` for a resource that this
+    /// machine lacks.
     pub fn open(name: &str, options: &TransportOptions) -> TransferResult<Self> {
         Self::open_entry(ENGINES, name, options)
     }
 
-    /// Opens an engine out of another list.
+    /// Opens an engine from another list.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -107,17 +106,17 @@ impl Transport {
         open().map_err(|error| failed(&Subject::default().with("open", None), &error))
     }
 
-    /// Its name.
+    /// Returns the engine's name.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Number of its devices.
+    /// Returns the number of its devices.
     pub fn devices(&self) -> usize {
         self.domains.len()
     }
 
-    /// The capabilities of a device.
+    /// Returns the capabilities of a device.
     ///
     /// # Errors
     /// `Usage` for a device that was not opened.
@@ -125,7 +124,7 @@ impl Transport {
         self.domain(device).map(|domain| *domain.caps())
     }
 
-    /// The library, provider, device and options that a device really has.
+    /// Returns the library, provider, device and options that a device actually uses.
     ///
     /// # Errors
     /// `Usage` for a device that was not opened.
@@ -133,10 +132,10 @@ impl Transport {
         self.domain(device).map(|domain| domain.report())
     }
 
-    /// An endpoint for the calling thread.
+    /// Creates an endpoint for the calling thread.
     ///
     /// # Errors
-    /// `Usage` for a device that was not opened; when queues cannot be made.
+    /// `Usage` for a device that was not opened; an error of the engine if its queues cannot be created.
     pub fn endpoint(&self, config: &EndpointConfig) -> TransferResult<TransferEndpoint> {
         let domain = self.domain(config.device)?;
         let engine = domain.worker(&WorkerConfig {
@@ -189,5 +188,5 @@ impl std::fmt::Debug for Transport {
 }
 
 fn failed(subject: &Subject, error: &Error) -> TransferError {
-    TransferError::below(TransferErrorKind::Unavailable, subject.clone(), error)
+    TransferError::from_error(TransferErrorKind::Unavailable, subject.clone(), error)
 }

@@ -1,5 +1,5 @@
-//! Posting and polling with a session allocates nothing and frees nothing: one operation at a time, a window of them,
-//! batches, what finds no room, and futures, over the real engines and under an allocator that counts.
+//! Posting and polling with a session neither allocates nor frees. It is checked over real engines with a counting
+//! allocator: single operations, several in flight, batches, posts without room, and futures.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn pair(engine: &str) -> TransferResult<Pair> {
     })
 }
 
-/// One way of posting and polling, over `operations`.
+/// A way of posting and polling this many operations.
 type Work = fn(&Pair, u64) -> TransferResult<()>;
 
 fn one_at_a_time(pair: &Pair, operations: u64) -> TransferResult<()> {
@@ -101,7 +101,7 @@ fn without_room(pair: &Pair, operations: u64) -> TransferResult<()> {
     Ok(())
 }
 
-/// An allocation for each operation, which the counts must show.
+/// Allocates once per operation, which the counts must show.
 fn allocating(_: &Pair, operations: u64) -> TransferResult<()> {
     (0..operations).for_each(|at| drop(std::hint::black_box(Box::new(at))));
     Ok(())
@@ -109,7 +109,7 @@ fn allocating(_: &Pair, operations: u64) -> TransferResult<()> {
 
 fn counted(engine: &str, work: Work) -> TransferResult<Counts> {
     let pair = pair(engine)?;
-    // Once before, because lists grow to the size of the first batch.
+    // Run once beforehand, because lists grow to the size of the first batch.
     work(&pair, 200)?;
     let before = counts();
     work(&pair, OPERATIONS)?;
@@ -155,7 +155,7 @@ fn futures_allocate_nothing() {
     }
 }
 
-/// Shows that allocations are counted; else the tests above could pass because nothing is.
+/// Shows that allocations are counted; otherwise the tests above could pass with a counter that does not work.
 #[test]
 fn an_allocation_is_counted() {
     let counts = counted("null", allocating).unwrap();

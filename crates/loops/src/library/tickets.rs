@@ -104,7 +104,7 @@ impl TicketCalls {
                 wanted.options,
             )?),
             Some(source) => {
-                let remote = endpoint.know_with(&wanted.remote, wanted.options);
+                let remote = endpoint.remember_with(&wanted.remote, wanted.options);
                 Way::Named(source, (wanted.local.id(), remote))
             }
         };

@@ -1,5 +1,4 @@
-//! Two processes that find each other: the first starts the second, and both send their words by its pipes, a line
-//! each.
+//! Connects two processes: the first starts the second, and they exchange cards by pipes, one line each.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};
@@ -11,31 +10,31 @@ use tonnage_transfer::{
     TransportOptions,
 };
 
-/// Longest wait for anything.
+/// Timeout of every wait.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Bytes of either memory.
+/// Size of each memory.
 pub const BYTES: usize = 1 << 20;
 
-/// Word on the command line that makes a process the second one.
+/// Command-line argument that makes a process the second one.
 const SECOND: &str = "--second";
 
 /// One of the two processes, connected to the other.
 pub struct Side {
-    /// Its endpoint: number 0 of the first process, 1 of the second.
+    /// Its endpoint: number 0 in the first process, 1 in the second.
     pub endpoint: TransferEndpoint,
     /// Its memory.
     pub memory: LocalMemory,
-    /// The other's memory.
+    /// The other process's memory.
     pub remote: RemoteMemory,
     /// The engine's name.
     pub engine: String,
-    /// The second process, where this is the first.
+    /// The second process, if this is the first.
     pub second: Option<Child>,
 }
 
 impl Side {
-    /// Opens the engine that the command line names, `shm` by default, and connects to the other process.
+    /// Opens the engine named on the command line, `shm` by default, and connects to the other process.
     pub fn open() -> Result<Self, Box<dyn Error>> {
         let mut arguments = std::env::args().skip(1);
         let engine = arguments.next().unwrap_or_else(|| "shm".to_owned());
@@ -76,7 +75,7 @@ impl Side {
         })
     }
 
-    /// Ends: waits for the second process, and says that it went well.
+    /// Waits for the second process to end, and prints the result.
     pub fn close(self, what: &str) -> Result<(), Box<dyn Error>> {
         if let Some(mut second) = self.second {
             let status = second.wait()?;
@@ -84,15 +83,15 @@ impl Side {
                 return Err(format!("the second process ended with {status}").into());
             }
             println!(
-                "{}: {what}, between two processes: every byte is right",
+                "{}: {what}, between two processes: every byte is correct",
                 self.engine
             );
         }
         Ok(())
     }
 
-    /// Checks this side's memory at each of these arrivals. Waiting also keeps bytes moving that the other side reads.
-    pub fn check_when_told(&self, imms: [u32; 2], bytes: &[u8]) -> Result<(), Box<dyn Error>> {
+    /// Checks this side's memory at each of these arrivals. Waiting also moves the bytes that the other side reads.
+    pub fn check_at_arrivals(&self, imms: [u32; 2], bytes: &[u8]) -> Result<(), Box<dyn Error>> {
         for expected in imms {
             let arrived = self.endpoint.wait_arrival(TIMEOUT)?;
             if arrived.imm != expected {
@@ -103,7 +102,7 @@ impl Side {
         Ok(())
     }
 
-    /// Checks this side's memory against what it should hold.
+    /// Compares this side's memory with the expected bytes.
     pub fn check(&self, expected: &[u8]) -> Result<(), Box<dyn Error>> {
         let mut bytes = vec![0; expected.len()];
         self.memory.read(0, &mut bytes)?;
@@ -118,7 +117,7 @@ impl Side {
     }
 }
 
-/// Bytes that are no other's.
+/// Returns bytes that differ between seeds and offsets.
 pub fn pattern(seed: u8) -> Vec<u8> {
     (0..BYTES)
         .map(|at| (at as u32 * 31 + (at as u32 >> 9)) as u8 ^ seed)
@@ -127,6 +126,6 @@ pub fn pattern(seed: u8) -> Vec<u8> {
 
 fn two_lines(input: impl BufRead) -> Result<[String; 2], Box<dyn Error>> {
     let mut lines = input.lines();
-    let mut next = || lines.next().ok_or("the other process said nothing");
+    let mut next = || lines.next().ok_or("the other process sent no line");
     Ok([next()??, next()??])
 }

@@ -1,4 +1,4 @@
-//! Operations without a session: how often memory and lanes are resolved, and that all of it is given back.
+//! Operations without a session: how often memory and lanes are resolved, and that all of them are released.
 
 use tonnage_engine::{Ending, Verb};
 
@@ -10,7 +10,7 @@ use crate::extent::Extent;
 use crate::mock::{self, BYTES, PEERS, SOON};
 
 #[test]
-fn each_source_resolves_as_often_as_it_says() {
+fn each_source_resolves_as_often_as_documented() {
     for (source, lanes, regions) in [
         (LaneSource::LookUp, 3, 0),
         (LaneSource::Fresh, 5, 0),
@@ -23,7 +23,7 @@ fn each_source_resolves_as_often_as_it_says() {
             let script = remote.lock();
             (script.lanes_asked, script.regions_asked)
         };
-        let far = endpoint.know(&mock::memory_of(PEERS[1]));
+        let far = endpoint.remember(&mock::memory_of(PEERS[1]));
         let names = (opened.memory.id(), far);
         let before = asked();
         for call in 0..5 {
@@ -52,9 +52,9 @@ fn each_source_resolves_as_often_as_it_says() {
 }
 
 #[test]
-fn names_that_nobody_knows_are_refused() {
+fn unknown_names_are_refused() {
     let opened = opened(8);
-    let far = opened.endpoint.know(&mock::memory_of(PEERS[0]));
+    let far = opened.endpoint.remember(&mock::memory_of(PEERS[0]));
     let sources = [LaneSource::LookUp, LaneSource::Fresh, LaneSource::Register];
     for source in sources {
         let call = |remote: RemoteId, verb, extent| {
@@ -86,7 +86,7 @@ fn names_that_nobody_knows_are_refused() {
                 .is_err()
         );
     }
-    // Nothing was posted, and what was resolved for it is gone again.
+    // Nothing was posted, and the lane resolved for it was released.
     assert_eq!(opened.remote.lock().posts, 0);
     opened.endpoint.forget(far);
     assert_eq!(opened.remote.lock().left(), (3, 1));

@@ -1,4 +1,4 @@
-//! Ends in every order: sessions, memory, endpoints, peers and engines that go while operations are in flight.
+//! Sessions, memory, endpoints, peers and engines that end in every order while operations are in flight.
 
 use std::fs::File;
 
@@ -32,7 +32,7 @@ fn a_session_ends_with_the_last_of_its_operations() {
     assert_eq!(remote.lock().wrong, Vec::<String>::new());
 }
 
-/// Sessions, tickets and memories come and go at random, with operations in flight; in the end nothing is left.
+/// Creates and drops sessions, tickets and memories at random, with operations in flight. In the end nothing is left.
 #[test]
 fn nothing_leaks_under_load() {
     let (endpoint, remote) = mock::endpoint(64);
@@ -139,14 +139,14 @@ fn a_dead_engine_fails_everything_by_name() {
 }
 
 #[test]
-fn a_peer_that_is_lost_fails_its_own_operations_alone() {
+fn a_lost_peer_fails_only_its_own_operations() {
     let opened = opened(8);
     let other = opened.session_with(PEERS[1]).unwrap();
     opened.remote.lock().room = Some(3);
     let lost = opened.session.write(0, 0, 8).unwrap();
     let batch = opened.batch(Verb::Write, 4);
     drop(opened.session.write_imm(0, 0, 8, 1));
-    opened.endpoint.cell().borrow().lose(PEERS[0]);
+    opened.endpoint.cell().borrow().lose_peer(PEERS[0]);
     let error = lost.poll().unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::PeerLost);
     assert_eq!((error.operation(), error.peer()), (Some("write"), Some(5)));
@@ -158,7 +158,7 @@ fn a_peer_that_is_lost_fails_its_own_operations_alone() {
         TransferErrorKind::PeerLost
     );
     opened.session.wait_all(SOON).unwrap();
-    // What the engine still has keeps its slots and lanes until it ends them.
+    // Operations that the engine still has keep their slots and lanes until it ends them.
     drop((lost, batch, opened.session));
     assert_eq!(
         (opened.endpoint.room(), opened.remote.lock().lanes.len()),
@@ -173,14 +173,14 @@ fn a_peer_that_is_lost_fails_its_own_operations_alone() {
     let alive = other.write(0, 0, 8).unwrap();
     opened.remote.lock().end(1, Ending::Done);
     alive.wait(SOON).unwrap();
-    opened.endpoint.cell().borrow().lose(PEERS[1]);
+    opened.endpoint.cell().borrow().lose_peer(PEERS[1]);
     let error = opened.endpoint.wait_arrival(SOON * 1000).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::PeerLost);
     assert_eq!(opened.remote.lock().wrong, Vec::<String>::new());
 }
 
 #[test]
-fn an_engine_that_completes_twice_is_found() {
+fn a_double_completion_is_detected() {
     let opened = opened(4);
     let ticket = opened.session.write(0, 0, 8).unwrap();
     let op = opened.remote.lock().in_flight[0];
@@ -203,12 +203,12 @@ fn a_post_that_fails_is_an_error_and_keeps_nothing() {
     assert_eq!(error.kind(), TransferErrorKind::OperationFailed);
     assert_eq!(room_and_in_flight(&opened.endpoint), (4, 0));
     assert!(!opened.session.alive());
-    // The other operations are not touched: which of them an error meant is not known.
+    // The other operations are not affected, because the error does not name an operation.
     let next = opened.session.write(0, 0, 8).unwrap();
     opened.remote.lock().end(1, Ending::Done);
     next.wait(SOON).unwrap();
     drop(next);
-    // A batch keeps nothing either, and waits for the part of it that was taken.
+    // A batch fails as well, but keeps its slot until its posted part has ended.
     opened.remote.lock().post_fails = true;
     let batch = opened.batch(Verb::Write, 2);
     assert_eq!(
@@ -231,7 +231,7 @@ fn a_post_that_fails_is_an_error_and_keeps_nothing() {
 }
 
 #[test]
-fn the_engine_is_given_back_when_nothing_else_is_left() {
+fn the_engine_is_returned_when_nothing_else_is_left() {
     let opened = opened(4);
     let endpoint = opened.endpoint.into_parts().err().unwrap();
     drop((opened.session, opened.memory));
@@ -241,7 +241,7 @@ fn the_engine_is_given_back_when_nothing_else_is_left() {
 }
 
 #[test]
-fn memory_that_the_cpu_does_not_address_is_refused_with_the_reason() {
+fn memory_that_the_cpu_cannot_address_is_refused_with_the_reason() {
     let opened = opened(4);
     let file = File::open("/dev/null").unwrap().into();
     let memory = DmabufMemory::new(file, (4096, BYTES), "cuda", 1, 0x7000);

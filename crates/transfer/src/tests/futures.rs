@@ -87,7 +87,7 @@ fn a_task_that_is_never_woken_runs_into_the_deadline() {
     let mut executor = Executor::new(&opened.endpoint);
     let late = executor.block_on(session.write(0, 0, 8), SOON).unwrap_err();
     assert_eq!(late.kind(), TransferErrorKind::Deadline);
-    // The future is gone, and its operation is not.
+    // The future was dropped, but its operation is still in flight.
     assert_eq!(room_and_in_flight(&opened.endpoint), (2, 1));
     opened.remote.lock().end(1, Ending::Done);
     opened.endpoint.progress().unwrap();
@@ -100,7 +100,7 @@ fn a_task_that_is_never_woken_runs_into_the_deadline() {
 }
 
 #[test]
-fn a_task_hears_of_the_failure_of_its_operation() {
+fn a_task_gets_the_failure_of_its_operation() {
     let opened = opened(3);
     let session = AsyncSession::new(opened.session);
     let mut executor = Executor::new(&opened.endpoint);
@@ -118,7 +118,7 @@ fn a_task_hears_of_the_failure_of_its_operation() {
     assert_eq!(error.kind(), TransferErrorKind::EndpointFailed);
 }
 
-/// Futures are dropped at random moments of their lives, under load.
+/// Drops futures at random moments of their lives, under load.
 #[test]
 fn futures_that_are_dropped_leak_nothing() {
     let opened = opened(16);
@@ -159,7 +159,7 @@ fn futures_that_are_dropped_leak_nothing() {
     assert_eq!(accounts.wrong, Vec::<String>::new());
 }
 
-/// A waker may do anything, also what no good one does: use the endpoint while it is woken, or while it is dropped.
+/// Wakers that use the endpoint while they are woken, and while they are dropped. Correct wakers do neither.
 #[test]
 fn wakers_may_use_the_endpoint() {
     thread_local! {

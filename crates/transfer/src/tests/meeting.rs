@@ -1,4 +1,4 @@
-//! Connecting: cards that are refused, peers that do not come, and such as end meanwhile or later.
+//! Connecting: refused cards, absent peers, and peers that end while connecting or later.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -18,7 +18,7 @@ fn connected(remote: &TestEngine) -> Vec<Peer> {
 }
 
 #[test]
-fn a_wrong_card_leaves_the_others_as_they_were() {
+fn a_wrong_card_leaves_the_others_unconnected() {
     let (endpoint, remote) = mock::endpoint(4);
     let mut wrong = card_from(9);
     wrong.to = 3;
@@ -32,7 +32,7 @@ fn a_wrong_card_leaves_the_others_as_they_were() {
 }
 
 #[test]
-fn a_peer_beside_one_that_cannot_be_reached_is_connected_once() {
+fn a_peer_is_connected_once_although_another_cannot_be_reached() {
     let (endpoint, remote) = mock::endpoint(4);
     remote.lock().unreachable.push(9);
     let cards = [card_from(8), card_from(9)];
@@ -53,9 +53,9 @@ fn a_peer_that_came_too_late_can_be_met_later() {
     assert_eq!(late.kind(), TransferErrorKind::Deadline);
     let session = endpoint.session(&memory, &memory_of(9)).unwrap_err();
     assert_eq!(session.kind(), TransferErrorKind::Usage);
-    // One that was never met is not waited for.
+    // A peer without first contact is not waited for.
     for peer in PEERS {
-        endpoint.cell().borrow().lose(peer);
+        endpoint.cell().borrow().lose_peer(peer);
     }
     let alone = endpoint.wait_arrival(LONG).unwrap_err();
     assert_eq!(alone.kind(), TransferErrorKind::PeerLost);
@@ -71,7 +71,7 @@ fn a_peer_that_ends_before_first_contact_is_not_waited_for() {
     remote.lock().never_meets = true;
     let mut child = Command::new("sleep").arg("0.1").spawn().unwrap();
     let mut card = card_from(9);
-    card.place = ProcessPlace::of(child.id());
+    card.place = ProcessPlace::for_process(child.id());
     let begin = Instant::now();
     let error = endpoint.connect(&[card], LONG).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::PeerLost);
@@ -84,15 +84,15 @@ fn a_peer_that_ends_before_first_contact_is_not_waited_for() {
 }
 
 #[test]
-fn what_a_peer_did_before_it_ended_is_not_lost() {
+fn operations_of_a_peer_before_its_end_are_not_lost() {
     let (endpoint, remote) = mock::endpoint(4);
     let memory = endpoint.allocate("small", BYTES).unwrap();
     let mut child = Command::new("sleep").arg("100").spawn().unwrap();
     let mut card = card_from(9);
-    card.place = ProcessPlace::of(child.id());
+    card.place = ProcessPlace::for_process(child.id());
     endpoint.connect(&[card], SOON).unwrap();
     for peer in PEERS {
-        endpoint.cell().borrow().lose(peer);
+        endpoint.cell().borrow().lose_peer(peer);
     }
     let session = endpoint.session(&memory, &memory_of(9)).unwrap();
     let done = session.write(0, 0, 8).unwrap();
@@ -101,7 +101,7 @@ fn what_a_peer_did_before_it_ended_is_not_lost() {
     child.wait().unwrap();
     remote.lock().end(1, Ending::Done);
     remote.lock().done.push_back(arrival(PEERS[0], 7, 0));
-    assert!(!session.alive(), "its end was seen");
+    assert!(!session.alive(), "the peer has ended");
     let late = session.write(0, 0, 8).unwrap_err();
     assert_eq!(late.kind(), TransferErrorKind::PeerLost);
     done.wait(LONG).unwrap();

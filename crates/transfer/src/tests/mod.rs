@@ -1,4 +1,4 @@
-//! Endpoints over a mock engine: accounts of operations, sessions and memory, in every order of ends.
+//! Endpoints over a mock engine: bookkeeping of operations, sessions and memory, in every order of ends.
 
 mod by_name;
 mod ends;
@@ -19,7 +19,7 @@ use crate::session::Session;
 use crate::ticket::Ticket;
 use crate::{SessionOptions, TransferEndpoint};
 
-/// An endpoint with a memory and a session with the first peer.
+/// Returns an endpoint with a memory and a session with the first peer.
 struct Opened {
     session: Session,
     memory: LocalMemory,
@@ -42,7 +42,7 @@ fn opened(operations_max: u32) -> Opened {
 }
 
 impl Opened {
-    /// A batch of so many operations of 8 bytes.
+    /// Posts a batch of `count` operations of 8 bytes.
     fn batch(&self, verb: Verb, count: usize) -> Ticket {
         let extents = vec![Extent::new(0, 0, 8); count];
         self.session.batch(verb, &extents).unwrap()
@@ -70,7 +70,7 @@ fn a_ticket_follows_its_operation() {
     assert!(ticket.poll().unwrap() && ticket.poll().unwrap());
     ticket.wait(SOON).unwrap();
     assert_eq!(ticket.status(), TransferStatus::Done);
-    // The ticket that told a good end needs no slot any more.
+    // A ticket that reported success has released its slot.
     assert_eq!(opened.endpoint.room(), 4);
     drop(ticket);
     assert_eq!(room_and_in_flight(&opened.endpoint), (4, 0));
@@ -96,7 +96,7 @@ fn a_deadline_names_the_operation_and_leaves_it() {
 }
 
 #[test]
-fn a_failed_operation_is_told_in_the_engines_words_as_often_as_asked() {
+fn a_failed_operation_repeats_the_engines_error_at_each_call() {
     let opened = opened(4);
     let ticket = opened.session.write_imm(0, 0, 8, 1).unwrap();
     assert!(opened.session.alive());
@@ -109,12 +109,12 @@ fn a_failed_operation_is_told_in_the_engines_words_as_often_as_asked() {
     }
     assert!(!opened.session.alive());
     drop(ticket);
-    // It was told, and is not told again.
+    // It was reported by the ticket, and is not reported again.
     opened.endpoint.wait_all(SOON).unwrap();
 }
 
 #[test]
-fn a_failure_that_nobody_waited_for_is_told_by_wait_all_once() {
+fn an_unclaimed_failure_is_returned_by_wait_all_once() {
     let opened = opened(4);
     drop(opened.session.write(0, 0, 8).unwrap());
     opened.remote.lock().end(1, Ending::Failed(7));
@@ -124,7 +124,7 @@ fn a_failure_that_nobody_waited_for_is_told_by_wait_all_once() {
 }
 
 #[test]
-fn wait_all_tells_that_the_time_is_over_before_what_has_failed() {
+fn wait_all_reports_its_deadline_before_a_failure() {
     let opened = opened(4);
     drop(opened.session.write(0, 0, 8).unwrap());
     let goes_on = opened.session.read(0, 0, 8).unwrap();
@@ -168,13 +168,13 @@ fn offsets_outside_are_refused_and_nothing_is_posted() {
     let empty = opened.session.batch(Verb::Write, &[]).unwrap_err();
     assert_eq!(empty.kind(), TransferErrorKind::Usage);
     assert_eq!(opened.remote.lock().posts, 0);
-    // An edge is inside.
+    // Operations may reach the end of a memory.
     let edge = opened.session.write(BYTES, BYTES, 0);
     assert!(edge.is_ok());
 }
 
 #[test]
-fn without_room_nothing_is_posted_and_polling_makes_some() {
+fn without_room_nothing_is_posted_and_polling_makes_room() {
     let opened = opened(2);
     let first = opened.session.write(0, 0, 8).unwrap();
     let second = opened.session.write(0, 0, 8).unwrap();
@@ -219,7 +219,7 @@ fn a_batch_is_one_ticket_whatever_the_engine_takes_at_once() {
 }
 
 #[test]
-fn a_batch_ends_beside_a_caller_who_refills_every_place() {
+fn a_batch_ends_although_the_caller_refills_every_slot() {
     let opened = opened(8);
     opened.remote.lock().room = Some(2);
     opened.remote.lock().ends = Some(at_once());
@@ -281,7 +281,7 @@ fn arrivals_wait_in_order_and_are_never_lost() {
 }
 
 #[test]
-fn what_cannot_be_promised_is_refused() {
+fn guarantees_that_the_engine_lacks_are_refused() {
     let opened = opened(4);
     let with = |delivered, ordered| {
         let options = SessionOptions { delivered, ordered };
@@ -310,7 +310,7 @@ fn what_cannot_be_promised_is_refused() {
 }
 
 #[test]
-fn cards_of_others_are_refused() {
+fn cards_of_other_endpoints_are_refused() {
     let (endpoint, _remote) = mock::endpoint(1);
     let refused = |change: fn(&mut crate::EndpointCard)| {
         let mut card = mock::card_from(9);
@@ -320,5 +320,5 @@ fn cards_of_others_are_refused() {
     assert!(refused(|card| card.to = 3).contains("is for endpoint 3"));
     assert!(refused(|card| card.engine = "shm".into()).contains("has engine shm"));
     assert!(refused(|card| card.from = PEERS[0]).contains("already"));
-    assert!(refused(|card| card.from = mock::ME).contains("this is 0"));
+    assert!(refused(|card| card.from = mock::ME).contains("this is endpoint 0"));
 }

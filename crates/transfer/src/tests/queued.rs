@@ -1,4 +1,4 @@
-//! Queued tickets, whose ends are taken many at a time; and engines that were used before.
+//! Queued tickets with ends that are taken several at a time, and engines that were used before.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ fn tokens(endpoint: &TransferEndpoint, most: usize) -> Vec<u64> {
 }
 
 #[test]
-fn ends_are_taken_in_their_order_and_slots_are_free_then() {
+fn ends_are_taken_in_order_and_free_their_slots() {
     let opened = opened(8);
     let session = &opened.session;
     for token in 10..14 {
@@ -32,12 +32,12 @@ fn ends_are_taken_in_their_order_and_slots_are_free_then() {
         .queue(opened.batch(Verb::Read, 3), 20)
         .unwrap();
     assert!(tokens(&opened.endpoint, 4).is_empty());
-    // The engine ends the third first; the batch lacks a part then.
+    // The engine ends the third operation first; the batch then still lacks a part.
     opened.remote.lock().in_flight.rotate_left(2);
     opened.remote.lock().end(4, Ending::Done);
     assert_eq!(tokens(&opened.endpoint, 1), [12]);
     opened.remote.lock().end(3, Ending::Done);
-    // One that was found before needs no poll.
+    // An end that was found before needs no poll.
     assert_eq!(tokens(&opened.endpoint, 8), [13]);
     assert_eq!(opened.endpoint.room(), 5);
     assert_eq!(tokens(&opened.endpoint, 8), [20, 10, 11]);
@@ -45,7 +45,7 @@ fn ends_are_taken_in_their_order_and_slots_are_free_then() {
 }
 
 #[test]
-fn failures_are_told_once_and_by_the_queue() {
+fn failures_are_reported_once_by_the_queue() {
     let opened = opened(4);
     let ticket = opened.session.write(0, 0, 8).unwrap();
     opened.endpoint.queue(ticket, 5).unwrap();
@@ -56,7 +56,7 @@ fn failures_are_told_once_and_by_the_queue() {
     assert_eq!(error.failure().map(|failure| failure.code), Some(7));
     assert_eq!(opened.endpoint.room(), 4);
     opened.endpoint.wait_all(SOON).unwrap();
-    // What was in flight when the engine died is told before that it did.
+    // Ends of operations that were in flight when the engine died come before its error.
     let ticket = opened.session.write(0, 0, 8).unwrap();
     opened.endpoint.queue(ticket, 6).unwrap();
     opened.remote.lock().dead = true;
@@ -67,7 +67,7 @@ fn failures_are_told_once_and_by_the_queue() {
 }
 
 #[test]
-fn a_ticket_is_queued_where_it_belongs_and_before_it_told_its_end() {
+fn a_ticket_is_queued_at_its_endpoint_before_its_end_was_reported() {
     let (opened, other) = (opened(4), opened(4));
     let ticket = opened.session.write(0, 0, 8).unwrap();
     let ticket = other.endpoint.queue(ticket, 1).unwrap_err();
@@ -82,7 +82,7 @@ fn a_ticket_is_queued_where_it_belongs_and_before_it_told_its_end() {
 }
 
 #[test]
-fn an_engine_is_not_given_back_with_something_in_flight() {
+fn an_engine_is_not_returned_with_operations_in_flight() {
     let opened = opened(4);
     drop(opened.session.write(0, 0, 8).unwrap());
     drop((opened.session, opened.memory));
@@ -97,7 +97,7 @@ fn an_engine_is_not_given_back_with_something_in_flight() {
 }
 
 #[test]
-fn what_an_engine_had_before_is_used_and_left() {
+fn adopted_peers_and_memory_are_used_and_left_to_the_engine() {
     let opened = opened(4);
     let memory = Arc::clone(opened.memory.memory());
     drop((opened.session, opened.memory));
@@ -118,13 +118,13 @@ fn what_an_engine_had_before_is_used_and_left() {
     opened.remote.lock().end(1, Ending::Done);
     assert!(ticket.poll().unwrap());
     drop((session, local, ticket));
-    // The lanes went, the registration stayed.
+    // The lanes were released, the registration stayed.
     assert_eq!(opened.remote.lock().left(), (0, 1));
     assert!(endpoint.into_parts().is_ok());
 }
 
 #[test]
-fn names_carry_promises_and_are_flushed() {
+fn named_operations_have_guarantees_and_can_be_flushed() {
     let opened = opened(4);
     let far = mock::memory_of(PEERS[0]);
     let promised = SessionOptions {
@@ -134,14 +134,14 @@ fn names_carry_promises_and_are_flushed() {
     let one = [Extent::new(0, 0, 8)];
     let names = (
         opened.memory.id(),
-        opened.endpoint.know_with(&far, promised),
+        opened.endpoint.remember_with(&far, promised),
     );
     let refused = opened
         .endpoint
         .transfer(LaneSource::Fresh, Verb::Write, names, &one)
         .unwrap_err();
     assert_eq!(refused.kind(), TransferErrorKind::Unavailable);
-    let names = (names.0, opened.endpoint.know(&far));
+    let names = (names.0, opened.endpoint.remember(&far));
     let flush = opened.endpoint.flush_between(Verb::Write, names).unwrap();
     assert_eq!(opened.remote.lock().flushes, 1);
     opened.remote.lock().end(1, Ending::Done);
@@ -149,7 +149,7 @@ fn names_carry_promises_and_are_flushed() {
 }
 
 #[test]
-fn a_loop_drives_tasks_by_turns_and_their_places_are_taken_again() {
+fn a_loop_drives_tasks_by_turns_and_their_entries_are_reused() {
     let opened = opened(4);
     let session = AsyncSession::new(opened.session);
     let mut executor = Executor::new(&opened.endpoint);
@@ -168,9 +168,9 @@ fn a_loop_drives_tasks_by_turns_and_their_places_are_taken_again() {
 }
 
 #[test]
-fn the_name_of_a_memory_that_is_gone_names_no_other() {
+fn the_id_of_a_deregistered_memory_is_not_reused() {
     let opened = opened(4);
-    let far = opened.endpoint.know(&mock::memory_of(PEERS[0]));
+    let far = opened.endpoint.remember(&mock::memory_of(PEERS[0]));
     let gone = opened.endpoint.allocate("small", BYTES).unwrap();
     let (name, told) = (gone.id(), gone.remote().id());
     drop(gone);
@@ -187,9 +187,9 @@ fn the_name_of_a_memory_that_is_gone_names_no_other() {
     assert_eq!(opened.remote.lock().posts, 0);
 }
 
-/// Tasks that wait for room are not polled again for nothing, and not forgotten either.
+/// Tasks that wait for room are not polled without need, and not forgotten either.
 #[test]
-fn tasks_that_wait_for_room_try_again_when_there_may_be_some() {
+fn tasks_that_wait_for_room_retry_when_there_may_be_room() {
     let opened = opened(4);
     opened.remote.lock().room = Some(1);
     let session = AsyncSession::new(opened.session);
@@ -229,7 +229,7 @@ fn an_immediate_that_is_too_wide_is_refused() {
     let refused = session.write_imm(0, 0, 8, 256).unwrap_err();
     assert_eq!(refused.kind(), TransferErrorKind::OutOfRange);
     assert!(refused.to_string().contains("8 bits"), "{refused}");
-    let names = (local.id(), endpoint.know(&far));
+    let names = (local.id(), endpoint.remember(&far));
     let wide = [Extent::new(0, 0, 8).with_imm(256)];
     let by_name = |verb| endpoint.transfer(LaneSource::LookUp, verb, names, &wide);
     assert!(by_name(Verb::WriteImm).is_err());
@@ -245,12 +245,12 @@ fn list(tokens: std::ops::Range<u64>) -> Vec<QueuedExtent> {
 }
 
 #[test]
-fn a_list_is_one_call_and_takes_what_there_is_room_for() {
+fn a_list_is_one_call_and_posts_as_far_as_there_is_room() {
     let opened = opened(4);
     let post = |list: &[QueuedExtent]| opened.session.post_list_queued(Verb::Write, list);
     let posts = opened.remote.lock().posts;
     opened.remote.lock().room = Some(3);
-    // The engine has less room than the endpoint, and then the endpoint has less than the list.
+    // First the engine has less room than the endpoint, then the endpoint less than the list.
     assert_eq!(post(&list(0..4)).unwrap(), 3);
     assert_eq!(opened.remote.lock().posts, posts + 1);
     assert_eq!(opened.endpoint.room(), 1);
@@ -273,7 +273,7 @@ fn a_list_is_one_call_and_takes_what_there_is_room_for() {
 }
 
 #[test]
-fn a_list_ends_before_an_operation_that_is_wrong() {
+fn a_list_ends_before_an_invalid_operation() {
     let opened = opened(8);
     let mut wrong = list(0..4);
     wrong[2].extent.len = u32::MAX;
@@ -281,7 +281,7 @@ fn a_list_ends_before_an_operation_that_is_wrong() {
     assert_eq!(post(&wrong).unwrap(), 2);
     let error = post(&wrong[2..]).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::OutOfRange);
-    // What the engine refuses leaves nothing behind.
+    // Operations that the engine refuses leave nothing behind.
     opened.remote.lock().post_fails = true;
     let error = post(&list(5..7)).unwrap_err();
     assert_eq!(error.kind(), TransferErrorKind::OperationFailed);
@@ -291,9 +291,9 @@ fn a_list_ends_before_an_operation_that_is_wrong() {
     opened.endpoint.wait_all(SOON).unwrap();
 }
 
-/// An end that is told at once never overtakes one that had to be listed: of a batch, or a failure.
+/// An end on the direct path never overtakes one that had to be queued, as those of batches and failures are.
 #[test]
-fn ends_keep_their_order_whichever_way_they_are_told() {
+fn ends_keep_their_order_on_both_paths() {
     let opened = opened(8);
     let post = |tokens| {
         let posted = opened.session.post_list_queued(Verb::Write, &list(tokens));
@@ -307,7 +307,7 @@ fn ends_keep_their_order_whichever_way_they_are_told() {
     opened.remote.lock().end(1, Ending::Failed(7));
     opened.remote.lock().end(2, Ending::Done);
     let mut told = Vec::new();
-    // The mock has room for four completions a poll.
+    // The mock has room for four completions in one poll.
     for expected in [3, 2] {
         let mut ended = vec![TicketEnd::NONE; 8];
         let count = opened.endpoint.poll_ended(&mut ended).unwrap();
@@ -320,7 +320,7 @@ fn ends_keep_their_order_whichever_way_they_are_told() {
     assert_eq!(opened.endpoint.room(), 8);
 }
 
-/// Operations of a peer that is lost are told as failed, listed or not.
+/// Operations of a dead engine are reported as failed, whether or not they were posted as a list.
 #[test]
 fn a_list_fails_with_its_engine() {
     let opened = opened(4);

@@ -1,4 +1,4 @@
-//! Getting ready to sleep: whatever waits to be taken keeps its user awake, also what the engine knows nothing of.
+//! Preparing to sleep: anything that waits to be taken prevents sleeping, even if the engine does not know of it.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ fn sleeps(opened: &Opened) -> bool {
 }
 
 #[test]
-fn whoever_has_nothing_to_take_sleeps_on_one_descriptor() {
+fn with_nothing_to_take_arm_returns_the_same_descriptor() {
     let opened = opened(4);
     let (Readiness::Sleep(first), Readiness::Sleep(second)) = (
         opened.endpoint.arm().unwrap(),
@@ -34,7 +34,7 @@ fn whoever_has_nothing_to_take_sleeps_on_one_descriptor() {
 }
 
 #[test]
-fn what_was_found_and_not_taken_keeps_awake() {
+fn completions_that_were_not_taken_prevent_sleeping() {
     let opened = opened(4);
     let ticket = opened.session.write(0, 0, 8).unwrap();
     opened.endpoint.queue(ticket, 5).unwrap();
@@ -50,7 +50,7 @@ fn what_was_found_and_not_taken_keeps_awake() {
 }
 
 #[test]
-fn a_batch_that_is_posted_in_part_keeps_awake() {
+fn a_partly_posted_batch_prevents_sleeping() {
     let opened = opened(4);
     opened.remote.lock().room = Some(1);
     let batch = [Extent::new(0, 0, 8); 2];
@@ -64,7 +64,7 @@ fn a_batch_that_is_posted_in_part_keeps_awake() {
 }
 
 #[test]
-fn a_dead_engine_is_told_and_a_woken_task_is_known() {
+fn arm_reports_a_dead_engine_and_has_woken_a_woken_task() {
     let opened = opened(4);
     let mut executor = Executor::new(&opened.endpoint);
     let session = crate::AsyncSession::new(opened.session_with(PEERS[1]).unwrap());

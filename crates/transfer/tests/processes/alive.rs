@@ -1,4 +1,4 @@
-//! A peer that lives: it answers each arrived number by writing what it finds in its memory to the other side.
+//! A live peer. For each arrived offset, it writes its bytes at that offset to the other process.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,13 +11,13 @@ use tonnage_transfer::{
 
 use super::pair::{BYTES, Second, Side, TIMEOUT, bytes, done, first, for_each_engine, second};
 
-/// Arrival that ends the second process.
+/// Immediate value that ends the second process.
 const END: u32 = u32::MAX;
-/// Place of answers, and their length.
+/// Offset and length of answers.
 const ANSWER: u64 = BYTES / 2;
 const LEN: u32 = 5000;
 
-/// Copies the bytes at the offset that each arrival names into the first process's memory, and tells it.
+/// For each arrival, writes the bytes at the offset in its immediate value to the first process, with a notification.
 pub fn serve() {
     let side = second();
     let session = side.session();
@@ -38,7 +38,7 @@ fn data(seed: u64) -> Vec<u8> {
         .collect()
 }
 
-/// Asks the second process what it has at an offset.
+/// Asks the second process for its bytes at an offset.
 fn there(side: &Side, offset: u64) -> Vec<u8> {
     let session = side.session();
     done(session.write_imm(0, 0, 0, offset as u32));
@@ -47,8 +47,8 @@ fn there(side: &Side, offset: u64) -> Vec<u8> {
     bytes(&side.memory, ANSWER, LEN as usize)
 }
 
-/// Writes as soon as it has met its peer, which may not have met it yet.
-pub fn write_at_once() {
+/// Writes directly after its own first contact; its peer may not have finished that yet.
+pub fn write_immediately() {
     let side = second();
     let session = side.session();
     done(session.write_imm(0, 0, 0, 7));
@@ -62,7 +62,7 @@ fn end(side: &Side, second: Second) {
 }
 
 #[test]
-fn bytes_are_moved_by_every_verb_however_it_is_posted() {
+fn every_verb_moves_bytes_by_every_way_of_posting() {
     for_each_engine(|engine| {
         let (side, second) = first(engine, "serve");
         by_verbs(engine, &side);
@@ -89,7 +89,7 @@ fn by_verbs(engine: &str, side: &Side) {
     done(session.read(20_000, 10_000, LEN));
     let read = bytes(&side.memory, 20_000, LEN as usize);
     assert_eq!(read, data(1), "{engine} read");
-    // Batches deeper than any queue, of both.
+    // Batches of both verbs, deeper than any queue.
     let extents = |local: u64| -> Vec<Extent> {
         let extent = |at: u64| Extent::new(local + at * 2, 100_000 + at * 2, 2);
         (0..2500).map(extent).collect()
@@ -103,7 +103,7 @@ fn by_verbs(engine: &str, side: &Side) {
     assert_eq!(read, data(2), "{engine} batch of reads");
 }
 
-/// Checks a write that is done when it is there, or that the engine has none.
+/// Checks that a write with the `delivered` guarantee completes once it has arrived, or that the engine refuses it.
 fn deliver(engine: &str, side: &Side) {
     let options = SessionOptions {
         delivered: true,
@@ -111,7 +111,7 @@ fn deliver(engine: &str, side: &Side) {
     };
     let delivered = (side.endpoint).session_with(&side.memory, &side.remote, options);
     if engine.starts_with("verbs") {
-        // Its completed writes have arrived at the peer's device, and nothing says that they are in memory.
+        // A completed write has arrived at the peer's device, but this does not prove that it is in memory.
         let refused = delivered.unwrap_err();
         assert_eq!(refused.kind(), TransferErrorKind::Unavailable, "{engine}");
         return;
@@ -142,7 +142,7 @@ fn by_futures(engine: &str, side: &Side) {
 }
 
 fn by_names(engine: &str, side: &Side) {
-    let names = (side.memory.id(), side.endpoint.know(&side.remote));
+    let names = (side.memory.id(), side.endpoint.remember(&side.remote));
     let sources = [LaneSource::LookUp, LaneSource::Fresh, LaneSource::Register];
     for (seed, source) in (5..).zip(sources) {
         side.memory.write(0, &data(seed)).unwrap();
@@ -156,7 +156,7 @@ fn by_names(engine: &str, side: &Side) {
     }
 }
 
-/// Operations of sessions and tickets that are dropped are done all the same.
+/// Checks that operations complete after their sessions and tickets were dropped.
 fn dropped_in_flight(engine: &str, side: &Side) {
     let deadline = Instant::now() + TIMEOUT;
     for round in 0..400u64 {
@@ -178,7 +178,7 @@ fn dropped_in_flight(engine: &str, side: &Side) {
 }
 
 #[test]
-fn what_a_peer_writes_at_once_is_not_lost() {
+fn early_writes_of_a_peer_are_not_lost() {
     for_each_engine(|engine| {
         for _ in 0..5 {
             let (side, second) = first(engine, "write at once");
@@ -211,7 +211,7 @@ fn memory_of_the_caller_is_written_and_read() {
     end(&side, second);
     // Engines may keep memory until they close, because a peer may still be reading it.
     drop(side);
-    assert_eq!(Arc::strong_count(&atomics), 1, "nobody holds it any more");
+    assert_eq!(Arc::strong_count(&atomics), 1, "no longer held");
     // Peers of shm would have to map it.
     let refused = super::pair::open("shm", 3).register(memory()).unwrap_err();
     assert_eq!(refused.kind(), TransferErrorKind::Unavailable);

@@ -1,25 +1,25 @@
-//! A key that its owner has taken back: the device refuses it, and the error says so by type and by name.
+//! A key that its owner has deregistered: the device refuses it, and the error has the right type and name.
 
 use tonnage_transfer::{Extent, TransferErrorKind, Verb};
 
 use super::pair::{BYTES, TIMEOUT, done, engines, first, second};
 
-/// Takes its memory back, tells the first process, and ends once that has seen what follows.
+/// Deregisters its memory, notifies the first process, and ends once that has seen the consequences.
 pub fn serve() {
     let side = second();
     let other = side.endpoint.allocate("host", BYTES).unwrap();
     let session = side.endpoint.session(&other, &side.remote).unwrap();
     drop(side.memory);
     done(session.write_imm(0, 0, 0, 1));
-    // The device has refused what came for this side by then, and its queue pair is of no use any more.
+    // By then, the device has refused the operations for this side, and its queue pair is unusable.
     let _ = side.endpoint.wait_arrival(TIMEOUT);
 }
 
 #[test]
-fn a_key_that_was_taken_back_is_refused_by_name() {
+fn use_of_a_deregistered_key_fails_with_its_name() {
     if !engines().iter().any(|engine| engine == "verbs:rc") {
         println!(
-            "skip: nobody names verbs:rc in TONNAGE_TEST_ENGINES; `make test-rdma` does, in a guest with RDMA devices"
+            "skip: verbs:rc is not in TONNAGE_TEST_ENGINES; run `make test-rdma`, which uses a guest with RDMA devices"
         );
         return;
     }

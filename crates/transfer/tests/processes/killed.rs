@@ -1,4 +1,4 @@
-//! A peer that is killed: its operations fail by type in bounded time, and nothing hangs.
+//! A peer that is killed: its operations fail with the right type in bounded time, and nothing hangs.
 
 use std::time::{Duration, Instant};
 
@@ -35,14 +35,14 @@ fn every_verb_fails_after_the_peer_was_killed() {
             let session = side.session();
             let extent = Extent::new(0, 0, 4096);
             done(session.post(verb, &extent));
-            // Some are in flight when it dies.
+            // Some operations are in flight when it dies.
             let tickets: Vec<_> = (0..32)
                 .map_while(|_| session.post(verb, &extent).ok())
                 .collect();
             process.kill();
             let killed = Instant::now();
             for ticket in &tickets {
-                // Those that were done before it died are done.
+                // Operations completed before its death stay completed.
                 if let Err(error) = ticket.wait(BOUND) {
                     assert!(
                         is_typed(error.kind()),

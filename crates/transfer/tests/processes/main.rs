@@ -1,7 +1,7 @@
-//! Sessions between two processes, over each engine that this machine has: all verbs, all ways to find a lane, memory
-//! of the caller, a peer that is killed, and one that takes its memory back.
+//! Sessions between two processes, over each engine of this machine: all verbs, all lane sources, memory of the caller,
+//! a killed peer, and a peer that deregisters its memory.
 
-// Marked as tests, as lints see it.
+// Marked as tests, as lints require.
 #[cfg(test)]
 mod alive;
 #[cfg(test)]
@@ -13,7 +13,7 @@ mod pair;
 
 use pair::SECOND;
 
-/// The second process: this test program again, which does here what the first one's test asks for.
+/// Runs the second process: this test program again, in the role that the first one's test names.
 #[test]
 fn second_process() {
     let Ok(role) = std::env::var(SECOND) else {
@@ -21,7 +21,7 @@ fn second_process() {
     };
     match role.as_str() {
         "serve" => alive::serve(),
-        "write at once" => alive::write_at_once(),
+        "write at once" => alive::write_immediately(),
         "to be killed" => killed::serve(),
         "take the memory back" => keys::serve(),
         other => panic!("no role {other}"),

@@ -1,4 +1,4 @@
-//! Two connected processes, whose words travel by a socket in the file system.
+//! Two connected processes, which exchange lines of text by a Unix socket.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -12,19 +12,19 @@ use tonnage_transfer::{
     TransferResult, Transport, TransportOptions,
 };
 
-/// Engines that every machine has.
+/// Engines that work on every machine.
 const EVERYWHERE: [&str; 2] = ["shm", "fabric:tcp"];
-/// A variable that names others instead, with commas between.
+/// Environment variable that names other engines instead, separated by commas.
 const CHOSEN: &str = "TONNAGE_TEST_ENGINES";
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 pub const BYTES: u64 = 1 << 20;
 
-/// Variables of the second process: its role, its engine, and the socket.
+/// Environment variables of the second process: its role, its engine, and the socket.
 pub const SECOND: &str = "TONNAGE_TEST_SECOND";
 const ENGINE: &str = "TONNAGE_TEST_ENGINE";
 const SOCKET: &str = "TONNAGE_TEST_SOCKET";
 
-/// One of the two, connected to the other.
+/// One of the two processes, connected to the other.
 pub struct Side {
     pub memory: LocalMemory,
     pub remote: RemoteMemory,
@@ -37,7 +37,7 @@ impl Side {
     }
 }
 
-/// Waits for an operation that was taken.
+/// Waits for a posted operation.
 pub fn done(posted: TransferResult<Ticket>) {
     posted.unwrap().wait(TIMEOUT).unwrap();
 }
@@ -46,12 +46,12 @@ pub fn done(posted: TransferResult<Ticket>) {
 pub struct Second(Child);
 
 impl Second {
-    /// Kills it without a word.
+    /// Kills it without an orderly exit.
     pub fn kill(&mut self) {
         self.0.kill().unwrap();
     }
 
-    /// Waits until it has ended in order.
+    /// Waits until it has exited in order.
     pub fn finish(mut self) {
         assert!(self.0.wait().unwrap().success());
     }
@@ -69,7 +69,7 @@ pub fn open(engine: &str, id: u32) -> TransferEndpoint {
         one_host: true,
         ..TransportOptions::default()
     };
-    // The release under test is the same wherever the tests run.
+    // The version under test is the same wherever the tests run.
     options
         .libraries
         .insert("libfabric".into(), "embedded".into());
@@ -129,7 +129,7 @@ pub fn bytes(memory: &LocalMemory, offset: u64, count: usize) -> Vec<u8> {
     bytes
 }
 
-/// Engines that are tested here.
+/// Returns the engines to test.
 pub fn engines() -> Vec<String> {
     let chosen = std::env::var(CHOSEN).unwrap_or_else(|_| EVERYWHERE.join(","));
     chosen.split(',').map(str::to_owned).collect()
