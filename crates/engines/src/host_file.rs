@@ -1,5 +1,5 @@
-//! A file that this host's kernel has open, for the engines that use its calls: opening it as asked or not at all,
-//! forcing it to storage, closing it, and saying what went wrong where. Transfers are the engines' own.
+//! A file opened by this host's kernel, shared by the engines that use its calls: opening it with the requested flags
+//! or not at all, syncing, closing, and errors with their context. Transfers are up to the engines.
 
 use std::fs::File;
 use std::io;
@@ -19,22 +19,22 @@ pub(crate) struct HostFile {
     file: File,
     path: PathBuf,
     direct: Option<Direct>,
-    /// True when reads may touch the time of last access.
+    /// Whether reads may touch the time of last access.
     access_time: bool,
 }
 
-/// Flags that files are opened with, beside what the request says.
+/// Flags for opening files, in addition to those of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OpenMode {
-    /// Past the page cache.
+    /// Bypasses the page cache.
     pub direct: bool,
-    /// Reads touch the time of last access, as far as the mount has it.
+    /// Reads touch the time of last access, if the mount has it.
     pub access_time: bool,
 }
 
 impl OpenMode {
-    /// Reads the flags from the use that is asked for.
-    pub fn of(usage: &FileUse) -> Self {
+    /// Reads the flags from the requested use.
+    pub fn from_use(usage: &FileUse) -> Self {
         let asked = usage.options.get(ACCESS_TIME.name);
         Self {
             direct: usage.direct,
@@ -43,14 +43,14 @@ impl OpenMode {
     }
 }
 
-/// The option of engines that open files so.
+/// The option of engines that open files in this way.
 pub(crate) const ACCESS_TIME: EngineOption = EngineOption::choice(
     "atime",
     &["off", "on"],
     "on: reads touch the file's time of last access, as the mount has it; off: they do not, for a file of one's own",
 );
 
-/// The rules of direct transfers, for the record.
+/// Returns the rules of direct transfers for the record.
 pub(crate) fn direct_facts(direct: Direct) -> Facts {
     Facts::default()
         .with("memory_bytes", direct.alignment.memory_bytes)
@@ -59,11 +59,11 @@ pub(crate) fn direct_facts(direct: Direct) -> Facts {
 }
 
 impl HostFile {
-    /// Opens a regular file, or makes one; with `direct` past the page cache.
+    /// Opens or creates a regular file; with `direct`, bypassing the page cache.
     ///
     /// # Errors
-    /// `Unavailable` when nobody vouches for it that direct transfers really pass the page cache by; otherwise the
-    /// system's refusal. A file that was made only to find this out is removed.
+    /// `Unavailable` if it is not certain that direct transfers bypass the page cache; otherwise the system's error. A
+    /// file that was created only to find this out is removed.
     pub fn open(request: &OpenFile<'_>, how: OpenMode) -> Result<Self> {
         let direct = how.direct;
         let flags = OpenFlags {
@@ -76,14 +76,14 @@ impl HostFile {
         };
         let unmade = |error| {
             if request.create {
-                // The error that is returned is the cause.
+                // The returned error is the cause, so a failure here is ignored.
                 let _ = std::fs::remove_file(request.path);
             }
             error
         };
         let (file, access_time) = match open(request.path, &flags) {
             Ok(file) => (file, !flags.keep_access_time),
-            // Only a file's owner may leave the time alone. What was had is in the record.
+            // Only a file's owner may keep the time unchanged. The record has the outcome.
             Err(error) if flags.keep_access_time && error.raw_os_error() == Some(EPERM) => {
                 let flags = OpenFlags {
                     keep_access_time: false,
@@ -93,7 +93,7 @@ impl HostFile {
                     open(request.path, &flags).map_err(|error| cannot_open(request, error))?;
                 (file, true)
             }
-            // This is how file systems without it refuse direct I/O, when they do. The file is made by then.
+            // File systems without direct I/O refuse it in this way, if they do. By then, the file has been created.
             Err(error) if direct && error.raw_os_error() == Some(EINVAL) => {
                 return Err(unmade(direct::refused(
                     request.path,
@@ -114,18 +114,18 @@ impl HostFile {
         })
     }
 
-    /// For system calls.
+    /// Returns the descriptor, for system calls.
     #[inline]
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }
 
-    /// Its device and inode. A network file system is not asked for what its client knows.
+    /// Returns its device and inode. On a network file system, these are the ones that the client knows.
     pub fn identity(&self) -> Option<(u64, u64)> {
         identity(&self.file).ok()
     }
 
-    /// Rules for using it without the page cache; `None` for a file that is open with it.
+    /// Returns the alignment rules for direct I/O; `None` for a file opened with the page cache.
     pub fn direct(&self) -> Option<Direct> {
         self.direct
     }
@@ -135,8 +135,8 @@ impl HostFile {
         self.access_time
     }
 
-    /// Checks that a transfer can be made as it is; `address` is where its bytes are in memory. A kernel may carry out
-    /// one that is not aligned by the page cache, and say nothing.
+    /// Checks that a transfer is aligned; `address` is where its bytes are in memory. A kernel may silently use the
+    /// page cache for one that is not aligned.
     ///
     /// # Errors
     /// `Usage` for a direct transfer that is not aligned.
@@ -161,18 +161,18 @@ impl HostFile {
         ))
     }
 
-    /// Returns whether a transfer that was cut short can be continued here. A direct one that ends between two
-    /// multiples of the alignment has met the end of the file, or of the disk.
+    /// Returns whether a transfer that was cut short can continue here. If a direct one ends between two multiples of
+    /// the alignment, it has reached the end of the file or of the disk.
     #[inline]
     pub fn goes_on_at(&self, offset: u64) -> bool {
         self.direct
             .is_none_or(|direct| direct.alignment.fits(0, offset, 0))
     }
 
-    /// Forces what was written to stable storage.
+    /// Forces written data to stable storage.
     ///
     /// # Errors
-    /// When the system could not store it.
+    /// If the system could not store it.
     pub fn sync(&self) -> Result<()> {
         let stored = self.file.sync_all();
         stored.map_err(|error| explained(format!("cannot sync {}", self.path.display()), error))
@@ -181,13 +181,13 @@ impl HostFile {
     /// Closes it.
     ///
     /// # Errors
-    /// When the system says only now that something could not be stored.
+    /// If the system reports only now that data could not be stored.
     pub fn close(self) -> Result<()> {
         let closed = close(self.file);
         closed.map_err(|error| explained(format!("cannot close {}", self.path.display()), error))
     }
 
-    /// Error for a transfer that failed.
+    /// Returns the error for a failed transfer.
     #[cold]
     pub fn failed(&self, write: bool, offset: u64, len: u64, error: io::Error) -> Error {
         let verb = if write { "write" } else { "read" };
@@ -198,7 +198,7 @@ impl HostFile {
         )
     }
 
-    /// Error for a read that met the end of the file at `end`.
+    /// Returns the error for a read that met the end of the file at `end`.
     #[cold]
     pub fn ended(&self, offset: u64, len: u64, end: u64) -> Error {
         Error::Failed(format!(
@@ -208,7 +208,7 @@ impl HostFile {
         ))
     }
 
-    /// Error for a write of which the system took a part and will take no more; `done` bytes were taken.
+    /// Returns the error for a write that the system cut short; it took only `done` bytes.
     #[cold]
     pub fn cut_short(&self, offset: u64, len: u64, done: u64) -> Error {
         Error::Failed(format!(
@@ -218,14 +218,14 @@ impl HostFile {
     }
 }
 
-/// Error numbers by which the system's answer is explained.
+/// Error numbers with special advice.
 const EINVAL: i32 = rustix::io::Errno::INVAL.raw_os_error();
 const EPERM: i32 = rustix::io::Errno::PERM.raw_os_error();
 const ENOSPC: i32 = rustix::io::Errno::NOSPC.raw_os_error();
 const EDQUOT: i32 = rustix::io::Errno::DQUOT.raw_os_error();
 const EFBIG: i32 = rustix::io::Errno::FBIG.raw_os_error();
 
-/// The system's answer, and what to try next where that is known.
+/// Adds advice to the system's error, if there is any.
 fn explained(what: String, error: io::Error) -> Error {
     let how = match error.raw_os_error() {
         Some(ENOSPC) => "Free some space there, or make block or segments smaller",
@@ -245,7 +245,7 @@ fn cannot_open(request: &OpenFile<'_>, error: io::Error) -> Error {
         io::ErrorKind::NotFound if request.create => "Make its directory first",
         io::ErrorKind::NotFound => "Write it first, or name another path",
         io::ErrorKind::AlreadyExists => {
-            "Another process made it after tonnage had looked: see whose it is, or name another path"
+            "Another process created it in the meantime: check whose file it is, or name another path"
         }
         io::ErrorKind::InvalidInput => "Name a regular file",
         io::ErrorKind::PermissionDenied => "Name a path that you may use",

@@ -1,24 +1,24 @@
-//! The engines of tonnage, a file or a folder each, and its memories. This file holds the lists of them.
+//! The engines and memories of tonnage, one file or folder each. This file holds the lists of them.
 //!
-//! | module | what lives there |
+//! | module | contents |
 //! | --- | --- |
-//! | [`null`] | moves nothing: the harness's own floor, and the shortest engine to read first |
-//! | [`shm`] | between ranks of one host over a shared mapping |
-//! | [`cuda`] | copies of a GPU within one process |
+//! | [`null`] | moves nothing: measures the harness's own floor, and is the shortest engine to read first |
+//! | [`shm`] | between ranks of one host, through a shared mapping |
+//! | [`cuda`] | GPU copies within one process |
 //! | [`cuda_ipc`] | between GPUs of one host, into memory of other processes |
-//! | [`hip`] | rows of the same two for GPUs of AMD |
-//! | [`fabric`] | by any provider of libfabric |
-//! | `registration` | memory of GPUs, registered with network cards |
-//! | `staged` | any of them that has sends, through pinned memory at both ends |
-//! | [`verbs`] | by RDMA devices, straight through libibverbs |
+//! | [`hip`] | the entries of these two for AMD GPUs |
+//! | [`fabric`] | any libfabric provider |
+//! | `registration` | GPU memory registered with network cards |
+//! | `staged` | any engine with sends, through pinned memory at both ends |
+//! | [`verbs`] | RDMA devices, directly through libibverbs |
 //! | [`posix`], [`uring`], [`mpiio`] | engines for files |
-//! | [`mpi`] | a backend of collectives; others are in `tonnage_bench` |
-//! | [`mpi_world`] | the MPI library that both use |
-//! | [`memory`] | where bytes live |
-//! | `rings`, `libraries`, `host_file` | what several engines need: rings of arrivals, files of libraries, files of this host |
+//! | [`mpi`] | a collective backend; others are in `tonnage_bench` |
+//! | [`mpi_world`] | the MPI library that `mpi` and `mpiio` share |
+//! | [`memory`] | kinds of memory |
+//! | `rings`, `libraries`, `host_file` | shared parts: rings of arrivals, paths of libraries, files of this host |
 //!
-//! The contract of engines is [`tonnage_engine`]; unsafe calls into libraries and the system are in `tonnage_sys`; the
-//! loops that drive engines are in `tonnage_loops`. To add one, go to docs/ADDING-AN-ENGINE.md.
+//! The engine contract is [`tonnage_engine`]; unsafe calls into libraries and the system are in `tonnage_sys`; the
+//! loops that drive engines are in `tonnage_loops`. To add an engine, read docs/ADDING-AN-ENGINE.md.
 #![forbid(unsafe_code)]
 
 pub mod cuda;
@@ -45,7 +45,7 @@ use tonnage_engine::backends::{NATIVE, TORCH};
 use tonnage_engine::calls::FileEntry;
 use tonnage_engine::{Entry, Lists};
 
-/// Every engine, in the order in which help texts and reports list them.
+/// All engines, in the order in which help texts and reports list them.
 pub static ENGINES: &[Entry] = &[
     null::ENTRY,
     shm::ENTRY,
@@ -57,13 +57,13 @@ pub static ENGINES: &[Entry] = &[
     hip::IPC,
 ];
 
-/// Every engine for files, in the same way.
+/// All file engines, in the order of help texts and reports.
 pub static FILE_ENGINES: &[FileEntry] = &[posix::ENTRY, uring::ENTRY, mpiio::ENTRY];
 
-/// Every backend of collectives, in the same way.
+/// All collective backends, in the order of help texts and reports.
 pub static BACKENDS: &[BackendEntry] = &[NATIVE, mpi::BACKEND, TORCH];
 
-/// All engines and memories, for the program to hand down.
+/// All lists, which the program passes down.
 pub static LISTS: Lists = Lists {
     engines: ENGINES,
     file_engines: FILE_ENGINES,
@@ -71,7 +71,7 @@ pub static LISTS: Lists = Lists {
     backends: BACKENDS,
 };
 
-/// The example of docs/ADDING-AN-ENGINE.md is compiled with the tests, so that it stays true.
+/// The example of docs/ADDING-AN-ENGINE.md is compiled with the tests, to keep it correct.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/ADDING-AN-ENGINE.md")]
 pub struct AddingAnEngine;

@@ -1,22 +1,22 @@
-//! Files of libraries that users name.
+//! Paths of libraries that the user chose.
 
 use std::ffi::OsString;
 
 use tonnage_engine::{Libraries, OpenRequest};
 use tonnage_units::{Error, Result};
 
-/// The file of a library that the command line names, else its variable; `None` where neither does.
+/// Returns a library's path from `--library`, or else from its environment variable; `None` if neither is set.
 ///
 /// # Errors
 /// `Usage` for a path that is not UTF-8.
-pub(crate) fn named(
+pub(crate) fn requested_path(
     request: &OpenRequest<'_>,
     library: &str,
     variable: &str,
 ) -> Result<Option<String>> {
-    let asked = asked(Some(request.libraries), library, variable);
-    let asked = asked.map(OsString::into_string).transpose();
-    asked.map_err(|path| {
+    let requested = requested_file(Some(request.libraries), library, variable);
+    let requested = requested.map(OsString::into_string).transpose();
+    requested.map_err(|path| {
         let by = match request.libraries.get(library) {
             Some(_) => format!("--library {library}"),
             None => variable.to_owned(),
@@ -25,13 +25,13 @@ pub(crate) fn named(
     })
 }
 
-/// The file that was asked for of a library, or that its environment variable names.
-pub(crate) fn asked(
+/// Like [`requested_path`], for any file name.
+pub(crate) fn requested_file(
     libraries: Option<&Libraries>,
     library: &str,
     variable: &str,
 ) -> Option<OsString> {
-    let asked = libraries.and_then(|libraries| libraries.get(library));
-    let asked = asked.map(|path| path.as_os_str().to_owned());
-    asked.or_else(|| std::env::var_os(variable).filter(|path| !path.is_empty()))
+    let requested = libraries.and_then(|libraries| libraries.get(library));
+    let requested = requested.map(|path| path.as_os_str().to_owned());
+    requested.or_else(|| std::env::var_os(variable).filter(|path| !path.is_empty()))
 }

@@ -1,6 +1,6 @@
-//! `mpi`: collectives by MPI's own calls, of whatever MPI library fits the launcher.
+//! `mpi`: collectives by MPI's own calls, from the MPI library that fits the launcher.
 //!
-//! The choice of the library, and the check that it knows the ranks of this run, are in [`crate::mpi_world`]; the calls
+//! Choosing the library, and checking that it knows the ranks of this run, is in [`crate::mpi_world`]. The calls
 //! themselves are in `tonnage_sys::mpi`.
 
 use tonnage_collective::{Collective, Dtype, Reduction};
@@ -12,7 +12,7 @@ use tonnage_units::{Error, Result};
 
 use crate::mpi_world::{MPI_LIBRARY, MPI_LIFECYCLE, MpiUser, MpiWorld};
 
-/// The row of the list of backends.
+/// This backend's entry in the list.
 pub const BACKEND: BackendEntry = BackendEntry {
     name: "mpi",
     about: "MPI's own collectives, by the MPI library of the launcher that started the ranks",
@@ -21,7 +21,7 @@ pub const BACKEND: BackendEntry = BackendEntry {
     usual: &[],
     needs_launcher: true,
     ops: &Collective::ALL,
-    // MPI has no bfloat16; float16 some libraries have.
+    // MPI has no bfloat16; only some libraries have float16.
     dtypes: &[
         Dtype::Float32,
         Dtype::Float64,
@@ -37,7 +37,7 @@ pub const BACKEND: BackendEntry = BackendEntry {
         Reduction::Min,
         Reduction::Max,
     ],
-    // MPI_Bcast has one place for what is given and what is got.
+    // MPI_Bcast has a single buffer for input and output.
     in_place_always: &[Collective::Broadcast],
     has_algorithms: false,
     libraries: &[MPI_LIBRARY],
@@ -50,7 +50,7 @@ fn open(request: &OpenGroup<'_>) -> Result<Box<dyn GroupCalls>> {
         what: "backend mpi",
         instead: "use backend native:shm",
     };
-    let mpi = MpiWorld::of_ranks(user, request.libraries, (request.rank, request.ranks))?;
+    let mpi = MpiWorld::start_for_ranks(user, request.libraries, (request.rank, request.ranks))?;
     let everyone = mpi.world.communicator().map_err(lacking)?;
     let own = (request.groups > 1).then(|| everyone.split(request.group, request.rank));
     let own = own
@@ -73,17 +73,17 @@ fn lacking(why: LibraryError) -> Error {
     }
 }
 
-/// Calls of one rank.
+/// The calls of one rank.
 struct MpiGroupCalls {
     mpi: MpiWorld,
     everyone: Communicator,
-    /// Group of this rank, where there are several.
+    /// This rank's group, if there are several.
     own: Option<Communicator>,
     ready: Option<Ready>,
 }
 
-/// Refuses a call in which a library is known to end the process: <https://github.com/pmodels/mpich/issues/6540>,
-/// mended in MPICH 4.1.2. Short messages take another way there.
+/// Refuses a call in which some libraries end the process: <https://github.com/pmodels/mpich/issues/6540>, fixed in
+/// MPICH 4.1.2. Short messages take another code path there.
 fn refuse_broken(call: &GroupCall, version: &str) -> Result<()> {
     const SHORT_BYTES: u64 = 2048;
     let number = version.strip_prefix("MPICH Version:").map(str::trim);
@@ -101,8 +101,9 @@ fn refuse_broken(call: &GroupCall, version: &str) -> Result<()> {
     }
 }
 
-/// Refuses a call whose result a library is known to get wrong: MPICH 4.0.2 compares unsigned bytes as signed ones. It
-/// is `tried` rather than known by its version, for distributions mend what they ship, and relatives inherit it.
+/// Refuses a call that some libraries get wrong: MPICH 4.0.2 compares unsigned bytes as signed ones. `tried`
+/// tests this instead of checking the version, because distributions patch their packages, and derived libraries
+/// inherit the bug.
 fn refuse_signed(
     call: &GroupCall,
     version: &str,
@@ -139,7 +140,7 @@ impl GroupCalls for MpiGroupCalls {
         let version = self.mpi.world.version();
         refuse_broken(&call, version)?;
         refuse_signed(&call, version, |it| self.group().orders_unsigned_bytes(it))?;
-        // In place, MPI puts a rank's block where the blocks begin, and not where it was.
+        // In place, MPI writes a rank's block to the start of the buffer, and not to where it was.
         let output = match (call.shape.op, call.in_place) {
             (Collective::ReduceScatter, true) => call.input,
             _ => call.output,
@@ -159,7 +160,7 @@ impl GroupCalls for MpiGroupCalls {
     }
 
     fn call(&mut self) -> Result<()> {
-        let none = || Error::Failed("no call was made ready".into());
+        let none = || Error::Failed("no call was prepared".into());
         let ready = self.ready.as_ref().ok_or_else(none)?;
         ready
             .call(self.group())
@@ -189,7 +190,7 @@ impl MpiGroupCalls {
 }
 
 impl Ready {
-    /// Makes the call. In place, MPI wants no place for what this rank gives where that lies in what it gets.
+    /// Makes the call. In place, MPI takes no separate input buffer if the input is part of the output.
     #[inline]
     fn call(&self, group: &Communicator) -> Result<(), LibraryError> {
         let GroupCall {
@@ -288,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_broken_call_of_the_broken_libraries_is_refused() {
+    fn only_the_broken_call_is_refused_and_only_for_broken_libraries() {
         let call = |op, root, in_place, bytes| GroupCall {
             in_place,
             ..called((op, root), 4, Dtype::Int8, bytes)
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_library_that_compares_bytes_as_signed_is_refused_where_it_compares_them() {
+    fn a_library_that_compares_bytes_as_signed_is_refused_for_comparisons() {
         let call = |dtype, reduction| GroupCall {
             reduction,
             ..called((Collective::AllReduce, 0), 2, dtype, 64)
@@ -332,7 +333,7 @@ mod tests {
             assert!(said.contains(part), "{said}");
         }
         assert!(refuse_signed(&struck, "", |_| Ok(true)).is_ok());
-        // Other calls are not even tried.
+        // Other calls are not tested.
         for (dtype, reduction) in [
             (Dtype::Uint8, Some(Reduction::Sum)),
             (Dtype::Uint8, None),

@@ -1,8 +1,8 @@
-//! The MPI library of a process, as engines and backends use it: which one is taken, whether it knows the ranks of this
-//! run, its start and its end.
+//! The MPI library of a process, for engines and backends: choosing it, checking that it knows the ranks of this run,
+//! starting and ending it.
 //!
-//! Loading it and everything `unsafe` are in `tonnage_sys::mpi`. MPI lives as long as the process, because it cannot be
-//! started twice; `finish` ends it, with all ranks together, when a run ends in order.
+//! Loading it and all `unsafe` code are in `tonnage_sys::mpi`. MPI lives as long as the process, because it cannot be
+//! started twice. `finish` ends it together with all ranks when a run ends in order.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tonnage_sys::mpi::{Dialect, Family, NoLibrary, NoMpi, World, start};
 use tonnage_units::identity::{Exchange, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Names the library instead of `--mpi`.
+/// Environment variable that chooses the library, like `--mpi`.
 pub const MPI_VARIABLE: &str = "TONNAGE_MPI";
 
-/// Asks for the library that fits the launcher, whatever the variable says.
+/// Value of `--mpi` that selects the library for the launcher and overrides the environment variable.
 const AUTO: &str = "auto";
 
 /// The library as `--library` names it.
@@ -25,23 +25,23 @@ pub const MPI_LIBRARY: Library = Library {
     about: "the one that fits the launcher (\"auto\")",
 };
 
-/// Start and end of MPI.
+/// Starts and ends MPI.
 pub const MPI_LIFECYCLE: Lifecycle = Lifecycle {
     before_join,
     finish,
     ..Lifecycle::NONE
 };
 
-/// Whoever uses MPI, for messages.
+/// The user of MPI, for messages.
 #[derive(Debug, Clone, Copy)]
 pub struct MpiUser {
     /// Its name, such as "engine mpiio".
     pub what: &'static str,
-    /// The way to do without MPI.
+    /// Advice for doing without MPI.
     pub instead: &'static str,
 }
 
-/// MPI, started, in which this process has the same number as in the run.
+/// A started MPI, in which this process has the same rank as in the run.
 pub struct MpiWorld {
     /// All its processes.
     pub world: Arc<World>,
@@ -49,13 +49,17 @@ pub struct MpiWorld {
 }
 
 impl MpiWorld {
-    /// MPI for this rank of so many.
+    /// Starts MPI for this rank of this many.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] where there is none, and the remedy where it does not know the ranks.
-    pub fn of_ranks(user: MpiUser, libraries: &Libraries, ranks: (u32, u32)) -> Result<Self> {
+    /// [`Error::Unavailable`] without an MPI library; an error with advice if MPI does not know the ranks.
+    pub fn start_for_ranks(
+        user: MpiUser,
+        libraries: &Libraries,
+        ranks: (u32, u32),
+    ) -> Result<Self> {
         let named = libraries.get(MPI_LIBRARY.name).map(AsRef::as_ref);
-        let (asked, said_by) = asked(named);
+        let (asked, said_by) = requested_library(named);
         let world = start(asked.as_deref(), &env).map_err(|why| unavailable(user, why, said_by))?;
         refuse_other_world(user, &world, ranks)?;
         let fits = || format!("fits the launcher ({})", launcher(Family::sniff(&env)));
@@ -65,7 +69,7 @@ impl MpiWorld {
         })
     }
 
-    /// The library, for the record.
+    /// Returns the library for the record.
     pub fn library(&self) -> LibraryReport {
         LibraryReport {
             version: self.world.version().to_owned(),
@@ -73,7 +77,7 @@ impl MpiWorld {
         }
     }
 
-    /// Facts about it, for the record.
+    /// Returns facts about it for the record.
     pub fn facts(&self) -> Facts {
         Facts::default()
             .with("library_chosen_by", self.why.clone())
@@ -81,25 +85,25 @@ impl MpiWorld {
     }
 }
 
-/// Starts MPI before the ranks meet by PMIx, for a run that will use it. Open MPI 5 takes its own name from
-/// PMIx only where it is the one that starts PMIx, and fails where somebody else has. Other ways to meet are no matter.
+/// Starts MPI before the ranks meet by PMIx, if the run will use it. Open MPI 5 gets its own name from PMIx only if it
+/// starts PMIx itself, and fails if PMIx was started before. Other ways of meeting are not affected.
 ///
-/// A failure comes again, and is reported, when MPI is opened.
+/// A failure here is repeated, and reported, when MPI is opened.
 fn before_join(joining: &BeforeJoin<'_>) {
     if joining.identity.meeting != Meeting::Exchange(Exchange::Pmix) {
         return;
     }
-    let (asked, _) = asked(joining.library(MPI_LIBRARY.name));
+    let (asked, _) = requested_library(joining.library(MPI_LIBRARY.name));
     match start(asked.as_deref(), &env) {
         Ok(world) => log::debug!("{world:?} has been started before the ranks meet"),
         Err(why) => log::debug!("MPI cannot be started before the ranks meet: {why:?}"),
     }
 }
 
-/// Ends MPI, if this process has started it, together with all other ranks; for a run that ends in order.
+/// Ends MPI, if this process has started it, together with all other ranks. It is called when a run ends in order.
 ///
 /// # Errors
-/// MPI's own words.
+/// MPI's own message.
 fn finish() -> Result<()> {
     tonnage_sys::mpi::finish().map_err(|error| Error::Failed(error.into()))
 }
@@ -108,8 +112,8 @@ fn env(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
 
-/// The library that the user has named, and by what one can be named.
-fn asked(option: Option<&Path>) -> (Option<PathBuf>, &'static str) {
+/// Returns the library that the user chose, and the option or variable that chooses one.
+fn requested_library(option: Option<&Path>) -> (Option<PathBuf>, &'static str) {
     if let Some(path) = option {
         let named = (path != Path::new(AUTO)).then(|| path.to_owned());
         return (named, "--mpi");
@@ -128,7 +132,7 @@ fn launcher(family: Family) -> &'static str {
         Family::OpenMpi => "Open MPI's mpirun",
         Family::Mpich => "an mpirun of MPICH's family",
         Family::Pmi => "PMI",
-        Family::Unknown => "none that says which MPI it is for",
+        Family::Unknown => "of an unknown kind",
     }
 }
 
@@ -158,7 +162,7 @@ fn unavailable(user: MpiUser, why: NoMpi, said_by: &str) -> Error {
 
 fn how_to_get_a_usable_one(why: &str, said_by: &str) -> String {
     let pmix = if why.to_lowercase().contains("pmix") {
-        ", or add the folder of its own libpmix.so.2 to LD_LIBRARY_PATH, for another one was loaded"
+        ", or add the folder of its own libpmix.so.2 to LD_LIBRARY_PATH, because another one was loaded"
     } else {
         ""
     };
@@ -167,8 +171,8 @@ fn how_to_get_a_usable_one(why: &str, said_by: &str) -> String {
     )
 }
 
-/// Processes that the launcher's MPI does not know come up as so many jobs of one process each, which would write over
-/// each other's data and call it a run.
+/// Checks rank and size. Processes that the launcher's MPI does not know start as separate jobs of one process each.
+/// These would overwrite each other's data and still look like a run.
 fn refuse_other_world(user: MpiUser, world: &World, ranks: (u32, u32)) -> Result<()> {
     let (mpi_rank, mpi_size) = (world.rank(), world.size());
     if (mpi_rank, mpi_size) == ranks {

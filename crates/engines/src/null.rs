@@ -1,5 +1,5 @@
-//! `null`: completes every operation at once and moves nothing. What is measured with it is the harness's own floor:
-//! the loop, the calls through the engine's traits, the histogram, the clock. It is recorded, never subtracted.
+//! `null`: completes every operation at once and moves nothing. It measures the harness's own floor: the loop, the
+//! calls through the engine's traits, the histogram, the clock. The floor is recorded, never subtracted.
 //!
 //! An operation that notifies its target (write-imm, send) is answered at once by one of the same kind, so that a
 //! ping-pong has a floor too.
@@ -15,7 +15,7 @@ use tonnage_engine::{
 };
 use tonnage_units::Result;
 
-/// Completions that wait to be polled; a posted operation takes one or two.
+/// Operations that fit into the queue, which has room for two completions each.
 const DEPTH: u32 = 1024;
 
 static CAPS: Caps = Caps {
@@ -28,7 +28,7 @@ static CAPS: Caps = Caps {
     ..Caps::new(&Verb::ALL, DEPTH, u32::MAX as u64)
 };
 
-/// The row of the list of engines.
+/// This engine's entry in the list.
 pub const ENTRY: Entry = Entry {
     moves_bytes: false,
     ..Entry::new(
@@ -60,7 +60,7 @@ impl Domain for NullDomain {
 }
 
 struct Null {
-    /// Regions so far; none is looked at.
+    /// Number of regions so far; their contents are not used.
     regions: u32,
     lanes: Lanes<(LaneKind, Peer)>,
     queue: VecDeque<Completion>,
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_an_error_took_nothing() {
+    fn a_call_that_fails_took_nothing() {
         let mut null = Null::new();
         let good = op(lane(&mut null, Verb::Write, 1), 3);
         let bad = op(Lane(99), 4);
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_released_lane_takes_nothing_and_its_number_is_given_again() {
+    fn a_released_lane_takes_nothing_and_its_number_is_reused() {
         let mut null = Null::new();
         let first = lane(&mut null, Verb::Write, 1);
         let second = lane(&mut null, Verb::Read, 1);

@@ -1,5 +1,5 @@
-//! `posix`: one `pread` or `pwrite` for each transfer, by the thread that makes it. What it opens and how it refuses is
-//! in `host_file`.
+//! `posix`: one `pread` or `pwrite` per transfer, by the thread that makes it. Opening files, and the error messages,
+//! are in `host_file`.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use tonnage_units::{Error, Result};
 
 use crate::host_file::{ACCESS_TIME, HostFile, OpenMode, direct_facts};
 
-/// The row of the list of engines for files.
+/// This engine's entry in the list of file engines.
 pub const ENTRY: FileEntry = FileEntry {
     name: "posix",
     about: "pread and pwrite, one system call for each transfer",
@@ -25,12 +25,12 @@ pub const ENTRY: FileEntry = FileEntry {
     lifecycle: Lifecycle::NONE,
     open: |request| {
         Ok(Arc::new(PosixDomain {
-            how: OpenMode::of(request.usage),
+            how: OpenMode::from_use(request.usage),
         }))
     },
 };
 
-/// The numbers of open files are below this; each thread has room for as many as it uses.
+/// Limit of file numbers. Each thread's table is only as large as the numbers that it uses.
 const FILES_MAX: u32 = 1 << 16;
 
 struct PosixDomain {
@@ -64,9 +64,9 @@ struct Posix {
     /// Files by the number that the caller chose.
     files: Vec<Option<HostFile>>,
     how: OpenMode,
-    /// Rules for using the last file that was opened without the page cache, for the record.
+    /// Alignment rules of the last file opened with direct I/O for the record.
     aligned: Option<Direct>,
-    /// True when reads of any file touched its time of last access.
+    /// Whether reads of any file touched its time of last access.
     access_time: bool,
 }
 

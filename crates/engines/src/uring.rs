@@ -1,6 +1,5 @@
-//! `uring`: reads and writes through io_uring, as many in flight at a time as the window says. Opening, syncing and
-//! closing are calls that block, as those of [`crate::posix`]; both use `host_file.rs`. The ring itself is in
-//! `tonnage_sys::uring`.
+//! `uring`: reads and writes through io_uring, with up to `window` in flight. Opening, syncing and closing are blocking
+//! calls as in [`crate::posix`]; both use `host_file.rs`. The ring itself is in `tonnage_sys::uring`.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -22,7 +21,7 @@ use tonnage_units::{Error, Result};
 
 use crate::host_file::{ACCESS_TIME, HostFile, OpenMode, direct_facts};
 
-/// The row of the list of engines for files.
+/// This engine's entry in the list of file engines.
 pub const ENTRY: FileEntry = FileEntry {
     name: "uring",
     about: "io_uring: many reads and writes in flight, few system calls",
@@ -54,10 +53,10 @@ static OPTIONS: [EngineOption; 3] = [
     ),
 ];
 
-/// The largest piece of a transfer that blocks; longer ones are made of several.
+/// Maximum size of one operation of a blocking transfer; longer ones are split.
 const PIECE_BYTES: u64 = 1 << 30;
 
-/// Completions that are taken from the ring at a time.
+/// Maximum number of completions taken from the ring at once.
 const TAKEN: usize = 64;
 
 fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
@@ -74,18 +73,18 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
         depth: usage.window.max(1),
         batch: OPTIONS[2].number(options) as u32,
         fixed_buffers: asked(FIXED_BUFFERS) != Some("off"),
-        // Threads beside the first live for one phase each, and a ring of the better levels belongs to one thread.
+        // Threads other than the first live for one phase each, but a ring of the better levels is bound to one thread.
         best: if usage.threads > 1 {
             Level::Cooperative
         } else {
             Level::Deferred
         },
     };
-    UringDomain::new(config, OpenMode::of(usage))
+    UringDomain::new(config, OpenMode::from_use(usage))
         .map(|domain| Arc::new(domain) as Arc<dyn FileDomain>)
 }
 
-/// Error with the advice about a kernel that gives no ring.
+/// Returns the error for a kernel that provides no ring, with advice.
 fn unavailable(refused: Refused) -> Error {
     Error::Unavailable {
         what: "engine uring".into(),
@@ -94,7 +93,7 @@ fn unavailable(refused: Refused) -> Error {
     }
 }
 
-/// The reason why this host has no rings, and what to do about it.
+/// Returns the reason why this host has no rings, with advice; `None` if it has.
 pub fn why_missing() -> Option<String> {
     let config = Config {
         depth: 1,
@@ -116,12 +115,12 @@ pub fn why_missing() -> Option<String> {
 struct UringDomain {
     config: Config,
     how: OpenMode,
-    /// Grants of a ring that was opened to try.
+    /// Features granted to the test ring.
     granted: RingFeatures,
 }
 
 impl UringDomain {
-    /// Tries whether there are rings at all, so that the point is skipped before any file is made.
+    /// Opens a test ring, so that the point is skipped before a file is created if there are no rings.
     fn new(config: Config, how: OpenMode) -> Result<Self> {
         let arena = Arena::allocate(1, Pages::Normal, Sharing::Private, None)
             .map_err(|error| Error::io("cannot map a page for a first ring", error))?;
@@ -148,7 +147,7 @@ impl UringDomain {
 impl FileDomain for UringDomain {
     fn report(&self) -> EngineReport {
         let RingFeatures { level, missing, .. } = &self.granted;
-        // With batches of one, a wait is over when one operation has ended.
+        // With batches of one, a wait ends after one operation.
         let gathers = self.granted.gathers && self.config.batch > 1;
         let gather_us = if gathers {
             GATHER.as_micros() as u64
@@ -179,11 +178,11 @@ struct Uring {
     how: OpenMode,
     /// [`PIECE_BYTES`], or less in tests.
     piece_bytes: u64,
-    /// Rules for using the last file that was opened without the page cache, for the record.
+    /// Alignment rules of the last file opened with direct I/O for the record.
     aligned: Option<Direct>,
-    /// True when reads of any file touched its time of last access.
+    /// Whether reads of any file touched its time of last access.
     access_time: bool,
-    /// Buffer that the ring's answers are taken into.
+    /// Buffer for completions of the ring.
     finished: [Finished; TAKEN],
 }
 
@@ -226,7 +225,7 @@ impl Uring {
         released.map_err(|error| Error::io(what(), error))?.close()
     }
 
-    /// Checks an operation against what its file allows, and gives it to the ring. False when the ring is full.
+    /// Checks an operation against its file's rules, and posts it to the ring. Returns false if the ring is full.
     #[inline]
     fn give(&mut self, op: &Op) -> Result<bool> {
         let (number, write) = file_of(op.lane);
@@ -252,11 +251,11 @@ impl Uring {
         })
     }
 
-    /// One transfer, and nothing else, from begin to end.
+    /// Makes one blocking transfer; nothing else may be in flight.
     fn transfer(&mut self, transfer: &FileTransfer, write: bool) -> Result<u64> {
         if self.ring.in_flight() > 0 {
             return Err(Error::Failed(format!(
-                "a transfer that blocks was asked for while {} are in flight",
+                "a blocking transfer was requested while {} are in flight",
                 self.ring.in_flight()
             )));
         }
@@ -277,10 +276,10 @@ impl Uring {
         Ok(done)
     }
 
-    /// Waits for the only operation in flight, whose piece of the transfer begins at `begin`.
+    /// Waits for the only operation in flight. Its piece of the transfer starts at `begin`.
     fn finish_one(&mut self, transfer: &FileTransfer, begin: u64, write: bool) -> Result<u32> {
         let mut finished = [Finished::EMPTY; 1];
-        // Waiting hands it over too: one system call does both.
+        // Waiting also submits it: one system call does both.
         while self.ring.in_flight() > 0 {
             self.ring.wait().map_err(|error| dead(&error))?;
             self.ring
@@ -359,7 +358,7 @@ impl Calls for Uring {
         Some(self)
     }
 
-    /// State of the registrations, which need the memory and the files.
+    /// Returns the state of the registrations, which depend on the memory and the files.
     fn chosen(&self) -> Facts {
         let RingFeatures { buffers, files, .. } = self.ring.granted();
         let told = |registered: &Registered| match registered {

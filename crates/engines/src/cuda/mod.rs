@@ -1,14 +1,14 @@
-//! `cuda`: copies within one process, between memories of GPUs, and between them and the host's. The ranks of its
-//! points are threads of one process, each with its own memory; the initiator's thread hands the copies over. The same
-//! for GPUs of other makers is in rows of their own, such as [`crate::hip`]'s.
+//! `cuda`: copies within one process, between memories of GPUs, and between GPUs and host. The ranks of its points are
+//! threads of one process, each with its own memory; the initiator's thread posts the copies. GPUs of other vendors
+//! have entries of their own, such as [`crate::hip`]'s.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
-//! | `mod` | the row of the list, the domain, and a worker's lanes |
+//! | `mod` | the entry of the list, the domain, and a worker's lanes |
 //! | `registry` | memories of other threads of this process |
 //!
-//! A lane is a [`CudaCopier`]: two memories, streams, and events behind the copies. Ranks that are processes of their
-//! own cannot reach each other's memory like this.
+//! A lane is a [`CudaCopier`]: two memories, streams, and events after the copies. Ranks in separate processes cannot
+//! reach each other's memory in this way.
 
 mod registry;
 #[cfg(test)]
@@ -32,15 +32,15 @@ use crate::memory::cuda_region::{CudaEnd, driver_report, library, unavailable};
 use crate::memory::nvidia::NVIDIA;
 use crate::memory::vendor::GpuVendor;
 
-/// Copies under way on each stream of a lane, at most: a driver that holds more makes the caller wait, whose queue of
-/// launches has some thousand places for two commands of each copy.
+/// Maximum number of copies in flight on each stream of a lane. If a driver holds more, it makes the caller wait: its
+/// launch queue has about a thousand entries, and each copy takes two.
 const DEPTH: u32 = 256;
 
-/// Bytes that one call hands over where the driver copies while the caller waits, as it does memory that nobody has
-/// pinned: the caller looks at its clock and its peers between calls.
+/// Bytes per call if the driver copies while the caller waits, as it does with memory that is not pinned. The caller
+/// checks its clock and its peers between calls.
 const WAITED_BYTES_MAX: u64 = 4 << 20;
 
-/// Value of `by` for copies by a kernel.
+/// Value of option `by` for copies by a kernel.
 const BY_KERNEL: &str = "sm";
 
 const OPTIONS: [EngineOption; 2] = [
@@ -58,14 +58,14 @@ const OPTIONS: [EngineOption; 2] = [
     ),
 ];
 
-/// The row of the list of engines.
+/// This engine's entry in the list.
 pub const ENTRY: Entry = entry(
     NVIDIA,
     "copies of an NVIDIA GPU within one process: host and GPU, one GPU, two of them",
     |request| open(NVIDIA, request),
 );
 
-/// The row of a maker's GPUs, which are opened by `open`.
+/// Returns the entry for a vendor's GPUs, which are opened by `open`.
 pub(crate) const fn entry(
     vendor: &'static GpuVendor,
     about: &'static str,
@@ -80,14 +80,13 @@ pub(crate) const fn entry(
     }
 }
 
-/// Opens it for a maker's GPUs.
+/// Opens the engine for a vendor's GPUs.
 pub(crate) fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Result<Domains> {
     Ok(vec![Arc::new(CudaDomain::open(vendor, request)?)])
 }
 
 const CAPS: Caps = Caps {
-    // The event behind a copy is passed when its bytes are where they belong, for the host and for what is handed to
-    // the GPU from then on.
+    // The event after a copy passes once the bytes have arrived, as seen by the host and by all later work of the GPU.
     delivered: true,
     delivery_on_request: true,
     arrivals_named: true,
@@ -120,7 +119,7 @@ impl CudaDomain {
             end,
             driver: driver_report(&library),
             by_kernel: request.option(&OPTIONS, "by") == BY_KERNEL,
-            // Within the option's bounds: anything else was refused before.
+            // Within the option's bounds: other values were refused before.
             streams: request.number(&OPTIONS, "streams") as u32,
         })
     }
@@ -182,7 +181,7 @@ impl Domain for CudaDomain {
     }
 }
 
-/// Specification of a lane, by which it is known again.
+/// Identifies a lane by its specification.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct LaneKey {
     verb: Verb,
@@ -192,14 +191,14 @@ struct LaneKey {
 }
 
 struct LaneState {
-    /// The engine's name.
+    /// Name of the engine.
     name: &'static str,
     key: LaneKey,
     copier: CudaCopier,
-    /// The end whose GPU carries the copies out, which names it in messages.
+    /// The end with the GPU that does the copies; messages name it.
     end: CudaEnd,
-    // Both ends stay registered for as long as a copy may be under way: the copier holds their bytes, and these what
-    // fills and verifies them.
+    // Both memories stay registered for as long as a copy may be in flight. The copier holds their bytes; these also
+    // hold the code that fills and verifies them.
     _memories: [Arc<dyn Memory>; 2],
 }
 
@@ -210,7 +209,7 @@ struct CudaCopies {
     depth: u32,
     regions: Regions<CudaRegistration>,
     lanes: Lanes<LaneState>,
-    /// The first failure of the driver, after which nobody knows what is under way.
+    /// The first failure of the driver, after which the state of copies in flight is unknown.
     broken: Option<String>,
 }
 
@@ -222,34 +221,34 @@ impl CudaCopies {
         }
     }
 
-    /// Keeps a failure after which nothing more is taken.
+    /// Records a failure, after which no further operation is accepted.
     #[cold]
-    fn breaks(&mut self, error: Error) -> Error {
+    fn mark_broken(&mut self, error: Error) -> Error {
         self.broken = Some(error.to_string());
         error
     }
 
-    /// A memory as an end of copies.
+    /// Returns a memory as an end of copies.
     fn end(&self, memory: &dyn Memory) -> Result<CudaEnd> {
         let vendor = self.vendor;
-        CudaEnd::of(vendor, memory).ok_or_else(|| Error::Unavailable {
+        CudaEnd::new(vendor, memory).ok_or_else(|| Error::Unavailable {
             what: format!(
                 "memory {} with engine {}",
                 memory.report().kind,
                 vendor.copies
             ),
             why: format!(
-                "{} copies memory of its own GPUs and of the host",
+                "{} copies only memory of its own GPUs and host memory",
                 vendor.driver_words
             ),
             how: format!(
-                "Choose --memory {}, {} or one of the host",
+                "Choose --memory {}, {} or host memory",
                 vendor.memory, vendor.pinned
             ),
         })
     }
 
-    /// Makes the streams of a lane, and events for so many copies on each.
+    /// Creates the streams of a lane, and events for this many copies on each.
     fn resolve(
         &self,
         key: LaneKey,
@@ -269,7 +268,7 @@ impl CudaCopies {
         let refused = |failure: &CudaFailure| {
             unavailable(self.vendor, &format!("{name}, {}", what()), failure)
         };
-        // The initiator's GPU where it has one: it pushes what it writes, and pulls what it reads.
+        // The initiator's GPU if it has one: it pushes writes and pulls reads.
         let driving = if own.gpu.is_some() { &own } else { &far };
         let Some(gpu) = &driving.gpu else {
             return Err(refused(&CudaFailure::NoGpu));
@@ -329,7 +328,7 @@ impl Engine for CudaCopies {
         self.regions.take(region).map(|_| ())
     }
 
-    /// Descriptors of this worker's memories, one behind the other: peers find out whether they can be copied.
+    /// Descriptors of this worker's memories, concatenated, from which peers find out whether they can be copied.
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
         let all = self.regions.iter();
         let card: Vec<u8> = all.flat_map(|(_, it)| it.descriptor().0).collect();
@@ -348,7 +347,7 @@ impl Engine for CudaCopies {
                         local,
                         remote: remote.0.clone(),
                     };
-                    // A lane that cannot be had later would end the run; here it is a skip.
+                    // A lane that fails later would end the run; here the point is skipped.
                     self.resolve(key, [Arc::clone(&own.memory), Arc::clone(&far)], (1, 1))?;
                 }
             }
@@ -408,7 +407,7 @@ impl Engine for CudaCopies {
                 Err(failure) => {
                     let mut error = lane.failed(&failure);
                     if !matches!(failure, CudaFailure::Outside(_)) {
-                        error = self.breaks(error);
+                        error = self.mark_broken(error);
                     }
                     return if taken > 0 { Ok(taken) } else { Err(error) };
                 }
@@ -445,7 +444,7 @@ impl Engine for CudaCopies {
                 }
             }
         }
-        failed.map_or(Ok(count), |error| Err(self.breaks(error)))
+        failed.map_or(Ok(count), |error| Err(self.mark_broken(error)))
     }
 
     fn flush_incoming(&mut self) -> Result<bool> {
@@ -453,7 +452,7 @@ impl Engine for CudaCopies {
     }
 
     fn failure(&self, _done: &Completion) -> Failure {
-        // What fails ends the engine: the driver names no single copy.
+        // A failed copy ends the engine, because the driver does not identify a single copy.
         Failure::default()
     }
 }

@@ -1,5 +1,5 @@
-//! Memories that workers of this process have registered, by the numbers in their descriptors: how the initiator finds
-//! the memory of a peer, which is another thread of its process.
+//! Memories that workers of this process have registered, by the numbers in their descriptors. With it, the initiator
+//! finds the memory of a peer, which is another thread of its process.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -8,10 +8,10 @@ use tonnage_engine::memory::Memory;
 use tonnage_engine::{Descriptor, Peer};
 use tonnage_units::{Error, Result};
 
-/// Bytes of a descriptor.
+/// Size of a descriptor.
 pub(super) const DESCRIPTOR_BYTES: usize = 12;
 
-/// Registered memories of all workers. Their workers hold them.
+/// Registered memories of all workers; the workers hold them.
 static REGISTERED: Mutex<Registered> = Mutex::new(Registered {
     next: 0,
     memories: BTreeMap::new(),
@@ -26,7 +26,7 @@ fn registered() -> MutexGuard<'static, Registered> {
     REGISTERED.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A memory that peers find until this is dropped.
+/// A memory that peers can find until this is dropped.
 pub(super) struct CudaRegistration {
     number: u64,
     pub(super) memory: Arc<dyn Memory>,
@@ -44,7 +44,7 @@ impl CudaRegistration {
         }
     }
 
-    /// The process and the number.
+    /// Returns the process id and the number.
     pub(super) fn descriptor(&self) -> Descriptor {
         let process = std::process::id().to_le_bytes();
         Descriptor([&process[..], &self.number.to_le_bytes()].concat())
@@ -57,18 +57,18 @@ impl Drop for CudaRegistration {
     }
 }
 
-/// The memory of a peer, for an engine of this name.
+/// Returns a peer's memory to an engine with this name.
 ///
 /// # Errors
-/// `Unavailable` for one of another process; `Failed` for one that is not there.
+/// `Unavailable` for memory of another process; `Failed` for memory that is not registered.
 pub(super) fn find(engine: &str, descriptor: &Descriptor, peer: Peer) -> Result<Arc<dyn Memory>> {
     let unknown = || Error::Failed(format!("{engine}: rank {peer} has no such memory"));
     let (process, number) = descriptor.0.split_first_chunk::<4>().ok_or_else(unknown)?;
     if u32::from_le_bytes(*process) != std::process::id() {
         return Err(Error::Unavailable {
             what: format!("engine {engine} with rank {peer}"),
-            why: "it copies within one process, and that rank is another one".to_owned(),
-            how: "Choose an engine between processes".to_owned(),
+            why: "it copies within one process, but that rank is another process".to_owned(),
+            how: "Choose an engine that works between processes".to_owned(),
         });
     }
     let number = number.try_into().map(u64::from_le_bytes);

@@ -1,4 +1,4 @@
-//! Finding memories of other threads, which needs no driver; copies over its double are in `tests/gpu`.
+//! Finding memories of other threads, which needs no driver; copies over the driver's double are in `tests/gpu`.
 
 use std::sync::Arc;
 
@@ -28,13 +28,13 @@ fn a_memory_is_found_by_its_descriptor_as_long_as_it_is_registered() {
     ));
     drop(second);
     assert!(find("cuda", &descriptor, 1).is_err());
-    for nonsense in [
+    for invalid in [
         vec![],
         vec![1; 3],
         vec![0; 4],
         first.descriptor().0[..11].to_vec(),
     ] {
-        assert!(find("cuda", &Descriptor(nonsense), 1).is_err());
+        assert!(find("cuda", &Descriptor(invalid), 1).is_err());
     }
     let mut elsewhere = first.descriptor();
     elsewhere.0[0] ^= 1;

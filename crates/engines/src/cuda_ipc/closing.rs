@@ -1,7 +1,8 @@
-//! The end of a worker: memory of peers is given back before the peers free it.
+//! Closes a worker: memory of peers is closed before the peers free it.
 //!
-//! A driver does not say what happens to those who have memory open that its owner frees. So each worker tells its
-//! peers when it has closed theirs, and keeps its own until they have said so, have died, or do not answer.
+//! Drivers do not document what happens if an owner frees memory that is open in another process. So each worker
+//! notifies its peers when it has closed theirs. It keeps its own until they have done the same, have died, or do not
+//! answer.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,21 +10,21 @@ use std::time::{Duration, Instant};
 
 use crate::rings::PeerRings;
 
-/// Time that a rank waits for peers that neither close nor die.
+/// Maximum time to wait for peers that neither close nor die.
 const LONGEST: Duration = Duration::from_secs(1);
 
-/// Time between two looks.
+/// Time between two checks.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Readiness of a rank to wait for peers. It is used up once: what keeps one peer from closing keeps it from closing
-/// what other workers wait for.
+/// The time that a rank waits for its peers. It is used up only once: if one peer does not close, it will not close for
+/// this rank's other workers either.
 #[derive(Debug)]
-pub(super) struct LeavePatience {
+pub(super) struct CloseTimeout {
     longest: Duration,
     is_used_up: AtomicBool,
 }
 
-impl Default for LeavePatience {
+impl Default for CloseTimeout {
     fn default() -> Self {
         Self {
             longest: LONGEST,
@@ -32,10 +33,10 @@ impl Default for LeavePatience {
     }
 }
 
-/// Tells all peers that nothing of theirs is open here, and waits until they have said the same or are gone.
-pub(super) fn take_leave(peers: &[(PeerRings, Option<u32>)], patience: &LeavePatience) {
+/// Tells all peers that none of their memory is open here, and waits until they have done the same or have ended.
+pub(super) fn close_and_wait(peers: &[(PeerRings, Option<u32>)], patience: &CloseTimeout) {
     for (peer, _) in peers {
-        // A torn ring has no reader either.
+        // If the ring is too short, the peer does not read it either.
         let _ = peer.outbox.close();
     }
     let deadline = Instant::now() + patience.longest;
@@ -51,13 +52,13 @@ pub(super) fn take_leave(peers: &[(PeerRings, Option<u32>)], patience: &LeavePat
     }
 }
 
-/// Returns whether a process is there that has not ended.
+/// Returns whether a process exists and has not ended.
 fn is_alive(process: u32) -> bool {
     let file: PathBuf = ["/proc", &process.to_string(), "stat"].iter().collect();
     let Ok(stat) = std::fs::read_to_string(file) else {
         return false;
     };
-    // The name, in brackets, may hold anything; the state follows it.
+    // The name, in brackets, may contain any characters; the state follows it.
     let state = stat.rsplit_once(") ").map(|(_, state)| state);
     !state.is_some_and(|state| state.starts_with(['Z', 'X']))
 }
@@ -67,7 +68,7 @@ mod tests {
     use super::*;
     use crate::rings::{Outbox, pair};
 
-    /// Rings of a peer, and the peer's side of those that this one reads.
+    /// Returns rings of a peer, and the peer's end of those that this one reads.
     fn rings() -> (PeerRings, Outbox) {
         let ((inbox, far), (_, outbox)) = (pair(), pair());
         let peer = PeerRings {
@@ -78,35 +79,35 @@ mod tests {
         (peer, far)
     }
 
-    /// A peer that lives and does not close is waited for once, and no worker after that waits again; one that has
-    /// closed, or died, is not waited for.
+    /// Waits once for a live peer that does not close, and not again for this rank's other workers. Does not wait for a
+    /// peer that has closed or died.
     #[test]
-    fn patience_with_a_peer_that_does_not_answer_is_used_up_once() {
+    fn the_wait_for_a_silent_peer_is_used_up_once() {
         let (short, long) = (Duration::from_millis(2), Duration::from_secs(60));
-        let patience = |longest| LeavePatience {
+        let patience = |longest| CloseTimeout {
             longest,
-            ..LeavePatience::default()
+            ..CloseTimeout::default()
         };
-        let is_used_up = |patience: &LeavePatience| patience.is_used_up.load(Ordering::Relaxed);
+        let is_used_up = |patience: &CloseTimeout| patience.is_used_up.load(Ordering::Relaxed);
         let alive = Some(std::process::id());
         let once = patience(short);
         let (silent, far) = rings();
         let began = Instant::now();
         let mut peers = [(silent, alive)];
-        take_leave(&peers, &once);
+        close_and_wait(&peers, &once);
         assert!(began.elapsed() >= short && is_used_up(&once));
-        // Another worker of the rank has more patience, and does not use it.
-        let rest = LeavePatience {
+        // Another worker of the rank could wait longer, but does not.
+        let rest = CloseTimeout {
             longest: long,
             ..once
         };
-        take_leave(&peers, &rest);
+        close_and_wait(&peers, &rest);
         assert!(began.elapsed() < long);
         let fresh = patience(long);
         far.close().unwrap();
-        take_leave(&peers, &fresh);
+        close_and_wait(&peers, &fresh);
         peers[0] = (rings().0, None);
-        take_leave(&peers, &fresh);
+        close_and_wait(&peers, &fresh);
         assert!(began.elapsed() < long && !is_used_up(&fresh));
     }
 
@@ -115,7 +116,7 @@ mod tests {
         assert!(is_alive(std::process::id()));
         let mut child = std::process::Command::new("true").spawn().unwrap();
         let process = child.id();
-        // Ended, and nobody has asked for its exit code yet.
+        // A zombie: ended, but its exit code was not fetched yet.
         let deadline = Instant::now() + Duration::from_secs(20);
         while is_alive(process) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));

@@ -1,31 +1,30 @@
-//! `cuda-ipc`: one-sided operations between ranks of one machine into each other's GPU memory, which the initiator's
-//! GPU opens by an IPC handle and copies: to GPUs what [`crate::shm`] is to the CPUs of a host.
+//! `cuda-ipc`: one-sided operations between ranks of one machine into each other's GPU memory. The initiator's GPU
+//! opens this memory by an IPC handle and copies. It is to GPUs what [`crate::shm`] is to the CPUs of a host.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
-//! | `mod` | the row of the list, capabilities, report |
+//! | `mod` | the entry of the list, capabilities, report |
 //! | `worker` | a worker: registrations, lanes, posting, polling |
-//! | `far` | describing memory to peers, and opening theirs |
-//! | `outlet` | the stream towards a peer: copies, the arrivals behind them, what is in flight |
-//! | `closing` | giving back peers' memory before they free it |
+//! | `peer_memory` | describing memory to peers, and opening theirs |
+//! | `peer_stream` | the stream to a peer: copies, the arrivals after them, and operations in flight |
+//! | `closing` | closing peers' memory before they free it |
 //!
-//! All operations of one GPU towards a peer go through one stream, in the order in which they were posted. An operation
-//! is done when the stream has passed the event behind its copy. What arrives is told through the rings that `shm` has
-//! too (`crate::rings`), in shared memory that the driver has pinned: the GPU writes there itself, behind the data,
-//! where its driver promises their order. The same for GPUs of other makers is in rows of their own, such as
-//! [`crate::hip`]'s.
+//! All operations of one GPU to a peer go through one stream, in the order in which they were posted. An operation is
+//! done when the stream has passed the event after its copy. Arrivals are reported through the rings that `shm` uses
+//! too (`crate::rings`), in shared memory pinned by the driver. If the driver promises the order, the GPU itself writes
+//! there after the data. GPUs of other vendors have entries of their own, such as [`crate::hip`]'s.
 //!
-//! Memory is allocated, filled and verified by [`crate::memory`]; calls of the driver are in `tonnage_sys::cuda`.
+//! Memory is allocated, filled and verified by [`crate::memory`]; driver calls are in `tonnage_sys::cuda`.
 
 mod closing;
-mod far;
-mod outlet;
+mod peer_memory;
+mod peer_stream;
 mod worker;
 
 use std::sync::Arc;
 
-use closing::LeavePatience;
-use far::IpcDriver;
+use closing::CloseTimeout;
+use peer_memory::IpcDriver;
 use tonnage_engine::{
     Caps, DeviceMemoryBy, Domain, Domains, Engine, EngineReport, Entry, Facts, OpenRequest, Verb,
     WorkerConfig,
@@ -44,22 +43,22 @@ const CAPS: Caps = Caps {
     delivered: true,
     delivery_on_request: true,
     arrivals_named: true,
-    // A copy engine promises no order within a copy.
+    // A copy engine guarantees no order within a copy.
     ordered_writes: false,
     sends_taken: true,
-    // Pinned memory of the host is mapped by peers; GPU memory is shared by its handle in any case.
+    // Peers map pinned host memory; GPU memory is always shared by its handle.
     shared_memory: true,
     ..Caps::new(&Verb::COPYING, IN_FLIGHT_MAX, u32::MAX as u64)
 };
 
-/// The row of the list of engines.
+/// This engine's entry in the list.
 pub const ENTRY: Entry = entry(
     NVIDIA,
     "NVIDIA GPUs of one machine, copies by the initiator's GPU into memory that the peer's process has allocated",
     |request| open(NVIDIA, request),
 );
 
-/// The row of a maker's GPUs, which are opened by `open`.
+/// Returns the entry for a vendor's GPUs, which are opened by `open`.
 pub(crate) const fn entry(
     vendor: &'static GpuVendor,
     about: &'static str,
@@ -72,7 +71,7 @@ pub(crate) const fn entry(
     }
 }
 
-/// Opens it for a maker's GPUs.
+/// Opens the engine for a vendor's GPUs.
 pub(crate) fn open(vendor: &'static GpuVendor, request: &OpenRequest<'_>) -> Result<Domains> {
     Ok(vec![Arc::new(IpcDomain::open(vendor, request)?)])
 }
@@ -83,7 +82,7 @@ struct IpcDomain {
     end: LimitedEnd,
     driver: IpcDriver,
     initiates: bool,
-    patience: Arc<LeavePatience>,
+    patience: Arc<CloseTimeout>,
 }
 
 impl IpcDomain {

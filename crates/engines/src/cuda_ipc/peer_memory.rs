@@ -1,4 +1,4 @@
-//! Memory of peers: describing one's own to them, and opening what lanes name for the GPU that copies it.
+//! Peer memory: describes this rank's memory to peers, and opens peers' memory for the GPU that copies it.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -21,24 +21,24 @@ use crate::rings::Contacts;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct IpcRegion {
     pid: u32,
-    /// Never given twice, as a file's number is.
+    /// Unlike a file's number, it is never reused.
     region: u32,
     bytes: u64,
     shared: SharedBy,
 }
 
-/// The way in which it is shared.
+/// How it is shared.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 enum SharedBy {
-    /// Memory of a GPU, by the driver's handle.
+    /// GPU memory, by the driver's handle.
     Gpu {
         uuid: String,
-        /// Place on PCI: not every GPU has an identifier of its own.
+        /// PCI address, because not every GPU has a UUID.
         pci_address: String,
         name: String,
         handle: Vec<u8>,
     },
-    /// Pinned memory of the host, by its file.
+    /// Pinned host memory, by its file.
     Host { fd: i32 },
 }
 
@@ -65,14 +65,14 @@ impl IpcBytes {
     }
 }
 
-/// Memory of this rank at the near end of a lane.
+/// This rank's memory at its end of a lane.
 pub(super) enum OwnBytes {
     Gpu(Arc<DeviceBuffer>),
     Host(PinnedView),
 }
 
 impl OwnBytes {
-    /// The bytes, for streams of this context.
+    /// Wraps the bytes for streams of this context.
     pub(super) fn new(memory: DriverMemory, context: &Arc<CudaContext>) -> Self {
         match memory {
             DriverMemory::Gpu(buffer) => Self::Gpu(buffer),
@@ -98,11 +98,11 @@ pub(super) struct IpcDriver {
 }
 
 impl IpcDriver {
-    /// The context that copies between a memory of this rank and what a peer describes: that of the own GPU, and for
-    /// pinned memory that of the peer's, so that nothing goes by a third one.
+    /// Returns the context for copies between this rank's memory and a peer's. It is that of this rank's GPU; for
+    /// pinned memory it is that of the peer's GPU, so that no third GPU is involved.
     ///
     /// # Errors
-    /// `Unavailable` where this process does not see the peer's GPU.
+    /// `Unavailable` if the peer's GPU is not visible to this process.
     pub(super) fn context(
         &self,
         own: &DriverMemory,
@@ -117,7 +117,7 @@ impl IpcDriver {
             pci_address,
             name,
             ..
-        } = read(contacts, peer, descriptor)?.shared
+        } = decode_region(contacts, peer, descriptor)?.shared
         else {
             return Ok(Arc::clone(pinned.context()));
         };
@@ -131,8 +131,8 @@ impl IpcDriver {
         seen.ok_or_else(|| Error::Unavailable {
             what,
             why: format!(
-                "rank {peer} has its memory on that GPU, which it calls {name}, and this process does not see it: another \
-                 one would have to copy"
+                "rank {peer}'s memory is on that GPU (which it calls {name}), but the GPU is not visible to this process, so \
+                 a third GPU would have to copy"
             ),
             how: format!(
                 "Let each rank see both GPUs ({visible}), or let the rank with the GPU initiate"
@@ -141,23 +141,23 @@ impl IpcDriver {
     }
 }
 
-fn read(contacts: &Contacts, peer: Peer, descriptor: &Descriptor) -> Result<IpcRegion> {
+fn decode_region(contacts: &Contacts, peer: Peer, descriptor: &Descriptor) -> Result<IpcRegion> {
     serde_json::from_slice(&descriptor.0).map_err(|error| {
-        contacts.unusable(peer, format!("the peer's region cannot be read ({error})"))
+        contacts.unusable(peer, format!("cannot decode the peer's region ({error})"))
     })
 }
 
-/// A memory that is open, and the way from the GPU that opened it.
+/// An open memory, and the path to it from the GPU that opened it.
 pub(super) struct IpcMemory {
-    /// The peer's number of it.
+    /// The peer's number for it.
     pub(super) region: u32,
     pub(super) bytes: IpcBytes,
-    /// The way between it and memory of the GPU that opened it, in words.
+    /// Describes the path between it and memory of the GPU that opened it.
     way: String,
 }
 
 impl IpcMemory {
-    /// The way between this memory and the near end, in words.
+    /// Describes the path between this memory and this rank's end.
     pub(super) fn way_from(&self, own: &OwnBytes) -> String {
         match (own, &self.bytes) {
             (OwnBytes::Host(_), IpcBytes::Gpu(buffer)) => {
@@ -171,8 +171,8 @@ impl IpcMemory {
     }
 }
 
-/// The refusal of a memory that the driver does not know.
-pub(super) fn not_known(vendor: &GpuVendor, memory: &dyn Memory) -> Error {
+/// Returns the error for memory that the driver does not know.
+pub(super) fn unknown_memory(vendor: &GpuVendor, memory: &dyn Memory) -> Error {
     let GpuVendor {
         memory: gpu,
         pinned,
@@ -182,16 +182,14 @@ pub(super) fn not_known(vendor: &GpuVendor, memory: &dyn Memory) -> Error {
     Error::Unavailable {
         what: format!("memory {} with engine {}", memory.report().kind, vendor.ipc),
         why: format!("GPUs move the bytes, and {driver_words} does not know this memory"),
-        how: format!(
-            "Choose --memory {gpu}, {gpu}:N or {pinned}, or engine shm for memory of the host"
-        ),
+        how: format!("Choose --memory {gpu}, {gpu}:N or {pinned}, or engine shm for host memory"),
     }
 }
 
-/// Describes a memory to peers.
+/// Describes a memory for peers.
 ///
 /// # Errors
-/// `Unavailable` for memory that the driver does not share.
+/// `Unavailable` for memory that the driver cannot share.
 pub(super) fn describe(
     vendor: &GpuVendor,
     number: u32,
@@ -208,13 +206,13 @@ pub(super) fn describe(
             let device = buffer.context().device();
             if buffer.granularity().is_some() {
                 return Err(unavailable(
-                    "the driver makes no IPC handle of memory that was allocated by virtual-memory handles".to_owned(),
+                    "the driver cannot make an IPC handle for memory allocated by virtual-memory handles".to_owned(),
                     "Leave --memory-option alloc=vmm out: alloc=malloc is shared between processes".to_owned(),
                 ));
             }
             let handle = buffer.export().map_err(|failure| {
                 unavailable(
-                    format!("{} does not share it with other processes: {failure}", gpu_name(buffer.context())),
+                    format!("{} cannot share it with other processes: {failure}", gpu_name(buffer.context())),
                     format!(
                         "Use a whole GPU on Linux, whose driver shares memory between processes; engine {} copies within \
                          one process",
@@ -235,7 +233,7 @@ pub(super) fn describe(
             },
             None => {
                 return Err(unavailable(
-                    "peers map each other's memory, and this belongs to one process alone"
+                    "peers map each other's memory, but this memory is private to one process"
                         .to_owned(),
                     "Allocate it shared".to_owned(),
                 ));
@@ -250,28 +248,29 @@ pub(super) fn describe(
     })
 }
 
-/// A peer's memory in this process. It stays while a lane uses it, and until another one of that peer is opened.
+/// A peer's memory, open in this process. It stays open while a lane uses it, and until other memory of that peer is
+/// opened.
 struct Opened {
     peer: Peer,
     described: IpcRegion,
     memory: Arc<IpcMemory>,
 }
 
-/// The memory of peers that is open.
+/// The open memories of peers.
 #[derive(Default)]
 pub(super) struct IpcMemories {
     opened: Vec<Opened>,
 }
 
 impl IpcMemories {
-    /// The memory that a peer's descriptor means, for streams of this context.
-    pub(super) fn of(
+    /// Returns the memory of a peer's descriptor for streams of this context, and opens it if needed.
+    pub(super) fn find_or_open(
         &mut self,
         (contacts, context): (&Contacts, &Arc<CudaContext>),
         peer: Peer,
         descriptor: &Descriptor,
     ) -> Result<Arc<IpcMemory>> {
-        let described = read(contacts, peer, descriptor)?;
+        let described = decode_region(contacts, peer, descriptor)?;
         let known = |opened: &&Opened| {
             (opened.peer, &opened.described) == (peer, &described)
                 && Arc::ptr_eq(opened.memory.bytes.context(), context)
@@ -280,7 +279,7 @@ impl IpcMemories {
             return Ok(Arc::clone(&opened.memory));
         }
         if contacts.process_of(peer) != Some(described.pid) {
-            let why = "the peer's region is of another process than the peer";
+            let why = "the peer's region belongs to another process";
             return Err(contacts.unusable(peer, why.to_owned()));
         }
         let memory = Arc::new(open((contacts, context), peer, &described)?);
@@ -309,10 +308,10 @@ fn open(
             handle,
         } => {
             let handle: [u8; 64] = handle.as_slice().try_into().map_err(|_| {
-                contacts.unusable(peer, "the peer's handle has another length".to_owned())
+                contacts.unusable(peer, "the peer's handle has the wrong length".to_owned())
             })?;
             let failed = |failure| not_opened((contacts, context), (peer, name), &failure);
-            // Not every driver asks, when it opens memory, whether its GPU has a way to it.
+            // Not every driver checks, when it opens memory, whether its GPU has a path to it.
             let is_it =
                 |device: &CudaDevice| (uuid, pci_address) == (&device.uuid, &device.pci_address);
             context.check_way_to(is_it).map_err(failed)?;
@@ -343,7 +342,7 @@ fn open(
     })
 }
 
-/// An error of a peer's memory that the driver did not open.
+/// Returns the error for a peer's memory that the driver could not open.
 fn not_opened(
     (contacts, context): (&Contacts, &CudaContext),
     (peer, name): (Peer, &str),
@@ -365,7 +364,9 @@ fn not_opened(
     };
     match contacts.unusable(
         peer,
-        format!("{own} does not open memory of rank {peer}, on what is {name} there: {failure}"),
+        format!(
+            "{own} cannot open memory of rank {peer} on the GPU that it calls {name}: {failure}"
+        ),
     ) {
         Error::Unavailable { what, why, .. } => Error::Unavailable { what, why, how },
         other => other,

@@ -1,5 +1,4 @@
-//! The stream of a worker towards one peer: copies one after the other, the arrivals behind them, and what is in
-//! flight.
+//! A worker's stream to one peer: copies one after the other, the arrivals after them, and operations in flight.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,42 +13,43 @@ use tonnage_units::{Error, Result};
 use super::worker::IN_FLIGHT_MAX;
 use crate::memory::cuda_region::gpu_failed;
 use crate::memory::vendor::vendor_of;
-use crate::rings::{ArrivalEntry, Outbox, torn};
+use crate::rings::{ArrivalEntry, Outbox, ring_failure};
 
-/// The way in which arrivals are told.
+/// How arrivals are reported.
 enum ArrivalsBy {
-    /// By the GPU, into the peer's rings.
+    /// The GPU writes them into the peer's rings.
     Gpu(FlagWords),
-    /// By the CPU, when it sees that the copy is done, for a reason.
+    /// The CPU writes them when it sees that the copy is done. The text is the reason.
     Cpu(String),
 }
 
-/// An operation whose copy is on its way.
+/// An operation with its copy in flight.
 struct Flight {
-    /// Index of the event behind it.
+    /// Index of the event after it.
     event: usize,
     done: Completion,
-    /// The arrival that the CPU has yet to tell.
+    /// The arrival that the CPU still has to report.
     entry: Option<ArrivalEntry>,
 }
 
-/// A stream towards one peer.
-pub(super) struct IpcOutlet {
-    /// The engine's name.
+/// A stream to one peer.
+pub(super) struct PeerStream {
+    /// Name of the engine.
     name: &'static str,
     /// Index in the list of peers.
     pub(super) peer: usize,
     stream: CudaStream,
     arrivals: ArrivalsBy,
     events: Vec<CudaEvent>,
-    /// The event that the next operation takes.
+    /// Index of the event for the next operation.
     next: usize,
     /// The oldest first.
     flights: VecDeque<Flight>,
 }
 
-impl IpcOutlet {
-    /// Makes a stream for operations between memory of this context and a peer, whose rings are mapped for it alone.
+impl PeerStream {
+    /// Creates a stream for operations between memory of this context and a peer. `rings` is a mapping for this stream
+    /// only.
     pub(super) fn new(
         context: &Arc<CudaContext>,
         peer: usize,
@@ -58,7 +58,7 @@ impl IpcOutlet {
     ) -> Result<Self> {
         let name = vendor_of(context.driver()).ipc;
         let failed = |failure: CudaFailure| gpu_failed(name, context, &failure);
-        // Rings are not pinned for a driver that writes no words there.
+        // The rings are not pinned for a driver that cannot write words there.
         let words = FlagWords::offered(context)
             .and_then(|()| PinnedArena::pin(context, rings).and_then(FlagWords::of));
         let arrivals = match words {
@@ -82,21 +82,23 @@ impl IpcOutlet {
         self.stream.context()
     }
 
-    /// The way in which arrivals are told, in words.
+    /// Describes how arrivals are reported.
     pub(super) fn arrivals(&self) -> String {
         match &self.arrivals {
-            ArrivalsBy::Gpu(_) => "told by the GPU, behind the data".to_owned(),
-            ArrivalsBy::Cpu(why) => format!("told by the CPU, when it sees the copy done: {why}"),
+            ArrivalsBy::Gpu(_) => "reported by the GPU, after the data".to_owned(),
+            ArrivalsBy::Cpu(why) => {
+                format!("reported by the CPU, when it sees the copy done: {why}")
+            }
         }
     }
 
-    /// Returns whether one more operation can be handed over.
+    /// Returns whether there is room for one more operation.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.flights.len() < self.events.len()
     }
 
-    /// Hands over a copy and what is told behind it; only after [`Self::has_room`] said so.
+    /// Posts a copy and the arrival to report after it. [`Self::has_room`] must have returned true before.
     #[inline]
     pub(super) fn hand_over(
         &mut self,
@@ -104,7 +106,7 @@ impl IpcOutlet {
         done: Completion,
         entry: Option<ArrivalEntry>,
     ) -> Result<(), CudaFailure> {
-        let (behind, untold) = match (entry, &self.arrivals) {
+        let (behind, by_cpu) = match (entry, &self.arrivals) {
             (Some(entry), ArrivalsBy::Gpu(words)) => {
                 let behind = WordsBehind {
                     words,
@@ -122,12 +124,12 @@ impl IpcOutlet {
         self.flights.push_back(Flight {
             event,
             done,
-            entry: untold,
+            entry: by_cpu,
         });
         Ok(())
     }
 
-    /// The oldest operation, if it is done.
+    /// Returns the oldest operation, if it is done.
     #[inline]
     pub(super) fn take_done(&mut self, outbox: &Outbox) -> Result<Option<Completion>> {
         let Some(flight) = self.flights.front() else {
@@ -138,7 +140,9 @@ impl IpcOutlet {
             return Ok(None);
         }
         if let Some(entry) = &flight.entry {
-            outbox.put(entry).map_err(|error| torn(self.name, error))?;
+            outbox
+                .write_entry(entry)
+                .map_err(|error| ring_failure(self.name, error))?;
         }
         Ok(self.flights.pop_front().map(|flight| flight.done))
     }

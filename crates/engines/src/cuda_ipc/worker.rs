@@ -13,13 +13,13 @@ use tonnage_engine::{
 use tonnage_sys::cuda::{CudaContext, CudaFailure};
 use tonnage_units::{Error, Result};
 
-use super::closing::{LeavePatience, take_leave};
-use super::far::{IpcDriver, IpcMemories, IpcMemory, OwnBytes, describe, not_known};
-use super::outlet::IpcOutlet;
+use super::closing::{CloseTimeout, close_and_wait};
+use super::peer_memory::{IpcDriver, IpcMemories, IpcMemory, OwnBytes, describe, unknown_memory};
+use super::peer_stream::PeerStream;
 use crate::memory::cuda_region::DriverMemory;
-use crate::rings::{Arrival, Contacts, IN_OTHER_REGION, PeerRings, take_arrivals, torn};
+use crate::rings::{Arrival, Contacts, IN_OTHER_REGION, PeerRings, ring_failure, take_arrivals};
 
-/// Sends that failed before their copy and wait to be told, at most.
+/// Maximum number of sends that failed before their copy and wait to be reported.
 const REFUSED_MAX: usize = 64;
 
 struct LaneState {
@@ -27,9 +27,9 @@ struct LaneState {
     /// Index in the list of peers.
     peer: usize,
     local: RegionId,
-    // Stays registered, and with it what fills and verifies it.
+    // Keeps the memory registered, with the code that fills and verifies it.
     _own: Arc<dyn Memory>,
-    /// Index of the stream, and the memories at both ends; a receive has none of them.
+    /// Index of the stream, and the memories at both ends; `None` for a receive.
     ends: Option<(usize, OwnBytes, Arc<IpcMemory>)>,
 }
 
@@ -40,20 +40,20 @@ pub(super) struct CudaIpc {
     contacts: Contacts,
     far: IpcMemories,
     regions: Regions<Arc<dyn Memory>>,
-    /// Descriptors of these, which peers are told with the card.
+    /// Descriptors of these, which peers get with the card.
     described: Vec<(RegionId, Descriptor)>,
     peers: Vec<PeerRings>,
-    /// One for each peer and context.
-    outlets: Vec<IpcOutlet>,
+    /// One per peer and context.
+    outlets: Vec<PeerStream>,
     lanes: Lanes<LaneState>,
-    /// Sends that their receives refused.
+    /// Sends refused by their receives.
     refused: VecDeque<Completion>,
-    patience: Arc<LeavePatience>,
-    /// Ways of the lanes that were resolved since there were none, in words.
+    patience: Arc<CloseTimeout>,
+    /// Descriptions of the paths of all current lanes.
     copied: BTreeSet<String>,
-    /// Ways in which their arrivals are told.
+    /// Descriptions of how their arrivals are reported.
     arrivals: BTreeSet<String>,
-    /// The first failure of the driver, after which nobody knows what is under way.
+    /// The first failure of the driver, after which the state of copies in flight is unknown.
     broken: Option<String>,
 }
 
@@ -61,7 +61,7 @@ impl CudaIpc {
     pub(super) fn new(
         config: &WorkerConfig,
         (driver, initiates): (IpcDriver, bool),
-        patience: Arc<LeavePatience>,
+        patience: Arc<CloseTimeout>,
     ) -> Self {
         Self {
             config: config.clone(),
@@ -89,39 +89,40 @@ impl CudaIpc {
         }
     }
 
-    /// Index of the stream between a context and a peer.
+    /// Returns the index of the stream between a context and a peer.
     fn outlet(&mut self, context: &Arc<CudaContext>, peer: usize) -> Result<usize> {
         let same =
-            |outlet: &IpcOutlet| outlet.peer == peer && Arc::ptr_eq(outlet.context(), context);
+            |outlet: &PeerStream| outlet.peer == peer && Arc::ptr_eq(outlet.context(), context);
         if let Some(index) = self.outlets.iter().position(same) {
             return Ok(index);
         }
         let rings = self.contacts.attach_rings(self.peers[peer].rank)?;
-        let outlet = IpcOutlet::new(context, peer, rings, self.config.depth)?;
+        let outlet = PeerStream::new(context, peer, rings, self.config.depth)?;
         self.outlets.push(outlet);
         Ok(self.outlets.len() - 1)
     }
 
-    /// Opens what a peer has registered for the GPUs that copy between that and what is registered here, so that memory
-    /// which cannot be reached is refused before anything is measured. Who initiates nothing opens nothing.
-    fn try_to_open(&mut self, peer: Peer, described: &[Descriptor]) -> Result<()> {
+    /// Opens a peer's registered memories for the GPUs that copy between them and this rank's, so that unreachable
+    /// memory is refused before the measurement. A rank that initiates nothing opens nothing.
+    fn check_can_open(&mut self, peer: Peer, described: &[Descriptor]) -> Result<()> {
         if !self.initiates {
             return Ok(());
         }
         for (_, own) in self.regions.iter() {
-            let Some(bytes) = DriverMemory::of_vendor(self.driver.vendor, &**own) else {
+            let Some(bytes) = DriverMemory::from_vendor_memory(self.driver.vendor, &**own) else {
                 continue;
             };
             for far in described {
                 let context = self.driver.context(&bytes, (&self.contacts, peer), far)?;
-                self.far.of((&self.contacts, &context), peer, far)?;
+                self.far
+                    .find_or_open((&self.contacts, &context), peer, far)?;
             }
         }
         Ok(())
     }
 
-    /// Keeps what the record is to say of a lane.
-    fn remember(&mut self, verb: Verb, outlet: usize, way: String) {
+    /// Keeps a lane's descriptions for the record.
+    fn record_lane(&mut self, verb: Verb, outlet: usize, way: String) {
         if self.lanes.iter().next().is_none() {
             self.copied.clear();
             self.arrivals.clear();
@@ -132,9 +133,9 @@ impl CudaIpc {
         }
     }
 
-    /// Hands over one operation. `false`: there is no room now, try again after polling.
+    /// Posts one operation; returns `false` if nothing more fits until the next poll.
     #[inline]
-    fn carry_out(&mut self, op: &Op) -> Result<bool> {
+    fn post_one(&mut self, op: &Op) -> Result<bool> {
         let name = self.driver.vendor.ipc;
         let lane = self.lanes.get(op.lane)?;
         let peer = &mut self.peers[lane.peer];
@@ -142,12 +143,16 @@ impl CudaIpc {
             let posted = peer
                 .inbox
                 .post_receive(op.local, op.len, op.tag, lane.local.0);
-            return posted.map_err(|error| torn(name, error));
+            return posted.map_err(|error| ring_failure(name, error));
         };
         let outlet = &mut self.outlets[*outlet];
-        let told = verb.notifies_target();
+        let notifies = verb.notifies_target();
         if !outlet.has_room()
-            || (told && !peer.outbox.has_room().map_err(|error| torn(name, error))?)
+            || (notifies
+                && !peer
+                    .outbox
+                    .has_room()
+                    .map_err(|error| ring_failure(name, error))?)
         {
             return Ok(false);
         }
@@ -155,7 +160,7 @@ impl CudaIpc {
         let (mut remote, mut tag) = (op.remote, 0);
         if verb == Verb::Send {
             let receive = peer.outbox.next_receive();
-            let Some(receive) = receive.map_err(|error| torn(name, error))? else {
+            let Some(receive) = receive.map_err(|error| ring_failure(name, error))? else {
                 return Ok(false);
             };
             if let Some(code) = receive.refuses(op.len, far.region) {
@@ -176,10 +181,10 @@ impl CudaIpc {
         let (own, far) = (parts.0.map_err(outside)?, parts.1.map_err(outside)?);
         if verb == Verb::Send {
             let taken = peer.outbox.take_receive();
-            taken.map_err(|error| torn(name, error))?;
+            taken.map_err(|error| ring_failure(name, error))?;
         }
         let (len, imm) = (op.len, op.imm);
-        let entry = told.then(|| peer.outbox.entry(Arrival { tag, len, imm }));
+        let entry = notifies.then(|| peer.outbox.reserve_entry(Arrival { tag, len, imm }));
         let way = if verb.fetches() {
             (far, own)
         } else {
@@ -187,7 +192,7 @@ impl CudaIpc {
         };
         let handed = outlet.hand_over(way, done, entry);
         if let Err(failure) = handed {
-            // A receive and a place may be taken that nothing will fill.
+            // A receive and an entry may be taken that will never be filled.
             let error = outlet.failed(&failure);
             self.broken = Some(error.to_string());
             return Err(error);
@@ -199,8 +204,8 @@ impl CudaIpc {
 impl Engine for CudaIpc {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
         let vendor = self.driver.vendor;
-        let bytes = DriverMemory::of_vendor(vendor, &**memory);
-        let bytes = bytes.ok_or_else(|| not_known(vendor, &**memory))?;
+        let bytes = DriverMemory::from_vendor_memory(vendor, &**memory);
+        let bytes = bytes.ok_or_else(|| unknown_memory(vendor, &**memory))?;
         let described = describe(vendor, self.regions.next().0, &**memory, &bytes)?;
         let (id, descriptor) = (
             self.regions.put(Arc::clone(memory)),
@@ -218,22 +223,24 @@ impl Engine for CudaIpc {
 
     fn cards(&mut self, peers: &[Peer]) -> Result<Vec<Card>> {
         self.contacts.make_rings(peers)?;
-        let card = |&peer: &Peer| join(self.contacts.card(peer)?, &self.described);
+        let card = |&peer: &Peer| encode_card(self.contacts.card(peer)?, &self.described);
         peers.iter().map(card).collect()
     }
 
     fn connect(&mut self, peers: &[Neighbor]) -> Result<()> {
         for neighbor in peers {
-            let (rings, described) = split(&self.contacts, neighbor)?;
+            let (rings, described) = decode_card(&self.contacts, neighbor)?;
             let rings = self.contacts.connect_one(&rings)?;
             if self.contacts.process_of(rings.rank) == Some(std::process::id()) {
-                let why = "both are in this process, and the driver opens memory of other processes alone";
+                let why =
+                    "both are in this process, but the driver opens memory of other processes only";
                 return Err(self.contacts.unusable(rings.rank, why.to_owned()));
             }
             let rank = rings.rank;
-            // First, so that the leave is taken of a peer too whose memory cannot be opened: it may have opened ours.
+            // First, so that a peer whose memory cannot be opened is told too that its memory is closed: it may have
+            // opened ours.
             self.peers.push(rings);
-            self.try_to_open(rank, &described)?;
+            self.check_can_open(rank, &described)?;
         }
         Ok(())
     }
@@ -245,15 +252,15 @@ impl Engine for CudaIpc {
         let ends = match spec.kind {
             LaneKind::Initiate(verb) => {
                 let vendor = self.driver.vendor;
-                let bytes = DriverMemory::of_vendor(vendor, &*own);
-                let bytes = bytes.ok_or_else(|| not_known(vendor, &*own))?;
+                let bytes = DriverMemory::from_vendor_memory(vendor, &*own);
+                let bytes = bytes.ok_or_else(|| unknown_memory(vendor, &*own))?;
                 let by = (&self.contacts, spec.peer);
                 let context = self.driver.context(&bytes, by, spec.remote)?;
                 let outlet = self.outlet(&context, peer)?;
                 let by = (&self.contacts, &context);
-                let far = self.far.of(by, spec.peer, spec.remote)?;
+                let far = self.far.find_or_open(by, spec.peer, spec.remote)?;
                 let own = OwnBytes::new(bytes, &context);
-                self.remember(verb, outlet, far.way_from(&own));
+                self.record_lane(verb, outlet, far.way_from(&own));
                 Some((outlet, own, far))
             }
             LaneKind::Receive => None,
@@ -282,7 +289,7 @@ impl Engine for CudaIpc {
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
         self.check()?;
         for (taken, op) in ops.iter().enumerate() {
-            match self.carry_out(op) {
+            match self.post_one(op) {
                 Ok(true) => {}
                 Err(error) if taken == 0 => return Err(error),
                 Ok(false) | Err(_) => return Ok(taken),
@@ -292,16 +299,17 @@ impl Engine for CudaIpc {
     }
 
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
-        // A completed operation has been passed by an event, behind which everybody sees its bytes.
+        // An event after a completed operation has passed, after which all processes see its bytes.
         self.lanes.get(lane).map(|_| Flush::Delivered)
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
         self.check()?;
-        // Arrivals first, because somebody waits for them, but never all of the room: own completions would starve.
+        // Arrivals come first, because a rank may be waiting for them. They get half of the room, so that own
+        // completions do not starve.
         let share = done.len().div_ceil(2);
         let arrived = take_arrivals(&mut self.peers, &mut done[..share]);
-        let mut count = arrived.map_err(|error| torn(self.driver.vendor.ipc, error))?;
+        let mut count = arrived.map_err(|error| ring_failure(self.driver.vendor.ipc, error))?;
         count += take_waiting(&mut self.refused, &mut done[count..]);
         for outlet in &mut self.outlets {
             let outbox = &self.peers[outlet.peer].outbox;
@@ -338,7 +346,7 @@ impl Engine for CudaIpc {
 
 impl Drop for CudaIpc {
     fn drop(&mut self) {
-        // Streams end what is in flight, and then nothing of peers is open here.
+        // Streams first finish their operations; then no memory of peers is in use here.
         self.lanes.clear();
         self.outlets.clear();
         self.far = IpcMemories::default();
@@ -347,12 +355,12 @@ impl Drop for CudaIpc {
             (peer, process)
         };
         let peers: Vec<_> = self.peers.drain(..).map(process).collect();
-        take_leave(&peers, &self.patience);
+        close_and_wait(&peers, &self.patience);
     }
 }
 
-/// Operations in flight on a stream, at most: a driver that holds more makes the caller wait, whose queue has some
-/// thousand places for up to four commands of each operation, the copy, two words and the event.
+/// Maximum number of operations in flight on a stream. If a driver holds more, it makes the caller wait: its queue has
+/// about a thousand entries, and each operation takes up to four (the copy, two words and the event).
 pub(super) const IN_FLIGHT_MAX: u32 = 128;
 
 #[derive(Serialize, Deserialize)]
@@ -361,29 +369,29 @@ struct IpcCard {
     regions: Vec<Descriptor>,
 }
 
-/// The card of rings and regions.
+/// Returns the card with rings and regions.
 ///
 /// # Errors
-/// More regions than a card has room for.
-pub(super) fn join(rings: Card, described: &[(RegionId, Descriptor)]) -> Result<Card> {
+/// If there are more regions than a card has room for.
+pub(super) fn encode_card(rings: Card, described: &[(RegionId, Descriptor)]) -> Result<Card> {
     let regions = described.iter().map(|(_, region)| region.clone()).collect();
     let card = Card::encode(&IpcCard { rings, regions });
     if card.0.len() <= Card::BYTES_MAX {
         return Ok(card);
     }
     Err(Error::Failed(format!(
-        "{} memories are more than a peer can be told of: register those that it needs first",
+        "cannot share {} memories with a peer: they do not fit into its card; register fewer, those that it needs first",
         described.len()
     )))
 }
 
-/// The parts of a peer's card: the peer with the card of its rings, and its regions.
-pub(super) fn split(
+/// Decodes a peer's card: the peer with the card of its rings, and its regions.
+pub(super) fn decode_card(
     contacts: &Contacts,
     neighbor: &Neighbor,
 ) -> Result<(Neighbor, Vec<Descriptor>)> {
     let card: IpcCard = serde_json::from_slice(&neighbor.card.0).map_err(|error| {
-        let why = format!("the peer's address cannot be read ({error})");
+        let why = format!("cannot decode the peer's address ({error})");
         contacts.unusable(neighbor.peer, why)
     })?;
     let rings = Neighbor {

@@ -77,7 +77,7 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
             let mut near = offered;
             if !has_sockets(provider) {
                 let nearest =
-                    |addresses: &[Option<&str>]| GpuPlace::of(request)?.nearest(addresses);
+                    |addresses: &[Option<&str>]| GpuPlace::for_request(request)?.nearest(addresses);
                 (near, why_device) = beside_gpu(near, nearest);
             }
             (vec![preferred(near, request)], String::new())
@@ -154,7 +154,7 @@ fn domain_beside_gpu(
 
 /// The library that was asked for on the command line, else in the environment, else the one that is found.
 fn library(request: &OpenRequest<'_>) -> Result<(Libfabric, Option<String>)> {
-    let asked = libraries::named(request, LIBRARY, LIBFABRIC_VARIABLE)?;
+    let asked = libraries::requested_path(request, LIBRARY, LIBFABRIC_VARIABLE)?;
     Libfabric::choose(asked.as_deref()).map_err(|why| {
         let by_option = request.library(LIBRARY).map(|_| "--libfabric");
         let option = by_option.unwrap_or(LIBFABRIC_VARIABLE);

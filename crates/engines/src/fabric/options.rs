@@ -3,7 +3,7 @@
 use tonnage_engine::EngineOption;
 
 use crate::registration;
-use crate::registration::{AUTO, CardWay};
+use crate::registration::{AUTO, RegistrationWay};
 
 /// The name by which the library is chosen.
 pub(super) const LIBRARY: &str = "libfabric";
@@ -17,7 +17,7 @@ pub(super) const INJECT: &str = "inject";
 
 /// Ways to register memory of a GPU, in the order in which they are tried: a provider that knows the GPU's driver knows
 /// by itself when to take a file.
-pub(super) const CARD_WAYS: [CardWay; 2] = [CardWay::Hmem, CardWay::Dmabuf];
+pub(super) const CARD_WAYS: [RegistrationWay; 2] = [RegistrationWay::Hmem, RegistrationWay::Dmabuf];
 
 /// Words where the provider does not know FI_OPT_FI_HMEM_P2P.
 pub(super) const UNTOLD: &str = "not told by the provider: it may copy through the host";

@@ -24,7 +24,7 @@ use super::files::remove_own;
 use super::options::{CARD_WAYS, OR_INSTEAD, UNTOLD};
 use super::queue_sizes::{not_registered, sizes};
 use crate::memory::vendor::vendor_of_memory;
-use crate::registration::{CardMemory, CardRegions};
+use crate::registration::{NicMemory, NicRegions};
 use crate::staged::INSTEAD;
 
 /// Tag of the greeting, which is posted before any lane exists.
@@ -86,7 +86,7 @@ pub(super) struct FabricWorker {
     /// Way to register memory of GPUs; `None` where the provider was not asked for that.
     pub(super) registration: Option<String>,
     /// Those of them that are of GPUs.
-    pub(super) card_regions: CardRegions,
+    pub(super) card_regions: NicRegions,
     /// One for each call of `cards`.
     pub(super) mails: Vec<Mail>,
     pub(super) peers: Vec<PeerState>,
@@ -141,7 +141,7 @@ impl FabricWorker {
             endpoint,
             regions: Regions::default(),
             registration,
-            card_regions: CardRegions::default(),
+            card_regions: NicRegions::default(),
             mails: Vec::new(),
             peers: Vec::with_capacity(config.peers_max as usize),
             met: 0,
@@ -807,7 +807,7 @@ impl FabricWorker {
         memory: &Arc<dyn Memory>,
     ) -> Result<RegionHandle> {
         let key = self.key();
-        let card = CardMemory::of(memory, &self.name)?;
+        let card = NicMemory::new(memory, &self.name)?;
         let device = &self.attributes.domain;
         let what = format!(
             "memory {} with engine {} on {device}",

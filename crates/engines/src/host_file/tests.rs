@@ -1,9 +1,9 @@
-//! Messages when the system refuses.
+//! Messages for errors of the system.
 
 use super::*;
 
 #[test]
-fn a_full_disk_says_where_and_what_to_do() {
+fn a_full_disk_is_reported_with_place_and_advice() {
     let file = HostFile {
         file: File::open("/dev/null").unwrap(),
         path: "/x/t.dat".into(),

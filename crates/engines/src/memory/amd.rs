@@ -1,13 +1,13 @@
-//! AMD, as a maker of GPUs.
+//! AMD as a GPU vendor.
 
 use tonnage_engine::Library;
 use tonnage_machine::devices::{LIBHIP_VARIABLE, has_amd_peer_memory};
 use tonnage_sys::cuda::CudaFailure;
 use tonnage_sys::hip;
 
-use super::vendor::{CardRules, GpuVendor, PinBound, RefusalCodes};
+use super::vendor::{GpuVendor, NicRules, PinBound, RefusalCodes};
 
-/// GPUs of AMD.
+/// AMD GPUs.
 pub(crate) const AMD: &GpuVendor = &GpuVendor {
     maker: "AMD",
     driver: &hip::AMD,
@@ -24,34 +24,34 @@ pub(crate) const AMD: &GpuVendor = &GpuVendor {
     ipc: "hip-ipc",
     visible: "HIP_VISIBLE_DEVICES",
     codes: RefusalCodes {
-        // hipErrorInvalidValue, whatever the reason; hipErrorOutOfMemory.
+        // hipErrorInvalidValue, for any reason; hipErrorOutOfMemory.
         not_pinned: &[1, 2],
-        // hipErrorInvalidDevicePointer of memory that cannot be attached, hipErrorMapFailed.
+        // hipErrorInvalidDevicePointer for memory that cannot be attached, and hipErrorMapFailed.
         no_way: &[17, 205],
         not_seen: &[],
     },
     pins_within: PinBound::SystemMemory,
-    // The runtime does not tell of the Infinity Cache, of which an MI300X has 256 MiB.
+    // The runtime does not report the Infinity Cache; an MI300X has 256 MiB of it.
     uncached_bytes_min: 1 << 30,
-    cards: CardRules {
+    cards: NicRules {
         exports: "hipDeviceAttributeDmaBufSupported",
         reaches_mapped: "hipDeviceAttributeGPUDirectRDMAWithHipVMMSupported",
-        // Older releases export such memory and do not know the attribute.
-        mapped_if_told: false,
+        // Older releases export this memory, but do not know the attribute.
+        mapped_needs_attribute: false,
         dmabuf: "ROCm 5.4 or newer (hsa_amd_portable_export_dmabuf of its libhsa-runtime64), and a kernel whose amdgpu exports \
                  memory (Linux 6.4 or amdgpu-dkms; with CONFIG_PCI_P2PDMA, and CONFIG_DMABUF_MOVE_NOTIFY where it has that \
                  option: `tonnage devices` reads them; AMD asks for CONFIG_HSA_AMD_P2P beside them), which leaves memory on \
                  the GPU only from Linux 6.15 or amdgpu-dkms 6.14.14 on where the card is none of mlx5",
 
         peermem: "amdgpu of AMD's packages (amdgpu-dkms), which registers as \"amdkfd\" with the card's drivers of MLNX_OFED or \
-                  DOCA, or with a kernel with their patch (ib_register_peer_memory_client): `dmesg | grep PeerDirect` says \
+                  DOCA, or with a kernel with their patch (ib_register_peer_memory_client): `dmesg | grep PeerDirect` shows \
                   whether it did; the amdgpu of Linux itself has no such part, and dmabuf is the way",
         may_move: true,
         has_peer_memory: has_amd_peer_memory,
         no_peer_memory: "the kernel lists no amdkfd under memory_peers in /sys/kernel/mm, /sys/kernel or /sys",
         built_with: "ROCm",
         providers: "cxi or verbs;ofi_rxm",
-        flush_untold: "HIP does not tell whether it is needed",
+        flush_unknown: "HIP does not tell whether it is needed",
     },
     advice,
     no_gpu: NO_GPU,
@@ -60,12 +60,12 @@ pub(crate) const AMD: &GpuVendor = &GpuVendor {
              user",
 };
 
-/// The next thing to try where the runtime sees no GPU.
-const NO_GPU: &str = "Run `tonnage devices`: it says which GPUs the machine has; see that HIP_VISIBLE_DEVICES and \
+/// Advice if the runtime sees no GPU.
+const NO_GPU: &str = "Run `tonnage devices`, which lists the machine's GPUs; check that HIP_VISIBLE_DEVICES and \
                       ROCR_VISIBLE_DEVICES leave one, that a container has /dev/kfd and /dev/dri (--device), and that \
                       this user may open them (groups render and video)";
 
-/// The next thing to try.
+/// Returns the next thing to try.
 fn advice(failure: &CudaFailure) -> &'static str {
     match failure {
         CudaFailure::NoDriver(_) => {
@@ -92,20 +92,20 @@ fn advice(failure: &CudaFailure) -> &'static str {
             "Choose --memory hip-pinned --target-memory hip, or --memory hip for both"
         }
         CudaFailure::OtherDriver { .. } => {
-            "Choose memory of one maker's GPUs for both ends, and one --library libamdhip64"
+            "Choose memory of one vendor's GPUs for both ends, and one --library libamdhip64"
         }
         CudaFailure::OtherGpu { .. } => {
-            "Choose one GPU for both ends, hip:N with the same number; memory hip-pinned is that of the rank's GPU"
+            "Choose one GPU for both ends, hip:N with the same number; memory hip-pinned belongs to the rank's GPU"
         }
-        // Without a GPU, releases differ in the code that this returns.
+        // Without a GPU, the code returned here differs between releases.
         CudaFailure::Call {
             call: "hipInit", ..
         } => NO_GPU,
         CudaFailure::Call { name, .. } => match name.as_str() {
             "hipErrorNoDevice" => NO_GPU,
             "hipErrorOutOfMemory" => {
-                "Choose smaller --sizes or --footprint, or fewer ranks on this GPU; `rocm-smi --showpids` shows who else has \
-                 its memory"
+                "Choose smaller --sizes or --footprint, or fewer ranks on this GPU; `rocm-smi --showpids` shows which other \
+                 processes use its memory"
             }
             "hipErrorNotSupported" => {
                 "This GPU, or the machine that it is passed through, does not allow that: use another memory"
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn advice_is_of_this_maker() {
+    fn advice_does_not_mention_other_vendors() {
         let call = |name: &str| CudaFailure::Call {
             call: "hipMalloc",
             code: 2,

@@ -1,6 +1,6 @@
-//! The GPU that a rank's memory will be of, and its place on the machine, before the memory is allocated.
+//! Finds the GPU of a rank's memory, and its place on the machine, before the memory is allocated.
 //!
-//! Limits that follow from the GPUs of a rank and of its peers are in `cuda_limit`; the links themselves are read in
+//! Bounds that follow from the GPUs of a rank and its peers are in `cuda_limit`; the links themselves are read in
 //! `tonnage_machine::devices`.
 
 use std::collections::BTreeMap;
@@ -13,11 +13,12 @@ use super::cuda::driver;
 use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
 
-/// Links of GPUs to the host by the GPUs' addresses, or why they are not known: a machine's do not change, and to ask
-/// takes long where the library starts the driver for it, or does not answer.
+/// Links of GPUs to the host by PCI address, or the reason why they are unknown. They are queried once, because they do
+/// not change, and the query takes long if the library has to start the driver or does not answer.
 static TO_HOST: Mutex<BTreeMap<String, LinkTable>> = Mutex::new(BTreeMap::new());
 
-/// The GPU of a request, as its driver tells of it; `None` where that tells nothing: allocating says why.
+/// Returns the GPU of a request as its driver describes it; `None` if the driver reports nothing. Allocation then fails
+/// with the reason.
 pub(super) fn bus_device(vendor: &'static GpuVendor, request: &Request<'_>) -> Option<BusDevice> {
     let number = driver::number(vendor, request.variant, request.gpu).ok()?;
     let library = driver::library(
@@ -28,10 +29,10 @@ pub(super) fn bus_device(vendor: &'static GpuVendor, request: &Request<'_>) -> O
     .ok()?;
     let device = library.describe(number).ok()?;
     let address = device.pci_address;
-    // Links to the host beside PCIe are those of NVIDIA's, as are the turns that processes take.
+    // Only NVIDIA GPUs have links to the host other than PCIe, and processes that take turns on a GPU.
     let is_nvidias = vendor.memory == NVIDIA.memory;
     let table = match is_nvidias {
-        true => known_once(&TO_HOST, &address, || gpu_links(vec![address.clone()])),
+        true => query_once(&TO_HOST, &address, || gpu_links(vec![address.clone()])),
         false => LinkTable::default(),
     };
     Some(BusDevice {
@@ -45,8 +46,8 @@ pub(super) fn bus_device(vendor: &'static GpuVendor, request: &Request<'_>) -> O
     })
 }
 
-/// Answers about a GPU, for which is asked once: others wait meanwhile.
-fn known_once(
+/// Returns the links of a GPU, which are queried only once. Other threads wait meanwhile.
+fn query_once(
     known: &Mutex<BTreeMap<String, LinkTable>>,
     address: &str,
     ask: impl FnOnce() -> LinkTable,
@@ -55,8 +56,8 @@ fn known_once(
     known.entry(address.to_owned()).or_insert_with(ask).clone()
 }
 
-/// The links to the host that are beside PCIe, or PCIe with its nominal speed; `None` where nobody tells whether there
-/// are any beside it, for the bytes may take those then, which are the faster ones.
+/// Returns the links to the host other than PCIe, or else PCIe with its nominal speed. Returns `None` if it is unknown
+/// whether there are other links, because the bytes may then take those, which are faster.
 fn link_to_host(
     table: &LinkTable,
     address: &str,
@@ -75,7 +76,7 @@ fn link_to_host(
     }
 }
 
-/// The kind of links, and their number.
+/// Describes links by their kind and number.
 pub(super) fn counted(links: &GpuLinks) -> String {
     match links.count {
         Some(1) => format!("{}, 1 link", links.kind),
@@ -90,14 +91,14 @@ mod tests {
 
     const ADDRESS: &str = "0000:1b:00.0";
 
-    fn untold() -> LinkTable {
+    fn unknown_links() -> LinkTable {
         let mut table = LinkTable::default();
         table.unknown = Some("NVML: no library".to_owned());
         table
     }
 
     #[test]
-    fn pcie_bounds_where_it_is_known_to_be_the_way() {
+    fn pcie_is_the_bound_if_it_is_known_to_be_the_path() {
         let of = |table: &LinkTable, speed| {
             let link = link_to_host(table, ADDRESS, |_| speed);
             link.map(|link| (link.kind, link.bytes_per_s))
@@ -105,17 +106,17 @@ mod tests {
         let known = LinkTable::default();
         assert_eq!(of(&known, Some(63)), Some(("PCIe".to_owned(), 63)));
         assert_eq!(of(&known, None), None);
-        assert_eq!(of(&untold(), Some(63)), None);
+        assert_eq!(of(&unknown_links(), Some(63)), None);
     }
 
     #[test]
-    fn a_gpu_is_asked_about_once() {
+    fn the_links_of_a_gpu_are_queried_once() {
         let known = Mutex::default();
         let mut asked = 0;
         for address in [ADDRESS, ADDRESS, "0000:1c:00.0", ADDRESS] {
-            let table = known_once(&known, address, || {
+            let table = query_once(&known, address, || {
                 asked += 1;
-                untold()
+                unknown_links()
             });
             assert!(table.unknown.is_some());
         }

@@ -1,4 +1,4 @@
-//! Copy rates of the CPU in host memory: every method that it has, over the same bytes in the same order, in turn.
+//! Copy rates of the CPU in host memory: all of its methods take turns over the same bytes in the same order.
 
 use tonnage_engine::memory::{CopyRate, CopyTurns, Stretch};
 use tonnage_sys::clock::Clock;
@@ -6,36 +6,36 @@ use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-/// Timed part of a turn, at least.
+/// Minimum length of the timed part of a turn.
 const TIMED_NS_MIN: u64 = 3_000_000;
 
-/// Untimed part of a turn, at least.
+/// Minimum length of the untimed part of a turn.
 const LEAD_NS_MIN: u64 = 500_000;
 
-/// Either part ends after this long, however large the footprint is, unless one piece takes longer.
+/// Maximum length of either part, for any footprint, unless one piece takes longer.
 const PART_NS_MAX: u64 = 50_000_000;
 
-/// Copying speed for which the parts of a turn last a whole pass over the footprint. Slower copiers go on in the next
-/// turn where they were.
+/// Assumed copy speed: at this speed, either part of a turn lasts a whole pass over the footprint. Slower copiers
+/// continue in the next turn where they stopped.
 const BYTES_PER_NS: u64 = 8;
 
-/// Turns of each method.
+/// Turns per method.
 const TURNS: usize = 3;
 
-/// Bytes between two looks at the clock, at least: a look costs more than a small piece does.
+/// Minimum number of bytes between two clock reads, because a clock read costs more than a small piece.
 const TIMED_BYTES_MIN: u64 = 64 << 10;
 
-/// The most pieces between two looks at the clock.
+/// Maximum number of pieces between two clock reads.
 const TIMED_PIECES_MAX: usize = 1024;
 
-/// Copies by every method in turn, then by the one that was fastest here, and returns the rates of all turns.
+/// Copies by every method in turn, then by the fastest one, and returns the rates of all turns.
 ///
-/// A turn has the same time for all copiers with the same `turns`, whatever their speed and however many bytes each
-/// copies. Its untimed part brings the caches into the state that this method leaves them in, and all copiers into the
-/// turn before the first is timed.
+/// Turns take the same time for all copiers with the same `turns`, independent of their speed and number of bytes. The
+/// untimed part of a turn brings the caches into the state that this method leaves them in. It also ensures that all
+/// copiers are in the turn before the first one is timed.
 ///
 /// # Errors
-/// When a stretch does not lie in the memory.
+/// If a stretch does not lie in the memory.
 pub(super) fn rates(
     arena: &Arena,
     stretch: &Stretch,
@@ -65,10 +65,10 @@ pub(super) fn rates(
         0 => clock.now_ns(),
         start_ns => start_ns,
     };
-    let mut windows = Windows::new(stretch, CopyTurns { start_ns, ..turns });
+    let mut turn_times = TurnTimes::new(stretch, CopyTurns { start_ns, ..turns });
     for _ in 0..TURNS {
         for (rate, &method) in rates.iter_mut().zip(&methods) {
-            let turn = copier.turn(method, windows.next())?;
+            let turn = copier.turn(method, turn_times.next())?;
             rate.turns_bytes_per_s.push(turn);
         }
     }
@@ -77,7 +77,7 @@ pub(super) fn rates(
     if let Some((&method, _)) = own {
         let mut choice = rate(&method, true);
         for _ in 0..TURNS {
-            let turn = copier.turn(method, windows.next())?;
+            let turn = copier.turn(method, turn_times.next())?;
             choice.turns_bytes_per_s.push(turn);
         }
         rates.push(choice);
@@ -85,20 +85,20 @@ pub(super) fn rates(
     Ok(rates)
 }
 
-/// Times of the turns, one after the other.
-struct Windows {
+/// Start times of the turns, one after the other.
+struct TurnTimes {
     next_ns: u64,
     lead_ns: u64,
     timed_ns: u64,
 }
 
-/// Timed part of a turn.
-struct Timed {
+/// The timed part of a turn.
+struct TimedPart {
     from_ns: u64,
     until_ns: u64,
 }
 
-impl Windows {
+impl TurnTimes {
     fn new(stretch: &Stretch, turns: CopyTurns) -> Self {
         let pass_ns = turns.pass_bytes.max(stretch.pass_bytes()) / BYTES_PER_NS;
         let piece_ns = stretch.piece_bytes / BYTES_PER_NS;
@@ -109,11 +109,11 @@ impl Windows {
         }
     }
 
-    fn next(&mut self) -> Timed {
+    fn next(&mut self) -> TimedPart {
         let from_ns = self.next_ns + self.lead_ns;
         let until_ns = from_ns + self.timed_ns;
         self.next_ns = until_ns;
-        Timed { from_ns, until_ns }
+        TimedPart { from_ns, until_ns }
     }
 }
 
@@ -122,16 +122,16 @@ struct Copier<'a> {
     stretch: &'a Stretch,
     slots: &'a mut dyn FnMut() -> (u64, u64),
     clock: &'a Clock,
-    /// Sources, destinations and lengths of the copies until the next look at the clock.
+    /// Sources, destinations and lengths of the copies until the next clock read.
     pieces: Vec<(u64, u64, u32)>,
 }
 
 impl Copier<'_> {
-    /// Copies until the end of a turn; returns the rate of its timed part. A copier that is late has copied once.
-    fn turn(&mut self, method: Method, timed: Timed) -> Result<f64> {
+    /// Copies until the end of a turn, and returns the rate of its timed part. A late copier copies at least once.
+    fn turn(&mut self, method: Method, timed: TimedPart) -> Result<f64> {
         let (mut bytes, mut ns) = (0, 0);
         loop {
-            // Outside the clock: finding the places of small pieces takes as long as copying them.
+            // Not timed: finding the offsets of small pieces takes as long as copying them.
             let these_bytes = self.next_pieces();
             let start_ns = self.clock.now_ns();
             for &(from, to, len) in &self.pieces {
@@ -150,7 +150,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Takes the next pieces of the walk; returns their bytes.
+    /// Takes the next pieces of the walk; returns their size.
     fn next_pieces(&mut self) -> u64 {
         self.pieces.clear();
         let mut sum = 0;
@@ -172,8 +172,8 @@ mod tests {
 
     const SIDE_BYTES: u64 = 512 << 10;
 
-    /// Rates over a stretch from the first half of a memory full of ones to the second, full of zeros, and what that
-    /// half holds afterwards.
+    /// Returns rates over a stretch from the first half of a memory (all ones) to the second (all zeros), and the bytes
+    /// of the second half afterwards.
     fn copied(stretch: Stretch) -> (Vec<CopyRate>, Vec<u8>) {
         let bytes = 2 * SIDE_BYTES as usize;
         let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
@@ -209,7 +209,7 @@ mod tests {
     };
 
     #[test]
-    fn every_method_that_the_cpu_has_gets_a_rate() {
+    fn every_method_of_the_cpu_gets_a_rate() {
         let (rates, _) = copied(WHOLE);
         assert_eq!(rates.len(), Method::available().len() + 1);
         let turns = rates.iter().map(|rate| rate.turns_bytes_per_s.len());
@@ -221,9 +221,9 @@ mod tests {
         assert_eq!(chosen.bytes_per_s(), best);
     }
 
-    /// Whatever their speed: one that is done with its pass goes on copying until the turn ends for all.
+    /// A copier that has finished its pass goes on copying until the turn ends for all.
     #[test]
-    fn copiers_of_one_start_have_the_same_turns() {
+    fn copiers_with_one_start_have_the_same_turns() {
         let at = |pass_bytes| CopyTurns {
             start_ns: 1_000,
             pass_bytes,
@@ -235,23 +235,23 @@ mod tests {
                 pieces: 1,
                 ..WHOLE
             };
-            let mut windows = Windows::new(&stretch, at(0));
-            let (first, second) = (windows.next(), windows.next());
+            let mut turn_times = TurnTimes::new(&stretch, at(0));
+            let (first, second) = (turn_times.next(), turn_times.next());
             assert_eq!(second.from_ns - first.until_ns, first.from_ns - 1_000);
             (first.from_ns - 1_000, first.until_ns - first.from_ns)
         };
         assert_eq!(of(64 << 10), (LEAD_NS_MIN, TIMED_NS_MIN));
-        // A pass, or what is most of it; and at least two pieces.
+        // A pass or most of it, and at least two pieces.
         assert_eq!(of(64_000_000), (8_000_000, 16_000_000));
         assert_eq!(of(2_400_000_000), (300_000_000, 600_000_000));
-        // One that copies to three peers, and its peers that copy to it alone.
+        // One copier with three peers, and its peers, each of which copies to it only.
         let [long, short] = [3, 1].map(|slices| Stretch {
             pieces: 1_000,
             slices,
             ..WHOLE
         });
         let [mut long_turns, mut short_turns] =
-            [long, short].map(|stretch| Windows::new(&stretch, at(long.pass_bytes())));
+            [long, short].map(|stretch| TurnTimes::new(&stretch, at(long.pass_bytes())));
         for _ in 0..3 {
             let (one, other) = (long_turns.next(), short_turns.next());
             assert_eq!(one.from_ns, other.from_ns);
@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_copied_is_the_pieces_and_nothing_between_them() {
+    fn only_the_pieces_are_copied_and_no_bytes_between_them() {
         let stretch = Stretch {
             piece_bytes: 24,
             last_piece_bytes: 5,

@@ -12,25 +12,29 @@ use super::cuda_region::number_of;
 use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
 
-/// A rank's end of its copies, for what they are set beside.
+/// A rank's end of its copies, with the bound that they are compared with.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LimitedEnd {
-    /// The GPU, or the host with the GPUs that it copies to, and what bounds it, by the numbers of this process.
+    /// The GPU, or the host with the GPUs that it copies to, and the bounding links. GPUs have this process's numbers.
     pub(crate) name: String,
-    /// Its name by addresses, which are alike in all processes: ends of one place share what bounds them.
+    /// The name by PCI addresses, which are equal in all processes: ends with the same place share their bound.
     pub(crate) place: String,
     /// The bound.
     pub(crate) limit: LimitKind,
-    /// The links whose speed it is, in words; `None` where it is none of links.
+    /// Description of the links that are the bound; `None` if the bound is not that of links.
     pub(crate) links: Option<String>,
-    /// Reason why links beside PCIe are not known of a GPU that takes part.
+    /// Reason why the links of a participating GPU other than PCIe are unknown.
     pub(crate) links_unknown: Option<String>,
 }
 
-/// Describes a rank's end. What goes to the host is bounded by the GPU's link of PCIe, or by those beside it that the
-/// driver's management library tells of; what goes to another GPU over NVLink by its links, which that library tells of
-/// too; and what stays in a GPU by its own copies. No bound is known between two GPUs without NVLink, whose bytes may
-/// cross several links of PCIe, nor of a GPU of which its rank told nothing.
+/// Describes a rank's end.
+///
+/// - Copies to the host are bounded by the GPU's PCIe link, or by other links that the driver's management library
+///   reports.
+/// - Copies to another GPU over NVLink are bounded by its links, which that library reports too.
+/// - Copies within a GPU are bounded by its own copies.
+/// - No bound is known between two GPUs without NVLink, because the bytes may cross several PCIe links.
+/// - No bound is known for a GPU that its rank did not describe.
 pub(crate) fn end(
     vendor: &GpuVendor,
     (own, peers): (RankMemory<'_>, &[RankMemory<'_>]),
@@ -70,12 +74,12 @@ pub(crate) fn end(
     })
 }
 
-/// GPUs of a rank and its peers, each once: two processes may number one of them differently.
+/// GPUs of a rank and its peers, without duplicates: two processes may number the same GPU differently.
 #[derive(Default)]
 struct EndGpus<'a>(Vec<(String, Option<&'a BusDevice>)>);
 
 impl<'a> EndGpus<'a> {
-    /// The place in the list of the GPU that a rank's memory is of; `None` for memory of the host.
+    /// Returns the index of the GPU that has a rank's memory; `None` for host memory.
     fn place(&mut self, vendor: &GpuVendor, memory: RankMemory<'a>) -> Result<Option<usize>> {
         let Some(number) = number_of(vendor, memory)? else {
             return Ok(None);
@@ -83,7 +87,7 @@ impl<'a> EndGpus<'a> {
         let name = format!("{}:{number}", vendor.memory);
         let known = self.0.iter().position(|(_, device)| {
             let addresses = [*device, memory.device].map(|it| Some(&it?.pci_address));
-            // Of one that nobody tells of, not even this is known.
+            // GPUs without a description cannot even be compared.
             addresses[0].is_some() && addresses[0] == addresses[1]
         });
         Ok(Some(known.unwrap_or_else(|| {
@@ -101,13 +105,13 @@ impl<'a> EndGpus<'a> {
         device.map_or_else(|| name.clone(), BusDevice::title)
     }
 
-    /// Its address, or its number where nobody tells.
+    /// Returns its address, or its number if the address is unknown.
     fn address(&self, gpu: usize) -> String {
         let (name, device) = &self.0[gpu];
         device.map_or_else(|| name.clone(), |device| device.pci_address.clone())
     }
 
-    /// Reasons why links of some of them are not known, each once.
+    /// Returns the reasons why links of some GPUs are unknown, without duplicates.
     fn links_unknown(&self) -> Option<String> {
         let devices = self.0.iter().filter_map(|(_, device)| *device);
         let reasons: BTreeSet<&str> = devices
@@ -118,8 +122,8 @@ impl<'a> EndGpus<'a> {
     }
 }
 
-/// Links between the GPUs that take part, by one question to the management library; nobody is asked where none could
-/// bound anything.
+/// Returns the links between the participating GPUs, with one query to the management library. The library is not
+/// queried if no link could be a bound.
 fn links_beside_pcie(
     vendor: &GpuVendor,
     (own, peers): (Option<usize>, &[Option<usize>]),
@@ -138,7 +142,7 @@ fn name(own: Option<usize>, peers: &[Option<usize>], title: impl Fn(usize) -> St
     match own {
         Some(gpu) => title(gpu),
         None if peers.iter().all(Option::is_none) => host.to_owned(),
-        // The same links as of those GPUs, and of no others.
+        // It has the same links as those GPUs, and no others.
         None => {
             let peers: BTreeSet<String> = peers.iter().flatten().map(|&peer| title(peer)).collect();
             let peers: Vec<String> = peers.into_iter().collect();
@@ -147,7 +151,8 @@ fn name(own: Option<usize>, peers: &[Option<usize>], title: impl Fn(usize) -> St
     }
 }
 
-/// The bound of an end, and the links whose speed it is. `link` tells speed and kind of what leads to the host.
+/// Returns the bound of an end, and its links if they are the bound. `link` returns speed and kind of a GPU's link to
+/// the host.
 fn kind(
     own: Option<usize>,
     peers: &[Option<usize>],
@@ -162,7 +167,7 @@ fn kind(
     };
     match own {
         _ if peers.is_empty() => (LimitKind::None, None),
-        // The host is no link; it has those of all GPUs that it copies to, each once.
+        // The host is not a link. It has the links of all GPUs that it copies to, each counted once.
         None => {
             let count = peers.len();
             let links: Option<Vec<(u64, String)>> = peers.into_iter().map(link).collect();
@@ -186,17 +191,20 @@ fn kind(
                 Some((peer, linked(own, peer)?))
             });
             let links: Option<Vec<(usize, GpuLinks)>> = links.collect();
-            let together = links.map(|links| together(&links, title));
-            let (speed, words) = together.unwrap_or_default();
+            let combined = links.map(|links| combined_links(&links, title));
+            let (speed, words) = combined.unwrap_or_default();
             of_links(speed, words)
         }
     }
 }
 
-/// The speed of a GPU's links to some others, and in words which they are: all that lead to switches are one and the
-/// same. Those that lead to a GPU are others for each, so that there is one bound only with a single peer: with several
-/// it depends on how many of them are written to at once.
-fn together(links: &[(usize, GpuLinks)], title: impl Fn(usize) -> String) -> (Option<u64>, String) {
+/// Returns the speed and description of a GPU's links to other GPUs. All links to switches are the same set. Links to
+/// different GPUs are different ones, so there is a bound only with a single peer. With several, it depends on how many
+/// of them are written to at once.
+fn combined_links(
+    links: &[(usize, GpuLinks)],
+    title: impl Fn(usize) -> String,
+) -> (Option<u64>, String) {
     match links {
         [(peer, links)] if !links.switched => {
             let words = format!("{} to {}", counted(links), title(*peer));
@@ -224,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_crossed_bounds_the_copies() {
+    fn the_crossed_links_bound_the_copies() {
         let link = |number: Option<usize>| {
             let number = number.filter(|&number| number < 2)?;
             Some((10 + number as u64, "PCIe".to_owned()))
@@ -233,11 +241,11 @@ mod tests {
         let speed = |bytes_per_s| LimitKind::Link { bytes_per_s };
         assert_eq!(of(None, &[Some(1)]), speed(11));
         assert_eq!(of(None, &[Some(0), Some(1)]), speed(21));
-        // Two peers that share a GPU share its link.
+        // Two peers on one GPU share its link.
         assert_eq!(of(None, &[Some(1), Some(1)]), speed(11));
         assert_eq!(of(Some(1), &[None]), speed(11));
         assert_eq!(of(Some(1), &[Some(1)]), LimitKind::MemoryCopy);
-        // NVLink may be there or not, the kernel does not tell the link, or nobody is at the other end.
+        // NVLink may or may not exist, the kernel does not report the link, or there is no peer.
         for (own, peers) in [
             (Some(0), &[Some(1)][..]),
             (Some(7), &[None]),
@@ -250,9 +258,9 @@ mod tests {
         }
     }
 
-    /// GPUs 1 to 3 are behind switches with GPU 0, 4 and 5 are linked to it directly, and nobody tells of others.
+    /// GPUs 1 to 3 are behind switches with GPU 0, GPUs 4 and 5 are linked to it directly, and other links are unknown.
     #[test]
-    fn links_between_gpus_bound_what_goes_over_them() {
+    fn links_between_gpus_bound_the_copies_over_them() {
         let linked = |own, peer| {
             let (count, switched) = match (own, peer) {
                 (0, 1..=3) => (18, true),
@@ -279,7 +287,7 @@ mod tests {
         assert_eq!(of(&[1]), switched);
         // The same links, however many GPUs are behind the switches.
         assert_eq!(of(&[1, 2, 3, 3]), switched);
-        // Others towards each GPU: what bounds all of them depends on which are written to at once.
+        // Each GPU has its own links: a common bound depends on how many are written to at once.
         assert_eq!(of(&[4]), (40, "NVLink, 4 links to cuda:4".to_owned()));
         assert_eq!(of(&[5, 5]), (50, "NVLink, 5 links to cuda:5".to_owned()));
         assert_eq!(of(&[0]), (0, "MemoryCopy".to_owned()));
@@ -288,9 +296,9 @@ mod tests {
         }
     }
 
-    /// The host's memory is behind links beside PCIe, where the library tells of them.
+    /// The host's memory can be behind links other than PCIe, if the library reports them.
     #[test]
-    fn what_leads_to_the_host_bounds_by_its_own_speed() {
+    fn links_to_the_host_bound_by_their_own_speed() {
         let link = |number: Option<usize>| {
             let links = [(447, "NVLink-C2C, 10 links"), (63, "PCIe")];
             let (speed, words) = links.get(number?)?;
@@ -307,7 +315,7 @@ mod tests {
         assert_eq!(of(None, &[Some(0), Some(1)]), both);
     }
 
-    /// A rank with memory of a GPU that its process numbers so.
+    /// A rank with memory of the GPU that has this name in its process.
     fn rank<'a>(name: &'a str, device: Option<&'a BusDevice>) -> RankMemory<'a> {
         RankMemory {
             name,
@@ -331,7 +339,7 @@ mod tests {
         }
     }
 
-    /// Ends of one name are counted once, so that hosts of different GPUs have to have different names.
+    /// Ends with the same name are counted once, so hosts with different GPUs need different names.
     #[test]
     fn the_host_is_named_by_the_gpus_that_it_copies_to() {
         let gpus = [gpu(0, 1), gpu(1, 2)];
@@ -354,9 +362,9 @@ mod tests {
         assert_eq!(host, ("memory of the host".to_owned(), LimitKind::None));
     }
 
-    /// A number is another GPU in another process, and another number may be this one.
+    /// The same number can be another GPU in another process, and another number can be the same GPU.
     #[test]
-    fn gpus_are_known_again_by_their_addresses() {
+    fn gpus_are_identified_by_their_addresses() {
         let of = |own: &BusDevice, peers: &[RankMemory<'_>]| {
             end(NVIDIA, (rank("cuda", Some(own)), peers)).unwrap()
         };
@@ -367,7 +375,7 @@ mod tests {
             (within.limit, within.name),
             (LimitKind::MemoryCopy, own.title())
         );
-        // The link is one and the same, whichever number a process has for its GPU.
+        // The link is the same, whichever number a process has for its GPU.
         let host = rank("host", None);
         let to_host = [&own, &same].map(|gpu| of(gpu, &[host]));
         let names = ["cuda", "cuda:3"].into_iter().zip([&own, &same]);
@@ -384,11 +392,11 @@ mod tests {
         assert_eq!(apart.limit, LimitKind::None);
         assert_eq!(to_host[0].limit, LimitKind::Link { bytes_per_s: 11 });
         assert_eq!(to_host[0].name, "cuda:0 (0000:01:00.0), by PCIe");
-        // Nobody told of the peer's, or of this rank's own: a number says nothing then.
+        // The peer's GPU, or this rank's own, is not described: its number then proves nothing.
         assert_eq!(of(&own, &[rank("cuda", None)]).limit, LimitKind::None);
         for (own, peer) in [("cuda", "cuda:1"), ("cuda:1", "cuda"), ("cuda", "host")] {
-            let untold = end(NVIDIA, (rank(own, None), &[rank(peer, None)])).unwrap();
-            assert_eq!(untold.limit, LimitKind::None, "{own} {peer}");
+            let unknown = end(NVIDIA, (rank(own, None), &[rank(peer, None)])).unwrap();
+            assert_eq!(unknown.limit, LimitKind::None, "{own} {peer}");
         }
     }
 }

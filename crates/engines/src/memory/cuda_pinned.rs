@@ -1,5 +1,5 @@
-//! Host memory that a GPU's driver has pinned: a GPU copies it without help from the CPU, and the CPU addresses it as
-//! any other. Written for all makers; NVIDIA's row is here.
+//! Host memory pinned by a GPU's driver: a GPU copies it without help from the CPU, and the CPU can address it like any
+//! other. It works for all vendors; NVIDIA's entry is here.
 
 use std::sync::Arc;
 
@@ -17,14 +17,14 @@ use super::host::HOST;
 use super::nvidia::NVIDIA;
 use super::vendor::GpuVendor;
 
-/// Pages and places of memory host, pinned for all GPUs of NVIDIA.
+/// Like memory `host`, pinned for all NVIDIA GPUs.
 pub const CUDA_PINNED: MemoryEntry = entry(
     NVIDIA,
     "memory host, pinned by the driver of NVIDIA GPUs, so that they copy it without help from the CPU",
     |request| allocate(NVIDIA, request),
 );
 
-/// The row of memory that a maker's driver pins, which it allocates.
+/// Returns the entry for memory that a vendor's driver pins.
 pub(super) const fn entry(
     vendor: &'static GpuVendor,
     about: &'static str,
@@ -44,8 +44,8 @@ pub(super) fn allocate(
     vendor: &'static GpuVendor,
     request: &Request<'_>,
 ) -> Result<Arc<dyn Memory>> {
-    // All GPUs reach it. It is pinned in the context of the rank's GPU, or of the first one, which every machine with
-    // any has, and waits for that alone; whoever copies it by another holds it meanwhile.
+    // All GPUs can access it. It is pinned in the context of the rank's GPU, or else of the first one, which always
+    // exists. Freeing waits for that context only, so a copy by another GPU has to hold the memory until it is done.
     let gpu = driver::open(
         vendor,
         request.libraries,
@@ -56,7 +56,7 @@ pub(super) fn allocate(
     let arena = Arc::clone(host.mapped(vendor.pinned)?);
     let bytes = arena.len();
     let pinned = PinnedArena::pin(&gpu.context, arena)
-        .map_err(|failure| driver::not_pinned(vendor, bytes, &failure))?;
+        .map_err(|failure| driver::pin_failure(vendor, bytes, &failure))?;
     Ok(Arc::new(PinnedMemory {
         host,
         pinned: Arc::new(pinned),

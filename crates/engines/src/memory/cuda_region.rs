@@ -1,4 +1,4 @@
-//! Memories as ends of copies that a GPU makes.
+//! Memories as ends of GPU copies.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -23,14 +23,14 @@ pub(crate) use super::cuda::driver::{gpu_name, library, unavailable};
 pub(crate) struct CudaEnd {
     /// Its bytes.
     pub(crate) region: CudaRegion,
-    /// The GPU that they are of; `None` for memory of the host.
+    /// The GPU that owns them; `None` for host memory.
     pub(crate) gpu: Option<Arc<GpuInUse>>,
 }
 
 impl CudaEnd {
-    /// A memory as an end of copies of a maker's GPUs; `None` for memory of another device. What another maker's driver
-    /// has pinned is any memory of the host to this one.
-    pub(crate) fn of(vendor: &GpuVendor, memory: &dyn Memory) -> Option<Self> {
+    /// Returns a memory as an end of copies by a vendor's GPUs; `None` for memory of another device. Memory pinned by
+    /// another vendor's driver is ordinary host memory here.
+    pub(crate) fn new(vendor: &GpuVendor, memory: &dyn Memory) -> Option<Self> {
         let typed: &dyn Any = memory;
         let is_own = |gpu: &GpuInUse| gpu.vendor.memory == vendor.memory;
         if let Some(memory) = typed.downcast_ref::<CudaMemory>() {
@@ -47,36 +47,36 @@ impl CudaEnd {
     }
 }
 
-/// Memory that a driver knows, for engines that give it to their peers.
+/// Memory that a driver knows, for engines that share it with their peers.
 #[derive(Clone)]
 pub(crate) enum DriverMemory {
-    /// A GPU's own.
+    /// GPU memory.
     Gpu(Arc<DeviceBuffer>),
-    /// The host's, pinned by the driver.
+    /// Host memory pinned by the driver.
     Pinned(Arc<PinnedArena>),
 }
 
 impl DriverMemory {
-    /// The bytes of a memory; `None` for memory that no driver knows.
-    pub(crate) fn of(memory: &dyn Memory) -> Option<Self> {
+    /// Returns the bytes of a memory; `None` for memory that no driver knows.
+    pub(crate) fn from_memory(memory: &dyn Memory) -> Option<Self> {
         let typed: &dyn Any = memory;
         let gpu = typed.downcast_ref().map(|memory: &CudaMemory| &memory.gpu);
         let gpu = gpu.or(typed
             .downcast_ref()
             .map(|memory: &PinnedMemory| &memory.gpu))?;
-        Self::of_vendor(gpu.vendor, memory)
+        Self::from_vendor_memory(gpu.vendor, memory)
     }
 
-    /// The bytes of a memory; `None` for memory that this maker's driver does not know.
-    pub(crate) fn of_vendor(vendor: &GpuVendor, memory: &dyn Memory) -> Option<Self> {
-        match CudaEnd::of(vendor, memory)?.region {
+    /// Returns the bytes of a memory; `None` for memory that this vendor's driver does not know.
+    pub(crate) fn from_vendor_memory(vendor: &GpuVendor, memory: &dyn Memory) -> Option<Self> {
+        match CudaEnd::new(vendor, memory)?.region {
             CudaRegion::Device(buffer) => Some(Self::Gpu(buffer)),
             CudaRegion::Pinned(pinned) => Some(Self::Pinned(pinned)),
             CudaRegion::Pageable(_) => None,
         }
     }
 
-    /// The context that they are of.
+    /// Returns their context.
     pub(crate) fn context(&self) -> &Arc<CudaContext> {
         match self {
             Self::Gpu(buffer) => buffer.context(),
@@ -84,7 +84,7 @@ impl DriverMemory {
         }
     }
 
-    /// A range of them.
+    /// Returns a range of the bytes.
     ///
     /// # Errors
     /// `Outside`.
@@ -96,7 +96,7 @@ impl DriverMemory {
     }
 }
 
-/// An error of something that a GPU failed to do for an engine, with the next thing to try.
+/// Returns the error for a failed GPU operation of an engine, with the next thing to try.
 pub(crate) fn gpu_failed(engine: &str, context: &CudaContext, failure: &CudaFailure) -> Error {
     let gpu = gpu_name(context);
     match failure {
@@ -108,7 +108,7 @@ pub(crate) fn gpu_failed(engine: &str, context: &CudaContext, failure: &CudaFail
     }
 }
 
-/// The driver as a record has it.
+/// Describes the driver for the record.
 pub(crate) fn driver_report(library: &Libcuda) -> LibraryReport {
     let served = library.version().map(|version| version.to_string());
     LibraryReport {
@@ -121,10 +121,10 @@ pub(crate) fn driver_report(library: &Libcuda) -> LibraryReport {
     }
 }
 
-/// The context of the GPU with a UUID and an address on the PCI bus, where this process sees it.
+/// Returns the context of the GPU with this UUID and PCI address, if it is visible to this process.
 ///
 /// # Errors
-/// `Unavailable`, with what to do.
+/// `Unavailable`, with the next thing to try.
 pub(crate) fn context_of(
     (library, libraries): (&Libcuda, &Libraries),
     (uuid, pci_address): (&str, &str),
@@ -142,15 +142,15 @@ pub(crate) fn context_of(
     Ok(Some(Arc::clone(&gpu.context)))
 }
 
-/// Returns whether a rank will have memory of a GPU that engines register with network cards.
+/// Returns whether a rank will have GPU memory that engines register with network cards.
 pub(crate) fn is_of_gpu(memory: RankMemory<'_>) -> bool {
     vendor_of_memory(memory.name).is_some()
 }
 
-/// The number of the maker's GPU whose memory a rank will have; `None` for any other memory.
+/// Returns the number of the vendor's GPU whose memory a rank will have; `None` for any other memory.
 ///
 /// # Errors
-/// `Usage` for a name that has no number where one belongs.
+/// `Usage` for a name with something else in place of a number.
 pub(crate) fn number_of(vendor: &GpuVendor, memory: RankMemory<'_>) -> Result<Option<u32>> {
     match split_name(memory.name) {
         (name, variant) if name == vendor.memory => {

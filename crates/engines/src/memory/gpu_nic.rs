@@ -1,6 +1,6 @@
-//! The NIC that is nearest to the GPU of a rank's memory, for engines that have devices to choose from.
+//! Finds the NIC nearest to the GPU of a rank's memory, for engines that choose a device.
 //!
-//! The distance of two places on PCI is in `tonnage_machine::devices`.
+//! PCI distances are computed in `tonnage_machine::devices`.
 
 use tonnage_engine::OpenRequest;
 use tonnage_machine::Topology;
@@ -11,24 +11,26 @@ use super::cuda_region::{library, number_of};
 use super::vendor::GpuVendor;
 use super::vendor::VENDORS;
 
-/// The GPU that a rank's memory is of.
+/// The GPU that owns a rank's memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct GpuPlace {
     /// Its name, such as "cuda:0".
     pub(crate) name: String,
-    /// Its PCI address, as its driver has it.
+    /// Its PCI address, as its driver reports it.
     pub(crate) address: String,
 }
 
 impl GpuPlace {
-    /// The GPU of the memory of the rank that asks; `None` for memory of the host, and where no driver tells of the
-    /// GPU: that is said when its memory is allocated.
-    pub(crate) fn of(request: &OpenRequest<'_>) -> Option<Self> {
-        VENDORS.iter().find_map(|vendor| Self::by(vendor, request))
+    /// Returns the GPU of the requesting rank's memory. Returns `None` for host memory, and if no driver reports the
+    /// GPU; the allocation of its memory then fails with the reason.
+    pub(crate) fn for_request(request: &OpenRequest<'_>) -> Option<Self> {
+        VENDORS
+            .iter()
+            .find_map(|vendor| Self::if_from_vendor(vendor, request))
     }
 
-    /// The GPU, where it is of this maker.
-    fn by(vendor: &GpuVendor, request: &OpenRequest<'_>) -> Option<Self> {
+    /// Returns the GPU if it is from this vendor.
+    fn if_from_vendor(vendor: &GpuVendor, request: &OpenRequest<'_>) -> Option<Self> {
         let number = number_of(vendor, request.memories.0).ok()??;
         let memory = vendor.memory;
         let library = library(vendor, Some(request.libraries), &format!("memory {memory}")).ok()?;
@@ -40,13 +42,13 @@ impl GpuPlace {
         })
     }
 
-    /// The choice among devices with these PCI addresses: the place in the list, and the reason. `None` where the
-    /// kernel tells of none how near it is.
+    /// Chooses among devices with these PCI addresses; returns the index and the reason. `None` if the kernel reports
+    /// the distance of none.
     pub(crate) fn nearest(&self, addresses: &[Option<&str>]) -> Option<(usize, String)> {
         self.nearest_in(&Tree::host(), &Topology::read(), addresses)
     }
 
-    /// Such a choice on a machine that is laid out in a tree.
+    /// Chooses on a machine described by a tree of kernel files.
     pub(crate) fn nearest_in(
         &self,
         tree: &Tree,

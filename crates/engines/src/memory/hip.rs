@@ -1,4 +1,4 @@
-//! Memories of AMD's GPUs: rows of the list. What they do is in `cuda` and `cuda_pinned`.
+//! Memories of AMD GPUs. Only their entries are here; the code is in `cuda` and `cuda_pinned`.
 
 use tonnage_engine::EngineOption;
 use tonnage_engine::memory::MemoryEntry;
@@ -12,7 +12,7 @@ static OPTIONS: [EngineOption; 1] = [cuda::alloc_option(
      granules of the size that the runtime recommends",
 )];
 
-/// Memory of a GPU of AMD.
+/// Memory of an AMD GPU.
 pub const HIP: MemoryEntry = MemoryEntry {
     options: &OPTIONS,
     ..cuda::entry(
@@ -23,7 +23,7 @@ pub const HIP: MemoryEntry = MemoryEntry {
     )
 };
 
-/// Pages and places of memory host, pinned for all GPUs of AMD.
+/// Like memory `host`, pinned for all AMD GPUs.
 pub const HIP_PINNED: MemoryEntry = cuda_pinned::entry(
     AMD,
     "memory host, pinned by the runtime of AMD GPUs, so that they copy it without help from the CPU",

@@ -1,7 +1,6 @@
 //! Host memory with normal, transparent or reserved huge pages.
 //!
-//! What is written into it to be verified is in [`tonnage_engine::pattern`]; how its copies are measured in
-//! [`super::copy`].
+//! The verification pattern is in [`tonnage_engine::pattern`]; copy rates are measured in [`super::copy`].
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use tonnage_units::{Error, Result};
 
 use super::copy;
 
-/// Transparent huge pages where only this process maps it; what peers map has normal pages.
+/// Transparent huge pages if only this process maps it; normal pages if peers map it.
 pub const HOST: MemoryEntry = MemoryEntry {
     name: "host",
     about: "host memory; where no peer maps it, the kernel is asked for transparent 2 MiB pages",
@@ -26,7 +25,7 @@ pub const HOST: MemoryEntry = MemoryEntry {
     ..SMALL
 };
 
-/// Normal pages and no others.
+/// Only normal pages.
 pub const SMALL: MemoryEntry = MemoryEntry {
     name: "small",
     about: "host memory with the system's normal pages and no others",
@@ -40,7 +39,7 @@ pub const SMALL: MemoryEntry = MemoryEntry {
     libraries: &[],
 };
 
-/// The largest pages to be had.
+/// The largest available pages.
 pub const HUGE: MemoryEntry = MemoryEntry {
     name: "huge",
     about: "host memory with the largest pages to be had: 1 GiB, 2 MiB, transparent",
@@ -50,9 +49,8 @@ pub const HUGE: MemoryEntry = MemoryEntry {
     ..SMALL
 };
 
-/// Memory over bytes that were not allocated by a row of the list, such as those that a caller owns. `kind` is its name
-/// in reports.
-pub fn of_arena(arena: Arena, kind: &str) -> Arc<dyn Memory> {
+/// Wraps bytes that no entry of the list allocated, such as those of a caller. `kind` is their name in reports.
+pub fn from_arena(arena: Arena, kind: &str) -> Arc<dyn Memory> {
     Arc::new(HostMemory::new(arena, kind, Vec::new(), Ok(None)))
 }
 
@@ -73,8 +71,9 @@ fn sharing(request: &Request<'_>) -> Sharing {
     }
 }
 
-/// Memory that only this process maps: transparent huge pages as far as the kernel gives them, because a device or a
-/// socket walks fewer pages then. Lack of them is a remark in the record and never a failure.
+/// Allocates memory that only this process maps. It has transparent huge pages as far as the kernel provides them,
+/// because a device or a socket then walks fewer pages. If they are missing, the record has a remark; this is never a
+/// failure.
 fn allocate_private(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     let (arena, bound) = match map(len(request)?, Pages::Transparent, request) {
         Ok(mapped) => mapped,
@@ -96,7 +95,7 @@ fn allocate_private(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     Ok(Arc::new(HostMemory::new(arena, "host", why, bound)))
 }
 
-/// Memory with pages of one kind, which every kernel has.
+/// Allocates memory with pages of one kind, which every kernel has.
 fn allocate_plain(
     request: &Request<'_>,
     pages: Pages,
@@ -114,11 +113,11 @@ fn allocate_plain(
     )))
 }
 
-/// The node that memory is bound to, or why it is bound to none.
+/// The NUMA node that memory is bound to, or the reason why it is not bound.
 type Bound = std::result::Result<Option<u32>, String>;
 
-/// Maps memory; where the kernel refuses to bind it to the node that was chosen automatically, as in some containers,
-/// it is mapped unbound and the record says so.
+/// Maps memory. In some containers, the kernel refuses to bind it to the node that was chosen automatically; it is then
+/// mapped unbound, and the record has the reason.
 fn map(bytes: usize, pages: Pages, request: &Request<'_>) -> io::Result<(Arena, Bound)> {
     let sharing = sharing(request);
     let bound = Arena::allocate(bytes, pages, sharing, request.node);
@@ -131,7 +130,8 @@ fn map(bytes: usize, pages: Pages, request: &Request<'_>) -> io::Result<(Arena, 
     }
 }
 
-/// 1 GiB pages for a gigabyte and more, then 2 MiB pages, then transparent ones. Says which it got and why not better.
+/// Tries 1 GiB pages for a gigabyte and more, then 2 MiB pages, then transparent ones. Records the result, with the
+/// reasons against larger pages.
 fn allocate_huge(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     let bytes = len(request)?;
     let mut why = Vec::new();
@@ -153,8 +153,8 @@ fn allocate_huge(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
     }
     match map(bytes, Pages::Transparent, request) {
         Ok((arena, bound)) => match arena.transparent_bytes() {
-            // At least half: the kernel may leave an edge in normal pages, but a mapping that is mostly normal pages
-            // is not what was asked for.
+            // At least half: the kernel may leave an edge in normal pages, but a mapping with mostly normal pages does
+            // not satisfy the request.
             Ok(got) if got >= bytes as u64 / 2 => {
                 return Ok(Arc::new(HostMemory::new(arena, "huge", why, bound)));
             }
@@ -174,7 +174,7 @@ fn allocate_huge(request: &Request<'_>) -> Result<Arc<dyn Memory>> {
 
 fn huge_advice(bytes: usize, request: &Request<'_>) -> String {
     let pages = bytes.div_ceil(2 << 20);
-    // The kernel's own word for "where a program asks for it" differs between the two switches.
+    // The kernel's own term for "if a program requests it" differs between the two switches.
     let (switch, word) = if request.shared {
         ("shmem_enabled", "advise")
     } else {
@@ -187,15 +187,15 @@ fn huge_advice(bytes: usize, request: &Request<'_>) -> String {
     )
 }
 
-/// Bytes of huge pages that are reserved and free.
+/// Returns the size of all reserved huge pages that are free.
 fn reserved_bytes() -> u64 {
     let pools = tonnage_machine::pages::huge_pools(&tonnage_machine::kernel_files::Tree::host());
     let free = pools.iter().map(|pool| pool.page_bytes * pool.free);
     free.sum()
 }
 
-/// Memory that the machine and this control group can still give: an allocation beyond it would be answered by the
-/// kernel killing a process. `reserved_bytes` come beside what counts as available.
+/// Returns the memory that the machine and this control group can still provide. If an allocation exceeds it, the
+/// kernel kills a process. `reserved_bytes` are added to the available memory.
 fn available(reserved_bytes: u64) -> Option<Available> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
     let line = text
@@ -219,7 +219,6 @@ pub(super) fn group_bytes() -> Option<u64> {
     Some(read("memory.max")?.saturating_sub(read("memory.current")?))
 }
 
-/// Host memory.
 struct HostMemory {
     arena: Arc<Arena>,
     report: MemoryReport,
@@ -230,7 +229,7 @@ impl HostMemory {
         let transparent = arena.transparent_bytes().unwrap_or(0);
         let pages = match arena.pages() {
             Pages::Normal | Pages::Small => "normal",
-            // Advice is not a promise: the kernel may have given none at all.
+            // Advice is not a promise: the kernel may have provided none.
             Pages::Transparent if transparent == 0 => "normal",
             Pages::Transparent => "transparent 2 MiB",
             Pages::Huge2M => "2 MiB",
@@ -240,7 +239,7 @@ impl HostMemory {
             Ok(node) => (node, None),
             Err(why) => (None, Some(why)),
         };
-        // Some containers forbid the question, and then nobody knows.
+        // Some containers forbid this query; the nodes are then unknown.
         let nodes = arena.nodes().unwrap_or_default();
         let report = MemoryReport {
             kind: kind.to_owned(),
@@ -311,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn host_memory_never_fails_and_says_which_pages_it_had() {
+    fn host_memory_never_fails_and_reports_its_pages() {
         let memory = (HOST.allocate)(&request(3 << 20)).unwrap();
         let report = memory.report();
         let got = report.transparent_huge_bytes.unwrap();
@@ -344,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn huge_memory_is_huge_or_refused_with_the_way_to_get_it() {
+    fn huge_memory_is_huge_or_refused_with_advice() {
         match (HUGE.allocate)(&request(8 << 20)) {
             Ok(memory) => {
                 let report = memory.report();

@@ -1,18 +1,18 @@
-//! The memories of tonnage. The definition of a memory is in [`tonnage_engine::memory`].
+//! The memories of tonnage. The trait is in [`tonnage_engine::memory`].
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
-//! | `host` | those of the host, which differ in their pages only |
-//! | `copy` | how fast the CPU copies them |
-//! | `cuda` | memory of a GPU, and NVIDIA's row |
-//! | `cuda_pinned` | memory of the host that a GPU's driver has pinned, and NVIDIA's row |
-//! | `hip` | rows of the same for AMD |
-//! | `cuda_region` | all of them as ends of copies that a GPU makes |
+//! | `host` | host memories, which differ only in their pages |
+//! | `copy` | the CPU's copy rates |
+//! | `cuda` | GPU memory, and NVIDIA's entry |
+//! | `cuda_pinned` | host memory pinned by a GPU's driver, and NVIDIA's entry |
+//! | `hip` | AMD's entries for both |
+//! | `cuda_region` | all of them as ends of GPU copies |
 //! | `bus_device` | the GPU of a memory that is not allocated yet, and its link |
-//! | `cuda_limit` | what bounds such copies |
-//! | `gpu_nic` | the NIC that is nearest to the GPU of a rank's memory |
-//! | `vendor` | a maker of GPUs: names, and advice for failures; the list of makers |
-//! | `nvidia`, `amd` | the makers |
+//! | `cuda_limit` | the bound of these copies |
+//! | `gpu_nic` | the NIC nearest to the GPU of a rank's memory |
+//! | `vendor` | a GPU vendor: names, and advice for failures; the list of vendors |
+//! | `nvidia`, `amd` | the vendors |
 
 pub(crate) mod amd;
 mod bus_device;
@@ -32,8 +32,8 @@ use tonnage_engine::memory::MemoryEntry;
 pub use cuda::CUDA;
 pub use cuda_pinned::CUDA_PINNED;
 pub use hip::{HIP, HIP_PINNED};
-pub use host::{HOST, HUGE, SMALL, of_arena};
+pub use host::{HOST, HUGE, SMALL, from_arena};
 pub use vendor::known_gpu_makers;
 
-/// Every memory, the default first.
+/// All memories, the default first.
 pub static MEMORIES: &[MemoryEntry] = &[HOST, SMALL, HUGE, CUDA, CUDA_PINNED, HIP, HIP_PINNED];

@@ -1,12 +1,12 @@
-//! NVIDIA, as a maker of GPUs.
+//! NVIDIA as a GPU vendor.
 
 use tonnage_engine::Library;
 use tonnage_machine::devices::{LIBCUDA_VARIABLE, peer_memory_module};
 use tonnage_sys::cuda::{self, CudaFailure};
 
-use super::vendor::{CardRules, GpuVendor, INVALID_DEVICE, OUT_OF_MEMORY, PinBound, RefusalCodes};
+use super::vendor::{GpuVendor, INVALID_DEVICE, NicRules, OUT_OF_MEMORY, PinBound, RefusalCodes};
 
-/// GPUs of NVIDIA.
+/// NVIDIA GPUs.
 pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
     maker: "NVIDIA",
     driver: &cuda::NVIDIA,
@@ -23,7 +23,7 @@ pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
     ipc: "cuda-ipc",
     visible: "CUDA_VISIBLE_DEVICES",
     codes: RefusalCodes {
-        // CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_OPERATING_SYSTEM: neither is about memory of the GPU.
+        // CUDA_ERROR_OUT_OF_MEMORY, CUDA_ERROR_OPERATING_SYSTEM: here, neither is about GPU memory.
         not_pinned: &[OUT_OF_MEMORY, 304],
         // CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, CUDA_ERROR_TOO_MANY_PEERS.
         no_way: &[217, 711],
@@ -31,10 +31,10 @@ pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
     },
     pins_within: PinBound::Locked,
     uncached_bytes_min: 128 << 20,
-    cards: CardRules {
+    cards: NicRules {
         exports: "DMA_BUF_SUPPORTED",
         reaches_mapped: "GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED",
-        mapped_if_told: true,
+        mapped_needs_attribute: true,
         dmabuf: "a driver of the GPU that exports its memory (the open kernel modules of NVIDIA's, 515 or newer; some export \
                  only memory of --memory-option alloc=vmm)",
         peermem: "the kernel's module nvidia-peermem (modprobe nvidia-peermem), which comes with NVIDIA's driver and loads \
@@ -45,21 +45,21 @@ pub(crate) const NVIDIA: &GpuVendor = &GpuVendor {
         no_peer_memory: "the kernel's module nvidia_peermem is not loaded",
         built_with: "CUDA",
         providers: "efa or verbs;ofi_rxm",
-        flush_untold: "the driver does not tell whether it is needed (that of CUDA 11.3 does)",
+        flush_unknown: "the driver does not tell whether it is needed (that of CUDA 11.3 does)",
     },
     advice,
     no_gpu: NO_GPU,
     no_way: "Choose one GPU for both ranks, or two that reach each other: `nvidia-smi topo -p2p r` lists them",
 };
 
-/// The next thing to try where nothing of the user's can be the reason.
+/// Advice for failures that the user cannot have caused.
 const DEFECT: &str = "This is a defect of tonnage: please report it";
 
-/// The next thing to try where the driver sees no GPU.
-const NO_GPU: &str = "Run `tonnage devices`: it says which GPUs the machine has; see that CUDA_VISIBLE_DEVICES leaves \
+/// Advice if the driver sees no GPU.
+const NO_GPU: &str = "Run `tonnage devices`, which lists the machine's GPUs; check that CUDA_VISIBLE_DEVICES leaves \
                       one, and that a container has /dev/nvidia* (--gpus all)";
 
-/// The next thing to try.
+/// Returns the next thing to try.
 fn advice(failure: &CudaFailure) -> &'static str {
     match failure {
         CudaFailure::NoDriver(_) => {
@@ -84,7 +84,7 @@ fn advice(failure: &CudaFailure) -> &'static str {
             "Choose --memory cuda-pinned --target-memory cuda, or --memory cuda for both"
         }
         CudaFailure::OtherDriver { .. } => {
-            "Choose memory of one maker's GPUs for both ends, and one --library libcuda"
+            "Choose memory of one vendor's GPUs for both ends, and one --library libcuda"
         }
         CudaFailure::OtherGpu { .. } => {
             "Choose one GPU for both ends, cuda:N with the same number; memory cuda-pinned is in the context of the rank's GPU"
@@ -92,7 +92,8 @@ fn advice(failure: &CudaFailure) -> &'static str {
         CudaFailure::Call { name, .. } => match name.as_str() {
             "CUDA_ERROR_NO_DEVICE" => NO_GPU,
             "CUDA_ERROR_OUT_OF_MEMORY" => {
-                "Choose smaller --sizes or --footprint, or fewer ranks on this GPU; `nvidia-smi` shows who else has its memory"
+                "Choose smaller --sizes or --footprint, or fewer ranks on this GPU; `nvidia-smi` shows which other \
+                 processes use its memory"
             }
             "CUDA_ERROR_SYSTEM_NOT_READY" => {
                 "Start the fabric manager (systemctl start nvidia-fabricmanager), which GPUs behind NVSwitch wait for"
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_of_another_gpu_is_no_defect() {
+    fn memory_of_another_gpu_is_not_called_a_defect() {
         let other = CudaFailure::OtherGpu {
             name: "cuda",
             memory: 0,

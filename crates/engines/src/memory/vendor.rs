@@ -1,8 +1,8 @@
-//! A maker of GPUs: the names under which users know what is theirs, what registering it with network cards needs, and
-//! the next thing to try where a driver fails.
+//! A GPU vendor: its names for users, its requirements for registration with NICs, and advice for failures of
+//! its driver.
 //!
-//! Memories and engines of GPUs are written once, for all makers. Each maker is a constant in a file of its own
-//! (`nvidia`, `amd`), and they are listed below; their drivers are `tonnage_sys`'.
+//! Memories and engines of GPUs are written once, for all vendors. Each vendor is a constant in its own file (`nvidia`,
+//! `amd`), and they are listed below. The drivers are in `tonnage_sys`.
 
 use tonnage_engine::{Library, split_name};
 use tonnage_machine::kernel_files::Tree;
@@ -11,112 +11,112 @@ use tonnage_sys::cuda::{CudaFailure, GpuDriver};
 use super::amd::AMD;
 use super::nvidia::NVIDIA;
 
-/// Codes that the drivers of all makers return: of an argument that they do not take, of memory that is not there, of a
-/// number that no GPU has, and of what driver or GPU do not have.
+/// Codes that the drivers of all vendors return: invalid argument, lack of memory, invalid GPU number, and unsupported
+/// feature.
 pub(crate) const INVALID_VALUE: i32 = 1;
 pub(crate) const OUT_OF_MEMORY: i32 = 2;
 pub(crate) const INVALID_DEVICE: i32 = 101;
 pub(crate) const NOT_SUPPORTED: i32 = 801;
 
-/// Codes of refusals. Drivers have the same numbers, and do not return them in the same places.
+/// Codes of refusals. All drivers use the same numbers, but return them for different calls.
 pub(crate) struct RefusalCodes {
-    /// Codes of host memory that was not pinned because there is too much of it.
+    /// Host memory was not pinned because there was too much of it.
     pub(crate) not_pinned: &'static [i32],
-    /// Codes of another process's memory on a GPU that this one does not reach, or with more peers than it can have.
+    /// Another process's memory is on a GPU that this one cannot reach, or there are too many peers.
     pub(crate) no_way: &'static [i32],
-    /// Codes of another process's memory on a GPU that this process does not see.
+    /// Another process's memory is on a GPU that is not visible to this process.
     pub(crate) not_seen: &'static [i32],
 }
 
-/// Bound on the host's memory that a driver pins, beside that of the control group.
+/// Limit on pinned host memory, in addition to that of the control group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum PinBound {
     /// The limit of locked memory (RLIMIT_MEMLOCK).
     Locked,
-    /// The part of the host's memory that the kernel's driver of GPUs (KFD) lets all processes have for them.
+    /// The share of host memory that the kernel's GPU driver (KFD) grants all processes together.
     SystemMemory,
 }
 
-/// Registrations of memory of a maker's GPUs with network cards: what they need, and what the driver says of them.
-pub(crate) struct CardRules {
-    /// Attribute by which the driver says that it exports memory of a GPU.
+/// Registration of a vendor's GPU memory with NICs: its requirements, and the driver's attributes for it.
+pub(crate) struct NicRules {
+    /// Attribute by which the driver reports that it can export GPU memory.
     pub(crate) exports: &'static str,
-    /// Attribute by which it says that cards reach memory by virtual-memory handles.
+    /// Attribute by which the driver reports that NICs can access memory by virtual-memory handles.
     pub(crate) reaches_mapped: &'static str,
-    /// True where cards reach such memory only if the driver says so: one that does not know the attribute says no.
-    pub(crate) mapped_if_told: bool,
-    /// Needs of an export as a dmabuf, on the GPU's side.
+    /// Whether an unknown `reaches_mapped` attribute means that NICs cannot access this memory.
+    pub(crate) mapped_needs_attribute: bool,
+    /// Requirements for a dmabuf export, on the GPU's side.
     pub(crate) dmabuf: &'static str,
-    /// True where the kernel's driver may move memory of a GPU to the host when a card has its file, without an error.
+    /// Whether the kernel's driver may move GPU memory to the host, without an error, when a NIC has its dmabuf.
     pub(crate) may_move: bool,
-    /// Needs of a registration by address, which the kernel translates.
+    /// Requirements for a registration by address, which the kernel translates.
     pub(crate) peermem: &'static str,
-    /// Returns whether the kernel lists what translates addresses.
+    /// Returns whether the kernel lists a module that translates addresses.
     pub(crate) has_peer_memory: fn(&Tree) -> bool,
-    /// Words for where it does not.
+    /// Text for the case that it does not.
     pub(crate) no_peer_memory: &'static str,
-    /// The maker's software that a libfabric has to be built with.
+    /// The vendor's software that a libfabric must be built with.
     pub(crate) built_with: &'static str,
-    /// Providers of libfabric that register such memory, as examples.
+    /// libfabric providers that register this memory, as examples.
     pub(crate) providers: &'static str,
-    /// Words for a driver that does not tell whether the host has to flush what cards have written.
-    pub(crate) flush_untold: &'static str,
+    /// Text for a driver that does not report whether the host has to flush the writes of NICs.
+    pub(crate) flush_unknown: &'static str,
 }
 
-/// A maker of GPUs.
+/// A GPU vendor.
 pub(crate) struct GpuVendor {
-    /// Its name, as `tonnage devices` has it.
+    /// Its name, as in `tonnage devices`.
     pub(crate) maker: &'static str,
     /// The driver.
     pub(crate) driver: &'static GpuDriver,
-    /// The driver in words.
+    /// Name of the driver in messages.
     pub(crate) driver_words: &'static str,
-    /// The driver's library, which `--library` and a variable choose.
+    /// The driver's library, selected by `--library` or an environment variable.
     pub(crate) library: Library,
-    /// Name of the memory of a GPU.
+    /// Name of its GPU memory.
     pub(crate) memory: &'static str,
-    /// Name of the host's memory that the driver has pinned.
+    /// Name of the host memory that its driver pins.
     pub(crate) pinned: &'static str,
     /// Name of the engine within one process.
     pub(crate) copies: &'static str,
-    /// By what the driver's own call carries copies out, in words.
+    /// Description of the hardware or call that does the driver's own copies.
     pub(crate) copies_by: &'static str,
     /// Name of the engine between processes.
     pub(crate) ipc: &'static str,
-    /// The environment variable that says which GPUs a process may see.
+    /// The environment variable that selects the GPUs visible to a process.
     pub(crate) visible: &'static str,
-    /// Codes by which the driver refuses what tonnage knows advice for.
+    /// Codes of refusals for which there is advice.
     pub(crate) codes: RefusalCodes,
-    /// Bound on the host's memory that may be pinned.
+    /// Limit on pinned host memory.
     pub(crate) pins_within: PinBound,
-    /// Bytes that no cache of its GPUs holds, at least, beside those that the driver tells of.
+    /// Size that exceeds all caches of its GPUs, including those that the driver does not report.
     pub(crate) uncached_bytes_min: u64,
-    /// Registrations of their memory with network cards.
-    pub(crate) cards: CardRules,
-    /// The next thing to try after a failure.
+    /// Registration of its GPU memory with NICs.
+    pub(crate) cards: NicRules,
+    /// Returns the next thing to try after a failure.
     pub(crate) advice: fn(&CudaFailure) -> &'static str,
-    /// The next thing to try where there is no GPU.
+    /// Advice if no GPU is found.
     pub(crate) no_gpu: &'static str,
-    /// The next thing to try where a GPU does not reach memory that another process has on another one.
+    /// Advice if a GPU cannot reach another process's memory on another GPU.
     pub(crate) no_way: &'static str,
 }
 
-/// All of them.
+/// All vendors.
 pub(crate) static VENDORS: [&GpuVendor; 2] = [NVIDIA, AMD];
 
-/// The maker whose driver this is.
+/// Returns the vendor of this driver.
 pub(crate) fn vendor_of(driver: &GpuDriver) -> &'static GpuVendor {
     let of = |vendor: &&&GpuVendor| vendor.driver.name == driver.name;
     VENDORS.iter().find(of).copied().unwrap_or(NVIDIA)
 }
 
-/// The maker whose GPUs a memory of this name, with or without a number, is of.
+/// Returns the vendor of the GPU memory with this name, with or without a number.
 pub(crate) fn vendor_of_memory(name: &str) -> Option<&'static GpuVendor> {
     let (name, _) = split_name(name);
     VENDORS.into_iter().find(|vendor| vendor.memory == name)
 }
 
-/// Makers of GPUs, as `tonnage devices` names them, each with the name of the memory of its GPUs; the most usual first.
+/// Returns GPU vendors, as named in `tonnage devices`, each with the name of its GPU memory; the most common first.
 pub fn known_gpu_makers() -> Vec<(&'static str, &'static str)> {
     let both = |vendor: &GpuVendor| (vendor.maker, vendor.memory);
     VENDORS.into_iter().map(both).collect()

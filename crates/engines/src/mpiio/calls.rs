@@ -1,4 +1,4 @@
-//! Open, transfers, sync and close of one rank.
+//! Opening, transfers, sync and closing of files, for one rank.
 
 use std::sync::Arc;
 
@@ -10,17 +10,17 @@ use tonnage_sys::mapping::Arena;
 use tonnage_sys::mpi::{AccessMode, Direction, File, MpiHints, Scope, Together, World};
 use tonnage_units::{Error, Result};
 
-use super::hints::Shown;
+use super::hints::EffectiveHints;
 
-/// A file that is open.
+/// An open file.
 struct Opened {
     file: File,
     view: Option<View>,
-    /// Device and inode of the regular file that had the name right after MPI opened it.
+    /// Device and inode of the regular file that had this name right after MPI opened it.
     identity: (u64, u64),
 }
 
-/// Open files of the main thread of a rank.
+/// Open files of a rank's main thread.
 pub(super) struct MpiCalls {
     world: Arc<World>,
     memory: Arc<Arena>,
@@ -28,10 +28,10 @@ pub(super) struct MpiCalls {
     hints: MpiHints,
     preallocate: Option<u64>,
     files: Vec<Option<Opened>>,
-    shown: Shown,
+    effective_hints: EffectiveHints,
 }
 
-/// Callers number their files from 0; a higher number is a mistake, and must not cost memory.
+/// Callers number their files from 0. A higher number is a mistake, and must not cost memory.
 const FILES_MAX: usize = 1 << 16;
 
 impl MpiCalls {
@@ -52,7 +52,7 @@ impl MpiCalls {
             hints: usage.hints.clone(),
             preallocate,
             files: Vec::new(),
-            shown: Shown::default(),
+            effective_hints: EffectiveHints::default(),
         }
     }
 
@@ -75,11 +75,11 @@ impl MpiCalls {
             write: what.write,
             create: what.create,
         };
-        // Open MPI 4.1 refuses to read a file whose name has no directory.
+        // Open MPI 4.1 cannot read a file whose name has no directory.
         let path = std::path::absolute(what.path)
             .map_err(|error| Error::io(format!("{}", what.path.display()), error))?;
-        // MPI follows links and waits for FIFOs, and does not give its descriptor away. So the name is looked at before
-        // and after, which misses what another user puts there for only as long as MPI opens it.
+        // MPI follows links and waits for FIFOs, and does not expose its descriptor. So the name is checked before and
+        // after. This misses only files that another user puts there while MPI opens it.
         let look =
             || identity_at(&path).map_err(|error| failed(format!("{error}. Name a regular file")));
         if !what.create && path.symlink_metadata().is_ok() {
@@ -104,7 +104,7 @@ impl MpiCalls {
         prepared.map_err(failed)
     }
 
-    /// Makes room for a file and sets its view, as far as that was asked for.
+    /// Preallocates a file and sets its view, if requested.
     fn prepare(&mut self, file: &File, what: &OpenFile<'_>) -> Result<(), String> {
         if let (Some(bytes), true) = (self.preallocate, what.write) {
             file.preallocate(bytes)?;
@@ -112,9 +112,9 @@ impl MpiCalls {
         if let Some(view) = what.view {
             file.see_blocks(view.begin, view.block_bytes, view.stride_bytes)?;
         }
-        // Once, because it takes time; all files of a point have the same ones.
-        if self.shown.is_empty() {
-            self.shown.ask(file, self.world.dialect())?;
+        // Only once, because it takes time; all files of a point have the same hints.
+        if self.effective_hints.is_empty() {
+            self.effective_hints.read(file, self.world.dialect())?;
         }
         Ok(())
     }
@@ -184,11 +184,11 @@ impl Calls for MpiCalls {
     }
 
     fn chosen(&self) -> Facts {
-        self.shown.describe(&self.hints)
+        self.effective_hints.describe(&self.hints)
     }
 }
 
-/// Returns the offset of the bytes in the view; `None` when they are not whole in one of its blocks.
+/// Returns the offset of the bytes in the view; `None` if they do not fit into one of its blocks.
 #[inline]
 fn within(view: View, offset: u64, len: u64) -> Option<u64> {
     let from_begin = offset.checked_sub(view.begin)?;
@@ -212,17 +212,17 @@ fn failed(opened: &Opened, transfer: &FileTransfer, write: bool, why: &str) -> E
     ))
 }
 
-/// MPI calls it a success when a file ends early or a disk is full after some bytes.
+/// MPI reports success if a file ends early or a disk is full after some bytes.
 #[cold]
 fn short(opened: &Opened, transfer: &FileTransfer, write: bool, moved: u64) -> Error {
     let (len, size) = (transfer.len, opened.file.size());
     let why = match (write, size) {
         (true, _) => format!("MPI wrote only {moved} of {len} bytes; is the disk full?"),
         (false, Ok(size)) => {
-            format!("MPI read only {moved} of {len} bytes, for the file has {size} bytes")
+            format!("MPI read only {moved} of {len} bytes, because the file has {size} bytes")
         }
         (false, Err(why)) => format!(
-            "MPI read only {moved} of {len} bytes, and does not say how long the file is: {why}"
+            "MPI read only {moved} of {len} bytes, and does not report the size of the file: {why}"
         ),
     };
     failed(opened, transfer, write, &why)

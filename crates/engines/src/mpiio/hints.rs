@@ -1,13 +1,13 @@
-//! Hints that were asked for, and what MPI makes of them.
+//! Requested hints, and their effect.
 //!
-//! An MPI may ignore any hint. ROMIO lists all hints that it uses with their values once a file is open, so that what
-//! is missing there has no effect. Open MPI 4 lists what it was given, whoever carries the calls out and whether that
-//! knows the hint or not; so what OMPIO, its usual one, looks at is known here by name.
+//! An MPI may ignore any hint. ROMIO lists all hints that it uses, with their values, once a file is open; hints
+//! missing there have no effect. Open MPI 4 lists the hints that it was given, whichever layer makes the calls and
+//! whether or not that layer knows them. So the hints known to OMPIO, its default layer, are listed here by name.
 
 use tonnage_engine::{Facts, fact_names};
 use tonnage_sys::mpi::{Dialect, File, MpiHints};
 
-/// Hints that OMPIO and its file systems look at, in Open MPI 4.1 and 5.0.
+/// Hints that OMPIO and its file systems use, in Open MPI 4.1 and 5.0.
 const OMPIO: [&str; 7] = [
     "cb_buffer_size",
     "cb_nodes",
@@ -18,21 +18,21 @@ const OMPIO: [&str; 7] = [
     "striping_unit",
 ];
 
-/// Beginning of the names of hints that switch collective buffering off, `romio_cb_write` and `romio_cb_read`.
+/// Prefix of the hints that switch collective buffering off: `romio_cb_write` and `romio_cb_read`.
 const COLLECTIVE_BUFFERING: &str = "romio_cb_";
 
-/// Layer that carries the calls out.
+/// The layer that makes the calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Layer {
     /// ROMIO, which lists the hints that it uses.
     Romio,
-    /// Inside Open MPI, which lists what it was given.
+    /// ROMIO inside Open MPI, which lists the hints that it was given.
     RomioOfOpenMpi,
-    /// OMPIO, inside Open MPI, which lists what it was given.
+    /// OMPIO inside Open MPI, which lists the hints that it was given.
     Ompio,
-    /// Open MPI takes ROMIO on some file systems, and does not say so.
+    /// Open MPI uses ROMIO on some file systems, and does not report it.
     EitherOfOpenMpi,
-    /// An MPI that lists hints, and does not list those of ROMIO.
+    /// An MPI that lists hints, but none of ROMIO's.
     Unknown,
 }
 
@@ -47,9 +47,9 @@ impl Layer {
         }
     }
 
-    /// `component` is what `mpirun --mca io …` was given.
-    fn of(used: &MpiHints, dialect: Dialect, component: Option<&str>, on_lustre: bool) -> Self {
-        // Open MPI 5 passes on what its ROMIO lists, Open MPI 4 does not.
+    /// Detects the layer. `component` is the argument of `mpirun --mca io …`.
+    fn detect(used: &MpiHints, dialect: Dialect, component: Option<&str>, on_lustre: bool) -> Self {
+        // Open MPI 5 passes on the list of its ROMIO, Open MPI 4 does not.
         if used.contains_key("romio_filesystem_type") {
             return Self::Romio;
         }
@@ -62,38 +62,38 @@ impl Layer {
         }
     }
 
-    /// Returns whether a hint that is not listed has no effect.
+    /// Returns whether a hint missing from the list has no effect.
     fn lists_what_it_uses(self) -> bool {
         matches!(self, Self::Romio | Self::Unknown)
     }
 }
 
-/// MPI's answers about the first file of a point.
+/// MPI's hints for the first file of a point.
 #[derive(Debug, Default)]
-pub(super) struct Shown {
-    said: Option<(MpiHints, Layer)>,
+pub(super) struct EffectiveHints {
+    listed: Option<(MpiHints, Layer)>,
 }
 
-impl Shown {
+impl EffectiveHints {
     pub(super) fn is_empty(&self) -> bool {
-        self.said.is_none()
+        self.listed.is_none()
     }
 
-    /// Asks an open file.
-    pub(super) fn ask(&mut self, file: &File, dialect: Dialect) -> Result<(), String> {
+    /// Reads the hints of an open file.
+    pub(super) fn read(&mut self, file: &File, dialect: Dialect) -> Result<(), String> {
         let used = file.hints()?;
         let component = std::env::var("OMPI_MCA_io").ok();
-        let layer = Layer::of(&used, dialect, component.as_deref(), is_on_lustre(file));
-        self.said = Some((used, layer));
+        let layer = Layer::detect(&used, dialect, component.as_deref(), is_on_lustre(file));
+        self.listed = Some((used, layer));
         Ok(())
     }
 
-    /// For the record: all that MPI lists, and what was asked for in vain.
+    /// Returns facts for the record: all hints that MPI lists, and the requested ones that had no effect.
     pub(super) fn describe(&self, asked: &MpiHints) -> Facts {
-        let Some((used, layer)) = &self.said else {
+        let Some((used, layer)) = &self.listed else {
             return Facts::default();
         };
-        let vain = not_taken(asked, used, *layer);
+        let ineffective = not_taken(asked, used, *layer);
         let are = match layer.lists_what_it_uses() {
             true => "used",
             false => "set: Open MPI does not say which it uses",
@@ -104,19 +104,23 @@ impl Shown {
             .with("hints_are", are)
             .maybe(
                 fact_names::HINTS_NOT_TAKEN,
-                (!vain.is_empty()).then(|| facts(&vain)),
+                (!ineffective.is_empty()).then(|| facts(&ineffective)),
             )
-            .maybe(fact_names::HINTS_NOT_TAKEN_EFFECT, effect(asked, &vain))
+            .maybe(
+                fact_names::HINTS_NOT_TAKEN_EFFECT,
+                effect(asked, &ineffective),
+            )
     }
 }
 
-/// Consequence of hints that were not taken, in words.
-fn effect(asked: &MpiHints, vain: &MpiHints) -> Option<&'static str> {
+/// Describes the consequence of hints without effect.
+fn effect(asked: &MpiHints, ineffective: &MpiHints) -> Option<&'static str> {
     let is_on = |name: &String| {
         let disabled = asked.get(name).is_some_and(|value| value == "disable");
         name.starts_with(COLLECTIVE_BUFFERING) && disabled
     };
-    vain.keys()
+    ineffective
+        .keys()
         .any(is_on)
         .then_some("collective buffering is not off")
 }
@@ -126,16 +130,16 @@ fn facts(hints: &MpiHints) -> Facts {
     hints.iter().fold(Facts::default(), add)
 }
 
-/// The magic number of Lustre's file system.
+/// The magic number of the Lustre file system.
 const LUSTRE: u64 = 0x0bd0_0bd0;
 
 fn is_on_lustre(file: &File) -> bool {
     rustix::fs::statfs(file.path()).is_ok_and(|system| system.f_type as u64 == LUSTRE)
 }
 
-/// Each hint that has no effect, and why.
+/// Returns the hints without effect, with the reasons.
 fn not_taken(asked: &MpiHints, used: &MpiHints, layer: Layer) -> MpiHints {
-    let mut vain = MpiHints::new();
+    let mut ineffective = MpiHints::new();
     for (name, value) in asked {
         let why = match used.get(name) {
             _ if layer == Layer::Ompio && !OMPIO.contains(&name.as_str()) => Some(
@@ -148,9 +152,9 @@ fn not_taken(asked: &MpiHints, used: &MpiHints, layer: Layer) -> MpiHints {
             }
             Some(_) => None,
         };
-        vain.extend(why.map(|why| (name.clone(), why)));
+        ineffective.extend(why.map(|why| (name.clone(), why)));
     }
-    vain
+    ineffective
 }
 
 #[cfg(test)]
@@ -163,33 +167,37 @@ mod tests {
     }
 
     #[test]
-    fn who_carries_calls_out_is_told_by_what_is_listed_or_chosen() {
+    fn the_layer_is_detected_from_its_list_or_component() {
         let romio = hints(&[("romio_filesystem_type", "UFS")]);
-        let layer = |dialect, component, lustre| Layer::of(&romio, dialect, component, lustre);
+        let layer = |dialect, component, lustre| Layer::detect(&romio, dialect, component, lustre);
         assert_eq!(layer(Dialect::Mpich, None, true), Layer::Romio);
         assert_eq!(layer(Dialect::Standard, None, false), Layer::Romio);
         assert_eq!(layer(Dialect::OpenMpi, None, false), Layer::Romio);
         let given = hints(&[("cb_nodes", "1")]);
-        let open_mpi = |component, lustre| Layer::of(&given, Dialect::OpenMpi, component, lustre);
+        let open_mpi =
+            |component, lustre| Layer::detect(&given, Dialect::OpenMpi, component, lustre);
         assert_eq!(open_mpi(None, false), Layer::Ompio);
         assert_eq!(open_mpi(None, true), Layer::EitherOfOpenMpi);
         assert_eq!(open_mpi(Some("ompio"), true), Layer::Ompio);
         assert_eq!(open_mpi(Some("romio321"), false), Layer::RomioOfOpenMpi);
-        let none = Layer::of(&given, Dialect::Mpich, None, false);
+        let none = Layer::detect(&given, Dialect::Mpich, None, false);
         assert_eq!(none, Layer::Unknown);
     }
 
     #[test]
-    fn what_has_no_effect_is_named_with_the_reason() {
+    fn hints_without_effect_are_named_with_the_reason() {
         let asked = hints(&[("cb_nodes", "4"), ("romio_cb_write", "disable"), ("x", "1")]);
         let used = hints(&[("cb_nodes", "2"), ("romio_cb_write", "disable")]);
-        let vain = not_taken(&asked, &used, Layer::Romio);
-        assert_eq!(vain.keys().collect::<Vec<_>>(), ["cb_nodes", "x"]);
-        assert!(vain["cb_nodes"].contains("uses 2 instead of 4"));
-        let vain = not_taken(&asked, &asked, Layer::Ompio);
-        assert_eq!(vain.keys().collect::<Vec<_>>(), ["romio_cb_write", "x"]);
+        let ineffective = not_taken(&asked, &used, Layer::Romio);
+        assert_eq!(ineffective.keys().collect::<Vec<_>>(), ["cb_nodes", "x"]);
+        assert!(ineffective["cb_nodes"].contains("uses 2 instead of 4"));
+        let ineffective = not_taken(&asked, &asked, Layer::Ompio);
+        assert_eq!(
+            ineffective.keys().collect::<Vec<_>>(),
+            ["romio_cb_write", "x"]
+        );
         let off = "collective buffering is not off";
-        assert_eq!(effect(&asked, &vain), Some(off));
+        assert_eq!(effect(&asked, &ineffective), Some(off));
         let other = hints(&[("cb_nodes", "MPI uses 2 instead of 4")]);
         assert_eq!(effect(&asked, &other), None);
         assert!(not_taken(&asked, &asked, Layer::RomioOfOpenMpi).is_empty());

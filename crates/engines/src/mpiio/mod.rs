@@ -1,14 +1,14 @@
-//! `mpiio`: files by MPI's own calls, each rank for itself or all ranks together, by whatever MPI library fits the
+//! `mpiio`: files by MPI's own calls, independently per rank or collectively, from the MPI library that fits the
 //! launcher.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
-//! | here | the row of the list, and what it refuses |
-//! | `calls` | open, transfers, sync and close |
-//! | `hints` | hints that were asked for, and what MPI makes of them |
+//! | here | the entry of the list, and its refusals |
+//! | `calls` | opening, transfers, sync and closing |
+//! | `hints` | requested hints, and their effect |
 //!
-//! Loading MPI and everything `unsafe` are in `tonnage_sys::mpi`; which library it is, and whether it knows the ranks
-//! of this run, in [`crate::mpi_world`].
+//! Loading MPI and all `unsafe` code are in `tonnage_sys::mpi`. Choosing the library, and checking that it knows the
+//! ranks of this run, is in [`crate::mpi_world`].
 
 mod calls;
 mod hints;
@@ -25,7 +25,7 @@ use tonnage_units::{Error, Result};
 
 use crate::mpi_world::{MPI_LIBRARY, MPI_LIFECYCLE, MpiUser, MpiWorld};
 
-/// The row of the list of engines for files.
+/// This engine's entry in the list of file engines.
 pub const ENTRY: FileEntry = FileEntry {
     name: "mpiio",
     about: "MPI-IO, each rank for itself or all together (--collective), by the MPI library of the launcher",
@@ -47,7 +47,7 @@ static OPTIONS: [EngineOption; 1] = [EngineOption::choice(
     "makes room for the whole file when it is opened to be written, by MPI_File_preallocate",
 )];
 
-/// Refuses what cannot be carried out, and what would hang, for syncs are made by all ranks together.
+/// Refuses unsupported uses, and those that would hang, because all ranks sync together.
 fn check(usage: &FileUse) -> Result<()> {
     if usage.threads > 1 {
         return Err(Error::Usage(format!(
@@ -83,12 +83,12 @@ fn open(request: &OpenFiles<'_>) -> Result<Arc<dyn FileDomain>> {
     };
     let ranks = (request.rank, usage.ranks);
     Ok(Arc::new(MpiDomain {
-        mpi: MpiWorld::of_ranks(user, request.libraries, ranks)?,
+        mpi: MpiWorld::start_for_ranks(user, request.libraries, ranks)?,
         usage: usage.clone(),
     }))
 }
 
-/// MPI as one rank uses it for one point.
+/// One rank's use of MPI for one point.
 struct MpiDomain {
     mpi: MpiWorld,
     usage: FileUse,
@@ -131,7 +131,7 @@ impl FileDomain for MpiDomain {
 }
 
 impl MpiDomain {
-    /// Number of bytes of each file that room is made for, where that was asked for.
+    /// Returns the number of bytes to preallocate for each file, if requested.
     fn preallocate(&self) -> Option<u64> {
         let usage = &self.usage;
         let asked = usage.options.get(PREALLOCATE);

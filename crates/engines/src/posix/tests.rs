@@ -1,4 +1,4 @@
-//! The engine on real files, on the disk that holds the build folder and in memory.
+//! The engine on real files, on the disk of the build folder and in memory.
 
 use serde_json::json;
 use std::fs::File;
@@ -80,7 +80,7 @@ fn goes_round(folder: &TempDir) {
     let content = std::fs::read(&path).unwrap();
     assert_eq!(&content[70_000..], b"tonnage");
     assert!(content[..70_000].iter().all(|&byte| byte == 0));
-    // What is there is opened as it is, never emptied.
+    // Existing files are opened unchanged, never truncated.
     calls.call(&open(3, &path, true)).unwrap();
     assert_eq!(calls.call(&Call::Read(to(500, 69_999, 8))).unwrap(), 8);
     let mut bytes = [0xee; 10];
@@ -92,11 +92,11 @@ fn goes_round(folder: &TempDir) {
 }
 
 #[test]
-fn bytes_go_round_on_a_disk_and_in_memory() {
+fn bytes_make_a_round_trip_on_a_disk_and_in_memory() {
     goes_round(&on_disk());
     match in_memory() {
         Some(folder) => goes_round(&folder),
-        None => println!("skip: /dev/shm is no memory"),
+        None => println!("skip: /dev/shm is not in memory"),
     }
 }
 
@@ -118,7 +118,7 @@ fn a_file_that_is_too_short_is_named_with_its_end() {
 }
 
 #[test]
-fn what_cannot_be_opened_says_why_and_what_to_do() {
+fn a_failed_open_reports_the_reason_and_advice() {
     let folder = on_disk();
     let (_memory, mut calls) = engine(false);
     let missing = folder.path().join("missing");
@@ -138,7 +138,7 @@ fn what_cannot_be_opened_says_why_and_what_to_do() {
         let text = refused(calls.as_mut(), &open(0, path, write));
         assert!(text.contains(words), "{text}");
     }
-    // A refusal leaves the number free.
+    // A refusal leaves the file number unused.
     calls.call(&open(0, &missing, true)).unwrap();
     let made = Call::Open(OpenFile {
         file: 1,
@@ -150,11 +150,11 @@ fn what_cannot_be_opened_says_why_and_what_to_do() {
         view: None,
     });
     let made = refused(calls.as_mut(), &made);
-    assert!(made.contains("Another process made it"), "{made}");
+    assert!(made.contains("Another process created it"), "{made}");
 }
 
 #[test]
-fn numbers_of_files_that_are_not_open_are_refused() {
+fn unopened_file_numbers_are_refused() {
     let folder = on_disk();
     let path = folder.path().join("t.dat");
     let (_memory, mut calls) = engine(false);
@@ -177,7 +177,7 @@ fn numbers_of_files_that_are_not_open_are_refused() {
 }
 
 #[test]
-fn memory_that_is_not_there_is_refused_and_nothing_is_written() {
+fn ranges_outside_the_memory_are_refused_and_nothing_is_written() {
     let folder = on_disk();
     let path = folder.path().join("t.dat");
     let (_memory, mut calls) = engine(false);
@@ -231,9 +231,9 @@ fn direct_transfers_leave_nothing_in_the_page_cache() {
 }
 
 #[test]
-fn direct_is_refused_where_it_would_be_ignored() {
+fn direct_io_is_refused_if_it_would_be_ignored() {
     let Some(folder) = in_memory() else {
-        return println!("skip: /dev/shm is no memory");
+        return println!("skip: /dev/shm is not in memory");
     };
     let path = folder.path().join("t.dat");
     let (_memory, mut calls) = engine(true);

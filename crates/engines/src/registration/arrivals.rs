@@ -1,7 +1,7 @@
-//! Flushing what a card has written into memory of a GPU, before it counts as arrived.
+//! Flushes a NIC's writes into GPU memory before they count as arrived.
 //!
-//! A completion that the CPU has seen says nothing about bytes on their way into a GPU, unless the platform orders
-//! both. The driver tells whether it does, and has a call that waits for them.
+//! A completion that the CPU has seen does not prove that bytes have reached the GPU, unless the platform orders both.
+//! The driver reports whether it does, and has a call that waits for the bytes.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,47 +12,47 @@ use tonnage_units::Result;
 use crate::memory::cuda_region::gpu_failed;
 use crate::memory::vendor::vendor_of;
 
-/// The moment at which a flush is due.
+/// When a flush is due.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlushMoment {
-    /// Before an arrival or a read is told.
+    /// Before an arrival or a read is reported.
     Told,
-    /// Behind plain writes of peers, which have ended.
+    /// After the plain writes of peers have ended.
     WritesEnded,
 }
 
-/// Words for the moments. They tell no number, which would be another one in each rank and each run.
-const TOLD: &str = "before arrivals and reads are told";
+/// Texts for these moments. They contain no counts, which would differ between ranks and runs.
+const REPORTED: &str = "before arrivals and reads are reported";
 const ENDED: &str = "when peers' plain writes have ended";
 
-/// Need of a flush, before a GPU sees what has arrived.
+/// Whether a flush is needed before a GPU sees arrived bytes.
 enum FlushNeed {
-    /// Needed, and made by this call.
+    /// Required, and done by this call.
     Flushing(CardWrites),
-    /// Needed, and not to be had.
+    /// Required but unsupported.
     Lacking,
-    /// None, or none that is known.
+    /// Not required, or not known to be.
     Nothing,
 }
 
-/// Arrivals in memory of one GPU.
-pub(super) struct CardArrivals {
+/// Arrivals in the memory of one GPU.
+pub(super) struct NicArrivals {
     context: Option<Arc<CudaContext>>,
     need: FlushNeed,
-    /// Words about that, for the record.
+    /// Description of that for the record.
     words: String,
-    /// Moments at which a flush was due in this point: before something was told, and behind plain writes.
+    /// Whether a flush was due during this point: before a report, and after plain writes.
     was_due: [Cell<bool>; 2],
 }
 
-impl CardArrivals {
-    /// Arrivals in memory of a context, as its driver says that they are to be treated; `None` for memory whose driver
-    /// is not known here.
-    pub(super) fn of(context: Option<&Arc<CudaContext>>) -> Self {
+impl NicArrivals {
+    /// Creates the state for memory of a context, with the flush that its driver requires. A `None` context is memory
+    /// of an unknown driver.
+    pub(super) fn new(context: Option<&Arc<CudaContext>>) -> Self {
         let (need, words) = match context.map(|context| (context, context.writes_ordering())) {
             None => (
                 FlushNeed::Nothing,
-                "not done: whose memory it is has to do it".to_owned(),
+                "not done: left to the owner of the memory".to_owned(),
             ),
             Some((context, WritesOrdering::Flushed)) => match CardWrites::into_memory_of(context) {
                 Ok(writes) => (
@@ -74,8 +74,8 @@ impl CardArrivals {
                 "needed and not done: the driver has no call for the host".to_owned(),
             ),
             Some((context, WritesOrdering::Untold)) => {
-                let untold = vendor_of(context.driver()).cards.flush_untold;
-                (FlushNeed::Nothing, format!("not done: {untold}"))
+                let unknown = vendor_of(context.driver()).cards.flush_unknown;
+                (FlushNeed::Nothing, format!("not done: {unknown}"))
             }
         };
         Self {
@@ -86,7 +86,7 @@ impl CardArrivals {
         }
     }
 
-    /// True for what arrives in memory of this context.
+    /// Whether this is for memory of this context.
     pub(super) fn are_in(&self, context: Option<&Arc<CudaContext>>) -> bool {
         match (&self.context, context) {
             (Some(own), Some(other)) => Arc::ptr_eq(own, other),
@@ -94,40 +94,39 @@ impl CardArrivals {
         }
     }
 
-    /// Words about what is done, for the record.
+    /// Describes the flushes for the record.
     pub(super) fn words(&self) -> String {
         let when = match (&self.need, self.was_due.each_ref().map(Cell::get)) {
             (FlushNeed::Flushing(_), [false, false]) => {
-                return "needed, and never done: this worker was told of no arrival, of no read, and of no end of peers' \
-                        writes"
+                return "needed, and never done: this worker saw no arrival, no read, and no end of peers' writes"
                     .to_owned();
             }
-            (FlushNeed::Flushing(_), [true, false]) => TOLD.to_owned(),
+            (FlushNeed::Flushing(_), [true, false]) => REPORTED.to_owned(),
             (FlushNeed::Flushing(_), [false, true]) => ENDED.to_owned(),
-            (FlushNeed::Flushing(_), [true, true]) => format!("{TOLD}, and {ENDED}"),
+            (FlushNeed::Flushing(_), [true, true]) => format!("{REPORTED}, and {ENDED}"),
             _ => return self.words.clone(),
         };
         format!("{} {when}", self.words)
     }
 
-    /// Begins a point, whose words and doubt are about what arrives from now on.
+    /// Begins a point. Description and doubt are then about later arrivals only.
     pub(super) fn begin(&self) {
         self.was_due.iter().for_each(|due| due.set(false));
     }
 
-    /// The doubt about what arrived, where the GPU may not have seen it when it counted.
+    /// Returns a remark if the GPU may not have seen bytes that were counted as arrived.
     pub(super) fn doubt(&self) -> Option<String> {
         let was_due = self.was_due.iter().any(Cell::get);
         let is_lacking = matches!(self.need, FlushNeed::Lacking) && was_due;
         is_lacking.then(|| {
             format!(
-                "what network cards wrote into memory of a GPU counted before the GPU had to see it: a flush was {}",
+                "network cards' writes into GPU memory were counted before the GPU was sure to see them: a flush was {}",
                 self.words
             )
         })
     }
 
-    /// Waits until the GPU sees what has arrived, where that is needed and can be done; returns whether it is.
+    /// Waits until the GPU sees the arrived bytes, if that is required and supported. Returns whether it is.
     ///
     /// # Errors
     /// The driver's reason.

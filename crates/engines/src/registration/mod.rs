@@ -1,41 +1,41 @@
-//! Registrations of memory of a GPU with a network card, for engines over one.
+//! Registers GPU memory with a NIC, for engines that use NICs.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
-//! | `mod` | the option, and where it has no effect |
-//! | `ways` | ways to register, the one that is taken, and the refusal where none is granted |
-//! | `card_memory` | memory of a device as a card takes it by each of these ways |
-//! | `card_regions` | what a worker has registered, and what was granted |
-//! | `arrivals` | flushing what a card has written, before it counts as arrived |
+//! | `mod` | the option, and the check that it has an effect |
+//! | `ways` | ways to register: the chosen one, and the error if none is granted |
+//! | `nic_memory` | device memory as each of these ways presents it to a NIC |
+//! | `nic_regions` | a worker's registered memory, and how each was granted |
+//! | `arrivals` | flushing a NIC's writes before they count as arrived |
 //!
-//! The calls that register are in `tonnage_sys::verbs` and `tonnage_sys::libfabric`, made by the engines. Moving bytes
-//! through pinned memory instead is in `super::staged`, and never chosen here.
+//! The calls that register are in `tonnage_sys::verbs` and `tonnage_sys::libfabric`, and the engines make them. The
+//! alternative of moving bytes through pinned memory is in `super::staged`; it is never chosen here.
 
 mod arrivals;
-mod card_memory;
-mod card_regions;
 #[cfg(test)]
 #[path = "../../../sys/tests/cuda/double.rs"]
 pub(crate) mod double;
+mod nic_memory;
+mod nic_regions;
 #[cfg(test)]
 #[path = "tests.rs"]
 mod over_double;
 mod ways;
 
-pub(crate) use card_memory::CardMemory;
-pub(crate) use card_regions::CardRegions;
-pub(crate) use ways::CardWay;
+pub(crate) use nic_memory::NicMemory;
+pub(crate) use nic_regions::NicRegions;
+pub(crate) use ways::RegistrationWay;
 
 use tonnage_engine::{EngineOption, OpenRequest, OptionKind};
 use tonnage_units::{Error, Result};
 
-/// The option's name.
+/// Name of the option.
 pub(crate) const REGISTRATION: &str = "registration";
 
 /// The value that tries all ways.
 pub(crate) const AUTO: &str = "auto";
 
-/// The option, for the row of an engine that has these ways on these variants; on all where none is named.
+/// Returns the option for an engine with these ways. It applies to these variants, or to all if the list is empty.
 pub(crate) const fn option(
     values: &'static [&'static str],
     variants: &'static [&'static str],
@@ -49,11 +49,11 @@ pub(crate) const fn option(
     }
 }
 
-/// Refuses a way that was asked for where nothing is registered by it. Plans refuse it before, where no end has memory
-/// of a GPU; of what a library's caller registers, nothing is known yet.
+/// Refuses a requested way if staging leaves it without effect. Plans refuse it earlier if neither end has GPU memory;
+/// for the memory that a library's caller registers, this is not known yet.
 ///
 /// # Errors
-/// `Usage`, with what to leave out.
+/// `Usage`, with the options to choose between.
 pub(crate) fn check_registration(
     request: &OpenRequest<'_>,
     options: &[EngineOption],
@@ -64,8 +64,8 @@ pub(crate) fn check_registration(
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "{REGISTRATION}={asked} is about memory of a GPU that is registered, and staging=pinned registers pinned memory of \
-         the host in its place: leave one of them out"
+        "{REGISTRATION}={asked} registers GPU memory, but staging=pinned registers pinned host memory instead: leave one \
+         of them out"
     )))
 }
 
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_way_is_refused_where_it_has_no_effect() {
+    fn a_way_that_has_no_effect_is_refused() {
         checked("auto", false).unwrap();
         checked("dmabuf", false).unwrap();
         let refused = checked("dmabuf", true).unwrap_err();

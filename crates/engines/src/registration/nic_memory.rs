@@ -1,4 +1,4 @@
-//! Memory of a device as a network card takes it, and the doubt whether it is still on the device then.
+//! Device memory as a NIC takes it, and the doubt whether its bytes are still on the device then.
 
 use std::sync::Arc;
 
@@ -10,25 +10,25 @@ use tonnage_sys::libfabric::HmemInterface;
 use tonnage_sys::registrable::DeviceBytes;
 use tonnage_units::{Error, Result};
 
-use super::ways::CardWay;
+use super::ways::RegistrationWay;
 use crate::memory::cuda_region::DriverMemory;
-use crate::memory::vendor::CardRules;
+use crate::memory::vendor::NicRules;
 use crate::memory::vendor::vendor_of;
 
-/// Memory of a device that is to be registered.
-pub(crate) struct CardMemory {
+/// Device memory to be registered.
+pub(crate) struct NicMemory {
     memory: Arc<dyn Memory>,
-    /// Its allocation, where it is one of this process.
+    /// Its allocation, if this process made it.
     buffer: Option<Arc<DeviceBuffer>>,
 }
 
-impl CardMemory {
-    /// Memory that the CPU does not address, for an engine of some name.
+impl NicMemory {
+    /// Wraps memory that the CPU cannot address. `engine` is named in errors.
     ///
     /// # Errors
-    /// `Unavailable` for memory of which no card could know anything.
-    pub(crate) fn of(memory: &Arc<dyn Memory>, engine: &str) -> Result<Self> {
-        let buffer = match DriverMemory::of(&**memory) {
+    /// `Unavailable` for memory that no NIC can know.
+    pub(crate) fn new(memory: &Arc<dyn Memory>, engine: &str) -> Result<Self> {
+        let buffer = match DriverMemory::from_memory(&**memory) {
             Some(DriverMemory::Gpu(buffer)) => Some(buffer),
             _ => None,
         };
@@ -40,9 +40,9 @@ impl CardMemory {
         if buffer.is_none() && !has_file() {
             return Err(Error::Unavailable {
                 what: format!("memory {} with engine {engine}", memory.report().kind),
-                why: "it registers memory of the host, of GPUs of NVIDIA and AMD, and what a dmabuf names; this is none of them"
+                why: "it registers host memory, NVIDIA and AMD GPU memory, and memory with a dmabuf; this is none of them"
                     .to_owned(),
-                how: "Choose --memory host, or memory of a GPU such as --memory cuda or hip".to_owned(),
+                how: "Choose --memory host, or GPU memory such as --memory cuda or hip".to_owned(),
             });
         }
         Ok(Self {
@@ -51,18 +51,20 @@ impl CardMemory {
         })
     }
 
-    /// Registers the bytes by a way with a device. Returns what came of it, and a doubt of where the bytes are then.
+    /// Registers the bytes with a device in this way. Returns the registration, and a doubt about the location of the
+    /// bytes.
     ///
     /// # Errors
-    /// The reason of the driver, or of the device, in words.
+    /// The reason of the driver or of the device, as text.
     pub(crate) fn register<T>(
         &self,
         (tree, device): (&Tree, &str),
-        way: CardWay,
+        way: RegistrationWay,
         register: impl FnOnce(Arc<DeviceBytes>) -> Result<T, String>,
     ) -> Result<(T, Option<String>), String> {
         let bytes = self.bytes(way)?;
-        let may_move = way == CardWay::Dmabuf && self.rules().is_some_and(|rules| rules.may_move);
+        let may_move =
+            way == RegistrationWay::Dmabuf && self.rules().is_some_and(|rules| rules.may_move);
         let Some(context) = self.context().filter(|_| may_move) else {
             return Ok((register(bytes)?, None));
         };
@@ -73,38 +75,38 @@ impl CardMemory {
         Ok((made, doubt))
     }
 
-    /// The bytes for a registration by this way.
+    /// Returns the bytes for a registration in this way.
     ///
     /// # Errors
-    /// The driver's reason, in words.
-    pub(crate) fn bytes(&self, way: CardWay) -> Result<Arc<DeviceBytes>, String> {
-        // Its copies and kernels have been waited for when a card is handed bytes, and a card's writes are flushed: so
-        // the driver need not order its own calls after them (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is not set).
+    /// The driver's reason, as text.
+    pub(crate) fn bytes(&self, way: RegistrationWay) -> Result<Arc<DeviceBytes>, String> {
+        // Copies and kernels have been waited for before a NIC gets the bytes, and a NIC's writes are flushed. So the
+        // driver need not order its own calls after them (CU_POINTER_ATTRIBUTE_SYNC_MEMOPS is not set).
         if let (Some(buffer), Some(rules)) = (&self.buffer, self.rules())
             && buffer.granularity().is_some()
             && let Some(said) = match buffer.is_for_cards() {
                 Some(true) => None,
                 Some(false) => Some("is 0"),
-                None => rules.mapped_if_told.then_some("is not known to it"),
+                None => rules.mapped_needs_attribute.then_some("is not known to it"),
             }
         {
             return Err(format!(
-                "the driver does not say that network cards reach memory by virtual-memory handles of this GPU (its attribute \
-                 {} {said}): leave --memory-option alloc=vmm out",
+                "the driver does not confirm that network cards can access this GPU's memory by virtual-memory handles (its \
+                 attribute {} {said}): leave --memory-option alloc=vmm out",
                 rules.reaches_mapped
             ));
         }
-        // A library that registers by address, and moves bytes on this thread later, asks for the thread's own GPU.
+        // A library that registers by address, and later moves bytes on this thread, queries the thread's current GPU.
         if let Some(buffer) = &self.buffer {
             let made = buffer.context().make_current();
             made.map_err(|failure| failure.to_string())?;
         }
         let bytes = match (way, &self.buffer) {
-            (CardWay::Dmabuf, Some(buffer)) => {
+            (RegistrationWay::Dmabuf, Some(buffer)) => {
                 if buffer.is_exportable() == Some(false) {
                     return Err(
-                        "the runtime refuses memory by virtual-memory handles of which a file could be made: leave \
-                         --memory-option alloc=vmm out"
+                        "the runtime refuses exportable memory by virtual-memory handles: leave --memory-option alloc=vmm \
+                         out"
                             .to_owned(),
                     );
                 }
@@ -117,16 +119,18 @@ impl CardMemory {
                 }
                 DeviceBytes::exported(buffer).map_err(|failure| failure.to_string())?
             }
-            (CardWay::Dmabuf, None) => self.named_by_file()?,
-            (CardWay::Peermem | CardWay::Hmem, Some(buffer)) => DeviceBytes::by_address(buffer),
-            (CardWay::Peermem | CardWay::Hmem, None) => {
-                return Err("the memory is known by a dmabuf alone".to_owned());
+            (RegistrationWay::Dmabuf, None) => self.named_by_file()?,
+            (RegistrationWay::Peermem | RegistrationWay::Hmem, Some(buffer)) => {
+                DeviceBytes::by_address(buffer)
+            }
+            (RegistrationWay::Peermem | RegistrationWay::Hmem, None) => {
+                return Err("the memory is known only by its dmabuf".to_owned());
             }
         };
         Ok(Arc::new(bytes))
     }
 
-    /// The bytes of a file that somebody else exported.
+    /// Returns the bytes of a dmabuf that other code exported.
     fn named_by_file(&self) -> Result<DeviceBytes, String> {
         let device = self.memory.device();
         let (device, file) = device
@@ -145,31 +149,31 @@ impl CardMemory {
         ))
     }
 
-    /// libfabric's name of the device's interface, and the device's number in it.
+    /// Returns libfabric's name of the device's interface, and the device's number in it.
     ///
     /// # Errors
-    /// For an interface that libfabric is not asked about here, in words.
+    /// For an interface that is not passed to libfabric, as text.
     pub(crate) fn interface(&self) -> Result<(HmemInterface, u32), String> {
-        let device = self.memory.device().ok_or("it is of no device")?;
+        let device = self.memory.device().ok_or("it is not device memory")?;
         match device.interface {
             "cuda" => Ok((HmemInterface::Cuda, device.device)),
             "hip" | "rocr" => Ok((HmemInterface::Rocr, device.device)),
-            other => Err(format!("libfabric is not asked about memory of {other}")),
+            other => Err(format!("memory of {other} is not supported with libfabric")),
         }
     }
 
-    /// Rules of the maker of its GPU, where that is known here.
-    pub(crate) fn rules(&self) -> Option<&'static CardRules> {
+    /// Returns the rules of the GPU's vendor, if known.
+    pub(crate) fn rules(&self) -> Option<&'static NicRules> {
         let context = self.context()?;
         Some(&vendor_of(context.driver()).cards)
     }
 
-    /// The context that it is of, where its driver is known here.
+    /// Returns its context, if its driver is known here.
     pub(crate) fn context(&self) -> Option<&Arc<CudaContext>> {
         self.buffer.as_ref().map(|buffer| buffer.context())
     }
 
-    /// Its name, for messages.
+    /// Returns the name of the memory, for messages.
     pub(crate) fn kind(&self) -> String {
         self.memory.report().kind
     }

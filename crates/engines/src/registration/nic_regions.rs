@@ -1,4 +1,4 @@
-//! Memory of GPUs that a worker has registered: what was granted, and flushing what arrives there.
+//! GPU memory that a worker has registered: how it was granted, and flushing the bytes that arrive there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,41 +8,41 @@ use tonnage_sys::cuda::CudaContext;
 use tonnage_units::Result;
 
 use super::REGISTRATION;
-use super::arrivals::{CardArrivals, FlushMoment};
-use super::card_memory::CardMemory;
-use super::ways::{CardWay, NotGranted, first_granted, not_granted};
+use super::arrivals::{FlushMoment, NicArrivals};
+use super::nic_memory::NicMemory;
+use super::ways::{NotGranted, RegistrationWay, first_granted, not_granted};
 
 /// One registered memory.
 struct GrantedRegion {
     /// The way that was granted.
-    way: CardWay,
-    /// Ways that were tried before it, in words.
+    way: RegistrationWay,
+    /// The refusals before it, as text.
     before: Vec<String>,
     context: Option<Arc<CudaContext>>,
-    /// Doubt of where its bytes are.
+    /// A doubt about the location of its bytes.
     doubt: Option<String>,
 }
 
-/// Registered memory of GPUs.
+/// A worker's registered GPU memory.
 #[derive(Default)]
-pub(crate) struct CardRegions {
+pub(crate) struct NicRegions {
     granted: BTreeMap<u32, GrantedRegion>,
-    /// One for each GPU.
-    arrivals: Vec<CardArrivals>,
+    /// One per GPU.
+    arrivals: Vec<NicArrivals>,
 }
 
-impl CardRegions {
-    /// Registers memory as a region by the first way that is granted, of those that an option's value asks for. Keeps
-    /// what was granted, a doubt of where the bytes are then, and who is to see what arrives there.
+impl NicRegions {
+    /// Registers memory as a region by the first granted way among those that the option's value selects. Records the
+    /// way, a doubt about the location of the bytes, and the GPU that has to see arrivals there.
     ///
     /// # Errors
-    /// The refusal of `what`, where none is granted; `instead` says how to move the bytes through the host.
+    /// The error for `what` if no way is granted; `instead` is the advice to move the bytes through the host.
     pub(crate) fn register<T>(
         &mut self,
-        (region, card): (RegionId, &CardMemory),
-        (asked, ways): (&str, &[CardWay]),
+        (region, card): (RegionId, &NicMemory),
+        (asked, ways): (&str, &[RegistrationWay]),
         (what, instead): (String, &str),
-        attempt: impl FnMut(CardWay) -> Result<(T, Option<String>), String>,
+        attempt: impl FnMut(RegistrationWay) -> Result<(T, Option<String>), String>,
     ) -> Result<T> {
         let tried = first_granted(asked, ways, attempt);
         let (way, (made, doubt), before) =
@@ -54,7 +54,7 @@ impl CardRegions {
     pub(super) fn keep(
         &mut self,
         region: RegionId,
-        (way, before): (CardWay, &[NotGranted]),
+        (way, before): (RegistrationWay, &[NotGranted]),
         context: Option<&Arc<CudaContext>>,
         doubt: Option<String>,
     ) {
@@ -66,11 +66,11 @@ impl CardRegions {
         };
         self.granted.insert(region.0, granted);
         if !self.arrivals.iter().any(|known| known.are_in(context)) {
-            self.arrivals.push(CardArrivals::of(context));
+            self.arrivals.push(NicArrivals::new(context));
         }
     }
 
-    /// Takes a registration out that was taken back; one of memory of the host is none of these.
+    /// Removes a deregistered region. Regions of host memory are not in here, and are ignored.
     pub(crate) fn forget(&mut self, region: RegionId) {
         if self.granted.remove(&region.0).is_none() {
             return;
@@ -80,12 +80,12 @@ impl CardRegions {
             .retain(|arrivals| left.clone().any(|context| arrivals.are_in(context)));
     }
 
-    /// True where there are none.
+    /// Whether no GPU memory is registered.
     pub(crate) fn is_empty(&self) -> bool {
         self.granted.is_empty()
     }
 
-    /// Facts about them, for the record.
+    /// Adds facts about these regions for the record.
     pub(crate) fn add_granted(&self, facts: Facts) -> Facts {
         if self.is_empty() {
             return facts;
@@ -98,11 +98,11 @@ impl CardRegions {
                 .clone()
                 .flat_map(|region| region.before.iter().cloned()),
         );
-        let words: Vec<_> = self.arrivals.iter().map(CardArrivals::words).collect();
+        let words: Vec<_> = self.arrivals.iter().map(NicArrivals::words).collect();
         let doubts: Vec<_> = self
             .arrivals
             .iter()
-            .filter_map(CardArrivals::doubt)
+            .filter_map(NicArrivals::doubt)
             .chain(places)
             .collect();
         facts
@@ -118,7 +118,7 @@ impl CardRegions {
             )
     }
 
-    /// Waits until the GPUs see what these completions tell of; `reads` says which lanes bring bytes here.
+    /// Waits until the GPUs see the bytes of these completions. `reads` returns whether a lane brings bytes here.
     ///
     /// # Errors
     /// The driver's reason.
@@ -143,8 +143,8 @@ impl CardRegions {
         }
     }
 
-    /// Waits until the GPUs see what plain writes have brought, of which nothing was told here; returns whether any of
-    /// them needed it.
+    /// Waits until the GPUs see the bytes of plain writes, which have no completion here. Returns whether any GPU
+    /// required it.
     ///
     /// # Errors
     /// The driver's reason.
@@ -152,10 +152,11 @@ impl CardRegions {
         self.flush_at(engine, FlushMoment::WritesEnded)
     }
 
-    /// Begins a point, where something is `tried` before it is measured: facts are about what arrives from now on.
+    /// Begins a point if `tried`, which is when the engine may still try out methods. Facts are then about later
+    /// arrivals only.
     pub(crate) fn begin(&self, tried: bool) {
         if tried {
-            self.arrivals.iter().for_each(CardArrivals::begin);
+            self.arrivals.iter().for_each(NicArrivals::begin);
         }
     }
 
@@ -167,7 +168,7 @@ impl CardRegions {
     }
 }
 
-/// Texts, each once.
+/// Removes duplicates, and keeps the order.
 fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
     let mut all: Vec<String> = Vec::new();
     for text in texts {

@@ -1,4 +1,4 @@
-//! Memory of a GPU as a card takes it, over the double of the driver. No card registers it here.
+//! Device memory as a NIC takes it, over doubles of the drivers. It is not registered with a real NIC.
 
 use std::sync::Arc;
 
@@ -11,17 +11,17 @@ use tonnage_sys::registrable::DeviceBytes;
 
 use super::double::Double;
 use super::ways::{first_granted, not_granted};
-use super::{AUTO, CardMemory, CardRegions, CardWay};
+use super::{AUTO, NicMemory, NicRegions, RegistrationWay};
 use crate::memory::{CUDA, HIP, HOST};
 
-const WAYS: [CardWay; 2] = [CardWay::Dmabuf, CardWay::Peermem];
+const WAYS: [RegistrationWay; 2] = [RegistrationWay::Dmabuf, RegistrationWay::Peermem];
 
-/// Memory of a double that does as the lines say, allocated in this way.
+/// Memory of a CUDA double with this script, allocated in this way.
 fn memory(lines: &str, alloc: &str) -> Option<(Double, Arc<dyn Memory>)> {
     memory_of(&CUDA, Double::with(lines), (alloc, 10_000))
 }
 
-/// Memory of a double of AMD's runtime, in the same way.
+/// Memory of a double of AMD's runtime.
 fn hip_memory(lines: &str, alloc: &str) -> Option<(Double, Arc<dyn Memory>)> {
     memory_of(&HIP, Double::hip(lines), (alloc, 10_000))
 }
@@ -43,40 +43,45 @@ fn memory_of(
     Some((double, memory.unwrap()))
 }
 
-/// One region of such memory.
-fn registered(lines: &str) -> Option<(Double, Arc<dyn Memory>, CardRegions)> {
+/// One region of this memory.
+fn registered(lines: &str) -> Option<(Double, Arc<dyn Memory>, NicRegions)> {
     let (double, memory) = memory(lines, "malloc")?;
-    let card = CardMemory::of(&memory, "verbs:rc").unwrap();
-    let mut regions = CardRegions::default();
-    regions.keep(RegionId(0), (CardWay::Peermem, &[]), card.context(), None);
+    let card = NicMemory::new(&memory, "verbs:rc").unwrap();
+    let mut regions = NicRegions::default();
+    regions.keep(
+        RegionId(0),
+        (RegistrationWay::Peermem, &[]),
+        card.context(),
+        None,
+    );
     Some((double, memory, regions))
 }
 
-/// One of the facts about regions.
-fn fact(regions: &CardRegions, name: &str) -> Option<String> {
+/// Returns one of the facts about regions.
+fn fact(regions: &NicRegions, name: &str) -> Option<String> {
     let facts = regions.add_granted(Facts::default());
     facts
         .get(name)
         .and_then(|fact| fact.text().map(str::to_owned))
 }
 
-fn remarks(regions: &CardRegions) -> Vec<String> {
+fn remarks(regions: &NicRegions) -> Vec<String> {
     let facts = regions.add_granted(Facts::default());
     let texts = facts.texts(fact_names::REMARKS);
     texts.into_iter().map(str::to_owned).collect()
 }
 
-/// When writes of cards were flushed.
-fn flushes(regions: &CardRegions) -> String {
+/// Returns the description of the flushes.
+fn flushes(regions: &NicRegions) -> String {
     fact(regions, "card_writes_flushed").unwrap()
 }
 
-/// The way that a card takes which takes what `takes` says, and the reasons of those before it.
+/// Returns the granted way for a NIC that accepts bytes by `takes`, and the reasons of earlier refusals.
 fn taken(
     memory: &Arc<dyn Memory>,
     takes: fn(&DeviceBytes) -> bool,
-) -> Result<(CardWay, Vec<String>), Vec<String>> {
-    let card = CardMemory::of(memory, "verbs:rc").unwrap();
+) -> Result<(RegistrationWay, Vec<String>), Vec<String>> {
+    let card = NicMemory::new(memory, "verbs:rc").unwrap();
     let attempt = |way| match card.bytes(way) {
         Ok(bytes) if takes(&bytes) => Ok(()),
         Ok(_) => Err("the card refuses it".to_owned()),
@@ -89,21 +94,21 @@ fn taken(
 }
 
 #[test]
-fn the_file_is_taken_where_the_driver_exports_one() {
+fn the_dmabuf_is_used_if_the_driver_exports_one() {
     for alloc in ["malloc", "vmm"] {
         let known = [memory("dmabuf 1", alloc), hip_memory("dmabuf 1", alloc)];
         // Both are built, or there is no compiler.
         assert_eq!(known[0].is_some(), known[1].is_some());
-        // A release of ROCm that exports memory and knows none of the questions about it.
+        // A release of ROCm that exports memory, but does not know the queries about it.
         let older = hip_memory("dmabuf 2\ndirect 2", alloc);
         for (_double, memory) in known.into_iter().chain([older]).flatten() {
             let (way, before) = taken(&memory, DeviceBytes::has_file).unwrap();
-            assert_eq!((way, before.len()), (CardWay::Dmabuf, 0), "{alloc}");
+            assert_eq!((way, before.len()), (RegistrationWay::Dmabuf, 0), "{alloc}");
             let (way, before) = taken(&memory, |bytes| !bytes.has_file()).unwrap();
             assert_eq!(
                 (way, before),
                 (
-                    CardWay::Peermem,
+                    RegistrationWay::Peermem,
                     vec!["dmabuf: the card refuses it".to_owned()]
                 )
             );
@@ -112,7 +117,7 @@ fn the_file_is_taken_where_the_driver_exports_one() {
 }
 
 #[test]
-fn a_driver_that_exports_nothing_is_told_with_its_reason() {
+fn a_driver_that_exports_nothing_is_reported_with_its_reason() {
     let said = |attribute: &str| {
         format!("dmabuf: the driver exports no memory of this GPU (its attribute {attribute} is 0)")
     };
@@ -122,7 +127,7 @@ fn a_driver_that_exports_nothing_is_told_with_its_reason() {
             hip_memory("dmabuf 0", "malloc"),
             said("hipDeviceAttributeDmaBufSupported"),
         ),
-        // They do not know the question, and then refuse.
+        // These drivers do not know the query, and refuse later.
         (
             memory("", "malloc"),
             "dmabuf: cuMemGetHandleForAddressRange: CUDA_ERROR_NOT_SUPPORTED (801)".to_owned(),
@@ -142,7 +147,7 @@ fn a_driver_that_exports_nothing_is_told_with_its_reason() {
 }
 
 #[test]
-fn mapped_memory_that_no_card_reaches_is_told_apart_from_what_the_driver_does_not_tell() {
+fn mapped_memory_that_cards_cannot_access_differs_from_an_unknown_query() {
     for (lines, said) in [
         ("dmabuf 1\ndirect 0", "is 0"),
         ("dmabuf 1\ndirect 2", "is not known to it"),
@@ -156,29 +161,31 @@ fn mapped_memory_that_no_card_reaches_is_told_apart_from_what_the_driver_does_no
             let part = format!("GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED {said}): leave");
             assert!(why.contains(&part), "{lines}: {why}");
         }
-        let told = memory.report().allocated.unwrap();
+        let report = memory.report().allocated.unwrap();
         assert_eq!(
-            told.ends_with("the driver does not tell whether they reach it"),
+            report.ends_with("the driver does not tell whether they reach it"),
             said != "is 0",
-            "{told}"
+            "{report}"
         );
     }
 }
 
 #[test]
-fn memory_that_no_card_could_know_is_refused() {
+fn memory_that_no_card_can_know_is_refused() {
     let host = (HOST.allocate)(&Request {
         bytes: 4096,
         ..Request::default()
     });
-    let refused = CardMemory::of(&host.unwrap(), "verbs:rc").err().unwrap();
-    let said = "memory host with engine verbs:rc cannot be used here: it registers memory of the host, of GPUs";
+    let refused = NicMemory::new(&host.unwrap(), "verbs:rc").err().unwrap();
+    let said =
+        "memory host with engine verbs:rc cannot be used here: it registers host memory, NVIDIA";
     assert!(refused.to_string().starts_with(said), "{refused}");
 }
 
-/// A release of ROCm that makes no files of memory by handles has that memory, which says so; the way is refused.
+/// An old release of ROCm cannot export memory by handles. The memory is allocated and reports this; the way is
+/// refused.
 #[test]
-fn mapped_memory_of_which_no_file_is_made_is_told() {
+fn mapped_memory_without_export_is_reported() {
     let Some((_double, memory)) = hip_memory("dmabuf 2\ndirect 2\nhandles 0", "vmm") else {
         return;
     };
@@ -186,14 +193,14 @@ fn mapped_memory_of_which_no_file_is_made_is_told() {
     let said = "; this release refuses handles by which a file of it could be made";
     assert!(told.ends_with(said), "{told}");
     let (way, before) = taken(&memory, |_| true).unwrap();
-    assert_eq!(way, CardWay::Peermem);
+    assert_eq!(way, RegistrationWay::Peermem);
     assert!(
-        before[0].starts_with("dmabuf: the runtime refuses memory by"),
+        before[0].starts_with("dmabuf: the runtime refuses exportable memory by"),
         "{before:?}"
     );
 }
 
-/// Bytes that a card registers as a dmabuf are looked for in what the kernel says that is in use; only those of AMD.
+/// After registration by dmabuf, the kernel's counters show whether bytes moved to the host. Only AMD's are checked.
 #[test]
 fn memory_that_the_kernel_moves_to_the_host_is_a_remark() {
     let machine = Machine::new();
@@ -209,11 +216,11 @@ fn memory_that_the_kernel_moves_to_the_host_is_a_remark() {
         memory_of(&CUDA, Double::with(lines), ("malloc", BYTES)),
     ];
     for ((_double, memory), is_amd) in opened.into_iter().flatten().zip([true, false]) {
-        let card = CardMemory::of(&memory, "verbs:rc").unwrap();
+        let card = NicMemory::new(&memory, "verbs:rc").unwrap();
         for (way, moved, doubted) in [
-            (CardWay::Dmabuf, BYTES, is_amd),
-            (CardWay::Dmabuf, 0, false),
-            (CardWay::Peermem, BYTES, false),
+            (RegistrationWay::Dmabuf, BYTES, is_amd),
+            (RegistrationWay::Dmabuf, 0, false),
+            (RegistrationWay::Peermem, BYTES, false),
         ] {
             used(2 * BYTES, 0);
             let register = |_| {
@@ -223,7 +230,7 @@ fn memory_that_the_kernel_moves_to_the_host_is_a_remark() {
             let at = (&machine.tree(), "bnxt_re0");
             let (made, doubt) = card.register(at, way, register).unwrap();
             assert_eq!((made, doubt.is_some()), (7, doubted), "{way:?} {moved}");
-            let mut regions = CardRegions::default();
+            let mut regions = NicRegions::default();
             regions.keep(RegionId(0), (way, &[]), card.context(), doubt);
             let said = remarks(&regions).join("");
             assert_eq!(
@@ -234,15 +241,19 @@ fn memory_that_the_kernel_moves_to_the_host_is_a_remark() {
     }
 }
 
-/// Refusals of AMD's memory name what ROCm and its kernel need, and nothing of NVIDIA's; nor does the record.
+/// Refusals and records of AMD memory name the requirements of ROCm and its kernel, and none of NVIDIA's.
 #[test]
-fn refusals_of_amd_are_of_amd() {
+fn refusals_for_amd_memory_do_not_mention_nvidia() {
     let Some((_double, memory)) = hip_memory("dmabuf 1\ndirect 0", "vmm") else {
         return;
     };
-    let card = CardMemory::of(&memory, "fabric:verbs").unwrap();
+    let card = NicMemory::new(&memory, "fabric:verbs").unwrap();
     assert_eq!(card.interface(), Ok((HmemInterface::Rocr, 0)));
-    let ways = [CardWay::Dmabuf, CardWay::Peermem, CardWay::Hmem];
+    let ways = [
+        RegistrationWay::Dmabuf,
+        RegistrationWay::Peermem,
+        RegistrationWay::Hmem,
+    ];
     let refused = first_granted(AUTO, &ways, |way| card.bytes(way).map(|_| ())).unwrap_err();
     let said = not_granted(("memory hip".to_owned(), card.rules()), &refused, "leave");
     let said = said.to_string();
@@ -257,20 +268,25 @@ fn refusals_of_amd_are_of_amd() {
     }
     let told = memory.report().allocated.unwrap();
     assert!(told.starts_with("vmm: hipMemCreate and hipMemMap, in granules of 2097152"));
-    let mut regions = CardRegions::default();
-    regions.keep(RegionId(0), (CardWay::Dmabuf, &[]), card.context(), None);
+    let mut regions = NicRegions::default();
+    regions.keep(
+        RegionId(0),
+        (RegistrationWay::Dmabuf, &[]),
+        card.context(),
+        None,
+    );
     let all = format!("{said} {told} {}", flushes(&regions)).to_lowercase();
     assert!(!all.contains("cuda") && !all.contains("nvidia"), "{all}");
 }
 
-/// Words of the record for flushes at these moments.
+/// The recorded text for flushes at these moments.
 fn flushed(when: &str) -> String {
     format!("by cuFlushGPUDirectRDMAWrites {when}")
 }
 
-/// The double's flush fails the second time: a wait that is not made would not notice.
+/// The double's flush fails the second time, so that a missing wait would not go unnoticed.
 #[test]
-fn arrivals_are_flushed_where_the_driver_needs_it() {
+fn arrivals_are_flushed_if_the_driver_requires_it() {
     let lines = "ordering 0\nflushes 1\nfail cuFlushGPUDirectRDMAWrites 700 2";
     let Some((_double, _memory, regions)) = registered(lines) else {
         return;
@@ -284,13 +300,13 @@ fn arrivals_are_flushed_where_the_driver_needs_it() {
         let flushed = regions.flush("verbs:rc", &[done], |_: Lane| reads);
         flushed.map(|()| flushes(&regions))
     };
-    // What was written elsewhere, and what failed, brings nothing here.
+    // Writes to other places, and failed operations, bring no bytes here.
     for (ending, reads) in [(Done, false), (Failed(5), true)] {
         let said = flush(ending, reads).unwrap();
         assert!(said.starts_with("needed, and never done"), "{said}");
     }
     let said = flush(Done, true).unwrap();
-    assert_eq!(said, flushed("before arrivals and reads are told"));
+    assert_eq!(said, flushed("before arrivals and reads are reported"));
     let failed = flush(Arrived, false).unwrap_err().to_string();
     assert!(
         failed.contains("cuFlushGPUDirectRDMAWrites: CUDA_ERROR_ILLEGAL_ADDRESS"),
@@ -298,15 +314,15 @@ fn arrivals_are_flushed_where_the_driver_needs_it() {
     );
 }
 
-/// A target of plain writes is not told of their end: the flush is made where it is asked for, and its failure told.
+/// A target of plain writes sees no completion: its caller requests the flush, which reports a failure.
 #[test]
 fn plain_writes_are_flushed_when_they_have_ended() {
-    assert!(!CardRegions::default().flush_all("verbs:rc").unwrap());
+    assert!(!NicRegions::default().flush_all("verbs:rc").unwrap());
     let lines = "ordering 0\nflushes 1\nfail cuFlushGPUDirectRDMAWrites 700 5";
     let Some((_double, _memory, mut regions)) = registered(lines) else {
         return;
     };
-    // However often: the words are those of each rank and each run.
+    // The text is the same for any number of flushes, and so for all ranks and runs.
     for _ in 0..2 {
         assert!(regions.flush_all("verbs:rc").unwrap());
         let expected = flushed("when peers' plain writes have ended");
@@ -318,24 +334,24 @@ fn plain_writes_are_flushed_when_they_have_ended() {
     };
     (regions.flush("verbs:rc", &[arrived], |_| false)).unwrap();
     let both =
-        flushed("before arrivals and reads are told, and when peers' plain writes have ended");
+        flushed("before arrivals and reads are reported, and when peers' plain writes have ended");
     assert_eq!(flushes(&regions), both);
     assert!(remarks(&regions).is_empty());
-    // The next point is told of by itself; the end of its warm-up, and each of its trials, begin none.
+    // The next point starts over. The end of its warm-up, and each of its trials, do not.
     regions.begin(false);
     assert_eq!(flushes(&regions), both);
     regions.begin(true);
     assert!(flushes(&regions).starts_with("needed, and never done"));
     regions.flush_all("verbs:rc").unwrap();
     regions.flush_all("verbs:rc").unwrap_err();
-    // Of what is no longer registered, nothing arrives.
+    // Nothing arrives in a deregistered region.
     regions.forget(RegionId(0));
     regions.flush_all("verbs:rc").unwrap();
 }
 
-/// A flush that is needed and cannot be made is a remark as soon as something has arrived, and not before.
+/// A required but unsupported flush is a remark as soon as something has arrived, and not before.
 #[test]
-fn a_flush_that_is_lacking_is_a_remark() {
+fn a_missing_flush_is_a_remark() {
     for (lines, doubted) in [("ordering 0", true), ("ordering 100", false), ("", false)] {
         let Some((_double, _memory, regions)) = registered(lines) else {
             return;
@@ -343,10 +359,10 @@ fn a_flush_that_is_lacking_is_a_remark() {
         assert!(remarks(&regions).is_empty(), "{lines}");
         regions.flush_all("verbs:rc").unwrap();
         let said = remarks(&regions);
-        let is_told = said.len() == 1
+        let is_remarked = said.len() == 1
             && said[0]
                 .ends_with("a flush was needed and not done: the driver has no call for the host");
-        assert_eq!(is_told, doubted, "{lines}: {said:?}");
+        assert_eq!(is_remarked, doubted, "{lines}: {said:?}");
         assert_eq!(said.is_empty(), !doubted, "{lines}: {said:?}");
         // Nothing arrives in the next point.
         regions.begin(true);
@@ -354,20 +370,35 @@ fn a_flush_that_is_lacking_is_a_remark() {
     }
 }
 
-/// Grants are told of the regions that there are, and of none that was taken back.
+/// The reported ways are those of the registered regions, without deregistered ones.
 #[test]
-fn ways_are_those_of_the_regions_that_are_left() {
+fn ways_are_those_of_the_remaining_regions() {
     let Some((_double, memory)) = memory("", "malloc") else {
         return;
     };
-    let card = CardMemory::of(&memory, "verbs:rc").unwrap();
-    let mut regions = CardRegions::default();
-    let ways = |regions: &CardRegions| fact(regions, "registration");
-    regions.keep(RegionId(1), (CardWay::Dmabuf, &[]), card.context(), None);
-    regions.keep(RegionId(2), (CardWay::Peermem, &[]), card.context(), None);
-    regions.keep(RegionId(4), (CardWay::Peermem, &[]), card.context(), None);
+    let card = NicMemory::new(&memory, "verbs:rc").unwrap();
+    let mut regions = NicRegions::default();
+    let ways = |regions: &NicRegions| fact(regions, "registration");
+    regions.keep(
+        RegionId(1),
+        (RegistrationWay::Dmabuf, &[]),
+        card.context(),
+        None,
+    );
+    regions.keep(
+        RegionId(2),
+        (RegistrationWay::Peermem, &[]),
+        card.context(),
+        None,
+    );
+    regions.keep(
+        RegionId(4),
+        (RegistrationWay::Peermem, &[]),
+        card.context(),
+        None,
+    );
     assert_eq!(ways(&regions).as_deref(), Some("dmabuf, peermem"));
-    // Memory of the host has other numbers.
+    // Host memory has other numbers.
     regions.forget(RegionId(3));
     regions.forget(RegionId(1));
     assert_eq!(ways(&regions).as_deref(), Some("peermem"));

@@ -1,22 +1,22 @@
-//! Ways to register memory of a GPU: the first that is granted, and the refusal where none is.
+//! Ways to register GPU memory: the first that is granted, and the error if none is.
 
 use tonnage_units::Error;
 
 use super::AUTO;
-use crate::memory::vendor::CardRules;
+use crate::memory::vendor::NicRules;
 
-/// A way to register memory of a GPU with a network card.
+/// A way to register GPU memory with a NIC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum CardWay {
-    /// By a file that the GPU's driver exports.
+pub(crate) enum RegistrationWay {
+    /// By a dmabuf that the GPU's driver exports.
     Dmabuf,
-    /// By its address, which a module of the kernel translates for the card.
+    /// By its address, which a kernel module translates for the NIC.
     Peermem,
-    /// By its address, which libfabric's provider knows to be a device's (FI_HMEM).
+    /// By its address, which the libfabric provider recognizes as device memory (FI_HMEM).
     Hmem,
 }
 
-impl CardWay {
+impl RegistrationWay {
     /// The option's value.
     pub(crate) const fn name(self) -> &'static str {
         match self {
@@ -26,9 +26,9 @@ impl CardWay {
         }
     }
 
-    /// Needs of the way, which are the next thing to look at where it was not granted; `None` where there are none that
-    /// could be met. `rules` are those of the GPU's maker, where it is known.
-    fn needs(self, rules: Option<&CardRules>) -> Option<String> {
+    /// Returns the requirements of this way, to check after a refusal; `None` if none could be met. `rules` are those
+    /// of the GPU's vendor, if known.
+    fn needs(self, rules: Option<&NicRules>) -> Option<String> {
         let built_with = rules.map_or_else(String::new, |rules| {
             format!(", built with {}", rules.built_with)
         });
@@ -47,7 +47,7 @@ impl CardWay {
                 "hmem needs a libfabric that was built with {}, and a provider with FI_HMEM for it",
                 rules.built_with
             )),
-            // Memory of another process's making has no address here.
+            // Memory allocated by another process has no address here.
             (Self::Peermem | Self::Hmem, None) => None,
         }
     }
@@ -57,8 +57,8 @@ impl CardWay {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct NotGranted {
     /// The way.
-    pub(crate) way: CardWay,
-    /// Reason, with the call that refused.
+    pub(crate) way: RegistrationWay,
+    /// The reason, with the call that refused.
     pub(crate) why: String,
 }
 
@@ -68,16 +68,16 @@ impl std::fmt::Display for NotGranted {
     }
 }
 
-/// Tries the ways that an option's value asks for, in their order, up to the first that is granted. Returns what came
-/// of it, and those that were tried before.
+/// Tries the ways that the option's value selects, in order, until one is granted. Returns that way, the attempt's
+/// result, and the refusals before it.
 ///
 /// # Errors
-/// All that were tried, where none is granted.
+/// All refusals, if no way is granted.
 pub(crate) fn first_granted<T>(
     asked: &str,
-    ways: &[CardWay],
-    mut attempt: impl FnMut(CardWay) -> Result<T, String>,
-) -> Result<(CardWay, T, Vec<NotGranted>), Vec<NotGranted>> {
+    ways: &[RegistrationWay],
+    mut attempt: impl FnMut(RegistrationWay) -> Result<T, String>,
+) -> Result<(RegistrationWay, T, Vec<NotGranted>), Vec<NotGranted>> {
     let mut refused = Vec::new();
     for &way in ways {
         if asked != AUTO && asked != way.name() {
@@ -91,10 +91,10 @@ pub(crate) fn first_granted<T>(
     Err(refused)
 }
 
-/// The refusal of `what`, memory of a GPU whose maker has these rules. `staging` says how to move the bytes through the
-/// host.
+/// Returns the error for `what`, memory of a GPU whose vendor has these rules. `staging` is the advice to move the
+/// bytes through the host.
 pub(crate) fn not_granted(
-    (what, rules): (String, Option<&CardRules>),
+    (what, rules): (String, Option<&NicRules>),
     refused: &[NotGranted],
     staging: &str,
 ) -> Error {
@@ -105,7 +105,7 @@ pub(crate) fn not_granted(
         what,
         why: format!("it is not registered with the card: {}", words.join("; ")),
         how: match needs.as_slice() {
-            // Without a way that could be granted, the staging is all that is left.
+            // If no way could be granted, staging is the only advice.
             [] => staging.to_owned(),
             _ => format!(
                 "See what each way needs: {}. Without any of them, {staging}",
@@ -120,9 +120,12 @@ mod tests {
     use super::*;
     use crate::memory::nvidia::NVIDIA;
 
-    const ALL: [CardWay; 2] = [CardWay::Dmabuf, CardWay::Peermem];
+    const ALL: [RegistrationWay; 2] = [RegistrationWay::Dmabuf, RegistrationWay::Peermem];
 
-    fn tried(asked: &str, granted: &[CardWay]) -> (Vec<CardWay>, Option<CardWay>) {
+    fn tried(
+        asked: &str,
+        granted: &[RegistrationWay],
+    ) -> (Vec<RegistrationWay>, Option<RegistrationWay>) {
         let mut tried = Vec::new();
         let chosen = first_granted(asked, &ALL, |way| {
             tried.push(way);
@@ -145,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn the_first_that_is_granted_is_taken_and_no_other_is_tried() {
+    fn the_first_granted_way_is_taken_and_later_ones_are_not_tried() {
         let [dmabuf, peermem] = ALL;
         for (asked, granted, expected) in [
             ("auto", &ALL[..], (vec![dmabuf], Some(dmabuf))),
             ("auto", &[peermem], (vec![dmabuf, peermem], Some(peermem))),
             ("auto", &[], (vec![dmabuf, peermem], None)),
-            // What was asked for is never replaced.
+            // A requested way is never replaced.
             ("dmabuf", &[peermem], (vec![dmabuf], None)),
             ("peermem", &ALL, (vec![peermem], Some(peermem))),
         ] {
@@ -163,10 +166,13 @@ mod tests {
     fn a_refusal_names_each_way_with_its_reason_and_its_needs() {
         let refused = [
             (
-                CardWay::Dmabuf,
+                RegistrationWay::Dmabuf,
                 "ibv_reg_dmabuf_mr: Operation not supported (os error 95)",
             ),
-            (CardWay::Peermem, "ibv_reg_mr: Bad address (os error 14)"),
+            (
+                RegistrationWay::Peermem,
+                "ibv_reg_mr: Bad address (os error 14)",
+            ),
         ];
         let refused = refused.map(|(way, why)| NotGranted {
             way,
@@ -186,7 +192,7 @@ mod tests {
         let text =
             not_granted(("memory cuda".into(), rules), &refused[..1], "stage it").to_string();
         assert!(!text.contains("modprobe"), "{text}");
-        // Of memory that is known by its file alone, the card is all that there is to look at.
+        // For memory known only by its dmabuf, only the NIC's requirements can be checked.
         let text = not_granted(("memory far".into(), None), &refused, "stage it").to_string();
         let said = ": dmabuf needs a card whose driver and library take it (mlx5";
         assert!(text.contains(said) && !text.contains("NVIDIA"), "{text}");

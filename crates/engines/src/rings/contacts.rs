@@ -1,7 +1,7 @@
-//! Rings for a worker's peers: making them, telling peers where they are, and mapping the peers' own.
+//! Creates the rings for a worker's peers, publishes their address, and maps the peers' own rings.
 //!
 //! Rings are memory files (memfd), which a peer opens through `/proc/PID/fd`. The kernel allows that only to the same
-//! user, and nothing has a name that could be left behind.
+//! user. Memory files have no name, so nothing can be left behind.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -15,29 +15,29 @@ use tonnage_units::{Error, Result};
 
 use super::mailbox::{self, Inbox, Outbox, PeerRings};
 
-/// Address of a peer's rings. Opaque to everybody else.
+/// Address of a peer's rings, which only this module decodes.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct RingsAddress {
     pid: u32,
     rings_fd: i32,
     rings_bytes: u64,
-    /// The place that the peer's rings have.
+    /// Index of the slot that holds the peer's rings.
     place: usize,
     /// The peer that they are for.
     peer: Peer,
 }
 
-/// Rings for this worker's peers, and where theirs are.
+/// The rings for this worker's peers, and the addresses of the peers' own.
 pub(crate) struct Contacts {
-    /// The engine's name, for messages.
+    /// Name of the engine, for messages.
     engine: &'static str,
     /// This rank.
     rank: Peer,
     /// One for each call of `cards`.
     mailboxes: Vec<Arc<Arena>>,
-    /// Mailbox that holds a peer's rings, and the place in it.
+    /// The mailbox that holds a peer's rings, and their slot in it.
     places: BTreeMap<Peer, (usize, usize)>,
-    /// Peers that are connected.
+    /// Addresses of connected peers.
     addresses: BTreeMap<Peer, RingsAddress>,
 }
 
@@ -52,7 +52,7 @@ impl Contacts {
         }
     }
 
-    /// An error of a peer that this worker cannot share memory with.
+    /// Returns the error for a peer that this worker cannot share memory with.
     pub(crate) fn unusable(&self, peer: Peer, why: String) -> Error {
         Error::Unavailable {
             what: format!("{} between ranks {} and {peer}", self.engine, self.rank),
@@ -78,7 +78,7 @@ impl Contacts {
         Ok(Arc::new(arena))
     }
 
-    /// Rings for peers that have none yet.
+    /// Creates rings for peers that have none yet.
     pub(crate) fn make_rings(&mut self, peers: &[Peer]) -> Result<()> {
         let known = &self.places;
         let fresh: Vec<Peer> = peers
@@ -116,7 +116,7 @@ impl Contacts {
             place,
             peer,
         };
-        // Numbers and two short strings: writing them as JSON cannot fail.
+        // Serializing numbers and two short strings as JSON cannot fail.
         Ok(Card(serde_json::to_vec(&address).unwrap_or_default()))
     }
 
@@ -132,7 +132,7 @@ impl Contacts {
             return Err(unusable(separation));
         }
         let peer: RingsAddress = serde_json::from_slice(&neighbor.card.0)
-            .map_err(|error| unusable(&format!("the peer's address cannot be read ({error})")))?;
+            .map_err(|error| unusable(&format!("cannot decode the peer's address ({error})")))?;
         let fits = mailbox::bytes(peer.place.saturating_add(1)) as u64 <= peer.rings_bytes;
         if peer.peer != self.rank || !fits {
             return Err(unusable("the peer does not expect this rank"));
@@ -148,7 +148,7 @@ impl Contacts {
         })
     }
 
-    /// Maps the rings of a peer that is connected, once more.
+    /// Maps the rings of a connected peer once more.
     pub(crate) fn attach_rings(&self, peer: Peer) -> Result<Arc<Arena>> {
         let known = self.addresses.get(&peer);
         let never = || self.unusable(peer, "they were never connected".to_owned());
@@ -156,7 +156,7 @@ impl Contacts {
         self.attach(peer, (address.pid, address.rings_fd), address.rings_bytes)
     }
 
-    /// The process of a peer that is connected.
+    /// Returns the process id of a connected peer.
     pub(crate) fn process_of(&self, peer: Peer) -> Option<u32> {
         self.addresses.get(&peer).map(|address| address.pid)
     }
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_whose_memory_cannot_be_shared_are_refused_by_name() {
+    fn peers_that_cannot_share_memory_are_refused_by_name() {
         let (mut one, other) = (contacts(0, 1), contacts(1, 0));
         let mut refused = |card: Card, locality| {
             let neighbor = Neighbor {

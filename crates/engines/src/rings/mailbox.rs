@@ -1,14 +1,14 @@
-//! The rings through which two workers tell each other what arrived and where sends may land.
+//! The rings through which two workers report arrivals and posted receives to each other.
 //!
-//! A worker owns one mailbox with a place for every peer. A place holds two rings, each with one writer and one reader:
+//! A worker owns one mailbox with a slot for every peer. A slot holds two rings, each with one writer and one reader:
 //!
 //! - *arrivals*, written by the peer: what it delivered here;
 //! - *receives*, written by the owner: where the peer's next sends may land.
 //!
-//! An entry carries its sequence number in the word that is written last, so one cache line moves for one notice and no
-//! index is shared on the fast path. The reader publishes how far it has read; the writer looks at that only when the
-//! ring seems full. A peer that writes nonsense can garble data and completions but cannot make this process touch
-//! memory outside its arenas: every offset is checked where it is used.
+//! An entry carries its sequence number in the word that is written last. So an entry moves one cache line, and no
+//! index is shared on the fast path. The reader publishes how far it has read; the writer checks that only when the
+//! ring seems full. A peer that writes invalid entries can garble data and completions, but cannot make this process
+//! access memory outside its arenas: every offset is checked before use.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -19,14 +19,14 @@ use tonnage_sys::mapping::{Arena, OutOfRange};
 use super::OTHER_REGION;
 use crate::rings::MESSAGE_TOO_LONG;
 
-/// Entries of each ring: posted receives and unread arrivals of one peer.
+/// Number of entries of each ring: posted receives, or unread arrivals, of one peer.
 pub(crate) const DEPTH: u32 = 1024;
 
-/// Counters of different writers lie this far apart, because CPUs fetch cache lines in pairs.
+/// Distance between counters of different writers, because CPUs fetch cache lines in pairs.
 const LINE: u64 = 128;
 const ARRIVALS_READ: u64 = 0;
 const RECEIVES_READ: u64 = LINE;
-/// Written by the peer when it has given back all that is the owner's; beside its other counter.
+/// Written by the peer once it has closed all of the owner's memory; next to its other counter.
 const CLOSED: u64 = LINE + 8;
 const ARRIVALS: u64 = 2 * LINE;
 const ARRIVAL_BYTES: u64 = 16;
@@ -34,12 +34,12 @@ const RECEIVES: u64 = ARRIVALS + DEPTH as u64 * ARRIVAL_BYTES;
 const RECEIVE_BYTES: u64 = 32;
 const PLACE_BYTES: u64 = RECEIVES + DEPTH as u64 * RECEIVE_BYTES;
 
-/// Bytes of a mailbox with places for `peers` peers.
+/// Returns the size of a mailbox for `peers` peers.
 pub(crate) fn bytes(peers: usize) -> usize {
     (peers.max(1) as u64 * PLACE_BYTES) as usize
 }
 
-/// Something that a peer delivered.
+/// A delivery by a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Arrival {
     /// Tag of the receive that was filled; 0 for a write-imm.
@@ -48,18 +48,18 @@ pub(crate) struct Arrival {
     pub(crate) imm: u32,
 }
 
-/// A place where a send may land.
+/// A receive, in which a send may land.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Receive {
     pub(crate) offset: u64,
     pub(crate) len: u32,
     pub(crate) tag: u32,
-    /// The owner's region that it lies in.
+    /// The owner's region that contains it.
     pub(crate) region: u32,
 }
 
 impl Receive {
-    /// The code of the reason why a send cannot land here; `None` where it can.
+    /// Returns the error code if a send cannot land here; `None` if it can.
     pub(crate) fn refuses(&self, len: u32, region: u32) -> Option<i32> {
         match (self.len >= len, self.region == region) {
             (false, _) => Some(MESSAGE_TOO_LONG),
@@ -69,7 +69,7 @@ impl Receive {
     }
 }
 
-/// An arrival that has its place in a ring and is not written yet: two words, the second of which makes it seen.
+/// An arrival with a reserved entry that is not written yet: two words. Writing the second one makes it visible.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ArrivalEntry {
     /// Offset of the first word in the rings' memory; the second follows.
@@ -77,7 +77,7 @@ pub(crate) struct ArrivalEntry {
     pub(crate) words: [u64; 2],
 }
 
-/// One place of a mailbox, seen from either side.
+/// One slot of a mailbox, used from either side.
 struct Place {
     arena: Arc<Arena>,
     base: u64,
@@ -112,7 +112,7 @@ fn receive_at(index: u64) -> u64 {
     RECEIVES + index % u64::from(DEPTH) * RECEIVE_BYTES
 }
 
-/// The sequence number of an entry: never 0, which is what a fresh ring holds, and different one lap later.
+/// Returns the sequence number of an entry. It is never 0, the value in a new ring, and differs after one lap.
 #[inline]
 fn sequence(index: u64) -> u32 {
     (index / u64::from(DEPTH)) as u32 | 0x8000_0000
@@ -123,12 +123,13 @@ pub(crate) struct Inbox {
     ring: Place,
     arrivals: u64,
     receives: u64,
-    /// Receives that the peer had read when last looked at.
+    /// Number of receives that the peer had read at the last check.
     receives_read: u64,
 }
 
 impl Inbox {
-    /// The owner's end of one peer's rings. `arena` is this worker's mailbox, with [`bytes`] of at least `place + 1` peers.
+    /// Creates the owner's end of one peer's rings. `arena` is this worker's mailbox, with [`bytes`] of at least `place
+    /// + 1` peers.
     pub(crate) fn new(arena: Arc<Arena>, place: usize) -> Self {
         Self {
             ring: Place::new(arena, place),
@@ -147,7 +148,7 @@ impl Inbox {
         }
         let first = self.ring.word(at)?.load(Relaxed);
         self.arrivals += 1;
-        // Told in steps: the writer needs it only when a whole ring is unread.
+        // Published in steps: the writer needs it only when a whole ring is unread.
         if self.arrivals.is_multiple_of(u64::from(DEPTH / 8)) {
             self.ring.word(ARRIVALS_READ)?.store(self.arrivals, Release);
         }
@@ -158,12 +159,12 @@ impl Inbox {
         }))
     }
 
-    /// True when the peer has given back all that is the owner's.
+    /// Whether the peer has closed all of the owner's memory.
     pub(crate) fn is_closed(&self) -> Result<bool, OutOfRange> {
         Ok(self.ring.word(CLOSED)?.load(Acquire) != 0)
     }
 
-    /// `false`: the ring is full.
+    /// Returns `false` if the ring is full.
     #[inline]
     pub(crate) fn post_receive(
         &mut self,
@@ -173,7 +174,7 @@ impl Inbox {
         region: u32,
     ) -> Result<bool, OutOfRange> {
         if self.receives - self.receives_read >= u64::from(DEPTH) {
-            // A peer that publishes nonsense must not make the difference wrap.
+            // An invalid value from a peer must not make the difference wrap.
             self.receives_read = self
                 .ring
                 .word(RECEIVES_READ)?
@@ -199,7 +200,7 @@ impl Inbox {
 pub(crate) struct Outbox {
     ring: Place,
     arrivals: u64,
-    /// Arrivals that the owner had read when last looked at.
+    /// Number of arrivals that the owner had read at the last check.
     arrivals_read: u64,
     receives: u64,
 }
@@ -214,11 +215,11 @@ impl Outbox {
         }
     }
 
-    /// Returns whether one more arrival can be told.
+    /// Returns whether there is room for one more arrival.
     #[inline]
     pub(crate) fn has_room(&mut self) -> Result<bool, OutOfRange> {
         if self.arrivals - self.arrivals_read >= u64::from(DEPTH) {
-            // A peer that publishes nonsense must not make the difference wrap.
+            // An invalid value from a peer must not make the difference wrap.
             self.arrivals_read = self
                 .ring
                 .word(ARRIVALS_READ)?
@@ -228,17 +229,17 @@ impl Outbox {
         Ok(self.arrivals - self.arrivals_read < u64::from(DEPTH))
     }
 
-    /// Tells the owner; only after [`Self::has_room`] said so.
+    /// Reports an arrival to the owner. [`Self::has_room`] must have returned true before.
     #[inline]
-    pub(crate) fn tell(&mut self, arrival: Arrival) -> Result<(), OutOfRange> {
-        let entry = self.entry(arrival);
-        self.put(&entry)
+    pub(crate) fn push_arrival(&mut self, arrival: Arrival) -> Result<(), OutOfRange> {
+        let entry = self.reserve_entry(arrival);
+        self.write_entry(&entry)
     }
 
-    /// Takes the next place for an arrival that somebody writes later; only after [`Self::has_room`] said so. The owner
-    /// sees arrivals in the order of their places.
+    /// Reserves the next entry for an arrival that is written later. [`Self::has_room`] must have returned true before.
+    /// The owner sees arrivals in the order of their entries.
     #[inline]
-    pub(crate) fn entry(&mut self, arrival: Arrival) -> ArrivalEntry {
+    pub(crate) fn reserve_entry(&mut self, arrival: Arrival) -> ArrivalEntry {
         let first = u64::from(arrival.len) << 32 | u64::from(arrival.imm);
         let last = u64::from(sequence(self.arrivals)) << 32 | u64::from(arrival.tag);
         let offset = self.ring.base + arrival_at(self.arrivals);
@@ -249,22 +250,22 @@ impl Outbox {
         }
     }
 
-    /// Writes an arrival into its place.
+    /// Writes an arrival into its entry.
     #[inline]
-    pub(crate) fn put(&self, entry: &ArrivalEntry) -> Result<(), OutOfRange> {
+    pub(crate) fn write_entry(&self, entry: &ArrivalEntry) -> Result<(), OutOfRange> {
         let at = entry.offset - self.ring.base;
         self.ring.word(at)?.store(entry.words[0], Relaxed);
         self.ring.word(at + 8)?.store(entry.words[1], Release);
         Ok(())
     }
 
-    /// Tells the owner that nothing of it is held here any more.
+    /// Reports to the owner that none of its memory is open here any more.
     pub(crate) fn close(&self) -> Result<(), OutOfRange> {
         self.ring.word(CLOSED)?.store(1, Release);
         Ok(())
     }
 
-    /// Returns the place where the next send may land, or `None` while the owner has posted nothing.
+    /// Returns the receive in which the next send may land; `None` if the owner has posted none.
     #[inline]
     pub(crate) fn next_receive(&self) -> Result<Option<Receive>, OutOfRange> {
         let at = receive_at(self.receives);
@@ -282,7 +283,7 @@ impl Outbox {
         }))
     }
 
-    /// Uses up the receive that [`Self::next_receive`] showed.
+    /// Consumes the receive that [`Self::next_receive`] returned.
     #[inline]
     pub(crate) fn take_receive(&mut self) -> Result<(), OutOfRange> {
         self.receives += 1;
@@ -298,7 +299,7 @@ pub(crate) struct PeerRings {
     pub(crate) outbox: Outbox,
 }
 
-/// Fills `done` with what peers have told, and returns how many.
+/// Fills `done` with the arrivals that peers have reported, and returns their number.
 #[inline]
 pub(crate) fn take_arrivals(
     peers: &mut [PeerRings],
@@ -327,7 +328,7 @@ pub(crate) mod tests {
     use super::*;
     use tonnage_sys::mapping::{Pages, Sharing};
 
-    /// Rings as their owner and as a peer has them.
+    /// Returns rings as seen by their owner and by a peer.
     pub(crate) fn pair() -> (Inbox, Outbox) {
         let arena =
             Arc::new(Arena::allocate(bytes(2), Pages::Normal, Sharing::Private, None).unwrap());
@@ -335,21 +336,21 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn arrivals_come_in_order_over_many_laps_and_a_full_ring_says_so() {
+    fn arrivals_come_in_order_over_many_laps_and_a_full_ring_has_no_room() {
         let (mut inbox, mut outbox) = pair();
-        let (mut told, mut seen) = (0, 0);
+        let (mut reported, mut seen) = (0, 0);
         while seen < 10 * DEPTH {
             while outbox.has_room().unwrap() {
                 outbox
-                    .tell(Arrival {
-                        tag: told,
-                        len: told ^ 1,
-                        imm: told ^ 2,
+                    .push_arrival(Arrival {
+                        tag: reported,
+                        len: reported ^ 1,
+                        imm: reported ^ 2,
                     })
                     .unwrap();
-                told += 1;
+                reported += 1;
             }
-            assert!(told - seen <= DEPTH);
+            assert!(reported - seen <= DEPTH);
             for _ in 0..DEPTH / 2 {
                 let arrival = inbox.next_arrival().unwrap().unwrap();
                 assert_eq!(
@@ -373,7 +374,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn receives_are_taken_in_order_and_a_full_ring_says_so() {
+    fn receives_are_taken_in_order_and_a_full_ring_refuses_one() {
         let (mut inbox, mut outbox) = pair();
         let mut posted = 0;
         for taken in 0..5 * DEPTH {
@@ -398,20 +399,20 @@ pub(crate) mod tests {
         }
     }
 
-    /// Places are in order, whoever writes them when.
+    /// Entries are visible in order, independent of the order in which they are written.
     #[test]
-    fn an_arrival_is_not_seen_before_those_that_have_places_before_it() {
+    fn an_arrival_is_not_seen_before_earlier_entries() {
         let (mut inbox, mut outbox) = pair();
-        let told = [1, 2].map(|tag| Arrival {
+        let reported = [1, 2].map(|tag| Arrival {
             tag,
             len: 8,
             imm: 9,
         });
-        let entries = told.map(|arrival| outbox.entry(arrival));
-        outbox.put(&entries[1]).unwrap();
+        let entries = reported.map(|arrival| outbox.reserve_entry(arrival));
+        outbox.write_entry(&entries[1]).unwrap();
         assert_eq!(inbox.next_arrival().unwrap(), None);
-        outbox.put(&entries[0]).unwrap();
-        for arrival in told {
+        outbox.write_entry(&entries[0]).unwrap();
+        for arrival in reported {
             assert_eq!(inbox.next_arrival().unwrap(), Some(arrival));
         }
         assert!(!inbox.is_closed().unwrap());

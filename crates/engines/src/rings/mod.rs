@@ -1,12 +1,12 @@
-//! Rings in shared memory by which two workers of one host tell each other what arrived and where sends may land: what
-//! engines have in common whose initiator moves the bytes itself.
+//! Rings in shared memory through which two workers of one host report arrivals and posted receives to each other.
+//! Engines whose initiator moves the bytes itself share them.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
 //! | `mailbox` | the rings |
-//! | `contacts` | making them for peers, and mapping those of peers |
+//! | `contacts` | creating rings for peers, and mapping those of peers |
 //!
-//! Bytes and whoever moves them are the engines': see [`crate::shm`] and [`crate::cuda_ipc`].
+//! Moving bytes is up to the engines: see [`crate::shm`] and [`crate::cuda_ipc`].
 
 mod contacts;
 mod mailbox;
@@ -20,20 +20,20 @@ use tonnage_engine::{Completion, Ending, Failure, LaneKind, Peer};
 use tonnage_sys::mapping::OutOfRange;
 use tonnage_units::Error;
 
-/// The system's error number for a message that is longer than the receive it meets.
+/// Error number (EMSGSIZE) for a message that is longer than its receive.
 pub(crate) const MESSAGE_TOO_LONG: i32 = 90;
 
-/// The system's error number for a send whose receive lies in another region than its lane says.
+/// Error number (EINVAL) for a send with a receive in another region than its lane specifies.
 pub(crate) const OTHER_REGION: i32 = 22;
 
-/// Meaning of [`OTHER_REGION`].
+/// Code, name and usual cause of [`OTHER_REGION`].
 pub(crate) const IN_OTHER_REGION: (i32, &str, &str) = (
     OTHER_REGION,
     "receive in another region",
-    "the lane names another region of the peer than its receives lie in",
+    "the lane names another region of the peer than the one that contains its receives",
 );
 
-/// Meaning of a failed completion, of an engine with one more code: the code, its name and its usual cause.
+/// Describes a failed completion. An engine adds one code of its own, with its name and usual cause.
 pub(crate) fn failure(
     engine: &str,
     done: &Completion,
@@ -63,7 +63,7 @@ pub(crate) fn failure(
     }
 }
 
-/// An error of rings in which a word is missing.
-pub(crate) fn torn(engine: &str, error: OutOfRange) -> Error {
-    Error::Failed(format!("a ring of {engine} was torn: {error}"))
+/// Returns the error for rings that are shorter than expected.
+pub(crate) fn ring_failure(engine: &str, error: OutOfRange) -> Error {
+    Error::Failed(format!("a ring of {engine} is too short: {error}"))
 }

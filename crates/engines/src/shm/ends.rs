@@ -51,7 +51,7 @@ impl Ends<'_> {
             return Ok(false);
         }
         self.write(op, false, tuner)?;
-        peer.outbox.tell(Arrival {
+        peer.outbox.push_arrival(Arrival {
             tag: 0,
             len: op.len,
             imm: op.imm,
@@ -107,7 +107,7 @@ impl Ends<'_> {
                 .copy_to(op.local, self.far, receive.offset, op.len, method)
         })?;
         peer.outbox.take_receive()?;
-        peer.outbox.tell(Arrival {
+        peer.outbox.push_arrival(Arrival {
             tag: receive.tag,
             len: op.len,
             imm: op.imm,

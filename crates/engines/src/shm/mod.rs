@@ -24,7 +24,7 @@ use tonnage_sys::mapping::{Arena, OutOfRange};
 use tonnage_units::{Error, Result};
 use tuner::Tuner;
 
-use crate::rings::{Contacts, DEPTH, IN_OTHER_REGION, PeerRings, take_arrivals, torn};
+use crate::rings::{Contacts, DEPTH, IN_OTHER_REGION, PeerRings, ring_failure, take_arrivals};
 
 mod ends;
 mod tuner;
@@ -290,7 +290,7 @@ fn text(error: impl std::fmt::Display) -> String {
 }
 
 fn ring(error: OutOfRange) -> Error {
-    torn("shm", error)
+    ring_failure("shm", error)
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! One peer: operations that wait to be cut into pieces, pieces on their way, what has arrived, and what is posted for
-//! what arrives.
+//! The state for one peer: operations that wait to be cut into pieces, pieces in flight, arrived pieces, and the
+//! receives posted for them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,57 +11,57 @@ use tonnage_units::{Error, Result};
 
 use super::message::{MessageKind, NO_OPERATION, StagedMessage};
 use super::ring::{
-    ARRIVING, DEPTH_MAX, NOTES, NotCopied, PIECE_BYTES, PLACES, RingPlace, StagingRing, Tag,
+    ACKS, CopyError, DEPTH_MAX, INCOMING_SLOTS, PIECE_BYTES, RingSlot, SLOTS, StagingRing, Tag,
 };
 use crate::rings::MESSAGE_TOO_LONG;
 
-/// Registered memory by its number.
+/// Registered memories by number.
 pub(super) type StagedRegions = Regions<Arc<dyn Memory>>;
 
-/// A stretch of registered memory.
+/// A position in registered memory.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Spot {
+pub(super) struct RegionOffset {
     pub(super) region: u32,
     pub(super) offset: u64,
 }
 
-/// Something to be cut into pieces and sent: bytes of an operation, those that a peer asked for, or a request.
+/// Work to be cut into pieces and sent: the bytes of an operation, the bytes of a peer's read, or a read request.
 pub(super) struct Outgoing {
-    /// Header of the next piece, but for its length.
+    /// Header of the next piece, except for its length.
     pub(super) next: StagedMessage,
-    pub(super) from: Spot,
+    pub(super) from: RegionOffset,
 }
 
-/// An operation of this side's that is not done.
+/// An unfinished operation of this side.
 pub(super) struct PendingOperation {
     done: Completion,
     pieces_left: u32,
-    /// Place where the bytes of a read go.
-    pub(super) into: Spot,
+    /// Where the bytes of a read go.
+    pub(super) into: RegionOffset,
 }
 
-/// A place whose piece leaves.
-pub(super) struct Leaving {
+/// An outgoing slot.
+pub(super) struct OutgoingSlot {
     pub(super) event: Option<CudaEvent>,
     pub(super) is_copied: bool,
     pub(super) payload_bytes: u32,
 }
 
 /// A piece that has arrived.
-pub(super) struct LandingPiece {
+pub(super) struct IncomingPiece {
     pub(super) index: u32,
     pub(super) message: StagedMessage,
     pub(super) is_copied: bool,
-    /// Reason why it is refused; 0 for none.
+    /// Reason for refusing it, or 0.
     pub(super) code: i32,
-    /// Tag of the receive that it is for.
+    /// Tag of the receive that it matches.
     pub(super) tag: u32,
 }
 
 /// A receive that waits for a send.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct WaitingReceive {
-    pub(super) spot: Spot,
+    pub(super) spot: RegionOffset,
     pub(super) len: u32,
     pub(super) tag: u32,
 }
@@ -70,36 +70,36 @@ pub(super) struct WaitingReceive {
 pub(super) struct StagedChannel {
     pub(super) peer: Peer,
     pub(super) ring: Arc<StagingRing>,
-    /// Index in the ring.
+    /// Index of this peer in the ring.
     pub(super) index: usize,
-    /// Index in the worker's list.
+    /// Index of this channel in the worker.
     pub(super) number: u32,
     /// Lanes of the engine below, for sending and for receiving.
     pub(super) lanes: Option<(Lane, Lane)>,
-    /// Pieces that may still be sent before one is acknowledged.
+    /// Number of pieces that may still be sent before the next acknowledgement.
     pub(super) credits: u32,
     pub(super) queue: VecDeque<Outgoing>,
-    pub(super) leaving: Vec<Leaving>,
+    pub(super) leaving: Vec<OutgoingSlot>,
     pub(super) free: Vec<u32>,
-    /// Places in the order in which they are to be sent.
+    /// Slots in the order in which they are to be sent.
     pub(super) filled: VecDeque<u32>,
-    /// Acknowledgements, each with the arrival that is told once it has left: whoever has seen the last arrival may
-    /// never poll again.
-    pub(super) notes: VecDeque<(StagedMessage, Option<Completion>)>,
-    /// Arrivals in their order, with the places of their acknowledgements, and whether these have left.
-    pub(super) told: VecDeque<(u32, Completion, bool)>,
-    pub(super) free_notes: Vec<u32>,
-    /// Events of the places where pieces arrive.
+    /// Acknowledgements to send, each with the arrival to report once it has left. It must leave first, because a
+    /// worker that has seen its last arrival may never poll again.
+    pub(super) acks: VecDeque<(StagedMessage, Option<Completion>)>,
+    /// Arrivals in order, with the slots of their acknowledgements, and whether these have left.
+    pub(super) unreported: VecDeque<(u32, Completion, bool)>,
+    pub(super) free_acks: Vec<u32>,
+    /// Copy events of the incoming slots.
     pub(super) arriving: Vec<Option<CudaEvent>>,
-    /// Places that are to be posted for what arrives next.
+    /// Incoming slots to be posted for the next messages.
     pub(super) unposted: VecDeque<u32>,
-    /// Places that are posted, the first one first, and whether something has arrived there.
+    /// Posted incoming slots, oldest first, and whether a message has arrived there.
     pub(super) posted: VecDeque<(u32, bool)>,
-    pub(super) landing: VecDeque<LandingPiece>,
-    /// Number of those, from the oldest on, whose copy has begun.
-    pub(super) begun: usize,
+    pub(super) incoming: VecDeque<IncomingPiece>,
+    /// Number of these, from the oldest on, with a copy in progress or done.
+    pub(super) copies_begun: usize,
     pub(super) receives: VecDeque<WaitingReceive>,
-    /// The receive whose send has arrived in part; `None` as its value for a send that is refused.
+    /// The receive of a partly arrived send. `Some(None)` is a send that is refused.
     pub(super) receiving: Option<Option<WaitingReceive>>,
     pending: Vec<Option<PendingOperation>>,
     free_pending: Vec<u32>,
@@ -112,34 +112,34 @@ impl StagedChannel {
         number: u32,
     ) -> Result<Self> {
         let leaving = |_| {
-            Ok(Leaving {
+            Ok(OutgoingSlot {
                 event: ring.event()?,
                 is_copied: false,
                 payload_bytes: 0,
             })
         };
-        let leaving: Result<Vec<_>> = (0..PLACES).map(leaving).collect();
-        let arriving: Result<Vec<_>> = (0..ARRIVING).map(|_| ring.event()).collect();
+        let leaving: Result<Vec<_>> = (0..SLOTS).map(leaving).collect();
+        let arriving: Result<Vec<_>> = (0..INCOMING_SLOTS).map(|_| ring.event()).collect();
         let depth = DEPTH_MAX as usize;
         Ok(Self {
             peer,
             index,
             number,
             lanes: None,
-            credits: PLACES,
-            // Operations of this side, and reads of the other.
+            credits: SLOTS,
+            // Operations of this side, and reads of the peer.
             queue: VecDeque::with_capacity(2 * depth),
             leaving: leaving?,
-            free: (0..PLACES).collect(),
-            filled: VecDeque::with_capacity(PLACES as usize),
-            notes: VecDeque::with_capacity(2 * NOTES as usize),
-            told: VecDeque::with_capacity(2 * NOTES as usize),
-            free_notes: (0..NOTES).collect(),
+            free: (0..SLOTS).collect(),
+            filled: VecDeque::with_capacity(SLOTS as usize),
+            acks: VecDeque::with_capacity(2 * ACKS as usize),
+            unreported: VecDeque::with_capacity(2 * ACKS as usize),
+            free_acks: (0..ACKS).collect(),
             arriving: arriving?,
-            unposted: (0..ARRIVING).collect(),
-            posted: VecDeque::with_capacity(ARRIVING as usize),
-            landing: VecDeque::with_capacity(ARRIVING as usize),
-            begun: 0,
+            unposted: (0..INCOMING_SLOTS).collect(),
+            posted: VecDeque::with_capacity(INCOMING_SLOTS as usize),
+            incoming: VecDeque::with_capacity(INCOMING_SLOTS as usize),
+            copies_begun: 0,
             receives: VecDeque::with_capacity(depth),
             receiving: None,
             pending: (0..DEPTH_MAX).map(|_| None).collect(),
@@ -148,8 +148,13 @@ impl StagedChannel {
         })
     }
 
-    /// Takes an operation; `false` where as many as can be are in flight.
-    pub(super) fn take(&mut self, message: StagedMessage, local: Spot, done: Completion) -> bool {
+    /// Accepts an operation; returns `false` if the maximum number is in flight.
+    pub(super) fn take(
+        &mut self,
+        message: StagedMessage,
+        local: RegionOffset,
+        done: Completion,
+    ) -> bool {
         let Some(operation) = self.free_pending.pop() else {
             return false;
         };
@@ -168,29 +173,29 @@ impl StagedChannel {
         true
     }
 
-    /// An operation of this side's that a peer names.
+    /// Returns the operation of this side that a peer's message names.
     pub(super) fn pending(&self, operation: u32) -> Result<&PendingOperation> {
         let known = self.pending.get(operation as usize);
         known
             .and_then(Option::as_ref)
-            .ok_or_else(|| self.nonsense())
+            .ok_or_else(|| self.invalid_message())
     }
 
-    /// Counts a piece of an operation as done, all of them where the operation was refused before any was sent. Returns
-    /// the completion of an operation that has ended.
-    pub(super) fn ended(&mut self, message: &StagedMessage) -> Result<Option<Completion>> {
+    /// Counts one piece of an operation as done, or all of them if the operation was refused before any was sent.
+    /// Returns the completion if the operation has ended.
+    pub(super) fn finish_piece(&mut self, message: &StagedMessage) -> Result<Option<Completion>> {
         if message.operation == NO_OPERATION {
             return Ok(None);
         }
         self.pending(message.operation)?;
-        let place = &mut self.pending[message.operation as usize];
-        let Some(pending) = place else {
+        let entry = &mut self.pending[message.operation as usize];
+        let Some(pending) = entry else {
             return Ok(None);
         };
         if message.kind == MessageKind::Refused {
             pending.done.ending = Ending::Failed(message.code);
         }
-        // A read that was refused sends nothing.
+        // A refused read sends nothing.
         pending.pieces_left -= match message.is_last() {
             true => pending.pieces_left,
             false => 1.min(pending.pieces_left),
@@ -199,50 +204,50 @@ impl StagedChannel {
             return Ok(None);
         }
         let done = pending.done;
-        *place = None;
+        *entry = None;
         self.free_pending.push(message.operation);
         Ok(Some(done))
     }
 
-    /// An error of a message that no peer of this version sends.
+    /// Returns the error for a message that no peer of this version sends.
     #[cold]
-    pub(super) fn nonsense(&self) -> Error {
+    pub(super) fn invalid_message(&self) -> Error {
         Error::Failed(format!(
-            "rank {} sent a piece that cannot be read: see that both ranks run the same program",
+            "cannot decode a piece from rank {}: check that both ranks run the same program",
             self.peer
         ))
     }
 }
 
-/// The system's error number for bytes outside of the peer's memory.
+/// The error number (EFAULT) for bytes outside of the peer's memory.
 pub(super) const OUTSIDE: i32 = 14;
 
 impl StagedChannel {
-    /// Does whatever can be done without waiting. What has ended or arrived is added to `ready`.
+    /// Does everything that need not wait. Completions and arrivals are added to `ready`.
     pub(super) fn step(
         &mut self,
         below: &mut dyn Engine,
         regions: &StagedRegions,
         ready: &mut VecDeque<Completion>,
     ) -> Result<()> {
-        self.begin_landing(regions)?;
-        self.end_landing(ready)?;
-        // Before the peer hears that it may send more.
+        self.begin_incoming(regions)?;
+        self.end_incoming(ready)?;
+        // Before the peer gets credits to send more.
         self.post_receives(below)?;
         self.fill(regions)?;
         self.send(below)?;
-        self.send_notes(below)
+        self.send_acks(below)
     }
 
     fn post(&self, below: &mut dyn Engine, tag: Tag, payload: u32) -> Result<bool> {
         let Some((sending, receiving)) = self.lanes else {
             return Ok(false);
         };
-        let place = tag.place();
-        let (local, room) = StagingRing::at(self.index, place);
-        let (lane, len) = match place {
-            RingPlace::Arriving(_) => (receiving, room as u32),
-            RingPlace::Leaving(_) | RingPlace::Note(_) => {
+        let slot = tag.slot();
+        let (local, room) = StagingRing::at(self.index, slot);
+        let (lane, len) = match slot {
+            RingSlot::Incoming(_) => (receiving, room as u32),
+            RingSlot::Outgoing(_) | RingSlot::Ack(_) => {
                 (sending, StagingRing::message_bytes(payload))
             }
         };
@@ -259,7 +264,7 @@ impl StagedChannel {
 
     fn post_receives(&mut self, below: &mut dyn Engine) -> Result<()> {
         while let Some(&index) = self.unposted.front() {
-            if !self.post(below, Tag::new(self.number, RingPlace::Arriving(index)), 0)? {
+            if !self.post(below, Tag::new(self.number, RingSlot::Incoming(index)), 0)? {
                 break;
             }
             self.unposted.pop_front();
@@ -268,7 +273,7 @@ impl StagedChannel {
         Ok(())
     }
 
-    /// Begins copies of what waits to be sent.
+    /// Begins the copies of queued bytes into free slots.
     fn fill(&mut self, regions: &StagedRegions) -> Result<()> {
         while self.credits > 0
             && let Some(&index) = self.free.last()
@@ -285,7 +290,7 @@ impl StagedChannel {
             if requests || message.is_last() {
                 self.queue.pop_front();
             }
-            let (at, _) = StagingRing::at(self.index, RingPlace::Leaving(index));
+            let (at, _) = StagingRing::at(self.index, RingSlot::Outgoing(index));
             self.ring.write_header(at, &message)?;
             let leaving = &mut self.leaving[index as usize];
             leaving.payload_bytes = message.len;
@@ -295,7 +300,7 @@ impl StagedChannel {
                 let offset = from.offset + u64::from(message.at);
                 let event = leaving.event.as_ref();
                 let copied = (self.ring).copy((&**memory, offset), (at, true), message.len, event);
-                leaving.is_copied = copied.map_err(own)?;
+                leaving.is_copied = copied.map_err(local_copy_error)?;
             }
             self.credits -= 1;
             self.free.pop();
@@ -304,12 +309,12 @@ impl StagedChannel {
         Ok(())
     }
 
-    /// Sends pieces that have been copied, in their order.
+    /// Sends copied pieces, in order.
     fn send(&mut self, below: &mut dyn Engine) -> Result<()> {
         while let Some(&index) = self.filled.front() {
             let leaving = &self.leaving[index as usize];
             let copied = leaving.is_copied || self.ring.is_passed(leaving.event.as_ref())?;
-            let tag = Tag::new(self.number, RingPlace::Leaving(index));
+            let tag = Tag::new(self.number, RingSlot::Outgoing(index));
             if !copied || !self.post(below, tag, leaving.payload_bytes)? {
                 break;
             }
@@ -318,49 +323,48 @@ impl StagedChannel {
         Ok(())
     }
 
-    fn send_notes(&mut self, below: &mut dyn Engine) -> Result<()> {
-        while let (Some((note, arrived)), Some(&index)) =
-            (self.notes.front(), self.free_notes.last())
+    fn send_acks(&mut self, below: &mut dyn Engine) -> Result<()> {
+        while let (Some((note, arrived)), Some(&index)) = (self.acks.front(), self.free_acks.last())
         {
             let arrived = *arrived;
-            let (at, _) = StagingRing::at(self.index, RingPlace::Note(index));
+            let (at, _) = StagingRing::at(self.index, RingSlot::Ack(index));
             self.ring.write_header(at, note)?;
-            if !self.post(below, Tag::new(self.number, RingPlace::Note(index)), 0)? {
+            if !self.post(below, Tag::new(self.number, RingSlot::Ack(index)), 0)? {
                 break;
             }
-            self.notes.pop_front();
-            self.free_notes.pop();
+            self.acks.pop_front();
+            self.free_acks.pop();
             if let Some(arrived) = arrived {
-                self.told.push_back((index, arrived, false));
+                self.unreported.push_back((index, arrived, false));
             }
         }
         Ok(())
     }
 
-    /// Gives a place back whose message the engine below has sent, and tells the arrivals whose acknowledgements have
-    /// left: in their order, which that of the engine's completions need not be.
-    pub(super) fn sent(&mut self, place: RingPlace, ready: &mut VecDeque<Completion>) {
-        match place {
-            RingPlace::Leaving(index) => self.free.push(index),
-            RingPlace::Note(index) => {
-                self.free_notes.push(index);
-                let of_note =
+    /// Frees a slot after the engine below has sent its message. Reports the arrivals with acknowledgements that have
+    /// left, in the order of the arrivals, which may differ from the order of these completions.
+    pub(super) fn slot_sent(&mut self, slot: RingSlot, ready: &mut VecDeque<Completion>) {
+        match slot {
+            RingSlot::Outgoing(index) => self.free.push(index),
+            RingSlot::Ack(index) => {
+                self.free_acks.push(index);
+                let is_of_ack =
                     |(note, _, left): &&mut (u32, Completion, bool)| *note == index && !*left;
-                if let Some(told) = self.told.iter_mut().find(of_note) {
-                    told.2 = true;
+                if let Some(entry) = self.unreported.iter_mut().find(is_of_ack) {
+                    entry.2 = true;
                 }
-                while let Some(&(_, arrived, true)) = self.told.front() {
-                    self.told.pop_front();
+                while let Some(&(_, arrived, true)) = self.unreported.front() {
+                    self.unreported.pop_front();
                     ready.push_back(arrived);
                 }
             }
-            RingPlace::Arriving(_) => {}
+            RingSlot::Incoming(_) => {}
         }
     }
 
-    /// Looks at what has arrived, from the place on that was posted first: messages meet receives in their order, but
-    /// an engine below may tell a short one before the long one that it followed.
-    pub(super) fn arrived(
+    /// Handles arrived messages in the order in which their slots were posted. Messages match receives in order, but an
+    /// engine below may report a short message before an earlier long one.
+    pub(super) fn handle_arrival(
         &mut self,
         index: u32,
         regions: &StagedRegions,
@@ -371,31 +375,31 @@ impl StagedChannel {
         }
         while let Some(&(index, true)) = self.posted.front() {
             self.posted.pop_front();
-            self.look_at(index, regions, ready)?;
+            self.handle_message(index, regions, ready)?;
         }
         Ok(())
     }
 
-    fn look_at(
+    fn handle_message(
         &mut self,
         index: u32,
         regions: &StagedRegions,
         ready: &mut VecDeque<Completion>,
     ) -> Result<()> {
-        let (at, _) = StagingRing::at(self.index, RingPlace::Arriving(index));
+        let (at, _) = StagingRing::at(self.index, RingSlot::Incoming(index));
         let message = self.ring.read_header(at)?;
-        let message = message.ok_or_else(|| self.nonsense())?;
+        let message = message.ok_or_else(|| self.invalid_message())?;
         match message.kind {
-            MessageKind::Taken | MessageKind::Refused => {
+            MessageKind::Acknowledged | MessageKind::Refused => {
                 self.credits += 1;
-                ready.extend(self.ended(&message)?);
+                ready.extend(self.finish_piece(&message)?);
                 self.unposted.push_back(index);
             }
             MessageKind::ReadRequest => {
-                self.requested(&message, regions);
+                self.answer_read(&message, regions);
                 self.unposted.push_back(index);
             }
-            _ => self.landing.push_back(LandingPiece {
+            _ => self.incoming.push_back(IncomingPiece {
                 index,
                 message,
                 is_copied: false,
@@ -406,45 +410,44 @@ impl StagedChannel {
         Ok(())
     }
 
-    /// Answers a request for bytes.
-    fn requested(&mut self, message: &StagedMessage, regions: &StagedRegions) {
+    /// Answers a read request.
+    fn answer_read(&mut self, message: &StagedMessage, regions: &StagedRegions) {
         let memory = regions.get(RegionId(message.region));
         let end = message.offset.checked_add(message.whole.into());
         let fits = memory.is_ok_and(|memory| end.is_some_and(|end| end <= memory.bytes()));
         if !fits {
-            // Its answer ends it: no piece follows.
+            // This answer ends the request: no piece follows.
             let refused = StagedMessage {
                 at: message.whole,
                 ..message.answer(message.operation, OUTSIDE)
             };
-            self.notes.push_back((refused, None));
+            self.acks.push_back((refused, None));
             return;
         }
-        self.notes
-            .push_back((message.answer(NO_OPERATION, 0), None));
+        self.acks.push_back((message.answer(NO_OPERATION, 0), None));
         self.queue.push_back(Outgoing {
             next: StagedMessage {
                 kind: MessageKind::ReadData,
                 at: 0,
                 ..*message
             },
-            from: Spot {
+            from: RegionOffset {
                 region: message.region,
                 offset: message.offset,
             },
         });
     }
 
-    /// Begins the copies of pieces that have arrived, in their order.
-    fn begin_landing(&mut self, regions: &StagedRegions) -> Result<()> {
-        while let Some(landing) = self.landing.get(self.begun) {
-            let (message, index) = (landing.message, landing.index);
+    /// Begins the copies of arrived pieces, in order.
+    fn begin_incoming(&mut self, regions: &StagedRegions) -> Result<()> {
+        while let Some(piece) = self.incoming.get(self.copies_begun) {
+            let (message, index) = (piece.message, piece.index);
             let Some((spot, code, tag)) = self.destination(&message)? else {
                 break;
             };
             let memory = regions.get(RegionId(spot.region)).ok();
             let memory = memory.filter(|_| code == 0);
-            let (at, _) = StagingRing::at(self.index, RingPlace::Arriving(index));
+            let (at, _) = StagingRing::at(self.index, RingSlot::Incoming(index));
             let offset = spot.offset.checked_add(message.at.into());
             let event = self.arriving[index as usize].as_ref();
             let copied = match (memory, offset) {
@@ -457,21 +460,21 @@ impl StagedChannel {
             let (is_copied, code) = match copied {
                 Ok(copied) if code == 0 && memory.is_none() => (copied, OUTSIDE),
                 Ok(copied) => (copied, code),
-                Err(NotCopied::Outside(_)) => (true, OUTSIDE),
-                Err(other) => return Err(own(other)),
+                Err(CopyError::Outside(_)) => (true, OUTSIDE),
+                Err(other) => return Err(local_copy_error(other)),
             };
-            if let Some(landing) = self.landing.get_mut(self.begun) {
-                (landing.is_copied, landing.code, landing.tag) = (is_copied, code, tag);
+            if let Some(piece) = self.incoming.get_mut(self.copies_begun) {
+                (piece.is_copied, piece.code, piece.tag) = (is_copied, code, tag);
             }
-            self.begun += 1;
+            self.copies_begun += 1;
         }
         Ok(())
     }
 
-    /// Place where a piece belongs, the reason to refuse it or 0, and the tag of its receive; `None` where a send
-    /// has to wait for a receive.
-    fn destination(&mut self, message: &StagedMessage) -> Result<Option<(Spot, i32, u32)>> {
-        let nowhere = Spot {
+    /// Returns where a piece belongs, the reason for refusing it or 0, and the tag of its receive; `None` if a send has
+    /// to wait for a receive.
+    fn destination(&mut self, message: &StagedMessage) -> Result<Option<(RegionOffset, i32, u32)>> {
+        let nowhere = RegionOffset {
             region: message.region,
             offset: message.offset,
         };
@@ -491,7 +494,7 @@ impl StagedChannel {
                     }
                     self.receiving = Some(fits.then_some(receive));
                 }
-                let receiving = self.receiving.ok_or_else(|| self.nonsense())?;
+                let receiving = self.receiving.ok_or_else(|| self.invalid_message())?;
                 Ok(Some(match receiving {
                     Some(receive) => (receive.spot, 0, receive.tag),
                     None => (nowhere, MESSAGE_TOO_LONG, 0),
@@ -501,22 +504,21 @@ impl StagedChannel {
         }
     }
 
-    /// Acknowledges pieces that have been copied, and tells what has arrived whole.
-    fn end_landing(&mut self, ready: &mut VecDeque<Completion>) -> Result<()> {
-        while self.begun > 0
-            && let Some(landing) = self.landing.front()
+    /// Acknowledges copied pieces, and reports arrivals that are complete.
+    fn end_incoming(&mut self, ready: &mut VecDeque<Completion>) -> Result<()> {
+        while self.copies_begun > 0
+            && let Some(piece) = self.incoming.front()
         {
-            let event = self.arriving[landing.index as usize].as_ref();
-            if !landing.is_copied && !self.ring.is_passed(event)? {
+            let event = self.arriving[piece.index as usize].as_ref();
+            if !piece.is_copied && !self.ring.is_passed(event)? {
                 break;
             }
-            let (message, code, tag) = (landing.message, landing.code, landing.tag);
-            self.unposted.push_back(landing.index);
-            self.landing.pop_front();
-            self.begun -= 1;
+            let (message, code, tag) = (piece.message, piece.code, piece.tag);
+            self.unposted.push_back(piece.index);
+            self.incoming.pop_front();
+            self.copies_begun -= 1;
             if message.kind == MessageKind::ReadData {
-                self.notes
-                    .push_back((message.answer(NO_OPERATION, 0), None));
+                self.acks.push_back((message.answer(NO_OPERATION, 0), None));
                 let kind = match code {
                     0 => message.kind,
                     _ => MessageKind::Refused,
@@ -526,11 +528,11 @@ impl StagedChannel {
                     code,
                     ..message
                 };
-                ready.extend(self.ended(&ended)?);
+                ready.extend(self.finish_piece(&ended)?);
                 continue;
             }
-            let told = matches!(message.kind, MessageKind::WriteImm | MessageKind::Send);
-            let arrived = (told && code == 0 && message.is_last()).then_some(Completion {
+            let notifies = matches!(message.kind, MessageKind::WriteImm | MessageKind::Send);
+            let arrived = (notifies && code == 0 && message.is_last()).then_some(Completion {
                 tag,
                 lane: Lane(self.peer),
                 len: message.whole,
@@ -538,16 +540,16 @@ impl StagedChannel {
                 ending: Ending::Arrived,
             });
             let answer = message.answer(message.operation, code);
-            self.notes.push_back((answer, arrived));
+            self.acks.push_back((answer, arrived));
         }
         Ok(())
     }
 }
 
-/// An error of a copy at this end, whose ranges were checked before.
-fn own(not_copied: NotCopied) -> Error {
+/// Converts the error of a copy at this end. Its ranges were checked before.
+fn local_copy_error(not_copied: CopyError) -> Error {
     match not_copied {
-        NotCopied::Outside(range) => Error::Failed(range.to_string()),
-        NotCopied::Other(error) => error,
+        CopyError::Outside(range) => Error::Failed(range.to_string()),
+        CopyError::Other(error) => error,
     }
 }

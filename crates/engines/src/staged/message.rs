@@ -1,18 +1,17 @@
-//! The header of a piece: what it is, and which bytes of which operation it carries.
+//! The header of a piece: its kind, its operation, and its range of bytes.
 
-/// Bytes of a header.
+/// Size of a header.
 pub(super) const HEADER_BYTES: u64 = 48;
 
-/// Number of an operation in messages that are about none.
+/// Operation number of messages that belong to none.
 pub(super) const NO_OPERATION: u32 = u32::MAX;
 
-/// Kind of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum MessageKind {
     /// Bytes of a write.
     Write = 1,
-    /// Bytes of a write of which the peer is told.
+    /// Bytes of a write that notifies the peer.
     WriteImm = 2,
     /// Bytes for the next receive.
     Send = 3,
@@ -20,30 +19,29 @@ pub(super) enum MessageKind {
     ReadRequest = 4,
     /// Bytes that were requested.
     ReadData = 5,
-    /// A piece has been copied into its memory.
-    Taken = 6,
-    /// A piece could not be.
+    /// A piece was copied into its memory.
+    Acknowledged = 6,
+    /// A piece could not be copied.
     Refused = 7,
 }
 
-/// A header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct StagedMessage {
     pub(super) kind: MessageKind,
-    /// Number of the operation, of whoever posted it.
+    /// Number of the operation, at the side that posted it.
     pub(super) operation: u32,
     /// Number of the region at the other end.
     pub(super) region: u32,
     pub(super) imm: u32,
-    /// Offset in that region of the operation's first byte.
+    /// Offset of the operation's first byte in that region.
     pub(super) offset: u64,
-    /// Bytes of the operation.
+    /// Bytes of the whole operation.
     pub(super) whole: u32,
-    /// Bytes of it before this piece.
+    /// Bytes of the operation before this piece.
     pub(super) at: u32,
     /// Bytes of this piece.
     pub(super) len: u32,
-    /// Reason of a refusal, as the system numbers errors.
+    /// Reason for a refusal, as an error number of the system.
     pub(super) code: i32,
 }
 
@@ -67,7 +65,7 @@ impl StagedMessage {
         bytes
     }
 
-    /// The header in these bytes; `None` for one that no peer of this version writes.
+    /// Decodes a header; `None` if no peer of this version writes it.
     pub(super) fn decode(bytes: &[u8; HEADER_BYTES as usize]) -> Option<Self> {
         let word = |at: usize| {
             let mut word = [0; 4];
@@ -82,7 +80,7 @@ impl StagedMessage {
             3 => MessageKind::Send,
             4 => MessageKind::ReadRequest,
             5 => MessageKind::ReadData,
-            6 => MessageKind::Taken,
+            6 => MessageKind::Acknowledged,
             7 => MessageKind::Refused,
             _ => return None,
         };
@@ -101,16 +99,16 @@ impl StagedMessage {
         fits.then_some(message)
     }
 
-    /// True for the piece that ends its operation.
+    /// Whether this piece ends its operation.
     pub(super) fn is_last(&self) -> bool {
         self.at + self.len == self.whole
     }
 
-    /// The acknowledgement of a piece, for an operation of its sender's or for none.
+    /// Returns the acknowledgement of a piece, for an operation of its sender or for none.
     pub(super) fn answer(&self, operation: u32, code: i32) -> Self {
         Self {
             kind: match code {
-                0 => MessageKind::Taken,
+                0 => MessageKind::Acknowledged,
                 _ => MessageKind::Refused,
             },
             operation,
@@ -126,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_header_reads_back_and_nonsense_does_not() {
+    fn a_header_decodes_and_invalid_bytes_do_not() {
         let message = StagedMessage {
             kind: MessageKind::ReadData,
             operation: 1,
@@ -140,7 +138,7 @@ mod tests {
         };
         assert_eq!(StagedMessage::decode(&message.encode()), Some(message));
         assert!(message.is_last());
-        assert_eq!(message.answer(5, 0).kind, MessageKind::Taken);
+        assert_eq!(message.answer(5, 0).kind, MessageKind::Acknowledged);
         assert_eq!(message.answer(5, 14).kind, MessageKind::Refused);
         let too_long = StagedMessage { len: 11, ..message };
         assert_eq!(StagedMessage::decode(&too_long.encode()), None);

@@ -1,21 +1,21 @@
-//! Staging: an engine over another one that cannot reach memory of a GPU. Bytes go through a ring of pinned memory at
-//! each end, in pieces, so that copies by the GPU and transfers by the engine below overlap.
+//! Staging: an engine over another one that cannot reach GPU memory. Bytes go through a ring of pinned memory at each
+//! end, in pieces, so that GPU copies and transfers by the engine below overlap.
 //!
-//! [`open_staged`] makes of an engine's domains others, as `tonnage_engine::paths` does; it knows no engine by name. It
-//! is there only where it was asked for (`staging=pinned`), which title, options and facts of a record then say.
+//! [`open_staged`] wraps the domains of an engine, as `tonnage_engine::paths` does, and knows no engine by name. It is
+//! active only if it was requested (`staging=pinned`), which title, options and facts of a record then show.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
 //! | `mod` | the option, the domain |
 //! | `message` | the header of a piece |
-//! | `ring` | the places of pieces in pinned memory, and copies between them and the registered memory |
-//! | `channel` | one peer: filling places, sending them, taking what arrived |
+//! | `ring` | the slots for pieces in pinned memory, and copies between them and the registered memory |
+//! | `channel` | one peer: filling slots, sending them, handling arrived messages |
 //! | `worker` | registering, connecting, lanes, posting, polling |
 //!
-//! The engine below is only asked for sends, whose receives are places of the peer's ring. A piece that has arrived is
-//! copied into the memory that it is for, and only when the GPU has done so is it acknowledged; an operation is done
-//! when all of its pieces are. So a completed write is visible to the peer, by whatever way the engine below and its
-//! network carried it, and no write of a network card into memory of a GPU has to be flushed: there are none.
+//! Only sends of the engine below are used, whose receives are slots of the peer's ring. An arrived piece is copied
+//! into its memory, and acknowledged once the GPU has copied it. An operation is done when all of its pieces are. So a
+//! completed write is visible to the peer, however the engine below and its network carried it. There are no writes of
+//! a network card into GPU memory, so none have to be flushed.
 
 mod channel;
 mod message;
@@ -35,7 +35,7 @@ use crate::registration::check_registration;
 use ring::{DEPTH_MAX, STAGING};
 use worker::StagedWorker;
 
-/// The option, for the row of an engine of which these variants can be staged; all where none is named.
+/// Returns the option for an engine; it applies to these variants, or to all if the list is empty.
 pub(crate) const fn option(variants: &'static [&'static str]) -> EngineOption {
     EngineOption {
         name: STAGING,
@@ -45,20 +45,17 @@ pub(crate) const fn option(variants: &'static [&'static str]) -> EngineOption {
     }
 }
 
-/// Operations of the engine below in flight on a lane: pieces and acknowledgements that leave, which are more than the
-/// places for what arrives.
-const BELOW_DEPTH: u32 = ring::PLACES + ring::NOTES;
-const _: () = assert!(BELOW_DEPTH >= ring::ARRIVING);
+/// Depth of the engine below on a lane: outgoing pieces and acknowledgements. It exceeds the number of incoming slots.
+const BELOW_DEPTH: u32 = ring::SLOTS + ring::ACKS;
+const _: () = assert!(BELOW_DEPTH >= ring::INCOMING_SLOTS);
 
-/// Help for the option.
 const ABOUT: &str = "pinned: bytes go through a ring of pinned memory of the host at both ends, for memory of a GPU that \
                      the engine cannot register; never chosen by itself";
 
-/// Opens an engine's domains as it opens them itself, and makes of each one whose bytes go through pinned memory where
-/// that is asked for.
+/// Opens an engine's domains, and wraps each so that its bytes go through pinned memory if that was requested.
 ///
 /// # Errors
-/// Those of the engine; `Unavailable` for one without sends.
+/// Those of the engine; `Unavailable` for an engine without sends.
 pub(crate) fn open_staged(
     request: &OpenRequest<'_>,
     options: &[EngineOption],
@@ -69,7 +66,7 @@ pub(crate) fn open_staged(
     if !is_staged {
         return open(request);
     }
-    // A target answers, and reads come as sends. What the engine registers is the ring.
+    // Targets answer too, and reads arrive as sends. The engine registers only the ring.
     staged(open(&OpenRequest {
         verbs: &[Verb::Send],
         initiates: true,
@@ -78,9 +75,9 @@ pub(crate) fn open_staged(
     })?)
 }
 
-/// The way that is left for memory of a GPU that no card registers, as the end of a sentence.
-pub(crate) const INSTEAD: &str = "add --engine-option staging=pinned, which moves the bytes through pinned memory of the \
-                                  host and says so, or choose a memory of the host such as --memory host";
+/// Advice for GPU memory that no card registers, as the end of a sentence.
+pub(crate) const INSTEAD: &str = "add --engine-option staging=pinned, which moves the bytes through pinned host memory \
+                                  and records it, or choose host memory such as --memory host";
 
 fn staged(domains: Domains) -> Result<Domains> {
     let staged = |inner: Arc<dyn Domain>| -> Result<Arc<dyn Domain>> {
@@ -88,7 +85,7 @@ fn staged(domains: Domains) -> Result<Domains> {
         if !below.verbs.contains(&Verb::Send) {
             return Err(Error::Unavailable {
                 what: format!("{STAGING}=pinned over {}", inner.report().name),
-                why: "pieces go by sends, which this engine has none of as it was opened"
+                why: "pieces are moved by sends, which this engine lacks with these options"
                     .to_owned(),
                 how: "Leave the option out, or choose an engine with sends".to_owned(),
             });
@@ -114,14 +111,14 @@ fn staged(domains: Domains) -> Result<Domains> {
     domains.into_iter().map(staged).collect()
 }
 
-/// Refuses an engine below that cannot take what both ends count on: a piece in one message, and all that the ring has
-/// room for.
+/// Refuses an engine below that cannot meet the requirements of both ends: a piece in one message, and all messages of
+/// the ring in flight.
 fn check_below(name: &str, below: &Caps) -> Result<()> {
     let wants = [
         (
-            "bytes of a message",
+            "bytes per message",
             below.message_bytes_max,
-            ring::PLACE_BYTES,
+            ring::SLOT_BYTES,
         ),
         (
             "operations in flight",
@@ -133,7 +130,7 @@ fn check_below(name: &str, below: &Caps) -> Result<()> {
         None => Ok(()),
         Some((of_what, has, needs)) => Err(Error::Unavailable {
             what: format!("{STAGING}=pinned over {name}"),
-            why: format!("it needs {needs} {of_what}, and the engine below has {has}"),
+            why: format!("it needs {needs} {of_what}, but the engine below has {has}"),
             how: "Leave the option out, or choose an engine, or options of this one, with as many"
                 .to_owned(),
         }),
@@ -155,7 +152,7 @@ impl Domain for StagedDomain {
         report.facts = std::mem::take(&mut report.facts)
             .with(STAGING, "pinned: copied through the host at both ends")
             .with("staging_piece_bytes", ring::PIECE_BYTES)
-            .with("staging_pieces", ring::PLACES)
+            .with("staging_pieces", ring::SLOTS)
             .with("depth", DEPTH_MAX)
             .with(
                 "completion",

@@ -1,4 +1,4 @@
-//! Places of pieces in pinned memory, and copies between them and the memory that an operation names.
+//! Slots for pieces in pinned memory, and copies between them and the registered memory.
 
 use std::sync::Arc;
 
@@ -12,51 +12,51 @@ use super::message::{HEADER_BYTES, StagedMessage};
 use crate::memory::HOST;
 use crate::memory::cuda_region::{DriverMemory, gpu_failed};
 
-/// Payload of a piece, at most.
+/// Maximum payload of a piece.
 pub(super) const PIECE_BYTES: u32 = 128 << 10;
 
-/// Pieces on their way to one peer, at most.
-pub(super) const PLACES: u32 = 8;
+/// Maximum number of pieces in flight to one peer.
+pub(super) const SLOTS: u32 = 8;
 
-/// Bytes of a place: the header before the payload, which begins on a cache line.
-pub(super) const PLACE_BYTES: u64 = PAYLOAD + PIECE_BYTES as u64;
+/// Size of a slot: the header, then the payload, which begins on a cache line.
+pub(super) const SLOT_BYTES: u64 = PAYLOAD + PIECE_BYTES as u64;
 const PAYLOAD: u64 = 64;
 
-/// Bytes of an acknowledgement's place.
-const NOTE_BYTES: u64 = 64;
+/// Size of an acknowledgement's slot.
+const ACK_BYTES: u64 = 64;
 
-/// Bytes for one peer: pieces that leave, places for whatever arrives, acknowledgements that leave.
-const PEER_BYTES: u64 = PLACES as u64 * (3 * PLACE_BYTES + 2 * NOTE_BYTES);
+/// Bytes for one peer: slots for outgoing pieces, for all incoming messages, and for outgoing acknowledgements.
+const PEER_BYTES: u64 = SLOTS as u64 * (3 * SLOT_BYTES + 2 * ACK_BYTES);
 
-/// Places for what arrives from one peer: its pieces, and its acknowledgements.
-pub(super) const ARRIVING: u32 = 2 * PLACES;
+/// Number of slots for messages from one peer: its pieces and its acknowledgements.
+pub(super) const INCOMING_SLOTS: u32 = 2 * SLOTS;
 
-/// Acknowledgements on their way to one peer, at most.
-pub(super) const NOTES: u32 = 2 * PLACES;
+/// Maximum number of acknowledgements in flight to one peer.
+pub(super) const ACKS: u32 = 2 * SLOTS;
 
-/// Offset of a place, or of an acknowledgement.
+/// A slot of the ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RingPlace {
-    Leaving(u32),
-    Arriving(u32),
-    Note(u32),
+pub(super) enum RingSlot {
+    Outgoing(u32),
+    Incoming(u32),
+    Ack(u32),
 }
 
-/// The reason why a copy was not made.
-pub(super) enum NotCopied {
+/// The reason for a failed copy.
+pub(super) enum CopyError {
     Outside(OutOfRange),
     Other(Error),
 }
 
-/// Pinned memory for some peers, and the streams that copy.
+/// Pinned memory for some peers, and the copy streams.
 pub(super) struct StagingRing {
     memory: Arc<dyn Memory>,
     arena: Arc<Arena>,
     gpu: Option<GpuCopies>,
 }
 
-/// Copies between the ring and memory of a GPU. What leaves does not wait for what arrives: the link to a GPU goes both
-/// ways at once.
+/// Copies between the ring and GPU memory. Each direction has its own stream, because the link to a GPU is
+/// bidirectional.
 struct GpuCopies {
     leaving: CudaStream,
     arriving: CudaStream,
@@ -64,7 +64,7 @@ struct GpuCopies {
 }
 
 impl StagingRing {
-    /// Allocates memory for so many peers, pinned for the GPU whose memory is registered, where there is one.
+    /// Allocates memory for this many peers, pinned for the GPU with registered memory, if there is one.
     pub(super) fn new(peers: usize, context: Option<&Arc<CudaContext>>) -> Result<Self> {
         let bytes = peers.max(1) as u64 * PEER_BYTES;
         let memory = (HOST.allocate)(&Request {
@@ -87,12 +87,12 @@ impl StagingRing {
         Ok(Self { memory, arena, gpu })
     }
 
-    /// The memory, for the engine below.
+    /// Returns the memory, which the engine below registers.
     pub(super) fn memory(&self) -> &Arc<dyn Memory> {
         &self.memory
     }
 
-    /// An event for the copies of one place.
+    /// Creates an event for the copies of one slot.
     pub(super) fn event(&self) -> Result<Option<CudaEvent>> {
         let Some(gpu) = &self.gpu else {
             return Ok(None);
@@ -104,22 +104,20 @@ impl StagingRing {
             .map_err(|failure| gpu_failed("staging", context, &failure))
     }
 
-    /// Offset and bytes of a place of the peer with this index.
-    pub(super) fn at(peer: usize, place: RingPlace) -> (u64, u64) {
+    /// Returns offset and size of a slot of the peer with this index.
+    pub(super) fn at(peer: usize, slot: RingSlot) -> (u64, u64) {
         let base = peer as u64 * PEER_BYTES;
-        match place {
-            RingPlace::Leaving(index) => (base + u64::from(index) * PLACE_BYTES, PLACE_BYTES),
-            RingPlace::Arriving(index) => {
-                (base + u64::from(PLACES + index) * PLACE_BYTES, PLACE_BYTES)
-            }
-            RingPlace::Note(index) => {
-                let notes = base + 3 * u64::from(PLACES) * PLACE_BYTES;
-                (notes + u64::from(index) * NOTE_BYTES, NOTE_BYTES)
+        match slot {
+            RingSlot::Outgoing(index) => (base + u64::from(index) * SLOT_BYTES, SLOT_BYTES),
+            RingSlot::Incoming(index) => (base + u64::from(SLOTS + index) * SLOT_BYTES, SLOT_BYTES),
+            RingSlot::Ack(index) => {
+                let notes = base + 3 * u64::from(SLOTS) * SLOT_BYTES;
+                (notes + u64::from(index) * ACK_BYTES, ACK_BYTES)
             }
         }
     }
 
-    /// Bytes of a message with so much payload.
+    /// Returns the size of a message with this payload.
     pub(super) fn message_bytes(payload: u32) -> u32 {
         match payload {
             0 => HEADER_BYTES as u32,
@@ -139,16 +137,16 @@ impl StagingRing {
         Ok(StagedMessage::decode(&bytes).filter(|message| message.len <= PIECE_BYTES))
     }
 
-    /// Begins a copy between a memory and the payload of a place, and returns whether it is done already; else the
-    /// event passes when it is.
+    /// Begins a copy between a memory and the payload of a slot. Returns whether it is already done; if not, the event
+    /// passes when it is.
     pub(super) fn copy(
         &self,
         (memory, offset): (&dyn Memory, u64),
-        (place, is_out): (u64, bool),
+        (slot_offset, is_out): (u64, bool),
         len: u32,
         event: Option<&CudaEvent>,
-    ) -> Result<bool, NotCopied> {
-        let payload = place + PAYLOAD;
+    ) -> Result<bool, CopyError> {
+        let payload = slot_offset + PAYLOAD;
         if let Some(arena) = memory.host() {
             let copied = match is_out {
                 true => arena.copy_to(offset, &self.arena, payload, len, Method::Memcpy),
@@ -156,19 +154,20 @@ impl StagingRing {
                     .arena
                     .copy_to(payload, arena, offset, len, Method::Memcpy),
             };
-            return copied.map(|()| true).map_err(NotCopied::Outside);
+            return copied.map(|()| true).map_err(CopyError::Outside);
         }
-        let (Some(bytes), Some(gpu), Some(event)) = (DriverMemory::of(memory), &self.gpu, event)
+        let (Some(bytes), Some(gpu), Some(event)) =
+            (DriverMemory::from_memory(memory), &self.gpu, event)
         else {
             let kind = memory.report().kind;
-            return Err(NotCopied::Other(Error::Failed(format!(
-                "memory {kind} was registered for staging and is not known to it"
+            return Err(CopyError::Other(Error::Failed(format!(
+                "staging does not know memory {kind}, although it was registered"
             ))));
         };
         let stream = if is_out { &gpu.leaving } else { &gpu.arriving };
         let failed = |failure: CudaFailure| match failure {
-            CudaFailure::Outside(range) => NotCopied::Outside(range),
-            other => NotCopied::Other(gpu_failed("staging", stream.context(), &other)),
+            CudaFailure::Outside(range) => CopyError::Outside(range),
+            other => CopyError::Other(gpu_failed("staging", stream.context(), &other)),
         };
         let far = bytes.part(offset, len.into()).map_err(failed)?;
         let near = gpu.pinned.part(payload, len.into()).map_err(failed)?;
@@ -188,16 +187,16 @@ impl StagingRing {
     }
 }
 
-/// Tag of an operation of the engine below: the channel and the place that it is for.
+/// Tag of an operation of the engine below: its channel and slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Tag(pub(super) u32);
 
 impl Tag {
-    pub(super) fn new(channel: u32, place: RingPlace) -> Self {
-        let (kind, index) = match place {
-            RingPlace::Leaving(index) => (0, index),
-            RingPlace::Arriving(index) => (1, index),
-            RingPlace::Note(index) => (2, index),
+    pub(super) fn new(channel: u32, slot: RingSlot) -> Self {
+        let (kind, index) = match slot {
+            RingSlot::Outgoing(index) => (0, index),
+            RingSlot::Incoming(index) => (1, index),
+            RingSlot::Ack(index) => (2, index),
         };
         Self(channel << 8 | kind << 6 | index)
     }
@@ -206,20 +205,20 @@ impl Tag {
         (self.0 >> 8) as usize
     }
 
-    pub(super) fn place(self) -> RingPlace {
+    pub(super) fn slot(self) -> RingSlot {
         let index = self.0 & 0x3f;
         match self.0 >> 6 & 3 {
-            0 => RingPlace::Leaving(index),
-            1 => RingPlace::Arriving(index),
-            _ => RingPlace::Note(index),
+            0 => RingSlot::Outgoing(index),
+            1 => RingSlot::Incoming(index),
+            _ => RingSlot::Ack(index),
         }
     }
 }
 
-/// The option's name.
+/// Name of the option.
 pub(super) const STAGING: &str = "staging";
 
-/// Operations in flight on a lane, at most.
+/// Maximum depth of a lane.
 pub(super) const DEPTH_MAX: u32 = 256;
 
 #[cfg(test)]
@@ -230,10 +229,10 @@ mod tests {
     use crate::memory::CUDA;
     use crate::registration::double::Double;
 
-    /// A query of this double carries out one piece of its stream's work: on one stream for both ways, the copy that
-    /// leaves would come after the one that arrives.
+    /// A query of this double carries out one operation of its stream. If one stream served both directions, the
+    /// outgoing copy would come after the incoming one.
     #[test]
-    fn what_leaves_does_not_wait_for_what_arrives() {
+    fn outgoing_copies_do_not_wait_for_incoming_ones() {
         let Some(double) = Double::with("slow 1") else {
             return;
         };
@@ -244,18 +243,18 @@ mod tests {
             ..Request::default()
         });
         let memory = memory.unwrap();
-        let bytes = DriverMemory::of(&*memory).unwrap();
+        let bytes = DriverMemory::from_memory(&*memory).unwrap();
         let ring = StagingRing::new(1, Some(bytes.context())).unwrap();
         let events = [0, 1].map(|_| ring.event().unwrap());
-        let places = [RingPlace::Arriving(0), RingPlace::Leaving(0)];
-        for (at, (place, event)) in [0, 4096].into_iter().zip(places.into_iter().zip(&events)) {
-            let is_out = matches!(place, RingPlace::Leaving(_));
-            let (start, _) = StagingRing::at(0, place);
+        let slots = [RingSlot::Incoming(0), RingSlot::Outgoing(0)];
+        for (at, (slot, event)) in [0, 4096].into_iter().zip(slots.into_iter().zip(&events)) {
+            let is_out = matches!(slot, RingSlot::Outgoing(_));
+            let (start, _) = StagingRing::at(0, slot);
             let copied = ring.copy((&*memory, at), (start, is_out), 4096, event.as_ref());
             assert!(matches!(copied, Ok(false)));
         }
         let passed = |at: usize| ring.is_passed(events[at].as_ref()).unwrap();
-        // A query carries out the copy, another one the event behind it, and the third finds it passed.
+        // One query carries out the copy, another one the event after it, and the third finds it passed.
         for at in [1, 0] {
             let queries = std::iter::repeat_with(|| passed(at));
             assert_eq!(queries.take(3).collect::<Vec<_>>(), [false, false, true]);
@@ -263,15 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn places_of_all_peers_lie_beside_each_other() {
+    fn slots_of_all_peers_are_adjacent() {
         let mut ranges = Vec::new();
         for peer in 0..2 {
-            ranges
-                .extend((0..PLACES).map(|index| StagingRing::at(peer, RingPlace::Leaving(index))));
+            ranges.extend((0..SLOTS).map(|index| StagingRing::at(peer, RingSlot::Outgoing(index))));
             ranges.extend(
-                (0..ARRIVING).map(|index| StagingRing::at(peer, RingPlace::Arriving(index))),
+                (0..INCOMING_SLOTS).map(|index| StagingRing::at(peer, RingSlot::Incoming(index))),
             );
-            ranges.extend((0..NOTES).map(|index| StagingRing::at(peer, RingPlace::Note(index))));
+            ranges.extend((0..ACKS).map(|index| StagingRing::at(peer, RingSlot::Ack(index))));
         }
         ranges.sort_unstable();
         let mut end = 0;
@@ -283,15 +281,15 @@ mod tests {
     }
 
     #[test]
-    fn tags_name_channel_and_place() {
+    fn tags_name_channel_and_slot() {
         for channel in [0, 3, 9999] {
-            for place in [
-                RingPlace::Leaving(7),
-                RingPlace::Arriving(15),
-                RingPlace::Note(0),
+            for slot in [
+                RingSlot::Outgoing(7),
+                RingSlot::Incoming(15),
+                RingSlot::Ack(0),
             ] {
-                let tag = Tag::new(channel, place);
-                assert_eq!((tag.channel(), tag.place()), (channel as usize, place));
+                let tag = Tag::new(channel, slot);
+                assert_eq!((tag.channel(), tag.slot()), (channel as usize, slot));
             }
         }
     }

@@ -1,4 +1,4 @@
-//! A worker whose bytes are staged: registering, connecting, lanes, posting and polling.
+//! A worker with staged transfers: registering, connecting, lanes, posting and polling.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use tonnage_engine::{
 use tonnage_sys::cuda::CudaContext;
 use tonnage_units::{Error, Result};
 
-use super::channel::{OUTSIDE, Spot, StagedChannel, StagedRegions, WaitingReceive};
+use super::channel::{OUTSIDE, RegionOffset, StagedChannel, StagedRegions, WaitingReceive};
 use super::message::{MessageKind, NO_OPERATION, StagedMessage};
-use super::ring::{DEPTH_MAX, RingPlace, STAGING, StagingRing, Tag};
+use super::ring::{DEPTH_MAX, RingSlot, STAGING, StagingRing, Tag};
 use crate::memory::cuda_region::{DriverMemory, gpu_name};
 use crate::rings::failure;
 
-/// Completions of the engine below that are looked at at once.
+/// Maximum number of completions taken from the engine below at once.
 const POLLED: usize = 32;
 
-/// A worker's address: that of the engine below, and the ring.
+/// A worker's endpoint address: that of the engine below, and the ring.
 #[derive(Serialize, Deserialize)]
 struct StagedCard {
     below: Card,
@@ -42,11 +42,11 @@ struct StagedLane {
     channel: usize,
     local: RegionId,
     local_bytes: u64,
-    /// A receive has none.
+    /// `None` for a receive.
     far: Option<StagedRegion>,
 }
 
-/// A ring, its registration below, and the peers whose places it has.
+/// A ring, its registration below, and the peers that it has slots for.
 struct PeersRing {
     ring: Arc<StagingRing>,
     region: Region,
@@ -59,7 +59,7 @@ pub(super) struct StagedWorker {
     below_name: String,
     config: WorkerConfig,
     regions: StagedRegions,
-    /// The GPU whose memory is registered.
+    /// The GPU that owns the registered memory.
     context: Option<Arc<CudaContext>>,
     rings: Vec<PeersRing>,
     channels: Vec<StagedChannel>,
@@ -88,7 +88,7 @@ impl StagedWorker {
         }
     }
 
-    /// Refuses memory that neither the CPU nor the GPU of the ring copies.
+    /// Refuses memory that neither the CPU nor the ring's GPU can copy.
     fn check_memory(&mut self, memory: &dyn Memory) -> Result<()> {
         if memory.host().is_some() {
             return Ok(());
@@ -98,8 +98,8 @@ impl StagedWorker {
             why,
             how: how.to_owned(),
         };
-        let Some(bytes) = DriverMemory::of(memory) else {
-            let why = "neither the CPU nor the driver of a GPU copies this memory".to_owned();
+        let Some(bytes) = DriverMemory::from_memory(memory) else {
+            let why = "neither the CPU nor a GPU driver can copy this memory".to_owned();
             return Err(unavailable(why, "Choose memory host, cuda or hip"));
         };
         match &self.context {
@@ -113,13 +113,13 @@ impl StagedWorker {
                 "Register memory of one GPU only, or use a worker for each",
             )),
             None => Err(unavailable(
-                "the ring of this worker was made before any GPU was known".to_owned(),
-                "Register memory of the GPU before cards are made for peers",
+                "the ring of this worker was created before GPU memory was registered".to_owned(),
+                "Register GPU memory before making cards for peers",
             )),
         }
     }
 
-    /// Hands over one operation. `false`: there is no room now.
+    /// Accepts one operation, or returns `false` if nothing more fits now.
     fn take(&mut self, op: &Op) -> Result<bool> {
         let lane = *self.lanes.get(op.lane)?;
         let channel = &mut self.channels[lane.channel];
@@ -134,7 +134,7 @@ impl StagedWorker {
             }
         };
         inside(op.local, lane.local_bytes)?;
-        let spot = Spot {
+        let spot = RegionOffset {
             region: lane.local.0,
             offset: op.local,
         };
@@ -175,7 +175,7 @@ impl StagedWorker {
         Ok(channel.take(message, spot, Completion::new(op, Ending::Done)))
     }
 
-    /// Moves everything on that need not wait.
+    /// Advances all channels as far as possible without waiting.
     fn step(&mut self) -> Result<()> {
         for channel in &mut self.channels {
             channel.step(&mut *self.below, &self.regions, &mut self.ready)?;
@@ -183,8 +183,8 @@ impl StagedWorker {
         Ok(())
     }
 
-    /// Looks at what the engine below has done.
-    fn look_below(&mut self) -> Result<()> {
+    /// Handles completions of the engine below.
+    fn poll_below(&mut self) -> Result<()> {
         let mut done = [Completion::EMPTY; POLLED];
         let count = self.below.poll(&mut done)?;
         for completion in &done[..count] {
@@ -196,11 +196,11 @@ impl StagedWorker {
             let Some(channel) = self.channels.get_mut(tag.channel()) else {
                 continue;
             };
-            match tag.place() {
-                RingPlace::Arriving(index) if completion.ending == Ending::Arrived => {
-                    channel.arrived(index, &self.regions, &mut self.ready)?;
+            match tag.slot() {
+                RingSlot::Incoming(index) if completion.ending == Ending::Arrived => {
+                    channel.handle_arrival(index, &self.regions, &mut self.ready)?;
                 }
-                place => channel.sent(place, &mut self.ready),
+                slot => channel.slot_sent(slot, &mut self.ready),
             }
         }
         Ok(())
@@ -247,7 +247,7 @@ impl Engine for StagedWorker {
             let peer = neighbor.peer;
             let unreadable = |error| {
                 Error::Failed(format!(
-                    "the card of rank {peer} cannot be read ({error}): choose {STAGING}=pinned for all ranks"
+                    "cannot decode the card of rank {peer} ({error}): choose {STAGING}=pinned for all ranks"
                 ))
             };
             let card: StagedCard = serde_json::from_slice(&neighbor.card.0).map_err(unreadable)?;
@@ -287,7 +287,7 @@ impl Engine for StagedWorker {
             let sending = lane(LaneKind::Initiate(Verb::Send))?;
             channel.lanes = Some((sending, lane(LaneKind::Receive)?));
         }
-        // Receives are there before anybody sends.
+        // Post receives before any peer sends.
         self.step()
     }
 
@@ -302,7 +302,7 @@ impl Engine for StagedWorker {
                 let region = serde_json::from_slice(&spec.remote.0);
                 Some(region.map_err(|error| {
                     Error::Failed(format!(
-                        "a region of rank {} cannot be read ({error}): choose {STAGING}=pinned for all ranks",
+                        "cannot decode a region of rank {} ({error}): choose {STAGING}=pinned for all ranks",
                         spec.peer
                     ))
                 })?)
@@ -337,12 +337,12 @@ impl Engine for StagedWorker {
     }
 
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
-        // What has completed has been acknowledged by the peer.
+        // The peer has acknowledged every completed operation.
         self.lanes.get(lane).map(|_| Flush::Delivered)
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
-        self.look_below()?;
+        self.poll_below()?;
         self.step()?;
         Ok(take_waiting(&mut self.ready, done))
     }
@@ -353,7 +353,7 @@ impl Engine for StagedWorker {
         let outside = (
             OUTSIDE,
             "outside of the peer's memory",
-            "the peer has taken the registration of that memory back",
+            "the peer has deregistered that memory",
         );
         let engine = format!("{STAGING} over {}", self.below_name);
         failure(&engine, done, lane, outside)

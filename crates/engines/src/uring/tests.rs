@@ -1,4 +1,4 @@
-//! The engine on real files, on the disk that holds the build folder and in memory.
+//! The engine on real files, on the disk of the build folder and in memory.
 
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use tonnage_plan::testing::file_point;
 
 use super::*;
 
-/// A folder, which is removed with what is in it, and a name for a file there.
+/// A folder that is removed with its contents, and the path of a file in it.
 fn scratch(place: &Path) -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir_in(place).unwrap();
     let path = folder.path().join("t.dat");
@@ -39,7 +39,7 @@ fn open(path: &Path, file: u32, write: bool) -> Call<'_> {
 const SIZE: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
-/// A point as a plan would expand to it; only what the engine looks at matters.
+/// A point as a plan would produce it, reduced to the fields that the engine uses.
 fn asked(options: Value, window: u32) -> Result<Arc<dyn FileDomain>> {
     let point = FilePoint {
         engine: "uring".into(),
@@ -62,7 +62,7 @@ fn memory() -> Arc<Arena> {
     Arc::new(Arena::allocate(SIZE as usize, Pages::Normal, Sharing::Private, None).unwrap())
 }
 
-/// The engine itself; `None` where this machine has no rings.
+/// The engine itself; `None` if this machine has no rings.
 fn engine(direct: bool) -> Option<(Arc<Arena>, Uring)> {
     let config = Config {
         depth: 4,
@@ -100,7 +100,7 @@ fn op(write: bool, block: u64) -> Op {
     }
 }
 
-/// Posts all, as often as the window needs it, and returns how each ended, in the order of their tags.
+/// Posts all operations, again when the window has room, and returns their ends in the order of their tags.
 fn carry_out(engine: &mut Uring, ops: &[Op]) -> Vec<Completion> {
     let (mut posted, mut ended) = (0, Vec::new());
     let mut done = [Completion::EMPTY; 3];
@@ -115,7 +115,7 @@ fn carry_out(engine: &mut Uring, ops: &[Op]) -> Vec<Completion> {
     ended
 }
 
-/// Differs from block to block and from byte to byte.
+/// Returns bytes that differ between blocks and offsets.
 fn content(block: u64) -> Vec<u8> {
     (0..BLOCK).map(|at| (at % 251 + block * 11) as u8).collect()
 }
@@ -156,13 +156,13 @@ fn goes_round(path: &Path, direct: bool) {
 }
 
 #[test]
-fn blocks_go_round_on_a_disk_and_in_memory() {
+fn blocks_make_a_round_trip_on_a_disk_and_in_memory() {
     goes_round(&on_disk().1, false);
     goes_round(&in_memory().1, false);
 }
 
 #[test]
-fn blocks_go_round_past_the_page_cache() {
+fn blocks_make_a_round_trip_with_direct_io() {
     let (_folder, path) = on_disk();
     let Some((_, mut engine)) = engine(true) else {
         return;
@@ -181,7 +181,7 @@ fn blocks_go_round_past_the_page_cache() {
 }
 
 #[test]
-fn a_transfer_that_blocks_is_made_in_pieces() {
+fn a_blocking_transfer_is_made_in_pieces() {
     let (_folder, path) = on_disk();
     let Some((memory, mut engine)) = engine(false) else {
         return;
@@ -218,7 +218,7 @@ fn a_transfer_that_blocks_is_made_in_pieces() {
 }
 
 #[test]
-fn the_window_is_honoured_and_blocking_calls_wait_for_its_end() {
+fn the_window_is_respected_and_blocking_calls_wait_until_it_is_empty() {
     let (_folder, path) = in_memory();
     let Some((_, mut engine)) = engine(false) else {
         return;
@@ -251,7 +251,7 @@ fn the_window_is_honoured_and_blocking_calls_wait_for_its_end() {
 }
 
 #[test]
-fn what_fails_has_the_system_s_number_and_the_end_of_a_file_none() {
+fn failures_have_the_system_s_error_number_and_an_end_of_file_has_none() {
     let (_folder, path) = on_disk();
     std::fs::write(&path, vec![1; 4096 + 10]).unwrap();
     let Some((_, mut engine)) = engine(false) else {
@@ -294,7 +294,7 @@ fn what_fails_has_the_system_s_number_and_the_end_of_a_file_none() {
 }
 
 #[test]
-fn options_do_what_they_say_and_the_record_shows_it() {
+fn options_have_their_effect_and_the_record_shows_it() {
     let plain = match asked(json!({}), 32) {
         Err(error @ Error::Unavailable { .. }) => return println!("skip: {error}"),
         other => other.unwrap(),

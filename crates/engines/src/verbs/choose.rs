@@ -29,7 +29,7 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Vec<ChosenPort>> {
     let library = Arc::new(library(request)?);
     let devices = RdmaDevice::all(&Tree::host());
     // Nobody asks a driver where devices are named.
-    let near = |addresses: &[Option<&str>]| GpuPlace::of(request)?.nearest(addresses);
+    let near = |addresses: &[Option<&str>]| GpuPlace::for_request(request)?.nearest(addresses);
     let here = || {
         let own = || Topology::read().first_memory_node();
         request.near_node.or_else(own)
@@ -51,7 +51,7 @@ pub(super) fn unavailable(why: impl Into<String>, how: &str) -> Error {
 }
 
 fn library(request: &OpenRequest<'_>) -> Result<Libibverbs> {
-    let named = libraries::named(request, LIBRARY, LIBIBVERBS_VARIABLE)?;
+    let named = libraries::requested_path(request, LIBRARY, LIBIBVERBS_VARIABLE)?;
     Libibverbs::load(named.as_deref()).map_err(|why| {
         let how = "Install libibverbs1 and ibverbs-providers (Debian, Ubuntu) or libibverbs (others), or name a file with \
                    --library libibverbs=PATH";

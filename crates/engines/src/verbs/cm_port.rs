@@ -41,7 +41,7 @@ pub(super) fn cm_port(
 }
 
 fn load(request: &OpenRequest<'_>) -> Result<Librdmacm> {
-    let named = libraries::named(request, LIBRDMACM, LIBRDMACM_VARIABLE)?;
+    let named = libraries::requested_path(request, LIBRDMACM, LIBRDMACM_VARIABLE)?;
     Librdmacm::load(named.as_deref()).map_err(|why| {
         let how = "Install librdmacm1 (Debian, Ubuntu) or librdmacm (others), name a file with --library librdmacm=PATH, \
                    or leave out connect=cm";

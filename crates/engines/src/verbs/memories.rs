@@ -15,8 +15,8 @@ use super::options::{CARD_WAYS, INLINE};
 use super::peers::FarBytes;
 use super::port::OpenPort;
 use super::transport::VerbsTransport;
-use crate::memory::vendor::CardRules;
-use crate::registration::{CardMemory, CardRegions, CardWay, locked_memory_advice};
+use crate::memory::vendor::NicRules;
+use crate::registration::{NicMemory, NicRegions, RegistrationWay, locked_memory_advice};
 use crate::staged::INSTEAD;
 
 /// Registered memories of a worker.
@@ -24,7 +24,7 @@ pub(super) struct Memories {
     port: Arc<OpenPort>,
     regions: Regions<RegistrationHandle>,
     /// Those of them that are of GPUs.
-    cards: CardRegions,
+    cards: NicRegions,
     /// Bytes of first contact, and where flushes land.
     contact: RegistrationHandle,
 }
@@ -44,7 +44,7 @@ impl Memories {
             contact: contact.map_err(|why| port.about(not_registered(bytes, &why)))?,
             port: Arc::clone(port),
             regions: Regions::default(),
-            cards: CardRegions::default(),
+            cards: NicRegions::default(),
         })
     }
 
@@ -114,7 +114,7 @@ impl Memories {
         self.cards.flush_all(self.port.engine())
     }
 
-    /// Begins a point, as [`CardRegions::begin`].
+    /// Begins a point, as [`NicRegions::begin`].
     pub(super) fn begin(&self, tried: bool) {
         self.cards.begin(tried);
     }
@@ -162,7 +162,7 @@ impl Memories {
             }
             _ => INSTEAD,
         };
-        let card = CardMemory::of(memory, engine)?;
+        let card = NicMemory::new(memory, engine)?;
         let (kind, at) = (card.kind(), self.port.in_words());
         let what = format!("memory {kind} with engine {engine} on {at}");
         self.check_untouched(&what)?;
@@ -215,9 +215,9 @@ fn copied_bytes(asked: Option<u32>, sends_payload: bool) -> Option<u32> {
 }
 
 /// Words about what a way needs of the kernel, where the kernel does not list it.
-fn without_peer_memory(way: CardWay, rules: Option<&CardRules>, tree: &Tree) -> String {
+fn without_peer_memory(way: RegistrationWay, rules: Option<&NicRules>, tree: &Tree) -> String {
     match rules {
-        Some(rules) if way == CardWay::Peermem && !(rules.has_peer_memory)(tree) => {
+        Some(rules) if way == RegistrationWay::Peermem && !(rules.has_peer_memory)(tree) => {
             format!("; {}", rules.no_peer_memory)
         }
         _ => String::new(),
@@ -272,11 +272,14 @@ mod tests {
             let root = tempfile::tempdir().unwrap();
             let tree = Tree::at(root.path());
             let said = |way| without_peer_memory(way, Some(&vendor.cards), &tree);
-            assert!(said(CardWay::Peermem).contains(words));
-            assert_eq!(said(CardWay::Dmabuf), "");
-            assert_eq!(without_peer_memory(CardWay::Peermem, None, &tree), "");
+            assert!(said(RegistrationWay::Peermem).contains(words));
+            assert_eq!(said(RegistrationWay::Dmabuf), "");
+            assert_eq!(
+                without_peer_memory(RegistrationWay::Peermem, None, &tree),
+                ""
+            );
             std::fs::create_dir_all(root.path().join(path)).unwrap();
-            assert_eq!(said(CardWay::Peermem), "");
+            assert_eq!(said(RegistrationWay::Peermem), "");
         }
     }
 }

@@ -4,7 +4,7 @@ use tonnage_engine::{EngineOption, OpenRequest, OptionKind};
 use tonnage_sys::verbs::Patience;
 
 use super::transport::{DC, KERNEL, RC, VerbsTransport};
-use crate::registration::{self, AUTO, CardWay, REGISTRATION};
+use crate::registration::{self, AUTO, REGISTRATION, RegistrationWay};
 
 /// The environment variable that names the library.
 pub(super) const LIBIBVERBS_VARIABLE: &str = "TONNAGE_LIBIBVERBS";
@@ -41,7 +41,8 @@ const INITIATORS: &str = "dci";
 const SIGNALLING: &str = "signalling";
 
 /// Ways to register memory of a GPU, in the order in which they are tried.
-pub(super) const CARD_WAYS: [CardWay; 2] = [CardWay::Dmabuf, CardWay::Peermem];
+pub(super) const CARD_WAYS: [RegistrationWay; 2] =
+    [RegistrationWay::Dmabuf, RegistrationWay::Peermem];
 
 /// Variants that post in user space.
 const IN_USER_SPACE: &[&str] = &[RC, DC];

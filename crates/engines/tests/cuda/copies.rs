@@ -1,4 +1,4 @@
-//! Copy rates of a GPU within its own memory, which bound copies there.
+//! Copy rates of a GPU within its own memory, which are the bound of copies there.
 
 use tonnage_engines::memory::CUDA;
 
@@ -17,13 +17,13 @@ fn copies_within_a_gpu_have_a_rate_and_move_the_bytes() {
         found.iter().all(|rate| rate.bytes_per_s() > 0.0),
         "{found:?}"
     );
-    // One stream and several, by the call and by the kernel.
+    // One stream and several, by the driver's call and by the kernel.
     assert_eq!(found.len(), 4, "{found:?}");
     let by_kernel = "the GPU's kernel (by=sm) of 512 KiB";
     for (at, rate) in found.iter().enumerate() {
         assert_eq!(rate.method.starts_with(by_kernel), at >= 2, "{rate:?}");
     }
-    // In one copy, though operations have 4 KiB.
+    // In one copy, although operations have 4 KiB.
     let expected =
         "the GPU's cuMemcpyAsync of 512 KiB, of nominal 128.0 GB/s for what it reads and writes";
     assert_eq!(found[0].method, expected);
@@ -34,10 +34,10 @@ fn copies_within_a_gpu_have_a_rate_and_move_the_bytes() {
     assert!(bytes.iter().all(|&byte| byte == 7));
 }
 
-/// Memory that no cache holds bounds them too, if there is room for it.
+/// Memory larger than any cache bounds them too, if there is room for it.
 #[test]
-fn copies_of_few_bytes_are_set_beside_those_of_many() {
-    // Without kernels, which the double carries out by the word.
+fn small_copies_are_also_bounded_by_large_ones() {
+    // Without kernels, which the double executes word by word.
     let Some(double) = Double::with("memory 536870912\nptx 0") else {
         return;
     };

@@ -1,4 +1,4 @@
-//! GPUs that memories tell of, before they are allocated and after.
+//! GPUs that memories report, before and after allocation.
 
 use tonnage_engine::Libraries;
 use tonnage_engine::memory::{Memory, MemoryEntry, Request};
@@ -9,7 +9,7 @@ use super::double::Double;
 use super::{BYTES, allocate, found, rates};
 
 #[test]
-fn memories_say_whose_they_are() {
+fn memories_report_their_gpus() {
     let Some(double) = Double::with("starts 20") else {
         return;
     };
@@ -21,10 +21,10 @@ fn memories_say_whose_they_are() {
             ..Request::default()
         })
     };
-    // Before anything is allocated, which is when the driver starts.
+    // Before anything is allocated, which starts the driver.
     let told = device(&CUDA, Some(1)).unwrap();
     assert_eq!(told.title(), "cuda:1 (0000:1c:00.0)");
-    // PCIe is no bound where nobody tells what is beside it.
+    // PCIe is not a bound if it is unknown whether there are other links.
     assert!(told.links_unknown.is_none() || told.link.is_none());
     assert_eq!(told.memory_bytes_per_s, Some(128_000_000_000));
     assert_eq!(device(&CUDA, Some(7)), None);
@@ -62,7 +62,7 @@ fn memories_say_whose_they_are() {
     assert!(report.pages.is_some() && report.device.unwrap().starts_with("cuda:0 "));
     pinned.fill(0, 3, 100, Key::new(1, 1, 1, 1)).unwrap();
     assert!(found(&*pinned, (0, 3, 100), Key::new(1, 1, 1, 1)).is_clean());
-    // AMD's by its names.
+    // AMD's, with its own names.
     let Some(double) = Double::hip("") else {
         return;
     };

@@ -1,8 +1,9 @@
-//! Engine `cuda-ipc` between two processes over the double, and on a GPU where `make test-gpu` says that there may be
-//! one: this test program starts itself again as the target.
+//! Engine `cuda-ipc` between two processes over the double, and on a GPU if `make test-gpu` allows it. This test
+//! program starts itself again as the target.
 //!
-//! Looked at while it runs: what arrives is told behind its data, more arrivals than a ring has places included, and
-//! neither side allocates for an operation. What comes of whole runs is looked at in the tests of the program.
+//! It checks, while it runs, that arrivals are reported after their data, even if there are more of them than a ring
+//! has entries, and that neither side allocates memory per operation. Results of whole runs are checked in the
+//! end-to-end tests.
 
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -23,21 +24,21 @@ use tonnage_sys::cuda::Libcuda;
 
 use super::Double;
 
-/// Variables of the second process: the double's file, which is empty on a GPU; its GPU; and the socket.
+/// Environment variables of the second process: the double's path (empty on a GPU), its GPU, and the socket.
 const DOUBLE: &str = "TONNAGE_TEST_DOUBLE";
 const GPU: &str = "TONNAGE_TEST_GPU";
 const SOCKET: &str = "TONNAGE_TEST_SOCKET";
 
-/// More than the places of a ring, and no multiple of them.
+/// More than the entries of a ring, and not a multiple of them.
 const COUNT: u32 = 2500;
 
 const WINDOW: u32 = 64;
 
-/// Each operation has a word of its own.
+/// Size of the word of each operation.
 const WORD: u32 = 8;
 const BYTES: u64 = (COUNT * WORD) as u64;
 
-/// One of the two, connected to the other.
+/// One of the two processes, connected to the other.
 struct IpcSide {
     rank: u32,
     memory: Arc<dyn Memory>,
@@ -46,7 +47,7 @@ struct IpcSide {
     remote: Descriptor,
     socket: UnixStream,
     lines: Lines<BufReader<UnixStream>>,
-    /// Moment at which the other side is given up.
+    /// Deadline for the other side.
     deadline: Instant,
 }
 
@@ -101,7 +102,7 @@ fn connected(rank: u32, (library, gpu): (PathBuf, &str), socket: UnixStream) -> 
     }
 }
 
-/// The word of an operation's place, as the initiator fills it.
+/// Returns the word in an operation's slot, as the initiator fills it.
 fn word(number: u32) -> [u8; WORD as usize] {
     (u64::from(number) + 1).to_ne_bytes()
 }
@@ -124,7 +125,7 @@ impl IpcSide {
         }
     }
 
-    /// Carries out all operations of a lane, which end in the order in which they were posted.
+    /// Posts all operations of a lane, which complete in the order in which they were posted.
     fn carry_out(&mut self, lane: Lane) {
         let (mut posted, mut ended) = (0, 0);
         let mut done = [Completion::EMPTY; 16];
@@ -144,7 +145,7 @@ impl IpcSide {
         assert_eq!(counts().since(before), Default::default());
     }
 
-    /// Looks at the data of each arrival when it is told, and posts the next receive where there are any.
+    /// Checks the data of each arrival when it is reported, and posts the next receive if it needs one.
     fn take_arrivals(&mut self, receives: Option<Lane>) {
         let mut done = [Completion::EMPTY; 16];
         let (mut arrived, mut posted) = (0, WINDOW);
@@ -156,7 +157,11 @@ impl IpcSide {
                 let mut bytes = [0; WORD as usize];
                 let at = u64::from(arrived * WORD);
                 self.memory.read(at, &mut bytes).unwrap();
-                assert_eq!(bytes, word(arrived), "told before its data: {completion:?}");
+                assert_eq!(
+                    bytes,
+                    word(arrived),
+                    "reported before its data: {completion:?}"
+                );
                 match receives {
                     None => assert_eq!(completion.imm, arrived),
                     Some(_) => assert_eq!(completion.tag, arrived),
@@ -186,7 +191,7 @@ impl IpcSide {
     }
 }
 
-/// The second process.
+/// Runs the second process.
 #[test]
 fn second_process() {
     let Some(double) = std::env::var_os(DOUBLE) else {
@@ -210,7 +215,7 @@ fn second_process() {
     side.hear("end");
 }
 
-/// The second process's connection. One that ends before it has connected is told, and nobody waits for it.
+/// Returns the second process's connection, or fails if that process ends before it has connected.
 fn accepted(listener: &UnixListener, second: &mut Child) -> UnixStream {
     listener.set_nonblocking(true).unwrap();
     loop {
@@ -224,9 +229,9 @@ fn accepted(listener: &UnixListener, second: &mut Child) -> UnixStream {
     }
 }
 
-/// Piece by piece, so that whoever told before the data would be seen.
+/// One operation at a time, so that a report before its data would be noticed.
 #[test]
-fn arrivals_are_told_behind_their_data_and_nothing_is_allocated() {
+fn arrivals_are_reported_after_their_data_and_nothing_is_allocated() {
     if let Some(double) = Double::with("gpus 2\nslow 1") {
         arrivals_are_told(&double.path(), "1");
     }
@@ -241,7 +246,7 @@ fn arrivals_are_told_behind_their_data_and_nothing_is_allocated() {
     }
 }
 
-/// Towards memory of this GPU in the second process, from the first GPU.
+/// To memory of this GPU in the second process, from the first GPU.
 fn arrivals_are_told(library: &Path, gpu: &str) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("socket");

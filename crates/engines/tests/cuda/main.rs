@@ -1,5 +1,5 @@
-//! Memories of GPUs, over the double of a driver beside the tests of `tonnage-sys`; `cuda-ipc` runs on a GPU too under
-//! `make test-gpu`. Nothing here has seen one yet.
+//! Memories of GPUs, over the driver's double in the tests of `tonnage-sys`. With `make test-gpu`, `cuda-ipc` also runs
+//! on a GPU; the other tests have never run on one.
 #![cfg(test)]
 
 mod copies;
@@ -53,7 +53,7 @@ fn allocate_with(
     })
 }
 
-/// A double of whoever made the GPUs that a memory is of.
+/// Returns a double of the driver for a memory's vendor.
 fn double_of(entry: &MemoryEntry, lines: &str) -> Option<Double> {
     if entry.libraries[0].name == HIP.libraries[0].name {
         return Double::hip(lines);
@@ -73,7 +73,7 @@ fn found(memory: &dyn Memory, (origin, offset, len): (u64, u64, u64), key: Key) 
     found
 }
 
-/// Copies a whole memory to another one, as nothing but a test does.
+/// Copies a whole memory to another one, as only a test does.
 fn copy(from: &dyn Memory, to: &dyn Memory) {
     let mut bytes = vec![0; BYTES as usize];
     from.read(0, &mut bytes).unwrap();
@@ -88,7 +88,7 @@ fn host() -> Arc<dyn Memory> {
     (HOST.allocate)(&request).unwrap()
 }
 
-/// Origins, offsets, lengths and keys: odd ones, none, and as many as there is room for.
+/// Origins, offsets, lengths and keys: odd ones, empty ones, and the full size.
 fn cases() -> Vec<((u64, u64, u64), Key)> {
     let key = Key::new(1, 2, 3, 4);
     let back = 37u64.wrapping_sub(4099);
@@ -103,7 +103,7 @@ fn cases() -> Vec<((u64, u64, u64), Key)> {
     ]
 }
 
-/// Both ways, by the kernels and by copies, of both makers.
+/// Both ways (kernels and copies), for both vendors.
 #[test]
 fn the_pattern_is_the_hosts_byte_for_byte() {
     let host = host();
@@ -126,7 +126,7 @@ fn the_pattern_is_the_hosts_byte_for_byte() {
                 copy(one, other);
                 let right = found(other, range, key);
                 assert!(right.is_clean() && right.checked_bytes == len, "{range:?}");
-                // Nothing was written beside the range.
+                // Nothing was written outside the range.
                 let mut beside = vec![0; BYTES as usize];
                 one.read(0, &mut beside).unwrap();
                 let end = (offset + len) as usize;
@@ -137,12 +137,12 @@ fn the_pattern_is_the_hosts_byte_for_byte() {
     }
 }
 
-/// Something that goes wrong with a memory's bytes.
+/// A corruption of a memory's bytes.
 type Spoil<'a> = &'a dyn Fn(&dyn Memory);
 
-/// A flipped byte, swapped blocks, a stale block, and bytes that never came: told as the host tells them.
+/// A flipped byte, swapped blocks, a stale block, and missing bytes: reported as for host memory.
 #[test]
-fn what_is_wrong_is_named_as_on_the_host() {
+fn corruption_is_reported_as_on_the_host() {
     let Some(double) = Double::with("") else {
         return;
     };
@@ -193,9 +193,9 @@ fn what_is_wrong_is_named_as_on_the_host() {
     assert!(gpu.read(BYTES, &mut [0]).is_err() && gpu.write(u64::MAX, &[0, 0]).is_err());
 }
 
-/// A GPU that computes wrongly is not believed, and the record says so; its bytes are right all the same.
+/// Kernels of a GPU that computes wrongly are not used, and the record has the reason. The bytes are still right.
 #[test]
-fn kernels_that_do_otherwise_than_the_host_are_not_used() {
+fn kernels_that_differ_from_the_host_are_not_used() {
     for (entry, lines, reason) in [
         (&CUDA, "wrong 1", "its kernel for filling wrote "),
         (
@@ -242,10 +242,10 @@ fn pinned_memory_compiles_no_kernels() {
     assert!(lost.contains("(719)"), "{lost}");
 }
 
-/// A GPU that falls off in the middle: named with its code, by every call from then on.
+/// A GPU that fails while in use: every later call fails with its name and code.
 #[test]
-fn a_gpu_that_falls_off_is_an_error() {
-    // The proof launches more kernels than these.
+fn a_failing_gpu_is_an_error() {
+    // The self-test launches more kernels than this.
     let Some(double) = Double::with("fail cuMemcpyAsync 719 40") else {
         return;
     };
@@ -283,7 +283,7 @@ fn rates(memory: &dyn Memory) -> Result<Vec<tonnage_engine::memory::CopyRate>> {
     memory.copy_rates(&stretch, &mut slots, &Clock::new(), CopyTurns::default())
 }
 
-/// Told by the names of the maker's calls.
+/// With the names of the vendor's calls.
 #[test]
 fn the_way_of_allocating_is_chosen_and_reported() {
     let options = |alloc: &str| EngineOptions::from([("alloc".to_owned(), alloc.to_owned())]);
@@ -318,7 +318,7 @@ fn the_way_of_allocating_is_chosen_and_reported() {
     );
     let advice = "Leave --memory-option alloc=vmm out";
     for (entry, lines, bytes, parts) in [
-        // Too much is refused with what is free, as for the other way.
+        // A request that is too large reports the free memory, as with `malloc`.
         (
             &CUDA,
             "",

@@ -1,4 +1,4 @@
-//! Refusals of the memories of both makers' GPUs: each with its reason and the next thing to try.
+//! Errors of GPU memories of both vendors: each has its reason and the next thing to try.
 
 use tonnage_engine::Libraries;
 use tonnage_engine::memory::{MemoryEntry, Request};
@@ -7,7 +7,7 @@ use tonnage_engines::memory::{CUDA, CUDA_PINNED, HIP, HIP_PINNED};
 use super::double::Double;
 use super::{BYTES, allocate, double_of, refusal};
 
-/// What a double is told, the memory that is asked for, how much of it, and what the refusal has and lacks.
+/// A double's script, a memory and its size, and the texts that the error must and must not contain.
 type Case = (
     &'static str,
     (&'static MemoryEntry, &'static str, u64),
@@ -70,7 +70,7 @@ const CASES: [Case; 12] = [
         &["hipInit: hipErrorInvalidDevice (101)", "/dev/kfd"],
         &[],
     ),
-    // A code that the double has no name for, as a newer driver's would be.
+    // A code without a name in the double, as from a newer driver.
     (
         "fail cuDevicePrimaryCtxRetain 802 1",
         (&CUDA, "", 1),
@@ -101,7 +101,7 @@ const CASES: [Case; 12] = [
         ],
         &["on this GPU", "fewer ranks on this host"],
     ),
-    // Whatever the reason is, it has this code; what is locked does not count.
+    // The code is the same for any reason; the limit of locked memory does not matter.
     (
         "fail hipHostRegister 1 1",
         (&HIP_PINNED, "", BYTES),
@@ -117,7 +117,7 @@ const CASES: [Case; 12] = [
 ];
 
 #[test]
-fn each_refusal_says_why_and_what_to_do() {
+fn each_refusal_has_a_reason_and_advice() {
     for (lines, (entry, variant, bytes), has, lacks) in CASES {
         let Some(double) = double_of(entry, lines) else {
             return;
@@ -129,7 +129,7 @@ fn each_refusal_says_why_and_what_to_do() {
         for part in lacks {
             assert!(!said.contains(part), "{part}: {said}");
         }
-        // Whole pages, however large they are here.
+        // Whole pages, of any size.
         if let Some((before, _)) = said.split_once(" bytes of the host were to be pinned") {
             let asked = before.rsplit(' ').next().unwrap();
             assert!(asked.parse::<u64>().unwrap() >= BYTES, "{said}");
@@ -147,7 +147,7 @@ fn each_refusal_says_why_and_what_to_do() {
 }
 
 #[test]
-fn a_library_that_is_nowhere_is_named_with_where_to_get_it() {
+fn a_missing_library_is_named_with_its_source() {
     for (entry, file, parts) in [
         (
             &CUDA,

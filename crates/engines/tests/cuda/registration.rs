@@ -1,4 +1,4 @@
-//! Memory of a double's GPU with providers of libfabric that do not take it: this machine has none that does.
+//! Memory of a double's GPU with libfabric providers that cannot use it; this machine has no others.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use tonnage_units::Error;
 
 use super::{BYTES, Double, allocate};
 
-/// Words of the refusal of memory of a GPU by a provider, when it is opened or when memory is registered.
+/// Returns the error of a provider for GPU memory, from opening it or from registering memory.
 fn refused(
     (double, entry): (&Double, &MemoryEntry),
     (library, provider): (&str, &str),
@@ -44,13 +44,13 @@ fn refused(
     error.to_string()
 }
 
-/// By the embedded library and by the one that is installed, where there is one: never a silent way through the host.
+/// With the embedded library, and with the installed one if there is one: bytes never go silently through the host.
 #[test]
-fn a_provider_without_memory_of_devices_says_so() {
+fn a_provider_without_device_memory_is_refused() {
     let (Some(double), Some(hip)) = (Double::with("dmabuf 1"), Double::hip("dmabuf 1")) else {
         return;
     };
-    // Of memory of AMD's GPUs, in the words of that maker.
+    // Memory of AMD GPUs, with AMD's terms.
     let said = refused((&hip, &HIP), ("embedded", "tcp"), "auto");
     assert!(
         said.contains("memory hip with engine fabric:tcp")

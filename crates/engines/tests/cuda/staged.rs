@@ -1,4 +1,4 @@
-//! Staging over libfabric's tcp between two workers of this process, whose memory is that of a double's GPUs.
+//! Staging over libfabric's tcp between two workers of this process, with memory of a double's GPUs.
 
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ fn side(rank: u32, memory: Arc<dyn Memory>) -> Side {
     }
 }
 
-/// Two connected sides, each with memory of its own.
+/// Two connected sides, each with its own memory.
 fn pair(memories: [Arc<dyn Memory>; 2]) -> [Side; 2] {
     let [one, other] = memories;
     let mut sides = [side(0, one), side(1, other)];
@@ -61,7 +61,7 @@ fn lane(sides: &mut [Side; 2], at: usize, kind: LaneKind) -> Lane {
     sides[at].engine.lane(&spec).unwrap()
 }
 
-/// Polls both sides until each has so many completions.
+/// Polls both sides until each has this many completions.
 fn polled(sides: &mut [Side; 2], counts: [usize; 2]) -> [Vec<Completion>; 2] {
     let mut all = [Vec::new(), Vec::new()];
     for _ in 0..10_000_000u64 {
@@ -80,7 +80,7 @@ fn polled(sides: &mut [Side; 2], counts: [usize; 2]) -> [Vec<Completion>; 2] {
 
 const LEN: u32 = 300_001;
 
-/// Every verb in several pieces, at odd places, between two GPUs and between a GPU and the host.
+/// Every verb in several pieces, at odd offsets, between two GPUs and between a GPU and the host.
 #[test]
 fn every_verb_moves_every_byte_of_a_gpu() {
     let Some(double) = Double::with("gpus 2") else {
@@ -114,7 +114,7 @@ fn every_verb_moves_every_byte_of_a_gpu() {
                 assert_eq!(said, (tagged, LEN, 5, Lane(0)));
             }
             let (target, at) = if reads { (0, local) } else { (1, remote) };
-            // Done means that the bytes are there: nobody has polled since.
+            // A completion means that the bytes have arrived: there was no poll since.
             let right = found(&*sides[target].memory, (at, at, LEN.into()), key);
             assert!(right.is_clean(), "{verb:?}");
         }
@@ -135,9 +135,9 @@ fn op(lane: Lane, tag: u32, local: u64, remote: u64) -> Op {
     }
 }
 
-/// More operations than places, of no and of few bytes: each ends once, and pieces of one do not become another's.
+/// More operations than slots, empty and small: each ends once, and pieces of different operations are not mixed up.
 #[test]
-fn more_operations_than_places_end_once_each() {
+fn more_operations_than_slots_end_once_each() {
     let Some(double) = Double::with("") else {
         return;
     };
@@ -170,7 +170,7 @@ fn more_operations_than_places_end_once_each() {
 }
 
 #[test]
-fn what_does_not_fit_is_named_and_nothing_else_is_lost() {
+fn operations_that_do_not_fit_are_named_and_others_are_not_lost() {
     let Some(double) = Double::with("gpus 2") else {
         return;
     };
@@ -199,7 +199,7 @@ fn what_does_not_fit_is_named_and_nothing_else_is_lost() {
     let write = lane(&mut sides, 0, LaneKind::Initiate(Verb::Write));
     let outside = sides[0].engine.post(&[op(write, 3, 0, BYTES)]).unwrap_err();
     assert!(outside.to_string().contains("lie outside"), "{outside}");
-    // A second GPU has a ring of its own.
+    // A second GPU has its own ring.
     let other = sides[0].engine.register(&gpu("1")).unwrap_err().to_string();
     assert!(other.contains("pinned for cuda:0"), "{other}");
     assert!(sides[0].engine.register(&host()).is_ok());

@@ -1,6 +1,6 @@
-//! Needs of network cards, as far as they can be known without a card, of the GPUs that are here: memory of either sort
-//! becomes a file where the driver says so, and what cards would have written is flushed where it says that this is
-//! needed, which AMD's runtime does not tell.
+//! What NICs need from the driver, tested without a NIC on the GPUs of this machine. Memory of either sort
+//! can be exported as a dmabuf if the driver reports it. Writes of NICs can be flushed if the driver requires it,
+//! which AMD's runtime does not report.
 
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -18,7 +18,7 @@ fn contexts() -> impl Iterator<Item = Arc<CudaContext>> {
 const BYTES: u64 = 3 << 20;
 
 #[test]
-fn memory_becomes_a_file_where_the_driver_says_so() {
+fn memory_can_be_exported_if_the_driver_reports_it() {
     for context in contexts() {
         let mapped = DeviceBuffer::map(&context, BYTES);
         let mapped = mapped.inspect_err(|why| println!("skip: memory by handles: {why}"));
@@ -33,7 +33,7 @@ fn memory_becomes_a_file_where_the_driver_says_so() {
                     let (offset, mut file) = (exported_as.offset, File::from(exported_as.file));
                     let bytes = file.seek(SeekFrom::End(0)).unwrap();
                     assert!(offset + BYTES <= bytes, "{sort}: {offset} of {bytes}");
-                    // NVIDIA's driver is asked for whole pages of the host.
+                    // NVIDIA's driver exports whole pages of the host's size.
                     let is_near = context.driver().name != "cuda" || offset < 64 << 10;
                     assert!(is_near, "{sort}: {offset}");
                     exported += 1;
@@ -44,26 +44,29 @@ fn memory_becomes_a_file_where_the_driver_says_so() {
                     println!("skip: this driver exports no memory ({told:?}): {why}")
                 }
             }
-            // It is whole afterwards.
+            // It is unchanged afterwards.
             buffer.write(BYTES - 5, b"whole").unwrap();
             let mut back = [0; 5];
             buffer.read(BYTES - 5, &mut back).unwrap();
             assert_eq!(&back, b"whole");
         }
         if context.device().dmabuf == Some(true) {
-            assert!(exported > 0, "it says that it exports, and does not");
+            assert!(
+                exported > 0,
+                "the driver reports that it exports, but does not"
+            );
         }
     }
 }
 
 #[test]
-fn what_cards_wrote_is_flushed_where_the_driver_needs_it() {
+fn writes_of_cards_are_flushed_if_the_driver_requires_it() {
     for context in contexts() {
         match context.writes_ordering() {
             WritesOrdering::Flushed => {
                 let writes = CardWrites::into_memory_of(&context).unwrap();
                 writes.flush().unwrap();
-                // Another thread, which has no context of its own yet.
+                // Another thread, which has no current context yet.
                 std::thread::scope(|scope| scope.spawn(|| writes.flush().unwrap()).join().unwrap());
             }
             other => println!("skip: no flush is needed or offered here: {other:?}"),

@@ -1,11 +1,11 @@
-//! Engines `cuda` and `hip`: the same cases over the doubles of the drivers and, where this machine has a GPU, over the
-//! real one; its speed there too, beside a raw loop of the same calls. `make test-gpu` runs these.
+//! Engines `cuda` and `hip`: the same cases over the doubles of the drivers and, if this machine has a GPU, over the
+//! real one. There, the speed is also compared with a raw loop of the same calls. `make test-gpu` runs these.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
-//! | `main` | drivers, a lane between two memories, and cases that hold on each driver |
-//! | `cards` | what network cards need of a driver: memory as a file, and flushing what they wrote |
-//! | `speed` | figures, on the real driver alone |
+//! | `main` | drivers, a lane between two memories, and cases for every driver |
+//! | `cards` | requirements of network cards: exporting memory, and flushing their writes |
+//! | `speed` | measurements, on real drivers only |
 //! | `nvbandwidth` | the same copies by NVIDIA's own program |
 #![cfg(test)]
 
@@ -31,7 +31,7 @@ use tonnage_sys::cuda::{GpuDriver, Libcuda, NVIDIA};
 use tonnage_sys::hip::AMD;
 use tonnage_units::{Error, Result};
 
-/// A maker of GPUs.
+/// A GPU vendor.
 struct Maker {
     driver: &'static GpuDriver,
     entry: &'static Entry,
@@ -54,10 +54,10 @@ static MAKERS: [Maker; 2] = [
     },
 ];
 
-/// Suffix of a memory's name here that is allocated by virtual-memory handles.
+/// Suffix in these tests for a memory that is allocated by virtual-memory handles.
 const BY_HANDLES: &str = "/vmm";
 
-/// A driver to run the cases on.
+/// A driver for the cases.
 struct Driver {
     maker: &'static Maker,
     libraries: Libraries,
@@ -66,7 +66,7 @@ struct Driver {
 }
 
 impl Driver {
-    /// NVIDIA's double with two GPUs; `None`, and a visible skip, without a C compiler.
+    /// NVIDIA's double with two GPUs; `None`, with a message, without a C compiler.
     fn double(lines: &str) -> Option<Self> {
         Self::double_of(&MAKERS[0], lines)
     }
@@ -82,7 +82,7 @@ impl Driver {
         })
     }
 
-    /// The real one of a maker; `None`, and a visible skip, where there is no GPU of it.
+    /// A vendor's real driver; `None`, with a message, if the machine lacks a GPU of this vendor.
     fn real(maker: &'static Maker) -> Option<Self> {
         let engine = maker.entry.name;
         let found = Libcuda::load_of(maker.driver, None).and_then(|library| library.devices());
@@ -104,7 +104,8 @@ impl Driver {
         }
     }
 
-    /// The real ones, for figures: `make test-gpu` says by a variable that nothing else runs.
+    /// The real drivers, for measurements: an environment variable of `make test-gpu` shows that nothing else is
+    /// running.
     fn for_figures() -> Vec<Self> {
         if std::env::var_os("TONNAGE_GPU_FIGURES").is_none() {
             println!("skip: figures of a GPU, which `make test-gpu` measures");
@@ -113,20 +114,20 @@ impl Driver {
         MAKERS.iter().filter_map(Self::real).collect()
     }
 
-    /// Its library, for calls of its own.
+    /// Its library, for direct calls.
     fn library(&self) -> Arc<Libcuda> {
         let named = self.libraries.get(self.maker.library);
         let named = named.and_then(|path| path.to_str());
         Libcuda::load_of(self.maker.driver, named).unwrap()
     }
 
-    /// All that are here.
+    /// All drivers of this machine.
     fn all() -> impl Iterator<Item = Self> {
         let doubles = MAKERS.iter().filter_map(|maker| Self::double_of(maker, ""));
         doubles.chain(MAKERS.iter().filter_map(Self::real))
     }
 
-    /// A memory by NVIDIA's name for it.
+    /// Allocates a memory by NVIDIA's name for it.
     fn memory(&self, name: &str, bytes: u64) -> Result<Arc<dyn Memory>> {
         let by_handles = name.ends_with(BY_HANDLES);
         let name = name.trim_end_matches(BY_HANDLES);
@@ -156,7 +157,7 @@ impl Driver {
     }
 }
 
-/// A lane between two memories, its worker, and the worker of its peer.
+/// A lane between two memories, its worker, and its peer's worker.
 struct Line {
     engine: Box<dyn Engine + Send>,
     lane: Lane,
@@ -207,7 +208,7 @@ impl Line {
         }
     }
 
-    /// Carries out the operations, and gives their tags in the order in which they ended.
+    /// Posts the operations, and returns their tags in the order of completion.
     fn carry_out(&mut self, ops: &[Op]) -> Vec<u32> {
         let (mut posted, mut tags) = (0, Vec::new());
         let mut done = [Completion::EMPTY; 8];
@@ -222,14 +223,14 @@ impl Line {
 
 const BYTES: u64 = 256 << 10;
 
-/// Names of the memories of both ends, and options of the engine.
+/// Names of the memories at both ends, and options of the engine.
 type Ends = (
     &'static str,
     &'static str,
     &'static [(&'static str, &'static str)],
 );
 
-/// Memories that can be copied between.
+/// Pairs of memories that can be copied.
 fn ends(driver: &Driver) -> Vec<Ends> {
     let gpus = driver.gpus;
     let mut all: Vec<(_, _, &'static [_])> = Vec::new();
@@ -253,9 +254,9 @@ fn ends(driver: &Driver) -> Vec<Ends> {
     all
 }
 
-/// Written on the one and verified on the other, at odd offsets and sizes, with nothing beside them touched.
+/// Written to one memory and verified in the other, at odd offsets and sizes; the bytes around stay unchanged.
 #[test]
-fn each_byte_comes_to_its_place() {
+fn each_byte_arrives_at_its_offset() {
     for driver in Driver::all() {
         for (own, far, options) in ends(&driver) {
             let memories = [own, far].map(|name| driver.memory(name, BYTES));
@@ -277,7 +278,7 @@ fn each_byte_comes_to_its_place() {
                 let key = Key::new(1, 2, 3, 4);
                 from.fill(0, 0, BYTES, key).unwrap();
                 to.fill(0, 0, BYTES, key.poison()).unwrap();
-                // Seven operations of which four may be under way, each to the place that it came from.
+                // Seven operations, four in flight, each to the offset that it came from.
                 let ranges = [
                     (0, 1),
                     (1, 4095),
@@ -317,9 +318,9 @@ fn each_byte_comes_to_its_place() {
     }
 }
 
-/// Lanes of one specification are one, and a lane that was released takes nothing.
+/// Equal specifications share one lane, and a released lane accepts nothing.
 #[test]
-fn lanes_are_known_again_and_ranges_outside_are_refused() {
+fn equal_lanes_are_shared_and_ranges_outside_are_refused() {
     for driver in Driver::all() {
         let [own, far] = ["cuda-pinned", "cuda"].map(|name| driver.memory(name, BYTES).unwrap());
         let mut line = Line::new(&driver, (&own, &far), Verb::Write, (&[], 2)).unwrap();
@@ -331,14 +332,14 @@ fn lanes_are_known_again_and_ranges_outside_are_refused() {
             region.id,
             &region.descriptor,
         );
-        // Two memories of the host.
+        // Two host memories.
         let refused = line.engine.lane(&spec).unwrap_err().to_string();
         assert!(
             refused.contains("neither end")
                 && refused.contains(&format!("--target-memory {},", driver.maker.driver.name)),
             "{refused}"
         );
-        // Memory of the host is a whole number of pages.
+        // Host memory is a whole number of pages.
         let outside = line.op(0, own.bytes() - 7, 0, 8);
         assert!(line.engine.post(&[outside]).is_err());
         let good = line.op(1, 0, 0, 8);
@@ -356,9 +357,10 @@ fn lanes_are_known_again_and_ranges_outside_are_refused() {
     }
 }
 
-/// Copies that the driver makes while the caller waits end a call after so many bytes: somebody looks at the time then.
+/// If the driver copies while the caller waits, a call ends after a bounded number of bytes, so that the caller can
+/// check the clock.
 #[test]
-fn a_call_hands_over_a_bounded_number_of_bytes_that_nobody_pinned() {
+fn a_call_copies_a_bounded_number_of_unpinned_bytes() {
     let Some(driver) = Driver::double("") else {
         return;
     };
@@ -368,14 +370,14 @@ fn a_call_hands_over_a_bounded_number_of_bytes_that_nobody_pinned() {
         let ops: Vec<Op> = (0..32)
             .map(|tag| line.op(tag, 0, 0, BYTES as u32))
             .collect();
-        // 4 MiB of 256 KiB each.
+        // 4 MiB in copies of 256 KiB.
         assert_eq!(line.engine.post(&ops).unwrap(), taken);
     }
 }
 
-/// A copy was handed over, and nobody knows when it ends: no later call hands it over again, or finds it done.
+/// A copy was posted, but its end cannot be known. No later call posts it again, or reports it as done.
 #[test]
-fn a_failure_of_the_driver_is_told_by_every_later_call() {
+fn a_failure_of_the_driver_is_returned_by_every_later_call() {
     let Some(driver) = Driver::double("fail cuEventRecord 1 3") else {
         return;
     };
@@ -389,9 +391,9 @@ fn a_failure_of_the_driver_is_told_by_every_later_call() {
     assert_eq!(polled.to_string(), again);
 }
 
-/// A kernel that does otherwise than the host is not used, and nothing else in its place.
+/// A kernel that differs from the host is not used, and nothing else in its place.
 #[test]
-fn a_kernel_that_is_not_trusted_copies_nothing() {
+fn an_untrusted_kernel_copies_nothing() {
     let Some(driver) = Driver::double("ptx 0") else {
         return;
     };
@@ -404,9 +406,10 @@ fn a_kernel_that_is_not_trusted_copies_nothing() {
     );
 }
 
-/// Copies within a GPU are bounded by the fastest of all ways, the kernel's among them, whoever uses it.
+/// Copies within a GPU are bounded by the fastest of all methods, including the kernel, whichever method the engine
+/// uses.
 #[test]
-fn copies_by_the_kernel_are_bounded_by_what_the_kernel_reaches_too() {
+fn the_bound_of_copies_includes_the_kernel() {
     for driver in Driver::all() {
         let [own, far] = ["cuda", "cuda"].map(|name| driver.memory(name, BYTES).unwrap());
         let stretch = Stretch {
@@ -430,7 +433,7 @@ fn copies_by_the_kernel_are_bounded_by_what_the_kernel_reaches_too() {
             .unwrap()
             .into_iter()
             .partition(|rate| rate.method.starts_with("the GPU's kernel (by=sm) of "));
-        // On one stream and on several, over as many stretches, though nothing has copied by it yet.
+        // On one stream and on several, over as many stretches, although nothing has copied by it yet.
         assert!(!by_call.is_empty());
         assert_eq!(by_call.len(), by_kernel.len());
         assert!(
@@ -439,7 +442,7 @@ fn copies_by_the_kernel_are_bounded_by_what_the_kernel_reaches_too() {
         );
         let line = Line::new(&driver, (&own, &far), Verb::Write, (&[("by", "sm")], 2));
         let mut line = line.unwrap();
-        // It has moved the bytes of the stretch, and the lane still does.
+        // It has moved the bytes of the stretch, and the lane still works.
         let mut bytes = [0; 16];
         own.read(BYTES / 2, &mut bytes).unwrap();
         assert_eq!(bytes, [7; 16]);

@@ -1,8 +1,8 @@
-//! NVIDIA's nvbandwidth beside the engine, where it is in PATH: the same copies by copy engines, in a program of its
-//! own.
+//! Compares the engine with NVIDIA's nvbandwidth, if it is in PATH: the same copies by copy engines, in a separate
+//! program.
 //!
-//! Only one GPU is shown to it, so that what it adds up is of that one. Its figure is the last line of a test case:
-//! "SUM", the name, gigabytes per second.
+//! Only one GPU is visible to it, so that its sum is that GPU's rate. The result is the last line of a test case:
+//! "SUM", the name, and gigabytes per second.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,19 +12,19 @@ use super::speed::{LARGE, rate_of};
 use tonnage_engine::Verb;
 use tonnage_sys::cuda::NVIDIA;
 
-/// The variable that says which GPUs a process may see.
+/// Environment variable that selects the GPUs visible to a process.
 const VISIBLE: &str = "CUDA_VISIBLE_DEVICES";
 
-/// Test cases of nvbandwidth, and the same copies of the engine.
+/// Test cases of nvbandwidth, and the engine's equivalent copies.
 const CASES: [(&str, Verb); 2] = [
     ("host_to_device_memcpy_ce", Verb::Write),
     ("device_to_host_memcpy_ce", Verb::Read),
 ];
 
-/// Part of its rate that the engine reaches, at least: the two run one after the other.
+/// Minimum share of its rate that the engine reaches; the two run one after the other.
 const PART_MIN: f64 = 0.95;
 
-/// Bytes per second of a test case, from what the program printed.
+/// Returns the bytes per second of a test case, from the program's output.
 fn read(text: &str, case: &str) -> Option<f64> {
     text.lines().find_map(|line| {
         let mut words = line.split_whitespace();
@@ -36,14 +36,14 @@ fn read(text: &str, case: &str) -> Option<f64> {
     })
 }
 
-/// The first GPU of those that a process may see: others may be somebody else's.
+/// The first GPU visible to this process; the others may be in use by other users.
 fn first_of(visible: Option<&str>) -> String {
     let first = visible.and_then(|visible| visible.split(',').next());
     let first = first.map(str::trim).filter(|first| !first.is_empty());
     first.unwrap_or("0").to_owned()
 }
 
-/// Runs a test case on one GPU; `None` where there is no such program.
+/// Runs a test case on one GPU; `None` if the program is not installed.
 fn run(program: &Path, gpu: &str, case: &str) -> Option<Result<f64, String>> {
     let started = Command::new(program)
         .args(["--testcase", case])
@@ -83,7 +83,7 @@ fn the_engine_is_as_fast_as_nvbandwidth() {
 }
 
 #[test]
-fn its_figure_is_read_from_what_it_prints() {
+fn its_result_is_parsed_from_its_output() {
     let text = "nvbandwidth Version: v0.8\nBuilt from Git version: v0.8\n\nDevice 0: a model (00000000:1b:00)\n\n\
                 Running host_to_device_memcpy_ce.\nmemcpy CE CPU(row) -> GPU(column) bandwidth (GB/s)\n           0\n \
                 0     55.63\n\nSUM host_to_device_memcpy_ce 55.63\n\nNOTE: about it\n";

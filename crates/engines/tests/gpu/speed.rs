@@ -1,5 +1,5 @@
-//! Figures of the engines on a real GPU of each maker, beside a raw loop of the same calls, interleaved, the better
-//! half of several turns of each: what else the machine does comes and goes.
+//! Speed of the engines on a real GPU of each vendor, compared with a raw loop of the same calls. Both take turns, and
+//! the better half of each side's turns counts, because other load on the machine comes and goes.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,24 +17,24 @@ use super::{Driver, Line};
 /// Turns of each side.
 const TURNS: usize = 7;
 
-/// Turns of each side with small copies, whose time differs more from turn to turn than between the sides.
+/// Turns of each side with small copies, whose time varies more between turns than between the sides.
 const TURNS_OF_SMALL: usize = 41;
 
 const WINDOW: usize = 4;
 
-/// Seconds that a turn takes, the middle one of the better half.
+/// Returns the seconds that a turn takes: the median of the better half.
 fn middle_of_better(mut turns: Vec<f64>) -> f64 {
     turns.sort_by(f64::total_cmp);
     turns[turns.len() / 4]
 }
 
-/// The middle one.
+/// Returns the median.
 fn middle(mut turns: Vec<f64>) -> f64 {
     turns.sort_by(f64::total_cmp);
     turns[turns.len() / 2]
 }
 
-/// Seconds of the engine for so many copies of so many bytes.
+/// Returns the seconds that the engine takes for this many copies of this size.
 fn by_engine(line: &mut Line, copies: usize, len: u32) -> f64 {
     let begun = Instant::now();
     let (mut posted, mut ended) = (0, 0);
@@ -49,7 +49,7 @@ fn by_engine(line: &mut Line, copies: usize, len: u32) -> f64 {
     begun.elapsed().as_secs_f64()
 }
 
-/// Memories of a raw loop; and a stream with two events that have times.
+/// Memories of a raw loop, and a stream with two timed events.
 struct Raw {
     raw: RawLoop,
     stream: CudaStream,
@@ -77,14 +77,14 @@ impl Raw {
         )
     }
 
-    /// Seconds of the driver's calls alone: a copy, an event behind it, and queries of the oldest one.
+    /// Returns the seconds of the driver's calls alone: a copy, an event after it, and queries of the oldest event.
     fn copies(&self, copies: usize, len: u32) -> f64 {
         let begun = Instant::now();
         self.raw.copies(self.parts(len.into()), copies).unwrap();
         begun.elapsed().as_secs_f64()
     }
 
-    /// Seconds of one copy by the GPU's clock, and by the host's.
+    /// Returns the seconds of one copy by the GPU's clock, and by the host's.
     fn both_clocks(&self, len: u64) -> (f64, f64) {
         let begun = Instant::now();
         let (from, to) = self.parts(len);
@@ -111,7 +111,7 @@ fn line(driver: &Driver, ends: LineOf<'_>, (verb, options): (Verb, Options<'_>),
     Line::new(driver, (&own, &far), verb, (options, WINDOW as u32)).unwrap()
 }
 
-/// Bytes per second of copies of so many bytes between these memories.
+/// Returns the bytes per second of copies of this size between these memories.
 pub(super) fn rate_of(
     driver: &Driver,
     ends: LineOf<'_>,
@@ -126,7 +126,7 @@ pub(super) fn rate_of(
 
 #[test]
 fn the_engine_is_as_fast_as_the_driver() {
-    // Whoever made the GPU: the calls are the same ones.
+    // For any vendor: the calls are the same.
     Driver::for_figures().iter().for_each(beside_the_raw_loop);
 }
 
@@ -142,7 +142,7 @@ fn beside_the_raw_loop(driver: &Driver) {
         (LARGE, 4, TURNS),
     ] {
         by_engine(&mut line, copies, len);
-        // The engine between two runs of the calls, so that none is always the first.
+        // The engine runs between two runs of the raw calls, so that neither side is always first.
         let turn = |_| {
             let before = raw.copies(copies, len);
             let engine = by_engine(&mut line, copies, len);
@@ -175,7 +175,7 @@ fn beside_the_raw_loop(driver: &Driver) {
             _ => assert!(calls / engine >= 0.98, "{len}: {engine} {calls}"),
         }
     }
-    // Those above a millisecond: the pair in the middle of several, by what the clocks differ.
+    // Above a millisecond, the clocks are compared by the median of several pairs.
     let mut pairs: Vec<(f64, f64)> = (0..TURNS).map(|_| raw.both_clocks(LARGE.into())).collect();
     pairs.sort_by(|one, other| (one.1 - one.0).total_cmp(&(other.1 - other.0)));
     let (gpu, host) = pairs[TURNS / 2];
@@ -188,13 +188,13 @@ fn beside_the_raw_loop(driver: &Driver) {
 }
 
 #[test]
-fn ways_of_copying_are_in_the_order_that_they_must_be() {
+fn ways_of_copying_have_the_expected_order() {
     Driver::for_figures().iter().for_each(order_of_ways);
 }
 
 fn order_of_ways(driver: &Driver) {
     let devices = driver.library().devices().unwrap();
-    // What AMD's runtime copies by is its own choice, and the link that the kernel tells of may be within the card.
+    // AMD's runtime chooses how it copies, and the link that the kernel reports may be inside the card.
     let is_known = driver.maker.driver.name == NVIDIA.name;
     let nominal = nominal_link_bytes_per_s(&devices[0].pci_address).filter(|_| is_known);
     let of = |ends, how| rate_of(driver, ends, how, LARGE);
@@ -217,7 +217,7 @@ fn order_of_ways(driver: &Driver) {
             "{way}: {by_kernel} {pinned}"
         );
         if let Some(nominal) = nominal.map(|nominal| nominal as f64) {
-            // Packets have headers: between these two is where a link that is not shared can be.
+            // Packets have headers: a link that is not shared lies between these two values.
             let fits = 0.5 * nominal..=1.02 * nominal;
             assert!(fits.contains(&pinned), "{way}: {pinned} {nominal}");
         }
@@ -228,7 +228,7 @@ fn order_of_ways(driver: &Driver) {
     }
 }
 
-/// Seconds that a call takes, with a turn before that does not count.
+/// Returns the seconds that a call takes, after one turn that does not count.
 fn seconds(mut call: impl FnMut()) -> f64 {
     call();
     let turn = |_| {
@@ -255,7 +255,7 @@ fn filled_and_verified(driver: &Driver) {
         memory.verify(0, 0, bytes, key, &mut found).unwrap();
         assert!(found.is_clean());
     });
-    // A copy reads and writes; these do one of the two.
+    // A copy reads and writes; these only do one of the two.
     let memory_rate = 2.0 * rate_of(driver, ("cuda", "cuda"), (Verb::Write, &[]), LARGE);
     let [fill, verify] = [fill, verify].map(|seconds| bytes as f64 / seconds);
     println!(

@@ -1,5 +1,5 @@
-//! The engine `verbs:kernel` with a key that a target never gave: between two devices of one host, in one process. It
-//! needs the module, and runs in the guest of `make test-kernel`, which names the devices.
+//! The engine `verbs:kernel` with a key that the target never issued, between two devices of one host, in one process.
+//! It needs the kernel module, and runs in the guest of `make test-kernel`, which names the devices.
 #![cfg(test)]
 
 use std::sync::Arc;
@@ -18,12 +18,12 @@ use tonnage_engines::verbs::ENTRY;
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
 
-/// Devices of the target and of the initiator, joined by a comma.
+/// Environment variable with the devices of target and initiator, separated by a comma.
 const DEVICES: &str = "TONNAGE_TEST_KERNEL";
 const BYTES: u64 = 64 << 10;
 const SIZE: u32 = 4096;
 
-/// A worker of one rank, whose memory is registered.
+/// A worker of one rank, with registered memory.
 struct Side {
     engine: Box<dyn Engine>,
     memory: Arc<dyn Memory>,
@@ -59,7 +59,7 @@ fn side(rank: u32, device: &str, clock: Clock) -> Side {
     }
 }
 
-/// A target and an initiator that have met.
+/// Returns a target and an initiator after first contact.
 fn pair(devices: [&str; 2]) -> [Side; 2] {
     let clock = Clock::new();
     let [mut target, mut initiator] = [side(0, devices[0], clock), side(1, devices[1], clock)];
@@ -112,7 +112,7 @@ fn carried(initiator: &mut Side, verb: Verb, remote: &Descriptor) -> Result<Carr
     carrier.carry_out(&order)
 }
 
-/// A descriptor of the same bytes with another key.
+/// Returns a descriptor of the same bytes with another key.
 fn spoiled(descriptor: &Descriptor) -> Descriptor {
     let mut known: Value = serde_json::from_slice(&descriptor.0).unwrap();
     let key = &mut known["keys"][0];
@@ -130,7 +130,7 @@ fn first_bytes(side: &Side) -> Vec<u8> {
 fn a_wrong_key_is_refused_by_name_and_touches_nothing() {
     let Ok(devices) = std::env::var(DEVICES) else {
         println!(
-            "skip: nobody names devices in {DEVICES}; `make test-kernel` does, in a guest with the module"
+            "skip: {DEVICES} is not set; run `make test-kernel`, which uses a guest with the module"
         );
         return;
     };
@@ -146,7 +146,7 @@ fn a_wrong_key_is_refused_by_name_and_touches_nothing() {
         }
         assert!(first_bytes(&target).iter().all(|&byte| byte == 1));
         println!("{error}");
-        // The lane is of no use any more, with the right key either, and says so.
+        // The lane is unusable now, even with the right key, and reports this.
         let right = target.region.descriptor.clone();
         let after = carried(&mut initiator, verb, &right)
             .unwrap_err()
@@ -156,7 +156,7 @@ fn a_wrong_key_is_refused_by_name_and_touches_nothing() {
             "{after}"
         );
     }
-    // With the right one the same order changes the same bytes.
+    // With the right key, the same order changes the same bytes.
     let [target, mut initiator] = pair([target, initiator]);
     let right = target.region.descriptor.clone();
     let trial = carried(&mut initiator, Verb::Write, &right).unwrap();

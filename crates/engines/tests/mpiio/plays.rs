@@ -1,4 +1,4 @@
-//! The plays: what one rank does in each, and what the launcher's end and its ranks say.
+//! The plays: the calls of one rank in each, and the checks of its results by the launching test.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -22,8 +22,7 @@ const BLOCK: u64 = 96 << 10;
 const TRANSFER: u64 = 32 << 10;
 const SEGMENTS: u64 = 3;
 
-/// Launchers with their packages, the dialect that their library has to be told by, and the part of MPI that files are
-/// used by.
+/// Launchers with their packages, the expected dialect of their library, and its layer for files.
 const LAUNCHERS: [[&str; 4]; 3] = [
     [
         "mpirun.openmpi -np 2 --bind-to none --oversubscribe",
@@ -79,7 +78,7 @@ impl Player {
         self.rank.barrier("play", SOON).unwrap();
     }
 
-    /// Offsets of the transfers of a rank, and a byte that each is made of.
+    /// Offsets of a rank's transfers, each with the byte that fills it.
     fn transfers(rank: u32) -> impl Iterator<Item = (u64, u8)> {
         (0..SEGMENTS).flat_map(move |segment| {
             (0..BLOCK / TRANSFER).map(move |transfer| {
@@ -174,7 +173,7 @@ impl Player {
         }
     }
 
-    /// Tries calls that cannot be made, each on one rank alone.
+    /// Makes invalid calls, each on one rank only.
     fn wrong(&mut self, path: &Path) {
         let point = FilePoint {
             layout: FileLayout::PerProcess,
@@ -220,7 +219,7 @@ impl Player {
         };
         let why = self.domain(&several).err().unwrap();
         assert_eq!(why.exit_code(), 2, "{why}");
-        // Whoever is not the thread that started MPI is refused.
+        // Threads other than the one that started MPI are refused.
         std::thread::scope(|scope| {
             let elsewhere = scope.spawn(|| calls.call(&Call::Open(alone(true))));
             let why = elsewhere.join().unwrap().unwrap_err().to_string();
@@ -230,7 +229,7 @@ impl Player {
     }
 }
 
-/// A link and a FIFO at the name are refused by it, before and instead of MPI, and one that is to be made must be new.
+/// A link or a FIFO in place of the file is refused by name, before MPI opens it. A file to be created must not exist.
 fn only_regular_files<'a>(
     calls: &mut dyn Calls,
     path: &'a Path,
@@ -316,7 +315,7 @@ fn as_rank() {
     std::process::exit(0);
 }
 
-/// Starts the ranks, and returns what they have said; `None` where the launcher is not installed.
+/// Starts the ranks, and returns their output; `None` if the launcher is not installed.
 fn given(launcher: &str, package: &str) -> Option<Vec<Value>> {
     let mut words = launcher.split_whitespace();
     let name = words.next().unwrap();
@@ -349,12 +348,12 @@ fn given(launcher: &str, package: &str) -> Option<Vec<Value>> {
 }
 
 #[test]
-fn ranks_write_and_read_each_other_s_blocks_and_say_how() {
+fn ranks_write_and_read_each_other_s_blocks_and_report_how() {
     for [launcher, package, dialect, io_layer] in LAUNCHERS {
         let Some(said) = given(launcher, package) else {
             continue;
         };
-        // Two ranks of five plays, of which one has two points.
+        // Two ranks of five plays, one of which has two points.
         assert_eq!(said.len(), 12, "{launcher}: {said:?}");
         for one in &said {
             let (report, chosen) = (&one[1], &one[2]);
@@ -373,9 +372,13 @@ fn ranks_write_and_read_each_other_s_blocks_and_say_how() {
                         assert_eq!(used["romio_cb_write"], "disable");
                     }
                     assert_eq!(vain["romio_cb_write"].is_string(), io_layer == "OMPIO");
-                    // Open MPI does not say which of them its ROMIO uses.
-                    let is_told = io_layer != "ROMIO of Open MPI";
-                    assert_eq!(vain["tonnage_nonsense"].is_string(), is_told, "{chosen}");
+                    // Open MPI does not report which of them its ROMIO uses.
+                    let is_reported = io_layer != "ROMIO of Open MPI";
+                    assert_eq!(
+                        vain["tonnage_nonsense"].is_string(),
+                        is_reported,
+                        "{chosen}"
+                    );
                     assert!(vain["cb_nodes"].is_null(), "{chosen}");
                 }
                 _ => {}

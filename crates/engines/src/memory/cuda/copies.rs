@@ -1,12 +1,13 @@
-//! Copy rate of a GPU within its own memory.
+//! Measures a GPU's copy rate within its own memory.
 //!
-//! Copies are large, whatever the operations are that they are set beside: small ones would be bounded by the time of a
-//! launch and not by the memory. They go over the slices of the operations, gaps between strided ones included, which a
-//! cache of the GPU may hold, and where these are few also over memory that none holds; each by the driver's call on
-//! one stream, and on several, and by our kernel where some engine copies by it. The fastest of all is the bound.
+//! The copies are large, independent of the size of the operations that they are compared with: small ones would be
+//! bounded by the launch time and not by the memory. They go over the slices of the operations, including gaps between
+//! strided ones. A cache of the GPU may hold these, so if they are small, the copies also go over memory larger than
+//! any cache. Each set is copied by the driver's call on one stream and on several, and by our kernel if an engine
+//! copies by it. The fastest of all is the bound.
 //!
-//! Several GPUs begin at once and take the same ways in the same order. They share no memory, so that a turn of one
-//! that begins a little later than that of another measures the same.
+//! Several GPUs start together and use the same methods in the same order. They share no memory, so a GPU that starts
+//! its turn a little later measures the same.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -20,51 +21,52 @@ use tonnage_units::quantity::human::{gigabytes_per_s, size};
 
 use super::super::vendor::OUT_OF_MEMORY;
 
-/// Turns of which the best counts; the first of them comes after one that does not.
+/// Number of turns, after one that does not count. The best counts.
 const TURNS: usize = 3;
 
-/// Time that one turn copies, at least.
+/// Minimum copy time of one turn.
 const TURN_NS_MIN: f64 = 3e6;
 
-/// Bytes of one copy, at most.
+/// Maximum size of one copy.
 const PIECE_BYTES_MAX: u64 = 16 << 20;
 
-/// Copies that are handed over between two looks at the time, at most.
+/// Maximum number of copies between two time checks.
 const COPIES_MAX: usize = 64;
 
-/// Bytes that are handed over between two looks at the time, at most, unless one copy has more.
+/// Maximum number of bytes between two time checks, unless one copy is larger.
 const BYTES_MAX: u64 = 256 << 20;
 
-/// Streams of copies that run at once, and copies of each.
+/// Number of streams that copy at once, and copies in flight on each.
 const STREAMS: (u32, u32) = (4, 4);
 
-/// One stream, with as many copies in all.
+/// One stream, with the same total number of copies.
 const ONE_STREAM: (u32, u32) = (1, 16);
 
-/// Time that one turn of these copies takes, at least. It is the host's, so that its ends must be little of it.
+/// Minimum time of one turn of these copies. The host's clock measures it, so start and end must be a small part of it.
 const STREAMS_TURN: Duration = Duration::from_millis(6);
 
-/// Multiple of a cache's size that each of two stretches has of which it is to hold little: an eighth of both stays.
+/// Multiple of the cache size that each of two stretches has, so that the cache holds little of them: an eighth of
+/// both.
 const CACHES: u64 = 4;
 
-/// The driver's call that copies, and what a maker says of caches.
+/// The driver's copy call, and properties of the vendor's caches.
 pub(super) struct CopiesBy {
     /// The driver's own name of the call.
     pub(super) call: &'static str,
-    /// Bytes that no cache of the maker's GPUs holds, at least.
+    /// Size that exceeds all caches of the vendor's GPUs.
     pub(super) uncached_bytes_min: u64,
-    /// The kernel, where it is trusted.
+    /// The kernel, if it passed its self-test.
     pub(super) kernel: Option<Arc<CopyKernel>>,
 }
 
-/// Stretches of one length between which is copied.
+/// Source and destination of copies, with the same length.
 struct CopiedRange {
     from: u64,
     to: u64,
     bytes: u64,
 }
 
-/// Rates of copies: over the slices of a stretch, and over memory that is in no cache where these are small.
+/// Measures copy rates over the slices of a stretch, and if these are small, also over memory larger than any cache.
 pub(super) fn rates(
     buffer: &Arc<DeviceBuffer>,
     stretch: &Stretch,
@@ -79,7 +81,7 @@ pub(super) fn rates(
     let slices: Vec<CopiedRange> = (0..stretch.slices).map(slice).collect();
     let context = buffer.context();
     let piece_bytes = slice_bytes.min(PIECE_BYTES_MAX);
-    let mut rates = of_all(buffer, &slices, (piece_bytes, ""), by)?;
+    let mut rates = rates_over(buffer, &slices, (piece_bytes, ""), by)?;
     let cache_bytes = context.device().cache_bytes.unwrap_or(0);
     let uncached_bytes = by.uncached_bytes_min.max(CACHES * cache_bytes);
     if stretch.slices * slice_bytes >= uncached_bytes {
@@ -87,7 +89,7 @@ pub(super) fn rates(
     }
     let uncached = match DeviceBuffer::allocate(context, 2 * uncached_bytes) {
         Ok(uncached) => Arc::new(uncached),
-        // The operations' own bytes have to do.
+        // The operations' own bytes have to suffice.
         Err(failure) if failure.code() == Some(OUT_OF_MEMORY) => return Ok(rates),
         Err(failure) => return Err(failure),
     };
@@ -97,12 +99,17 @@ pub(super) fn rates(
         bytes: uncached_bytes,
     };
     let over = format!(" over {}", size(uncached_bytes));
-    rates.extend(of_all(&uncached, &[halves], (PIECE_BYTES_MAX, &over), by)?);
+    rates.extend(rates_over(
+        &uncached,
+        &[halves],
+        (PIECE_BYTES_MAX, &over),
+        by,
+    )?);
     Ok(rates)
 }
 
-/// Rates over these ranges, on one stream and on several.
-fn of_all(
+/// Measures rates over these ranges, on one stream and on several.
+fn rates_over(
     buffer: &Arc<DeviceBuffer>,
     ranges: &[CopiedRange],
     (piece_bytes, over): (u64, &str),
@@ -118,22 +125,22 @@ fn of_all(
         turns_bytes_per_s,
     };
     let streams = format!(" by {} streams", STREAMS.0);
-    let of_streams = |kernel, streams| rate_of_streams(buffer, ranges, kernel, streams);
+    let streams_rate = |kernel, streams| rate_of_streams(buffer, ranges, kernel, streams);
     let mut rates = vec![
         named(by.call, "", rate(buffer, ranges)?),
-        named(by.call, &streams, of_streams(None, STREAMS)?),
+        named(by.call, &streams, streams_rate(None, STREAMS)?),
     ];
     if let Some(kernel) = &by.kernel {
         const KERNEL: &str = "kernel (by=sm)";
         for (behind, streams) in [("", ONE_STREAM), (&streams, STREAMS)] {
-            let turns = of_streams(Some(kernel), streams)?;
+            let turns = streams_rate(Some(kernel), streams)?;
             rates.push(named(KERNEL, behind, turns));
         }
     }
     Ok(rates)
 }
 
-/// Pieces of ranges, over and over: from, to, length.
+/// Iterates over pieces of ranges (source, destination, length), endlessly.
 fn pieces(ranges: &[CopiedRange]) -> impl Iterator<Item = (u64, u64, u64)> {
     let pieces = ranges.iter().flat_map(|range| {
         let starts = (0..range.bytes).step_by(PIECE_BYTES_MAX as usize);
@@ -145,8 +152,8 @@ fn pieces(ranges: &[CopiedRange]) -> impl Iterator<Item = (u64, u64, u64)> {
     pieces.cycle()
 }
 
-/// Bytes per second in each turn of copies by a kernel, or by the driver's call, on so many streams with so many copies
-/// each, by the host's clock.
+/// Measures bytes per second in each turn, by the host's clock. Copies are made by a kernel or by the driver's call, on
+/// this many streams with this many copies each.
 fn rate_of_streams(
     buffer: &Arc<DeviceBuffer>,
     ranges: &[CopiedRange],
@@ -182,7 +189,7 @@ fn rate_of_streams(
     Ok(turns)
 }
 
-/// The nominal speed of the GPU's memory in words, where the driver tells it.
+/// Describes the nominal speed of the GPU's memory, if the driver reports it.
 fn nominal(context: &Arc<CudaContext>) -> String {
     let rate = context.device().memory_bytes_per_s;
     rate.map_or_else(String::new, |rate| {
@@ -191,7 +198,7 @@ fn nominal(context: &Arc<CudaContext>) -> String {
     })
 }
 
-/// Bytes per second in each turn of asynchronous copies between stretches, by the GPU's own clock.
+/// Measures bytes per second in each turn of asynchronous copies, by the GPU's own clock.
 fn rate(buffer: &DeviceBuffer, ranges: &[CopiedRange]) -> Result<Vec<f64>, CudaFailure> {
     let context = buffer.context();
     let stream = CudaStream::new(context)?;
@@ -218,7 +225,7 @@ fn rate(buffer: &DeviceBuffer, ranges: &[CopiedRange]) -> Result<Vec<f64>, CudaF
         while ns < TURN_NS_MIN {
             let (more_bytes, more_ns) = batch()?;
             bytes += more_bytes;
-            // The clock counts in steps: a batch of no time at all must not go on for ever.
+            // The clock has limited resolution: batches with a measured time of 0 must not repeat forever.
             ns += more_ns.max(1000.0);
         }
         if turn > 0 {

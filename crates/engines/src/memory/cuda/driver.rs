@@ -1,5 +1,5 @@
-//! Drivers of GPUs in this process: the libraries that were chosen, and the GPUs in use. Advice for failures is each
-//! maker's.
+//! GPU drivers in this process: the chosen libraries, and the GPUs in use. Advice for failures is in each vendor's
+//! file.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -17,34 +17,33 @@ use super::super::vendor::{GpuVendor, INVALID_DEVICE, PinBound};
 use super::proof;
 use crate::libraries;
 
-/// A GPU that is in use.
+/// A GPU in use.
 pub(crate) struct GpuInUse {
     pub(crate) vendor: &'static GpuVendor,
     pub(crate) context: Arc<CudaContext>,
-    /// The kernels, or why they are not trusted; empty until somebody has a use for them.
+    /// The pattern kernels, or the reason why they are not trusted; empty until they are needed.
     kernels: OnceLock<std::result::Result<PatternKernels, String>>,
-    /// The kernel that copies, in the same way.
+    /// The copy kernel, or the reason why it is not trusted; empty until it is needed.
     copies: OnceLock<std::result::Result<Arc<CopyKernel>, String>>,
-    /// The library's file, where one was named.
+    /// The library's path, if the user chose one.
     named: Option<OsString>,
-    /// Time that it took to take it into use.
-    taken_ns: u64,
+    /// Time that it took to open the GPU.
+    open_ns: u64,
 }
 
-/// Time that drivers took to start in this process, by their maker and the library's file: the longest counts, for once
-/// a driver has started, loading it again takes next to none. Engines may have loaded it before any memory is
-/// allocated.
+/// Start times of drivers in this process, by vendor and library path. The longest time counts, because a driver that
+/// has started is loaded again in almost no time. Engines may have loaded it before any memory is allocated.
 static STARTS_NS: Mutex<BTreeMap<(&'static str, Option<OsString>), u64>> =
     Mutex::new(BTreeMap::new());
 
-/// GPUs in use by their maker, the library's file and their number. They stay so until the process ends: to take one
-/// into use again for each point of a plan would take longer than most points.
+/// GPUs in use by vendor, library path and number. They stay open until the process ends, because opening one again for
+/// each point of a plan would take longer than most points.
 static IN_USE: Mutex<BTreeMap<GpuKey, Arc<GpuInUse>>> = Mutex::new(BTreeMap::new());
 
-/// Name of the memory, the file that was named, and the number.
+/// Name of the memory, chosen library path, and number.
 type GpuKey = (&'static str, Option<OsString>, u32);
 
-/// The number of the GPU that a memory's name asks for; where it names none that of the rank, else the first.
+/// Returns the number of the GPU in a memory's name; without one, that of the rank's GPU, or else 0.
 ///
 /// # Errors
 /// `Usage` for anything but a number.
@@ -58,24 +57,24 @@ pub(in crate::memory) fn number(
         number => number.parse().map_err(|_| {
             let memory = vendor.memory;
             Error::Usage(format!(
-                "memory {memory}:{number} names no GPU: write its number, such as {memory}:0, as `tonnage devices` lists \
+                "memory {memory}:{number}: expected the number of a GPU, such as {memory}:0, as `tonnage devices` lists \
                  them"
             ))
         }),
     }
 }
 
-/// Takes a GPU into use, for a memory of some name.
+/// Opens a GPU for the memory with this name.
 ///
 /// # Errors
-/// `Unavailable`, with what to do.
+/// `Unavailable`, with the next thing to try.
 pub(in crate::memory) fn open(
     vendor: &'static GpuVendor,
     libraries: Option<&Libraries>,
     memory: &str,
     number: u32,
 ) -> Result<Arc<GpuInUse>> {
-    let named = named(vendor, libraries);
+    let named = library_file(vendor, libraries);
     let mut in_use = IN_USE.lock().unwrap_or_else(PoisonError::into_inner);
     let key = (vendor.memory, named, number);
     if let Some(gpu) = in_use.get(&key) {
@@ -100,15 +99,15 @@ pub(in crate::memory) fn open(
         kernels,
         copies,
         named: key.1.clone(),
-        taken_ns: ns_since(began),
+        open_ns: ns_since(began),
     });
     in_use.insert(key, Arc::clone(&gpu));
     Ok(gpu)
 }
 
-/// The file that was named, by an option or by the variable.
-fn named(vendor: &GpuVendor, libraries: Option<&Libraries>) -> Option<OsString> {
-    libraries::asked(libraries, vendor.library.name, vendor.library.variable)
+/// Returns the library path from the option or the environment variable.
+fn library_file(vendor: &GpuVendor, libraries: Option<&Libraries>) -> Option<OsString> {
+    libraries::requested_file(libraries, vendor.library.name, vendor.library.variable)
 }
 
 /// Loads the driver's library for `what`.
@@ -134,42 +133,42 @@ fn ns_since(began: Instant) -> u64 {
     began.elapsed().as_nanos() as u64
 }
 
-/// The driver's library, for an engine or a memory.
+/// Loads the driver's library on behalf of an engine or a memory.
 ///
 /// # Errors
-/// `Unavailable`, with what to do.
+/// `Unavailable`, with the next thing to try.
 pub(crate) fn library(
     vendor: &GpuVendor,
     libraries: Option<&Libraries>,
     what: &str,
 ) -> Result<Arc<Libcuda>> {
-    load(vendor, named(vendor, libraries).as_deref(), what)
+    load(vendor, library_file(vendor, libraries).as_deref(), what)
 }
 
 impl GpuInUse {
-    /// The kernels, which are compiled and proven when they are first asked for: whoever allocates memory that they
-    /// fill asks then, so that no measurement waits for it.
+    /// Returns the pattern kernels, which are compiled and tested at the first call. Allocating memory calls this, so
+    /// that no measurement waits for it.
     ///
     /// # Errors
     /// Why they are not trusted.
     pub(super) fn kernels(&self) -> std::result::Result<&PatternKernels, &str> {
         let kernels = self.kernels.get_or_init(|| {
             let kernels = PatternKernels::load(&self.context)
-                .map_err(|failure| self.not_taken("kernels", &failure))?;
+                .map_err(|failure| self.kernel_failure("kernels", &failure))?;
             proof::prove(&self.context, &kernels)?;
             Ok(kernels)
         });
         kernels.as_ref().map_err(String::as_str)
     }
 
-    /// The kernel that copies, which is compiled and proven when it is first asked for.
+    /// Returns the copy kernel, which is compiled and tested at the first call.
     ///
     /// # Errors
     /// Why it is not trusted.
     pub(crate) fn copy_kernel(&self) -> std::result::Result<Arc<CopyKernel>, String> {
         let kernel = self.copies.get_or_init(|| {
             let kernel = CopyKernel::load(&self.context, None)
-                .map_err(|failure| self.not_taken("kernel", &failure))?;
+                .map_err(|failure| self.kernel_failure("kernel", &failure))?;
             let kernel = Arc::new(kernel);
             proof::prove_copies(&self.context, &kernel)?;
             Ok(kernel)
@@ -177,8 +176,8 @@ impl GpuInUse {
         kernel.clone()
     }
 
-    /// Reason why it does without kernels. What a user may install is said with it.
-    fn not_taken(&self, what: &str, failure: &CudaFailure) -> String {
+    /// Returns the reason why a kernel is not used, with advice if the user can install something.
+    fn kernel_failure(&self, what: &str, failure: &CudaFailure) -> String {
         let advice = match failure {
             CudaFailure::NoCompiler(_) => format!(". {}", (self.vendor.advice)(failure)),
             _ => String::new(),
@@ -186,19 +185,19 @@ impl GpuInUse {
         format!("its driver did not take the {what}: {failure}{advice}")
     }
 
-    /// Time that this process took to start its driver and to take it into use.
+    /// Returns the time that this process took to start its driver and to open the GPU.
     pub(in crate::memory) fn start_ns(&self) -> u64 {
         let starts_ns = STARTS_NS.lock().unwrap_or_else(PoisonError::into_inner);
         let loaded_ns = starts_ns.get(&(self.vendor.memory, self.named.clone()));
-        loaded_ns.copied().unwrap_or(0) + self.taken_ns
+        loaded_ns.copied().unwrap_or(0) + self.open_ns
     }
 
-    /// Number, model and address.
+    /// Returns its number, model and address.
     pub(crate) fn name(&self) -> String {
         gpu_name(&self.context)
     }
 
-    /// A failure while it was in use.
+    /// Returns the error for a failure during use.
     pub(crate) fn failed(&self, failure: &CudaFailure) -> Error {
         match failure {
             CudaFailure::Outside(range) => Error::Failed(range.to_string()),
@@ -210,8 +209,8 @@ impl GpuInUse {
         }
     }
 
-    /// A failed allocation.
-    pub(super) fn too_small(&self, bytes: u64, failure: &CudaFailure) -> Error {
+    /// Returns the error for a failed allocation.
+    pub(super) fn allocation_failure(&self, bytes: u64, failure: &CudaFailure) -> Error {
         let why = match self.context.memory_bytes() {
             Ok((free, all)) => {
                 format!("{bytes} bytes were asked for, and {free} of {all} are free: {failure}")
@@ -226,7 +225,7 @@ impl GpuInUse {
     }
 }
 
-/// Number, model and address of a context's GPU.
+/// Returns number, model and address of a context's GPU.
 pub(crate) fn gpu_name(context: &CudaContext) -> String {
     let device = context.device();
     format!(
@@ -238,7 +237,7 @@ pub(crate) fn gpu_name(context: &CudaContext) -> String {
     )
 }
 
-/// An error of a number that none of so many GPUs has.
+/// Returns the error for a number that none of `count` GPUs has.
 fn no_such_gpu(vendor: &GpuVendor, (memory, number): (&str, u32), count: usize) -> Error {
     let GpuVendor {
         memory: name,
@@ -247,7 +246,7 @@ fn no_such_gpu(vendor: &GpuVendor, (memory, number): (&str, u32), count: usize) 
     } = vendor;
     let visible = format!("{visible} says which of the machine's it may see");
     let (what, why, how) = match count {
-        // No number would do.
+        // No number would help.
         0 => (
             format!("memory {memory}"),
             "this process sees no GPU".to_owned(),
@@ -267,8 +266,8 @@ fn no_such_gpu(vendor: &GpuVendor, (memory, number): (&str, u32), count: usize) 
     Error::Unavailable { what, why, how }
 }
 
-/// An error of so many bytes of the host that the driver did not pin.
-pub(in crate::memory) fn not_pinned(
+/// Returns the error for host memory that the driver could not pin.
+pub(in crate::memory) fn pin_failure(
     vendor: &GpuVendor,
     bytes: usize,
     failure: &CudaFailure,
@@ -298,7 +297,7 @@ pub(in crate::memory) fn not_pinned(
     }
 }
 
-/// An error of something that is not here.
+/// Returns the error for something that is not available here.
 pub(crate) fn unavailable(vendor: &GpuVendor, what: &str, failure: &CudaFailure) -> Error {
     Error::Unavailable {
         what: what.to_owned(),
@@ -307,15 +306,15 @@ pub(crate) fn unavailable(vendor: &GpuVendor, what: &str, failure: &CudaFailure)
     }
 }
 
-/// The next thing to try after a failure in a context.
+/// Returns the next thing to try after a failure in a context.
 pub(in crate::memory) fn advice(context: &CudaContext, failure: &CudaFailure) -> &'static str {
     (vendor_of(context.driver()).advice)(failure)
 }
 
-/// Parameter of the kernel's module that lifts the bound of KFD.
+/// Parameter of the kernel module that removes KFD's limit.
 const NO_SYSTEM_LIMIT: &str = "/sys/module/amdgpu/parameters/no_system_mem_limit";
 
-/// Words about the bound of KFD, which the kernel tells nobody.
+/// Describes KFD's limit, which the kernel does not report.
 fn system_memory(tree: &Tree) -> String {
     const GRANTED: &str = "KFD grants the GPUs of all processes together 15/16 of this host's memory, in newer kernels 63/64 \
                            less 1.5 GiB";
@@ -331,11 +330,11 @@ fn system_memory(tree: &Tree) -> String {
     }
 }
 
-/// The next thing to try where the bound is that of KFD, and not what is locked.
+/// Advice if the limit is that of KFD, and not that of locked memory.
 const NOT_PINNED_BY_KFD: &str = "Choose smaller --sizes or --footprint, or fewer ranks on this host; load the kernel's module \
                                  amdgpu with no_system_mem_limit=1, and raise memory.max of the container's or the job's cgroup";
 
-/// The next thing to try where memory of the host was not pinned.
+/// Advice if host memory was not pinned.
 const NOT_PINNED: &str = "Choose smaller --sizes or --footprint, or fewer ranks on this host; raise the limit with \
                           `ulimit -l unlimited`, or LimitMEMLOCK of the service that starts it, and memory.max of the \
                           container's or the job's cgroup, which bounds pinned memory as well";
@@ -347,33 +346,35 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bound_of_kfd_is_told_with_what_lifts_it() {
+    fn the_limit_of_kfd_is_reported_with_its_switch() {
         let root = tempfile::tempdir().unwrap();
-        let said = || system_memory(&Tree::at(root.path()));
-        assert!(said().contains("15/16") && said().ends_with("which cannot be read here"));
+        let report = || system_memory(&Tree::at(root.path()));
+        assert!(report().contains("15/16") && report().ends_with("which cannot be read here"));
         let file = root.path().join(NO_SYSTEM_LIMIT.trim_start_matches('/'));
         std::fs::create_dir_all(file.parent().unwrap()).unwrap();
         std::fs::write(&file, "N\n").unwrap();
-        assert!(said().contains("15/16") && said().ends_with("no_system_mem_limit is not set)"));
+        assert!(
+            report().contains("15/16") && report().ends_with("no_system_mem_limit is not set)")
+        );
         std::fs::write(&file, "Y\n").unwrap();
-        assert!(said().starts_with("KFD sets no bound of its own here"));
+        assert!(report().starts_with("KFD sets no bound of its own here"));
     }
 
     #[test]
-    fn a_number_that_is_offered_is_one_that_there_is() {
-        let said = |number, count| no_such_gpu(NVIDIA, ("cuda", number), count).to_string();
-        let none = said(0, 0);
+    fn an_offered_number_is_a_valid_one() {
+        let report = |number, count| no_such_gpu(NVIDIA, ("cuda", number), count).to_string();
+        let none = report(0, 0);
         assert!(
             none.contains("sees no GPU") && none.contains("--gpus all"),
             "{none}"
         );
         assert!(!none.contains("cuda:"), "{none}");
-        let one = said(1, 1);
+        let one = report(1, 1);
         assert!(
             one.contains("memory cuda:1") && one.contains("or cuda:0;"),
             "{one}"
         );
-        let several = said(4, 4);
+        let several = report(4, 4);
         assert!(several.contains("Choose cuda:0 to cuda:3;"), "{several}");
         let other = no_such_gpu(AMD, ("hip", 2), 2).to_string();
         assert!(

@@ -1,14 +1,15 @@
-//! Memory of a GPU, through its driver. The CPU cannot address it. Written for all makers; NVIDIA's row is here.
+//! GPU memory, accessed through its driver. The CPU cannot address it. It works for all vendors; NVIDIA's entry is
+//! here.
 //!
-//! | file | what lives there |
+//! | file | contents |
 //! | --- | --- |
-//! | `mod` | the row of the list, and the memory |
-//! | `driver` | the library, the GPUs in use, and what to do where something fails |
-//! | `proof` | the check of a GPU's kernels against the host's pattern |
-//! | `copies` | how fast it copies within its own memory |
+//! | `mod` | the entry of the list, and the memory |
+//! | `driver` | the library, the GPUs in use, and advice for failures |
+//! | `proof` | self-tests of a GPU's kernels against the host |
+//! | `copies` | copy rates within the GPU's memory |
 //!
-//! Filling and comparing are done by the GPU, by kernels that `tonnage_sys::cuda` keeps. A GPU is trusted with that
-//! only after it has done as the host does; otherwise the bytes are copied through the host, and the report says why.
+//! The GPU fills and compares, by kernels in `tonnage_sys::cuda`. These are used only after a self-test against the
+//! host. Otherwise the bytes are copied through the host, and the report has the reason.
 
 use std::sync::Arc;
 
@@ -33,10 +34,10 @@ mod copies;
 pub(super) mod driver;
 mod proof;
 
-/// The option for the way of allocating.
+/// Name of the option for the way of allocating.
 const ALLOC: &str = "alloc";
 
-/// The value for memory by virtual-memory handles.
+/// Its value for memory by virtual-memory handles.
 const BY_HANDLES: &str = "vmm";
 
 static OPTIONS: [EngineOption; 1] = [alloc_option(
@@ -44,7 +45,7 @@ static OPTIONS: [EngineOption; 1] = [alloc_option(
      granules, which some drivers export to network cards where they do not export the other",
 )];
 
-/// The option for the way of allocating, for a maker's row.
+/// Returns a vendor's option for the way of allocating.
 pub(super) const fn alloc_option(about: &'static str) -> EngineOption {
     EngineOption {
         name: ALLOC,
@@ -54,7 +55,7 @@ pub(super) const fn alloc_option(about: &'static str) -> EngineOption {
     }
 }
 
-/// Memory of a GPU of NVIDIA.
+/// Memory of an NVIDIA GPU.
 pub const CUDA: MemoryEntry = MemoryEntry {
     options: &OPTIONS,
     ..entry(
@@ -65,7 +66,7 @@ pub const CUDA: MemoryEntry = MemoryEntry {
     )
 };
 
-/// The row of a maker's memory, which it allocates.
+/// Returns the entry for a vendor's memory.
 pub(super) const fn entry(
     vendor: &'static GpuVendor,
     about: &'static str,
@@ -86,7 +87,8 @@ pub(super) const fn entry(
         takes_gpu: true,
         options: &[],
         allocate,
-        // Asking would start the driver on ranks that allocate nothing, and what is too large is refused whole.
+        // A query would start the driver on ranks that allocate nothing; allocations that are too large fail as a
+        // whole.
         available: |_| None,
         device,
         libraries: std::slice::from_ref(&vendor.library),
@@ -99,7 +101,7 @@ pub(super) fn allocate(
 ) -> Result<Arc<dyn Memory>> {
     let number = driver::number(vendor, request.variant, request.gpu)?;
     let gpu = driver::open(vendor, request.libraries, vendor.memory, number)?;
-    // Proven before anything is measured; the report says why where they are not trusted.
+    // Tested before any measurement. If they are not trusted, the report has the reason.
     let _ = gpu.kernels();
     let by_handles = request.option(&OPTIONS, ALLOC) == BY_HANDLES;
     let allocated = match by_handles {
@@ -107,9 +109,9 @@ pub(super) fn allocate(
         false => DeviceBuffer::allocate(&gpu.context, request.bytes),
     };
     let buffer = allocated.map_err(|failure| match failure.code() {
-        Some(OUT_OF_MEMORY) => gpu.too_small(request.bytes, &failure),
+        Some(OUT_OF_MEMORY) => gpu.allocation_failure(request.bytes, &failure),
         _ if by_handles => not_mapped(&gpu, &failure),
-        _ => gpu.too_small(request.bytes, &failure),
+        _ => gpu.allocation_failure(request.bytes, &failure),
     })?;
     Ok(Arc::new(CudaMemory {
         gpu,
@@ -117,13 +119,13 @@ pub(super) fn allocate(
     }))
 }
 
-/// The refusal of memory by virtual-memory handles for another reason than its size.
+/// Returns the error if memory by virtual-memory handles fails for a reason other than its size.
 fn not_mapped(gpu: &GpuInUse, failure: &CudaFailure) -> Error {
     Error::Unavailable {
         what: format!("{ALLOC}={BY_HANDLES} of {}", gpu.name()),
         why: failure.to_string(),
         how: match failure.code() {
-            // Codes of what is asked for, and not of what happened to the GPU.
+            // Codes of an unsupported request, and not of a GPU fault.
             None | Some(INVALID_VALUE | NOT_SUPPORTED) => format!(
                 "Leave --memory-option {ALLOC}={BY_HANDLES} out; not every driver and not every virtual machine has \
                  virtual-memory handles"
@@ -139,7 +141,7 @@ pub(super) struct CudaMemory {
 }
 
 impl CudaMemory {
-    /// The driver's own name of a call, without the version of its symbol.
+    /// Returns the driver's own name of a call, without the version of its symbol.
     fn called(&self, call: &'static str) -> &'static str {
         let called = self.gpu.vendor.driver.called(call);
         called.trim_end_matches("_v2")
@@ -155,8 +157,8 @@ impl CudaMemory {
         copied.map_err(|failure| self.gpu.failed(&failure))
     }
 
-    /// The check by the GPU, which says between which bytes something differs; those are then copied out and compared
-    /// by the host, so that what is found is told as for any memory.
+    /// Verifies by the GPU, which reports the first and last wrong byte. The bytes in between are then copied out and
+    /// compared by the host, so that the result is reported as for any memory.
     fn verify_by(
         &self,
         kernels: &PatternKernels,
@@ -171,7 +173,7 @@ impl CudaMemory {
             return Ok(());
         };
         let from = pattern::chunk_start(origin, offset, offset + first, key)?;
-        // A stretch that is told may be so many bytes long.
+        // A reported word may be up to this many bytes long.
         let end = offset + (last + 8).min(len);
         let wrong_bytes = found.wrong_bytes;
         pattern::verify_by(origin, from, end - from, key, found, |at, bytes| {
@@ -179,7 +181,7 @@ impl CudaMemory {
         })?;
         if found.wrong_bytes == wrong_bytes {
             return Err(Error::Failed(format!(
-                "{}: its kernel found wrong bytes at offsets {} to {}, and a copy of them is right: something still wrote \
+                "{}: its kernel found wrong bytes at offsets {} to {}, but a copy of them is right: something still wrote \
                  them, or the GPU is broken",
                 self.gpu.name(),
                 offset + first,
@@ -225,7 +227,7 @@ impl Memory for CudaMemory {
                         Some(false) => {
                             "not for network cards: the driver says that they reach none of it"
                         }
-                        None if !self.gpu.vendor.cards.mapped_if_told => {
+                        None if !self.gpu.vendor.cards.mapped_needs_attribute => {
                             "the driver does not tell whether network cards reach it"
                         }
                         None => {
@@ -289,7 +291,7 @@ impl Memory for CudaMemory {
     fn copy_rates(
         &self,
         stretch: &Stretch,
-        // Large copies in a row: their order is of no account to a GPU.
+        // Large copies in a row: their order does not matter to a GPU.
         _slots: &mut dyn FnMut() -> (u64, u64),
         clock: &Clock,
         turns: CopyTurns,
@@ -298,7 +300,7 @@ impl Memory for CudaMemory {
         let by = CopiesBy {
             call: copying,
             uncached_bytes_min: self.gpu.vendor.uncached_bytes_min,
-            // One and the same set of ways for all, whoever copies by the kernel, now or before.
+            // All ranks use the same set of methods, whether or not their engines copy by the kernel.
             kernel: self.gpu.copy_kernel().ok(),
         };
         while clock.now_ns() < turns.start_ns {
@@ -308,7 +310,7 @@ impl Memory for CudaMemory {
     }
 }
 
-/// The key's numbers, for the kernels.
+/// Returns the key's numbers as the kernels take them.
 pub(super) fn numbers(key: Key, origin: u64, offset: u64) -> Result<PatternNumbers> {
     let numbers = key.numbers(origin, offset)?;
     Ok(PatternNumbers {

@@ -1,7 +1,7 @@
-//! The check that a GPU's kernels do as the host does, once for each GPU and process, before anything is measured.
+//! Self-test of a GPU's kernels against the host, once per GPU and process, before any measurement.
 //!
-//! The kernels are compiled by the driver for a GPU that may be newer than this program, and nothing that they verify
-//! is worth more than they are.
+//! The driver compiles the kernels for a GPU that may be newer than this program. Verification results are only as
+//! reliable as the kernels.
 
 use std::sync::Arc;
 
@@ -13,46 +13,47 @@ use tonnage_sys::cuda::{
 
 use super::numbers;
 
-/// Bytes that are filled and verified.
+/// Number of bytes that are filled and verified.
 const BYTES: u64 = 1 << 20;
 
-/// Bytes beside them, on either side, that must stay as they are.
-const BESIDE: u64 = 19;
+/// Number of bytes on either side of them that must not change.
+const MARGIN: u64 = 19;
 
-/// The byte that they are.
+/// The value of these bytes.
 const RAW: u8 = 0xa5;
 
-/// Proves the kernels, or says what they did otherwise than the host.
+/// Self-tests the pattern kernels; returns a difference from the host as an error.
 pub(super) fn prove(
     context: &Arc<CudaContext>,
     kernels: &PatternKernels,
 ) -> std::result::Result<(), String> {
     let said = |failure: CudaFailure| format!("the proof of its kernels failed: {failure}");
-    let buffer = DeviceBuffer::allocate(context, BYTES + 2 * BESIDE).map_err(said)?;
+    let buffer = DeviceBuffer::allocate(context, BYTES + 2 * MARGIN).map_err(said)?;
     let proof = Proof { buffer, kernels };
-    // An odd place in memory, with data that are aligned otherwise.
+    // An odd address, with data of a different alignment.
     let key = Key::new(0x70_72_6f_6f_66, 1, 2, 3);
-    proof.fills(BESIDE, BYTES, key.ahead(5))?;
-    // Both aligned, and the filler's inverted words.
+    proof.fills(MARGIN, BYTES, key.ahead(5))?;
+    // Both aligned, with the inverted words of the filler.
     proof.fills(24, 4096 + 3, key.poison())?;
-    proof.finds(BESIDE, 4096, key.ahead(2))
+    proof.finds(MARGIN, 4096, key.ahead(2))
 }
 
-/// Proves the kernel that copies, or says what it did otherwise than the host.
+/// Self-tests the copy kernel against the host; returns a difference as an error.
 pub(super) fn prove_copies(
     context: &Arc<CudaContext>,
     kernel: &Arc<CopyKernel>,
 ) -> std::result::Result<(), String> {
     let said = |failure: CudaFailure| format!("the proof of its kernel failed: {failure}");
-    // Aligned alike, and otherwise: of the second sort each byte goes alone.
-    let ranges = [(BESIDE, BESIDE, BYTES), (24, 16, 4099), (BESIDE, 24, 4099)];
+    // The same alignment, and different ones: with those, each byte is copied on its own.
+    let ranges = [(MARGIN, MARGIN, BYTES), (24, 16, 4099), (MARGIN, 24, 4099)];
     prove_ranges(context, kernel, &ranges)?;
-    // On a GPU with many processors each thread has one word of these. In one block it has many, as of a large copy.
+    // On a GPU with many processors, each thread copies one word of these. In a single block it copies many, as in a
+    // large copy.
     let narrow = Arc::new(CopyKernel::load(context, Some(1)).map_err(said)?);
-    prove_ranges(context, &narrow, &[(BESIDE, BESIDE, 64 << 10)])
+    prove_ranges(context, &narrow, &[(MARGIN, MARGIN, 64 << 10)])
 }
 
-/// Proves it for ranges of a source, of a target, and so many bytes.
+/// Tests it for ranges: source offset, target offset, and length.
 fn prove_ranges(
     context: &Arc<CudaContext>,
     kernel: &Arc<CopyKernel>,
@@ -60,7 +61,7 @@ fn prove_ranges(
 ) -> std::result::Result<(), String> {
     let said = |failure: CudaFailure| format!("the proof of its kernel failed: {failure}");
     let longest = ranges.iter().map(|range| range.2).max().unwrap_or(0);
-    let room = longest + 2 * BESIDE;
+    let room = longest + 2 * MARGIN;
     let buffer = || DeviceBuffer::allocate(context, room).map(Arc::new);
     let (from, to) = (buffer().map_err(said)?, buffer().map_err(said)?);
     let bytes: Vec<u8> = (0..room)
@@ -108,7 +109,7 @@ struct Proof<'a> {
 }
 
 impl Proof<'_> {
-    /// Bytes that the host would have written.
+    /// Returns the bytes that the host would have written.
     fn expected(&self, offset: u64, len: u64, key: Key) -> std::result::Result<Vec<u8>, String> {
         let mut bytes = vec![RAW; self.buffer.bytes() as usize];
         let filled = pattern::fill_by(0, offset, len, key, |at, piece| {
@@ -118,7 +119,7 @@ impl Proof<'_> {
         filled.map(|()| bytes).map_err(|error| error.to_string())
     }
 
-    /// The fill kernel writes what the host would, and nothing beside it; and the verify kernel finds it right.
+    /// Checks that the fill kernel writes the host's bytes and no others, and that the verify kernel accepts them.
     fn fills(&self, offset: u64, len: u64, key: Key) -> std::result::Result<(), String> {
         let said = |failure: CudaFailure| format!("the proof of its kernels failed: {failure}");
         let expected = self.expected(offset, len, key)?;
@@ -139,7 +140,7 @@ impl Proof<'_> {
         self.verifies(offset, len, key, None)
     }
 
-    /// The verify kernel finds the host's bytes right, and names bytes that are changed.
+    /// Checks that the verify kernel accepts the host's bytes, and reports changed ones.
     fn finds(&self, offset: u64, len: u64, key: Key) -> std::result::Result<(), String> {
         let said = |failure: CudaFailure| format!("the proof of its kernels failed: {failure}");
         let expected = self.expected(offset, len, key)?;

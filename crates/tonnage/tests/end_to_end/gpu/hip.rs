@@ -71,7 +71,7 @@ fn memory_of_another_process_is_reached_by_amds_gpus() {
     let told = json(&records);
     has(
         &told,
-        "hip:0 (Double of a GPU, 0000:1b:00.0) and GPU bbbbbbbbbbbbbbbb | told by the CPU, when it sees",
+        "hip:0 (Double of a GPU, 0000:1b:00.0) and GPU bbbbbbbbbbbbbbbb | reported by the CPU, when it sees",
     );
     has(
         &told,

@@ -33,7 +33,7 @@ fn every_verb_reaches_memory_of_another_process() {
         assert!(tells || records.is_empty(), "{told}");
         let of_double = [
             "GPU d1d1d1d1-d1d1-d1d1-d1d1-d1d1d1d1d1d1",
-            "told by the GPU, behind the data",
+            "reported by the GPU, after the data",
             // By the GPU that owns the bytes, and not by the first one.
             "pinned memory of the host and cuda:1 (Double of a GPU, 0000:1c:00.0)",
             "\"device\":\"cuda:0 (0000:1b:00.0)\"",
@@ -62,7 +62,7 @@ fn arrivals_that_the_cpu_tells_are_recorded_as_such() {
     let told = json(&records);
     has(
         &told,
-        "told by the CPU, when it sees the copy done | this GPU writes no words of 64 bits",
+        "reported by the CPU, when it sees the copy done | this GPU writes no words of 64 bits",
     );
     has(
         &told,
