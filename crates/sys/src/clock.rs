@@ -4,8 +4,8 @@
 //! about twice a bare counter read. The counter is used only where the kernel itself trusts it (its clock source is
 //! "tsc", or the architecture defines the counter as constant); everywhere else [`Clock`] is `clock_gettime`.
 //!
-//! All copies of a clock share one calibration. So whoever runs the trials follows the kernel once ([`Clock::follow`]),
-//! and every loop reads the new rate, however long it has kept its copy.
+//! All copies of a clock share one calibration. The thread that runs the trials therefore follows the kernel's clock
+//! once ([`Clock::follow`]), and every loop uses the new rate, even if it copied its clock earlier.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,13 +18,14 @@ use rustix::time::{ClockId, clock_gettime};
 /// nanosecond, and counters from 1 MHz on fit.
 const RATE_SHIFT: u32 = 54;
 
-/// Time for which the counter is compared with the kernel's clock at first; [`Clock::follow`] lengthens the base.
+/// How long the first calibration compares the counter with the kernel's clock; [`Clock::follow`] extends the interval.
 const CALIBRATION_NS: u64 = 10_000_000;
 
-/// A calibration that is interrupted takes longer, up to this; a host that never lets it finish uses `clock_gettime`.
+/// An interrupted calibration is repeated for twice the time, up to this. A host that interrupts them all uses
+/// `clock_gettime`.
 const CALIBRATION_NS_MAX: u64 = 1_000_000_000;
 
-/// Two clocks of one host whose rates differ by more than one part in this many are not believed: oscillators and
+/// Rates of this host's clocks may differ by one part in this many. A larger difference is a fault: oscillators and
 /// ordinary time synchronisation stay below 0.06 %.
 const RATE_ERROR_ONE_IN: u64 = 100;
 
@@ -37,14 +38,14 @@ pub struct Clock {
 /// The rate of the counter, and what it was last compared with.
 #[derive(Debug)]
 struct Calibration {
-    /// Nanoseconds per tick × 2^[`RATE_SHIFT`]; 0 where `clock_gettime` is read instead.
+    /// Nanoseconds per tick × 2^[`RATE_SHIFT`]; 0 if `clock_gettime` is read instead.
     rate: AtomicU64,
     base_ticks: u64,
     base_ns: u64,
     compared: Mutex<Compared>,
 }
 
-/// The last comparison of this host's clocks, and the first fault that nobody has been told of.
+/// The last comparison of this host's clocks, and the first fault that [`Clock::check`] has not returned yet.
 #[derive(Debug, Clone, Copy)]
 struct Compared {
     last: Reading,
@@ -58,30 +59,29 @@ struct Reading {
     ns: u64,
     /// `CLOCK_MONOTONIC_RAW`, which time synchronisation leaves alone.
     raw_ns: u64,
-    /// `raw_ns` may belong to a moment that is so far from `ns`.
+    /// How far apart in time `raw_ns` and `ns` may have been read, in nanoseconds.
     raw_doubt_ns: u64,
-    /// The counter, 0 where it is not used.
+    /// The counter; 0 if it is not used.
     ticks: u64,
-    /// As for `raw_doubt_ns`, in ticks.
+    /// How far apart in time `ticks` and `ns` may have been read, in ticks.
     doubt_ticks: u64,
 }
 
-/// The clocks of this host contradict each other by more than 1 %, so that no time since they were compared last can be
-/// believed.
+/// Disagreement of this host's clocks by more than 1 %: times since the last comparison are not reliable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClockFault {
     /// The CPU's counter jumped or has another rate. `clock_gettime` is read from now on.
     Counter {
         /// Difference between the counter and `CLOCK_MONOTONIC`.
         off_ns: u64,
-        /// Time in which they came apart.
+        /// Time over which the difference arose.
         over_ns: u64,
     },
     /// Time synchronisation changes the rate of `CLOCK_MONOTONIC`.
     Slew {
         /// Difference between `CLOCK_MONOTONIC` and `CLOCK_MONOTONIC_RAW`.
         off_ns: u64,
-        /// Time in which they came apart.
+        /// Time over which the difference arose.
         over_ns: u64,
     },
 }
@@ -125,7 +125,7 @@ impl Clock {
         }
     }
 
-    /// A clock whose calibration was off by so many parts per million, for tests of whoever has to follow it.
+    /// Makes a clock whose calibration is off by this many parts per million, for tests of code that must follow it.
     #[doc(hidden)]
     pub fn misjudged(parts_per_million: i32) -> Self {
         let clock = Self::new();
@@ -149,23 +149,23 @@ impl Clock {
         calibration.ns_at(counter(), rate)
     }
 
-    /// Like [`Self::now_ns`], after everything before it is done: stores have left the CPU's buffers. It costs some
-    /// hundred cycles, so it is for comparing ways of copying and not for the timed loops.
+    /// Returns [`Self::now_ns`] once all earlier instructions are done and stores have left the CPU's buffers. It costs
+    /// some hundred cycles: use it to compare ways of copying, not in timed loops.
     pub fn now_ns_settled(&self) -> u64 {
         settle_stores();
         self.now_ns()
     }
 
-    /// Sets all copies of this clock against the kernel's, which time synchronisation may slew, and compares the clocks
-    /// of this host. Call it between measured intervals: the time may step by what the clock was off.
+    /// Adjusts all copies of this clock to the kernel's clock, which time synchronisation may slew, and compares the
+    /// clocks of this host. Call it between measured intervals: the time may jump by the accumulated error.
     pub fn follow(&self) {
         drop(self.calibration.follow());
     }
 
-    /// Follows, and returns whether the clocks of this host agreed since the last call of this function.
+    /// Follows the kernel's clock, and reports the first disagreement of this host's clocks since the last call.
     ///
     /// # Errors
-    /// When times since then cannot be believed.
+    /// The fault, if times since the last call are not reliable.
     pub fn check(&self) -> Result<(), ClockFault> {
         let fault = self.calibration.follow().fault.take();
         fault.map_or(Ok(()), Err)
@@ -187,7 +187,7 @@ impl Default for Clock {
 }
 
 impl Calibration {
-    /// `clock_gettime` for good.
+    /// Uses `clock_gettime` for the life of the process.
     fn kernel() -> Self {
         Self {
             rate: AtomicU64::new(0),
@@ -209,7 +209,7 @@ impl Calibration {
             }
             let last = Reading::take(true);
             let ticks = last.ticks.wrapping_sub(first.ticks);
-            // Readings that were interrupted would make a wrong rate.
+            // Interrupted readings would give a wrong rate.
             if (first.doubt_ticks + last.doubt_ticks) <= ticks / 1000 {
                 return Self {
                     rate: AtomicU64::new(rate(last.ns - first.ns, ticks)),
@@ -223,8 +223,8 @@ impl Calibration {
         Self::kernel()
     }
 
-    /// A counter that was reset stands before the base: its time is then far in the future, so that loops which wait
-    /// for an instant end, and [`Self::follow`] finds the fault.
+    /// A counter that was reset is below the base, so its time lies far in the future. Loops that wait for an instant
+    /// then end, and [`Self::follow`] finds the fault.
     #[inline]
     fn ns_at(&self, ticks: u64, rate: u64) -> u64 {
         self.base_ns
@@ -267,7 +267,7 @@ impl Calibration {
 }
 
 impl Reading {
-    /// Each pair of clocks at the same moment: the tightest of several tries.
+    /// Reads each pair of clocks at the same moment, as nearly as the best of several tries allows.
     fn take(has_counter: bool) -> Self {
         let (mut ticks, mut ns, mut doubt_ticks) = (0, monotonic_ns(), 0);
         if has_counter {
@@ -277,7 +277,7 @@ impl Reading {
             tightest(monotonic_ns, || to_ns(clock_gettime(ClockId::MonotonicRaw)));
         Self {
             ns,
-            // Where it would have been at that moment, but for what 1 % of a microsecond can do.
+            // Moved to the moment of `ns`; the shift is about a microsecond, so 1 % of it does not matter.
             raw_ns: raw_ns.wrapping_sub(at_ns.wrapping_sub(ns)),
             raw_doubt_ns,
             ticks,
@@ -286,7 +286,7 @@ impl Reading {
     }
 }
 
-/// Readings of two clocks at one moment, and how far from it the second may be by the first.
+/// Reads two clocks at one moment. The third number is the uncertainty, on the first clock's scale.
 fn tightest(outer: impl Fn() -> u64, inner: impl Fn() -> u64) -> (u64, u64, u64) {
     let mut best = (0, 0, u64::MAX);
     for _ in 0..16 {
@@ -306,9 +306,8 @@ fn rate(ns: u64, ticks: u64) -> u64 {
     u64::try_from(exact).unwrap_or(u64::MAX).max(1)
 }
 
-/// The most by which the kernel changes the rate of `CLOCK_MONOTONIC` now, in parts per 10^9: frequency, length of a
-/// tick and what is left of an offset, as `adjtimex` reports them. Where it cannot be asked, 500 ppm, the most that
-/// `ntpd` slews by.
+/// Maximum rate change that the kernel applies to `CLOCK_MONOTONIC` at present, in parts per 10^9: frequency, tick
+/// length and remaining offset, as `adjtimex` reports them. If the call fails, 500 ppm, the maximum slew of `ntpd`.
 pub fn slew_ppb_max() -> u64 {
     let Some(clock) = timex(0) else {
         return NTP_SLEW_PPB;
@@ -325,7 +324,7 @@ fn slew_ppb(clock: &libc::timex, is_adjusting: bool) -> u64 {
     let frequency_ppb = (clock.freq.unsigned_abs().saturating_mul(1000)) >> 16;
     // A tick is 10 ms long, and `tick` its length in microseconds.
     let tick_ppb = clock.tick.abs_diff(10_000).saturating_mul(100_000);
-    // Each second takes this part of what is left (`ntp_offset_chunk` of the kernel).
+    // Each second corrects this fraction of the remaining offset (`ntp_offset_chunk` of the kernel).
     let shift = 2 + u32::try_from(clock.constant.clamp(0, 60)).unwrap_or(60);
     let offset_ns = match clock.status & libc::STA_NANO {
         0 => clock.offset.unsigned_abs().saturating_mul(1000),
@@ -338,12 +337,12 @@ fn slew_ppb(clock: &libc::timex, is_adjusting: bool) -> u64 {
         .saturating_add(adjtime_ppb)
 }
 
-/// The kernel's view of its clock. `modes` asks and sets nothing.
+/// Reads the kernel's state of its clock. `modes` must not change anything.
 fn timex(modes: libc::c_uint) -> Option<libc::timex> {
     // SAFETY: all fields of `timex` are integers, for which zero is a value.
     let mut clock: libc::timex = unsafe { std::mem::zeroed() };
     clock.modes = modes;
-    // SAFETY: the call fills the struct that it gets, which lives here.
+    // SAFETY: the call fills the struct that is passed to it, which lives here.
     let state = unsafe { libc::adjtimex(&mut clock) };
     (state >= 0).then_some(clock)
 }
@@ -359,8 +358,7 @@ pub fn thread_cpu_ns() -> u64 {
     to_ns(clock_gettime(ClockId::ThreadCPUTime))
 }
 
-/// CPU time that all threads of this process have used, those included that the kernel runs on its behalf, in
-/// nanoseconds.
+/// CPU time of all threads of this process, in nanoseconds, including kernel threads that work on its behalf.
 pub fn process_cpu_ns() -> u64 {
     to_ns(clock_gettime(ClockId::ProcessCPUTime))
 }
@@ -430,7 +428,7 @@ fn counter() -> u64 {
 mod tests {
     use super::*;
 
-    /// A descheduled thread widens the difference, so the best of several is compared.
+    /// A preempted thread widens the difference, so the smallest of several is used.
     fn off_ns(clock: &Clock) -> u64 {
         let each = (0..100).map(|_| clock.now_ns().abs_diff(monotonic_ns()));
         each.min().unwrap()
@@ -480,7 +478,7 @@ mod tests {
         for parts_per_million in [20_000, -20_000] {
             let clock = Clock::misjudged(parts_per_million);
             std::thread::sleep(Duration::from_millis(50));
-            // A fault is kept for whoever asks.
+            // A fault is kept until `check` returns it.
             clock.follow();
             clock.follow();
             let fault = clock.check().unwrap_err();
@@ -495,7 +493,7 @@ mod tests {
         }
     }
 
-    /// A calibration as `clock` has it, of a counter that has jumped by so many ticks since.
+    /// The calibration of `clock` for a counter that has jumped by `ticks` since.
     fn jumped(clock: &Clock, ticks: i64) -> Calibration {
         let known = clock.calibration;
         Calibration {
@@ -518,7 +516,7 @@ mod tests {
         // Ahead, back, and reset to zero as after a suspend.
         for by in [second, -second, -(counter() as i64)] {
             let calibration = jumped(&clock, by);
-            // Before the base, time is far ahead and not at rest.
+            // A counter below its base shows a time far ahead, so no loop hangs.
             assert!(calibration.ns_at(counter(), rate) > monotonic_ns() || by > 0);
             let fault = calibration.follow().fault;
             assert!(
@@ -563,7 +561,7 @@ mod tests {
         assert_eq!(slew_ppb(&clock, true), 500_000);
         clock.freq = -(30 << 16);
         assert_eq!(slew_ppb(&clock, false), 30_000);
-        // What chronyd does at its maxslewrate of 83,333 ppm.
+        // The slew of chronyd at its maxslewrate of 83,333 ppm.
         clock.tick = 10_833;
         assert_eq!(slew_ppb(&clock, false), 83_330_000);
         (clock.freq, clock.tick, clock.offset, clock.constant) = (0, 10_000, -4_000_000, 3);

@@ -31,7 +31,7 @@ impl Method {
         }
     }
 
-    /// Shortest copy that it makes in a way of its own.
+    /// Shortest length at which this method differs from `memcpy`.
     pub fn bytes_min(self) -> u64 {
         match self {
             Self::Memcpy | Self::RepMovsb => 0,
@@ -41,7 +41,7 @@ impl Method {
 
     /// Copies `len` bytes. A method that the CPU lacks copies with `memcpy`.
     ///
-    /// Other threads and processes may write either side at the same time; what comes out then is a mixture.
+    /// Other threads and processes may write to either side at the same time. The result is then a mixture.
     ///
     /// # Safety
     /// `from` must be readable and `to` writable for `len` bytes, and the two must not overlap.
@@ -58,14 +58,14 @@ impl Method {
     }
 }
 
-/// Copies of memory that others may be writing. In the language such a race has no meaning at all, not even that of a
-/// mixture, unless each access is atomic. The instructions here are the processor's, for which single bytes are, and
-/// the compiler does not see into them.
+/// Copies of memory that other threads or processes may be writing. In Rust, such a race is undefined behaviour unless
+/// each access is atomic. The instructions here are the processor's, which are atomic per byte, and the compiler does
+/// not see into them.
 #[cfg(all(target_arch = "x86_64", not(miri)))]
 mod shared {
     use std::arch::asm;
 
-    /// The non-temporal copy moves so many bytes a turn.
+    /// Bytes that one iteration of the non-temporal copy moves.
     const TURN: usize = 128;
 
     /// # Safety
@@ -111,7 +111,7 @@ mod shared {
             // SAFETY: the caller's promise is passed on.
             return unsafe { memcpy(from, to, len) };
         }
-        // Head and tail by `memcpy`, so that the stores between are aligned.
+        // Copies head and tail by `memcpy`, so that the stores between them are aligned.
         let head = to.align_offset(32);
         let body = (len - head) / TURN * TURN;
         let tail = head + body;
@@ -124,7 +124,8 @@ mod shared {
         }
     }
 
-    /// Streaming stores, with a fence that orders them before whatever tells a peer that the bytes are there.
+    /// Uses streaming stores, with a final fence that orders them before any signal to a peer that the bytes have
+    /// arrived.
     ///
     /// # Safety
     /// As for [`super::Method::copy`]; `len` is a multiple of [`TURN`] and above 0, `to` of 32, and the CPU has AVX.
@@ -158,7 +159,8 @@ mod shared {
     }
 }
 
-/// As above, for other processors and for Miri: by the C library's function, which the compiler is kept from knowing.
+/// The same functions for other processors and for Miri. They call the C library's `memcpy` through a pointer that is
+/// opaque to the compiler.
 #[cfg(any(not(target_arch = "x86_64"), miri))]
 mod shared {
     use std::hint::black_box;

@@ -6,7 +6,7 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// The system's allocator, with a count of what each thread asks of it.
+/// The system's allocator, with per-thread counts of requests.
 ///
 /// ```
 /// use tonnage_sys::counting_alloc::{Counting, counts};
@@ -24,12 +24,12 @@ use std::cell::Cell;
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Counting;
 
-/// Requests of one thread to the allocator since it started; all zero where [`Counting`] is not the global allocator.
+/// Requests of one thread to the allocator since it started; all zero if [`Counting`] is not the global allocator.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Counts {
     /// Allocations and reallocations.
     pub allocations: u64,
-    /// Bytes that these asked for, in full also where a block only grew.
+    /// Bytes requested by these; a reallocation counts the whole new size.
     pub allocated_bytes: u64,
     /// Blocks given back.
     pub frees: u64,
@@ -47,7 +47,7 @@ impl Counts {
 }
 
 thread_local! {
-    // Constant and without a destructor, so that reaching it never allocates and works until the thread's last moment.
+    // Constant and without a destructor: access never allocates and works until the thread ends.
     static COUNTS: Cell<Counts> = const {
         Cell::new(Counts {
             allocations: 0,

@@ -1,27 +1,27 @@
-//! Open files that this process inherited and knows by number only.
+//! Open files that this process inherited, known only by descriptor number.
 //!
-//! The standard library cannot take a number without a promise that nobody else closes it; a copy needs none.
+//! The standard library takes ownership of a number only with a promise that nothing else closes it; a copy needs none.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 use rustix::fs::FileType;
 
-/// A copy of the open file with this number, which is not passed on to other programs. The original stays open.
+/// Copies the open file with this number, without passing the copy on to other programs. The original stays open.
 ///
 /// # Errors
-/// When no file with this number is open.
+/// If no file with this number is open.
 pub fn duplicate(number: i32) -> io::Result<OwnedFd> {
     // SAFETY: fcntl takes any number; with F_DUPFD_CLOEXEC it touches no memory of ours.
     let copy = unsafe { libc::fcntl(number, libc::F_DUPFD_CLOEXEC, 3) };
     if copy < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the call has just opened this number for us, so that nobody else owns it.
+    // SAFETY: the call has just opened this number for this function, so it has no other owner.
     Ok(unsafe { OwnedFd::from_raw_fd(copy) })
 }
 
-/// Returns whether the open file with this number is a socket; false when none is open.
+/// Whether the open file with this number is a socket; false if no file is open.
 pub fn is_socket(number: i32) -> bool {
     let kind = |copy: OwnedFd| {
         let found = rustix::fs::fstat(copy).ok()?;

@@ -15,7 +15,7 @@ use crate::mapping::OutOfRange;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LibraryError(Box<LibraryErrorKind>);
 
-/// The reason of a [`LibraryError`], with the values that it is about.
+/// The reason for a [`LibraryError`], with its values.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum LibraryErrorKind {
     /// The library's own file does not exist.
@@ -67,10 +67,10 @@ pub enum LibraryErrorKind {
     /// A range lies outside its memory.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
-    /// An argument is wrong, or the call came too early, too late or on a thread that may not make it.
+    /// An argument is wrong, or the call came too early, too late or on the wrong thread.
     #[error("{0}")]
     Argument(Cow<'static, str>),
-    /// This library, its driver or its device does not support the request, or answers in an unknown way.
+    /// This library, its driver or its device does not support the request, or its answer is not understood.
     #[error("{0}")]
     Unsupported(Cow<'static, str>),
 }
@@ -175,7 +175,7 @@ impl From<OutOfRange> for LibraryError {
     }
 }
 
-/// For callers whose own errors carry a reason as text.
+/// For callers whose own errors carry a text.
 impl From<LibraryError> for String {
     fn from(error: LibraryError) -> Self {
         error.to_string()
@@ -186,7 +186,7 @@ impl From<LibraryError> for String {
 mod tests {
     use super::*;
 
-    /// Results of posts and polls return in registers.
+    /// So results of posts and polls are returned in registers.
     #[test]
     fn an_error_is_one_pointer() {
         assert_eq!(size_of::<LibraryError>(), size_of::<usize>());

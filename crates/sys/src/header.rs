@@ -1,9 +1,9 @@
-//! Declarations of C headers, each written down once: structs (`structures!`) and numbers (`numbers!`), and in tests
-//! the layout that a comparison with the header needs.
+//! Macros to declare structs (`structures!`) and numbers (`numbers!`) of C headers once. In tests, they also provide
+//! the layout for a comparison with the header.
 
-/// Declares structs as a C compiler lays them out. With `fn name;` in front, a test gets all of them by that function:
-/// for each struct its size ("struct s"), and for each field offset and size ("s.field"). A word that Rust keeps for
-/// itself has a line behind it.
+/// Declares structs with C layout. With `fn name;` in front, it also defines a function for tests that returns all
+/// layouts: for each struct its size ("struct s"), and for each field offset and size ("s.field"). A field whose name
+/// is a Rust keyword ends with an underscore.
 macro_rules! structures {
     (fn $layouts:ident; $($structures:tt)*) => {
         $crate::header::structures! { $($structures)* }
@@ -40,8 +40,8 @@ macro_rules! structures {
     )*};
 }
 
-/// Gives structs a value of zeros, which the compiler has to find valid: they are of numbers, raw pointers, optional
-/// calls, and arrays of them.
+/// Gives structs a constant of all zeros. The compiler rejects types for which zeros are not valid. Valid fields are
+/// numbers, raw pointers, optional functions, and arrays of them.
 macro_rules! zeroed {
     ($($name:ident)*) => {$(
         impl $name {
@@ -53,7 +53,7 @@ macro_rules! zeroed {
     )*};
 }
 
-/// Declares numbers, by their types. `fn name;` is as for `structures!`: the values, of size 0.
+/// Declares numbers, grouped by type. `fn name;` works as for `structures!` and returns the values, with size 0.
 macro_rules! numbers {
     (fn $values:ident; $($kind:ty: $($(#[$about:meta])* $name:ident = $value:expr),* $(,)?;)*) => {
         $($($(#[$about])* pub const $name: $kind = $value;)*)*
@@ -65,7 +65,7 @@ macro_rules! numbers {
     };
 }
 
-/// Compares offsets of fields by the declarations here with those by the header, as a C compiler gave them.
+/// Compares field offsets of these declarations with those of the header, as printed by a C compiler.
 #[cfg(test)]
 macro_rules! assert_offsets {
     ($($kind:ident: $($field:ident $offset:expr),* $(,)?;)*) => {
@@ -77,7 +77,7 @@ macro_rules! assert_offsets {
     };
 }
 
-/// Compares sizes of structs with those by the header.
+/// Compares struct sizes with those of the header.
 #[cfg(test)]
 macro_rules! assert_sizes {
     ($($kind:ident $size:literal),* $(,)?) => {

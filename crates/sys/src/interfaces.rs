@@ -1,6 +1,6 @@
 //! The network interfaces of this host and their addresses.
 //!
-//! The standard library has no way to ask for them. Which interface is used for what is decided elsewhere.
+//! The standard library cannot list them. Other modules decide which interface is used.
 
 use std::ffi::{CStr, CString, c_void};
 use std::io;
@@ -18,7 +18,7 @@ pub struct InterfaceAddress {
     pub address: IpAddr,
 }
 
-/// Frees the system's list, also when something in between returns early.
+/// Frees the system's list, also after an early return.
 struct List(*mut libc::ifaddrs);
 
 impl Drop for List {
@@ -28,10 +28,10 @@ impl Drop for List {
     }
 }
 
-/// All IPv4 and IPv6 addresses of all interfaces that are up, in the system's order.
+/// Returns all IPv4 and IPv6 addresses of all interfaces that are up, in the system's order.
 ///
 /// # Errors
-/// When the system does not give the list.
+/// If the system does not return the list.
 pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     let mut first = ptr::null_mut();
     // SAFETY: the argument is a valid place for one pointer; the call writes it only when it returns 0.
@@ -59,7 +59,7 @@ pub fn addresses() -> io::Result<Vec<InterfaceAddress>> {
     Ok(found)
 }
 
-/// The number of an interface in this network namespace; `None` for one that is not there.
+/// Returns the index of an interface in this network namespace; `None` if it does not exist.
 pub fn index(name: &str) -> Option<u32> {
     let name = CString::new(name).ok()?;
     // SAFETY: the argument is a string that ends in a zero byte, and lives until the call returns.
@@ -67,10 +67,10 @@ pub fn index(name: &str) -> Option<u32> {
     (index != 0).then_some(index)
 }
 
-/// The IP address in a socket address of so many bytes; `None` for other families, and where the bytes are too few.
+/// Returns the IP address in a socket address of `bytes` bytes; `None` for other families and truncated addresses.
 ///
 /// # Safety
-/// The pointer must be null, or lead to a socket address that has these bytes, or as many as its family says.
+/// The pointer must be null, or point to a socket address that has these bytes, or as many as its family requires.
 pub(crate) unsafe fn ip_address(address: *const c_void, bytes: usize) -> Option<IpAddr> {
     if address.is_null() || bytes < size_of::<libc::sa_family_t>() {
         return None;

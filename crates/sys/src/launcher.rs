@@ -1,12 +1,11 @@
-//! The folder of this process's launcher, so that libraries of the same installation can be preferred.
+//! Finds the installation of this process's launcher, so that its libraries can be preferred.
 //!
-//! What lives here: a walk up the tree of processes. What does not: the launchers' variables and their meaning; those
-//! are in `tonnage_ranks`.
+//! This module walks up the process tree. `tonnage_ranks` interprets the launchers' variables.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Programs that start the processes of a job, by the beginnings of their names.
+/// Programs that start the processes of a job, by name prefix.
 const LAUNCHERS: [&str; 9] = [
     "mpirun",
     "mpiexec",
@@ -19,12 +18,12 @@ const LAUNCHERS: [&str; 9] = [
     "hydra_bstrap_proxy",
 ];
 
-/// No process is deeper below its launcher than this; the bound ends the walk on a system that lies.
+/// Limit of the walk up the process tree, far above any real distance to a launcher.
 const GENERATIONS_MAX: usize = 32;
 
-/// The folder above the `bin` of the nearest mpirun, or of its helper, among this process's ancestors.
+/// Returns the folder above the `bin` of the nearest mpirun, or its helper, among this process's ancestors.
 ///
-/// `None` where there is none, or where the system hides whose program an ancestor runs, as it does for another user's.
+/// `None` if there is none, or if the system hides an ancestor's program, as it does for another user's process.
 pub fn prefix() -> Option<PathBuf> {
     let mut pid = parent_of(std::process::id())?;
     for _ in 0..GENERATIONS_MAX {
@@ -37,7 +36,7 @@ pub fn prefix() -> Option<PathBuf> {
     None
 }
 
-/// The installation that a launcher's program belongs to; `None` for other programs.
+/// Returns the installation that a launcher belongs to; `None` for other programs.
 fn prefix_of(program: &Path) -> Option<PathBuf> {
     let name = program.file_name()?.to_str()?;
     if !LAUNCHERS.iter().any(|launcher| name.starts_with(launcher)) {
@@ -48,7 +47,7 @@ fn prefix_of(program: &Path) -> Option<PathBuf> {
     (folder.file_name()? == "bin").then(|| prefix.to_owned())
 }
 
-/// The parent of a process; `None` where it is gone, and of the first one.
+/// Returns the parent of a process; `None` for the first process, or if the process has ended.
 pub fn parent_of(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("PPid:"))?;

@@ -2,25 +2,25 @@
 //!
 //! | module | what lives there |
 //! | --- | --- |
-//! | [`mapping`], `smaps` | mapped memory, which all bytes are moved through; the kernel's account of it |
-//! | [`copy`], [`fold`] | the CPU's ways to copy memory, and to reduce elements in it |
-//! | [`wide`] | loops over plain numbers in the CPU's widest instructions |
-//! | [`registrable`] | memory of the host or of a device, as network cards register it |
+//! | [`mapping`], `smaps` | mapped memory, which holds all payload; the kernel's statistics of it |
+//! | [`copy`], [`fold`] | copying and reducing memory by the CPU |
+//! | [`wide`] | loops over plain numbers with the CPU's widest instructions |
+//! | [`registrable`] | host or device memory that network cards register |
 //! | [`clock`] | the clock of the timed loops |
-//! | [`cuda`], [`hip`], [`libfabric`], [`mpi`], [`nvml`], [`pmix`], [`verbs`] | C libraries that are loaded at run time, one each |
-//! | [`library`], `header`, `signal_actions` | loading a C library and looking symbols up; declarations of C headers; signals that libraries take |
+//! | [`cuda`], [`hip`], [`libfabric`], [`mpi`], [`nvml`], [`pmix`], [`verbs`] | C libraries that are loaded at run time |
+//! | [`library`], `header`, `signal_actions` | loading a C library and its symbols; declarations of C headers; signal handlers that libraries replace |
 //! | [`error`] | errors of those libraries |
 //! | [`files`], [`uring`] | system calls on files, and io_uring |
 //! | [`kread`] | the calls of the module that posts one-sided operations in the kernel |
 //! | [`host`], [`interfaces`] | names of this host and container, and its network interfaces |
 //! | [`process`], [`launcher`], [`descriptor`] | permissions of this process, its launcher, and open files that it inherited |
-//! | [`out_of_memory`] | the program's allocator, which says when memory has run out |
-//! | [`counting_alloc`] | an allocator that counts, for tests |
+//! | [`out_of_memory`] | the program's allocator, which reports exhausted memory |
+//! | [`counting_alloc`] | a counting allocator for tests |
 //!
-//! Every function that leaves this crate is safe to call with any argument. Engines, loops and statistics are in the
+//! All public functions of this crate are safe to call with any argument. Engines, loops and statistics are in the
 //! other crates, which forbid `unsafe`. Next: [`mapping`], and `tonnage_engine`.
 
-// Authors of other crates read these docs; other crates have comments where they help.
+// Authors of other crates depend on this documentation, so it is required here.
 #![warn(missing_docs, clippy::missing_errors_doc)]
 
 pub mod clock;

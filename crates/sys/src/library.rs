@@ -1,7 +1,7 @@
-//! Loading C libraries at run time, and the version of the one C library that is always there.
+//! Loads C libraries at run time, and reports the version of the C library itself.
 //!
-//! What lives here: the owning handle over `dlopen` and versioned symbol look-up. What does not: what the symbols mean;
-//! that is one file per library, such as [`crate::libfabric`], and the handle never leaves this crate.
+//! Owns the handle of `dlopen`, and looks up versioned symbols. Each library has a module of its own, such as
+//! [`crate::libfabric`], which knows its symbols. The handle never leaves this crate.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::io;
@@ -10,8 +10,8 @@ use std::ptr::NonNull;
 use crate::error::{LibraryError, LibraryErrorKind};
 use crate::signal_actions::keeping;
 
-/// Declares a table of calls that are looked up at once: for each a key by which its symbol is found, and the signature
-/// that the library's header or standard gives it.
+/// Declares a table of calls that are looked up together: for each, a key that identifies its symbol, and the signature
+/// from the library's header or standard.
 macro_rules! functions {
     (
         $(#[$about:meta])*
@@ -25,16 +25,16 @@ macro_rules! functions {
         }
 
         impl $table {
-            /// `find` gives the address of the symbol that a key names.
+            /// Looks up all calls. `find` returns the address of the symbol for a key.
             $visibility fn of<E>(
                 find: impl Fn($key) -> Result<std::ptr::NonNull<std::ffi::c_void>, E>,
             ) -> Result<Self, E> {
                 Ok(Self {
                     $($name: {
                         let address = find($symbol)?;
-                        // SAFETY: the symbol has the signature that its library declares for it, which is the one that
-                        // stands here. A library that has another symbol in its place has it with the same signature,
-                        // but for integers that stand for pointers and go the same way.
+                        // SAFETY: the symbol has the signature that its library declares for it, which is the one given
+                        // here. A library that has another symbol in its place has it with the same signature, except
+                        // for integers that take the place of pointers and are passed the same way.
                         unsafe {
                             std::mem::transmute::<
                                 std::ptr::NonNull<std::ffi::c_void>,
@@ -52,8 +52,8 @@ pub(crate) use functions;
 /// A symbol and its version.
 pub(crate) type Versioned = (&'static CStr, &'static CStr);
 
-/// A loaded library. It stays loaded until the process ends, on purpose: libraries of this kind start threads and
-/// register thread-local and exit handlers, and unmapping their code under those crashes the process at its end.
+/// A loaded library. It stays loaded until the process ends, on purpose: such libraries start threads and register
+/// thread-local and exit handlers. Unmapping their code would crash the process at its end.
 #[derive(Debug)]
 pub(crate) struct SharedLibrary {
     handle: NonNull<c_void>,
@@ -63,11 +63,11 @@ pub(crate) struct SharedLibrary {
 // SAFETY: the handle is only given to dlsym, dlvsym and dladdr, which may be called from any thread, and is never
 // closed.
 unsafe impl Send for SharedLibrary {}
-// SAFETY: as above: neither call changes anything through the handle that another thread could see half done.
+// SAFETY: as above: these calls change nothing through the handle that another thread could see half done.
 unsafe impl Sync for SharedLibrary {}
 
 impl SharedLibrary {
-    /// Loads `name`: a path when it has a slash in it, else a name that the loader searches for.
+    /// Loads `name`: a path if it contains a slash, otherwise a name that the loader searches for.
     ///
     /// # Errors
     /// The loader's own message, which names the file.
@@ -75,8 +75,8 @@ impl SharedLibrary {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_LOCAL)
     }
 
-    /// Loads it so that its symbols are visible to everything that is loaded later, for a library whose own parts count
-    /// on that.
+    /// Loads it so that its symbols are visible to all libraries loaded later, for a library whose own parts depend on
+    /// that.
     ///
     /// # Errors
     /// The loader's own message, which names the file.
@@ -84,7 +84,7 @@ impl SharedLibrary {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_GLOBAL)
     }
 
-    /// The library with this name, if something has loaded it into this process already.
+    /// Returns the library with this name, if this process has already loaded it.
     pub(crate) fn loaded(name: &str) -> Option<Self> {
         Self::open_with(name, libc::RTLD_NOW | libc::RTLD_NOLOAD).ok()
     }
@@ -97,7 +97,7 @@ impl SharedLibrary {
         }
         let c_name = c_string(name)?;
         // SAFETY: c_name is a NUL-terminated string that outlives the call. Loading runs the constructors of the file;
-        // that they are sound is what choosing the file promises, as with any program that the user starts.
+        // the user who chooses the file vouches for them, as for any program that the user starts.
         let handle = keeping(|| unsafe { libc::dlopen(c_name.as_ptr(), flags) });
         match NonNull::new(handle) {
             Some(handle) => Ok(Self {
@@ -108,10 +108,10 @@ impl SharedLibrary {
         }
     }
 
-    /// The address of `symbol` in exactly this version.
+    /// Returns the address of `symbol` in exactly this version.
     ///
     /// # Errors
-    /// When the library has no such symbol, or the C library knows no versions of symbols; the message names library,
+    /// If the library has no such symbol, or the C library does not support symbol versions; the message names library,
     /// symbol and version.
     pub(crate) fn symbol(
         &self,
@@ -124,10 +124,10 @@ impl SharedLibrary {
         NonNull::new(address).ok_or_else(|| self.lacks(symbol, version))
     }
 
-    /// The address of `symbol` in a library that gives its symbols no versions.
+    /// Returns the address of `symbol` in a library without symbol versions.
     ///
     /// # Errors
-    /// When the library has no such symbol; the message names both.
+    /// If the library has no such symbol; the message names both.
     pub(crate) fn symbol_without_version(
         &self,
         symbol: &CStr,
@@ -148,7 +148,7 @@ impl SharedLibrary {
     }
 }
 
-/// The outcome of a system call, or of a function of the C library, that returns 0 or notes its error.
+/// Result of a system call or C library function that returns 0 or sets errno.
 pub(crate) fn outcome(code: impl Into<i64>) -> io::Result<()> {
     if code.into() == 0 {
         Ok(())
@@ -157,13 +157,13 @@ pub(crate) fn outcome(code: impl Into<i64>) -> io::Result<()> {
     }
 }
 
-/// The file that a library with the call at `address` was loaded from; its name where the loader does not know.
+/// Returns the file of the library that contains the call at `address`; `name` if the loader does not know it.
 pub(crate) fn file_or_name(address: *const c_void, name: &str) -> String {
     let file = NonNull::new(address.cast_mut()).and_then(file_of);
     file.unwrap_or_else(|| name.to_owned())
 }
 
-/// The file that the code at `address` was loaded from, where the loader knows.
+/// Returns the file that contains the code at `address`, if the loader knows it.
 fn file_of(address: NonNull<c_void>) -> Option<String> {
     let mut info = libc::Dl_info {
         dli_fname: std::ptr::null(),
@@ -171,7 +171,7 @@ fn file_of(address: NonNull<c_void>) -> Option<String> {
         dli_sname: std::ptr::null(),
         dli_saddr: std::ptr::null_mut(),
     };
-    // SAFETY: dladdr takes any address and fills the struct, which is valid for writes, only where it returns non-zero.
+    // SAFETY: dladdr takes any address. It fills the struct, which is valid for writes, only if it returns non-zero.
     let found = unsafe { libc::dladdr(address.as_ptr(), &raw mut info) };
     if found == 0 {
         return None;
@@ -181,7 +181,7 @@ fn file_of(address: NonNull<c_void>) -> Option<String> {
     unsafe { text(info.dli_fname) }
 }
 
-/// Name and version of the C library, such as "glibc 2.36"; `None` where it does not say.
+/// Returns name and version of the C library, such as "glibc 2.36"; `None` if it does not report them.
 pub fn libc_version() -> Option<String> {
     #[cfg(target_env = "gnu")]
     {
@@ -198,7 +198,7 @@ pub fn libc_version() -> Option<String> {
 /// Copies a C string; `None` for a null pointer.
 ///
 /// # Safety
-/// `pointer` is null or points to a NUL-terminated string that nobody changes during the call.
+/// `pointer` is null or points to a NUL-terminated string that does not change during the call.
 pub(crate) unsafe fn text(pointer: *const c_char) -> Option<String> {
     if pointer.is_null() {
         return None;
@@ -212,13 +212,13 @@ fn c_string(name: &str) -> Result<CString, LibraryError> {
     CString::new(name).map_err(|_| LibraryError::argument(format!("{name:?} has a NUL byte in it")))
 }
 
-/// The error of a library that the loader refused with this message.
+/// Makes the error for a library that the loader refused with this message.
 fn not_loaded(name: &str, message: Option<String>) -> LibraryError {
     let (library, reason) = (
         name.to_owned(),
         message.unwrap_or_else(|| format!("{name}: cannot be loaded")),
     );
-    // A missing dependency begins the message with its own name instead.
+    // For a missing dependency, the message begins with the dependency's name.
     let rest = reason.strip_prefix(name);
     if rest.is_some_and(|rest| rest.contains("No such file")) {
         LibraryErrorKind::NotFound { library, reason }.into()
@@ -264,8 +264,7 @@ mod tests {
         assert!(!is_not_found("libx.so.1: file too short"));
     }
 
-    /// A path that was asked for is the only one tried, and a file that is another library is refused by the call that
-    /// it lacks.
+    /// An explicit path is the only one tried. A file of another library is refused for the first missing call.
     #[test]
     fn every_library_names_the_file_or_the_call_that_is_missing() {
         type Load = fn(&str) -> Option<LibraryError>;
@@ -303,7 +302,7 @@ mod tests {
         }
     }
 
-    /// Only their absence is a reason to have none.
+    /// A test may skip only libraries that are not installed.
     #[test]
     fn installed_libraries_have_every_call() {
         let libibverbs = Libibverbs::load(None);
@@ -337,7 +336,7 @@ mod tests {
             match found {
                 Ok(path) => assert!(path.contains(name), "{path}"),
                 Err(error) => {
-                    // One that is here and cannot be used is no skip.
+                    // An installed library that is unusable is a failure, not a skip.
                     assert!(
                         matches!(*error, LibraryErrorKind::NotFound { .. }),
                         "{error}"

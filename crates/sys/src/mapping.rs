@@ -1,8 +1,8 @@
-//! [`Arena`]: one mapped stretch of memory that engines move bytes in and out of.
+//! [`Arena`]: one mapped range of memory that engines move bytes in and out of.
 //!
-//! No `&[u8]` is ever formed over an arena, because a peer or a device may be writing it at the same time: bytes go in
-//! and out by bounds-checked copies, and single words are seen through atomics. An arena lives as long as anybody
-//! holds its `Arc`, so an engine that registered it keeps it mapped.
+//! No `&[u8]` is ever formed over an arena, because a peer or a device may be writing it at the same time. Bytes are
+//! copied in and out with bounds checks, and single words are accessed as atomics. An arena lives as long as its `Arc`,
+//! so an engine that has registered it keeps it mapped.
 
 use std::any::Any;
 use std::ffi::c_void;
@@ -24,15 +24,15 @@ const GIB_1: usize = 1 << 30;
 
 const READ_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
-/// Kind of pages of an arena.
+/// Page size of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pages {
-    /// The system's normal pages, and larger ones where the system gives those to everybody.
+    /// The system's normal pages, possibly merged into larger ones by the system's default policy.
     Normal,
-    /// Normal pages only: the kernel was asked not to merge them.
+    /// Normal pages only: the kernel was told not to merge them.
     Small,
-    /// Normal pages that the kernel was asked to merge into 2 MiB ones; [`Arena::transparent_bytes`] says how many it
-    /// did.
+    /// Normal pages that the kernel was asked to merge into 2 MiB ones; [`Arena::transparent_bytes`] reports the
+    /// result.
     Transparent,
     /// 2 MiB pages from the reserved pool.
     Huge2M,
@@ -43,28 +43,27 @@ pub enum Pages {
 /// Sharing of an arena with other processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sharing {
-    /// Only this process.
+    /// Private to this process.
     Private,
-    /// Any process that is given the file descriptor ([`Arena::file`]).
+    /// Shared with every process that gets the file descriptor ([`Arena::file`]).
     Shared,
 }
 
-/// Mapped memory. See the module's head for its rules.
+/// Mapped memory. The module documentation has its rules.
 #[derive(Debug)]
 pub struct Arena {
     base: NonNull<u8>,
     len: usize,
     file: Option<OwnedFd>,
     pages: Pages,
-    /// The address range that is given back in the end; it may be larger than what is used of it. `None` for bytes that
-    /// the caller owns.
+    /// The address range to unmap, which may be larger than the used part. `None` for bytes that the caller owns.
     range: Option<(NonNull<u8>, usize)>,
-    /// Keeps bytes alive that the caller owns; dropped after everything else.
+    /// Keeps the caller's bytes alive; dropped after everything else.
     _keeper: Option<Box<dyn Any + Send + Sync>>,
 }
 
-// SAFETY: the arena owns its mapping, which does not belong to a thread. All access goes through atomics or through
-// copies by which threads may race without harm (see `crate::copy`).
+// SAFETY: the arena owns its mapping, which is not bound to a thread. All access uses atomics, or copies that threads
+// may race without harm (see `crate::copy`).
 unsafe impl Send for Arena {}
 // SAFETY: as above; `&Arena` gives no reference to plain bytes.
 unsafe impl Sync for Arena {}
@@ -82,7 +81,7 @@ pub struct OutOfRange {
 }
 
 impl OutOfRange {
-    /// Refuses a range that does not lie in `size` bytes.
+    /// Rejects a range that does not lie in `size` bytes.
     #[inline]
     pub(crate) fn check(offset: u64, len: u64, size: u64) -> Result<(), Self> {
         match offset.checked_add(len) {
@@ -95,10 +94,10 @@ impl OutOfRange {
 impl Arena {
     /// Maps `bytes` of zeroed memory with the given pages and prefaults it.
     ///
-    /// The size is rounded up to whole pages. `node` is the NUMA node that the pages should come from, if it has room.
+    /// Rounds the size up to whole pages. `node` is the preferred NUMA node of the pages, used as long as it has room.
     ///
     /// # Errors
-    /// The system's refusal; `ENOMEM` for `Huge2M` and `Huge1G` means that the reserved pool is too small.
+    /// The system's error; `ENOMEM` for `Huge2M` and `Huge1G` means that the reserved pool is too small.
     pub fn allocate(
         bytes: usize,
         pages: Pages,
@@ -121,7 +120,7 @@ impl Arena {
         };
         match pages {
             Pages::Transparent => arena.advise(Advice::LinuxHugepage)?,
-            // A kernel without transparent pages refuses the advice, and needs none.
+            // A kernel without transparent pages rejects the advice, and does not need it.
             Pages::Small => drop(arena.advise(Advice::LinuxNoHugepage)),
             Pages::Normal | Pages::Huge2M | Pages::Huge1G => {}
         }
@@ -135,7 +134,7 @@ impl Arena {
     /// Maps memory that another process shares through `file`.
     ///
     /// # Errors
-    /// When the file is shorter than `len` (touching the missing pages would kill this process) or cannot be mapped.
+    /// If the file is shorter than `len` (touching the missing pages would kill this process) or cannot be mapped.
     pub fn attach(file: OwnedFd, len: usize) -> io::Result<Self> {
         let size = rustix::fs::fstat(&file)?.st_size;
         if usize::try_from(size).unwrap_or(0) < len || len == 0 {
@@ -145,7 +144,7 @@ impl Arena {
             ));
         }
         let arena = Self::map_file(file, len, Pages::Normal)?;
-        // So that large pages of the owner are large here too. Kernels without transparent pages refuse the advice, and
+        // So that the owner's large pages are large here too. Kernels without transparent pages reject the advice, and
         // then the owner has none either.
         let _ = arena.advise(Advice::LinuxHugepage);
         arena.prefault()?;
@@ -184,9 +183,9 @@ impl Arena {
         })
     }
 
-    /// Private memory that starts on a multiple of 2 MiB, because only whole aligned stretches become large pages. What
-    /// is left of the address range stays inaccessible at both ends; it keeps the kernel from merging two arenas into
-    /// one mapping, whose large pages could not be told apart.
+    /// Maps private memory that starts at a multiple of 2 MiB, because only aligned ranges become large pages. The rest
+    /// of the address range stays inaccessible at both ends. It keeps the kernel from merging two arenas into one
+    /// mapping, whose large pages could not be attributed.
     fn map_aligned(len: usize) -> io::Result<Self> {
         let range_len = len
             .checked_add(MIB_2 + rustix::param::page_size())
@@ -200,7 +199,7 @@ impl Arena {
         arena.base = unsafe { arena.base.add(skipped) };
         arena.len = len;
         let access = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: the range is this arena's own mapping, which nobody else knows yet.
+        // SAFETY: the range is this arena's own mapping, and nothing else refers to it yet.
         unsafe { mprotect(arena.base.as_ptr().cast(), len, access)? };
         Ok(arena)
     }
@@ -211,10 +210,10 @@ impl Arena {
         Ok(())
     }
 
-    /// Gives every page its memory now, so that no fault falls into a timed loop.
+    /// Allocates all pages now, so that no page fault occurs in a timed loop.
     fn prefault(&self) -> io::Result<()> {
         match self.advise(Advice::LinuxPopulateWrite) {
-            // Kernels before 5.14 do not know the advice: the first byte of each page is touched instead.
+            // Kernels before 5.14 do not know the advice: touch the first byte of each page instead.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {
                 for offset in (0..self.len).step_by(rustix::param::page_size()) {
                     self.byte(offset).fetch_add(0, Ordering::Relaxed);
@@ -225,15 +224,16 @@ impl Arena {
         }
     }
 
-    /// Asks for pages of one NUMA node; another node's are taken when it is full, so nothing dies for lack of memory.
+    /// Prefers pages of one NUMA node. When it is full, other nodes are used, so the process is not killed for lack of
+    /// memory.
     fn prefer_node(&self, node: u32) -> io::Result<()> {
         let mut mask = [0u64; 16];
         let word = mask.get_mut(node as usize / 64).ok_or_else(|| {
             io::Error::new(io::ErrorKind::InvalidInput, format!("NUMA node {node}"))
         })?;
         *word |= 1 << (node % 64);
-        // SAFETY: the range is this arena's own mapping and the mask outlives the call; the call changes only where
-        // pages will come from.
+        // SAFETY: the range is this arena's own mapping and the mask outlives the call; the call changes only which
+        // node pages come from.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_mbind,
@@ -248,47 +248,47 @@ impl Arena {
         outcome(result)
     }
 
-    /// Bytes; of what was mapped here a whole number of pages.
+    /// Size in bytes: whole pages, unless the caller owns the bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Never true: an arena has at least one byte.
+    /// Always false: an arena has at least one byte.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// The pages that were asked for and had.
+    /// The pages that were requested and obtained.
     pub fn pages(&self) -> Pages {
         self.pages
     }
 
-    /// The file through which a peer can map it; `None` when private.
+    /// The file by which a peer can map it; `None` if private.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         self.file.as_ref().map(AsFd::as_fd)
     }
 
-    /// Returns the bytes that the kernel really backs with transparent huge pages now, from `/proc/self/smaps`.
+    /// Returns the bytes that the kernel currently backs with transparent huge pages, from `/proc/self/smaps`.
     ///
     /// # Errors
-    /// When that file cannot be read.
+    /// If that file cannot be read.
     pub fn transparent_bytes(&self) -> io::Result<u64> {
         let from = self.base.as_ptr() as u64;
         crate::smaps::huge_bytes(from..from + self.len as u64)
     }
 
-    /// Address of the mapping in this process: a number, for a peer that asks the kernel for it.
+    /// Address of the mapping in this process, as a number, for a peer that passes it to the kernel.
     pub fn address(&self) -> u64 {
         self.base.as_ptr() as u64
     }
 
-    /// Pointer to a range, for a library that reads or writes it.
+    /// Returns a pointer to a range, for a library that reads or writes it.
     ///
     /// # Errors
-    /// When the range does not lie inside.
+    /// If the range does not lie inside.
     #[inline]
     pub(crate) fn pointer(&self, offset: u64, len: u64) -> Result<*mut u8, OutOfRange> {
-        // Within the mapping, so that the sum cannot wrap.
+        // Within the mapping, so the sum cannot wrap.
         self.check(offset, len)
             .map(|at| self.base.as_ptr().wrapping_add(at))
     }
@@ -301,7 +301,7 @@ impl Arena {
     /// Copies `bytes` into the arena.
     ///
     /// # Errors
-    /// When the range does not lie inside.
+    /// If the range does not lie inside.
     pub fn write(&self, offset: u64, bytes: &[u8]) -> Result<(), OutOfRange> {
         let at = self.check(offset, bytes.len() as u64)?;
         // SAFETY: the range was checked, and a slice of this process cannot overlap the mapping, over which no slice
@@ -315,7 +315,7 @@ impl Arena {
     /// Copies bytes of the arena out.
     ///
     /// # Errors
-    /// When the range does not lie inside.
+    /// If the range does not lie inside.
     pub fn read(&self, offset: u64, bytes: &mut [u8]) -> Result<(), OutOfRange> {
         let at = self.check(offset, bytes.len() as u64)?;
         // SAFETY: as for `write`. A thread or a peer that writes at the same time makes the copy a mixture.
@@ -325,10 +325,10 @@ impl Arena {
         Ok(())
     }
 
-    /// Copies `len` bytes to another arena. Ranges of one arena that overlap are refused.
+    /// Copies `len` bytes to another arena, or to a range of the same arena that does not overlap.
     ///
     /// # Errors
-    /// When a range does not lie inside its arena, or the two overlap.
+    /// If a range does not lie inside its arena, or the two overlap.
     #[inline]
     pub fn copy_to(
         &self,
@@ -355,7 +355,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Like [`Self::copy_to`], and the last byte becomes visible to other CPUs after all the others.
+    /// Like [`Self::copy_to`], but the last byte becomes visible to other CPUs after all the others.
     ///
     /// # Errors
     /// As for [`Self::copy_to`].
@@ -374,7 +374,7 @@ impl Arena {
         if len == 8
             && let (Some(from), Some(to)) = (self.word(offset), target.word(target_offset))
         {
-            // One aligned word needs no order: it is seen whole or not at all.
+            // One aligned word is visible as a whole or not at all, so its bytes need no order.
             to.store(from.load(Ordering::Relaxed), Ordering::Release);
             return Ok(());
         }
@@ -389,7 +389,7 @@ impl Arena {
         Ok(())
     }
 
-    /// The aligned 64-bit word at `offset`, or `None` when it is unaligned or outside.
+    /// Returns the aligned 64-bit word at `offset`; `None` if it is unaligned or outside.
     #[inline]
     pub fn word(&self, offset: u64) -> Option<&AtomicU64> {
         let at = self.base.as_ptr().wrapping_add(self.check(offset, 8).ok()?);
@@ -397,23 +397,23 @@ impl Arena {
             return None;
         }
         // SAFETY: inside the mapping and aligned, as checked, alive as long as `self`, and any bit pattern is a valid
-        // integer. Other processes access it atomically or by copies that tear, never by reference.
+        // integer. Other processes access it atomically or by copies that may tear, never by reference.
         Some(unsafe { AtomicU64::from_ptr(at.cast()) })
     }
 
-    /// Reads the byte at `offset` and orders everything after it (acquire).
+    /// Reads the byte at `offset`, with acquire ordering.
     ///
     /// # Errors
-    /// When the offset is outside.
+    /// If the offset is outside.
     #[inline]
     pub fn load_byte(&self, offset: u64) -> Result<u8, OutOfRange> {
         Ok(self.byte(self.check(offset, 1)?).load(Ordering::Acquire))
     }
 
-    /// Writes the byte at `offset` after everything before it (release).
+    /// Writes the byte at `offset`, with release ordering.
     ///
     /// # Errors
-    /// When the offset is outside.
+    /// If the offset is outside.
     #[inline]
     pub fn store_byte(&self, offset: u64, value: u8) -> Result<(), OutOfRange> {
         self.byte(self.check(offset, 1)?)
@@ -434,8 +434,8 @@ impl Drop for Arena {
         let Some((start, len)) = self.range else {
             return;
         };
-        // SAFETY: the mapping is this arena's own and nothing borrowed from it outlives it. A failure leaves the
-        // mapping in place, which harms nobody.
+        // SAFETY: the mapping is this arena's own and nothing borrowed from it outlives it. After a failure the mapping
+        // stays in place, which is harmless.
         let _ = unsafe { munmap(start.as_ptr().cast(), len) };
     }
 }
@@ -449,7 +449,7 @@ fn new_memfd(len: usize, pages: Pages) -> io::Result<OwnedFd> {
     let flags = flags | MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = memfd_create("tonnage", flags)?;
     ftruncate(&file, len as u64)?;
-    // A process that has the file could else cut off pages under all that have it mapped.
+    // Otherwise, a process with the file could remove pages that others have mapped.
     fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
     Ok(file)
 }

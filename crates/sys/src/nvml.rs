@@ -1,8 +1,8 @@
-//! libnvidia-ml (NVML), loaded at run time: links of NVIDIA's GPUs, to each other and to the host, and their slices. It
-//! comes with the driver, and describes all GPUs whose device files are here, whatever else a process may use of them.
-//! Nothing is ever changed by it.
+//! libnvidia-ml (NVML), loaded at run time: links of NVIDIA GPUs to each other and to the host, and their MIG slices.
+//! It comes with the driver, and describes all GPUs whose device files exist here, even those hidden from this
+//! process's CUDA. This module only reads.
 //!
-//! Calls are looked up one by one, and what a library lacks is not known: beside its start, nothing is needed.
+//! Calls are looked up one by one, and data of a missing call are unknown. Only initialisation is required.
 
 use std::ffi::{CString, c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::ptr::NonNull;
@@ -35,21 +35,21 @@ const REMOTE_SWITCH: c_uint = 2;
 const P2P_READ: c_uint = 0;
 /// `NVML_P2P_CAPS_INDEX_NVLINK`.
 const P2P_NVLINK: c_uint = 2;
-/// `NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON`: of each link that is up, in 10^6 bytes per second and direction.
+/// `NVML_FI_DEV_NVLINK_SPEED_MBPS_COMMON`: speed of each active link, in 10^6 bytes per second and direction.
 const FIELD_LINK_SPEED: c_uint = 90;
 /// `NVML_FI_DEV_C2C_LINK_COUNT`.
 const FIELD_C2C_COUNT: c_uint = 170;
-/// `NVML_FI_DEV_C2C_LINK_GET_MAX_BW`: of each such link, in 10^6 bytes per second.
+/// `NVML_FI_DEV_C2C_LINK_GET_MAX_BW`: speed of each C2C link, in 10^6 bytes per second.
 const FIELD_C2C_SPEED: c_uint = 172;
 /// `NVML_VALUE_TYPE_UNSIGNED_INT`.
 const VALUE_UNSIGNED: c_uint = 1;
 
-/// More links than any GPU has; a number beyond them is refused, as a single link may be.
+/// More links than any GPU has. NVML rejects a number beyond the GPU's links; it may also reject a single existing one.
 const LINKS_MAX: u32 = 64;
-/// Room for names and identifiers (`NVML_DEVICE_UUID_V2_BUFFER_SIZE`).
+/// Buffer size for names and identifiers (`NVML_DEVICE_UUID_V2_BUFFER_SIZE`).
 const TEXT_BYTES: usize = 96;
 
-/// Reasons of `nvmlGpuP2PStatus_t` by their numbers.
+/// Meanings of `nvmlGpuP2PStatus_t`, indexed by number.
 const P2P_REASONS: [&str; 6] = [
     "it is supported",
     "the chipset does not support it",
@@ -71,7 +71,7 @@ struct PciInfo {
     address: [c_char; 32],
 }
 
-/// `nvmlFieldValue_t`, its union by the bytes that all members share.
+/// `nvmlFieldValue_t`, with its union as plain bytes.
 #[repr(C)]
 #[derive(Default)]
 struct FieldValue {
@@ -95,7 +95,7 @@ struct NvmlMemory {
 
 macro_rules! optional {
     ($($name:ident = $symbol:literal ($($argument:ty),*);)*) => {
-        /// Exported calls, `None` for what the library lacks.
+        /// Exported calls; `None` for those that the library lacks.
         struct NvmlCalls {
             $($name: Option<unsafe extern "C" fn($($argument),*) -> NvmlCode>,)*
         }
@@ -105,7 +105,7 @@ macro_rules! optional {
                 Self {
                     $($name: library.symbol_without_version($symbol).ok().map(|address| {
                         // SAFETY: the symbol has the signature that the header declares for the name with its version,
-                        // which is the one that stands here.
+                        // which is the one given here.
                         unsafe {
                             std::mem::transmute::<NonNull<c_void>, unsafe extern "C" fn($($argument),*) -> NvmlCode>(
                                 address,
@@ -135,29 +135,29 @@ optional! {
     memory = c"nvmlDeviceGetMemoryInfo" (NvmlHandle, *mut NvmlMemory);
 }
 
-/// The library, initialised. It is shut down when this is dropped.
+/// The initialised library. It is shut down when this is dropped.
 pub struct Nvml {
     calls: NvmlCalls,
-    // Dropping the handle does not unload the library; it is here because the calls are its.
+    // Dropping the handle does not unload the library; it is kept because the calls belong to it.
     _library: SharedLibrary,
 }
 
-/// A GPU of the library's.
+/// A GPU that the library knows.
 pub struct NvmlGpu<'a> {
     nvml: &'a Nvml,
     handle: NvmlHandle,
 }
 
-/// The other end of a link that is up.
+/// The remote end of an active link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NvlinkEnd {
-    /// A GPU, by its PCI address as the kernel writes it.
+    /// A GPU, by its PCI address in the kernel's format.
     Gpu(String),
     /// A switch.
     Switch,
     /// A processor of the host.
     Processor,
-    /// Something else, or nobody tells what.
+    /// Another device, or an unknown one.
     Other,
 }
 
@@ -166,18 +166,18 @@ pub enum NvlinkEnd {
 pub struct MigSlice {
     /// Model and profile, such as "NVIDIA H100 MIG 1g.10gb".
     pub name: String,
-    /// The identifier that `CUDA_VISIBLE_DEVICES` takes.
+    /// Identifier for `CUDA_VISIBLE_DEVICES`.
     pub uuid: String,
-    /// Bytes of its memory.
+    /// Memory size in bytes.
     pub memory_bytes: Option<u64>,
 }
 
 impl Nvml {
-    /// `NVML_ERROR_LIB_RM_VERSION_MISMATCH`: code of [`Nvml::load`] if the library has another version than the driver
-    /// in the kernel.
+    /// `NVML_ERROR_LIB_RM_VERSION_MISMATCH`: the code of [`Nvml::load`] if library and kernel driver have different
+    /// versions.
     pub const VERSION_MISMATCH: NvmlCode = 18;
 
-    /// Loads a file, or the library that the loader finds, and initialises it.
+    /// Loads `file`, or the library that the loader finds, and initialises it.
     ///
     /// # Errors
     /// The loader's reason, or the library's code.
@@ -205,7 +205,7 @@ impl Nvml {
         }
     }
 
-    /// The GPU with this PCI address; `None` where the library knows none there.
+    /// Returns the GPU with this PCI address; `None` if the library does not know it.
     pub fn gpu(&self, address: &str) -> Option<NvmlGpu<'_>> {
         let (call, address) = (self.calls.by_address?, CString::new(address).ok()?);
         let mut handle = std::ptr::null_mut();
@@ -225,10 +225,10 @@ impl Drop for Nvml {
 }
 
 impl NvmlGpu<'_> {
-    /// Other ends of its links that are up.
+    /// Returns the remote ends of the active links.
     ///
     /// # Errors
-    /// The library's code, of a GPU that is lost or that this process may not ask about.
+    /// The library's code, for a lost GPU or one that this process may not query.
     pub fn links(&self) -> Result<Vec<NvlinkEnd>, LibraryError> {
         let Some(state) = self.nvml.calls.link_state else {
             return Ok(Vec::new());
@@ -247,7 +247,7 @@ impl NvmlGpu<'_> {
                 GPU_IS_LOST => {
                     return Err(LibraryError::unsupported("the GPU is lost (error 15)"));
                 }
-                // It is down, is none of this GPU's, or is refused, which says nothing of others.
+                // The link is down, does not exist, or may not be queried. Others may still work.
                 _ => {}
             }
         }
@@ -255,7 +255,7 @@ impl NvmlGpu<'_> {
     }
 
     fn link_end(&self, link: u32) -> NvlinkEnd {
-        // Where the library does not tell it, the address does.
+        // If the library cannot report the type, the PCI address decides.
         let mut kind = REMOTE_GPU;
         if let Some(call) = self.nvml.calls.link_type {
             // SAFETY: as for its state.
@@ -273,7 +273,7 @@ impl NvmlGpu<'_> {
         let mut info = PciInfo::default();
         // SAFETY: as for its state; the struct is that of the header.
         match unsafe { call(self.handle, link, &raw mut info) } {
-            // In a guest that does not see the other end all are ones.
+            // A guest that does not see the remote end reads all ones.
             SUCCESS if info.bus <= 0xff && info.device <= 0x1f => NvlinkEnd::Gpu(format!(
                 "{:04x}:{:02x}:{:02x}.0",
                 info.domain, info.bus, info.device
@@ -282,20 +282,22 @@ impl NvmlGpu<'_> {
         }
     }
 
-    /// Nominal bytes per second of one of its links in one direction; `None` where the library does not tell.
+    /// Returns the nominal bandwidth of one link and direction in bytes per second; `None` if the library does not
+    /// report it.
     pub fn link_bytes_per_s(&self) -> Option<u64> {
         Some(u64::from(self.field(FIELD_LINK_SPEED)?) * 1_000_000)
     }
 
-    /// Number of its links of NVLink-C2C, by which the host's memory and its own reach each other, and nominal bytes
-    /// per second of each in one direction; `None` for a GPU without them, and where the library does not tell.
+    /// Returns the number of NVLink-C2C links, which connect the GPU's memory to the host's, and the nominal bandwidth
+    /// of each and per direction in bytes per second. `None` for a GPU without them, or if the library does not report
+    /// it.
     pub fn c2c(&self) -> Option<(u32, Option<u64>)> {
         let count = self.field(FIELD_C2C_COUNT)?;
         let megabytes = self.field(FIELD_C2C_SPEED);
         Some((count, megabytes.map(|speed| u64::from(speed) * 1_000_000)))
     }
 
-    /// A figure that the library has under a number; `None` for none, and for zero.
+    /// Returns the value of a numbered field; `None` if it is missing or zero.
     fn field(&self, number: c_uint) -> Option<c_uint> {
         let call = self.nvml.calls.fields?;
         let mut field = FieldValue {
@@ -308,12 +310,12 @@ impl NvmlGpu<'_> {
         known.then_some(field.value[0]).filter(|&value| value > 0)
     }
 
-    /// Returns whether it reaches another GPU over NVLink; `None` where the library does not tell.
+    /// Whether the GPU is connected to another one by NVLink; `None` if the library does not report it.
     pub fn is_linked(&self, peer: &NvmlGpu<'_>) -> Option<bool> {
         Some(self.status(peer, P2P_NVLINK)? == 0)
     }
 
-    /// The reason why it does not read another GPU's memory; `None` where it does, or the library names none.
+    /// Returns why the GPU cannot read another GPU's memory; `None` if it can, or the library gives no reason.
     pub fn why_not_peer(&self, peer: &NvmlGpu<'_>) -> Option<&'static str> {
         let status = self.status(peer, P2P_READ).filter(|&status| status > 0)?;
         P2P_REASONS.get(status as usize).copied()
@@ -326,7 +328,7 @@ impl NvmlGpu<'_> {
         (code == SUCCESS).then_some(status)
     }
 
-    /// Its slices; `None` for a GPU that is whole.
+    /// Returns the MIG slices; `None` for a GPU that is not divided.
     pub fn slices(&self) -> Option<Vec<MigSlice>> {
         let calls = &self.nvml.calls;
         let (mut current, mut pending, mut count) = (0, 0, 0);
@@ -343,7 +345,7 @@ impl NvmlGpu<'_> {
         let slice = calls.mig_slice?;
         let slices = (0..count).filter_map(|index| {
             let mut handle = std::ptr::null_mut();
-            // SAFETY: as above; places without a slice are an error of the call.
+            // SAFETY: as above; an index without a slice is an error of the call.
             let code = unsafe { slice(self.handle, index, &raw mut handle) };
             let slice = NvmlGpu {
                 nvml: self.nvml,
@@ -378,7 +380,7 @@ impl NvmlGpu<'_> {
         if code != SUCCESS {
             return None;
         }
-        // SAFETY: the array is NUL-terminated, and nobody else has it.
+        // SAFETY: the array is NUL-terminated, and nothing else refers to it.
         unsafe { text(room.as_ptr()) }
     }
 }

@@ -1,7 +1,7 @@
-//! An allocator that says in one line when memory has run out. The standard library's own way is an abort, which leaves
-//! a core file and does not say whose memory it was.
+//! An allocator that reports exhausted memory in one line. The standard library's own reaction is an abort, which
+//! leaves a core file and does not name the rank.
 //!
-//! Memory that bytes are moved through is no part of this: it is mapped, and what is refused there is an error.
+//! Memory for payload is not allocated here: it is mapped, and a failure there is an ordinary error.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::io::{Cursor, Write};
@@ -10,47 +10,46 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use crate::process::end_at_once;
 
-/// Longest line that is written.
+/// Maximum length of the message.
 const LINE_BYTES_MAX: usize = 512;
 
-/// Words for this process, which are made while there is memory. A global, because the allocator is one.
+/// Name of this process for the message, prepared while there is memory. A global, because the allocator is one.
 static WHO: OnceLock<String> = OnceLock::new();
-/// Better words, of a process that learns later which rank it is.
+/// Better name, for a process that learns its rank later.
 static RANK: OnceLock<String> = OnceLock::new();
 
-/// Code with which the process ends.
+/// Exit code of the process.
 static CODE: AtomicU8 = AtomicU8::new(1);
 
-/// The system's allocator, which ends the process, with code 1 unless [`end_with`] says another, where that has
-/// nothing left.
+/// The system's allocator, which ends the process when memory is exhausted, with code 1 or the one of [`end_with`].
 #[derive(Debug, Default, Clone, Copy)]
 pub struct OrEnd;
 
-/// States who this process is, such as `rank 1 on node7`. The first call counts.
+/// Sets the name of this process, such as `rank 1 on node7`. Only the first call has an effect.
 pub fn introduce(who: String) {
-    // A second call changes nothing, as promised.
+    // A second call has no effect, as documented.
     let _ = WHO.set(who);
 }
 
-/// States who this process is once that is known better. The first call counts.
+/// Sets a better name of this process, once its rank is known. Only the first call has an effect.
 pub fn introduce_rank(who: String) {
     // As above.
     let _ = RANK.set(who);
 }
 
-/// The words for this process.
+/// Returns the name of this process.
 pub fn who() -> &'static str {
     let said = RANK.get().or_else(|| WHO.get());
     said.map_or("tonnage", String::as_str)
 }
 
-/// Sets the code with which the process ends, for those whom 1 tells something else.
+/// Sets the exit code, for processes in which 1 has another meaning.
 pub fn end_with(code: u8) {
     CODE.store(code, Ordering::SeqCst);
 }
 
-// SAFETY: every call is passed on to the system's allocator unchanged, so its guarantees are these; where it has
-// nothing to give the process ends, without allocating and without unwinding.
+// SAFETY: every call is passed on to the system's allocator unchanged, so its guarantees hold here too. If that has no
+// memory, the process ends, without allocating and without unwinding.
 unsafe impl GlobalAlloc for OrEnd {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise is passed on.
@@ -87,10 +86,10 @@ fn end(bytes: usize) -> ! {
     end_with_line(&line[..len])
 }
 
-/// Ends the process at once, after a line on standard error. An orderly end could want memory, or wait for a thread that
-/// is stuck; such a thread may also hold the lock of standard error, which is therefore not taken.
+/// Prints a line on standard error and ends the process at once. An orderly exit could need memory, or wait for a
+/// thread that is stuck. Such a thread may also hold the lock of standard error, so the lock is not taken.
 pub fn end_with_line(line: &[u8]) -> ! {
-    // SAFETY: the bytes are those of the slice. A line that cannot be written is lost.
+    // SAFETY: the bytes are those of the slice. If the line cannot be written, it is lost.
     let _ = unsafe { libc::write(2, line.as_ptr().cast(), line.len()) };
     end_at_once(CODE.load(Ordering::SeqCst))
 }
@@ -99,7 +98,7 @@ pub fn end_with_line(line: &[u8]) -> ! {
 fn describe(bytes: usize, line: &mut [u8]) -> usize {
     let who = who();
     let mut text = Cursor::new(line);
-    // A line that is too long is cut.
+    // A line that is too long is truncated.
     let _ = writeln!(
         text,
         "error: {who}: out of memory: {bytes} more bytes were refused. Raise the limit of the job or container (ulimit -v), \

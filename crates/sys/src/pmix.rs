@@ -1,9 +1,9 @@
-//! PMIx, loaded at run time: how a process that Open MPI's mpirun or `srun --mpi=pmix` has started tells the others of
-//! its job something.
+//! PMIx, loaded at run time: exchange of data among the processes that Open MPI's mpirun or `srun --mpi=pmix` has
+//! started.
 //!
-//! What lives here: the client's side of put, fence and get for strings. What does not: what is said, and to whom; that
-//! is in `tonnage_ranks`. The layouts are those of PMIx 2 to 5 on 64-bit Linux, compared with the headers of 4.2;
-//! of a value that the library allocates only the member that its type names is read.
+//! Implements the client side of put, fence and get for strings; `tonnage_ranks` decides what to exchange. The layouts
+//! are those of PMIx 2 to 5 on 64-bit Linux, compared with the headers of 4.2. Of a value that the library allocates,
+//! only the member that its type names is read.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::path::{Path, PathBuf};
@@ -14,19 +14,19 @@ use std::time::Duration;
 use crate::error::LibraryError;
 use crate::library::{SharedLibrary, functions, text};
 
-/// Name that the loader searches for; PMIx has kept this name since its second release.
+/// Name that the loader searches for; PMIx has used it since version 2.
 const LOADER_NAME: &str = "libpmix.so.2";
-/// Folders where an installation of a launcher keeps a PMIx of its own, if it does.
+/// Folders in which a launcher's installation may have its own PMIx.
 const FOLDERS: [&str; 3] = ["lib", "lib64", "lib/openmpi"];
-/// Longest time that a server may take to hear a farewell. One that hangs must not keep a run that is over.
+/// Maximum time for the server to confirm a finalize. A hanging server must not keep a finished run alive.
 const FAREWELL: Duration = Duration::from_secs(3);
 /// Successful status.
 const SUCCESS: c_int = 0;
-/// "The job as a whole", where a rank is asked for.
+/// "The job as a whole", in place of a rank.
 const RANK_WILDCARD: u32 = u32::MAX - 1;
-/// A value is for all processes of the job.
+/// The value is visible to all processes of the job.
 const SCOPE_GLOBAL: u8 = 3;
-/// The types of values that are used here.
+/// The value types that are used here.
 const TYPE_BOOL: u16 = 1;
 const TYPE_STRING: u16 = 3;
 const TYPE_UINT32: u16 = 14;
@@ -42,7 +42,7 @@ struct Proc {
     rank: u32,
 }
 
-/// `pmix_value_t`: a type and a union whose longest member has three words.
+/// `pmix_value_t`: a type and a union of three words at most.
 #[repr(C)]
 struct Value {
     kind: u16,
@@ -50,7 +50,7 @@ struct Value {
     rest: [u64; 2],
 }
 
-/// `pmix_info_t`, of which this file only ever passes one at a time.
+/// `pmix_info_t`. Never used in arrays here.
 #[repr(C)]
 struct Info {
     key: [c_char; KEY_BYTES],
@@ -71,7 +71,7 @@ const _: () = assert!(
 );
 
 functions! { PmixCalls by &'static CStr:
-    // Where this process's name is written to.
+    // Receives this process's name.
     init = c"PMIx_Init" => (*mut Proc, *const Info, usize) -> c_int;
     finalize = c"PMIx_Finalize" => (*const Info, usize) -> c_int;
     // Scope, key, value.
@@ -82,20 +82,20 @@ functions! { PmixCalls by &'static CStr:
     error_string = c"PMIx_Error_string" => (c_int) -> *const c_char;
 }
 
-/// The reason why there is no client.
+/// The reason why no client could be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoClient {
     /// The library cannot be loaded, or is not PMIx: the loader's own message.
     Library(LibraryError),
-    /// The library is there, but the launcher does not answer.
+    /// The library exists, but the launcher does not answer.
     Launcher(LibraryError),
 }
 
-/// A process that the launcher's PMIx server knows. Dropping it takes leave of the server; a launcher counts a process
-/// that ends without that as failed.
+/// A process that is registered with the launcher's PMIx server. Dropping it deregisters the process; a launcher treats
+/// a process that ends without this as failed.
 #[derive(Debug)]
 pub struct Client {
-    // Held so that the functions below are never without their code, whatever becomes of the loader's policy.
+    // Holds the code of the functions below, independent of the loader's policy.
     library: Option<SharedLibrary>,
     calls: PmixCalls,
     namespace: [c_char; NAMESPACE_BYTES],
@@ -103,12 +103,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// Loads the library and reports to the launcher's server. The library of the launcher's own installation comes
-    /// first: an MPI of that installation that is loaded later gets whatever library is there already, and may not work
-    /// with another.
+    /// Loads the library and registers with the launcher's server. The library of the launcher's own installation is
+    /// preferred: an MPI of that installation that is loaded later uses the PMIx that is already loaded, and may not
+    /// work with another one.
     ///
     /// # Errors
-    /// What is missing: the library, or the launcher's answer.
+    /// The missing part: the library, or the launcher's answer.
     pub fn start() -> Result<Self, NoClient> {
         let said = std::env::var_os("PMIX_PREFIX").filter(|prefix| !prefix.is_empty());
         let prefix = said.map(PathBuf::from).or_else(crate::launcher::prefix);
@@ -137,7 +137,7 @@ impl Client {
         })
     }
 
-    /// This process's number in the job.
+    /// This process's rank in the job.
     pub fn rank(&self) -> u32 {
         self.rank
     }
@@ -145,24 +145,24 @@ impl Client {
     /// Number of processes of the job.
     ///
     /// # Errors
-    /// When the server does not say it.
+    /// If the server does not report it.
     pub fn job_size(&self) -> Result<u32, LibraryError> {
         let value = self.value(RANK_WILDCARD, c"pmix.job.size")?;
-        // SAFETY: a successful get gives a valid value, which nothing frees.
+        // SAFETY: a successful get returns a valid value, which nothing frees.
         let kind = unsafe { (*value.as_ptr()).kind };
         if kind != TYPE_UINT32 {
             let reason = format!("PMIx gives the job's size as type {kind}");
             return Err(LibraryError::unsupported(reason));
         }
-        // SAFETY: a value of this type holds a 32-bit number at the union's beginning; the rest of the union need not
-        // have been written. The union is aligned for more than that.
+        // SAFETY: a value of this type has a 32-bit number at the union's beginning; the rest of the union may be
+        // unwritten. The union has a larger alignment than that.
         Ok(unsafe { (&raw const (*value.as_ptr()).data).cast::<u32>().read() })
     }
 
-    /// Notes a text under a key, for all processes that pass the next [`Client::fence`].
+    /// Stores a text under a key, for all processes that complete the next [`Client::fence`].
     ///
     /// # Errors
-    /// When the text or the key cannot be passed on, or the library refuses.
+    /// If the text or the key cannot be represented, or the library rejects them.
     pub fn put(&self, key: &str, value: &str) -> Result<(), LibraryError> {
         let key = c_key(key)?;
         let value =
@@ -177,12 +177,12 @@ impl Client {
         self.check("PMIx_Put", status)
     }
 
-    /// Waits until all processes of the job are here; what they put before is known to all afterwards.
+    /// Waits until all processes of the job have called it. After that, all see the values put before.
     ///
     /// # Errors
-    /// When the library refuses, such as after the loss of a process.
+    /// If the library reports an error, for example after the loss of a process.
     pub fn fence(&self) -> Result<(), LibraryError> {
-        // SAFETY: takes nothing and only looks at the library's own state.
+        // SAFETY: takes no arguments and only reads the library's own state.
         let status = unsafe { (self.calls.commit)() };
         self.check("PMIx_Commit", status)?;
         let mut collect = Info {
@@ -197,31 +197,31 @@ impl Client {
         for (to, from) in collect.key.iter_mut().zip(b"pmix.collect") {
             *to = c_char::from_ne_bytes([*from]);
         }
-        // SAFETY: no processes means all of the job; the one piece of information outlives the call.
+        // SAFETY: no list of processes means the whole job; the one info outlives the call.
         let status = unsafe { (self.calls.fence)(ptr::null(), 0, &raw const collect, 1) };
         self.check("PMIx_Fence", status)
     }
 
-    /// The text that a process has put under a key before the last fence.
+    /// Returns the text that a process has put under a key before the last fence.
     ///
     /// # Errors
-    /// When there is none.
+    /// If there is no such text.
     pub fn get(&self, rank: u32, key: &str) -> Result<String, LibraryError> {
         let value = self.value(rank, &c_key(key)?)?;
-        // SAFETY: a successful get gives a valid value, which nothing frees.
+        // SAFETY: a successful get returns a valid value, which nothing frees.
         let kind = unsafe { (*value.as_ptr()).kind };
         if kind != TYPE_STRING {
             let reason = format!("PMIx gives {key} of rank {rank} as type {kind}");
             return Err(LibraryError::unsupported(reason));
         }
-        // SAFETY: a value of this type holds null or a NUL-terminated string that lives as long as the value.
+        // SAFETY: a value of this type has null or a NUL-terminated string that lives as long as the value.
         unsafe { text((*value.as_ptr()).data as *const c_char) }.ok_or_else(|| {
             LibraryError::unsupported(format!("PMIx gives no text for {key} of rank {rank}"))
         })
     }
 
-    /// The library's value, which is never freed: the function for that is a macro in some releases, and a process asks
-    /// for a few short texts, once.
+    /// Returns the library's value, which is never freed: the freeing function is a macro in some releases, and a
+    /// process reads only a few short texts, once.
     fn value(&self, rank: u32, key: &CStr) -> Result<NonNull<Value>, LibraryError> {
         let of = Proc {
             namespace: self.namespace,
@@ -247,7 +247,7 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let (library, finalize) = (self.library.take(), self.calls.finalize);
-        // What a failure, or no answer, would mean for the launcher cannot be mended here.
+        // If the server fails or does not answer, nothing can be done here.
         within(FAREWELL, move || {
             // SAFETY: called once, after the successful PMIx_Init of this value, and nothing else of the library is
             // called after it.
@@ -257,7 +257,7 @@ impl Drop for Client {
     }
 }
 
-/// The PMIx of an installation that brings its own.
+/// Returns the PMIx of an installation that includes its own.
 fn library_in(prefix: &Path) -> Option<String> {
     let files = FOLDERS
         .iter()
@@ -266,14 +266,14 @@ fn library_in(prefix: &Path) -> Option<String> {
     files.find_map(|file| file.into_os_string().into_string().ok())
 }
 
-/// Does what may never end, on a thread of its own that is given up after some time. Says whether it was done.
+/// Runs work that may never end on a separate thread, and waits for it up to `timeout`. Returns whether it ended.
 fn within(timeout: Duration, work: impl FnOnce() + Send + 'static) -> bool {
     let (sender, receiver) = mpsc::channel();
     let thread = std::thread::Builder::new()
         .name("farewell".into())
         .spawn(move || {
             work();
-            // Nobody listens any more when the time is over.
+            // After the timeout, nothing receives this.
             let _ = sender.send(());
         });
     thread.is_ok() && receiver.recv_timeout(timeout).is_ok()

@@ -1,24 +1,25 @@
-//! Permissions and limits of this process, what it permits others, and the way to its environment.
+//! Permissions and limits of this process, permissions for others, and access to the environment.
 
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Generations of processes that are looked at.
+/// Maximum number of ancestors to follow.
 const GENERATIONS_MAX: usize = 256;
 
 /// Reads one environment variable; a function, so that tests need no process environment.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Lets a process and its descendants read and write this one's memory by process_vm_readv and process_vm_writev, where
-/// the Yama security module would let only ancestors; all processes of this user where none is named. Does nothing on a
-/// kernel without Yama, which does not ask.
+/// Lets a process and its descendants read and write this one's memory by process_vm_readv and process_vm_writev; with
+/// `None`, all processes of this user. By default, the Yama security module allows only ancestors. Without Yama, the
+/// call does nothing and is not needed.
 pub fn allow_to_attach(ancestor: Option<u32>) {
     let tracer = ancestor.map_or(libc::PR_SET_PTRACER_ANY, libc::c_ulong::from);
-    // SAFETY: takes two numbers, and only changes who may attach to this process. A kernel without Yama answers EINVAL.
+    // SAFETY: takes two numbers, and only changes which processes may attach to this one. A kernel without Yama returns
+    // EINVAL.
     let _ = unsafe { libc::prctl(libc::PR_SET_PTRACER, tracer) };
 }
 
-/// The nearest process that all of these descend from; `None` where the system does not show one.
+/// Returns the nearest common ancestor of these processes; `None` if the system does not show one.
 pub fn common_ancestor(pids: &[u32]) -> Option<u32> {
     let ancestors = |pid: u32| -> Vec<u32> {
         let parent = |pid: &u32| {
@@ -26,7 +27,7 @@ pub fn common_ancestor(pids: &[u32]) -> Option<u32> {
                 .map(|stat| stat.parent)
                 .filter(|&parent| parent != 0)
         };
-        // Parents may change meanwhile, but no chain is longer.
+        // Parents may change meanwhile, but no chain is longer than this.
         std::iter::successors(parent(&pid), parent)
             .take(GENERATIONS_MAX)
             .collect()
@@ -37,40 +38,40 @@ pub fn common_ancestor(pids: &[u32]) -> Option<u32> {
     ancestors(first).into_iter().find(is_common)
 }
 
-/// Returns whether the system lets this process copy between address spaces at all: filters of system calls in containers
-/// may not.
+/// Whether the system lets this process copy between address spaces at all: system-call filters of containers may
+/// forbid it.
 pub fn may_copy_between_processes() -> bool {
     let byte = 1_u8;
     read_byte_of(std::process::id(), &raw const byte as u64).is_ok()
 }
 
-/// Makes a write beyond the limit on the size of files (`ulimit -f`) an error, as one on a full disk is. The system
-/// would end the process by a signal, without a word.
+/// Turns a write beyond the file size limit (`ulimit -f`) into an error, like a write to a full disk. By default, the
+/// system ends the process by a signal, without a message.
 pub fn refuse_oversized_writes() {
-    // SAFETY: ignoring a signal installs no handler, so that nothing of this process ever runs in one.
+    // SAFETY: ignoring a signal installs no handler, so no code of this process ever runs in one.
     let _ = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
-/// Ends this process at once, without what libraries do at an orderly end: for one of whose threads is still inside a
-/// library, which such an end would take away under it.
+/// Ends this process at once, without the exit handlers of libraries. For a process with a thread still inside a
+/// library, whose state an orderly exit would destroy.
 pub fn end_at_once(code: u8) -> ! {
-    // SAFETY: takes a number, and runs nothing in this process any more.
+    // SAFETY: takes a number, and runs no more code in this process.
     unsafe { libc::_exit(code.into()) }
 }
 
-/// Lets a program that is to be started end with this process, however that ends: the system sends it SIGTERM when the
-/// thread that starts it is gone. It stays so across exec, but for programs that run as another user.
+/// Ties a program to be started to this process: the system sends it SIGTERM when the thread that starts it ends, for
+/// any reason. This persists across exec, except for programs that run as another user.
 pub fn end_with_this_process(command: &mut Command) {
     let parent = std::process::id();
     let ask = move || {
-        // SAFETY: takes two numbers; the process that is changed is the child itself.
+        // SAFETY: takes two numbers; the affected process is the child itself.
         let asked = unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGTERM) };
         if asked != 0 {
             return Err(std::io::Error::last_os_error());
         }
-        // SAFETY: takes nothing and cannot fail.
+        // SAFETY: takes no arguments and cannot fail.
         let now = unsafe { libc::getppid() };
-        // It may have ended before the request; then nobody would say so.
+        // The parent may have ended before the request; then no signal would come.
         if u32::try_from(now) == Ok(parent) {
             return Ok(());
         }
@@ -80,21 +81,21 @@ pub fn end_with_this_process(command: &mut Command) {
     unsafe { command.pre_exec(ask) };
 }
 
-/// State and start of a process.
+/// State and start time of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ProcessStat {
-    /// Letter of its state, such as `T` where it is stopped and `Z` where it has ended and its parent has not asked.
+    /// Letter of its state, such as `T` (stopped) or `Z` (ended, but not yet waited for by its parent).
     pub state: char,
-    /// The process that it is a child of; 0 for one outside of this container.
+    /// Its parent process; 0 for one outside this container.
     pub parent: u32,
-    /// Start in ticks since boot. Numbers of processes are given again, and with it they are not.
+    /// Start in ticks since boot. A process number is reused; together with this it is unique.
     pub start_ticks: u64,
 }
 
-/// Reads state and start of a process of this container; `None` where there is none.
+/// Reads state and start of a process of this container; `None` if it does not exist.
 pub fn stat(pid: u32) -> Option<ProcessStat> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name before them may hold blanks and brackets. The 22nd field of all is the 20th behind it.
+    // The preceding name may contain blanks and brackets. The 22nd field overall is the 20th after it.
     let (_, fields) = stat.rsplit_once(')')?;
     let mut fields = fields.split_whitespace();
     Some(ProcessStat {
@@ -104,7 +105,7 @@ pub fn stat(pid: u32) -> Option<ProcessStat> {
     })
 }
 
-/// Ticks since boot, as starts of processes are counted.
+/// Returns the ticks since boot, in the unit of process start times.
 pub fn now_ticks() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let hertz = rustix::param::clock_ticks_per_second();
@@ -117,16 +118,17 @@ pub fn locked_memory_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Memlock).current
 }
 
-/// Room for what a process maps, where that is limited (`ulimit -v`).
+/// Address space that a process may map, if limited (`ulimit -v`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressSpace {
-    /// Bytes that it may map, mapped ones included.
+    /// Maximum bytes, including those already mapped.
     pub limit_bytes: u64,
     /// Bytes that it may still map.
     pub left_bytes: u64,
 }
 
-/// Room that this process has left to map memory; `None` without a limit, or where the system does not say.
+/// Returns the address space that this process may still map; `None` without a limit, or if the system does not report
+/// it.
 pub fn address_space() -> Option<AddressSpace> {
     let limit_bytes = rustix::process::getrlimit(rustix::process::Resource::As).current?;
     let statm = std::fs::read_to_string("/proc/self/statm").ok()?;
@@ -138,7 +140,7 @@ pub fn address_space() -> Option<AddressSpace> {
     })
 }
 
-/// Reads one byte of another process's memory, to find out whether this one may.
+/// Reads one byte of another process's memory, to check whether this is allowed.
 ///
 /// # Errors
 /// The system's reason: not permitted, no such process, no such memory.
@@ -153,7 +155,7 @@ pub fn read_byte_of(pid: u32, address: u64) -> std::io::Result<u8> {
         iov_len: 1,
     };
     let pid = libc::pid_t::try_from(pid).map_err(|_| std::io::ErrorKind::InvalidInput)?;
-    // SAFETY: the local vector is one byte that is ours; the kernel checks the remote one.
+    // SAFETY: the local vector is one byte of this function; the kernel checks the remote one.
     let count =
         unsafe { libc::process_vm_readv(pid, &raw const local, 1, &raw const remote, 1, 0) };
     match count {
@@ -177,14 +179,14 @@ mod tests {
 
     #[test]
     fn room_to_map_memory_is_what_a_limit_leaves() {
-        // Tests run without a limit; what one leaves is seen by running the program under it.
+        // Tests run without a limit; end-to-end runs under a limit check the rest.
         let unlimited = rustix::process::getrlimit(rustix::process::Resource::As)
             .current
             .is_none();
         assert_eq!(address_space().is_none(), unlimited);
     }
 
-    /// Ranks of a run descend from what started them, and so from the process that it is.
+    /// Ranks of a run descend from the process that started them.
     #[test]
     fn siblings_descend_from_the_process_that_started_them() {
         let start = || Command::new("sleep").arg("60").spawn().unwrap();
@@ -202,7 +204,7 @@ mod tests {
         assert_eq!((of_both, of_one), (Some(own), Some(own)));
         assert_eq!(with_own, Some(parent).filter(|&parent| parent != 0));
         assert_eq!(common_ancestor(&[]), None);
-        // One that has ended has no ancestor.
+        // A process that has ended has no ancestor.
         assert_eq!(common_ancestor(&[own, pids[0]]), None);
     }
 }

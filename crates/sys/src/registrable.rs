@@ -1,5 +1,5 @@
-//! Bytes that a network card registers: memory of the host, or memory of a device. How it is registered is in
-//! [`crate::verbs`] and [`crate::libfabric`].
+//! Memory that a network card registers: of the host, or of a device. [`crate::verbs`] and [`crate::libfabric`]
+//! register it.
 
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicU64;
 use crate::cuda::{CudaFailure, DeviceBuffer, DmabufFile};
 use crate::mapping::{Arena, OutOfRange};
 
-/// Puts a value where one was taken out, or behind all others, and returns its place.
+/// Stores a value in a free entry, or appends it, and returns its index.
 pub(crate) fn put<T>(all: &mut Vec<Option<T>>, value: T) -> usize {
     let free = all.iter().position(Option::is_none);
     match free.and_then(|index| all.get_mut(index)) {
@@ -18,18 +18,18 @@ pub(crate) fn put<T>(all: &mut Vec<Option<T>>, value: T) -> usize {
     free.unwrap_or(all.len() - 1)
 }
 
-/// Memory of a device as a network card registers it: by its file, or by its address.
+/// Device memory to be registered by a network card: by its file, or by its address.
 #[derive(Debug)]
 pub struct DeviceBytes {
     address: u64,
     bytes: u64,
     file: Option<DmabufFile>,
-    // Lives as long as its registration. Memory that somebody else allocated is kept by its file.
+    // Keeps the memory alive as long as its registration. Memory allocated elsewhere is kept by its file.
     owner: Option<Arc<DeviceBuffer>>,
 }
 
 impl DeviceBytes {
-    /// Memory of a GPU by its address, which the kernel has to know how to find for the card.
+    /// Describes GPU memory by its address. The kernel must be able to find it for the card.
     pub fn by_address(buffer: &Arc<DeviceBuffer>) -> Self {
         Self {
             address: buffer.address(),
@@ -39,7 +39,7 @@ impl DeviceBytes {
         }
     }
 
-    /// Memory of a GPU by a file, which its driver makes now.
+    /// Describes GPU memory by a file that its driver makes now.
     ///
     /// # Errors
     /// As [`DeviceBuffer::export_dmabuf`].
@@ -50,8 +50,9 @@ impl DeviceBytes {
         })
     }
 
-    /// `bytes` of a file that somebody else exported. `address` is where operations name them, and nothing else; one
-    /// that does not lie in a page where the offset in the file does is replaced, because the kernel would refuse it.
+    /// Describes `bytes` of a file that another process exported. `address` only serves to name them in operations.
+    /// Address and offset in the file must have the same offset in a page, because the kernel requires it; otherwise
+    /// the address is replaced.
     pub fn of_file(file: DmabufFile, address: u64, bytes: u64) -> Self {
         let page = rustix::param::page_size() as u64;
         let agrees = address % page == file.offset % page;
@@ -64,24 +65,24 @@ impl DeviceBytes {
         }
     }
 
-    /// True where this process allocated it.
+    /// Whether this process allocated the memory.
     pub(crate) fn is_owned(&self) -> bool {
         self.owner.is_some()
     }
 
-    /// True where it is known by a file.
+    /// Whether the memory is described by a file.
     pub fn has_file(&self) -> bool {
         self.file.is_some()
     }
 
-    /// The file's descriptor and the offset of the memory in it, where it is known by one.
+    /// Returns the file descriptor and the offset of the memory in it, if described by a file.
     pub(crate) fn file(&self) -> Option<(i32, u64)> {
         let file = self.file.as_ref()?;
         Some((file.file.as_raw_fd(), file.offset))
     }
 }
 
-/// Memory behind a registration.
+/// Memory of a registration.
 #[derive(Debug, Clone)]
 pub(crate) enum RegisteredMemory {
     Host(Arc<Arena>),
@@ -89,11 +90,11 @@ pub(crate) enum RegisteredMemory {
 }
 
 impl RegisteredMemory {
-    /// Returns whether both are the same.
+    /// Whether both are the same memory.
     pub(crate) fn is(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Host(one), Self::Host(other)) => Arc::ptr_eq(one, other),
-            // Each registration has a value of its own, which is about the same allocation.
+            // Each registration has a value of its own; values for the same allocation are equal.
             (Self::Device(one), Self::Device(other)) => match (&one.owner, &other.owner) {
                 (Some(one), Some(other)) => Arc::ptr_eq(one, other),
                 _ => Arc::ptr_eq(one, other),
@@ -102,7 +103,7 @@ impl RegisteredMemory {
         }
     }
 
-    /// The memory alone, once its registration is gone; `None` where nothing but its file kept it.
+    /// Returns the memory to keep after its registration is removed; `None` if only its file kept it.
     pub(crate) fn without_file(self) -> Option<Self> {
         match self {
             Self::Host(_) => Some(self),
@@ -114,7 +115,7 @@ impl RegisteredMemory {
     }
 }
 
-/// Registered bytes by their addresses, which are looked up inside of the timed loops.
+/// Registered bytes with their addresses, which are looked up inside the timed loops.
 #[derive(Debug)]
 pub(crate) struct RegisteredBytes {
     address: u64,
@@ -135,13 +136,13 @@ impl RegisteredBytes {
         }
     }
 
-    /// Address of a range, for a card. The CPU may not be able to follow it.
+    /// Returns the address of a range, for a card. The CPU may not be able to access it.
     #[inline]
     pub(crate) fn at(&self, offset: u64, len: u64) -> Result<u64, OutOfRange> {
         OutOfRange::check(offset, len, self.len).map(|()| self.address.wrapping_add(offset))
     }
 
-    /// The aligned word at an offset; `None` also where the CPU cannot address it.
+    /// Returns the aligned word at an offset; also `None` if the CPU cannot address it.
     #[inline]
     pub(crate) fn word(&self, offset: u64) -> Option<&AtomicU64> {
         match &self.memory {
@@ -150,7 +151,7 @@ impl RegisteredBytes {
         }
     }
 
-    /// True where the CPU addresses the bytes.
+    /// Whether the CPU can address the bytes.
     #[inline]
     pub(crate) fn is_of_host(&self) -> bool {
         matches!(self.memory, RegisteredMemory::Host(_))

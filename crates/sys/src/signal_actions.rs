@@ -1,12 +1,12 @@
-//! The actions of signals while a C library is at work that takes them for itself.
+//! Preserves signal handlers while a C library runs that replaces them.
 //!
-//! PSM, which many builds of libfabric load with themselves, puts its own handlers in the place of those that are there
-//! and ends the process without a word when a signal comes.
+//! PSM, which many builds of libfabric load, replaces existing handlers with its own, and ends the process without a
+//! message on a signal.
 
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, PoisonError};
 
-/// Signals whose actions are kept: those that end a run, and those by which a process says that it crashed.
+/// Signals whose actions are preserved: those that end a run, and those of crashes.
 const KEPT: [libc::c_int; 6] = [
     libc::SIGINT,
     libc::SIGTERM,
@@ -16,17 +16,17 @@ const KEPT: [libc::c_int; 6] = [
     libc::SIGSEGV,
 ];
 
-/// Calls `work`, then gives the signals the actions back that they had before.
+/// Calls `work`, then restores the previous actions of the signals.
 pub(crate) fn keeping<T>(work: impl FnOnce() -> T) -> T {
-    // Of two at once, one would take the other's library for what was before.
+    // Of two concurrent calls, one would save the handlers of the other's library.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let before = KEPT.map(|signal| (signal, action(signal)));
     let outcome = work();
     for (signal, action) in before {
         if let Some(action) = action {
-            // SAFETY: the action is one that the system gave for this signal, whose handler is still there: it belongs
-            // to this program or to a library that was loaded before.
+            // SAFETY: the action is one that the system returned for this signal, whose handler still exists: it
+            // belongs to this program or to a library that was loaded before.
             let code = unsafe { libc::sigaction(signal, &raw const action, std::ptr::null_mut()) };
             debug_assert_eq!(code, 0, "a known signal");
         }
@@ -34,12 +34,12 @@ pub(crate) fn keeping<T>(work: impl FnOnce() -> T) -> T {
     outcome
 }
 
-/// The action of a signal now.
+/// Returns the current action of a signal.
 fn action(signal: libc::c_int) -> Option<libc::sigaction> {
     let mut action = MaybeUninit::<libc::sigaction>::uninit();
     // SAFETY: a null new action changes nothing, and `action` is valid for the one write.
     let code = unsafe { libc::sigaction(signal, std::ptr::null(), action.as_mut_ptr()) };
-    // SAFETY: the call wrote it when it returned 0.
+    // SAFETY: the call wrote it if it returned 0.
     (code == 0).then(|| unsafe { action.assume_init() })
 }
 

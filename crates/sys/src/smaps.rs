@@ -1,25 +1,25 @@
-//! The kernel's account of this process's mappings, `/proc/self/smaps`.
+//! The kernel's statistics of this process's mappings, `/proc/self/smaps`.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::ops::Range;
 
-/// The smallest huge page that the kernel makes by itself, where it makes any.
+/// The smallest transparent huge page.
 const HUGE_BYTES_MIN: u64 = 2 << 20;
 
-/// Bytes of the mappings that touch `addresses` which the kernel backs with transparent huge pages.
+/// Returns the bytes backed with transparent huge pages in mappings that touch `addresses`.
 ///
 /// # Errors
-/// When the file cannot be read.
+/// If the file cannot be read.
 pub(crate) fn huge_bytes(addresses: Range<u64>) -> io::Result<u64> {
-    // The kernel walks through every mapping before these, and there are two for each thread.
+    // Reading is slow: the kernel walks through every earlier mapping, of which each thread has two.
     if !has_room(&addresses) {
         return Ok(0);
     }
     huge_bytes_of(BufReader::new(File::open("/proc/self/smaps")?), &addresses)
 }
 
-/// Returns whether a huge page has room in the range.
+/// Whether a huge page fits into the range.
 fn has_room(addresses: &Range<u64>) -> bool {
     let first = addresses.start.next_multiple_of(HUGE_BYTES_MIN);
     first.saturating_add(HUGE_BYTES_MIN) <= addresses.end
@@ -30,7 +30,7 @@ fn huge_bytes_of(smaps: impl BufRead, addresses: &Range<u64>) -> io::Result<u64>
     for line in smaps.lines() {
         let line = line?;
         if let Some(mapping) = address_range(&line) {
-            // They come in the order of their addresses.
+            // Mappings are in address order.
             if mapping.start >= addresses.end {
                 break;
             }
@@ -50,7 +50,7 @@ fn huge_bytes_of(smaps: impl BufRead, addresses: &Range<u64>) -> io::Result<u64>
     Ok(bytes)
 }
 
-/// The address range that opens an entry, or `None` for the other lines.
+/// Parses the address range at the beginning of an entry; `None` for other lines.
 fn address_range(line: &str) -> Option<Range<u64>> {
     let (start, end) = line.split_whitespace().next()?.split_once('-')?;
     Some(u64::from_str_radix(start, 16).ok()?..u64::from_str_radix(end, 16).ok()?)

@@ -1,11 +1,10 @@
-//! Loops over plain numbers in the widest instructions that the CPU has, where the compiler can use them.
+//! Runs loops over plain numbers with the CPU's widest vector instructions, as far as the compiler can use them.
 //!
-//! The program is built for the oldest CPU of its architecture. A loop that is handed to [`run`] is compiled twice, and
-//! its wider form runs on CPUs that have AVX2; elsewhere, and on other architectures, the plain one does. What it
-//! computes is the same.
+//! The program is built for the oldest CPU of its architecture. A loop passed to [`run`] is compiled twice; its wider
+//! form runs on CPUs with AVX2. On other CPUs and architectures, the plain form runs. Both compute the same.
 
-/// Runs a piece of work that writes to `out`. Calls inside must be inlined to become wide: mark them
-/// `#[inline(always)]`. `out` is an argument so that the compiler knows it to be apart from everything else.
+/// Runs work that writes to `out`. Functions that it calls must be `#[inline(always)]` to be vectorized too. `out` is
+/// an argument so that the compiler knows that nothing else aliases it.
 #[inline]
 pub fn run<T: ?Sized>(out: &mut T, work: impl FnOnce(&mut T)) {
     #[cfg(target_arch = "x86_64")]

@@ -1,5 +1,5 @@
-//! Declarations of the driver's header, cuda.h: types, the numbers of attributes and flags, and codes of results that
-//! this crate tells apart.
+//! Declarations from the driver's header, cuda.h: types, attribute and flag numbers, and the result codes that this
+//! crate distinguishes.
 
 use std::ffi::{c_int, c_void};
 
@@ -24,21 +24,21 @@ pub(crate) type FunctionHandle = *mut c_void;
 
 /// `CUDA_SUCCESS`.
 pub(crate) const SUCCESS: Code = 0;
-/// `CUDA_ERROR_NOT_READY`: of a query, and no failure.
+/// `CUDA_ERROR_NOT_READY`: the result of a query, not a failure.
 pub(crate) const NOT_READY: Code = 600;
 
-/// `CU_STREAM_NON_BLOCKING`: not ordered with the stream that calls without one use.
+/// `CU_STREAM_NON_BLOCKING`: not ordered with the default stream.
 pub(crate) const STREAM_NON_BLOCKING: u32 = 1;
 /// `CU_EVENT_DEFAULT`: with a time.
 pub(crate) const EVENT_DEFAULT: u32 = 0;
 /// `CU_EVENT_DISABLE_TIMING`: such an event costs less.
 pub(crate) const EVENT_UNTIMED: u32 = 2;
-/// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`: somebody in this process has done it.
+/// `CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED`: it was enabled earlier in this process.
 pub(crate) const PEER_ENABLED: Code = 704;
-/// `CU_MEMHOSTREGISTER_PORTABLE`, known to the contexts of all devices, and `CU_MEMHOSTREGISTER_DEVICEMAP`, with an
-/// address for them.
+/// `CU_MEMHOSTREGISTER_PORTABLE` (known to the contexts of all devices) and `CU_MEMHOSTREGISTER_DEVICEMAP` (addressable
+/// by devices).
 pub(crate) const HOST_REGISTER_FLAGS: u32 = 1 | 2;
-/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: another GPU's memory becomes reachable as it is opened.
+/// `CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS`: opening memory of another GPU makes it reachable.
 pub(crate) const IPC_LAZY_PEER_ACCESS: u32 = 1;
 /// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`.
 pub(crate) const POSIX_FILE: c_int = 1;

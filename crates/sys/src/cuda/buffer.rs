@@ -15,25 +15,25 @@ pub struct DeviceBuffer {
     context: Arc<CudaContext>,
     address: CudaAddress,
     bytes: u64,
-    /// Its mapping, where it is one.
+    /// The mapping, if the memory was allocated by [`Self::map`].
     mapping: Option<VmmMapping>,
 }
 
-/// Memory of the host that the driver has pinned and knows, so that a GPU copies it without help from the CPU.
+/// Host memory that the driver has pinned and knows, so that a GPU copies it without the CPU.
 #[derive(Debug)]
 pub struct PinnedArena {
     context: Arc<CudaContext>,
     arena: Arc<Arena>,
 }
 
-/// Pinned memory as the streams of one context copy it, which may be another than the one that it was pinned in.
+/// Pinned memory as used by the streams of one context, which may differ from the context that pinned it.
 #[derive(Debug)]
 pub struct PinnedView {
     context: Arc<CudaContext>,
     pinned: Arc<PinnedArena>,
 }
 
-/// A range of either, for copies.
+/// A range of device or host memory, for copies.
 #[derive(Debug, Clone, Copy)]
 pub struct CudaPart<'a> {
     /// The memory's own context.
@@ -43,7 +43,7 @@ pub struct CudaPart<'a> {
 }
 
 impl<'a> CudaPart<'a> {
-    /// A range of `size` bytes at `address`.
+    /// Makes a range of `len` bytes at `offset` of the memory of `size` bytes at `address`.
     #[inline]
     pub(super) fn of(
         context: &'a Arc<CudaContext>,
@@ -64,11 +64,11 @@ impl DeviceBuffer {
     /// Allocates memory of the context's GPU.
     ///
     /// # Errors
-    /// The driver's reason; `CUDA_ERROR_OUT_OF_MEMORY` where there is not so much in one piece.
+    /// The driver's reason; `CUDA_ERROR_OUT_OF_MEMORY` if no free piece is large enough.
     pub fn allocate(context: &Arc<CudaContext>, bytes: u64) -> Result<Self, CudaFailure> {
         let mut address = 0;
-        // Whole pages of the host, so that other devices, which get pages, are given as little of a neighbour as can
-        // be: the driver may begin an allocation anywhere in a page.
+        // Whole pages of the host: other devices get access by pages, and should see as little of neighbouring
+        // allocations as possible. The driver may begin an allocation anywhere in a page.
         let len = usize::try_from(bytes.max(1)).unwrap_or(usize::MAX);
         let len = len.checked_next_multiple_of(rustix::param::page_size());
         let len = len.unwrap_or(usize::MAX);
@@ -85,7 +85,7 @@ impl DeviceBuffer {
     }
 
     /// Allocates memory of the context's GPU by virtual-memory handles: physical memory that can be exported, mapped at
-    /// addresses of its own.
+    /// a reserved address range.
     ///
     /// # Errors
     /// As [`Self::allocate`], or `TooOld`.
@@ -99,30 +99,30 @@ impl DeviceBuffer {
         })
     }
 
-    /// Bytes that its mapping is a multiple of; `None` where it is none.
+    /// Returns the granularity of the mapping in bytes; `None` if the memory is not a mapping.
     pub fn granularity(&self) -> Option<u64> {
         self.mapping
             .as_ref()
             .map(|mapping| mapping.granularity as u64)
     }
 
-    /// The physical memory that is mapped; `None` where it is no mapping.
+    /// Returns the physical memory of the mapping; `None` if the memory is not a mapping.
     pub(super) fn physical(&self) -> Option<PhysicalHandle> {
         self.mapping.as_ref()?.physical
     }
 
-    /// Returns whether a file could be made of its mapping's physical memory; `None` where it has none.
+    /// Whether the mapping's physical memory can be exported as a file; `None` if the memory is not a mapping.
     pub fn is_exportable(&self) -> Option<bool> {
         self.mapping.as_ref().map(|mapping| mapping.is_exportable)
     }
 
-    /// Returns whether network cards may reach its mapping, as the driver has it; `None` where it has none, or where
-    /// the driver does not tell.
+    /// Whether network cards may access the mapping, according to the driver; `None` if the memory is not a mapping or
+    /// the driver does not report it.
     pub fn is_for_cards(&self) -> Option<bool> {
         self.mapping.as_ref()?.is_for_cards
     }
 
-    /// Lets kernels and copies of this context's GPU reach it.
+    /// Lets kernels and copies of this context's GPU access the memory.
     ///
     /// # Errors
     /// `OtherDriver`, `NoPeer`, or the driver's reason.
@@ -133,22 +133,22 @@ impl DeviceBuffer {
         }
     }
 
-    /// Number of its bytes.
+    /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Address for the GPU.
+    /// Device address of the first byte.
     pub fn address(&self) -> u64 {
         self.address
     }
 
-    /// The context that it is of.
+    /// The context that owns the memory.
     pub fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
-    /// A range of it.
+    /// Returns a range of the memory.
     ///
     /// # Errors
     /// `Outside`.
@@ -156,7 +156,7 @@ impl DeviceBuffer {
         CudaPart::of(&self.context, (self.address, self.bytes), offset, len)
     }
 
-    /// Copies bytes in, and waits.
+    /// Copies bytes into the memory, and waits.
     ///
     /// # Errors
     /// `Outside`, or the driver's reason.
@@ -170,11 +170,11 @@ impl DeviceBuffer {
             // it no longer needs it.
             unsafe { (calls.copy_in)(part.address, bytes.as_ptr().cast(), bytes.len()) }
         })?;
-        // Bytes of pageable memory may still be on their way from a buffer of the driver's.
+        // The driver may still be copying pageable bytes from its own buffer.
         self.context.wait()
     }
 
-    /// Copies bytes out, and waits.
+    /// Copies bytes out of the memory, and waits.
     ///
     /// # Errors
     /// `Outside`, or the driver's reason.
@@ -193,8 +193,8 @@ impl DeviceBuffer {
 
 impl Drop for DeviceBuffer {
     fn drop(&mut self) {
-        // Copies may be in flight that name it. Where waiting fails the context is lost, and with it everything in
-        // flight; nobody is left to be told.
+        // Copies in flight may use it. If waiting fails, the context is lost with everything in flight, and `drop`
+        // cannot report it.
         let _ = self.context.wait();
         if self.mapping.take().is_some() {
             return;
@@ -207,15 +207,15 @@ impl Drop for DeviceBuffer {
 }
 
 impl PinnedArena {
-    /// Has the driver pin memory of the host, for all GPUs.
+    /// Pins host memory by the driver, for all GPUs.
     ///
     /// # Errors
     /// The driver's reason.
     pub fn pin(context: &Arc<CudaContext>, arena: Arc<Arena>) -> Result<Self, CudaFailure> {
         context.call("cuMemHostRegister_v2", |calls| {
             let address = arena.address() as *mut c_void;
-            // SAFETY: the whole mapping, which stays mapped until it was unregistered: this value holds it. What a GPU
-            // writes there is bytes of an arena, over which no reference is ever formed.
+            // SAFETY: the whole mapping, which stays mapped until it was unregistered: this value holds it. A GPU's
+            // writes there change bytes of an arena, over which no reference is ever formed.
             unsafe { (calls.host_register)(address, arena.len(), HOST_REGISTER_FLAGS) }
         })?;
         Ok(Self {
@@ -229,7 +229,7 @@ impl PinnedArena {
         &self.arena
     }
 
-    /// Address for kernels of a GPU.
+    /// Returns the address for kernels of a GPU.
     ///
     /// # Errors
     /// The driver's reason.
@@ -243,30 +243,30 @@ impl PinnedArena {
         Ok(address)
     }
 
-    /// The context that it was pinned in.
+    /// The context that pinned the memory.
     pub fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
-    /// A range of it.
+    /// Returns a range of the memory.
     ///
     /// # Errors
     /// `Outside`.
     pub fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
-        // Addresses of the host and of all GPUs are one space.
+        // The host and all GPUs share one address space.
         let all = (self.arena.address(), self.arena.len() as u64);
         CudaPart::of(&self.context, all, offset, len)
     }
 }
 
 impl PinnedView {
-    /// The memory, for streams of this context.
+    /// Makes a view for streams of this context.
     pub fn new(pinned: &Arc<PinnedArena>, context: &Arc<CudaContext>) -> Self {
         let (context, pinned) = (Arc::clone(context), Arc::clone(pinned));
         Self { context, pinned }
     }
 
-    /// A range of it.
+    /// Returns a range of the memory.
     ///
     /// # Errors
     /// `Outside`.
@@ -280,7 +280,7 @@ impl PinnedView {
 
 impl Drop for PinnedView {
     fn drop(&mut self) {
-        // The memory waits for its own context alone. Where waiting fails the context is lost, and all in flight.
+        // The memory waits only for its own context. If waiting fails, the context is lost with everything in flight.
         let _ = self.context.wait();
     }
 }

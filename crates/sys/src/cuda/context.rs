@@ -8,14 +8,14 @@ use super::driver::GpuDriver;
 use super::failure::CudaFailure;
 use super::loaded::{Calls, Libcuda};
 
-/// The primary context of a GPU. It lives as long as anything that was made in it.
+/// The primary context of a GPU. It lives as long as anything that was created in it.
 #[derive(Debug)]
 pub struct CudaContext {
     pub(super) library: Arc<Libcuda>,
     handle: ContextHandle,
     pub(super) ordinal: Ordinal,
     device: CudaDevice,
-    /// All that the process sees, when somebody has asked for a way to one of them.
+    /// All GPUs that the process sees; filled by the first call of [`Self::check_way_to`].
     seen: OnceLock<Vec<CudaDevice>>,
 }
 
@@ -26,7 +26,7 @@ unsafe impl Send for CudaContext {}
 unsafe impl Sync for CudaContext {}
 
 impl CudaContext {
-    /// Takes the GPU with this number into use. The first time in a process, it takes the driver up to seconds.
+    /// Opens the GPU with this number. The first time in a process, the driver may need seconds.
     ///
     /// # Errors
     /// The driver's reason; code 101 for a number that no GPU has.
@@ -47,7 +47,7 @@ impl CudaContext {
         }))
     }
 
-    /// The driver that the GPU is used through.
+    /// The driver of this GPU.
     pub fn driver(&self) -> &'static GpuDriver {
         self.library.driver()
     }
@@ -57,7 +57,7 @@ impl CudaContext {
         &self.device
     }
 
-    /// Bytes of its memory that are free, and all of them.
+    /// Free and total bytes of the GPU's memory.
     ///
     /// # Errors
     /// The driver's reason.
@@ -70,7 +70,7 @@ impl CudaContext {
         Ok((free as u64, all as u64))
     }
 
-    /// Waits until everything has ended that was started in it.
+    /// Waits for all work that was started in the context.
     ///
     /// # Errors
     /// The driver's reason, which may be that of work that was started earlier.
@@ -81,10 +81,10 @@ impl CudaContext {
         })
     }
 
-    /// Lets kernels and copies of this GPU reach memory of another one's context.
+    /// Lets kernels and copies of this GPU access memory of another GPU's context.
     ///
     /// # Errors
-    /// `OtherDriver`; `NoPeer` where the machine has no way between the two; or the driver's reason.
+    /// `OtherDriver`; `NoPeer` if the machine has no path between the two; or the driver's reason.
     pub fn reach(&self, peer: &Self) -> Result<(), CudaFailure> {
         self.check_driver(peer)?;
         if self.handle == peer.handle {
@@ -100,8 +100,8 @@ impl CudaContext {
         })
     }
 
-    /// Refuses a context of another library: handles, numbers of GPUs and addresses of the one mean nothing to the
-    /// other, which would take an address that it does not know for one of the host.
+    /// Rejects a context of another library. Handles, GPU numbers and addresses are valid in one library only, and the
+    /// other would treat an unknown address as host memory.
     ///
     /// # Errors
     /// `OtherDriver`.
@@ -115,7 +115,7 @@ impl CudaContext {
         })
     }
 
-    /// The failure of a stream of this context that was handed memory of another one.
+    /// Makes the error for a stream of this context that was handed memory of another context.
     pub(super) fn other_gpu(&self, memory: &Self) -> CudaFailure {
         CudaFailure::OtherGpu {
             name: self.driver().name,
@@ -124,8 +124,8 @@ impl CudaContext {
         }
     }
 
-    /// Refuses a GPU that this process sees, and to whose memory the machine has no way. It is not taken into use. Of
-    /// one that the driver cannot describe, as one that is lost, nothing is known here.
+    /// Rejects a GPU that this process sees if the machine has no path to its memory, without opening that GPU. A GPU
+    /// that the driver cannot describe, for example a lost one, is accepted.
     ///
     /// # Errors
     /// `NoPeer`, or the driver's reason.
@@ -141,7 +141,7 @@ impl CudaContext {
             })
     }
 
-    /// Refuses a GPU with this ordinal and number, to whose memory the machine has no way.
+    /// Rejects the GPU with this ordinal and number if the machine has no path to its memory.
     pub(super) fn check_way(&self, (peer, number): (Ordinal, u32)) -> Result<(), CudaFailure> {
         let mut can = 0;
         self.call("cuDeviceCanAccessPeer", |calls| {
@@ -159,8 +159,8 @@ impl CudaContext {
         })
     }
 
-    /// Makes the context this thread's, for calls of other libraries: those of CUDA's runtime take the first GPU where
-    /// the thread has none.
+    /// Makes the context current on this thread, for calls of other libraries. CUDA's runtime uses the first GPU if the
+    /// thread has no context.
     ///
     /// # Errors
     /// The driver's reason.
@@ -168,7 +168,8 @@ impl CudaContext {
         self.current().map(|_| ())
     }
 
-    /// Makes the context this thread's, for several calls.
+    /// Makes the context current on this thread, and returns the calls: cheaper than [`Self::call`] for several of
+    /// them.
     #[inline]
     pub(super) fn current(&self) -> Result<&Calls, CudaFailure> {
         // SAFETY: the context is retained until this value is dropped.
@@ -177,13 +178,13 @@ impl CudaContext {
         Ok(&self.library.calls)
     }
 
-    /// The failure of a call, where its result is one.
+    /// Turns a call's result code into an error unless it is success.
     #[inline]
     pub(super) fn check(&self, name: &'static str, code: i32) -> Result<(), CudaFailure> {
         self.library.check(name, code)
     }
 
-    /// Carries out a call in this context.
+    /// Makes a call with this context current.
     pub(super) fn call(
         &self,
         name: &'static str,
@@ -193,7 +194,7 @@ impl CudaContext {
         self.library.check(name, code)
     }
 
-    /// Processors of the GPU, at least one.
+    /// Number of multiprocessors, at least one.
     #[inline]
     pub(super) fn multiprocessors(&self) -> u32 {
         self.device.multiprocessors.max(1)

@@ -1,8 +1,8 @@
-//! Copies between two memories, at least one of which is a GPU's, with many under way: over several streams in turn,
-//! with an event behind each copy that tells its end.
+//! Copies between two memories, at least one of them a GPU's, with many in flight. Copies go to several streams in
+//! turn, each followed by an event that signals its end.
 //!
-//! A copy's memories may belong to two contexts, of which each waits for its own work alone before it gives memory
-//! back. So a copier holds both of its memories, and waits for its own streams before it lets them go.
+//! The two memories may belong to different contexts, and each memory waits only for its own context before it is
+//! freed. So a copier holds both memories, and waits for its streams before it releases them.
 
 use std::sync::Arc;
 
@@ -14,19 +14,19 @@ use super::failure::CudaFailure;
 use super::stream::{CudaEvent, CudaStream};
 use crate::mapping::{Arena, OutOfRange};
 
-/// Memory at one end of copies.
+/// Memory at one end of a copy.
 #[derive(Debug, Clone)]
 pub enum CudaRegion {
     /// Memory of a GPU.
     Device(Arc<DeviceBuffer>),
-    /// Memory of the host that the driver has pinned.
+    /// Host memory that the driver has pinned.
     Pinned(Arc<PinnedArena>),
-    /// Memory of the host that the driver knows nothing of: it copies by way of pinned memory of its own.
+    /// Host memory unknown to the driver, which copies it through pinned memory of its own.
     Pageable(Arc<Arena>),
 }
 
 impl CudaRegion {
-    /// Number of its bytes.
+    /// Size in bytes.
     pub fn bytes(&self) -> u64 {
         match self {
             Self::Device(buffer) => buffer.bytes(),
@@ -35,7 +35,7 @@ impl CudaRegion {
         }
     }
 
-    /// The context of a GPU's memory; `None` for memory of the host.
+    /// Returns the context of a GPU's memory; `None` for host memory.
     pub fn gpu(&self) -> Option<&Arc<CudaContext>> {
         match self {
             Self::Device(buffer) => Some(buffer.context()),
@@ -43,7 +43,7 @@ impl CudaRegion {
         }
     }
 
-    /// Address for copies by the driver, or for a kernel of this context.
+    /// Returns the address for copies by the driver, or for a kernel of this context.
     fn address(&self, kernel_of: Option<&CudaContext>) -> Result<CudaAddress, CudaFailure> {
         match (self, kernel_of) {
             (Self::Device(buffer), _) => Ok(buffer.address()),
@@ -55,7 +55,7 @@ impl CudaRegion {
     }
 }
 
-/// A caller's mark of a copy, given back when it has ended.
+/// Identifies a copy; returned to the caller when the copy has ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CopyMark {
     /// The caller's number.
@@ -64,11 +64,11 @@ pub struct CopyMark {
     pub len: u32,
 }
 
-/// One stream, and the copies on it that have not been found to have ended, the oldest first.
+/// One stream, and its copies that were not yet found to have ended, oldest first.
 #[derive(Debug)]
 struct CopyLine {
     stream: CudaStream,
-    /// Events with the marks of their copies, used in turn.
+    /// Ring of events with the marks of their copies.
     slots: Vec<(CudaEvent, CopyMark)>,
     oldest: usize,
     pending: usize,
@@ -93,7 +93,7 @@ impl CopyLine {
 pub struct CudaCopier {
     context: Arc<CudaContext>,
     ends: [CudaRegion; 2],
-    /// Addresses of both.
+    /// Addresses of both ends.
     addresses: [CudaAddress; 2],
     kernel: Option<Arc<CopyKernel>>,
     lines: Vec<CopyLine>,
@@ -102,13 +102,13 @@ pub struct CudaCopier {
 }
 
 impl CudaCopier {
-    /// Makes a copier of copies `from` one memory `to` another in a context, which is that of a GPU at one of the ends.
-    /// They are carried out by `kernel`, or by the driver's call where there is none, on so many streams with at most
-    /// `depth` under way on each.
+    /// Makes a copier from one memory to another (`from`, `to`) in the context of a GPU at one of the ends. Copies are
+    /// made by `kernel`, or by the driver's call if it is `None`. They use `streams` streams with at most `depth` in
+    /// flight on each.
     ///
     /// # Errors
-    /// `NoGpu`; `OtherGpu` for a context that is of neither end; `OtherDriver`; `NoPeer`, or the reason with both GPUs;
-    /// `NotPinned` where a kernel cannot reach an end; the driver's reason.
+    /// `NoGpu`; `OtherGpu` for a context of neither end; `OtherDriver`; `NoPeer`, or the reason with both GPUs;
+    /// `NotPinned` if a kernel cannot reach an end; the driver's reason.
     pub fn new(
         context: &Arc<CudaContext>,
         (from, to): (CudaRegion, CudaRegion),
@@ -143,17 +143,17 @@ impl CudaCopier {
         })
     }
 
-    /// Returns whether the driver copies while the caller waits, because nobody has pinned one of the ends.
+    /// Whether the driver blocks the caller during a copy, because one of the ends is not pinned.
     pub fn waits(&self) -> bool {
         let mut ends = self.ends.iter();
         ends.any(|end| matches!(end, CudaRegion::Pageable(_)))
     }
 
-    /// Hands over a copy of so many bytes between two offsets; false where as many are under way as there may be.
+    /// Hands over a copy of `mark.len` bytes between two offsets. Returns false if the next stream has no free slot.
     ///
     /// # Errors
-    /// `Outside`, with nothing handed over; or the driver's reason, after which a copy may be under way that is never
-    /// told.
+    /// `Outside`, with nothing handed over; or the driver's reason. After that, a copy may be in flight that `poll`
+    /// never reports.
     #[inline]
     pub fn post(&mut self, from: u64, to: u64, mark: CopyMark) -> Result<bool, CudaFailure> {
         let len = u64::from(mark.len);
@@ -195,13 +195,13 @@ impl CudaCopier {
         Ok(true)
     }
 
-    /// Copies under way.
+    /// Number of copies in flight.
     pub fn pending(&self) -> usize {
         self.lines.iter().map(|line| line.pending).sum()
     }
 
-    /// Gives the marks of copies that have ended to `ended`, at most so many, and returns how many they were. Those of
-    /// one stream come in the order in which they were posted.
+    /// Passes the marks of up to `most` ended copies to `ended`, and returns their number. Copies of one stream end in
+    /// the order of posting.
     ///
     /// # Errors
     /// The driver's reason, which may be that of anything handed over earlier.
@@ -239,8 +239,8 @@ impl CudaCopier {
 
 impl Drop for CudaCopier {
     fn drop(&mut self) {
-        // Copies may be under way between the two memories, which are let go afterwards. Where waiting fails the
-        // context is lost, and with it everything under way; nobody is left to be told.
+        // Copies may be in flight between the two memories, which are released afterwards. If waiting fails, the
+        // context is lost with everything in flight, and `drop` cannot report it.
         for line in &self.lines {
             let _ = line.stream.wait();
         }

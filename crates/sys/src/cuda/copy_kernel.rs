@@ -1,7 +1,7 @@
-//! The kernel of `copy.ptx`, or of another driver's text: bytes copied by a GPU's processors, and not by its copy
+//! The kernel of `copy.ptx`, or of another driver's text: copies bytes by a GPU's processors instead of its copy
 //! engines.
 //!
-//! Ranges are checked by whoever launches it: see [`CudaCopier`](super::CudaCopier).
+//! The launching code checks ranges: see [`CudaCopier`](super::CudaCopier).
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use super::stream::CudaStream;
 #[derive(Debug)]
 pub struct CopyKernel {
     function: FunctionHandle,
-    /// Blocks of a launch, at most; `None` for as many as the GPU has use for.
+    /// Maximum number of blocks per launch; `None` for as many as the GPU can use.
     blocks_max: Option<u32>,
     context: Arc<CudaContext>,
-    // Holds the function; whoever launches it holds this value until it has waited.
+    // Holds the function. The code that launches it holds this value until it has waited.
     _module: GpuModule,
 }
 
@@ -28,8 +28,8 @@ unsafe impl Send for CopyKernel {}
 unsafe impl Sync for CopyKernel {}
 
 impl CopyKernel {
-    /// Compiles the kernel for the context's GPU. `blocks_max` is `None`, or how many blocks a launch may have: their
-    /// threads then go over a short range as those of a full launch go over a long one.
+    /// Compiles the kernel for the context's GPU. `blocks_max` limits the blocks of a launch: their threads then cover
+    /// a short range in the same way as those of a full launch cover a long one.
     ///
     /// # Errors
     /// The driver's reason, with its compiler's complaints.
@@ -43,7 +43,7 @@ impl CopyKernel {
         })
     }
 
-    /// The context that it is of.
+    /// The context of the kernel.
     pub(super) fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
@@ -60,7 +60,7 @@ impl CopyKernel {
         bytes: u64,
     ) -> Result<(), CudaFailure> {
         let size = (bytes, self.blocks_max);
-        // SAFETY: it has three parameters of 64 bits, and touches what the caller promises.
+        // SAFETY: the kernel has three parameters of 64 bits, and accesses only the ranges that the caller promises.
         unsafe { launch(stream, self.function, size, [to, from, bytes]) }
     }
 }

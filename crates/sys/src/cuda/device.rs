@@ -1,5 +1,5 @@
-//! Facts that the driver tells about a GPU, and about its access to the memory of another one. Nothing is taken into
-//! use for them.
+//! Properties of a GPU and of its access to another GPU's memory, as the driver reports them. Reading them opens no
+//! GPU.
 
 use std::ffi::{c_char, c_int};
 
@@ -9,39 +9,39 @@ use super::failure::CudaFailure;
 use super::loaded::Libcuda;
 use crate::library::{functions, text};
 
-/// Room for a name or an address.
+/// Buffer size for a name or an address.
 const TEXT_BYTES: usize = 256;
 
 /// A GPU as the driver describes it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CudaDevice {
-    /// The driver's number, among the GPUs that this process may see.
+    /// The driver's number among the GPUs that this process may see.
     pub number: u32,
     /// Model.
     pub name: String,
-    /// Identifier that no other GPU of the machine has, and that stays the same over restarts: in hexadecimal groups,
-    /// or as the driver's own tools write it.
+    /// Identifier that is unique in the machine and survives restarts: in hexadecimal groups, or in the format of the
+    /// driver's own tools.
     pub uuid: String,
-    /// Bytes of its memory.
+    /// Total memory in bytes.
     pub memory_bytes: u64,
     /// Address on the PCI bus as the kernel writes it, such as "0000:1b:00.0".
     pub pci_address: String,
-    /// Generation of its instructions, such as "9.0", or "gfx90a".
+    /// Architecture, such as "9.0" or "gfx90a".
     pub compute: String,
-    /// Processors in it.
+    /// Number of multiprocessors.
     pub multiprocessors: u32,
-    /// Engines that copy beside its processors; `None` where the driver does not tell.
+    /// Number of copy engines; `None` if the driver does not report it.
     pub copy_engines: Option<u32>,
-    /// Nominal bytes per second of its memory; `None` where the driver does not tell the clock of its transfers.
+    /// Nominal memory bandwidth in bytes per second; `None` if the driver does not report the memory clock.
     pub memory_bytes_per_s: Option<u64>,
-    /// Bytes of the last cache before its memory; `None` where the driver does not tell.
+    /// Size of the last-level cache in bytes; `None` if the driver does not report it.
     pub cache_bytes: Option<u64>,
-    /// True when its memory can be exported as a dmabuf; `None` where the driver does not know the question.
+    /// Whether its memory can be exported as a dmabuf; `None` if the driver does not know the attribute.
     pub dmabuf: Option<bool>,
 }
 
 impl Libcuda {
-    /// The GPUs that this process may see, in the driver's order.
+    /// Returns the GPUs that this process may see, in the driver's order.
     ///
     /// # Errors
     /// The driver's reason.
@@ -50,7 +50,7 @@ impl Libcuda {
         (0..count).map(|number| self.describe(number)).collect()
     }
 
-    /// Those of them that the driver describes.
+    /// Returns those GPUs that the driver can describe.
     pub(super) fn described(&self) -> Vec<CudaDevice> {
         (0..self.device_count().unwrap_or(0))
             .filter_map(|number| self.describe(number).ok())
@@ -65,7 +65,7 @@ impl Libcuda {
         Ok(u32::try_from(count).unwrap_or(0))
     }
 
-    /// The driver's handle of the GPU with this number.
+    /// Returns the driver's handle of the GPU with this number.
     pub(super) fn ordinal(&self, number: u32) -> Result<Ordinal, CudaFailure> {
         let mut ordinal = 0;
         let wanted = c_int::try_from(number).unwrap_or(c_int::MAX);
@@ -74,7 +74,7 @@ impl Libcuda {
         self.check("cuDeviceGet", code).map(|()| ordinal)
     }
 
-    /// The GPU with this number.
+    /// Returns the properties of the GPU with this number.
     ///
     /// # Errors
     /// The driver's reason.
@@ -100,7 +100,7 @@ impl Libcuda {
             ("cuDeviceGetPCIBusId", self.calls.device_pci),
         ];
         let [name, pci] = texts.map(|(call, of)| self.text_of(device, call, of));
-        // The kernel writes lower case.
+        // The kernel uses lower case.
         let pci_address = pci?.to_ascii_lowercase();
         Ok(CudaDevice {
             number,
@@ -127,15 +127,15 @@ impl Libcuda {
         })
     }
 
-    /// The value of an attribute.
+    /// Returns the value of an attribute.
     ///
     /// # Errors
-    /// `NotOffered`, or the driver's reason, such as `CUDA_ERROR_INVALID_VALUE` for an attribute that is newer than it.
+    /// `NotOffered`, or the driver's reason, such as `CUDA_ERROR_INVALID_VALUE` for an attribute newer than the driver.
     pub(super) fn attribute(&self, device: Ordinal, which: Attribute) -> Result<u32, CudaFailure> {
         let mut value = 0;
         let driver = self.driver();
         let number = driver.attribute(which);
-        // Without a number there is nothing to ask: the driver's enumeration ends somewhere.
+        // Without a number, there is nothing to ask: the driver's enumeration does not have this attribute.
         let number = number.ok_or_else(|| CudaFailure::NotOffered {
             interface: driver.interface,
             call: format!("attribute {which:?} of cuDeviceGetAttribute"),
@@ -157,7 +157,7 @@ impl Libcuda {
         // SAFETY: the array has one byte more than the call may write, which keeps the text NUL-terminated.
         let code = unsafe { of(room.as_mut_ptr(), TEXT_BYTES as c_int - 1, device) };
         self.check(call, code)?;
-        // SAFETY: the array is NUL-terminated, and nobody else has it.
+        // SAFETY: the array is NUL-terminated, and nothing else refers to it.
         Ok(unsafe { text(room.as_ptr()) }.unwrap_or_default())
     }
 }
@@ -166,7 +166,7 @@ functions! { pub(super) PeerCalls by Introduced:
     attribute = (c"cuDeviceGetP2PAttribute", 8, 0) => (*mut c_int, c_int, Ordinal, Ordinal) -> Code;
 }
 
-/// Attributes of a pair, by their distance from the driver's first.
+/// Attributes of a pair, as offsets from the driver's first.
 const PERFORMANCE_RANK: c_int = 0;
 const ACCESS: c_int = 1;
 const NATIVE_ATOMICS: c_int = 2;
@@ -174,16 +174,16 @@ const NATIVE_ATOMICS: c_int = 2;
 /// Access of one GPU to the memory of another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CudaPeer {
-    /// True when it reaches that memory.
+    /// Whether the GPU can access that memory.
     pub access: bool,
-    /// True when atomics on that memory are those of the GPU itself.
+    /// Whether atomics on that memory work as on the GPU's own.
     pub native_atomics: bool,
-    /// The driver's order of such ways: 0 is the fastest.
+    /// The driver's ranking of such paths: 0 is the fastest.
     pub performance_rank: u32,
 }
 
 impl Libcuda {
-    /// Access of the GPU with one number to the memory of that with another one.
+    /// Returns the access of the GPU `gpu` to the memory of the GPU `peer`.
     ///
     /// # Errors
     /// `TooOld`; or the driver's reason, which is `CUDA_ERROR_INVALID_DEVICE` for a GPU with itself.
@@ -200,7 +200,7 @@ impl Libcuda {
         Ok(CudaPeer {
             access: attribute(ACCESS)? != 0,
             native_atomics: attribute(NATIVE_ATOMICS)? != 0,
-            // A negative one would be no order of the driver's: the last, so that it is not taken for the fastest.
+            // A negative rank is not valid; it becomes the last, so that it is not taken for the fastest.
             performance_rank: u32::try_from(attribute(PERFORMANCE_RANK)?).unwrap_or(u32::MAX),
         })
     }

@@ -1,7 +1,7 @@
-//! Memory of a GPU for network cards: its file (a dmabuf), and flushing what a card has written into it.
+//! GPU memory for network cards: its file (a dmabuf), and flushing a card's writes to it.
 //!
-//! Registering it is the business of [`crate::verbs`] and [`crate::libfabric`]. How a driver makes the file is among
-//! its own calls. The call that flushes came with CUDA 11.3, and is looked up when it is first needed.
+//! [`crate::verbs`] and [`crate::libfabric`] register it. Each driver makes the file by a call of its own. The flushing
+//! call came with CUDA 11.3, and is looked up when it is first needed.
 
 use std::ffi::c_int;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -20,36 +20,37 @@ const FLUSHED_BY_HOST: u32 = 1;
 const CURRENT_CONTEXT: c_int = 0;
 /// `CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER`.
 const TO_OWNER: c_int = 100;
-/// `CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER`: ordered for the GPU that the memory is of, and above it for all.
+/// `CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER`: ordered for the GPU that owns the memory. Higher values: ordered for
+/// all.
 const FOR_OWNER: u32 = 100;
 
 /// A file that names memory of a device for other devices.
 #[derive(Debug)]
 pub struct DmabufFile {
-    /// The buffer.
+    /// The file.
     pub file: OwnedFd,
-    /// Offset in it of the memory's beginning.
+    /// Offset in the file at which the memory begins.
     pub offset: u64,
 }
 
-/// Memory that is to be exported: an allocation, or mapped physical memory from its first byte on.
+/// Memory to export: an allocation, or mapped physical memory from its first byte on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ExportedMemory {
     /// Its first address.
     pub(crate) address: CudaAddress,
-    /// Its bytes.
+    /// Size in bytes.
     pub(crate) bytes: u64,
-    /// The physical memory that is mapped there, where it is such memory.
+    /// The physical memory that is mapped there; `None` for an allocation.
     pub(crate) physical: Option<PhysicalHandle>,
 }
 
-/// The file that a call has opened, by its number.
+/// Takes ownership of a file descriptor that a call has opened.
 ///
 /// # Errors
-/// `Call`, where the call has returned success and no file, as some do for a process that has too many open.
+/// `Call` if the call returned success without a file, as some do for a process with too many open files.
 ///
 /// # Safety
-/// The file is open and nobody else's, unless its number is negative.
+/// Unless its number is negative, the file is open and has no other owner.
 pub(crate) unsafe fn opened(call: &'static str, file: c_int) -> Result<OwnedFd, CudaFailure> {
     if file < 0 {
         return Err(CudaFailure::Call {
@@ -59,7 +60,7 @@ pub(crate) unsafe fn opened(call: &'static str, file: c_int) -> Result<OwnedFd, 
             text: "this process may have too many open (ulimit -n)".to_owned(),
         });
     }
-    // SAFETY: the number is none that no file has, and the caller promises the rest.
+    // SAFETY: the number is not negative, and the caller promises the rest.
     Ok(unsafe { OwnedFd::from_raw_fd(file) })
 }
 
@@ -67,21 +68,21 @@ functions! { pub(super) FlushCalls by Introduced:
     flush = (c"cuFlushGPUDirectRDMAWrites", 11, 3) => (c_int, c_int) -> Code;
 }
 
-/// Order between what a network card writes into memory of a GPU and the GPU's own work.
+/// Ordering of a network card's writes to GPU memory with the GPU's own work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WritesOrdering {
     /// The driver orders them.
     Ordered,
-    /// The host has to flush the writes, and the driver has a call for that.
+    /// The host has to flush the writes, and the driver has a call for it.
     Flushed,
-    /// There is none, and the driver has no call for the host.
+    /// The writes are not ordered, and the driver has no flushing call for the host.
     Unordered,
-    /// Not known: the driver is older than CUDA 11.3.
+    /// Unknown: the driver is older than CUDA 11.3.
     Untold,
 }
 
 impl WritesOrdering {
-    /// The order that follows from the driver's attributes, where it has them.
+    /// Returns the ordering that follows from the driver's attributes, if it has them.
     pub(super) fn of(ordering: Option<u32>, options: Option<u32>) -> Self {
         match (ordering, options.unwrap_or(0) & FLUSHED_BY_HOST) {
             (None, _) => Self::Untold,
@@ -93,8 +94,8 @@ impl WritesOrdering {
 }
 
 impl DeviceBuffer {
-    /// Makes a file by which other devices reach the memory. It may cover more than the memory, which begins at an
-    /// offset then.
+    /// Makes a file that gives other devices access to the memory. The file may cover more than the memory, which then
+    /// begins at an offset.
     ///
     /// # Errors
     /// `TooOld`, or the driver's reason.
@@ -113,14 +114,14 @@ impl DeviceBuffer {
 }
 
 impl CudaContext {
-    /// Order between network cards' writes into memory of this GPU and its own work.
+    /// Returns the ordering of network cards' writes to memory of this GPU with its own work.
     pub fn writes_ordering(&self) -> WritesOrdering {
         let of = |which| self.library.attribute(self.ordinal, which).ok();
         WritesOrdering::of(of(Attribute::WritesOrdering), of(Attribute::FlushOptions))
     }
 }
 
-/// Flushes of what network cards have written into memory of a GPU.
+/// Flushes network cards' writes to GPU memory.
 #[derive(Debug)]
 pub struct CardWrites {
     context: Arc<CudaContext>,
@@ -128,7 +129,7 @@ pub struct CardWrites {
 }
 
 impl CardWrites {
-    /// Those into memory of a context.
+    /// Prepares flushes of writes to memory of a context.
     ///
     /// # Errors
     /// `TooOld`.
@@ -139,7 +140,7 @@ impl CardWrites {
         Ok(Self { context, calls })
     }
 
-    /// Waits until the GPU's own work sees everything that cards have written before.
+    /// Waits until the GPU's own work sees all earlier writes of network cards.
     ///
     /// # Errors
     /// The driver's reason.

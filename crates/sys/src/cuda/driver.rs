@@ -1,7 +1,7 @@
-//! Drivers of GPUs: the data in which they differ, and the calls that have forms of their own in each.
+//! GPU drivers: their differences as data, and the calls with a different form in each.
 //!
-//! The rest of this folder knows calls by the names that CUDA's driver gives them. Constants of a driver are in a file
-//! or folder of its own: `nvidia` beside this one, and [`crate::hip`].
+//! The rest of this folder uses the call names of CUDA's driver. The constants of each driver are in a file or folder
+//! of its own: `nvidia` in this folder, and [`crate::hip`].
 
 use std::ffi::{CStr, c_int, c_void};
 use std::fmt;
@@ -14,44 +14,45 @@ use super::dmabuf::{DmabufFile, ExportedMemory};
 use super::failure::{CudaFailure, CudaVersion};
 use crate::library::SharedLibrary;
 
-/// A driver, as data.
+/// The description of a driver.
 #[derive(Debug)]
 pub struct GpuDriver {
-    /// Prefix of the names of its GPUs, such as "cuda" in "cuda:0".
+    /// Prefix of its GPU names, such as "cuda" in "cuda:0".
     pub name: &'static str,
-    /// Name of the interface, as people write it.
+    /// Name of the interface, for messages.
     pub interface: &'static str,
-    /// Files that the loader is asked for, in this order.
+    /// Files to ask the loader for, in this order.
     pub(crate) files: &'static [&'static str],
-    /// Start of the names of its calls.
+    /// Prefix of its call names.
     pub(crate) prefix: &'static str,
-    /// Calls by other names than CUDA's.
+    /// Calls with names other than CUDA's.
     pub(crate) aliases: &'static [Alias],
-    /// Calls that it does not have, or not with the promises that they are used for, and why.
+    /// Calls that it lacks, or that lack a promise needed here, with the reason.
     pub(crate) lacks: &'static [(&'static CStr, &'static str)],
-    /// Its own numbers of attributes, where they are not those of CUDA; one that is left out it does not tell.
+    /// Attribute numbers, if they differ from CUDA's; the driver does not report an attribute that is missing from the
+    /// list.
     pub(crate) attributes: Option<&'static [(Attribute, c_int)]>,
-    /// Number of the first of a pair's attributes: its rank, before access and native atomics.
+    /// Number of the first attribute of a pair: performance rank, followed by access and native atomics.
     pub(crate) peer_attributes_from: c_int,
-    /// Sort of granule that physical memory is made of, for memory by virtual-memory handles.
+    /// Granularity to use for physical memory by virtual-memory handles.
     pub(crate) granularity: Granularity,
-    /// True where such memory is exported by its handle, which has to be of a type that can be.
+    /// Whether this memory is exported by its handle, which must then be of an exportable type.
     pub(crate) exported_by_handle: bool,
-    /// The call that says its version.
+    /// The call that returns its version.
     pub(crate) version_call: &'static CStr,
-    /// The version that a number of that call means.
+    /// Converts the number that this call returns to a version.
     pub(crate) version: fn(c_int) -> CudaVersion,
-    /// The identifier of a GPU, as people read it, by its UUID and its address on the PCI bus.
+    /// Makes the readable identifier of a GPU from its UUID and its PCI address.
     pub(crate) identity: fn(&[u8; 16], &str) -> String,
-    /// Text of the kernels that fill and compare, in a language that the driver compiles.
+    /// Source text of the kernels that fill and compare, in a language that the driver compiles.
     pub(crate) pattern_text: &'static str,
-    /// Text of the kernel that copies.
+    /// Source text of the copy kernel.
     pub(crate) copy_text: &'static str,
-    /// Looks up the calls that have forms of their own; the failure is the reason why one of them is not there.
+    /// Looks up the calls with a form of their own; fails with the reason if one is missing.
     pub(crate) own: fn(&DriverLibrary) -> Result<Box<dyn OwnCalls>, CudaFailure>,
 }
 
-/// Sorts of granules, by their numbers in the header.
+/// Kinds of granularity, by their numbers in the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub(crate) enum Granularity {
@@ -61,53 +62,52 @@ pub(crate) enum Granularity {
     Recommended = 1,
 }
 
-/// A text that was compiled and loaded.
+/// A kernel text after compiling and loading.
 #[derive(Debug)]
 pub(crate) struct LoadedText {
     pub(crate) module: ModuleHandle,
-    /// The compiled code, where the driver goes on reading it until the module is unloaded; empty where it made a copy.
+    /// The compiled code, if the driver reads it until the module is unloaded; empty if the driver made a copy.
     pub(crate) code: Vec<u8>,
 }
 
-/// Another driver's name of a call.
+/// Another driver's name for a call.
 #[derive(Debug)]
 pub(crate) struct Alias {
     /// CUDA's name.
     pub(crate) of: &'static CStr,
-    /// The name here.
+    /// This driver's name.
     pub(crate) symbol: &'static CStr,
-    /// The version that it came with.
+    /// The version that introduced it.
     pub(crate) since: CudaVersion,
 }
 
-/// Calls that drivers have in forms of their own. None of them looks at anything but its arguments and the thread's
-/// current GPU.
+/// Calls whose form differs between drivers. They depend only on their arguments and the thread's current GPU.
 pub(crate) trait OwnCalls: fmt::Debug + Send + Sync {
-    /// Takes a GPU into use, and returns what [`Self::set_current`] takes.
+    /// Opens a GPU, and returns the argument for [`Self::set_current`].
     ///
     /// # Safety
     /// The ordinal came from the library.
     unsafe fn retain(&self, ordinal: Ordinal) -> Result<ContextHandle, Code>;
 
-    /// Gives a GPU back.
+    /// Releases a GPU.
     ///
     /// # Safety
-    /// It was retained, is released once for that, and everything that was made in it is gone.
+    /// It was retained, is released once for that, and everything that was created in it is gone.
     unsafe fn release(&self, ordinal: Ordinal);
 
-    /// Makes a GPU this thread's.
+    /// Makes a GPU current on this thread.
     ///
     /// # Safety
     /// It is retained.
     unsafe fn set_current(&self, context: ContextHandle) -> Code;
 
-    /// Waits for everything that was started on this thread's GPU.
+    /// Waits for everything that was started on this thread's current GPU.
     ///
     /// # Safety
-    /// The thread has one.
+    /// The thread has a current GPU.
     unsafe fn synchronize(&self) -> Code;
 
-    /// Lets this thread's GPU reach memory of another one.
+    /// Lets this thread's GPU access memory of another one.
     ///
     /// # Safety
     /// Both are retained.
@@ -116,7 +116,7 @@ pub(crate) trait OwnCalls: fmt::Debug + Send + Sync {
     /// Hands a copy to a stream.
     ///
     /// # Safety
-    /// The stream is of this thread's GPU; both ranges lie in memory that lives until it has come to the copy's end.
+    /// The stream is of this thread's GPU; both ranges lie in memory that lives until the copy has ended.
     unsafe fn copy(
         &self,
         to: CudaAddress,
@@ -125,33 +125,33 @@ pub(crate) trait OwnCalls: fmt::Debug + Send + Sync {
         stream: StreamHandle,
     ) -> Code;
 
-    /// Compiles a text for this thread's GPU, which has the number, and loads it.
+    /// Compiles and loads a text for this thread's GPU, which has this ordinal.
     ///
     /// # Safety
-    /// The thread has that GPU.
+    /// That GPU is current on the thread.
     unsafe fn compile(&self, text: &str, ordinal: Ordinal) -> Result<LoadedText, CudaFailure>;
 
-    /// Makes a file by which other devices reach memory of this thread's GPU, with optional calls of this library.
+    /// Makes a file that gives other devices access to memory of this thread's GPU, by optional calls of this library.
     ///
     /// # Errors
     /// `TooOld`, or the driver's reason.
     ///
     /// # Safety
-    /// The library is the one whose calls these are. The memory is an allocation of it, or mapped physical memory of
-    /// which the handle is told.
+    /// The library is the one that these calls belong to. The memory is an allocation of it, or mapped physical memory
+    /// whose handle is given.
     unsafe fn export(
         &self,
         library: &DriverLibrary,
         memory: ExportedMemory,
     ) -> Result<DmabufFile, CudaFailure>;
 
-    /// The driver's name of a code, and its words for it; empty where it has none.
+    /// Returns the driver's name and description of a result code; empty if it has none.
     fn words(&self, code: Code) -> [String; 2];
 
-    /// Generation of a GPU's instructions, where the driver has a better name for it than two numbers.
+    /// Returns the GPU's architecture, if the driver has a better name for it than two numbers.
     fn generation(&self, ordinal: Ordinal) -> Option<String>;
 
-    /// The failure of a call, where its result is one.
+    /// Turns a call's result code into an error unless it is success.
     ///
     /// # Errors
     /// `Call`.
@@ -170,7 +170,7 @@ pub(crate) trait OwnCalls: fmt::Debug + Send + Sync {
 }
 
 impl GpuDriver {
-    /// Its own name of a call that CUDA's driver has by this one.
+    /// Returns this driver's name for a call of CUDA's driver.
     pub fn called(&self, call: &'static str) -> &'static str {
         let alias = self
             .aliases
@@ -181,7 +181,7 @@ impl GpuDriver {
             .unwrap_or(call)
     }
 
-    /// Its number of an attribute; `None` for one that it does not tell.
+    /// Returns this driver's number of an attribute; `None` if the driver does not report it.
     pub(super) fn attribute(&self, which: Attribute) -> Option<c_int> {
         match self.attributes {
             None => Some(which as c_int),
@@ -192,7 +192,7 @@ impl GpuDriver {
         }
     }
 
-    /// Loads a file, or the first of its files that the loader finds.
+    /// Loads `file`, or else the first of the driver's files that the loader finds.
     ///
     /// # Errors
     /// `NoDriver`.
@@ -209,8 +209,8 @@ impl GpuDriver {
     }
 }
 
-/// The reason why none of these files could be loaded. One that is there, and lacks something else, says more than
-/// those that are not.
+/// Picks the reason why none of these files could be loaded. A file that exists but lacks a dependency is more
+/// informative than one that does not exist.
 fn reason(why: &[(String, String)]) -> String {
     let lacking = why
         .iter()
@@ -232,18 +232,18 @@ fn reason(why: &[(String, String)]) -> String {
 #[derive(Debug)]
 pub(crate) struct DriverLibrary {
     pub(crate) driver: &'static GpuDriver,
-    // Dropping the handle does not unload the library; it is here because the calls are its.
+    // Dropping the handle does not unload the library; it is kept for later look-ups.
     pub(crate) file: SharedLibrary,
-    /// The version of its interface that it serves; `None` where it does not say.
+    /// The interface version that the library serves; `None` if it does not report one.
     pub(crate) version: Option<CudaVersion>,
 }
 
-/// A call by the name that CUDA's driver gives it, and the version (major, minor) that it came with. Names of other
-/// drivers stand in their own folders.
+/// A call by its name in CUDA's driver, and the version (major, minor) that introduced it. Other drivers' names are in
+/// their own folders.
 pub(crate) type Introduced = (&'static CStr, i32, i32);
 
 impl DriverLibrary {
-    /// Asks for the version before anything else.
+    /// Asks for the version first: messages about missing calls contain it.
     fn new(driver: &'static GpuDriver, file: SharedLibrary) -> Self {
         let version =
             file.symbol_without_version(driver.version_call)
@@ -268,7 +268,8 @@ impl DriverLibrary {
         }
     }
 
-    /// Address of a call that CUDA's driver has by this name, or that this one has in its own form.
+    /// Returns the address of a call by its name in CUDA's driver, or by this driver's own name for one of its own
+    /// form.
     ///
     /// # Errors
     /// `TooOld`, `NotOffered`.

@@ -1,16 +1,16 @@
-//! Reasons why something could not be done with a GPU. Advice for each is in `tonnage_engines::memory`.
+//! Reasons for failed GPU operations. Advice for each is in `tonnage_engines::memory`.
 
 use std::fmt;
 
 use super::abi::Code;
 use crate::mapping::OutOfRange;
 
-/// A version of CUDA, or of another interface, as drivers say it of themselves: the newest that they can serve.
+/// A version of CUDA or of another interface. For a driver, the newest that it supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CudaVersion {
     /// The number before the dot.
     pub major: i32,
-    /// The number behind it.
+    /// The number after the dot.
     pub minor: i32,
 }
 
@@ -20,31 +20,31 @@ impl fmt::Display for CudaVersion {
     }
 }
 
-/// The reason why something could not be done with a GPU.
+/// The reason for a failed GPU operation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CudaFailure {
     /// The library cannot be loaded: the loader's reason.
     NoDriver(String),
-    /// The library of the compiler of kernels cannot be loaded: the loader's reason.
+    /// The library of the kernel compiler cannot be loaded: the loader's reason.
     NoCompiler(String),
     /// The library lacks a call.
     TooOld {
         /// Name of the interface.
         interface: &'static str,
-        /// The version that the driver serves; `None` where it cannot even say that.
+        /// The version that the driver supports; `None` if it does not report one.
         has: Option<CudaVersion>,
-        /// The version that the call came with.
+        /// The version that introduced the call.
         needs: CudaVersion,
         /// The call's symbol.
         symbol: String,
     },
-    /// The interface has no such call, or none that is used here.
+    /// The interface has no such call, or none that is usable here.
     NotOffered {
         /// Name of the interface.
         interface: &'static str,
-        /// The name that CUDA's driver gives the call.
+        /// The call's name in CUDA's driver.
         call: String,
-        /// Reason why what it has in its place is not used here; empty where none is known.
+        /// Why the interface's replacement is not used here; empty if unknown.
         why: &'static str,
     },
     /// A call failed.
@@ -53,50 +53,50 @@ pub enum CudaFailure {
         call: &'static str,
         /// Its result.
         code: Code,
-        /// The driver's name of it, such as "CUDA_ERROR_OUT_OF_MEMORY"; empty for a code that it has no name for.
+        /// The driver's name of the code, such as "CUDA_ERROR_OUT_OF_MEMORY"; empty if it has none.
         name: String,
-        /// The driver's words for it, and what more it said.
+        /// The driver's description of the code, and further details.
         text: String,
     },
     /// A range lies outside of its memory.
     Outside(OutOfRange),
-    /// The machine has no way from one GPU to another one's memory.
+    /// The machine has no path from one GPU to another one's memory.
     NoPeer {
-        /// The call that says so, by the driver's own name of it.
+        /// The call that reported it, by the driver's own name.
         call: &'static str,
         /// Prefix of the names of the driver's GPUs.
         name: &'static str,
-        /// Number of the GPU that would reach.
+        /// Number of the accessing GPU.
         gpu: u32,
-        /// Number of the GPU whose memory it would reach.
+        /// Number of the GPU that owns the memory.
         peer: u32,
     },
-    /// Streams of the GPU write no words of 64 bits.
+    /// Streams of the GPU cannot write words of 64 bits.
     NoWords,
-    /// A kernel was to reach memory of the host that is not pinned.
+    /// A kernel was given host memory that is not pinned.
     NotPinned,
     /// Neither end of a copy is memory of a GPU.
     NoGpu,
-    /// Memory of one GPU's context was handed to a stream of another one's.
+    /// Memory of one GPU's context was passed to a stream of another one's.
     OtherGpu {
         /// Prefix of the names of the driver's GPUs.
         name: &'static str,
-        /// Number of the GPU whose context the memory is of.
+        /// Number of the GPU whose context owns the memory.
         memory: u32,
-        /// Number of the GPU whose context the stream is of.
+        /// Number of the GPU whose context owns the stream.
         stream: u32,
     },
-    /// A GPU was to reach memory of a GPU that it knows nothing of, because another library has it.
+    /// A GPU was to access memory of a GPU that belongs to another library, unknown to its own.
     OtherDriver {
-        /// Prefix of the names of the GPUs of the one that would reach.
+        /// Prefix of the names of the accessing driver's GPUs.
         own: &'static str,
-        /// Prefix of the names of the GPUs of the other.
+        /// Prefix of the names of the other driver's GPUs.
         other: &'static str,
     },
 }
 
 impl CudaFailure {
-    /// The driver's name of the result; empty where no call of it failed.
+    /// Returns the driver's name of the result code; empty if no call failed.
     pub fn name(&self) -> &str {
         match self {
             Self::Call { name, .. } => name,
@@ -104,7 +104,8 @@ impl CudaFailure {
         }
     }
 
-    /// The result of the call that failed; `None` where none did. Drivers of other makers took CUDA's numbers over.
+    /// Returns the result code of the failed call; `None` if no call failed. Drivers of other makers use CUDA's
+    /// numbers.
     pub fn code(&self) -> Option<i32> {
         match self {
             Self::Call { code, .. } => Some(*code),
@@ -112,7 +113,7 @@ impl CudaFailure {
         }
     }
 
-    /// This failure, with what the call was for.
+    /// Adds the purpose of the call to this failure.
     pub(super) fn of_doing(mut self, what: &str) -> Self {
         if let Self::Call { text, .. } = &mut self {
             let before = if text.is_empty() { "" } else { ", " };
@@ -121,7 +122,7 @@ impl CudaFailure {
         self
     }
 
-    /// This failure, with the first of a compiler's complaints.
+    /// Adds the first of a compiler's complaints to this failure.
     pub(crate) fn with_complaint(mut self, complaints: &str) -> Self {
         if let Self::Call { text, .. } = &mut self
             && let Some(first) = complaints.lines().find(|line| !line.trim().is_empty())

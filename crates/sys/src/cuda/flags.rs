@@ -1,8 +1,8 @@
-//! Words that a stream writes into pinned memory, behind everything that was handed to it before: how a GPU tells a CPU
-//! that data have arrived.
+//! Words that a stream writes to pinned memory after all earlier work: a GPU's signal to the CPU that data have
+//! arrived.
 //!
-//! CUDA's driver writes a word after a fence over the whole system, so that whoever sees it sees the data too. A driver
-//! that does not promise it has no such call here.
+//! CUDA's driver writes a word after a system-wide fence, so a reader that sees the word also sees the data. For a
+//! driver without this promise, the call is not available here.
 
 use std::ffi::c_uint;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use super::stream::{CudaEvent, CudaStream};
 use crate::library::functions;
 use crate::mapping::OutOfRange;
 
-/// Bytes of a word.
+/// Size of a word in bytes.
 const WORD: u64 = 8;
 
 functions! { pub(super) FlagCalls by Introduced:
@@ -26,7 +26,7 @@ functions! { pub(super) FlagCalls by Introduced:
 fn calls(context: &CudaContext) -> Result<FlagCalls, CudaFailure> {
     let library = &context.library;
     let calls = FlagCalls::of(|call| library.library.symbol(call))?;
-    // A driver that does not know the question does not have the answer.
+    // A driver that does not know this attribute does not have the call.
     let writes = library.attribute(context.ordinal, Attribute::StreamWords);
     match writes.unwrap_or(0) {
         0 => Err(CudaFailure::NoWords),
@@ -34,12 +34,12 @@ fn calls(context: &CudaContext) -> Result<FlagCalls, CudaFailure> {
     }
 }
 
-/// Pinned memory whose words streams of one GPU write.
+/// Pinned memory whose words are written by streams of one GPU.
 #[derive(Debug)]
 pub struct FlagWords {
     pinned: PinnedArena,
     pub(super) calls: FlagCalls,
-    /// Its first byte for the GPU, which need not be the CPU's address.
+    /// Device address of the first byte, which may differ from the CPU's address.
     address: CudaAddress,
 }
 
@@ -59,7 +59,7 @@ impl FlagWords {
         })
     }
 
-    /// Returns whether a GPU writes words: whoever asks before has no memory pinned for nothing.
+    /// Checks that a GPU can write words. Call this first, to avoid pinning memory that cannot be used.
     ///
     /// # Errors
     /// `NoWords`, or the driver's reason.
@@ -67,7 +67,7 @@ impl FlagWords {
         calls(context).map(|_| ())
     }
 
-    /// Hands over the write of an aligned word, as the CPU would store it.
+    /// Hands over the write of an aligned word, in the CPU's byte order.
     ///
     /// # Errors
     /// `Outside`, also for a word that is not aligned; `OtherGpu`; or the driver's reason.
@@ -76,12 +76,12 @@ impl FlagWords {
         let address = self.place(stream, offset, 1)?;
         stream.context().call("cuStreamWriteValue64_v2", |_| {
             // SAFETY: the word lies in pinned memory, which waits for this context before it is given back, and is
-            // aligned; it is bytes of an arena, over which no reference is formed but to atomics.
+            // aligned. It is part of an arena, over which no reference is formed except to atomics.
             unsafe { (self.calls.write)(stream.handle, address, word, 0) }
         })
     }
 
-    /// The address of so many words that follow each other, for a stream.
+    /// Returns the address of `words` consecutive words, for a stream.
     #[inline]
     pub(super) fn place(
         &self,
@@ -102,24 +102,23 @@ impl FlagWords {
     }
 }
 
-/// Two words that follow each other, and where they are written.
+/// Two consecutive words to write after a copy.
 #[derive(Debug, Clone, Copy)]
 pub struct WordsBehind<'a> {
-    /// Memory of the words.
+    /// Memory that contains the words.
     pub words: &'a FlagWords,
     /// Offset of the first, a multiple of 8.
     pub offset: u64,
-    /// The words, the first one first.
+    /// The two values, in order.
     pub values: [u64; 2],
 }
 
 impl CudaStream {
-    /// Hands over a copy as [`CudaStream::copy`] does, words behind it as [`FlagWords::write`] does, and an event
-    /// behind both. The context is made current once for all of them, which for small copies is a good part of the
-    /// cost.
+    /// Hands over a copy as [`CudaStream::copy`] does, then the words `behind` it as [`FlagWords::write`] does, then an
+    /// event. The context is made current once for all of them, which saves a good part of the cost of small copies.
     ///
     /// # Errors
-    /// As those; nothing was handed over where it is `OtherGpu` or `Outside`.
+    /// As for those functions; nothing was handed over if it is `OtherGpu` or `Outside`.
     #[inline]
     pub fn copy_and_tell(
         &self,
@@ -141,7 +140,7 @@ impl CudaStream {
         if let (Some(first), Some(WordsBehind { words, values, .. })) = (first, behind) {
             for (address, word) in [first, first + 8].into_iter().zip(values) {
                 // SAFETY: the word is aligned and lies in pinned memory, which waits for this context before it is
-                // given back; it is bytes of an arena, over which no reference is formed but to atomics.
+                // given back. It is part of an arena, over which no reference is formed except to atomics.
                 let code = unsafe { (words.calls.write)(self.handle, address, word, 0) };
                 self.context().check("cuStreamWriteValue64_v2", code)?;
             }

@@ -1,7 +1,7 @@
-//! Memory of a GPU that another process has allocated: the handle by which it is shared, and the memory as opened here.
+//! GPU memory allocated by another process: the handle that shares it, and the memory as opened here.
 //!
-//! Handles are passed on by the caller. CUDA's calls came with 11.0 at the latest; any driver's are looked up when they
-//! are first needed.
+//! The caller passes handles between processes. CUDA's calls came with 11.0 at the latest; those of any driver are
+//! looked up when they are first needed.
 
 use std::sync::Arc;
 
@@ -26,12 +26,12 @@ impl IpcCalls {
     }
 }
 
-/// Name of an allocation for other processes of the machine. It says nothing to this one.
+/// Identifies an allocation for other processes of the machine. This process cannot open its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(C)]
 pub struct IpcHandle(pub [u8; 64]);
 
-/// Memory of a GPU that another process has allocated. The CPU cannot address it.
+/// GPU memory that another process has allocated. The CPU cannot address it.
 #[derive(Debug)]
 pub struct ImportedBuffer {
     context: Arc<CudaContext>,
@@ -41,7 +41,7 @@ pub struct ImportedBuffer {
 }
 
 impl DeviceBuffer {
-    /// Makes a handle by which another process opens the whole allocation. It has to have closed it again before this
+    /// Makes a handle that lets another process open the whole allocation. That process must have closed it before this
     /// memory is dropped.
     ///
     /// # Errors
@@ -58,10 +58,10 @@ impl DeviceBuffer {
 }
 
 impl ImportedBuffer {
-    /// Opens memory of another process for the context's GPU, which may be another one than the memory's.
+    /// Opens memory of another process for the context's GPU, which may differ from the memory's GPU.
     ///
     /// # Errors
-    /// `TooOld`; `Outside` where the allocation is smaller than `bytes`; or the driver's reason, such as
+    /// `TooOld`; `Outside` if the allocation is smaller than `bytes`; or the driver's reason, such as
     /// `CUDA_ERROR_INVALID_CONTEXT` for memory of this process itself.
     pub fn open(
         context: &Arc<CudaContext>,
@@ -85,7 +85,8 @@ impl ImportedBuffer {
             // SAFETY: both numbers are valid for the write; the address was opened just now.
             unsafe { (calls.range)(&raw mut start, &raw mut size, address) }
         })?;
-        // The driver may have put several allocations into one: the handle leads to its own.
+        // The driver may have merged several allocations into one range. The handle leads to its own, inside that
+        // range.
         let size = (start + size as u64).saturating_sub(address);
         if bytes > size {
             let (offset, len) = (0, bytes);
@@ -94,12 +95,12 @@ impl ImportedBuffer {
         Ok(opened)
     }
 
-    /// The context that it was opened in.
+    /// The context that opened the memory.
     pub fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
-    /// A range of it.
+    /// Returns a range of the memory.
     ///
     /// # Errors
     /// `Outside`.
@@ -110,7 +111,7 @@ impl ImportedBuffer {
 
 impl Drop for ImportedBuffer {
     fn drop(&mut self) {
-        // Copies may be in flight that name it. Where that fails the context is lost, and nobody is left to be told.
+        // Copies in flight may use it. If waiting fails, the context is lost, and `drop` cannot report it.
         let _ = self.context.wait();
         let _ = self.context.call("cuIpcCloseMemHandle", |_| {
             // SAFETY: opened once, closed once, and nothing in flight uses it.

@@ -1,4 +1,4 @@
-//! A driver as it was loaded: the calls that it exports, looked up once, and the names of its results.
+//! A loaded driver: its exported calls, looked up once, and the names of its result codes.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::failure::{CudaFailure, CudaVersion};
 use super::nvidia::NVIDIA;
 use crate::library::{file_or_name, functions};
 
-// The newest is of CUDA 11.0, which drivers serve from 450 on.
+// The newest call came with CUDA 11.0, which drivers from 450 on support.
 functions! { pub(super) Calls by Introduced:
     init = (c"cuInit", 2, 0) => (c_uint) -> Code;
     device_count = (c"cuDeviceGetCount", 2, 0) => (*mut c_int) -> Code;
@@ -44,11 +44,11 @@ functions! { pub(super) Calls by Introduced:
     launch = (c"cuLaunchKernel", 4, 0) => (FunctionHandle, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, StreamHandle, *mut *mut c_void, *mut *mut c_void) -> Code;
 }
 
-/// A driver's library, initialised.
+/// An initialised driver library.
 #[derive(Debug)]
 pub struct Libcuda {
     pub(super) calls: Calls,
-    /// Calls that drivers have in forms of their own.
+    /// Calls with a different form in each driver.
     pub(super) own: Box<dyn OwnCalls>,
     path: String,
     pub(super) library: DriverLibrary,
@@ -63,10 +63,10 @@ impl Libcuda {
         Self::load_of(&NVIDIA, file)
     }
 
-    /// Loads a file, or the library that the loader finds, and initialises it.
+    /// Loads `file`, or the library that the loader finds, and initialises it.
     ///
     /// # Errors
-    /// `NoDriver`; `TooOld`; the driver's reason, which is `CUDA_ERROR_NO_DEVICE` or its like where there is no GPU.
+    /// `NoDriver`; `TooOld`; or the driver's reason, such as `CUDA_ERROR_NO_DEVICE` if there is no GPU.
     pub fn load_of(
         driver: &'static GpuDriver,
         file: Option<&str>,
@@ -86,27 +86,27 @@ impl Libcuda {
         Ok(Arc::new(loaded))
     }
 
-    /// The file that it was loaded from.
+    /// Path of the loaded file.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The driver whose library it is.
+    /// The driver that this library belongs to.
     pub fn driver(&self) -> &'static GpuDriver {
         self.library.driver
     }
 
-    /// Returns whether both are one library in this process, however often it was loaded.
+    /// Whether both are the same library in this process, even if it was loaded twice.
     pub(super) fn is_one_with(&self, other: &Self) -> bool {
         std::ptr::fn_addr_eq(self.calls.init, other.calls.init)
     }
 
-    /// The newest version of its interface that the driver serves; `None` where it does not say.
+    /// Returns the newest version of the interface that the driver supports; `None` if it does not report one.
     pub fn version(&self) -> Option<CudaVersion> {
         self.library.version
     }
 
-    /// The failure of a call, where its result is one.
+    /// Turns a call's result code into an error unless it is success.
     #[inline]
     pub(super) fn check(&self, call: &'static str, code: Code) -> Result<(), CudaFailure> {
         match code {

@@ -1,35 +1,35 @@
-//! Drivers of GPUs, loaded at run time: devices, memory, copies, streams, events, and the kernels of tonnage.
+//! GPU drivers, loaded at run time: devices, memory, copies, streams, events and tonnage's own kernels.
 //!
-//! Everything here is written for libcuda, NVIDIA's, and named after it; other drivers have the same calls by names of
-//! their own, which [`crate::hip`] lists for AMD's.
+//! The code is written for NVIDIA's libcuda and uses its names. Other drivers have the same calls under names of their
+//! own; [`crate::hip`] lists those of AMD's.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `abi` | declarations of the driver's header |
-//! | `driver` | in what drivers differ, and the calls that each has in a form of its own |
-//! | `nvidia` | NVIDIA's driver, in these terms |
-//! | `loaded` | the library and the calls that it exports, each with the version of CUDA that it came with |
-//! | `failure` | why something could not be done, with the driver's name of the code |
-//! | `device` | a GPU, and its access to another one's memory, as the driver describes them |
-//! | `context` | a GPU in use: allocations, free memory, waiting |
-//! | `ipc` | memory of a GPU that another process has allocated |
-//! | `flags` | words that a stream writes for the CPU, behind the data |
+//! | `abi` | declarations from the driver's header |
+//! | `driver` | differences between drivers, and the calls with a different form in each |
+//! | `nvidia` | the description of NVIDIA's driver |
+//! | `loaded` | the library and its exported calls, each with the version of CUDA that introduced it |
+//! | `failure` | reasons for failures, with the driver's name of the code |
+//! | `device` | properties of a GPU and of its access to another one's memory |
+//! | `context` | an opened GPU: allocations, free memory, waiting |
+//! | `ipc` | GPU memory allocated by another process |
+//! | `flags` | words that a stream writes after the data, for the CPU |
 //! | `vmm` | allocations by virtual-memory handles |
-//! | `dmabuf` | memory of a GPU as a file, and for network cards |
-//! | `buffer` | memory of a GPU, and memory of the host that the driver knows |
-//! | `stream` | copies one after the other, and the times between them |
-//! | `raw_loop` | the driver's calls alone, for tests of speed |
-//! | `copier` | copies between two memories over several streams, with what tells their ends |
-//! | `module` | kernels compiled from their text, and their launches |
-//! | `copy_kernel`, `copy.ptx` | copies by the processors of a GPU |
+//! | `dmabuf` | GPU memory as a file, and for network cards |
+//! | `buffer` | GPU memory, and host memory known to the driver |
+//! | `stream` | ordered copies, and the times between them |
+//! | `raw_loop` | a loop of plain driver calls, as a baseline for speed tests |
+//! | `copier` | copies between two memories over several streams, with completions |
+//! | `module` | compiling kernels from their text, and launching them |
+//! | `copy_kernel`, `copy.ptx` | copies by the GPU's processors |
 //! | `pattern`, `pattern.ptx` | the keyed pattern, written and compared by a GPU |
 //!
-//! Symbols are looked up by the name that carries their version (`cuMemAlloc_v2`), which is what the header's macros
-//! name and what the library keeps for programs that are older than itself. No toolkit is needed.
+//! Symbols are looked up by the name that includes their version (`cuMemAlloc_v2`). The header's macros expand to these
+//! names, and the library keeps them for older programs. No toolkit is needed.
 //!
-//! Kernels can reach all memory that the driver knows, and so those of this crate alone are launched, by functions that
-//! check every range: see [`PatternKernels`]. Choosing a GPU, advice about failures and proving the kernels are
-//! `tonnage_engines::memory`'s.
+//! Kernels can access all memory that the driver knows. So only kernels of this crate are launched, by functions that
+//! check every range: see [`PatternKernels`]. `tonnage_engines::memory` chooses GPUs, advises on failures and verifies
+//! the kernels.
 
 pub(crate) mod abi;
 mod buffer;

@@ -9,10 +9,10 @@ use super::driver::LoadedText;
 use super::failure::CudaFailure;
 use super::stream::CudaStream;
 
-/// Threads of a block: a multiple of 32 that every GPU takes.
+/// Threads per block: a multiple of 32 that every GPU supports.
 const THREADS: u32 = 256;
 
-/// Blocks for each processor, at most: enough to keep all of its threads busy, and each thread then goes on to the next
+/// Maximum blocks per multiprocessor: enough to keep all of its threads busy. Each thread then loops over further
 /// words.
 const BLOCKS_PER_PROCESSOR: u32 = 16;
 
@@ -21,7 +21,7 @@ const BLOCKS_PER_PROCESSOR: u32 = 16;
 pub(super) struct GpuModule {
     context: Arc<CudaContext>,
     handle: ModuleHandle,
-    // The driver may read it until the module is unloaded, which comes before any field is dropped.
+    // The driver may read it until the module is unloaded, which happens before any field is dropped.
     _code: Vec<u8>,
 }
 
@@ -42,7 +42,7 @@ impl GpuModule {
         })
     }
 
-    /// A kernel, which may be launched as long as this value lives.
+    /// Returns a kernel, which may be launched as long as this value lives.
     ///
     /// # Errors
     /// The driver's reason.
@@ -58,23 +58,23 @@ impl GpuModule {
 
 impl Drop for GpuModule {
     fn drop(&mut self) {
-        // Nobody is left to be told of a failure.
+        // `drop` cannot report a failure.
         let _ = self.context.call("cuModuleUnload", |calls| {
-            // SAFETY: loaded once, unloaded once, and whoever launched its kernels has waited for them.
+            // SAFETY: loaded once, unloaded once, and the code that launched its kernels has waited for them.
             unsafe { (calls.module_unload)(self.handle) }
         });
     }
 }
 
-/// Launches a kernel whose threads go over so many bytes in words of 8, in at most so many blocks where that is said,
-/// and does not wait.
+/// Launches a kernel whose threads cover `bytes` bytes in words of 8, in at most `blocks_max` blocks if given. Does not
+/// wait.
 ///
 /// # Errors
 /// The driver's reason.
 ///
 /// # Safety
-/// The kernel is of the stream's context, lives until it has ended, has exactly so many parameters, all of 64 bits, and
-/// touches nothing but memory that lives as long.
+/// The kernel belongs to the stream's context, lives until it has ended, has exactly `N` parameters, all of 64 bits,
+/// and accesses only memory that lives as long.
 #[inline]
 pub(super) unsafe fn launch<const N: usize>(
     stream: &CudaStream,
@@ -83,7 +83,7 @@ pub(super) unsafe fn launch<const N: usize>(
     arguments: [u64; N],
 ) -> Result<(), CudaFailure> {
     let context = stream.context();
-    // Not aligned, a range touches one word more.
+    // An unaligned range touches one more word.
     let words = bytes.div_ceil(8) + 1;
     let most = context
         .multiprocessors()

@@ -1,4 +1,4 @@
-//! NVIDIA's driver, as data, and the calls that it has in a form of its own.
+//! The description of NVIDIA's driver, and its calls of a form of their own.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -11,16 +11,16 @@ use super::driver::{DriverLibrary, GpuDriver, Granularity, Introduced, LoadedTex
 use super::failure::{CudaFailure, CudaVersion};
 use crate::library::{functions, text};
 
-/// Text of the kernel that copies.
+/// Source text of the copy kernel.
 pub const COPY_PTX: &str = include_str!("copy.ptx");
 
-/// Text of the kernels that fill and compare.
+/// Source text of the kernels that fill and compare.
 pub const PATTERN_PTX: &str = include_str!("pattern.ptx");
 
 /// `CU_MEM_RANGE_HANDLE_TYPE_DMA_BUF_FD`.
 const DMABUF: c_int = 1;
 
-/// Room for the compiler's complaints.
+/// Buffer size for the compiler's log.
 const LOG_BYTES: usize = 2048;
 
 /// NVIDIA's driver.
@@ -47,7 +47,7 @@ pub static NVIDIA: GpuDriver = GpuDriver {
     own: |library| Ok(Box::new(NvidiaCalls::of(|call| library.symbol(call))?)),
 };
 
-/// An identifier in the groups in which people read it.
+/// Formats a UUID in its usual groups.
 fn grouped(bytes: &[u8; 16]) -> String {
     let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
     [0..8, 8..12, 12..16, 16..20, 20..32]
@@ -113,18 +113,18 @@ impl OwnCalls for NvidiaCalls {
     }
 
     unsafe fn compile(&self, ptx: &str, _ordinal: Ordinal) -> Result<LoadedText, CudaFailure> {
-        // The driver reads to a NUL.
+        // The driver reads up to a NUL.
         let image = [ptx.as_bytes(), &[0]].concat();
         let mut module = std::ptr::null_mut();
         let mut log: [c_char; LOG_BYTES] = [0; LOG_BYTES];
         let mut options: [c_int; 2] = [JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES];
         let mut values: [*mut c_void; 2] = [
             log.as_mut_ptr().cast(),
-            // The number itself stands in the place of a pointer; one byte stays NUL.
+            // The size itself, passed in place of a pointer; one byte stays NUL.
             std::ptr::without_provenance_mut(LOG_BYTES - 1),
         ];
-        // SAFETY: the handle is valid for the write, the text ends with a NUL, and there are as many options as values,
-        // of which the first is room for as many bytes as the second says.
+        // SAFETY: the handle is valid for the write, the text ends with a NUL, and there are as many options as values.
+        // The first value is a buffer of at least as many bytes as the second gives.
         let code = unsafe {
             (self.module_load)(
                 &raw mut module,
@@ -134,7 +134,7 @@ impl OwnCalls for NvidiaCalls {
                 values.as_mut_ptr(),
             )
         };
-        // SAFETY: the array is NUL-terminated, and nobody else has it.
+        // SAFETY: the array is NUL-terminated, and nothing else refers to it.
         let complaints = unsafe { text(log.as_ptr()) }.unwrap_or_default();
         let loaded = self.check("cuModuleLoadDataEx", code);
         loaded
@@ -146,7 +146,7 @@ impl OwnCalls for NvidiaCalls {
             .map_err(|failure| failure.with_complaint(&complaints))
     }
 
-    /// The file covers whole pages of the host, of which the first may begin before the memory does.
+    /// The file covers whole pages of the host; the first page may begin before the memory.
     unsafe fn export(
         &self,
         library: &DriverLibrary,
@@ -159,11 +159,11 @@ impl OwnCalls for NvidiaCalls {
         let bytes = (offset + memory.bytes).next_multiple_of(page);
         let len = usize::try_from(bytes).unwrap_or(usize::MAX);
         let mut file: c_int = -1;
-        // SAFETY: the place is valid for the write of an int, which a handle of this kind is. The range has whole
-        // pages; one that is not the driver's to export is an error of the call.
+        // SAFETY: `file` is valid for the write of an int, which a handle of this kind is. The range consists of whole
+        // pages; a range that the driver cannot export is an error of the call.
         let code = unsafe { (calls.export)((&raw mut file).cast(), start, len, DMABUF, 0) };
         self.check("cuMemGetHandleForAddressRange", code)?;
-        // SAFETY: the driver opened it for the caller, and nobody else has it.
+        // SAFETY: the driver opened it for the caller, and it has no other owner.
         let file = unsafe { opened("cuMemGetHandleForAddressRange", file) }?;
         Ok(DmabufFile { file, offset })
     }

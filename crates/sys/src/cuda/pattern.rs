@@ -1,7 +1,7 @@
-//! The kernels of `pattern.ptx`, or of another driver's text, launched on ranges that were checked.
+//! Launches the kernels of `pattern.ptx`, or of another driver's text, on checked ranges.
 //!
-//! The driver compiles the text for its GPU when they are loaded, so that GPUs are served that are newer than this
-//! program. Proving that they do as the host does is `tonnage_engines::memory`'s.
+//! The driver compiles the text for its GPU when the kernels are loaded, so GPUs newer than this program work.
+//! `tonnage_engines::memory` verifies that the kernels do the same as the host.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,19 +12,19 @@ use super::failure::CudaFailure;
 use super::module::{GpuModule, launch};
 use super::stream::CudaStream;
 
-/// Numbers of the pattern that a stretch of memory holds.
+/// Parameters of the pattern in a range of memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PatternNumbers {
     /// Position of the first byte in the flow's data.
     pub place: u64,
-    /// Number that all words are mixed with.
+    /// Value mixed into all words.
     pub base: u64,
-    /// Number that all words are inverted by: 0, or all ones.
+    /// XOR mask of all words: 0, or all ones.
     pub inverted: u64,
 }
 
 impl PatternNumbers {
-    /// As the kernels take them.
+    /// Returns the numbers in the order of the kernels' parameters.
     fn arguments(self) -> [u64; 3] {
         [self.place, self.base, self.inverted]
     }
@@ -36,9 +36,9 @@ pub struct PatternKernels {
     stream: CudaStream,
     fill: FunctionHandle,
     verify: FunctionHandle,
-    /// The first and the last byte that the kernel found; locked while one compares.
+    /// The first and the last differing byte, written by the kernel; locked during a comparison.
     found: Mutex<DeviceBuffer>,
-    // Holds the functions. Every launch is waited for, so that none is under way when it goes.
+    // Holds the functions. Every launch is waited for, so none is running when this is dropped.
     _module: GpuModule,
 }
 
@@ -81,8 +81,8 @@ impl PatternKernels {
         self.run(self.fill, len, [address, len, place, base, inverted])
     }
 
-    /// Compares a range with the pattern: the offsets, counted from its start, of the first and of the last byte that
-    /// differ; `None` where none does.
+    /// Compares a range with the pattern. Returns the offsets of the first and the last differing byte, relative to the
+    /// range; `None` if all bytes are equal.
     ///
     /// # Errors
     /// As [`Self::fill`].
@@ -106,13 +106,13 @@ impl PatternKernels {
         Ok((first != u64::MAX).then_some((first, last)))
     }
 
-    /// Address of a range.
+    /// Returns the address of a range after checking it.
     fn checked(&self, buffer: &DeviceBuffer, offset: u64, len: u64) -> Result<u64, CudaFailure> {
         let part = buffer.part(offset, len)?;
         if Arc::ptr_eq(part.context, self.stream.context()) {
             return Ok(part.address);
         }
-        // Another GPU may not reach it.
+        // This GPU may not be able to access another GPU's memory.
         Err(CudaFailure::Outside(crate::mapping::OutOfRange {
             offset,
             len,
@@ -120,7 +120,7 @@ impl PatternKernels {
         }))
     }
 
-    /// Launches a kernel over so many bytes, and waits for it.
+    /// Launches a kernel over `bytes` bytes, and waits for it.
     fn run<const N: usize>(
         &self,
         kernel: FunctionHandle,

@@ -1,4 +1,4 @@
-//! A loop of the driver's calls alone, for tests that set an engine's speed beside it. Nothing measures with it.
+//! A loop of plain driver calls: the baseline for tests of an engine's speed. No measurement uses it.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use super::context::CudaContext;
 use super::failure::CudaFailure;
 use super::stream::{CudaEvent, CudaStream};
 
-/// A stream, and events of the cheaper sort that tell when its copies have ended.
+/// A stream, and untimed events that signal the end of its copies.
 #[derive(Debug)]
 pub struct RawLoop {
     stream: CudaStream,
@@ -16,7 +16,7 @@ pub struct RawLoop {
 }
 
 impl RawLoop {
-    /// Makes a loop with so many copies under way, at least one.
+    /// Makes a loop with `window` copies in flight, at least one.
     ///
     /// # Errors
     /// The driver's reason.
@@ -28,8 +28,8 @@ impl RawLoop {
         })
     }
 
-    /// Copies between the same parts so many times: for each a copy, an event behind it and queries of the oldest one.
-    /// The context is made current once for all of them.
+    /// Copies `copies` times between the same parts: each copy is followed by an event, and the oldest event is
+    /// queried. The context is made current once for all copies.
     ///
     /// # Errors
     /// `OtherGpu`, `Outside`, or the driver's reason.

@@ -1,5 +1,5 @@
-//! Streams: copies that are carried out one after the other, while the CPU does something else; and events, which tell
-//! when a stream has come to a place.
+//! Streams, which execute copies in order while the CPU does something else, and events, which mark a position in a
+//! stream.
 
 use std::sync::Arc;
 
@@ -10,19 +10,20 @@ use super::buffer::CudaPart;
 use super::context::CudaContext;
 use super::failure::CudaFailure;
 
-/// A stream. What was handed to it is carried out even when it is dropped.
+/// A stream. Dropping it does not cancel work handed to it earlier.
 #[derive(Debug)]
 pub struct CudaStream {
     context: Arc<CudaContext>,
     pub(super) handle: StreamHandle,
 }
 
-// SAFETY: the driver allows a stream to any thread, and locks what several share; its context is made current first.
+// SAFETY: the driver allows a stream to any thread, and locks state that several share; its context is made current
+// first.
 unsafe impl Send for CudaStream {}
 // SAFETY: as above.
 unsafe impl Sync for CudaStream {}
 
-/// A place in a stream, and the time when it was passed.
+/// A position in a stream, and the time when the stream passed it.
 #[derive(Debug)]
 pub struct CudaEvent {
     context: Arc<CudaContext>,
@@ -51,13 +52,13 @@ impl CudaStream {
         })
     }
 
-    /// The context that it is of.
+    /// The context of the stream.
     pub fn context(&self) -> &Arc<CudaContext> {
         &self.context
     }
 
-    /// Hands over a copy of as many bytes as both parts have. The memories may be dropped meanwhile: each waits for
-    /// copies of its own context first, so that parts have to be of this stream's context.
+    /// Hands over a copy between two parts of equal length. The memories may be dropped before it ends: each waits for
+    /// copies of its own context first, so both parts must belong to this stream's context.
     ///
     /// # Errors
     /// `OtherGpu` for a part of another context, `Outside` for parts of different lengths, or the driver's reason.
@@ -72,7 +73,7 @@ impl CudaStream {
         })
     }
 
-    /// Refuses parts that it does not copy between.
+    /// Rejects parts that this stream cannot copy between.
     #[inline]
     pub(super) fn check_parts(
         &self,
@@ -94,7 +95,7 @@ impl CudaStream {
         Ok(())
     }
 
-    /// Waits until everything has been carried out that was handed to it.
+    /// Waits until all work handed to it has ended.
     ///
     /// # Errors
     /// The driver's reason, which may be that of anything handed over earlier.
@@ -108,16 +109,16 @@ impl CudaStream {
 
 impl Drop for CudaStream {
     fn drop(&mut self) {
-        // Nobody is left to be told of a failure.
+        // `drop` cannot report a failure.
         let _ = self.context.call("cuStreamDestroy_v2", |calls| {
-            // SAFETY: made once, destroyed once; the driver keeps it until its work is done.
+            // SAFETY: created once, destroyed once; the driver keeps it until its work is done.
             unsafe { (calls.stream_destroy)(self.handle) }
         });
     }
 }
 
 impl CudaEvent {
-    /// Makes an event.
+    /// Makes an event that records a time.
     ///
     /// # Errors
     /// The driver's reason.
@@ -125,7 +126,7 @@ impl CudaEvent {
         Self::with(context, EVENT_DEFAULT)
     }
 
-    /// Makes an event that has no time, and costs less.
+    /// Makes an event without a time, which costs less.
     ///
     /// # Errors
     /// The driver's reason.
@@ -145,7 +146,7 @@ impl CudaEvent {
         })
     }
 
-    /// Puts it behind everything that was handed to the stream.
+    /// Records the event after everything handed to the stream so far.
     ///
     /// # Errors
     /// The driver's reason, such as `CUDA_ERROR_INVALID_HANDLE` for a stream of another context.
@@ -157,7 +158,7 @@ impl CudaEvent {
         })
     }
 
-    /// Returns whether the stream has passed it.
+    /// Whether the stream has passed the event.
     ///
     /// # Errors
     /// The driver's reason, which may be that of anything handed over earlier.
@@ -173,7 +174,7 @@ impl CudaEvent {
         Ok(passed)
     }
 
-    /// Waits until the stream has passed it.
+    /// Waits until the stream has passed the event.
     ///
     /// # Errors
     /// As [`Self::is_passed`].
@@ -184,8 +185,8 @@ impl CudaEvent {
         })
     }
 
-    /// Nanoseconds from an earlier event to this one by the GPU's clock, which counts in steps: of about half a
-    /// microsecond on GPUs of NVIDIA. Both have to be passed.
+    /// Returns the nanoseconds from an earlier event to this one by the GPU's clock. Its resolution on NVIDIA GPUs is
+    /// about half a microsecond. The stream must have passed both events.
     ///
     /// # Errors
     /// The driver's reason.
@@ -201,7 +202,7 @@ impl CudaEvent {
 
 impl Drop for CudaEvent {
     fn drop(&mut self) {
-        // Nobody is left to be told of a failure.
+        // `drop` cannot report a failure.
         let _ = self.context.call("cuEventDestroy_v2", |calls| {
             // SAFETY: made once, destroyed once; the driver keeps it until it is passed.
             unsafe { (calls.event_destroy)(self.handle) }

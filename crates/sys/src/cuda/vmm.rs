@@ -1,8 +1,8 @@
-//! Memory of a GPU by virtual-memory handles: physical memory, which can be exported, mapped at addresses that were
-//! reserved for it. Choosing this way is the caller's; [`DeviceBuffer`](super::DeviceBuffer) holds what comes of it.
+//! GPU memory by virtual-memory handles: exportable physical memory, mapped at a reserved address range. The caller
+//! decides when to use it; [`DeviceBuffer`](super::DeviceBuffer) holds the result.
 //!
-//! The calls came with CUDA 10.2, and are looked up when they are first needed. HIP's have the same form, and its
-//! structs the same layout and numbers, but for four bytes at the end of the properties that it does not name.
+//! The calls came with CUDA 10.2, and are looked up when they are first needed. HIP's calls have the same form, and its
+//! structs the same layout and numbers, except for four bytes at the end of the properties, which HIP does not name.
 
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
@@ -41,7 +41,7 @@ pub(super) struct PhysicalProperties {
     location: MemoryLocation,
     windows: *mut c_void,
     compression: u8,
-    /// True where network cards are to reach it.
+    /// Whether network cards are to access it.
     gpu_direct: u8,
     usage: u16,
     reserved: [u8; 4],
@@ -69,18 +69,18 @@ functions! { pub(super) VmmCalls by Introduced:
     set_access = (c"cuMemSetAccess", 10, 2) => (CudaAddress, usize, *const AccessDescription, usize) -> Code;
 }
 
-/// Mapped physical memory, or a part of the way there. What was made is taken back in the opposite order.
+/// Mapped physical memory, possibly only partly set up. `drop` undoes the steps in reverse order.
 #[derive(Debug)]
 pub(super) struct VmmMapping {
     context: Arc<CudaContext>,
     calls: VmmCalls,
-    /// Whole granules.
+    /// Size in bytes, in whole granules.
     bytes: usize,
-    /// Bytes that allocations are multiples of.
+    /// Allocation sizes are multiples of this many bytes.
     pub(super) granularity: usize,
-    /// True where network cards may reach it, as the driver has it; `None` where it does not tell.
+    /// Whether network cards may access it, according to the driver; `None` if the driver does not report it.
     pub(super) is_for_cards: Option<bool>,
-    /// False where the driver has refused memory of which files could be made by its handle.
+    /// False if the driver has refused memory that can be exported by its handle.
     pub(super) is_exportable: bool,
     /// The physical memory, all of which is mapped.
     pub(super) physical: Option<PhysicalHandle>,
@@ -89,15 +89,15 @@ pub(super) struct VmmMapping {
 }
 
 impl VmmMapping {
-    /// Allocates at least so many bytes, and gives access to the GPU that they are of. Another one gets it when it
-    /// needs it: one that is lost, or in use by somebody else, is no reason against memory of this one.
+    /// Allocates at least `bytes` bytes, and gives their own GPU access. Other GPUs get access when they need it: a
+    /// lost GPU, or one that another process has reserved, must not prevent this allocation.
     ///
     /// # Errors
     /// `TooOld`, or the driver's reason.
     pub(super) fn allocate(context: &Arc<CudaContext>, bytes: u64) -> Result<Self, CudaFailure> {
         let library = &context.library;
         let calls = VmmCalls::of(|call| library.library.symbol(call))?;
-        // A driver that does not know the question tells nothing.
+        // `None` if the driver does not know the attribute.
         let grants = |which| {
             let granted = library.attribute(context.ordinal, which).ok();
             granted.map(|granted| granted != 0)
@@ -113,8 +113,8 @@ impl VmmMapping {
         let is_for_cards = grants(Attribute::GpuDirectVmm);
         let mut properties = PhysicalProperties {
             kind: PINNED,
-            // Where an export of a range goes by its addresses, handles of this type are for passing memory on to
-            // another process, and libraries that register memory ask whether it has them.
+            // If ranges are exported by address, handles of this type serve to pass memory to another process.
+            // Libraries that register memory ask whether it has them.
             handles: if driver.exported_by_handle || grants(Attribute::FileHandles) == Some(true) {
                 POSIX_FILE
             } else {
@@ -149,7 +149,7 @@ impl VmmMapping {
             is_mapped: false,
         };
         match mapping.create(&properties) {
-            // Releases of ROCm before some of 6 have such memory, and no handles of it.
+            // Some releases of ROCm before 6 have this memory, but without exportable handles.
             Err(CudaFailure::Call { code, .. })
                 if code == NOT_SUPPORTED && driver.exported_by_handle =>
             {
@@ -188,15 +188,15 @@ impl VmmMapping {
     fn map(&mut self, address: CudaAddress) -> Result<(), CudaFailure> {
         let physical = self.physical.unwrap_or(0);
         self.context.call("cuMemMap", |_| {
-            // SAFETY: the range was reserved with these bytes, which are all of the physical memory's.
+            // SAFETY: the range was reserved with this size, which is also the size of the physical memory.
             unsafe { (self.calls.map)(address, self.bytes, 0, physical, 0) }
         })?;
         self.is_mapped = true;
         Ok(())
     }
 
-    /// Lets kernels and copies of another GPU reach it. Access is a property of the mapping: what that one's context
-    /// has enabled towards this one's does not count for it.
+    /// Lets kernels and copies of another GPU access the memory. Access belongs to the mapping: peer access enabled
+    /// between the two contexts does not apply to it.
     ///
     /// # Errors
     /// `OtherDriver`, `NoPeer`, or the driver's reason with the names of both.
@@ -216,7 +216,7 @@ impl VmmMapping {
         })
     }
 
-    /// Gives a GPU access, beside those that have it.
+    /// Gives a GPU access, in addition to those that have it.
     fn set_access(&self, of: Ordinal) -> Result<(), CudaFailure> {
         let access = AccessDescription {
             location: location(of),
@@ -228,7 +228,7 @@ impl VmmMapping {
         })
     }
 
-    /// Its first address.
+    /// Returns its first address.
     pub(super) fn address(&self) -> CudaAddress {
         self.address.unwrap_or(0)
     }
@@ -237,7 +237,7 @@ impl VmmMapping {
 impl Drop for VmmMapping {
     fn drop(&mut self) {
         let calls = &self.calls;
-        // Whoever uses it has waited for the context. Nobody is left to be told of a failure.
+        // Its users have waited for the context. `drop` cannot report a failure.
         if let Some(address) = self.address.filter(|_| self.is_mapped) {
             let _ = self.context.call("cuMemUnmap", |_| {
                 // SAFETY: mapped once, unmapped once, and nothing in flight uses it.

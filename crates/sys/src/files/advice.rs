@@ -1,19 +1,19 @@
-//! Asking the kernel to forget what it holds of a file.
+//! Drops a file's pages from the kernel's page cache.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{Advice, fadvise, fdatasync};
 
-/// Stores what is not stored yet, and asks the kernel to give up the memory that holds the file's bytes.
+/// Writes dirty pages to storage, and asks the kernel to drop the file's cached pages.
 ///
-/// It may keep some: those that another program has mapped, and all of a file system that lives in memory.
-/// [`super::residency`] tells what is left.
+/// The kernel may keep some: pages that another program has mapped, and all pages of a file system that lives in
+/// memory. [`super::residency`] reports the remaining ones.
 ///
 /// # Errors
-/// When the bytes cannot be stored, or the file cannot be advised on (pipes).
+/// If the bytes cannot be stored, or the file does not support advice (pipes).
 pub fn drop_cached(file: impl AsFd) -> io::Result<()> {
-    // Bytes that are not stored yet would be kept.
+    // Dirty pages would be kept.
     fdatasync(&file)?;
     fadvise(&file, 0, None, Advice::DontNeed)?;
     Ok(())

@@ -1,14 +1,14 @@
-//! Direct transfers: reads and writes of a file past the page cache, and their alignment.
+//! Direct I/O: reads and writes of a file that bypass the page cache, and their alignment.
 //!
-//! An `open` that takes `O_DIRECT` proves nothing: tmpfs takes the flag and ignores it. Only the answer of statx(2) to
-//! `STATX_DIOALIGN` (since Linux 6.1) is believed.
+//! A successful `open` with `O_DIRECT` proves nothing: tmpfs accepts the flag and ignores it. Only the answer of
+//! statx(2) to `STATX_DIOALIGN` (since Linux 6.1) counts.
 
 use std::io;
 use std::os::fd::AsFd;
 
 use rustix::fs::{AtFlags, StatxFlags, statx};
 
-/// Alignment of direct transfers: powers of two.
+/// Alignment of direct transfers; both are powers of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Alignment {
     /// Alignment in memory.
@@ -20,23 +20,23 @@ pub struct Alignment {
 /// The kernel's answer about direct transfers of one file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DirectIo {
-    /// They work, with this alignment.
+    /// Direct I/O works, with this alignment.
     Supported(Alignment),
-    /// They do not: the file system has none, or not for this file (one that is compressed or encrypted, say).
+    /// The file system does not support direct I/O, or not for this file (for example, a compressed or encrypted one).
     NotSupported,
-    /// Nothing: the kernel is older than 6.1, or the file system does not answer (tmpfs, network file systems).
+    /// Unknown: the kernel is older than 6.1, or the file system does not answer (tmpfs, network file systems).
     NotSaid,
 }
 
 impl Alignment {
-    /// Returns whether the kernel takes a transfer as it is.
+    /// Whether the kernel accepts a transfer with this address, offset and length.
     #[inline]
     pub fn fits(&self, address: u64, offset: u64, len: u64) -> bool {
         let misfit = |position: u64, unit: u32| position & (u64::from(unit).wrapping_sub(1));
         misfit(address, self.memory_bytes) | misfit(offset | len, self.offset_bytes) == 0
     }
 
-    /// The first part of a transfer that does not fit, in words; `None` when it fits.
+    /// Describes the first misaligned part of a transfer; `None` if it fits.
     pub fn misfit(&self, address: u64, offset: u64, len: u64) -> Option<String> {
         let (memory, unit) = (self.memory_bytes, self.offset_bytes);
         let what = if !self.fits(address, 0, 0) {
@@ -52,10 +52,10 @@ impl Alignment {
     }
 }
 
-/// Asks the kernel about one file that is open; directories have no answer.
+/// Asks the kernel about one open file. Directories have no answer.
 ///
 /// # Errors
-/// When the file cannot be asked at all, or the answer makes no sense.
+/// If the file cannot be queried, or the answer is invalid.
 pub fn direct_io(file: impl AsFd) -> io::Result<DirectIo> {
     let answer = match statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
         Ok(answer) => answer,

@@ -1,5 +1,5 @@
-//! The file system that a file is on, as far as the file itself tells. Its mount point and its source are in
-//! /proc/self/mountinfo, which `tonnage_machine` reads.
+//! The file system of a file, as far as system calls on the file report it. `tonnage_machine` reads mount point and
+//! source from /proc/self/mountinfo.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -12,16 +12,16 @@ use super::open::not_regular;
 /// One file system.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSystem {
-    /// "ext4", "tmpfs", "lustre", …; the number in hexadecimal ("0x1234") when it is not a known one. ext2, ext3 and
-    /// ext4 have one number, which is called "ext4"; so have all those of FUSE, called "fuse".
+    /// "ext4", "tmpfs", "lustre", …; the number in hexadecimal ("0x1234") if it is unknown. ext2, ext3 and ext4 share
+    /// one number, called "ext4". All FUSE file systems share one too, called "fuse".
     pub name: String,
-    /// Major and minor number of the device that files say they are on; 0 and a running number where there is none.
+    /// Major and minor number of the device that files report; 0 and a running number if there is no device.
     pub device: (u32, u32),
-    /// The number of its mount in /proc/self/mountinfo; `None` on kernels before 5.8.
+    /// Mount number in /proc/self/mountinfo; `None` on kernels before 5.8.
     pub mount_id: Option<u64>,
-    /// True when the bytes are kept by other machines. Not known, and false, for "fuse".
+    /// Whether other machines store the bytes. Unknown, and false, for "fuse".
     pub network: bool,
-    /// True when the bytes are kept in this machine's memory.
+    /// Whether the bytes are stored in this machine's memory.
     pub memory: bool,
 }
 
@@ -31,9 +31,8 @@ enum Keeper {
     Network,
 }
 
-/// Names of file systems by the number that statfs(2) gives: from linux/magic.h, and for those outside the kernel from
-/// their own headers (Lustre's lustre_user.h, BeeGFS's FhgfsOpsSuper.h, OrangeFS's pvfs2-kernel.h; GPFS's spells
-/// "GPFS").
+/// Names of file systems by the magic number of statfs(2): from linux/magic.h, or from the headers of those outside the
+/// kernel (Lustre's lustre_user.h, BeeGFS's FhgfsOpsSuper.h, OrangeFS's pvfs2-kernel.h; GPFS's number spells "GPFS").
 const KNOWN: &[(u64, &str, Keeper)] = &[
     (0xef53, "ext4", Keeper::Here),
     (0x5846_5342, "xfs", Keeper::Here),
@@ -65,19 +64,19 @@ const KNOWN: &[(u64, &str, Keeper)] = &[
     (0xaad7_aaea, "panfs", Keeper::Network),
 ];
 
-/// The file system of what is at a path, which may be a folder.
+/// Returns the file system of a path, which may be a folder.
 ///
 /// # Errors
-/// When nothing is there, or the file system does not answer.
+/// If the path does not exist, or the file system does not answer.
 pub fn of_path(path: &Path) -> io::Result<FileSystem> {
     let status = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID)?;
     Ok(described(&statfs(path)?, &status))
 }
 
-/// Device and inode of an open file, as its host knows them without asking a server.
+/// Returns device and inode of an open file, as this host knows them without asking a server.
 ///
 /// # Errors
-/// When the file system does not answer.
+/// If the file system does not answer.
 pub fn identity(file: impl AsFd) -> io::Result<(u64, u64)> {
     let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let status = statx(&file, c"", flags, StatxFlags::INO)?;
@@ -87,11 +86,11 @@ pub fn identity(file: impl AsFd) -> io::Result<(u64, u64)> {
     ))
 }
 
-/// Device and inode of the regular file at a path, as this host knows them without asking a server. A link is not
-/// followed.
+/// Returns device and inode of the regular file at a path, as this host knows them without asking a server. Does not
+/// follow a link.
 ///
 /// # Errors
-/// When the file system does not answer, and for anything but a regular file, `InvalidInput` with its kind.
+/// If the file system does not answer; `InvalidInput` with the kind for anything but a regular file.
 pub fn identity_at(path: &Path) -> io::Result<(u64, u64)> {
     let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::STATX_DONT_SYNC;
     let status = statx(CWD, path, flags, StatxFlags::INO | StatxFlags::TYPE)?;
@@ -104,17 +103,17 @@ pub fn identity_at(path: &Path) -> io::Result<(u64, u64)> {
     }
 }
 
-/// The file system of an open file.
+/// Returns the file system of an open file.
 ///
 /// # Errors
-/// When the file system does not answer.
+/// If the file system does not answer.
 pub fn of_file(file: impl AsFd) -> io::Result<FileSystem> {
     let status = statx(&file, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID)?;
     Ok(described(&fstatfs(&file)?, &status))
 }
 
 fn described(answer: &StatFs, status: &rustix::fs::Statx) -> FileSystem {
-    // The kernel's number has 32 bits; how they are extended differs between architectures.
+    // The kernel's number has 32 bits; its extension to more differs between architectures.
     let magic = answer.f_type as u64 & 0xffff_ffff;
     let known = KNOWN.iter().find(|(number, ..)| *number == magic);
     let said = StatxFlags::from_bits_retain(status.stx_mask);

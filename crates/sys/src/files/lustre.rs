@@ -2,8 +2,8 @@
 //!
 //! Numbers and layout are those of Lustre's public header, lustre/include/uapi/linux/lustre/lustre_user.h of the
 //! releases 2.12 to 2.16 (`O_LOV_DELAY_CREATE`, `LL_IOC_LOV_SETSTRIPE`, `struct lov_user_md_v1`, the attribute
-//! "lustre.lov"). They have been part of its interface with programs since 1.8. No Lustre was at hand where this was
-//! written: what is tested is the layout, and what other file systems answer.
+//! "lustre.lov"). They have been part of its programming interface since 1.8. No Lustre was available during
+//! development: tests cover the layout, and the answers of other file systems.
 
 use std::fs::File;
 use std::io;
@@ -16,8 +16,8 @@ use super::file_system;
 use super::open::{OpenFlags, open};
 use crate::library::outcome;
 
-/// Further flags of open(2) for a new file that gets its striping afterwards. Lustre 1.8 had a bit of its own, which
-/// later kernels mask out; since then two flags mean it that mean nothing else on a regular file.
+/// Additional flags of open(2) for a new file that gets its striping afterwards. Lustre 1.8 had a bit of its own, which
+/// later kernels mask out. Since then, two flags that have no other effect on a regular file have this meaning.
 pub const DELAY_CREATE: i32 = 0o100_000_000 | libc::O_NOCTTY | libc::O_ASYNC;
 
 /// `LL_IOC_LOV_SETSTRIPE`.
@@ -25,14 +25,14 @@ const SET_STRIPE: libc::Ioctl = libc::_IOW::<libc::c_long>(b'f' as u32, 154);
 
 /// `LOV_USER_MAGIC_V1`.
 const MAGIC_V1: u32 = 0x0bd1_0bd0;
-/// `LOV_USER_MAGIC_V3`: as V1, followed by the name of a pool.
+/// `LOV_USER_MAGIC_V3`: like V1, followed by the name of a pool.
 const MAGIC_V3: u32 = 0x0bd3_0bd0;
-/// `LOV_USER_MAGIC_SPECIFIC`: as V3, with the servers that were asked for.
+/// `LOV_USER_MAGIC_SPECIFIC`: like V3, with the requested servers.
 const MAGIC_SPECIFIC: u32 = 0x0bd5_0bd0;
 /// `LOV_USER_MAGIC_COMP_V1`: several layouts, each for a part of the file.
 const MAGIC_COMPOSITE: u32 = 0x0bd6_0bd0;
 
-/// The kernel hands out attributes of at most 64 KiB, and layouts are no longer.
+/// The kernel returns attributes of at most 64 KiB, so layouts are no longer.
 const LAYOUT_BYTES_MAX: usize = 64 << 10;
 
 /// Stripes are multiples of this (`LOV_MIN_STRIPE_SIZE`).
@@ -43,16 +43,16 @@ pub const STRIPE_UNIT_BYTES: u32 = 64 << 10;
 pub struct Striping {
     /// Number of object storage targets.
     pub count: StripeCount,
-    /// Bytes on one before the next follows; 0 leaves it to the file system.
+    /// Bytes per stripe; 0 selects the file system's default.
     pub size_bytes: u32,
 }
 
 /// Number of object storage targets that a file is spread over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StripeCount {
-    /// As many as the folder or the file system says.
+    /// The default of the folder or the file system.
     Default,
-    /// All that there are.
+    /// All object storage targets.
     All,
     /// This many, at least 1.
     Number(u16),
@@ -72,7 +72,7 @@ struct LovUserMd {
     stripe_offset: u16,
 }
 
-/// Argument of the ioctl: it may write the objects of the new file behind the layout.
+/// Argument of the ioctl, which may write the new file's objects after the layout.
 #[repr(C)]
 struct Room {
     layout: LovUserMd,
@@ -81,7 +81,7 @@ struct Room {
 
 impl Striping {
     /// # Errors
-    /// When Lustre would not take it, with what it takes.
+    /// If Lustre would reject it; the message names the accepted values.
     fn layout(self) -> io::Result<LovUserMd> {
         let refused = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
         if !self.size_bytes.is_multiple_of(STRIPE_UNIT_BYTES) {
@@ -111,12 +111,11 @@ impl Striping {
     }
 }
 
-/// Makes a new file that is spread as asked, and opens it. A file that is there already keeps its striping for ever, so
-/// it is refused.
+/// Makes and opens a new file with this striping. A file that exists is rejected, because its striping is permanent.
 ///
 /// # Errors
-/// `Unsupported` when the folder is on another file system, `AlreadyExists`, `InvalidInput` for a striping that Lustre
-/// does not take, and the system's refusal. Nothing is left behind then.
+/// `Unsupported` if the folder is on another file system; `AlreadyExists`; `InvalidInput` for a striping that Lustre
+/// does not accept; or the system's error. No file is left after an error.
 pub fn create(path: &Path, flags: &OpenFlags, striping: Striping) -> io::Result<File> {
     let layout = striping.layout()?;
     let folder = match path.parent() {
@@ -153,16 +152,16 @@ fn set(file: BorrowedFd<'_>, layout: LovUserMd) -> io::Result<()> {
         layout,
         objects: [0; LAYOUT_BYTES_MAX],
     });
-    // SAFETY: Lustre reads a layout and may write it back with the objects of the file, of which there is room for more
-    // than the largest layout has. Other file systems do not know the number, and refuse it untouched.
+    // SAFETY: Lustre reads a layout and may write it back with the objects of the file. There is room for more than the
+    // largest layout has. Other file systems do not know the number, and refuse it without touching the memory.
     outcome(unsafe { libc::ioctl(file.as_raw_fd(), SET_STRIPE, &raw mut *room) })
 }
 
-/// Returns the real striping of a file of Lustre.
+/// Returns the actual striping of a file of Lustre.
 ///
 /// # Errors
-/// `Unsupported` for a file that is not on Lustre, or whose parts are spread differently; otherwise the system's
-/// refusal.
+/// `Unsupported` for a file that is not on Lustre, or whose parts have different stripings; otherwise the system's
+/// error.
 pub fn striping(file: impl AsFd) -> io::Result<Striping> {
     let found = file_system::of_file(&file)?;
     if found.name != "lustre" {
@@ -174,7 +173,7 @@ pub fn striping(file: impl AsFd) -> io::Result<Striping> {
     parsed(bytes.get(..length).unwrap_or_default())
 }
 
-/// Reads the attribute "lustre.lov", which has the order of bytes of this machine.
+/// Parses the attribute "lustre.lov", which has this machine's byte order.
 fn parsed(bytes: &[u8]) -> io::Result<Striping> {
     let word = |at: usize| {
         let word = bytes.get(at..at + 4)?;
@@ -288,7 +287,7 @@ mod tests {
         );
     }
 
-    /// The attribute as `getfattr -n lustre.lov` shows it, by the header: 32 bytes and 24 for each object.
+    /// The attribute as `getfattr -n lustre.lov` prints it: 32 bytes of header and 24 per object.
     fn attribute(magic: u32, count: u16) -> Vec<u8> {
         let mut bytes = vec![0; 32 + 24 * usize::from(count)];
         bytes[0..4].copy_from_slice(&magic.to_ne_bytes());

@@ -4,14 +4,14 @@
 //! | --- | --- |
 //! | [`open`] | opening, and closing with the system's answer |
 //! | [`transfer`] | bytes between a file and an [`crate::mapping::Arena`], one system call each |
-//! | [`direct`] | reads and writes of a file past the page cache, and their alignment |
-//! | [`residency`] | the part of a file that is in memory |
-//! | [`advice`] | asking the kernel to forget what it holds of a file |
+//! | [`direct`] | reads and writes of a file that bypass the page cache, and their alignment |
+//! | [`residency`] | which part of a file is in memory |
+//! | [`advice`] | dropping a file from the kernel's page cache |
 //! | [`file_system`] | the file system that a file is on |
 //! | [`lustre`] | striping of a new file of Lustre |
 //!
-//! What does not live here: the choice and order of calls, and the use of their answers. That is in `tonnage_engines`.
-//! Everything takes file descriptors of the standard library, and is safe to call with any of them.
+//! The choice and order of calls, and the handling of their results, are in `tonnage_engines`. All functions take file
+//! descriptors of the standard library, and are safe to call with any of them.
 
 pub mod advice;
 pub mod direct;
@@ -31,7 +31,7 @@ pub(crate) mod scratch {
 
     use super::open::{OpenFlags, open};
 
-    /// A name for one file, in a folder that is removed with all that is in it.
+    /// A path for one file, in a temporary folder that is removed with its contents.
     pub struct Scratch {
         path: PathBuf,
         _folder: TempDir,
@@ -44,7 +44,7 @@ pub(crate) mod scratch {
             Self::new(program.parent().unwrap())
         }
 
-        /// In memory; `None`, and a visible skip, where this machine has none for files.
+        /// In memory; `None` with a printed skip if this machine has no file system in memory.
         pub fn in_memory() -> Option<Self> {
             let folder = Path::new("/dev/shm");
             let memory = super::file_system::of_path(folder).is_ok_and(|found| found.memory);
@@ -67,7 +67,7 @@ pub(crate) mod scratch {
             &self.path
         }
 
-        /// Opened for reading and writing, with this content.
+        /// Writes this content, and opens the file for reading and writing.
         pub fn holding(&self, bytes: &[u8]) -> File {
             std::fs::write(&self.path, bytes).unwrap();
             let flags = OpenFlags {

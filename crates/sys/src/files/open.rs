@@ -1,8 +1,8 @@
-//! Opening a regular file, and closing it with the system's answer.
+//! Opens regular files, and closes them without losing the system's error.
 //!
-//! The directory may be writable for others, who can put a link, a FIFO or a device at a name between a look at it and
-//! its use. So nothing here follows a link at the end of a path, waits for the other end of a FIFO, or returns anything
-//! but a regular file; and a file that is made must be new.
+//! The directory may be writable for other users, who can place a link, a FIFO or a device at a name between a check
+//! and its use. So this module never follows a link at the end of a path, never waits for the other end of a FIFO, and
+//! returns only regular files. A file to be created must not exist.
 
 use std::fs::{File, Metadata, OpenOptions};
 use std::io;
@@ -21,23 +21,23 @@ pub struct OpenFlags {
     pub read: bool,
     /// For writing.
     pub write: bool,
-    /// Made, and refused with `AlreadyExists` if anything has its name; needs `write`.
+    /// Creates the file; `AlreadyExists` if anything has its name. Needs `write`.
     pub create: bool,
-    /// Emptied if it is there; needs `write`.
+    /// Truncates an existing file. Needs `write`.
     pub truncate: bool,
-    /// Past the page cache (`O_DIRECT`). A system that takes the flag need not honour it: see [`super::direct`].
+    /// Bypasses the page cache (`O_DIRECT`). A system that accepts the flag may ignore it: see [`super::direct`].
     pub direct: bool,
-    /// Reads leave the time of last access alone (`O_NOATIME`); for those who own the file, `EPERM` for others.
+    /// Reads do not change the access time (`O_NOATIME`). Only for the file's owner, `EPERM` for others.
     pub keep_access_time: bool,
-    /// Further flags of open(2), such as [`super::lustre::DELAY_CREATE`].
+    /// Additional flags of open(2), such as [`super::lustre::DELAY_CREATE`].
     pub custom: i32,
 }
 
-/// Opens a regular file; it is not passed on to other programs.
+/// Opens a regular file, without passing it on to other programs.
 ///
 /// # Errors
-/// The system's refusal. `EINVAL` with `direct` means that this file system has no direct I/O. For anything but a
-/// regular file, `InvalidInput` with its kind.
+/// The system's error. With `direct`, `EINVAL` means that this file system does not support direct I/O. `InvalidInput`
+/// with the kind for anything but a regular file.
 pub fn open(path: &Path, flags: &OpenFlags) -> io::Result<File> {
     let direct = if flags.direct { libc::O_DIRECT } else { 0 };
     let keep_access_time = if flags.keep_access_time {
@@ -46,7 +46,7 @@ pub fn open(path: &Path, flags: &OpenFlags) -> io::Result<File> {
         0
     };
     let stays = direct | keep_access_time | flags.custom;
-    // A FIFO would wait for its other end. What is new cannot be one.
+    // Opening a FIFO would wait for its other end. A new file cannot be a FIFO.
     let is_new = flags.create || flags.custom & libc::O_TMPFILE == libc::O_TMPFILE;
     let for_opening = if is_new { 0 } else { libc::O_NONBLOCK };
     let file = OpenOptions::new()
@@ -62,13 +62,13 @@ pub fn open(path: &Path, flags: &OpenFlags) -> io::Result<File> {
         return Err(not_regular(kind_of(&found)));
     }
     if for_opening != 0 {
-        // io_uring takes the flag for a wish not to wait.
+        // io_uring interprets the flag as a request not to wait.
         fcntl_setfl(&file, OFlags::from_bits_retain(stays.cast_unsigned()))?;
     }
     Ok(file)
 }
 
-/// Kind of something that is no regular file, as messages name it.
+/// Returns the kind of something that is not a regular file, for messages.
 pub fn kind_name(found: &Metadata) -> &'static str {
     name_of(kind_of(found))
 }
@@ -92,7 +92,7 @@ pub(super) fn not_regular(kind: FileType) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, text)
 }
 
-/// The error with the kind of what stands at the path, where that is the cause.
+/// Replaces the error by one with the kind of the file at the path, if the kind is the cause.
 fn named(path: &Path, error: io::Error) -> io::Error {
     let is_about_kind = matches!(
         error.raw_os_error(),
@@ -104,15 +104,15 @@ fn named(path: &Path, error: io::Error) -> io::Error {
     }
 }
 
-/// Closes a file and returns what the system says to it, which dropping would not. Network file systems say only here
-/// that bytes could not be stored.
+/// Closes a file and returns the system's error, which dropping would lose. Network file systems report only here that
+/// bytes could not be stored.
 ///
 /// # Errors
-/// The system's answer. The descriptor is gone all the same.
+/// The system's error. The descriptor is closed nevertheless.
 pub fn close(file: impl Into<OwnedFd>) -> io::Result<()> {
     let number = file.into().into_raw_fd();
-    // SAFETY: the descriptor was owned and has just been given up, so that nobody else closes or uses it. It is never
-    // tried again: Linux has released it even when the answer is an error.
+    // SAFETY: the descriptor was owned and has just been given up, so nothing else closes or uses it. The call is never
+    // repeated: Linux has released the descriptor even if it returns an error.
     outcome(unsafe { libc::close(number) })
 }
 
@@ -159,7 +159,7 @@ mod tests {
         assert_eq!(emptied.metadata().unwrap().len(), 0);
     }
 
-    /// Whatever another user puts at the name, nothing happens to it, and nobody waits.
+    /// Another user's link, FIFO or device at the name is never changed, and nothing waits.
     #[test]
     fn only_regular_files_are_opened() {
         let folder = Scratch::on_disk();
@@ -247,7 +247,7 @@ mod tests {
     fn closing_says_what_the_system_says() {
         let scratch = Scratch::on_disk();
         let file = scratch.holding(b"x");
-        // New files get the lowest free number, so that nobody else comes to own this one meanwhile.
+        // New files get the lowest free number, so this one stays unused meanwhile.
         let copy = rustix::io::fcntl_dupfd_cloexec(&file, 900).unwrap();
         let gone = copy.as_raw_fd();
         assert!(close(copy).is_ok());

@@ -1,7 +1,7 @@
-//! The part of a file that is in memory, which tells a cold read from a warm one.
+//! Reports which part of a file is in memory, to distinguish cold reads from warm ones.
 //!
-//! Only the page cache of this machine counts: clean pages, dirty ones, and those that are being stored. No system call
-//! tells what a server or the disk itself holds in memory.
+//! Only this machine's page cache counts: clean and dirty pages, and those being written back. No system call reports
+//! the memory of a server or of the disk itself.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -12,13 +12,13 @@ use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
 use crate::library::outcome;
 
-/// Number of the call on every architecture but alpha, since Linux 6.5; the libc crate has it for few of them.
+/// Number of the call on all architectures except alpha, since Linux 6.5; the libc crate defines it for few of them.
 const SYS_CACHESTAT: libc::c_long = 451;
 
-/// Bytes of a file that are mapped at a time where the kernel has no better way; one byte per page is needed to count.
+/// Size of the windows to map if the kernel lacks cachestat; mincore needs one byte per page.
 const WINDOW_BYTES: u64 = 1 << 30;
 
-/// The system call that told it.
+/// The system call that reported the pages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SystemCall {
     /// By cachestat(2).
@@ -30,16 +30,16 @@ pub enum SystemCall {
 /// The part of a range that is in memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Resident {
-    /// Bytes, in whole pages but never more than the range has.
+    /// Size in bytes: whole pages, but never more than the range.
     pub bytes: u64,
-    /// The system call that told it.
+    /// The system call that reported it.
     pub how: SystemCall,
 }
 
 /// Returns the part of `len` bytes at `offset` that is in this machine's page cache.
 ///
 /// # Errors
-/// The system's refusal. It tells only those who may write the file, or own it: `EPERM` for others.
+/// The system's error: `EPERM` for users who neither own the file nor may write it.
 pub fn resident_bytes(file: impl AsFd, offset: u64, len: u64) -> io::Result<Resident> {
     let file = file.as_fd();
     match by_cachestat(file, offset, len) {
@@ -74,7 +74,7 @@ struct Pages {
 
 fn by_cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> {
     if len == 0 {
-        // To the kernel it would mean "to the end of the file".
+        // For the kernel, 0 means "to the end of the file".
         return Ok(0);
     }
     let range = Range { offset, len };
@@ -90,7 +90,7 @@ fn by_cachestat(file: BorrowedFd<'_>, offset: u64, len: u64) -> io::Result<u64> 
         )
     };
     outcome(result)?;
-    // Dirty pages and those under way to the disk are among the cached ones.
+    // Dirty pages and pages being written back are included in the cached ones.
     Ok(pages
         .cached
         .saturating_mul(rustix::param::page_size() as u64)
@@ -118,7 +118,7 @@ fn by_mincore(file: BorrowedFd<'_>, offset: u64, len: u64, window_bytes: u64) ->
     Ok(bytes.min(len))
 }
 
-/// To those who may not know, mincore says that everything is in memory instead of refusing.
+/// For a user without permission, mincore reports all pages as resident instead of failing.
 fn may_know(file: BorrowedFd<'_>, owner: u32) -> io::Result<()> {
     let user = rustix::process::geteuid();
     if user.is_root() || user.as_raw() == owner {
@@ -131,13 +131,14 @@ fn may_know(file: BorrowedFd<'_>, owner: u32) -> io::Result<()> {
     }
 }
 
-/// Notes for each page of a window whether it is in memory. No page is touched, so that the looking changes nothing.
+/// Records for each page of a window whether it is in memory. It touches no page, so the check does not change the
+/// result.
 fn look(file: BorrowedFd<'_>, at: u64, len: usize, pages: &mut [u8]) -> io::Result<()> {
     let len = len.min(pages.len() * rustix::param::page_size());
     // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that exists.
     let window = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, at)? };
-    // SAFETY: the window is mapped for `len` bytes, and `pages` has a byte for each of its pages, because `len` was cut
-    // to that. The kernel writes nothing else.
+    // SAFETY: the window is mapped for `len` bytes, and `pages` has a byte for each of its pages, because `len` was
+    // limited to that. The kernel writes nothing else.
     let looked = outcome(unsafe { libc::mincore(window, len, pages.as_mut_ptr()) });
     // SAFETY: the window is this function's own, and nothing refers to it any more.
     unsafe { munmap(window, len)? };
@@ -157,7 +158,7 @@ mod tests {
         assert_eq!((size_of::<Range>(), size_of::<Pages>()), (16, 40));
     }
 
-    /// Both ways, and mincore with windows that do not divide the file.
+    /// The results of both calls, and of mincore with windows that do not divide the file.
     fn both(file: &std::fs::File, offset: u64, len: u64) -> Vec<u64> {
         let page = rustix::param::page_size() as u64;
         let found = resident_bytes(file, offset, len).unwrap();
@@ -184,7 +185,7 @@ mod tests {
         assert_eq!(both(&file, 1 << 30, 4096), [0; 3]);
         drop_cached(&file).unwrap();
         assert_eq!(both(&file, 0, size), [0; 3]);
-        // One page in the middle, without the kernel reading ahead.
+        // One page in the middle, without read-ahead by the kernel.
         rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
         file.read_exact_at(&mut [0; 1], 1 << 20).unwrap();
         let some = both(&file, 0, size);

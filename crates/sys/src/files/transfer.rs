@@ -1,16 +1,16 @@
-//! Bytes between a file and an [`Arena`]: one system call each, nothing else. What a short transfer means is the
-//! caller's; Linux moves at most 2 GiB less a page at a time.
+//! Moves bytes between a file and an [`Arena`], one system call each. The caller handles short transfers; Linux moves
+//! at most 2 GiB less a page at a time.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 use crate::mapping::Arena;
 
-/// Reads up to `len` bytes at `offset` of the file to `local` of the arena, and returns how many there were; 0 at the
-/// file's end.
+/// Reads up to `len` bytes at `offset` of the file to `local` of the arena, and returns the number of bytes read; 0 at
+/// the end of the file.
 ///
 /// # Errors
-/// When `local` and `len` do not lie inside the arena, and the system's refusal.
+/// If `local` and `len` do not lie inside the arena; or the system's error.
 #[inline]
 pub fn read_at(
     file: BorrowedFd<'_>,
@@ -34,7 +34,7 @@ pub fn read_at(
     })
 }
 
-/// Writes up to `len` bytes at `local` of the arena to `offset` of the file, and returns how many were taken.
+/// Writes up to `len` bytes at `local` of the arena to `offset` of the file, and returns the number of bytes written.
 ///
 /// # Errors
 /// As for [`read_at`].
@@ -48,8 +48,7 @@ pub fn write_at(
 ) -> io::Result<usize> {
     let source = inside(arena, local, len)?;
     until_moved(|| {
-        // SAFETY: as for reading. What somebody else writes to these bytes meanwhile changes what is stored and
-        // nothing else.
+        // SAFETY: as for reading. A concurrent writer of these bytes changes only the data that is stored.
         unsafe {
             libc::pwrite64(
                 file.as_raw_fd(),
@@ -78,7 +77,7 @@ fn inside(arena: &Arena, local: u64, len: u64) -> io::Result<*mut u8> {
         .map_err(|outside| io::Error::new(io::ErrorKind::InvalidInput, outside))
 }
 
-/// Only a signal's interruption, before anything was moved, is a reason to try again.
+/// Only an interruption by a signal, before any byte was moved, is retried.
 #[cold]
 fn unless_interrupted() -> io::Result<()> {
     let error = io::Error::last_os_error();

@@ -1,4 +1,4 @@
-//! Reductions as methods of [`Arena`]: ranges, alignment and overlap are checked here, so that kernels need not.
+//! Reductions as methods of [`Arena`], which check ranges, alignment and overlap for the kernels.
 
 use std::num::NonZeroU32;
 
@@ -7,19 +7,19 @@ use super::number::Number;
 use super::operands::Operands;
 use crate::mapping::{Arena, OutOfRange};
 
-/// Operands that no kernel takes.
+/// Operands that a kernel cannot process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FoldError {
-    /// Elements that do not lie inside their arena.
+    /// Elements outside their arena.
     Outside(OutOfRange),
-    /// Elements at an address that is no multiple of their size.
+    /// Elements at an address that is not a multiple of their size.
     Unaligned {
         /// Offset of the first element.
         offset: u64,
         /// Bytes of an element.
         size_bytes: u64,
     },
-    /// A result that overlaps an operand without being in its very place.
+    /// A result that partially overlaps an operand. It may only coincide with it.
     Overlap {
         /// Offset of the result.
         offset: u64,
@@ -55,11 +55,11 @@ impl From<OutOfRange> for FoldError {
 impl Arena {
     /// Folds elements of `from` into this arena: `to = to op from`.
     ///
-    /// Others may write any of it at the same time, also through another mapping of the same file; what comes out then
-    /// is a mixture.
+    /// Other threads or processes may write to any of it at the same time, also through another mapping of the same
+    /// file. The result is then a mixture.
     ///
     /// # Errors
-    /// When elements lie outside or are not aligned to their size, or when the ranges overlap without being the same.
+    /// If elements lie outside or are not aligned to their size, or if the ranges overlap without being the same.
     #[inline]
     pub fn fold(
         &self,
@@ -72,7 +72,7 @@ impl Arena {
         self.combine(kernel, to, (self, to), (from, from_offset), elements)
     }
 
-    /// Folds elements at two places into this arena: `to = one op other`. The operands may overlap each other.
+    /// Folds elements of two ranges into this arena: `to = one op other`. The operands may overlap each other.
     ///
     /// # Errors
     /// As for [`Self::fold`], for `to` and each operand.
@@ -109,11 +109,11 @@ impl Arena {
         Ok(())
     }
 
-    /// Divides elements of this arena by a number, which an average ends with: `at = at / by`. Integers lose the
-    /// fraction (towards 0). The operation of the kernel does not matter.
+    /// Divides elements of this arena by a number, the last step of an average: `at = at / by`. Integers lose the
+    /// fraction (towards 0). The kernel's operation does not matter.
     ///
     /// # Errors
-    /// When elements lie outside or are not aligned to their size.
+    /// If elements lie outside or are not aligned to their size.
     #[inline]
     pub fn divide(
         &self,
@@ -134,7 +134,7 @@ impl Arena {
         Ok(())
     }
 
-    /// Pointer to elements and their bytes.
+    /// Returns a pointer to elements, and their size in bytes.
     #[inline]
     fn elements(
         &self,
@@ -143,18 +143,18 @@ impl Arena {
         elements: u64,
     ) -> Result<(*mut u8, usize), FoldError> {
         let size_bytes = number.size_bytes();
-        // More than fits into 64 bits lies outside too.
+        // A size that does not fit into 64 bits lies outside too.
         let bytes = elements.saturating_mul(size_bytes);
         let pointer = self.pointer(offset, bytes)?;
         if !(pointer as u64).is_multiple_of(size_bytes) {
             return Err(FoldError::Unaligned { offset, size_bytes });
         }
-        // Inside an arena, so that it fits.
+        // The range is inside an arena, so its size fits.
         Ok((pointer, bytes as usize))
     }
 }
 
-/// Ranges of the same length that overlap in part.
+/// Whether two ranges of equal length overlap partially.
 #[inline]
 fn overlap(one: *mut u8, other: *mut u8, bytes: usize) -> bool {
     one != other && one.addr().abs_diff(other.addr()) < bytes

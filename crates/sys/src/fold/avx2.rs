@@ -1,4 +1,4 @@
-//! Kernels by AVX2 and F16C, 32 bytes at a time. What is shorter is folded in a copy on the stack.
+//! Kernels for AVX2 and F16C, 32 bytes at a time. A shorter rest is folded in a copy on the stack.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -10,7 +10,7 @@ use super::operands::{
 use super::portable;
 use crate::copy::Method;
 
-/// The features that these kernels need.
+/// Whether the CPU has the features that these kernels need.
 pub(super) fn available() -> bool {
     is_x86_feature_detected!("avx2") && is_x86_feature_detected!("f16c")
 }
@@ -51,10 +51,10 @@ unsafe fn store<const AT: usize>(to: *mut u8, value: __m256i) {
     }
 }
 
-/// Less than a register.
+/// Folds less than a register.
 ///
 /// # Safety
-/// As [`Operands`] says, with 1 to 31 bytes; the CPU must have the features.
+/// The conditions of [`Operands`], with 1 to 31 bytes; the CPU must have the features.
 #[inline]
 #[target_feature(enable = "avx2,f16c")]
 unsafe fn part(all: Operands, op: &impl Fn(__m256i, __m256i) -> __m256i) {
@@ -94,7 +94,7 @@ unsafe fn walk_f16(all: Operands, op: impl Fn(__m256, __m256) -> __m256) {
     }
 }
 
-/// Elements with even and with odd numbers each become f32 where they are.
+/// Converts even and odd elements to f32 separately, in place.
 ///
 /// # Safety
 /// As above.
@@ -114,7 +114,7 @@ unsafe fn walk_bf16(all: Operands, op: impl Fn(__m256, __m256) -> __m256) {
     }
 }
 
-/// The nearest bf16 of each in its upper half, as `halves::to_bf16` has it; the lower half is anything.
+/// Rounds each to bf16 in the upper half, like `halves::to_bf16`; the lower half is undefined.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn rounded_bf16(value: __m256) -> __m256i {
@@ -131,7 +131,7 @@ register_extremes! { "avx2":
     minimum_f64, maximum_f64: __m256d, _mm256_or_pd, _mm256_min_pd, _mm256_xor_pd, _mm256_set1_pd;
 }
 
-/// Products of bytes, by those of 16 bits: the even ones where they are, the odd ones moved down and up again.
+/// Products of bytes by 16-bit multiplications: even bytes in place, odd ones shifted down and up again.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn product_8(a: __m256i, b: __m256i) -> __m256i {
@@ -141,7 +141,7 @@ fn product_8(a: __m256i, b: __m256i) -> __m256i {
     _mm256_or_si256(odd, _mm256_and_si256(even, _mm256_set1_epi16(0xff)))
 }
 
-/// Products of 64 bits, of which AVX2 has those of 32: the lower halves' and, above them, the mixed ones.
+/// Products of 64 bits from AVX2's 32-bit ones: the product of the lower halves, plus the mixed products shifted up.
 #[inline]
 #[target_feature(enable = "avx2")]
 fn product_64(a: __m256i, b: __m256i) -> __m256i {

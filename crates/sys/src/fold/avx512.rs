@@ -1,4 +1,4 @@
-//! Kernels by AVX-512 (F, BW, DQ, VL), 64 bytes at a time. What is shorter is loaded and stored under a mask of bytes.
+//! Kernels for AVX-512 (F, BW, DQ, VL), 64 bytes at a time. A shorter rest is loaded and stored under a byte mask.
 
 use std::arch::asm;
 use std::arch::x86_64::*;
@@ -9,7 +9,7 @@ use super::operands::{
 };
 use super::portable;
 
-/// The features that these kernels need.
+/// Whether the CPU has the features that these kernels need.
 pub(super) fn available() -> bool {
     is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
@@ -53,16 +53,17 @@ unsafe fn store<const AT: usize>(to: *mut u8, value: __m512i) {
     }
 }
 
-/// Less than a register.
+/// Folds less than a register.
 ///
 /// # Safety
-/// As [`Operands`] says, with 1 to 63 bytes; the CPU must have the features.
+/// The conditions of [`Operands`], with 1 to 63 bytes; the CPU must have the features.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl")]
 unsafe fn part(all: Operands, op: &impl Fn(__m512i, __m512i) -> __m512i) {
     let mask = (1_u64 << all.bytes) - 1;
     let (one, other): (__m512i, __m512i);
-    // SAFETY: the mask keeps the accesses to `bytes` bytes, which the caller promised; what it hides is not touched.
+    // SAFETY: the mask limits the accesses to `bytes` bytes, which the caller promised; masked-out bytes are not
+    // touched.
     unsafe {
         asm!(
             "vmovdqu8 {one}{{{mask}}}{{z}}, zmmword ptr [{from}]",
@@ -109,7 +110,7 @@ unsafe fn walk_f16(all: Operands, op: impl Fn(__m512, __m512) -> __m512) {
     }
 }
 
-/// Elements with even and with odd numbers each become f32 where they are.
+/// Converts even and odd elements to f32 separately, in place.
 ///
 /// # Safety
 /// As above.
@@ -129,7 +130,7 @@ unsafe fn walk_bf16(all: Operands, op: impl Fn(__m512, __m512) -> __m512) {
     }
 }
 
-/// The nearest bf16 of each in its upper half, as `halves::to_bf16` has it; the lower half is anything.
+/// Rounds each to bf16 in the upper half, like `halves::to_bf16`; the lower half is undefined.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn rounded_bf16(value: __m512) -> __m512i {
@@ -146,7 +147,7 @@ register_extremes! { "avx512f,avx512dq":
     minimum_f64, maximum_f64: __m512d, _mm512_or_pd, _mm512_min_pd, _mm512_xor_pd, _mm512_set1_pd;
 }
 
-/// Products of bytes, by those of 16 bits: the even ones where they are, the odd ones moved down and up again.
+/// Products of bytes by 16-bit multiplications: even bytes in place, odd ones shifted down and up again.
 #[inline]
 #[target_feature(enable = "avx512f,avx512bw")]
 fn product_8(a: __m512i, b: __m512i) -> __m512i {

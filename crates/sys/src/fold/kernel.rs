@@ -1,10 +1,10 @@
-//! [`Kernel`]: the sets of instructions, and which of them this CPU has.
+//! [`Kernel`]: the instruction sets, and detection of those that this CPU has.
 
 use super::number::{Fold, Number};
 use super::operands::{Dividing, Folding, Operands};
 use super::portable;
 
-/// A way to fold elements of one type by one operation. It exists only where the CPU has the instructions.
+/// Folds elements of one type by one operation. It exists only if the CPU has the instructions.
 #[derive(Debug, Clone, Copy)]
 pub struct Kernel {
     name: &'static str,
@@ -14,7 +14,7 @@ pub struct Kernel {
     dividing: Dividing,
 }
 
-/// A set of instructions: name, detection, and its kernels.
+/// An instruction set: name, detection, and its kernels.
 type Set = (
     &'static str,
     fn() -> bool,
@@ -49,7 +49,7 @@ const SETS: &[Set] = &[
 ];
 
 impl Kernel {
-    /// The kernels that this CPU has, the slowest first, which is the portable one.
+    /// Returns the kernels for this CPU, slowest first; the first is the portable one.
     pub fn available(number: Number, fold: Fold) -> Vec<Self> {
         SETS.iter()
             .filter(|(_, available, _, _)| available())
@@ -57,7 +57,7 @@ impl Kernel {
             .collect()
     }
 
-    /// The fastest kernel that this CPU has.
+    /// Returns the fastest kernel for this CPU.
     pub fn best(number: Number, fold: Fold) -> Self {
         let mut sets = SETS.iter().rev();
         let set = sets.find(|(_, available, _, _)| available());
@@ -74,31 +74,31 @@ impl Kernel {
         }
     }
 
-    /// The name in records and tables: that of the instructions.
+    /// Returns the name of the instruction set, for records and tables.
     pub fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The type of elements that it folds.
+    /// Returns the element type.
     pub fn number(&self) -> Number {
         self.number
     }
 
-    /// The operation that it folds by.
+    /// Returns the operation.
     pub fn operation(&self) -> Fold {
         self.fold
     }
 
     /// # Safety
-    /// As [`Operands`] says.
+    /// The conditions of [`Operands`].
     #[inline]
     pub(super) unsafe fn run(&self, operands: Operands) {
-        // SAFETY: the caller's promise is passed on; the CPU has the instructions, or there would be no such kernel.
+        // SAFETY: the caller's promise is passed on; the CPU has the instructions, because this kernel exists.
         unsafe { (self.folding)(operands, self.fold) }
     }
 
     /// # Safety
-    /// As [`Operands`] says; `other` is `one`.
+    /// The conditions of [`Operands`]; `other` equals `one`.
     #[inline]
     pub(super) unsafe fn run_division(&self, operands: Operands, by: u32) {
         // SAFETY: as above.

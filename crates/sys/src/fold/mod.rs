@@ -1,34 +1,33 @@
-//! Reductions of elements in arenas: `to = one op other`, element by element, and the division that an average ends
-//! with.
+//! Reductions of elements in arenas: `to = one op other`, element by element, and the final division of an average.
 //!
-//! A [`Kernel`] is a set of instructions that this CPU was found to have, for one [`Number`] and one [`Fold`]; with it
+//! A [`Kernel`] stands for an instruction set that this CPU has, one [`Number`] and one [`Fold`]. With it,
 //! [`Arena::fold`](crate::mapping::Arena::fold), `combine` and `divide` are safe with any argument. All kernels give
-//! the same numbers, to the bit but for the sign and payload of a NaN:
+//! the same bits, except for the sign and payload of a NaN:
 //!
 //! - Integers wrap. Their division drops the fraction.
 //! - Floats are rounded to nearest even, after each single operation. f16 and bf16 are computed as f32 and rounded
 //!   once.
-//! - The least and the greatest are those of IEEE 754-2019 (`minimum`, `maximum`): a NaN on either side gives a NaN,
-//!   and -0 is below +0, so that the order of operands never shows.
+//! - Minimum and maximum are those of IEEE 754-2019 (`minimum`, `maximum`): a NaN on either side gives a NaN, and -0 is
+//!   below +0, so the result does not depend on the order of operands.
 //!
 //! **Why the loads and stores are assembly.** A peer may be writing the memory, so a `&[T]` over it would be unsound,
-//! and plain accesses through a pointer race, which has no meaning in the language. Atomics have one, but no compiler
-//! makes vectors of them. So the vector kernels load and store their registers by one-instruction `asm!` blocks, for
-//! which `copy.rs` gives the reason: the processor's accesses are atomic for single bytes, and the compiler does not
-//! see into them. Between them is Rust, intrinsics on values in registers, which touches no memory. Whole loops in
-//! assembly would be no sounder, and 32 times as long; folding a copy on the stack is as sound and needs no assembly of
-//! its own, which is what the portable kernel does, but every byte passes the first-level cache twice more.
+//! and plain accesses through a pointer are data races, which are undefined behaviour. Atomics are allowed, but no
+//! compiler vectorizes them. So the vector kernels load and store their registers by `asm!` blocks of one instruction.
+//! `copy.rs` gives the reason: the processor's accesses are atomic for single bytes, and the compiler does not see into
+//! them. All code between them is Rust: intrinsics on values in registers, which touch no memory. Whole loops in
+//! assembly would be no sounder, and 32 times as long. The portable kernel folds a copy on the stack, which is equally
+//! sound and needs no assembly, but every byte passes the first-level cache twice more.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `number.rs` | types of elements, operations |
+//! | `number.rs` | element types and operations |
 //! | `kernel.rs` | detection and choice |
-//! | `arena.rs` | the checks of ranges in front of the kernels |
-//! | `operands.rs` | pointers and length as kernels get them; the loop and the table of all vector kernels |
+//! | `arena.rs` | range checks in front of the kernels |
+//! | `operands.rs` | pointers and length for kernels; the loop and the table of all vector kernels |
 //! | `portable.rs`, `avx2.rs`, `avx512.rs`, `neon.rs` | the kernels |
-//! | `halves.rs` | f16 and bf16 without instructions for them |
+//! | `halves.rs` | f16 and bf16 without special instructions |
 //!
-//! The order in which ranks are folded, and what a collective is, are in `tonnage_collective`.
+//! Collectives, and the order in which ranks are folded, are in `tonnage_collective`.
 
 mod arena;
 #[cfg(target_arch = "x86_64")]

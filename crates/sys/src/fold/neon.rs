@@ -1,4 +1,4 @@
-//! Kernels by NEON, which every 64-bit Arm CPU has, 16 bytes at a time. What is shorter is folded in a copy on the
+//! Kernels for NEON, which every 64-bit Arm CPU has, 16 bytes at a time. A shorter rest is folded in a copy on the
 //! stack.
 
 use std::arch::aarch64::*;
@@ -9,7 +9,7 @@ use super::operands::{Dividing, Folding, Operands, divides, folds, typed, walk};
 use super::portable;
 use crate::copy::Method;
 
-/// The feature that these kernels need.
+/// Whether the CPU has the feature that these kernels need.
 pub(super) fn available() -> bool {
     is_aarch64_feature_detected!("neon")
 }
@@ -50,10 +50,10 @@ unsafe fn store<const AT: usize>(to: *mut u8, value: uint8x16_t) {
     }
 }
 
-/// Less than a register.
+/// Folds less than a register.
 ///
 /// # Safety
-/// As [`Operands`] says, with 1 to 15 bytes; the CPU must have the feature.
+/// The conditions of [`Operands`], with 1 to 15 bytes; the CPU must have the feature.
 #[inline]
 #[target_feature(enable = "neon")]
 unsafe fn part(all: Operands, op: &impl Fn(uint8x16_t, uint8x16_t) -> uint8x16_t) {
@@ -78,7 +78,7 @@ typed! { "neon":
     walk_i64: int64x2_t, vreinterpretq_s64_u8, vreinterpretq_u8_s64;
 }
 
-/// By assembly, because the intrinsics of f16 are not in the stable language.
+/// In assembly, because the intrinsics of f16 are not stable in Rust.
 ///
 /// # Safety
 /// As for `walk`.
@@ -124,7 +124,7 @@ unsafe fn walk_f16(all: Operands, op: impl Fn(float32x4_t, float32x4_t) -> float
     }
 }
 
-/// Elements with even and with odd numbers each become f32 where they are.
+/// Converts even and odd elements to f32 separately, in place.
 ///
 /// # Safety
 /// As for `walk`.
@@ -144,7 +144,7 @@ unsafe fn walk_bf16(all: Operands, op: impl Fn(float32x4_t, float32x4_t) -> floa
     }
 }
 
-/// The nearest bf16 of each in its upper half, as `halves::to_bf16` has it; the lower half is anything.
+/// Rounds each to bf16 in the upper half, like `halves::to_bf16`; the lower half is undefined.
 #[inline]
 #[target_feature(enable = "neon")]
 fn rounded_bf16(value: float32x4_t) -> uint32x4_t {
@@ -175,7 +175,7 @@ fn maximum_i64(a: int64x2_t, b: int64x2_t) -> int64x2_t {
     vbslq_s64(vcgtq_s64(a, b), a, b)
 }
 
-// The instructions for the least and the greatest float are IEEE 754-2019's.
+// NEON's float minimum and maximum follow IEEE 754-2019.
 folds! {
     #[target_feature(enable = "neon")]
     F32 f32s: walk_f32 [vaddq_f32, vmulq_f32, vminq_f32, vmaxq_f32],

@@ -1,4 +1,4 @@
-//! Types of elements, and the operations on them.
+//! Element types, and the operations on them.
 
 /// Type of the elements of a reduction, in the machine's byte order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Number {
 }
 
 impl Number {
-    /// All of them.
+    /// All element types.
     pub const ALL: [Self; 8] = [
         Self::F32,
         Self::F64,
@@ -34,7 +34,7 @@ impl Number {
         Self::I64,
     ];
 
-    /// Bytes of an element, of which its address must be a multiple.
+    /// Returns the size of an element in bytes, which is also its alignment.
     pub fn size_bytes(self) -> u64 {
         match self {
             Self::I8 | Self::U8 => 1,
@@ -45,20 +45,20 @@ impl Number {
     }
 }
 
-/// Operation on two elements. The module above says what it gives for NaN, zeros and overflow.
+/// Operation on two elements. The parent module defines the results for NaN, zeros and overflow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fold {
     /// Addition.
     Sum,
     /// Multiplication.
     Prod,
-    /// The smaller one.
+    /// The smaller of the two.
     Min,
-    /// The greater one.
+    /// The greater of the two.
     Max,
 }
 
 impl Fold {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 4] = [Self::Sum, Self::Prod, Self::Min, Self::Max];
 }

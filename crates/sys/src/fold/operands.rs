@@ -1,12 +1,12 @@
-//! [`Operands`], as all kernels get them, and what vector kernels share: the loop (`walk!`) and the table (`folds!`).
+//! [`Operands`] of all kernels, and the shared parts of vector kernels: the loop (`walk!`) and the table (`folds!`).
 
 use super::number::Fold;
 
-/// Three stretches of the same length.
+/// Three ranges of the same length.
 ///
-/// Kernels may be called with operands of which holds: `one` and `other` are readable and `to` writable for `bytes`
-/// bytes, a multiple of an element's size, each address too. `to` either begins where an operand does or does not
-/// overlap it. Others may be writing any of it.
+/// Conditions for calling a kernel: `one` and `other` are readable and `to` writable for `bytes` bytes. `bytes` and
+/// each address are multiples of the element size. `to` either coincides with an operand or does not overlap it. Other
+/// threads or processes may be writing to any of it.
 #[derive(Clone, Copy)]
 pub(super) struct Operands {
     pub(super) to: *mut u8,
@@ -15,17 +15,17 @@ pub(super) struct Operands {
     pub(super) bytes: usize,
 }
 
-/// Kernel for one type of elements.
+/// Kernel for one element type.
 pub(super) type Folding = unsafe fn(Operands, Fold);
 
-/// Kernel that divides `one` by a number; `other` is `one`.
+/// Kernel that divides `one` by a number; `other` equals `one`.
 pub(super) type Dividing = unsafe fn(Operands, u32);
 
 impl Operands {
-    /// A part of them.
+    /// Returns a part of the operands.
     ///
     /// # Safety
-    /// `at + bytes` must not be beyond `self.bytes`.
+    /// `at + bytes` must not exceed `self.bytes`.
     #[inline]
     pub(super) unsafe fn part(self, at: usize, bytes: usize) -> Self {
         // SAFETY: inside, as the caller promises.
@@ -39,8 +39,8 @@ impl Operands {
         }
     }
 
-    /// Bytes in front of the first address that stores of `register` bytes should begin at. Short stretches are not
-    /// worth a part of their own.
+    /// Returns the number of bytes before the first address that is aligned for stores of `register` bytes; 0 for short
+    /// ranges, which are not worth a separate head.
     #[inline]
     pub(super) fn head(self, register: usize) -> usize {
         if self.bytes < 16 * register {
@@ -50,17 +50,17 @@ impl Operands {
     }
 }
 
-/// Defines `walk`, which takes operands by a register at a time, four a turn, and what is shorter by `part`.
+/// Defines `walk`, which processes operands register by register, four per iteration, and a shorter rest by `part`.
 macro_rules! walk {
     ($features:literal, $register:ty) => {
         /// # Safety
-        /// As [`Operands`] says; the CPU must have the features.
+        /// The conditions of [`Operands`]; the CPU must have the features.
         #[inline]
         #[target_feature(enable = $features)]
         unsafe fn walk(all: Operands, op: impl Fn($register, $register) -> $register) {
             const REGISTER: usize = size_of::<$register>();
             let mut at = all.head(REGISTER);
-            // SAFETY: every access is below `bytes`. The loads of a turn are before its stores, so that `to` may be an
+            // SAFETY: every access is below `bytes`. The loads of an iteration precede its stores, so `to` may be an
             // operand.
             unsafe {
                 if at > 0 {
@@ -97,7 +97,7 @@ macro_rules! walk {
     };
 }
 
-/// Defines `walk` for registers of another type, with the casts from and to bytes.
+/// Defines `walk` for registers of another type, with conversions from and to bytes.
 macro_rules! typed {
     ($features:literal: $($name:ident: $register:ty, $from:ident, $to:ident;)*) => {$(
         /// # Safety
@@ -111,7 +111,7 @@ macro_rules! typed {
     )*};
 }
 
-/// Defines the smaller and the greater one of x86's registers of floats, as `portable::extremes` has them.
+/// Defines minimum and maximum for float registers of x86, with the results of `portable::extremes`.
 #[cfg(target_arch = "x86_64")]
 macro_rules! register_extremes {
     ($features:literal: $($minimum:ident, $maximum:ident: $register:ty, $or:ident, $min:ident, $xor:ident, $set:ident;)*) => {$(
@@ -130,13 +130,13 @@ macro_rules! register_extremes {
     )*};
 }
 
-/// Defines a kernel for each type of elements, and `folding`, which gives them: the loop, and the operations in the
-/// order of [`Fold::ALL`].
+/// Defines a kernel for each element type, and `folding`, which returns them. Each line gives the loop, and the
+/// operations in the order of [`Fold::ALL`].
 macro_rules! folds {
     (#[$feature:meta] $($number:ident $name:ident: $walk:path [$sum:path, $prod:path, $min:path, $max:path],)*) => {
         $(
             /// # Safety
-            /// As [`Operands`] says; the CPU must have the features.
+            /// The conditions of [`Operands`]; the CPU must have the features.
             #[$feature]
             unsafe fn $name(all: Operands, fold: Fold) {
                 // SAFETY: the caller's promise is passed on.
@@ -159,7 +159,7 @@ macro_rules! folds {
     };
 }
 
-/// Defines kernels that divide, each with its loop and the division, and `dividing`, which gives them.
+/// Defines division kernels, each with its loop and the division, and `dividing`, which returns them.
 macro_rules! divides {
     (
         #[$feature:meta]
@@ -168,7 +168,7 @@ macro_rules! divides {
     ) => {
         $(
             /// # Safety
-            /// As [`Operands`] says; the CPU must have the features.
+            /// The conditions of [`Operands`]; the CPU must have the features.
             #[$feature]
             unsafe fn $name(all: Operands, $by: u32) {
                 // SAFETY: the caller's promise is passed on.

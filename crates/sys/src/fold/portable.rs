@@ -1,5 +1,5 @@
-//! Kernels for every CPU: blocks are copied out of the arena, folded by plain loops, of which the compiler makes
-//! vectors, and copied back. The division of integers is here for all kernels.
+//! Kernels for every CPU: copies blocks out of the arena, folds them by plain loops that the compiler vectorizes, and
+//! copies them back. The division of integers is here for all kernels.
 
 use std::mem::MaybeUninit;
 use std::ops::{Add, Mul};
@@ -9,11 +9,11 @@ use super::number::{Fold, Number};
 use super::operands::{Dividing, Folding, Operands, divides, folds};
 use crate::copy::Method;
 
-/// Elements of a block: two blocks of the largest fit into any first-level cache.
+/// Elements per block: two blocks of the largest type fit into any first-level cache.
 const BLOCK: usize = 1024;
 
 /// # Safety
-/// As [`Operands`] says; any bits must be a valid `T`.
+/// The conditions of [`Operands`]; any bits must be a valid `T`.
 #[inline]
 unsafe fn blocks<T: Copy>(all: Operands, op: impl Fn(T, T) -> T) {
     let mut one = [const { MaybeUninit::<T>::uninit() }; BLOCK];
@@ -21,8 +21,8 @@ unsafe fn blocks<T: Copy>(all: Operands, op: impl Fn(T, T) -> T) {
     for at in (0..all.bytes).step_by(BLOCK * size_of::<T>()) {
         let bytes = (all.bytes - at).min(BLOCK * size_of::<T>());
         let elements = bytes / size_of::<T>();
-        // SAFETY: the part lies inside the operands, the blocks hold at least as much, and what is seen of them as
-        // elements was written just before.
+        // SAFETY: the part lies inside the operands, the blocks hold at least as much, and the elements read from the
+        // blocks were written just before.
         unsafe {
             let part = all.part(at, bytes);
             Method::Memcpy.copy(part.one, one.as_mut_ptr().cast(), bytes);
@@ -38,7 +38,7 @@ unsafe fn blocks<T: Copy>(all: Operands, op: impl Fn(T, T) -> T) {
 }
 
 /// # Safety
-/// As [`Operands`] says.
+/// The conditions of [`Operands`].
 #[inline]
 unsafe fn f16_blocks(all: Operands, op: impl Fn(f32, f32) -> f32) {
     // SAFETY: the caller's promise is passed on; any bits are a number.
@@ -46,15 +46,15 @@ unsafe fn f16_blocks(all: Operands, op: impl Fn(f32, f32) -> f32) {
 }
 
 /// # Safety
-/// As [`Operands`] says.
+/// The conditions of [`Operands`].
 #[inline]
 unsafe fn bf16_blocks(all: Operands, op: impl Fn(f32, f32) -> f32) {
     // SAFETY: as above.
     unsafe { blocks(all, |a, b| to_bf16(op(from_bf16(a), from_bf16(b)))) }
 }
 
-/// Defines the smaller and the greater one of a float. One comparison in each direction, and the bits of both: where
-/// they differ there are two zeros, of which the negative one remains, or a NaN, which does.
+/// Defines minimum and maximum for a float type. It compares in both directions and ORs the bits of the two results.
+/// They differ only for two zeros, where the sign of the negative one remains, or with a NaN, which remains a NaN.
 macro_rules! extremes {
     ($float:ty, $minimum:ident, $maximum:ident) => {
         #[inline]
@@ -97,17 +97,17 @@ divides! {
     I64 i64s_by: blocks::<i64>, |a, by| a / i64::from(by.max(1)),
 }
 
-/// The whole part of a quotient of a byte. f32 is exact enough: a quotient that is no whole number is at least 1 / `by`
-/// away from one, and its error less than 2^-16 / `by`.
+/// Returns the whole part of a byte's quotient. f32 is exact enough: a quotient that is not a whole number is at least
+/// 1 / `by` away from one, and the error is less than 2^-16 / `by`.
 #[inline]
 fn small_quotient(a: i16, by: u32) -> i32 {
-    // SAFETY: the quotient is no greater than 255 in magnitude, and no NaN, because `by` is above 0.
+    // SAFETY: the quotient is at most 255 in magnitude, and not a NaN, because `by` is above 0.
     unsafe { (f32::from(a) / by.max(1) as f32).to_int_unchecked() }
 }
 
-/// The whole part of a quotient of 32 bits, likewise: f64's error is less than 2^-21 / `by`.
+/// Returns the whole part of a 32-bit quotient. As above: f64's error is less than 2^-21 / `by`.
 #[inline]
 fn quotient(a: i32, by: u32) -> i32 {
-    // SAFETY: the quotient lies between -2^31 and 2^31 - 1, and is no NaN, because `by` is above 0.
+    // SAFETY: the quotient lies between -2^31 and 2^31 - 1, and is not a NaN, because `by` is above 0.
     unsafe { (f64::from(a) / f64::from(by.max(1))).to_int_unchecked() }
 }

@@ -1,5 +1,6 @@
-//! Calls that HIP has in forms of its own: a number instead of a context, copies that are told their direction, names
-//! of results that are returned, properties of a GPU in a struct, and files of memory by calls of the runtime below it.
+//! HIP calls without a CUDA counterpart of the same form: devices by number instead of contexts, copies with a
+//! direction, returned names of results, properties of a GPU in a struct, and memory exported as files by the runtime
+//! below HIP.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::sync::OnceLock;
@@ -12,17 +13,17 @@ use crate::cuda::driver::{DriverLibrary, GpuDriver, Introduced, LoadedText, OwnC
 use crate::cuda::{CudaFailure, CudaVersion};
 use crate::library::{file_or_name, functions, text};
 
-/// `hipMemcpyDefault`: from wherever the one address is to wherever the other is.
+/// `hipMemcpyDefault`: the runtime derives the direction from the addresses.
 const COPY_DEFAULT: c_int = 4;
 
-/// Room for `hipDeviceProp_t`, with some to spare: it had 792 bytes where the library's symbol without a version in its
-/// name was frozen, and has 1472 in newer headers. Of words, because sizes and pointers are among its fields.
+/// Buffer for `hipDeviceProp_t`, with room to spare. It had 792 bytes when the library's unversioned symbol was frozen,
+/// and has 1472 in newer headers. Made of words, because sizes and pointers are among its fields.
 type Properties = [u64; 512];
 
-/// Place of `gcnArchName` in the frozen struct.
+/// Offset of `gcnArchName` in the frozen struct.
 const GENERATION_OFFSET: usize = 396;
 
-/// Its size.
+/// Size of `gcnArchName`.
 const GENERATION_BYTES: usize = 256;
 
 functions! { pub(super) HipCalls by Introduced:
@@ -41,15 +42,15 @@ struct HipOwn {
     calls: HipCalls,
     driver: &'static GpuDriver,
     has: Option<CudaVersion>,
-    /// The file of the library, beside which its compiler is.
+    /// Path of the library; its compiler is in the same folder.
     path: String,
-    /// The compiler, or why there is none; empty until somebody has a use for it.
+    /// The compiler, or the reason why it is missing; set at first use.
     compiler: OnceLock<Result<HipCompiler, CudaFailure>>,
-    /// The call that exports allocations, in the same way.
+    /// The call that exports allocations, or the reason why it is missing; set at first use.
     exporter: OnceLock<Result<RocrExport, CudaFailure>>,
 }
 
-/// Looks the calls up.
+/// Looks up the calls.
 ///
 /// # Errors
 /// `TooOld`.
@@ -65,14 +66,14 @@ pub(super) fn own(library: &DriverLibrary) -> Result<Box<dyn OwnCalls>, CudaFail
     }))
 }
 
-/// The number of a GPU in the place of a context; no call gets it as an address.
+/// Returns the GPU number that takes the place of a context handle. No call uses it as an address.
 fn number(context: ContextHandle) -> c_int {
     c_int::try_from(context.addr()).unwrap_or(c_int::MAX)
 }
 
 impl OwnCalls for HipOwn {
     unsafe fn retain(&self, ordinal: Ordinal) -> Result<ContextHandle, Code> {
-        // SAFETY: the call refuses numbers that no GPU has. It makes what others know as a context.
+        // SAFETY: the call refuses numbers that no GPU has. It creates the equivalent of a context.
         match unsafe { (self.calls.set_device)(ordinal) } {
             0 => Ok(std::ptr::without_provenance_mut(
                 usize::try_from(ordinal).unwrap_or(usize::MAX),
@@ -82,7 +83,7 @@ impl OwnCalls for HipOwn {
     }
 
     unsafe fn release(&self, _ordinal: Ordinal) {
-        // The runtime keeps what a GPU needs until the process ends; hipDeviceReset would take it from other users too.
+        // The runtime keeps a GPU's state until the process ends; hipDeviceReset would take it from other users too.
     }
 
     unsafe fn set_current(&self, context: ContextHandle) -> Code {
@@ -118,8 +119,8 @@ impl OwnCalls for HipOwn {
         let compiler = compiler.as_ref().map_err(CudaFailure::clone)?;
         let code = compiler.compile(text, self.generation(ordinal).as_deref())?;
         let mut module = std::ptr::null_mut();
-        // SAFETY: the handle is valid for the write; the code is whole, as the compiler made it for this GPU. The
-        // runtime makes no copy: whoever gets the module keeps the code until it has unloaded it.
+        // SAFETY: the handle is valid for the write; the code is complete, as the compiler made it for this GPU. The
+        // runtime makes no copy: the owner of the module keeps the code until it has unloaded it.
         let loaded = unsafe { (self.calls.module_load)(&raw mut module, code.as_ptr().cast()) };
         self.check("hipModuleLoadData", loaded)?;
         Ok(LoadedText { module, code })
@@ -131,35 +132,35 @@ impl OwnCalls for HipOwn {
         memory: ExportedMemory,
     ) -> Result<DmabufFile, CudaFailure> {
         if let Some(physical) = memory.physical {
-            // SAFETY: the caller promises a handle of this library's, and that all of its memory is mapped.
+            // SAFETY: the caller promises a handle of this library, and that all of its memory is mapped.
             return unsafe { export_mapped(library, self, physical) };
         }
         let exporter = self
             .exporter
             .get_or_init(|| RocrExport::load(self.driver, &self.path, self.has));
         let exporter = exporter.as_ref().map_err(CudaFailure::clone)?;
-        // SAFETY: the caller promises an allocation of the runtime's.
+        // SAFETY: the caller promises an allocation of the runtime.
         unsafe { exporter.export(memory) }
     }
 
     fn words(&self, code: Code) -> [String; 2] {
-        // SAFETY: null, or a constant NUL-terminated string of the library, for whatever number.
+        // SAFETY: null, or a constant NUL-terminated string of the library, for any number.
         let [name, words] = [self.calls.error_name, self.calls.error_string]
             .map(|of| unsafe { text(of(code)) }.unwrap_or_default());
-        // Older releases have no other words than the name.
+        // Older releases return the name as description too.
         let words = if words == name { String::new() } else { words };
         [name, words]
     }
 
     fn generation(&self, ordinal: Ordinal) -> Option<String> {
         let mut room: Properties = [0; _];
-        // SAFETY: the array has more room than the struct has in any version, and is aligned for each of its fields.
+        // SAFETY: the array is larger than the struct in any version, and is aligned for each of its fields.
         let code = unsafe { (self.calls.properties)(room.as_mut_ptr().cast(), ordinal) };
         let bytes: Vec<u8> = room.iter().flat_map(|word| word.to_ne_bytes()).collect();
         let name = &bytes[GENERATION_OFFSET..][..GENERATION_BYTES];
         let name = name.split(|&byte| byte == 0).next()?;
         let name = std::str::from_utf8(name).ok()?;
-        // A struct of another form would have something else there.
+        // Rejects the bytes of a struct with another layout.
         (code == 0 && name.starts_with("gfx")).then(|| name.to_owned())
     }
 }

@@ -1,6 +1,6 @@
-//! hiprtc, the compiler of HIP: kernels of this crate compiled for one GPU.
+//! hiprtc, HIP's compiler: compiles kernels of this crate for one GPU.
 //!
-//! It is a library of its own beside the runtime in newer releases of ROCm, and part of the runtime in older ones.
+//! It is a separate library next to the runtime in newer releases of ROCm, and part of the runtime in older ones.
 
 use std::ffi::{CString, c_char, c_int, c_void};
 use std::path::Path;
@@ -10,10 +10,10 @@ use crate::cuda::driver::{DriverLibrary, GpuDriver, Introduced};
 use crate::cuda::{CudaFailure, CudaVersion};
 use crate::library::{SharedLibrary, functions, text};
 
-/// Name of the runtime's file up to the version of its interface.
+/// Name of the runtime's file, without the interface version.
 const RUNTIME: &str = "libamdhip64";
 
-/// Name of the compiler's, in the same way.
+/// Name of the compiler's file, without the interface version.
 const COMPILER: &str = "libhiprtc";
 
 /// `hiprtcProgram`.
@@ -30,7 +30,7 @@ functions! { pub(super) HiprtcCalls by Introduced:
     words = (c"hiprtcGetErrorString", 4, 2) => (c_int) -> *const c_char;
 }
 
-/// The call that tells the bytes of a log or of code.
+/// The call that returns the size of a log or of code.
 type SizeCall = unsafe extern "C" fn(Program, *mut usize) -> c_int;
 
 /// The call that writes a log or code.
@@ -40,19 +40,19 @@ type BytesCall = unsafe extern "C" fn(Program, *mut c_char) -> c_int;
 #[derive(Debug)]
 pub(super) struct HipCompiler {
     calls: HiprtcCalls,
-    // Dropping the handle does not unload the library; it is here because the calls are its.
+    // Dropping the handle does not unload the library; it is kept because the calls belong to it.
     _library: DriverLibrary,
 }
 
-/// A text that is being compiled.
+/// A text during compilation.
 struct HipProgram<'a> {
     compiler: &'a HipCompiler,
     handle: Program,
 }
 
 impl HipCompiler {
-    /// Loads the compiler of a runtime that was loaded from `runtime`: the one beside it, the one in it, or the one
-    /// that the loader finds.
+    /// Loads the compiler of a runtime that was loaded from `runtime`: the one in the same folder, the one in the
+    /// runtime, or the one that the loader finds.
     ///
     /// # Errors
     /// `NoCompiler`, `TooOld`.
@@ -84,7 +84,7 @@ impl HipCompiler {
         Err(first.unwrap_or_else(|| CudaFailure::NoCompiler(COMPILER.to_owned())))
     }
 
-    /// Compiles a text for a generation of GPUs, or for that of this thread's where it is not known.
+    /// Compiles a text for an architecture; if that is unknown, for the GPU that is current on this thread.
     ///
     /// # Errors
     /// `Call`, with the compiler's first complaint.
@@ -94,12 +94,12 @@ impl HipCompiler {
         generation: Option<&str>,
     ) -> Result<Vec<u8>, CudaFailure> {
         let program = self.create(source)?;
-        // No name of a generation has a NUL.
+        // Names of architectures contain no NUL.
         let wanted =
             generation.and_then(|name| CString::new(format!("--offload-arch={name}")).ok());
         let options: Vec<*const c_char> = wanted.iter().map(|option| option.as_ptr()).collect();
-        // SAFETY: the program lives, and there are as many strings as the number says, each of which ends with a NUL
-        // and outlives the call.
+        // SAFETY: the program lives, and the number is the number of strings, each of which ends with a NUL and
+        // outlives the call.
         let code = unsafe {
             (self.calls.compile)(program.handle, options.len() as c_int, options.as_ptr())
         };
@@ -115,7 +115,7 @@ impl HipCompiler {
     }
 
     fn create(&self, source: &str) -> Result<HipProgram<'_>, CudaFailure> {
-        // The texts of this crate have no NUL; one that had would be compiled up to there.
+        // This crate's texts contain no NUL; a text with one would be compiled up to it.
         let bytes: Vec<u8> = source.bytes().take_while(|&byte| byte != 0).collect();
         let source = CString::new(bytes).unwrap_or_default();
         let mut handle = std::ptr::null_mut();
@@ -143,7 +143,7 @@ impl HipCompiler {
         if code == 0 {
             return Ok(());
         }
-        // SAFETY: null, or a constant NUL-terminated string of the library, for whatever number.
+        // SAFETY: null, or a constant NUL-terminated string of the library, for any number.
         let name = unsafe { text((self.calls.words)(code)) }.unwrap_or_default();
         Err(CudaFailure::Call {
             call,
@@ -155,7 +155,7 @@ impl HipCompiler {
 }
 
 impl HipProgram<'_> {
-    /// Bytes of a log or of code: one call tells how many they are, another one writes them.
+    /// Returns the bytes of a log or of code: one call returns their number, another one writes them.
     fn bytes(
         &self,
         (size, bytes): (SizeCall, BytesCall),
@@ -168,9 +168,9 @@ impl HipProgram<'_> {
         if len == 0 {
             return Ok(Vec::new());
         }
-        // Older compilers end a log with a NUL that they did not count.
+        // Older compilers end a log with a NUL that they do not count.
         let mut room = vec![0u8; len + 1];
-        // SAFETY: there is room for more bytes than the library has said.
+        // SAFETY: the buffer is larger than the library has reported.
         let code = unsafe { bytes(self.handle, room.as_mut_ptr().cast()) };
         self.compiler.check(bytes_name, code)?;
         room.truncate(len);
@@ -180,17 +180,17 @@ impl HipProgram<'_> {
 
 impl Drop for HipProgram<'_> {
     fn drop(&mut self) {
-        // SAFETY: made once, destroyed once. Nobody is left to be told of a failure.
+        // SAFETY: created once, destroyed once. `drop` cannot report a failure.
         unsafe { (self.compiler.calls.destroy)(&raw mut self.handle) };
     }
 }
 
-/// Files that may hold the compiler of a runtime, in the order in which they are tried.
+/// Returns the files that may contain a runtime's compiler, in order of preference.
 fn candidates(runtime: &str) -> Vec<String> {
     let file = Path::new(runtime)
         .file_name()
         .and_then(|name| name.to_str());
-    // Both carry the version of one interface.
+    // Runtime and compiler share the interface version.
     let version = file.and_then(|name| name.strip_prefix(RUNTIME));
     let beside = version.map(|version| {
         let beside = Path::new(runtime).with_file_name(format!("{COMPILER}{version}"));
@@ -215,7 +215,7 @@ mod tests {
         assert_eq!(tried[0], "/opt/rocm/lib/libhiprtc.so.6");
         assert_eq!(tried[1], "/opt/rocm/lib/libamdhip64.so.6");
         assert_eq!(tried[2], "libhiprtc.so.6");
-        // A runtime of another name has none beside it that could be named.
+        // If the runtime has another name, the name of the compiler next to it is unknown.
         assert_eq!(candidates("/a/b.so")[..2], ["/a/b.so", "libhiprtc.so.7"]);
     }
 }

@@ -1,9 +1,9 @@
-//! Memory of a GPU as a file for other devices: by ROCr, the runtime below HIP's, or by its handle.
+//! GPU memory as a file for other devices: by ROCr, the runtime below HIP's, or by its handle.
 //!
-//! HIP's own call (`hipMemGetHandleForAddressRange`, since HIP 7.0) is not used. The file that it makes is all of the
-//! buffer that the kernel's driver knows, in which an allocation of less than 2 MiB begins anywhere, and it does not
-//! tell where: a card would be given a neighbour's bytes. ROCr's call, which it makes underneath, tells the offset, and
-//! older releases have it too. Memory that was mapped by a handle is all of its buffer.
+//! HIP's own call (`hipMemGetHandleForAddressRange`, since HIP 7.0) is not used. Its file covers the whole buffer of
+//! the kernel driver, in which an allocation of less than 2 MiB can begin anywhere, and it does not return the offset.
+//! A card would get access to a neighbour's bytes. ROCr's call, which HIP's is built on, returns the offset, and older
+//! releases have it too. Memory that was mapped by a handle is the whole of its buffer.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -13,13 +13,13 @@ use crate::cuda::driver::{DriverLibrary, GpuDriver, Introduced, OwnCalls};
 use crate::cuda::{CudaFailure, CudaVersion};
 use crate::library::{SharedLibrary, functions, text};
 
-/// Name of ROCr's library, under which HIP's runtime has loaded it.
+/// Name under which HIP's runtime has loaded ROCr's library.
 const ROCR: &str = "libhsa-runtime64.so.1";
 
-/// Name of its call.
+/// Name of ROCr's exporting call.
 const EXPORT: &CStr = c"hsa_amd_portable_export_dmabuf";
 
-/// Release of ROCm that has it.
+/// Release of ROCm that introduced it.
 const EXPORT_SINCE: CudaVersion = CudaVersion { major: 5, minor: 4 };
 
 functions! { pub(super) HandleCalls by Introduced:
@@ -39,15 +39,15 @@ functions! { StatusCalls by &'static CStr:
 #[derive(Debug)]
 pub(super) struct RocrExport {
     calls: RocrCalls,
-    /// The call that has words for its results.
+    /// The call that describes its results.
     status: Option<StatusCalls>,
-    // Dropping the handle does not unload the library; it is here because the calls are its.
+    // Dropping the handle does not unload the library; it is kept because the calls belong to it.
     _library: SharedLibrary,
 }
 
 impl RocrExport {
-    /// Looks the call up in a runtime that was loaded from `runtime`, with the libraries that it needs, and then in
-    /// ROCr as it was loaded by it. Another copy of ROCr would know none of the memory, and is not loaded.
+    /// Looks up the call in the runtime loaded from `runtime` and its dependencies, and then in the ROCr that the
+    /// runtime has loaded. A second copy of ROCr would not know the memory, so none is loaded.
     ///
     /// # Errors
     /// `TooOld`.
@@ -75,23 +75,23 @@ impl RocrExport {
         })
     }
 
-    /// Makes the file of an allocation.
+    /// Makes a file for an allocation.
     ///
     /// # Errors
     /// `Call`.
     ///
     /// # Safety
-    /// The memory is an allocation of the runtime's.
+    /// The memory is an allocation of the runtime.
     pub(super) unsafe fn export(&self, memory: ExportedMemory) -> Result<DmabufFile, CudaFailure> {
         let address = std::ptr::without_provenance::<c_void>(
             usize::try_from(memory.address).unwrap_or(usize::MAX),
         );
         let len = usize::try_from(memory.bytes).unwrap_or(usize::MAX);
         let (mut file, mut offset) = (-1, 0);
-        // SAFETY: both places are valid for the writes; the address is looked up, and never followed.
+        // SAFETY: `file` and `offset` are valid for the writes; the address is looked up, and never dereferenced.
         let code = unsafe { (self.calls.export)(address, len, &raw mut file, &raw mut offset) };
         self.check(code)?;
-        // SAFETY: ROCr opened it for the caller, and nobody else has it.
+        // SAFETY: ROCr opened it for the caller, and it has no other owner.
         let file = unsafe { opened("hsa_amd_portable_export_dmabuf", file) }?;
         Ok(DmabufFile { file, offset })
     }
@@ -102,12 +102,12 @@ impl RocrExport {
         }
         let mut words = std::ptr::null();
         if let Some(status) = self.status {
-            // SAFETY: the pointer is valid for the write; an unknown status leaves it as it is.
+            // SAFETY: the pointer is valid for the write; an unknown status leaves it unchanged.
             unsafe { (status.words)(code, &raw mut words) };
         }
         // SAFETY: null, or a constant NUL-terminated string of the library.
         let words = unsafe { text(words) }.unwrap_or_default();
-        // "NAME: words".
+        // The format is "NAME: description".
         let (name, text) = words.split_once(": ").unwrap_or(("", &words));
         Err(CudaFailure::Call {
             call: "hsa_amd_portable_export_dmabuf",
@@ -118,13 +118,13 @@ impl RocrExport {
     }
 }
 
-/// Makes the file of physical memory, whose handle was made for that.
+/// Makes a file for physical memory whose handle is exportable.
 ///
 /// # Errors
 /// `TooOld`, `Call`.
 ///
 /// # Safety
-/// The handle is of this library, whose calls have these words.
+/// The handle belongs to this library, and `words` describes the results of its calls.
 pub(super) unsafe fn export_mapped(
     library: &DriverLibrary,
     words: &dyn OwnCalls,
@@ -132,11 +132,10 @@ pub(super) unsafe fn export_mapped(
 ) -> Result<DmabufFile, CudaFailure> {
     let calls = HandleCalls::of(|call| library.symbol(call))?;
     let mut file: c_int = -1;
-    // SAFETY: the place is valid for the write of an int, which a handle of this kind is; the caller promises the
-    // other.
+    // SAFETY: `file` is valid for the write of an int, which a handle of this kind is; the caller promises the rest.
     let code = unsafe { (calls.export)((&raw mut file).cast(), physical, POSIX_FILE, 0) };
     words.check("hipMemExportToShareableHandle", code)?;
-    // SAFETY: the runtime opened it for the caller, and nobody else has it.
+    // SAFETY: the runtime opened it for the caller, and it has no other owner.
     let file = unsafe { opened("hipMemExportToShareableHandle", file) }?;
     Ok(DmabufFile { file, offset: 0 })
 }

@@ -1,20 +1,20 @@
-//! libamdhip64, the runtime library of AMD GPUs, loaded at run time: the differences between it and NVIDIA's driver,
-//! after which everything else is as in [`crate::cuda`].
+//! libamdhip64, the runtime library of AMD GPUs, loaded at run time. This module contains its differences from NVIDIA's
+//! driver; all other code is shared, in [`crate::cuda`].
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `mod` | the driver, as data |
-//! | `names` | its names of calls, and its numbers of attributes |
-//! | `calls` | calls that it has in forms of its own |
+//! | `mod` | the description of the driver |
+//! | `names` | its names of calls, and its attribute numbers |
+//! | `calls` | calls with a form of their own |
 //! | `export` | memory as a file for other devices |
 //! | `compiler` | kernels compiled from their text, by hiprtc |
 //! | `pattern.hip` | the keyed pattern, written and compared by a GPU |
-//! | `copy.hip` | copies by the processors of a GPU |
+//! | `copy.hip` | copies by the GPU's processors |
 //!
-//! Nothing here has run on a GPU of AMD. Names, prototypes, numbers and the version that each call came with are those
-//! of ROCm's public headers and of the list of symbols that the library exports. Flags and results in `cuda::abi` were
-//! compared with those headers, and are the same numbers there. Contexts are deprecated in HIP: a
-//! thread has a current GPU, whose number stands in their place.
+//! No code here has run on an AMD GPU. Names, prototypes, numbers and the version of each call come from ROCm's public
+//! headers and the library's list of exported symbols. The flags and results in `cuda::abi` were compared with those
+//! headers, and have the same numbers there. Contexts are deprecated in HIP: a thread has a current GPU, whose number
+//! takes their place.
 
 mod calls;
 mod compiler;
@@ -24,10 +24,10 @@ mod names;
 use crate::cuda::GpuDriver;
 use crate::cuda::driver::Granularity;
 
-/// Text of the kernel that copies.
+/// Source text of the copy kernel.
 pub const COPY_HIP: &str = include_str!("copy.hip");
 
-/// Text of the kernels that fill and compare.
+/// Source text of the kernels that fill and compare.
 pub const PATTERN_HIP: &str = include_str!("pattern.hip");
 
 /// AMD's runtime.
@@ -46,7 +46,7 @@ pub static AMD: GpuDriver = GpuDriver {
     attributes: Some(names::ATTRIBUTES),
     // `hipDevP2PAttrPerformanceRank`.
     peer_attributes_from: 0,
-    // The least is a page of the host in newer releases, which costs a GPU many translations.
+    // The minimum is one host page in newer releases, which costs a GPU many address translations.
     granularity: Granularity::Recommended,
     exported_by_handle: true,
     version_call: c"hipDriverGetVersion",

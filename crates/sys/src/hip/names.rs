@@ -1,4 +1,4 @@
-//! HIP's names of calls and its numbers of attributes, beside those of CUDA's driver.
+//! HIP's call names and attribute numbers, mapped from those of CUDA's driver.
 
 use std::ffi::{CStr, c_int};
 
@@ -6,7 +6,7 @@ use crate::cuda::CudaVersion;
 use crate::cuda::abi::Attribute;
 use crate::cuda::driver::Alias;
 
-/// HIP's number of the version that it is of, such as 60342134 of 6.3.
+/// Decodes HIP's version number, such as 60342134 for 6.3.
 pub(super) fn version(number: c_int) -> CudaVersion {
     CudaVersion {
         major: number / 10_000_000,
@@ -14,8 +14,8 @@ pub(super) fn version(number: c_int) -> CudaVersion {
     }
 }
 
-/// The identifier of a GPU: 16 hexadecimal digits are its UUID. A GPU that has none says the same as any other such
-/// one, so that its address has to do.
+/// Returns the identifier of a GPU: its UUID, if that is 16 hexadecimal digits. GPUs without a UUID all report the same
+/// bytes, so their PCI address identifies them.
 pub(super) fn identity(uuid: &[u8; 16], pci_address: &str) -> String {
     let digits = std::str::from_utf8(uuid).ok();
     let digits = digits.filter(|text| text.bytes().all(|digit| digit.is_ascii_hexdigit()));
@@ -25,7 +25,7 @@ pub(super) fn identity(uuid: &[u8; 16], pci_address: &str) -> String {
     }
 }
 
-/// A call of the oldest symbol version that the library has; it may be older than that.
+/// A call with the library's oldest symbol version; the call may be older.
 const fn old(of: &'static CStr, symbol: &'static CStr) -> Alias {
     since(4, 2, of, symbol)
 }
@@ -38,7 +38,7 @@ const fn since(major: i32, minor: i32, of: &'static CStr, symbol: &'static CStr)
     }
 }
 
-/// Calls by CUDA's names and by HIP's. Those of a form of their own are here for messages.
+/// CUDA's call names with HIP's. Calls of a different form are listed for messages.
 pub(super) const ALIASES: &[Alias] = &[
     old(c"cuInit", c"hipInit"),
     old(c"cuDeviceGetCount", c"hipGetDeviceCount"),
@@ -94,16 +94,15 @@ pub(super) const ALIASES: &[Alias] = &[
     since(5, 1, c"cuMemSetAccess", c"hipMemSetAccess"),
 ];
 
-/// Calls that are not used, and why.
+/// Calls that are not used, and the reason.
 pub(super) const LACKS: &[(&CStr, &str)] = &[(
     c"cuStreamWriteValue64_v2",
     "hipStreamWriteValue64 is not used: it is marked beta, and nothing is said of when a CPU sees its word and the data",
 )];
 
-/// HIP's numbers of attributes. It tells the clock of a GPU's memory as well, but not how many transfers there are in a
-/// cycle of it, which is 2 for some generations and 4 for others. Its number of copy engines is a constant of the
-/// runtime, of queues and not of engines, and is left out. The last two came with releases of HIP 7: older ones refuse
-/// their numbers.
+/// HIP's attribute numbers. The memory clock is left out: HIP does not report the transfers per cycle, 2 or 4 depending
+/// on the generation. The number of copy engines is left out too: it is a constant of the runtime, and counts queues
+/// instead of engines. The last two attributes came with releases of HIP 7; older ones reject their numbers.
 pub(super) const ATTRIBUTES: &[(Attribute, c_int)] = &[
     // hipDeviceAttributeComputeCapabilityMajor
     (Attribute::ComputeMajor, 23),
@@ -139,7 +138,7 @@ mod tests {
         }
     }
 
-    /// Calls of a form of their own, which messages name by this list, are the ones that are called.
+    /// Messages name calls of a different form by this list; they must be the ones that are called.
     #[test]
     fn calls_of_another_form_have_one_name_here_and_there() {
         for own in [
@@ -155,7 +154,7 @@ mod tests {
         }
     }
 
-    /// A name that is written down twice would hide the second.
+    /// With two entries for a name, the second would have no effect.
     #[test]
     fn every_call_has_one_name() {
         for (at, alias) in ALIASES.iter().enumerate() {

@@ -1,10 +1,11 @@
-//! Declarations of `kernel/tonnage_kread/tonnage_kread.h`; a test compares them with what a C compiler makes of it.
+//! Declarations of `kernel/tonnage_kread/tonnage_kread.h`; a test compares them with the header as compiled by a C
+//! compiler.
 
 use crate::header::{numbers, structures, zeroed};
 
 numbers! { fn values;
     u32:
-        /// Number of this layout.
+        /// Version of this layout.
         TKR_ABI = 1,
         TKR_READ = 0, TKR_WRITE = 1, TKR_EACH = 0, TKR_FIRST = 1, TKR_BATCH = 2, TKR_FIXED = 0, TKR_SEQUENTIAL = 1,
         TKR_RANDOM = 2, TKR_PERMUTED = 3, TKR_RUN_UNTIMED = 1, TKR_HIST_CLEAR = 1, TKR_PEEK_STORE = 1;
@@ -47,7 +48,7 @@ structures! { fn layouts;
 
 zeroed! { tkr_setup tkr_lane tkr_connect tkr_flow tkr_run tkr_stats tkr_hist tkr_peek }
 
-/// A call's number, as `_IOC` of `linux/ioctl.h` makes it.
+/// Encodes a call's number like `_IOC` of `linux/ioctl.h`.
 const fn call(direction: u32, number: u32, bytes: usize) -> u32 {
     direction << 30 | (bytes as u32) << 16 | 0x74 << 8 | number
 }
@@ -64,7 +65,7 @@ mod tests {
 
     use super::*;
 
-    /// Compiles a program that prints what the header says, and compares all of it.
+    /// Compiles a program that prints the header's values, and compares all of them.
     #[test]
     fn the_header_says_the_same_to_a_c_compiler() {
         let (mut program, mut ours) = (String::new(), String::new());
@@ -99,7 +100,7 @@ mod tests {
         assert_eq!(String::from_utf8(said).unwrap(), ours);
     }
 
-    /// No structure has bytes that no field names: those would be neither checked nor zero.
+    /// No structure has padding: its bytes would be neither checked nor zero.
     #[test]
     fn structures_have_no_bytes_without_a_name() {
         let named = 4 * 2 + 64 + 4 * 6 + 16 + 4 * 4;

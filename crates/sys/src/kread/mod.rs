@@ -6,7 +6,7 @@
 //! | `abi` | declarations of the module's header |
 //! | `session` | an open session: lanes, runs, landing memory, latencies |
 //!
-//! Connections of lanes, and advice about what is missing, are `tonnage_engines::verbs`'.
+//! `tonnage_engines::verbs` connects lanes, and gives advice about missing parts.
 
 mod abi;
 mod session;

@@ -1,5 +1,5 @@
-//! An open session. Whatever is given to the module is checked there too; here it is made so that the kernel touches no
-//! memory but what the caller lent for the call.
+//! An open session. The module checks all arguments again; this code ensures that the kernel touches only memory that
+//! the caller has lent for the call.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -13,75 +13,75 @@ use crate::mapping::Arena;
 
 /// The device file.
 pub const KREAD_DEVICE: &str = "/dev/tonnage_kread";
-/// Bounds of a session, as in the module's header.
+/// Maximum number of lanes. This and the other limits of a session come from the module's header.
 pub const KREAD_LANES_MAX: u32 = 128;
-/// The most operations in flight on a lane.
+/// Maximum operations in flight per lane.
 pub const KREAD_DEPTH_MAX: u32 = 1024;
-/// The most slots of landing memory.
+/// Maximum slots of landing memory.
 pub const KREAD_SLOTS_MAX: u32 = 1024;
-/// The least bytes of a slot.
+/// Minimum bytes of a slot.
 pub const KREAD_SLOT_BYTES_MIN: u32 = 4096;
-/// The most bytes of a slot, and of an operation.
+/// Maximum bytes of a slot, and of an operation.
 pub const KREAD_SLOT_BYTES_MAX: u32 = 4 << 20;
 
-/// Contents of a session.
+/// Parameters of a session.
 #[derive(Debug, Clone, Copy)]
 pub struct KreadSetup<'a> {
     /// Name of the RDMA device.
     pub device: &'a str,
-    /// Its port.
+    /// Port of the device.
     pub port: u8,
-    /// Index of the port's address.
+    /// Index of the port's address (GID).
     pub gid_index: u8,
     /// Number of lanes.
     pub lanes: u32,
-    /// Operations in flight on a lane, at most.
+    /// Maximum operations in flight per lane.
     pub depth: u32,
-    /// Slots of landing memory.
+    /// Number of slots of landing memory.
     pub slots: u32,
-    /// Bytes of each, a power of two.
+    /// Bytes of a slot, a power of two.
     pub slot_bytes: u32,
 }
 
-/// Reason why there is no session.
+/// Reason why a session cannot be opened.
 #[derive(Debug)]
 pub enum KreadRefused {
-    /// There is no such device file.
+    /// The device file does not exist.
     Absent,
     /// This user may not open it.
     Denied,
-    /// The module's calls have another layout, of this number.
+    /// The module uses another version of the layout, which has this number.
     Abi(u32),
-    /// Another reason of the system's.
+    /// Another error of the system.
     Other(io::Error),
 }
 
-/// Way of a lane to a queue pair.
+/// Path of a lane to the peer's queue pair.
 #[derive(Debug, Clone, Copy)]
 pub struct KreadPath {
     /// Number of the peer's queue pair.
     pub number: u32,
-    /// Number of the first packet that it sends.
+    /// First packet sequence number of that queue pair.
     pub first_packet: u32,
-    /// Its local identifier, on InfiniBand.
+    /// Its local identifier (LID), on InfiniBand.
     pub lid: u16,
-    /// Its address, where packets carry some.
+    /// Its GID, if packets carry addresses.
     pub gid: Option<[u8; 16]>,
-    /// Payload of a packet.
+    /// Payload bytes of a packet.
     pub mtu_bytes: u32,
     /// Flow label of packets with addresses.
     pub flow_label: u32,
     /// Index of the partition key.
     pub pkey_index: u16,
-    /// Time until a packet is sent again, as queue pairs have it.
+    /// Retransmission timeout, as encoded in a queue pair.
     pub timeout: u8,
-    /// Times that it is.
+    /// Number of retransmissions.
     pub retry: u8,
-    /// Times that a message is sent again for want of a receive.
+    /// Number of retries of a message that finds no receive.
     pub rnr_retry: u8,
-    /// Reads in flight.
+    /// Maximum reads in flight.
     pub reads: u8,
-    /// Routers on the way, at most.
+    /// Maximum number of routers on the path.
     pub hop_limit: u8,
     /// Traffic class of packets with addresses.
     pub traffic_class: u8,
@@ -93,21 +93,21 @@ pub struct KreadPath {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum KreadVerb {
-    /// Of a peer's memory.
+    /// Reads of a peer's memory.
     Read = TKR_READ,
-    /// Into a peer's memory.
+    /// Writes to a peer's memory.
     Write = TKR_WRITE,
 }
 
-/// Moments at which operations are posted.
+/// When operations are posted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum KreadPacing {
-    /// One for each that completes.
+    /// One per completion.
     Each = TKR_EACH,
-    /// The published way: the first of each window is signalled and waited for.
+    /// The published method: signals the first operation of each window, and waits for it.
     First = TKR_FIRST,
-    /// A window once nothing is in flight.
+    /// A whole window, when none is in flight.
     Batch = TKR_BATCH,
 }
 
@@ -117,7 +117,7 @@ pub enum KreadPacing {
 pub enum KreadSlotOrder {
     /// Always the first.
     Fixed = TKR_FIXED,
-    /// One after the other.
+    /// In sequence.
     Sequential = TKR_SEQUENTIAL,
     /// Seeded pseudo-random.
     Random = TKR_RANDOM,
@@ -128,59 +128,59 @@ pub enum KreadSlotOrder {
 /// Operations towards one peer in a run.
 #[derive(Debug, Clone, Copy)]
 pub struct KreadFlow {
-    /// The first of its lanes.
+    /// First of its lanes.
     pub lane: u32,
-    /// Their number.
+    /// Number of its lanes.
     pub lanes: u32,
-    /// Address of the first slot at the peer, and bytes there that may be asked for.
+    /// Address of the first slot at the peer, and the number of accessible bytes there.
     pub remote: (u64, u64),
     /// Key of the peer's memory.
     pub key: u32,
     /// Offset of the first slot in landing memory.
     pub local: u64,
-    /// Seed of the orders.
+    /// Seed of the slot orders.
     pub seed: u64,
-    /// Operations before this run, which the orders go on from.
+    /// Number of operations before this run, at which the slot orders continue.
     pub begin: u64,
 }
 
-/// A run.
+/// Parameters of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct KreadOrder<'a> {
     /// The operation.
     pub verb: KreadVerb,
-    /// Payload of each.
+    /// Payload bytes of each operation.
     pub bytes: u32,
-    /// Operations in flight of each flow.
+    /// Operations in flight per flow.
     pub window: u32,
-    /// Moments at which they are posted.
+    /// When operations are posted.
     pub pacing: KreadPacing,
-    /// Orders of slots at this end and at the peer's.
+    /// Slot orders of this side and of the peer.
     pub orders: (KreadSlotOrder, KreadSlotOrder),
-    /// Slots, and bytes between the beginnings of two.
+    /// Number of slots, and bytes from one slot's beginning to the next.
     pub slots: (u64, u64),
-    /// The most operations; `None` for no bound.
+    /// Maximum number of operations; `None` for no limit.
     pub operations_max: Option<u64>,
-    /// The time; `None` for no bound.
+    /// Duration; `None` for no limit.
     pub duration: Option<Duration>,
-    /// Time without a completion that is forgiven.
+    /// Time without a completion after which the run fails.
     pub patience: Duration,
-    /// True to take latencies.
+    /// Whether to record latencies.
     pub timed: bool,
-    /// Ends the run once true.
+    /// Ends the run when it becomes true.
     pub stop: &'a AtomicBool,
 }
 
-/// Outcome of a run.
+/// Result of a run.
 #[derive(Debug)]
 pub struct KreadOutcome {
-    /// Reason why it ended early, but for `stop`.
+    /// Reason why it ended early, except for `stop`.
     pub ended: Option<io::Error>,
-    /// Operations that completed, of each flow.
+    /// Completed operations, per flow.
     pub issued: Vec<u64>,
-    /// The most in flight.
+    /// Maximum operations in flight.
     pub in_flight_max: u32,
-    /// State of the first operation that failed, the device's code, and its lane.
+    /// The first failed operation: its status, the device's vendor code, and its lane.
     pub failed: Option<(u32, u32, u32)>,
 }
 
@@ -207,10 +207,10 @@ pub struct KreadSession {
 }
 
 impl KreadSession {
-    /// Opens the device file and sets the session up.
+    /// Opens the device file and sets up the session.
     ///
     /// # Errors
-    /// The reason why there is none.
+    /// The reason why it cannot be opened.
     pub fn open(setup: &KreadSetup<'_>) -> Result<Self, KreadRefused> {
         let file = OpenOptions::new().read(true).write(true).open(KREAD_DEVICE);
         let file = file.map_err(|error| match error.raw_os_error() {
@@ -228,7 +228,7 @@ impl KreadSession {
             slot_bytes: setup.slot_bytes,
             ..tkr_setup::ZEROED
         };
-        // A longer name is no device's, and the module says so.
+        // No device has a longer name; the module rejects the truncated one.
         let name = setup.device.as_bytes();
         asked
             .device
@@ -249,8 +249,8 @@ impl KreadSession {
     }
 
     fn call<T>(&self, number: u32, argument: &mut T) -> io::Result<()> {
-        // SAFETY: the number has the size of the argument in it, which the kernel reads and writes and nothing else,
-        // but for memory that the argument names: the callers here lend it for as long as the call takes.
+        // SAFETY: the number contains the size of the argument. The kernel reads and writes the argument and nothing
+        // else, except for memory that the argument refers to: the callers here lend it for the duration of the call.
         outcome(unsafe {
             libc::ioctl(
                 self.file.as_raw_fd(),
@@ -260,15 +260,15 @@ impl KreadSession {
         })
     }
 
-    /// Bytes of landing memory.
+    /// Size of landing memory in bytes.
     pub fn landing_bytes(&self) -> u64 {
         self.landing_bytes
     }
 
-    /// Number of a lane's queue pair, and of the first packet that it sends.
+    /// Returns the number of a lane's queue pair, and its first packet sequence number.
     ///
     /// # Errors
-    /// When there is no such lane.
+    /// If the lane does not exist.
     pub fn address(&self, lane: u32) -> io::Result<(u32, u32)> {
         let mut asked = tkr_lane {
             lane,
@@ -281,7 +281,7 @@ impl KreadSession {
     /// Connects a lane.
     ///
     /// # Errors
-    /// When the device does not take the path, or the peer's address is not to be found.
+    /// If the device rejects the path, or the peer's address cannot be resolved.
     pub fn connect(&self, lane: u32, path: &KreadPath) -> io::Result<()> {
         let mut asked = tkr_connect {
             lane,
@@ -305,7 +305,7 @@ impl KreadSession {
         self.call(TKR_IOC_CONNECT, &mut asked)
     }
 
-    /// Carries out a run in this thread.
+    /// Runs on this thread until the run ends.
     pub fn run(&self, order: &KreadOrder<'_>, flows: &[KreadFlow]) -> KreadOutcome {
         let mut given: Vec<tkr_flow> = flows.iter().map(flow).collect();
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
@@ -336,10 +336,10 @@ impl KreadSession {
         }
     }
 
-    /// Operations that a lane has completed since it was made.
+    /// Returns the number of operations that a lane has completed since the session was opened.
     ///
     /// # Errors
-    /// When the device is gone, or there is no such lane.
+    /// If the device is gone, or the lane does not exist.
     pub fn operations(&self, lane: u32) -> io::Result<u64> {
         let mut asked = tkr_stats {
             lane,
@@ -349,7 +349,7 @@ impl KreadSession {
         Ok(asked.ops)
     }
 
-    /// Latencies of a lane since they were forgotten last.
+    /// Returns the latencies of a lane since the last [`Self::forget`].
     ///
     /// # Errors
     /// As for [`Self::operations`].
@@ -370,10 +370,10 @@ impl KreadSession {
         })
     }
 
-    /// Forgets the latencies of a lane.
+    /// Discards the latencies of a lane.
     ///
     /// # Errors
-    /// As for [`Self::operations`], and while the lane runs.
+    /// As for [`Self::operations`], and while the lane is running.
     pub fn forget(&self, lane: u32) -> io::Result<()> {
         let mut asked = tkr_hist {
             lane,
@@ -383,15 +383,15 @@ impl KreadSession {
         self.call(TKR_IOC_HIST, &mut asked)
     }
 
-    /// Copies bytes of an arena to the same place in landing memory.
+    /// Copies bytes of an arena to the same offset in landing memory.
     ///
     /// # Errors
-    /// When they do not lie in both, or the device is gone.
+    /// If the range does not lie in both, or the device is gone.
     pub fn take_over(&self, arena: &Arena, offset: u64, bytes: u64) -> io::Result<()> {
         self.peek(arena, (offset, bytes), TKR_PEEK_STORE)
     }
 
-    /// Copies bytes of landing memory to the same place in an arena.
+    /// Copies bytes of landing memory to the same offset in an arena.
     ///
     /// # Errors
     /// As for [`Self::take_over`].

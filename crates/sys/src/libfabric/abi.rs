@@ -1,9 +1,9 @@
 //! The part of libfabric's binary interface that tonnage uses, for 64-bit Linux, under the names of its headers.
 //!
-//! What lives here: structs and constants, nothing that acts. Structs that the *library* allocates
-//! are declared as their leading part only, because later releases grow them at the end. Structs that *we*
-//! allocate have the newest, largest layout, zeroed, because a library reads as much as it knows of. A test (`layout`)
-//! compares every field and constant with the headers of the embedded source.
+//! Structs and constants only. Structs that the *library* allocates are declared only with their leading part, because
+//! later releases extend them at the end. Structs that *we* allocate have the newest, largest layout, zeroed, because a
+//! library reads all fields of its own release. A test (`layout`) compares every field and constant with the headers of
+//! the embedded source.
 #![allow(
     non_camel_case_types,
     missing_docs,
@@ -14,7 +14,7 @@ use std::ffi::{c_char, c_int, c_void};
 
 use crate::header::{numbers, structures, zeroed};
 
-/// A slot of a table of functions that is never called here.
+/// A function-table entry that is never called here.
 pub type Unused = *const c_void;
 /// An address in an address vector.
 pub type fi_addr_t = u64;

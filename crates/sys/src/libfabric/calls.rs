@@ -1,14 +1,14 @@
-//! The library's calls that start operations, looked up once for an endpoint.
+//! The library's calls that start operations, looked up once per endpoint.
 //!
-//! Here are operations ([`Route`]) and the call that each becomes. Checking an operation before, and its completion
-//! afterwards, are in [`super::post`].
+//! Describes operations ([`Route`]), and maps each to a call. [`super::post`] checks operations before, and handles
+//! their completions afterwards.
 
 use std::ffi::c_void;
 
 use super::abi;
 use super::handles::{PeerAddress, RegionHandle, RemoteRegion};
 
-/// Completions that are read at once.
+/// Maximum completions per read.
 pub(super) const ENTRIES: usize = 64;
 
 /// Kind of operation of a route.
@@ -16,39 +16,39 @@ pub(super) const ENTRIES: usize = 64;
 pub enum Action {
     /// Local bytes to remote memory.
     Write,
-    /// A write after which the peer gets the data of the operation.
+    /// A write that also delivers the operation's immediate data to the peer.
     WriteData,
     /// Remote bytes to local memory.
     Read,
     /// Local bytes to the peer's next receive.
     Send,
-    /// A receive for what anybody sends.
+    /// A receive from any peer.
     Receive,
     /// Local bytes to the peer's next receive with this tag.
     SendTagged(u64),
-    /// A receive for what anybody sends with this tag.
+    /// A receive from any peer with this tag.
     ReceiveTagged(u64),
 }
 
-/// The part of an operation that stays the same from one to the next.
+/// The parameters that are the same for consecutive operations.
 #[derive(Debug, Clone, Copy)]
 pub struct Route {
     /// Kind of operation.
     pub action: Action,
-    /// The other end.
+    /// The target peer.
     pub peer: PeerAddress,
-    /// Its memory.
+    /// The peer's memory.
     pub remote: RemoteRegion,
     /// This side's memory.
     pub local: RegionHandle,
-    /// Complete only when the bytes are visible to the peer; for writes.
+    /// Writes complete only when their bytes are visible to the peer.
     pub delivered: bool,
-    /// Writes and sends of at most so many bytes are injected: copied at once and done. 0 injects nothing.
+    /// Maximum size of writes and sends that are injected: copied by the call, and then done. 0 injects nothing.
     pub inject_bytes_max: u32,
 }
 
 impl Route {
-    /// Injecting has no completion, so that nothing could be claimed about delivery.
+    /// An injected operation has no completion, so delivery could not be confirmed.
     #[inline]
     pub(super) fn can_inject(&self) -> bool {
         let sends = matches!(
@@ -72,7 +72,7 @@ pub(super) struct EndpointCalls {
 
 impl EndpointCalls {
     /// # Safety
-    /// Both objects are open, and stay so as long as this value is used.
+    /// Both objects are open, and remain open as long as this value is used.
     pub(super) unsafe fn new(endpoint: *mut abi::fid_ep, queue: *mut abi::fid_cq) -> Self {
         // SAFETY: by the caller's promise; the tables live as long as their objects.
         let (rma, msg, tagged, queue_ops) = unsafe {
@@ -91,7 +91,7 @@ impl EndpointCalls {
     }
 }
 
-/// One operation with its addresses resolved.
+/// One operation with resolved addresses.
 pub(super) struct Operation<'a> {
     pub(super) route: &'a Route,
     /// The library's address of the route's peer.
@@ -104,8 +104,8 @@ pub(super) struct Operation<'a> {
 }
 
 impl EndpointCalls {
-    /// Its parts come one by one: an [`Operation`] in memory is as many stores, and it is stores that an injected
-    /// operation waits for, until the peer has given up the cache lines of its queue.
+    /// Takes its arguments separately: an [`Operation`] in memory needs as many stores, and stores delay an injected
+    /// operation until the peer has released the cache lines of its queue.
     ///
     /// # Safety
     /// The buffer is valid for its length; it is only read, and only before this returns.
@@ -177,7 +177,7 @@ impl EndpointCalls {
         }
     }
 
-    /// An operation that asks for delivery, for which only the calls that take flags will do.
+    /// Starts an operation that requires delivery; only the calls with flags can do that.
     ///
     /// # Safety
     /// As for [`Self::start`].
@@ -210,7 +210,7 @@ impl EndpointCalls {
             match route.action {
                 Action::Write => ((*self.rma).writemsg)(ep, &raw const rma, flags),
                 Action::WriteData => ((*self.rma).writemsg)(ep, &raw const rma, data),
-                // A read is complete when its bytes are here, and what a message arrived at is told by its receive.
+                // A read is complete when its bytes are here. For messages, only the receive shows the arrival.
                 _ => -(abi::FI_EINVAL as isize),
             }
         }

@@ -1,7 +1,7 @@
-//! An endpoint with everything that it needs: domain, completion queue, address vector, registered memory.
+//! An endpoint with all that it needs: domain, completion queue, address vector, registered memory.
 //!
-//! What lives here: opening and closing in the right order, names and peers, registration. What does not: the calls
-//! that open each part, which are in [`super::open`], and posting and polling, which are in [`super::post`].
+//! Opens and closes them in the right order, and handles addresses, peers and registration. [`super::open`] has the
+//! calls that open each part; [`super::post`] posts and polls.
 
 use std::ffi::{c_int, c_void};
 use std::os::fd::{BorrowedFd, RawFd};
@@ -17,12 +17,12 @@ use crate::error::LibraryError;
 use crate::mapping::Arena;
 use crate::registrable::{DeviceBytes, RegisteredBytes, RegisteredMemory, put};
 
-/// Ways to wait for completions.
+/// How to wait for completions.
 #[derive(Debug, Clone, Copy)]
 pub enum Wait<'a> {
-    /// There is something to poll already.
+    /// Poll now, without sleeping.
     Ready,
-    /// Nothing can be polled until this descriptor is readable.
+    /// Sleep until this descriptor is readable.
     Sleep(BorrowedFd<'a>),
     /// The endpoint was not opened for sleeping, or its provider has no descriptor.
     Unsupported,
@@ -31,13 +31,13 @@ pub enum Wait<'a> {
 /// Interface of a device whose memory is registered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HmemInterface {
-    /// CUDA, of NVIDIA.
+    /// NVIDIA's CUDA.
     Cuda,
-    /// ROCr, of AMD.
+    /// AMD's ROCr.
     Rocr,
 }
 
-/// The release that registers memory by a file (a dmabuf).
+/// The first release that registers memory by a file (a dmabuf).
 const FILES_SINCE: Release = Release(1 << 16 | 20);
 
 pub(super) struct FabricRegistration {
@@ -47,19 +47,19 @@ pub(super) struct FabricRegistration {
     pub(super) bytes: RegisteredBytes,
 }
 
-/// An endpoint. It belongs to one thread at a time, as FI_THREAD_DOMAIN demands: nothing of its domain is shared.
+/// An endpoint. One thread at a time may use it, as FI_THREAD_DOMAIN requires: nothing of its domain is shared.
 pub struct Endpoint {
     pub(super) calls: EndpointCalls,
     pub(super) slots: Slots,
-    /// The library's addresses of the peers that were inserted.
+    /// The library's addresses of the inserted peers.
     pub(super) peers: Vec<abi::fi_addr_t>,
-    /// Regions; one that was taken back leaves its place to the next.
+    /// Regions; the entry of a deregistered one is reused.
     pub(super) regions: Vec<Option<FabricRegistration>>,
-    /// Memory whose registration was taken back: a provider may still be carrying out what a peer has begun.
+    /// Deregistered memory, kept because a provider may still be executing a peer's operation on it.
     retired: Vec<RegisteredMemory>,
     virtual_addresses: bool,
     bind_regions: bool,
-    /// `None` where memory of devices was not asked for.
+    /// `None` if device memory was not requested.
     peer_to_peer: Option<PeerToPeer>,
     name: Vec<u8>,
     /// The queue's descriptor, open as long as the queue is.
@@ -73,16 +73,16 @@ pub struct Endpoint {
     info: Info,
 }
 
-// SAFETY: every object behind the pointers belongs to this value alone, its domain included, and none belongs to a
-// thread; FI_THREAD_DOMAIN asks only that threads take turns, which `&mut self` makes sure of.
+// SAFETY: every object behind the pointers belongs to this value alone, its domain included, and none is bound to a
+// thread; FI_THREAD_DOMAIN requires only that threads take turns, which `&mut self` ensures.
 unsafe impl Send for Endpoint {}
 
 impl Endpoint {
-    /// Opens fabric, domain and endpoint of an answer, with a completion queue and an address vector of its own.
-    /// `sleeps` asks for a queue that [`Self::arm`] can say how to wait for.
+    /// Opens the fabric, domain and endpoint of an offer, with a completion queue and an address vector of its own.
+    /// With `sleeps`, [`Self::arm`] can return a descriptor to wait for.
     ///
     /// # Errors
-    /// Which call failed, with the library's reason.
+    /// The failed call, with the library's reason.
     pub fn open(info: Info, sizes: QueueSizes, sleeps: bool) -> Result<Self, LibraryError> {
         let library = Arc::clone(info.library());
         let opener = Opener {
@@ -91,7 +91,8 @@ impl Endpoint {
         };
         let fabric = opener.fabric()?;
         let domain = opener.domain(&fabric)?;
-        // The endpoint last, so that it is closed first when a later step fails: what it is bound to cannot be.
+        // The endpoint comes last, so that it is closed first if a later step fails: the objects bound to it cannot be
+        // closed before it.
         let (queue, wake_up) = opener.queue(&domain, sizes, sleeps)?;
         let vector = opener.vector(&domain, sizes)?;
         let endpoint = opener.endpoint(&domain)?;
@@ -140,13 +141,13 @@ impl Endpoint {
         &self.name
     }
 
-    /// Promise of the provider about memory of devices; `None` where that was not asked for.
+    /// The provider's promise about device memory; `None` if device memory was not requested.
     pub fn peer_to_peer(&self) -> Option<PeerToPeer> {
         self.peer_to_peer
     }
 
-    /// The largest write that can be injected: what the endpoint says of writes where it does (since 1.22), else what
-    /// its attributes say of all messages.
+    /// Returns the largest write that can be injected: the endpoint's own value for writes (since 1.22) if it is
+    /// smaller than the limit for all messages, otherwise that limit.
     pub fn inject_bytes_max(&self) -> usize {
         let stated = self.info.attributes().inject_bytes_max;
         let Some(endpoint) = &self.endpoint else {
@@ -170,7 +171,7 @@ impl Endpoint {
         }
     }
 
-    /// Makes ready for sleeping until [`Self::poll`] has something to do.
+    /// Prepares for sleeping until [`Self::poll`] has something to do.
     ///
     /// # Errors
     /// The library's reason.
@@ -192,13 +193,13 @@ impl Endpoint {
         Ok(Wait::Sleep(unsafe { BorrowedFd::borrow_raw(descriptor) }))
     }
 
-    /// The library that it belongs to.
+    /// The library of the endpoint.
     pub fn library(&self) -> &Libfabric {
         self.info.library()
     }
 
-    /// Registers an arena for everything, local and remote. `key` is asked for where the provider lets its user choose;
-    /// it must differ between the regions of an endpoint.
+    /// Registers an arena for all local and remote operations. `key` is requested if the provider lets its user choose
+    /// keys; it must be unique among the regions of an endpoint.
     ///
     /// # Errors
     /// The library's reason.
@@ -206,8 +207,8 @@ impl Endpoint {
         self.register_bytes(RegisteredMemory::Host(arena), (abi::FI_HMEM_SYSTEM, 0), key)
     }
 
-    /// Registers memory of a device in the same way, with an answer that was asked for it: by its file where it has
-    /// one, which takes libfabric 1.20, else by its address. Nothing of it is injected: the CPU does not reach it.
+    /// Registers device memory in the same way, on an endpoint opened for it: by its file if it has one, which needs
+    /// libfabric 1.20, otherwise by its address. None of it is injected, because the CPU cannot access it.
     ///
     /// # Errors
     /// The library's reason.
@@ -217,7 +218,7 @@ impl Endpoint {
         (interface, number): (HmemInterface, u32),
         key: u64,
     ) -> Result<RegionHandle, LibraryError> {
-        // Without the promise a provider may hand addresses to copies, which follow them to wherever they lead.
+        // Without the promise, a provider may pass addresses to CPU copies, which would dereference them.
         if !device.is_owned() && self.peer_to_peer != Some(PeerToPeer::Required) {
             return Err(LibraryError::unsupported(
                 "the provider does not promise that only the card reaches it (FI_OPT_FI_HMEM_P2P)",
@@ -231,7 +232,7 @@ impl Endpoint {
         }
         let interface = match interface {
             HmemInterface::Cuda => (abi::FI_HMEM_CUDA, u64::from(number)),
-            // ROCr knows the device by the address, and has no field for its number.
+            // ROCr derives the device from the address, and has no field for its number.
             HmemInterface::Rocr => (abi::FI_HMEM_ROCR, 0),
         };
         self.register_bytes(RegisteredMemory::Device(device), interface, key)
@@ -263,10 +264,10 @@ impl Endpoint {
         Ok(RegionHandle(put(&mut self.regions, registered)))
     }
 
-    /// Takes a registration back. Its memory stays mapped until the endpoint is closed, and its file is closed.
+    /// Removes a registration. Its memory stays mapped until the endpoint is closed; its file is closed now.
     ///
     /// # Errors
-    /// When operations of this side on it are in flight, it is not registered, or the library does not let go of it.
+    /// If operations of this side on it are in flight, it is not registered, or the library cannot close it.
     pub fn deregister(&mut self, region: RegionHandle) -> Result<(), LibraryError> {
         if self.slots.uses(region) {
             return Err(LibraryError::argument(
@@ -278,7 +279,7 @@ impl Endpoint {
             taken.ok_or_else(|| LibraryError::argument("the region is not registered"))?;
         let memory = registered.bytes.memory;
         let closed = registered.mr.take().is_none_or(Fid::close);
-        // The file was for registering: nothing is found by it any more.
+        // Only the registration needed the file.
         let kept = if closed {
             memory.without_file()
         } else {
@@ -343,8 +344,8 @@ impl Endpoint {
             ..abi::fi_mr_attr::ZEROED
         };
         let mut mr = std::ptr::null_mut();
-        // SAFETY: the domain is open; the attribute and what it points to live through the call, and the flag says
-        // which of the two that is. The memory is kept until the registration is closed.
+        // SAFETY: the domain is open; the attribute and its pointees live through the call, and the flag tells the
+        // library whether `mr_iov` is a dmabuf. The memory is kept until the registration is closed.
         let code = unsafe {
             ((*(*domain).mr).regattr)(domain.cast(), &raw const attr, flags, &raw mut mr)
         };
@@ -352,7 +353,7 @@ impl Endpoint {
         Fid::new(mr)
     }
 
-    /// Returns a region as a peer reaches it.
+    /// Returns the description of a region for peers.
     pub fn remote(&self, region: RegionHandle) -> Option<RemoteRegion> {
         let registered = self.regions.get(region.0)?.as_ref()?;
         let address = registered.bytes.address();
@@ -363,10 +364,10 @@ impl Endpoint {
         })
     }
 
-    /// Puts a peer's address into the address vector.
+    /// Adds a peer's address to the address vector.
     ///
     /// # Errors
-    /// When the name is none of this provider's, with the library's reason.
+    /// If the name does not belong to this provider, with the library's reason.
     pub fn insert(&mut self, name: &[u8]) -> Result<PeerAddress, LibraryError> {
         // A library reads as many bytes as its own names have.
         if name.len() != self.name.len() && self.name_len_is_fixed() {
@@ -376,7 +377,7 @@ impl Endpoint {
             )));
         }
         let mut padded = [0u8; NAME_BYTES_MAX];
-        // One byte less, so that a text ends with a zero whatever the peer says.
+        // One byte less, so that a text ends with a zero whatever the peer sent.
         let room = padded[..NAME_BYTES_MAX - 1]
             .get_mut(..name.len())
             .ok_or_else(|| LibraryError::argument("the peer's address is too long"))?;
@@ -413,7 +414,7 @@ impl Endpoint {
         }
     }
 
-    /// Names that are texts (shm) differ in length; others are structs.
+    /// Names that are texts (shm) vary in length; others are structs.
     fn name_len_is_fixed(&self) -> bool {
         !self.name.starts_with(b"fi_")
     }
@@ -426,8 +427,8 @@ impl Endpoint {
 impl Drop for Endpoint {
     fn drop(&mut self) {
         let close = |fid: &mut Option<Fid>| fid.take().is_none_or(Fid::close);
-        // A region that is bound to its endpoint goes first; every other may still be in use by what the endpoint has
-        // in flight.
+        // Regions bound to the endpoint are closed first. All others may still be used by the endpoint's operations in
+        // flight.
         let mut closed = true;
         if self.bind_regions {
             let mut regions = self.regions.iter_mut().flatten();
@@ -444,7 +445,7 @@ impl Drop for Endpoint {
         closed &= close(&mut self.domain);
         closed &= close(&mut self.fabric);
         if !closed {
-            // The library may still write into what an object that is in use refers to.
+            // An object that is still in use may let the library write to this memory.
             self.slots.leak();
             for region in self.regions.drain(..).flatten() {
                 std::mem::forget(region.bytes);

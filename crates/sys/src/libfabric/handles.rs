@@ -1,23 +1,23 @@
-//! Names of an endpoint's parts for whoever posts to it: peers, regions, and regions of peers.
+//! Handles of an endpoint's parts for posting: peers, regions, and regions of peers.
 //!
-//! They are numbers; what they stand for is in [`super::endpoint`].
+//! They are indices into lists of [`super::endpoint`].
 
-/// A peer in the address vector: its place in the endpoint's list. What the library calls an address may be a pointer,
-/// so it never leaves the endpoint that it is good for.
+/// A peer in the address vector: its index in the endpoint's list. The library's address may be a pointer, so it never
+/// leaves the endpoint where it is valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub(super) usize);
 
-/// A registered arena: its place in the endpoint's list.
+/// A registered memory: its index in the endpoint's list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegionHandle(pub(super) usize);
 
-/// A registered arena as a peer reaches it.
+/// The description of registered memory for peers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RemoteRegion {
-    /// Base that an offset is added to.
+    /// Base address to add offsets to.
     pub base: u64,
     /// The key of the registration.
     pub key: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub len: u64,
 }

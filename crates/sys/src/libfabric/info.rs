@@ -1,7 +1,7 @@
-//! One way to use a provider, as it was granted: the answer of `fi_getinfo` to hints, owned.
+//! One granted way to use a provider: an owned answer of `fi_getinfo` to hints.
 //!
-//! What lives here: asking, and reading what was granted. What does not: which of several answers is chosen, which an
-//! engine decides, and opening it, which is in [`super::endpoint`].
+//! Sends queries and reads the granted attributes. An engine chooses among several answers; [`super::endpoint`] opens
+//! one.
 
 use std::ffi::{CString, c_int};
 use std::ptr::NonNull;
@@ -11,7 +11,7 @@ use super::offers::{copy_offer, is_of};
 use super::{Libfabric, Offer, abi};
 use crate::error::LibraryError;
 
-/// Everything about registering memory that [`super::Endpoint`] can honour.
+/// All modes of memory registration that [`super::Endpoint`] supports.
 const MR_MODE: c_int = abi::FI_MR_LOCAL
     | abi::FI_MR_VIRT_ADDR
     | abi::FI_MR_ALLOCATED
@@ -22,22 +22,22 @@ const CAPS_RMA: u64 =
     abi::FI_RMA | abi::FI_READ | abi::FI_WRITE | abi::FI_REMOTE_READ | abi::FI_REMOTE_WRITE;
 const CAPS_MSG: u64 = abi::FI_MSG | abi::FI_TAGGED | abi::FI_SEND | abi::FI_RECV;
 
-/// Demands on a provider.
+/// Requirements for a provider.
 #[derive(Debug, Clone)]
 pub struct Hints<'a> {
-    /// Its name; layered forms of it are found as well. Empty for any.
+    /// Name of the provider, which also matches its layered forms. Empty for any.
     pub provider: &'a str,
-    /// Sends and receives are needed beside writes and reads.
+    /// Whether sends and receives are needed in addition to writes and reads.
     pub messages: bool,
-    /// Writes must take effect in the order in which they are posted.
+    /// Whether writes must take effect in posting order.
     pub ordered_writes: bool,
-    /// Reads must see what was written before them.
+    /// Whether reads must see all earlier writes.
     pub reads_after_writes: bool,
-    /// Completions of writes must mean delivery; for finding out whether that can be had.
+    /// Whether completions of writes must mean delivery. Used to find out whether the provider supports this.
     pub delivery: bool,
-    /// Addresses of remote memory may be virtual ones; without it they count from 0.
+    /// Whether remote addresses may be virtual; otherwise they count from 0.
     pub virtual_addresses: bool,
-    /// Memory of devices is registered and moved (FI_HMEM).
+    /// Whether device memory is registered and moved (FI_HMEM).
     pub device_memory: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct Hints<'a> {
 #[derive(Debug)]
 pub struct Info {
     owned: Owned,
-    /// As they were granted.
+    /// The granted attributes.
     attributes: Offer,
 }
 
@@ -56,8 +56,8 @@ struct Owned {
     library: Arc<Libfabric>,
 }
 
-// SAFETY: the struct behind the pointer belongs to this value alone, and is only read once it is made; libfabric keeps
-// nothing of a thread in it.
+// SAFETY: the struct behind the pointer belongs to this value alone, and is only read after its creation; libfabric
+// keeps no per-thread state in it.
 unsafe impl Send for Owned {}
 // SAFETY: as above.
 unsafe impl Sync for Owned {}
@@ -70,7 +70,7 @@ impl Drop for Owned {
 }
 
 impl Info {
-    /// Every way in which the provider can do what the hints ask, its preferred one first; empty when it cannot.
+    /// Returns all ways in which a provider can meet the hints, its preferred one first; empty if it cannot.
     ///
     /// # Errors
     /// The library's own reason.
@@ -87,7 +87,7 @@ impl Info {
         Ok(found)
     }
 
-    /// A copy of one entry.
+    /// Copies one entry.
     ///
     /// # Safety
     /// `entry` is a live fi_info of this library.
@@ -98,15 +98,15 @@ impl Info {
             info,
             library: Arc::clone(library),
         };
-        // SAFETY: fi_dupinfo copies the attributes too, so that those of the copy live as long as it.
+        // SAFETY: fi_dupinfo copies the attributes too, so those of the copy live as long as the copy.
         let attributes = unsafe { copy_offer(info.as_ref()) }?;
         Some(Self { owned, attributes })
     }
 
-    /// A copy of the answer, for another endpoint.
+    /// Copies the answer, for another endpoint.
     ///
     /// # Errors
-    /// When memory is short.
+    /// If memory is exhausted.
     pub fn duplicate(&self) -> Result<Self, LibraryError> {
         // SAFETY: the struct is live as long as `self`.
         let copy = unsafe { Self::copy_of(&self.owned.library, self.owned.info.as_ref()) };
@@ -118,7 +118,7 @@ impl Info {
         &self.attributes
     }
 
-    /// True where memory of devices was asked for and granted.
+    /// Whether device memory was requested and granted.
     pub fn has_device_memory(&self) -> bool {
         // SAFETY: the struct is live as long as `self`.
         let caps = unsafe { self.owned.info.as_ref() }.caps;
@@ -130,7 +130,7 @@ impl Info {
         &self.owned.library
     }
 
-    /// The struct, which lives as long as `self`.
+    /// Returns the struct, which lives as long as `self`.
     pub(super) fn as_ptr(&self) -> *mut abi::fi_info {
         self.owned.info.as_ptr()
     }
@@ -140,7 +140,7 @@ fn no_copy() -> LibraryError {
     LibraryError::unsupported("fi_dupinfo gave nothing: memory is short")
 }
 
-/// Hints as the library wants them.
+/// Converts hints to the library's struct.
 fn asked(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Owned, LibraryError> {
     let name = CString::new(hints.provider).map_err(|_| {
         LibraryError::argument(format!("{:?} has a NUL byte in it", hints.provider))
@@ -153,8 +153,8 @@ fn asked(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Owned, LibraryEr
         library: Arc::clone(library),
     };
     let (caps, order, mr_mode) = bits(hints);
-    // SAFETY: fi_dupinfo(null) allocates the struct and all of its attributes, and nobody else has them. The name is
-    // made by strdup because fi_freeinfo gives it to free.
+    // SAFETY: fi_dupinfo(null) allocates the struct and all of its attributes, and nothing else refers to them. The
+    // name is allocated by strdup because fi_freeinfo passes it to free.
     unsafe {
         let info = info.as_ptr();
         (*info).caps = caps;
@@ -174,7 +174,7 @@ fn asked(library: &Arc<Libfabric>, hints: &Hints<'_>) -> Result<Owned, LibraryEr
     Ok(owned)
 }
 
-/// Capabilities, message order and memory modes of hints.
+/// Returns the capabilities, message order and memory modes for hints.
 fn bits(hints: &Hints<'_>) -> (u64, u64, c_int) {
     let mut caps = CAPS_RMA;
     if hints.messages {
@@ -191,7 +191,7 @@ fn bits(hints: &Hints<'_>) -> (u64, u64, c_int) {
         order |= abi::FI_ORDER_RMA_RAW;
     }
     if hints.messages {
-        // Receives are posted for messages in the order in which these are sent.
+        // Receives are posted for messages in sending order.
         order |= abi::FI_ORDER_SAS;
     }
     let mut mr_mode = MR_MODE;

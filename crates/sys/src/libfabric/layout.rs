@@ -1,6 +1,6 @@
 //! Compares our declarations in [`super::abi`] with the headers of the embedded libfabric.
 //!
-//! The other side of the comparison is `crates/libfabric-embedded/c/layout.c`: what is declared anew goes into both.
+//! The C side of the comparison is `crates/libfabric-embedded/c/layout.c`: add new declarations to both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_char;
@@ -17,15 +17,15 @@ struct Row {
 }
 
 unsafe extern "C" {
-    /// A row that lives as long as the program; null behind the last.
+    /// Returns a row that lives as long as the program; null after the last.
     safe fn tonnage_libfabric_layout(row: usize) -> *const Row;
 }
 
-/// Offset or value, and size.
+/// By name: offset or value, and size.
 type StructLayout = BTreeMap<String, (u64, u64)>;
 
-/// Structs that we allocate and a library reads or writes: their size must be the headers'. Of all others we declare
-/// the leading part of what a library allocates.
+/// Structs that we allocate and a library reads or writes: their size must be that of the headers. All others are
+/// allocated by the library, and declared only with their leading part.
 const ALLOCATED_BY_US: [&str; 9] = [
     "fid",
     "fi_av_attr",
@@ -38,10 +38,10 @@ const ALLOCATED_BY_US: [&str; 9] = [
     "fi_rma_iov",
 ];
 
-/// Fields that came after the embedded release, at the end of a struct that we allocate.
+/// Fields newer than the embedded release, at the end of a struct that we allocate.
 const NEWER: [&str; 2] = ["fi_mr_attr.base_mr", "fi_mr_attr.sub_mr_cnt"];
 
-/// Layout by the compiler of C.
+/// The layout according to the C compiler.
 fn of_the_headers() -> StructLayout {
     tonnage_libfabric_embedded::link();
     let mut layout = StructLayout::new();
@@ -61,7 +61,7 @@ fn of_the_headers() -> StructLayout {
     layout
 }
 
-/// Layout by the compiler of Rust.
+/// The layout according to the Rust compiler.
 fn of_our_declarations() -> StructLayout {
     let mut all = abi::layouts();
     all.extend(abi::values());
@@ -78,7 +78,7 @@ fn both_tables_are_of_the_same_declarations() {
     assert!(missing.is_empty(), "layout.c and abi.rs: {missing:?}");
 }
 
-/// Fields and constants are where and what the headers say; structs have the headers' size, or are their leading part.
+/// Fields and constants match the headers. Structs have the headers' size, or are their leading part.
 #[test]
 fn every_declaration_is_as_the_headers_have_it() {
     let (ours, headers) = (of_our_declarations(), of_the_headers());

@@ -1,11 +1,10 @@
-//! libfabric, loaded at run time or embedded in the program: which providers and domains it offers, and moving bytes by
-//! them.
+//! libfabric, loaded at run time or embedded in the program: lists providers and domains, and moves bytes by them.
 //!
-//! What lives here: finding the library and its version; a copy of what `fi_getinfo` lists (`offers`); a domain and the
-//! one way to use it that was chosen (`info`); and an endpoint of it that moves bytes (`endpoint`, made by `open`;
-//! `post`, by way of `calls`, `slots` and `handles`). What does not: who talks to whom, and when; that is an engine's.
-//! The symbols are pinned to the oldest version that all releases since 1.9 still carry, and of every struct that the
-//! library allocates only the leading part is declared, because later releases grow them at the end.
+//! Finds the library and its version, and copies the list of `fi_getinfo` (`offers`). `info` is the chosen way to use
+//! one domain. `endpoint` moves bytes by it: `open` opens its parts, and `post` posts by way of `calls`, `slots` and
+//! `handles`. Engines decide which ranks communicate, and when. The symbols are pinned to the oldest version that all
+//! releases since 1.9 still provide. Structs that the library allocates are declared only with their leading part,
+//! because later releases extend them at the end.
 
 mod abi;
 mod calls;
@@ -35,29 +34,29 @@ pub use post::{Event, EventKind, FabricError, Posted};
 use crate::error::{LibraryError, LibraryErrorKind};
 use crate::library::{SharedLibrary, Versioned, file_or_name, functions, text};
 
-/// Places where an installation for EFA puts its own library, which is preferred to the distribution's.
+/// Paths of the library of an EFA installation, which is preferred to the distribution's.
 const EFA_PATHS: [&str; 2] = [
     "/opt/amazon/efa/lib64/libfabric.so.1",
     "/opt/amazon/efa/lib/libfabric.so.1",
 ];
-/// Name that the loader searches for in its own directories.
+/// Name for the loader's own search.
 const LOADER_NAME: &str = "libfabric.so.1";
 
-/// The newest interface that this file was written for; an older library is asked for its own.
+/// The newest interface version that this code supports; an older library is asked for its own version.
 const INTERFACE_MAX: u32 = 1 << 16 | 20;
 
-/// Name that asks for the embedded library.
+/// Name that selects the embedded library.
 const EMBEDDED_NAME: &str = "embedded";
 
-/// Text that the embedded library has instead of a path.
+/// Text that takes the place of the embedded library's path.
 const EMBEDDED_PATH: &str = "embedded in tonnage";
 
 /// The release that is compiled into the program, such as "1.22.0".
 pub const EMBEDDED_VERSION: &str = tonnage_libfabric_embedded::VERSION;
 
 functions! { FabricCalls by Versioned:
-    // Interface version, node, service, flags, hints and the list that is made. FABRIC_1.3 fixes the structs, of which
-    // `abi` declares the leading part.
+    // Interface version, node, service, flags, hints and the resulting list. FABRIC_1.3 fixes the structs; `abi`
+    // declares their leading part.
     getinfo = (c"fi_getinfo", c"FABRIC_1.3") => (u32, *const c_char, *const c_char, u64, *const abi::fi_info, *mut *mut abi::fi_info) -> c_int;
     freeinfo = (c"fi_freeinfo", c"FABRIC_1.3") => (*mut abi::fi_info) -> ();
     dupinfo = (c"fi_dupinfo", c"FABRIC_1.3") => (*const abi::fi_info) -> *mut abi::fi_info;
@@ -95,7 +94,7 @@ mod embedded {
     }
 }
 
-/// A release, as libfabric packs it into 32 bits.
+/// A release number, as libfabric packs it into 32 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Release(u32);
 
@@ -105,12 +104,12 @@ impl std::fmt::Display for Release {
     }
 }
 
-/// A libfabric: a loaded one, or the embedded one. A loaded one stays loaded until the process ends (see
-/// [`crate::library`] for why).
+/// A libfabric, loaded or embedded. A loaded one stays loaded until the process ends (see [`crate::library`] for the
+/// reason).
 #[derive(Debug)]
 pub struct Libfabric {
-    // Held so that the functions below are never without their code, whatever becomes of the loader's policy; `None`
-    // for the embedded one, whose code is the program's.
+    // Holds the code of the functions below, independent of the loader's policy. `None` for the embedded library, which
+    // is part of the program.
     library: Option<SharedLibrary>,
     calls: FabricCalls,
     release: Release,
@@ -118,31 +117,31 @@ pub struct Libfabric {
 }
 
 impl Libfabric {
-    /// Loads libfabric from `path` alone where one is given; else from the places of an EFA installation, else by the
-    /// loader's own search. The first time can take some tenths of a second, because of the libraries that it brings
-    /// along; loading it again is cheap and gives the same library.
+    /// Loads libfabric from `path`, if given; otherwise from the paths of an EFA installation, or by the loader's own
+    /// search. The first load can take some tenths of a second because of the library's dependencies. Further loads are
+    /// cheap and return the same library.
     ///
     /// # Errors
-    /// One line that says what was tried and the loader's reason. A library that is there but broken is an error, not
-    /// a reason to try the next one.
+    /// One line with the file or name that was tried and the loader's reason. A library that exists but is broken is an
+    /// error, not a reason to try the next one.
     pub fn load(path: Option<&str>) -> Result<Self, LibraryError> {
         let installed = EFA_PATHS.into_iter().find(|path| Path::new(path).exists());
         let name = path.or(installed).unwrap_or(LOADER_NAME);
         Self::with_symbols_of(SharedLibrary::open(name)?, name)
     }
 
-    /// The libfabric to use: `asked` alone where it is given (a path, or "embedded"); else the one that [`Self::load`]
-    /// finds, else, where there is none, the embedded one, and then the second value says why.
+    /// Chooses a libfabric: `asked`, if given (a path, or "embedded"); otherwise the one that [`Self::load`] finds. If
+    /// none exists, the embedded one, with the reason as the second value.
     ///
     /// # Errors
-    /// Why the one that was asked for cannot be used.
+    /// Why the requested one cannot be used.
     pub fn choose(asked: Option<&str>) -> Result<(Self, Option<String>), LibraryError> {
         match asked {
             Some(EMBEDDED_NAME) => Ok((Self::embedded(), None)),
             Some(path) => Ok((Self::load(Some(path))?, None)),
             None => match Self::load(None) {
                 Ok(library) => Ok((library, None)),
-                // Only where there is none: one that is there but broken, or too old, is an error.
+                // Only if none exists: a broken or too old library is an error.
                 Err(error) if matches!(*error, LibraryErrorKind::NotFound { .. }) => {
                     Ok((Self::embedded(), Some(error.to_string())))
                 }
@@ -151,7 +150,7 @@ impl Libfabric {
         }
     }
 
-    /// The libfabric that this process has loaded already, if any; never loads one.
+    /// Returns the libfabric that this process has already loaded, if any; never loads one.
     pub fn loaded() -> Option<Self> {
         Self::with_symbols_of(SharedLibrary::loaded(LOADER_NAME)?, LOADER_NAME).ok()
     }
@@ -168,9 +167,9 @@ impl Libfabric {
         })
     }
 
-    /// The libfabric that is compiled into the program, with the providers tcp, rxm and shm.
+    /// Returns the libfabric that is compiled into the program, with the providers tcp, rxm and shm.
     pub fn embedded() -> Self {
-        // Names the crate, without which the linker would not see the functions below.
+        // Refers to the crate; without this, the linker would not find the functions below.
         tonnage_libfabric_embedded::link();
         Self {
             library: None,
@@ -187,7 +186,7 @@ impl Libfabric {
         }
     }
 
-    /// Returns whether it is the embedded one.
+    /// Whether this is the embedded library.
     pub fn is_embedded(&self) -> bool {
         self.library.is_none()
     }
@@ -197,7 +196,7 @@ impl Libfabric {
         self.release
     }
 
-    /// The file that it was loaded from; words instead of a path for the embedded one.
+    /// Path of the loaded file; a description for the embedded library.
     pub fn path(&self) -> &str {
         &self.path
     }

@@ -1,7 +1,6 @@
-//! The offers of a libfabric on this host: providers, domains, and the limits of each.
+//! What a libfabric offers on this host: providers, domains, and the limits of each.
 //!
-//! What lives here: `fi_getinfo` without hints, and a copy of what it lists in words. What does not: choosing an offer
-//! and opening it.
+//! Calls `fi_getinfo` without hints, and copies the list as text. Choosing and opening an offer are elsewhere.
 
 use std::collections::BTreeSet;
 use std::ffi::{c_char, c_int};
@@ -13,10 +12,10 @@ use crate::interfaces::ip_address;
 use crate::library::text;
 use crate::signal_actions::keeping;
 
-/// A bound on the list that is followed, far above what any host lists.
+/// Limit of the list to follow, far above the offers of any host.
 const OFFERS_MAX: usize = 1 << 16;
 
-/// Names of the bits of mr_mode: what registering memory asks of whoever uses the domain.
+/// Names of the bits of mr_mode: requirements of memory registration for the user of a domain.
 const MR_MODES: [(c_int, &str); 10] = [
     (abi::FI_MR_LOCAL, "local"),
     (abi::FI_MR_RAW, "raw"),
@@ -30,7 +29,7 @@ const MR_MODES: [(c_int, &str); 10] = [
     (abi::FI_MR_COLLECTIVE, "collective"),
 ];
 
-/// Names of the orders that a provider can keep: what comes second, "after", what came first.
+/// Names of the orders that a provider can keep. In "RAW", a read after a write is ordered.
 const ORDERS: [(u64, &str); 13] = [
     (abi::FI_ORDER_RAR, "RAR"),
     (abi::FI_ORDER_RAW, "RAW"),
@@ -75,21 +74,20 @@ const THREADING_LEVELS: [(c_int, &str); 6] = [
 /// Values of `addr_format` for socket addresses: of any family, of IPv4, of IPv6.
 const SOCKADDR_FORMATS: [u32; 3] = [abi::FI_SOCKADDR, abi::FI_SOCKADDR_IN, abi::FI_SOCKADDR_IN6];
 
-/// One way to communicate: with the limits that the provider states when it is asked for nothing in particular, or those
-/// that it granted to an endpoint, which can differ.
+/// One way to communicate, with the provider's general limits, or with those granted to an endpoint, which can differ.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Offer {
     /// Provider, layered ones with a semicolon: "tcp;ofi_rxm".
     pub provider: String,
     /// The provider's own version.
     pub provider_version: Release,
-    /// Interface that was agreed with the library.
+    /// Interface version that was agreed with the library.
     pub api_version: Release,
     /// Fabric (network) name; may be empty.
     pub fabric: String,
     /// Domain (device) name; may be empty.
     pub domain: String,
-    /// The local address, where the provider uses those of the internet.
+    /// The local address, if the provider uses Internet addresses.
     pub address: Option<IpAddr>,
     /// Kind of endpoint: "msg", "datagram", "rdm" (reliable datagram) or another kind's number.
     pub endpoint: String,
@@ -99,15 +97,15 @@ pub struct Offer {
     pub tx_depth: usize,
     /// Receives that can be posted.
     pub rx_depth: usize,
-    /// Largest message that may be reused as soon as the call returns.
+    /// Largest message whose buffer may be reused as soon as the call returns.
     pub inject_bytes_max: usize,
-    /// Immediate data that an operation can carry to its target.
+    /// Size of the immediate data that an operation can carry to its target.
     pub immediate_bytes: usize,
     /// Largest message.
     pub message_bytes_max: usize,
-    /// Bytes of the longest write that a read after it is ordered behind, where such an order is granted at all.
+    /// Largest write that later reads are ordered after, if that order is granted.
     pub raw_bytes_max: usize,
-    /// Bits of mr_mode that the provider demands: "local", "virt-addr", "prov-key", …
+    /// Bits of mr_mode that the provider requires: "local", "virt-addr", "prov-key", …
     pub mr_mode: Vec<&'static str>,
     /// Orders between operations that it can keep: "WAW" is a write after a write; W write, R read, S send.
     pub ordering: Vec<&'static str>,
@@ -117,22 +115,22 @@ pub struct Offer {
     pub data_progress: String,
     /// Threading model: "safe", "domain", …
     pub threading: String,
-    /// Speed of the device's link, where the provider says.
+    /// Link speed of the device, if the provider reports it.
     pub link_bits_per_s: Option<u64>,
 }
 
-/// A provider that is part of a library, whether it has a device here or not.
+/// A provider that is part of a library, with or without a device here.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ListedProvider {
     /// Its name, such as "tcp", "verbs" or "ofi_rxm".
     pub provider: String,
-    /// Its own version.
+    /// Version of the provider.
     pub version: Release,
 }
 
 impl Libfabric {
-    /// Everything that its providers offer on this host, sorted, each once; empty when none is usable. This makes the
-    /// providers look for their devices, which can take some tenths of a second.
+    /// Returns all offers of the providers on this host, sorted and unique; empty if none is usable. The providers look
+    /// for their devices, which can take some tenths of a second.
     ///
     /// # Errors
     /// The library's own reason.
@@ -140,7 +138,7 @@ impl Libfabric {
         self.list(0, copy_offer)
     }
 
-    /// The providers that the library consists of, sorted, each once, also those that have no device here.
+    /// Returns the providers that are part of the library, sorted and unique, including those without a device here.
     ///
     /// # Errors
     /// The library's own reason.
@@ -148,18 +146,18 @@ impl Libfabric {
         self.list(abi::FI_PROV_ATTR_ONLY, copy_part)
     }
 
-    /// Copies each entry by `copy`.
+    /// Copies each entry by `copy`, sorted and unique.
     fn list<T: Ord>(
         &self,
         flags: u64,
         copy: unsafe fn(&abi::fi_info) -> Option<T>,
     ) -> Result<Vec<T>, LibraryError> {
-        // SAFETY: hints may be null ("everything"); `copy` is one of the two below, which ask for a live entry.
+        // SAFETY: hints may be null ("everything"); `copy` is one of the two below, which require a live entry.
         let entries = unsafe { self.entries(flags, std::ptr::null(), |entry| copy(entry)) }?;
         Ok(BTreeSet::from_iter(entries).into_iter().collect())
     }
 
-    /// Asks for a list, and copies each entry by `copy`; empty where nothing matches, which without hints means that no
+    /// Requests a list, and copies each entry by `copy`. Empty if no offer matches; without hints, this means that no
     /// provider is usable.
     ///
     /// # Safety
@@ -204,16 +202,16 @@ impl Libfabric {
     }
 }
 
-/// Returns whether `name` is the provider `wanted`, or that provider under a layer.
+/// Whether `name` is the provider `wanted`, or that provider under a layer.
 pub(super) fn is_of(name: &str, wanted: &str) -> bool {
     let layer = name.strip_prefix(wanted);
     layer.is_some_and(|layer| layer.is_empty() || layer.starts_with(';'))
 }
 
-/// Copies the name and version of a provider; `None` for an entry without.
+/// Copies the name and version of a provider; `None` for an entry without them.
 ///
 /// # Safety
-/// `info` is an entry that fi_getinfo made and nobody has freed.
+/// `info` is an entry that fi_getinfo made and that has not been freed.
 unsafe fn copy_part(info: &abi::fi_info) -> Option<ListedProvider> {
     // SAFETY: null or a live attribute of this entry, by the caller's promise.
     let fabric = unsafe { info.fabric_attr.as_ref() }?;
@@ -224,7 +222,7 @@ unsafe fn copy_part(info: &abi::fi_info) -> Option<ListedProvider> {
     })
 }
 
-/// Copies one offer; `None` for an entry without one of the attributes that every offer has.
+/// Copies one offer; `None` for an entry that lacks a mandatory attribute.
 ///
 /// # Safety
 /// `info` is live, and its attributes are null or live.
@@ -278,10 +276,10 @@ unsafe fn internet_address(info: &abi::fi_info) -> Option<IpAddr> {
     unsafe { ip_address(info.src_addr, info.src_addrlen) }
 }
 
-/// Speed of the link; `None` where the provider names no device, or does not know its speed.
+/// Returns the link speed; `None` if the provider names no device, or does not know its speed.
 ///
 /// # Safety
-/// `info` is an entry that fi_getinfo made and nobody has freed.
+/// `info` is an entry that fi_getinfo made and that has not been freed.
 unsafe fn link_bits_per_s(info: &abi::fi_info) -> Option<u64> {
     // SAFETY: null or a live object of this entry, by the caller's promise; so for its attribute.
     let nic = unsafe { info.nic.as_ref() }?;
@@ -290,7 +288,7 @@ unsafe fn link_bits_per_s(info: &abi::fi_info) -> Option<u64> {
     u64::try_from(link.speed).ok().filter(|speed| *speed > 0)
 }
 
-/// The names of the bits that are set.
+/// Returns the names of the bits that are set.
 fn names<B: Copy, const N: usize>(
     table: &[(B, &'static str); N],
     is_set: impl Fn(B) -> bool,
@@ -299,7 +297,7 @@ fn names<B: Copy, const N: usize>(
     set.map(|(_, name)| *name).collect()
 }
 
-/// The name of a number; one that is not in the table is called by what it is.
+/// Returns the name of a number; an unknown number becomes `what` and the number.
 fn name_of(table: &[(c_int, &str)], what: &str, number: c_int) -> String {
     let known = table.iter().find(|(known, _)| *known == number);
     known.map_or_else(
@@ -330,7 +328,7 @@ mod tests {
         assert_eq!(name_of(&ENDPOINTS, "kind", 9), "kind 9");
     }
 
-    /// Checks the offers that every working library has: sockets and shared memory need no device.
+    /// Checks offers that every working library has: sockets and shared memory need no device.
     fn check(library: &Libfabric) {
         let offers = library.offers().unwrap();
         assert!(offers.is_sorted() && offers.iter().all(|offer| !offer.provider.is_empty()));

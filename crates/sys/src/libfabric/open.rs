@@ -1,6 +1,6 @@
-//! The objects of an endpoint: the calls that open each, and closing them.
+//! The objects of an endpoint: opens and closes each of them.
 //!
-//! Their order, and what belongs together, is in [`super::endpoint`].
+//! [`super::endpoint`] defines their order and combines them.
 
 use std::ffi::c_int;
 use std::os::fd::RawFd;
@@ -9,17 +9,17 @@ use std::ptr::{NonNull, null_mut};
 use super::{Info, Libfabric, abi};
 use crate::error::LibraryError;
 
-/// Room for an endpoint's name; the longest known has some 70 bytes.
+/// Buffer size for an endpoint's name; the longest known has some 70 bytes.
 pub(super) const NAME_BYTES_MAX: usize = 512;
 
 /// Queue sizes of an endpoint.
 #[derive(Debug, Clone, Copy)]
 pub struct QueueSizes {
-    /// Operations of this side that may be in flight.
+    /// Maximum operations of this side in flight.
     pub operations: u32,
-    /// Receives that may be posted.
+    /// Maximum posted receives.
     pub receives: u32,
-    /// Peers, a hint.
+    /// Expected number of peers, a hint.
     pub peers: usize,
 }
 
@@ -47,7 +47,7 @@ impl Fid {
         unsafe { ((*(*self.0.as_ptr()).ops).control)(self.0.as_ptr(), abi::FI_ENABLE, null_mut()) }
     }
 
-    /// The descriptor that becomes readable when a queue has something, if it was opened with one.
+    /// Returns the descriptor that becomes readable when a queue has entries, if the queue was opened with one.
     fn descriptor(&self) -> Option<RawFd> {
         let mut descriptor: c_int = -1;
         let into = (&raw mut descriptor).cast();
@@ -57,18 +57,17 @@ impl Fid {
         (code == 0 && descriptor >= 0).then_some(descriptor)
     }
 
-    /// Closes the object; false when it is still in use.
+    /// Closes the object; returns false if it is still in use.
     pub(super) fn close(self) -> bool {
         let fid = std::mem::ManuallyDrop::new(self);
-        // SAFETY: the object is open, and after this nobody has the pointer any more.
+        // SAFETY: the object is open, and no copy of the pointer is used after this.
         unsafe { ((*(*fid.0.as_ptr()).ops).close)(fid.0.as_ptr()) == 0 }
     }
 }
 
 impl Drop for Fid {
     fn drop(&mut self) {
-        // Reached when opening what comes after it failed. An object that cannot be closed is left to the end of the
-        // process.
+        // Reached if a later opening step failed. An object that cannot be closed stays open until the process ends.
         Self(self.0).close();
     }
 }
@@ -116,7 +115,7 @@ impl Opener<'_> {
 
     pub(super) fn domain(&self, fabric: &Fid) -> Result<Fid, LibraryError> {
         let fabric: *mut abi::fid_fabric = fabric.cast();
-        // SAFETY: the fabric is open and the info live, which it stays longer than the domain.
+        // SAFETY: the fabric is open and the info is live, and stays so longer than the domain.
         self.opened("fi_domain", |domain| unsafe {
             ((*(*fabric).ops).domain)(fabric, self.info.as_ptr(), domain, null_mut())
         })
@@ -130,7 +129,7 @@ impl Opener<'_> {
         })
     }
 
-    /// A completion queue, and the descriptor to sleep on where that is wanted and the provider has one.
+    /// Opens a completion queue; also returns the descriptor to sleep on, if `sleeps` and the provider has one.
     pub(super) fn queue(
         &self,
         domain: &Fid,
@@ -140,7 +139,7 @@ impl Opener<'_> {
         let domain: *mut abi::fid_domain = domain.cast();
         let open = |wait_obj| {
             let mut attr = abi::fi_cq_attr {
-                // As many again for what peers announce by immediates.
+                // Twice the size, for arrivals that peers announce by immediate data.
                 size: 2 * (sizes.operations as usize + sizes.receives as usize).max(512),
                 format: abi::FI_CQ_FORMAT_DATA,
                 wait_obj,

@@ -1,26 +1,26 @@
-//! The promise that a card reads and writes memory of devices by itself.
+//! The promise that a card accesses device memory directly.
 //!
-//! Providers with FI_HMEM may copy such memory through buffers of the host instead, and say nothing of it. Since 1.14
-//! they can be asked not to. What does not live here: registering the memory, in [`super::endpoint`].
+//! Providers with FI_HMEM may instead copy such memory through host buffers, without reporting it. Since 1.14 they can
+//! be told not to. [`super::endpoint`] registers the memory.
 
 use super::open::{Fid, check};
 use super::{Libfabric, abi};
 use crate::error::LibraryError;
 
-/// Answers of a provider that was asked to let the card alone move bytes of a device's memory.
+/// Answer of a provider that was told to let only the card move bytes of device memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerToPeer {
-    /// It promised that.
+    /// It has promised that.
     Required,
-    /// It does not know the question: it may copy through memory of the host.
+    /// It does not know the option: it may copy through host memory.
     Untold,
 }
 
 impl PeerToPeer {
-    /// Asks the provider of an endpoint that is not enabled yet.
+    /// Sets the option on an endpoint that is not enabled yet.
     ///
     /// # Errors
-    /// The provider's reason, where it cannot do without copies.
+    /// The provider's reason, if it cannot work without copies.
     pub(super) fn require(library: &Libfabric, endpoint: &Fid) -> Result<Self, LibraryError> {
         let raw: *mut abi::fid_ep = endpoint.cast();
         let value = abi::FI_HMEM_P2P_REQUIRED;
@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// Answers with the code that the context has, where the question is the right one.
+    /// Checks the arguments, and returns the code that the context contains.
     unsafe extern "C" fn answered(
         fid: *mut abi::fid,
         level: c_int,
@@ -94,7 +94,7 @@ mod tests {
             rma: null_mut(),
             tagged: null_mut(),
         };
-        // Not the library's to close.
+        // The library must not close it.
         let fid = ManuallyDrop::new(Fid::new(&raw mut endpoint).unwrap());
         PeerToPeer::require(&Libfabric::embedded(), &fid)
     }
@@ -103,7 +103,7 @@ mod tests {
     fn copies_through_the_host_are_refused_or_told() {
         assert_eq!(asked(0).unwrap(), PeerToPeer::Required);
         assert_eq!(asked(92).unwrap(), PeerToPeer::Untold);
-        // EOPNOTSUPP where the device has none, ENODATA where the GPU's driver was not found, EINVAL.
+        // EOPNOTSUPP: the device has no peer-to-peer access. ENODATA: the GPU's driver was not found. EINVAL.
         for code in [95, 61, 22] {
             let why = asked(code).unwrap_err();
             assert!(why.to_string().contains("through the host"), "{why}");

@@ -1,8 +1,8 @@
-//! Posting operations to an endpoint and polling its completions: the part that runs inside the timed loops.
+//! Posts operations to an endpoint and polls its completions: the part that runs inside the timed loops.
 //!
-//! What lives here: bounds checks, the contexts that the library owns while an operation is in flight, and completions.
-//! Nothing here allocates, except to describe a failure. What does not: opening, in [`super::endpoint`], and the
-//! library's own calls, in [`super::calls`].
+//! Checks bounds, and handles completions and the contexts that the library owns while an operation is in flight. Only
+//! the description of a failure allocates. [`super::endpoint`] opens endpoints; [`super::calls`] has the library's own
+//! calls.
 
 use std::ffi::{c_int, c_void};
 
@@ -12,14 +12,14 @@ use super::endpoint::Endpoint;
 use crate::library::text;
 use crate::registrable::RegisteredBytes;
 
-/// Fate of an operation that was handed over.
+/// Result of posting an operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Posted {
     /// It is in flight; a completion will follow.
     Pending,
     /// It was injected and is done; no completion follows.
     Injected,
-    /// There is no room now: poll, then try again.
+    /// The queue is full: poll, then try again.
     Again,
 }
 
@@ -39,37 +39,37 @@ pub enum EventKind {
 pub struct Event {
     /// Kind of completion.
     pub kind: EventKind,
-    /// The value that [`Endpoint::post`] was given; 0 for an arrival.
+    /// The `user` argument of [`Endpoint::post`]; 0 for an arrival.
     pub user: u64,
-    /// Bytes, where the provider says.
+    /// Size in bytes, if the provider reports it.
     pub len: u64,
     /// The data of an arrival.
     pub data: u64,
 }
 
-/// A call or an operation that failed. The endpoint cannot be relied on after it. Boxed where it is returned, so that
-/// what the loops carry stays in registers.
+/// A failed call or operation. The endpoint is not reliable after it. It is boxed in results, so that results of the
+/// loops stay in registers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FabricError {
-    /// The value that [`Endpoint::post`] was given for the operation, where one is known.
+    /// The `user` argument of [`Endpoint::post`] for the operation, if known.
     pub user: Option<u64>,
-    /// Error number, as of errno.
+    /// Error number, as in errno.
     pub code: i32,
-    /// The library's and the provider's words.
+    /// Description by the library and the provider.
     pub text: String,
 }
 
-/// Returns whether so many bytes of a region are injected, which the CPU does: it has to reach them.
+/// Whether `len` bytes of a region are injected. The CPU copies them, so they must be in host memory.
 #[inline]
 pub(super) fn may_inject(route: &Route, len: u32, bytes: &RegisteredBytes) -> bool {
     len <= route.inject_bytes_max && route.can_inject() && bytes.is_of_host()
 }
 
 impl Endpoint {
-    /// Hands over one operation: `len` bytes at `local` of the route's own region, and at `remote` of the peer's.
+    /// Posts one operation: `len` bytes at `local` of the route's own region, and at `remote` of the peer's.
     ///
-    /// # Errors
-    /// When a range lies outside of its memory, the peer was inserted into another endpoint and is not known here, or
+    /// If a range lies outside its memory, the peer was inserted into another endpoint and is unknown here, or the
+    /// library refuses the operation.
     /// the library refuses the operation.
     #[inline]
     pub fn post(
@@ -123,7 +123,7 @@ impl Endpoint {
         if code != 0 {
             self.slots.give_back(index);
         }
-        // shm before 1.18 says this where messages that nobody waits for yet have used up its entries for receives.
+        // shm before 1.18 returns this if unexpected messages have used up its receive entries.
         if receive && code == -(abi::FI_ENOMEM as isize) {
             return Ok(Posted::Again);
         }
@@ -150,10 +150,10 @@ impl Endpoint {
         )
     }
 
-    /// Makes progress, and calls `each` with at most `most` completions; returns how many. Never blocks.
+    /// Makes progress, and calls `each` with at most `most` completions; returns their number. Never blocks.
     ///
     /// # Errors
-    /// The first operation that failed, or the queue's own failure.
+    /// The first failed operation, or the queue's own failure.
     #[inline]
     pub fn poll(
         &mut self,
@@ -163,7 +163,7 @@ impl Endpoint {
         const AGAIN: isize = -(abi::FI_EAGAIN as isize);
         let room = most.min(ENTRIES);
         let entries = self.calls.entries.as_mut_ptr();
-        // SAFETY: the queue is open and of the format of these entries, of which there is room for `room`.
+        // SAFETY: the queue is open and has the format of these entries; there is room for `room` of them.
         let count =
             unsafe { ((*self.calls.queue_ops).read)(self.calls.queue, entries.cast(), room) };
         if count == AGAIN {
@@ -174,7 +174,7 @@ impl Endpoint {
         }
         let count = (count as usize).min(room);
         for entry in &self.calls.entries[..count] {
-            // A context of ours first: some providers mark the initiator's completion with the data too.
+            // Look up the context first: some providers set the data flag on the initiator's completion too.
             each(match self.slots.complete(entry.op_context) {
                 Some((user, receive)) => Event {
                     kind: if receive {
@@ -198,7 +198,7 @@ impl Endpoint {
         Ok(count)
     }
 
-    /// Reads what is behind a negative answer of the completion queue.
+    /// Reads the reason for a negative result of the completion queue.
     #[cold]
     fn failure(&mut self, code: isize) -> Box<FabricError> {
         if code != -(abi::FI_EAVAIL as isize) {
@@ -207,8 +207,8 @@ impl Endpoint {
             return error(None, code.saturating_neg(), text);
         }
         let mut entry = abi::fi_cq_err_entry::ZEROED;
-        // SAFETY: the queue is open; the entry has the newest and largest layout, and with its data size 0 the library
-        // keeps what it points to valid until the next read.
+        // SAFETY: the queue is open; the entry has the newest and largest layout. With its data size 0, the library
+        // keeps its pointees valid until the next read.
         let got = unsafe { ((*self.calls.queue_ops).readerr)(self.calls.queue, &raw mut entry, 0) };
         if got < 0 {
             let text = format!("fi_cq_readerr: {}", self.library().reason(got as c_int));

@@ -1,7 +1,6 @@
 //! The contexts that the library owns while operations are in flight.
 //!
-//! What lives here: handing them out and taking them back, without allocating. What does not: the operations
-//! themselves, which are in [`super::post`].
+//! Hands them out and takes them back, without allocating. [`super::post`] posts the operations themselves.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -12,7 +11,7 @@ use super::handles::RegionHandle;
 #[repr(C, align(64))]
 struct Context([*mut c_void; 8]);
 
-/// Note that comes back with a completion.
+/// Data of a slot that is needed at its completion.
 #[derive(Debug, Clone, Copy)]
 struct Note {
     user: u64,
@@ -21,10 +20,10 @@ struct Note {
     in_flight: bool,
 }
 
-/// The slots of an endpoint: those of operations, and behind them those of receives, so that neither can use up the
+/// The slots of an endpoint: those of operations, followed by those of receives, so that neither can use up the
 /// other's.
 pub(super) struct Slots {
-    /// As many as there are notes. Only their addresses are used, so that nothing here aliases what the library writes.
+    /// One per note. Only their addresses are used, so that no Rust reference aliases the library's writes.
     contexts: NonNull<Context>,
     notes: Vec<Note>,
     free_operations: Vec<u32>,
@@ -54,7 +53,7 @@ impl Slots {
         }
     }
 
-    /// Leaves the contexts allocated for ever.
+    /// Never frees the contexts.
     pub(super) fn leak(&mut self) {
         self.leaked = true;
     }
@@ -68,7 +67,7 @@ impl Slots {
         }
     }
 
-    /// Takes a slot; `None` when all are in flight.
+    /// Takes a slot; `None` if all are in flight.
     #[inline]
     pub(super) fn take(
         &mut self,
@@ -79,12 +78,12 @@ impl Slots {
         let index = self.free(receive).pop()?;
         let note = self.notes.get_mut(index as usize)?;
         (note.user, note.region, note.in_flight) = (user, region, true);
-        // Within the allocation, because there are as many contexts as notes.
+        // The pointer is within the allocation, because there are as many contexts as notes.
         let context = self.contexts.as_ptr().wrapping_add(index as usize);
         Some((index, context.cast()))
     }
 
-    /// Returns whether an operation on this region is in flight.
+    /// Whether an operation on this region is in flight.
     pub(super) fn uses(&self, region: RegionHandle) -> bool {
         let mut notes = self.notes.iter();
         notes.any(|note| note.in_flight && note.region == region)
@@ -99,7 +98,7 @@ impl Slots {
         }
     }
 
-    /// The slot that a context lies in; `None` for a pointer that is none of ours.
+    /// Returns the index of a context's slot; `None` for a pointer that is not a slot.
     #[inline]
     fn index_of(&self, context: *mut c_void) -> Option<u32> {
         let from_start = (context as usize).checked_sub(self.contexts.as_ptr() as usize)?;
@@ -108,8 +107,8 @@ impl Slots {
         exact.then_some(index as u32)
     }
 
-    /// Takes back the slot of a completed operation, and says what it was for; `None` when nothing of ours that is in
-    /// flight has this context.
+    /// Frees the slot of a completed operation, and returns its `user` value and whether it was a receive. `None` if no
+    /// operation in flight has this context.
     #[inline]
     pub(super) fn complete(&mut self, context: *mut c_void) -> Option<(u64, bool)> {
         let index = self.index_of(context)?;
@@ -128,8 +127,8 @@ impl Drop for Slots {
         if !self.leaked {
             let slice =
                 std::ptr::slice_from_raw_parts_mut(self.contexts.as_ptr(), self.notes.len());
-            // SAFETY: the pointer came from Box::leak of a slice of this length, and is freed once. The endpoint, which
-            // is closed before, was the only one that had addresses in it.
+            // SAFETY: the pointer came from Box::leak of a slice of this length, and is freed once. Only the endpoint,
+            // which was closed before, had addresses in it.
             drop(unsafe { Box::from_raw(slice) });
         }
     }

@@ -1,4 +1,4 @@
-//! Arenas over bytes that their caller owns. Mapping memory is in the module above.
+//! Arenas over bytes that the caller owns. The parent module maps memory.
 
 use std::any::Any;
 use std::io;
@@ -9,20 +9,20 @@ use std::sync::atomic::AtomicU8;
 use super::{Arena, Pages};
 
 impl Arena {
-    /// An arena over the `len` bytes at `base`, which stay the caller's. `keeper` is dropped once nobody holds the
-    /// arena any more: only then may the bytes go, or be used as anything else again.
+    /// Makes an arena over the `len` bytes at `base`, which the caller still owns. `keeper` is dropped when the last
+    /// holder has dropped the arena. Only then may the bytes be freed, or used in any other way.
     ///
-    /// Peers cannot map such memory, so an engine that needs that refuses it.
+    /// Peers cannot map such memory, so engines that need this refuse it.
     ///
     /// # Errors
-    /// For no bytes at all, and for more than an address range can have.
+    /// For zero bytes, and for more than an address range can have.
     ///
     /// # Safety
     /// Until `keeper` is dropped:
     ///
     /// - the bytes are mapped, readable and writable, and their address does not change;
-    /// - no reference to them exists in this process but to atomics (`&[AtomicU8]`, not `&[u8]`): engines, devices and
-    ///   peers read and write them at any time;
+    /// - no reference to them exists in this process except to atomics (`&[AtomicU8]`, not `&[u8]`): engines, devices
+    ///   and peers read and write them at any time;
     /// - any value is valid in each of them, and stays harmless whatever a peer writes there.
     pub unsafe fn over(
         base: NonNull<u8>,
@@ -45,16 +45,15 @@ impl Arena {
         })
     }
 
-    /// An arena over bytes that the caller shares with it and goes on seeing as atomics: [`Self::over`] for those who
-    /// have such bytes, without its contract.
+    /// Makes an arena over shared bytes that the caller accesses as atomics: a safe form of [`Self::over`].
     ///
     /// # Errors
-    /// For no bytes at all.
+    /// For zero bytes.
     pub fn over_atomics(bytes: Arc<[AtomicU8]>) -> io::Result<Self> {
         let base = NonNull::from(&*bytes).cast::<u8>();
         let len = bytes.len();
-        // SAFETY: the bytes live as long as the `Arc`, which is the keeper, and do not move with it. Whoever else holds
-        // it sees them as atomics only, which have interior mutability and take any value.
+        // SAFETY: the bytes live as long as the `Arc`, which is the keeper, and do not move with it. All other holders
+        // access them as atomics only, which have interior mutability and take any value.
         unsafe { Self::over(base, len, Box::new(bytes)) }
     }
 }

@@ -1,5 +1,5 @@
-//! The NUMA nodes that pages of an [`Arena`] really are on, as the kernel tells them. Asking for a node is in the
-//! module above: the kernel takes another one when that is full.
+//! Reports the actual NUMA nodes of an [`Arena`]'s pages, which may differ from the preferred one: the kernel uses
+//! another node if that is full.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_ulong, c_void};
@@ -9,14 +9,14 @@ use std::ptr::null;
 use super::Arena;
 use crate::library::outcome;
 
-/// Of an arena with more pages, so many are asked about, at equal distances.
+/// Maximum pages to ask about; of a larger arena, an even sample.
 const PAGES_MAX: usize = 4096;
 
 impl Arena {
-    /// Returns how many pages are on each node, of those that were asked about: all, or an even sample of 4096.
+    /// Returns the number of pages per node, among all pages or an even sample of 4096.
     ///
     /// # Errors
-    /// The system's refusal: some containers forbid the call, and kernels without NUMA do not have it.
+    /// The system's error: some containers forbid the call, and kernels without NUMA lack it.
     pub fn nodes(&self) -> io::Result<BTreeMap<u32, u64>> {
         let page = rustix::param::page_size();
         let all = self.len / page;
@@ -27,8 +27,8 @@ impl Arena {
             .collect();
         let mut answers: Vec<c_int> = vec![-libc::ENOENT; count];
         let (this_process, stay) = (0, null::<c_int>());
-        // SAFETY: without a list of nodes the call moves nothing and reads no memory behind the addresses; it writes
-        // one answer for each of the `count` addresses, and both lists have as many and outlive it.
+        // SAFETY: without a list of nodes the call moves nothing and reads no memory at the addresses; it writes one
+        // answer for each of the `count` addresses, and both lists have that length and outlive it.
         let result = unsafe {
             libc::syscall(
                 libc::SYS_move_pages,
@@ -44,7 +44,7 @@ impl Arena {
     }
 }
 
-/// Number of pages on each node; an answer below 0 says why there is no page.
+/// Counts the pages per node; a negative answer is an error code for a missing page.
 fn count_nodes(answers: &[c_int]) -> BTreeMap<u32, u64> {
     let mut nodes = BTreeMap::new();
     for node in answers

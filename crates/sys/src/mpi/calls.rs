@@ -1,8 +1,8 @@
-//! The functions of MPI that are used here, as their standard declares them, looked up once.
+//! The MPI functions that are used here, as the standard declares them, looked up once.
 //!
-//! Handles are passed as `usize`: where a library's are an `int`, it reads the lower half of the register, and the
-//! other half is of no account. Where a function writes one, the place is zeroed before, for then an `int` leaves the
-//! upper half as it is; that this is the right half is what the check of the byte order is for.
+//! Handles are passed as `usize`. A library whose handles are of type `int` reads the lower half of the register, and
+//! ignores the other half. Before a function writes a handle, the variable is set to zero, so that an `int` leaves the
+//! upper half zero. This needs little-endian byte order, which is asserted below.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 
@@ -16,11 +16,11 @@ const _: () = assert!(
     "handles of MPI are passed as 64-bit little-endian words"
 );
 
-/// As large as the largest status of any dialect (32 bytes), twice; nobody reads it but the library itself.
+/// Twice as large as the largest status of any dialect (32 bytes); only the library reads it.
 pub(super) type Status = [u64; 8];
 
 functions! {
-    /// Those that every MPI has since its third release.
+    /// Functions that every MPI has since version 3.
     pub(super) Functions by &'static CStr:
     library_version = c"MPI_Get_library_version" => (*mut c_char, *mut c_int) -> c_int;
     init_thread = c"MPI_Init_thread" => (*mut c_int, *mut *mut *mut c_char, c_int, *mut c_int) -> c_int;
@@ -51,7 +51,7 @@ functions! {
     file_get_size = c"MPI_File_get_size" => (Handle, *mut i64) -> c_int;
     file_preallocate = c"MPI_File_preallocate" => (Handle, i64) -> c_int;
     file_set_view = c"MPI_File_set_view" => (Handle, i64, Handle, Handle, *const c_char, Handle) -> c_int;
-    // The bytes that are written are only read; they are declared as those of reads, so that the four have one type.
+    // Writes only read the bytes; they are declared like reads, so that all four have one type.
     write_at = c"MPI_File_write_at" => (Handle, i64, *mut c_void, c_int, Handle, *mut c_void) -> c_int;
     write_at_all = c"MPI_File_write_at_all" => (Handle, i64, *mut c_void, c_int, Handle, *mut c_void) -> c_int;
     read_at = c"MPI_File_read_at" => (Handle, i64, *mut c_void, c_int, Handle, *mut c_void) -> c_int;
@@ -59,7 +59,7 @@ functions! {
 }
 
 functions! {
-    /// Those of communicators and types that only collectives need.
+    /// Functions for communicators and types that only collectives need.
     pub(super) GroupFunctions by &'static CStr:
     comm_split = c"MPI_Comm_split" => (Handle, c_int, c_int, *mut Handle) -> c_int;
     comm_free = c"MPI_Comm_free" => (*mut Handle) -> c_int;
@@ -69,7 +69,7 @@ functions! {
 }
 
 functions! {
-    /// Collectives and messages with counts of 32 bits, which every MPI has.
+    /// Collectives and messages with 32-bit counts, which every MPI has.
     pub(super) PlainFunctions by &'static CStr:
     all_reduce = c"MPI_Allreduce" => (*const c_void, *mut c_void, c_int, Handle, Handle, Handle) -> c_int;
     reduce_scatter_block = c"MPI_Reduce_scatter_block" => (*const c_void, *mut c_void, c_int, Handle, Handle, Handle) -> c_int;
@@ -85,7 +85,7 @@ functions! {
 }
 
 functions! {
-    /// The like with counts of 64 bits (MPI_Count), which came with MPI 4.
+    /// The same with 64-bit counts (MPI_Count), which came with MPI 4.
     pub(super) LargeFunctions by &'static CStr:
     all_reduce = c"MPI_Allreduce_c" => (*const c_void, *mut c_void, i64, Handle, Handle, Handle) -> c_int;
     reduce_scatter_block = c"MPI_Reduce_scatter_block_c" => (*const c_void, *mut c_void, i64, Handle, Handle, Handle) -> c_int;

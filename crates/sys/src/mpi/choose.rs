@@ -1,8 +1,7 @@
-//! Choice of the MPI library: the one that belongs to the launcher of this process, because another one's processes
-//! would not find each other and each believe to be alone.
+//! Chooses the MPI library that belongs to this process's launcher. With another library, the processes would not find
+//! each other, and each would believe to be alone.
 //!
-//! What lives here: the order in which files and names are tried. What does not: telling a loaded library's kind, which
-//! is in `dialect`.
+//! Defines the order in which files and names are tried. `dialect` recognises a loaded library.
 
 use std::path::{Path, PathBuf};
 
@@ -10,36 +9,36 @@ use crate::error::{LibraryError, LibraryErrorKind};
 use crate::library::SharedLibrary;
 use crate::process::Env;
 
-/// Names that the loader searches for. Those of MPICH's family stand for hundreds of builds: MPICH's own name,
-/// Debian's, and the standard's, which other implementations use as well and is therefore the last.
+/// Names for the loader's search. Those of MPICH's family stand for hundreds of builds: MPICH's own name, Debian's, and
+/// the standard's. The last one is also used by other implementations, so it comes last.
 const OPEN_MPI: &[&str] = &["libmpi.so.40"];
 const MPICH: &[&str] = &["libmpi.so.12", "libmpich.so.12", "libmpi_abi.so.1"];
-/// In a launcher's own installation the standard interface is known to be the launcher's.
+/// In a launcher's own installation, the standard interface is certain to be the launcher's.
 const MPICH_INSTALLED: &[&str] = &["libmpi_abi.so.1", "libmpi.so.12", "libmpich.so.12"];
-/// Folders of an installation that hold its libraries; the last one is Intel MPI's.
+/// Library folders of an installation; the last one is Intel MPI's.
 const FOLDERS: [&str; 3] = ["lib", "lib64", "lib/release"];
 
-/// Family of the launcher that started this process, as far as its library is concerned.
+/// MPI family of the launcher that started this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     /// Open MPI's mpirun.
     OpenMpi,
-    /// The mpirun of MPICH or of one of its relatives.
+    /// The mpirun of MPICH or a derivative.
     Mpich,
-    /// Something that speaks PMI-1 or PMI-2, such as `srun --mpi=pmi2`: MPICH more likely than Open MPI.
+    /// A launcher with PMI-1 or PMI-2, such as `srun --mpi=pmi2`: more likely MPICH than Open MPI.
     Pmi,
-    /// A launcher that does not tell, or `srun --mpi=pmix`.
+    /// A launcher that sets no known variable, or `srun --mpi=pmix`.
     Unknown,
 }
 
 impl Family {
-    /// Reads the family from the variables that launchers set.
+    /// Determines the family from the variables that launchers set.
     pub fn sniff(env: Env<'_>) -> Self {
         let set = |name| env(name).is_some();
         if set("OMPI_COMM_WORLD_SIZE") {
             Self::OpenMpi
         } else if set("MPI_LOCALNRANKS") {
-            // Hydra says this, srun does not.
+            // Hydra sets this, srun does not.
             Self::Mpich
         } else if set("PMI_FD") && !set("PMIX_NAMESPACE") {
             Self::Pmi
@@ -52,13 +51,13 @@ impl Family {
 /// The reason why no library was loaded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoLibrary {
-    /// None of these files and names is there.
+    /// None of these files and names exists.
     NotThere(Vec<String>),
-    /// One is there and cannot be used: the loader's reason, or what it lacks.
+    /// One exists but is unusable: the loader's reason, or the missing symbol.
     Unusable(LibraryError),
 }
 
-/// Candidates, in order: files of the launcher's installation that are there, then names for the loader.
+/// Returns the candidates in order: existing files of the launcher's installation, then names for the loader.
 pub(super) fn candidates(
     family: Family,
     env: Env<'_>,
@@ -91,14 +90,13 @@ pub(super) fn candidates(
     tried
 }
 
-/// Loads the first of these that is there, and says which. Its symbols are made visible to everything that is loaded
-/// later, because Open MPI loads its own parts that way.
+/// Loads the first existing candidate, and returns its name. Its symbols are visible to all libraries loaded later,
+/// because Open MPI loads its own parts that way.
 pub(super) fn load(tried: Vec<String>) -> Result<(SharedLibrary, String), NoLibrary> {
     for name in &tried {
         match SharedLibrary::open_global(name) {
             Ok(library) => return Ok((library, name.clone())),
-            // Only where there is none. One that is there but broken is an error, for the next one would be another
-            // MPI.
+            // Only a missing library is skipped. A broken one is an error, because the next one would be another MPI.
             Err(error) if matches!(*error, LibraryErrorKind::NotFound { .. }) => {}
             Err(error) => return Err(NoLibrary::Unusable(error)),
         }

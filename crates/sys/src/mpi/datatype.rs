@@ -1,4 +1,4 @@
-//! Types that are put together of others, for what one count of a plain type cannot say.
+//! MPI types composed of other types, for layouts that a count of a plain type cannot express.
 
 use std::ffi::c_int;
 
@@ -6,14 +6,14 @@ use super::World;
 use super::calls::Handle;
 use crate::error::LibraryError;
 
-/// A type that MPI has made for this process; given back when it is dropped.
+/// An MPI type that is freed when it is dropped.
 pub(super) struct MadeType<'a> {
     world: &'a World,
     handle: Handle,
 }
 
 impl<'a> MadeType<'a> {
-    /// The type whose handle `make` writes; `call` is what it calls.
+    /// Makes a type: `make` writes its handle, and `call` is the function that it calls.
     pub(super) fn new(
         world: &'a World,
         call: &'static str,
@@ -25,9 +25,9 @@ impl<'a> MadeType<'a> {
         Ok(Self { world, handle })
     }
 
-    /// The type, ready for transfers; those that others are made of need not be.
+    /// Commits the type, so that it is usable for transfers. Types that are only parts of others need no commit.
     pub(super) fn committed(mut self) -> Result<Self, LibraryError> {
-        // SAFETY: MPI runs and this is its thread, for the type was made a moment ago and owns its handle.
+        // SAFETY: MPI runs and this is its thread, because the type was made just before and owns its handle.
         let code = unsafe { (self.world.loaded.functions.type_commit)(&raw mut self.handle) };
         self.world.check("MPI_Type_commit", code)?;
         Ok(self)
@@ -40,8 +40,8 @@ impl<'a> MadeType<'a> {
 
 impl Drop for MadeType<'_> {
     fn drop(&mut self) {
-        // SAFETY: types live only within a call on MPI's thread while it runs, and this value owns the handle. That one
-        // cannot be given back is no reason to fail.
+        // SAFETY: types live only within a call on MPI's thread while it runs, and this value owns the handle. A
+        // failure to free it is harmless.
         let _ = unsafe { (self.world.loaded.functions.type_free)(&raw mut self.handle) };
     }
 }

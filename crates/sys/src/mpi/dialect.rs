@@ -1,9 +1,8 @@
-//! The three ways in which MPI libraries number their handles and constants, because before MPI 5 every library chose
-//! its own.
+//! The three numberings of handles and constants in MPI libraries: before MPI 5, every library chose its own.
 //!
-//! Sources: the standard's own binary interface (MPI 5.0, chapter 20; MPICH 5.0's `mpi_abi.h`), MPICH's `mpi.h`, whose
-//! numbers all libraries of the "MPICH ABI compatibility initiative" share (Intel MPI, Cray MPICH, MVAPICH), and Open
-//! MPI's `mpi.h`, 4.1 and 5.0. A handle is an `int` in MPICH and an address in the others, so that all fit a `usize`.
+//! Sources: the standard's own binary interface (MPI 5.0, chapter 20; MPICH 5.0's `mpi_abi.h`), MPICH's `mpi.h` and
+//! Open MPI's `mpi.h`, 4.1 and 5.0. All libraries of the "MPICH ABI compatibility initiative" share MPICH's numbers
+//! (Intel MPI, Cray MPICH, MVAPICH). A handle is an `int` in MPICH and an address in the others, so all fit a `usize`.
 
 use std::ffi::{CStr, c_int};
 
@@ -12,19 +11,19 @@ use crate::library::SharedLibrary;
 
 use super::calls::Handle;
 
-/// Numbering of handles and constants that a library understands.
+/// Numbering of handles and constants in a library.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Dialect {
-    /// The binary interface that MPI 5.0 defines: `libmpi_abi.so`.
+    /// The binary interface of MPI 5.0: `libmpi_abi.so`.
     Standard,
-    /// MPICH and those that share its interface: `libmpich.so.12`, `libmpi.so.12`.
+    /// MPICH and libraries with its interface: `libmpich.so.12`, `libmpi.so.12`.
     Mpich,
     /// Open MPI: `libmpi.so.40`.
     OpenMpi,
 }
 
 impl Dialect {
-    /// The name in records.
+    /// Returns the name for records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Standard => "standard ABI",
@@ -42,7 +41,7 @@ pub(super) enum Constant {
 }
 
 impl Constant {
-    /// The handle, in this library.
+    /// Returns the handle in this library.
     pub(super) fn handle(self, library: &SharedLibrary) -> Result<Handle, LibraryError> {
         match self {
             Self::Number(number) => Ok(number),
@@ -53,7 +52,7 @@ impl Constant {
     }
 }
 
-/// A dialect's constants: by its header, or as a loaded library understands them.
+/// Constants of a dialect: as in its header, or as handles in a loaded library.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Constants<H = Handle> {
     pub(super) comm_world: H,
@@ -73,9 +72,9 @@ pub(super) struct Numbers {
     pub(super) mode_write_only: c_int,
     pub(super) mode_read_write: c_int,
     pub(super) thread_funneled: c_int,
-    /// The longest key, without its final zero byte.
+    /// Maximum length of a key, without its final zero byte.
     pub(super) info_key_bytes: usize,
-    /// The longest value, without its final zero byte.
+    /// Maximum length of a value, without its final zero byte.
     pub(super) info_value_bytes: usize,
 }
 
@@ -121,7 +120,7 @@ const OPEN_MPI: Constants<Constant> = Constants {
     byte: Constant::Symbol(c"ompi_mpi_byte"),
     info_null: Constant::Symbol(c"ompi_mpi_info_null"),
     errors_return: Constant::Symbol(c"ompi_mpi_errors_return"),
-    // The others are MPICH's.
+    // The other numbers equal MPICH's.
     numbers: Numbers {
         info_key_bytes: 36,
         info_value_bytes: 256,
@@ -130,16 +129,16 @@ const OPEN_MPI: Constants<Constant> = Constants {
 };
 
 impl Dialect {
-    /// The dialect of a library: `file` is the path that it was loaded from, `says` what it says about itself.
+    /// Recognises the dialect of a library. `file` is the path that it was loaded from, `says` its own version text.
     ///
     /// # Errors
-    /// When it is none that is known, so that its numbers would be guessed.
+    /// If the dialect is unknown, because its numbers would be guesses.
     pub(super) fn of(
         library: &SharedLibrary,
         file: &str,
         says: &str,
     ) -> Result<Self, LibraryError> {
-        // MPICH's libmpi.so.12 exports some functions of the standard's interface too, so that the name decides.
+        // The file name decides, because MPICH's libmpi.so.12 exports some functions of the standard's interface too.
         if is_standard(file) {
             return Ok(Self::Standard);
         }

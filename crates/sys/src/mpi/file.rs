@@ -1,7 +1,7 @@
-//! A file that MPI has open.
+//! A file opened by MPI.
 //!
-//! Opening, closing, syncing and whatever is [`Together::All`] is collective: all ranks that opened the file together
-//! must make the same call, or those that made it wait. Nothing here can see to that.
+//! Opening, closing, syncing and every call with [`Together::All`] are collective: all ranks that opened the file
+//! together must make the same call, otherwise the calling ranks wait. This module cannot check that.
 
 use std::ffi::{CString, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
@@ -16,9 +16,9 @@ use super::hints::{InfoObject, MpiHints};
 use crate::error::LibraryError;
 use crate::mapping::Arena;
 
-/// The most that one call moves; more is split, by all ranks alike, since the length alone decides. Counts of MPI were
-/// of 32 bits before MPI 4, and of those that have the calls with 64-bit counts some cannot use them: MPICH 4.0 ends
-/// the process at 2 GiB.
+/// Maximum bytes per call; a longer transfer is split. The length alone decides, so all ranks split it in the same way.
+/// MPI's counts had 32 bits before MPI 4, and some libraries with 64-bit calls cannot use them: MPICH 4.0 ends the
+/// process at 2 GiB.
 pub const CALL_BYTES_MAX: u64 = 1 << 30;
 
 /// Ranks that open a file.
@@ -30,23 +30,23 @@ pub enum Scope {
     Alone,
 }
 
-/// Purpose that a file is opened for.
+/// How a file is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AccessMode {
-    /// It will be read.
+    /// For reading.
     pub read: bool,
-    /// It will be written.
+    /// For writing.
     pub write: bool,
-    /// It is made, and refused if it is there.
+    /// Creates the file; an error if it exists.
     pub create: bool,
 }
 
-/// The way that bytes go.
+/// Direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// Out of the file.
+    /// From the file.
     Read,
-    /// Into it.
+    /// To the file.
     Write,
 }
 
@@ -59,7 +59,7 @@ pub enum Together {
     All,
 }
 
-/// An open file. One that all ranks have opened together has to be closed by [`File::close`].
+/// An open file. [`File::close`] must close a file that all ranks have opened together.
 #[derive(Debug)]
 pub struct File {
     world: Arc<World>,
@@ -73,7 +73,7 @@ impl World {
     /// Opens a file; collective in the scope.
     ///
     /// # Errors
-    /// MPI's own words.
+    /// MPI's description.
     pub fn open(
         self: &Arc<Self>,
         path: &Path,
@@ -129,16 +129,16 @@ impl World {
 }
 
 impl File {
-    /// The path that it was opened by.
+    /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// From now on only every `stride` bytes a block of `block` bytes is seen, the first one at `displacement`; offsets
-    /// count bytes of these blocks. Collective.
+    /// Limits the file's view to a block of `block` bytes every `stride` bytes, the first one at `displacement`. Later
+    /// offsets count bytes of these blocks. Collective.
     ///
     /// # Errors
-    /// MPI's own words, or a block that cannot be described.
+    /// MPI's description, or a block that cannot be described.
     pub fn see_blocks(
         &self,
         displacement: u64,
@@ -149,7 +149,7 @@ impl File {
         let (world, functions) = (&self.world, &self.world.loaded.functions);
         let byte = world.loaded.constants.byte;
         let (displacement, stride) = (offset(displacement)?, offset(stride)?);
-        // Counts are of 32 bits, so that a block is described as so many of its largest power of two.
+        // Counts have 32 bits, so a block is described as a number of units, its largest power-of-two divisor.
         let unit_bytes = (block & block.wrapping_neg()).min(1 << 20);
         let counts = c_int::try_from(unit_bytes)
             .ok()
@@ -188,11 +188,11 @@ impl File {
         world.check("MPI_File_set_view", code)
     }
 
-    /// Writes bytes of the arena to the file, or reads them, and returns how many were moved: fewer are read at the end
-    /// of the file.
+    /// Writes bytes of the arena to the file, or reads them, and returns the number of bytes moved. Fewer are read at
+    /// the end of the file.
     ///
     /// # Errors
-    /// MPI's own words, or a range outside the arena.
+    /// MPI's description, or a range outside the arena.
     #[inline]
     pub fn transfer(
         &self,
@@ -211,14 +211,14 @@ impl File {
         let mut moved = 0;
         for done in (0..len).step_by(CALL_BYTES_MAX as usize) {
             let piece = CALL_BYTES_MAX.min(len - done) as c_int;
-            // Within the range that was checked, so that the sum cannot wrap.
+            // Within the checked range, so the sum cannot wrap.
             let memory = memory.wrapping_add(done as usize);
             moved += self.one_call((direction, together), at + done as i64, memory, piece)?;
         }
         Ok(moved)
     }
 
-    /// `memory` has `count` bytes of an arena.
+    /// Moves `count` bytes by one call. `memory` has `count` bytes of an arena.
     #[inline]
     fn one_call(
         &self,
@@ -249,10 +249,10 @@ impl File {
         counted(name, moved.into())
     }
 
-    /// Returns when what this rank has written is on stable storage. Collective.
+    /// Returns when this rank's writes are on stable storage. Collective.
     ///
     /// # Errors
-    /// MPI's own words.
+    /// MPI's description.
     pub fn sync(&self) -> Result<(), LibraryError> {
         self.here()?;
         // SAFETY: MPI runs, this is its thread, and the handle is an open file of this library.
@@ -260,10 +260,10 @@ impl File {
         self.world.check("MPI_File_sync", code)
     }
 
-    /// Makes room for this many bytes. Collective.
+    /// Reserves space for this many bytes. Collective.
     ///
     /// # Errors
-    /// MPI's own words.
+    /// MPI's description.
     pub fn preallocate(&self, bytes: u64) -> Result<(), LibraryError> {
         self.here()?;
         let bytes = offset(bytes)?;
@@ -272,10 +272,10 @@ impl File {
         self.world.check("MPI_File_preallocate", code)
     }
 
-    /// Bytes in the file.
+    /// Returns the size of the file in bytes.
     ///
     /// # Errors
-    /// MPI's own words.
+    /// MPI's description.
     pub fn size(&self) -> Result<u64, LibraryError> {
         self.here()?;
         let mut bytes: i64 = 0;
@@ -287,10 +287,10 @@ impl File {
             .map_err(|_| LibraryError::unsupported(format!("MPI_File_get_size says {bytes}")))
     }
 
-    /// The hints that MPI uses for this file, with their values.
+    /// Returns the hints that MPI uses for this file.
     ///
     /// # Errors
-    /// MPI's own words.
+    /// MPI's description.
     pub fn hints(&self) -> Result<MpiHints, LibraryError> {
         self.here()?;
         let mut handle: Handle = 0;
@@ -301,14 +301,14 @@ impl File {
         InfoObject::taken(&self.world, handle).read()
     }
 
-    /// Closes it. Collective.
+    /// Closes the file. Collective.
     ///
     /// # Errors
-    /// MPI's own words. It counts as closed then, too.
+    /// MPI's description. The file counts as closed even then.
     pub fn close(mut self) -> Result<(), LibraryError> {
         self.here()?;
         self.open = false;
-        // SAFETY: as for `sync`; the handle is not used again, for the file is gone after this call.
+        // SAFETY: as for `sync`; the handle is not used again, because the file is gone after this call.
         let code = unsafe { (self.world.loaded.functions.file_close)(&raw mut self.handle) };
         self.world.check("MPI_File_close", code)
     }
@@ -326,10 +326,11 @@ impl Drop for File {
         }
         match self.scope {
             Scope::Alone => {
-                // SAFETY: as in `close`. Who drops an open file has another failure to report.
+                // SAFETY: as in `close`. An open file is only dropped after another failure, which is the one to
+                // report.
                 let _ = unsafe { (self.world.loaded.functions.file_close)(&raw mut self.handle) };
             }
-            // The others might not come.
+            // Closing is collective, and the other ranks might not join.
             Scope::World => self.world.left_open.store(true, Ordering::Relaxed),
         }
     }
@@ -345,7 +346,7 @@ fn too_far() -> LibraryError {
     LibraryError::argument("the offset is too large")
 }
 
-/// The number of bytes that a status says, which MPI_UNDEFINED (negative in all dialects) is not.
+/// Returns the byte count of a status; an error for MPI_UNDEFINED, which is negative in all dialects.
 fn counted(call: &'static str, moved: i64) -> Result<u64, LibraryError> {
     u64::try_from(moved).map_err(|_| {
         LibraryError::unsupported(format!("{call} does not say how many bytes it moved"))

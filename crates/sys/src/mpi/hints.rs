@@ -1,4 +1,4 @@
-//! Hints: what a program tells MPI about a file, and what MPI says that it makes of it.
+//! Hints: advice to MPI about a file, and the values that MPI reports back.
 
 use std::collections::BTreeMap;
 use std::ffi::{CString, c_int};
@@ -7,20 +7,20 @@ use super::World;
 use super::calls::Handle;
 use crate::error::LibraryError;
 
-/// Hints by name, in the order of their names.
+/// Hints by name, in alphabetical order.
 pub type MpiHints = BTreeMap<String, String>;
 
-/// More keys than any library has are not read.
+/// Maximum number of keys to read, more than any library has.
 const KEYS_MAX: c_int = 4096;
 
-/// A set of hints that the library keeps; given back when it is dropped.
+/// A set of hints in the library; freed when it is dropped.
 pub(super) struct InfoObject<'a> {
     world: &'a World,
     handle: Handle,
 }
 
 impl<'a> InfoObject<'a> {
-    /// The library's own set of these hints; none needs no set of its own.
+    /// Makes a set of these hints in the library; no hints need no set.
     pub(super) fn of(world: &'a World, hints: &MpiHints) -> Result<Self, LibraryError> {
         world.here()?;
         let constants = world.loaded.constants;
@@ -47,7 +47,7 @@ impl<'a> InfoObject<'a> {
         Ok(info)
     }
 
-    /// The set that a function of MPI has made for the caller.
+    /// Takes ownership of a set that an MPI function has made.
     pub(super) fn taken(world: &'a World, handle: Handle) -> Self {
         Self { world, handle }
     }
@@ -56,7 +56,7 @@ impl<'a> InfoObject<'a> {
         self.handle
     }
 
-    /// Reads the hints in it.
+    /// Reads the hints of the set.
     pub(super) fn read(&self) -> Result<MpiHints, LibraryError> {
         let (world, functions) = (self.world, &self.world.loaded.functions);
         let mut hints = MpiHints::new();
@@ -80,7 +80,7 @@ impl<'a> InfoObject<'a> {
         Ok(hints)
     }
 
-    /// `key` is NUL-terminated.
+    /// Returns the value of a key. `key` is NUL-terminated.
     fn value(&self, key: &mut [u8]) -> Result<String, LibraryError> {
         let (world, functions) = (self.world, &self.world.loaded.functions);
         let longest = world.loaded.constants.numbers.info_value_bytes;
@@ -111,8 +111,7 @@ impl Drop for InfoObject<'_> {
         if self.handle == world.loaded.constants.info_null || world.here().is_err() {
             return;
         }
-        // SAFETY: MPI runs, and the handle is a set that this value owns. That a set cannot be given back is no reason
-        // to fail.
+        // SAFETY: MPI runs, and the handle is a set that this value owns. A failure to free it is harmless.
         let _ = unsafe { (world.loaded.functions.info_free)(&raw mut self.handle) };
     }
 }

@@ -1,21 +1,20 @@
-//! MPI, loaded at run time: one program for every library, without one when it is built.
+//! MPI, loaded at run time: one program for every library, built without MPI.
 //!
-//! What lives here: starting and ending MPI ([`start`], [`finish`], [`World`]), its files ([`File`]) and its
-//! collectives ([`Communicator`]). What does not: who reads and writes what, and the comparison of MPI's ranks with
-//! those of the run; that is the caller's.
+//! Starts and ends MPI ([`start`], [`finish`], [`World`]), and provides its files ([`File`]) and collectives
+//! ([`Communicator`]). The caller decides on transfers, and compares MPI's ranks with those of the run.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | `choose` | choice of the library, by the launcher of this process |
 //! | `dialect` | the numbers of its handles and constants |
 //! | `calls` | its functions |
-//! | `datatype` | types that are put together of others |
-//! | `file`, `hints` | files and what may be said about them |
-//! | `collective` | groups of ranks, and what they do together |
+//! | `datatype` | types composed of other types |
+//! | `file`, `hints` | files, and hints about them |
+//! | `collective` | groups of ranks and their collectives |
 //!
-//! MPI can be started once in a process, and not again when it has ended; so it is the process that has it, from the
-//! first [`start`] to [`finish`], and not an engine. It is asked for MPI_THREAD_FUNNELED: all calls are refused but
-//! those of the thread that started it.
+//! MPI can be started once per process, and not again after its end. So its state belongs to the process, from the
+//! first [`start`] to [`finish`], and not to an engine. It is started with MPI_THREAD_FUNNELED: calls from other
+//! threads than the starting one are refused.
 
 mod calls;
 mod choose;
@@ -44,7 +43,7 @@ pub use dialect::Dialect;
 pub use file::{AccessMode, CALL_BYTES_MAX, Direction, File, Scope, Together};
 pub use hints::MpiHints;
 
-/// Larger than any text that MPI fills in: MPICH's version may have 8192 bytes.
+/// Larger than any text that MPI returns: MPICH's version may have 8192 bytes.
 const TEXT_BYTES: usize = 8193;
 
 thread_local! {
@@ -52,36 +51,36 @@ thread_local! {
     static STARTED_HERE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// State of MPI in this process. It is a global, because it is one in the library too.
+/// State of MPI in this process. It is a global here, because it is one in the library too.
 static STATE: Mutex<State> = Mutex::new(State::Idle);
 
 enum State {
     Idle,
     Running(Arc<World>),
-    /// It was tried, in vain.
+    /// Starting it has failed.
     Failed(LibraryError),
     Ended,
 }
 
 fn state() -> MutexGuard<'static, State> {
-    // A panic in between leaves one of the states, each of them whole.
+    // Each state is complete, even after a panic.
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The reason why MPI is not there.
+/// The reason why MPI is not available.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoMpi {
-    /// There is no library that could be used.
+    /// No usable library was found.
     Library(NoLibrary),
-    /// It is there and does not work: what was done, and MPI's own words.
+    /// The library exists but does not work: the failed call, and MPI's description.
     Failed(LibraryError),
 }
 
-/// MPI of this process: started if it has not been. `path` is the only library to try where it is given (a file, or a
-/// name for the loader), else the launcher of this process chooses.
+/// Returns this process's MPI, after starting it if necessary. `path`, if given, is the only library to try (a file, or
+/// a name for the loader). Otherwise the launcher of this process determines the library.
 ///
 /// # Errors
-/// Why it cannot be started. Some libraries end the process instead, after a message of their own.
+/// The reason why it cannot be started. Some libraries instead print a message of their own and end the process.
 pub fn start(path: Option<&Path>, env: Env<'_>) -> Result<Arc<World>, NoMpi> {
     let mut state = state();
     match &*state {
@@ -100,7 +99,7 @@ pub fn start(path: Option<&Path>, env: Env<'_>) -> Result<Arc<World>, NoMpi> {
             *state = State::Running(Arc::clone(&world));
             Ok(world)
         }
-        // There is no second try.
+        // It cannot be started twice.
         Err(why) => {
             *state = State::Failed(why.clone());
             Err(NoMpi::Failed(why))
@@ -108,11 +107,11 @@ pub fn start(path: Option<&Path>, env: Env<'_>) -> Result<Arc<World>, NoMpi> {
     }
 }
 
-/// Ends MPI if it runs, together with all other ranks. Where the run has failed it must not be called: ranks that have
-/// died would be waited for.
+/// Ends MPI if it is running, together with all other ranks. Do not call it after a failed run: MPI would wait for dead
+/// ranks.
 ///
 /// # Errors
-/// MPI's own words, or a file that is still open.
+/// MPI's description, or a file that is still open.
 pub fn finish() -> Result<(), LibraryError> {
     let mut state = state();
     let State::Running(world) = &*state else {
@@ -124,15 +123,15 @@ pub fn finish() -> Result<(), LibraryError> {
     world.finalize()
 }
 
-/// Returns whether MPI has been started in this process, running or not. It then takes leave of the launcher by itself,
-/// some libraries not before the process ends; whoever shares its connection must not do so before.
+/// Whether MPI has been started in this process, running or not. MPI then disconnects from the launcher itself, in some
+/// libraries only when the process ends. Code that shares the connection must not disconnect earlier.
 pub fn has_started() -> bool {
     !matches!(&*state(), State::Idle)
 }
 
 /// A library that has been loaded and recognised.
 struct Loaded {
-    // Held so that the functions below are never without their code, whatever becomes of the loader's policy.
+    // Holds the code of the functions below, independent of the loader's policy.
     library: SharedLibrary,
     functions: Functions,
     constants: Constants,
@@ -183,14 +182,14 @@ impl Loaded {
     }
 }
 
-/// MPI, started: all processes of the job.
+/// MPI after its start, with all processes of the job.
 pub struct World {
     loaded: Loaded,
     rank: u32,
     size: u32,
-    /// False once it has been finalized.
+    /// False after MPI_Finalize.
     running: AtomicBool,
-    /// A file that all ranks had opened was dropped and not closed, so that MPI cannot end in order.
+    /// True if a file of all ranks was dropped without being closed, so that MPI cannot end in order.
     left_open: AtomicBool,
 }
 
@@ -243,7 +242,7 @@ impl World {
         Ok(world)
     }
 
-    /// Makes errors come back instead of ending the process, and asks who this is.
+    /// Lets MPI return errors instead of ending the process, and reads this process's rank.
     fn introduce(&mut self) -> Result<(), LibraryError> {
         let (functions, constants) = (self.loaded.functions, self.loaded.constants);
         for comm in [constants.comm_world, constants.comm_self] {
@@ -255,7 +254,7 @@ impl World {
         Ok(())
     }
 
-    /// This process's number in a communicator of this library, and the number of processes there.
+    /// Returns this process's rank in a communicator of this library, and the communicator's size.
     fn rank_in(&self, comm: Handle) -> Result<(u32, u32), LibraryError> {
         let functions = self.loaded.functions;
         let (mut rank, mut size): (c_int, c_int) = (0, 0);
@@ -273,7 +272,7 @@ impl World {
         Ok((number(rank)?, number(size)?))
     }
 
-    /// This process's number.
+    /// This process's rank.
     pub fn rank(&self) -> u32 {
         self.rank
     }
@@ -283,25 +282,25 @@ impl World {
         self.size
     }
 
-    /// The file that was loaded.
+    /// Path of the loaded library.
     pub fn path(&self) -> &str {
         &self.loaded.path
     }
 
-    /// Returns the library's own version text, in one line.
+    /// Returns the first line of the library's own version text.
     pub fn version(&self) -> &str {
         &self.loaded.version
     }
 
-    /// Returns the numbering that the library understands.
+    /// Returns the library's numbering of handles and constants.
     pub fn dialect(&self) -> Dialect {
         self.loaded.dialect
     }
 
-    /// Waits until all processes are here.
+    /// Waits until all processes have called it.
     ///
     /// # Errors
-    /// MPI's own words.
+    /// MPI's description.
     pub fn barrier(&self) -> Result<(), LibraryError> {
         self.here()?;
         // SAFETY: MPI runs, this is its thread, and the handle is the library's own.
@@ -309,7 +308,7 @@ impl World {
         self.check("MPI_Barrier", code)
     }
 
-    /// Refuses calls that MPI does not allow: from another thread, or after its end.
+    /// Rejects calls that MPI does not allow: from another thread, or after its end.
     #[inline]
     fn here(&self) -> Result<(), LibraryError> {
         if STARTED_HERE.get() && self.running.load(Ordering::Relaxed) {
@@ -332,7 +331,7 @@ impl World {
         Err(self.said(call, code))
     }
 
-    /// Returns the meaning of a code, in one line that opens with that of its class.
+    /// Makes an error of a code, described in one line that begins with the description of its class.
     #[cold]
     fn said(&self, call: &'static str, code: c_int) -> LibraryError {
         let meaning = self.meaning(code).unwrap_or_else(|| format!("code {code}"));
@@ -346,7 +345,7 @@ impl World {
         LibraryError::call(call, code, text)
     }
 
-    /// MPI's own words for a code or a class of codes, in one line.
+    /// Returns MPI's description of a code or a class of codes, in one line.
     fn meaning(&self, code: c_int) -> Option<String> {
         let meaning = text_of(|text, bytes| {
             // SAFETY: any number may be asked for, and the text has room for the longest meaning of any library.
@@ -364,7 +363,7 @@ impl World {
             ));
         }
         self.running.store(false, Ordering::Relaxed);
-        // SAFETY: MPI runs, this is the thread that started it, and no call follows, because each looks at `running`.
+        // SAFETY: MPI runs, this is the thread that started it, and no call follows, because each checks `running`.
         let code = unsafe { (self.loaded.functions.finalize)() };
         if code == 0 {
             return Ok(());
@@ -373,12 +372,12 @@ impl World {
     }
 }
 
-/// The error of a call outside the time in which MPI can describe its errors.
+/// Makes an error of a call before or after the time in which MPI can describe its errors.
 fn start_or_end_failed(path: &str, call: &'static str, code: c_int) -> LibraryError {
     LibraryError::call_with_message(call, code, format!("{path}: {call} failed ({code})"))
 }
 
-/// The text that a function of MPI fills in; `None` when it reports a failure.
+/// Returns the text that a function of MPI fills in; `None` if it reports a failure.
 fn text_of(fill: impl FnOnce(*mut c_char, *mut c_int) -> c_int) -> Option<String> {
     let mut text = vec![0u8; TEXT_BYTES];
     let mut bytes: c_int = 0;

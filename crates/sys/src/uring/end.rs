@@ -1,4 +1,4 @@
-//! End of a ring: not before the kernel is done with its memory and files.
+//! Closes a ring, after the kernel is done with its memory and files.
 
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
@@ -9,14 +9,15 @@ use io_uring::types::{CancelBuilder, SubmitArgs, Timespec};
 
 use super::Ring;
 
-/// Longest time that a ring which is dropped waits for what is in flight.
+/// Maximum time that dropping a ring waits for operations in flight.
 const DRAIN: Duration = Duration::from_secs(10);
 
 impl<F: AsFd> Ring<F> {
-    /// Waits for all that the kernel has; returns whether nothing is left in its hands.
+    /// Waits for all operations in the kernel; returns whether none is left.
     pub(super) fn drain(&mut self) -> bool {
         if self.in_flight() > self.pushed {
-            // Ends what has not started. Kernels before 6.0 do not know the call, and there everything runs to its end.
+            // Cancels operations that have not started. Kernels before 6.0 do not know the call, and complete all
+            // operations.
             let at_once = Timespec::new().nsec(1);
             let submitter = self.ring.submitter();
             let _ = submitter.register_sync_cancel(Some(at_once), CancelBuilder::any());
@@ -29,7 +30,7 @@ impl<F: AsFd> Ring<F> {
                     self.free.push(index);
                 }
             }
-            // What was pushed and never handed over is unknown to the kernel.
+            // The kernel does not know operations that were pushed but not submitted.
             let left = self.in_flight().saturating_sub(self.pushed);
             if left == 0 || Instant::now() > until || !self.wait_only() {
                 return left == 0;
@@ -37,13 +38,13 @@ impl<F: AsFd> Ring<F> {
         }
     }
 
-    /// Waits a moment for completions and hands nothing over; returns whether it makes sense to go on.
+    /// Waits a moment for completions without submitting; returns whether to continue.
     fn wait_only(&self) -> bool {
         let timeout = Timespec::new().nsec(100_000_000);
         let args = SubmitArgs::new().timespec(&timeout);
         let flags = EnterFlags::GETEVENTS | EnterFlags::EXT_ARG;
-        // SAFETY: EXT_ARG says that the argument is such a structure, which together with what it points to outlives
-        // the call. Nothing is submitted.
+        // SAFETY: EXT_ARG declares that the argument is such a structure, which together with its pointees outlives the
+        // call. Nothing is submitted.
         let waited = unsafe { self.ring.submitter().enter(0, 1, flags.bits(), Some(&args)) };
         let code = waited.err().and_then(|error| error.raw_os_error());
         matches!(code, None | Some(libc::ETIME | libc::EINTR | libc::EBUSY))
@@ -53,11 +54,11 @@ impl<F: AsFd> Ring<F> {
 impl<F: AsFd> Drop for Ring<F> {
     fn drop(&mut self) {
         if !self.drain() {
-            // The kernel may still write into the arena, and so it stays mapped for the rest of this process.
+            // The kernel may still write into the arena, so it stays mapped for the rest of this process.
             return;
         }
-        // Giving back now what closing the ring gives back some time later: locked memory that the next ring may need,
-        // and files that should be closed. Where it fails, closing does it.
+        // Closing the ring releases these only some time later: locked memory that the next ring may need, and files
+        // that should be closed. If releasing them now fails, closing does it.
         let _ = self.ring.submitter().unregister_buffers();
         let _ = self.ring.submitter().unregister_files();
         // SAFETY: each is dropped once, here, and nothing uses them afterwards.

@@ -1,9 +1,8 @@
 //! [`Ring`]: reads and writes of files through io_uring, many in flight at a time.
 //!
-//! A ring belongs to one [`Arena`] and owns the files that it was given; operations name both by offsets, which are
-//! checked. What is in flight keeps both alive: a ring that is dropped first waits for the kernel to be done with them.
-//! Opening files, and the meaning of operations to a measurement, belong to the engine (`tonnage_engines::uring`).
-//! Setting up a ring is in `setup.rs`, ending it in `end.rs`.
+//! A ring belongs to one [`Arena`] and owns its files. Operations name both by checked offsets. Operations in flight
+//! keep both alive: dropping a ring waits for the kernel to be done with them. The engine (`tonnage_engines::uring`)
+//! opens files and gives operations their meaning. `setup.rs` opens rings, `end.rs` closes them.
 
 mod end;
 mod request;
@@ -23,49 +22,49 @@ use crate::mapping::Arena;
 pub use request::{Direction, FileId, Finished, PostError, RequestOutcome, RingRequest};
 pub use setup::{Level, Refused, Registered};
 
-/// The most operations that a ring can have in flight.
+/// Maximum operations in flight per ring.
 pub const DEPTH_MAX: u32 = 32_768;
 
-/// Numbers of files are below this.
+/// File numbers are below this.
 pub const FILES_MAX: u32 = 1 << 16;
 
-/// Time that a wait gives further operations to end, once it could be over. The latency of an operation is reported too
-/// long by at most this.
+/// Time that a wait allows for further completions after the first. It overstates the latency of an operation by at
+/// most this.
 pub const GATHER: Duration = Duration::from_micros(50);
 
-/// After this time a wait ends though nothing has.
+/// A wait ends after this time even without a completion.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Configuration of a ring.
 #[derive(Debug, Clone, Copy)]
 pub struct Config {
-    /// Operations that may be in flight, 1 to [`DEPTH_MAX`].
+    /// Maximum operations in flight, 1 to [`DEPTH_MAX`].
     pub depth: u32,
-    /// Number of operations that gather before `post` hands them to the kernel, and `wait` gives time to end together;
-    /// 1 hands over each at once and waits for one.
+    /// Number of operations that `post` collects before it submits them, and that `wait` allows to complete together. 1
+    /// submits each at once and waits for one.
     pub batch: u32,
-    /// True to register the arena.
+    /// Whether to register the arena.
     pub fixed_buffers: bool,
     /// The best level to try.
     pub best: Level,
 }
 
-/// Properties that the kernel granted, for the record.
+/// Features that the kernel granted, for the record.
 #[derive(Debug, Clone)]
 pub struct RingFeatures {
-    /// Level at which the ring is set up.
+    /// Set-up level of the ring.
     pub level: Level,
-    /// The levels above it, each with the kernel's reason.
+    /// Better levels that were refused, each with the kernel's reason.
     pub missing: Vec<String>,
     /// Registration of the arena.
     pub buffers: Registered,
     /// Registration of files.
     pub files: Registered,
-    /// True when a wait can give several operations a moment to end together (Linux 6.12).
+    /// Whether a wait can allow several operations to complete together (Linux 6.12).
     pub gathers: bool,
 }
 
-/// An operation that is in flight, and how much of it is done.
+/// An operation in flight, and its progress.
 #[derive(Debug, Clone, Copy)]
 struct Flight {
     request: RingRequest,
@@ -77,22 +76,22 @@ struct OpenFile<F> {
     in_flight: u32,
 }
 
-/// One submission and one completion queue. See the module's head.
+/// One submission queue and one completion queue. See the module documentation.
 pub struct Ring<F: AsFd> {
-    /// Dropped by hand, because it has to go before the arena and only if nothing is in flight.
+    /// Dropped manually, before the arena and only if nothing is in flight.
     ring: ManuallyDrop<IoUring>,
     arena: ManuallyDrop<Arc<Arena>>,
     files: ManuallyDrop<Vec<Option<OpenFile<F>>>>,
     flights: Box<[Flight]>,
-    /// Indices into `flights` that are not in use.
+    /// Unused indices into `flights`.
     free: Vec<u32>,
-    /// Operations that were pushed and not yet handed to the kernel.
+    /// Operations that were pushed and not yet submitted to the kernel.
     pushed: u32,
-    /// The most operations that the kernel had since this was asked for last.
+    /// Maximum operations in the kernel since the last [`Self::take_most_in_flight`].
     most_in_flight: u32,
-    /// True when the last poll found nothing and handed nothing over.
+    /// True if the last poll found nothing and submitted nothing.
     found_nothing: bool,
-    /// Set once the thread that uses the ring has made it its own.
+    /// True once the ring is enabled, which binds it to one thread.
     enabled: bool,
     batch: u32,
     granted: RingFeatures,
@@ -108,11 +107,11 @@ impl<F: AsFd> std::fmt::Debug for Ring<F> {
 }
 
 impl<F: AsFd> Ring<F> {
-    /// Opens a ring over an arena. Where the level is [`Level::SingleIssuer`] or better, the first thread that posts is
-    /// the only one that may use it from then on; another gets an error.
+    /// Opens a ring over an arena. At [`Level::SingleIssuer`] or better, only the first thread that posts may use it
+    /// from then on; other threads get an error.
     ///
     /// # Errors
-    /// Why this kernel gives none, and how to get one.
+    /// Why this kernel refuses a ring, and how to get one.
     pub fn new(arena: Arc<Arena>, config: &Config) -> Result<Self, Refused> {
         let depth = config.depth.clamp(1, DEPTH_MAX);
         let (ring, level, missing) = setup::open(depth, config.best)?;
@@ -155,26 +154,26 @@ impl<F: AsFd> Ring<F> {
         })
     }
 
-    /// Returns the properties that the kernel granted.
+    /// Returns the features that the kernel granted.
     pub fn granted(&self) -> &RingFeatures {
         &self.granted
     }
 
-    /// Operations that were posted and have not ended.
+    /// Number of operations that were posted and have not ended.
     #[inline]
     pub fn in_flight(&self) -> u32 {
         self.flights.len() as u32 - self.free.len() as u32
     }
 
-    /// The most operations that had been handed to the kernel and not been taken back, since this was asked last.
+    /// Returns the maximum number of operations in the kernel since the last call.
     pub fn take_most_in_flight(&mut self) -> u32 {
         std::mem::take(&mut self.most_in_flight)
     }
 
-    /// Takes a file over under a number that the caller chooses.
+    /// Takes ownership of a file, under a number that the caller chooses.
     ///
     /// # Errors
-    /// When the number is in use or too large, or the kernel does not register the file.
+    /// If the number is in use or too large, or the kernel does not register the file.
     pub fn open(&mut self, number: FileId, file: F) -> io::Result<()> {
         let index = number.0 as usize;
         if number.0 >= FILES_MAX || matches!(self.files.get(index), Some(Some(_))) {
@@ -195,10 +194,10 @@ impl<F: AsFd> Ring<F> {
         Ok(())
     }
 
-    /// Gives a file back, to be closed by the caller.
+    /// Returns a file to the caller, who closes it.
     ///
     /// # Errors
-    /// When operations on it are in flight, or there is no such file.
+    /// If operations on it are in flight, or the file does not exist.
     pub fn release(&mut self, number: FileId) -> io::Result<F> {
         let index = number.0 as usize;
         let no_file = || io::Error::from_raw_os_error(libc::EBADF);
@@ -218,14 +217,14 @@ impl<F: AsFd> Ring<F> {
         entry.map(|entry| entry.file).ok_or_else(no_file)
     }
 
-    /// The file of a number, for calls that are not operations.
+    /// Returns the file with a number, for calls that are not operations.
     #[inline]
     pub fn file(&self, number: FileId) -> Option<&F> {
         let entry = self.files.get(number.0 as usize)?.as_ref();
         entry.map(|entry| &entry.file)
     }
 
-    /// The memory that operations name.
+    /// The memory that operations refer to.
     #[inline]
     pub fn arena(&self) -> &Arc<Arena> {
         &self.arena
@@ -235,16 +234,16 @@ impl<F: AsFd> Ring<F> {
         self.granted.files == Registered::Yes && index < setup::FILES as usize
     }
 
-    /// Takes a request. It reaches the kernel when a batch has gathered (or as many as the kernel still has, if those
-    /// are fewer), and at the latest in the next `wait` or the second `poll` in a row that finds nothing. Returns
-    /// whether there was room for it.
+    /// Takes a request. It is submitted when a batch is complete (or as many as the kernel still has, if those are
+    /// fewer), and at the latest in the next `wait` or the second `poll` in a row that finds nothing. Returns whether
+    /// there was room for it.
     ///
     /// # Errors
-    /// When it lies outside the arena, names no file, or the kernel takes nothing more. Only in the last case it is in
-    /// flight nevertheless.
+    /// If it lies outside the arena, names no file, or the kernel does not accept operations. Only in the last case, it
+    /// is in flight nevertheless.
     #[inline]
     pub fn post(&mut self, request: &RingRequest) -> Result<bool, PostError> {
-        // Checked here, so that what is pushed later, also the rest of it, is known to lie inside.
+        // Checked here, so that later pushes, also of its remainder, are known to lie inside.
         let range = self.arena.pointer(request.local, u64::from(request.len));
         range.map_err(PostError::Outside)?;
         let entry = self.files.get_mut(request.file.0 as usize);
@@ -260,7 +259,7 @@ impl<F: AsFd> Ring<F> {
             moved: 0,
         };
         self.push(index);
-        // A device that has little to do gets more at once: gathering would only keep it waiting.
+        // A device with little work gets more at once: collecting a batch would only keep it idle.
         let kernels = self.in_flight() - self.pushed;
         if self.pushed >= self.batch.min(kernels).max(1) {
             self.enter(0).map_err(PostError::Kernel)?;
@@ -268,7 +267,7 @@ impl<F: AsFd> Ring<F> {
         Ok(true)
     }
 
-    /// Puts what is left of a flight into the submission queue.
+    /// Pushes the remainder of a flight to the submission queue.
     #[inline]
     fn push(&mut self, index: u32) {
         let Some(entry) = self.entry(index) else {
@@ -277,12 +276,12 @@ impl<F: AsFd> Ring<F> {
         // SAFETY: `entry` made it from a range of the arena and an open file. `self` holds both until the flight has
         // ended: files with flights are not released, and dropping the ring waits or leaks them.
         let pushed = unsafe { self.ring.submission().push(&entry) };
-        // A queue has room for as many entries as there are flights, and a flight has one entry at most.
+        // The queue has one place per flight, and a flight has at most one entry.
         debug_assert!(pushed.is_ok());
         self.pushed += u32::from(pushed.is_ok());
     }
 
-    /// The kernel's form of what is left of a flight.
+    /// Makes the kernel's entry for the remainder of a flight.
     #[inline]
     fn entry(&self, index: u32) -> Option<squeue::Entry> {
         let Flight { request, moved } = *self.flights.get(index as usize)?;
@@ -294,7 +293,7 @@ impl<F: AsFd> Ring<F> {
         let bytes = self.arena.pointer(local, u64::from(len)).ok()?;
         let number = request.file.0 as usize;
         let file = self.files.get(number)?.as_ref()?;
-        // A registered file is named by its place in the table, any other by its number.
+        // A registered file is named by its index in the table, any other by its descriptor.
         let (target, flags) = if self.is_registered(number) {
             (Fd(request.file.0 as i32), squeue::Flags::FIXED_FILE)
         } else {
@@ -315,7 +314,7 @@ impl<F: AsFd> Ring<F> {
         Some(entry.flags(flags).user_data(u64::from(index)))
     }
 
-    /// The registered buffer that holds a range, if one holds all of it.
+    /// Returns the registered buffer that contains the whole range, if any.
     #[inline]
     fn buffer_of(&self, local: u64, len: u32) -> Option<u16> {
         let first = local / setup::BUFFER_BYTES;
@@ -323,12 +322,12 @@ impl<F: AsFd> Ring<F> {
         (self.granted.buffers == Registered::Yes && first == last).then_some(first as u16)
     }
 
-    /// Fills `done` with what has ended and returns how many. Never blocks. The second time in a row that nothing has
-    /// ended, what is pushed is handed to the kernel: not the first time, because a caller that then waits does it by
-    /// the same system call.
+    /// Fills `done` with ended requests and returns their number. Never blocks. If two calls in a row find nothing,
+    /// pushed operations are submitted. The first call does not submit, because a caller that waits next does so by the
+    /// same system call.
     ///
     /// # Errors
-    /// When the kernel does not take what was posted.
+    /// If the kernel does not accept posted operations.
     #[inline]
     pub fn poll(&mut self, done: &mut [Finished]) -> io::Result<usize> {
         let found = self.reap(done);
@@ -346,13 +345,13 @@ impl<F: AsFd> Ring<F> {
         Ok(0)
     }
 
-    /// Hands what is pushed to the kernel and sleeps until something has ended. Where the kernel can (see
-    /// [`RingFeatures::gathers`]), it gives others [`GATHER`] to end as well, until they are a quarter of what is in
-    /// flight or a batch: waking up costs more than an operation. A signal ends it early, and so does a long time
-    /// without any.
+    /// Submits pushed operations and sleeps until one has ended. If the kernel supports it (see
+    /// [`RingFeatures::gathers`]), it allows others [`GATHER`] to end as well, up to a quarter of those in flight or a
+    /// batch, because a wake-up costs more than an operation. A signal or a long time without completions ends the wait
+    /// early.
     ///
     /// # Errors
-    /// When the kernel does not take what was posted.
+    /// If the kernel does not accept posted operations.
     #[inline]
     pub fn wait(&mut self) -> io::Result<()> {
         match self.in_flight() {
@@ -361,7 +360,7 @@ impl<F: AsFd> Ring<F> {
         }
     }
 
-    /// Takes what has ended from the completion queue; the rest of what ended too soon is pushed again.
+    /// Takes ended operations from the completion queue; pushes the remainder of incomplete ones again.
     #[inline]
     fn reap(&mut self, done: &mut [Finished]) -> usize {
         let mut count = 0;
@@ -377,7 +376,7 @@ impl<F: AsFd> Ring<F> {
             if let Some(Some(entry)) = self.files.get_mut(request.file.0 as usize) {
                 entry.in_flight -= 1;
             }
-            // Within its capacity: every index is in it at most once.
+            // Within its capacity, because each index is in it at most once.
             self.free.push(index);
             done[count] = Finished {
                 tag: request.tag,
@@ -389,7 +388,7 @@ impl<F: AsFd> Ring<F> {
         count
     }
 
-    /// Notes what the kernel answered to a flight; `None` when it goes on.
+    /// Records the kernel's result of a flight; `None` if the flight continues.
     #[inline]
     fn account(&mut self, index: u32, answer: i32) -> Option<RequestOutcome> {
         let flight = self.flights.get_mut(index as usize)?;
@@ -406,8 +405,7 @@ impl<F: AsFd> Ring<F> {
                 });
             }
             Ok(moved) => flight.moved += moved,
-            // The end of a file that is read directly need not be aligned, and what is left of such a read is not
-            // either.
+            // In direct I/O, the end of a file may be unaligned, and then the remainder of such a read is too.
             Err(_)
                 if answer == -libc::EINVAL
                     && flight.moved > 0
@@ -422,7 +420,7 @@ impl<F: AsFd> Ring<F> {
         None
     }
 
-    /// One call of io_uring_enter: hands over what is pushed, and waits for completions if `wanted` says so.
+    /// Makes one call of io_uring_enter: submits pushed operations, and waits for `wanted` completions.
     fn enter(&mut self, wanted: u32) -> io::Result<()> {
         if !self.enabled {
             self.ring.submitter().register_enable_rings()?;
@@ -438,12 +436,12 @@ impl<F: AsFd> Ring<F> {
             self.ring.submit_and_wait(wanted.min(1) as usize)
         };
         self.pushed = self.ring.submission().len() as u32;
-        // Once for each system call, which costs a thousand times as much.
+        // Updated once per system call, which costs a thousand times as much.
         self.most_in_flight = self.most_in_flight.max(self.in_flight() - self.pushed);
         match result {
             Ok(_) => Ok(()),
-            // A signal, a long time, or a kernel that first wants completions taken or memory freed: the caller polls
-            // and tries again.
+            // A signal, a timeout, or a kernel that first needs completions to be taken or memory to be freed: the
+            // caller polls and tries again.
             Err(error)
                 if matches!(
                     error.raw_os_error(),

@@ -1,4 +1,4 @@
-//! Requests to a ring and its answers: plain values without pointers.
+//! Requests to a ring and their results: plain values without pointers.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use crate::mapping::OutOfRange;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId(pub u32);
 
-/// In which direction bytes go.
+/// Direction of a transfer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// From the file to the arena.
@@ -17,7 +17,7 @@ pub enum Direction {
     Write,
 }
 
-/// One read or write. Offsets only: no pointer of the caller's is ever used.
+/// One read or write, by offsets: no pointer of the caller is ever used.
 #[derive(Debug, Clone, Copy)]
 pub struct RingRequest {
     /// The file.
@@ -30,7 +30,7 @@ pub struct RingRequest {
     pub offset: u64,
     /// Number of bytes.
     pub len: u32,
-    /// Given back when it is finished.
+    /// Returned with the result.
     pub tag: u64,
 }
 
@@ -39,9 +39,9 @@ pub struct RingRequest {
 pub enum RequestOutcome {
     /// All its bytes were moved.
     Whole,
-    /// The file ended before: a read that the kernel answered with nothing more.
+    /// The file ended early: the kernel returned no more bytes of a read.
     EndOfFile,
-    /// The kernel's error number. A write that moves nothing, which a full device may do, is `ENOSPC`.
+    /// The kernel's error number. A write that moves nothing, for example on a full device, is `ENOSPC`.
     Failed(i32),
 }
 
@@ -50,14 +50,14 @@ pub enum RequestOutcome {
 pub struct Finished {
     /// The request's tag.
     pub tag: u64,
-    /// Bytes that were moved, all of them for [`RequestOutcome::Whole`].
+    /// Number of bytes moved, all of them for [`RequestOutcome::Whole`].
     pub moved: u32,
     /// Outcome of the request.
     pub outcome: RequestOutcome,
 }
 
 impl Finished {
-    /// Value that a buffer is filled with before it is used.
+    /// Initial value for buffers of results.
     pub const EMPTY: Self = Self {
         tag: 0,
         moved: 0,
@@ -65,14 +65,14 @@ impl Finished {
     };
 }
 
-/// The reason why a request was not taken.
+/// The reason why a request was not accepted.
 #[derive(Debug)]
 pub enum PostError {
     /// Its bytes lie outside the arena.
     Outside(OutOfRange),
     /// No such file is open in this ring.
     NoFile(FileId),
-    /// The kernel does not take what was posted.
+    /// The kernel does not accept posted operations.
     Kernel(io::Error),
 }
 

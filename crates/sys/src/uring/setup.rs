@@ -1,5 +1,5 @@
-//! Opening a ring: the flags that this kernel grants, registration of memory and files, and advice where there is no
-//! io_uring at all.
+//! Opens rings: chooses the flags that this kernel grants, registers memory and files, and gives advice if io_uring is
+//! not available.
 
 use std::io;
 use std::os::fd::RawFd;
@@ -9,30 +9,30 @@ use io_uring::{IoUring, Probe, opcode};
 
 use crate::mapping::Arena;
 
-/// Registered buffers are at most this long; a longer arena is registered as several.
+/// Maximum size of a registered buffer; a larger arena is registered as several.
 pub(super) const BUFFER_BYTES: u64 = 1 << 30;
 
-/// Files that can be registered at a time; those beyond are used by their number, which costs a look-up each time.
+/// Maximum number of registered files. Further ones are used by their descriptor, which costs a look-up each time.
 pub(super) const FILES: u32 = 256;
 
-/// Time to wait for the memory of rings that were closed before.
+/// Maximum wait for the memory of rings that were closed before.
 const GIVEN_BACK: Duration = Duration::from_millis(500);
 
-/// Set-up of a ring with its kernel, best first. A kernel that does not know a flag refuses the whole set.
+/// Set-up flags of a ring, best first. A kernel that does not know a flag refuses the whole set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-    /// Completions are worked off only when the one thread that uses the ring asks for them (Linux 6.1).
+    /// The one thread that uses the ring processes completions only when it asks for them (Linux 6.1).
     Deferred,
-    /// One thread uses the ring, and is not interrupted to work completions off (6.0).
+    /// One thread uses the ring, and is not interrupted to process completions (6.0).
     SingleIssuer,
-    /// The thread is not interrupted to work completions off (5.19).
+    /// The thread is not interrupted to process completions (5.19).
     Cooperative,
-    /// No flag at all (5.6).
+    /// No flags (5.6).
     Plain,
 }
 
 impl Level {
-    /// All of them, best first.
+    /// All levels, best first.
     pub const ALL: [Self; 4] = [
         Self::Deferred,
         Self::SingleIssuer,
@@ -40,7 +40,7 @@ impl Level {
         Self::Plain,
     ];
 
-    /// The kernel's names of the flags, without IORING_SETUP_.
+    /// Returns the kernel's names of the flags, without IORING_SETUP_.
     pub fn flags(self) -> &'static [&'static str] {
         match self {
             Self::Deferred => &[
@@ -61,14 +61,13 @@ impl Level {
             builder.setup_coop_taskrun().setup_taskrun_flag();
         }
         if self <= Self::SingleIssuer {
-            // The thread that enables the ring becomes the one that may use it, and that need not be the one which
-            // opens it.
+            // The thread that enables the ring becomes its only user, which need not be the thread that opens it.
             builder.setup_single_issuer().setup_r_disabled();
         }
         if self == Self::Deferred {
             builder.setup_defer_taskrun();
         }
-        // A ring that was just closed gives its memory back some time later, and until then that counts as locked.
+        // A ring that was just closed releases its memory some time later, and until then it counts as locked.
         let until = Instant::now() + GIVEN_BACK;
         loop {
             match builder.build(depth) {
@@ -86,20 +85,20 @@ impl Level {
 /// State of a registration, which makes operations cheaper.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Registered {
-    /// It is.
+    /// It is registered.
     Yes,
-    /// It was not asked for.
+    /// Registration was not requested.
     NotAsked,
-    /// The kernel refused it, and said this.
+    /// The kernel refused it, with this message.
     Refused(String),
 }
 
-/// The reason why no ring can be had, and what to do about it.
+/// The reason why no ring is available, and advice.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// The kernel's answer, and its meaning here.
+    /// The kernel's error, and its meaning here.
     pub why: String,
-    /// The way to get a ring.
+    /// How to get a ring.
     pub how: String,
 }
 
@@ -111,7 +110,7 @@ impl std::fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-/// The ring, its level, and why better levels were not had.
+/// Opens a ring; returns it with its level and the reasons against better levels.
 pub(super) fn open(depth: u32, best: Level) -> Result<(IoUring, Level, Vec<String>), Refused> {
     let mut missing = Vec::new();
     for level in Level::ALL.into_iter().filter(|&level| level >= best) {
@@ -126,14 +125,14 @@ pub(super) fn open(depth: u32, best: Level) -> Result<(IoUring, Level, Vec<Strin
             Err(error) => return Err(explain(&error, &disabled())),
         }
     }
-    // Not reached: the last level ends either way.
+    // Unreachable: the last level returns in either case.
     Err(explain(
         &io::Error::from_raw_os_error(libc::EINVAL),
         &disabled(),
     ))
 }
 
-/// Reading and writing came with Linux 5.6, the ring itself with 5.1.
+/// Checks for reads and writes, which came with Linux 5.6; the ring itself came with 5.1.
 fn check_operations(ring: &IoUring) -> Result<(), Refused> {
     let mut probe = Probe::new();
     let known = ring.submitter().register_probe(&mut probe);
@@ -152,14 +151,14 @@ fn check_operations(ring: &IoUring) -> Result<(), Refused> {
     })
 }
 
-/// Returns the value of `kernel.io_uring_disabled`; empty where the kernel does not have it.
+/// Returns the value of `kernel.io_uring_disabled`; empty if the kernel does not have it.
 fn disabled() -> String {
     std::fs::read_to_string("/proc/sys/kernel/io_uring_disabled")
         .map(|text| text.trim().to_owned())
         .unwrap_or_default()
 }
 
-/// Turns the answer to io_uring_setup into what a person can do about it.
+/// Translates an error of io_uring_setup into advice.
 pub(super) fn explain(error: &io::Error, disabled: &str) -> Refused {
     let how = match (error.raw_os_error(), disabled) {
         (Some(libc::EPERM), "2") => {
@@ -192,7 +191,7 @@ pub(super) fn explain(error: &io::Error, disabled: &str) -> Refused {
     }
 }
 
-/// Registers the whole arena, so that the kernel need not look its pages up for each operation.
+/// Registers the whole arena, so that the kernel need not look up its pages for each operation.
 pub(super) fn register_buffers(ring: &IoUring, arena: &Arena) -> Registered {
     let len = arena.len() as u64;
     let mut pieces = Vec::new();
@@ -221,11 +220,11 @@ pub(super) fn register_buffers(ring: &IoUring, arena: &Arena) -> Registered {
     }
 }
 
-/// An empty table, filled as files are opened.
+/// Registers an empty table, which is filled as files are opened.
 pub(super) fn register_files(ring: &IoUring) -> Registered {
     let submitter = ring.submitter();
     let empty = [-1 as RawFd; FILES as usize];
-    // Kernels before 5.19 have no sparse tables, but take one whose entries are all empty.
+    // Kernels before 5.19 lack sparse tables, but accept a table of empty entries.
     let table = submitter
         .register_files_sparse(FILES)
         .or_else(|_| submitter.register_files(&empty));

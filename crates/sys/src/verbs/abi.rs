@@ -1,8 +1,7 @@
-//! Declarations of `infiniband/verbs.h`, release 44 of rdma-core, as far as they are used. The first release of the
-//! same interface (IBVERBS_1.1) is of 2007, and it has only grown at the end since.
+//! The used declarations of `infiniband/verbs.h`, release 44 of rdma-core. The first release with this interface
+//! (IBVERBS_1.1) is from 2007, and it has only grown at the end since.
 //!
-//! What lives here: the layout and the numbers, checked in the tests below against those that a C compiler gave for
-//! the header. What does not: calling anything.
+//! Layout and numbers only. The tests below compare them with the values that a C compiler printed for the header.
 #![allow(
     non_camel_case_types,
     reason = "the names are those of the header, so that both can be read side by side"
@@ -25,7 +24,7 @@ pub enum ibv_cq {}
 pub union ibv_wr_kind {
     pub rdma: ibv_wr_rdma,
     pub atomic: ibv_wr_atomic,
-    /// Room for the other kinds, to the end of the work request.
+    /// Space for the other kinds, to the end of the work request.
     pub _rest: [u64; 11],
 }
 
@@ -39,7 +38,7 @@ pub type PostRecv =
     unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int;
 
 structures! {
-    /// Calls that are not exported: each device's own, which the inline functions of the header go through.
+    /// Calls that are not exported: each device's own, used by the header's inline functions.
     ibv_context_ops {
         _before: [Unused; 11], poll_cq: PollCq,
         req_notify_cq: unsafe extern "C" fn(*mut ibv_cq, c_int) -> c_int, _between: [Unused; 12],
@@ -48,9 +47,9 @@ structures! {
     /// An open device.
     ibv_context {
         device: *mut ibv_device, ops: ibv_context_ops, cmd_fd: c_int, async_fd: c_int,
-        /// A number of vectors and a lock of 40 bytes.
+        /// The number of completion vectors, and a lock of 40 bytes.
         _rest: [u64; 6],
-        /// Says whether a table of more calls lies before this.
+        /// Marks whether a table of more calls precedes this struct.
         abi_compat: *mut c_void,
     }
     /// The leading part of a queue pair.
@@ -62,33 +61,33 @@ structures! {
     ibv_mr {
         context: *mut ibv_context, pd: *mut ibv_pd, addr: *mut c_void, length: usize, handle: u32, lkey: u32, rkey: u32,
     }
-    /// A channel on which a queue says that it has something.
+    /// A channel on which a completion queue signals new entries.
     ibv_comp_channel { context: *mut ibv_context, fd: c_int, refcnt: c_int }
-    /// A stretch of local memory.
+    /// A range of local memory (scatter/gather entry).
     #[derive(Clone, Copy)]
     ibv_sge { addr: u64, length: u32, lkey: u32 }
-    /// Far end of the verbs that copy.
+    /// Remote range of an RDMA read or write.
     #[derive(Clone, Copy)]
     ibv_wr_rdma { remote_addr: u64, rkey: u32 }
-    /// Far end of an atomic operation, and what it is carried out with.
+    /// Remote word and operands of an atomic operation.
     #[derive(Clone, Copy)]
     ibv_wr_atomic { remote_addr: u64, compare_add: u64, swap: u64, rkey: u32 }
     /// A work request of the send queue.
     #[derive(Clone, Copy)]
     ibv_send_wr {
         wr_id: u64, next: *mut ibv_send_wr, sg_list: *mut ibv_sge, num_sge: c_int, opcode: c_uint, send_flags: c_uint,
-        /// In the byte order of the network.
+        /// In network byte order.
         imm_data: u32,
         wr: ibv_wr_kind,
     }
     /// A work request of the receive queue.
     #[derive(Clone, Copy)]
     ibv_recv_wr { wr_id: u64, next: *mut ibv_recv_wr, sg_list: *mut ibv_sge, num_sge: c_int }
-    /// A completion. Where `status` is not success only `wr_id`, `status`, `vendor_err` and `qp_num` mean something.
+    /// A completion. If `status` is not success, only `wr_id`, `status`, `vendor_err` and `qp_num` are valid.
     #[derive(Clone, Copy)]
     ibv_wc {
         wr_id: u64, status: c_uint, opcode: c_uint, vendor_err: u32, byte_len: u32,
-        /// In the byte order of the network.
+        /// In network byte order.
         imm_data: u32,
         qp_num: u32, src_qp: u32, wc_flags: c_uint, pkey_index: u16, slid: u16, sl: u8, dlid_path_bits: u8,
     }
@@ -103,12 +102,12 @@ structures! {
     /// A route between subnets, or of RoCE.
     #[derive(Clone, Copy, Default)]
     ibv_global_route { dgid: [u64; 2], flow_label: u32, sgid_index: u8, hop_limit: u8, traffic_class: u8 }
-    /// The way to a peer's port.
+    /// The path to a peer's port.
     #[derive(Clone, Copy, Default)]
     ibv_ah_attr {
         grh: ibv_global_route, dlid: u16, sl: u8, src_path_bits: u8, static_rate: u8, is_global: u8, port_num: u8,
     }
-    /// Attributes that a queue pair is told on its way to a state.
+    /// Attributes of a queue pair for a state transition.
     #[derive(Clone, Copy, Default)]
     ibv_qp_attr {
         qp_state: c_uint, cur_qp_state: c_uint, path_mtu: c_uint, path_mig_state: c_uint, qkey: u32, rq_psn: u32,
@@ -117,7 +116,7 @@ structures! {
         max_rd_atomic: u8, max_dest_rd_atomic: u8, min_rnr_timer: u8, port_num: u8, timeout: u8, retry_cnt: u8,
         rnr_retry: u8, alt_port_num: u8, alt_timeout: u8, rate_limit: u32,
     }
-    /// A port, as the exported call fills it in.
+    /// A port, as filled in by the exported call.
     #[derive(Clone, Copy, Default)]
     ibv_port_attr {
         state: c_uint, max_mtu: c_uint, active_mtu: c_uint, gid_tbl_len: c_int, port_cap_flags: u32, max_msg_sz: u32,
@@ -133,13 +132,13 @@ structures! {
         max_sge_rd: c_int, max_cq: c_int, max_cqe: c_int, max_mr: c_int, max_pd: c_int, max_qp_rd_atom: c_int,
         max_ee_rd_atom: c_int, max_res_rd_atom: c_int, max_qp_init_rd_atom: c_int, max_ee_init_rd_atom: c_int,
         atomic_cap: c_uint,
-        /// Fields that are not used, to the end of the struct.
+        /// Unused fields, to the end of the struct.
         _rest: [u32; 16],
     }
-    /// Something that happened to a device, or to what belongs to it.
+    /// An event of a device or one of its objects.
     #[derive(Clone, Copy, Default)]
     ibv_async_event {
-        /// Pointer to what it happened to, or in its lower half the number of a port.
+        /// Pointer to the object, or a port number in the lower half.
         element: u64,
         event_type: c_uint,
     }

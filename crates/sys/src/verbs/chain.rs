@@ -1,27 +1,27 @@
-//! A list of work requests that are handed over with one doorbell, each with one stretch of local bytes or several.
+//! A list of work requests to submit with one doorbell, each with one or several ranges of local bytes.
 
 use super::abi::{IBV_SEND_INLINE, ibv_send_wr, ibv_sge, ibv_wr_rdma};
 
-/// Work requests that are handed over with one doorbell, at most.
+/// Maximum work requests per doorbell.
 pub(super) const LIST_MAX: usize = 64;
 
-/// Bytes of a work request of several stretches, at most: what every device carries in one.
+/// Maximum bytes of a work request with several ranges: every device supports this size.
 const GATHERED_MAX: u32 = 1 << 30;
 
-/// Place of a target where there is none.
+/// Index that stands for no target.
 pub(super) const NO_TARGET: usize = usize::MAX;
 
-/// Work requests of one queue pair that were not handed over yet.
+/// Work requests of one queue pair that were not submitted yet.
 pub(super) struct Chain {
     pub(super) pair: usize,
     pub(super) len: usize,
-    /// Stretches of all of them.
+    /// Number of ranges of all work requests.
     pub(super) stretches_len: usize,
-    /// Bytes of the last one.
+    /// Bytes of the last work request.
     pub(super) last_bytes: u32,
     pub(super) requests: Box<[ibv_send_wr; LIST_MAX]>,
     pub(super) stretches: Box<[ibv_sge; LIST_MAX]>,
-    /// Targets of initiators of DC, by their places; [`NO_TARGET`] elsewhere.
+    /// Indices of the targets, for DC initiators; [`NO_TARGET`] otherwise.
     pub(super) targets: Box<[usize; LIST_MAX]>,
 }
 
@@ -38,8 +38,8 @@ impl Chain {
         }
     }
 
-    /// Adds local bytes to the last work request, if these continue what it has at the peer: of the same kind and key,
-    /// and no more stretches than `most`. One that is inline stays so up to `inline_bytes_max`.
+    /// Adds local bytes to the last work request, if they continue its range at the peer with the same kind and key,
+    /// and it then has at most `most` ranges. An inline request stays inline up to `inline_bytes_max`.
     #[inline]
     pub(super) fn gather(
         &mut self,
@@ -52,7 +52,8 @@ impl Chain {
         if last.opcode != opcode || last.num_sge.unsigned_abs() >= most || bytes > GATHERED_MAX {
             return None;
         }
-        // SAFETY: only reads and writes are asked for here, and what is of their kind has the far end of a copy.
+        // SAFETY: this function is called only for reads and writes, and requests of these kinds have the remote range
+        // of a copy.
         let before = unsafe { last.wr.rdma };
         let end = before.remote_addr.wrapping_add(self.last_bytes.into());
         if before.rkey != far.rkey || end != far.remote_addr || self.last_bytes == 0 {

@@ -1,8 +1,8 @@
-//! A channel of librdmacm with its identifiers: listening, resolving, asking and accepting, each of which is told of by
-//! an event later; none of them waits.
+//! An event channel of librdmacm with its identifiers: listening, resolving, connecting and accepting. No call waits; a
+//! later event reports the result of each.
 //!
-//! What lives here: the calls, and whose an identifier is. What does not: queue pairs, which [`super::queues`] makes
-//! and which this library knows by their numbers only; and the order of the steps, which is `tonnage_engines::verbs`'.
+//! Makes the calls, and owns the identifiers. [`super::queues`] makes queue pairs, which this library knows only by
+//! number. `tonnage_engines::verbs` determines the order of the steps.
 
 use std::ffi::{c_int, c_void};
 use std::net::{IpAddr, SocketAddr};
@@ -28,34 +28,34 @@ use crate::error::LibraryError;
 use crate::library::text;
 use crate::registrable::put;
 
-/// Requests that may wait for an answer: as many as the kernel keeps by itself.
+/// Maximum pending connection requests: the kernel's own default.
 const BACKLOG: c_int = 1024;
 
-/// A channel of events, with its identifiers. What is left of those is closed with it.
+/// An event channel with its identifiers. Closing it closes the remaining ones.
 pub struct CmChannel {
-    /// Identifiers; one that was closed leaves its place empty.
+    /// Identifiers; the entry of a closed one is empty.
     ids: Vec<Option<NonNull<rdma_cm_id>>>,
     raw: NonNull<rdma_event_channel>,
     library: Arc<Librdmacm>,
 }
 
-// SAFETY: what the pointers lead to belongs to this value alone; nothing belongs to a thread.
+// SAFETY: the pointees belong to this value alone; none is bound to a thread.
 unsafe impl Send for CmChannel {}
 
-/// Terms of a connection, of the side that states them.
+/// Parameters of a connection that one side states.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CmTerms<'a> {
-    /// Its queue pair.
+    /// Number of this side's queue pair.
     pub number: u32,
-    /// Reads that it may have in flight.
+    /// Maximum reads in flight of this side.
     pub reads_out: u8,
-    /// Reads that the other side may have in flight.
+    /// Maximum reads in flight of the other side.
     pub reads_in: u8,
-    /// Times that a packet is sent again.
+    /// Number of retransmissions of a packet.
     pub retry: u8,
-    /// Times that a message is sent again because there was no receive for it.
+    /// Number of retries of a message that finds no receive.
     pub rnr_retry: u8,
-    /// Bytes for the other side: 56 at most of who asks, 196 of who accepts.
+    /// Bytes for the other side: at most 56 with a request, 196 with an acceptance.
     pub private: &'a [u8],
 }
 
@@ -83,7 +83,7 @@ impl CmChannel {
     /// Opens a channel.
     ///
     /// # Errors
-    /// The library's reason, of which a missing /dev/infiniband/rdma_cm is the most common.
+    /// The library's reason; most often, /dev/infiniband/rdma_cm is missing.
     pub fn open(library: &Arc<Librdmacm>) -> Result<Self, LibraryError> {
         // SAFETY: the call takes nothing.
         let raw = unsafe { (library.calls.create_event_channel)() };
@@ -124,19 +124,19 @@ impl CmChannel {
     pub fn close(&mut self, handle: CmHandle) {
         let id = self.ids.get_mut(handle.0).and_then(Option::take);
         if let Some(id) = id {
-            // SAFETY: the identifier is open, nobody has it any more, and every event of it was acknowledged.
+            // SAFETY: the identifier is open, nothing refers to it any more, and every event of it was acknowledged.
             unsafe { (self.library.calls.destroy_id)(id.as_ptr()) };
         }
     }
 
-    /// Makes an identifier listen at an address, and returns the port that the kernel chose.
+    /// Lets an identifier listen at an address, and returns the port that the kernel chose.
     ///
     /// # Errors
-    /// The library's reason, such as an address that no RDMA device has.
+    /// The library's reason, for example an address that no RDMA device has.
     pub fn listen(&mut self, handle: CmHandle, at: IpAddr) -> Result<u16, LibraryError> {
         let (id, calls) = (self.id(handle)?, &self.library.calls);
         let mut address = SocketAddr::new(at, 0).as_any();
-        // SAFETY: the identifier is open; the address is valid for reads, and as long as its family says.
+        // SAFETY: the identifier is open; the address is valid for reads, and has the length of its family.
         let code = unsafe { (calls.bind_addr)(id, address.as_mut_ptr().cast()) };
         check("rdma_bind_addr", code).map_err(|error| error.about(format_args!("to {at}")))?;
         // SAFETY: the identifier is open.
@@ -160,7 +160,7 @@ impl CmChannel {
         check("rdma_set_option", code).map_err(|error| error.about("RDMA_OPTION_ID_TOS"))
     }
 
-    /// Begins to resolve an address, from one of this host's: [`CmEventKind::AddressResolved`] tells of the end.
+    /// Starts to resolve an address, from a local one. [`CmEventKind::AddressResolved`] reports success.
     ///
     /// # Errors
     /// The library's reason.
@@ -173,7 +173,7 @@ impl CmChannel {
         let id = self.id(handle)?;
         let mut source = SocketAddr::new(from, 0).as_any();
         let mut target = to.as_any();
-        // SAFETY: the identifier is open; both addresses are valid for reads, and as long as their family says.
+        // SAFETY: the identifier is open; both addresses are valid for reads, and have the length of their family.
         let code = unsafe {
             let resolve = self.library.calls.resolve_addr;
             (resolve)(
@@ -186,7 +186,7 @@ impl CmChannel {
         check("rdma_resolve_addr", code)
     }
 
-    /// Begins to resolve the path to an address that was resolved: [`CmEventKind::RouteResolved`] tells of the end.
+    /// Starts to resolve the path to a resolved address. [`CmEventKind::RouteResolved`] reports success.
     ///
     /// # Errors
     /// The library's reason.
@@ -201,7 +201,7 @@ impl CmChannel {
         check("rdma_resolve_route", code)
     }
 
-    /// Asks the other side to connect: [`CmEventKind::Response`] tells of its answer.
+    /// Requests a connection. [`CmEventKind::Response`] reports the answer.
     ///
     /// # Errors
     /// The library's reason.
@@ -212,7 +212,7 @@ impl CmChannel {
         check("rdma_connect", code)
     }
 
-    /// Accepts a request: [`CmEventKind::Established`] tells that the other side is ready.
+    /// Accepts a request. [`CmEventKind::Established`] reports that the other side is ready.
     ///
     /// # Errors
     /// The library's reason.
@@ -223,16 +223,16 @@ impl CmChannel {
         check("rdma_accept", code)
     }
 
-    /// Refuses a request, and closes its identifier.
+    /// Rejects a request, and closes its identifier.
     pub fn reject(&mut self, handle: CmHandle) {
         if let Ok(id) = self.id(handle) {
-            // SAFETY: the identifier is open, and no bytes are sent along.
+            // SAFETY: the identifier is open, and no private data are sent.
             unsafe { (self.library.calls.reject)(id, std::ptr::null(), 0) };
         }
         self.close(handle);
     }
 
-    /// Tells the other side, which has accepted, that this one is ready.
+    /// Notifies the other side, which has accepted, that this one is ready.
     ///
     /// # Errors
     /// The library's reason.
@@ -243,7 +243,7 @@ impl CmChannel {
         check("rdma_establish", code)
     }
 
-    /// Name of the device that an identifier is bound to, in the words of the library that opened `context`.
+    /// Returns the name of the device that an identifier is bound to, as the library that opened `context` knows it.
     pub fn device(&self, handle: CmHandle, context: &Context) -> Option<String> {
         let id = self.id(handle).ok()?;
         // SAFETY: the identifier is open.
@@ -257,7 +257,7 @@ impl CmChannel {
         }
     }
 
-    /// The way to the other side as this library knows it: once it has asked, or has answered.
+    /// Returns the path to the other side, as the library knows it after a request or an answer of that side.
     ///
     /// # Errors
     /// The library's reason.
@@ -308,7 +308,7 @@ impl CmChannel {
         Ok(attributes)
     }
 
-    /// Takes the next event; `None` where there is none now.
+    /// Takes the next event; `None` if there is none now.
     ///
     /// # Errors
     /// The library's reason.
@@ -329,7 +329,7 @@ impl CmChannel {
         Ok(Some(copied))
     }
 
-    /// Copies an event, and takes over the identifier that a request brings.
+    /// Copies an event, and takes ownership of the identifier of a request.
     fn copied(&mut self, event: &rdma_cm_event) -> CmEvent {
         let kind = CmEventKind::of(event.event);
         // SAFETY: the call takes any number and returns a constant NUL-terminated string, which is copied at once.
@@ -349,7 +349,8 @@ impl CmChannel {
         );
         let mut private = Vec::new();
         if has_data && !data.is_null() {
-            // SAFETY: in these kinds the library points to as many bytes as it says, which live as long as the event.
+            // SAFETY: for these kinds the library points to as many bytes as it states, which live as long as the
+            // event.
             let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), len.into()) };
             private.extend_from_slice(bytes);
         }
@@ -364,7 +365,7 @@ impl CmChannel {
 }
 
 impl AsFd for CmChannel {
-    /// The descriptor that is readable while there are events.
+    /// Returns the descriptor that is readable while there are events.
     fn as_fd(&self) -> BorrowedFd<'_> {
         // SAFETY: the channel is open for as long as it is borrowed, and so is its descriptor.
         unsafe { BorrowedFd::borrow_raw((*self.raw.as_ptr()).fd) }
@@ -376,8 +377,8 @@ impl Drop for CmChannel {
         for index in 0..self.ids.len() {
             self.close(CmHandle(index));
         }
-        // SAFETY: the channel is open, and has no identifiers any more. Events that nobody took go with it: the library
-        // gives out those of requests only with their identifiers, and the kernel closes what it still has.
+        // SAFETY: the channel is open, and has no identifiers any more. Events that were not taken are lost with it:
+        // the library returns those of requests only with their identifiers, and the kernel closes the rest.
         unsafe { (self.library.calls.destroy_event_channel)(self.raw.as_ptr()) };
     }
 }

@@ -1,7 +1,6 @@
-//! Declarations of `rdma/rdma_cma.h`, release 44 of rdma-core, as far as they are used.
+//! The used declarations of `rdma/rdma_cma.h`, release 44 of rdma-core.
 //!
-//! What lives here: the layout and the numbers, checked in the tests below against those that a C compiler gave for
-//! the header. What does not: calling anything.
+//! Layout and numbers only. The tests below compare them with the values that a C compiler printed for the header.
 #![allow(
     non_camel_case_types,
     reason = "the names are those of the header, so that both can be read side by side"
@@ -13,24 +12,24 @@ use super::abi::ibv_context;
 use crate::header::structures;
 
 structures! {
-    /// A channel of events.
+    /// An event channel.
     rdma_event_channel { fd: c_int }
-    /// The leading part of an identifier, which is to a connection what a socket is to TCP.
+    /// The leading part of an identifier, librdmacm's counterpart of a socket.
     rdma_cm_id {
-        /// The library's own opening of the device; null while the identifier is bound to none.
+        /// The library's own handle of the device; null while the identifier is not bound to one.
         verbs: *mut ibv_context,
         channel: *mut rdma_event_channel, context: *mut c_void, qp: *mut c_void,
         /// Addresses and paths.
         _route: [u64; 39],
         ps: c_uint, port_num: u8,
     }
-    /// Terms of a connection.
+    /// Parameters of a connection.
     #[derive(Debug, Clone, Copy)]
     rdma_conn_param {
         private_data: *const c_void, private_data_len: u8, responder_resources: u8, initiator_depth: u8,
         flow_control: u8, retry_count: u8, rnr_retry_count: u8, srq: u8, qp_num: u32,
     }
-    /// The leading part of an event, with the terms of those that are about connections.
+    /// The leading part of an event, with the parameters of connection events.
     rdma_cm_event {
         id: *mut rdma_cm_id, listen_id: *mut rdma_cm_id, event: c_uint, status: c_int, conn: rdma_conn_param,
     }
@@ -55,7 +54,7 @@ mod tests {
                 flow_control 11, retry_count 12, rnr_retry_count 13, srq 14, qp_num 16;
             rdma_cm_event: id 0, listen_id 8, event 16, status 20, conn 24;
         }
-        // The one that is allocated here.
+        // The only struct that is allocated here.
         assert_sizes! { rdma_conn_param 24 }
     }
 }

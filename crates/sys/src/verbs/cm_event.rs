@@ -1,7 +1,6 @@
-//! Events of librdmacm: what it tells of an identifier.
+//! Events of librdmacm, about identifiers.
 //!
-//! What lives here: an event's parts, copied, and its status in words. What does not: taking it from the channel, in
-//! [`super::cm`].
+//! A copy of an event's fields, and its status as text. [`super::cm`] takes events from the channel.
 
 use std::ffi::c_uint;
 use std::io;
@@ -13,29 +12,29 @@ pub struct CmHandle(pub(super) usize);
 /// Kind of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CmEventKind {
-    /// The address is one of a neighbour, and the identifier is bound to a device.
+    /// The address is resolved, and the identifier is bound to a device.
     AddressResolved,
-    /// The address has no route, or nobody answers for it.
+    /// The address has no route, or does not answer.
     AddressError,
     /// The path is known.
     RouteResolved,
-    /// No path is.
+    /// No path was found.
     RouteError,
-    /// A request arrived at a listener, and has an identifier of its own now.
+    /// A request arrived at a listener, and has an identifier of its own.
     Request,
     /// The other side has accepted.
     Response,
-    /// The connection failed on the way.
+    /// The connection failed while being established.
     ConnectError,
     /// Requests get no answer.
     Unreachable,
-    /// The other side, or its device, refuses.
+    /// The other side, or its device, has rejected the request.
     Rejected,
     /// The other side knows that this one is ready.
     Established,
-    /// The other side is gone.
+    /// The other side has disconnected.
     Disconnected,
-    /// The device is taken away.
+    /// The device was removed.
     DeviceRemoved,
     /// Anything else.
     Other,
@@ -69,16 +68,16 @@ pub struct CmEvent {
     pub kind: CmEventKind,
     /// The library's name for it.
     pub name: String,
-    /// An error number below zero, or the reason of a refusal; 0 for neither.
+    /// A negative error number, or the reason of a rejection; 0 for neither.
     pub status: i32,
-    /// The identifier that it is about; `None` for one that is gone.
+    /// The identifier; `None` for one that is closed.
     pub about: Option<CmHandle>,
-    /// Bytes that the other side has sent with it, with what pads them.
+    /// Bytes that the other side has sent with it, including padding.
     pub private: Vec<u8>,
 }
 
 impl CmEvent {
-    /// Name and status in words, as in "RDMA_CM_EVENT_REJECTED (STALE_CONN)".
+    /// Returns name and status as text, for example "RDMA_CM_EVENT_REJECTED (STALE_CONN)".
     pub fn in_words(&self) -> String {
         let status = match (self.kind, self.status) {
             (_, 0) => return self.name.clone(),
@@ -94,7 +93,7 @@ impl CmEvent {
     }
 }
 
-/// The specification's name for the reason of a refusal.
+/// Returns the specification's name for the reason of a rejection.
 fn refusal_name(reason: i32) -> Option<&'static str> {
     Some(match reason {
         1 => "NO_QP",
@@ -139,7 +138,7 @@ mod tests {
         assert!(words(AddressError, -libc::EHOSTUNREACH).contains("No route to host"));
         assert!(words(Unreachable, -libc::ETIMEDOUT).contains("timed out"));
         assert!(words(Unreachable, i32::MIN).starts_with("RDMA_CM_EVENT_X ("));
-        // Ten is no reason of a refusal where nobody refused.
+        // Only for rejections, 10 is a reason.
         assert_eq!(words(Unreachable, 10), "RDMA_CM_EVENT_X (status 10)");
     }
 }

@@ -1,4 +1,4 @@
-//! librdmacm as it was loaded: the calls that it exports, looked up once.
+//! The loaded librdmacm: its exported calls, looked up once.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -36,16 +36,16 @@ functions! { pub(super) Calls by Versioned:
 pub struct Librdmacm {
     pub(super) calls: Calls,
     path: String,
-    // Dropping the handle does not unload the library; it is here because the calls are its.
+    // Dropping the handle does not unload the library; it is kept because the calls belong to it.
     _library: SharedLibrary,
 }
 
 impl Librdmacm {
-    /// Loads a file, or the library that the loader finds.
+    /// Loads `file`, or the library that the loader finds.
     ///
     /// # Errors
-    /// The loader's reason, or which call the file lacks: those before release 23 of rdma-core connect no queue pairs
-    /// that others made.
+    /// The loader's reason, or the missing call. Libraries before release 23 of rdma-core cannot connect queue pairs
+    /// that the caller made.
     pub fn load(file: Option<&str>) -> Result<Self, LibraryError> {
         let name = file.unwrap_or(NAME);
         let library = SharedLibrary::open(name)?;
@@ -57,7 +57,7 @@ impl Librdmacm {
         })
     }
 
-    /// The file that it was loaded from.
+    /// Path of the loaded file.
     pub fn path(&self) -> &str {
         &self.path
     }

@@ -15,17 +15,17 @@ use super::{check, failed, last_error};
 use crate::error::{LibraryError, LibraryErrorKind};
 use crate::library::text;
 
-/// Events that are taken at once.
+/// Maximum number of events per read.
 const EVENTS_MAX: usize = 64;
 
-/// Numbers of events that come without any trouble: a connection, a drained queue, a path that moved, an active port, a
-/// limit that was reached, the last work request of a queue pair, and a subnet that wants to be asked again.
+/// Numbers of events that do not indicate a fault: communication established, send queue drained, path migrated, port
+/// active, SRQ limit reached, last work request of a queue pair reached, and client reregistration.
 const HARMLESS: [u32; 7] = [4, 5, 6, 9, 15, 16, 17];
 
 /// Numbers of events of ports.
 const OF_PORTS: [u32; 5] = [10, 11, 12, 13, 18];
 
-/// An address of a port, 16 bytes in the order of the network.
+/// An address of a port, 16 bytes in network byte order.
 pub type Gid = [u8; 16];
 
 /// An open device. It is closed with this value.
@@ -37,33 +37,33 @@ pub struct Context {
 
 // SAFETY: the library's calls on a device may be made from any thread.
 unsafe impl Send for Context {}
-// SAFETY: as above: a device is the library's to lock.
+// SAFETY: as above: the library locks the device.
 unsafe impl Sync for Context {}
 
 /// Limits of a device.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceLimits {
-    /// Firmware version; empty where there is none.
+    /// Firmware version; empty if there is none.
     pub firmware: String,
-    /// Bytes of one registration, at most.
+    /// Maximum bytes of one registration.
     pub region_bytes: u64,
-    /// Queue pairs, of all processes together.
+    /// Maximum queue pairs of all processes together.
     pub queue_pairs: u32,
-    /// Work requests of one queue.
+    /// Maximum work requests per queue.
     pub work_requests: u32,
-    /// Stretches of local bytes of a work request.
+    /// Maximum local ranges of a work request.
     pub stretches: u32,
-    /// Entries of one completion queue.
+    /// Maximum entries of a completion queue.
     pub completions: u32,
-    /// Reads in flight on a queue pair, as their initiator.
+    /// Maximum reads in flight per queue pair, as initiator.
     pub reads_as_initiator: u8,
-    /// Reads in flight on a queue pair, as their target.
+    /// Maximum reads in flight per queue pair, as target.
     pub reads_as_target: u8,
-    /// True where it changes words of its memory in one step.
+    /// Whether the device supports atomic operations.
     pub atomics: bool,
 }
 
-/// Protocol below a port.
+/// Link layer of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LinkLayer {
     /// InfiniBand.
@@ -75,17 +75,17 @@ pub enum LinkLayer {
 /// State of a port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortState {
-    /// Number, from 1.
+    /// Port number, from 1.
     pub number: u8,
     /// Largest payload of a packet.
     pub mtu: u32,
     /// Largest message.
     pub message_bytes_max: u32,
-    /// Keys that it has room for.
+    /// Size of the table of partition keys.
     pub pkeys: u16,
-    /// Local identifier of InfiniBand; 0 elsewhere.
+    /// Local identifier (LID) of InfiniBand; 0 otherwise.
     pub lid: u16,
-    /// Protocol below it.
+    /// Link layer of the port.
     pub link_layer: LinkLayer,
 }
 
@@ -93,8 +93,8 @@ impl Context {
     /// Opens a device by its name.
     ///
     /// # Errors
-    /// When there is none of that name, with those that there are; or the library's reason, of which a missing
-    /// permission for /dev/infiniband is the most common.
+    /// If no device has this name, the error lists the existing ones. Otherwise the library's reason; most often, a
+    /// permission for /dev/infiniband is missing.
     pub fn open(library: &Arc<Libibverbs>, name: &str) -> Result<Self, LibraryError> {
         let list = library.list()?;
         let Some((_, device)) = list.iter().find(|(other, _)| other == name) else {
@@ -104,7 +104,7 @@ impl Context {
             }
             .into());
         };
-        // SAFETY: the device is of a live list.
+        // SAFETY: the device belongs to a live list.
         let raw = unsafe { (library.calls.open_device)(device.as_ptr()) };
         let context = Self {
             library: Arc::clone(library),
@@ -117,8 +117,8 @@ impl Context {
         Ok(context)
     }
 
-    /// Events of the device and of what belongs to it since this was asked last, in the library's words: a port that
-    /// went down, a queue pair that failed. What is no trouble is left out.
+    /// Returns faults of the device and its objects since the last call, by the library's names: for example, a port
+    /// that went down, or a queue pair that failed. Other events are left out.
     pub fn take_events(&self) -> Vec<String> {
         let calls = &self.library.calls;
         let mut words = Vec::new();
@@ -155,7 +155,7 @@ impl Context {
         &self.library
     }
 
-    /// Limits of the device.
+    /// Returns the limits of the device.
     ///
     /// # Errors
     /// The library's reason.
@@ -168,12 +168,12 @@ impl Context {
         let count = |value: i32| u32::try_from(value).unwrap_or(0);
         let few = |value: i32| u8::try_from(value).unwrap_or(if value < 0 { 0 } else { u8::MAX });
         let last = attributes.fw_ver.last().copied();
-        // SAFETY: the text lies in the struct, and a zero ends it: looked at here, since the library promises it only
-        // of itself.
+        // SAFETY: the text lies in the struct and ends with a zero. This is checked here, because the library does not
+        // promise it for all drivers.
         let firmware = (last == Some(0)).then(|| unsafe { text(attributes.fw_ver.as_ptr()) });
         Ok(DeviceLimits {
             firmware: firmware.flatten().unwrap_or_default(),
-            // No driver registers nothing: one that does not say has no limit of its own.
+            // A driver that reports 0 has no limit of its own, because every driver can register memory.
             region_bytes: match attributes.max_mr_size {
                 0 => u64::MAX,
                 bytes => bytes,
@@ -188,13 +188,13 @@ impl Context {
         })
     }
 
-    /// State of a port.
+    /// Returns the state of a port.
     ///
     /// # Errors
-    /// The library's reason, also for a number that the device does not have.
+    /// The library's reason, also for a port that the device does not have.
     pub fn port(&self, number: u8) -> Result<PortState, LibraryError> {
         let mut port = ibv_port_attr::default();
-        // SAFETY: the device is open; the struct is valid for writes and as large as the call knows it.
+        // SAFETY: the device is open; the struct is valid for writes and has the size that the call expects.
         let code =
             unsafe { (self.library.calls.query_port)(self.raw.as_ptr(), number, &raw mut port) };
         check("ibv_query_port", code)?;
@@ -212,7 +212,7 @@ impl Context {
     }
 }
 
-/// Makes reading from a descriptor of the library's return at once.
+/// Makes reads of a descriptor of the library non-blocking.
 pub(super) fn unblock(descriptor: BorrowedFd<'_>) -> Result<(), LibraryError> {
     fcntl_getfl(descriptor)
         .and_then(|flags| fcntl_setfl(descriptor, flags | OFlags::NONBLOCK))

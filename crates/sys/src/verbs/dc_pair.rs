@@ -1,8 +1,8 @@
-//! Queue pairs of DC (Dynamically Connected transport of mlx5 cards): initiators, each of which reaches any target by
-//! an address that goes with a work request; the one target of a worker; and addresses of other workers' targets.
+//! DC queue pairs (Dynamically Connected transport of mlx5 cards). An initiator reaches any target by an address in
+//! each work request; a worker has one target, and addresses of other workers' targets.
 //!
-//! What lives here: making them, and the attributes of each of their states. What does not: posting, in
-//! [`super::dc_post`]; and whether a device has DC at all is only known once it has made one: [`probe_dc`].
+//! Makes them, with the attributes of each of their states. [`super::dc_post`] posts to them. Whether a device supports
+//! DC is only known after making one: [`probe_dc`].
 
 use std::ffi::{c_int, c_uint};
 use std::ptr::NonNull;
@@ -29,17 +29,18 @@ use super::queues::Queues;
 use super::{halving, last_error};
 use crate::error::LibraryError;
 
-/// Work requests of the queue that the target's receives would be in.
+/// Size of the target's receive queue, which is never used.
 const RECEIVES: u32 = 1;
 
-/// One step of a queue pair to its next state: the attributes, and the mask of those that count.
+/// A state transition of a queue pair: the attributes, and the mask of those that are set.
 struct PairStep {
     what: &'static str,
     attributes: ibv_qp_attr,
     mask: c_int,
 }
 
-/// The way of an initiator to the state in which it receives answers. It leads to no target: each work request does.
+/// The transitions of an initiator to the state in which it receives answers. They name no target: each work request
+/// does.
 fn initiator_begins(path: &PathTo) -> [PairStep; 2] {
     [
         PairStep {
@@ -64,8 +65,8 @@ fn initiator_begins(path: &PathTo) -> [PairStep; 2] {
     ]
 }
 
-/// The way of a target to the state in which it answers, which is its last. The path is that of its own port: of it
-/// count the index of the address and what else answers carry.
+/// The transitions of a target to the state in which it answers, its final one. The path is that of its own port. It
+/// provides the index of the local address, and the other attributes of answers.
 fn target_steps(path: &PathTo, patience: Patience) -> [PairStep; 2] {
     [
         PairStep {
@@ -93,7 +94,7 @@ fn target_steps(path: &PathTo, patience: Patience) -> [PairStep; 2] {
     ]
 }
 
-/// The two requests for a queue pair of DC: that of the extended interface, and mlx5's own.
+/// The two requests for a DC queue pair: that of the extended interface, and mlx5's own.
 struct DcRequest {
     common: ibv_qp_init_attr_ex,
     own: mlx5dv_qp_init_attr,
@@ -120,7 +121,7 @@ impl DcRequest {
     fn of(queues: &Queues, dc_type: c_uint) -> Self {
         Self {
             common: ibv_qp_init_attr_ex {
-                // A target has no sends, but the library wants a queue for their completions all the same.
+                // A target does not send, but the library still requires a completion queue for sends.
                 send_cq: queues.completions.as_ptr(),
                 recv_cq: queues.completions.as_ptr(),
                 qp_type: IBV_QPT_DRIVER,
@@ -141,10 +142,10 @@ impl DcRequest {
 }
 
 impl Queues {
-    /// Makes ready for queue pairs of DC; needed once, and before any of them.
+    /// Prepares for DC queue pairs; called once, before the first of them.
     ///
     /// # Errors
-    /// The library's reason; and when the device is not one of this library's.
+    /// The library's reason; or that the device does not belong to this library.
     pub fn open_dc(&mut self, library: &Arc<Libmlx5>) -> Result<(), LibraryError> {
         if !library.drives(&self.context) {
             return Err(not_driven());
@@ -171,7 +172,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Makes the target that other workers' initiators reach with this key; it answers nothing yet.
+    /// Makes the target that other workers' initiators reach with this key. It does not answer yet.
     ///
     /// # Errors
     /// The library's reason.
@@ -182,8 +183,8 @@ impl Queues {
         Ok(self.keep(raw, &request, None))
     }
 
-    /// Takes a target to the state in which it answers, and returns the number by which initiators name it: it has none
-    /// before. The path is that of its own port.
+    /// Moves a target to the state in which it answers, and returns its number for initiators, which it gets only then.
+    /// The path is that of its own port.
     ///
     /// # Errors
     /// The library's reason.
@@ -202,8 +203,8 @@ impl Queues {
         Ok(pair.number)
     }
 
-    /// Makes an initiator with room for so many work requests, and for `inline_bytes` in one of them; where the device
-    /// has less room, for less of it.
+    /// Makes an initiator with `depth` work requests and `inline_bytes` inline bytes per request, or fewer if the
+    /// device supports fewer.
     ///
     /// # Errors
     /// The library's reason.
@@ -218,7 +219,7 @@ impl Queues {
             Ok((raw, request))
         })?;
         let initiator = self.interfaces(raw);
-        // It is kept in any case, so that it is closed.
+        // Stored in either case, so that it is closed.
         let pair = self.keep(raw, &request, initiator);
         match initiator {
             Some(_) => Ok(pair),
@@ -228,9 +229,9 @@ impl Queues {
         }
     }
 
-    /// Takes an initiator to the states in which it receives answers, and sends. Of the path count port, partition key,
-    /// MTU, first packet and reads. Returns the reads that it may have in flight: as many as the path has, or half of
-    /// them, a quarter, and so on, where the device refuses more.
+    /// Moves an initiator to the states in which it receives answers and sends. Of the path, it uses port, partition
+    /// key, MTU, first packet and reads. Returns the maximum reads in flight: those of the path, or half of them, a
+    /// quarter, and so on, if the device refuses more.
     ///
     /// # Errors
     /// The library's reason.
@@ -250,7 +251,7 @@ impl Queues {
         Ok(reads)
     }
 
-    /// Makes the address of a target: the way to its port, its number, and the key that it was made with.
+    /// Makes the address of a target from the path to its port, its number, and the key that it was made with.
     ///
     /// # Errors
     /// The library's reason.
@@ -271,8 +272,8 @@ impl Queues {
 
     fn make(&self, what: &str, request: &mut DcRequest) -> Result<NonNull<ibv_qp>, LibraryError> {
         let library = &self.dc.as_ref().ok_or_else(not_open)?.library;
-        // SAFETY: the device is open, and one of this library's, which `open_dc` has asked; the structs are valid for
-        // reads and writes, and name what is open.
+        // SAFETY: the device is open and belongs to this library, as `open_dc` has checked; the structs are valid for
+        // reads and writes, and refer to open objects.
         let raw = unsafe {
             (library.calls.create_qp)(
                 self.context.raw.as_ptr(),
@@ -284,7 +285,7 @@ impl Queues {
             .ok_or_else(|| last_error("mlx5dv_create_qp").about(format_args!("of {what}")))
     }
 
-    /// The interfaces of an initiator.
+    /// Returns the interfaces of an initiator.
     fn interfaces(&self, raw: NonNull<ibv_qp>) -> Option<Initiator> {
         let library = &self.dc.as_ref()?.library;
         // SAFETY: the queue pair is open and was made by this library with an extended interface; both calls return
@@ -327,10 +328,10 @@ fn not_open() -> LibraryError {
     LibraryError::argument("the queues were not opened for DC")
 }
 
-/// Makes an initiator and a target of DC and closes them again, to see whether a device has it.
+/// Makes a DC initiator and a DC target and closes them, to check whether a device supports DC.
 ///
 /// # Errors
-/// The library's reason; without DC that is "Operation not supported" or "Invalid argument".
+/// The library's reason; without DC, that is "Operation not supported" or "Invalid argument".
 pub fn probe_dc(context: &Arc<Context>, library: &Arc<Libmlx5>) -> Result<(), LibraryError> {
     let mut queues = Queues::open(context, 1, false)?;
     queues.open_dc(library)?;

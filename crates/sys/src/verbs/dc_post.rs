@@ -1,8 +1,8 @@
-//! Handing over work requests to initiators of DC by the extended interface, each with the address of its target; and
-//! the table of those addresses.
+//! Posts work requests to DC initiators by the extended interface, each with its target's address, and keeps the table
+//! of these addresses.
 //!
-//! What lives here: the order of calls, and their arguments. What does not: bounds and lists of work requests, which
-//! are those of [`super::post`], and making queue pairs, in [`super::dc_pair`].
+//! Makes the calls in order, with their arguments. [`super::post`] checks bounds and builds lists of work requests;
+//! [`super::dc_pair`] makes queue pairs.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;
@@ -24,16 +24,16 @@ pub(super) struct DcAddress {
     pub(super) key: u64,
 }
 
-/// Parts of a worker's queues that only queue pairs of DC need. They are closed after the queue pairs.
+/// Objects of a worker's queues that only DC queue pairs need. They are closed after the queue pairs.
 pub(super) struct DcParts {
     pub(super) library: Arc<Libmlx5>,
-    /// Receives of the target, of which there are none: it cannot be made without the queue.
+    /// Receive queue of the target. It stays empty, but a target cannot be made without one.
     pub(super) receives: NonNull<ibv_srq>,
     pub(super) addresses: Vec<DcAddress>,
 }
 
 impl DcParts {
-    /// Closes them, and says whether all of them could be.
+    /// Closes them; returns whether all could be closed.
     ///
     /// # Safety
     /// No queue pair uses them any more.
@@ -49,10 +49,10 @@ impl DcParts {
     }
 }
 
-/// A call that begins a work request, with the key and the address of its far end.
+/// A call that begins a work request, with the key and address of its remote range.
 type Begin = unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64);
 
-/// The calls of an initiator's interface that post work requests.
+/// The posting calls of an initiator's interface.
 struct PostingCalls {
     start: unsafe extern "C" fn(*mut ibv_qp_ex),
     read: Begin,
@@ -65,7 +65,7 @@ struct PostingCalls {
 }
 
 impl PostingCalls {
-    /// Reads the calls, which the library changes with the state of the queue pair; `None` where one is missing.
+    /// Reads the calls, which the library changes with the state of the queue pair; `None` if one is missing.
     #[inline]
     fn of(initiator: &Initiator) -> Option<Self> {
         // SAFETY: both are parts of an open queue pair, which only this thread uses.
@@ -88,7 +88,7 @@ impl PostingCalls {
     }
 }
 
-/// Hands over the first `count` work requests of a list with one doorbell; none of them where one cannot be.
+/// Submits the first `count` work requests of a list with one doorbell, or none of them if one is invalid.
 #[inline]
 pub(super) fn hand_over(
     initiator: &Initiator,
@@ -119,9 +119,9 @@ pub(super) fn hand_over(
                 "a work request of DC is neither read nor write, or has no target",
             ));
         };
-        // SAFETY: the queue pair is open and between start and completion. The stretch lies inside of registered
-        // memory, which stays mapped until the queue pair is closed, as does the target's address; inline data is
-        // copied by the call. Reads and writes have the far end of a copy.
+        // SAFETY: the queue pair is open and between start and completion. The range lies inside registered memory,
+        // which stays mapped until the queue pair is closed, as does the target's address; inline data are copied by
+        // the call. Reads and writes have the remote range of a copy.
         unsafe {
             (*queue).wr_id = request.wr_id;
             (*queue).wr_flags = request.send_flags & IBV_SEND_SIGNALED;
@@ -220,7 +220,7 @@ mod tests {
 
     impl Recorder {
         fn new() -> Self {
-            // SAFETY: all zeros are values of its numbers and pointers, and no call.
+            // SAFETY: zero is a valid value of its numbers and pointers, and `None` for its calls.
             let mut queue: Box<ibv_qp_ex> =
                 Box::new(unsafe { MaybeUninit::zeroed().assume_init() });
             queue.wr_start = Some(start);
@@ -255,7 +255,7 @@ mod tests {
         })
     }
 
-    /// A list of work requests as it is staged: opcode, flags, local bytes with their number, target.
+    /// A list of staged work requests: opcode, flags, address and length of local bytes, target.
     fn chain(staged: &[(u32, u32, u64, u32, usize)]) -> Chain {
         let mut chain = Chain::new();
         for (place, &(opcode, flags, addr, length, target)) in staged.iter().enumerate() {
@@ -295,7 +295,7 @@ mod tests {
             (IBV_WR_RDMA_WRITE, IBV_SEND_SIGNALED, 0x7000, 0, 0),
             (IBV_WR_RDMA_READ, 0, 0x8000, 8, 0),
         ]);
-        // The last one is of an earlier list.
+        // The last request is left over from an earlier list.
         hand_over(&recorder.initiator(), &list, 4, &addresses()).unwrap();
         let one = "target port=0x40 number=273 key=0xaaaabbbbccccdddd";
         let other = "target port=0x80 number=546 key=0x7";
@@ -311,7 +311,7 @@ mod tests {
             "inline [97, 98, 99]",
             other,
             "write id=1003 flags=2 key=88 address=0x9003",
-            // Without bytes, too: a work request is not complete before it has both of its parts.
+            // Also without bytes: a work request is only complete with both of its parts.
             "stretch key=77 address=0x7000 len=0",
             one,
             "complete",

@@ -1,4 +1,4 @@
-//! Handles of what belongs to a worker's queues, and the sizes of a queue pair.
+//! Handles of the objects of a worker's queues, and the sizes of a queue pair.
 
 use std::ptr::NonNull;
 
@@ -14,51 +14,51 @@ pub struct RegistrationHandle(pub(super) usize);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairHandle(pub(super) usize);
 
-/// Handle of the address of a target of DC, unique within its queues.
+/// Handle of the address of a DC target, unique within its queues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AddressHandle(pub(super) usize);
 
-/// Registered memory as a peer reaches it.
+/// The description of registered memory for peers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KeyedRegion {
-    /// Address of its first byte, in the peer.
+    /// Address of its first byte, in the peer's address space.
     pub base: u64,
-    /// Keys that the peer's device knows it by.
+    /// Keys of the peer's device.
     pub keys: RegionKeys,
-    /// Its bytes.
+    /// Size in bytes.
     pub len: u64,
 }
 
-/// Work requests that a queue pair has room for.
+/// Maximum work requests of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueDepths {
-    /// Of the send queue.
+    /// In the send queue.
     pub send: u32,
-    /// Of the receive queue.
+    /// In the receive queue.
     pub receive: u32,
 }
 
-/// A queue pair that is open.
+/// An open queue pair.
 pub(super) struct QueuePair {
     pub(super) raw: NonNull<ibv_qp>,
     pub(super) number: u32,
     pub(super) limits: PairLimits,
-    /// The interface that takes its work requests, where it is an initiator of DC.
+    /// The work-request interface, if it is a DC initiator.
     pub(super) initiator: Option<Initiator>,
 }
 
-/// The work-request interface of an initiator of DC, and what mlx5 adds to it. Both are parts of the queue pair.
+/// The work-request interface of a DC initiator, and mlx5's additions. Both are parts of the queue pair.
 #[derive(Clone, Copy)]
 pub(super) struct Initiator {
     pub(super) interface: NonNull<ibv_qp_ex>,
     pub(super) own_interface: NonNull<mlx5dv_qp_ex>,
 }
 
-/// Sizes that a queue pair was granted.
+/// Granted sizes of a queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PairLimits {
-    /// Work requests of its queues.
+    /// Maximum work requests of its queues.
     pub depths: QueueDepths,
-    /// The largest payload that fits into a work request itself.
+    /// Maximum inline payload of a work request.
     pub inline_bytes: u32,
 }

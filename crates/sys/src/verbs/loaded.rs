@@ -1,4 +1,4 @@
-//! libibverbs as it was loaded: the calls that it exports, looked up once, and the names of its devices.
+//! The loaded libibverbs: its exported calls, looked up once, and the names of its devices.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::ptr::NonNull;
@@ -41,14 +41,13 @@ functions! { pub(super) Calls by Versioned:
     destroy_qp = (c"ibv_destroy_qp", c"IBVERBS_1.1") => (*mut ibv_qp) -> c_int;
 }
 
-// Memory of a device is registered by its file since release 34 of rdma-core. A library without it does for memory of
-// the host.
+// Registers device memory by its file, since release 34 of rdma-core. A library without it still works for host memory.
 functions! { pub(super) DmabufCalls by Versioned:
     register = (c"ibv_reg_dmabuf_mr", c"IBVERBS_1.12") => (*mut ibv_pd, u64, usize, u64, c_int, c_int) -> *mut ibv_mr;
 }
 
-// Only queue pairs of DC need address handles, shared receive queues and the extended work-request interface, which
-// came in release 24 of rdma-core. A library without them does for reliable connections.
+// Only DC queue pairs need address handles, shared receive queues and the extended work-request interface, which came
+// with release 24 of rdma-core. A library without them still works for reliable connections.
 functions! { pub(super) ExtendedCalls by Versioned:
     create_ah = (c"ibv_create_ah", c"IBVERBS_1.1") => (*mut ibv_pd, *mut ibv_ah_attr) -> *mut ibv_ah;
     destroy_ah = (c"ibv_destroy_ah", c"IBVERBS_1.1") => (*mut ibv_ah) -> c_int;
@@ -62,11 +61,11 @@ functions! { pub(super) ExtendedCalls by Versioned:
 pub struct Libibverbs {
     pub(super) calls: Calls,
     path: String,
-    // Dropping the handle does not unload the library; it is here because the calls are its.
+    // Dropping the handle does not unload the library; it is kept because the calls belong to it.
     pub(super) library: SharedLibrary,
 }
 
-/// The devices of a list, which is given back with this value.
+/// A list of devices, which is freed with this value.
 pub(super) struct DeviceList<'a> {
     calls: &'a Calls,
     list: NonNull<*mut ibv_device>,
@@ -74,10 +73,10 @@ pub(super) struct DeviceList<'a> {
 }
 
 impl Libibverbs {
-    /// Loads a file, or the library that the loader finds.
+    /// Loads `file`, or the library that the loader finds.
     ///
     /// # Errors
-    /// The loader's reason, or which call the file lacks.
+    /// The loader's reason, or the missing call.
     pub fn load(file: Option<&str>) -> Result<Self, LibraryError> {
         let name = file.unwrap_or(NAME);
         let library = SharedLibrary::open(name)?;
@@ -89,15 +88,15 @@ impl Libibverbs {
         })
     }
 
-    /// The file that it was loaded from.
+    /// Path of the loaded file.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Names of the devices that it can open, in its own order.
+    /// Returns the names of the devices that the library can open, in its own order.
     ///
     /// # Errors
-    /// The library's reason; without RDMA in the kernel that is "Function not implemented".
+    /// The library's reason; without RDMA in the kernel, that is "Function not implemented".
     pub fn devices(&self) -> Result<Vec<String>, LibraryError> {
         let list = self.list()?;
         Ok(list.iter().map(|(name, _)| name).collect())
@@ -116,12 +115,12 @@ impl Libibverbs {
 }
 
 impl DeviceList<'_> {
-    /// Names and devices.
+    /// Iterates over names and devices.
     pub(super) fn iter(&self) -> impl Iterator<Item = (String, NonNull<ibv_device>)> {
         (0..self.count).filter_map(|index| {
             // SAFETY: the list has as many entries as the library said, and lives as long as this value.
             let device = NonNull::new(unsafe { *self.list.as_ptr().add(index) })?;
-            // SAFETY: the device is of a live list; its name is a NUL-terminated string in it, copied at once.
+            // SAFETY: the device belongs to a live list; its name is a NUL-terminated string in it, copied at once.
             let name = unsafe { text((self.calls.get_device_name)(device.as_ptr())) }?;
             Some((name, device))
         })
@@ -130,7 +129,7 @@ impl DeviceList<'_> {
 
 impl Drop for DeviceList<'_> {
     fn drop(&mut self) {
-        // SAFETY: the list came from the library and is given back once. What was opened of it stays open.
+        // SAFETY: the list came from the library and is freed once. Devices opened from it stay open.
         unsafe { (self.calls.free_device_list)(self.list.as_ptr()) }
     }
 }

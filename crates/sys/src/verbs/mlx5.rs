@@ -1,7 +1,6 @@
-//! libmlx5, the part of rdma-core for mlx5 cards: the calls of its direct verbs, looked up once, and what it says of a
-//! device.
+//! libmlx5, the part of rdma-core for mlx5 cards: the calls of its direct verbs, looked up once, and device queries.
 //!
-//! What lives here: loading, and asking. What does not: queue pairs of DC, in [`super::dc_pair`].
+//! [`super::dc_pair`] makes DC queue pairs.
 
 use std::ffi::{c_int, c_void};
 
@@ -16,8 +15,8 @@ use super::mlx5_abi::{
 use crate::error::LibraryError;
 use crate::library::{SharedLibrary, Versioned, file_or_name, functions};
 
-/// The file that the loader searches for. Where libibverbs has loaded one of this name as its driver, that one is
-/// meant.
+/// The file that the loader searches for. If libibverbs has loaded a file of this name as its driver, the loader
+/// returns that one.
 const NAME: &str = "libmlx5.so.1";
 
 functions! { pub(super) Calls by Versioned:
@@ -33,25 +32,25 @@ pub struct Libmlx5 {
     pub(super) calls: Calls,
     pub(super) verbs: ExtendedCalls,
     path: String,
-    // Dropping the handle does not unload the library; it is here because the calls are its.
+    // Dropping the handle does not unload the library; it is kept because the calls belong to it.
     _library: SharedLibrary,
 }
 
-/// Reads in flight of DC that a device can have.
+/// Maximum DC reads in flight of a device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DcReads {
-    /// As their initiator.
+    /// As initiator.
     pub as_initiator: u8,
-    /// As their target.
+    /// As target.
     pub as_target: u8,
 }
 
 impl Libmlx5 {
-    /// Loads the library that belongs to a libibverbs. The device has to be open already, so that libibverbs has loaded
+    /// Loads the library that belongs to a libibverbs. The device must already be open, so that libibverbs has loaded
     /// its driver, which is this library.
     ///
     /// # Errors
-    /// The loader's reason, or which call one of the two lacks.
+    /// The loader's reason, or the call that one of the two lacks.
     pub fn load(libibverbs: &Libibverbs) -> Result<Self, LibraryError> {
         let library = SharedLibrary::open(NAME)?;
         let calls = Calls::of(|symbol| library.symbol(symbol))?;
@@ -64,21 +63,21 @@ impl Libmlx5 {
         })
     }
 
-    /// The file that it was loaded from.
+    /// Path of the loaded file.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// True when a device is one of this library's.
+    /// Whether a device belongs to this library.
     pub fn drives(&self, context: &Context) -> bool {
-        // SAFETY: the device is open and names what it was opened from; the call compares pointers.
+        // SAFETY: the device is open and refers to the entry that it was opened from; the call compares pointers.
         unsafe { (self.calls.is_supported)((*context.raw.as_ptr()).device) }
     }
 
-    /// Reads in flight of DC on one of its devices; `None` where the library is too old to say.
+    /// Returns the maximum DC reads in flight of a device; `None` if the library is too old to report them.
     ///
     /// # Errors
-    /// The library's reason; and when the device is not one of its own.
+    /// The library's reason; or that the device does not belong to it.
     pub fn dc_reads(&self, context: &Context) -> Result<Option<DcReads>, LibraryError> {
         if !self.drives(context) {
             return Err(not_driven());
@@ -87,19 +86,19 @@ impl Libmlx5 {
             comp_mask: MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM,
             ..mlx5dv_context::ZEROED
         };
-        // SAFETY: the device is open; the struct is valid for writes and longer than any release's.
+        // SAFETY: the device is open; the struct is valid for writes and longer than that of any release.
         let code = unsafe { (self.calls.query_device)(context.raw.as_ptr(), &raw mut answer) };
         check("mlx5dv_query_device", code)?;
         Ok(reads(&answer))
     }
 }
 
-/// The error of a device that another driver runs.
+/// Makes the error for a device of another driver.
 pub(super) fn not_driven() -> LibraryError {
     LibraryError::unsupported("libmlx5 does not drive this device")
 }
 
-/// Reads of an answer that has them.
+/// Extracts the reads from an answer, if it contains them.
 fn reads(answer: &mlx5dv_context) -> Option<DcReads> {
     let few = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
     let known = answer.comp_mask & MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM != 0;

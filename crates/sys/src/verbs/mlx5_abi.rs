@@ -1,9 +1,8 @@
-//! Declarations of `infiniband/mlx5dv.h`, and of the parts of `infiniband/verbs.h` that queue pairs of DC need: the
-//! extended work-request interface, address handles and shared receive queues. They are those of release 44 of
-//! rdma-core, as far as they are used, and one field of a later release.
+//! Declarations of `infiniband/mlx5dv.h`, and of the parts of `infiniband/verbs.h` for DC queue pairs: the extended
+//! work-request interface, address handles and shared receive queues. They are the used parts of release 44 of
+//! rdma-core, and one field of a later release.
 //!
-//! What lives here: the layout and the numbers, checked in the tests below against those that a C compiler gave for
-//! the headers. What does not: calling anything.
+//! Layout and numbers only. The tests below compare them with the values that a C compiler printed for the headers.
 #![allow(
     non_camel_case_types,
     reason = "the names are those of the headers, so that both can be read side by side"
@@ -32,7 +31,7 @@ structures! {
         rx_hash_conf: [u64; 3],
         source_qpn: u32, send_ops_flags: u64,
     }
-    /// A whole queue pair, which the extended interface begins with.
+    /// A complete queue pair, the beginning of the extended interface.
     ibv_qp_whole {
         leading: ibv_qp, state: c_uint, qp_type: c_uint, _mutex: libc::pthread_mutex_t, _cond: libc::pthread_cond_t,
         _events_completed: u32,
@@ -48,21 +47,22 @@ structures! {
         wr_complete: Option<unsafe extern "C" fn(*mut ibv_qp_ex) -> c_int>,
         wr_abort: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
     }
-    /// The leading part of what mlx5 adds to that interface.
+    /// The leading part of mlx5's additions to that interface.
     mlx5dv_qp_ex {
         comp_mask: u64, wr_set_dc_addr: Option<unsafe extern "C" fn(*mut mlx5dv_qp_ex, *mut ibv_ah, u32, u64)>,
     }
-    /// Kind of a queue pair of DC, and the access key of a target.
+    /// Kind of a DC queue pair, and the access key of a target.
     #[derive(Clone, Copy, Default)]
     mlx5dv_dc_init_attr { dc_type: c_uint, dct_access_key: u64 }
-    /// The part of a request for a queue pair that is mlx5's own.
+    /// mlx5's part of a request for a queue pair.
     #[derive(Clone, Copy, Default)]
     mlx5dv_qp_init_attr { comp_mask: u64, create_flags: u32, dc_init_attr: mlx5dv_dc_init_attr, send_ops_flags: u64 }
-    /// Abilities of a device. A library fills in those that `comp_mask` asks for and that it knows, and says which.
+    /// Capabilities of a device. A library fills in the fields that `comp_mask` requests and that it knows, and sets
+    /// the mask to those.
     #[derive(Clone, Copy)]
     mlx5dv_context {
         version: u8, flags: u64, comp_mask: u64, _between: [u64; 16], max_dc_rd_atom: u64, max_dc_init_rd_atom: u64,
-        /// Room for what later releases add.
+        /// Space for additions of later releases.
         _behind: [u64; 16],
     }
 }
@@ -82,7 +82,7 @@ pub const MLX5DV_QP_INIT_ATTR_MASK_DC: u64 = 2;
 pub const MLX5DV_DCTYPE_DCT: c_uint = 1;
 pub const MLX5DV_DCTYPE_DCI: c_uint = 2;
 
-/// Reads in flight of DC; known to libraries since 2023.
+/// DC reads in flight; known to libraries since 2023.
 pub const MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM: u64 = 1 << 14;
 
 #[cfg(test)]
@@ -92,7 +92,7 @@ mod tests {
 
     #[test]
     fn fields_lie_where_the_headers_have_them() {
-        // Sizes of the C library's locks differ between architectures; the header's numbers are of x86-64.
+        // Sizes of the C library's locks differ between architectures; the header's numbers are those of x86-64.
         let locks = size_of::<libc::pthread_mutex_t>() + size_of::<libc::pthread_cond_t>();
         let whole = size_of::<ibv_qp_whole>();
         assert_eq!(whole, 72 + locks);
@@ -119,7 +119,7 @@ mod tests {
         assert_sizes! {
             ibv_srq_init_attr 24, ibv_qp_init_attr_ex 136, mlx5dv_dc_init_attr 16, mlx5dv_qp_init_attr 40
         }
-        // The library writes no further than its own release's: 152 bytes in 44, 200 in those of 2026.
+        // The library writes at most its own release's size: 152 bytes in 44, 200 in those of 2026.
         assert!(size_of::<mlx5dv_context>() >= 200);
     }
 }

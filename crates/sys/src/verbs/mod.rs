@@ -4,21 +4,21 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `abi` | declarations of the library's header |
-//! | `loaded` | the library and the calls that it exports |
+//! | `loaded` | the library and its exported calls |
 //! | `context` | an open device, its limits and its ports |
-//! | `queues` | what one worker owns on a device: completion queue, registrations, queue pairs |
+//! | `queues` | one worker's objects on a device: completion queue, registrations, queue pairs |
 //! | `pieces` | keys of memory that is registered in one piece or in several |
-//! | `queue_pair` | making a queue pair and taking it to its states |
-//! | `thread_domain` | queue pairs that are handed work without a lock |
-//! | `handles` | handles of those, and sizes of queue pairs |
+//! | `queue_pair` | making a queue pair and moving it to its states |
+//! | `thread_domain` | queue pairs without a lock for posting |
+//! | `handles` | handles of these, and sizes of queue pairs |
 //! | `chain` | work requests that wait for one doorbell |
-//! | `cm_abi`, `cm_loaded` | declarations of librdmacm's header; that library and the calls that it exports |
-//! | `cm`, `cm_event` | its event channel with its identifiers; what it tells |
-//! | `post` | handing over work requests and taking completions: the part inside the timed loops |
-//! | `mlx5_abi`, `mlx5` | declarations of libmlx5's header; that library, and what it says of a device |
-//! | `dc_pair`, `dc_post` | queue pairs of DC and addresses of their targets; handing over work requests to them |
+//! | `cm_abi`, `cm_loaded` | declarations of librdmacm's header; that library and its exported calls |
+//! | `cm`, `cm_event` | its event channel with its identifiers; its events |
+//! | `post` | posting work requests and taking completions: the part inside the timed loops |
+//! | `mlx5_abi`, `mlx5` | declarations of libmlx5's header; that library, and its device queries |
+//! | `dc_pair`, `dc_post` | DC queue pairs and addresses of their targets; posting work requests to them |
 //!
-//! Purposes of queue pairs, advice about failures and names of options are `tonnage_engines::verbs`'.
+//! `tonnage_engines::verbs` decides what queue pairs are used for, gives advice about failures and names options.
 
 mod abi;
 mod chain;
@@ -56,7 +56,7 @@ pub use queues::{Queues, RegionAccess};
 
 use crate::error::LibraryError;
 
-/// The action of a work request of the send queue.
+/// Kind of a work request of the send queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WorkAction {
     /// RDMA write.
@@ -73,8 +73,8 @@ pub enum WorkAction {
     CompareSwap,
 }
 
-/// The library's short name for the state that a work request ended with, such as "RETRY_EXC_ERR"; `None` for numbers
-/// that the header does not have.
+/// Returns the library's short name for the completion status of a work request, such as "RETRY_EXC_ERR"; `None` for
+/// numbers that the header does not define.
 pub fn status_name(status: u32) -> Option<&'static str> {
     const NAMES: [&str; 24] = [
         "SUCCESS",
@@ -105,8 +105,8 @@ pub fn status_name(status: u32) -> Option<&'static str> {
     NAMES.get(status as usize).copied()
 }
 
-/// Does what a device may refuse, with half as much, a quarter and so on, down to `least`; returns what was granted
-/// too.
+/// Makes a request that a device may refuse, first with `wanted`, then with half of it, a quarter and so on, down to
+/// `least`. Also returns the granted amount.
 fn halving<N, T>(
     wanted: N,
     least: N,
@@ -125,7 +125,7 @@ where
     }
 }
 
-/// The error of a failed call, from errno.
+/// Makes the error of a failed call from errno.
 #[cold]
 fn last_error(call: &'static str) -> LibraryError {
     failed(call, std::io::Error::last_os_error())
@@ -136,12 +136,12 @@ fn failed(call: &'static str, error: std::io::Error) -> LibraryError {
     LibraryError::call(call, error.raw_os_error().unwrap_or(0), error)
 }
 
-/// The outcome of a call that returns an error number.
+/// Converts the result of a call that returns an error number.
 fn check(call: &'static str, code: i32) -> Result<(), LibraryError> {
     match code {
         0 => Ok(()),
         -1 => Err(last_error(call)),
-        // Some drivers give it negative.
+        // Some drivers return it negative.
         _ => Err(failed(
             call,
             std::io::Error::from_raw_os_error(code.saturating_abs()),

@@ -1,15 +1,15 @@
-//! Keys of registered memory. A device may register no more than so many bytes at once; what is longer has a
-//! registration for each of several pieces, and a key for each.
+//! Keys of registered memory. Some devices limit the bytes of a registration. Larger memory has several pieces, each
+//! with a registration and a key.
 //!
-//! Pieces overlap: each is two strides long, and begins a stride behind the one before it. So whatever is no longer
-//! than a stride lies in one piece, and an operation has one key.
+//! Pieces overlap: each is two strides long, and begins one stride after the previous one. So a range of at most one
+//! stride always lies in one piece, and an operation needs one key.
 
 use std::sync::Arc;
 
-/// Pieces begin where a page does.
+/// Pieces begin at a page boundary.
 const PAGE_BYTES: u64 = 4096;
 
-/// Keys of a memory, by offsets in it.
+/// Keys of a memory, by offset.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RegionKeys {
     first: u32,
@@ -22,12 +22,12 @@ struct Pieces {
     keys: Arc<[u32]>,
 }
 
-/// Bytes between the beginnings of two pieces that have at most so many bytes.
+/// Returns the stride, the distance of the beginnings of two pieces, for this maximum piece size.
 pub fn piece_stride(piece_bytes_max: u64) -> u64 {
     (piece_bytes_max / 2 / PAGE_BYTES).max(1) * PAGE_BYTES
 }
 
-/// Ranges that a memory is registered in, where a registration has at most so many bytes: one where it fits.
+/// Returns the ranges to register for a memory with this maximum piece size: one if it fits.
 pub(super) fn ranges(len: u64, piece_bytes_max: u64) -> impl Iterator<Item = (u64, u64)> {
     let stride = piece_stride(piece_bytes_max);
     let (count, bytes) = if len <= piece_bytes_max {
@@ -38,20 +38,20 @@ pub(super) fn ranges(len: u64, piece_bytes_max: u64) -> impl Iterator<Item = (u6
     (0..count).map(move |index| (index * stride, bytes.min(len - index * stride)))
 }
 
-/// Number of registrations that a memory has, and their bytes together: what overlaps counts twice.
+/// Returns the number of registrations of a memory, and the sum of their bytes, in which overlaps count twice.
 pub(super) fn totals(len: u64, piece_bytes_max: u64) -> (u64, u64) {
     ranges(len, piece_bytes_max).fold((0, 0), |(count, bytes), (_, more)| {
         (count + 1, bytes + more)
     })
 }
 
-/// Pieces of a memory.
+/// Number of pieces of a memory.
 fn count(len: u64, stride: u64) -> u64 {
     len.div_ceil(stride).saturating_sub(1).max(1)
 }
 
 impl RegionKeys {
-    /// One key for all of a memory.
+    /// Makes keys of a memory with one key.
     pub fn one(key: u32) -> Self {
         Self {
             first: key,
@@ -59,8 +59,8 @@ impl RegionKeys {
         }
     }
 
-    /// Keys of the pieces of a memory of `len` bytes, which begin `stride` bytes apart; `None` where their number is
-    /// not that of its pieces.
+    /// Makes keys of the pieces of a memory of `len` bytes, which begin `stride` bytes apart; `None` if the number of
+    /// keys differs from that of the pieces.
     pub fn of_pieces(len: u64, stride: u64, keys: &[u32]) -> Option<Self> {
         let &first = keys.first()?;
         if keys.len() == 1 {
@@ -74,7 +74,7 @@ impl RegionKeys {
         })
     }
 
-    /// Bytes between the beginnings of two pieces, and all keys: no bytes where there is one key.
+    /// Returns the stride and all keys; a stride of 0 with a single key.
     pub fn parts(&self) -> (u64, Vec<u32>) {
         match &self.pieces {
             None => (0, vec![self.first]),
@@ -82,8 +82,8 @@ impl RegionKeys {
         }
     }
 
-    /// The key of `len` bytes at an offset of the memory; `None` where they are longer than what surely lies in one
-    /// piece.
+    /// Returns the key for `len` bytes at an offset; `None` if they are longer than a stride, so that one piece may not
+    /// contain them.
     #[inline]
     pub(super) fn key(&self, offset: u64, len: u32) -> Option<u32> {
         match &self.pieces {
@@ -138,7 +138,7 @@ mod tests {
     #[test]
     fn what_overlaps_is_locked_twice() {
         assert_eq!(totals(1 << 20, u64::MAX), (1, 1 << 20));
-        // 0 to 8192, 4096 to 12288, 8192 to 16384.
+        // The pieces are 0 to 8192, 4096 to 12288, 8192 to 16384.
         assert_eq!(totals(16_384, 8192), (3, 24_576));
     }
 

@@ -1,7 +1,7 @@
-//! Handing over work requests and taking completions: the part that runs inside the timed loops.
+//! Posts work requests and takes completions: the part that runs inside the timed loops.
 //!
-//! What lives here: bounds checks, lists of work requests with one doorbell, and completions. Nothing here allocates,
-//! except to describe a failure.
+//! Checks bounds, builds lists of work requests with one doorbell, and reads completions. Only the description of a
+//! failure allocates.
 
 use std::sync::atomic::Ordering;
 
@@ -22,40 +22,41 @@ use super::{WorkAction, check};
 use crate::error::LibraryError;
 use crate::mapping::OutOfRange;
 
-/// Bytes of the words that atomic operations change.
+/// Bytes of the word of an atomic operation.
 const WORD_BYTES: u64 = 8;
 
-/// Everything that stays the same from one work request to the next.
+/// The parameters that are the same for consecutive work requests.
 #[derive(Debug, Clone)]
 pub struct WorkTarget {
     /// Kind of the work request.
     pub action: WorkAction,
-    /// The queue pair that carries it.
+    /// The queue pair to use.
     pub pair: PairHandle,
-    /// The region that local offsets are in.
+    /// The region of local offsets.
     pub local: RegistrationHandle,
-    /// The peer's region; of no account to sends.
+    /// The peer's region; ignored for sends.
     pub remote: KeyedRegion,
-    /// Payloads up to this lie in the work request itself.
+    /// Maximum size of payloads that are inline in the work request.
     pub inline_bytes_max: u32,
-    /// The target of an initiator of DC; `None` for queue pairs that are connected.
+    /// The target, for a DC initiator; `None` for connected queue pairs.
     pub address: Option<AddressHandle>,
 }
 
 /// One work request.
 #[derive(Debug, Clone, Copy)]
 pub struct WorkRequest {
-    /// Given back by its completion.
+    /// Returned with its completion.
     pub id: u64,
-    /// Offset of the local bytes: those of a compare-swap are the expected word, the new one, and the old one's place.
+    /// Offset of the local bytes. Those of a compare-swap are three words: the expected one, the new one, and space for
+    /// the old one.
     pub local: u64,
     /// Offset of the remote bytes.
     pub remote: u64,
     /// Payload bytes.
     pub len: u32,
-    /// Immediate of a write-imm, and what a fetch-add adds.
+    /// Immediate data of a write-imm, or the addend of a fetch-add.
     pub imm: u32,
-    /// True when its end is to be told. All before it on the same queue pair have ended then too.
+    /// Whether it has a completion, which also means that all earlier ones on the same queue pair have ended.
     pub signalled: bool,
 }
 
@@ -65,38 +66,38 @@ pub struct WorkRequest {
 pub struct WorkEvent(ibv_wc);
 
 impl WorkEvent {
-    /// Value that a buffer is filled with before it is used.
+    /// Initial value for buffers of completions.
     pub const EMPTY: Self = Self(ibv_wc::ZEROED);
 
-    /// The work request that ended.
+    /// Returns the id of the work request that ended.
     #[inline]
     pub fn id(&self) -> u64 {
         self.0.wr_id
     }
 
-    /// State in which it ended, where it failed; [`super::status_name`] names it.
+    /// Returns the status of a failed work request; [`super::status_name`] names it.
     #[inline]
     pub fn failure(&self) -> Option<u32> {
         (self.0.status != IBV_WC_SUCCESS).then_some(self.0.status)
     }
 
-    /// The device's own code of a failure.
+    /// Returns the device's vendor code of a failure.
     pub fn vendor_code(&self) -> u32 {
         self.0.vendor_err
     }
 
-    /// Bytes that arrived; only of receives.
+    /// Returns the number of received bytes; valid only for receives.
     #[inline]
     pub fn len(&self) -> u32 {
         self.0.byte_len
     }
 
-    /// True when nothing arrived.
+    /// Whether no bytes arrived.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The immediate, where a receive was used up by a write that has one.
+    /// Returns the immediate data, if a write with immediate data consumed a receive.
     #[inline]
     pub fn immediate(&self) -> Option<u32> {
         (self.0.opcode == IBV_WC_RECV_RDMA_WITH_IMM).then(|| u32::from_be(self.0.imm_data))
@@ -104,18 +105,18 @@ impl WorkEvent {
 }
 
 impl Queues {
-    /// Returns whether the doorbell has to ring before a work request of this queue pair can be staged.
+    /// Whether the doorbell must ring before a work request of this queue pair can be staged.
     #[inline]
     pub fn must_ring(&self, pair: PairHandle) -> bool {
         let chain = &self.chain;
         chain.stretches_len == LIST_MAX || chain.len > 0 && chain.pair != pair.0
     }
 
-    /// Puts a work request behind those that wait for the doorbell, which rings first where they are of another queue
-    /// pair or as many as a list may have.
+    /// Appends a work request to those that wait for the doorbell. If they belong to another queue pair or the list is
+    /// full, the doorbell rings first.
     ///
     /// # Errors
-    /// When a range lies outside of its memory, or the device refuses what waited.
+    /// If a range lies outside its memory, or the device refuses the waiting requests.
     #[inline]
     pub fn stage(
         &mut self,
@@ -146,7 +147,7 @@ impl Queues {
         {
             return Ok(());
         }
-        // The driver copies such bytes by the CPU, which has to reach them.
+        // The driver copies inline bytes by the CPU, so they must be in host memory.
         let is_inline = (1..=target.inline_bytes_max).contains(&request.len)
             && target.action != WorkAction::Read
             && self.is_of_host(target.local);
@@ -161,7 +162,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Adds a work request to the one before it, where it continues that at the peer.
+    /// Merges a work request into the previous one, if it continues that one's range at the peer.
     #[inline]
     fn gather(
         &mut self,
@@ -192,7 +193,7 @@ impl Queues {
         true
     }
 
-    /// Stages an atomic operation: a compare-swap's two numbers are read here, and the old value lands behind them.
+    /// Stages an atomic operation. The two operands of a compare-swap are read now; the old value is stored after them.
     fn stage_atomic(
         &mut self,
         target: &WorkTarget,
@@ -230,7 +231,7 @@ impl Queues {
         Ok(())
     }
 
-    /// Puts a request that is filled in behind the others, with its local bytes.
+    /// Appends a prepared request to the list, with its local bytes.
     #[inline]
     fn link(&mut self, target: &WorkTarget, request: &WorkRequest, (addr, lkey): (u64, u32)) {
         let (place, first) = (self.chain.len, self.chain.stretches_len);
@@ -259,7 +260,7 @@ impl Queues {
         self.chain.len += 1;
     }
 
-    /// Hands over what was staged.
+    /// Submits all staged requests.
     ///
     /// # Errors
     /// The device's reason.
@@ -284,7 +285,7 @@ impl Queues {
         }
         let mut refused = std::ptr::null_mut();
         // SAFETY: the queue pair is open. Each request of the list points to the next, the last to none, and each to
-        // stretches that lie inside of registered memory, which stays mapped until the queue pair is closed.
+        // ranges that lie inside registered memory, which stays mapped until the queue pair is closed.
         let code = unsafe {
             let first = self.chain.requests.as_mut_ptr();
             (self.calls.post_send)(pair.raw.as_ptr(), first, &raw mut refused)
@@ -298,7 +299,7 @@ impl Queues {
     /// Posts a receive of `len` bytes at an offset of a region.
     ///
     /// # Errors
-    /// When the range lies outside of the region, or the device refuses it.
+    /// If the range lies outside the region, or the device refuses it.
     #[inline]
     pub fn receive(
         &mut self,
@@ -322,10 +323,10 @@ impl Queues {
         self.post_receives(pair, &raw mut request)
     }
 
-    /// Posts receives without memory, which writes with an immediate use up.
+    /// Posts receives without memory, for writes with immediate data.
     ///
     /// # Errors
-    /// When the device refuses them.
+    /// If the device refuses them.
     pub fn receive_immediates(
         &mut self,
         pair: PairHandle,
@@ -366,14 +367,15 @@ impl Queues {
         }
     }
 
-    /// Takes completions, as many as there are and fit.
+    /// Takes completions, as many as are available and fit into `events`.
     ///
     /// # Errors
-    /// When the device is gone.
+    /// If the device is gone.
     #[inline]
     pub fn poll(&mut self, events: &mut [WorkEvent]) -> Result<usize, LibraryError> {
         let room = i32::try_from(events.len()).unwrap_or(i32::MAX);
-        // SAFETY: the queue is open; an event is a completion of the library's in memory, and there are as many places.
+        // SAFETY: the queue is open; an event has the layout of a library's completion, and `room` is at most their
+        // number.
         let count = unsafe {
             (self.calls.poll_cq)(self.completions.as_ptr(), room, events.as_mut_ptr().cast())
         };
@@ -383,14 +385,14 @@ impl Queues {
         }
     }
 
-    /// True for a region of the host.
+    /// Whether a region is host memory.
     #[inline]
     fn is_of_host(&self, region: RegistrationHandle) -> bool {
         let registered = self.regions.get(region.0);
         matches!(registered, Some(Some(registered)) if registered.bytes.is_of_host())
     }
 
-    /// The word at an offset of a region.
+    /// Returns the word at an offset of a region.
     fn local_word(&self, region: RegistrationHandle, offset: u64) -> Result<u64, LibraryError> {
         let Some(Some(registered)) = self.regions.get(region.0) else {
             return Err(not_registered());
@@ -400,7 +402,7 @@ impl Queues {
         Ok(word.load(Ordering::Acquire))
     }
 
-    /// Address and key of local bytes.
+    /// Returns address and key of local bytes.
     #[inline]
     fn local_address(
         &self,
@@ -417,7 +419,7 @@ impl Queues {
     }
 }
 
-/// Bytes of the peer's that a request is about.
+/// Returns address and key of the peer's bytes in a request.
 #[inline]
 fn far_bytes(target: &WorkTarget, request: &WorkRequest) -> Result<ibv_wr_rdma, LibraryError> {
     let key = target.remote.keys.key(request.remote, request.len);

@@ -1,4 +1,4 @@
-//! Queue pairs of a reliable connection: making one, and taking it to the states in which it receives and sends.
+//! Queue pairs of reliable connections: makes them, and moves them to the states in which they receive and send.
 
 use std::ptr::NonNull;
 
@@ -21,40 +21,40 @@ pub(super) fn no_such_pair() -> LibraryError {
     LibraryError::argument("there is no such queue pair")
 }
 
-/// Hops that a packet between subnets may take.
+/// Maximum hops of a packet between subnets.
 const HOPS: u8 = 64;
 
-/// Patience of a queue pair with its peer, in the numbers of the InfiniBand specification.
+/// Timeouts and retries of a queue pair, as encoded in the InfiniBand specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Patience {
-    /// Time until a packet is sent again: 4.096 µs times two to this power; 0 for never.
+    /// Retransmission timeout: 4.096 µs times two to this power; 0 for none.
     pub timeout: u8,
-    /// Times that it is sent again; 7 is without end on some devices.
+    /// Number of retransmissions; on some devices, 7 means without limit.
     pub retry: u8,
-    /// Times that it is sent again because the peer had no receive ready; 7 is without end.
+    /// Number of retries if the peer has no receive ready; 7 means without limit.
     pub rnr_retry: u8,
-    /// Time that a peer is asked to wait for a receive, by the specification's table.
+    /// Time after which a peer may retry without a receive, as an index into the specification's table.
     pub rnr_timer: u8,
 }
 
-/// The way to a queue pair of a peer.
+/// The path to a peer's queue pair.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PathTo {
-    /// This side's port.
+    /// Port of this side.
     pub port: u8,
-    /// Index of the partition key in its table.
+    /// Index of the partition key in the port's table.
     pub pkey_index: u16,
-    /// The peer's queue pair.
+    /// Number of the peer's queue pair.
     pub number: u32,
-    /// Number of the first packet that this side sends.
+    /// First packet sequence number of this side.
     pub first_packet_out: u32,
-    /// Number of the first packet that the peer sends.
+    /// First packet sequence number of the peer.
     pub first_packet_in: u32,
     /// Largest payload of a packet, a power of two from 256 to 4096.
     pub mtu: u32,
-    /// Index of this side's address, and the peer's address, where packets carry them: always over Ethernet.
+    /// Index of this side's GID, and the peer's GID, if packets carry them: always on Ethernet.
     pub gids: Option<(u8, Gid)>,
-    /// The peer's local identifier; of no account over Ethernet.
+    /// The peer's local identifier (LID); ignored on Ethernet.
     pub lid: u16,
     /// Service level.
     pub service_level: u8,
@@ -62,15 +62,15 @@ pub struct PathTo {
     pub traffic_class: u8,
     /// Flow label, 20 bits.
     pub flow_label: u32,
-    /// Reads that this side may have in flight.
+    /// Maximum reads in flight of this side.
     pub reads_out: u8,
-    /// Reads that the peer may have in flight.
+    /// Maximum reads in flight of the peer.
     pub reads_in: u8,
 }
 
 impl Queues {
-    /// Makes a queue pair of a reliable connection that asks for these sizes, and for room for `inline_bytes` in a work
-    /// request; where the device has less room, for less of it.
+    /// Makes a queue pair of a reliable connection with these depths and `inline_bytes` inline bytes per work request,
+    /// or fewer if the device supports fewer.
     ///
     /// # Errors
     /// The library's reason.
@@ -124,18 +124,18 @@ impl Queues {
         })
     }
 
-    /// The number by which peers and messages name a queue pair; 0 for one that is not there.
+    /// Returns the number of a queue pair, for peers and messages; 0 for an unknown one.
     pub fn number(&self, pair: PairHandle) -> u32 {
         self.pairs.get(pair.0).map_or(0, |pair| pair.number)
     }
 
-    /// Sizes that a queue pair was granted; `None` for one that is not there.
+    /// Returns the granted sizes of a queue pair; `None` for an unknown one.
     pub fn limits(&self, pair: PairHandle) -> Option<PairLimits> {
         self.pairs.get(pair.0).map(|pair| pair.limits)
     }
 
-    /// Takes a new queue pair to the state in which receives can be posted. Its peer may write and read, and where that
-    /// is asked for carry out `atomics`.
+    /// Moves a new queue pair to the state in which receives can be posted. Its peer may write and read, and, with
+    /// `atomics`, use atomic operations.
     ///
     /// # Errors
     /// The library's reason.
@@ -159,7 +159,7 @@ impl Queues {
         self.modify("to INIT", pair, attributes, mask)
     }
 
-    /// Takes a queue pair to the states in which it receives from its peer, and sends.
+    /// Moves a queue pair to the states in which it receives from its peer and sends.
     ///
     /// # Errors
     /// The library's reason.
@@ -206,7 +206,7 @@ impl Queues {
     }
 }
 
-/// Attributes of the state in which a queue pair sends, with so many reads in flight.
+/// Returns the attributes of the state in which a queue pair sends, with `reads` reads in flight.
 pub(super) fn sends(path: &PathTo, patience: Patience, reads: u8) -> ibv_qp_attr {
     ibv_qp_attr {
         qp_state: IBV_QPS_RTS,
@@ -219,7 +219,7 @@ pub(super) fn sends(path: &PathTo, patience: Patience, reads: u8) -> ibv_qp_attr
     }
 }
 
-/// Those of them that count.
+/// Mask of the attributes that `sends` sets.
 pub(super) const SENDS_MASK: i32 = IBV_QP_STATE
     | IBV_QP_TIMEOUT
     | IBV_QP_RETRY_CNT
@@ -227,12 +227,12 @@ pub(super) const SENDS_MASK: i32 = IBV_QP_STATE
     | IBV_QP_SQ_PSN
     | IBV_QP_MAX_QP_RD_ATOMIC;
 
-/// The number of a payload of a packet: that of 256 is 1, and each double is one more.
+/// Encodes a packet's payload size: 1 for 256, and one more for each doubling.
 pub(super) fn mtu_number(bytes: u32) -> u32 {
     bytes.max(256).ilog2() - 7
 }
 
-/// The way to a peer's port.
+/// Converts the path to a peer's port.
 pub(super) fn address(path: &PathTo) -> ibv_ah_attr {
     let without = ibv_ah_attr {
         dlid: path.lid,

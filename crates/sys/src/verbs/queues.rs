@@ -1,7 +1,7 @@
-//! Queues of one worker on a device: protection domain, completion queue, registrations and queue pairs.
+//! The objects of one worker on a device: protection domain, completion queue, registrations and queue pairs.
 //!
-//! What lives here: opening and closing in the right order, registering, sleeping. What does not: the states of queue
-//! pairs, in [`super::queue_pair`], and posting and polling, in [`super::post`].
+//! Opens and closes them in the right order, registers memory and prepares for sleeping. [`super::queue_pair`] changes
+//! the states of queue pairs; [`super::post`] posts and polls.
 
 use std::ffi::c_void;
 use std::os::fd::BorrowedFd;
@@ -25,67 +25,67 @@ use crate::error::LibraryError;
 use crate::mapping::Arena;
 use crate::registrable::{DeviceBytes, RegisteredBytes, RegisteredMemory, put};
 
-/// Rights of peers to a region, beside writing and reading it.
+/// Access rights of peers to a region, in addition to writing and reading.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RegionAccess {
-    /// Their writes may become visible in another order.
+    /// Whether their writes may become visible in a different order.
     pub relaxed: bool,
-    /// They may change its words in one step.
+    /// Whether they may use atomic operations on it.
     pub atomics: bool,
 }
 
 pub(super) struct Registration {
-    /// One for each piece.
+    /// One registration per piece.
     pieces: Vec<NonNull<ibv_mr>>,
     pub(super) local_keys: RegionKeys,
     remote_keys: RegionKeys,
     pub(super) bytes: RegisteredBytes,
 }
 
-/// What posting and polling call, copied out of the device's table of calls, which fills four lines of the cache.
+/// The calls for posting and polling, copied from the device's table of calls, which fills four cache lines.
 pub(super) struct HotCalls {
     pub(super) poll_cq: PollCq,
     pub(super) post_send: PostSend,
     pub(super) post_recv: PostRecv,
 }
 
-/// The queues of one worker. They belong to one thread at a time.
+/// The queues of one worker. One thread at a time may use them.
 pub struct Queues {
     pub(super) calls: HotCalls,
     pub(super) chain: Chain,
     pub(super) pairs: Vec<QueuePair>,
-    /// Stretches of local bytes that a work request may have.
+    /// Maximum local ranges of a work request.
     pub(super) stretches_max: u32,
-    /// Operations that became a part of the work request before them.
+    /// Operations that were merged into the previous work request.
     pub(super) gathered: u64,
-    /// Bytes of one registration, at most.
+    /// Maximum bytes of a registration.
     region_bytes_max: u64,
-    /// The domain of its queue pairs, where locks were not asked for and the driver has one.
+    /// The domain of its queue pairs, if locks were not requested and the driver supports it.
     pub(super) thread: Option<ThreadDomain>,
-    /// Parts that only queue pairs of DC need.
+    /// Objects that only DC queue pairs need.
     pub(super) dc: Option<DcParts>,
-    /// Regions; one that was taken back leaves its place to the next.
+    /// Regions; the entry of a deregistered one is reused.
     pub(super) regions: Vec<Option<Registration>>,
-    /// Memory whose registration was taken back: operations on it may still be in flight.
+    /// Deregistered memory that may still be used by operations in flight.
     retired: Vec<RegisteredMemory>,
     channel: Option<NonNull<ibv_comp_channel>>,
-    /// True when the channel will say so once something completes.
+    /// True if the channel will signal the next completion.
     armed: bool,
     pub(super) completions: NonNull<ibv_cq>,
     pub(super) protection: NonNull<ibv_pd>,
     pub(super) context: Arc<Context>,
 }
 
-// SAFETY: what the pointers lead to belongs to this value alone, the device excepted, which is shared and locks itself;
-// nothing belongs to a thread.
+// SAFETY: the pointees belong to this value alone, except for the device, which is shared and locks itself; none is
+// bound to a thread.
 unsafe impl Send for Queues {}
 
 impl Queues {
-    /// Opens a protection domain and a completion queue with room for `completions`. `sleeps` asks for a channel that
-    /// [`Self::arm`] gives the descriptor of.
+    /// Opens a protection domain and a completion queue for `completions` entries. With `sleeps`, it also opens the
+    /// channel whose descriptor [`Self::arm`] returns.
     ///
     /// # Errors
-    /// The library's reason, with the call that failed.
+    /// The library's reason, with the failed call.
     pub fn open(
         context: &Arc<Context>,
         completions: u32,
@@ -144,8 +144,8 @@ impl Queues {
         })
     }
 
-    /// Asks for queue pairs, of those that are made from now on, which are handed work without a lock; says whether the
-    /// driver has them. This value is used by one thread at a time, as that needs.
+    /// Makes later queue pairs without a lock for posting; returns whether the driver supports this. It requires that
+    /// one thread at a time uses them, as is the case for this value.
     pub fn without_locks(&mut self) -> bool {
         if self.thread.is_none() {
             self.thread = ThreadDomain::open(&self.context, self.protection);
@@ -153,35 +153,35 @@ impl Queues {
         self.thread.is_some()
     }
 
-    /// Lets work requests of queue pairs that are made from now on have so many stretches of local bytes: writes and
-    /// reads that continue the one before them at the peer are added to it.
+    /// Lets work requests of later queue pairs have up to `stretches` local ranges: a write or read that continues the
+    /// previous one's range at the peer is merged into it.
     pub fn gather_up_to(&mut self, stretches: u32) {
         self.stretches_max = stretches.clamp(1, LIST_MAX as u32);
     }
 
-    /// Operations that became a part of the work request before them.
+    /// Returns the number of operations that were merged into the previous work request.
     pub fn gathered(&self) -> u64 {
         self.gathered
     }
 
-    /// Lets a registration have so many bytes: memory that is longer is registered in pieces from now on, each with a
-    /// key of its own, and an operation on it may have [`piece_stride`] bytes.
+    /// Limits later registrations to `bytes`: larger memory is registered in pieces, each with a key of its own. An
+    /// operation on it may have at most [`piece_stride`] bytes.
     pub fn register_up_to(&mut self, bytes: u64) {
         self.region_bytes_max = bytes;
     }
 
-    /// Number of registrations that so much memory would have, and the bytes that they lock.
+    /// Returns the number of registrations that a memory of this size would have, and the bytes that they would lock.
     pub fn would_register(&self, bytes: u64) -> (u64, u64) {
         totals(bytes, self.region_bytes_max)
     }
 
-    /// Registrations that the device has of this memory.
+    /// Returns the current number of registrations.
     pub fn registrations(&self) -> usize {
         let regions = self.regions.iter().flatten();
         regions.map(|region| region.pieces.len()).sum()
     }
 
-    /// Registers an arena for everything, local and remote. `relaxed` lets the device write bytes in another order.
+    /// Registers an arena for all local and remote operations, with additional rights as `granted`.
     ///
     /// # Errors
     /// The library's reason.
@@ -193,8 +193,8 @@ impl Queues {
         self.register_bytes(RegisteredMemory::Host(arena), granted)
     }
 
-    /// Registers memory of a device in the same way: by its file where it has one, else by its address. The CPU touches
-    /// none of its bytes, so that payloads in work requests and atomic operations on it are refused.
+    /// Registers device memory in the same way: by its file if it has one, otherwise by its address. The CPU does not
+    /// access its bytes, so inline payloads and compare-swap operands cannot be in it.
     ///
     /// # Errors
     /// The library's reason.
@@ -252,7 +252,7 @@ impl Queues {
         Ok(RegistrationHandle(put(&mut self.regions, registered)))
     }
 
-    /// Registers a range of the bytes.
+    /// Registers a range of the memory.
     fn register_piece(
         &self,
         registered: &RegisteredBytes,
@@ -265,8 +265,8 @@ impl Queues {
             && let Some((file, offset)) = device.file()
         {
             let register = DmabufCalls::of(|symbol| library.library.symbol(symbol))?.register;
-            // SAFETY: the protection domain is open. The file keeps what is behind it alive, and the registration keeps
-            // the file; a range that it does not have is an error of the call. The address is a number for peers.
+            // SAFETY: the protection domain is open. The file keeps its memory alive, and the registration keeps the
+            // file; a range that it does not have is an error of the call. The address is only a number for peers.
             let mr = unsafe {
                 (register)(
                     protection,
@@ -279,35 +279,34 @@ impl Queues {
             };
             return NonNull::new(mr).ok_or_else(|| last_error("ibv_reg_dmabuf_mr"));
         }
-        // SAFETY: the protection domain is open; the memory is mapped for as long as the arena, or allocated for as
-        // long as the device's, which is kept until after the registration is gone. Its bytes were counted in a
-        // `usize`.
+        // SAFETY: the protection domain is open; the memory is mapped as long as the arena, or allocated as long as the
+        // device's buffer, which is kept until after the registration is gone. The number of its bytes fits a `usize`.
         let mr = unsafe {
             (library.calls.reg_mr)(protection, start as *mut c_void, bytes as usize, access)
         };
         NonNull::new(mr).ok_or_else(|| last_error("ibv_reg_mr"))
     }
 
-    /// Takes registrations of pieces back; returns the first code that is not 0.
+    /// Removes registrations of pieces; returns the first code that is not 0.
     fn deregister_pieces(&self, pieces: &[NonNull<ibv_mr>]) -> i32 {
         let dereg_mr = self.context.library.calls.dereg_mr;
-        // SAFETY: each registration is open, and nobody has it any more.
+        // SAFETY: each registration is open, and nothing refers to it any more.
         let close = |piece: &NonNull<ibv_mr>| unsafe { (dereg_mr)(piece.as_ptr()) };
         let codes: Vec<_> = pieces.iter().map(close).collect();
         codes.into_iter().find(|&code| code != 0).unwrap_or(0)
     }
 
-    /// Takes a registration back. Memory of the host stays mapped until the queues are closed; that of a device is let
-    /// go of once the library has.
+    /// Removes a registration. Host memory stays mapped until the queues are closed; device memory is released once the
+    /// library has released it.
     ///
     /// # Errors
-    /// When it is not registered, or the library does not let go of it.
+    /// If it is not registered, or the library cannot release it.
     pub fn deregister(&mut self, region: RegistrationHandle) -> Result<(), LibraryError> {
         let taken = self.regions.get_mut(region.0).and_then(Option::take);
         let registered = taken.ok_or_else(not_registered)?;
         let code = self.deregister_pieces(&registered.pieces);
         let memory = registered.bytes.memory;
-        // Memory of a device is scarce: without a registration the card cannot reach it any more.
+        // Device memory is scarce, and without a registration the card cannot access it.
         let is_kept = code != 0 || matches!(memory, RegisteredMemory::Host(_));
         if is_kept && !self.retired.iter().any(|kept| kept.is(&memory)) {
             self.retired.push(memory);
@@ -315,7 +314,7 @@ impl Queues {
         check("ibv_dereg_mr", code)
     }
 
-    /// Returns a region as a peer reaches it.
+    /// Returns the description of a region for peers.
     pub fn remote(&self, region: RegistrationHandle) -> Option<KeyedRegion> {
         let registered = self.regions.get(region.0)?.as_ref()?;
         Some(KeyedRegion {
@@ -325,11 +324,11 @@ impl Queues {
         })
     }
 
-    /// Makes ready for sleeping: `None` when there may be something to poll first. The descriptor becomes readable
-    /// once something completes.
+    /// Prepares for sleeping: `None` if there may be something to poll first. Otherwise the descriptor becomes readable
+    /// at the next completion.
     ///
     /// # Errors
-    /// The library's reason; and when the queues were not opened for sleeping.
+    /// The library's reason; or that the queues were not opened for sleeping.
     pub fn arm(&mut self) -> Result<Option<BorrowedFd<'_>>, LibraryError> {
         let channel = self
             .channel
@@ -345,7 +344,7 @@ impl Queues {
             };
             check("ibv_req_notify_cq", code)?;
             self.armed = true;
-            // What completed before this is not told.
+            // The channel does not signal earlier completions.
             return Ok(None);
         }
         // SAFETY: the descriptor is the channel's, which is open as long as the queues are borrowed.
@@ -354,12 +353,12 @@ impl Queues {
         }))
     }
 
-    /// Takes the channel's notice, if there is one.
+    /// Takes the channel's signal; returns whether there was one.
     fn take_notice(&self, channel: NonNull<ibv_comp_channel>) -> bool {
         let library = &self.context.library.calls;
         let (mut queue, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: the channel is open, and its descriptor does not block; the places are valid for a pointer each. What
-        // was taken is acknowledged at once, so that the queue can be closed.
+        // SAFETY: the channel is open, and its descriptor does not block; `queue` and `context` are valid for a pointer
+        // each. The event is acknowledged at once, so that the queue can be closed.
         unsafe {
             let code = (library.get_cq_event)(channel.as_ptr(), &raw mut queue, &raw mut context);
             if code == 0 {
@@ -375,7 +374,7 @@ pub(super) fn not_registered() -> LibraryError {
     LibraryError::argument("the region is not registered")
 }
 
-/// A channel whose descriptor does not block.
+/// Opens a channel whose descriptor does not block.
 fn channel(context: &Context) -> Result<NonNull<ibv_comp_channel>, LibraryError> {
     let library = &context.library.calls;
     // SAFETY: the device is open.
@@ -414,12 +413,12 @@ impl Drop for Queues {
             (library.dealloc_pd)(self.protection.as_ptr());
         }
         if !closed {
-            // The device may still write into what an object that is in use refers to.
+            // An object that is still in use may let the device write to this memory.
             for region in self.regions.drain(..).flatten() {
                 std::mem::forget(region.bytes);
             }
             std::mem::forget(std::mem::take(&mut self.retired));
-            // Its context would be freed under the objects that are left.
+            // Otherwise its context would be freed while the remaining objects use it.
             std::mem::forget(Arc::clone(&self.context));
         }
     }

@@ -1,8 +1,8 @@
-//! Thread domains: a promise to the driver that the queue pairs of one belong to one thread at a time, so that it takes
-//! no lock when work requests are handed over.
+//! Thread domains: the promise to the driver that one thread at a time uses the domain's queue pairs, so that posting
+//! takes no lock.
 //!
-//! What lives here: asking for one, and the part of the library's table of calls that leads to it, which the header's
-//! inline functions reach by an offset from the open device. Where a driver has none, its locks stay.
+//! Opens one, by a part of the library's table of calls that the header's inline functions reach by an offset from the
+//! open device. If a driver does not support them, its locks stay.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -28,14 +28,14 @@ mod header {
         ibv_parent_domain_init_attr {
             pd: *mut ibv_pd, td: *mut ibv_td, comp_mask: u32, alloc: Unused, free: Unused, pd_context: *mut c_void,
         }
-        /// The end of `verbs_context`, behind which the open device lies. It only grows at its beginning.
+        /// The end of `verbs_context`, which the open device follows. It only grows at its beginning.
         verbs_context {
             alloc_parent_domain:
                 Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd>,
             dealloc_td: Option<unsafe extern "C" fn(*mut ibv_td) -> c_int>,
             alloc_td: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td>,
             _between: [Unused; 22],
-            /// Bytes of the whole, the open device included.
+            /// Total bytes, including the open device.
             sz: usize,
         }
     }
@@ -43,7 +43,7 @@ mod header {
 
 use header::{ibv_parent_domain_init_attr, ibv_td, ibv_td_init_attr, verbs_context};
 
-/// Value by which an open device says that its table lies before it.
+/// Value by which an open device indicates that its table precedes it.
 const EXTENDED: usize = usize::MAX;
 
 /// A thread domain, and the protection domain for its queue pairs.
@@ -54,8 +54,7 @@ pub(super) struct ThreadDomain {
 }
 
 impl ThreadDomain {
-    /// Asks for one on a protection domain that is open on this device; `None` where the library or the driver has
-    /// none.
+    /// Opens one on a protection domain of this device; `None` if the library or the driver does not support it.
     pub(super) fn open(context: &Context, protection: NonNull<ibv_pd>) -> Option<Self> {
         let device = context.raw.as_ptr();
         // SAFETY: the device is open.
@@ -63,8 +62,8 @@ impl ThreadDomain {
             return None;
         }
         let table = device.cast::<verbs_context>().wrapping_sub(1);
-        // SAFETY: a device that is extended lies at the end of a table, of which it says the size; that is read first,
-        // right before the device, and the rest only where the table reaches so far.
+        // SAFETY: an extended device lies at the end of a table that contains its own size. The size, right before the
+        // device, is read first, and the rest only if the table extends that far.
         let (begin, end, join) = unsafe {
             let bytes = (&raw const (*table).sz).read();
             if bytes < size_of::<verbs_context>() + size_of::<ibv_context>() {
@@ -100,7 +99,7 @@ impl ThreadDomain {
         })
     }
 
-    /// Closes it, and says whether it could be.
+    /// Closes it; returns whether it could be closed.
     ///
     /// # Safety
     /// No queue pair uses it any more, and `end_parent` is the library's `ibv_dealloc_pd`.
@@ -108,8 +107,8 @@ impl ThreadDomain {
         self,
         end_parent: unsafe extern "C" fn(*mut ibv_pd) -> c_int,
     ) -> bool {
-        // SAFETY: both came from the library, the parent uses the domain and is closed first, as the caller promises
-        // nothing uses it.
+        // SAFETY: both came from the library, the parent uses the domain and is closed first, and nothing uses either,
+        // as the caller promises.
         unsafe { (end_parent)(self.parent.as_ptr()) == 0 && (self.end)(self.domain.as_ptr()) == 0 }
     }
 }
@@ -120,8 +119,7 @@ mod tests {
 
     use super::*;
 
-    /// Distances from the open device, which lies at offset 0 of the table's end, as the header of rdma-core 44 has
-    /// them.
+    /// Distances from the open device, which follows the end of the table, as in the header of rdma-core 44.
     #[test]
     fn calls_lie_where_the_header_has_them() {
         let before = |offset: usize| size_of::<verbs_context>() - offset;

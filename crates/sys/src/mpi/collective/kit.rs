@@ -1,5 +1,5 @@
-//! Types of elements and reductions by the names that users know, whether MPI has them or not; and the functions and
-//! handles of the loaded library that collectives need.
+//! Element types and reductions by their names for users, whether MPI has them or not, and the functions and handles of
+//! the loaded library for collectives.
 //!
 //! Sources of the numbers: `mpi_abi.h` of MPICH 5.0.2 (the standard's interface), `mpi.h` of MPICH 4.0.2 and 5.0.2, and
 //! `mpi.h` of Open MPI 4.1.4 and 5.0.11. The types of the standard and the reductions have the same numbers in all
@@ -15,16 +15,16 @@ use super::super::calls::{GroupFunctions, Handle, LargeFunctions, PlainFunctions
 use super::super::dialect::{Constant, Dialect};
 use super::super::text_of;
 
-/// Type of the elements of a call.
+/// Element type of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MpiType {
     /// MPI_FLOAT.
     Float32,
     /// MPI_DOUBLE.
     Float64,
-    /// No type of the standard; some libraries have one of their own.
+    /// Not a type of the standard; some libraries have one of their own.
     Float16,
-    /// No type of the standard, and of no library that could reduce it when this was written.
+    /// Not a type of the standard. When this was written, no library could reduce it.
     Bfloat16,
     /// MPI_INT8_T.
     Int8,
@@ -37,7 +37,7 @@ pub enum MpiType {
 }
 
 impl MpiType {
-    /// All of them, in the order of their declaration.
+    /// All types, in the order of their declaration.
     pub const ALL: [Self; 8] = [
         Self::Float32,
         Self::Float64,
@@ -49,7 +49,7 @@ impl MpiType {
         Self::Int64,
     ];
 
-    /// The name that users know.
+    /// Returns the name for users.
     pub fn name(self) -> &'static str {
         match self {
             Self::Float32 => "float32",
@@ -63,7 +63,7 @@ impl MpiType {
         }
     }
 
-    /// Bytes of one element.
+    /// Size of one element in bytes.
     pub fn bytes(self) -> u64 {
         match self {
             Self::Int8 | Self::Uint8 => 1,
@@ -74,7 +74,7 @@ impl MpiType {
     }
 }
 
-/// Combination of the elements that ranks give.
+/// How the elements of the ranks are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MpiReduction {
     /// MPI_SUM.
@@ -85,15 +85,15 @@ pub enum MpiReduction {
     Min,
     /// MPI_MAX.
     Max,
-    /// None of MPI's: it is here so that it can be refused by name.
+    /// Not a reduction of MPI; it exists so that it can be refused by name.
     Avg,
 }
 
 impl MpiReduction {
-    /// Those that MPI has.
+    /// The reductions of MPI.
     pub const MPI_HAS: [Self; 4] = [Self::Sum, Self::Prod, Self::Min, Self::Max];
 
-    /// The name that users know.
+    /// Returns the name for users.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -117,9 +117,9 @@ struct Numbers {
     prod: Constant,
     min: Constant,
     max: Constant,
-    /// Address that MPI_IN_PLACE is.
+    /// Address value of MPI_IN_PLACE.
     in_place: usize,
-    /// A library's own type, and the name that it has where it can be used.
+    /// A library's own type, and its name if the type is usable.
     float16: Option<(Constant, &'static str)>,
 }
 
@@ -168,16 +168,16 @@ const OPEN_MPI: Numbers = Numbers {
     float16: Some((Constant::Symbol(c"ompi_mpi_short_float"), "MPI_SHORT_FLOAT")),
 };
 
-/// The first release of MPICH whose own type for float16 is known to work. Debian's 4.0.2 ends the process when it
-/// reduces it, and gives it no name; that of bfloat16 still does so in 5.0.2.
+/// The first release of MPICH whose own float16 type is known to work. Debian's 4.0.2 ends the process when it reduces
+/// this type, and has no name for it; for bfloat16, 5.0.2 still does both.
 const MPICH_WITH_FLOAT16: u32 = 5;
 
-/// Functions and handles, found once for a process.
+/// Functions and handles, looked up once per process.
 #[derive(Debug)]
 pub(super) struct CollectiveKit {
     pub(super) groups: GroupFunctions,
     pub(super) plain: PlainFunctions,
-    /// Absent before MPI 4.
+    /// `None` before MPI 4.
     pub(super) large: Option<LargeFunctions>,
     pub(super) in_place: usize,
     /// In the order of [`MpiType::ALL`].
@@ -187,7 +187,7 @@ pub(super) struct CollectiveKit {
 }
 
 impl CollectiveKit {
-    /// `version` is the library's own text. MPI must be running, and give errors back.
+    /// Looks up functions and handles. `version` is the library's own text. MPI must be running, and return errors.
     pub(super) fn of(
         library: &SharedLibrary,
         dialect: Dialect,
@@ -231,13 +231,13 @@ impl CollectiveKit {
         })
     }
 
-    /// The library's handle of a type; `None` where it has none.
+    /// Returns the library's handle of a type; `None` if it lacks the type.
     #[inline]
     pub(super) fn type_of(&self, element: MpiType) -> Option<Handle> {
         self.types.get(element as usize).copied().flatten()
     }
 
-    /// The library's handle of a reduction; `None` where MPI has none.
+    /// Returns the library's handle of a reduction; `None` if MPI lacks it.
     #[inline]
     pub(super) fn reduction(&self, reduction: MpiReduction) -> Option<Handle> {
         self.reductions.get(reduction as usize).copied()
@@ -250,19 +250,20 @@ impl CollectiveKit {
     }
 }
 
-/// Returns whether a version text is that of an MPICH whose float16 works. Its relatives number releases otherwise.
+/// Whether a version text is that of an MPICH whose float16 works. Derivatives of MPICH number their releases
+/// differently.
 fn is_mpich_with_float16(version: &str) -> bool {
     let number = version.strip_prefix("MPICH Version:").map(str::trim_start);
     let major = number.and_then(|number| number.split('.').next()?.parse().ok());
     major.is_some_and(|major: u32| major >= MPICH_WITH_FLOAT16)
 }
 
-/// Returns whether the handle is one of a type of two bytes with this name. Where a library was built without the type,
-/// its handle has no name or no size.
+/// Whether the handle is that of a two-byte type with this name. If a library was built without the type, its handle
+/// has no name or no size.
 fn is_half(groups: &GroupFunctions, handle: Handle, name: &str) -> bool {
     let mut bytes: c_int = 0;
-    // SAFETY: MPI runs and gives errors back, the handle is one that this library's header declares, and the result has
-    // a valid place.
+    // SAFETY: MPI runs and returns errors, the handle is one that this library's header declares, and the result has a
+    // valid place.
     let code = unsafe { (groups.type_size)(handle, &raw mut bytes) };
     let found = text_of(|text, length| {
         // SAFETY: as above, and the text has room for the longest name of any library.

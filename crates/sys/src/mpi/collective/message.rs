@@ -7,11 +7,11 @@ use super::sizes::{CallPart, either};
 use super::{ArenaPlace, Communicator, Memory, MpiType};
 use crate::error::LibraryError;
 
-/// All messages have the same tag: those from one rank to another arrive in their order.
+/// All messages have the same tag: messages from one rank to another arrive in order.
 const TAG: c_int = 0;
 
 impl Communicator {
-    /// Sends elements to a rank, and returns when they may be changed again, which may be before they arrive.
+    /// Sends elements to a rank. Returns when they may be modified, possibly before they arrive.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce`], or a rank that is not in the group.
@@ -38,7 +38,7 @@ impl Communicator {
         })
     }
 
-    /// Receives so many elements from a rank.
+    /// Receives `elements` elements from a rank.
     ///
     /// # Errors
     /// As [`Communicator::send`], or a message of another length.
@@ -66,10 +66,10 @@ impl Communicator {
         })
     }
 
-    /// Sends elements to a rank and receives as many from another, or the same one, at once.
+    /// Sends elements to a rank, and at the same time receives as many from another or the same rank.
     ///
     /// # Errors
-    /// As [`Communicator::send`] and [`Communicator::receive`], or places that overlap.
+    /// As [`Communicator::send`] and [`Communicator::receive`], or ranges that overlap.
     #[inline]
     pub fn send_receive(
         &self,
@@ -111,7 +111,7 @@ impl Communicator {
         })
     }
 
-    /// Checks that a message was as long as its place: MPI calls a shorter one a success.
+    /// Checks that a message filled its whole range: for MPI, a shorter message is a success.
     #[inline]
     fn check_length(
         &self,
@@ -131,7 +131,7 @@ impl Communicator {
         )))
     }
 
-    /// Elements of the message that a status tells of.
+    /// Returns the number of elements of the message that a status describes.
     #[inline]
     fn length_of(
         &self,

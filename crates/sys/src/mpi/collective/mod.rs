@@ -1,15 +1,15 @@
-//! Groups of ranks, and what they do together: collectives, and messages between two of them.
+//! Groups of ranks: collectives, and messages between two ranks.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | here | groups, and what all their calls have in common |
-//! | `kit` | types of elements and reductions; functions and handles of the loaded library |
-//! | `sizes` | calls for more elements than one can count |
+//! | here | groups, and the parts that all calls share |
+//! | `kit` | element types and reductions; functions and handles of the loaded library |
+//! | `sizes` | calls for more elements than a 32-bit count |
 //! | `rootless`, `rooted`, `message` | the calls |
 //!
-//! Bytes are those of an [`Arena`], named by offsets, and every range is checked against it before MPI sees it. All
-//! ranks of a group must make the same call with the same type, reduction, root and number of elements, or those that
-//! made it wait, or MPI reports an error, or the elements are wrong. Nothing here can see to that.
+//! All data are in an [`Arena`], named by offsets, and every range is checked before MPI gets it. All ranks of a group
+//! must make the same call with the same type, reduction, root and number of elements. Otherwise calls hang, MPI
+//! reports an error, or the elements are wrong. This module cannot check that.
 
 mod kit;
 mod message;
@@ -30,10 +30,10 @@ use sizes::CallLimit;
 
 pub use kit::{MpiReduction, MpiType};
 
-/// An arena, and the offset in bytes where elements of a call begin.
+/// An arena, and the byte offset of a call's first element.
 pub type ArenaPlace<'a> = (&'a Arena, u64);
 
-/// A group of ranks that call together: all of them, or a part that [`Communicator::split`] made.
+/// A group of ranks that make collective calls: all ranks, or a part from [`Communicator::split`].
 #[derive(Debug)]
 pub struct Communicator {
     world: Arc<World>,
@@ -41,16 +41,16 @@ pub struct Communicator {
     handle: Handle,
     rank: u32,
     size: u32,
-    /// False for that of all ranks, which is MPI's.
+    /// False for the group of all ranks, which MPI owns.
     is_own: bool,
     limit: CallLimit,
 }
 
 impl World {
-    /// The group of all ranks.
+    /// Returns the group of all ranks.
     ///
     /// # Errors
-    /// A function or a handle that the library lacks, or a call from another thread than MPI's.
+    /// A function or a handle that the library lacks, or a call from a thread other than MPI's.
     pub fn communicator(self: &Arc<Self>) -> Result<Communicator, LibraryError> {
         self.here()?;
         let loaded = &self.loaded;
@@ -78,16 +78,16 @@ impl Communicator {
         self.size
     }
 
-    /// Types of elements that the library has.
+    /// Returns the element types that the library supports.
     pub fn types(&self) -> Vec<MpiType> {
         let has = |element: &MpiType| self.kit.type_of(*element).is_some();
         MpiType::ALL.into_iter().filter(has).collect()
     }
 
-    /// Refuses what the library lacks, before a call with it.
+    /// Checks that the library supports a type and a reduction, before a call with them.
     ///
     /// # Errors
-    /// The type or the reduction that it lacks, with those that it has.
+    /// The missing type or reduction, with the supported ones.
     pub fn check(
         &self,
         element: MpiType,
@@ -97,28 +97,28 @@ impl Communicator {
         reduction.map_or(Ok(()), |reduction| self.reduction(reduction).map(drop))
     }
 
-    /// Returns whether calls for more elements than a count of 32 bits can say go to functions with counts of 64 bits;
-    /// they are taken apart otherwise, or use larger types, or are refused.
+    /// Whether calls for more elements than a 32-bit count use functions with 64-bit counts. Otherwise such calls are
+    /// split, use larger types, or are refused.
     pub fn has_large_calls(&self) -> bool {
         self.kit.large.is_some() && self.limit.large
     }
 
-    /// Lowers the number of elements from which on a call counts as large, and says whether such a call may use the
-    /// functions with counts of 64 bits. All ranks of the group must do the same. For libraries that cannot do what
-    /// they declare, and for tests.
+    /// Lowers the number of elements above which a call is large. `large` allows functions with 64-bit counts for large
+    /// calls. All ranks of the group must do the same. For libraries whose declared functions do not work, and for
+    /// tests.
     ///
     /// # Errors
-    /// A number that is 0 or that a count of 32 bits cannot say.
+    /// A number that is 0 or does not fit into a 32-bit count.
     pub fn limit_calls(&mut self, elements_max: u64, large: bool) -> Result<(), LibraryError> {
         self.limit = CallLimit::new(elements_max, large)?;
         Ok(())
     }
 
-    /// Takes this rank into the group of those that give the same color; ranks there are in the order of their keys,
-    /// those with the same key as they were. Collective.
+    /// Splits the group by color, and returns the part with this rank's color. Its ranks are ordered by key; ranks with
+    /// equal keys keep their order. Collective.
     ///
     /// # Errors
-    /// MPI's own words, or a number that MPI cannot take.
+    /// MPI's description, or a number that MPI cannot represent.
     pub fn split(&self, color: u32, key: u32) -> Result<Self, LibraryError> {
         self.world.here()?;
         let (color, key) = (int("color", color)?, int("key", key)?);
@@ -144,11 +144,11 @@ impl Communicator {
         })
     }
 
-    /// Gives the group back to MPI; that of all ranks stays MPI's. Collective, so that a group that is only dropped
-    /// stays with MPI until that ends.
+    /// Frees the group, unless it is the group of all ranks. Collective, so a group that is only dropped stays
+    /// allocated until MPI ends.
     ///
     /// # Errors
-    /// MPI's own words.
+    /// MPI's description.
     pub fn free(mut self) -> Result<(), LibraryError> {
         self.world.here()?;
         if !self.is_own {
@@ -159,11 +159,11 @@ impl Communicator {
         self.world.check("MPI_Comm_free", code)
     }
 
-    /// Returns whether the library takes unsigned bytes for unsigned ones in a reduction that compares, by two that are
-    /// reduced in this process alone: 200, which would be negative, and 100.
+    /// Whether the library treats unsigned bytes as unsigned in a comparing reduction. Reduces two bytes in this
+    /// process: 200, which would be negative as a signed byte, and 100.
     ///
     /// # Errors
-    /// MPI's own words.
+    /// MPI's description.
     pub fn orders_unsigned_bytes(&self, reduction: MpiReduction) -> Result<bool, LibraryError> {
         let right = match reduction {
             MpiReduction::Min => 100,
@@ -175,17 +175,17 @@ impl Communicator {
         let (given, mut got) = ([200u8], [100u8]);
         let from: *const c_void = given.as_ptr().cast();
         let to: *mut c_void = got.as_mut_ptr().cast();
-        // SAFETY: MPI runs and this is its thread, both handles are this library's, and each of the two places has the
-        // one byte that is asked for.
+        // SAFETY: MPI runs and this is its thread, both handles are this library's, and each of the two arrays has the
+        // one byte that the call accesses.
         let code = unsafe { (self.kit.groups.reduce_local)(from, to, 1, element, handle) };
         self.world.check("MPI_Reduce_local", code)?;
         Ok(got == [right])
     }
 
-    /// Waits until all ranks of the group are here.
+    /// Waits until all ranks of the group have called it.
     ///
     /// # Errors
-    /// MPI's own words.
+    /// MPI's description.
     #[inline]
     pub fn barrier(&self) -> Result<(), LibraryError> {
         self.world.here()?;
@@ -220,7 +220,7 @@ impl Communicator {
         ))
     }
 
-    /// A rank of this group, as MPI wants it. Libraries need not check it themselves.
+    /// Converts a rank of this group for MPI, after a check that libraries may omit.
     #[inline]
     fn member(&self, what: &str, rank: u32) -> Result<c_int, LibraryError> {
         if rank < self.size {
@@ -229,7 +229,7 @@ impl Communicator {
         Err(not_in_group(what, rank, self.size))
     }
 
-    /// Bytes of so many elements from each of `ranks`.
+    /// Returns the bytes of `elements` elements from each of `ranks`.
     #[inline]
     fn bytes_of(&self, element: MpiType, elements: u64, ranks: u32) -> Result<u64, LibraryError> {
         let all = elements.checked_mul(u64::from(ranks));
@@ -237,7 +237,7 @@ impl Communicator {
             .ok_or_else(|| too_many(elements))
     }
 
-    /// A place to give elements from, or MPI_IN_PLACE.
+    /// Returns the memory to take elements from, or MPI_IN_PLACE.
     #[inline]
     fn given(&self, place: Option<ArenaPlace<'_>>, bytes: u64) -> Result<Memory, LibraryError> {
         match place {
@@ -251,24 +251,24 @@ impl Communicator {
     }
 }
 
-/// Memory as a call sees it.
+/// Memory as an argument of a call.
 #[derive(Debug, Clone, Copy)]
 struct Memory {
     at: *mut c_void,
     bytes: u64,
-    /// False for MPI_IN_PLACE, and for what is not looked at.
+    /// False for MPI_IN_PLACE, and for ignored arguments.
     is_memory: bool,
 }
 
 impl Memory {
-    /// Stands for what a rank that is not the root neither gives nor gets.
+    /// The argument that only the root uses, on other ranks.
     const NONE: Self = Self {
         at: ptr::null_mut(),
         bytes: 0,
         is_memory: false,
     };
 
-    /// Bytes of an arena, which its borrow keeps during a call.
+    /// Returns a range of an arena, which the borrow keeps alive during a call.
     #[inline]
     fn of((arena, offset): ArenaPlace<'_>, bytes: u64) -> Result<Self, LibraryError> {
         let at = arena.pointer(offset, bytes)?;
@@ -279,7 +279,7 @@ impl Memory {
         })
     }
 
-    /// The address so many bytes after the beginning, none of them beyond the end.
+    /// Returns the address `bytes` bytes after the beginning, which the caller keeps within the range.
     #[inline]
     fn after(&self, bytes: u64) -> *mut c_void {
         if self.is_memory {
@@ -289,7 +289,7 @@ impl Memory {
         }
     }
 
-    /// Refuses memory that a call would read and write at once, which MPI does not allow.
+    /// Rejects overlapping input and output, which MPI does not allow.
     #[inline]
     fn apart_from(&self, other: &Self) -> Result<(), LibraryError> {
         let (one, two) = (self.at.addr() as u64, other.at.addr() as u64);

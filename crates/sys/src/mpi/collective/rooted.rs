@@ -1,4 +1,4 @@
-//! Calls in which one rank, the root, has another part than the others.
+//! Collectives in which one rank, the root, has a different role.
 
 use std::ffi::c_int;
 
@@ -7,7 +7,7 @@ use super::{ArenaPlace, Communicator, Memory, MpiReduction, MpiType};
 use crate::error::LibraryError;
 
 impl Communicator {
-    /// Gives every rank the elements of the root.
+    /// Sends the root's elements to every rank.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce`], or a root that is not in the group.
@@ -34,11 +34,11 @@ impl Communicator {
         })
     }
 
-    /// Gives the root the reduction of what all gave. `recv` is the root's alone and is not looked at elsewhere; the
-    /// root's `send` is `None` to take its elements from there.
+    /// Reduces the elements of all ranks into the root's `recv`, which is ignored on other ranks. On the root, a `send`
+    /// of `None` takes its elements from `recv`.
     ///
     /// # Errors
-    /// As [`Communicator::broadcast`], or a place that is missing.
+    /// As [`Communicator::broadcast`], or a missing `send` or `recv`.
     #[inline]
     pub fn reduce(
         &self,
@@ -64,11 +64,11 @@ impl Communicator {
         })
     }
 
-    /// Gives the root the blocks of all, in their order. `elements` are those of one block. `recv` is the root's alone
-    /// and is not looked at elsewhere; the root's `send` is `None` to take its block from its place there.
+    /// Collects the blocks of all ranks at the root, in rank order. `elements` is the size of one block. `recv` is
+    /// ignored except on the root. On the root, a `send` of `None` takes its block from its position in `recv`.
     ///
     /// # Errors
-    /// As [`Communicator::reduce`], or more elements than this MPI can count, with the number that it can.
+    /// As [`Communicator::reduce`], or more elements than this MPI can count, with the largest possible number.
     #[inline]
     pub fn gather(
         &self,
@@ -85,7 +85,7 @@ impl Communicator {
         let (root, from, to) = self.towards(root, (send, one), (recv, all))?;
         let block = self.block(dtype, elements)?;
         let dtype = block.dtype;
-        // SAFETY: as in `broadcast`; only the root gets elements, and has a place for a block of each rank.
+        // SAFETY: as in `broadcast`; only the root gets elements, and has room for a block of each rank.
         let code = either!(self, block, |table, count| unsafe {
             (table.gather)(
                 from.at,
@@ -101,8 +101,8 @@ impl Communicator {
         self.world.check("MPI_Gather", code)
     }
 
-    /// Gives rank i the i-th block of the root. `elements` are those of one block. `send` is the root's alone and is
-    /// not looked at elsewhere; the root's `recv` is `None` to leave its block in its place there.
+    /// Sends the root's i-th block to rank i. `elements` is the size of one block. `send` is ignored except on the
+    /// root. On the root, a `recv` of `None` leaves its block at its position in `send`.
     ///
     /// # Errors
     /// As [`Communicator::gather`].
@@ -119,7 +119,7 @@ impl Communicator {
         let dtype = self.type_of(element)?;
         let one = self.bytes_of(element, elements, 1)?;
         let all = self.bytes_of(element, elements, self.size)?;
-        // The other way round, and so are the root's places.
+        // The direction is reversed, and so are the roles of the root's memory.
         let (root, to, from) = self.towards(root, (recv, one), (send, all))?;
         let block = self.block(dtype, elements)?;
         let dtype = block.dtype;
@@ -139,8 +139,8 @@ impl Communicator {
         self.world.check("MPI_Scatter", code)
     }
 
-    /// The root as MPI wants it, and the places, given with their bytes, of every rank and of the root. The root can do
-    /// without the first one, in place; the others must have it, and have no second one.
+    /// Converts the root for MPI, and checks both arguments with their sizes. `every` is needed on all ranks, but the
+    /// root may omit it (in place). `roots` is needed on the root only.
     #[inline]
     fn towards(
         &self,

@@ -1,14 +1,14 @@
-//! Calls in which all ranks have the same part.
+//! Collectives in which all ranks have the same role.
 
 use super::sizes::either;
 use super::{ArenaPlace, Communicator, Memory, MpiReduction, MpiType};
 use crate::error::LibraryError;
 
 impl Communicator {
-    /// Gives every rank the reduction of what all gave. `send` is `None` to take the elements from `recv`.
+    /// Reduces the elements of all ranks into every rank's `recv`. A `send` of `None` takes the elements from `recv`.
     ///
     /// # Errors
-    /// MPI's own words; a type or reduction that the library lacks; a range outside its arena, or two that overlap.
+    /// MPI's description; a type or reduction that the library lacks; a range outside its arena, or two that overlap.
     #[inline]
     pub fn all_reduce(
         &self,
@@ -36,12 +36,12 @@ impl Communicator {
         })
     }
 
-    /// Gives rank i the i-th block of the reduction of what all gave: a block for each rank. `elements` are those of
-    /// one block. `send` is `None` to take all blocks from `recv`, whose first one the result then replaces; the others
-    /// have no meaning afterwards.
+    /// Reduces a block for each rank, and returns the i-th result block to rank i. `elements` is the size of one block.
+    /// A `send` of `None` takes all blocks from `recv`; the result then replaces the first block, and the others become
+    /// undefined.
     ///
     /// # Errors
-    /// As [`Communicator::all_reduce`], and more elements than this MPI can count, with the number that it can.
+    /// As [`Communicator::all_reduce`], and more elements than this MPI can count, with the largest possible number.
     #[inline]
     pub fn reduce_scatter_block(
         &self,
@@ -59,15 +59,15 @@ impl Communicator {
         let to = Memory::of(recv, if send.is_some() { one } else { all })?;
         from.apart_from(&to)?;
         let block = self.reduced_block(dtype, elements)?;
-        // SAFETY: as in `all_reduce`; what is given has a block for each rank.
+        // SAFETY: as in `all_reduce`; the input has a block for each rank.
         let code = either!(self, block, |table, count| unsafe {
             (table.reduce_scatter_block)(from.at, to.at, count, block.dtype, op, self.handle)
         });
         self.world.check("MPI_Reduce_scatter_block", code)
     }
 
-    /// Gives every rank the blocks of all, in their order. `elements` are those of one block. `send` is `None` to take
-    /// this rank's block from its place in `recv`.
+    /// Collects the blocks of all ranks on every rank, in rank order. `elements` is the size of one block. A `send` of
+    /// `None` takes this rank's block from its position in `recv`.
     ///
     /// # Errors
     /// As [`Communicator::reduce_scatter_block`].
@@ -86,15 +86,15 @@ impl Communicator {
         from.apart_from(&to)?;
         let block = self.block(dtype, elements)?;
         let dtype = block.dtype;
-        // SAFETY: as in `all_reduce`; the place of the result has a block for each rank.
+        // SAFETY: as in `all_reduce`; the output has room for a block of each rank.
         let code = either!(self, block, |table, count| unsafe {
             (table.all_gather)(from.at, count, dtype, to.at, count, dtype, self.handle)
         });
         self.world.check("MPI_Allgather", code)
     }
 
-    /// Gives rank i the i-th block of each rank, in their order. `elements` are those of one block. `send` is `None` to
-    /// take the blocks from `recv`, where those of the others replace them.
+    /// Sends the i-th block of each rank to rank i, which stores them in rank order. `elements` is the size of one
+    /// block. A `send` of `None` takes the blocks from `recv`, and the received blocks replace them.
     ///
     /// # Errors
     /// As [`Communicator::reduce_scatter_block`].
@@ -113,7 +113,7 @@ impl Communicator {
         from.apart_from(&to)?;
         let block = self.block(dtype, elements)?;
         let dtype = block.dtype;
-        // SAFETY: as in `all_reduce`; both places have a block for each rank.
+        // SAFETY: as in `all_reduce`; both ranges have a block for each rank.
         let code = either!(self, block, |table, count| unsafe {
             (table.all_to_all)(from.at, count, dtype, to.at, count, dtype, self.handle)
         });

@@ -1,26 +1,26 @@
-//! Calls for more elements than a count of 32 bits can say.
+//! Calls for more elements than a 32-bit count.
 //!
-//! A call that treats each element for itself (all-reduce, reduce, broadcast, a message) is made for one part of the
-//! elements after the other. One that moves a block for each rank cannot be taken apart so, because the parts of blocks
-//! do not lie together in memory: it counts in units, a type of several elements. A reduction over units would have no
-//! meaning, so that a reduce-scatter is refused. All this is only for libraries without the functions with counts of 64
-//! bits; there the largest call is one call.
+//! A call that treats each element separately (all-reduce, reduce, broadcast, a message) is split into parts. A call
+//! that moves a block for each rank cannot be split, because the parts of all blocks are not contiguous: it counts
+//! units, a type of several elements. A reduction over units would have no meaning, so a large reduce-scatter is
+//! refused. All this is only for libraries without functions with 64-bit counts; with them, the largest call is one
+//! call.
 //!
-//! The length alone decides, so that all ranks decide alike.
+//! The decision depends only on the length, so it is the same on all ranks.
 
 use super::super::calls::{Handle, LargeFunctions};
 use super::super::datatype::MadeType;
 use super::Communicator;
 use crate::error::LibraryError;
 
-/// The largest count of 32 bits.
+/// The largest 32-bit count.
 pub(super) const COUNT_MAX: u64 = i32::MAX as u64;
 
-/// Number of elements that a call with counts of 32 bits is used for.
+/// When to use calls with 32-bit counts.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct CallLimit {
     pub(super) elements_max: u64,
-    /// Functions with counts of 64 bits are used where they are.
+    /// Whether to use functions with 64-bit counts if they exist.
     pub(super) large: bool,
 }
 
@@ -47,30 +47,30 @@ impl CallLimit {
     }
 }
 
-/// The largest unit that is tried: dividing by more is of no use below 2^47 elements.
+/// The largest unit to try: larger ones are not needed below 2^47 elements.
 const UNIT_MAX: u64 = 1 << 16;
 
-/// One call of those that a part of the elements is given to.
+/// A contiguous part of the elements, for one call.
 pub(super) struct CallPart<'a> {
-    /// Elements before it.
+    /// Number of elements before this part.
     pub(super) first: u64,
-    /// Elements of it; a count of 32 bits can say them where `large` is `None`.
+    /// Number of elements; fits into a 32-bit count if `large` is `None`.
     pub(super) count: u64,
     pub(super) large: Option<&'a LargeFunctions>,
 }
 
-/// Way to count the elements of a block for each rank.
+/// Type and count for a block of elements per rank.
 pub(super) struct BlockCount<'a> {
-    /// A count of 32 bits can say it where `large` is `None`.
+    /// Fits into a 32-bit count if `large` is `None`.
     pub(super) count: u64,
     pub(super) dtype: Handle,
     pub(super) large: Option<&'a LargeFunctions>,
-    /// Keeps the type of several elements until after the call.
+    /// Keeps the unit type until after the call.
     _unit: Option<MadeType<'a>>,
 }
 
-/// Calls the function of a table, which is the one for the large counts where there is one; the count gets the type
-/// that the table wants.
+/// Calls a function of the table for large counts if there is one, otherwise of the plain table. The count has the
+/// function's type.
 macro_rules! either {
     ($communicator:ident, $part:ident, |$table:ident, $count:ident| $call:expr) => {
         match $part.large {
@@ -88,14 +88,14 @@ macro_rules! either {
 pub(super) use either;
 
 impl Communicator {
-    /// The functions with counts of 64 bits, where a call is for so many elements.
+    /// Returns the functions with 64-bit counts if a call for `elements` elements needs them.
     #[inline]
     fn large_for(&self, elements: u64) -> Option<&LargeFunctions> {
         let is_large = elements > self.limit.elements_max && self.limit.large;
         self.kit.large.as_ref().filter(|_| is_large)
     }
 
-    /// Makes one call for all elements, or several that treat one part after the other.
+    /// Makes one call for all elements, or a sequence of calls for parts of them.
     #[inline]
     pub(super) fn in_parts(
         &self,
@@ -123,8 +123,8 @@ impl Communicator {
         Ok(())
     }
 
-    /// Counts the elements of a block for each rank that are only moved. The count for all ranks together has to fit
-    /// too, because libraries add it up in an `int`.
+    /// Chooses type and count for a block per rank that is only moved. The count of all ranks together must fit too,
+    /// because libraries add it up in an `int`.
     #[inline]
     pub(super) fn block(
         &self,
@@ -169,7 +169,7 @@ impl Communicator {
         })
     }
 
-    /// Counts the elements of a block for each rank that are reduced.
+    /// Chooses type and count for a block per rank that is reduced.
     #[inline]
     pub(super) fn reduced_block(
         &self,
@@ -195,8 +195,8 @@ impl Communicator {
     }
 }
 
-/// The least number of elements that divides a block so that the units of all ranks are at most `max`; else the largest
-/// smaller block that can be divided so.
+/// Returns the smallest unit that divides a block and gives at most `max` units for all ranks. The error is the largest
+/// smaller block that has such a unit.
 fn unit(elements: u64, ranks: u64, max: u64) -> Result<u64, u64> {
     let largest = UNIT_MAX.min(max);
     let least = elements.saturating_mul(ranks).div_ceil(max).max(1);
