@@ -1,5 +1,5 @@
-//! Batches: so many operations are handed over, and all of them are waited for; a few batches may be in flight
-//! together. The latency is that of a batch.
+//! Batches: posts a number of operations and waits for all of them. Several batches may be in flight together. Latency
+//! is measured per batch.
 
 mod shared;
 
@@ -16,50 +16,51 @@ use tonnage_units::Result;
 pub use shared::SharedBatches;
 use shared::{FollowTurns, LeadTurns};
 
-/// Batches of a loop.
+/// Parameters of a batch loop.
 #[derive(Debug, Clone, Copy)]
 pub struct BatchLoop {
-    /// Operations of the worker's part of a batch on each flow.
+    /// Operations per batch on each flow, in this worker's part.
     pub size: u32,
     /// Batches in flight together.
     pub in_flight: u32,
-    /// True when one call hands a batch over; otherwise there is a call for each operation.
+    /// True if one call posts the batch; otherwise each operation has its own call.
     pub one_call: bool,
-    /// The most bytes that neighbours are merged into; `None` where they stay apart.
+    /// Maximum length after merging adjacent operations; `None` disables merging.
     pub merged_bytes_max: Option<u32>,
 }
 
-/// Operations of a loop of batches.
+/// Operation counts of a batch loop.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Batched {
     /// Operations that completed.
     pub completed: u64,
-    /// Operations that the engine took for them: fewer where neighbours were merged.
+    /// Operations actually posted: fewer if adjacent ones were merged.
     pub handed_over: u64,
 }
 
-/// A worker's part in batches.
+/// A worker's role in batches.
 pub enum BatchPart<'a> {
-    /// All of its own ones, until it says so.
+    /// Runs its own batches until `Until` ends the loop.
     Whole(&'a mut Until),
-    /// The first worker's share of those of the rank, which it begins until it says so.
+    /// First worker of batches shared by the rank: begins batches until `Until` ends the loop, and does its share.
     Lead(&'a SharedBatches, &'a mut Until),
-    /// Another worker's share of these.
+    /// Another worker: does its share of the batches that the first one begins.
     Follow(&'a SharedBatches),
 }
 
-/// A batch that is being handed over.
+/// A batch that is being built and posted.
 struct Building {
     place: u32,
-    /// Operations that were built, before merging.
+    /// Operations built so far, before merging.
     built: u64,
-    /// The flow whose turn it is.
+    /// The flow that the next operation is built for.
     turn: usize,
 }
 
-/// Runs batches on each flow until `part` says so and all have completed. `batching` has the size of the worker's part.
+/// Runs batches on each flow until `part` ends the loop and all batches have completed. `batching` gives the size of
+/// this worker's part.
 ///
-/// A batch that is larger than the engine's queue is handed over as room appears, as an application would.
+/// A batch that is larger than the engine's queue is posted as room appears, as an application would.
 pub fn batch<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
@@ -87,7 +88,7 @@ pub fn batch<R: Recorder>(
     }
 }
 
-/// Port, flows and kind of batches, and buffers for them.
+/// The port, flows, parameters and buffers of a batch loop.
 type BatchWork<'a, 'b, 'c> = (
     &'a mut Port<'c>,
     &'a mut [Flow],
@@ -141,7 +142,7 @@ fn run<R: Recorder, T: BatchTurns>(
         let count = port.poll(&mut done)?;
         let unbuilt = building.as_ref().map(|batch| batch.place);
         if batching.in_flight == 1 {
-            // All are of the one batch: they need not be told apart.
+            // Only one batch is in flight, so all completions belong to it.
             places.end(0, own(&done[..count]) as u64, unbuilt, recorder);
             recorder.progress(places.completed);
             continue;
@@ -156,25 +157,25 @@ fn run<R: Recorder, T: BatchTurns>(
     }
 }
 
-/// Decides about the batches of a worker. A batch is known by its place among those in flight.
+/// Decides when batches begin and end. A batch is identified by its slot among those in flight.
 trait BatchTurns {
-    /// The place of a batch to begin now, if there is one.
+    /// Returns the slot of a batch to begin now, if one is due.
     fn next(&mut self) -> Result<Option<u32>>;
 
-    /// Hears that the batch at this place begins now.
+    /// Notes that the batch in this slot begins now.
     fn begin(&mut self, place: u32);
 
-    /// Hears that all that this worker has of a batch is done.
+    /// Notes that this worker's share of the batch is done.
     fn done(&mut self, place: u32);
 
-    /// The place of a batch that has ended as a whole, each told once.
+    /// Returns the slot of a batch that all workers have finished, once per batch.
     fn take_ended(&mut self) -> Option<u32>;
 
-    /// Returns whether there is nothing to begin or to wait for.
+    /// Returns whether no batch is left to begin or to wait for.
     fn is_over(&self) -> bool;
 }
 
-/// Turns of a worker whose batches are its own.
+/// Schedule of a worker whose batches are its own.
 struct OwnTurns<'a> {
     free: &'a mut VecDeque<u32>,
     places: usize,
@@ -184,7 +185,6 @@ struct OwnTurns<'a> {
 }
 
 impl<'a> OwnTurns<'a> {
-    /// Begins with all places free.
     fn new(free: &'a mut VecDeque<u32>, until: &'a mut Until) -> Self {
         Self {
             places: free.len(),
@@ -199,7 +199,7 @@ impl<'a> OwnTurns<'a> {
 impl BatchTurns for OwnTurns<'_> {
     #[inline]
     fn next(&mut self) -> Result<Option<u32>> {
-        // A free place is what the clock is read for.
+        // Read the clock only if a slot is free.
         if !self.over && !self.free.is_empty() {
             self.over = self.until.grant(1) == 0;
         }
@@ -230,17 +230,17 @@ impl BatchTurns for OwnTurns<'_> {
     }
 }
 
-/// Places of batches in flight.
+/// Batches in flight, and the schedule that begins and ends them.
 struct Places<'a, T> {
     turns: T,
     batches: &'a mut [BatchSlot],
-    /// Operations of the worker's part of a batch on all flows.
+    /// Operations per batch in this worker's part, on all flows.
     operations: u64,
     completed: u64,
 }
 
 impl<T: BatchTurns> Places<'_, T> {
-    /// Begins a batch; returns its place, if it is time for one.
+    /// Begins a batch if one is due, and returns its slot.
     #[inline]
     fn begin<R: Recorder>(&mut self, recorder: &R) -> Result<Option<u32>> {
         let place = self.turns.next()?;
@@ -254,7 +254,7 @@ impl<T: BatchTurns> Places<'_, T> {
         Ok(place)
     }
 
-    /// Time from which on operations are built: a batch begins with it.
+    /// Start time of the next operations to build. A batch starts before its first operation is built.
     #[inline]
     fn time_to_build<R: Recorder>(&self, batch: &Building, recorder: &R) -> u64 {
         match batch.built {
@@ -263,7 +263,7 @@ impl<T: BatchTurns> Places<'_, T> {
         }
     }
 
-    /// Counts operations that were built.
+    /// Counts built operations and adds the time it took.
     #[inline]
     fn built<R: Recorder>(&mut self, place: u32, count: usize, begun_ns: u64, recorder: &R) {
         let batch = &mut self.batches[place as usize];
@@ -271,7 +271,7 @@ impl<T: BatchTurns> Places<'_, T> {
         batch.prepare_ns += recorder.now_ns().saturating_sub(begun_ns);
     }
 
-    /// Notes that all of a batch was handed over; one of nothing is done with it.
+    /// Notes that the whole batch was posted. An empty batch is done at this moment.
     #[inline]
     fn posted<R: Recorder>(&mut self, place: u32, recorder: &mut R) {
         let batch = &mut self.batches[place as usize];
@@ -282,7 +282,7 @@ impl<T: BatchTurns> Places<'_, T> {
         }
     }
 
-    /// Counts operations that completed, and with the last one the batch, unless it is the one that is still built.
+    /// Counts completed operations. The last one completes its batch, unless the batch is still being built.
     #[inline]
     fn end<R: Recorder>(&mut self, place: u32, count: u64, unbuilt: Option<u32>, recorder: &mut R) {
         let batch = &mut self.batches[place as usize];
@@ -294,7 +294,7 @@ impl<T: BatchTurns> Places<'_, T> {
         self.see_ends(recorder);
     }
 
-    /// Records the batches that have ended as a whole.
+    /// Records the batches that all workers have finished.
     #[inline]
     fn see_ends<R: Recorder>(&mut self, recorder: &mut R) {
         while let Some(place) = self.turns.take_ended() {
@@ -315,7 +315,7 @@ impl<T: BatchTurns> Places<'_, T> {
     }
 }
 
-/// Hands operations over, in one call or in a call each, until the engine has no room; returns how many it took.
+/// Posts operations, in one call or one by one, until the engine has no room. Returns the number accepted.
 #[inline]
 fn hand_over(port: &mut Port, staged: &[Op], one_call: bool) -> Result<usize> {
     if one_call {
@@ -338,7 +338,7 @@ impl Building {
         }
     }
 
-    /// Builds the batch's next operations: all that are left, if there is room for them.
+    /// Builds the next operations of the batch, up to the room in `staged`.
     #[inline]
     fn build(&mut self, flows: &mut [Flow], batching: &BatchLoop, size: u64, staged: &mut Vec<Op>) {
         match batching.merged_bytes_max {
@@ -358,7 +358,7 @@ impl Building {
         self.built += count;
     }
 
-    /// One flow after the other, so that neighbours follow each other.
+    /// Builds flow by flow, so that adjacent operations follow each other and can be merged.
     fn merge(&mut self, flows: &mut [Flow], (size, bytes_max): (u32, u32), staged: &mut Vec<Op>) {
         while self.turn < flows.len() {
             let end = (self.turn as u64 + 1) * u64::from(size);
@@ -378,7 +378,7 @@ impl Building {
     }
 }
 
-/// Returns whether an operation begins where the last one ends, at both ends, and both fit into one.
+/// Returns whether `op` continues `last` on both sides and the merged operation is short enough.
 #[inline]
 fn follows(last: &Op, op: &Op, bytes_max: u32) -> bool {
     let len = u64::from(last.len);

@@ -1,5 +1,5 @@
-//! The loop that times collectives of backends inside this process. Iterations are few and long beside the clock reads,
-//! of which there are two for each; where calls follow each other there are two for all of them.
+//! The loop that times collectives of backends inside this process. Calls are few and long compared with clock reads:
+//! two reads per call, or two for the whole series if calls follow each other.
 
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
@@ -7,29 +7,29 @@ use tonnage_units::Result;
 /// Begin and end of an iteration on one rank, nanoseconds on its clock.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallSpan {
-    /// The call began.
+    /// Start of the call.
     pub begin_ns: u64,
-    /// The call ended.
+    /// End of the call.
     pub end_ns: u64,
 }
 
 impl CallSpan {
-    /// Time of it.
+    /// Duration of the call.
     pub fn took_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
     }
 }
 
-/// Whoever carries out the calls of this rank.
+/// Carries out the calls of this rank.
 pub trait Caller {
-    /// Waits until all ranks are here, by the caller's own means.
+    /// Waits until all ranks have arrived, by the backend's own means.
     fn align(&mut self) -> Result<()>;
 
     /// Carries out one call.
     fn call(&mut self) -> Result<()>;
 }
 
-/// Calls so often, each aligned and with its own time; `before` is called before each with its number.
+/// Makes `iterations` calls, each aligned and timed separately. `before` is called before each call with its number.
 pub fn aligned(
     caller: &mut dyn Caller,
     clock: &Clock,
@@ -48,7 +48,7 @@ pub fn aligned(
     Ok(())
 }
 
-/// Calls so often, one call after the other: one span is from the first begin to the last end.
+/// Makes `iterations` calls, one directly after the other. A single span covers the first begin to the last end.
 pub fn back_to_back(
     caller: &mut dyn Caller,
     clock: &Clock,
@@ -73,7 +73,7 @@ mod tests {
     use std::cell::RefCell;
     use tonnage_units::Error;
 
-    /// Writes down what is asked of it; fails at the call with this number.
+    /// Records the calls it receives, and fails at call `fails_at`.
     struct Noted<'a> {
         asked: &'a RefCell<Vec<&'static str>>,
         calls: u64,

@@ -1,12 +1,12 @@
-//! Credits: a message is done once its receiver has taken it.
+//! Credits: a message completes once its receiver has taken it.
 //!
-//! Engines that complete a send when it has left this side would let a sender run away from its receiver: the window
-//! bounds nothing, receives run out, and the transport's path for messages that nobody waits for is what is measured.
-//! Therefore each receiver counts what it has taken and writes the count into its sender's memory, and the sender's
-//! port holds completions back until the count covers them. Counts only grow, from the connection on, so that a later
-//! one stands for all before it.
+//! Some engines complete a send when it has left this side, which would let a sender run away from its receiver. The
+//! window would bound nothing, receives would run out, and the measurement would show the transport's path for
+//! unexpected messages. Therefore each receiver counts the messages it has taken and writes the count into its sender's
+//! memory. The sender's port holds completions back until the count covers them. Counts only grow from the connection
+//! on, so a later count includes all earlier ones.
 //!
-//! Registering the memory and connecting the lanes is in `opening::credit_lanes`.
+//! `opening::credit_lanes` registers the memory and connects the lanes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,90 +16,90 @@ use tonnage_engine::{Completion, Ending, Engine, Lane, Op, Peer};
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-/// Distance of two counts in memory, so that no two peers write to one cache line.
+/// Distance between two counts in memory, so that no two peers write to one cache line.
 const LINE_BYTES: u64 = 64;
 
 /// Bytes of a count.
 const COUNT_BYTES: u32 = 8;
 
-/// Senders whose counts are looked at in one poll, at most: a poll must not take longer because there are more peers.
+/// Maximum number of accounts checked per poll, so that a poll doesn't take longer with more peers.
 const LOOKS_PER_POLL: usize = 16;
 
-/// The counts between this worker and one peer, both ways.
+/// The counts between this worker and one peer, in both directions.
 #[derive(Debug)]
 struct Account {
     peer: Peer,
-    /// Offset at the peer where it wants to be told.
+    /// Offset in the peer's memory where this worker writes its count.
     remote: u64,
-    /// Messages of the peer's that were taken here.
+    /// Messages from the peer that were taken here.
     taken: u64,
-    /// The last count that the peer was told.
+    /// The last count sent to the peer.
     told: u64,
-    /// A count is on its way, and its bytes must not change.
+    /// A count is being written to the peer; its source bytes must not change.
     telling: bool,
-    /// The lane that tells the peer; only while it sends.
+    /// The lane that carries counts to the peer, while the peer sends messages.
     tells: Option<Lane>,
-    /// Completions that were handed on.
+    /// Completions passed on to the loop.
     released: u64,
-    /// Completions of messages that the peer may not have taken yet, in their order.
+    /// Completions of messages that the peer may not have taken yet, in order.
     held: VecDeque<Completion>,
 }
 
-/// Purpose of a lane, as far as credits are concerned.
+/// Purpose of a lane with respect to credits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Purpose {
     Other,
-    /// Messages of the account with this index, whose completions are held.
+    /// Messages of the account with this index. Their completions are held back.
     Sends(usize),
     /// Counts of the account with this index.
     Tells(usize),
 }
 
-/// Moments at which a receiver tells its senders.
+/// When a receiver returns credits to its senders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Telling {
-    /// Messages of one sender after which it is told at once.
+    /// Return credits to a sender after this number of its messages.
     pub every: u64,
-    /// Polls in a row without an arrival after which everything is told.
+    /// Return all credits after this number of consecutive polls without an arrival.
     pub idle_polls: u32,
 }
 
-/// The counts of one worker with all of its peers.
+/// The counts between one worker and all its peers.
 #[derive(Debug)]
 pub struct Credits {
     arena: Arc<Arena>,
     accounts: Vec<Account>,
-    /// Purposes of lanes by their number.
+    /// Purposes of lanes, indexed by lane number.
     purposes: Vec<Purpose>,
-    /// Accounts of senders, by the tags of their receives.
+    /// Accounts of peers that send to this worker, indexed by the tags of their receives.
     senders: Vec<usize>,
-    /// Accounts of receivers.
+    /// Accounts of peers that this worker sends to.
     receivers: Vec<usize>,
-    /// The place in `receivers` that is looked at next.
+    /// The index in `receivers` to check next.
     next: usize,
-    /// Messages that were taken and not told.
+    /// Messages taken for which credits have not been returned.
     owed: u64,
     telling: Telling,
     idle_polls: u32,
 }
 
 impl Credits {
-    /// Bytes that the counts with so many peers take.
+    /// Memory needed for the counts with this number of peers.
     pub fn bytes(peers: usize) -> u64 {
         2 * LINE_BYTES * peers.max(1) as u64
     }
 
-    /// Offset at which the `index`-th peer tells this worker.
+    /// Offset where the `index`-th peer writes its count.
     pub fn told_at(index: usize) -> u64 {
         2 * LINE_BYTES * index as u64
     }
 
-    /// Offset of the count that is written to the `index`-th peer.
+    /// Offset of the count that is sent to the `index`-th peer.
     fn source_at(index: usize) -> u64 {
         Self::told_at(index) + LINE_BYTES
     }
 
-    /// Counts in `arena`, with nobody yet.
+    /// Creates empty credits in `arena`.
     pub fn new(arena: Arc<Arena>) -> Self {
         Self {
             arena,
@@ -117,10 +117,10 @@ impl Credits {
         }
     }
 
-    /// Adds the `index`-th peer, which wants to be told at `remote` in its own memory.
+    /// Adds the `index`-th peer, which expects its count at `remote` in its own memory.
     ///
     /// # Errors
-    /// When peers come out of their order, or the memory is too small.
+    /// If peers are added out of order, or the memory is too small.
     pub fn add(&mut self, peer: Peer, index: usize, remote: u64) -> Result<()> {
         let room = Self::bytes(index + 1) <= self.arena.len() as u64;
         if !room || index != self.accounts.len() {
@@ -142,8 +142,8 @@ impl Credits {
         Ok(())
     }
 
-    /// Begins a point: `sends` are the lanes of its messages, `tells` the lanes of the counts in the order of the
-    /// receives' tags, and at most `window` messages are in flight on each lane.
+    /// Begins a point. `sends` are the lanes of this worker's messages, `tells` the lanes for counts in the order of
+    /// the receives' tags. At most `window` messages are in flight on each lane.
     pub fn begin(
         &mut self,
         telling: Telling,
@@ -184,8 +184,8 @@ impl Credits {
         self.purposes[at] = purpose;
     }
 
-    /// Holds back what `done` reports too early, adds what peers have taken meanwhile, and returns how many there are
-    /// now; `count` of them came from the engine.
+    /// Holds back completions in `done` that are too early, and adds those that peers' counts cover by now. The engine
+    /// filled the first `count` entries; returns the new number of entries.
     #[inline]
     pub fn sift(&mut self, done: &mut [Completion], count: usize) -> usize {
         let mut kept = 0;
@@ -212,7 +212,7 @@ impl Credits {
         kept
     }
 
-    /// Hands on the completions that the peer's count covers.
+    /// Passes on the completions that the peer's count covers.
     #[inline]
     fn release(&mut self, index: usize, done: &mut [Completion], mut kept: usize) -> usize {
         let account = &mut self.accounts[index];
@@ -232,7 +232,7 @@ impl Credits {
         kept
     }
 
-    /// Counts a message that filled the receive with this tag, and tells its sender when enough have come.
+    /// Counts a message that filled the receive with this tag, and returns credits to its sender if enough are due.
     #[inline]
     pub fn took(&mut self, tag: u32, engine: &mut dyn Engine) -> Result<()> {
         let Some(&index) = self.senders.get(tag as usize) else {
@@ -248,7 +248,7 @@ impl Credits {
         self.tell(index, engine)
     }
 
-    /// Spends a poll without arrivals; after a few of them everything is told.
+    /// Notes a poll without arrivals. After a few of them all credits are returned.
     #[inline]
     pub fn idle(&mut self, engine: &mut dyn Engine) -> Result<()> {
         if self.owed == 0 {
@@ -261,7 +261,7 @@ impl Credits {
         self.tell_all(engine)
     }
 
-    /// Tells every sender what it does not know yet, as far as the engine has room.
+    /// Returns all outstanding credits, as far as the engine has room.
     pub fn tell_all(&mut self, engine: &mut dyn Engine) -> Result<()> {
         for at in 0..self.senders.len() {
             self.tell(self.senders[at], engine)?;
@@ -269,7 +269,7 @@ impl Credits {
         Ok(())
     }
 
-    /// Returns whether every sender has been told everything, and nothing of it is on its way.
+    /// Returns whether all credits have been returned and none is in flight.
     pub fn is_settled(&self) -> bool {
         self.owed == 0 && self.accounts.iter().all(|account| !account.telling)
     }

@@ -1,4 +1,4 @@
-//! Extents of the flows of a stream: without an end of their own, or so many operations each.
+//! Extents of the flows of a stream: endless, or with a fixed number of operations each.
 
 use tonnage_sys::clock::Clock;
 
@@ -13,24 +13,24 @@ use tonnage_units::Result;
 pub enum FlowStep {
     /// Another operation of the flow takes its place in the window.
     Next,
-    /// Nothing takes it.
+    /// No operation takes its place.
     Retired,
-    /// It was the last one of the flow, which [`StreamExtent::close`] closes with its tag.
+    /// It was the flow's last operation; [`StreamExtent::close`] closes the flow using its tag.
     Last,
-    /// The flush that closed the flow, which is no operation.
+    /// It was the flush that closed the flow, not an operation.
     Flushed,
 }
 
-/// StreamExtent of the flows of a stream. Its methods are part of the loop: they allocate nothing and take no lock.
+/// Extent of the flows of a stream. Its methods run inside the loop, so they must not allocate or take a lock.
 pub trait StreamExtent {
-    /// Gives the tags out with which the flows begin.
+    /// Hands out the initial tags of the flows.
     fn begin(&mut self, scratch: &mut Scratch, flows: usize);
 
-    /// Takes note that the operation with this tag, or a flush, has completed.
+    /// Notes that the operation, or the flush, with this tag has completed.
     fn ended(&mut self, flow_of_tag: &[u32], tag: u32) -> FlowStep;
 
-    /// Closes the flows whose last operation has completed; returns how many flushes were posted for that. `tags` are
-    /// the flow of each, and those that are retired, to which it adds.
+    /// Closes the flows whose last operation has completed, and returns the number of flushes posted for this. `tags`
+    /// are the flow of each tag, and the list of retired tags, which this extends.
     fn close(
         &mut self,
         port: &mut Port<'_>,
@@ -38,14 +38,14 @@ pub trait StreamExtent {
         tags: (&[u32], &mut Vec<u32>),
     ) -> Result<usize>;
 
-    /// Count that grows while a flow makes progress; `None` once it has done all.
+    /// Returns a count that grows while a flow makes progress; `None` once the flow is complete.
     fn progress(&self, flow: usize, flows: &[Flow]) -> Option<u64>;
 
-    /// Returns whether no flow waits to be closed.
+    /// Returns whether no flow is waiting to be closed.
     fn is_closed(&self) -> bool;
 }
 
-/// Flows that go on until the loop's end is there.
+/// Flows that go on until the loop ends.
 #[derive(Debug, Clone, Copy)]
 pub struct Endless;
 
@@ -74,35 +74,35 @@ impl StreamExtent for Endless {
     }
 }
 
-/// Flows with so many operations each. One that has had all of them is closed while the others go on, so that each
-/// knows when its bytes had arrived; the clock is read once for that.
+/// Flows with a fixed number of operations each. A finished flow is closed while the others go on, so that each knows
+/// when its bytes had arrived. This costs one clock read per flow.
 #[derive(Debug)]
 pub struct FlowLoads {
     flows: Vec<FlowLoad>,
-    /// Tags of the last operations of flows that are to be closed.
+    /// Tags of the last operations of flows that wait to be closed.
     closing: Vec<u32>,
-    /// True where completions alone do not prove that the bytes have arrived.
+    /// True if completions alone don't prove that the bytes have arrived.
     flushes: bool,
     clock: Clock,
 }
 
-/// Operations of one flow, and when the last one had ended.
+/// Operation counts of one flow, and its end time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowLoad {
-    /// All of them.
+    /// Total number of operations.
     pub operations: u64,
-    /// Those that have no place in the window yet.
+    /// Operations not yet placed in the window.
     unissued: u64,
-    /// Those that have not completed.
+    /// Operations that have not completed.
     open: u64,
     is_closing: bool,
-    /// Time at which the last one had completed and, where that proves no arrival, the flush behind it; nanoseconds on
-    /// the worker's clock, 0 before.
+    /// Time when the last operation had completed, including the flush if completion doesn't prove arrival. In
+    /// nanoseconds on the worker's clock; 0 until then.
     pub ended_ns: u64,
 }
 
 impl FlowLoads {
-    /// Loads of so many flows at most, which are closed by a flush if they write.
+    /// Creates loads for at most `flows` flows. With `flushes`, each is closed by a flush.
     pub fn new(flows: usize, flushes: bool, clock: Clock) -> Self {
         Self {
             flows: Vec::with_capacity(flows),
@@ -112,8 +112,8 @@ impl FlowLoads {
         }
     }
 
-    /// Gives each flow that is driven next its number of operations. Of no more flows than it was made for it allocates
-    /// nothing.
+    /// Sets the number of operations of each flow for the next trial. Allocates nothing if there are no more flows than
+    /// [`Self::new`] made room for.
     pub fn set(&mut self, clock: Clock, operations: impl Iterator<Item = u64>) {
         self.clock = clock;
         self.closing.clear();
@@ -127,13 +127,13 @@ impl FlowLoads {
         }));
     }
 
-    /// Operations of all flows.
+    /// Total operations of all flows.
     pub fn operations(&self) -> u64 {
         let all = self.flows.iter().map(|flow| flow.operations);
         all.fold(0, u64::saturating_add)
     }
 
-    /// The flows, in their order.
+    /// Returns the flows, in order.
     pub fn flows(&self) -> &[FlowLoad] {
         &self.flows
     }
@@ -184,7 +184,7 @@ impl StreamExtent for FlowLoads {
             let index = flow_of_tag[tag as usize] as usize;
             let load = &mut self.flows[index];
             match port.begin_flush(&flows[index], tag)? {
-                // The engine has no room; it is asked again after the next poll.
+                // The engine has no room; try again after the next poll.
                 Flush::Again => {
                     at += 1;
                     continue;
@@ -256,7 +256,7 @@ mod tests {
             assert_eq!(completed.unwrap(), 1010);
             let issued: Vec<_> = flows.iter().map(|flow| flow.issued).collect();
             assert_eq!(issued, [1000, 10, 0]);
-            // A flush is no operation, and one that was refused at first comes again.
+            // A flush is not counted as an operation, and is retried if it was rejected at first.
             assert_eq!(recorder.samples.len(), 1010);
             assert_eq!(mock.lock().flushes, if flushes { 3 } else { 0 });
             let ended: Vec<_> = loads.flows().iter().map(|flow| flow.ended_ns).collect();
@@ -266,7 +266,7 @@ mod tests {
         }
     }
 
-    /// A flow that goes on for ever makes progress with what it issues: nothing else would show that it stands still.
+    /// An endless flow's progress is the number of operations it issued: nothing else would reveal a stall.
     #[test]
     fn an_endless_flow_makes_progress_with_each_operation() {
         let mut flows = [flow(0, 1), flow(1, 2)];
@@ -278,7 +278,7 @@ mod tests {
         assert_eq!(Endless.progress(2, &flows), None);
     }
 
-    /// Loads without a loop: two operations of the first flow are in flight, and the one of the second.
+    /// Drives the loads without a loop: two operations of the first flow and one of the second are in flight.
     #[test]
     fn a_flow_makes_progress_until_it_is_closed_once() {
         let (mut mock, stop) = (mock(200), AtomicBool::new(false));
@@ -346,8 +346,8 @@ mod tests {
     #[test]
     fn a_stall_leaves_only_those_waiting_that_have_not_ended() {
         let (mut mock, stop) = (mock(200), AtomicBool::new(false));
-        // The second flow has had all, when the first one's last operations get stuck, for 30 s: longer than the watch
-        // takes to be sure on a machine that gives this thread its CPU seldom.
+        // The second flow is complete when the first one's last operations get stuck for 30 s. That is longer than the
+        // watch needs to be sure, even on a machine that rarely runs this thread.
         mock.lock().ends = Some(stalling_after(500, 30_000_000_000));
         let watch = StallWatch::new(200_000_000, 1, 2);
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
@@ -359,7 +359,7 @@ mod tests {
         assert_eq!(scratch.waiting_flows(), [0]);
     }
 
-    /// A flow that has had all its operations while another goes on is no path that is cut.
+    /// A flow that has completed while another goes on must not be mistaken for a cut path.
     #[test]
     fn a_flow_that_has_ended_has_not_stalled() {
         for flushes in [true, false] {

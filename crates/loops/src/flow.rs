@@ -1,4 +1,4 @@
-//! A flow: the operations of one worker towards one peer, and the receives that a peer's sends land in.
+//! A flow: the operations of one worker towards one peer, and the receives for a peer's sends.
 
 use crate::flow_walk::{FlowSlots, FlowWalk};
 use tonnage_engine::carried::CarriedFlow;
@@ -7,26 +7,26 @@ use tonnage_engine::{Lane, Op, Verb};
 /// The operations of one worker towards one peer.
 #[derive(Debug, Clone)]
 pub struct Flow {
-    /// The rank at the other end.
+    /// The target rank.
     pub peer: u32,
-    /// The lane that carries them.
+    /// The lane that carries the operations.
     pub lane: Lane,
     /// Offset of the flow's slice in this worker's memory.
     pub local_origin: u64,
-    /// Offset of the slice in the peer's.
+    /// Offset of the flow's slice in the peer's memory.
     pub remote_origin: u64,
-    /// Operations issued since the flow exists. The low 32 bits are the immediate of the next one.
+    /// Operations issued since the flow was created. The low 32 bits are the immediate of the next one.
     pub issued: u64,
     walk: FlowWalk,
     local_stride_bytes: u64,
     stride_bytes: u64,
     size_bytes: u32,
-    /// Number that each fetch-add adds; other operations have their number for an immediate.
+    /// Operand of fetch-adds; other operations carry their number as the immediate.
     addend: Option<u32>,
 }
 
 impl Flow {
-    /// A flow from `initiator` to `target`, whose lane has been resolved.
+    /// Creates a flow from `initiator` to `target` on a resolved lane.
     pub fn new(
         slots: &FlowSlots,
         initiator: u32,
@@ -52,7 +52,7 @@ impl Flow {
         }
     }
 
-    /// The flow for whoever carries its operations out elsewhere.
+    /// Describes the flow for an engine that runs trials on its own.
     pub fn carried(&self, slots: &FlowSlots, initiator: u32) -> CarriedFlow {
         CarriedFlow {
             lane: self.lane,
@@ -63,13 +63,13 @@ impl Flow {
         }
     }
 
-    /// Goes so many operations on, which were carried out elsewhere.
+    /// Advances past operations that were carried out elsewhere.
     pub fn skip(&mut self, operations: u64) {
         self.walk.skip(operations);
         self.issued += operations;
     }
 
-    /// The next operation.
+    /// Returns the next operation.
     #[inline]
     pub fn next_op(&mut self, tag: u32) -> Op {
         let (local, remote) = self.walk.next_slots();
@@ -85,7 +85,7 @@ impl Flow {
         }
     }
 
-    /// An operation of one byte at the first slot, which uses up a receive without moving the walk.
+    /// Returns an operation of one byte at the first slot. It uses up a receive without advancing the walk.
     pub fn filler_op(&self) -> Op {
         Op {
             lane: self.lane,
@@ -98,7 +98,7 @@ impl Flow {
     }
 }
 
-/// The receives that one peer's sends land in, posted in the order of that peer's walk.
+/// The receives for one peer's sends, posted in the order of that peer's walk.
 #[derive(Debug, Clone)]
 pub struct Receives {
     lane: Lane,
@@ -109,7 +109,7 @@ pub struct Receives {
 }
 
 impl Receives {
-    /// Receives at `target` for what `initiator` sends.
+    /// Receives at `target` for sends of `initiator`.
     pub fn new(slots: &FlowSlots, initiator: u32, target: u32, lane: Lane, origin: u64) -> Self {
         Self {
             lane,
@@ -120,12 +120,12 @@ impl Receives {
         }
     }
 
-    /// The lane that they are posted on.
+    /// Returns the lane that the receives are posted on.
     pub fn lane(&self) -> Lane {
         self.lane
     }
 
-    /// The next receive; `tag` names the peer's entry in the port's list.
+    /// Returns the next receive. `tag` is the peer's index in the port's list.
     #[inline]
     pub fn next_op(&mut self, tag: u32) -> Op {
         let (_, slot) = self.walk.next_slots();

@@ -1,5 +1,5 @@
-//! Slots that a flow's operations use at both ends. Both ends compute the same from [`FlowSlots`] alone, so that it is
-//! known everywhere which slot the n-th operation uses on either side, and whose data lands where.
+//! Slots that a flow's operations use at both ends. Both ends compute the same walk from [`FlowSlots`] alone. Each
+//! therefore knows which slot the n-th operation uses on either side, and whose data lands where.
 
 use tonnage_engine::{Addresses, Verb};
 use tonnage_units::Result;
@@ -7,59 +7,59 @@ use tonnage_units::Result;
 use super::walk::Walk;
 use crate::permutation::{Permutation, mix};
 
-/// Operations and slots that all flows of a point have in common.
+/// Operation and slots that all flows of a point share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FlowSlots {
-    /// Operation.
+    /// The verb.
     pub op: Verb,
-    /// Payload bytes of one operation, 1 or more.
+    /// Payload bytes of one operation, at least 1.
     pub size_bytes: u32,
-    /// Bytes between the starts of two neighbouring slots.
+    /// Distance between adjacent slots in bytes.
     pub stride_bytes: u64,
-    /// Slots of a flow, 1 or more.
+    /// Slots per flow, at least 1.
     pub slots: u64,
-    /// Orders of the slots at the initiator's end and at the target's.
+    /// Orders of the slots at the initiator and at the target.
     pub orders: (Addresses, Addresses),
-    /// Places for the words of atomic operations at the initiator's end. Other operations have slots there.
+    /// Number of result words of atomic operations at the initiator. Other operations use slots there.
     pub word_places: u64,
     /// Seeds the orders.
     pub seed: u64,
 }
 
 impl FlowSlots {
-    /// The seed of one flow.
+    /// Returns the seed of one flow.
     pub fn seed_of(&self, initiator: u32, target: u32) -> u64 {
         let flow = u64::from(initiator) << 32 | u64::from(target);
-        // An odd constant spreads neighbouring flows over the seeds.
+        // An odd constant spreads adjacent flows over the seeds.
         self.seed ^ flow.wrapping_mul(0xd129_0b26_6821_4d87)
     }
 }
 
-/// The slots of one flow: of the initiator's end, and of the target's.
+/// The slots of one flow at both ends.
 #[derive(Debug, Clone)]
 pub struct FlowWalk {
     local: Walk,
     remote: RemoteWalk,
 }
 
-/// Slots at the target's end.
+/// Slots at the target.
 #[derive(Debug, Clone)]
 enum RemoteWalk {
-    /// Those of the initiator's end.
+    /// The same slot as at the initiator.
     Same,
-    /// Those that the slots of the initiator's end are paired with.
+    /// The slot paired with the initiator's slot.
     Paired(Pairing),
-    /// In an order of their own.
+    /// An independent order.
     Own(Walk),
 }
 
-/// Fixed pairs of the slots of both ends, as in a table of pages: whatever the order of the slots at one end, that at
-/// the other differs from it, and yet the data of one slot always land in the same one.
+/// Fixed pairs of initiator and target slots, as in a page table. The orders at the two ends differ, whatever the order
+/// at one end is. Data of one slot nevertheless always land in the same slot.
 #[derive(Debug, Clone)]
 struct Pairing {
     permutation: Permutation,
     slots: u64,
-    /// 1 where the permutation alone might leave all slots in their places.
+    /// 1 if the permutation alone might map every slot to itself.
     turn: u64,
 }
 
@@ -95,7 +95,7 @@ impl FlowWalk {
         Self::over(slots.orders, slots.slots, seed)
     }
 
-    /// A walk over `slots` slots, at least one, at either end: in these orders at the initiator's and the target's.
+    /// A walk over `slots` slots (at least one) at each end, in the given orders at the initiator and the target.
     pub fn over((local, remote): (Addresses, Addresses), slots: u64, seed: u64) -> Self {
         Self {
             local: Walk::over(local, slots, seed),
@@ -109,7 +109,7 @@ impl FlowWalk {
         }
     }
 
-    /// The next operation's slots: at the initiator's end, and at the target's.
+    /// Returns the next operation's slots at the initiator and at the target.
     #[inline]
     pub fn next_slots(&mut self) -> (u64, u64) {
         let local = self.local.next_slot();
@@ -121,7 +121,7 @@ impl FlowWalk {
         (local, remote)
     }
 
-    /// Goes `count` operations on without looking at the slots.
+    /// Advances by `count` operations.
     pub fn skip(&mut self, count: u64) {
         self.local.skip(count);
         if let RemoteWalk::Own(walk) = &mut self.remote {
@@ -129,7 +129,7 @@ impl FlowWalk {
         }
     }
 
-    /// The next operation's slots where bytes land and where they come from.
+    /// Returns the next operation's destination slot and source slot.
     fn next_landing(&mut self, lands: End) -> (u64, u64) {
         let (local, remote) = self.next_slots();
         match lands {
@@ -138,7 +138,7 @@ impl FlowWalk {
         }
     }
 
-    /// Slots where bytes ever land.
+    /// Number of slots that data can ever land in.
     fn landing_reach(&self, lands: End) -> u64 {
         match (lands, &self.remote) {
             (End::Target, RemoteWalk::Own(walk)) => walk.reach(),
@@ -148,8 +148,9 @@ impl FlowWalk {
         }
     }
 
-    /// Visits each slot where the next `count` operations land, with the slot whose data landed there last, and marks
-    /// it as used. It goes backwards and ends when all slots are used, not after any number of operations.
+    /// Visits each slot in which the next `count` operations land, together with the source slot of its last data, and
+    /// marks it as used. The walk goes backwards and stops once all slots are used, so its cost doesn't grow with
+    /// `count`.
     pub fn each_landing(
         &self,
         count: u64,
@@ -181,7 +182,7 @@ impl FlowWalk {
 pub enum End {
     /// The rank that posts the operations.
     Initiator,
-    /// The other.
+    /// The rank that the operations act on.
     Target,
 }
 

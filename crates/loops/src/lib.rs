@@ -1,22 +1,22 @@
-//! The timed loops. They know engines only by their traits, allocate nothing while they run, take no lock, and read
-//! the clock no more than the question needs.
+//! The timed loops. They know engines only by their traits, allocate nothing and take no lock while they run, and read
+//! the clock only as often as the measurement needs.
 //!
 //! | file | loop |
 //! | --- | --- |
-//! | [`stream`], [`extent`] | a true sliding window; flows that end by themselves in it |
-//! | [`batch`] | post B, wait for B; several such batches at once |
+//! | [`stream`], [`extent`] | a true sliding window; flows that end on their own |
+//! | [`batch`] | post B, wait for B; several batches can overlap |
 //! | [`ping_pong`] | one operation, one answer; both sides |
 //! | [`paced`] | operations due at fixed times |
-//! | [`calls`], [`collective`] | collectives, each between two looks at the clock; native ones carried out |
-//! | [`files`] | files, one transfer after the other or a window of them; their content |
-//! | [`each`], [`library`] | between the loops and an engine: comparing every operation; the library for other programs |
-//! | [`credits`] | beside the loops: a message is done once its receiver has taken it |
-//! | [`pulse`] | beside the loops: how far they are, for a thread that looks once an interval |
-//! | [`stall`] | beside the loops: operations that make no progress |
-//! | [`flow`], [`flow_walk`], [`walk`], [`permutation`] | an initiator's traffic with a peer; the order in which it visits the places of a buffer |
+//! | [`calls`], [`collective`] | collectives, each timed by two clock reads; native collectives |
+//! | [`files`] | file transfers, one at a time or several in flight; file content |
+//! | [`each`], [`library`] | layers between loop and engine: comparing every operation; the library for other programs |
+//! | [`credits`] | used by loops: a message completes once its receiver has taken it |
+//! | [`pulse`] | used by loops: progress, for a thread that samples it once per interval |
+//! | [`stall`] | used by loops: detects operations that make no progress |
+//! | [`flow`], [`flow_walk`], [`walk`], [`permutation`] | an initiator's traffic with a peer; the order in which it visits the slots of a buffer |
 //! | [`port`], [`until`], [`recorder`] | the engine as the loops see it; when a loop ends; what it records |
 //! | [`timed_loop`] | picks the loop of a trial and its recorder |
-//! | [`serve`] | the target of one-sided operations: progress until everybody is done |
+//! | [`serve`] | the target of one-sided operations: makes progress until every rank is done |
 //!
 //! The start and end of a trial, the agreement on them, and the checks afterwards are in `tonnage_bench`.
 #![forbid(unsafe_code)]
@@ -49,56 +49,56 @@ pub mod walk;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 
-/// Most operations handed over, and most completions taken, at a time. Sixteen already amortise the indirect call
-/// (4.79 ns against 4.71 ns static per operation); 64 lets an engine ring one doorbell for a default window.
+/// Maximum number of operations posted, or completions polled, in one call. Sixteen already amortize the indirect call
+/// (4.79 ns per operation, 4.71 ns with a static call); 64 lets an engine ring one doorbell for a default window.
 pub const BURST: usize = 64;
 
-/// The most operations of a batch that are built before they are handed over, 2.5 MiB of them: a larger one takes
-/// several calls.
+/// Maximum number of operations of a batch that are built before they are posted (2.5 MiB of them). A larger batch
+/// takes several calls.
 pub const CALL_MAX: usize = 1 << 16;
 
 /// A batch in flight.
 #[derive(Debug, Clone, Copy, Default)]
 struct BatchSlot {
     start_ns: u64,
-    /// Time in which operations were built.
+    /// Time spent building operations.
     prepare_ns: u64,
-    /// Time at which the last one was handed over.
+    /// Time when the last operation was posted.
     posted_ns: u64,
     /// Operations that were built and have not completed.
     left: u64,
 }
 
-/// Value on a cache line of its own (two, as CPUs fetch them in pairs), so that writing it disturbs nobody who looks at
-/// another one.
+/// Aligns a value to its own pair of cache lines, because CPUs prefetch lines in pairs. Writing the value then doesn't
+/// disturb readers of other values.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct OwnLine<T>(T);
 
 /// Buffers of the loops, made once per point so that the loops allocate nothing.
 pub struct Scratch {
-    /// Tags that are not in flight, the one that is free the longest first: so flows take turns even on an engine that
-    /// completes at once.
+    /// Tags not in flight, longest free first. This order makes flows take turns even on an engine that completes at
+    /// once.
     ready: VecDeque<u32>,
-    /// Time at which the operation of a tag was posted (or due), nanoseconds.
+    /// Time when the operation of each tag was posted (or due), nanoseconds.
     posted_ns: Vec<u64>,
-    /// The flow that a tag belongs to.
+    /// The flow that each tag belongs to.
     flow_of_tag: Vec<u32>,
-    /// Tags of which their flow has no more use, where flows end by themselves.
+    /// Tags no longer needed by their flow, in loops whose flows end on their own.
     retired: Vec<u32>,
-    /// Tags of each flow.
+    /// Number of tags per flow.
     window: usize,
     /// Batches in flight or free.
     batches: Vec<BatchSlot>,
-    /// Places of batches whose batch is under way, where workers share them.
+    /// Whether each batch slot is in use, for batches that workers share.
     busy: Vec<bool>,
-    /// Operations built and not yet taken by the engine.
+    /// Operations built but not yet accepted by the engine.
     staged: Vec<tonnage_engine::Op>,
     /// Flows of a paced loop. They hold their own free tags; `ready` is unused.
     paced: Vec<paced::PacedFlow>,
     /// Flows with overdue operations that have room again.
     behind: VecDeque<u32>,
-    /// Those that the engine refused operations of.
+    /// Flows whose operations the engine rejected for lack of room.
     refusing: VecDeque<u32>,
 }
 
@@ -121,7 +121,7 @@ impl Scratch {
         }
     }
 
-    /// These, with room for so many batches in flight together and for the operations that are built at once.
+    /// Adds room for `in_flight` batches and for `operations` built at once.
     #[must_use]
     pub fn with_batches(mut self, in_flight: u32, operations: usize) -> Self {
         self.batches = vec![BatchSlot::default(); in_flight as usize];
@@ -131,7 +131,7 @@ impl Scratch {
         self
     }
 
-    /// Flows whose tags were not given back, in a loop that keeps a window for each flow.
+    /// Flows with operations still in flight, in a loop that keeps a window for each flow.
     pub fn waiting_flows(&self) -> Vec<u32> {
         let mut is_ready = vec![false; self.flow_of_tag.len()];
         let paced = self.paced.iter().flat_map(|flow| &flow.free);
@@ -154,8 +154,8 @@ impl Scratch {
         self.staged.clear();
     }
 
-    /// Gives so many flows a window each, of which each has only what it `takes`. They are no more than there were at
-    /// first.
+    /// Distributes the tags over `flows` flows, one window each, keeping only tags of flows that pass `takes`. `flows`
+    /// must not exceed the number passed to [`Self::new`].
     fn share_out(&mut self, flows: usize, mut takes: impl FnMut(usize) -> bool) {
         self.ready.clear();
         self.retired.clear();

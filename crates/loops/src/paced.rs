@@ -1,9 +1,9 @@
 //! Open loop: operations are due at fixed times, and each latency counts from the time the operation was due. A stall
-//! therefore shows in every operation that it delayed, and is not hidden by a loop that politely waits (coordinated
-//! omission). That includes operations that were never issued: their waits are lower bounds of their latencies.
+//! therefore shows in every operation that it delayed. A closed loop would hide it by waiting (coordinated omission).
+//! Operations that were never issued count too: their waits are lower bounds of their latencies.
 //!
-//! Flows take turns in the timetable. Each has its own window, so a flow that is stuck falls behind alone: the loop
-//! passes over its operations and issues them once its completions make room.
+//! Flows take turns in the timetable. Each has its own window, so a stuck flow doesn't delay others: the loop passes
+//! over its operations and issues them once its completions make room.
 
 use super::flow::Flow;
 use super::port::Port;
@@ -13,38 +13,39 @@ use tonnage_engine::{Completion, Ending, Op};
 use tonnage_units::Result;
 use tonnage_units::histogram::Unfinished;
 
-/// The flows are looked at once in so many turns that handed over operations, or as there are flows.
+/// Flows are checked for stalls once per this number of turns that posted operations, or per number of flows if that is
+/// larger.
 const LOOK_GRANTS: usize = 64;
 
-/// A standstill is a stall if it is so many times as long as the flow's other waits for a completion: an overload makes
-/// all of them long.
+/// A standstill is a stall if it is this many times as long as the flow's other waits for a completion. An overload
+/// makes all of them long.
 const STALL_FACTOR: u64 = 20;
 
 /// The timetable of one worker.
 #[derive(Debug, Clone, Copy)]
 pub struct Timetable {
-    /// Time at which the first operation is due.
+    /// Time when the first operation is due.
     pub start_ns: u64,
     /// Operations per second of this worker.
     pub rate_per_s: f64,
-    /// Operations that are due at once, 1 or more.
+    /// Number of operations that are due together, at least 1.
     pub burst: u64,
     /// Operations that are due in the trial.
     pub operations: u64,
-    /// The trial does not end before: its rank's next operation would be due then.
+    /// Earliest end of the trial: when the rank's next operation would be due.
     pub end_ns: u64,
-    /// No operation is issued after this, however far behind the loop is.
+    /// No operation is issued after this time, however far behind the loop is.
     pub give_up_ns: u64,
 }
 
 impl Timetable {
-    /// An operation is due with the first of its burst.
+    /// An operation is due together with the first of its burst.
     #[inline]
     fn due_ns(&self, index: u64) -> u64 {
         self.spaced_ns(index - self.place_in_burst(index))
     }
 
-    /// Time at which the burst after that of an operation is due.
+    /// Time when the next burst is due.
     #[inline]
     fn following_ns(&self, index: u64) -> u64 {
         self.spaced_ns(index - self.place_in_burst(index) + self.burst)
@@ -52,7 +53,7 @@ impl Timetable {
 
     #[inline]
     fn place_in_burst(&self, index: u64) -> u64 {
-        // Spares most timetables the division.
+        // Avoids the division for most timetables.
         if self.burst == 1 {
             0
         } else {
@@ -60,13 +61,13 @@ impl Timetable {
         }
     }
 
-    /// Time at which an operation would be due if all had the same distance.
+    /// Time when an operation would be due if all were evenly spaced.
     #[inline]
     fn spaced_ns(&self, index: u64) -> u64 {
         self.start_ns + (index as f64 * 1e9 / self.rate_per_s) as u64
     }
 
-    /// Operations that are due by `ns`.
+    /// Number of operations that are due by `ns`.
     fn due_by(&self, ns: u64) -> u64 {
         let passed_ns = ns.saturating_sub(self.start_ns) as f64;
         let most = (passed_ns * self.rate_per_s / 1e9) as u64 + self.burst + 1;
@@ -78,26 +79,26 @@ impl Timetable {
     }
 }
 
-/// Outcome of a timetable.
+/// Results of a timetable.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Punctuality {
     /// Operations that completed.
     pub completed: u64,
-    /// Operations that were issued after the following burst was due, or never.
+    /// Operations that were issued after the next burst was due, or never.
     pub late: u64,
-    /// Time at which the loop ended.
+    /// Time when the loop ended.
     pub ended_ns: u64,
     /// The longest standstill of a flow.
     pub longest: Standstill,
-    /// Standstills of all flows together.
+    /// Sum of all flows' standstills.
     standstills_ns: u64,
-    /// Their number.
+    /// Number of standstills.
     standstills: u64,
-    /// Begin and end of the longest turn of the loop.
+    /// Begin and end of the longest iteration of the loop.
     turn: (u64, u64),
 }
 
-/// Time in which operations of a flow were due or in flight, and none of them ended.
+/// A period in which operations of a flow were due or in flight and none of them ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Standstill {
     /// The flow.
@@ -106,12 +107,12 @@ pub struct Standstill {
     pub begin_ns: u64,
     /// Length.
     pub length_ns: u64,
-    /// The part of it that one turn of the loop took: most of it means that the loop itself did not run.
+    /// Part of it that falls into the loop's longest iteration. If this is most of it, the loop itself did not run.
     pub turn_ns: u64,
 }
 
 impl Punctuality {
-    /// The longest standstill, if it is a stall.
+    /// Returns the longest standstill, if it is a stall.
     pub fn stall(&self) -> Option<Standstill> {
         let others_ns = self.standstills_ns - self.longest.length_ns;
         let usual_ns = others_ns / self.standstills.max(2).saturating_sub(1);
@@ -128,7 +129,7 @@ impl Punctuality {
     #[inline]
     fn stood_still(&mut self, flow: usize, begin_ns: u64, end_ns: u64) {
         let length_ns = end_ns.saturating_sub(begin_ns);
-        // Operations that end together have waited once.
+        // Operations that end together count as one wait.
         if length_ns == 0 {
             return;
         }
@@ -155,24 +156,24 @@ pub(super) struct PacedFlow {
     pub(super) free: Vec<u32>,
     /// Index of its oldest operation that was not issued.
     next: u64,
-    /// Operations from there on that the loop has passed over.
+    /// Number of operations from `next` on that the loop has passed over.
     passed: u64,
-    /// Operations that the engine refused, in order.
+    /// Operations that the engine rejected, in order.
     refused: Vec<Op>,
-    /// True while it waits for its turn to issue operations that were passed over.
+    /// True while it is queued to issue operations that were passed over.
     is_queued: bool,
-    /// Time of its last completion. If nothing was due or in flight then: the time from which something was.
+    /// Time of its last completion. If nothing was due or in flight then, the time when something was.
     since_ns: u64,
 }
 
 impl PacedFlow {
-    /// Returns whether its next operation may be issued when it is due.
+    /// Returns whether its next operation can be issued as soon as it is due.
     #[inline]
     fn is_open(&self) -> bool {
         self.passed == 0 && !self.free.is_empty() && self.refused.is_empty()
     }
 
-    /// Its next operation, which is issued now; `None` if its window is full.
+    /// Issues its next operation; `None` if its window is full.
     #[inline]
     fn issue(
         &mut self,
@@ -190,7 +191,7 @@ impl PacedFlow {
         Some(flow.next_op(tag))
     }
 
-    /// Returns whether it is to be queued because it can issue operations that were passed over.
+    /// Returns whether it should be queued because it can issue operations that were passed over.
     #[inline]
     fn can_catch_up(&self) -> bool {
         self.passed > 0 && !self.is_queued && !self.free.is_empty() && self.refused.is_empty()
@@ -213,7 +214,7 @@ impl Scratch {
         scratch
     }
 
-    /// Gives `flows` flows a window each, and the first operations of a timetable.
+    /// Gives each of `flows` flows a window and its first operation in a timetable.
     fn begin_paced(&mut self, flows: usize, start_ns: u64) {
         self.ready.clear();
         self.staged.clear();
@@ -237,7 +238,7 @@ impl Scratch {
         }
     }
 
-    /// Operations of the last timetable that were due by its end and never issued.
+    /// Returns the operations of the last timetable that were due by its end and never issued.
     pub fn never_issued(
         &self,
         flows: usize,
@@ -263,10 +264,11 @@ impl Scratch {
     }
 }
 
-/// Issues the operations of a timetable, the flows taking turns, with at most the scratch's window in flight on each. It
-/// ends no sooner than its timetable does, so that the reached rate cannot come out above the offered one.
+/// Issues the operations of a timetable. Flows take turns, with at most the scratch's window in flight on each. The
+/// loop doesn't end before its timetable does, so the measured rate cannot exceed the offered rate.
 ///
-/// The scratch is one of [`Scratch::paced`], which knows afterwards what was [never issued](Scratch::never_issued).
+/// `scratch` must come from [`Scratch::paced`]. Afterwards it knows which operations were [never
+/// issued](Scratch::never_issued).
 pub fn paced<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
@@ -278,7 +280,7 @@ pub fn paced<R: Recorder>(
     paced_by(|| clock.now_ns(), port, flows, timetable, scratch, recorder)
 }
 
-/// The loop, by any clock.
+/// The loop, with any clock.
 #[inline]
 fn paced_by<R: Recorder>(
     clock: impl Fn() -> u64,
@@ -303,7 +305,7 @@ fn paced_by<R: Recorder>(
     let (tags, turns) = (flows.len() * window, (timetable, flows.len() as u64));
     let mut done = [Completion::EMPTY; BURST];
     let mut result = Punctuality::default();
-    // The first operation that its flow has neither issued nor been passed over for, and that flow.
+    // The next operation to issue or pass over, and its flow.
     let (mut next, mut turn) = (0, 0);
     let (mut issued, mut in_flight, mut taken) = (0, 0, 0);
     let (mut grants, looks) = (0, LOOK_GRANTS.max(flows.len()));
@@ -312,12 +314,13 @@ fn paced_by<R: Recorder>(
         let now_ns = clock();
         result.turned(looked_ns, now_ns);
         looked_ns = now_ns;
-        // Even a loop that the system kept from beginning issues one operation: a trial of none would measure nothing.
+        // Even a loop that got no CPU time until now issues one operation: a trial without operations would measure
+        // nothing.
         let given_up = now_ns > timetable.give_up_ns && issued > 0;
         if taken == staged.len() {
             staged.clear();
             taken = 0;
-            // Flows that are behind have up to half of a burst, so that neither they nor the others wait.
+            // Flows that are behind get up to half of a burst, so that neither they nor the others wait.
             let room = BURST - behind.len().min(BURST / 2);
             let mut passes = flows.len();
             while next < operations
@@ -358,7 +361,7 @@ fn paced_by<R: Recorder>(
             }
             issued += staged.len() as u64;
             in_flight += staged.len();
-            // A flow that is alone is looked at by idle turns.
+            // With one flow, the check on idle turns suffices.
             grants += usize::from(flows.len() > 1 && !staged.is_empty());
             if grants == looks {
                 grants = 0;
@@ -381,7 +384,7 @@ fn paced_by<R: Recorder>(
         if taken < staged.len() {
             taken += port.post(&staged[taken..])?;
             if taken < staged.len() && flows.len() > 1 {
-                // Operations of other flows do not wait for the one that was refused.
+                // Operations of other flows must not wait for the rejected one.
                 let at = flow_of_tag[staged[taken].tag as usize];
                 let refused = &mut paced[at as usize].refused;
                 staged.drain(..taken);
@@ -398,11 +401,12 @@ fn paced_by<R: Recorder>(
         }
         let count = port.poll(&mut done)?;
         let now_ns = match count > 0 {
-            // Standstills are measured without a recorder's clock too.
+            // Standstills are measured even if the recorder has no clock.
             true => recorder.now_ns().max(now_ns),
             false => now_ns,
         };
-        // The loop may have stopped in this very turn, which the standstills below would not see otherwise.
+        // The loop may have been stopped in this iteration. Without this line, the standstills below would not include
+        // it.
         result.turned(looked_ns, now_ns);
         for completion in &done[..count] {
             if completion.ending == Ending::Done {
@@ -450,7 +454,7 @@ mod tests {
     use tonnage_sys::clock::Clock;
     use tonnage_units::histogram::LatencyHistogram;
 
-    /// Reads a clock, and keeps latencies.
+    /// Reads a clock and keeps latencies.
     struct Samples<F>(F, Vec<u64>);
 
     impl<F: Fn() -> u64> Recorder for Samples<F> {
@@ -487,7 +491,7 @@ mod tests {
         let mut port = silent_port(&mut mock, &stop);
         let result = of_one_flow(&mut port, &timetable, &mut recorder);
         assert_eq!(result.completed, 300);
-        // 20 ms at 10,000 per second hold up some 200 operations, each by what was left of the stall.
+        // 20 ms at 10,000 per second delay about 200 operations, each by the rest of the stall.
         let delayed = recorder.1.iter().filter(|&&ns| ns > 1_000_000).count();
         assert!(delayed > 150, "{delayed} of 300 operations show the stall");
         assert!(result.late > 150, "{} late", result.late);
@@ -573,7 +577,7 @@ mod tests {
         );
     }
 
-    /// Everything of `operations` is due at once.
+    /// All `operations` are due at once.
     fn all_due(clock: Clock, operations: u64) -> Timetable {
         let start_ns = clock.now_ns();
         Timetable {
@@ -593,7 +597,7 @@ mod tests {
         let timetable = all_due(port.clock, 99);
         let flows = &mut [flow(0, 1), flow(1, 2), flow(2, 3)];
         let mut scratch = Scratch::paced(3, 40);
-        // A recorder without a clock does not keep the loop from its end.
+        // A recorder without a clock doesn't keep the loop from ending.
         let silent = &mut super::super::recorder::Silent;
         let result = paced(&mut port, flows, &timetable, &mut scratch, silent).unwrap();
         assert_eq!(result.completed, 99);
@@ -608,7 +612,7 @@ mod tests {
         let mut port = silent_port(&mut mock, &stop);
         let clock = port.clock;
         let timetable = all_due(clock, 20);
-        // Reads the clock a second late.
+        // The recorder's clock is a second ahead.
         let mut recorder = Samples(|| clock.now_ns() + 1_000_000_000, Vec::new());
         of_one_flow(&mut port, &timetable, &mut recorder);
         let most_ns = recorder.now_ns() - timetable.start_ns;
@@ -640,22 +644,22 @@ mod tests {
         );
     }
 
-    /// Part of a [`Case`] that stands still for a while.
+    /// The part of a [`Case`] that stalls for a while.
     #[derive(Debug, Clone, Copy, PartialEq)]
     enum Still {
-        /// The process: its loop does not run.
+        /// The process: the loop doesn't run.
         Process,
         /// The process, inside a poll that then finds completions.
         Poll,
         /// The engine: nothing completes.
         Engine,
-        /// One lane: nothing of it completes.
+        /// One lane: none of its operations completes.
         Lane(u32),
-        /// One lane: nothing of it is taken.
+        /// One lane: the engine accepts none of its operations.
         RefusedLane(u32),
     }
 
-    /// A trial of 200 ms at 10,000 operations per second, in virtual time: nothing depends on how fast the test runs.
+    /// A trial of 200 ms at 10,000 operations per second, in virtual time, so that the test's own speed doesn't matter.
     #[derive(Debug, Clone, Copy)]
     struct Case {
         still: Still,
@@ -668,18 +672,18 @@ mod tests {
     const RATE_PER_S: f64 = 10_000.0;
     const OPERATIONS: u64 = 2_000;
     const GIVE_UP_NS: u64 = 401_000_000;
-    /// Virtual time of one look at the clock. Completions follow within some of them.
+    /// Virtual time per clock read. Completions follow within a few of these.
     const LOOK_NS: u64 = 2_000;
-    /// Virtual time in which what was held up is worked off, at most: one operation after the other, two looks each.
+    /// Maximum virtual time for issuing the delayed operations: one after the other, two clock reads each.
     const DRAIN_NS: u64 = OPERATIONS * 2 * LOOK_NS;
 
-    /// Outcome of a case.
+    /// Results of a case.
     struct Driven {
         result: Punctuality,
         latencies: LatencyHistogram,
-        /// Samples of operations that completed.
+        /// Latencies of completed operations.
         samples: Vec<u64>,
-        /// The most operations that each lane had in flight.
+        /// Maximum number of operations in flight per lane.
         most_in_flight: Vec<usize>,
     }
 
@@ -721,7 +725,7 @@ mod tests {
             index * 100_000
         }
 
-        /// Returns whether the stall holds up an operation that is due during it.
+        /// Returns whether the stall delays an operation that is due during it.
         fn holds_up(&self, index: u64) -> bool {
             let lane = index % u64::from(self.lanes);
             match self.still {
@@ -730,8 +734,7 @@ mod tests {
             }
         }
 
-        /// The model: each operation that is due in the stall and that it holds up waits for its end; all others take no
-        /// time.
+        /// The model: each affected operation that is due in the stall waits for its end; all others take no time.
         fn latencies_ns(&self) -> Vec<u64> {
             let latency_ns =
                 |index| match self.is_still(Self::due_ns(index)) && self.holds_up(index) {
@@ -743,7 +746,7 @@ mod tests {
             all
         }
 
-        /// The loop itself.
+        /// Runs the real loop.
         fn drive(self) -> Driven {
             let time = Time::default();
             let passing = time.clone();
@@ -857,7 +860,7 @@ mod tests {
                         near(latencies.mean_ns().unwrap() as u64, mean_ns),
                         "{case:?}: {latencies:?}"
                     );
-                    // What is never issued is a lower bound, and is marked.
+                    // Operations that are never issued are lower bounds, and are marked as such.
                     let is_given_up = case.end_ns() > GIVE_UP_NS;
                     let unfinished = OPERATIONS - driven.result.completed;
                     assert_eq!(unfinished > 1000, is_given_up, "{case:?}: {unfinished}");
@@ -937,7 +940,7 @@ mod tests {
                     found.abs_diff(expected) <= drained,
                     "{case:?}: {found} operations are held up, not {expected}"
                 );
-                // All of the other lanes were issued in time.
+                // All operations of the other lanes were issued in time.
                 let others = OPERATIONS - OPERATIONS / 3;
                 assert!(
                     driven.result.completed >= others,
@@ -954,7 +957,7 @@ mod tests {
         let time = now.clone();
         let clock = || now.set(now.get() + LOOK_NS);
         let (mut mock, stop) = (mock(1000), AtomicBool::new(false));
-        // One operation each millisecond, of ten that are due.
+        // One operation completes per millisecond; ten are due.
         mock.lock().ends = Some(Box::new(move |_| {
             let ends = time.get() >= next_ns;
             if ends {
@@ -982,13 +985,13 @@ mod tests {
             .collect();
         let never: u64 = waits.iter().map(|waits| waits.count).sum();
         assert_eq!(never, OPERATIONS - result.completed);
-        // The last one was due at the end of the timetable, and has waited since.
+        // The last one was due at the end of the timetable and has waited since.
         let shortest_ns = waits.iter().map(|waits| waits.shortest_ns).min().unwrap();
         assert_eq!(shortest_ns, result.ended_ns - Case::due_ns(OPERATIONS - 1));
         assert_eq!(result.late, result.late.max(never));
     }
 
-    /// One that ends an operation at no time is named while the others go on.
+    /// A lane on which no operation ever ends is named, even while others go on.
     #[test]
     fn a_lane_that_stays_stuck_ends_the_trial_and_is_named() {
         let (mut mock, stop) = (mock(1000), AtomicBool::new(false));
@@ -1037,8 +1040,8 @@ mod tests {
         }
     }
 
-    /// Bursts of 4 on as many flows as `flows`, a microsecond for each operation, in virtual time: each look at the clock
-    /// takes 100 ns, and the one of this number 50 us more.
+    /// Bursts of 4 on `flows` flows, one operation per microsecond, in virtual time. Each clock read takes 100 ns, and
+    /// the one with number `long_look` 50 µs more.
     fn bursts(flows: usize, long_look: Option<u64>) -> (Punctuality, Vec<u64>) {
         let (mut mock, stop) = (mock(1000), AtomicBool::new(false));
         let mut port = silent_port(&mut mock, &stop);
@@ -1095,7 +1098,7 @@ mod tests {
     #[test]
     fn bursts_that_were_held_up_are_late() {
         let (result, _) = bursts(1, Some(1000));
-        // 50 us delay about 12 bursts of 4. All but the last are issued after the following burst was due.
+        // 50 µs delay about 12 bursts of 4. All but the last burst are issued after the next one was due.
         assert!((30..=60).contains(&result.late), "{result:?}");
     }
 }

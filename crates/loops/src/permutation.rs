@@ -1,16 +1,16 @@
-//! Seeded permutations of the numbers below any bound, computed for one of them at a time, so that an order of millions
-//! of slots or transfers needs no table, and ranks and threads can start anywhere in it.
+//! Seeded permutations of the numbers below any bound, computed for one number at a time. An order of millions of slots
+//! or transfers therefore needs no table, and ranks and threads can start anywhere in it.
 //!
-//! A number of b bits is mixed by steps of which each can be undone: adding a key, multiplying by an odd number, both
-//! modulo 2^b, and adding its own upper half without carries, as in the finalizer of SplitMix64 (Steele, Lea and Flood,
-//! "Fast splittable pseudorandom number generators", OOPSLA 2014) for b = 64. Steps that can be undone make a
-//! permutation of the 2^b numbers, 2^b being the next power of two. One of fewer follows by cycle walking (Black and
-//! Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002): what falls outside is mixed again until it falls
-//! inside, which takes less than two rounds on average.
+//! A number of b bits is mixed by invertible steps: adding a key, multiplying by an odd number (both modulo 2^b), and
+//! xoring its own upper half. This follows the finalizer of SplitMix64 for b = 64 (Steele, Lea and Flood, "Fast
+//! splittable pseudorandom number generators", OOPSLA 2014). Invertible steps make a permutation of all 2^b numbers.
+//! For a bound below 2^b, cycle walking is used (Black and Rogaway, "Ciphers with arbitrary finite domains", CT-RSA
+//! 2002): a result outside the bound is mixed again until it is inside. 2^b is the next power of two, so this takes
+//! less than two rounds on average.
 
 pub use tonnage_engine::pattern::{GOLDEN, mix};
 
-/// Rounds of mixing. Two leave neighbours visibly together where there are few slots.
+/// Rounds of mixing. With two rounds, adjacent numbers visibly stay together when there are few slots.
 const ROUNDS: usize = 3;
 
 /// A permutation of the numbers below a bound.
@@ -24,7 +24,8 @@ pub struct Permutation {
 }
 
 impl Permutation {
-    /// A permutation of the numbers below `below`, at least one. Other seeds give others, as far as there are any.
+    /// Creates a permutation of the numbers below `below` (at least one). Different seeds give different permutations,
+    /// as far as there are enough.
     pub fn new(below: u64, seed: u64) -> Self {
         let below = below.max(1);
         let bits = (u64::BITS - (below - 1).leading_zeros()).max(1);
@@ -41,7 +42,7 @@ impl Permutation {
         }
     }
 
-    /// The number that `number`, which is below the bound, becomes.
+    /// Returns the image of `number`, which must be below the bound.
     #[inline]
     pub fn of(&self, number: u64) -> u64 {
         let mut mixed = number;
@@ -81,7 +82,8 @@ mod tests {
         }
     }
 
-    /// Each place is as likely for each number, and neighbours are no more often neighbours than chance has it.
+    /// Each position is equally likely for each number, and adjacent numbers stay adjacent no more often than by
+    /// chance.
     #[test]
     fn seeds_spread_numbers_evenly() {
         for below in [5u64, 8, 100] {
@@ -113,7 +115,7 @@ mod tests {
     fn neighbours_do_not_stay_neighbours() {
         let order = Permutation::new(1 << 16, 1);
         let kept = (1..1 << 16).filter(|&index| order.of(index) == order.of(index - 1) + 1);
-        // By chance one in 65536 of them.
+        // By chance, one in 65536 stays adjacent.
         assert!(kept.count() < 16);
         let other = Permutation::new(1 << 16, 2);
         assert!((0..16).any(|index| order.of(index) != other.of(index)));
@@ -127,7 +129,7 @@ mod tests {
         assert!((0.45..0.55).contains(&low), "{low}");
     }
 
-    /// Numbers of cycle walking stay few: the bound is more than half of the power of two.
+    /// The bound is just above half of the power of two, which needs the most cycle walking.
     #[test]
     fn the_worst_bound_is_quick() {
         let below = (1 << 20) + 1;

@@ -1,8 +1,8 @@
 //! One operation, one answer. Each side waits for data to *arrive*, so half the round trip is a one-way latency.
 //!
-//! Arrival is a completion at the target for write-imm and send. A plain write is seen by its last byte changing, which
-//! needs an engine that writes the last byte last ([`tonnage_engine::Caps::ordered_writes`]). A read has no arrival to
-//! wait for: under ping-pong one read is in flight at a time, the peers taking turns ([`read_in_turn`]).
+//! For write-imm and send, arrival is a completion at the target. For a plain write, arrival is seen as a change of its
+//! last byte, which needs an engine that writes the last byte last ([`tonnage_engine::Caps::ordered_writes`]). A read
+//! has no arrival. Ping-pong then keeps one read in flight at a time and rotates over the peers ([`read_in_turn`]).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -18,17 +18,17 @@ use crate::flow_walk::{FlowSlots, FlowWalk};
 use tonnage_engine::{Caps, Completion, Ending, Op};
 use tonnage_units::{Error, Result};
 
-/// Looks at the last byte between two polls of an engine whose peers write without this side's help.
+/// Checks of the last byte between two polls, for engines whose peers write without this side's help.
 const LOOKS_PER_POLL: u32 = 32;
 
-/// Most own operations whose completion is still out when the next one is posted.
+/// Maximum number of own operations that may be incomplete when the next one is posted.
 const OUTSTANDING_MAX: u64 = 16;
 
-/// One direction of a plain-write ping-pong: the last byte of a slot counts how often it was written. It is the slot at
-/// the target's end that counts, wherever its bytes come from.
+/// One direction of a plain-write ping-pong: the last byte of a slot counts its writes. The slot at the target counts,
+/// wherever the bytes come from.
 struct Marks {
     walk: FlowWalk,
-    /// The slots that the next operation uses at the writer's end and at the target's.
+    /// The slots of the next operation at the writer and at the target.
     local_slot: u64,
     slot: u64,
     counts: Vec<u8>,
@@ -45,7 +45,7 @@ impl Marks {
         }
     }
 
-    /// Next value of the last byte of a slot.
+    /// Next value of the slot's last byte.
     #[inline]
     fn next_count(&self) -> u8 {
         self.counts[self.slot as usize].wrapping_add(1)
@@ -58,7 +58,7 @@ impl Marks {
     }
 }
 
-/// Last-byte signalling with one peer: what this side writes next and what it waits for next.
+/// Last-byte signalling with one peer: the next outgoing and the next expected value.
 pub struct Signal {
     arena: Arc<Arena>,
     out_origin: u64,
@@ -70,7 +70,7 @@ pub struct Signal {
 }
 
 impl Signal {
-    /// Signalling between `rank` and `peer`, whose slices start at the two origins of this worker's memory.
+    /// Creates the signalling between `rank` and `peer`. Their slices start at the two origins in this worker's memory.
     pub fn new(
         slots: &FlowSlots,
         rank: u32,
@@ -90,7 +90,7 @@ impl Signal {
         }
     }
 
-    /// Puts the expected old value into every incoming slot: filling and other points overwrite them.
+    /// Restores the expected old value in every incoming slot, because filling and other points overwrite them.
     pub fn rearm(&self) -> Result<(), OutOfRange> {
         for (slot, &count) in self.into.counts.iter().enumerate() {
             let offset = self.into_origin + slot as u64 * self.stride_bytes + self.last_byte;
@@ -99,7 +99,7 @@ impl Signal {
         Ok(())
     }
 
-    /// Marks the local bytes of the next outgoing operation as new.
+    /// Writes the next count into the source slot of the next outgoing operation.
     #[inline]
     fn stamp(&mut self) -> Result<(), OutOfRange> {
         let offset = self.out_origin + self.out.local_slot * self.stride_bytes + self.last_byte;
@@ -108,7 +108,7 @@ impl Signal {
         Ok(())
     }
 
-    /// Returns whether the next incoming operation has arrived; moves on if so.
+    /// Returns whether the next incoming operation has arrived, and if so advances.
     #[inline]
     fn arrived(&mut self) -> Result<bool, OutOfRange> {
         let offset = self.into_origin + self.into.slot * self.stride_bytes + self.last_byte;
@@ -120,27 +120,27 @@ impl Signal {
     }
 }
 
-/// One end of a ping-pong: its flows, and a signal for each where arrivals are seen in memory.
+/// One end of a ping-pong: its flows, and a signal for each if arrivals are detected in memory.
 pub struct Table {
-    /// One flow for each peer.
+    /// One flow per peer.
     pub flows: Vec<Flow>,
-    /// Empty, or one for each flow.
+    /// Empty, or one signal per flow.
     pub signals: Vec<Signal>,
-    /// Peers whose operation arrived and was not answered yet; only the answering side keeps them.
+    /// Peers whose operation arrived and was not answered yet; used only by the answering side.
     unanswered: Vec<u32>,
     answers: bool,
-    /// The flows that the beginning side drives.
+    /// The flows that the initiating side drives.
     active: Range<usize>,
     looks_per_poll: u32,
     outstanding: u64,
-    /// Made once: filling it anew for each hop would be part of the latency.
+    /// Allocated once: initializing it for each hop would add to the latency.
     done: Box<[Completion; BURST]>,
 }
 
 impl Table {
-    /// A table without anything in flight; `answers` on the side that answers.
+    /// Creates a table with nothing in flight; `answers` is true on the answering side.
     pub fn new(flows: Vec<Flow>, signals: Vec<Signal>, answers: bool, caps: &Caps) -> Self {
-        // One operation of each peer can be unanswered at a time, so the list never grows beyond this.
+        // Each peer can have one unanswered operation, so the list never grows beyond this.
         let unanswered = Vec::with_capacity(flows.len());
         Self {
             active: 0..flows.len(),
@@ -158,12 +158,12 @@ impl Table {
         }
     }
 
-    /// Lets the beginning side drive only these flows from now on.
+    /// Makes the initiating side drive only these flows from now on.
     pub fn activate(&mut self, flows: Range<usize>) {
         self.active = flows;
     }
 
-    /// Makes the incoming slots of all peers ready for a trial.
+    /// Prepares the incoming slots of all peers for a trial.
     pub fn rearm(&self) -> Result<()> {
         self.signals
             .iter()
@@ -198,7 +198,7 @@ impl Table {
         Ok(count)
     }
 
-    /// Waits until the answer of the `index`-th peer has arrived.
+    /// Waits for the answer of the `index`-th peer.
     #[inline]
     fn wait(&mut self, index: usize, port: &mut Port, before: u64) -> Result<()> {
         loop {
@@ -234,7 +234,8 @@ impl Table {
     }
 }
 
-/// The side that begins: a round trip with each peer in turn until `until` says so. Returns the number of round trips.
+/// The initiating side: makes round trips with each peer in turn until `until` ends the loop. Returns the number of
+/// round trips.
 pub fn serve_first<R: Recorder>(
     port: &mut Port,
     table: &mut Table,
@@ -246,7 +247,8 @@ pub fn serve_first<R: Recorder>(
         let start_ns = recorder.now_ns();
         let before = port.arrivals.count;
         table.hit(index, port)?;
-        // A transport may call the own operation done before the peer has it: only the answer is progress.
+        // A transport may complete this side's operation before the peer has the data, so only the answer counts as
+        // progress.
         port.awaited = 1;
         table.wait(index, port, before)?;
         port.awaited = 0;
@@ -264,7 +266,7 @@ pub fn serve_first<R: Recorder>(
     Ok(trips)
 }
 
-/// One read at a time, the flows taking turns, until `until` says so. Returns the number of reads.
+/// Makes one read at a time, rotating over the flows, until `until` ends the loop. Returns the number of reads.
 pub fn read_in_turn<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
@@ -289,14 +291,14 @@ pub fn read_in_turn<R: Recorder>(
     Ok(reads)
 }
 
-/// The side that answers, until `over` says that everybody is done. Returns the number of answers.
+/// The answering side: answers until `over` returns true. Returns the number of answers.
 pub fn return_all(
     port: &mut Port,
     table: &mut Table,
     over: &mut dyn FnMut() -> bool,
 ) -> Result<u64> {
     let mut answers = 0;
-    // With several peers a second look at one would make the others wait.
+    // With several peers, checking one repeatedly would make the others wait.
     let looks = if table.signals.len() == 1 {
         table.looks_per_poll
     } else {

@@ -1,5 +1,5 @@
-//! A worker's engine with the duties that every loop has beside its own: counting arrivals, handing receives back,
-//! telling senders what was taken, giving up the CPU where it is shared, and ending when the run is stopped.
+//! A worker's engine, plus the duties common to all loops. These are counting arrivals, reposting receives, returning
+//! credits, yielding a shared CPU, and ending when the run is stopped.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,26 +15,26 @@ use tonnage_engine::{Arm, Completion, Ending, Engine, Flush, Lane, Op};
 use tonnage_ranks::Sleeper;
 use tonnage_units::{Error, Result};
 
-/// Arrivals from peers since the counters were taken last.
+/// Arrivals from peers since the counters were last taken.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Arrivals {
     /// Number of operations that arrived.
     pub count: u64,
-    /// Wrapping sum of the [`arrival_mix`] of each: the set of arrivals, whatever their order.
+    /// Wrapping sum of [`arrival_mix`] over all arrivals. It identifies the set of arrivals, independent of their
+    /// order.
     pub set: u64,
-    /// Time at which nothing more had arrived, nanoseconds on the worker's clock: at the first poll after the last one
-    /// that found nothing. 0 when none arrived.
+    /// Time of the first empty poll after the last arrival, in nanoseconds on the worker's clock. 0 if nothing arrived.
     pub last_ns: u64,
 }
 
-/// A number of 64 bits for an arrival. A sum over a set of them is that of another set by chance once in 2^64; a sum of
-/// the immediates alone would be the same for 1, 1, 4, 4 as for 1, 2, 3, 4.
+/// Maps an arrival to a 64-bit number. Two different sets have the same sum by chance once in 2^64. A sum of the
+/// immediates alone would be the same for 1, 1, 4, 4 as for 1, 2, 3, 4.
 #[inline]
 pub fn arrival_mix(peer: u32, immediate: u32) -> u64 {
     mix(u64::from(peer) << 32 | u64::from(immediate))
 }
 
-/// A worker's engine and its standing duties.
+/// A worker's engine and the common duties.
 pub struct Port<'a> {
     /// The engine.
     pub engine: &'a mut dyn Engine,
@@ -43,55 +43,55 @@ pub struct Port<'a> {
     /// Arrivals of the running trial.
     pub arrivals: Arrivals,
     /// Something arrived after `arrivals.last_ns`. An answer must not wait for a clock read, so the time is taken when
-    /// there is nothing else to do.
+    /// idle.
     undated: bool,
-    /// All bits where arrivals do not name the peer that they come from, else none.
+    /// All bits set if arrivals don't name their peer; otherwise 0.
     unnamed: u32,
     stop: &'a AtomicBool,
     yielding: bool,
-    /// True when an idle loop rests for a moment; not where every poll is a call into a library that takes longer.
+    /// True if an idle loop executes a pause instruction. False if every poll is a call into a library that takes
+    /// longer anyway.
     pausing: bool,
-    /// After a look that found fewer arrivals than this, some time is left for others to gather.
+    /// After a poll that found fewer arrivals than this, the loop waits briefly for others to gather.
     gathers: usize,
     receives: Vec<Receives>,
-    /// Receives to be handed over, the oldest last taken first.
+    /// Receives waiting to be posted, oldest first.
     staged: Vec<Op>,
     /// False while the posted receives are being used up.
     reposting: bool,
-    /// Counts of what receivers have taken; `None` where a completion says so already.
+    /// Credits of receivers; `None` if a completion already implies that the receiver took the message.
     credits: Option<&'a mut Credits>,
-    /// Operations, flushes included, that have not completed.
+    /// Operations, including flushes, that have not completed.
     outstanding: u64,
-    /// The most of these at a time.
+    /// Maximum of `outstanding`.
     most_in_flight: u64,
     /// Operations that completed.
     completed: u64,
-    /// Answers of peers that a loop waits for now.
+    /// Answers of peers that a loop is waiting for.
     pub awaited: u64,
-    /// Answers that it has had.
+    /// Answers received.
     pub answered: u64,
-    /// Turns without work.
+    /// Polls without work.
     idle_turns: u32,
     watch: Option<StallWatch>,
     stall: Option<Stall>,
-    /// An idle loop sleeps by this.
+    /// Puts an idle loop to sleep.
     sleeper: Option<Sleeper>,
-    /// True while it may not, because something else than a completion is waited for.
+    /// True while the loop must stay awake, because it waits for something other than a completion.
     wakeful: bool,
 }
 
-/// Turns of a spinning CPU that are left for arrivals to gather, some 0.2 µs.
+/// Spin-loop hints while arrivals gather, about 0.2 µs.
 const GATHER_SPINS: u32 = 10;
 
-/// Longest sleep: conditions that only the clock brings about are looked at again.
+/// Longest sleep. Conditions that depend only on the clock are checked again after it.
 const NAP: Duration = Duration::from_millis(10);
 
-/// An idle loop looks at the clock once in so many turns; one that gives its CPU away in each turn, for milliseconds
-/// perhaps, more often.
+/// Idle polls per clock read. A loop that yields reads it more often, because each yield may last milliseconds.
 const LOOK_TURNS: [u32; 2] = [256, 16];
 
 impl<'a> Port<'a> {
-    /// A port that ends with an error when `stop` becomes true, and yields the CPU when idle if `yielding`.
+    /// Creates a port that ends with an error when `stop` becomes true, and yields the CPU when idle if `yielding`.
     pub fn new(
         engine: &'a mut dyn Engine,
         clock: Clock,
@@ -125,23 +125,23 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// Sleeps when idle, until the engine has something or somebody wakes it.
+    /// Makes it sleep when idle, until the engine has something or another thread wakes it.
     pub fn with_sleeper(mut self, sleeper: Sleeper) -> Self {
         self.sleeper = Some(sleeper);
         self
     }
 
-    /// Makes it yield the CPU when idle, or not.
+    /// Sets whether it yields the CPU when idle.
     pub fn set_yielding(&mut self, yielding: bool) {
         self.yielding = yielding;
     }
 
-    /// Keeps it awake, such as before a start that is near, or lets it sleep again.
+    /// Keeps it awake, for example shortly before a start, or lets it sleep again.
     pub fn keep_awake(&mut self, wakeful: bool) {
         self.wakeful = wakeful;
     }
 
-    /// Returns whether something else than a completion is waited for.
+    /// Returns whether it waits for something other than a completion.
     pub fn is_kept_awake(&self) -> bool {
         self.wakeful
     }
@@ -158,22 +158,22 @@ impl<'a> Port<'a> {
         self
     }
 
-    /// The operations that made no progress, if that was the error.
+    /// Returns the operations that made no progress, if that was the error.
     pub fn stall(&self) -> Option<&Stall> {
         self.stall.as_ref()
     }
 
-    /// The flag that ends the loops of a run that is stopped.
+    /// Returns the flag that stops the loops.
     pub fn stop_flag(&self) -> &'a AtomicBool {
         self.stop
     }
 
-    /// Takes note of how many operations were in flight that were carried out elsewhere.
+    /// Records how many operations were in flight in a trial that was carried out elsewhere.
     pub fn note_in_flight(&mut self, most: u64) {
         self.most_in_flight = self.most_in_flight.max(most);
     }
 
-    /// Forgets how long flows were without progress, such as between two trials.
+    /// Resets the time that flows were without progress, for example between two trials.
     pub fn restart_watch(&mut self) {
         self.awaited = 0;
         if let Some(watch) = &mut self.watch {
@@ -181,13 +181,13 @@ impl<'a> Port<'a> {
         }
     }
 
-    /// Counts a message as done only once its receiver has taken it, and tells its own senders what it took.
+    /// Makes messages complete only once their receiver has taken them, and returns credits to this worker's senders.
     pub fn with_credits(mut self, credits: &'a mut Credits) -> Self {
         self.credits = Some(credits);
         self
     }
 
-    /// Tells all senders everything that was taken, and waits until that is on its way.
+    /// Returns all credits to senders, and waits until they have been sent.
     pub fn settle_credits(&mut self) -> Result<()> {
         let mut done = [Completion::EMPTY; BURST];
         while let Some(credits) = &mut self.credits
@@ -199,26 +199,26 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Counts arrivals without the peer that they come from, which the engine does not name.
+    /// Counts arrivals without their peer, for engines that do not name it.
     pub fn without_names(mut self) -> Self {
         self.unnamed = Lane::UNNAMED.0;
         self
     }
 
-    /// Polls without a pause when idle, for an engine on which arrivals wait for the next poll.
+    /// Polls without a pause when idle, for an engine whose arrivals happen only during a poll.
     pub fn without_pause(mut self) -> Self {
         self.pausing = false;
         self
     }
 
-    /// Leaves time for arrivals to gather after a look that found fewer than `most`. Where senders write into memory that
-    /// this worker looks at, each look takes the cache line that a sender is about to write.
+    /// Waits briefly after a poll that found fewer than `most` arrivals. If senders write into memory that this worker
+    /// polls, each poll takes away the cache line that a sender is about to write.
     pub fn gathering(mut self, most: usize) -> Self {
         self.gathers = most;
         self
     }
 
-    /// Posts `depth` receives for each peer; every arrival hands one back until [`Self::use_up_receives`].
+    /// Posts `depth` receives per peer. Every arrival reposts one until [`Self::use_up_receives`].
     pub fn post_receives(&mut self, receives: Vec<Receives>, depth: u32) -> Result<()> {
         self.staged = Vec::with_capacity(receives.len() * depth as usize + BURST);
         self.receives = receives;
@@ -234,7 +234,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Stops replacing arrivals by further receives.
+    /// Stops reposting receives.
     pub fn use_up_receives(&mut self) {
         self.reposting = false;
     }
@@ -245,7 +245,8 @@ impl<'a> Port<'a> {
         std::mem::take(&mut self.arrivals)
     }
 
-    /// Waits for what peers' plain writes have brought; returns the time of that, at least 1 ns, where it is needed.
+    /// Waits until the data of peers' plain writes are visible. Returns the time it took, at least 1 ns, if the engine
+    /// needs this.
     pub fn flush_incoming(&mut self) -> Result<Option<u64>> {
         let began_ns = self.clock.now_ns();
         let is_needed = self.engine.flush_incoming()?;
@@ -253,7 +254,7 @@ impl<'a> Port<'a> {
         Ok(is_needed.then_some(taken_ns.max(1)))
     }
 
-    /// Polls once. Arrivals have been counted and their receives replaced; the caller looks at `Done` for its own.
+    /// Polls once. Arrivals have been counted and their receives reposted; the caller handles `Done` completions.
     #[inline]
     pub fn poll(&mut self, done: &mut [Completion; BURST]) -> Result<usize> {
         let mut count = self.engine.poll(done)?;
@@ -263,7 +264,7 @@ impl<'a> Port<'a> {
         if count == 0 {
             return self.idle().map(|()| 0);
         }
-        // An engine that completes while posting is never idle, so this is the only place that its loops pass.
+        // An engine that completes while posting is never idle, so its loops check the flag only here.
         self.check_stop()?;
         let (mut arrived, mut done_here) = (false, 0);
         for completion in &done[..count] {
@@ -301,7 +302,7 @@ impl<'a> Port<'a> {
         Ok(count)
     }
 
-    /// Error for more completions than there are operations that have not completed.
+    /// Error for more completions than outstanding operations.
     #[cold]
     fn completed_twice(&self, done: u64) -> Error {
         Error::Failed(format!(
@@ -311,7 +312,7 @@ impl<'a> Port<'a> {
         ))
     }
 
-    /// Error for a failed operation, in the engine's words.
+    /// Error for a failed operation, as the engine describes it.
     #[cold]
     fn failed(&self, completion: &Completion) -> Error {
         self.engine.failure(completion).into()
@@ -334,7 +335,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Hands over operations; returns how many were taken.
+    /// Posts operations; returns the number accepted.
     #[inline]
     pub fn post(&mut self, ops: &[Op]) -> Result<usize> {
         let taken = self.engine.post(ops)?;
@@ -343,18 +344,18 @@ impl<'a> Port<'a> {
         Ok(taken)
     }
 
-    /// Operations that were handed over and not seen to end.
+    /// Returns the number of operations posted and not yet completed.
     #[inline]
     pub fn outstanding(&self) -> u64 {
         self.outstanding
     }
 
-    /// The most operations that were handed over and not seen to end, since this was asked last.
+    /// Returns the maximum number of outstanding operations since the last call.
     pub fn take_most_in_flight(&mut self) -> u64 {
         std::mem::take(&mut self.most_in_flight)
     }
 
-    /// Spends a turn without work: looks at the stop flag, hands over receives, and rests.
+    /// Handles a poll without work: checks the stop flag, posts receives, and rests.
     #[inline]
     fn idle(&mut self) -> Result<()> {
         self.date_arrivals();
@@ -382,7 +383,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Sleeps for a while, unless the engine has something already.
+    /// Sleeps for a while, unless the engine already has something.
     #[cold]
     fn sleep(&mut self) -> Result<()> {
         self.look()?;
@@ -405,8 +406,8 @@ impl<'a> Port<'a> {
         self.stalled(found)
     }
 
-    /// Fails when one of the flows makes no progress, which `count` tells as for [`StallWatch::look_at_flows`]. For a
-    /// loop that is not idle, now and then.
+    /// Fails if one of the flows makes no progress; `count` is that of [`StallWatch::look_at_flows`]. Called
+    /// occasionally by loops that aren't idle.
     #[cold]
     pub fn look_at_flows(
         &mut self,
@@ -430,7 +431,7 @@ impl<'a> Port<'a> {
         Err(error)
     }
 
-    /// Fails when the run was stopped; loops that do not poll look at it now and then.
+    /// Fails if the run was stopped. Loops that do not poll call this occasionally.
     #[inline]
     pub fn check_stop(&self) -> Result<()> {
         if self.stop.load(Ordering::Relaxed) {
@@ -439,7 +440,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Posts all of `ops` and waits for their completions. `done` is room for them, which the caller makes once: making it
+    /// Posts all of `ops` and waits for their completions. The caller allocates `done` once, because initializing it
     /// costs as much as an operation.
     pub fn complete(&mut self, ops: &[Op], done: &mut [Completion; BURST]) -> Result<()> {
         let (mut posted, mut completed) = (0, 0);
@@ -453,7 +454,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Proves that what was written has arrived, where completions alone do not.
+    /// Proves that written data has arrived, for engines whose completions alone do not.
     pub fn flush(&mut self, flows: &[Flow]) -> Result<()> {
         let mut done = [Completion::EMPTY; BURST];
         for flow in flows.iter().filter(|flow| flow.issued > 0) {
@@ -470,7 +471,7 @@ impl<'a> Port<'a> {
         Ok(())
     }
 
-    /// Begins a flush; one that was posted completes as an operation with this tag does.
+    /// Begins a flush. If it was posted, it completes like an operation with this tag.
     pub fn begin_flush(&mut self, flow: &Flow, tag: u32) -> Result<Flush> {
         let flushed = self.engine.flush(flow.lane, tag)?;
         self.outstanding += u64::from(flushed == Flush::Posted);
@@ -478,7 +479,7 @@ impl<'a> Port<'a> {
     }
 }
 
-/// Number of the completions that are of operations which this side posted.
+/// Number of completions of this side's own operations.
 #[inline]
 pub fn own(done: &[Completion]) -> usize {
     done.iter()

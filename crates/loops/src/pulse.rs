@@ -1,8 +1,8 @@
-//! The pulse of a worker: how far its loop is, for another thread that looks now and then.
+//! The pulse of a worker: the progress of its loop, for another thread that samples it occasionally.
 //!
-//! The loop stores a number whenever operations have completed, and hands its latencies over when it was asked to: once
-//! an interval it swaps its histogram for an empty one. It touches no bin, never waits, and reads the clock no more
-//! often for it. The requesting thread merges and clears the histogram.
+//! The loop stores a number whenever operations have completed. It hands its latencies over on request, once per
+//! interval, by swapping its histogram for an empty one. It touches no bin, never waits, and needs no additional clock
+//! reads. The requesting thread merges and clears the histogram.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
@@ -16,24 +16,24 @@ use tonnage_units::lock::lock;
 /// Progress of a worker's loop in a trial.
 #[derive(Debug, Default)]
 pub struct Pulse {
-    /// The worker's own line of the cache.
+    /// Written by the worker, so it has its own cache lines.
     completed: OwnLine<AtomicU64>,
-    /// Times that latencies were asked for. Written once an interval, so that the worker has it in its cache.
+    /// Number of requests for latencies. Written once per interval, so that the worker keeps it in its cache.
     asked: OwnLine<AtomicU64>,
-    /// The last of these times at which the worker has answered.
+    /// The last request that the worker has answered.
     answered: AtomicU64,
     /// Latencies that the worker has handed over.
     latencies: Mutex<HandedOver>,
-    /// Progress of a trial that is carried out elsewhere, while it is.
+    /// Progress of a trial that is carried out elsewhere, while it runs.
     followed: Mutex<Option<Followed>>,
 }
 
 /// Latencies that a worker has handed over.
 #[derive(Debug, Default)]
 struct HandedOver {
-    /// Those that were not taken yet. While it is empty, the worker may swap it for its own.
+    /// Latencies not taken yet. While this is empty, the worker may swap it for its own histogram.
     interval: LatencyHistogram,
-    /// Those of the trial that were taken.
+    /// Latencies of the trial that were taken.
     taken: LatencyHistogram,
 }
 
@@ -41,7 +41,7 @@ struct HandedOver {
 #[derive(Debug)]
 struct Followed {
     progress: Arc<dyn CarriedProgress>,
-    /// Counts of the latencies that were handed over.
+    /// Bin counts that were already handed over.
     told: Vec<u64>,
 }
 
@@ -62,15 +62,15 @@ impl Pulse {
         *lock(&self.followed) = None;
     }
 
-    /// Tells from now on what whoever carries the trial out knows.
+    /// Reports the progress of a trial that is carried out elsewhere from now on.
     pub fn follow(&self, progress: Arc<dyn CarriedProgress>) {
         let told = Vec::new();
         *lock(&self.followed) = Some(Followed { progress, told });
     }
 
-    /// Ends that, with what came of the trial.
+    /// Stops following, with the results of the trial.
     pub fn end_following(&self, operations: u64, latencies: Option<&BinnedLatencies>) {
-        // Under one lock: whoever looks sees the trial before its end, or after all of it.
+        // Under one lock, so that readers see the trial either before its end or complete.
         let mut following = lock(&self.followed);
         self.completed.0.fetch_max(operations, Ordering::Relaxed);
         if let (Some(mut followed), Some(latencies)) = (following.take(), latencies) {
@@ -78,11 +78,11 @@ impl Pulse {
         }
     }
 
-    /// Operations that have completed in this trial.
+    /// Returns the number of operations completed in this trial.
     pub fn completed(&self) -> u64 {
         let followed = lock(&self.followed);
         let told = followed.as_ref().and_then(|it| it.progress.operations());
-        // What was told last stays true where nothing is told any more.
+        // The last reported number remains valid when no further ones come.
         match told {
             Some(told) => self
                 .completed
@@ -93,7 +93,7 @@ impl Pulse {
         }
     }
 
-    /// Asks the worker for the latencies that it has recorded since it was asked last.
+    /// Requests the latencies that the worker has recorded since the last request.
     pub fn ask(&self) {
         let asked = self.asked.0.fetch_add(1, Ordering::Relaxed) + 1;
         if let Some(followed) = lock(&self.followed).as_mut() {
@@ -104,12 +104,12 @@ impl Pulse {
         }
     }
 
-    /// Returns whether the worker has handed over what it was asked for last.
+    /// Returns whether the worker has answered the last request.
     pub fn is_answered(&self) -> bool {
         self.answered.load(Ordering::Acquire) == self.asked.0.load(Ordering::Relaxed)
     }
 
-    /// Adds the latencies that the worker has handed over, and forgets them.
+    /// Moves the latencies that the worker has handed over into `into`.
     pub fn take_latencies(&self, into: &mut LatencyHistogram) {
         let HandedOver { interval, taken } = &mut *lock(&self.latencies);
         into.merge(interval);
@@ -118,16 +118,16 @@ impl Pulse {
     }
 }
 
-/// Pulse of a worker, with memory for the latencies of an interval.
+/// The worker's side of a pulse, with memory for the latencies of an interval.
 pub struct FeltPulse {
-    /// The pulse, which another thread feels.
+    /// The pulse, which another thread reads.
     pub pulse: Arc<Pulse>,
-    /// Latencies that were not handed over yet.
+    /// Latencies not handed over yet.
     pub latencies: LatencyHistogram,
 }
 
 impl FeltPulse {
-    /// Makes the memory.
+    /// Allocates the histogram.
     pub fn new(pulse: Arc<Pulse>) -> Self {
         Self {
             pulse,
@@ -135,14 +135,14 @@ impl FeltPulse {
         }
     }
 
-    /// Forgets the latencies of an earlier trial, before the clock runs.
+    /// Forgets the latencies of an earlier trial. Called before the clock starts.
     pub fn begin(&mut self) {
         self.latencies.clear();
         lock(&self.pulse.latencies).taken.clear();
     }
 
-    /// Hands over the latencies of the last interval, with what `more` adds to them, after the clock was stopped.
-    /// `whole` gets those of all intervals.
+    /// Hands over the latencies of the last interval, including those that `more` adds. Called after the clock was
+    /// stopped. `whole` receives the latencies of all intervals.
     pub fn finish(
         &mut self,
         whole: &mut LatencyHistogram,
@@ -157,16 +157,16 @@ impl FeltPulse {
     }
 }
 
-/// Records as `inner` does and keeps a pulse.
+/// Records like `inner`, and updates a pulse.
 pub struct Counted<'a, R> {
-    /// Records those of an interval.
+    /// Records the latencies of an interval.
     inner: R,
     pulse: &'a Pulse,
     answered: u64,
 }
 
 impl<'a, R: Recorder> Counted<'a, R> {
-    /// Keeps this pulse. [`FeltPulse::finish`] hands over what is left in the end.
+    /// Updates this pulse. [`FeltPulse::finish`] hands over the rest at the end.
     pub fn new(inner: R, pulse: &'a Pulse) -> Self {
         let answered = pulse.asked.0.load(Ordering::Relaxed);
         pulse.answered.store(answered, Ordering::Release);
@@ -177,7 +177,7 @@ impl<'a, R: Recorder> Counted<'a, R> {
         }
     }
 
-    /// Hands latencies over, unless those from before were not taken yet: then a later turn does.
+    /// Hands latencies over, unless the previous ones have not been taken yet: then a later call does.
     #[cold]
     fn answer(&mut self, asked: u64) {
         let pulse = self.pulse;
@@ -255,7 +255,7 @@ mod tests {
         };
         counted.sample(10);
         counted.progress(1);
-        // What was asked before the trial is nobody's question now.
+        // A request from before the trial must not be answered.
         take(&pulse);
         counted.sample(20);
         pulse.ask();
@@ -295,7 +295,7 @@ mod tests {
             (whole.count(), whole.min_ns(), whole.max_ns()),
             (5, Some(10), Some(40))
         );
-        // The next trial has none of them.
+        // The next trial has none of these latencies.
         felt.begin();
         let mut next = LatencyHistogram::new();
         felt.finish(&mut next, |_| {});
@@ -304,8 +304,8 @@ mod tests {
         assert_eq!(pulse.completed(), 0);
     }
 
-    /// At a boundary the loop touches no bin: it costs far less than to add up two histograms. The CPU time of a thread
-    /// does not count the turns of others, and the least of several times is not disturbed.
+    /// At an interval boundary the loop touches no bin, so it costs far less than merging two histograms. Thread CPU
+    /// time excludes other threads, and the minimum of several measurements excludes disturbances.
     #[test]
     fn a_boundary_costs_the_loop_no_walk_over_bins() {
         let (pulse, clock) = (Pulse::default(), Clock::new());
@@ -347,7 +347,7 @@ mod tests {
         assert_eq!(pulse.completed(), 7);
     }
 
-    /// Tells one number after the other, and nothing in between.
+    /// Reports these numbers one after the other, last first.
     #[derive(Debug)]
     struct Told(Mutex<Vec<Option<u64>>>);
 
@@ -361,7 +361,7 @@ mod tests {
         }
     }
 
-    /// Counts the bins of a trial that goes on.
+    /// Reports bin counts of a trial in progress.
     #[derive(Debug)]
     struct Bins(Mutex<Vec<u64>>);
 
@@ -399,7 +399,7 @@ mod tests {
         *lock(&bins.0) = vec![0, 3, 0, 1];
         pulse.end_following(9, bins.latencies().as_ref());
         assert_eq!((pulse.completed(), taken(&pulse)), (9, vec![(1, 1)]));
-        // Nobody is followed any more, who could answer.
+        // Nothing is followed any more, so there is no answer.
         pulse.ask();
         assert!(!pulse.is_answered());
         assert_eq!(taken(&pulse), []);
@@ -431,7 +431,7 @@ mod tests {
         pulse.follow(Arc::new(Told(Mutex::new(numbers))));
         let seen: Vec<u64> = (0..4).map(|_| pulse.completed()).collect();
         assert_eq!(seen, [5, 5, 7, 7]);
-        // A trial that failed tells of no operations.
+        // A failed trial reports no operations.
         pulse.end_following(0, None);
         assert_eq!(pulse.completed(), 7);
         pulse.restart();

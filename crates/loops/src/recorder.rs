@@ -1,23 +1,23 @@
-//! Recorders of the time of each operation: nothing, or a histogram. A loop is compiled once for each, so that the
-//! first costs no clock read.
+//! Recorders of operations' times: into nothing, or into a histogram. Loops are compiled once for each recorder, so
+//! that recording nothing costs no clock read.
 
 use tonnage_sys::clock::Clock;
 
 use tonnage_units::histogram::LatencyHistogram;
 
-/// Takes the time and the latency of operations.
+/// Supplies the time and takes the latencies of operations.
 pub trait Recorder {
-    /// Now, or 0 where nobody asks.
+    /// The current time, or 0 if latencies are not recorded.
     fn now_ns(&self) -> u64;
-    /// One latency.
+    /// Records one latency.
     fn sample(&mut self, latency_ns: u64);
-    /// Times of the phases of one batch, where the loop has batches.
+    /// Records the phases of one batch, in loops with batches.
     #[inline]
     fn phases(&mut self, _times: PhaseTimes) {}
-    /// Operations of the loop that have completed so far; a loop says so once for what it sees complete together.
+    /// Reports the number of operations completed so far, once for operations that complete together.
     #[inline]
     fn progress(&mut self, _completed: u64) {}
-    /// Destination of the latencies, where they are recorded.
+    /// Histogram of the latencies, if they are recorded.
     fn latencies(&mut self) -> Option<&mut LatencyHistogram> {
         None
     }
@@ -28,9 +28,9 @@ pub trait Recorder {
 pub struct PhaseTimes {
     /// Building its operations.
     pub prepare_ns: u64,
-    /// Handing them over, waits for room included.
+    /// Posting them, including waits for room.
     pub post_ns: u64,
-    /// From there to the end of the last one.
+    /// From then until the last one has completed.
     pub complete_ns: u64,
 }
 
@@ -74,11 +74,11 @@ impl Recorder for PerOperation<'_> {
 /// Latencies of the phases of batches.
 #[derive(Debug, Clone, Default)]
 pub struct PhaseHistograms {
-    /// Of building operations.
+    /// Building operations.
     pub prepare: LatencyHistogram,
-    /// Of handing them over.
+    /// Posting them.
     pub post: LatencyHistogram,
-    /// Of waiting for the last one.
+    /// Waiting for the last one.
     pub complete: LatencyHistogram,
 }
 
@@ -91,14 +91,14 @@ impl PhaseHistograms {
         self.complete.record(times.complete_ns);
     }
 
-    /// Adds those of another worker.
+    /// Adds the histograms of another worker.
     pub fn merge(&mut self, other: &Self) {
         self.prepare.merge(&other.prepare);
         self.post.merge(&other.post);
         self.complete.merge(&other.complete);
     }
 
-    /// Forgets what was recorded.
+    /// Clears all histograms.
     pub fn clear(&mut self) {
         self.prepare.clear();
         self.post.clear();

@@ -1,6 +1,6 @@
-//! The target of one-sided operations. It polls: several transports move nothing while the target does not, even for
-//! operations that need no help of its in principle. A worker that takes no part rests, and so does the target of a
-//! device that is known to need none.
+//! The target of one-sided operations. It polls, because several transports move nothing unless the target polls, even
+//! for operations that should need no help from it. A worker without a part in the trial rests, and so does the target
+//! if its device is known to need no help.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tonnage_engine::Completion;
 use tonnage_ranks::{Sleeper, Sleepers};
 use tonnage_units::Result;
 
-/// Polls until `over` says that everybody is done.
+/// Polls until `over` returns true.
 pub fn serve(port: &mut Port, over: &mut dyn FnMut() -> bool) -> Result<()> {
     let mut done = [Completion::EMPTY; BURST];
     while !over() {
@@ -20,13 +20,13 @@ pub fn serve(port: &mut Port, over: &mut dyn FnMut() -> bool) -> Result<()> {
     Ok(())
 }
 
-/// Time between two looks of a worker that takes no part: at the clock, before a start that is near, and at what it is
-/// woken for anyway. Each look takes the CPU from a worker that moves bytes, where both share one.
+/// Longest rest of a worker shortly before a start (`LOOK`), and otherwise (`REST`). Each check takes CPU time from a
+/// worker that moves bytes, if they share a CPU.
 const LOOK: Duration = Duration::from_millis(1);
 const REST: Duration = Duration::from_millis(50);
 
-/// Place of a worker that rests, because it would only take CPU time from the others. Whoever brings about what it
-/// rests for wakes the rank's sleepers; what woke it while it did not rest costs one more look.
+/// Lets a worker rest that would only take CPU time from others. The thread that changes the awaited condition wakes
+/// the rank's sleepers. A wake-up while the worker is not resting costs one additional check.
 #[derive(Debug)]
 pub struct RestingPlace {
     pub(crate) sleeper: Sleeper,
@@ -34,7 +34,7 @@ pub struct RestingPlace {
 }
 
 impl RestingPlace {
-    /// A place of its own among those of the rank that sleep.
+    /// Registers with the rank's sleepers.
     pub fn among(sleepers: &Sleepers) -> Result<Self> {
         Ok(Self {
             sleeper: sleepers.join()?,
@@ -42,7 +42,7 @@ impl RestingPlace {
         })
     }
 
-    /// Rests until `over` says that everybody is done.
+    /// Rests until `over` returns true.
     pub fn until(&self, port: &mut Port, mut over: impl FnMut() -> bool) -> Result<()> {
         while !over() {
             let most = match port.is_kept_awake() {
@@ -94,7 +94,7 @@ mod tests {
         serve(&mut silent_port(&mut mock, &stop), &mut over).unwrap();
         assert_eq!((looks, mock.lock().polls), (4, 3));
         stop.store(true, Ordering::Relaxed);
-        // Not for ever, if it did not look whether the run is over.
+        // Bounded, in case the loop does not check whether the run was stopped.
         let mut looks = 0;
         let mut over = || {
             looks += 1;

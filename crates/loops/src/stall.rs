@@ -1,41 +1,42 @@
-//! Operations that make no progress, such as behind a data path that was cut while the control channel lives.
+//! Detects operations that make no progress, for example because the data path was cut while the control channel is
+//! alive.
 //!
-//! The loops look now and then, and only where they have time: when nothing completes, or after some hundreds of
-//! operations. What is done about it is in [`super::port`] and above.
+//! The loops check occasionally and only when they have time: when nothing completes, or after a few hundred
+//! operations. [`super::port`] and its callers handle a stall.
 
 use super::flow::Flow;
 
-/// Quiet looks at a flow, with others moving on in between, before it can count as stalled: a pause of the whole
-/// process must not look like one of a flow.
+/// A flow counts as stalled only after this number of checks without progress, during which other flows moved on. A
+/// pause of the whole process must not look like a stalled flow.
 const QUIET_LOOKS: u32 = 8;
 
-/// Operations may be quiet for the patience beside the longest time that they have been quiet before, for an outage may
-/// befall a slow operation too; or for so many times that time, where that is longer.
+/// Operations may be quiet for the patience plus their longest quiet time so far, because an outage may also affect a
+/// slow operation. If this factor times their longest quiet time is longer, that applies.
 const QUIET_FACTOR: u64 = 3;
 
-/// Slowest rate that the first operations are waited for: nothing is known yet of the path. A byte takes a microsecond
-/// at 1 MB/s, a twelfth of a link of 100 Mb/s.
+/// Slowest rate assumed for the first operations, when nothing is known of the path yet: 1 µs per byte (1 MB/s), a
+/// twelfth of a 100 Mb/s link.
 const FIRST_NS_PER_BYTE: u64 = 1000;
 
-/// Watch over the operations of one worker.
+/// Watches over the operations of one worker.
 #[derive(Debug, Clone)]
 pub struct StallWatch {
-    /// Time without progress that is always forgiven, such as a cable that is pulled and put back.
+    /// Time without progress that is always tolerated, for example when a cable is pulled and put back.
     patience_ns: u64,
-    /// Longest time of an operation while none has been seen to complete.
+    /// Longest expected time of an operation while none has completed.
     first_ns: u64,
     all: Progress,
     flows: Vec<Progress>,
 }
 
-/// Peers of operations that have stalled, and for how long.
+/// A stall: its duration and the affected peer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stall {
     /// Time without progress.
     pub quiet_ns: u64,
     /// Operations that have not completed.
     pub in_flight: u64,
-    /// The rank at the other end, where other peers' operations went on.
+    /// The peer, if operations with other peers went on.
     pub peer: Option<u32>,
 }
 
@@ -46,15 +47,15 @@ struct Progress {
     looked_ns: u64,
     quiet_ns: u64,
     quiet_looks: u32,
-    /// False until the count was seen to change.
+    /// False until the count was first seen to change.
     has_moved: bool,
-    /// The longest time without progress that ended.
+    /// Longest time without progress that has ended.
     longest_ns: u64,
 }
 
 impl Progress {
-    /// Looks at a count. After a pause between looks that is longer than `pause_ns_max` the time without progress
-    /// counts anew: this process itself may have been stopped.
+    /// Checks a count. After a pause between checks that is longer than `pause_ns_max`, the time without progress
+    /// starts from zero, because this process itself may have been stopped.
     fn look(&mut self, count: u64, now_ns: u64, pause_ns_max: u64) {
         let is_first = self.looked_ns == 0;
         let paused = now_ns.saturating_sub(self.looked_ns) > pause_ns_max;
@@ -80,7 +81,7 @@ impl Progress {
 }
 
 impl StallWatch {
-    /// A watch over operations of `size_bytes` on `flows` flows.
+    /// Creates a watch over operations of `size_bytes` on `flows` flows.
     pub fn new(patience_ns: u64, size_bytes: u32, flows: usize) -> Self {
         Self {
             patience_ns,
@@ -99,7 +100,7 @@ impl StallWatch {
         self.patience_ns.saturating_add(known_ns).max(again_ns)
     }
 
-    /// Looks at a worker that has nothing to do: `completed` operations so far, and `in_flight` that have not.
+    /// Checks an idle worker with `completed` operations so far and `in_flight` outstanding ones.
     pub fn look(&mut self, completed: u64, in_flight: u64, now_ns: u64) -> Option<Stall> {
         let mut all = self.all;
         all.look(completed, now_ns, self.patience_ns / 2);
@@ -115,10 +116,10 @@ impl StallWatch {
         })
     }
 
-    /// Looks at the flows of a worker that hands over operations: one of them may have used up its window and stay
-    /// there. What it misses, because looks are too far apart, is found once nothing more is handed over.
+    /// Checks the flows of a worker that is posting operations: one of them may have used up its window and be stuck. A
+    /// stall missed because checks are too far apart is found once nothing more is posted.
     ///
-    /// `count` is the progress of a flow, by its place: `None` of one that has done all that it should.
+    /// `count` returns the progress of a flow by its index, or `None` if the flow has finished.
     pub fn look_at_flows(
         &mut self,
         flows: &[Flow],
@@ -145,7 +146,7 @@ impl StallWatch {
         None
     }
 
-    /// Forgets how long the flows were quiet, such as between two trials.
+    /// Resets the quiet times of the flows, for example between two trials.
     pub fn restart(&mut self) {
         for progress in &mut self.flows {
             progress.looked_ns = 0;
@@ -164,12 +165,12 @@ mod tests {
         StallWatch::new(PATIENCE_NS, size_bytes, 2)
     }
 
-    /// A look at flows without an end.
+    /// Checks flows without an end.
     fn at_flows(watch: &mut StallWatch, flows: &[Flow], at: (u64, u64)) -> Option<Stall> {
         watch.look_at_flows(flows, |index| Some(flows[index].issued), at)
     }
 
-    /// Looks every 100 ns from `from_ns` on; the time at which a stall is found.
+    /// Checks every 100 ns from `from_ns` on; returns the time when a stall is found.
     fn found(
         watch: &mut StallWatch,
         (completed, in_flight): (u64, u64),
@@ -201,7 +202,7 @@ mod tests {
         );
     }
 
-    /// Those of 400 ns have an outage beside them; three times as long as those of 800 ns is more.
+    /// After a quiet time of 400 ns, patience is added. After 800 ns, three times that is longer.
     #[test]
     fn slow_operations_may_be_slow_again() {
         for (looks, forgiven_ns) in [(&[100, 500, 950][..], 1400), (&[100, 500, 900, 950], 2400)] {
@@ -225,7 +226,7 @@ mod tests {
         assert_eq!(found(&mut watch, (5, 1), 5100), Some(6100));
     }
 
-    /// Half of the patience between two looks is the most that is not taken for a stop.
+    /// Up to half of the patience between two checks is not mistaken for a stopped process.
     #[test]
     fn looks_that_are_too_far_apart_tell_nothing() {
         for (step, expected) in [(500, Some(1600)), (501, None), (900, None)] {
@@ -244,7 +245,7 @@ mod tests {
         }
     }
 
-    /// Only what has never moved has the time of first operations.
+    /// Only a count that has never moved gets the time for first operations.
     #[test]
     fn what_has_moved_several_times_has_moved() {
         let mut watch = watch(3);
@@ -274,7 +275,7 @@ mod tests {
     #[test]
     fn a_flow_that_has_not_moved_yet_has_time_for_what_is_in_flight() {
         let mut flows = [flow(0, 4), flow(1, 7)];
-        // A millisecond an operation.
+        // A millisecond per operation.
         let mut watch = watch(1000);
         flows[1].next_op(0);
         let mut found = None;
@@ -306,7 +307,7 @@ mod tests {
         for at in 1..100 {
             assert_eq!(look(at, (at < 5).then_some(at)), None, "{at}");
         }
-        // One that has not is found.
+        // A flow that has not finished is found.
         let found: Vec<_> = (100..200).filter_map(|at| look(at, Some(5))).collect();
         assert_eq!(
             found.first().and_then(|stall| stall.peer),

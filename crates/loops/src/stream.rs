@@ -1,4 +1,4 @@
-//! A true sliding window: as many operations in flight as the window allows, and a new one for every completion.
+//! A true sliding window: the window is kept full, with a new operation for every completion.
 
 use super::extent::{Endless, FlowStep, StreamExtent};
 use super::flow::Flow;
@@ -9,15 +9,15 @@ use super::{BURST, Scratch};
 use tonnage_engine::{Completion, Ending};
 use tonnage_units::Result;
 
-/// The flows are looked at once in so many turns that handed over operations, or as there are flows: a look costs as
-/// much as there are.
+/// Flows are checked for stalls once per this number of turns that posted operations, or per number of flows if that is
+/// larger, because a check costs time per flow.
 const LOOK_GRANTS: usize = 64;
 
-/// Runs until `until` says so and everything in flight has completed. Returns the number of completed operations.
+/// Runs until `until` ends the loop and everything in flight has completed. Returns the number of completed operations.
 ///
 /// The window is per flow: a completion is replaced by an operation of the same flow, and the flows take turns. One
-/// clock read serves both as the end of what completed and as the start of what is handed over next; an operation that
-/// the engine does not take at once waits inside its latency.
+/// clock read is both the end of completed operations and the start of the next ones. If the engine does not accept an
+/// operation at once, the wait is part of its latency.
 pub fn stream<R: Recorder>(
     port: &mut Port,
     flows: &mut [Flow],
@@ -28,7 +28,7 @@ pub fn stream<R: Recorder>(
     stream_extents(port, flows, scratch, until, recorder, &mut Endless)
 }
 
-/// A [`stream`] of flows that may end by themselves. It ends when nothing is left of any of them, too.
+/// A [`stream`] of flows that may end on their own. The loop also ends when all of them have.
 pub fn stream_extents<R: Recorder, E: StreamExtent>(
     port: &mut Port,
     flows: &mut [Flow],
@@ -125,7 +125,7 @@ mod tests {
             let told = port.take_most_in_flight();
             assert_eq!(told, mock.lock().most_in_flight as u64);
             assert_eq!(mock.lock().posted, operations);
-            // Flows take turns, whatever the window: none may be starved by the others.
+            // Flows take turns whatever the window: no flow may be starved by others.
             let [one, other] = [&flows[0], &flows[1]].map(|flow| flow.issued);
             assert!(one.abs_diff(other) <= window as u64, "{one} and {other}");
             let most = mock.lock().most_in_flight;
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn the_clock_is_read_once_for_what_completes_together() {
         let (mut mock, stop) = (mock(200), AtomicBool::new(false));
-        // Polls that find nothing are no reason to read it.
+        // Empty polls must not read the clock.
         mock.lock().ends = Some(stalling_after(5, 1_000_000));
         let mut recorder = Counter::default();
         let completed = stream(
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(recorder.readings.get(), 11);
     }
 
-    /// Nothing is handed over any more, so that flows do not move; only what completes counts.
+    /// Nothing more is posted, so flows do not move; only completions count.
     #[test]
     fn what_is_in_flight_at_the_end_has_its_time() {
         let (mut mock, stop) = (mock(64), AtomicBool::new(false));
@@ -167,7 +167,7 @@ mod tests {
         assert_eq!(completed.unwrap(), 8);
     }
 
-    /// Keeps what it is told of the loop's progress.
+    /// Keeps the progress reports of the loop.
     #[derive(Default)]
     struct Told(Vec<u64>);
 
@@ -194,16 +194,16 @@ mod tests {
         assert!(told.0.len() > 1 && told.0.last() == Some(&1000));
     }
 
-    /// The loop has to look at flows one by one while others hand over: nothing is quiet then.
+    /// Flows must be checked one by one while others post, because the worker as a whole is never quiet then.
     #[test]
     fn a_flow_that_stands_still_among_others_ends_the_loop() {
         let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         mock.lock().ends = Some(except_on(Lane(1)));
-        // It is sure only where looks are less than half of this apart, which two busy CPUs may make 25 ms and more.
+        // The watch is sure only if checks are less than half of this apart. Two busy CPUs may make that 25 ms or more.
         let watch = StallWatch::new(200_000_000, 0, 2);
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
         let (mut flows, mut scratch) = ([flow(0, 1), flow(1, 2)], Scratch::new(2, 4));
-        // Far longer than it takes, so that a loop which finds it only at the end is seen by what it blames.
+        // Far longer than detection takes. A loop that finds the stall only at the end would not name the peer.
         let clock = Clock::new();
         let mut until = Until::time(clock, clock.now_ns() + 20_000_000_000);
         let result = stream(&mut port, &mut flows, &mut scratch, &mut until, &mut Silent);

@@ -1,5 +1,5 @@
-//! For unit tests of the loops, and of other crates with the feature `testing`: an engine that completes operations a
-//! few polls later, recorders and flows.
+//! Test support for the loops, and for other crates through the feature `testing`: an engine that completes operations
+//! a few polls later, recorders, and flows.
 
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
@@ -16,25 +16,24 @@ use tonnage_engine::{Addresses, Flush, Lane, Verb};
 use tonnage_ranks::Sleepers;
 use tonnage_units::{Error, Result};
 
-/// An engine that takes at most `post_max` operations per post, and completes at most 5 per poll.
+/// An engine that accepts at most `post_max` operations per post, and completes at most 5 per poll.
 pub fn mock(post_max: usize) -> TestEngine {
     TestEngine::new(Script {
         panics_at_nothing: true,
         post_max: Some(post_max),
         poll_max: Some(5),
         ends: Some(at_once()),
-        // Busy at first, then on its way, so that both are waited for.
+        // Busy at first, then posted, so that both cases are waited for.
         flush_answers: [Flush::Again].into(),
         posts_flushes: true,
         ..Script::default()
     })
 }
 
-/// Far longer than any of these tests takes: whoever is not woken is seen by it.
+/// Far longer than any of these tests takes, so that a missing wake-up shows.
 pub const LONG: Duration = Duration::from_secs(20);
 
-/// Rests with looks that are as far apart as that until `over`, while another thread does `action`; the time that
-/// it took.
+/// Rests until `over`, checking only every [`LONG`], while another thread runs `action`. Returns the elapsed time.
 pub fn rested(
     sleepers: &Sleepers,
     stop: &AtomicBool,
@@ -50,7 +49,7 @@ pub fn rested(
     let began = Instant::now();
     std::thread::scope(|scope| {
         let act = || {
-            // It should be asleep by then; where it is not, it does not sleep over it.
+            // The worker should be asleep by then; if not, it must still notice the change.
             std::thread::sleep(Duration::from_millis(20));
             action();
         };
@@ -61,7 +60,7 @@ pub fn rested(
     Ok(began.elapsed())
 }
 
-/// Keeps samples; its clock advances by one at each reading.
+/// Keeps samples. Its clock advances by one at each reading.
 #[derive(Default)]
 pub struct Counter {
     pub readings: std::cell::Cell<u64>,
@@ -84,7 +83,7 @@ impl Recorder for Counter {
     }
 }
 
-/// Writes of 8 bytes to `slots` neighbouring slots, whose order is the same at both ends.
+/// Writes of 8 bytes to `slots` adjacent slots, in the same order at both ends.
 pub fn slots(addresses: Addresses, slots: u64) -> FlowSlots {
     FlowSlots {
         op: Verb::Write,

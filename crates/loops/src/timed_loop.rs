@@ -1,4 +1,4 @@
-//! A trial's loop, compiled here once for each way of recording: where nothing is recorded, no clock is read.
+//! Runs a trial's loop. It is compiled here once per recorder, so that recording nothing reads no clock.
 
 use tonnage_units::Result;
 use tonnage_units::histogram::LatencyHistogram;
@@ -21,11 +21,11 @@ pub enum Pace<'a> {
     PingPong(&'a mut Table),
     /// One read at a time.
     ReadInTurn,
-    /// A window on each flow; with loads, flows end by themselves.
+    /// A window on each flow. With loads, flows end on their own.
     Stream(Option<&'a mut FlowLoads>),
-    /// All batches of the worker's own.
+    /// Batches that the worker has to itself.
     Batch(BatchLoop),
-    /// A worker's part of batches that its rank's workers share. The first one begins them.
+    /// A worker's share of batches that its rank's workers share. The first one begins them.
     SharedBatch(BatchLoop, &'a SharedBatches, u32),
     /// Operations due at fixed times.
     Paced(&'a Timetable),
@@ -33,11 +33,11 @@ pub enum Pace<'a> {
 
 /// Where a trial's times go.
 pub struct Recording<'a> {
-    /// Of operations, or batches.
+    /// Latencies of operations, or of batches.
     pub latencies: Option<&'a mut LatencyHistogram>,
-    /// Of the phases of batches, next to their latencies.
+    /// Phases of batches, in addition to their latencies.
     pub phases: Option<&'a mut PhaseHistograms>,
-    /// Progress, for a thread that looks once an interval.
+    /// Progress, for a thread that samples it once per interval.
     pub pulse: Option<&'a Pulse>,
 }
 
@@ -46,15 +46,15 @@ pub struct Recording<'a> {
 pub struct Driven {
     /// Completed operations.
     pub operations: u64,
-    /// Operations that the engine took for batches.
+    /// Operations actually posted for batches, after merging.
     pub handed_over: u64,
-    /// Of a paced loop.
+    /// Results of a paced loop.
     pub punctuality: Option<Punctuality>,
 }
 
-/// A loop, and all that it needs but a recorder.
+/// A loop with everything it needs except a recorder.
 pub struct TimedLoop<'a, 'p> {
-    /// Which loop.
+    /// The kind of loop.
     pub pace: Pace<'a>,
     /// The worker's engine.
     pub port: &'a mut Port<'p>,
@@ -62,7 +62,7 @@ pub struct TimedLoop<'a, 'p> {
     pub flows: &'a mut [Flow],
     /// Buffers, large enough for these flows.
     pub scratch: &'a mut Scratch,
-    /// End of the loop, for all but paced ones and shares that another worker begins.
+    /// Ends the loop. Not used by paced loops, nor by shares of batches that another worker begins.
     pub until: &'a mut Until,
 }
 

@@ -1,16 +1,16 @@
-//! End of issuing operations: after a number of them, or at a time without reading the clock for each.
+//! Decides when to stop issuing operations: after a number of them, or at a time without reading the clock for each.
 
 use tonnage_sys::clock::Clock;
 
-/// The clock is read about this often when only the end of the trial depends on it. Overshooting a 200 ms trial by 50
-/// µs changes nothing, since a window ends with the last completion and not with the planned time.
+/// Interval between clock reads if only the end of the trial depends on the clock. Overshooting a 200 ms trial by 50 µs
+/// changes nothing, because a measured interval ends with the last completion, not at the planned time.
 const CHECK_EVERY_NS: u64 = 50_000;
 
-/// Hands out permission to issue operations.
+/// Grants permission to issue operations.
 #[derive(Debug)]
 pub struct Until {
     end: End,
-    /// Operations that are left.
+    /// Operations left.
     left: u64,
 }
 
@@ -20,7 +20,7 @@ enum End {
     Time { clock: Clock, countdown: Countdown },
 }
 
-/// Time that is left, known from few readings of the clock.
+/// Estimates the remaining time from few clock reads.
 #[derive(Debug)]
 struct Countdown {
     end_ns: u64,
@@ -43,7 +43,7 @@ impl Countdown {
         }
     }
 
-    /// Returns whether `want` more operations may be issued; asks for the time when it does not know.
+    /// Returns whether `want` more operations may be issued. Reads the clock only if necessary.
     #[inline]
     fn grants(&mut self, want: u64, now_ns: impl FnOnce() -> u64) -> bool {
         if self.credit < want && !self.closed {
@@ -72,8 +72,8 @@ impl Until {
         }
     }
 
-    /// Stops at `end_ns` on the clock's scale; the loop starts now. A loop that the system kept from beginning until
-    /// then still does one operation (or batch, or round trip): a trial of none would measure nothing.
+    /// Stops at `end_ns` on the clock's scale; the loop starts now. A loop that got no CPU time until then still does
+    /// one operation (or batch, or round trip): a trial without operations would measure nothing.
     pub fn time(clock: Clock, end_ns: u64) -> Self {
         let countdown = Countdown::new(clock.now_ns(), end_ns);
         Self {
@@ -82,14 +82,14 @@ impl Until {
         }
     }
 
-    /// Stops after `count` operations, if it does not stop before.
+    /// Stops after at most `count` operations.
     #[must_use]
     pub fn at_most(mut self, count: u64) -> Self {
         self.left = self.left.min(count);
         self
     }
 
-    /// Number of the `want` operations that may be issued now.
+    /// Returns how many of `want` operations may be issued now.
     #[inline]
     pub fn grant(&mut self, want: usize) -> usize {
         let want = (want as u64).min(self.left);
@@ -105,8 +105,8 @@ impl Until {
     }
 }
 
-/// Number of operations until the clock is read again, from how fast the last ones went. At most four times as many as
-/// last time, so that one fast burst cannot carry the loop far past its end.
+/// Number of operations until the next clock read, estimated from the rate of the last ones. At most four times the
+/// previous number, so that one fast burst cannot carry the loop far past its end.
 fn next_credit(granted: u64, took_ns: u64, left_ns: u64) -> u64 {
     let aim_ns = CHECK_EVERY_NS.min(left_ns / 2);
     let by_rate = u128::from(granted) * u128::from(aim_ns) / u128::from(took_ns.max(1));
@@ -146,7 +146,7 @@ mod tests {
         assert!(took >= 20_000_000, "stopped {took} ns after the start");
     }
 
-    /// Issues operations of 100 ns each until the countdown ends, and returns when that was and how often it asked.
+    /// Issues operations of 100 ns each until the countdown ends. Returns the end time and the number of clock reads.
     fn counted_down(end_ns: u64, want: u64) -> (u64, u32) {
         let (start_ns, mut reads) = (7_000_000, 0);
         let mut now_ns = start_ns;
@@ -169,10 +169,10 @@ mod tests {
         for want in [1, 4] {
             let (took_ns, reads) = counted_down(20_000_000, want);
             assert!((20_000_000..20_100_000).contains(&took_ns), "{took_ns}");
-            // 400 in the long run, some while the rate is found out, and some when the end is near.
+            // 400 in steady state, a few while the rate is being estimated, and a few near the end.
             assert!((400..460).contains(&reads), "{reads} readings");
         }
-        // The end itself is over.
+        // At the end time itself, the countdown is over.
         assert_eq!(counted_down(100, 1), (100, 1));
         let mut countdown = Countdown::new(0, 100);
         assert!(countdown.grants(1, || panic!("the first one is granted")));

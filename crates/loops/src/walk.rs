@@ -1,5 +1,4 @@
-//! Order in which the slots of a footprint are used at one end of a flow. Both ends together are in
-//! [`super::flow_walk`].
+//! The order in which the slots of a footprint are used at one end of a flow. [`super::flow_walk`] combines both ends.
 
 use crate::permutation::{GOLDEN, Permutation, mix};
 use tonnage_engine::Addresses;
@@ -13,11 +12,11 @@ pub struct Walk {
     rounds: Rounds,
 }
 
-/// Rounds of a permuted walk, each of which has an order of its own.
+/// Rounds of a permuted walk. Each round has its own order.
 #[derive(Debug, Clone)]
 struct Rounds {
     seed: u64,
-    /// Number of the round, which begins again after 2^64 of them.
+    /// Number of the round; it wraps after 2^64 rounds.
     round: u64,
     order: Permutation,
 }
@@ -33,7 +32,7 @@ impl Rounds {
 }
 
 impl Walk {
-    /// A walk over `slots` slots, at least one.
+    /// Creates a walk over `slots` slots (at least one).
     pub fn over(addresses: Addresses, slots: u64, seed: u64) -> Self {
         let state = match addresses {
             Addresses::Random => seed,
@@ -53,7 +52,7 @@ impl Walk {
         self.slots
     }
 
-    /// The next slot.
+    /// Returns the next slot.
     #[inline]
     pub fn next_slot(&mut self) -> u64 {
         match self.addresses {
@@ -73,7 +72,7 @@ impl Walk {
                 slot
             }
             Addresses::Random => {
-                // SplitMix64; the high half of the product maps it to the slots without a division. The bias is below
+                // SplitMix64. The high half of the product maps it to the slots without a division. The bias is below
                 // slots / 2^64.
                 self.state = self.state.wrapping_add(GOLDEN);
                 ((u128::from(mix(self.state)) * u128::from(self.slots)) >> 64) as u64
@@ -81,13 +80,13 @@ impl Walk {
         }
     }
 
-    /// Begins the round that is so many further on.
+    /// Begins the round that is `further` rounds ahead.
     fn begin_round(&mut self, further: u64) {
         let Rounds { seed, round, .. } = self.rounds;
         self.rounds = Rounds::new(self.slots, seed, round.wrapping_add(further));
     }
 
-    /// Slots that it ever comes to.
+    /// Number of distinct slots that the walk ever reaches.
     pub fn reach(&self) -> u64 {
         match self.addresses {
             Addresses::Fixed => 1,
@@ -95,7 +94,7 @@ impl Walk {
         }
     }
 
-    /// Goes `count` steps on without looking at the slots.
+    /// Advances by `count` steps.
     pub fn skip(&mut self, count: u64) {
         match self.addresses {
             Addresses::Fixed => {}
@@ -194,7 +193,7 @@ mod tests {
 
     #[test]
     fn random_is_split_mix_64() {
-        // The first numbers of its authors' code for the seed 0, without the last bit.
+        // The first numbers of the authors' own code for seed 0, without the last bit.
         let mut walk = Walk::over(Addresses::Random, 1 << 63, 0);
         assert_eq!(walk.slots(), 1 << 63);
         for number in [
@@ -216,7 +215,7 @@ mod tests {
             }
             skipped.skip(1000);
             assert_eq!(stepped.next_slot(), skipped.next_slot());
-            // As many steps as a flow can ever have made.
+            // The maximum number of steps that a flow can have made.
             skipped.skip(u64::MAX);
             assert!(skipped.next_slot() < 7);
         }

@@ -1,5 +1,5 @@
-//! Batches that the workers of a rank share: the first worker begins each of them, every worker carries out its share,
-//! and the first one sees the end when the last share is done.
+//! Batches that the workers of a rank share. The first worker begins each batch, every worker does its share, and the
+//! first worker sees the end when the last share is done.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -12,29 +12,29 @@ use tonnage_ranks::Sleepers;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// State of a rank's batches, which its workers share.
+/// State of a rank's batches, shared by its workers.
 #[derive(Debug)]
 pub struct SharedBatches {
     workers: u32,
-    /// Batches that were begun: the followers look at it all the time.
+    /// Number of batches begun. Followers poll it.
     begun: OwnLine<AtomicU64>,
-    /// No more of them will begin.
+    /// Set once no more batches will begin.
     over: AtomicBool,
-    /// The places of the last batches that were begun, by their number modulo the places: one that is overwritten has
-    /// been read by all, because a later batch, which everybody reads after it, has ended.
+    /// Slots of the latest batches, indexed by batch number modulo the number of slots. An overwritten entry has been
+    /// read by all workers, because a later batch, which they read after it, has ended.
     announced: Box<[AtomicU32]>,
-    /// Shares of each batch in flight that are not done.
+    /// Unfinished shares of each batch in flight.
     shares: Box<[OwnLine<AtomicU32>]>,
-    /// Batches of which all shares are done: the first worker looks at it all the time.
+    /// Number of batches whose shares are all done. The first worker polls it.
     ended: OwnLine<AtomicU64>,
     failed: AtomicBool,
     failure: Mutex<Option<String>>,
-    /// Workers that sleep between two batches, and must be woken.
+    /// Workers that sleep between batches and must be woken.
     sleepers: Option<Arc<Sleepers>>,
 }
 
 impl SharedBatches {
-    /// State of `workers` workers with so many batches in flight together; `sleepers` where they sleep.
+    /// Creates the state for `workers` workers with `in_flight` batches in flight; `sleepers` if workers sleep.
     pub fn new(workers: u32, in_flight: u32, sleepers: Option<Arc<Sleepers>>) -> Self {
         Self {
             workers,
@@ -49,14 +49,14 @@ impl SharedBatches {
         }
     }
 
-    /// Forgets the batches of the trial before. While no worker drives.
+    /// Forgets the batches of the previous trial. Must not be called while a worker runs its loop.
     pub fn reset(&self) {
         self.begun.0.store(0, Ordering::Relaxed);
         self.ended.0.store(0, Ordering::Relaxed);
         self.over.store(false, Ordering::Relaxed);
     }
 
-    /// Ends the loops of the other workers: this one has failed.
+    /// Ends the other workers' loops because this worker failed.
     pub fn abandon(&self, worker: u32, why: &Error) {
         lock(&self.failure).get_or_insert_with(|| format!("worker {worker}: {why}"));
         self.failed.store(true, Ordering::Release);
@@ -93,19 +93,18 @@ impl SharedBatches {
     }
 }
 
-/// Turns of the first worker, which begins the rank's batches and sees their ends.
+/// Schedule of the first worker, which begins the rank's batches and sees their ends.
 pub(super) struct LeadTurns<'a> {
     shared: &'a SharedBatches,
     until: &'a mut Until,
     free: &'a mut VecDeque<u32>,
-    /// True for places whose batch is under way.
+    /// Whether each slot holds a batch under way.
     busy: &'a mut [bool],
     ended: u64,
     over: bool,
 }
 
 impl<'a> LeadTurns<'a> {
-    /// Begins with all places free.
     pub(super) fn new(
         shared: &'a SharedBatches,
         (free, busy): (&'a mut VecDeque<u32>, &'a mut [bool]),
@@ -139,7 +138,7 @@ impl BatchTurns for LeadTurns<'_> {
         Ok(self.free.pop_front())
     }
 
-    /// Tells the other workers.
+    /// Announces the batch to the other workers.
     #[inline]
     fn begin(&mut self, place: u32) {
         let shared = self.shared;
@@ -180,7 +179,7 @@ impl BatchTurns for LeadTurns<'_> {
     }
 }
 
-/// Turns of the other workers, which join the batches that the first one begins.
+/// Schedule of the other workers, which join the batches that the first one begins.
 pub(super) struct FollowTurns<'a> {
     shared: &'a SharedBatches,
     joined: u64,
@@ -188,7 +187,6 @@ pub(super) struct FollowTurns<'a> {
 }
 
 impl<'a> FollowTurns<'a> {
-    /// Begins with no batch joined.
     pub(super) fn new(shared: &'a SharedBatches) -> Self {
         Self {
             shared,
@@ -219,7 +217,7 @@ impl BatchTurns for FollowTurns<'_> {
         self.shared.done(place);
     }
 
-    /// The first worker sees the ends.
+    /// Only the first worker sees the ends.
     #[inline]
     fn take_ended(&mut self) -> Option<u32> {
         None
@@ -227,7 +225,7 @@ impl BatchTurns for FollowTurns<'_> {
 
     #[inline]
     fn is_over(&self) -> bool {
-        // First whether it is over: what was begun before that is seen then.
+        // `over` must be read first: every batch begun before it was set is then visible.
         self.shared.over.load(Ordering::Acquire)
             && self.shared.begun.0.load(Ordering::Acquire) == self.joined
             && self.done == self.joined
@@ -238,9 +236,9 @@ impl BatchTurns for FollowTurns<'_> {
 mod tests {
     use super::*;
 
-    /// Its batches are counted from the first again, and it is not over because the one before was.
+    /// Batches are counted from zero again, and the new trial isn't over because the previous one was.
     #[test]
-    fn a_later_trial_begins_anew() {
+    fn each_trial_starts_from_zero() {
         let shared = SharedBatches::new(2, 1, None);
         for _ in 0..2 {
             shared.reset();

@@ -14,7 +14,7 @@ const PLAIN: BatchLoop = BatchLoop {
     merged_bytes_max: None,
 };
 
-/// Runs batches on two flows; returns what came of them, and the samples.
+/// Runs batches on two flows; returns the result and the samples.
 fn run(
     mock: &mut TestEngine,
     batching: &BatchLoop,
@@ -50,21 +50,21 @@ fn recorded(
 #[test]
 fn each_batch_is_complete_before_the_next_and_timed_once() {
     for size in [1, 3, 64, 1000] {
-        // An engine that takes seven at a time.
+        // An engine that accepts seven operations at a time.
         let mut mock = mock(7);
         let batching = BatchLoop { size, ..PLAIN };
         let (batched, samples) = run(&mut mock, &batching, 5, 2 * size as usize);
         let operations = 5 * 2 * u64::from(size);
         assert_eq!(batched.completed, operations);
         assert_eq!(batched.handed_over, operations);
-        // Built, handed over, ended: a reading after each.
+        // Clock values after building, posting and ending.
         assert_eq!(samples, [3; 5]);
         assert!(mock.lock().most_in_flight <= 2 * size as usize);
     }
 }
 
-/// The counting clock goes one up at each reading, so that a batch that is built in n turns has n in Prepare, n in Post
-/// and 1 in Complete.
+/// The counting clock advances by one per reading. A batch built in n turns therefore has n in Prepare, n in Post and 1
+/// in Complete.
 #[test]
 fn phases_make_up_the_latency() {
     for (room, prepare_ns) in [(16, 1), (8, 2), (6, 3)] {
@@ -98,7 +98,7 @@ fn a_batch_is_one_call_or_one_for_each_operation() {
             "{one_call}"
         );
     }
-    // One that is larger than the room for it takes as many calls as that needs.
+    // A batch larger than the buffer needs several calls.
     let mut mock = mock(usize::MAX);
     let (batched, samples) = run(&mut mock, &PLAIN, 5, 6);
     let script = mock.lock();
@@ -117,7 +117,7 @@ fn so_many_batches_are_in_flight_and_each_is_timed() {
         let together = u64::from(in_flight).min(batches) as usize;
         let most = mock.lock().most_in_flight;
         assert!(most <= together * 16, "{most} of {together}");
-        // Five complete with each poll, of which there is one for each batch that begins.
+        // Each poll completes five operations, and each batch begun is followed by one poll.
         assert!(
             most + 5 * together > (together - 1) * 16,
             "{most} of {together}"
@@ -127,7 +127,7 @@ fn so_many_batches_are_in_flight_and_each_is_timed() {
 
 #[test]
 fn neighbours_become_one_operation_up_to_the_engines_longest() {
-    // Slots of 8 bytes, and a footprint of 8 of them: the ninth begins anew.
+    // Slots of 8 bytes and a footprint of 8 slots: the ninth operation starts over.
     for (size, bytes_max, each) in [
         (4, u32::MAX, 1),
         (8, u32::MAX, 1),
@@ -167,10 +167,10 @@ fn only_what_is_adjacent_at_both_ends_follows() {
     assert!(!follows(&last, &op(1, 0, 108), 16));
 }
 
-/// Parts of a batch of 8 on each of two flows.
+/// Shares of a batch of 8 on each of two flows.
 const SHARES: [u32; 3] = [3, 3, 2];
 
-/// Runs batches that three workers share, each on a thread with an engine of its own; returns what came of each.
+/// Runs batches that three workers share, each on its own thread and engine; returns each worker's result.
 fn shared_by(
     sleepers: Option<Arc<Sleepers>>,
     (shares, in_flight, batches): ([u32; 3], u32, u64),
@@ -249,7 +249,8 @@ fn workers_share_batches_out_and_the_first_one_times_them() {
     }
 }
 
-/// One worker's engine completes nothing: the others may have one batch, or so many as are in flight, and no more.
+/// One worker's engine completes nothing. The others may then begin one batch, or as many as are in flight, and no
+/// more.
 #[test]
 fn no_batch_begins_before_the_last_share_of_the_one_before_is_done() {
     for (slow, in_flight) in [(0, 1), (1, 1), (2, 1), (2, 3)] {
@@ -271,7 +272,7 @@ fn no_batch_begins_before_the_last_share_of_the_one_before_is_done() {
                 while posted.load(Ordering::Relaxed) < all && began.elapsed() < LONG {
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                // Time for a batch that should not begin.
+                // Leaves time for a batch that should not begin.
                 std::thread::sleep(Duration::from_millis(50));
                 stop.store(true, Ordering::Release);
             });
@@ -308,7 +309,7 @@ fn a_worker_that_fails_ends_the_loops_of_the_others() {
     }
 }
 
-/// Workers that sleep are woken for their share and for the end: else each batch would take as long as a nap, of 10 ms.
+/// Sleeping workers are woken for their share and for the end; otherwise each batch would take as long as a 10 ms nap.
 #[test]
 fn workers_that_sleep_between_batches_are_woken() {
     let mut mocks = [64, 64, 64].map(|room| mock(room).sleeping());

@@ -1,7 +1,7 @@
-//! Carries out the steps of collectives over an engine, by write-imm: the immediate says which message of which call
-//! has come, so that arrivals need no name.
+//! Carries out the steps of collectives over an engine, using write-imm. The immediate identifies the message and the
+//! call it belongs to.
 //!
-//! Which steps there are, and why they are right, is in `tonnage_collective::steps`.
+//! `tonnage_collective::steps` defines the steps and explains why they are correct.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -18,10 +18,10 @@ use tonnage_sys::fold::FoldError;
 use tonnage_sys::mapping::{Arena, OutOfRange};
 use tonnage_units::{Error, Result};
 
-/// Polls between two looks at the clock while a message is waited for.
+/// Polls between two clock reads while waiting for a message.
 const LOOK_POLLS: u32 = 4096;
 
-/// Bytes that are copied at a time, whose number has 32 bits.
+/// Maximum bytes per copy call, because the length argument has 32 bits.
 const COPY_BYTES_MAX: u64 = 1 << 30;
 
 /// One rank's part of native collectives, over its engine.
@@ -30,27 +30,27 @@ pub struct StepExecutor<'a> {
     arena: Arc<Arena>,
     layout: Layout,
     state: &'a mut CallState,
-    /// Longest time of one call.
+    /// Longest wait for a message or grant.
     timeout_ns: u64,
-    /// What the last poll found. It is made once, for that costs as much as a poll.
+    /// Completions of the last poll. Allocated once, because initializing it costs as much as a poll.
     done: [Completion; BURST],
 }
 
 /// Calls of one stream.
 #[derive(Debug, Default)]
 struct Calls {
-    /// Calls so far, the same on all ranks between two of them.
+    /// Number of calls so far. It is the same on all ranks between two calls.
     count: u64,
-    /// Last mark of each message, for calls of even and of odd numbers.
+    /// Mark last received for each message, separately for even and odd calls.
     arrived: [Vec<Mark>; 2],
 }
 
-/// State that outlives a point: how many calls there were, and what has come.
+/// State that outlives a point: call counts and arrivals.
 #[derive(Debug, Default)]
 pub struct CallState {
     measured: Calls,
     aligning: Calls,
-    /// Peers in ascending order, and the grants that each has given and this rank has not used up.
+    /// Peers in ascending order, each with the number of its grants that this rank has not used.
     grants: Vec<(Peer, u32)>,
 }
 
@@ -64,8 +64,8 @@ impl CallState {
         }
     }
 
-    /// Forgets what has come, and makes room for calls with so many messages. All ranks do it while none of them calls,
-    /// and before others are called than before: a mark comes again after some 2,000 calls.
+    /// Forgets arrivals and makes room for the messages of these scripts. All ranks must do this before they call other
+    /// scripts, while none of them is in a call, because a mark repeats after about 1,000 calls.
     pub fn make_room(&mut self, measured: &Script, aligning: &Script) {
         for script in [measured, aligning] {
             for arrived in &mut self.calls(script.stream).arrived {
@@ -110,7 +110,7 @@ impl CallState {
 }
 
 impl<'a> StepExecutor<'a> {
-    /// An executor over a worker's engine.
+    /// Creates an executor over a worker's engine.
     pub fn new(
         engine: &'a mut dyn Engine,
         worker: &WorkerView,
@@ -134,7 +134,7 @@ impl<'a> StepExecutor<'a> {
         }
     }
 
-    /// Carries out one call. All ranks carry out the same calls in the same order.
+    /// Carries out one call. All ranks must make the same calls in the same order.
     pub fn call(&mut self, script: &Script) -> Result<()> {
         let calls = self.state.calls(script.stream);
         let mark = Mark::of_call(calls.count);
@@ -160,7 +160,7 @@ impl<'a> StepExecutor<'a> {
                 bytes,
             } => {
                 let op = match bytes {
-                    // Not every engine carries nothing.
+                    // Not every engine supports empty messages.
                     0 => self.layout.token(),
                     bytes => Op {
                         local: at(from),
@@ -198,7 +198,7 @@ impl<'a> StepExecutor<'a> {
         }
     }
 
-    /// Carries out a step that concerns this rank's memory alone.
+    /// Carries out a step that touches only this rank's memory.
     #[inline]
     fn work(&self, script: &Script, work: LocalWork, mark: Mark) -> Result<()> {
         let at = |place: Place| self.at(place, mark);
@@ -229,7 +229,7 @@ impl<'a> StepExecutor<'a> {
         folded.map_err(|error| Error::Failed(error.to_string()))
     }
 
-    /// Offset of a place in every rank's memory, which are laid out alike.
+    /// Offset of a location in any rank's memory. All ranks have the same layout.
     #[inline]
     fn at(&self, place: Place, mark: Mark) -> u64 {
         let base = match place.buffer {
@@ -248,7 +248,7 @@ impl<'a> StepExecutor<'a> {
         Ok(())
     }
 
-    /// Takes what has come.
+    /// Polls the engine and records arrivals.
     #[inline]
     fn poll(&mut self) -> Result<usize> {
         let count = self.port.poll(&mut self.done)?;
@@ -260,7 +260,7 @@ impl<'a> StepExecutor<'a> {
         Ok(count)
     }
 
-    /// Polls until something has come.
+    /// Polls until `has_come` holds or the timeout expires.
     #[inline]
     fn wait(&mut self, has_come: impl Fn(&mut CallState) -> bool) -> Result<()> {
         let (mut polls, mut since_ns) = (0u32, None);
@@ -282,7 +282,7 @@ impl<'a> StepExecutor<'a> {
     }
 }
 
-/// Copies bytes between places of one memory that do not overlap.
+/// Copies bytes within one memory. The ranges must not overlap.
 fn copy(arena: &Arena, from: u64, to: u64, bytes: u64) -> Result<(), OutOfRange> {
     let mut done = 0;
     while done < bytes {
@@ -293,15 +293,15 @@ fn copy(arena: &Arena, from: u64, to: u64, bytes: u64) -> Result<(), OutOfRange>
     Ok(())
 }
 
-/// Parts of a worker that an executor needs beside its engine.
+/// Parts of a worker that an executor needs in addition to its engine.
 pub struct WorkerView {
-    /// Its memory.
+    /// The worker's memory.
     pub arena: Arc<Arena>,
-    /// The places in it.
+    /// Layout of that memory.
     pub layout: Layout,
     pub clock: tonnage_sys::clock::Clock,
-    /// True when it gives its CPU away while it waits.
+    /// True if the worker yields its CPU while it waits.
     pub yielding: bool,
-    /// True when arrivals wait for the next poll.
+    /// True if arrivals happen only during a poll.
     pub arrives_by_polling: bool,
 }

@@ -1,7 +1,7 @@
-//! Immediates of native collectives: 32 bits that say what has come.
+//! Immediates of native collectives: 32 bits that identify a message or a grant.
 //!
-//! Bit 31 tells a grant from a message; a grant has the rank that gives it. A message has its number in the lower 20
-//! bits, the mark of its call above them, and in bit 30 the stream that the call belongs to.
+//! Bit 31 distinguishes a grant from a message. A grant contains the rank that gives it. A message has its number in
+//! the lower 20 bits, the mark of its call above them, and the stream of the call in bit 30.
 
 /// Bits of a message's number.
 const MESSAGE_BITS: u32 = 20;
@@ -9,52 +9,52 @@ const GRANT: u32 = 1 << 31;
 const ALIGNING: u32 = 1 << 30;
 const MARK_MASK: u32 = (1 << (30 - MESSAGE_BITS)) - 1;
 
-/// Marks are numbers of calls modulo this. It is even, so that even and odd calls have even and odd marks.
+/// Marks are call numbers modulo this. It is even, so that even and odd calls have even and odd marks.
 const MARKS: u64 = MARK_MASK as u64 - 1;
 
-/// Stream of calls. Barriers that ranks align by are counted apart: after a rooted call a rank can be in the next
-/// barrier while another one still is in the barrier before the call.
+/// Stream of calls. Alignment barriers are counted separately: after a rooted call, a rank can be in the next barrier
+/// while another rank is still in the barrier before the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CallStream {
-    /// Calls that are measured.
+    /// Measured calls.
     Measured,
-    /// Barriers before them.
+    /// Barriers before measured calls.
     Aligning,
 }
 
-/// Mark of a call, by which its messages are told from those of the calls before it and after it.
+/// Mark of a call. It distinguishes the messages of this call from those of the calls before and after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u16);
 
 impl Mark {
-    /// Mark of no call.
+    /// Matches no call.
     pub const NONE: Self = Self(u16::MAX);
 
-    /// The mark of a call by its number.
+    /// Returns the mark of the call with this number.
     pub fn of_call(call: u64) -> Self {
         Self((call % MARKS) as u16)
     }
 
-    /// The half of the scratch that the call uses, and of what has come.
+    /// Index of the scratch half, and of the arrival list, that the call uses.
     #[inline]
     pub fn half(self) -> usize {
         usize::from(self.0 & 1)
     }
 }
 
-/// Content of an immediate.
+/// Decoded content of an immediate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Notice {
     /// A message of a call.
     Message {
         /// The stream of the call.
         stream: CallStream,
-        /// The call in its stream.
+        /// The mark of the call.
         mark: Mark,
-        /// Its number.
+        /// The number of the message.
         message: u32,
     },
-    /// The peer's scratch may be put into once more.
+    /// The peer may be written to once more: part of its scratch is free.
     Grant {
         /// The peer.
         from: u32,
@@ -62,7 +62,7 @@ pub enum Notice {
 }
 
 impl Notice {
-    /// Content of an immediate.
+    /// Decodes an immediate.
     #[inline]
     pub fn of(imm: u32) -> Self {
         if imm & GRANT != 0 {
@@ -78,7 +78,7 @@ impl Notice {
         }
     }
 
-    /// The immediate that says it.
+    /// Encodes this as an immediate.
     #[inline]
     pub fn immediate(self) -> u32 {
         match self {
@@ -115,7 +115,7 @@ mod tests {
             }
         }
 
-        /// Else a rank that is a call ahead would put into the half that is still read.
+        /// Otherwise a rank that is one call ahead would write into the half that is still being read.
         #[test]
         fn neighbouring_calls_have_other_marks_and_halves(call in 0..u64::MAX) {
             let (one, next) = (Mark::of_call(call), Mark::of_call(call + 1));

@@ -1,28 +1,28 @@
-//! Division of a rank's memory: the same on all ranks, so that a place of one is a place of all.
+//! Layout of a rank's memory. It is the same on all ranks, so a local offset is valid at every peer.
 
 use serde::{Deserialize, Serialize};
 use tonnage_collective::Shape;
 use tonnage_engine::{Lane, Op};
 use tonnage_units::Reduce;
 
-/// Parts begin at multiples of this: a page.
+/// Alignment of the parts: one page.
 const ALIGNMENT: u64 = 4096;
 
-/// Bytes of a message that only says that something is.
+/// Length of a message that carries only its immediate.
 const TOKEN_BYTES: u32 = 8;
 
-/// Bytes of the parts: the most that any rank needs for any point.
+/// Sizes of the parts: the maximum over all ranks and points.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Needs {
     pub input: u64,
-    /// Of the output; in place, of both together.
+    /// Output bytes. In place, both buffers together.
     pub output: u64,
-    /// Of one half of the scratch.
+    /// Bytes of one half of the scratch.
     pub scratch: u64,
 }
 
 impl Needs {
-    /// Bytes of inputs and outputs, the most of any rank.
+    /// Returns the input and output sizes: the maximum over all ranks.
     pub fn of_shape(shape: &Shape, in_place: bool) -> Self {
         let last = shape.ranks.saturating_sub(1);
         let most = |bytes: fn(&Shape, u32) -> u64| {
@@ -37,7 +37,7 @@ impl Needs {
         }
     }
 
-    /// The larger of each.
+    /// Returns the larger value for each part.
     pub fn max(self, other: Self) -> Self {
         Self {
             input: self.input.max(other.input),
@@ -58,16 +58,16 @@ impl Reduce for Needs {
 pub struct Layout {
     pub input: u64,
     pub output: u64,
-    /// Of the halves of the scratch.
+    /// Offsets of the scratch halves.
     pub scratch: [u64; 2],
-    /// Of the bytes that messages without content carry.
+    /// Offset of the bytes carried by messages without content.
     token: u64,
-    /// Bytes of all parts.
+    /// Total size.
     pub bytes: u64,
 }
 
 impl Layout {
-    /// The parts behind each other.
+    /// Lays the parts out one after the other.
     pub fn new(needs: Needs) -> Self {
         let mut end = 0u64;
         let mut part = |bytes: u64| {
@@ -87,7 +87,7 @@ impl Layout {
         }
     }
 
-    /// A message without content, but for its lane and immediate.
+    /// A message without content. The caller sets its lane and immediate.
     #[inline]
     pub fn token(&self) -> Op {
         Op {

@@ -1,13 +1,13 @@
-//! Native collectives: the steps of a call, carried out over any engine with write-imm. The loops that time calls, of
-//! whichever backend, are in [`super::calls`].
+//! Native collectives: carries out the steps of a call over any engine with write-imm. [`super::calls`] has the loops
+//! that time calls of any backend.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`layout`] | division of a rank's memory |
+//! | [`layout`] | layout of a rank's memory |
 //! | [`script`] | steps with lanes and kernels resolved |
-//! | [`executor`], [`immediate`] | the steps carried out, and what immediates say |
+//! | [`executor`], [`immediate`] | carrying out steps; encoding of immediates |
 //!
-//! Which steps there are, and why they are right, is in `tonnage_collective::steps`.
+//! `tonnage_collective::steps` defines the steps and explains why they are correct.
 
 pub mod executor;
 pub mod immediate;

@@ -1,4 +1,4 @@
-//! Steps of a rank as the executor takes them: lanes in place of peers, kernels in place of types.
+//! Steps of a rank in the executor's form: peers are replaced by lanes, element types by kernels.
 
 use std::num::NonZeroU32;
 
@@ -11,18 +11,18 @@ use tonnage_units::{Error, Result};
 
 /// Steps of one rank in a call.
 pub struct Script {
-    /// The steps in their order.
+    /// The steps in order.
     pub moves: Vec<Move>,
     pub rank: u32,
-    /// Ranks of the call.
+    /// Number of ranks in the call.
     pub ranks: NonZeroU32,
-    /// The stream of its calls.
+    /// The stream of the calls.
     pub stream: CallStream,
-    /// The operation, for messages.
+    /// The operation, for error messages.
     op: Collective,
-    /// Folds elements.
+    /// Reduces elements.
     pub kernel: Kernel,
-    /// Bound of the numbers of messages.
+    /// Number of messages; message numbers are below it.
     pub messages: u32,
 }
 
@@ -33,48 +33,46 @@ pub enum Move {
     Put {
         /// The lane to the peer.
         lane: Lane,
-        /// The peer's number of the message.
+        /// The message number at the peer.
         message: u32,
         /// Source at this rank.
         from: Place,
         /// Target at the peer.
         to: Place,
-        /// Length.
         bytes: u32,
     },
-    /// Waits until a message has come.
+    /// Waits for a message.
     Await {
-        /// Its number.
+        /// The message number.
         message: u32,
     },
-    /// Something that concerns this rank's memory alone.
+    /// A step in this rank's own memory.
     Work(LocalWork),
-    /// Lets a peer put into the scratch once more.
+    /// Lets a peer write into this rank's scratch once more.
     Grant {
         /// The lane to the peer.
         lane: Lane,
     },
-    /// Uses up a grant of a peer's.
+    /// Uses up one grant from a peer.
     Claim {
-        /// Place of the peer among all peers.
+        /// Index of the peer among all peers.
         place: u32,
         peer: Peer,
     },
 }
 
-/// A step that concerns one rank's memory alone.
+/// A step that touches only this rank's memory.
 #[derive(Debug, Clone, Copy)]
 pub enum LocalWork {
-    /// Folds elements into others.
+    /// Reduces elements into others.
     Fold {
         /// Elements that are read.
         from: Place,
         /// Elements that are read and written.
         to: Place,
-        /// Number of elements.
         elements: u64,
     },
-    /// Folds two rows of elements into a third.
+    /// Reduces two arrays of elements into a third.
     Combine {
         /// Elements that are read.
         one: Place,
@@ -82,7 +80,6 @@ pub enum LocalWork {
         other: Place,
         /// Elements that are written.
         to: Place,
-        /// Number of elements.
         elements: u64,
     },
     /// Copies bytes.
@@ -91,55 +88,53 @@ pub enum LocalWork {
         from: Place,
         /// Target.
         to: Place,
-        /// Length.
         bytes: u64,
     },
     /// Divides elements by the number of ranks.
     Divide {
         /// The elements.
         place: Place,
-        /// Number of elements.
         elements: u64,
     },
 }
 
-/// Seat of a rank among those that call together: their numbers in the run are equally far apart.
+/// Position of a rank in the group that makes a call. The members' ranks are evenly spaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Seat {
-    /// The rank's number among them.
+    /// The rank's index in the group.
     pub place: u32,
-    /// The first of them.
+    /// The lowest rank of the group.
     pub first: Peer,
-    /// Numbers from one of them to the next.
+    /// Difference between the ranks of adjacent members.
     pub step: u32,
 }
 
 impl Seat {
-    /// The rank of the run that has a number here.
+    /// Returns the run's rank for this index in the group.
     pub fn rank(&self, place: u32) -> Peer {
         self.first.saturating_add(place.saturating_mul(self.step))
     }
 }
 
-/// Parts of a script beside its program.
+/// Parts of a script in addition to its program.
 #[derive(Debug, Clone, Copy)]
 pub struct ScriptParts<'a> {
-    /// Seat of this rank in the group that calls; steps name ranks by their numbers there.
+    /// Position of this rank in the calling group. Steps name ranks by their index in the group.
     pub seat: Seat,
-    /// The stream of its calls.
+    /// The stream of the calls.
     pub stream: CallStream,
-    /// The call.
+    /// The shape of the call.
     pub shape: Shape,
-    /// True when input and output are one stretch.
+    /// True if input and output share one range.
     pub in_place: bool,
-    /// Combination of the elements, where there is one.
+    /// The reduction, if the operation has one.
     pub reduction: Option<Reduction>,
     /// Peers in ascending order, with the lanes to them.
     pub lanes: &'a [(Peer, Lane)],
 }
 
 impl ScriptParts<'_> {
-    /// The step with its lane and its places resolved.
+    /// Resolves the lane and the locations of a step.
     fn resolved(&self, step: &Step) -> Result<Move> {
         let own = |place| self.settled(place, self.seat.place);
         Ok(match *step {
@@ -194,7 +189,7 @@ impl ScriptParts<'_> {
         })
     }
 
-    /// Place among all peers of one that has a number in the group.
+    /// Returns the peer's index among all peers, from its index in the group.
     fn place(&self, number: u32) -> Result<usize> {
         let peer: Peer = self.seat.rank(number);
         let known = self.lanes.binary_search_by_key(&peer, |(rank, _)| *rank);
@@ -205,8 +200,8 @@ impl ScriptParts<'_> {
         Ok(self.lanes[self.place(number)?].1)
     }
 
-    /// The place in the memory of the rank with a number, where in place both buffers are parts of one stretch that
-    /// begins with the output.
+    /// Returns the location in the memory of rank `rank` of the group. In place, input and output are parts of one
+    /// range that begins at the output offset.
     fn settled(&self, place: Place, rank: u32) -> Place {
         if !self.in_place {
             return place;
@@ -225,7 +220,7 @@ impl ScriptParts<'_> {
 }
 
 impl Script {
-    /// The script of a program.
+    /// Resolves a program.
     pub fn new(program: &Program, parts: ScriptParts<'_>) -> Result<Self> {
         let moves = program.steps.iter().map(|step| parts.resolved(step));
         let Shape {
@@ -243,7 +238,7 @@ impl Script {
         })
     }
 
-    /// An error with what the rank was waiting for.
+    /// Adds the operation that the rank was waiting for to an error.
     #[cold]
     pub fn waits(&self, error: Error, what: &str) -> Error {
         match error {
@@ -256,7 +251,7 @@ impl Script {
     }
 }
 
-/// Type of elements as kernels know it.
+/// The kernels' name for an element type.
 fn number(dtype: Dtype) -> Number {
     match dtype {
         Dtype::Float32 => Number::F32,
@@ -270,7 +265,7 @@ fn number(dtype: Dtype) -> Number {
     }
 }
 
-/// Reduction as kernels know it; an average is a sum that is divided.
+/// The kernels' name for a reduction. An average is a sum that is divided afterwards.
 fn fold(reduction: Option<Reduction>) -> Fold {
     match reduction {
         None | Some(Reduction::Sum | Reduction::Avg) => Fold::Sum,

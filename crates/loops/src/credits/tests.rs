@@ -10,7 +10,7 @@ const TELLING: Telling = Telling {
 const DATA: Lane = Lane(1);
 const COUNTS: Lane = Lane(2);
 
-/// Credits with the ranks 5 and 7, of which 7 sends and is sent to.
+/// Credits with ranks 5 and 7. Rank 7 both sends and receives.
 pub(crate) fn credits() -> Credits {
     let bytes = Credits::bytes(2) as usize;
     let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None).unwrap();
@@ -31,7 +31,7 @@ fn done(lane: Lane, tag: u32) -> Completion {
     }
 }
 
-/// The peer's count, as it would have been written by it.
+/// Sets the peer's count, as if the peer had written it.
 fn told(credits: &Credits, taken: u64) {
     let word = credits.arena.word(Credits::told_at(1)).unwrap();
     word.store(taken, Ordering::Release);
@@ -111,7 +111,7 @@ fn senders_are_told_after_enough_messages_or_a_few_idle_polls() {
     assert_eq!(mock.lock().posted, 1);
     let word = credits.arena.word(Credits::source_at(1)).unwrap();
     assert_eq!(word.load(Ordering::Acquire), 4);
-    // Its bytes must not change while they are on their way.
+    // The bytes of a count must not change while it is in flight.
     for _ in 0..5 {
         credits.took(0, &mut mock).unwrap();
     }
@@ -195,7 +195,7 @@ fn lanes_of_the_point_before_mean_nothing() {
     let mut all = [done(DATA, 1), done(COUNTS, 2), done(Lane(4), 3)];
     let count = credits.sift(&mut all, 3);
     assert_eq!(tags(&all[..count]), [1, 2]);
-    // The first receive's messages are those of the peer that is the first now.
+    // The first receive's tag now belongs to the peer that is first in this point.
     let mut mock = mock(9);
     for _ in 0..4 {
         credits.took(0, &mut mock).unwrap();
@@ -223,12 +223,12 @@ fn a_poll_looks_at_some_receivers_and_the_next_goes_on_with_the_others() {
         let word = credits.arena.word(Credits::told_at(index)).unwrap();
         word.store(1, Ordering::Release);
     }
-    // The poll before ended with the sixteenth.
+    // The previous poll ended with the sixteenth peer.
     let count = credits.sift(&mut all, 0);
     assert!(tags(&all[..count]).into_iter().eq((16..20).chain(0..12)));
     let count = credits.sift(&mut all, 0);
     assert!(tags(&all[..count]).into_iter().eq(12..16));
-    // A point with fewer receivers begins with the first.
+    // A point with fewer receivers starts with the first one.
     assert_eq!(credits.sift(&mut all, 0), 0);
     credits.begin(TELLING, 1, &lanes[..1], &[]).unwrap();
     assert_eq!(credits.sift(&mut all, 0), 0);

@@ -1,11 +1,11 @@
-//! Results of comparing operations: the engine of a worker writes them, the worker reads them.
+//! Results of comparing operations. A worker's engine adds to them and the worker reads them.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tonnage_units::lock::lock;
 
-/// Results since they were taken last.
+/// Results since they were last taken.
 #[derive(Debug, Default)]
 pub struct Findings {
     moved_bytes: AtomicU64,
@@ -16,33 +16,33 @@ pub struct Findings {
     is_settled: AtomicBool,
 }
 
-/// What was compared at this end.
+/// Results of one end's comparisons.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Found {
-    /// Payload of the operations that were compared.
+    /// Payload of the compared operations.
     pub moved_bytes: u64,
-    /// Bytes of them that were compared and right.
+    /// Bytes of them that were correct.
     pub right_bytes: u64,
-    /// The first that was wrong, and how many were.
+    /// The first difference, and the number of wrong operations.
     pub wrong: Option<String>,
 }
 
 impl Findings {
-    /// Counts an operation: the bytes that it moved, and those that were compared and right.
+    /// Counts an operation: bytes moved, and bytes that were compared and correct.
     pub(super) fn count(&self, moved_bytes: u64, right_bytes: u64) {
         self.moved_bytes.fetch_add(moved_bytes, Ordering::Relaxed);
         self.compared_bytes
             .fetch_add(right_bytes, Ordering::Relaxed);
     }
 
-    /// Notes something that is wrong.
+    /// Records a difference.
     #[cold]
     pub(super) fn note(&self, what: String) {
         self.wrong.fetch_add(1, Ordering::Relaxed);
         lock(&self.first_wrong).get_or_insert(what);
     }
 
-    /// Takes what was found since the last call.
+    /// Takes the results since the last call.
     pub fn take(&self) -> Found {
         let count = self.wrong.swap(0, Ordering::Relaxed);
         let first = lock(&self.first_wrong).take();
@@ -56,17 +56,17 @@ impl Findings {
         }
     }
 
-    /// Lets operations pass that are no part of a trial, or compares again.
+    /// With true, lets operations outside trials pass without comparing them.
     pub fn pass(&self, passes: bool) {
         self.passes.store(passes, Ordering::Relaxed);
     }
 
-    /// Notes whether peers know everything about the operations that they announced, and no message is being written.
+    /// Notes whether peers know the outcome of all operations that they announced, and no message is being written.
     pub(super) fn settle(&self, is_settled: bool) {
         self.is_settled.store(is_settled, Ordering::Relaxed);
     }
 
-    /// Returns whether they do, as of the last poll.
+    /// Returns whether they know, as of the last poll.
     pub fn is_settled(&self) -> bool {
         self.is_settled.load(Ordering::Relaxed)
     }

@@ -1,9 +1,9 @@
-//! Messages between both ends of an operation: requests of its initiator and replies of its target, written by the
-//! engine itself into memory of the host that the CPU looks at.
+//! Messages between the two ends of an operation: requests of its initiator and replies of its target. The measured
+//! engine itself writes them into host memory, where the CPU polls them.
 //!
-//! A worker has cells for each peer, both ways. A cell carries one message at a time, which its reader answers before
-//! the next one is written, so none is overwritten unread. Engines do not promise in which order the bytes of a write
-//! become visible. Therefore a message ends with a seal over all of its words and the number of messages before it.
+//! A worker has cells for each peer, in both directions. A cell carries one message at a time, and its reader answers
+//! before the next one is written, so no message is overwritten unread. Engines do not promise in which order the bytes
+//! of a write become visible. Therefore a message ends with a seal over all its words and its sequence number.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,30 +19,30 @@ use tonnage_units::{Error, Result};
 
 use super::{DEFECT, Findings};
 
-/// A place in a worker's memory that one peer writes.
+/// A location in a worker's memory that one peer writes to.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct PlaceInMemory {
     /// The memory, as peers name it.
     pub memory: Descriptor,
-    /// Its offset there.
+    /// Offset in that memory.
     pub offset: u64,
 }
 
-/// Operations towards one peer that are compared at the same time, at most.
+/// Maximum number of operations towards one peer that are compared at the same time.
 pub(super) const CELLS: usize = 64;
 
 /// Distance between two cells, so that no two share a cache line.
 const CELL_BYTES: u64 = 64;
 
-/// Bytes of a message.
+/// Length of a message.
 const MESSAGE_BYTES: u32 = 40;
 
 /// Meaning of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Request: get ready for an operation.
+    /// Request: prepare for an operation.
     Prepare = 0,
-    /// Request: compare an operation, which has arrived.
+    /// Request: compare an operation that has arrived.
     Compare = 1,
     /// Reply: the operation may begin.
     Ready = 2,
@@ -56,7 +56,7 @@ pub(super) struct Message {
     pub(super) kind: Kind,
     /// Number of the operation in its flow.
     pub(super) number: u64,
-    /// Its offset at the target.
+    /// Offset of the operation's data at the target.
     pub(super) offset: u64,
     pub(super) len: u32,
     pub(super) imm: u32,
@@ -71,7 +71,7 @@ impl Message {
         [stamp, self.number, self.offset, amounts, seal]
     }
 
-    /// Reads the message that has this place in the sequence; `None` if it is not there, or only in part.
+    /// Decodes the message with this sequence number; `None` if it hasn't arrived, or only in part.
     fn read(words: [u64; 5], sequence: u64) -> Option<Self> {
         let [stamp, number, offset, amounts, _] = words;
         let kind = match stamp & 3 {
@@ -91,16 +91,16 @@ impl Message {
     }
 }
 
-/// The four rows of cells that a worker has for each peer.
+/// Rows of cells that a peer writes to.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Row {
-    /// Requests that the peer writes here.
+    /// Requests from the peer.
     Requests = 0,
-    /// Replies that the peer writes here.
+    /// Replies from the peer.
     Replies = 1,
 }
 
-/// Rows from which messages are written, behind those into which peers write.
+/// Source rows for outgoing messages follow the rows that peers write to.
 const SOURCE_ROWS: u64 = 2;
 
 /// Bytes of all rows for one peer.
@@ -110,25 +110,25 @@ fn cell_at(row: u64, cell: usize) -> u64 {
     (row * CELLS as u64 + cell as u64) * CELL_BYTES
 }
 
-/// Messages that passed through a cell, both ways.
+/// Messages that passed through a cell, in each direction.
 #[derive(Debug, Clone, Copy, Default)]
 struct Passed {
     written: u64,
     read: u64,
 }
 
-/// The cells with one peer.
+/// The cells shared with one peer.
 #[derive(Debug)]
 struct PeerCells {
     peer: Peer,
     memory: Descriptor,
     /// Offset of this worker's cells in the peer's memory.
     remote: u64,
-    /// Of requests and replies.
+    /// Counts for requests and for replies.
     passed: [[Passed; CELLS]; 2],
 }
 
-/// The cells of one worker with all of its peers. They outlive points, and with them the numbers of messages.
+/// All cells of one worker. They and their sequence numbers outlive points.
 pub struct Mailboxes {
     arena: Arc<Arena>,
     region: RegionId,
@@ -141,7 +141,7 @@ impl Mailboxes {
     /// Allocates and registers the cells for `peers` peers.
     ///
     /// # Errors
-    /// When no memory of the list can be looked at by the CPU, or the device refuses it.
+    /// If no memory type in the list is CPU-addressable, or the device cannot register it.
     pub fn new(engine: &mut dyn Engine, lists: &Lists, caps: &Caps, peers: usize) -> Result<Self> {
         let visible = |entry: &&MemoryEntry| entry.host_addressable;
         let entry = lists.memories.iter().find(visible);
@@ -167,7 +167,7 @@ impl Mailboxes {
         })
     }
 
-    /// The place where the `index`-th peer writes.
+    /// Returns the location that the `index`-th peer writes to.
     pub fn place(&self, index: usize) -> PlaceInMemory {
         PlaceInMemory {
             memory: self.descriptor.clone(),
@@ -175,12 +175,12 @@ impl Mailboxes {
         }
     }
 
-    /// What was found, which the workers' checks ask for.
+    /// Returns the findings, which the worker's verification reads.
     pub fn findings(&self) -> Arc<Findings> {
         Arc::clone(&self.findings)
     }
 
-    /// Adds the next peer, by the place that it named for this worker.
+    /// Adds the next peer, with the location that it assigned to this worker.
     pub fn connect(&mut self, peer: Peer, place: Option<PlaceInMemory>) -> Result<()> {
         let none = || Error::Failed(format!("rank {peer} named no place for messages; {DEFECT}"));
         let PlaceInMemory { memory, offset } = place.ok_or_else(none)?;
@@ -193,7 +193,7 @@ impl Mailboxes {
         Ok(())
     }
 
-    /// Place of a peer among all of them.
+    /// Returns the index of a peer.
     pub(super) fn index_of(&self, peer: Peer) -> Result<usize> {
         let found = self.peers.iter().position(|cells| cells.peer == peer);
         let none = || {
@@ -209,12 +209,12 @@ impl Mailboxes {
         self.peers.len()
     }
 
-    /// The rank of a peer.
+    /// Returns the rank of the peer with this index.
     pub(super) fn rank_of(&self, index: usize) -> Peer {
         self.peers[index].peer
     }
 
-    /// The lane that carries messages to a peer. With `delivered`, a completed message has arrived.
+    /// Returns the lane that carries messages to a peer. With `delivered`, a completed message has arrived.
     pub(super) fn lane(
         &self,
         index: usize,
@@ -229,8 +229,8 @@ impl Mailboxes {
         })
     }
 
-    /// Puts a message in its place and returns the operation that writes it to the peer. The bytes must not change until
-    /// that has completed; [`Self::written`] says that it was handed over.
+    /// Stores a message in its source cell and returns the operation that writes it to the peer. The bytes must not
+    /// change until the operation has completed. Call [`Self::written`] once the operation was posted.
     pub(super) fn message(
         &self,
         (index, row, cell): (usize, Row, usize),
@@ -259,12 +259,12 @@ impl Mailboxes {
         }
     }
 
-    /// Counts a message that was handed over.
+    /// Counts a posted message.
     pub(super) fn written(&mut self, (index, row, cell): (usize, Row, usize)) {
         self.peers[index].passed[row as usize][cell].written += 1;
     }
 
-    /// The next message of a peer in a cell, once.
+    /// Returns the next message of a peer in a cell, each one once.
     #[inline]
     pub(super) fn read(&mut self, (index, row, cell): (usize, Row, usize)) -> Option<Message> {
         let at = index as u64 * PEER_BYTES + cell_at(row as u64, cell);

@@ -1,20 +1,21 @@
-//! `--verify=each`: an engine between the loops and the real one that compares every operation before its slot is used
-//! again. The loops do not know of it, so they cost nothing where it is absent.
+//! `--verify=each`: an engine between the loops and the real one that compares every operation before its slot is
+//! reused. The loops don't know of it, so it costs nothing when absent.
 //!
-//! The data of an operation follow from its number in its flow. An operation that the loop hands over takes these steps:
+//! The data of an operation follow from its number in its flow. An operation posted by the loop takes these steps:
 //!
-//! 1. Its initiator asks the target to prepare. The target fills the place where a write, write-imm or send will land
-//!    with the opposite of the data, and the place that a read fetches with the data, and says that it is ready.
-//! 2. The initiator fills its own place: with the data, or for a read with their opposite. The operation begins.
-//! 3. When it has ended, the end where bytes land compares them: of a read the initiator; of a write-imm or send the
-//!    target, before it hands on the arrival; of a plain write the target, when the initiator has proof of delivery and
-//!    asks for it.
-//! 4. The loop sees the completion once the target has said that it compared. Until then no other operation may touch
+//! 1. The initiator asks the target to prepare. For a write, write-imm or send, the target fills the destination with
+//!    the inverse of the data. For a read, it fills the source with the data. Then it replies that it is ready.
+//! 2. The initiator fills its own slot: with the data, or for a read with their inverse. The operation begins.
+//! 3. When the operation has ended, the receiving end compares the bytes. For a read this is the initiator. For a
+//!    write-imm or send the target compares before it passes the arrival on. For a plain write the target compares when
+//!    the initiator has proof of delivery and asks for it.
+//! 4. The loop sees the completion once the target has replied that it compared. Until then no other operation may touch
 //!    a byte of the slot at either end.
 //!
-//! Requests and replies are in `mailboxes`. A difference ends nothing at once: it is kept in `Findings`, so that all
-//! ranks stay in step and fail the point together after the trial. Only a notification of a write-imm that is not under
-//! way ends the run: it displaced the notification of another operation, which would never come.
+//! `mailboxes` has the requests and replies. A difference doesn't end the trial: it is kept in `Findings`, so that all
+//! ranks stay in step and fail the point together after the trial. There is one exception. A write-imm notification for
+//! which no operation is under way ends the run: it displaced the notification of another operation, which would never
+//! come.
 
 mod findings;
 mod mailboxes;
@@ -36,16 +37,16 @@ use tonnage_units::{Error, Result};
 
 use crate::BURST;
 
-/// The next step after an operation that came to the wrong place, twice or not at all.
+/// Advice after an operation that landed in the wrong location, or arrived twice or not at all.
 pub const ENGINE_AT_FAULT: &str =
     "this engine lost or doubled an operation: try another --engine, or report it";
 
-/// The next step after a failure that no engine can cause.
+/// Advice after a failure that no engine can cause.
 const DEFECT: &str = "this is a defect of tonnage: please report it";
 
-/// Point and place of an engine whose operations are compared.
+/// Parameters of an engine whose operations are compared.
 pub struct Compared<'a> {
-    /// The memory that its lanes move.
+    /// The memory that its lanes access.
     pub memory: Arc<dyn Memory>,
     /// The capabilities of its device.
     pub caps: Caps,
@@ -53,17 +54,17 @@ pub struct Compared<'a> {
     pub rank: Peer,
     /// The verb of all operations.
     pub verb: Verb,
-    /// The ranks that it exchanges bytes with.
+    /// The ranks that exchange bytes with this one.
     pub peers: &'a [Peer],
-    /// Operations in flight on a lane, at most.
+    /// Maximum number of operations in flight on a lane.
     pub depth: u32,
     /// Seed of the data.
     pub seed: u64,
-    /// True where the last byte of each operation is a signal, which is not compared.
+    /// True if the last byte of each operation is a signal, which is not compared.
     pub is_signalled: bool,
 }
 
-/// Kinds of inner tags, in their highest bits.
+/// Kinds of inner tags, stored in the highest bits.
 mod tags {
     pub(super) const OPERATION: u32 = 0;
     pub(super) const FLUSH: u32 = 1;
@@ -89,9 +90,9 @@ mod tags {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Purpose {
     Other,
-    /// Operations towards the peer of this index.
+    /// Operations towards the peer with this index.
     Initiates(usize),
-    /// Receives for what the peer of this index sends.
+    /// Receives for messages from the peer with this index.
     Receives(usize),
 }
 
@@ -100,17 +101,17 @@ enum Purpose {
 enum Step {
     /// The cell has no operation.
     Free,
-    /// Ask the target for something.
+    /// Send a request to the target.
     Ask(Kind),
     /// Wait until the target has prepared.
     AwaitReady,
-    /// Hand it over.
+    /// Post the operation.
     Move,
     /// Wait for its completion.
     AwaitDone,
     /// Prove its delivery.
     Flush,
-    /// Wait for that.
+    /// Wait for the flush.
     AwaitFlushed,
     /// Wait until the target has compared.
     AwaitCompared,
@@ -124,22 +125,22 @@ struct Outgoing {
     number: u64,
     /// The target has compared it.
     is_compared: bool,
-    /// The bytes of its last request are still needed.
+    /// A request is being sent; its bytes must not change.
     is_writing: bool,
 }
 
 /// An operation at its target.
 #[derive(Debug, Clone, Copy, Default)]
 struct Incoming {
-    /// The operation, from the time it was announced until it was compared; none of a read.
+    /// The operation, from its announcement until it was compared; always `None` for reads.
     announced: Option<Message>,
     reply: Option<Message>,
-    /// The bytes of the last reply are still needed.
+    /// A reply is being sent; its bytes must not change.
     is_writing: bool,
 }
 
 impl Incoming {
-    /// Returns whether the initiator knows everything about it.
+    /// Returns whether the initiator knows the outcome.
     fn is_settled(&self) -> bool {
         self.announced.is_none() && self.reply.is_none() && !self.is_writing
     }
@@ -150,15 +151,15 @@ impl Incoming {
 struct Landing {
     peer: usize,
     offset: u64,
-    /// Number of the message that it is for.
+    /// Number of the message that this receive is for.
     number: u64,
     tag: u32,
 }
 
-/// Both directions with one peer.
+/// Operations in both directions with one peer.
 struct PeerEnds {
     tells: Option<Lane>,
-    /// Operations that were taken over, and those of them that were handed to the engine.
+    /// Operations accepted from the loop, and operations posted to the engine.
     issued: u64,
     sent: u64,
     receives: u64,
@@ -167,13 +168,13 @@ struct PeerEnds {
 }
 
 impl PeerEnds {
-    /// Returns whether the peer knows everything about its operations, and no message to it is being written.
+    /// Returns whether the peer knows the outcome of all its operations, and no message to it is in flight.
     fn is_settled(&self) -> bool {
         !self.outgoing.iter().any(|cell| cell.is_writing)
             && self.incoming.iter().all(Incoming::is_settled)
     }
 
-    /// Returns whether nothing is under way, in either direction.
+    /// Returns whether nothing is in progress, in either direction.
     fn is_idle(&self) -> bool {
         self.is_settled() && self.outgoing.iter().all(|cell| cell.step == Step::Free)
     }
@@ -201,10 +202,10 @@ pub struct EachEngine {
 }
 
 impl EachEngine {
-    /// Puts it above an engine with nothing in flight.
+    /// Wraps an engine that has nothing in flight.
     ///
     /// # Errors
-    /// When the engine cannot resolve the lanes of messages; the engine and its cells are lost with it.
+    /// If the engine cannot resolve the lanes for messages. The engine and its cells are dropped then.
     pub fn over(
         engine: Box<dyn Engine + Send>,
         mail: Mailboxes,
@@ -266,7 +267,7 @@ impl EachEngine {
         Ok(each)
     }
 
-    /// Gives the engine and the cells back; `None` while operations or messages are in flight.
+    /// Returns the engine and the cells; `None` while operations or messages are in flight.
     pub fn into_parts(mut self) -> Option<(Box<dyn Engine + Send>, Mailboxes)> {
         if !self.peers.iter().all(PeerEnds::is_idle) {
             return None;
@@ -282,12 +283,12 @@ impl EachEngine {
         known.unwrap_or(Purpose::Other)
     }
 
-    /// The key of an operation's data.
+    /// Returns the key of an operation's data.
     fn key(&self, (initiator, target): (Peer, Peer), number: u64) -> Key {
         Key::new(self.seed, number, initiator, target)
     }
 
-    /// Bytes of an operation that are filled and compared.
+    /// Number of bytes of an operation that are filled and compared.
     fn compared_bytes(&self, len: u32) -> u64 {
         u64::from(len) - u64::from(self.is_signalled)
     }
@@ -297,7 +298,7 @@ impl EachEngine {
         self.memory.fill(offset, offset, bytes, key)
     }
 
-    /// Compares what landed here, and keeps the result.
+    /// Compares the bytes that landed here, and records the result.
     fn compare(
         &self,
         (offset, len): (u64, u32),
@@ -319,12 +320,12 @@ impl EachEngine {
         Ok(())
     }
 
-    /// Returns whether an operation that is under way uses a byte of these ranges of both ends.
+    /// Returns whether an operation in progress uses any byte of the same ranges at either end.
     fn overlaps(&self, index: usize, op: &Op) -> bool {
         let meets = |(one, other): (u64, u64), len: u32| {
             one < other + u64::from(op.len) && other < one + u64::from(len)
         };
-        // Lanes towards different peers have slices of their own at both ends.
+        // Lanes towards different peers have separate slices at both ends, so only this peer's operations matter.
         let mut outgoing = self.peers[index].outgoing.iter();
         outgoing.any(|other| {
             let (theirs, len) = (&other.op, other.op.len);
@@ -333,7 +334,7 @@ impl EachEngine {
         })
     }
 
-    /// Takes an operation over from the loop; returns whether there was room.
+    /// Accepts an operation from the loop; returns false if there was no room.
     fn begin(&mut self, index: usize, op: &Op) -> Result<bool> {
         if self.overlaps(index, op) {
             return Ok(false);
@@ -355,7 +356,7 @@ impl EachEngine {
         Ok(true)
     }
 
-    /// Takes the steps of an operation that need no answer, as far as the engine has room.
+    /// Performs the steps of an operation that need no answer, as far as the engine has room.
     fn advance(&mut self, index: usize, cell: usize) -> Result<()> {
         loop {
             let outgoing = self.peers[index].outgoing[cell];
@@ -380,7 +381,7 @@ impl EachEngine {
                         _ => Step::AwaitCompared,
                     }
                 }
-                // Messages land in the order in which receives were posted, so they leave in the order of their numbers.
+                // Messages fill receives in posting order, so they must be sent in the order of their numbers.
                 Step::Move
                     if self.verb == Verb::Send && outgoing.number != self.peers[index].sent =>
                 {
@@ -412,7 +413,7 @@ impl EachEngine {
         }
     }
 
-    /// Writes a message to a peer; returns whether the engine took it.
+    /// Sends a message to a peer; returns whether the engine accepted it.
     fn write(&mut self, at: (usize, Row, usize), message: &Message, tag: u32) -> Result<bool> {
         let lane = self.peers[at.0].tells.ok_or_else(|| {
             Error::Failed(format!(
@@ -428,7 +429,7 @@ impl EachEngine {
         Ok(taken)
     }
 
-    /// An operation has completed at its initiator.
+    /// Handles the completion of an operation at its initiator.
     fn has_moved(&mut self, index: usize, cell: usize) -> Result<()> {
         let outgoing = self.peers[index].outgoing[cell];
         let ends = (self.rank, self.mail.rank_of(index));
@@ -454,7 +455,7 @@ impl EachEngine {
         self.advance(index, cell)
     }
 
-    /// Hands the completion on and frees the cell.
+    /// Passes the completion on and frees the cell.
     fn finish(&mut self, index: usize, cell: usize) -> Result<()> {
         let outgoing = &mut self.peers[index].outgoing[cell];
         outgoing.step = Step::Free;
@@ -463,7 +464,7 @@ impl EachEngine {
         Ok(())
     }
 
-    /// Reads the target's answer to an operation.
+    /// Reads the target's reply about an operation.
     fn hear(&mut self, index: usize, cell: usize) -> Result<()> {
         let outgoing = self.peers[index].outgoing[cell];
         let notifies = self.verb.notifies_target();
@@ -504,14 +505,14 @@ impl EachEngine {
         }
     }
 
-    /// Reads an initiator's request, and answers it.
+    /// Reads an initiator's request and answers it.
     fn serve(&mut self, index: usize, cell: usize) -> Result<()> {
         if let Some(request) = self.mail.read((index, Row::Requests, cell)) {
             let (initiator, kind) = (self.mail.rank_of(index), request.kind);
             let (announced, kind) = match kind {
                 Kind::Prepare => {
                     let landing = self.prepare(index, request)?;
-                    // Of a read the target hears no more.
+                    // The target hears nothing further about a read.
                     let announced = (self.verb != Verb::Read).then_some(landing);
                     (announced, Kind::Ready)
                 }
@@ -536,7 +537,7 @@ impl EachEngine {
         Ok(())
     }
 
-    /// Makes the memory ready for an operation that was announced; returns where it will land.
+    /// Prepares the memory for an announced operation; returns the request with its landing offset.
     fn prepare(&mut self, index: usize, request: Message) -> Result<Message> {
         let initiator = self.mail.rank_of(index);
         let key = self.key((initiator, self.rank), request.number);
@@ -563,7 +564,7 @@ impl EachEngine {
         Ok(Message { offset, ..request })
     }
 
-    /// Compares what an arrival says has landed.
+    /// Compares the data of an arrival.
     fn arrived(&mut self, arrival: &Completion, landing: Option<Landing>) -> Result<()> {
         let named = self.names_arrivals.then_some(arrival.lane.0);
         let mail = &self.mail;
@@ -585,7 +586,7 @@ impl EachEngine {
         let Some((index, cell, announced)) = found else {
             let origin = named.map_or_else(String::new, |peer| format!(" from rank {peer}"));
             if self.verb == Verb::WriteImm {
-                // The operation whose place it took is never notified, so nobody can stay in step.
+                // The operation whose notification was displaced would never be notified, so ranks cannot stay in step.
                 return Err(Error::Failed(format!(
                     "an arrival{origin} with immediate {} is of no operation under way: it came twice, or in place of \
                      another; {ENGINE_AT_FAULT}",
@@ -608,7 +609,7 @@ impl EachEngine {
         Ok(())
     }
 
-    /// Takes what the engine has, and every step that follows.
+    /// Polls the engine and performs all steps that follow.
     fn progress(&mut self) -> Result<()> {
         let count = self.engine.poll(&mut self.done[..])?;
         for at in 0..count {
@@ -630,7 +631,7 @@ impl EachEngine {
         Ok(())
     }
 
-    /// Takes one completion of the engine.
+    /// Handles one completion of the engine.
     fn take(&mut self, completion: Completion) -> Result<()> {
         let (kind, rest) = tags::split(completion.tag);
         let (index, cell) = (rest / CELLS, rest % CELLS);
@@ -674,13 +675,13 @@ impl EachEngine {
         }
     }
 
-    /// Hands something over that is not compared; returns whether the engine took it.
+    /// Posts an operation that is not compared; returns whether the engine accepted it.
     fn pass(&mut self, op: &Op) -> Result<bool> {
         let tag = passed(op.tag)?;
         Ok(self.engine.post(&[Op { tag, ..*op }])? == 1)
     }
 
-    /// Hands a receive over and notes which message it is for; returns whether the engine took it.
+    /// Posts a receive and notes which message it is for; returns whether the engine accepted it.
     fn receive(&mut self, peer: usize, op: &Op) -> Result<bool> {
         let free = self.landings.iter().position(Option::is_none);
         let place = free.unwrap_or(self.landings.len());
@@ -703,7 +704,7 @@ impl EachEngine {
     }
 }
 
-/// The tag under which something passes.
+/// Returns the tag for an operation that is passed through.
 fn passed(tag: u32) -> Result<u32> {
     if tag > tags::REST_MAX {
         let why = format!("tag {tag} is too large to be compared; {DEFECT}");

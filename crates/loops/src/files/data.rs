@@ -1,12 +1,12 @@
-//! Content of files, so that every sector says where it belongs.
+//! Content of files. Every sector identifies the file and offset it belongs to.
 //!
 //! Each 512-byte sector begins with two little-endian words: the seed of the data, and a mix of (seed, file, offset).
-//! What follows comes from a pool of 4 MiB that the seed fills, at the offset's place in it. So no two sectors of a run
-//! are equal, and a sector from another place, another file or an earlier run is known for what it is. A reader needs
-//! nothing but the file: the seed is in it. Preparing a transfer costs two stores for each sector, because the pool is
-//! filled before the clock starts.
+//! The other bytes come from a 4 MiB pool generated from the seed, indexed by the file offset. No two sectors of a run
+//! are therefore equal, and a sector from another offset, another file or an earlier run can be recognized. A reader
+//! needs only the file, because it contains the seed. Preparing a transfer costs two stores per sector, because the
+//! pool is filled before the clock starts.
 //!
-//! The pool repeats after 4 MiB, so that a compressor sees repetition only if it looks further back than that.
+//! The pool repeats after 4 MiB, so a compressor finds repetition only if its window is larger than that.
 
 use tonnage_sys::mapping::Arena;
 
@@ -15,19 +15,19 @@ use super::wrong::{CandidateFiles, Wrong};
 use crate::permutation::mix;
 use tonnage_units::{Error, Result};
 
-/// The pool repeats after so many bytes.
+/// Size of the pool. Content repeats after this.
 pub const POOL_BYTES: u64 = 4 << 20;
-/// Compressible data has its zeros in the same part of each page.
+/// Compressible data has its zeros in the same part of each page of this size.
 const PAGE_BYTES: usize = 4096;
 const CHUNK: usize = 4096;
 
-/// Content of sectors behind their stamps.
+/// Content of sectors after their stamps.
 pub struct Pool {
     bytes: Vec<u8>,
 }
 
 impl Pool {
-    /// The pool of a seed, of which so many percent are zeros.
+    /// Generates the pool of a seed, with `zeros_percent` percent of zeros.
     pub fn new(seed: u64, zeros_percent: u32) -> Self {
         let mut bytes = vec![0; POOL_BYTES as usize];
         for (index, word) in (0u64..).zip(bytes.chunks_exact_mut(8)) {
@@ -42,7 +42,7 @@ impl Pool {
         Self { bytes }
     }
 
-    /// Copies the bytes that belong to file offsets from `offset` on into memory, without stamps.
+    /// Copies the pool bytes for file offsets from `offset` on into memory, without stamps.
     pub fn place(&self, arena: &Arena, local: u64, offset: u64, len: u64) -> Result<()> {
         let mut done = 0;
         while done < len {
@@ -57,7 +57,7 @@ impl Pool {
         Ok(())
     }
 
-    /// Fills in what a file must hold from `offset` on.
+    /// Fills `expected` with the correct file content from `offset` on.
     fn expect(&self, key: FileKey, offset: u64, expected: &mut [u8]) {
         let mut rest = &mut *expected;
         let mut at = (offset % POOL_BYTES) as usize;
@@ -79,7 +79,7 @@ impl Pool {
         }
     }
 
-    /// Compares `len` bytes in memory with what a file must hold at `offset`.
+    /// Compares `len` bytes in memory with the correct file content at `offset`.
     pub fn check(
         &self,
         arena: &Arena,
@@ -93,7 +93,7 @@ impl Pool {
         let (mut is, mut should) = ([0; CHUNK], [0; CHUNK]);
         let mut done = 0;
         while done < len {
-            // Chunks end where sectors end, so that a wrong one is looked at as a whole.
+            // Chunks end at sector boundaries, so that a wrong sector is inspected as a whole.
             let at = offset + done;
             let room = CHUNK as u64 - at % SECTOR_BYTES;
             let piece = room.min(len - done) as usize;
@@ -112,8 +112,8 @@ impl Pool {
     }
 }
 
-/// Zeros at the end of each page for a part of compressible bytes. Stamps stand among the zeros and do not compress, so
-/// that there are more of the latter.
+/// Number of zeros at the end of each page for a percentage of compressible bytes. Stamps among the zeros do not
+/// compress, so more zeros make up for them.
 fn zeros_of_page(percent: u32) -> usize {
     let wanted = PAGE_BYTES * percent as usize / 100;
     let mut zeros = wanted;
@@ -123,7 +123,7 @@ fn zeros_of_page(percent: u32) -> usize {
     zeros
 }
 
-/// Bytes of keys (the seed is the same in all and compresses) among the last bytes of a page.
+/// Bytes of keys among the last bytes of a page. The seeds don't count: they are the same in all stamps and compress.
 fn stamps_in_last(bytes: usize) -> usize {
     bytes / SECTOR_BYTES as usize * 8
 }
@@ -238,7 +238,7 @@ mod tests {
         assert_eq!(FileKey::of_stamp([0; 16], 0, 0), None);
     }
 
-    /// Compresses by programs that know nothing of how the data is made.
+    /// Uses compressors that know nothing about how the data is generated.
     #[test]
     fn data_compresses_as_much_as_was_asked_for_and_no_more() {
         for (kind, least, most) in [(0, 0.99, 1.02), (30, 0.68, 0.72), (80, 0.18, 0.23)] {
@@ -300,12 +300,13 @@ mod tests {
         assert!(others.copied().all(|byte| byte == 0));
     }
 
-    /// Files of an earlier version are read by later ones.
+    /// Later versions must be able to read files of earlier ones.
     #[test]
     fn the_content_of_files_stays_what_it_is() {
         let key = FileKey::new(1, 2);
         let (_, arena) = written(key, 0, 1024);
-        // Seed; `mix(1 ^ mix(3)) ^ GOLDEN`; `mix(1 ^ mix(!66))`, the pool's word there; computed by another program.
+        // Seed; `mix(1 ^ mix(3)) ^ GOLDEN`; `mix(1 ^ mix(!66))`, the pool's word at that offset. Computed by another
+        // program.
         let words = [1, 0x2cad_4269_11a7_d3fd, 0xc90d_0214_131d_4bf8];
         for (at, expected) in [512, 520, 528].into_iter().zip(words) {
             let mut word = [0; 8];

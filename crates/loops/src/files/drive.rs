@@ -1,7 +1,7 @@
-//! The loops over files: one transfer after the other, or a window of them in a queue. Both read the clock once for
-//! each transfer, or for each batch of completions, and allocate nothing.
+//! The loops over files: one transfer at a time, or several in a queue. Both read the clock once per transfer, or once
+//! per batch of completions, and allocate nothing.
 //!
-//! Offsets come from `places`; the begin and end of phases belong to `tonnage_bench`.
+//! `places` gives the offsets; `tonnage_bench` begins and ends phases.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -19,58 +19,58 @@ use tonnage_sys::clock::Clock;
 use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
-/// Task of one thread in a phase.
+/// One thread's work in a phase.
 pub struct Task<'a> {
-    /// The transfers of the rank whose data this is.
+    /// The transfers on the data of one rank.
     pub places: Sequence,
     /// First transfer of this thread, which makes `first`, `first + step`, `first + 2·step`, …
     pub first: u64,
-    /// Threads of the rank.
+    /// Number of threads in the rank.
     pub step: u64,
     /// The number of the open file.
     pub file: u32,
-    /// Name of the file in messages.
+    /// Name of the file in error messages.
     pub name: &'a str,
     pub transfer_bytes: u64,
-    /// Data that is written; `None` in phases that only read.
+    /// Data to write; `None` in phases that only read.
     pub data: Option<(FileKey, &'a Pool)>,
-    /// True when each write is synced.
+    /// True if each write is followed by a sync.
     pub sync_each: bool,
-    /// Memory with the thread's bytes.
+    /// Memory that holds the thread's buffers.
     pub memory: &'a Arc<Arena>,
-    /// Division of that memory.
+    /// Layout of that memory.
     pub buffers: BufferLayout,
     /// The thread's clock.
     pub clock: Clock,
-    /// The common start.
+    /// Common start of all threads and ranks.
     pub start_ns: u64,
-    /// Time of the stonewall, if any: what had ended by then is counted.
+    /// Time of the stonewall, if any. Transfers that ended by then are counted separately.
     pub wall_ns: Option<u64>,
-    /// True when transfers go on after the stonewall.
+    /// True if transfers continue after the stonewall.
     pub beyond_wall: bool,
-    /// The loop ends with an error when either becomes true.
+    /// The loop ends with an error if either becomes true.
     pub stop: [&'a AtomicBool; 2],
-    /// Bytes moved so far, for whoever watches.
+    /// Bytes moved so far, for progress reports.
     pub watched_bytes: &'a AtomicU64,
 }
 
-/// Division of a thread's memory.
+/// Layout of a thread's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BufferLayout {
-    /// Blocking engines write from a copy of the pool that begins here, long enough for any transfer.
+    /// Start of the source for blocking writes: a copy of the pool, long enough for a transfer from any offset.
     pub source: u64,
-    /// Reads, and everything of a queue, use slots that begin here.
+    /// Start of the slots, which hold reads and all transfers of a queue.
     pub slots: u64,
     /// Distance from one slot to the next.
     pub stride: u64,
-    /// Slots.
+    /// Number of slots.
     pub count: u32,
 }
 
 impl BufferLayout {
-    /// Memory for `slots` transfers, with a source of writes where one is wanted.
+    /// Layout with `slots` transfer slots, and a source of writes if `source`.
     pub fn new(transfer_bytes: u64, slots: u32, source: bool) -> Self {
-        // Neighbours of a page would be moved with it.
+        // Page-aligned slots: otherwise the kernel would move parts of adjacent slots too.
         let stride = transfer_bytes.next_multiple_of(4096);
         let source_bytes = if source { POOL_BYTES + stride } else { 0 };
         Self {
@@ -86,23 +86,23 @@ impl BufferLayout {
     }
 }
 
-/// Results of a thread so far in a phase.
+/// Results of one thread in a phase so far.
 #[derive(Default)]
 pub struct Samples {
-    /// Transfers that are finished.
+    /// Finished transfers.
     pub transfers: u64,
-    /// Reads among these.
+    /// Finished reads.
     pub reads: u64,
-    /// Transfers of these that had ended when the stonewall came.
+    /// Transfers that had ended by the stonewall.
     pub before_wall: u64,
     pub read_latencies: LatencyHistogram,
-    /// Latencies of writes; the stamps of the data are part of them, a sync after each is not.
+    /// Latencies of writes. They include stamping the data, but not a sync after each write.
     pub write_latencies: LatencyHistogram,
     /// Bytes over time.
     pub timeline: Timeline,
-    /// Time in syncs after each write.
+    /// Time spent in syncs after writes.
     pub sync_ns: u64,
-    /// The most transfers that were in flight at a time.
+    /// Largest number of transfers in flight.
     pub in_flight_max: u32,
 }
 
@@ -126,17 +126,17 @@ impl Samples {
     }
 }
 
-/// Looks at what has been read; outside the timed phases only.
+/// Inspects data that was read. Used only outside timed phases.
 pub trait Inspect {
-    /// The transfer's bytes are at `local`.
+    /// Called when the transfer's bytes are at `local`.
     fn look(&mut self, local: u64, place: Access) -> Result<()>;
 }
 
-/// Whoever looks at what is read, if anybody does.
+/// Inspects reads, if verification is on.
 pub type Inspector<'a> = Option<&'a mut dyn Inspect>;
 
-/// Decides, together with the other ranks, whether a phase of collective calls goes on: asked before each call with
-/// whether this rank would stop.
+/// Decides with the other ranks whether a phase of collective calls ends. Called before each call; the argument is true
+/// if this rank wants to stop.
 pub type Vote<'a> = &'a mut dyn FnMut(bool) -> Result<bool>;
 
 impl Task<'_> {
@@ -157,7 +157,7 @@ impl Task<'_> {
         !self.beyond_wall && self.wall_ns.is_some_and(|wall_ns| now_ns >= wall_ns)
     }
 
-    /// Offset of the bytes of a blocking write, stamped.
+    /// Stamps the source of a blocking write and returns its offset.
     #[inline]
     fn source(&self, offset: u64) -> Result<u64> {
         let (key, _) = self.data.ok_or_else(no_data)?;
@@ -166,7 +166,7 @@ impl Task<'_> {
         Ok(local)
     }
 
-    /// Puts the bytes of a queued write into its slot, unless those of the same place in the pool are there already.
+    /// Fills the slot of a queued write, unless it already holds the same part of the pool.
     fn fill_slot(&self, local: u64, offset: u64, holds: &mut Option<u64>) -> Result<()> {
         let (key, pool) = self.data.ok_or_else(no_data)?;
         let place = offset % POOL_BYTES;
@@ -182,8 +182,8 @@ fn no_data() -> Error {
     Error::Failed("a phase that writes was given nothing to write".into())
 }
 
-/// One transfer after the other, until the thread has made `until` of them, the stonewall comes, or all ranks vote to
-/// end.
+/// Makes one transfer at a time, until the thread has made `until` transfers, the stonewall is reached, or all ranks
+/// vote to end.
 pub fn blocking(
     calls: &mut dyn Calls,
     task: &Task<'_>,
@@ -240,17 +240,17 @@ pub fn blocking(
     Ok(())
 }
 
-/// State that [`queued`] keeps of the transfers in flight; made once for a thread.
+/// Transfers in flight of [`queued`]; created once per thread.
 pub struct InFlight {
     free: Vec<u32>,
     in_flight: Vec<(u64, Access)>,
-    /// Place of the pool that each slot holds, if it holds any.
+    /// Pool offset of the data in each slot, if it holds any.
     holds: Vec<Option<u64>>,
     staged: Vec<Op>,
 }
 
 impl InFlight {
-    /// Makes slots for so many transfers in flight.
+    /// Creates `count` slots.
     pub fn new(count: u32) -> Self {
         let none = Access {
             offset: 0,
@@ -264,14 +264,14 @@ impl InFlight {
         }
     }
 
-    /// Forgets what the slots hold, before a phase with other data.
+    /// Forgets the content of the slots, before a phase with other data.
     pub fn forget(&mut self) {
         self.holds.fill(None);
     }
 }
 
-/// Keeps as many transfers in flight as there are slots, until the thread has made `until` of them or the stonewall
-/// comes; what is in flight then is finished and counted.
+/// Keeps all slots in flight until the thread has made `until` transfers or the stonewall is reached. Transfers in
+/// flight at that time are finished and counted.
 pub fn queued(
     queue: &mut dyn Queue,
     task: &Task<'_>,
@@ -315,7 +315,7 @@ pub fn queued(
     }
 }
 
-/// Gives free slots to the next transfers, and returns how many it gave.
+/// Assigns free slots to the next transfers, and returns how many it assigned.
 fn stage(task: &Task<'_>, left: u64, first: u64, slots: &mut InFlight) -> Result<u64> {
     let before = slots.staged.len();
     let mut count = 0;
@@ -335,13 +335,13 @@ fn stage(task: &Task<'_>, left: u64, first: u64, slots: &mut InFlight) -> Result
             tag: slot,
             local,
             remote: place.offset,
-            // Checked when the plan was expanded.
+            // Checked when the plan was expanded: it fits.
             len: task.transfer_bytes as u32,
             imm: 0,
         });
         count += 1;
     }
-    // Latencies begin when all of them are filled, because they are posted together.
+    // Latencies begin once all of these are filled, because they are posted together.
     let now_ns = task.clock.now_ns();
     for op in &slots.staged[before..] {
         slots.in_flight[op.tag as usize].0 = now_ns;

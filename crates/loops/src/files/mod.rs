@@ -1,10 +1,10 @@
-//! The loops over files, and the content that they write and compare.
+//! The loops over files, and the content that they write and verify.
 //!
-//! | file | what lives there |
+//! | file | content |
 //! | --- | --- |
 //! | [`drive`] | the timed loops |
 //! | [`sequence`] | the sequence of a thread's transfers |
-//! | [`stamp`], [`data`], [`wrong`] | what marks a sector, content of files, and wrong bytes that were read |
+//! | [`stamp`], [`data`], [`wrong`] | stamps of sectors, content of files, and descriptions of wrong data |
 //! | [`timeline`] | bytes over time, in bounded memory |
 
 pub mod data;

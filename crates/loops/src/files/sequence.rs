@@ -1,5 +1,5 @@
-//! The sequence of transfers that one thread of a rank makes in a phase. Offsets follow from [`FilePattern`] alone, so that
-//! no rank needs to be told another's, and the n-th transfer costs the same wherever n is.
+//! The sequence of transfers that one thread of a rank makes in a phase. Offsets follow from [`FilePattern`] alone, so
+//! ranks exchange none, and finding the n-th transfer takes constant time.
 
 use crate::permutation::{Permutation, mix};
 use tonnage_engine::calls::{FileLayout, FileOrder};
@@ -9,23 +9,23 @@ use tonnage_engine::calls::{FileLayout, FileOrder};
 pub struct Access {
     /// Offset in the file.
     pub offset: u64,
-    /// True when it writes.
+    /// True for a write.
     pub write: bool,
 }
 
-/// Bytes of a file that lie together.
+/// A contiguous range of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Piece {
     /// Offset in the file.
     pub offset: u64,
-    /// Their number.
+    /// Length.
     pub bytes: u64,
 }
 
-/// Contiguous pieces of a file that some transfers move, each found without a list.
+/// The contiguous ranges of a file that some transfers cover. Each is computed, without a list.
 #[derive(Debug, Clone, Copy)]
 pub struct Pieces {
-    /// `None` for the begin of a file.
+    /// `None` for the beginning of a file.
     places: Option<Sequence>,
     transfers: u64,
     transfers_of_piece: u64,
@@ -33,7 +33,7 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// The first bytes of a file.
+    /// The first `bytes` bytes of a file.
     pub fn whole(bytes: u64) -> Self {
         Self {
             places: None,
@@ -52,7 +52,7 @@ impl Pieces {
         self.transfers.div_ceil(self.transfers_of_piece)
     }
 
-    /// A piece, counted from 0.
+    /// Returns the piece with this index.
     pub fn at(&self, index: u64) -> Piece {
         let first = index.saturating_mul(self.transfers_of_piece);
         let transfers = self
@@ -69,21 +69,21 @@ impl Pieces {
 /// Transfers of all ranks in one phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilePattern {
-    /// Ranks that take part.
+    /// Number of ranks that take part.
     pub ranks: u32,
-    /// One file for all ranks, or one for each.
+    /// One shared file, or one per rank.
     pub layout: FileLayout,
     /// Order of a rank's transfers.
     pub order: FileOrder,
-    /// Bytes that one rank has in one segment; a whole number of transfers.
+    /// Bytes of one rank in one segment: a whole number of transfers.
     pub block_bytes: u64,
     /// Bytes of one transfer.
     pub transfer_bytes: u64,
     /// Number of times that the sequence of all ranks' blocks is repeated.
     pub segments: u64,
-    /// Reads among 100 transfers; the others are writes.
+    /// Reads per 100 transfers; the others are writes.
     pub read_percent: u32,
-    /// Seeds the shuffled order and the choice between read and write.
+    /// Seeds the shuffled order and the choice between reads and writes.
     pub seed: u64,
 }
 
@@ -92,7 +92,7 @@ impl FilePattern {
         self.block_bytes / self.transfer_bytes.max(1)
     }
 
-    /// Transfers on the data of one rank.
+    /// Number of transfers on the data of one rank.
     fn transfers_of_rank(&self) -> u64 {
         self.block_transfers() * self.segments
     }
@@ -103,14 +103,14 @@ impl FilePattern {
 pub struct Sequence {
     part: u64,
     ranks: u64,
-    /// All transfers on the data.
+    /// Number of transfers on this rank's data.
     own: u64,
     transfer_bytes: u64,
     block_transfers: u64,
     shared: bool,
     shuffle: Option<Permutation>,
     seed: u64,
-    /// Turns of reads and writes: so many transfers in turn, of which so many are reads.
+    /// Transfers per read-write cycle. `reads_of_turns` of them are reads.
     turns: u64,
     reads_of_turns: u64,
 }
@@ -122,7 +122,7 @@ impl Sequence {
         let own = pattern.transfers_of_rank();
         let shuffle = (pattern.order == FileOrder::Shuffled).then(|| {
             if shared {
-                // One permutation over the whole file, dealt to the ranks in turn: all get the same number.
+                // One permutation over the whole file. Ranks take its elements in turn, so all get the same number.
                 Permutation::new(own * u64::from(pattern.ranks), pattern.seed)
             } else {
                 Permutation::new(own, mix(pattern.seed) ^ u64::from(part))
@@ -144,7 +144,7 @@ impl Sequence {
         }
     }
 
-    /// The place of a transfer, counted from 0.
+    /// Returns the transfer with this index.
     #[inline]
     pub fn at(&self, index: u64) -> Access {
         let slot = match (&self.shuffle, self.shared) {
@@ -163,7 +163,7 @@ impl Sequence {
         }
     }
 
-    /// The pieces of the file that the first `transfers` of them move.
+    /// Returns the pieces of the file that the first `transfers` transfers cover.
     pub fn pieces(&self, transfers: u64) -> Pieces {
         let everything = self
             .shuffle
@@ -184,8 +184,8 @@ impl Sequence {
         }
     }
 
-    /// Returns whether a transfer is a write: of each ten transfers seven are reads, where 70 % shall be, in an order
-    /// of their own, so that threads that take turns have about the same share.
+    /// Returns whether a transfer is a write. Reads are shuffled within short cycles (7 of every 10 transfers for 70
+    /// %), so that threads that take transfers in turn have about the same share.
     #[inline]
     fn writes(&self, index: u64) -> bool {
         match self.reads_of_turns {
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn blocks_of_a_shared_file_alternate_as_iors_do() {
         let pattern = pattern(3);
-        // Segment i, transfer j of rank p: i·N·b + p·b + j·t.
+        // Offset of transfer j of rank p in segment i: i·N·b + p·b + j·t.
         assert_eq!(offsets(&pattern, 1), [64, 80, 96, 112, 256, 272, 288, 304]);
     }
 
@@ -299,7 +299,7 @@ mod tests {
             };
             let begin = begin / 100 * 100;
             prop_assert_eq!(reads(begin..begin + 100), percent);
-            // One of two threads that take turns does not read all of it.
+            // One of two threads that take transfers in turn gets its share of the reads, not all of them.
             let even = (0..10_000u64).step_by(2).filter(|&index| !places.writes(index)).count() as f64;
             prop_assert!((even / 5000.0 - f64::from(percent) / 100.0).abs() < 0.05);
         }

@@ -1,15 +1,15 @@
-//! Stamps of sectors: the seed and the key by which every sector says which file and offset it belongs to.
+//! Stamps of sectors: a seed and a key that identify the file and offset of each sector.
 //!
-//! The bytes behind the stamps are in [`super::data`].
+//! [`super::data`] has the content after the stamps.
 
 use tonnage_sys::mapping::Arena;
 
 use crate::permutation::{GOLDEN, mix};
 use tonnage_units::{Error, Result};
 
-/// A sector: what a stamp covers.
+/// Size of a sector. Each has one stamp.
 pub const SECTOR_BYTES: u64 = 512;
-/// Seed and key.
+/// Size of a stamp: seed and key.
 pub const STAMP_BYTES: usize = 16;
 
 /// The inverse of `GOLDEN` modulo 2^64.
@@ -23,7 +23,7 @@ pub struct FileKey {
 }
 
 impl FileKey {
-    /// The key of file number `file` (as ranks count them) under a seed.
+    /// Returns the key of file number `file` (ranks number the files) for a seed.
     pub fn new(seed: u64, file: u32) -> Self {
         Self {
             seed,
@@ -31,7 +31,8 @@ impl FileKey {
         }
     }
 
-    /// The key of a file whose sector at offset 0 begins with `stamp`, if it is one of that file number.
+    /// Returns the key of a file from the stamp of one of its sectors; `None` if the stamp doesn't fit this file number
+    /// and offset.
     pub fn of_stamp(stamp: [u8; STAMP_BYTES], file: u32, offset: u64) -> Option<Self> {
         let (seed, _) = words(&stamp);
         let key = Self::new(seed, file);
@@ -47,14 +48,14 @@ impl FileKey {
         self.base ^ (sector_offset / SECTOR_BYTES).wrapping_mul(GOLDEN)
     }
 
-    /// The offset that a sector of this file with that second word belongs to, if it is below `bytes`.
+    /// Returns the offset in this file that a stamp's second word belongs to, if it is below `bytes`.
     pub fn place(self, word: u64, bytes: u64) -> Option<u64> {
         let index = (word ^ self.base).wrapping_mul(GOLDEN_INVERSE);
         let offset = index.checked_mul(SECTOR_BYTES)?;
         (offset < bytes).then_some(offset)
     }
 
-    /// Stamp at the beginning of the sector at an offset.
+    /// Returns the stamp of the sector at an offset.
     pub fn stamp(self, sector_offset: u64) -> [u8; STAMP_BYTES] {
         let mut stamp = [0; STAMP_BYTES];
         stamp[..8].copy_from_slice(&self.seed.to_le_bytes());
@@ -62,7 +63,7 @@ impl FileKey {
         stamp
     }
 
-    /// Stamps the sectors of a transfer of `len` bytes at `offset` that lies at `local` in memory.
+    /// Stamps the sectors of a transfer of `len` bytes at file offset `offset`, whose data are at `local` in memory.
     #[inline]
     pub fn stamp_all(self, arena: &Arena, local: u64, offset: u64, len: u64) -> Result<()> {
         let mut sector = offset - offset % SECTOR_BYTES;
@@ -71,7 +72,7 @@ impl FileKey {
             let at = (local + sector).wrapping_sub(offset);
             match (whole, arena.word(at), arena.word(at.wrapping_add(8))) {
                 (true, Some(seed), Some(word)) => {
-                    // Nobody else looks at this memory until the transfer is made.
+                    // No other thread accesses this memory until the transfer is made, so relaxed ordering suffices.
                     seed.store(self.seed, std::sync::atomic::Ordering::Relaxed);
                     word.store(self.word(sector), std::sync::atomic::Ordering::Relaxed);
                 }
@@ -82,7 +83,7 @@ impl FileKey {
         Ok(())
     }
 
-    /// A stamp that is cut by the begin or end of the transfer, or not aligned in memory.
+    /// Writes a stamp that is cut by an end of the transfer, or is not aligned in memory.
     #[cold]
     fn stamp_part(
         self,
@@ -104,7 +105,7 @@ impl FileKey {
     }
 }
 
-/// Seed and second word of a stamp.
+/// Returns the seed and second word of a stamp.
 pub fn words(stamp: &[u8]) -> (u64, u64) {
     let word = |at: usize| {
         let mut bytes = [0; 8];
@@ -127,7 +128,7 @@ mod tests {
         assert_eq!(key.place(word, 1024), None);
     }
 
-    /// Memory before and behind a transfer belongs to others.
+    /// Memory before and after a transfer must not be written.
     #[test]
     fn stamps_stay_within_their_transfer() {
         let key = FileKey::new(7, 1);

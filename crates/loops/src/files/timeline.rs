@@ -1,15 +1,15 @@
-//! Bytes over time in bounded memory: when an interval's end lies beyond the last one, neighbours are joined and every
-//! interval lasts twice as long. Adding costs a shift and an addition.
+//! Bytes over time in bounded memory. When a time lies beyond the last interval, adjacent intervals are merged and
+//! every interval becomes twice as long. Adding costs a shift and an addition.
 
 use serde::{Deserialize, Serialize};
 
-/// Intervals that are kept.
+/// Number of intervals.
 pub const INTERVALS: usize = 512;
 
-/// The first intervals last 2^20 ns, about a millisecond.
+/// Intervals are initially 2^20 ns long, about a millisecond.
 const SHIFT_FIRST: u32 = 20;
 
-/// Bytes of transfers by the interval in which they ended, counted from a common start.
+/// Bytes of transfers, by the interval in which they ended, since a common start.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
     shift: u32,
@@ -26,7 +26,7 @@ impl Default for Timeline {
 }
 
 impl Timeline {
-    /// Adds bytes whose transfer ended `since_start_ns` after the common start.
+    /// Adds the bytes of a transfer that ended `since_start_ns` after the common start.
     #[inline]
     pub fn add(&mut self, since_start_ns: u64, bytes: u64) {
         let mut at = since_start_ns >> self.shift;
@@ -46,7 +46,7 @@ impl Timeline {
         self.shift += 1;
     }
 
-    /// Adds another thread's or rank's.
+    /// Adds the timeline of another thread or rank.
     pub fn merge(&mut self, mut other: Self) {
         while self.shift < other.shift {
             self.coarsen();
@@ -59,13 +59,13 @@ impl Timeline {
         }
     }
 
-    /// Bytes that had been moved at an instant of a phase that ended at `end_ns`; within an interval it is taken to be
-    /// even.
+    /// Returns the bytes moved by an instant of a phase that ended at `end_ns`. Within an interval the rate is assumed
+    /// constant.
     pub fn bytes_at(&self, since_start_ns: u64, end_ns: u64) -> u64 {
         let whole = (since_start_ns >> self.shift) as usize;
         let before: u64 = self.bytes.iter().take(whole).sum();
         let begin_ns = since_start_ns >> self.shift << self.shift;
-        // The last interval is over when the phase is.
+        // The last interval ends with the phase.
         let length_ns = end_ns.saturating_sub(begin_ns).min(self.interval_ns());
         let part_ns = (since_start_ns - begin_ns).min(length_ns);
         let within = self.bytes.get(whole).copied().unwrap_or(0);
@@ -78,7 +78,7 @@ impl Timeline {
         1 << self.shift
     }
 
-    /// The intervals up to the last in which anything ended.
+    /// Returns the intervals up to the last one that is not empty.
     pub fn intervals(&self) -> &[u64] {
         let last = self.bytes.iter().rposition(|&bytes| bytes > 0);
         &self.bytes[..last.map_or(0, |last| last + 1)]
@@ -97,7 +97,7 @@ mod tests {
         }
         assert_eq!(timeline.intervals().iter().sum::<u64>(), 1000);
         assert!(timeline.interval_ns() * INTERVALS as u64 > 99_000_000_000);
-        // Half of it in half the time, to one interval.
+        // Half of the bytes in half the time, within one interval's bytes.
         let at = |ns| timeline.bytes_at(ns, u64::MAX);
         assert!(at(49_500_000_000).abs_diff(500) <= 10);
         assert_eq!(at(u64::MAX >> 1), 1000);

@@ -1,35 +1,35 @@
-//! Wrong bytes that were read, and where they say that they come from.
+//! Wrong data that was read, and where it appears to come from.
 
 use super::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES, words};
 
 /// Files that a wrong sector may belong to instead.
 pub struct CandidateFiles<'a> {
-    /// The file that is looked at.
+    /// The file being checked.
     pub path: &'a std::path::Path,
     /// Number of files.
     pub count: u32,
-    /// The longest file.
+    /// Length of the longest file.
     pub bytes: u64,
 }
 
-/// Differences that a check found.
+/// Differences found by a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Wrong {
     /// Bytes compared.
     pub checked_bytes: u64,
     /// Bytes that differ.
     pub wrong_bytes: u64,
-    /// Sectors with at least one such byte.
+    /// Sectors with at least one wrong byte.
     pub wrong_sectors: u64,
-    /// The first of them, in words.
+    /// Descriptions of the first wrong sectors.
     pub first: Vec<String>,
 }
 
 impl Wrong {
-    /// Number of sectors that are described.
+    /// Maximum number of described sectors.
     const FIRST: usize = 4;
 
-    /// Compares a stretch of a file that begins at `at`, sector by sector.
+    /// Compares a range of a file that begins at `at`, sector by sector.
     pub(super) fn compare(
         &mut self,
         files: &CandidateFiles<'_>,
@@ -69,7 +69,7 @@ impl Wrong {
         }
     }
 
-    /// Adds what another thread or rank found.
+    /// Adds the findings of another thread or rank.
     pub fn merge(&mut self, other: &Self) {
         self.checked_bytes += other.checked_bytes;
         self.wrong_bytes += other.wrong_bytes;
@@ -83,7 +83,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Describes the origin that a sector states.
+/// Describes where a sector belongs according to its stamp.
 fn origin(files: &CandidateFiles<'_>, key: FileKey, at: u64, sector: &[u8]) -> String {
     if sector.iter().all(|&byte| byte == 0) {
         return " (zeros: never written)".into();
@@ -121,7 +121,7 @@ fn origin(files: &CandidateFiles<'_>, key: FileKey, at: u64, sector: &[u8]) -> S
 mod tests {
     use super::*;
 
-    /// Findings in `len` zeros at `at` that should be 0x11; those at `right` are.
+    /// Findings for `len` zeros at `at` where 0x11 is expected, except that the bytes in `right` are correct.
     fn compared(at: u64, len: usize, right: std::ops::Range<usize>) -> Wrong {
         let files = CandidateFiles {
             path: std::path::Path::new("t"),
@@ -155,7 +155,7 @@ mod tests {
                 .contains("never written")
         };
         assert!(is_looked_for(512, 16));
-        // A cut stamp, alone and behind a whole sector; and a stretch that begins within a sector.
+        // A truncated stamp, alone and after a whole sector, and a range that begins within a sector.
         assert!(!is_looked_for(512, 15) && !is_looked_for(0, 512 + 15) && !is_looked_for(513, 100));
     }
 

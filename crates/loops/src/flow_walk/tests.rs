@@ -10,7 +10,7 @@ fn steps(walk: &mut FlowWalk, count: usize) -> Vec<(u64, u64)> {
     (0..count).map(|_| walk.next_slots()).collect()
 }
 
-/// All orders of both ends.
+/// All combinations of orders at the two ends.
 fn orders() -> impl Iterator<Item = (Addresses, Addresses)> {
     let remotes = |local| Addresses::ALL.iter().map(move |&remote| (local, remote));
     Addresses::ALL.iter().flat_map(move |&local| remotes(local))
@@ -64,7 +64,8 @@ fn skipping_equals_stepping_at_both_ends() {
 }
 
 proptest! {
-    /// Each slot once in each round at either end, the two never in one order, and in the same pairs in all rounds.
+    /// In each round, each end uses each slot once. The orders of the two ends never match, and the pairs are the same
+    /// in all rounds.
     #[test]
     fn permuted_ends_differ_and_keep_their_pairs(slots in 2u64..200, seed in any::<u64>()) {
         let mut walk = FlowWalk::over((Addresses::Permuted, Addresses::Permuted), slots, seed);
@@ -84,7 +85,7 @@ proptest! {
     }
 }
 
-/// The slots of so many steps and their last sources, found by going through all of them.
+/// The landing slots of `count` steps and their last sources, found by stepping through all of them.
 fn by_hand(mut walk: FlowWalk, count: u64, lands: End) -> std::collections::BTreeMap<u64, u64> {
     (0..count).map(|_| walk.next_landing(lands)).collect()
 }
@@ -114,7 +115,7 @@ fn whoever_landed_last_is_found_from_the_end() {
     }
 }
 
-/// It ends when all slots that can be used are, and not after any number of steps.
+/// The search stops once all reachable slots are used, independent of the number of steps.
 #[test]
 fn a_long_trial_is_not_gone_through() {
     for orders in orders() {
@@ -129,10 +130,10 @@ fn a_long_trial_is_not_gone_through() {
     }
 }
 
-/// Slots of a flow that one comparison asks for.
+/// Number of slots compared per case.
 const STEPS: u64 = 40;
 
-/// Needs of the module's file, which the kernel's headers have.
+/// Declarations that the module's file takes from kernel headers.
 const KERNEL: &str = "#include <stdbool.h>\n#include <stdio.h>\ntypedef unsigned long long u64;\ntypedef unsigned int u32;\n\
     static inline int fls64(u64 x) { return x ? 64 - __builtin_clzll(x) : 0; }\n\
     static inline u64 mul_u64_u64_shr(u64 a, u64 b, unsigned int s) { return ((unsigned __int128)a * b) >> s; }\n\
@@ -150,7 +151,7 @@ fn number(addresses: Addresses) -> &'static str {
     }
 }
 
-/// The orders of the kernel's module, which a C compiler makes of its own file here.
+/// Compares with the orders of the kernel module: a C compiler builds the module's own file here.
 #[test]
 fn the_kernel_goes_through_the_same_slots() {
     let (mut program, mut ours) = (format!("{KERNEL}int main(void) {{\n"), String::new());

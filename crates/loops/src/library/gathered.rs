@@ -1,5 +1,5 @@
-//! Batches that go through the library in one call: operations of one lane and tag that are posted together are one
-//! operation of the library's, whose end is told for each of them.
+//! Batches that go through the library in one call. Operations of one lane and tag that are posted together become one
+//! library operation. Its end is reported once per original operation.
 
 use std::collections::VecDeque;
 
@@ -9,63 +9,63 @@ use tonnage_units::Result;
 
 use crate::{BURST, CALL_MAX};
 
-/// The lane by which a batch's end is known: no lane has this number.
+/// Marks completions of batches: no lane has this number.
 const BATCHES: Lane = Lane(u32::MAX);
 
-/// Room for the batches of one lane; more of them are made as they come.
+/// Initial room for the batches of one lane; more are allocated as needed.
 #[derive(Debug, Clone, Copy)]
 pub struct GatheredRoom {
     /// Batches in flight together.
     pub batches: u32,
-    /// Operations of each.
+    /// Operations per batch.
     pub operations: u32,
 }
 
 impl GatheredRoom {
-    /// An empty list of a batch.
+    /// An empty extent list for a batch.
     pub(super) fn list(self) -> Vec<Extent> {
         Vec::with_capacity((self.operations as usize).min(CALL_MAX))
     }
 }
 
-/// Batches on their way into the library, in it, and out of it.
+/// Batches that wait for room, are in flight, or have ended.
 pub(super) struct Gathered {
     room: GatheredRoom,
     batches: Vec<GatheredBatch>,
-    /// Numbers of batches that are in use by nobody.
+    /// Indices of unused batches.
     free: Vec<u32>,
-    /// Batches that the library has no room for, the oldest first.
+    /// Batches that the library had no room for, oldest first.
     held: VecDeque<u32>,
-    /// The last batch of each lane, by the lane's number.
+    /// The last batch of each lane, indexed by lane number.
     of_lanes: Vec<LaneBatch>,
-    /// Calls of the loop so far.
+    /// Number of post calls so far.
     calls: u64,
-    /// Ends that were not told yet, and how often each is to be.
+    /// Completions not yet reported, each with the number of times to report it.
     ends: VecDeque<(Completion, u32)>,
     found: Box<[Completion]>,
-    /// A batch of the last poll that has failed: as it was told, and as the library's calls know it.
+    /// A failed batch of the last poll: as reported to the loop, and as the library identifies it.
     failed: Option<[Completion; 2]>,
 }
 
-/// The last batch of a lane, and the loop's call that it is of.
+/// The last batch of a lane, and the post call that it belongs to.
 #[derive(Clone, Copy, Default)]
 struct LaneBatch {
     call: u64,
     number: u32,
 }
 
-/// A batch by its number.
+/// The operations of one batch.
 struct GatheredBatch {
     lane: Lane,
     tag: u32,
     extents: Vec<Extent>,
 }
 
-/// A call that hands a list over: false where there is no room now.
+/// Posts a list in one call; returns false if there is no room now.
 pub(super) type PostBatch<'a> = dyn FnMut(Lane, u64, &[Extent]) -> Result<bool> + 'a;
 
 impl Gathered {
-    /// Has none, and room for those of lanes that are added.
+    /// Creates an empty value; [`Self::add`] makes room for lanes.
     pub(super) fn new(room: GatheredRoom) -> Self {
         Self {
             room,
@@ -97,7 +97,7 @@ impl Gathered {
         self.of_lanes.resize(lanes, LaneBatch::default());
     }
 
-    /// Takes all operations, and hands over what there is room for.
+    /// Accepts all operations, and posts as many batches as there is room for.
     pub(super) fn post(&mut self, ops: &[Op], call: &mut PostBatch<'_>) -> Result<usize> {
         self.calls += 1;
         for op in ops {
@@ -109,7 +109,7 @@ impl Gathered {
         Ok(ops.len())
     }
 
-    /// The batch that an operation of this call goes into.
+    /// Returns the batch that an operation of this call belongs to.
     #[inline]
     fn batch_of(&mut self, op: &Op) -> u32 {
         let lane = op.lane.0 as usize;
@@ -146,7 +146,7 @@ impl Gathered {
         number
     }
 
-    /// Hands over batches that wait, as far as there is room.
+    /// Posts waiting batches, as far as there is room.
     pub(super) fn hand_over(&mut self, call: &mut PostBatch<'_>) -> Result<()> {
         while let Some(&number) = self.held.front() {
             let batch = &self.batches[number as usize];
@@ -159,13 +159,13 @@ impl Gathered {
         Ok(())
     }
 
-    /// Returns whether there is something to do that the library does not know of. What waits for room in it waits for
-    /// an end.
+    /// Returns whether completions wait that the library does not know of. Batches that wait for room don't count: they
+    /// can only go on when another one completes.
     pub(super) fn has_work(&self) -> bool {
         !self.ends.is_empty()
     }
 
-    /// An end as the library's calls know it.
+    /// Returns a completion as the library's calls identify it.
     pub(super) fn known(&self, told: &Completion) -> Completion {
         match self.failed {
             Some([as_told, known]) if (as_told.lane, as_told.tag) == (told.lane, told.tag) => known,
@@ -173,7 +173,7 @@ impl Gathered {
         }
     }
 
-    /// Tells ends that were found before; `None` where there are none.
+    /// Reports completions found earlier; `None` if there are none.
     pub(super) fn tell(&mut self, done: &mut [Completion]) -> Option<usize> {
         let mut count = 0;
         while count < done.len() {
@@ -190,7 +190,7 @@ impl Gathered {
         (count > 0).then_some(count)
     }
 
-    /// Finds ends by `poll`; returns how many are told, and what `poll` said beside.
+    /// Finds completions by `poll`. Returns the number reported, and the second result of `poll`.
     pub(super) fn poll(
         &mut self,
         done: &mut [Completion],
@@ -210,9 +210,9 @@ impl Gathered {
                     };
                     let mut times = batch.extents.len() as u32;
                     if let Ending::Failed(_) = end.ending {
-                        // The loops end with the first.
+                        // A loop ends at the first failure, so it is reported once.
                         times = 1;
-                        // The loops are told the first one.
+                        // Loops report the first failure.
                         self.failed.get_or_insert([of_each, *end]);
                     }
                     self.ends.push_back((of_each, times));

@@ -1,15 +1,15 @@
-//! The library for other programs, between the loops and an engine: an engine itself, whose operations are tickets or
-//! futures of `tonnage_transfer`. It takes over an engine whose memory is registered and whose peers are connected, and
-//! gives it back.
+//! Runs operations through the library for other programs (`tonnage_transfer`). This is itself an engine, between the
+//! loops and the real one; its operations are tickets or futures of the library. It takes over an engine with
+//! registered memory and connected peers, and returns it afterwards.
 //!
-//! | file | what lives there |
+//! | file | content |
 //! | --- | --- |
-//! | `mod` | the engine, taking over another one, and what operations end with, for the loops |
-//! | `tickets` | operations with a ticket each |
-//! | `tasks` | operations that a task each awaits |
+//! | `mod` | the engine, taking over another one, and completions for the loops |
+//! | `tickets` | operations with one ticket each |
+//! | `tasks` | operations awaited by one task each |
 //! | `gathered` | batches in one call of the library |
 //!
-//! Kinds decide which points go through it; the loops do not know.
+//! Kinds decide which points use the library; the loops don't know.
 
 mod gathered;
 mod tasks;
@@ -34,23 +34,23 @@ use tonnage_transfer::{
 };
 use tonnage_units::{Error, Result};
 
-/// Calls of the library that post operations.
+/// Library calls that post operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Posting {
-    /// Operations of sessions, with a ticket each.
+    /// Operations of sessions, with one ticket each.
     Tickets,
-    /// Operations with a ticket each, whose lane is found by names.
+    /// Operations with one ticket each, whose lane is found from memory handles.
     Named(LaneSource),
-    /// Operations of sessions, which a task each awaits.
+    /// Operations of sessions, awaited by one task each.
     Tasks,
 }
 
-/// Way in which the library is called.
+/// How the library is called.
 #[derive(Debug, Clone, Copy)]
 pub struct LibraryCalls {
-    /// Calls that post operations.
+    /// The calls that post operations.
     pub posting: Posting,
-    /// Room for batches, where what is posted together is one call.
+    /// Room for batches, if operations that are posted together become one call.
     pub gathers: Option<GatheredRoom>,
 }
 
@@ -60,21 +60,21 @@ pub struct TakenOver<'a> {
     pub engine: Box<dyn Engine + Send>,
     /// The capabilities of its device.
     pub caps: Caps,
-    /// Its name with the variant.
+    /// Its name, including the variant.
     pub name: &'a str,
     /// This rank.
     pub rank: Peer,
-    /// The memory that its lanes move, and its handle in the engine.
+    /// The memory that its lanes access, and its handle in the engine.
     pub memory: (&'a Arc<dyn Memory>, RegionId),
-    /// The peers that it is connected to, and the bytes of their memories.
+    /// The connected peers, and the sizes of their memories.
     pub peers: &'a [(Peer, u64)],
-    /// Operations in flight on a lane, at most.
+    /// Maximum number of operations in flight on a lane.
     pub depth: u32,
 }
 
 /// An engine whose operations go through the library.
 pub struct LibraryEngine {
-    // Before the endpoint, which ends with the last of its handles.
+    // Declared before the endpoint, which is closed with the last of its handles.
     calls: Calls,
     gathered: Option<Gathered>,
     end: LocalEnd,
@@ -84,11 +84,11 @@ pub struct LibraryEngine {
 struct LocalEnd {
     local: LocalMemory,
     region: RegionId,
-    /// Bytes of the peers' memories.
+    /// The peers and the sizes of their memories.
     peers: Vec<(Peer, u64)>,
-    /// True while arrivals are left that the last poll had no room for.
+    /// True if the last poll had no room for some arrivals.
     arrivals_left: bool,
-    /// Descriptor that a sleeping worker waits for, once it was asked for.
+    /// File descriptor that a sleeping worker waits on, once requested.
     descriptor: Option<Rc<OwnedFd>>,
     endpoint: TransferEndpoint,
 }
@@ -99,10 +99,10 @@ enum Calls {
 }
 
 impl LibraryEngine {
-    /// Takes an engine over, with nothing in flight on it.
+    /// Takes over an engine that has nothing in flight.
     pub fn over(taken: TakenOver<'_>, calls: LibraryCalls) -> Self {
         let lanes = taken.peers.len().max(1) as u32;
-        // A flush takes a place too.
+        // A flush uses an entry too.
         let operations = lanes.saturating_mul(taken.depth.saturating_add(1));
         let config = EndpointConfig {
             peers_max: lanes,
@@ -123,7 +123,7 @@ impl LibraryEngine {
         let (memory, region) = taken.memory;
         let registered = Region {
             id: region,
-            // The peers have it already.
+            // The peers already have it.
             descriptor: Descriptor::default(),
         };
         let local = endpoint.adopt_memory(Arc::clone(memory), registered);
@@ -147,7 +147,7 @@ impl LibraryEngine {
         }
     }
 
-    /// Gives the engine back; `None` where operations are still in flight.
+    /// Returns the engine; `None` while operations are in flight.
     pub fn into_engine(self) -> Option<Box<dyn Engine + Send>> {
         let Self { calls, end, .. } = self;
         drop(calls);
@@ -157,7 +157,7 @@ impl LibraryEngine {
 }
 
 impl LocalEnd {
-    /// Hands batches over that wait, and takes the ends of others.
+    /// Posts waiting batches, and collects completions.
     fn poll_gathered(
         &self,
         calls: &mut Calls,
@@ -170,7 +170,7 @@ impl LocalEnd {
         gathered.poll(done, |found| calls.poll(&self.endpoint, found))
     }
 
-    /// Adds what has arrived to completions; returns how many there are then.
+    /// Appends arrivals to the completions; returns the new number of entries.
     fn take_arrivals(&mut self, done: &mut [Completion], mut count: usize) -> usize {
         self.arrivals_left = false;
         while count < done.len() {
@@ -342,7 +342,7 @@ impl Engine for LibraryEngine {
 }
 
 impl Calls {
-    /// Hands a list over in one call; returns false where there is no room now.
+    /// Posts a list in one call; returns false if there is no room now.
     fn post_batch(
         &mut self,
         endpoint: &TransferEndpoint,
@@ -367,7 +367,7 @@ impl Calls {
         }
     }
 
-    /// Lanes so far, and so the number of the next one.
+    /// Number of lanes so far, which is the number of the next lane.
     fn lanes(&self) -> u32 {
         match self {
             Self::Tickets(calls) => calls.lanes.len() as u32,
@@ -376,7 +376,7 @@ impl Calls {
     }
 }
 
-/// Lane to be made: its operation, and both ends.
+/// A lane to create: its verb, and both memories.
 struct WantedLane<'a> {
     verb: Verb,
     local: &'a LocalMemory,
@@ -389,7 +389,7 @@ fn never_resolved(lane: Lane) -> Error {
     Error::Failed(format!("lane {} was never resolved", lane.0))
 }
 
-/// The number that an operation has in the library's queue: its lane and its tag.
+/// Token of an operation in the library's queue: its lane and its tag.
 #[inline]
 fn token(lane: Lane, tag: u32) -> u64 {
     u64::from(lane.0) << 32 | u64::from(tag)
@@ -402,7 +402,7 @@ struct Told {
 }
 
 impl Told {
-    /// Forgets the failures of the poll before.
+    /// Forgets the failures of the previous poll.
     #[inline]
     fn begin(&mut self) {
         if !self.failed.is_empty() {
@@ -410,7 +410,7 @@ impl Told {
         }
     }
 
-    /// An operation's end, as an engine completes it.
+    /// Converts the end of a ticket to a completion.
     #[inline]
     fn completion(&mut self, end: &TicketEnd, len: u32) -> Completion {
         let ending = match &end.error {
@@ -426,7 +426,7 @@ impl Told {
         }
     }
 
-    /// Keeps why an operation has failed; returns the engine's number for it.
+    /// Stores the reason for a failed operation; returns the engine's code for it.
     #[cold]
     fn fail(&mut self, token: u64, error: &TransferError) -> i32 {
         let failure = error.failure().cloned().unwrap_or_else(|| Failure {
@@ -438,7 +438,7 @@ impl Told {
         code
     }
 
-    /// The failure of an operation of the last poll.
+    /// Returns the failure of an operation of the last poll.
     fn failure(&self, done: &Completion) -> Failure {
         let told = token(done.lane, done.tag);
         let known = self.failed.iter().find(|(token, _)| *token == told);
@@ -448,7 +448,7 @@ impl Told {
     }
 }
 
-/// The lane of an operation, by its number in the queue.
+/// Returns the lane of a token.
 #[inline]
 fn lane_of(token: u64) -> Lane {
     Lane((token >> 32) as u32)
@@ -458,7 +458,7 @@ fn lacks(what: &str) -> Error {
     Error::Failed(format!("the library has no {what}"))
 }
 
-/// Error for preparations, which are made before an engine is taken over.
+/// Error for calls that must be made before an engine is taken over.
 fn earlier(what: &str) -> Error {
     Error::Failed(format!(
         "whoever opens an engine {what} before the library takes it over"

@@ -1,5 +1,5 @@
-//! Operations that a task each awaits: as many tasks for a lane as operations may be in flight, each with a mailbox for
-//! its next one. The library's executor runs them when the loop polls.
+//! Operations that are awaited by one task each. A lane has as many tasks as operations in flight, each with a mailbox
+//! for its next operation. The library's executor runs them when the loop polls.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -14,13 +14,13 @@ use tonnage_units::Result;
 use super::gathered::GatheredRoom;
 use super::{Told, WantedLane, lane_of, never_resolved, token};
 
-/// Lanes by tasks, and what has ended.
+/// Lanes with their tasks, and operations that have ended.
 pub(super) struct TaskCalls {
     executor: Executor<'static>,
     pub(super) lanes: Vec<Option<TaskLane>>,
-    /// Tasks of a lane that operations, or batches in one call, take, beside the one for a flush.
+    /// Tasks per lane for operations, or for batches in one call, not counting the one for a flush.
     depth: u32,
-    /// Room for batches in one call, where these are made.
+    /// Room for batches in one call, if these are used.
     gathers: Option<GatheredRoom>,
     outbox: Outbox,
     spare: Spare,
@@ -29,14 +29,14 @@ pub(super) struct TaskCalls {
 
 type Outbox = Rc<RefCell<VecDeque<TicketEnd>>>;
 
-/// Lists of batches that have ended, to be used again.
+/// Extent lists of ended batches, for reuse.
 type Spare = Rc<RefCell<Vec<Vec<Extent>>>>;
 
 pub(super) struct TaskLane {
     mailboxes: Vec<Rc<TaskMailbox>>,
-    /// Tasks that wait for an operation.
+    /// Tasks that wait for work.
     idle: Rc<RefCell<Vec<u32>>>,
-    /// Bytes of its last operation: those of a flow are alike.
+    /// Length of the last operation. All operations of a flow have the same length.
     len: u32,
 }
 
@@ -49,9 +49,9 @@ enum TaskWork {
     End,
 }
 
-/// Place where a task finds its next work.
-// Field by field, because an enum with fields would be moved by loads that are wider than the stores just before them,
-// and wait for these.
+/// Mailbox for a task's next work.
+// The fields are separate cells. An enum with fields would be moved by loads that are wider than the stores just before
+// them, which stalls.
 #[derive(Default)]
 struct TaskMailbox {
     work: Cell<Option<TaskWork>>,
@@ -103,7 +103,7 @@ impl TaskMailbox {
     }
 }
 
-/// A task: carries out what its mailbox brings, one after the other.
+/// A task: carries out the work in its mailbox, one item at a time.
 async fn carry_out(
     (session, verb): (Rc<AsyncSession>, Verb),
     (mailbox, number): (Rc<TaskMailbox>, u32),
@@ -178,7 +178,7 @@ impl TaskCalls {
             idle,
             len: 0,
         }));
-        // Each looks into its mailbox once, so that the next work wakes it.
+        // Each task polls its mailbox once, so that the next work wakes it.
         self.executor.turn()?;
         Ok(())
     }
@@ -188,11 +188,11 @@ impl TaskCalls {
         for mailbox in known.into_iter().flat_map(|lane| lane.mailboxes) {
             mailbox.put(TaskWork::End, 0);
         }
-        // A failure is told by the next call that returns one.
+        // The next call that returns a result reports the failure.
         let _ = self.executor.turn();
     }
 
-    /// Takes a task of a lane that waits for work, unless all have some.
+    /// Takes an idle task of a lane; `None` if all are busy.
     #[inline]
     fn idle(&mut self, lane: Lane, len: u32) -> Result<Option<&TaskMailbox>> {
         let Some(Some(known)) = self.lanes.get_mut(lane.0 as usize) else {
@@ -217,7 +217,7 @@ impl TaskCalls {
         Ok(ops.len())
     }
 
-    /// Hands a list over in one call; returns false where all tasks have something to do.
+    /// Posts a list in one call; returns false if all tasks are busy.
     pub(super) fn post_batch(
         &mut self,
         (lane, token): (Lane, u64),
@@ -226,7 +226,7 @@ impl TaskCalls {
         let Some(Some(known)) = self.lanes.get(lane.0 as usize) else {
             return Err(never_resolved(lane));
         };
-        // Before the list is copied: a refused one comes again with every poll.
+        // Checked before the list is copied, because a rejected one is retried with every poll.
         if known.idle.borrow().is_empty() {
             return Ok(false);
         }
@@ -252,7 +252,7 @@ impl TaskCalls {
         })
     }
 
-    /// Runs the tasks and takes what has ended; returns how many, and whether something may have arrived.
+    /// Runs the tasks and collects ended operations. Returns their number, and whether something may have arrived.
     #[inline]
     pub(super) fn poll(&mut self, done: &mut [Completion]) -> Result<(usize, bool)> {
         self.told.begin();
@@ -274,7 +274,7 @@ impl TaskCalls {
         Ok((count, works))
     }
 
-    /// Returns whether something waits for a poll that the engine does not know of.
+    /// Returns whether work waits for a poll that the engine does not know of.
     pub(super) fn has_work(&self) -> bool {
         !self.outbox.borrow().is_empty() || self.executor.has_woken()
     }

@@ -1,5 +1,5 @@
-//! The library over an engine that counts its calls: every operation must have gone through it, by the way that was
-//! asked for.
+//! The library over an engine that counts its calls. Every operation must have gone through the library, posted in the
+//! requested way.
 
 use super::*;
 use tonnage_engine::Verb;
@@ -9,7 +9,7 @@ use tonnage_engine::testing::{CAPS, Script, TestEngine, arrival, at_once, failin
 const FLOWS: usize = 2;
 const DEPTH: u32 = 8;
 
-/// The library over the engine, with a lane to each of two peers.
+/// The library over the counting engine, with a lane to each of two peers.
 fn library(posting: Posting) -> (LibraryEngine, TestEngine, [Lane; FLOWS]) {
     library_that(posting, None)
 }
@@ -78,12 +78,12 @@ fn op(lane: Lane, tag: u32) -> Op {
     }
 }
 
-/// Operations of each call.
+/// Number of operations in each call.
 fn posts(counting: &TestEngine) -> Vec<usize> {
     counting.lock().handed.iter().map(Vec::len).collect()
 }
 
-/// Posts all of these and polls until all have ended, in batches as the loops do.
+/// Posts these operations and polls until all have ended, in batches as the loops do.
 fn carry(library: &mut LibraryEngine, ops: &[Op]) -> Vec<Completion> {
     let (mut posted, mut ended) = (0, Vec::new());
     let mut done = [Completion::EMPTY; 64];
@@ -110,13 +110,13 @@ const WAYS: [Posting; 5] = [
 fn every_operation_goes_through_the_library_and_comes_back_with_its_own_tag() {
     for posting in WAYS {
         let (mut library, counting, lanes) = library(posting);
-        // As many as fit, and all with one tag, as batches have it.
+        // As many as fit, all with one tag, like a batch of the loops.
         let batch: Vec<Op> = (0..12).map(|at| op(lanes[at % FLOWS], 5)).collect();
         let ended = carry(&mut library, &batch);
         assert!(ended.iter().all(|done| done.tag == 5 && done.len == 24));
         let of_first = ended.iter().filter(|done| done.lane == lanes[0]);
         assert_eq!(of_first.count(), 6, "{posting:?}");
-        // The library hands over one at a time, where the loops hand over all.
+        // The library posts one at a time even though the loop posts all together.
         assert_eq!(posts(&counting), [1; 12], "{posting:?}");
         assert_eq!(counting.lock().in_flight.len(), 0);
     }
@@ -139,7 +139,7 @@ fn lanes_are_made_as_often_as_the_session_says() {
         )
     };
     use LaneSource::{Fresh, LookUp, Register};
-    // Three verbs of two sessions.
+    // Three verbs times two sessions.
     assert_eq!(made(Posting::Tickets), (6, 0, 0, 0, 0));
     assert_eq!(made(Posting::Tasks), (6, 0, 0, 0, 0));
     assert_eq!(made(Posting::Named(LookUp)), (0, 3, 0, 0, 0));
@@ -147,7 +147,7 @@ fn lanes_are_made_as_often_as_the_session_says() {
     assert_eq!(made(Posting::Named(Register)), (0, 10, 10, 10, 10));
 }
 
-/// No task can run while the loop is between handing over and polling.
+/// Tasks run only when the loop polls.
 #[test]
 fn tasks_post_when_the_loop_polls_and_tickets_at_once() {
     for posting in WAYS {
@@ -169,7 +169,7 @@ fn without_room_less_is_taken() {
         counting.lock().room = Some(3);
         let ops: Vec<Op> = (0..40).map(|tag| op(lanes[0], tag)).collect();
         let taken = library.post(&ops).unwrap();
-        // A task waits for room by itself.
+        // A task waits for room on its own.
         let most = match posting {
             Posting::Tasks => DEPTH as usize + 1,
             _ => 3,
@@ -206,7 +206,8 @@ fn ends_come_in_the_engines_order_and_arrivals_with_them() {
         (arrived.ending, arrived.imm, arrived.lane),
         (Ending::Arrived, 99, Lane(1))
     );
-    // With room for the operation alone, what arrived comes next, though the engine has nothing more.
+    // If the poll has room only for the operation, the arrival comes with the next poll, though the engine has nothing
+    // more.
     library.post(&ops[..1]).unwrap();
     counting.lock().end(1, Ending::Done);
     counting.lock().done.push_back(arrival(1, 98, 0));
@@ -301,13 +302,13 @@ fn what_the_library_lacks_is_an_error() {
     assert!(error.contains("lies outside"), "{error}");
 }
 
-/// Operations of two lanes, posted together: a call for each lane, and an end for each operation.
+/// Operations of two lanes, posted together: one call per lane, and one completion per operation.
 #[test]
 fn what_is_posted_together_is_one_call_where_that_is_asked_for() {
     for posting in WAYS {
         let (mut library, counting, lanes) = library_that(posting, Some(ROOM));
         let lanes_before = counting.lock().lanes_asked;
-        // More ends than a poll has room for.
+        // More completions than a poll has room for.
         let batch: Vec<Op> = (0..100).map(|at| op(lanes[at % FLOWS], 5)).collect();
         counting.lock().room = Some(100);
         for _ in 0..2 {
@@ -321,7 +322,7 @@ fn what_is_posted_together_is_one_call_where_that_is_asked_for() {
             assert_eq!(of_first.count(), 50, "{posting:?}");
         }
         assert_eq!(posts(&counting), [50; 4], "{posting:?}");
-        // A lane for each call, and not for each operation.
+        // One lane per call, not per operation.
         let made = counting.lock().lanes_asked - lanes_before;
         let expected = match posting {
             Posting::Tickets | Posting::Tasks => 0,
@@ -336,7 +337,7 @@ fn what_is_posted_together_is_one_call_where_that_is_asked_for() {
 fn a_batch_that_fails_keeps_the_engines_words_and_one_without_room_waits() {
     for posting in WAYS {
         let (mut library, counting, lanes) = library_that(posting, Some(ROOM));
-        // More batches than the library has places for: some wait until others have ended.
+        // More batches than the library has room for: some wait until others have ended.
         let mut done = [Completion::EMPTY; 64];
         for tag in 0..40 {
             let batch = [op(lanes[0], tag), op(lanes[0], tag)];

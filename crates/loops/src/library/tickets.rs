@@ -1,5 +1,5 @@
-//! Operations with a ticket each, which the library's queue takes as they end. A lane is a session, or the names by
-//! which each operation finds one.
+//! Operations with one ticket each, which the library's queue returns as they end. A lane is a session, or memory
+//! handles from which each operation finds its lane.
 
 use tonnage_engine::{Completion, Flush, Lane, Op, Verb};
 use tonnage_transfer::{
@@ -11,13 +11,13 @@ use tonnage_units::{Error, Result};
 use super::{Told, WantedLane, lane_of, never_resolved, token};
 use crate::BURST;
 
-/// Lanes by sessions, and what has ended.
+/// Lanes, and operations that have ended.
 pub(super) struct TicketCalls {
-    /// Way to find the lane of each operation, without sessions.
+    /// How each operation finds its lane, if sessions are not used.
     source: Option<LaneSource>,
     pub(super) lanes: Vec<Option<TicketLane>>,
     ends: Box<[TicketEnd]>,
-    /// Operations of one lane that are handed over together.
+    /// Buffer for operations of one lane that are posted together.
     list: Box<[QueuedExtent]>,
     pub(super) told: Told,
 }
@@ -25,18 +25,18 @@ pub(super) struct TicketCalls {
 pub(super) struct TicketLane {
     verb: Verb,
     way: Way,
-    /// Bytes of its last operation: those of a flow are alike.
+    /// Length of the last operation. All operations of a flow have the same length.
     len: u32,
 }
 
-/// Way to a lane of the engine.
+/// How the engine's lane is found.
 enum Way {
     Resolved(Session),
     Named(LaneSource, (LocalId, RemoteId)),
 }
 
 impl TicketLane {
-    /// Posts operations of this lane; returns how many there was room for.
+    /// Posts operations of this lane; returns the number accepted.
     #[inline]
     fn post(
         &mut self,
@@ -52,14 +52,14 @@ impl TicketLane {
                 session.post_list_queued(self.verb, &list[..listed])
             }
             Way::Named(source, names) => {
-                // Each finds its lane by itself.
+                // Each operation finds its own lane.
                 for (posted, op) in ops.iter().enumerate() {
                     let QueuedExtent { extent, token } = queued_of(op);
                     match endpoint.transfer_queued(*source, self.verb, *names, &extent, token) {
                         Ok(()) => {}
                         Err(error) if error.kind() == TransferErrorKind::Busy => return Ok(posted),
                         Err(error) if posted == 0 => return Err(error),
-                        // The next call tells it.
+                        // The next call reports it.
                         Err(_) => return Ok(posted),
                     }
                 }
@@ -68,14 +68,14 @@ impl TicketLane {
         }
     }
 
-    /// Begins to prove what was written; `None` where each operation has proved its own.
+    /// Begins to prove delivery of writes; `None` if each operation has proved its own.
     fn flush(&self, endpoint: &TransferEndpoint) -> TransferResult<Option<Ticket>> {
         match &self.way {
             Way::Resolved(session) => session.flush(self.verb).map(Some),
             Way::Named(LaneSource::LookUp, names) => {
                 endpoint.flush_between(self.verb, *names).map(Some)
             }
-            // Where completions mean less, these lanes were asked for delivery.
+            // If completion does not prove delivery, these lanes were requested with `delivered`.
             Way::Named(LaneSource::Fresh | LaneSource::Register, _) => Ok(None),
         }
     }
@@ -148,14 +148,14 @@ impl TicketCalls {
                 Ok(0) => break,
                 Ok(posted) => taken += posted,
                 Err(error) if taken == 0 => return Err(error.into()),
-                // The next call tells it.
+                // The next call reports it.
                 Err(_) => break,
             }
         }
         Ok(taken)
     }
 
-    /// Hands a list over in one call; returns false where there is no room now.
+    /// Posts a list in one call; returns false if there is no room now.
     pub(super) fn post_batch(
         &mut self,
         endpoint: &TransferEndpoint,
@@ -195,7 +195,7 @@ impl TicketCalls {
         }
     }
 
-    /// Takes what has ended; returns how many, and whether something may have arrived.
+    /// Collects ended operations. Returns their number, and whether something may have arrived.
     #[inline]
     pub(super) fn poll(
         &mut self,

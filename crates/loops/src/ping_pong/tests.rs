@@ -10,7 +10,7 @@ use tonnage_sys::mapping::{Pages, Sharing};
 const OUT: u64 = 64;
 const INTO: u64 = 256;
 
-/// Two slots of 8 bytes each way, 16 bytes apart.
+/// Two slots of 8 bytes in each direction, 16 bytes apart.
 fn signal() -> Signal {
     let slots = FlowSlots {
         stride_bytes: 16,
@@ -29,7 +29,7 @@ fn issued(flows: &[Flow]) -> Vec<u64> {
     flows.iter().map(|flow| flow.issued).collect()
 }
 
-/// Steps of ten with each reading.
+/// A clock that advances by ten at each reading.
 #[derive(Default)]
 struct Tens(Counter);
 
@@ -57,7 +57,7 @@ fn the_last_byte_of_a_slot_counts_how_often_it_was_written() {
         signal.arena.store_byte(at, count).unwrap();
         assert!(signal.arrived().unwrap());
     }
-    // A trial in between may have filled the slots.
+    // Another trial may have filled the slots.
     for at in INTO..INTO + 32 {
         signal.arena.store_byte(at, 99).unwrap();
     }
@@ -112,7 +112,7 @@ fn an_answer_that_does_not_come_is_waited_for() {
     }
 }
 
-/// A peer that answers each operation by a write to the slots in turn, three times at most to each.
+/// A peer that answers each operation by writing to the slots in turn, at most three times to each.
 fn echo(arena: Arc<Arena>) -> impl FnMut(Peer, &Op) -> Option<Completion> {
     let mut written = 0;
     move |_, _| {
@@ -137,7 +137,7 @@ fn bytes_that_change_are_answers_and_are_answered() {
     let trips = serve_first(&mut port, &mut first, &mut until, tens).unwrap();
     assert_eq!((trips, arena.load_byte(OUT + 7).unwrap()), (6, 3));
 
-    // The other side, with the same memory: the peer writes a fourth time to the first slot.
+    // The answering side, with the same memory: the peer writes to the first slot a fourth time.
     let mut rounds = 0;
     let mut over = || {
         rounds += 1;

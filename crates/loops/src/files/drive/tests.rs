@@ -1,4 +1,4 @@
-//! Both loops over files that are only in memory, and can be slow, short of room and damaged.
+//! Both loops over an in-memory file that can be slow, short of room, or damaged.
 
 use std::collections::VecDeque;
 
@@ -13,14 +13,14 @@ use tonnage_engine::calls::{FileLayout, FileOrder};
 const LEN: u64 = 1000;
 const COUNT: u64 = 40;
 const SEED: u64 = 11;
-/// Reads among 100 transfers.
+/// Reads per 100 transfers.
 const WRITES: u32 = 0;
 const MIXED: u32 = 70;
 const READS: u32 = 100;
-/// Long before any test is over, and much longer than a handful of transfers in memory.
+/// Later than any of these tests ends, and much longer than a few transfers in memory.
 const SOON_NS: u64 = 200_000_000;
 
-/// Owner of everything that a task borrows.
+/// Owns everything that a task borrows.
 struct Bench {
     memory: Arc<Arena>,
     buffers: BufferLayout,
@@ -32,7 +32,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// For one transfer after the other.
+    /// For one transfer at a time.
     fn blocking() -> Self {
         let bench = Self::new(BufferLayout::new(LEN, 1, true));
         let BufferLayout { source, slots, .. } = bench.buffers;
@@ -40,7 +40,7 @@ impl Bench {
         bench
     }
 
-    /// For so many in flight.
+    /// For `slots` transfers in flight.
     fn queued(slots: u32) -> Self {
         Self::new(BufferLayout::new(LEN, slots, false))
     }
@@ -60,7 +60,7 @@ impl Bench {
         }
     }
 
-    /// A task with so many reads among 100 transfers.
+    /// A task with `read_percent` reads per 100 transfers.
     fn task(&self, read_percent: u32) -> Task<'_> {
         let pattern = FilePattern {
             ranks: 1,
@@ -93,7 +93,7 @@ impl Bench {
     }
 }
 
-/// Action of a loop.
+/// A call that a loop made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Did {
     Read(u64),
@@ -101,21 +101,21 @@ enum Did {
     Sync,
 }
 
-/// A file in memory behind both traits.
+/// A file in memory that implements both traits.
 struct Disk {
     memory: Arc<Arena>,
     bytes: Vec<u8>,
     did: Vec<Did>,
-    /// Begin and end of each transfer, by the loops' clock.
+    /// Begin and end of each transfer, on the loops' clock.
     times: Vec<(u64, u64)>,
     clock: Clock,
-    /// The transfer of this index ends after this time.
+    /// The transfer with this index ends after this time.
     slow: Option<(usize, u64)>,
-    /// The transfer of this index fails.
+    /// The transfer with this index fails with this code.
     fails: Option<(usize, i32)>,
-    /// Transfer from whose index on somebody stops the run.
+    /// The run is stopped during the transfer with this index.
     stops: Option<(usize, Arc<AtomicBool>)>,
-    /// Number of waits after which somebody stops the run, while nothing ever ends.
+    /// The run is stopped after this number of waits, while no transfer ends.
     hangs: Option<(usize, Arc<AtomicBool>)>,
     sync_ns: u64,
     in_flight: VecDeque<Op>,
@@ -195,7 +195,7 @@ impl Calls for Disk {
 
 impl Queue for Disk {
     fn post(&mut self, ops: &[Op]) -> Result<usize> {
-        // It takes three at a time.
+        // Accepts at most three per call.
         let taken = ops.len().min(3);
         let slots = |op: &Op| self.in_flight.iter().all(|other| other.local != op.local);
         assert!(
@@ -207,9 +207,9 @@ impl Queue for Disk {
         Ok(taken)
     }
 
-    /// The last that was posted is the first to end, two of them at a time.
+    /// Completes the most recently posted operations first, two per call.
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
-        // The first look finds nothing, so that the loop has to wait.
+        // The first poll finds nothing, so the loop has to wait.
         if self.waits == 0 || self.hangs.is_some() {
             return Ok(0);
         }
@@ -251,7 +251,7 @@ fn one_by_one(disk: &mut Disk, task: &Task<'_>, until: u64, samples: &mut Sample
     blocking(disk, task, until, samples, None, None)
 }
 
-/// One after the other, until a vote ends it.
+/// One transfer at a time, until a vote ends the loop.
 fn together(disk: &mut Disk, task: &Task<'_>, samples: &mut Samples, vote: Vote<'_>) {
     blocking(disk, task, COUNT, samples, None, Some(vote)).unwrap();
 }
@@ -271,7 +271,7 @@ fn both() -> [(Bench, Drive); 2] {
     ]
 }
 
-/// Returns the findings of a check of the first bytes of the file.
+/// Checks the first `len` bytes of the file and returns the findings.
 fn wrong_of(disk: &Disk, (key, pool): (FileKey, &Pool), len: u64) -> Wrong {
     let bytes = &disk.bytes[..len as usize];
     let arena = Arena::allocate(bytes.len(), Pages::Normal, Sharing::Private, None).unwrap();
@@ -287,7 +287,7 @@ fn wrong_of(disk: &Disk, (key, pool): (FileKey, &Pool), len: u64) -> Wrong {
     found
 }
 
-/// Reads and counts what is right.
+/// Verifies each read and counts the calls.
 struct Check<'a> {
     bench: &'a Bench,
     found: Wrong,
@@ -331,7 +331,7 @@ fn what_is_written_is_right_and_is_found_right() {
             looks: 0,
         };
         let (task, mut samples) = (bench.task(READS), Samples::default());
-        // Twelve bytes on, within one transfer.
+        // Two swapped bytes within one transfer.
         disk.bytes.swap(7012, 7013);
         if bench.buffers.slots > 0 {
             blocking(
@@ -374,7 +374,7 @@ fn transfers_come_in_their_order_and_go_on_where_they_were() {
             })
             .collect();
         if bench.buffers.slots == 0 {
-            // The disk ends what was posted last first.
+            // The disk completes the last posted transfer first.
             offsets.sort_unstable();
         }
         assert_eq!(offsets, (0..13).map(|n| 1 + 3 * n).collect::<Vec<_>>());
@@ -388,7 +388,7 @@ fn a_queue_is_kept_as_full_as_there_are_slots() {
     let mut disk = Disk::new(&bench);
     let mut samples = Samples::default();
     windowed(&mut disk, &bench.task(WRITES), COUNT, &mut samples).unwrap();
-    // It takes three at a time, and the loop posts the others after its first wait.
+    // The disk accepts three per call, and the loop posts the others after its first wait.
     assert_eq!(disk.most_in_flight, 7);
     assert_eq!(samples.in_flight_max, 7);
     assert!(disk.waits > 0);
@@ -408,7 +408,7 @@ fn slots_forget_what_they_hold_before_other_data() {
             data: Some((key, &bench.pool)),
             ..bench.task(WRITES)
         };
-        // The same place in the same slot each time.
+        // The same offset in the same slot each time.
         queued(&mut disk, &task, 1, (&mut samples, &mut slots), None).unwrap();
         assert_eq!(wrong_of(&disk, (key, &bench.pool), LEN).wrong_bytes, 0);
     }
@@ -455,7 +455,7 @@ fn latencies_add_up_to_the_time_of_one_by_one() {
     one_by_one(&mut disk, &task, COUNT, &mut samples).unwrap();
     let took_ns = bench.clock.now_ns() - begin_ns;
     let sum_ns = samples.read_latencies.mean_ns().unwrap() * COUNT as f64;
-    // No time between two transfers is lost, for the end of one is the begin of the next.
+    // No time between two transfers is lost, because the end of one is the begin of the next.
     assert!(sum_ns <= took_ns as f64, "{sum_ns} of {took_ns}");
     assert!(sum_ns >= (disk.times[COUNT as usize - 1].1 - disk.times[0].0) as f64 * 0.999);
 }
@@ -490,7 +490,7 @@ fn who_is_under_way_at_the_stonewall_is_finished_and_not_counted() {
         let mut samples = Samples::default();
         drive(&mut disk, &task, COUNT, &mut samples).unwrap();
         let before = disk.times.iter().filter(|(_, end)| *end <= wall_ns).count() as u64;
-        // The loop looks at the clock after a transfer, and for a queue after those that ended with it.
+        // The loop reads the clock after a transfer; a queue reads it once for all completions of a poll.
         assert!(
             samples.before_wall <= before,
             "{} {before}",
@@ -503,7 +503,7 @@ fn who_is_under_way_at_the_stonewall_is_finished_and_not_counted() {
             assert_eq!(samples.transfers, samples.before_wall + 1);
         }
         assert!(disk.in_flight.is_empty());
-        // Wearing out takes up there, and adds nothing to what had ended before.
+        // Wear-out continues from here and doesn't change the count before the stonewall.
         let before_wall = samples.before_wall;
         task.beyond_wall = true;
         drive(&mut disk, &task, COUNT - 5, &mut samples).unwrap();
@@ -542,14 +542,14 @@ fn ranks_that_move_together_end_by_vote() {
     let mut asked = Vec::new();
     let mut vote = |over: bool| {
         asked.push(over);
-        // Another rank is over before the sixth.
+        // Another rank wants to stop before the sixth.
         Ok(asked.len() > 5)
     };
     let mut samples = Samples::default();
     together(&mut disk, &task, &mut samples, &mut vote);
     assert_eq!(samples.transfers, 5);
     assert_eq!(asked, [false; 6]);
-    // And nobody ends before the others agree.
+    // No rank stops before the others agree.
     task.wall_ns = Some(bench.start_ns);
     let mut left = 3;
     let mut vote = |over: bool| {
@@ -581,7 +581,7 @@ fn a_sync_follows_each_write_and_is_no_part_of_its_latency() {
     });
     assert!(follows, "{:?}", disk.did);
     assert!(samples.sync_ns >= writes * disk.sync_ns);
-    // Were they part of it, even the shortest would be longer.
+    // If syncs were included, even the shortest latency would be longer.
     assert!(samples.write_latencies.min_ns().unwrap() < disk.sync_ns);
 }
 
@@ -631,7 +631,7 @@ fn a_run_that_is_stopped_ends_at_the_next_transfer() {
             let task = bench.task(WRITES);
             let error = drive(&mut disk, &task, COUNT, &mut samples).unwrap_err();
             assert_eq!(error.to_string(), "data/t: the run was stopped");
-            // A queue has its others in flight.
+            // A queue still has other transfers in flight.
             assert!((6..12).contains(&disk.times.len()), "{}", disk.times.len());
         }
     }
