@@ -1,7 +1,7 @@
-//! The line of a record, with a checksum that tells when the line was changed afterwards.
+//! The line of a record, with a checksum that reveals later changes of the line.
 //!
-//! The checksum is the CRC-32 of zlib, in eight hexadecimal digits, of the line up to the comma before the key
-//! `checksum`, which is the last one. It tells slips and damage, not malice.
+//! The checksum is the CRC-32 of zlib, in eight hexadecimal digits, over the line up to the comma before the key
+//! `checksum`, which is the last one. It reveals accidental changes and damage, not forgery.
 
 use super::Record;
 use tonnage_units::{Error, Result};
@@ -12,10 +12,10 @@ const DIGITS: usize = 8;
 /// Text that follows the digits.
 const END: &str = r#""}"#;
 
-/// The record as one line of JSON, without its end.
+/// Returns the record as one line of JSON, without the newline.
 ///
 /// # Errors
-/// When it cannot be written as JSON.
+/// If the record cannot be written as JSON.
 pub fn line(record: &Record) -> Result<String> {
     let text = serde_json::to_string(record);
     let text = text
@@ -25,7 +25,7 @@ pub fn line(record: &Record) -> Result<String> {
     Ok(format!("{text}{KEY}{sum:0DIGITS$x}{END}"))
 }
 
-/// Returns whether a line is as it was written; one without a checksum is taken for it.
+/// Returns whether a line is as it was written. A line without a checksum counts as unchanged.
 pub(crate) fn is_unchanged(line: &[u8]) -> bool {
     let line = line.trim_ascii_end();
     let Some(at) = line.len().checked_sub(KEY.len() + DIGITS + END.len()) else {
@@ -33,7 +33,7 @@ pub(crate) fn is_unchanged(line: &[u8]) -> bool {
     };
     let (text, tail) = line.split_at(at);
     let Some(sum) = tail.strip_prefix(KEY.as_bytes()) else {
-        // Wherever else the key stands, the line has been changed.
+        // If the key appears anywhere else, the line was changed.
         return !line
             .windows(KEY.len())
             .any(|window| window == KEY.as_bytes());

@@ -1,16 +1,16 @@
-//! CPU time that ranks did not get during their trials: a quota was used up, or their CPUs ran other threads.
+//! CPU time that ranks did not get during their trials, because a quota was used up or their CPUs ran other threads.
 
 use serde::{Deserialize, Serialize};
 
 use crate::Record;
 
-/// Ranks of a record, at most: those that lost the most.
+/// Maximum number of ranks in a record: those that lost the most.
 pub const CPU_LOSSES_MAX: usize = 16;
 
-/// Part of their time that threads wait for a CPU on any busy machine. A loss above it is recorded.
+/// On any busy machine, threads wait for a CPU for about this fraction of their time. A larger loss is recorded.
 pub const LOSS_RECORDED: f64 = 0.05;
 
-/// A loss of this part of the time has a remark.
+/// A loss of at least this fraction gets a remark.
 pub const LOSS_REMARKED: f64 = 0.1;
 
 /// CPU time that the threads of one rank did not get during its trials.
@@ -21,9 +21,9 @@ pub struct CpuLoss {
     pub rank: u32,
     /// Its host's name.
     pub host: String,
-    /// Time in which waits were counted during the trials, summed over the rank's threads.
+    /// Time during which waits were counted in the trials, summed over the rank's threads.
     pub thread_ns: u64,
-    /// Time in which these threads could have run and had no CPU, whatever the cause; absent if the kernel does not
+    /// Time in which these threads were runnable but had no CPU, whatever the cause. Absent if the kernel does not
     /// count it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wait_ns: Option<u64>,
@@ -38,26 +38,27 @@ pub struct CpuLoss {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct UsedQuota {
-    /// CPU time that the group gets in each second, in thousandths of a CPU.
+    /// CPU time that the group gets per second, in thousandths of a CPU.
     pub quota_millicpus: u64,
-    /// Periods of the quota in which the group ran.
+    /// Quota periods in which the group ran.
     pub periods: u64,
-    /// Periods in which the group was stopped.
+    /// Periods in which the group was throttled.
     pub throttled_periods: u64,
-    /// Time for which it was stopped, summed over CPUs.
+    /// Time for which it was throttled, summed over CPUs.
     pub throttled_ns: u64,
 }
 
 impl CpuLoss {
-    /// Part of the threads' time that a quota took, at most; `None` if no quota was used up.
+    /// Returns the fraction of the threads' time lost to a quota, at most; `None` if no quota was used up.
     pub fn to_quota(&self) -> Option<f64> {
         let quota = self.quota?;
         let most_ns = self.wait_ns.unwrap_or(self.thread_ns).min(self.thread_ns);
         Some(quota.throttled_ns.min(most_ns) as f64 / self.thread_ns.max(1) as f64)
     }
 
-    /// Part of the threads' time in which their CPUs ran threads of other programs or of the kernel, at least; `None`
-    /// if it cannot be known, because the kernel does not count it or threads of this run share CPUs.
+    /// Returns the fraction of the threads' time in which their CPUs ran threads of other programs or of the kernel, at
+    /// least. `None` if it cannot be known, because the kernel does not count it or because threads of this run share
+    /// CPUs.
     pub fn to_others(&self) -> Option<f64> {
         let wait_ns = self.wait_ns.filter(|_| !self.shares_cpus)?;
         let throttled_ns = self.quota.map_or(0, |quota| quota.throttled_ns);
@@ -65,20 +66,20 @@ impl CpuLoss {
         Some(others_ns as f64 / self.thread_ns.max(1) as f64)
     }
 
-    /// Part that was lost, whatever the cause.
+    /// Returns the fraction lost, whatever the cause.
     pub fn fraction(&self) -> f64 {
         let both = self.to_quota().unwrap_or(0.0) + self.to_others().unwrap_or(0.0);
         both.min(1.0)
     }
 
-    /// Returns whether other threads took enough to remark on.
+    /// Returns whether other threads took enough CPU time for a remark.
     pub fn is_disturbed(&self) -> bool {
         self.to_others().is_some_and(|part| part >= LOSS_REMARKED)
     }
 }
 
 impl Record {
-    /// The largest part of its time that a rank lost, if it is enough to remark on.
+    /// Returns the largest fraction that a rank lost, if it is enough for a remark.
     pub fn worst_cpu_loss(&self) -> Option<f64> {
         let parts = self.cpu_losses.iter().map(CpuLoss::fraction);
         parts
@@ -107,7 +108,7 @@ mod tests {
         }
     }
 
-    /// A quota makes threads wait too. What it explains is not other programs'.
+    /// A quota makes threads wait too. The part it explains must not be blamed on other programs.
     #[test]
     fn a_loss_is_split_between_quota_and_others() {
         let parts = |loss: &CpuLoss| (loss.to_quota(), loss.to_others());

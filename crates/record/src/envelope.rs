@@ -1,6 +1,6 @@
 //! The envelope: a record around a body of any kind.
 //!
-//! Bodies are with their kinds ([`crate::kinds`]); accounts of engines and hosts in [`crate::environment`].
+//! [`crate::kinds`] has the bodies, and [`crate::environment`] the descriptions of engines and hosts.
 
 use serde::{Deserialize, Serialize};
 use tonnage_plan::published::Cell;
@@ -18,67 +18,68 @@ use crate::outcome::Outcome;
 use crate::side::Side;
 use crate::wire_proof::WireProof;
 
-/// Version of the format. A reader takes this one and no other.
+/// Version of the format. Readers accept only this version.
 pub const SCHEMA_VERSION: u32 = 2;
 
-/// One point of a plan and what became of it: one JSON line.
+/// One point of a plan with its outcome: one line of JSON.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Record {
     /// Version of the format.
     #[cfg_attr(feature = "schema", schemars(extend("const" = SCHEMA_VERSION)))]
     pub schema_version: u32,
-    /// Alike in all records that one start of tonnage wrote.
+    /// The same in all records written by one start of tonnage.
     pub run_id: String,
     /// The plan's name.
     pub plan: String,
-    /// Time at which the point ended, nanoseconds since 1970 by rank 0's clock.
+    /// Time when the point ended, nanoseconds since 1970 on rank 0's clock.
     pub time_unix_ns: u64,
     /// Version and git revision of the program.
     pub tonnage: Program,
     /// Measured, skipped or failed.
     pub outcome: Outcome,
-    /// True where the plan lets a machine lack what the point needs: skipped, it is no failure of the run.
+    /// True if the plan allows machines without the point's requirements: if it is skipped, the run has not failed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub optional: bool,
-    /// The point that was asked for, and its results.
+    /// The requested point, and its results.
     #[serde(flatten)]
     pub body: Body,
-    /// Real choices of the ranks, ranks with the same answer together.
+    /// Configuration actually used by the ranks. Ranks with the same configuration are listed together.
     pub effective: Vec<Effective>,
-    /// Environment of the hosts, hosts with the same answer together.
+    /// Environment of the hosts. Hosts with the same environment are listed together.
     pub environment: Vec<HostGroup>,
-    /// Sockets of the workers that exchange bytes with each other; absent where some are on different hosts, are not
-    /// pinned, or run on CPUs whose sockets the kernel does not name.
+    /// Sockets of the workers that exchange bytes with each other. Absent if some are on different hosts, are not
+    /// pinned, or run on CPUs for which the kernel reports no socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub placed: Option<Placed>,
-    /// A cache-line ping-pong beside the point, which tells whether the way between two CPUs changed.
+    /// A cache-line ping-pong before and after the point. It shows whether the path between two CPUs changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub canary: Option<Canary>,
-    /// Upper bound that utilization is a fraction of; parts that have limits of their own, such as phases, hold them.
+    /// Upper bound that utilization refers to. Parts with their own bounds, such as phases, contain them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// Counts of the devices that the payload had to cross; absent where the engine names none, and unless measured.
+    /// Counters of the devices that the payload had to cross. Absent if the engine names none, or if the point was not
+    /// measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wire_proof: Option<WireProof>,
-    /// Interfaces, queueing disciplines, congestion control and buffers of the TCP sockets that the engine had open;
-    /// absent for engines without such sockets.
+    /// Interfaces, queueing disciplines, congestion control and buffers of the TCP sockets that the engine had open.
+    /// Absent for engines without TCP sockets.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub network_paths: Vec<NetworkPath>,
-    /// CPU time that ranks did not get during their trials, because a quota was used up or their CPUs ran other threads;
-    /// the ranks that lost the most, at most 16.
+    /// CPU time that ranks did not get during their trials, because a quota was used up or their CPUs ran other
+    /// threads. Lists at most 16 ranks: those that lost the most.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub cpu_losses: Vec<CpuLoss>,
-    /// Remarks that a reader has to know: what a read proves, what a file system cannot do, …
+    /// Remarks that a reader must know, such as a file system's limitations.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remarks: Vec<String>,
-    /// Figures that others measured in this cell, of each published table of the plan that has it.
+    /// Published figures for this cell, from each published table of the plan that has it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published_rows: Vec<PublishedRow>,
-    /// Number of the repetition of the plan, counted from 0; absent unless it was measured several times.
+    /// Number of the repetition of the plan, counted from 0. Absent unless the plan was repeated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repetition: Option<u32>,
-    /// The side of a comparison that it was measured for; absent unless two sides took turns.
+    /// The side of a comparison that this point was measured for. Absent unless two sides took turns.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub side: Option<Side>,
     /// CRC-32 of the line before this key, in eight hexadecimal digits; `None` in memory.
@@ -86,7 +87,7 @@ pub struct Record {
     pub checksum: Option<String>,
 }
 
-/// A record whose kind is known: the envelope, with a body that needs no looking at again.
+/// A record whose kind is known: the envelope, with the body as its concrete type.
 #[derive(Debug)]
 pub struct Of<'a, B> {
     /// The whole record.
@@ -103,7 +104,7 @@ impl<B> Clone for Of<'_, B> {
     }
 }
 
-/// The envelope's fields stand beside the typed `body`.
+/// Gives access to the envelope's fields next to the typed `body`.
 impl<B> std::ops::Deref for Of<'_, B> {
     type Target = Record;
 
@@ -112,15 +113,15 @@ impl<B> std::ops::Deref for Of<'_, B> {
     }
 }
 
-/// Figures that others measured in the cell of a record.
+/// Published figures for the cell of a record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PublishedRow {
-    /// The machine, and whatever a reader has to know.
+    /// The machine, and anything else that a reader must know.
     pub what: String,
     /// Headers, as tables print them, with the published units.
     pub columns: Vec<String>,
-    /// Values, as many as there are columns.
+    /// One value per column.
     pub row: Vec<Cell>,
 }
 
@@ -130,7 +131,7 @@ pub struct PublishedRow {
 pub struct Program {
     /// Cargo's version.
     pub version: String,
-    /// Commit that it was built from, with "-dirty" when the tree had changes; "unknown" outside a checkout.
+    /// Commit that it was built from, with "-dirty" if the tree had changes; "unknown" outside a checkout.
     pub git_revision: String,
 }
 
@@ -143,39 +144,39 @@ pub enum Canary {
     Measured {
         /// CPUs that it ran on.
         cpus: [u32; 2],
-        /// One way, median, before the point.
+        /// Median one-way time before the point.
         before_ns: f64,
-        /// One way, median, after the point.
+        /// Median one-way time after the point.
         after_ns: f64,
-        /// True when the two differ by more than a fifth: the way between the two CPUs changed. Virtual machines switch
-        /// between two such times. Whether the figures changed with it, the trials show.
+        /// True if the two differ by more than a fifth: the path between the two CPUs changed. Virtual machines switch
+        /// between two such times. The trials show whether the results changed with it.
         changed: bool,
     },
     /// It could not run.
     Skipped {
-        /// Reason, and what to do.
+        /// Reason, and the next step.
         why: String,
     },
 }
 
-/// Trials whose rates and latencies are this close together show no change of the machine.
+/// If rates and latencies of the trials differ by no more than this, they show no change of the machine.
 const TRIALS_AGREE: f64 = 0.1;
 
-/// A canary that changed around a point whose trials do not agree, or show nothing.
+/// A canary that changed around a point whose trials disagree, or are too few to compare.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct CanaryDoubt {
     /// CPUs that it ran on.
     pub cpus: [u32; 2],
-    /// One way, median, before the point.
+    /// Median one-way time before the point.
     pub before_ns: f64,
-    /// One way, median, after the point.
+    /// Median one-way time after the point.
     pub after_ns: f64,
-    /// Distance of the slowest trial from the fastest, as a part of the slowest; `None` for a single trial.
+    /// Difference between the fastest and the slowest trial, as a fraction of the slowest; `None` for a single trial.
     pub trials_differ_by: Option<f64>,
 }
 
-/// Distance of the slowest trial from the fastest, by rate or by latency, whichever is larger; `None` for fewer than two
-/// trials.
+/// Relative difference between the fastest and the slowest trial, by rate or by latency, whichever is larger. `None`
+/// for fewer than two trials.
 fn differ_by(trials: &[Trial]) -> Option<f64> {
     let range = |values: Vec<f64>| {
         let least = values.iter().copied().reduce(f64::min)?;
@@ -187,25 +188,25 @@ fn differ_by(trials: &[Trial]) -> Option<f64> {
     Some(rates.max(latencies.unwrap_or(0.0)))
 }
 
-/// A record of a transfer.
+/// A record of kind transfer.
 pub type TransferRecord<'a> = Of<'a, TransferBody>;
 
-/// A record of a file experiment.
+/// A record of kind file.
 pub type FileRecord<'a> = Of<'a, FileBody>;
 
-/// A record of an experiment with connections.
+/// A record of kind connect.
 pub type ConnectRecord<'a> = Of<'a, ConnectBody>;
 
-/// A record of a stress.
+/// A record of kind stress.
 pub type StressRecord<'a> = Of<'a, StressBody>;
-/// A record of a search.
+/// A record of kind tune.
 pub type TuneRecord<'a> = Of<'a, TuneBody>;
-/// A record of collectives.
+/// A record of kind collective.
 pub type CollectiveRecord<'a> = Of<'a, CollectiveBody>;
 
 impl Record {
-    /// Returns whether nothing went wrong: it was measured with all its parts, or is optional and was skipped, whole or
-    /// in part.
+    /// Returns whether nothing went wrong: the point was measured with all its parts, or it is optional and was
+    /// skipped, entirely or in part.
     pub fn is_fine(&self) -> bool {
         match self.outcome {
             Outcome::Measured => self.optional || !self.body.any().lacks_a_part(),
@@ -214,7 +215,7 @@ impl Record {
         }
     }
 
-    /// A canary that changed around this point, if the trials do not show that its figures stayed the same.
+    /// Returns a canary that changed around this point, unless the trials show that its results stayed the same.
     pub fn canary_doubt(&self) -> Option<CanaryDoubt> {
         let Some(Canary::Measured {
             cpus,
@@ -236,7 +237,7 @@ impl Record {
         (!agree).then_some(doubt)
     }
 
-    /// The words for a skip.
+    /// Returns the text for a skipped record.
     pub fn skipped(&self) -> &'static str {
         if self.optional {
             "skipped, which the plan allows"
@@ -245,13 +246,14 @@ impl Record {
         }
     }
 
-    /// Sockets of the workers that exchange bytes: as they were, or as they were asked for where nothing was placed.
+    /// Returns the sockets of the workers that exchange bytes: the actual ones, or the requested ones if none were
+    /// recorded.
     pub fn place(&self) -> Option<Placed> {
         let asked = self.body.any().options().place.map(Placed::from);
         self.placed.or(asked)
     }
 
-    /// The record with its body, if it is of this kind.
+    /// Returns the record with its typed body, if it is of this kind.
     pub fn of_kind<B: Kind>(&self) -> Option<Of<'_, B>> {
         let body = B::of(&self.body)?;
         Some(Of { record: self, body })

@@ -1,33 +1,33 @@
-//! Real choices of ranks, and their hosts: ranks and hosts with the same answer are described together, so that a
-//! record of 44,000 ranks stays small.
+//! Configuration used by ranks, and their hosts. Identical ranks and hosts are described once, so that a record of
+//! 44,000 ranks stays small.
 
 use serde::{Deserialize, Serialize};
 use tonnage_engine::EngineReport;
 use tonnage_engine::memory::MemoryReport;
 use tonnage_units::{PairPlace, number_list};
 
-/// The effective configuration of some ranks that share it.
+/// The effective configuration shared by some ranks.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Effective {
     /// Ranks, such as "0-3,8".
     pub ranks: String,
-    /// The engine's account of itself: its name, library, provider and device, and its choices.
+    /// The engine's report: its name, library, provider and device, and its choices.
     pub engine: EngineReport,
-    /// The memory that was had, and why if it is less than what was asked for.
+    /// The memory actually allocated, and the reason if it is less than requested.
     pub memory: Memories,
-    /// CPU of each worker, `null` where not pinned.
+    /// CPU of each worker, `null` if not pinned.
     pub cpus: Vec<Option<u32>>,
-    /// Socket of each of these CPUs, `null` where the kernel does not say or the worker is not pinned; absent in
-    /// records of files and of older versions.
+    /// Socket of each of these CPUs, `null` if the kernel reports none or the worker is not pinned. Absent in records
+    /// of files and of older versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sockets: Vec<Option<u32>>,
-    /// True when there are more workers than CPUs on the host, so that they yield instead of spinning.
+    /// True if the host has more workers than CPUs, so that they yield instead of spinning.
     pub yielding: bool,
 }
 
 tonnage_units::names! {
-    /// Sockets of the workers that exchange bytes with each other, as they were.
+    /// Actual sockets of the workers that exchange bytes with each other.
     pub enum Placed: "place of pairs" {
         /// Initiator and target of each pair on one socket.
         Near = "near",
@@ -39,12 +39,12 @@ tonnage_units::names! {
 }
 
 impl Placed {
-    /// Returns whether it is what was asked for.
+    /// Returns whether this is the requested placement.
     pub fn is(self, asked: PairPlace) -> bool {
         self == Self::from(asked)
     }
 
-    /// The place in plain words, for titles of tables.
+    /// Returns a description for titles of tables.
     pub fn about(self) -> &'static str {
         match self {
             Self::Near => PairPlace::Near.about(),
@@ -63,19 +63,19 @@ impl From<PairPlace> for Placed {
     }
 }
 
-/// Memory of the workers of a rank: one description where it is the same for all.
+/// Memory of a rank's workers: one description if it is the same for all.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(untagged)]
 pub enum Memories {
-    /// Memory of workers that differ in it.
+    /// Memory of each worker, if they differ.
     Several(Vec<MemoryReport>),
     /// Memory of every worker.
     Alike(Box<MemoryReport>),
 }
 
 impl Memories {
-    /// The descriptions, however many there are.
+    /// Returns the descriptions as a slice.
     pub fn all(&self) -> &[MemoryReport] {
         match self {
             Self::Several(all) => all,
@@ -99,21 +99,21 @@ impl From<Vec<MemoryReport>> for Memories {
     }
 }
 
-/// Hosts that are alike, described once.
+/// Hosts with the same environment, described once.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostGroup {
     /// Ranks that run there, such as "0-3,8".
     pub ranks: String,
-    /// Launcher, and the way in which the ranks found each other: "tonnage --ranks", "OMPI_COMM_WORLD_*, PMIx", …
+    /// Launcher, and how the ranks found each other: "tonnage --ranks", "OMPI_COMM_WORLD_*, PMIx", …
     pub launcher: String,
     /// CPU model, governor, kernel, NUMA nodes, huge pages, library versions, …
     pub machine: tonnage_machine::Environment,
-    /// These hosts, each with what differs between hosts that are alike.
+    /// These hosts, each with its differences from the shared description.
     pub hosts: Vec<HostEntry>,
 }
 
-/// One of some hosts that are alike.
+/// One host of a group with the same environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HostEntry {
@@ -123,13 +123,13 @@ pub struct HostEntry {
     pub ranks: String,
     /// Offset of this host's clock from rank 0's: subtract it from a local time. 0 on rank 0's own host.
     pub clock_offset_ns: i64,
-    /// The estimate cannot be off by more: half the best round trip, and 100 ppm of its age. Both are of when the point
-    /// began.
+    /// Largest possible error of the offset: half the best round trip, plus 100 ppm of the estimate's age. Both as of
+    /// the start of the point.
     pub clock_uncertainty_ns: u64,
-    /// Memory of this host; absent where it is as the description says.
+    /// Memory of this host; absent if it equals the group's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_total_bytes: Option<u64>,
-    /// Free huge pages of this host, in the order of the description's pools; absent where they are as it says.
+    /// Free huge pages of this host, in the order of the group's pools; absent if they equal the group's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub huge_pages_free: Option<Vec<u64>>,
 }
@@ -145,7 +145,7 @@ pub struct Described {
     pub host: HostEntry,
 }
 
-/// Amounts of memory that differ between hosts that are alike.
+/// Amounts of memory that differ between otherwise identical hosts.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OwnMemory {
     total_bytes: Option<u64>,
@@ -154,7 +154,7 @@ pub struct OwnMemory {
 }
 
 impl OwnMemory {
-    /// Takes them out of a description, which then is the same for hosts that are alike.
+    /// Removes these amounts from a description, which makes it equal for otherwise identical hosts.
     pub fn take(machine: &mut tonnage_machine::Environment) -> Self {
         let memory = &mut machine.memory;
         let pools = memory.huge_pools.iter_mut();
@@ -164,7 +164,7 @@ impl OwnMemory {
         }
     }
 
-    /// Puts them back.
+    /// Restores these amounts.
     pub fn put_back(&self, machine: &mut tonnage_machine::Environment) {
         machine.memory.total_bytes = self.total_bytes;
         for (pool, free) in machine.memory.huge_pools.iter_mut().zip(&self.free) {
@@ -173,11 +173,11 @@ impl OwnMemory {
     }
 }
 
-/// Firmware takes a little more or less of the same memory on hosts of one make.
+/// Firmware of otherwise identical hosts reserves slightly different amounts of memory.
 const MEMORY_FRACTION_ALIKE: f64 = 0.01;
 
 impl HostGroup {
-    /// Describes hosts that are alike once, in the order in which the first of each comes.
+    /// Describes identical hosts once, in order of first appearance.
     pub fn group(hosts: Vec<Described>, launcher: &str) -> Vec<Self> {
         let mut groups: Vec<(Self, Vec<u32>)> = Vec::new();
         for Described {
@@ -215,7 +215,7 @@ impl HostGroup {
 }
 
 impl HostEntry {
-    /// Keeps what the group's description says of another host of it.
+    /// Records the differences between this host and the group's description.
     fn note_differences(
         &mut self,
         group: &tonnage_machine::Environment,
@@ -231,7 +231,7 @@ impl HostEntry {
     }
 }
 
-/// Equal but for what differs by nature: how many huge pages are free, and a little memory.
+/// Returns whether two hosts are equal, apart from free huge pages and small differences in memory.
 fn alike(left: &tonnage_machine::Environment, right: &tonnage_machine::Environment) -> bool {
     let near = match (left.memory.total_bytes, right.memory.total_bytes) {
         (Some(left), Some(right)) => {
@@ -270,7 +270,7 @@ mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    /// Descriptions of hosts that are alike travel as one.
+    /// Descriptions of identical hosts are sent as one.
     #[test]
     fn without_their_own_memory_hosts_that_are_alike_are_the_same() {
         let both = [machine("x", 1_000, 3), machine("x", 1_001, 4)];
@@ -319,7 +319,7 @@ mod tests {
             panic!("{first:#?}")
         };
         assert_eq!((a.memory_total_bytes, &a.huge_pages_free), (None, &None));
-        // What differs by nature is kept.
+        // The expected differences are kept.
         assert_eq!((c.name.as_str(), c.ranks.as_str()), ("c", "4-5"));
         assert_eq!((c.clock_offset_ns, c.clock_uncertainty_ns), (-28, 40));
         assert_eq!(c.memory_total_bytes, Some((1 << 40) - 4096));

@@ -1,6 +1,6 @@
-//! Grouping of answers, so that what many ranks say alike is said once.
+//! Grouping of answers, so that identical answers of many ranks are listed once.
 
-/// Groups sources by their answer, in the order in which answers come first.
+/// Groups sources by their answer, in order of first appearance.
 pub fn by_answer<S, A: PartialEq>(each: impl Iterator<Item = (S, A)>) -> Vec<(A, Vec<S>)> {
     let mut groups: Vec<(A, Vec<S>)> = Vec::new();
     for (source, answer) in each {

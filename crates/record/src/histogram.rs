@@ -1,4 +1,4 @@
-//! The figures and the encoded form of latencies that a record keeps.
+//! Latency figures of a record, and the encoded form of its histogram.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -35,13 +35,13 @@ pub enum LatencyKind {
 pub struct Latency {
     /// Kind of one sample.
     pub kind: LatencyKind,
-    /// True when the bytes written are in the peer's memory as a sample ends. Absent for reads and ping-pongs, of which
-    /// the kind says it, and where nothing moves.
+    /// True if the written bytes are in the peer's memory when a sample ends. Absent for reads and ping-pongs, whose
+    /// kind implies it, and for engines that move nothing.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delivered: Option<bool>,
     /// Number of samples.
     pub samples: u64,
-    /// Smallest.
+    /// Minimum.
     pub latency_ns_min: u64,
     /// Mean over all samples.
     pub latency_ns_mean: f64,
@@ -53,7 +53,7 @@ pub struct Latency {
     pub latency_ns_p99: u64,
     /// 99.9th percentile.
     pub latency_ns_p999: u64,
-    /// Largest; exact, also beyond the histogram's range.
+    /// Maximum. Exact, even beyond the histogram's range.
     pub latency_ns_max: u64,
     /// Present if some of these figures are lower bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,7 +61,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// The figures of a histogram; `None` when it is empty.
+    /// Computes the figures of a histogram; `None` if it is empty.
     pub fn of(histogram: &LatencyHistogram, kind: LatencyKind) -> Option<Self> {
         Some(Self {
             kind,
@@ -79,7 +79,7 @@ impl Latency {
     }
 }
 
-/// A histogram in the standard HdrHistogram V2 encoding, base64: any HDR library can merge it again.
+/// A histogram in the standard HdrHistogram V2 encoding, in base64. Any HDR library can merge it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct HistogramData {
@@ -92,7 +92,7 @@ pub struct HistogramData {
 }
 
 impl HistogramData {
-    /// The form of a histogram that a record keeps.
+    /// Encodes a histogram for a record.
     pub fn of(histogram: &LatencyHistogram) -> Self {
         Self {
             encoding: ENCODING.to_owned(),
@@ -101,10 +101,10 @@ impl HistogramData {
         }
     }
 
-    /// Reads what a record keeps. Minimum, maximum and mean are then known to three digits only.
+    /// Decodes the histogram. Minimum, maximum and mean are then exact to three digits only.
     ///
     /// # Errors
-    /// When it is another encoding, unit or shape, or damaged.
+    /// If the encoding, unit or shape differs, or the data are damaged.
     pub fn read(&self) -> Result<LatencyHistogram> {
         if self.encoding != ENCODING || self.unit != UNIT {
             return Err(Error::Failed(format!(

@@ -1,26 +1,26 @@
-//! A record: one line of results, with everything that a reader needs to understand a figure a year later.
+//! Records: one line of results per point, with everything that a reader needs to understand it a year later.
 //!
-//! A [`Record`] is an envelope (run, program, outcome, hosts, canary, limit, proof of the path) around the [`Body`] of
-//! one kind of experiment. In JSON it is one flat object: `kind` tells the body, `point` is what was asked for. The
-//! types are the file format.
+//! A [`Record`] is an envelope (run, program, outcome, hosts, canary, bound, proof of path) around the [`Body`] of one
+//! kind of experiment. In JSON it is one flat object: `kind` selects the body type, and `point` is the requested point.
+//! The types define the file format.
 //!
-//! | module | what lives there |
+//! | module | content |
 //! | --- | --- |
 //! | [`envelope`] | a record around a body of any kind |
-//! | [`kinds`], [`body`] | the one list of kinds, with a folder for each: its body and its figures; what a body of any kind can be asked |
-//! | [`figures`] | figures of all kinds, each declared once: columns, CSV and `tonnage explain` read them |
-//! | [`environment`], [`grouping`] | what was really done, and on which hosts; what many say alike is said once |
-//! | [`histogram`], [`spread`], [`limit`] | samples and trials taken together, upper bounds |
+//! | [`kinds`], [`body`] | the list of kinds, with a folder for the body and figures of each; the common interface of bodies |
+//! | [`figures`] | figures of all kinds, each declared once; used by tables, CSV and `tonnage explain` |
+//! | [`environment`], [`grouping`] | actual configuration and hosts; identical answers are listed once |
+//! | [`histogram`], [`spread`], [`limit`] | latencies, statistics over trials, upper bounds |
 //! | [`cpu_loss`], [`network_path`] | CPU time that ranks did not get; settings of the paths of their sockets |
-//! | [`wire_proof`] | what devices counted while the payload should have crossed them |
-//! | [`side`] | the side of a comparison, where two took turns |
-//! | [`published`] | figures that others measured, beside those of a record |
-//! | [`writer`], [`read`], [`checksum`] | files of records: written, interrupted, read, taken up again; lines that were changed |
-//! | [`links`] | links at the end of a path that is written to |
-//! | `schema` | docs/record.schema.json, from the types; with the feature of that name |
-//! | [`host_limits`] | what a host can do at most, which is in no record |
+//! | [`wire_proof`] | counters of the devices that the payload should have crossed |
+//! | [`side`] | the side of a comparison, if two took turns |
+//! | [`published`] | published figures for comparison with a record |
+//! | [`writer`], [`read`], [`checksum`] | files of records: writing, reading, resuming after an interruption, detecting changes |
+//! | [`links`] | symbolic links at the end of an output path |
+//! | `schema` | docs/record.schema.json, generated from the types; with the feature of that name |
+//! | [`host_limits`] | upper bounds of a host, which are not in records |
 //!
-//! Nothing here measures, and nothing draws: records come from the crate `bench` and go to the crate `report`.
+//! Nothing here measures or prints: records come from the crate `bench` and go to the crate `report`.
 
 #![forbid(unsafe_code)]
 

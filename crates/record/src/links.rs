@@ -1,4 +1,5 @@
-//! Links at the end of a path that is written to. The directory may be writable for others, who can put one there.
+//! Symbolic links at the end of an output path. The directory may be writable for other users, who could put a link
+//! there.
 
 use std::ffi::OsStr;
 use std::io;
@@ -9,15 +10,15 @@ use rustix::fs::{FileType, Mode, OFlags, fstat, readlinkat};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 
-/// Links that follow each other, as many as the kernel follows.
+/// Maximum number of links followed: the same as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// The path without the links at its end. Each must be of this user or of root, because another user's would decide
-/// which file is written. A link of /proc, such as /dev/stdout and /dev/fd/3 lead to, stays as it is: its text names no
-/// file.
+/// Resolves the symbolic links at the end of a path. Each must belong to this user or to root, because another user's
+/// link would decide which file is written. A link in /proc, such as the target of /dev/stdout or /dev/fd/3, is kept,
+/// because its text is not a file name.
 ///
 /// # Errors
-/// `PermissionDenied` for another user's link; the system's refusal.
+/// `PermissionDenied` for another user's link, and errors of the system.
 pub fn without_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -29,7 +30,8 @@ pub fn without_links(path: &Path) -> io::Result<PathBuf> {
             return Ok(path);
         }
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // What is asked for its owner and its text is one link, whatever becomes of the name.
+        // Owner and text are read through one descriptor, so both belong to the same link even if the name changes
+        // meanwhile.
         let link = match rustix::fs::open(&path, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(path),
             opened => opened?,
@@ -73,7 +75,7 @@ mod tests {
         }
         let error = without_links(&at("d")).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(Errno::LOOP.raw_os_error()));
-        // A pipe has no name of its own, and is written to all the same.
+        // A pipe has no name of its own, but can be written through these links.
         let (_reads, writes) = std::io::pipe().unwrap();
         let number = std::os::fd::AsRawFd::as_raw_fd(&writes);
         for link in ["/dev/fd", "/proc/self/fd"] {

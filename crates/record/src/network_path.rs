@@ -1,12 +1,12 @@
-//! Settings of the network paths that ranks' TCP sockets took.
+//! Settings of the network paths used by ranks' TCP sockets.
 
 use serde::{Deserialize, Serialize};
 
-/// Paths of a record, at most.
+/// Maximum number of paths in a record.
 pub const NETWORK_PATHS_MAX: usize = 256;
 
-/// TCP sockets of a host's ranks that took one path with the same settings. All values are read back from the kernel
-/// after the trials, from sockets that the engine still had open.
+/// TCP sockets of a host's ranks that use one path with the same settings. All values are read from the kernel after
+/// the trials, from sockets that the engine still had open.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct NetworkPath {
@@ -14,31 +14,31 @@ pub struct NetworkPath {
     pub host: String,
     /// The ranks whose sockets these are, such as "0-3,8".
     pub ranks: String,
-    /// Interface by which the kernel sends to the peers.
+    /// Interface that the kernel uses to reach the peers.
     pub interface: String,
     /// MTU of the interface.
     pub mtu_bytes: u32,
-    /// MTU of the route; absent if it has none of its own.
+    /// MTU of the route; absent if it does not define one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route_mtu_bytes: Option<u32>,
     /// Queueing discipline at the root of the interface.
     pub qdisc: String,
     /// Congestion control of the sockets.
     pub congestion_control: String,
-    /// The most sockets of a rank, of which at most 256 are looked at.
+    /// Maximum number of sockets of a rank; at most 256 per rank are inspected.
     pub sockets: u32,
-    /// Smallest send buffer, as the kernel had grown it.
+    /// Smallest send buffer, after the kernel's autotuning.
     pub send_buffer_bytes_min: u64,
     /// Largest send buffer.
     pub send_buffer_bytes_max: u64,
-    /// Smallest receive buffer, as the kernel had grown it.
+    /// Smallest receive buffer, after the kernel's autotuning.
     pub receive_buffer_bytes_min: u64,
     /// Largest receive buffer.
     pub receive_buffer_bytes_max: u64,
 }
 
 impl NetworkPath {
-    /// Takes in sockets of the same path and settings; false if they differ in them, and `other` is left.
+    /// Merges sockets with the same path and settings. Returns false, without merging, if they differ.
     pub fn take_in(&mut self, other: &Self) -> bool {
         let key = |path: &Self| {
             (

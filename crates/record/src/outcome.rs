@@ -11,7 +11,7 @@ pub enum Outcome {
     Measured,
     /// It could not be tried here.
     Skipped {
-        /// The thing that is missing, and the way to get it.
+        /// The missing part, and how to get it.
         why: String,
     },
     /// It was tried and failed.

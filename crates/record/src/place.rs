@@ -1,21 +1,21 @@
-//! The place of a file of records: its name, and the file that had it when it was opened. Writing there is in
-//! [`super::writer`].
+//! Identity of a file of records: its name, and the file that had the name when it was opened. [`super::writer`] writes
+//! files.
 
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// A name that has to go on meaning one file. Looking at it needs no writer, so that a file system that hangs keeps
-/// nobody else.
+/// A file name that must keep referring to the same file. Checking it needs no writer, so a hanging file system blocks
+/// only the checking thread.
 pub struct RecordPlace {
     path: PathBuf,
-    /// Device and number of the file.
+    /// Device and inode number of the file.
     file: (u64, u64),
 }
 
 impl RecordPlace {
-    /// The place of a file that was opened by this name; `None` where it cannot be seen.
+    /// Captures the identity of a file that was opened by this name; `None` if its metadata cannot be read.
     pub(super) fn of(path: &Path, file: &File) -> Option<Self> {
         let opened = file.metadata().ok()?;
         Some(Self {
@@ -24,18 +24,19 @@ impl RecordPlace {
         })
     }
 
-    /// Words for what has become of the name where it no longer means the file. A file system that does not answer, as
-    /// during a fail-over, says nothing about it.
+    /// Describes the change if the name no longer refers to the file. A file system that doesn't answer, for example
+    /// during a fail-over, is not a change.
     pub fn objection(&self) -> Option<String> {
         let what = became(&self.path, self.file).ok()??;
         Some(format!("{} {what}", self.path.display()))
     }
 }
 
-/// Words for what has become of a name that meant the file with this device and number; `None` where it still does.
+/// Describes the change if a name no longer refers to the file with this device and inode number; `None` if it still
+/// does.
 ///
 /// # Errors
-/// When the file system does not tell.
+/// If the file system does not answer.
 pub(super) fn became(path: &Path, file: (u64, u64)) -> io::Result<Option<&'static str>> {
     match fs::metadata(path) {
         Ok(found) if (found.dev(), found.ino()) == file => Ok(None),
@@ -65,7 +66,7 @@ mod tests {
         assert!(place.objection().unwrap().ends_with("by another file"));
         fs::rename(&aside, &path).unwrap();
         assert_eq!(place.objection(), None);
-        // What stands where the directory was answers otherwise than that the name is gone.
+        // If the directory was replaced, the error is a different one from a removed name.
         fs::rename(&sub, dir.path().join("away")).unwrap();
         fs::write(&sub, "").unwrap();
         assert_eq!(place.objection(), None);

@@ -1,8 +1,8 @@
-//! Published figures beside ours: which columns a table can have, and which of its rows belongs to a record.
+//! Published figures for comparison: which columns a table can have, and which of its rows belongs to a record.
 //!
-//! A column is named as tables print it. Those that the plan asked for (size, batch, rails) choose the row; measured
-//! ones are compared, in the published unit, which may be another one of the same quantity. Tables as plans have them
-//! are in [`tonnage_plan::published`]; drawing them is the reports'.
+//! Columns are named as tables print them. Columns that are options of the point (size, batch, rails) select the row.
+//! Measured columns are compared in the published unit, which may be any unit of the same quantity.
+//! [`tonnage_plan::published`] has the tables of plans; reports print the comparison.
 
 use tonnage_plan::published::{Cell, PublishedTable};
 use tonnage_units::names::{nearest, quote};
@@ -18,13 +18,13 @@ use crate::kinds::transfer::figures::{FIGURES, FROM_POINT};
 pub struct Column {
     /// The figure.
     pub figure: &'static Figure,
-    /// Published value of one in the unit of CSV.
+    /// Factor from the unit of CSV to the published unit.
     pub factor: f64,
-    /// True where the plan asked for it.
+    /// True if it is an option of the point.
     pub is_key: bool,
 }
 
-/// Units of one quantity, with the number of each in the unit of CSV.
+/// Units of one quantity, with the factor from the unit of CSV.
 type Family = &'static [(&'static str, f64)];
 
 const GIBI: f64 = (1u64 << 30) as f64;
@@ -45,10 +45,10 @@ const FAMILIES: &[Family] = &[
 ];
 
 impl Column {
-    /// The column with this header.
+    /// Returns the column with this header.
     ///
     /// # Errors
-    /// `Usage` for one that no table of them has, with the nearest that there is.
+    /// `Usage` for an unknown column, with the most similar known one.
     pub fn named(header: &str) -> Result<Self> {
         let mut all = columns();
         if let Some(column) = all.find(|column| column.figure.name == header) {
@@ -84,13 +84,13 @@ impl Column {
         }))
     }
 
-    /// Our value in the published unit.
+    /// Returns the measured value in the published unit.
     pub fn ours(&self, row: &Row<'_>) -> Option<f64> {
         let ours = (self.figure.value)(row).number();
         ours.map(|number| number * self.factor)
     }
 
-    /// Returns whether the record is of this cell.
+    /// Returns whether the record has this cell's value.
     fn is_of(&self, row: &Row<'_>, cell: &Cell) -> bool {
         match ((self.figure.value)(row), cell) {
             (Value::Count(ours), Cell::Text(text)) => {
@@ -104,7 +104,7 @@ impl Column {
     }
 }
 
-/// Columns that a table of transfers or of collectives can have.
+/// Columns that are possible in a table of transfers or collectives.
 fn columns() -> impl Iterator<Item = Column> {
     let asked = FROM_POINT.iter().chain(collective::FROM_POINT);
     let keys = asked.copied().flatten();
@@ -124,7 +124,7 @@ fn columns() -> impl Iterator<Item = Column> {
     })
 }
 
-/// A header without its unit, and the unit.
+/// Splits a header into its name and its unit.
 fn parts(header: &str) -> (&str, &str) {
     let unit = header
         .rsplit_once(" (")
@@ -154,10 +154,10 @@ fn unknown(header: &str) -> Error {
     ))
 }
 
-/// Refuses tables with columns that nothing can be set beside, and rows that are of one cell.
+/// Rejects tables with unknown columns, without measured columns, or with several rows for one point.
 ///
 /// # Errors
-/// `Usage`, with the nearest column that there is.
+/// `Usage`, with the most similar known column.
 pub fn check(tables: &[PublishedTable]) -> Result<()> {
     for table in tables {
         let columns = table.columns.iter().map(|header| Column::named(header));
@@ -171,7 +171,7 @@ pub fn check(tables: &[PublishedTable]) -> Result<()> {
         let mut cells: Vec<Vec<&Cell>> = Vec::new();
         for (row, number) in table.rows.iter().zip(1..) {
             let words = columns.iter().zip(row).find(|(column, cell)| {
-                // Without a number there is nothing to compare.
+                // Only numbers can be compared.
                 !column.is_key && cell.number().is_none()
             });
             if let Some((column, _)) = words {
@@ -195,7 +195,7 @@ pub fn check(tables: &[PublishedTable]) -> Result<()> {
     Ok(())
 }
 
-/// The rows of tables that are of the point of a record.
+/// Returns the rows of tables that belong to the point of a record.
 pub fn rows_of(record: &Record, tables: &[PublishedTable]) -> Vec<PublishedRow> {
     let Some(cell) = Row::of(record).into_iter().next() else {
         return Vec::new();

@@ -1,4 +1,4 @@
-//! Reading files of records, whole or interrupted in the middle of their last line.
+//! Reading files of records, complete or cut off in their last line.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -13,7 +13,7 @@ use tonnage_plan::Point;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
-/// No record is longer; a longer line means that the file is something else.
+/// Maximum length of a record. A longer line means that the file is something else.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 
 /// Beginning of every record.
@@ -22,27 +22,27 @@ const RECORD_BEGIN: &[u8] = br#"{"schema_version":"#;
 /// Content of a file of records.
 #[derive(Debug)]
 pub struct ReadOutcome {
-    /// Its records in order.
+    /// Its records, in order.
     pub records: Vec<Record>,
-    /// True when the last line has no end and is no record: the run that wrote it was interrupted.
+    /// True if the last line is incomplete: the run that wrote it was interrupted.
     pub truncated_tail: bool,
-    /// Bytes up to the end of the last whole record; what follows is the broken line.
+    /// Bytes up to the end of the last complete record. The broken line follows.
     pub good_bytes: u64,
 }
 
-/// Reads all records of a file. A last line that was cut short is left out and reported.
+/// Reads all records of a file. An incomplete last line is left out and reported.
 ///
 /// # Errors
-/// [`Error::Io`] when the file cannot be read; [`Error::Usage`] when it is not there, and with the line number when a
-/// line is no record, or is of another schema than this program's.
+/// [`Error::Io`] if the file cannot be read. [`Error::Usage`] if it does not exist. Also [`Error::Usage`], with the
+/// line number, if a line is not a record or has another schema version.
 pub fn read_records(path: &Path) -> Result<ReadOutcome> {
     read_records_of(BufReader::new(open(path)?), path)
 }
 
-/// Reads all records of what a file holds; `path` is its name in messages.
+/// Reads all records from a reader; `path` is its name in error messages.
 ///
 /// # Errors
-/// As [`read_records`], but for a file that is not there.
+/// As [`read_records`], except that the file exists.
 pub fn read_records_of(reader: impl BufRead, path: &Path) -> Result<ReadOutcome> {
     let mut outcome = ReadOutcome {
         records: Vec::new(),
@@ -70,27 +70,27 @@ pub fn read_records_of(reader: impl BufRead, path: &Path) -> Result<ReadOutcome>
     Ok(outcome)
 }
 
-/// Records of a file in which some lines may be broken, or of a newer program.
+/// Records of a file that may contain broken lines, or lines of a newer version.
 #[derive(Debug)]
 pub struct Readable {
-    /// The records that can be read, in order.
+    /// The readable records, in order.
     pub records: Vec<Record>,
     /// Lines that were left out: their numbers, counted from 1, and the reasons.
     pub left_out: Vec<(u64, String)>,
 }
 
-/// Reads those records of a file that can be read, for whoever looks at many and can do without a few.
+/// Reads the readable records of a file, for callers that can do without a few.
 ///
 /// # Errors
-/// As [`read_records`], but for lines that are no records.
+/// As [`read_records`], except for lines that are not records.
 pub fn read_readable(path: &Path) -> Result<Readable> {
     read_readable_of(BufReader::new(open(path)?), path)
 }
 
-/// Reads those records of what a file holds that can be read; `path` is its name in messages.
+/// Reads the readable records from a reader; `path` is its name in error messages.
 ///
 /// # Errors
-/// As [`read_readable`], but for a file that is not there.
+/// As [`read_readable`], except that the file exists.
 pub fn read_readable_of(reader: impl BufRead, path: &Path) -> Result<Readable> {
     let mut readable = Readable {
         records: Vec::new(),
@@ -118,7 +118,7 @@ fn open(path: &Path) -> Result<File> {
     })
 }
 
-/// Hands on each line with its number, its end included.
+/// Calls `take` with each line, including its newline, and its number.
 fn each_line(
     mut reader: impl BufRead,
     path: &Path,
@@ -145,7 +145,7 @@ fn each_line(
     Ok(())
 }
 
-/// The error for a file that is not there.
+/// The error for a file that does not exist.
 pub(super) fn missing(path: &Path) -> Error {
     Error::Usage(format!(
         "there is no file {}: results are written with -o FILE",
@@ -153,7 +153,7 @@ pub(super) fn missing(path: &Path) -> Error {
     ))
 }
 
-/// The error for a name that no file can have.
+/// The error for a name that is too long.
 pub(super) fn name_too_long(path: &Path) -> Error {
     let name = path.to_string_lossy();
     Error::Usage(format!(
@@ -163,8 +163,8 @@ pub(super) fn name_too_long(path: &Path) -> Error {
     ))
 }
 
-/// Returns whether a record says that this very point was measured, in this repetition where there are several. Skipped
-/// and failed points are to be tried again.
+/// Returns whether exactly this point was measured, in this repetition if there are several. Skipped and failed points
+/// have to be tried again.
 pub fn already_measured(records: &[Record], point: &Point, repetition: Option<u32>) -> bool {
     let mut measured = records.iter().filter(|record| {
         let is_of = |nth: u32| record.repetition.unwrap_or(0) == nth;
@@ -173,27 +173,27 @@ pub fn already_measured(records: &[Record], point: &Point, repetition: Option<u3
     measured.any(|record| record.body.is_of(point))
 }
 
-/// The records without those of attempts that came to nothing and were made again later: whoever takes up an
-/// interrupted run cares for what a point came to in the end.
+/// Removes unsuccessful attempts that were repeated later: after an interrupted run is resumed, only the final outcome
+/// of a point matters.
 pub fn final_attempts(records: &[Record]) -> Vec<Record> {
     let kept = records.iter().zip(are_final(records));
     let kept = kept.filter(|(_, is_final)| *is_final);
     kept.map(|(record, _)| record.clone()).collect()
 }
 
-/// As [`final_attempts`], of records that nobody needs afterwards.
+/// Like [`final_attempts`], but takes the records by value.
 pub fn kept_attempts(mut records: Vec<Record>) -> Vec<Record> {
     let mut are_final = are_final(&records).into_iter();
     records.retain(|_| are_final.next().unwrap_or(true));
     records
 }
 
-/// Returns for each record whether it is no attempt that came to nothing and was made again later.
+/// Returns for each record whether to keep it: false for an unsuccessful attempt that was repeated later.
 fn are_final(records: &[Record]) -> Vec<bool> {
     let mut seen = HashSet::new();
     let mut kept = Vec::with_capacity(records.len());
     for record in records.iter().rev() {
-        // Points have no hash of their own; their text is as good a key.
+        // Points don't implement `Hash`; their debug text serves as the key.
         let turn = record.side.as_ref().map(|side| side.turn);
         let key = format!("{:?} {:?} {turn:?}", record.body.point(), record.repetition);
         let is_last = seen.insert(key);
@@ -203,22 +203,22 @@ fn are_final(records: &[Record]) -> Vec<bool> {
     kept
 }
 
-/// Returns whether a broken line began as a record does. Anything else is not ours to drop.
+/// Returns whether a broken line begins like a record. Any other line must not be dropped.
 fn is_begun_record(line: &[u8]) -> bool {
-    // Some file systems fill what was never written with zeros.
+    // Some file systems fill unwritten parts with zeros.
     let zeros = line.iter().rev().take_while(|&&byte| byte == 0).count();
     let written = &line[..line.len() - zeros];
     written.starts_with(RECORD_BEGIN) || RECORD_BEGIN.starts_with(written)
 }
 
 enum Problem {
-    /// The text is damaged, or only a part of what was to be written.
+    /// The text is damaged or incomplete.
     NotJson(String),
-    /// JSON that is not a record which this program reads.
+    /// JSON, but not a record that this version reads.
     NotRecord(String),
 }
 
-/// The part of a record that every version of the format has.
+/// The fields that exist in every version of the format.
 #[derive(Deserialize)]
 struct Head {
     schema_version: u32,
@@ -226,9 +226,10 @@ struct Head {
     tonnage: Option<Program>,
 }
 
-/// The version is looked at first, because a record of another one need not have the fields that this program expects.
+/// Parses a line. The version is checked first, because records of other versions may lack fields that this program
+/// expects.
 fn parse(line: &[u8]) -> Result<Record, Problem> {
-    // A line that begins as this version's do is read once; for what is wrong with it, its head is looked at first.
+    // A line that begins like this version's is parsed once. Only if that fails is its head parsed first.
     let quickly = is_of_this_version(line).then(|| json(line).ok()).flatten();
     let head: Head = match &quickly {
         Some(_) => Head {
@@ -273,14 +274,14 @@ fn parse(line: &[u8]) -> Result<Record, Problem> {
     )))
 }
 
-/// Returns whether a line begins as the writer of this version begins one.
+/// Returns whether a line begins as this version's writer begins one.
 fn is_of_this_version(line: &[u8]) -> bool {
     let rest = line.strip_prefix(RECORD_BEGIN);
     let rest = rest.and_then(|rest| rest.strip_prefix(SCHEMA_VERSION.to_string().as_bytes()));
     rest.is_some_and(|rest| rest.starts_with(b","))
 }
 
-/// A record without room for more: lists of one, which most are, have been given room for four large entries.
+/// Releases unused capacity: most lists have one entry, but were allocated for four large ones.
 fn fitted(mut record: Record) -> Record {
     record.effective.shrink_to_fit();
     for group in &mut record.environment {
@@ -301,8 +302,8 @@ fn json<T: DeserializeOwned>(line: &[u8]) -> Result<T, Problem> {
     })
 }
 
-/// Says what is wrong with a line. The parser counts lines and columns of this line alone, which would be taken for
-/// those of the file.
+/// Describes the fault in a line. The parser's line and column are removed, because they refer to this line alone and
+/// would be mistaken for positions in the file.
 fn describe(line: &[u8], error: &serde_json::Error) -> String {
     let text = line.trim_ascii_end();
     if text.iter().all(|&byte| byte == 0) {

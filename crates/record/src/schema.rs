@@ -1,6 +1,6 @@
-//! The JSON schema of a record, generated from the types: their doc comments are its descriptions.
+//! The JSON schema of a record, generated from the types. Doc comments become descriptions.
 //!
-//! docs/record.schema.json is its output, and a test holds the two together.
+//! The output is docs/record.schema.json; a test compares the two.
 
 use schemars::generate::SchemaSettings;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::Record;
 use crate::kinds::BODIES;
 
-/// The schema, by draft 2020-12. No object may have a property that it does not name.
+/// Returns the schema, in draft 2020-12. Objects must not have properties that are not listed.
 pub fn schema() -> Value {
     let mut schema = SchemaSettings::draft2020_12()
         .into_generator()
@@ -27,13 +27,13 @@ pub fn schema() -> Value {
     schema
 }
 
-/// Refuses properties that an object does not name, in this schema and those inside.
+/// Forbids unlisted properties in this schema and all nested ones.
 fn close(schema: &mut Value) {
     match schema {
         Value::Object(map) => {
             map.values_mut().for_each(close);
             if map.get("properties").is_some_and(Value::is_object) && map.contains_key("type") {
-                // An engine's own facts have any name.
+                // Maps such as an engine's own facts may have any keys.
                 map.entry("additionalProperties")
                     .or_insert(Value::Bool(false));
             }

@@ -1,4 +1,4 @@
-//! Mean and confidence of a figure across trials, never across operations: those inside one trial are correlated.
+//! Mean and confidence of a figure across trials. Never across operations, because those of one trial are correlated.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, StudentsT};
@@ -22,19 +22,20 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Half width of the 95 % confidence interval as a part of the mean; `None` for one trial, and for a mean of
-    /// nothing.
+    /// Half width of the 95 % confidence interval as a fraction of the mean; `None` for one trial, and if the mean is
+    /// 0.
     pub fn ci95_fraction(&self) -> Option<f64> {
         let known = self.ci95.filter(|_| self.mean > 0.0);
         known.map(|ci95| ci95 / self.mean)
     }
 }
 
-/// Below this many trials an interval says more about Student's t than about the machine.
+/// With fewer trials, an interval says more about Student's t than about the machine.
 const CONFIDENCE_TRIALS_MIN: usize = 3;
 
-/// Mean, extremes, sample standard deviation and half width of the 95 % confidence interval of one figure across
-/// trials, in the figure's own unit. One value has no deviation and no interval; no value at all gives zeros.
+/// Computes mean, extremes, sample standard deviation and half width of the 95 % confidence interval of one figure
+/// across trials, in the figure's own unit. A single value has no deviation and no interval; an empty slice gives
+/// zeros.
 pub fn spread(values: &[f64]) -> Spread {
     if values.is_empty() {
         return Spread::default();
@@ -54,10 +55,10 @@ pub fn spread(values: &[f64]) -> Spread {
     }
 }
 
-/// A centre that few outliers do not move, and how well it is known.
+/// A mean that is robust against a few outliers, with its error.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Trimmed {
-    /// Mean of the values without the fifth of them at either end.
+    /// Mean without the lowest and the highest fifth of the values.
     pub mean: f64,
     /// Standard error of the mean; infinite for fewer than three values.
     pub error: f64,
@@ -65,11 +66,11 @@ pub struct Trimmed {
     pub freedom: u32,
 }
 
-/// One in so many values is left out at either end, so that one outlier among five has no say.
+/// One in this many values is left out at each end, so that one outlier among five has no influence.
 const TRIMMED_PART: usize = 5;
 
-/// Trimmed mean of values, with the error that Yuen gave it in 1974: that of values whose ends are pulled in. `None`
-/// without values.
+/// Computes a trimmed mean, with its standard error after Yuen (1974): that of the winsorized values. `None` without
+/// values.
 pub fn trimmed(values: &[f64]) -> Option<Trimmed> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -91,7 +92,7 @@ pub fn trimmed(values: &[f64]) -> Option<Trimmed> {
     })
 }
 
-/// Median of some values; `None` without any.
+/// Returns the median; `None` without values.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -103,21 +104,20 @@ pub fn median(values: &[f64]) -> Option<f64> {
     }
 }
 
-/// Quantile of Student's t: so many errors from the mean the truth is with this probability, or nearer. Infinite
-/// without a degree of freedom.
+/// Returns the quantile of Student's t distribution. Infinite without a degree of freedom.
 pub fn student(probability: f64, freedom: impl Into<f64>) -> f64 {
     let student = StudentsT::new(0.0, 1.0, freedom.into());
     student.map_or(f64::INFINITY, |student| student.inverse_cdf(probability))
 }
 
-/// Sum of the squares about the mean.
+/// Sum of squared deviations from the mean.
 fn squares(values: &[f64]) -> f64 {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }
 
-/// Returns whether the 95 % confidence interval of the mean reaches at most `fraction` of the mean to either side.
-/// Never true for fewer than three trials.
+/// Returns whether the half width of the 95 % confidence interval is at most `fraction` of the mean. Always false for
+/// fewer than three trials.
 pub fn ci_narrow_enough(values: &[f64], fraction: f64) -> bool {
     if values.len() < CONFIDENCE_TRIALS_MIN {
         return false;
@@ -134,16 +134,16 @@ pub fn ci_narrow_enough(values: &[f64], fraction: f64) -> bool {
 pub struct GeometricSpread {
     /// Geometric mean.
     pub mean: f64,
-    /// Lower end of the 95 % confidence interval: Student's t over the logarithms, and back; absent for one trial.
+    /// Lower end of the 95 % confidence interval, computed by Student's t on the logarithms; absent for one trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub low: Option<f64>,
-    /// Upper end of it.
+    /// Upper end of the 95 % confidence interval; absent for one trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub high: Option<f64>,
 }
 
 impl GeometricSpread {
-    /// Takes values above 0 together; `None` without any.
+    /// Computes the geometric spread of values above 0; `None` without any.
     pub fn of(values: &[f64]) -> Option<Self> {
         if values.is_empty() {
             return None;
@@ -157,8 +157,8 @@ impl GeometricSpread {
         })
     }
 
-    /// Returns whether the interval reaches at most `fraction` of the mean above it, and below it less still. Never
-    /// true of fewer than three `trials`.
+    /// Returns whether the interval extends at most `fraction` of the mean above it; it then extends less below. Always
+    /// false for fewer than three `trials`.
     pub fn is_narrow(&self, trials: usize, fraction: f64) -> bool {
         let narrow = |high: f64| high <= self.mean * (1.0 + fraction);
         trials >= CONFIDENCE_TRIALS_MIN && self.high.is_some_and(narrow)
@@ -189,7 +189,7 @@ mod tests {
         );
     }
 
-    /// Of 1 to 5 the middle three are left, and 2, 2, 3, 4, 4 have squares of 4 about 3.
+    /// The middle three of 1 to 5 are kept. The winsorized values 2, 2, 3, 4, 4 have a sum of squares of 4 about 3.
     #[test]
     fn a_trimmed_mean_does_not_follow_an_outlier() {
         let of = |last| trimmed(&[2.0, 4.0, 3.0, 1.0, last]).unwrap();
@@ -252,10 +252,10 @@ mod tests {
         let of = |ratios: &[f64]| GeometricSpread::of(ratios).unwrap();
         let found = of(&[2.0, 8.0]);
         assert!((found.mean - 4.0).abs() < 1e-12);
-        // One outlier is no reason for an interval that reaches below nothing.
+        // One outlier must not cause an interval that extends below zero.
         let found = of(&[1.2, 1.3, 1.25, 1.2, 30.0]);
         assert!(found.mean < 3.0 && found.low.unwrap() > 0.0, "{found:?}");
-        // The reciprocals have the reciprocal interval.
+        // Reciprocal values have the reciprocal interval.
         let (one, other) = (of(&[1.0, 2.0, 4.0]), of(&[1.0, 0.5, 0.25]));
         assert_close(one.high, 1.0 / other.low.unwrap());
         assert_close(Some(one.mean), 1.0 / other.mean);
@@ -274,7 +274,7 @@ mod tests {
         let values = [0.99, 1.0, 1.01];
         assert!(ci_narrow_enough(&values, 0.025));
         assert!(!ci_narrow_enough(&values, 0.0248));
-        // And as a part of any other mean.
+        // The same relative to any other mean.
         let values = values.map(|value| 10.0 * value);
         assert!(ci_narrow_enough(&values, 0.025));
         assert!(!ci_narrow_enough(&values, 0.0248));

@@ -1,4 +1,4 @@
-//! Files of records: written, interrupted, read and taken up again.
+//! Files of records: written, interrupted, read and resumed.
 
 use std::fs;
 use std::io;
@@ -60,7 +60,7 @@ fn only_a_skip_may_be_optional() {
     }
 }
 
-/// The point as plans have it: that of the record, with its kind.
+/// The point as in plans: that of the record, with its kind.
 fn point_of(record: &Record) -> Point {
     let mut point = serde_json::to_value(record).unwrap()["point"].take();
     point["kind"] = record.body.kind().into();
@@ -106,7 +106,7 @@ fn a_file_cut_anywhere_is_taken_up_again() {
     let directory = tempfile::tempdir().unwrap();
     for cut in 0..=whole.len() {
         let path = file_in(&directory, &whole[..cut]);
-        // A whole record whose newline alone is missing counts.
+        // A complete record without its newline counts.
         let whole_records =
             usize::from(cut + 1 >= line(1).len()) + usize::from(cut + 1 >= whole.len());
         let (records, mut writer) = resume(&path).unwrap();
@@ -178,7 +178,7 @@ fn repetitions_are_measured_and_retried_each_by_itself() {
     let point = point_of(&sample(8));
     let done = |records: &[Record]| [0, 1, 2].map(|at| already_measured(records, &point, Some(at)));
     assert_eq!(done(&[nth(0), nth(2)]), [true, false, true]);
-    // One that was measured once is the first of several.
+    // A record without a repetition number counts as the first of several.
     assert_eq!(done(&[sample(8)]), [true, false, false]);
     let failed = Record {
         outcome: Outcome::Failed { why: "x".into() },
@@ -225,7 +225,7 @@ fn a_full_disk_is_an_error_at_once() {
     );
 }
 
-/// Takes this many bytes, then fails.
+/// Accepts this many bytes, then fails.
 struct Narrow(usize);
 
 impl io::Write for Narrow {
@@ -344,7 +344,7 @@ fn a_file_of_another_version_is_named_with_what_to_do() {
         let mut value = sample_value(8);
         value["schema_version"] = json!(version);
         value["tonnage"]["git_revision"] = json!("abc");
-        // A record of version 1 has no key that tells its kind.
+        // A record of version 1 has no key `kind`.
         value.as_object_mut().unwrap().remove("kind");
         let path = file_in(&directory, format!("{value}\n").as_bytes());
         let error = read_records(&path).unwrap_err();
@@ -369,7 +369,7 @@ fn an_edited_published_figure_measures_nothing_again() {
         body: FileBody::new(point.clone(), reading).into(),
         ..record
     };
-    // The plan that is taken up again has no published figure and another threshold.
+    // The resumed plan has no published figures and a different threshold.
     let records = [record];
     assert!(already_measured(
         &records,
@@ -390,7 +390,7 @@ fn a_record_that_was_changed_is_refused_and_named() {
         read_records(&path).map(|file| file.records)
     };
     assert_eq!(read(&whole).unwrap(), [sample(8)]);
-    // Every byte counts, those of the checksum too. Only its key may be made unknown.
+    // Every byte counts, including those of the checksum. Only changes to its key are not detected.
     let key = whole.find(",\"checksum\"").unwrap();
     let is_key = |at: &usize| (key..key + ",\"checksum\"".len()).contains(at);
     for at in (0..whole.len() - 1).filter(|at| !is_key(at)) {
@@ -409,7 +409,7 @@ fn a_record_that_was_changed_is_refused_and_named() {
             assert!(error.contains(part), "{error}");
         }
     }
-    // Who wants it so takes the checksum out.
+    // Users who want to edit a record remove the checksum.
     let (text, _) = whole.split_once(",\"checksum\"").unwrap();
     let without = format!("{text}}}\n").replace("\"time_unix_ns\":1,", "\"time_unix_ns\":2,");
     assert_eq!(read(&without).unwrap()[0].time_unix_ns, 2);

@@ -1,9 +1,9 @@
-//! Writing records: one JSON line each, in the file as soon as its point has ended.
+//! Writing records: one JSON line each, written to the file as soon as its point has ended.
 //!
-//! A file of records is made to survive an interrupted run: a line is written with one call, and a line that did not
-//! fit is taken back or, where that cannot be done, is the file's last and only broken one. A file that somebody else
-//! removes or changes is noticed at the next record, or at the end, and its name may be asked for in between
-//! ([`RecordPlace`]). A file belongs to one run at a time: it is locked while open. Reading is in [`super::read`].
+//! A file of records survives an interrupted run. A line is written with one call. A line that did not fit is removed
+//! again, or if that fails, it is the last and only broken line. If another process removes or changes the file, this
+//! is noticed at the next record or at the end; [`RecordPlace`] can check it in between. A file belongs to one run at a
+//! time: it is locked while open. [`super::read`] reads files.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Seek, SeekFrom, Write};
@@ -22,7 +22,7 @@ use tonnage_units::{Error, Result};
 
 use super::read::{ReadOutcome, missing, name_too_long, read_records};
 
-/// A record takes some kilobytes: with less room than this a sweep would not get far.
+/// A record takes a few kilobytes. With less free space than this, a sweep would not get far.
 const FREE_BYTES_MIN: u64 = 1 << 20;
 
 /// Appends records to a file, or to any other sink.
@@ -36,23 +36,23 @@ enum Sink {
     /// A regular file, opened for appending.
     File {
         file: File,
-        /// The name that it was opened by, which must go on meaning it.
+        /// The name that it was opened by, which must keep referring to it.
         path: PathBuf,
         /// End of the last whole line.
         good_bytes: u64,
-        /// True when a broken line stands behind `good_bytes`, which has to go first.
+        /// True if a broken line follows `good_bytes` and must be removed first.
         broken: bool,
     },
-    /// A pipe, a terminal, memory: what was written cannot be taken back.
+    /// A pipe, a terminal, or memory: output cannot be taken back.
     Stream(Box<dyn Write + Send>),
 }
 
 impl RecordWriter {
-    /// Starts a file, emptying one that is there.
+    /// Creates a file, or truncates an existing one.
     ///
     /// # Errors
-    /// [`Error::Io`] with the path when it cannot be created; [`Error::Usage`] when another run has it, or it is a FIFO
-    /// that nobody reads.
+    /// [`Error::Io`] with the path if it cannot be created. [`Error::Usage`] if another run has it open, or if it is a
+    /// FIFO without a reader.
     pub fn create(path: &Path) -> Result<Self> {
         let file = open(path, true)?;
         if is_regular(&file) {
@@ -61,11 +61,11 @@ impl RecordWriter {
         Self::over(path, file)
     }
 
-    /// Goes on with a file, or starts it.
+    /// Appends to a file, or creates it.
     ///
     /// # Errors
-    /// [`Error::Io`] with the path when it cannot be opened; [`Error::Usage`] when its last line is broken, which
-    /// [`resume`] repairs, when another run has it, or it is a FIFO that nobody reads.
+    /// [`Error::Io`] with the path if it cannot be opened. [`Error::Usage`] if its last line is broken (which
+    /// [`resume`] repairs), if another run has it open, or if it is a FIFO without a reader.
     pub fn append(path: &Path) -> Result<Self> {
         let file = open(path, true)?;
         if is_regular(&file) && !ends_with_newline(path, &file)? {
@@ -78,7 +78,7 @@ impl RecordWriter {
         Self::over(path, file)
     }
 
-    /// Writes to something that is no file; `name` is what error messages call it.
+    /// Writes to a sink that is not a file; `name` is its name in error messages.
     pub fn to(sink: impl Write + Send + 'static, name: impl Into<String>) -> Self {
         Self {
             sink: Sink::Stream(Box::new(sink)),
@@ -105,12 +105,12 @@ impl RecordWriter {
         })
     }
 
-    /// Writes one record as one line, which has left this process when the call returns.
+    /// Writes one record as one line. The line has left this process when the call returns.
     ///
     /// # Errors
-    /// [`Error::Io`] with the path and what to do: the disk is full, the pipe closed, … The writer can be used again:
-    /// a file's earlier lines stay whole, and a broken one is removed before the next. [`Error::Failed`] when somebody
-    /// else has removed, replaced or changed the file, to which nothing more is written then.
+    /// [`Error::Io`] with the path and the next step: the disk is full, the pipe closed, … The writer remains usable: a
+    /// file's earlier lines stay intact, and a broken one is removed before the next. [`Error::Failed`] if another
+    /// process has removed, replaced or changed the file. Nothing more is written to it then.
     pub fn write(&mut self, record: &Record) -> Result<()> {
         let text = checksum::line(record)? + "\n";
         self.check_untouched()?;
@@ -118,7 +118,7 @@ impl RecordWriter {
             .map_err(|error| self.failed(error))
     }
 
-    /// The place of the file; a pipe has none.
+    /// Returns the identity of the file; `None` for a pipe.
     pub fn place(&self) -> Option<RecordPlace> {
         match &self.sink {
             Sink::File { file, path, .. } => RecordPlace::of(path, file),
@@ -126,8 +126,8 @@ impl RecordWriter {
         }
     }
 
-    /// Says when records would go where nobody finds them, or stand behind bytes of somebody else. The system reports
-    /// neither: a removed file can be written as long as it is open, and appending to a changed one works.
+    /// Fails if records would go to a file that can no longer be found, or follow bytes of another process. The system
+    /// reports neither: a removed file can be written while it is open, and appending to a changed one works.
     fn check_untouched(&self) -> Result<()> {
         let Sink::File {
             file,
@@ -177,7 +177,7 @@ impl RecordWriter {
                     *broken = false;
                 }
                 if let Err(error) = file.write_all(line) {
-                    // Taking the fragment back needs no room, so it works on a full disk too.
+                    // Removing the fragment needs no free space, so it works on a full disk too.
                     *broken = file.set_len(*good_bytes).is_err();
                     return Err(error);
                 }
@@ -187,12 +187,11 @@ impl RecordWriter {
         }
     }
 
-    /// Ends the file. A regular file is on stable storage afterwards: network file systems report a full disk only
-    /// here.
+    /// Finishes the file. A regular file is then on stable storage: network file systems report a full disk only here.
     ///
     /// # Errors
-    /// [`Error::Io`] when what was written cannot be stored; [`Error::Failed`] when somebody else has removed, replaced
-    /// or changed the file.
+    /// [`Error::Io`] if the data cannot be stored. [`Error::Failed`] if another process has removed, replaced or
+    /// changed the file.
     pub fn finish(mut self) -> Result<()> {
         self.check_untouched()?;
         let ended = match &mut self.sink {
@@ -223,12 +222,13 @@ impl RecordWriter {
     }
 }
 
-/// Takes up an interrupted file: returns its whole records and a writer behind them. A broken last line is dropped.
+/// Resumes an interrupted file: returns its complete records, and a writer that appends to them. A broken last line is
+/// dropped.
 ///
 /// # Errors
-/// As [`read_records`] and [`RecordWriter::append`] do.
+/// As [`read_records`] and [`RecordWriter::append`].
 pub fn resume(path: &Path) -> Result<(Vec<Record>, RecordWriter)> {
-    // Before it is read, so that no other run writes behind what was read.
+    // Opened, and so locked, before it is read, so that no other run appends after the records that were read.
     let mut file = open(path, false)?;
     if !is_regular(&file) {
         let path = path.display();
@@ -252,12 +252,11 @@ pub fn resume(path: &Path) -> Result<(Vec<Record>, RecordWriter)> {
     Ok((records, RecordWriter::over(path, file)?))
 }
 
-/// Says before measuring whether a results file could be written: the directory is there, the name is not a
-/// directory's, both can be written, no other run has the file, and the file system has at least 1 MiB free. Changes
-/// nothing.
+/// Checks before measuring whether a results file could be written. The directory must exist, the name must not be a
+/// directory, both must be writable, no other run may have the file, and at least 1 MiB must be free. Changes nothing.
 ///
 /// # Errors
-/// [`Error::Usage`] when another name is needed, [`Error::Io`] when the system refuses this one.
+/// [`Error::Usage`] if another name is needed, [`Error::Io`] if the system refuses this one.
 pub fn check_writable(path: &Path) -> Result<()> {
     let shown = path.display();
     let directory = directory_of(path)?;
@@ -271,7 +270,8 @@ pub fn check_writable(path: &Path) -> Result<()> {
         }
         Ok(found) => {
             access(path, Access::WRITE_OK).map_err(|error| cannot_write(path, error))?;
-            // Opening a FIFO would wait for its other end. One that may not be read is looked at when it is opened.
+            // Opening a FIFO would wait for its other end. A file without read permission is checked when it is opened
+            // for writing.
             if found.is_file()
                 && let Ok(file) = File::open(path)
             {
@@ -307,7 +307,7 @@ fn check_room(path: &Path, free_bytes: u64) -> Result<()> {
     )))
 }
 
-/// The directory that holds, or would hold, the file.
+/// Returns the directory of the file, which need not exist yet.
 fn directory_of(path: &Path) -> Result<PathBuf> {
     if path.file_name().is_none() && !path.is_dir() {
         return Err(Error::Usage(format!(
@@ -321,9 +321,9 @@ fn directory_of(path: &Path) -> Result<PathBuf> {
     Ok(parent.unwrap_or(Path::new(".")).to_owned())
 }
 
-/// Opens a file for appending, and keeps other runs from it.
+/// Opens a file for appending, and locks it against other runs.
 fn open(path: &Path, create: bool) -> Result<File> {
-    // Another user, where one may write in the directory, may have put a link there, or put one there now.
+    // Another user with write access to the directory may have put a link there, or may do so now.
     let end = &without_links(path).map_err(|error| cannot_write(path, error))?;
     let nofollow = match end.starts_with("/proc") {
         true => OFlags::empty(),
@@ -333,7 +333,7 @@ fn open(path: &Path, create: bool) -> Result<File> {
     let with = |read: bool, new: bool| {
         let mut flags = nofollow;
         if is_fifo {
-            // It would wait for a reader otherwise, for ever and without a word.
+            // Otherwise opening would silently wait for a reader, possibly forever.
             flags |= OFlags::NONBLOCK;
         }
         OpenOptions::new()
@@ -343,7 +343,7 @@ fn open(path: &Path, create: bool) -> Result<File> {
             .custom_flags(flags.bits().cast_signed())
             .open(end)
     };
-    // Its last byte is read, where it may be.
+    // Opened for reading too if permitted, because its last byte is checked.
     let there = with(true, false).or_else(|error| match error.kind() {
         io::ErrorKind::PermissionDenied => with(false, false),
         io::ErrorKind::NotFound if create => with(true, true),
@@ -372,14 +372,14 @@ fn open(path: &Path, create: bool) -> Result<File> {
     Ok(file)
 }
 
-/// Two runs that write one file would interleave their records, and each would take the other's for its own.
+/// Locks the file. Two runs writing one file would interleave their records, and each would resume with the other's.
 fn lock(file: &File, path: &Path, how: FlockOperation) -> Result<()> {
     match flock(file, how) {
         Err(Errno::WOULDBLOCK) => Err(Error::Usage(format!(
             "another run is writing its results to {}: name another file, or wait until it has ended",
             path.display()
         ))),
-        // Some network file systems have no locks. There another run is noticed at the next record, by the file's size.
+        // Some network file systems have no locks. Another run is then noticed at the next record by the file's size.
         Ok(()) | Err(_) => Ok(()),
     }
 }
@@ -396,7 +396,7 @@ fn is_regular(file: &File) -> bool {
     file.metadata().is_ok_and(|found| found.is_file())
 }
 
-/// True for an empty file too.
+/// Returns whether the file is empty or ends with a newline.
 fn ends_with_newline(path: &Path, file: &File) -> Result<bool> {
     let last = || -> io::Result<bool> {
         let Some(last) = file.metadata()?.len().checked_sub(1) else {
@@ -433,7 +433,7 @@ mod tests {
         assert_eq!(read_records(&path).unwrap().records, [sample(1), sample(2)]);
     }
 
-    /// Neither what it points to is written, nor anything made there.
+    /// The target of the link must be neither written nor created.
     #[test]
     fn a_link_of_another_user_is_refused() {
         if !rustix::process::geteuid().is_root() {

@@ -1,10 +1,10 @@
-//! Figures that records of every kind have, and options that several have.
+//! Figures that records of every kind have, and options shared by several kinds.
 
 use super::engine::memory_of;
 use super::{Figure, pairs};
 use crate::Outcome;
 
-/// Name of a point, and options that points of all kinds have.
+/// Name of a point, and options of all kinds.
 pub const ASKED: &[Figure] = &[
     Figure {
         name: "Kind",
@@ -45,7 +45,7 @@ pub const ASKED: &[Figure] = &[
     }),
 ];
 
-/// Options of kinds whose ranks exchange something.
+/// Options of kinds whose ranks exchange bytes.
 pub const EXCHANGE: &[Figure] = &[
     Figure::asked(
         "Workers",
@@ -84,10 +84,10 @@ const MEMORY_OF: Figure = Figure::asked(
     },
 );
 
-/// Memory, of kinds that have nothing else of what ranks exchange.
+/// Memory, for kinds that have no other option of an exchange.
 pub const MEMORY: &[Figure] = &[MEMORY_OF];
 
-/// Operation of kinds that have several.
+/// Operation, for kinds that have several.
 pub const OPERATION: &[Figure] = &[Figure::asked(
     "Op",
     "op",
@@ -134,7 +134,7 @@ pub const OUTCOME: &[Figure] = &[
 ];
 
 impl Outcome {
-    /// Name of the outcome, as `status` has it in records.
+    /// Returns the name of the outcome, as in `status` of a record.
     pub fn status(&self) -> &'static str {
         match self {
             Self::Measured => "measured",
@@ -143,7 +143,7 @@ impl Outcome {
         }
     }
 
-    /// Reason that a point was not measured.
+    /// Returns the reason that a point was not measured.
     pub fn why(&self) -> Option<&str> {
         match self {
             Self::Measured => None,

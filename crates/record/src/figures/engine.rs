@@ -1,4 +1,4 @@
-//! Figures of an engine's own account of itself. Any engine that states one of them gets its column.
+//! Figures from an engine's own report. Any engine that reports one of them gets its column.
 
 use tonnage_engine::{EngineReport, Fact, fact_names};
 
@@ -9,7 +9,7 @@ use crate::grouping::by_answer;
 const OWN_WORD: &str =
     "The engine's own word, ranks with the same answer together; absent where the engine has none.";
 
-/// Figures of the library, provider and device that were used.
+/// Figures of the library, provider and device used.
 pub const ENGINE: &[Figure] = &[
     Figure {
         name: "Library",
@@ -37,18 +37,19 @@ pub const ENGINE: &[Figure] = &[
     },
 ];
 
-/// Answers of the engine that moved a row's bytes.
+/// Reports from the engine that moved a row's bytes.
 fn of_row(row: &Row<'_>, of: impl Fn(&EngineReport) -> Option<String>) -> String {
     let own = |engine: &EngineReport| row.body().is_moved_by(row.part, &engine.name);
     by_ranks(row.record, |engine| of(engine).filter(|_| own(engine)))
 }
 
-/// Library, provider and device of a row in one text; empty where there is no library.
+/// Returns library, provider and device of a row in one text; empty if there is no library.
 pub fn means_of(row: &Row<'_>) -> String {
     of_row(row, by_what)
 }
 
-/// Versions of a row's library, and of the Python that called it, with their ranks; `None` where all have the same.
+/// Returns the versions of a row's library, and of the Python that called it, with their ranks; `None` if all ranks
+/// have the same.
 pub fn different_versions(row: &Row<'_>) -> Option<String> {
     let own = row.record.effective.iter();
     let own = own.filter(|one| row.body().is_moved_by(row.part, &one.engine.name));
@@ -66,7 +67,7 @@ fn versions(engine: &EngineReport) -> Option<String> {
     })
 }
 
-/// Kind of the memory that the ranks of a row had; `None` where no rank or several kinds are known.
+/// Returns the kind of memory of a row's ranks; `None` if it is unknown or they differ.
 pub fn memory_of<'a>(row: &Row<'a>) -> Option<&'a str> {
     let own = row.record.effective.iter();
     let own = own.filter(|one| row.body().is_moved_by(row.part, &one.engine.name));
@@ -75,7 +76,7 @@ pub fn memory_of<'a>(row: &Row<'a>) -> Option<&'a str> {
     kinds.all(|kind| kind == first).then_some(first)
 }
 
-/// Library, provider and device in one text; empty where there is no library.
+/// Returns library, provider and device in one text; empty if there is no library.
 pub fn means(record: &Record) -> String {
     by_ranks(record, by_what)
 }
@@ -83,7 +84,7 @@ pub fn means(record: &Record) -> String {
 fn by_what(engine: &EngineReport) -> Option<String> {
     let library = library(engine)?;
     let provider_with_version = provider(engine).map(|provider| format!(", provider {provider}"));
-    // A provider for memory calls its one device as it is called itself.
+    // A provider for memory names its only device after itself.
     let device = devices(engine).filter(|device| engine.provider.as_ref() != Some(device));
     let device = device.map(|device| format!(", device {device}"));
     Some(library + &provider_with_version.unwrap_or_default() + &device.unwrap_or_default())
@@ -109,7 +110,7 @@ fn devices(engine: &EngineReport) -> Option<String> {
     (!names.is_empty()).then(|| names.join(","))
 }
 
-/// Joins the ranks' answers: once where all say the same, else with the ranks before it; empty where none answers.
+/// Joins the ranks' answers: one text if all agree, otherwise each with its ranks; empty if no rank answers.
 pub fn by_ranks(record: &Record, of: impl Fn(&EngineReport) -> Option<String>) -> String {
     let effective = record.effective.iter();
     let answers = effective.filter_map(|one| Some((one.ranks.as_str(), of(&one.engine)?)));

@@ -1,4 +1,4 @@
-//! One figure, its style and its value, and the rows of a record that figures have values for.
+//! One figure, its style and its value, and the rows of a record that figures apply to.
 
 use crate::body::{KindBody, Part, PointOptions};
 use crate::envelope::Record;
@@ -12,35 +12,35 @@ pub struct Figure {
     pub name: &'static str,
     /// The name in CSV, with the unit in which CSV gives it.
     pub field: &'static str,
-    /// Definition.
+    /// Definition of the figure.
     pub meaning: &'static str,
-    /// Computation from measured values.
+    /// How it is computed from measured values.
     pub computed: &'static str,
     /// Style of its values in tables.
     pub style: Style,
-    /// Direction in which it gets better; `None` for what was asked for, and for what is neither good nor bad.
+    /// Direction of improvement; `None` for options, and for figures that are neither good nor bad.
     pub better: Option<Better>,
-    /// Its value, in the unit of `field`.
+    /// Computes its value, in the unit of `field`.
     pub value: fn(&Row<'_>) -> Value,
-    /// Its value in each trial, in their order; `None` for what only all trials together have.
+    /// Computes its value in each trial, in order; `None` for figures of all trials together.
     pub trials: Option<fn(&Row<'_>) -> OfTrials>,
 }
 
 impl Figure {
-    /// A base for figures that are neither good nor bad, and that all trials together have.
+    /// A base for figures without a direction of improvement and without values per trial.
     pub(crate) const PLAIN: Self = Self {
         computed: "",
         ..Self::asked("", "", "", |_| Value::Unknown)
     };
 
-    /// A base for times that tables have in microseconds.
+    /// A base for times that tables show in microseconds.
     pub(crate) const TIME_US: Self = Self {
         style: MICROSECONDS,
         better: Some(Better::Low),
         ..Self::PLAIN
     };
 
-    /// A base for times that tables have in seconds.
+    /// A base for times that tables show in seconds.
     pub(crate) const TIME_S: Self = Self {
         style: GIGA,
         ..Self::TIME_US
@@ -53,7 +53,7 @@ impl Figure {
         ..Self::PLAIN
     };
 
-    /// A figure that the point decides.
+    /// A figure that is an option of the point.
     pub(crate) const fn asked(
         name: &'static str,
         field: &'static str,
@@ -73,26 +73,26 @@ impl Figure {
     }
 }
 
-/// Values of a figure in the trials of a part; `None` where one has none.
+/// Values of a figure in the trials of a part; `None` for trials without one.
 pub type OfTrials = Vec<Option<f64>>;
 
-/// Direction in which a figure gets better.
+/// Direction in which a figure improves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Better {
-    /// More is better, as of bandwidth.
+    /// More is better, for example bandwidth.
     High,
-    /// Less is better, as of latency.
+    /// Less is better, for example latency.
     Low,
 }
 
 /// Style of a value in tables.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Style {
-    /// A value as it is.
+    /// The value as it is.
     Plain,
-    /// A number multiplied by this, with three significant digits.
+    /// A number multiplied by this factor, with three significant digits.
     Scaled(f64),
-    /// A number with a prefix k, M or G.
+    /// A number with prefix k, M or G.
     Rate,
 }
 
@@ -100,26 +100,26 @@ pub enum Style {
 pub(crate) const GIGA: Style = Style::Scaled(1e-9);
 /// Nanoseconds as microseconds.
 pub(crate) const MICROSECONDS: Style = Style::Scaled(1e-3);
-/// Fractions as percents.
+/// Fractions as percentages.
 pub(crate) const PERCENT: Style = Style::Scaled(100.0);
 
-/// A value as CSV gives it.
+/// A value as in CSV.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Value {
-    /// The record does not have it.
+    /// Not in the record.
     Unknown,
-    /// Words.
+    /// A text.
     Text(String),
     /// A whole number.
     Count(u64),
     /// Any other number.
     Number(f64),
-    /// A number that the true one is not below.
+    /// A lower bound of the actual number.
     AtLeast(f64),
 }
 
 impl Value {
-    /// The number that it is, if it is one: of a lower bound the bound.
+    /// Returns the number, if it is one. For a lower bound this is the bound.
     pub fn number(&self) -> Option<f64> {
         match *self {
             Self::Count(count) => Some(count as f64),
@@ -128,7 +128,7 @@ impl Value {
         }
     }
 
-    /// This value, as a lower bound if it is one.
+    /// Marks this value as a lower bound if `is_bound`.
     pub(crate) fn bounded(self, is_bound: bool) -> Self {
         match self.number().filter(|_| is_bound) {
             Some(number) => Self::AtLeast(number),
@@ -143,7 +143,7 @@ impl From<&str> for Value {
     }
 }
 
-/// Words; none are unknown.
+/// An empty text is an unknown value.
 impl From<String> for Value {
     fn from(text: String) -> Self {
         match text.is_empty() {
@@ -183,7 +183,7 @@ impl<T: Into<Self>> From<Option<T>> for Value {
     }
 }
 
-/// A record, or a part of one, that figures have values for.
+/// A record, or a part of one, that figures apply to.
 #[derive(Debug, Clone, Copy)]
 pub struct Row<'a> {
     /// The record.
@@ -193,24 +193,24 @@ pub struct Row<'a> {
 }
 
 impl<'a> Row<'a> {
-    /// The rows of a record: one for each part.
+    /// Returns the rows of a record: one per part.
     pub fn of(record: &'a Record) -> Vec<Self> {
         let parts = record.body.any().parts().into_iter();
         parts.map(|part| Self { record, part }).collect()
     }
 
-    /// The body, as one of any kind.
+    /// Returns the body behind its common interface.
     pub(crate) fn body(&self) -> &'a dyn KindBody {
         self.record.body.any()
     }
 
-    /// Options of the point.
+    /// Returns the options of the point.
     pub(crate) fn options(&self) -> PointOptions<'a> {
         self.body().options()
     }
 }
 
-/// NAME=VALUE, several with a space between them.
+/// Joins NAME=VALUE pairs with spaces.
 pub(crate) fn pairs<'a>(pairs: impl IntoIterator<Item = (&'a String, &'a String)>) -> String {
     let texts = pairs.into_iter();
     let texts: Vec<_> = texts

@@ -1,4 +1,4 @@
-//! Figures of latencies, of whatever a row is about: operations, transfers of a phase, steps.
+//! Figures of latencies. The sample depends on the row: operations, transfers of a phase, or steps.
 
 use super::{Better, Figure, Row, Value};
 use crate::histogram::{Latency, LatencyKind};
@@ -8,7 +8,7 @@ const FROM_HISTOGRAM: &str = "From one histogram of all samples of all trials an
      on operations of an open loop that were due and never ended, each of which counts with the time from when it was due \
      to the end of its trial; or it lies in the last bin, at 60 s.";
 
-/// Figures of latency; Latency kind says what one sample is.
+/// Figures of latency. `Latency kind` defines one sample.
 pub const LATENCY: &[Figure] = &[
     Figure {
         name: "Latency kind",
@@ -112,7 +112,7 @@ pub const LATENCY: &[Figure] = &[
     },
 ];
 
-/// Promise that a sample's end is the arrival of its bytes.
+/// Whether a sample ends with the arrival of its bytes.
 pub const DELIVERED: &[Figure] = &[Figure {
     name: "Delivered",
     field: "latency_delivered",
@@ -124,10 +124,10 @@ pub const DELIVERED: &[Figure] = &[Figure {
     ..Figure::PLAIN
 }];
 
-/// The figure that names the others that are lower bounds.
+/// The figure that lists which figures are lower bounds.
 const LOWER_BOUNDS: &str = "lower_bounds";
 
-/// Columns of a row that are lower bounds.
+/// Returns the columns of a row that are lower bounds.
 fn lower_bounds(row: &Row<'_>) -> Value {
     let others = super::of(&row.record.body).filter(|figure| figure.field != LOWER_BOUNDS);
     let is_bound = |figure: &&Figure| matches!((figure.value)(row), Value::AtLeast(_));
@@ -135,7 +135,7 @@ fn lower_bounds(row: &Row<'_>) -> Value {
     found.join(" ").into()
 }
 
-/// A percentile of the row's latencies.
+/// Returns a percentile of the row's latencies.
 fn percentile(row: &Row<'_>, of: fn(&Latency) -> u64) -> Value {
     let is_bound = |latency: &Latency| {
         let bounds = latency.lower_bounds;
@@ -146,7 +146,7 @@ fn percentile(row: &Row<'_>, of: fn(&Latency) -> u64) -> Value {
     })
 }
 
-/// The mean or the largest of the row's latencies.
+/// Returns the mean or maximum of the row's latencies.
 fn extreme<T: Into<Value>>(row: &Row<'_>, of: fn(&Latency) -> T) -> Value {
     let is_bound = |latency: &Latency| {
         let bounds = latency.lower_bounds;
@@ -155,13 +155,13 @@ fn extreme<T: Into<Value>>(row: &Row<'_>, of: fn(&Latency) -> T) -> Value {
     latency(row, |latency| of(latency).into().bounded(is_bound(latency)))
 }
 
-/// A figure of the row's latencies, unknown where none were recorded.
+/// Returns a figure of the row's latencies; unknown if none were recorded.
 fn latency<T: Into<Value>>(row: &Row<'_>, of: impl FnOnce(&Latency) -> T) -> Value {
     row.body().latency(row.part).map(of).into()
 }
 
 impl LatencyKind {
-    /// The name, as records have it.
+    /// Returns the name, as records have it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Operation => "operation",

@@ -1,18 +1,18 @@
-//! Figures: what a record can be read for, each declared once with its names, meaning, style and value.
+//! Figures: everything that can be read from a record. Each is declared once with its names, meaning, style and value.
 //!
-//! A figure belongs to a record or to a part of one: a step, a phase, its reads. Tables, CSV and `tonnage explain` read
-//! the lists here and add nothing to them. A figure of one field means the same wherever it is.
+//! A figure belongs to a record or to a part of one: a step, a phase, or its reads. Tables, CSV and `tonnage explain`
+//! use the lists here and add nothing to them. Figures with the same field have the same meaning everywhere.
 //!
 //! | module | figures |
 //! | --- | --- |
-//! | `figure` | no figures: what one is, and the rows that it has values for |
-//! | `common` | of every kind: names, ranks, engine, outcome |
-//! | [`engine`] | of the engine's account: library, provider, device |
-//! | `moved` | of kinds that move bytes: bandwidth, limit, amounts |
-//! | `latency` | of whatever has latencies |
-//! | `proof` | of what was watched beside a point: canary, devices |
+//! | `figure` | the types for figures and rows |
+//! | `common` | every kind: names, ranks, engine, outcome |
+//! | [`engine`] | the engine's report: library, provider, device |
+//! | `moved` | kinds that move bytes: bandwidth, bound, amounts |
+//! | `latency` | kinds with latencies |
+//! | `proof` | observations around a point: canary, devices |
 //!
-//! Figures of one kind, and the list of all that it has, are with the kind, in [`crate::kinds`].
+//! [`crate::kinds`] has the figures of each kind, and the list of all figures that the kind uses.
 
 pub(crate) mod common;
 pub mod engine;
@@ -52,7 +52,7 @@ pub fn all() -> Vec<&'static Figure> {
     )
 }
 
-/// These figures, each once.
+/// Removes figures that occur more than once.
 pub fn union(figures: impl Iterator<Item = &'static Figure>) -> Vec<&'static Figure> {
     let mut kept: Vec<&Figure> = Vec::new();
     for figure in figures {
@@ -63,7 +63,7 @@ pub fn union(figures: impl Iterator<Item = &'static Figure>) -> Vec<&'static Fig
     kept
 }
 
-/// The figure with this name in CSV.
+/// Returns the figure with this name in CSV.
 pub fn by_field(field: &str) -> Option<&'static Figure> {
     let mut all = KINDS
         .iter()

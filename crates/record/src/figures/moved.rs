@@ -1,4 +1,4 @@
-//! Figures of kinds that move bytes: bandwidth, its limit, and amounts.
+//! Figures of kinds that move bytes: bandwidth, its bound, and amounts.
 
 use super::{Better, Figure, GIGA, PERCENT, Row, Style, Value};
 use crate::body::{Moved, MovedInTrial};
@@ -94,7 +94,7 @@ pub const LIMIT: &[Figure] = &[
     },
 ];
 
-/// Price of an operation.
+/// CPU cost of an operation.
 pub const CPU: &[Figure] = &[Figure {
     name: "CPU (ns/op)",
     field: "cpu_ns_per_operation",
@@ -119,7 +119,7 @@ const VERIFIED_OF: Figure = Figure {
     ..Figure::PLAIN
 };
 
-/// Bytes that were checked, of kinds that count no operations.
+/// Verified bytes, for kinds that count no operations.
 pub const VERIFIED: &[Figure] = &[VERIFIED_OF];
 
 /// Amounts of all trials.
@@ -161,7 +161,7 @@ fn moved<T: Into<Value>>(row: &Row<'_>, of: fn(&Moved<'_>) -> T) -> Value {
     row.body().moved(row.part).as_ref().map(of).into()
 }
 
-/// None of an engine that moves nothing.
+/// Unknown for an engine that moves nothing.
 fn bandwidth(row: &Row<'_>, of: fn(&Spread) -> Option<f64>) -> Value {
     let moved = row.body().moved(row.part);
     let moved = moved.filter(|moved| moved.payload_bytes > 0);
@@ -180,7 +180,7 @@ fn trials(row: &Row<'_>) -> impl Iterator<Item = MovedInTrial> {
 }
 
 fn bandwidths(row: &Row<'_>) -> Vec<Option<f64>> {
-    // A trial that stood still among others that moved bytes has a bandwidth, which is 0.
+    // If other trials moved bytes, a trial that moved none has a bandwidth, which is 0.
     let moved = row.body().moved(row.part);
     let moves_bytes = moved.is_some_and(|moved| moved.payload_bytes > 0);
     trials(row)
@@ -198,7 +198,7 @@ fn cpu_times(row: &Row<'_>) -> Vec<Option<f64>> {
         .collect()
 }
 
-/// None where the record says none, as for reads from the page cache.
+/// Unknown if the record has no utilization, for example for reads from the page cache.
 fn utilizations(row: &Row<'_>) -> Vec<Option<f64>> {
     let said = row
         .body()

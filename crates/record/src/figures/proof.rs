@@ -1,4 +1,4 @@
-//! Figures of what was watched beside a point: a cache line between two CPUs, and the devices on the way.
+//! Figures of observations around a point: a cache line between two CPUs, and the devices on the path.
 
 use tonnage_machine::counters::{Reordering, is_trouble};
 
@@ -67,7 +67,7 @@ pub const PROOF: &[Figure] = &[
     },
 ];
 
-/// The canary's median before or after the point.
+/// Returns the canary's median before or after the point.
 fn canary(row: &Row<'_>, of: fn([f64; 2]) -> f64) -> Value {
     match row.record.canary {
         Some(Canary::Measured {
@@ -80,7 +80,7 @@ fn canary(row: &Row<'_>, of: fn([f64; 2]) -> f64) -> Value {
 }
 
 impl TcpPath {
-    /// Counters that moved and should stand still, without retransmits that are a sign of reordering.
+    /// Returns counters that should not have changed but did, without retransmits explained by reordering.
     pub fn troubles(&self) -> impl Iterator<Item = (&String, &u64)> {
         let reordering = Reordering::from_counters(&self.counters).filter(Reordering::is_likely);
         let is_explained = move |name: &str| reordering.is_some() && Reordering::explains(name);
@@ -90,7 +90,7 @@ impl TcpPath {
 }
 
 impl WireProof {
-    /// Errors, drops and retransmits, all devices and TCP together.
+    /// Returns the number of errors, drops and retransmits of all devices and TCP.
     pub fn troubles(&self) -> u64 {
         let devices = self.devices.iter().flat_map(|device| &device.counters);
         let devices = devices.filter(|(name, _)| is_trouble(name));

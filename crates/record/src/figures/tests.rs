@@ -72,7 +72,7 @@ fn definitions_are_sentences() {
     }
 }
 
-/// Units of headers, each with what a field of that unit has in its name.
+/// Units of headers, each with its spelling in field names.
 const UNITS: &[(&str, &[&str])] = &[
     ("B", &["bytes"]),
     ("MB", &["bytes"]),
@@ -141,7 +141,7 @@ fn fields_end_with_their_unit() {
     }
 }
 
-/// A transfer whose trials each moved so many bytes with ten operations, in a second.
+/// A transfer whose trials each moved `bytes` with ten operations in one second.
 fn moved_in_trials(bytes: &[u64]) -> crate::Record {
     let mut record = crate::tests::sample(8);
     let Body::Transfer(body) = &mut record.body else {
@@ -167,7 +167,7 @@ fn moved_in_trials(bytes: &[u64]) -> crate::Record {
     record
 }
 
-/// An engine that moves nothing has operations, and no bandwidth that would be 0.
+/// An engine that moves nothing has operations, and an unknown bandwidth rather than 0.
 #[test]
 fn bytes_that_were_none_have_no_bandwidth() {
     let of = |record: &crate::Record, field: &str| {
@@ -188,7 +188,7 @@ fn bytes_that_were_none_have_no_bandwidth() {
     }
     let rates = (Value::Number(10.0), Some(vec![Some(10.0); 2]));
     assert_eq!(of(&none, "message_rate_per_s_mean"), rates);
-    // A trial that stood still among others has a bandwidth, which is 0.
+    // If other trials moved bytes, a trial that moved none has a bandwidth, which is 0.
     let some = moved_in_trials(&[0, 600]);
     let expected = (Value::Number(300.0), Some(vec![Some(0.0), Some(600.0)]));
     assert_eq!(of(&some, "bandwidth_bytes_per_s_mean"), expected);

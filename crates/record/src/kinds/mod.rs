@@ -1,6 +1,6 @@
-//! The one list of kinds of experiments.
+//! The list of all kinds of experiments.
 //!
-//! A kind is a folder (its body, and its figures) and a line here. Nothing else of this crate names all kinds.
+//! A kind consists of a folder (its body and its figures) and a line here. Nothing else in this crate lists all kinds.
 
 pub mod collective;
 pub mod connect;
@@ -20,8 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::body::KindBody;
 
-/// Hands the list to a macro. A line has the variant of [`Body`], the kind's name in records, its module and its body,
-/// and the names by which a [`Record`](crate::Record) gives the body and itself as one of that kind.
+/// Passes the list to a macro. Each line has the variant of [`Body`], the kind's name in records, its module and its
+/// body type. The last two names are the accessors of a [`Record`](crate::Record) for the body and for the typed
+/// record.
 macro_rules! with_kinds {
     ($then:ident) => {
         $then! {
@@ -29,25 +30,25 @@ macro_rules! with_kinds {
             Transfer = "transfer": transfer::TransferBody { transfer, as_transfer };
             /// Bytes between memory and files.
             File = "file": files::FileBody { file, as_file };
-            /// Setting up connections.
+            /// Connection set-up.
             Connect = "connect": connect::ConnectBody { connect, as_connect };
-            /// Drawing transfers.
+            /// Transfers drawn at random from a seed.
             Stress = "stress": stress::StressBody { stress, as_stress };
-            /// Searching options.
+            /// A search for the best options.
             Tune = "tune": tune::TuneBody { tune, as_tune };
-            /// Calling together.
+            /// Collective operations.
             Collective = "collective": collective::CollectiveBody { collective, as_collective };
         }
     };
 }
 pub(crate) use with_kinds;
 
-/// One kind of body.
+/// The body type of one kind.
 pub trait Kind: KindBody + Sized {
-    /// Name of the kind, as `kind` has it in records.
+    /// Name of the kind, as in `kind` of a record.
     const NAME: &'static str;
 
-    /// The body, if it is of this kind.
+    /// Returns the body, if it is of this kind.
     fn of(body: &Body) -> Option<&Self>;
 }
 
@@ -61,34 +62,34 @@ macro_rules! bodies {
             $($(#[doc = $about])+ $Kind(Box<$module::$Body>),)+
         }
 
-        /// Definitions of the schema whose properties stand beside those of the envelope.
+        /// Schema definitions whose properties are merged with those of the envelope.
         #[cfg(feature = "schema")]
         pub(crate) const BODIES: &[&str] = &[$(stringify!($Body)),+];
 
         impl Body {
-            /// Name of the kind, as `kind` has it in records.
+            /// Returns the name of the kind, as in `kind` of a record.
             pub fn kind(&self) -> &'static str {
                 match self {
                     $(Self::$Kind(_) => $name),+
                 }
             }
 
-            /// The point as the record has it.
+            /// Returns the point as in the record.
             pub fn point_json(&self) -> serde_json::Value {
                 match self {
-                    // Every point has been written as JSON before it was here.
+                    // Every point was serialized as JSON before.
                     $(Self::$Kind(body) => serde_json::to_value(&body.point).unwrap_or_default()),+
                 }
             }
 
-            /// The point that was asked for, as nothing but itself.
+            /// Returns the requested point, for comparisons by its debug output.
             pub fn point(&self) -> &dyn std::fmt::Debug {
                 match self {
                     $(Self::$Kind(body) => &body.point),+
                 }
             }
 
-            /// Returns whether it was asked for by this very point.
+            /// Returns whether this is the body of exactly this point.
             pub fn is_of(&self, point: &tonnage_plan::Point) -> bool {
                 match (self, point) {
                     $((Self::$Kind(body), tonnage_plan::Point::$Kind(point)) => body.point == *point,)+
@@ -96,7 +97,7 @@ macro_rules! bodies {
                 }
             }
 
-            /// The body as one of any kind.
+            /// Returns the body behind its common interface.
             pub fn any(&self) -> &dyn KindBody {
                 match self {
                     $(Self::$Kind(body) => &**body),+

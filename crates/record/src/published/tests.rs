@@ -1,4 +1,4 @@
-//! Columns that are found and refused, and rows that belong to a point.
+//! Known and unknown columns, and the rows that belong to a point.
 
 use super::*;
 
@@ -16,7 +16,7 @@ fn text(text: &str) -> Cell {
 
 #[test]
 fn a_column_may_have_another_unit_of_the_same_quantity() {
-    // A gigabyte in a second, which is a thousand microseconds of a million nanoseconds each.
+    // A gigabyte per second; a thousand microseconds, or a million nanoseconds.
     for (header, value, expected) in [
         ("Avg BW (GB/s)", 1e9, 1.0),
         ("Avg BW (Gb/s)", 1e9, 8.0),

@@ -1,4 +1,4 @@
-//! Figures of experiments with collectives. A record has a row for each backend.
+//! Figures of experiments with collectives. A record has one row per backend.
 
 use crate::collective::{BackendRecord, CollectiveBody, CollectiveSummary, CollectiveTrial};
 use crate::figures::common::{ASKED, MEMORY, OPERATION, OUTCOME};
@@ -14,7 +14,7 @@ pub const FIGURES: Figures = &[
     ASKED, ENGINE, MEMORY, OPERATION, CALL, TIMES, BANDWIDTH, LATENCY, VERIFIED, OUTCOME, BACKEND,
 ];
 
-/// Figures that a point alone decides, measured or not.
+/// Figures that follow from the point alone, measured or not.
 pub(crate) const FROM_POINT: Figures = &[CALL];
 
 const BY_BACKEND: &str = "As it was asked for, or as the backend chose it in the warm-up.";
@@ -231,7 +231,7 @@ fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&CollectiveSummary) -> T) -> Va
     summary.map(of).into()
 }
 
-/// The most that a rank gives or gets. Whoever differs from the others is the root or in the other half.
+/// Returns the maximum that a rank gives or gets. Ranks can differ only at the root or in the other half of the ranks.
 fn amount(row: &Row<'_>, of: fn(&CollectiveBody, u32) -> u64) -> Value {
     let body = body(row).filter(|body| body.point.op != Collective::Barrier);
     let most = body.map(|body| {
@@ -242,7 +242,7 @@ fn amount(row: &Row<'_>, of: fn(&CollectiveBody, u32) -> u64) -> Value {
     most.into()
 }
 
-/// Values of the trials, from each and its time as the point combines those of the ranks.
+/// Returns values of the trials. `of` gets each trial and its time, combined over ranks as the point specifies.
 fn of_trials(row: &Row<'_>, of: fn(&CollectiveTrial, f64) -> f64) -> OfTrials {
     let across = body(row).map_or(Across::Max, |body| body.point.across);
     let trials = backend(row).into_iter().flat_map(|backend| &backend.trials);
@@ -252,7 +252,7 @@ fn of_trials(row: &Row<'_>, of: fn(&CollectiveTrial, f64) -> f64) -> OfTrials {
 }
 
 impl CollectiveTrial {
-    /// Time of an iteration, combined over the ranks.
+    /// Returns the time of an iteration, combined over the ranks.
     pub fn call_ns(&self, across: Across) -> f64 {
         match across {
             Across::Max => self.call_ns_rank_max,

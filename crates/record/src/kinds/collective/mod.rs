@@ -1,7 +1,7 @@
-//! The body of an experiment with collectives: for each backend its trials, and what they add up to.
+//! The body of an experiment with collectives: for each backend its trials and their summary.
 //!
-//! The time of an iteration is made of those of all ranks, each by its own clock: that of the slowest rank, their mean
-//! and that of the fastest one. The parts of a record are its backends.
+//! The time of an iteration is combined from those of all ranks, each on its own clock: slowest rank, mean, and fastest
+//! rank. The parts of a record are its backends.
 
 pub(crate) mod figures;
 
@@ -16,21 +16,21 @@ use crate::limit::Limit;
 use crate::outcome::Outcome;
 use crate::spread::Spread;
 
-/// Ranks whose times are in a record, at most.
+/// Maximum number of ranks with times in a record.
 pub const RANKS_KEPT_MAX: usize = 1024;
 
-/// An experiment with collectives as it was asked for, and what came out of it.
+/// An experiment with collectives: the point and its results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveBody {
-    /// The point that was asked for.
+    /// The requested point.
     pub point: CollectivePoint,
-    /// The backends in the order in which they were asked for; empty unless it was begun.
+    /// The backends, in the requested order; empty if the point did not start.
     pub backends: Vec<BackendRecord>,
 }
 
 impl CollectiveBody {
-    /// A point before anything was measured.
+    /// Creates the body of a point before it is measured.
     pub fn new(point: CollectivePoint) -> Self {
         Self {
             point,
@@ -38,7 +38,7 @@ impl CollectiveBody {
         }
     }
 
-    /// The backend that a part is.
+    /// Returns the backend of a part.
     pub fn backend(&self, part: Part) -> Option<&BackendRecord> {
         match part {
             Part::Nth(at) => self.backends.get(at),
@@ -53,45 +53,45 @@ impl CollectiveBody {
 pub struct BackendRecord {
     /// Its name, as in `--backend`.
     pub backend: String,
-    /// End of the point on it; others may have ended otherwise.
+    /// Outcome of the point on this backend. It is independent of other backends.
     pub backend_outcome: Outcome,
-    /// True where results really took the place of the inputs.
+    /// True if results actually replaced the inputs.
     pub really_in_place: bool,
-    /// Algorithm that it was asked for or chose; absent where it does not say.
+    /// The requested or chosen algorithm; absent if the backend does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen_algorithm: Option<Algorithm>,
-    /// Longest message that it was asked for or chose; absent where it does not say.
+    /// The requested or chosen maximum message length; absent if the backend does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chosen_chunk_bytes: Option<u64>,
-    /// Upper bound of the bus's bandwidth over its path, where one was measured.
+    /// Upper bound of the bus bandwidth over this path, if one was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bus_limit: Option<Limit>,
-    /// One entry for each timed repetition.
+    /// One entry per timed repetition.
     pub trials: Vec<CollectiveTrial>,
-    /// The trials taken together; absent unless measured.
+    /// Summary of the trials; absent unless measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<CollectiveSummary>,
-    /// Times of all iterations, of the slowest rank of each; absent where calls follow each other.
+    /// Times of all iterations, each on its slowest rank; absent if calls follow each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<HistogramData>,
 }
 
-/// One timed repetition over all ranks. Where calls follow each other, a rank's time of an iteration is that of all of
-/// them / their number.
+/// One timed repetition over all ranks. If calls follow each other, a rank's time of an iteration is the time of all
+/// calls / their number.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveTrial {
-    /// Iterations.
+    /// Number of iterations.
     pub iterations: u64,
-    /// Time of an iteration on the slowest rank of each, mean over the iterations.
+    /// Time of an iteration on its slowest rank, mean over the iterations.
     pub call_ns_rank_max: f64,
     /// Time of an iteration, mean over ranks and iterations.
     pub call_ns_rank_mean: f64,
-    /// Time of an iteration on the fastest rank of each, mean over the iterations.
+    /// Time of an iteration on its fastest rank, mean over the iterations.
     pub call_ns_rank_min: f64,
 }
 
-/// The trials of a backend taken together.
+/// Summary of a backend's trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CollectiveSummary {
@@ -99,37 +99,37 @@ pub struct CollectiveSummary {
     pub trials: u32,
     /// Iterations of all trials.
     pub iterations: u64,
-    /// Time of an iteration over the trials, combined as `across` of the point says.
+    /// Time of an iteration over the trials, combined over ranks by `across` of the point.
     pub call_ns: Spread,
-    /// Of the slowest rank, mean over the trials.
+    /// Time on the slowest rank, mean over the trials.
     pub call_ns_rank_max: f64,
-    /// Of all ranks, mean over the trials.
+    /// Mean time of the ranks, mean over the trials.
     pub call_ns_rank_mean: f64,
-    /// Of the fastest rank, mean over the trials.
+    /// Time on the fastest rank, mean over the trials.
     pub call_ns_rank_min: f64,
-    /// Size / `call_ns`: the mean is that of the mean time, and its interval has the same part of it; absent for a
+    /// Size / `call_ns`. The mean is that of the mean time, with the same relative confidence interval; absent for a
     /// barrier.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algbw_bytes_per_s: Option<Spread>,
     /// `algbw_bytes_per_s` multiplied by the operation's factor; absent for a barrier and for one rank.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busbw_bytes_per_s: Option<Spread>,
-    /// Mean of `busbw_bytes_per_s` / the limit; absent without one.
+    /// Mean of `busbw_bytes_per_s` / the bound; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub busbw_limit_fraction: Option<f64>,
-    /// Times of the iterations, each of its slowest rank; absent where calls follow each other.
+    /// Times of the iterations, each on its slowest rank; absent if calls follow each other.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
-    /// Bytes of results that were checked and right.
+    /// Bytes of results that were verified.
     pub verified_bytes: u64,
-    /// Ranks in their order; of more than 1,024 those that began last most often.
+    /// Ranks in ascending order. With more than 1,024 ranks, those that most often began last.
     pub rank_times: Vec<RankCalls>,
-    /// Groups in their order; of more than 1,024 the slowest. Empty where all ranks are one group.
+    /// Groups in ascending order. With more than 1,024 groups, the slowest. Empty if all ranks form one group.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub group_times: Vec<GroupTimes>,
 }
 
-/// Times of one group of ranks, which called at the same time as the others: means over iterations and trials.
+/// Times of one group of ranks, which called at the same time as the others. Means over iterations and trials.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct GroupTimes {
@@ -144,7 +144,7 @@ pub struct GroupTimes {
 }
 
 impl GroupTimes {
-    /// Time of an iteration, combined over the group's ranks.
+    /// Returns the time of an iteration, combined over the group's ranks.
     pub fn call_ns(&self, across: Across) -> f64 {
         match across {
             Across::Max => self.group_call_ns_rank_max,
@@ -162,7 +162,7 @@ pub struct RankCalls {
     pub rank: u32,
     /// Its time of an iteration, mean over the trials.
     pub call_ns_mean: f64,
-    /// Iterations that it began after all others, by clocks that were followed.
+    /// Number of iterations that it began after all other ranks, by synchronized clocks.
     pub began_last: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Figures of experiments with connections. A record has a row for the whole and one for each step.
+//! Figures of experiments with connections. A record has one row for the whole and one per step.
 
 use crate::body::Part;
 use crate::connect::{ConnectBody, ConnectSummary};
@@ -82,17 +82,17 @@ fn body<'a>(row: &Row<'a>) -> Option<&'a ConnectBody> {
     row.record.connect()
 }
 
-/// A figure that was asked for, in every row.
+/// A figure of the point, in every row.
 fn point<T: Into<Value>>(row: &Row<'_>, of: fn(&ConnectBody) -> T) -> Value {
     body(row).map(of).into()
 }
 
-/// The body, in the row of the whole.
+/// Returns the body in the row of the whole record.
 fn whole<'a>(row: &Row<'a>) -> Option<&'a ConnectBody> {
     body(row).filter(|_| row.part == Part::Whole)
 }
 
-/// A figure of the whole; steps have latencies only.
+/// A figure of the whole record; steps have only latencies.
 fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&ConnectSummary) -> T) -> Value {
     whole(row)
         .and_then(|body| body.summary.as_ref())

@@ -1,7 +1,7 @@
-//! The body of an experiment with connections: how many can be set up in a second, and what each step of that costs.
+//! The body of an experiment with connections: the number that can be set up per second, and the cost of each step.
 //!
-//! Every worker sets up a connection to each of its peers, takes it down, and begins again, until the trial is over.
-//! Latencies are of one set-up by one worker and of its steps, which are the record's parts.
+//! Every worker sets up a connection to each of its peers, closes it, and starts over, until the trial ends. Latencies
+//! are those of one set-up by one worker, and of its steps. The steps are the record's parts.
 
 pub(crate) mod figures;
 
@@ -13,23 +13,23 @@ use crate::body::{KindBody, Part, PointOptions};
 use crate::histogram::{HistogramData, Latency};
 use crate::spread::Spread;
 
-/// An experiment with connections as it was asked for, and what came out of it.
+/// An experiment with connections: the point and its results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectBody {
-    /// The point that was asked for.
+    /// The requested point.
     pub point: ConnectPoint,
-    /// One entry for each timed repetition.
+    /// One entry per timed repetition.
     pub trials: Vec<ConnectTrial>,
-    /// The trials taken together; absent unless measured.
+    /// Summary of the trials; absent unless measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<ConnectSummary>,
-    /// The steps of a set-up in the order of [`Step::ALL`]; empty unless measured.
+    /// The steps of a set-up, in the order of [`Step::ALL`]; empty unless measured.
     pub steps: Vec<StepRecord>,
 }
 
 impl ConnectBody {
-    /// A point before anything was measured.
+    /// Creates the body of a point before it is measured.
     pub fn new(point: ConnectPoint) -> Self {
         Self {
             point,
@@ -40,7 +40,7 @@ impl ConnectBody {
     }
 }
 
-/// The parts of a record are the whole, and each of its steps.
+/// The parts of a record are the whole record and each of its steps.
 impl KindBody for ConnectBody {
     fn options(&self) -> PointOptions<'_> {
         let point = &self.point;
@@ -83,7 +83,7 @@ impl KindBody for ConnectBody {
 }
 
 impl ConnectBody {
-    /// The step that a part is.
+    /// Returns the step of a part.
     pub fn step(&self, part: Part) -> Option<&StepRecord> {
         match part {
             Part::Nth(at) => self.steps.get(at),
@@ -96,19 +96,19 @@ impl ConnectBody {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectTrial {
-    /// From the aligned start to the last take-down on any rank.
+    /// Measured interval: from the aligned start to the last close on any rank.
     pub window_ns: u64,
-    /// Connections that were set up and taken down again, each counted once for its two ends.
+    /// Connections that were set up and closed again. Each is counted once, not once per end.
     pub connections: u64,
-    /// `connections` / window.
+    /// `connections` / measured interval.
     pub connections_per_s: f64,
-    /// CPU time of all workers inside the window.
+    /// CPU time of all workers inside the measured interval.
     pub cpu_ns: u64,
-    /// Delay of the last rank's real start after the aligned start.
+    /// Delay of the last rank's actual start after the aligned start.
     pub start_skew_ns: u64,
 }
 
-/// The trials of a point taken together.
+/// Summary of a point's trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ConnectSummary {
@@ -122,13 +122,13 @@ pub struct ConnectSummary {
     pub cpu_ns_per_connection: f64,
 }
 
-/// Time of one step of setting up connections, over all workers, ranks and trials.
+/// Times of one step of setting up connections, over all workers, ranks and trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StepRecord {
     /// The step.
     pub step: Step,
-    /// The figures.
+    /// Latency figures.
     pub latency: Latency,
     /// All samples.
     pub histogram: HistogramData,
@@ -143,20 +143,20 @@ pub enum Step {
     Open,
     /// Registering its memory with the device.
     Register,
-    /// The control channel's part: sending cards to the peers, and waiting for the slowest rank between steps.
+    /// The control channel's part: sending endpoint addresses to peers, and waiting for the slowest rank between steps.
     Exchange,
-    /// Connecting it to its peers, the engine's part alone.
+    /// The engine's part of connecting to the peers.
     Connect,
-    /// Waiting until the first byte has gone each way.
+    /// Waiting until the first byte has gone in each direction.
     FirstByte,
-    /// Taking everything down again, which is no part of the whole.
+    /// Closing everything again. Not part of the total.
     Close,
-    /// The whole of a set-up, from opening to the first byte.
+    /// The whole set-up, from opening to the first byte.
     Total,
 }
 
 impl Step {
-    /// All steps, in the order in which records have them.
+    /// All steps, in the order of records.
     pub const ALL: [Self; 7] = [
         Self::Open,
         Self::Register,
@@ -167,7 +167,7 @@ impl Step {
         Self::Total,
     ];
 
-    /// The name in records and tables.
+    /// Returns the name in records and tables.
     pub fn name(self) -> &'static str {
         match self {
             Self::Open => "open",

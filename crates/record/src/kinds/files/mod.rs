@@ -1,7 +1,7 @@
 //! The body of a file experiment: bytes between memory and files.
 //!
-//! Times of a phase are counted from the common start by rank 0's clock, so that those of different hosts can be
-//! compared. The meaning of the figures is in docs/METHODOLOGY.md.
+//! Times of a phase are counted from the common start on rank 0's clock, so that times of different hosts are
+//! comparable. docs/METHODOLOGY.md defines the figures.
 
 pub(crate) mod figures;
 
@@ -15,26 +15,26 @@ use crate::histogram::{HistogramData, Latency};
 use crate::limit::Limit;
 use crate::spread::Spread;
 
-/// A file experiment as it was asked for, and what came out of it.
+/// A file experiment: the point and its results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct FileBody {
-    /// The point that was asked for.
+    /// The requested point.
     pub point: FilePoint,
-    /// Figures that others measured with the same options, for comparison.
+    /// Published figures for the same options, for comparison.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub published: Vec<Published>,
-    /// Time beyond the mean from which on a rank is reported as an outlier; automatic when absent.
+    /// A rank whose time exceeds the mean by this much is reported as an outlier; automatic if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outlier_ns: Option<u64>,
-    /// Storage of the files, ranks with the same answer together.
+    /// Storage of the files. Ranks with the same storage are listed together.
     pub storage: Vec<Storage>,
-    /// One entry for each phase that ended, in order, with its repetitions; those before a failure are there too.
+    /// One entry per finished phase, in order, with its repetitions. Includes phases that finished before a failure.
     pub phases: Vec<PhaseRecord>,
 }
 
 impl FileBody {
-    /// An experiment before anything was measured.
+    /// Creates the body of an experiment before it is measured.
     pub fn new(point: FilePoint, reading: Reading) -> Self {
         Self {
             point,
@@ -46,8 +46,8 @@ impl FileBody {
     }
 }
 
-/// The parts of a record are its phases. One that both reads and writes has two more, for the latencies of each. Where
-/// no phase ended, the whole is a part.
+/// The parts of a record are its phases. A phase that both reads and writes has two additional parts, for the latencies
+/// of each. If no phase finished, the whole record is a part.
 impl KindBody for FileBody {
     fn options(&self) -> PointOptions<'_> {
         let point = &self.point;
@@ -126,7 +126,7 @@ impl KindBody for FileBody {
 }
 
 impl FileBody {
-    /// The phase that a part is.
+    /// Returns the phase of a part.
     pub fn phase(&self, part: Part) -> Option<&PhaseRecord> {
         match part {
             Part::Nth(at) => self.phases.get(at),
@@ -134,7 +134,7 @@ impl FileBody {
         }
     }
 
-    /// The phase that a part is, or is inside of.
+    /// Returns the phase that a part is, or belongs to.
     pub fn phase_around(&self, part: Part) -> Option<&PhaseRecord> {
         match part {
             Part::Nth(at) | Part::Inside(at, _) => self.phases.get(at),
@@ -142,7 +142,8 @@ impl FileBody {
         }
     }
 
-    /// Latencies of a part: the reads or the writes of a phase, or all of a phase that has only the one or the other.
+    /// Returns the latencies of a part: the reads or the writes of a phase, or all transfers of a phase in only one
+    /// direction.
     pub fn transfers(&self, part: Part) -> Option<&TransferLatency> {
         match (part, self.phase_around(part)?.latencies.as_slice()) {
             (Part::Nth(_), [only]) => Some(only),
@@ -152,7 +153,7 @@ impl FileBody {
     }
 }
 
-/// The file system that some ranks' files are on.
+/// The file system of some ranks' files.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Storage {
@@ -162,14 +163,14 @@ pub struct Storage {
     pub directory: String,
     /// Its kind: "ext4", "tmpfs", "lustre", …
     pub file_system: String,
-    /// Source of the mount: a device, a server's export, …; "unknown" where the system does not tell.
+    /// Source of the mount: a device, a server's export, …; "unknown" if the system does not report it.
     pub source: String,
-    /// Bytes free for this user when the experiment began.
+    /// Bytes free for this user at the start of the experiment.
     pub free_bytes: u64,
-    /// Alignment of direct transfers; absent where the file system has none, or the kernel does not tell.
+    /// Alignment of direct transfers; absent if the file system has none, or the kernel does not report it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub direct_alignment: Option<DirectAlignment>,
-    /// Stripes of new files as the file system reports them; absent where it does not stripe.
+    /// Striping of new files as the file system reports it; absent if it does not stripe.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub striping: Option<String>,
 }
@@ -178,9 +179,9 @@ pub struct Storage {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct DirectAlignment {
-    /// The address in memory.
+    /// Alignment of the memory address.
     pub memory_bytes: u32,
-    /// Offset in the file, and length.
+    /// Alignment of the file offset and the length.
     pub offset_bytes: u32,
 }
 
@@ -190,81 +191,81 @@ pub struct DirectAlignment {
 pub struct PhaseRecord {
     /// Write, read or mixed.
     pub phase: Phase,
-    /// One entry for each repetition.
+    /// One entry per repetition.
     pub trials: Vec<PhaseTrial>,
-    /// The repetitions taken together.
+    /// Summary of the repetitions.
     pub summary: PhaseSummary,
-    /// Latency of single reads and of single writes, over all ranks and repetitions.
+    /// Latencies of individual reads and writes, over all ranks and repetitions.
     pub latencies: Vec<TransferLatency>,
 }
 
-/// One repetition of a phase over all ranks. Times named "first" and "last" are over ranks.
+/// One repetition of a phase over all ranks. "First" and "last" refer to ranks.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseTrial {
     /// Number of the repetition, from 0.
     pub trial: u32,
-    /// Transfers made.
+    /// Number of transfers.
     pub operations: u64,
     /// Reads among these.
     pub reads: u64,
     /// Bytes moved.
     pub payload_bytes: u64,
-    /// First open begun to last close ended.
+    /// From the first open begun to the last close ended.
     pub total_ns: u64,
-    /// `payload_bytes` / total.
+    /// `payload_bytes` / total time.
     pub bandwidth_bytes_per_s: f64,
-    /// First transfer begun to last transfer (with its sync) ended.
+    /// From the first transfer begun to the last transfer ended, including its sync.
     pub transfer_ns: u64,
-    /// `operations` / transfer.
+    /// `operations` / transfer time.
     pub operations_per_s: f64,
-    /// Opening, first begun to last ended.
+    /// Opening, from the first begun to the last ended.
     pub open_ns: u64,
-    /// Closing, first begun to last ended.
+    /// Closing, from the first begun to the last ended.
     pub close_ns: u64,
-    /// Time that one rank took to open its files.
+    /// Time for a rank to open its files.
     pub open_of_rank: RankTimes,
-    /// Time that one rank took for its transfers, sync included.
+    /// Time for a rank to make its transfers, including syncs.
     pub transfer_of_rank: RankTimes,
-    /// Time that one rank waited for its data to be on stable storage, all syncs together; absent where none was made.
+    /// Time that a rank waited for stable storage, over all its syncs; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sync_of_rank: Option<RankTimes>,
-    /// Time that one rank took to close its files.
+    /// Time for a rank to close its files.
     pub close_of_rank: RankTimes,
-    /// Ranks whose transfers took much longer than the mean, slowest first; at most 8.
+    /// Ranks with transfer times much longer than the mean, slowest first; at most 8.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outliers: Vec<Outlier>,
-    /// CPU time of all threads that made transfers, open to close.
+    /// CPU time of all threads that made transfers, from open to close.
     pub cpu_ns: u64,
-    /// Part of `cpu_ns` that the transfers and their syncs took.
+    /// Part of `cpu_ns` used by the transfers and their syncs.
     pub transfer_cpu_ns: u64,
-    /// The most transfers that any thread had in flight at a time: handed to the system and not taken back. 1 where
-    /// each transfer is a call that blocks; absent in records of older versions.
+    /// Maximum number of transfers that any thread had in flight: submitted to the system and not completed. 1 if each
+    /// transfer is a blocking call; absent in records of older versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_max: Option<u32>,
-    /// Time at which the first rank had made all its transfers, from the common start.
+    /// Time when the first rank had made all its transfers, from the common start.
     pub first_done_ns: u64,
-    /// Bytes of all ranks by then; exact to one interval of the series.
+    /// Bytes of all ranks by then, to within one interval of the series.
     pub first_done_bytes: u64,
-    /// Time at which the last rank had made all its transfers.
+    /// Time when the last rank had made all its transfers.
     pub last_done_ns: u64,
-    /// Bytes and transfers that had been moved when the stonewall came; absent without one.
+    /// Bytes and transfers that had completed by the stonewall; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stonewall: Option<StonewallFigures>,
     /// Bytes of all ranks over time.
     pub series: Series,
-    /// State of the page cache before; absent for phases that only write.
+    /// State of the page cache before the phase; absent for phases that only write.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache: Option<CacheState>,
-    /// Bytes that were checked after the phase and found right; absent where none were checked.
+    /// Bytes that were verified after the phase; absent if none were checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_bytes: Option<u64>,
-    /// Seed of the data; absent where none was written or checked.
+    /// Seed of the data; absent if none was written or checked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_seed: Option<u64>,
 }
 
-/// One duration over all ranks.
+/// Statistics of one duration over all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct RankTimes {
@@ -284,29 +285,29 @@ pub struct RankTimes {
 pub struct Outlier {
     /// Its number.
     pub rank: u32,
-    /// Its host.
+    /// Its host's name.
     pub host: String,
-    /// Time that its transfers took.
+    /// Time of its transfers.
     pub ns: u64,
 }
 
-/// Figures at the moment of a stonewall.
+/// Figures at the time of a stonewall.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StonewallFigures {
     /// Time from the common start.
     pub after_ns: u64,
-    /// Transfers that had ended by then, exactly.
+    /// Exact number of transfers that had ended by then.
     pub operations: u64,
     /// Their bytes.
     pub payload_bytes: u64,
-    /// Bytes of the rank that had moved least.
+    /// Bytes of the rank that had moved the least.
     pub rank_bytes_min: u64,
-    /// Bytes of the rank that had moved most.
+    /// Bytes of the rank that had moved the most.
     pub rank_bytes_max: u64,
     /// `payload_bytes` over the time from the first transfer's begin to the stonewall.
     pub bandwidth_bytes_per_s: f64,
-    /// Transfers of each rank once all had caught up; absent without wear-out.
+    /// Transfers of each rank once all had reached the same number; absent without wear-out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worn_out_transfers: Option<u64>,
 }
@@ -315,44 +316,44 @@ pub struct StonewallFigures {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Series {
-    /// Length of one interval; the first begins at the common start.
+    /// Length of one interval. The first begins at the common start.
     pub interval_ns: u64,
-    /// Bytes of the transfers that ended in each interval; nothing follows the last.
+    /// Bytes of the transfers that ended in each interval, up to the last nonempty one.
     pub bytes: Vec<u64>,
 }
 
-/// State of the page caches of the ranks' hosts before a phase that reads.
+/// State of the page caches on the ranks' hosts before a phase that reads.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct CacheState {
-    /// Bytes that the phase was to read.
+    /// Bytes that the phase was going to read.
     pub bytes: u64,
-    /// Bytes of these that were resident before.
+    /// Bytes of these that were in the page cache before.
     pub resident_bytes: u64,
-    /// Source of the figures: "cachestat" or "mincore", "of a sample" where the pieces were too many to ask about each;
-    /// or why there are none: then `resident_bytes` is 0 and says nothing.
+    /// How the figures were obtained: "cachestat" or "mincore", with "of a sample" if there were too many pieces to
+    /// query each. Otherwise the reason that they are unknown; `resident_bytes` is then 0 and meaningless.
     pub how: String,
-    /// True when it could be found out on all ranks.
+    /// True if the state is known on all ranks.
     pub known: bool,
-    /// True when cached bytes were dropped before.
+    /// True if cached bytes were dropped before.
     pub dropped: bool,
-    /// True when the page cache had no part in it, because the transfers were direct.
+    /// True if the transfers were direct, so that the page cache was not used.
     pub direct: bool,
 }
 
-/// Latencies of single transfers.
+/// Latencies of individual transfers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TransferLatency {
     /// True for writes, false for reads.
     pub write: bool,
-    /// The figures.
+    /// Latency figures.
     pub latency: Latency,
     /// All samples.
     pub histogram: HistogramData,
 }
 
-/// The repetitions of a phase taken together.
+/// Summary of a phase's repetitions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PhaseSummary {
@@ -366,14 +367,14 @@ pub struct PhaseSummary {
     pub bandwidth_bytes_per_s: Spread,
     /// Transfers per second over the repetitions.
     pub operations_per_s: Spread,
-    /// CPU time of a transfer, its share of the syncs included, opening and closing not.
+    /// CPU time per transfer, including its share of the syncs but not opening and closing.
     pub cpu_ns_per_operation: f64,
-    /// CPU time for each GiB, opening and closing included.
+    /// CPU time per GiB, including opening and closing.
     pub cpu_ns_per_gib: f64,
-    /// The upper bound that the bandwidth is a fraction of: the storage's.
+    /// Upper bound that utilization refers to: that of the storage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<Limit>,
-    /// Mean bandwidth / limit, 1.0 is all of it.
+    /// Mean bandwidth / bound; 1.0 is all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<f64>,
 }

@@ -1,4 +1,4 @@
-//! Figures of a stress. A record has a row for each engine and operation.
+//! Figures of a stress. A record has one row per engine and operation.
 
 use crate::figures::common::{ASKED, EXCHANGE, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;

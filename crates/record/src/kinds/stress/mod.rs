@@ -1,7 +1,7 @@
-//! The body of a stress: transfers drawn from a seed for some time, and what became of them.
+//! The body of a stress: transfers drawn from a seed for some time, and their outcomes.
 //!
-//! A record has a row for each engine and operation, however many transfers there were, and the first one that failed
-//! with the command line that repeats it.
+//! A record has one row per engine and operation, however many transfers there were. It also has the first transfer
+//! that failed, with the command line that repeats it.
 
 pub(crate) mod figures;
 
@@ -14,23 +14,23 @@ use crate::body::{KindBody, Moved, MovedInTrial, Part, PointOptions};
 use crate::histogram::Latency;
 use crate::spread::spread;
 
-/// A stress as it was asked for, and what came out of it.
+/// A stress: the point and its results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StressBody {
-    /// The point that was asked for.
+    /// The requested point.
     pub point: StressPoint,
-    /// From the first draw to the end.
+    /// Time from the first draw to the end.
     pub elapsed_ns: u64,
-    /// Transfers of each engine with each operation, in this order; empty where nothing was drawn.
+    /// Transfers by engine and operation, in this order; empty if nothing was drawn.
     pub rows: Vec<StressRow>,
-    /// The first transfer that failed, or during which the run ended.
+    /// The first transfer that failed, or that was running when the run ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_failure: Option<StressFailure>,
 }
 
 impl StressBody {
-    /// A point before anything was drawn.
+    /// Creates the body of a point before anything is drawn.
     pub fn new(point: StressPoint) -> Self {
         Self {
             point,
@@ -40,7 +40,7 @@ impl StressBody {
         }
     }
 
-    /// The row that a part is.
+    /// Returns the row of a part.
     pub fn row(&self, part: Part) -> Option<&StressRow> {
         match part {
             Part::Nth(at) => self.rows.get(at),
@@ -48,46 +48,46 @@ impl StressBody {
         }
     }
 
-    /// Sum of a count over all rows.
+    /// Returns the sum of a count over all rows.
     pub fn sum(&self, of: fn(&StressRow) -> u64) -> u64 {
         self.rows.iter().map(of).sum()
     }
 }
 
-/// Transfers of one engine with one operation, taken together.
+/// Summary of the transfers of one engine with one operation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StressRow {
-    /// Engine name, with what follows its colon.
+    /// Engine name, including the text after the colon.
     pub engine: String,
-    /// Operation.
+    /// The operation.
     pub op: Verb,
-    /// Transfers that were tried.
+    /// Number of transfers tried.
     pub draws: u64,
-    /// Transfers of these that failed.
+    /// Number of these that failed.
     pub failures: u64,
-    /// Transfers that were drawn and not tried, because the engine or the machine lacks what they need.
+    /// Number of transfers that were drawn but not tried, because the engine or the machine lacks something they need.
     pub skipped: u64,
-    /// Reason of the first of these.
+    /// Reason for the first skipped one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub skipped_why: Option<String>,
-    /// Completed operations of the transfers that did not fail.
+    /// Completed operations of the transfers that succeeded.
     pub operations: u64,
     /// Their payload.
     pub payload_bytes: u64,
-    /// Bytes that were checked and right.
+    /// Bytes that were verified.
     pub verified_bytes: u64,
-    /// Windows of these transfers one after the other: filling and checking are outside.
+    /// Sum of the measured intervals of these transfers, without filling and verification.
     pub window_ns: u64,
-    /// CPU time of initiating workers inside the windows.
+    /// CPU time of initiating workers inside the measured intervals.
     pub initiator_cpu_ns: u64,
-    /// Latency of single operations, of the transfers with a window and of reads in ping-pongs.
+    /// Latencies of individual operations, from transfers with a window and from reads in ping-pongs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
 }
 
 impl StressRow {
-    /// Nothing so far.
+    /// Creates an empty row.
     pub fn new(engine: &str, op: Verb) -> Self {
         Self {
             engine: engine.to_owned(),
@@ -114,13 +114,13 @@ impl StressRow {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct StressFailure {
-    /// Number of the transfer among all that were tried, from 1.
+    /// Number of the transfer among all that were tried, starting at 1.
     pub draw: u64,
     /// Its engine.
     pub engine: String,
     /// Its operation.
     pub op: Verb,
-    /// The failed rank, its host, and what was wrong.
+    /// The failed rank, its host, and the fault.
     pub why: String,
     /// The command line that repeats it.
     pub command: String,

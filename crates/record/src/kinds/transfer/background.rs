@@ -1,4 +1,4 @@
-//! A latency with and without the load of a background beside it.
+//! A latency with and without a background load.
 
 use serde::{Deserialize, Serialize};
 
@@ -9,24 +9,25 @@ use crate::spread::{GeometricSpread, Spread, spread};
 use tonnage_units::histogram::{LatencyHistogram, LowerBounds};
 
 tonnage_units::names! {
-    /// CPUs of the workers that measure a latency beside a load.
+    /// CPUs of the workers that measure latency under load.
     pub enum MeasuringCpus: "CPUs of measuring workers" {
-        /// Each has one of its own.
+        /// Each has its own CPU.
         Own = "own",
-        /// Some share theirs with workers of the load: the latency beside it is of the scheduler, not of the path.
+        /// Some share a CPU with workers of the load. The latency under load is then that of the scheduler, not of the
+        /// path.
         WithLoad = "with-load",
-        /// Some share theirs with each other: also the latency without the load is of the scheduler.
+        /// Some share a CPU with each other. The latency without load is then also that of the scheduler.
         Together = "together",
     }
 }
 
-/// Latency of one half of a trial.
+/// Latency in one half of a trial.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialLatency {
     /// Number of samples.
     pub samples: u64,
-    /// Mean over them.
+    /// Mean latency.
     pub latency_ns_mean: f64,
     /// Median.
     pub latency_ns_p50: u64,
@@ -38,7 +39,7 @@ pub struct TrialLatency {
 }
 
 impl TrialLatency {
-    /// Figures of a histogram; `None` of an empty one.
+    /// Computes the figures of a histogram; `None` if it is empty.
     pub fn of(histogram: &LatencyHistogram) -> Option<Self> {
         Some(Self {
             samples: histogram.count(),
@@ -49,86 +50,88 @@ impl TrialLatency {
         })
     }
 
-    /// Returns whether this percentile of it is a lower bound.
+    /// Returns whether this percentile is a lower bound.
     fn has_bound(&self, of: fn(&Self) -> u64) -> bool {
         self.lower_bounds
             .is_some_and(|bounds| bounds.has_percentile(of(self)))
     }
 }
 
-/// Background of one trial, whose own figures are those beside the load.
+/// Background of one trial. The trial's own figures are those under load.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialBackground {
-    /// Time from its start to its last completion, closing flush included.
+    /// Measured interval: from its start to its last completion, including the closing flush.
     pub window_ns: u64,
     /// Operations completed.
     pub operations: u64,
     /// Payload bytes of those operations.
     pub payload_bytes: u64,
-    /// `payload_bytes` / window.
+    /// `payload_bytes` / measured interval.
     pub bandwidth_bytes_per_s: f64,
-    /// Bytes that were checked after the trial and found right; absent without `--verify`.
+    /// Bytes that were verified after the trial; absent without `--verify`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_bytes: Option<u64>,
-    /// Its longest stall, if it had a rate and any.
+    /// Its longest stall, if it had a rate and stalled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<Stall>,
-    /// The latency without the load, of the other half of the trial.
+    /// Latency without load, from the other half of the trial.
     pub idle: TrialLatency,
-    /// The latency beside it.
+    /// Latency under load.
     pub loaded: TrialLatency,
 }
 
 impl TrialBackground {
-    /// Median latency beside the load / without it.
+    /// Returns the median latency under load / without load.
     pub fn ratio_p50(&self) -> f64 {
         let [idle_ns, loaded_ns] = self.halves(|half| half.latency_ns_p50);
         loaded_ns / idle_ns
     }
 
-    /// 99th percentile beside the load / without it.
+    /// Returns the 99th percentile under load / without load.
     pub fn ratio_p99(&self) -> f64 {
         let [idle_ns, loaded_ns] = self.halves(|half| half.latency_ns_p99);
         loaded_ns / idle_ns
     }
 
-    /// A latency without the load and beside it. What is less than a nanosecond counts as one.
+    /// Returns a latency without and under load. Less than a nanosecond counts as one.
     fn halves(&self, of: fn(&TrialLatency) -> u64) -> [f64; 2] {
         [&self.idle, &self.loaded].map(|half| of(half).max(1) as f64)
     }
 }
 
-/// A latency beside a load and without it, over the trials.
+/// A latency under load and without load, over the trials.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct LoadedLatency {
-    /// Without the load: the geometric mean over the trials.
+    /// Without load: geometric mean over the trials.
     pub idle_latency_ns: f64,
-    /// Beside it: the geometric mean over the trials.
+    /// Under load: geometric mean over the trials.
     pub loaded_latency_ns: f64,
-    /// The second / the first, which is the geometric mean of the trials' own ratios, with its interval.
+    /// `loaded_latency_ns` / `idle_latency_ns`, which equals the geometric mean of the trials' ratios; with its
+    /// confidence interval.
     pub ratio: GeometricSpread,
-    /// True if a trial's latency without the load is a lower bound.
+    /// True if a trial's latency without load is a lower bound.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub idle_at_least: bool,
-    /// True if a trial's latency beside the load is a lower bound.
+    /// True if a trial's latency under load is a lower bound.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub loaded_at_least: bool,
 }
 
 impl LoadedLatency {
-    /// The latency without the load.
+    /// Returns the latency without load.
     pub(super) fn idle(&self) -> Value {
         Value::Number(self.idle_latency_ns).bounded(self.idle_at_least)
     }
 
-    /// The latency beside it.
+    /// Returns the latency under load.
     pub(super) fn loaded(&self) -> Value {
         Value::Number(self.loaded_latency_ns).bounded(self.loaded_at_least)
     }
 
-    /// Their ratio: a lower bound if only the latency beside the load is one, and unknown if the other is.
+    /// Returns the ratio. It is a lower bound if only the latency under load is one, and unknown if the latency without
+    /// load is one.
     pub(super) fn ratio(&self) -> Value {
         match self.idle_at_least {
             true => Value::Unknown,
@@ -136,7 +139,7 @@ impl LoadedLatency {
         }
     }
 
-    /// Takes a latency of the trials together; `None` without trials.
+    /// Combines one latency over the trials; `None` without trials.
     fn of(trials: &[&TrialBackground], latency: fn(&TrialLatency) -> u64) -> Option<Self> {
         let is_bound = |half: fn(&TrialBackground) -> &TrialLatency| {
             trials.iter().any(|trial| half(trial).has_bound(latency))
@@ -155,7 +158,7 @@ impl LoadedLatency {
     }
 }
 
-/// Backgrounds of trials taken together.
+/// Summary of the backgrounds of all trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BackgroundSummary {
@@ -165,7 +168,7 @@ pub struct BackgroundSummary {
     pub payload_bytes: u64,
     /// Bandwidth over the trials.
     pub bandwidth_bytes_per_s: Spread,
-    /// Latency without the load, of the halves of all trials together; absent of a point that failed.
+    /// Latency without load over all trials; absent for a point that failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub idle: Option<Latency>,
     /// Median latency.
@@ -175,7 +178,7 @@ pub struct BackgroundSummary {
 }
 
 impl BackgroundSummary {
-    /// Takes the trials together; `None` without any. `idle` is the latency of all of them without the load.
+    /// Summarizes the trials; `None` without any. `idle` is the latency without load over all of them.
     pub fn of(trials: &[&TrialBackground], idle: Option<Latency>) -> Option<Self> {
         let bandwidths: Vec<f64> = trials
             .iter()
@@ -225,7 +228,7 @@ mod tests {
 
     #[test]
     fn ratios_are_of_the_halves_of_a_trial() {
-        // A machine that is slow for a while is so in both halves of a trial.
+        // A machine that is slow for a while is slow in both halves of a trial.
         let all = summary(&[trial(100, 400), trial(200, 800), trial(100, 400)]);
         assert_eq!((all.operations, all.payload_bytes), (12, 12_000));
         for LoadedLatency { ratio, .. } in [all.p50, all.p99] {
@@ -236,7 +239,7 @@ mod tests {
         assert_eq!(TrialLatency::of(&LatencyHistogram::new()), None);
     }
 
-    /// Trials of a machine that is disturbed: a mean of their ratios is 6.6, where the latencies are as 1066 to 1336.
+    /// Trials of a disturbed machine: the mean of their ratios is 6.6, although the latencies are 1066 and 1336.
     #[test]
     fn a_ratio_is_that_of_the_latencies_beside_it() {
         let all = summary(&[trial(1000, 1100), trial(50, 1250), trial(1300, 1350)]);

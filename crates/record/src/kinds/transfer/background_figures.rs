@@ -12,7 +12,7 @@ const RATIO: &str = "Geometric mean over the trials of the ratio of their two ha
 const INTERVAL: &str =
     "Student's t over the logarithms of the trials' ratios; absent for one trial.";
 
-/// Figures of a latency beside a load.
+/// Figures of a latency under load.
 pub(super) const BACKGROUND: &[Figure] = &[
     Figure::asked(
         "Background",

@@ -7,7 +7,7 @@ use crate::figures::{Figure, Row, Value};
 use crate::histogram::LatencyKind;
 use crate::transfer::{BatchPhases, TransferBody};
 
-/// Batches as they were asked for.
+/// Batch options of the point.
 pub(super) const BATCHES: &[Figure] = &[
     Figure::asked(
         "Batch of",
@@ -121,7 +121,7 @@ pub(super) const PHASES: &[Figure] = &[
     },
 ];
 
-/// Operations that became of those of batches.
+/// Operations after merging.
 pub(super) const MERGED: &[Figure] = &[Figure {
     name: "Merged to",
     field: "merged_operations",
@@ -131,21 +131,21 @@ pub(super) const MERGED: &[Figure] = &[Figure {
     ..Figure::PLAIN
 }];
 
-/// A time of a phase.
+/// Returns a time of a phase.
 fn phase<T: Into<Value>>(row: &Row<'_>, of: fn(&BatchPhases) -> T) -> Value {
     let summary = row.record.transfer().and_then(|body| body.summary.as_ref());
     let phases = summary.and_then(|summary| summary.batch_phases.as_ref());
     phases.map(of).into()
 }
 
-/// A figure of a point's batches.
+/// Returns a figure of a point's batches.
 fn batches(row: &Row<'_>, of: fn(&Batching) -> Value) -> Value {
     let point = row.record.transfer().map(|body| &body.point);
     let has = point.filter(|point| batch(point).is_some());
     has.map_or(Value::Unknown, |point| of(&point.batching))
 }
 
-/// Operations of one batch.
+/// Returns the number of operations in one batch.
 pub(super) fn batch(point: &TransferPoint) -> Option<u32> {
     match point.pacing {
         Pacing::Batch { batch } => Some(batch),
@@ -153,12 +153,12 @@ pub(super) fn batch(point: &TransferPoint) -> Option<u32> {
     }
 }
 
-/// Payload bytes of one batch towards a peer.
+/// Returns the payload bytes of one batch to one peer.
 pub(super) fn batch_bytes(point: &TransferPoint) -> Option<u64> {
     batch(point).map(|batch| u64::from(batch) * u64::from(point.size_bytes))
 }
 
-/// Bytes per second of the fastest batch, where a batch has the path for itself.
+/// Returns the bandwidth of the fastest batch, if only one batch uses the path at a time.
 pub(super) fn fastest_batch_bytes_per_s(body: &TransferBody) -> Option<f64> {
     let latency = body.summary.as_ref()?.latency.as_ref()?;
     let alone = body.batches_at_once() == 1 && latency.kind == LatencyKind::Batch;

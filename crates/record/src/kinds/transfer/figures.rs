@@ -46,12 +46,12 @@ pub const FIGURES: Figures = &[
     OUTCOME,
 ];
 
-/// Figures that a point alone decides, measured or not.
+/// Figures that follow from the point alone, measured or not.
 pub(crate) const FROM_POINT: Figures = &[
     ASKED, EXCHANGE, OPERATION, OPERATIONS, OFFERED, MEMORIES, BATCHES, IN_FLIGHT,
 ];
 
-/// Operations as they were asked for.
+/// Options of the operations.
 const OPERATIONS: &[Figure] = &[
     Figure::asked(
         "Pacing",
@@ -215,7 +215,7 @@ const OPERATIONS: &[Figure] = &[
     ),
 ];
 
-/// Bandwidth of single batches.
+/// Bandwidth of individual batches.
 const BEST_BATCH: &[Figure] = &[Figure {
     name: "Max BW (GB/s)",
     field: "bandwidth_bytes_per_s_max_batch",
@@ -227,7 +227,7 @@ const BEST_BATCH: &[Figure] = &[Figure {
     ..Figure::BANDWIDTH
 }];
 
-/// Bandwidth beside the nominal speed of the links.
+/// Bandwidth relative to the nominal speed of the links.
 const BUS: &[Figure] = &[
     Figure {
         name: "BusBW (%)",
@@ -264,7 +264,7 @@ fn bus(row: &Row<'_>, of: fn(&Links) -> f64) -> Value {
         .into()
 }
 
-/// Figures around the operations.
+/// Figures of target workers.
 const AROUND: &[Figure] = &[Figure {
     name: "Target CPU (ns/op)",
     field: "target_cpu_ns_per_operation",
@@ -294,13 +294,13 @@ pub(super) fn point<T: Into<Value>>(row: &Row<'_>, of: fn(&TransferPoint) -> T) 
     body(row).map(|body| of(&body.point)).into()
 }
 
-/// Returns whether some of the workers that take part only serve.
+/// Returns whether some of the participating workers are only targets.
 fn has_servers(row: &Row<'_>) -> bool {
     body(row)
         .is_some_and(|body| !body.point.roles.bidirectional && !body.point.roles.all_initiate())
 }
 
-/// A figure of the summary, unknown where nothing was measured.
+/// Returns a figure of the summary; unknown if nothing was measured.
 pub(super) fn summary<T: Into<Value>>(row: &Row<'_>, of: fn(&Summary) -> T) -> Value {
     let summary = body(row).and_then(|body| body.summary.as_ref());
     summary.map(of).into()
@@ -318,14 +318,15 @@ fn trial_length(length: &TrialLength) -> String {
     }
 }
 
-/// Elements of four bytes.
+/// Returns the number of four-byte elements.
 fn elements(size_bytes: u32) -> Option<u32> {
     size_bytes.is_multiple_of(4).then_some(size_bytes / 4)
 }
 
 impl Of<'_, TransferBody> {
-    /// The part of the trials' time that the initiating workers had a CPU; they do not sleep, so what is missing was
-    /// taken by others. `None` where they do, where they share CPUs with other workers, and where nothing was measured.
+    /// Returns the fraction of the trials' time in which the initiating workers had a CPU. They don't sleep, so other
+    /// threads took the rest. `None` if they do sleep, if they share CPUs with other workers, or if nothing was
+    /// measured.
     pub fn cpu_share(&self) -> Option<f64> {
         let TransferBody { point, trials, .. } = self.body;
         let sleeps = point.cq == CqMode::Event;

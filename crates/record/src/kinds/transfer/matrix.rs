@@ -1,50 +1,51 @@
-//! The verdict on a matrix of pairs: which ranks send or receive slowly, and which pairs are slow by themselves.
+//! The verdict on a matrix of pairs: which ranks send or receive slowly, and which individual pairs are slow.
 //!
-//! Rates are compared by their logarithms, so that half as fast is as far from the middle as twice as fast. The middle
-//! is the median, and the width 1.4826 times the median of the absolute deviations from it (MAD), which is the standard
-//! deviation where they are normal; neither moves while no more than half of the pairs are slow. Pairs within a host
-//! and pairs across hosts take different ways, so each kind has a middle of its own. Ranks are marked one after the
-//! other, the slowest first, and what belongs to one that is marked says nothing about the others any more. Of each
-//! pair its best turn counts: what slows a link is there in all of them, and what other programs do is not. Pairs whose
-//! ends take turns on one CPU and that are slow together say nothing about the ways between them, and are not judged.
+//! Rates are compared by their logarithms, so that half as fast is as far from the center as twice as fast. The center
+//! is the median. The width is 1.4826 times the median absolute deviation (MAD), which equals the standard deviation if
+//! deviations are normal. Neither changes as long as no more than half of the pairs are slow. Pairs within a host and
+//! pairs across hosts use different paths, so each kind has its own center. Slow ranks are marked one at a time,
+//! slowest first, and the rates of a marked rank are then excluded when others are judged. The best turn of each pair
+//! counts, because a slow link is slow in every turn, while interference from other programs is not. If pairs whose
+//! ends share a CPU are slow as a group, they are not judged, because they say nothing about the path.
 
 use serde::{Deserialize, Serialize};
 
 use super::PairRate;
 
-/// Least part by which a rate is under the middle to be called slow: 1.3 times, however narrow the others are.
+/// A rate must be at least this factor below the center to be called slow, however narrow the distribution is.
 const SLOW_FACTOR: f64 = 1.3;
 
-/// Least part by which a pair is under what its slow rank reaches to be called slow by itself: the middle of a slow
-/// rank is that of few and short turns, which vary more than those of all.
+/// A pair of a slow rank must be at least this factor below the level of that rank to be called slow individually. This
+/// level is based on few and short turns, which vary more than those of all pairs.
 const SLOW_AGAIN_FACTOR: f64 = 3.0;
 
-/// Widths by which a rate is under the middle to be called slow. Of a width that is known, normal noise is that far
-/// below once in 3 million; of one that is estimated from some thirty pairs, in a few matrices of a thousand.
+/// A rate must be this many widths below the center to be called slow. With a known width, normal noise exceeds this
+/// once in 3 million; with a width estimated from about thirty pairs, in a few of a thousand matrices.
 const SLOW_WIDTHS: f64 = 5.0;
 
-/// Standard deviation of what is normal / its MAD.
+/// Standard deviation of a normal distribution / its MAD.
 const MAD_SCALE: f64 = 1.4826;
 
-/// Part of a rank's pairs that must be slow for the rank to be: one that is fast with some, such as those of its rack,
-/// is not slow itself.
+/// Fraction of a rank's pairs that must be slow for the rank to be slow. A rank that is fast with some peers, such as
+/// those of its rack, is not slow itself.
 const SLOW_PAIRS_FRACTION: f64 = 7.0 / 8.0;
 
-/// Part of all pairs that is far above the middle where this is no middle, but what most of them are slowed down to.
+/// If at least this fraction of pairs is far above the median, the median is not the normal level: most pairs are
+/// slowed down.
 const FAST_FRACTION: f64 = 0.1;
 
-/// Ranks below which a slow pair says nothing about the ranks: each row then has two others, whose median is no more
-/// robust than their mean.
+/// With fewer ranks than this, slow pairs say nothing about ranks. Each row then has at most two other ranks, and their
+/// median is no more robust than their mean.
 const RANKS_MIN: u32 = 4;
 
 /// Verdict on the pairs of a matrix.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct MatrixVerdict {
-    /// Pairs across hosts; absent where there are none.
+    /// Pairs across hosts; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub across_hosts: Option<PairMiddle>,
-    /// Pairs of ranks that share a host; absent where there are none.
+    /// Pairs of ranks that share a host; absent if there are none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_hosts: Option<PairMiddle>,
     /// Ranks that send slowly to all others.
@@ -56,39 +57,39 @@ pub struct MatrixVerdict {
     /// Pairs that are slower than their ranks are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub slow_pairs: Vec<SlowPair>,
-    /// Number of the pairs that are not judged, because they are slow together and both ends are on one CPU.
+    /// Number of pairs that are not judged, because they are slow as a group and both ends share a CPU.
     #[serde(default, skip_serializing_if = "is_none")]
     pub on_one_cpu: u32,
-    /// The reason why it cannot be told what is slow, where there is one.
+    /// Why slow ranks or pairs cannot be determined, if that is the case.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unclear: Option<Unclear>,
 }
 
-/// Middle of the pairs that take the same kind of way.
+/// Center of the pairs that use the same kind of path.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PairMiddle {
     /// Median of their best rates.
     pub median_bytes_per_s: f64,
-    /// Width of these rates as a part of the median: 1.4826 times the MAD of their logarithms.
+    /// Width of these rates as a fraction of the median: 1.4826 times the MAD of their logarithms.
     pub width_fraction: f64,
 }
 
-/// Reason why it cannot be told what is slow.
+/// Why slow ranks or pairs cannot be determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Unclear {
-    /// A rank has too few others to be told from its pairs.
+    /// Too few ranks to distinguish a slow rank from slow pairs.
     FewRanks,
-    /// The rates differ too much among themselves.
+    /// The rates vary too much.
     WideRates,
-    /// Most pairs are much slower than the others.
+    /// Most pairs are much slower than the rest.
     MostAreSlow,
 }
 
 impl MatrixVerdict {
-    /// Returns whether a pair is slow, by itself or with one of its ranks. `reads` as for [`judge`].
+    /// Returns whether a pair is slow, individually or because of one of its ranks. `reads` is that of [`judge`].
     pub fn is_slow(&self, pair: &PairRate, reads: bool) -> bool {
         let (sender, receiver) = pair.direction(reads);
         let is = |slow: &[SlowRank], rank| of_rank(slow, rank, pair.within_host).is_some();
@@ -98,7 +99,7 @@ impl MatrixVerdict {
             || pairs.any(|slow| (slow.sender, slow.receiver) == (sender, receiver))
     }
 
-    /// The middle of the pairs within hosts, or of those across hosts.
+    /// Returns the center of the pairs within hosts, or of those across hosts.
     pub fn middle(&self, within_host: bool) -> Option<PairMiddle> {
         match within_host {
             true => self.within_hosts,
@@ -122,20 +123,20 @@ fn of_rank(slow: &[SlowRank], rank: u32, within_host: bool) -> Option<&SlowRank>
 pub struct SlowRank {
     /// The rank.
     pub rank: u32,
-    /// Median of its rates / that of all.
+    /// Median of its rates / median of all.
     pub of_median: f64,
-    /// True where it is slow with the ranks of its own host; else it is with those of others.
+    /// True if it is slow with ranks of its own host; otherwise it is slow with ranks of other hosts.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub within_host: bool,
 }
 
-/// A pair that is slow by itself.
+/// A pair that is slow individually.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct SlowPair {
-    /// The rank that sends.
+    /// The sending rank.
     pub sender: u32,
-    /// The rank that receives.
+    /// The receiving rank.
     pub receiver: u32,
     /// Its rate / the median of all.
     pub of_median: f64,
@@ -147,9 +148,9 @@ struct LogRate {
     sender: u32,
     receiver: u32,
     within_host: bool,
-    /// Logarithm of the rate / the middle of its kind; minus infinity where nothing moved.
+    /// Logarithm of the rate / the center of its kind; minus infinity if nothing moved.
     below: f64,
-    /// The value that `below` is less than where the rate is slow.
+    /// The rate is slow if `below` is less than this.
     slow: f64,
 }
 
@@ -159,8 +160,8 @@ impl LogRate {
     }
 }
 
-/// Judges the pairs of a matrix among so many ranks. `reads`: bytes flow towards the initiator, which receives then.
-/// `None` where nothing moved.
+/// Judges the pairs of a matrix of `ranks` ranks. With `reads`, bytes flow towards the initiator, which is then the
+/// receiver. `None` if nothing moved.
 pub fn judge(ranks: u32, pairs: &[PairRate], reads: bool) -> Option<MatrixVerdict> {
     let mut rates = Vec::with_capacity(pairs.len());
     let mut unclear = (ranks < RANKS_MIN).then_some(Unclear::FewRanks);
@@ -196,7 +197,7 @@ pub fn judge(ranks: u32, pairs: &[PairRate], reads: bool) -> Option<MatrixVerdic
     })
 }
 
-/// Returns whether the pairs of one kind whose ends share a CPU are slow, taken together, beside the others.
+/// Returns whether the pairs that share a CPU are slow as a group, compared with the other pairs of the same kind.
 fn are_slowed_by_cpus(pairs: &[&PairRate]) -> bool {
     let median = |shares_cpu| {
         let pairs = pairs.iter().filter(|pair| pair.shares_cpu == shares_cpu);
@@ -206,11 +207,11 @@ fn are_slowed_by_cpus(pairs: &[&PairRate]) -> bool {
     medians.is_some_and(|(shared, own)| SLOW_FACTOR * shared < own)
 }
 
-/// The middle of the pairs of one kind; `None` where they moved nothing.
+/// Returns the center of the pairs of one kind; `None` if they moved nothing.
 fn middle(pairs: &[&PairRate]) -> Option<PairMiddle> {
     let rates = pairs.iter().map(|pair| pair.bandwidth_bytes_per_s_max);
     let logs: Vec<f64> = rates.filter(|rate| *rate > 0.0).map(f64::ln).collect();
-    // Where exactly half of them are slow, the others are the middle.
+    // If exactly half of them are slow, the upper median takes the other half as normal.
     let median = upper_median(logs.iter().copied())?;
     let deviations = logs.iter().map(|log| -(log - median).abs());
     Some(PairMiddle {
@@ -219,7 +220,7 @@ fn middle(pairs: &[&PairRate]) -> Option<PairMiddle> {
     })
 }
 
-/// The logarithm by which a rate is below the middle to be called slow.
+/// Returns the logarithm below which a rate, relative to the center, is slow.
 fn slow_below(middle: PairMiddle) -> f64 {
     -SLOW_FACTOR.ln().max(SLOW_WIDTHS * middle.width_fraction)
 }
@@ -238,9 +239,9 @@ fn compare(pairs: &[&PairRate], middle: PairMiddle, reads: bool) -> Vec<LogRate>
     pairs.iter().map(rate).collect()
 }
 
-/// The reason why the rates of one kind do not tell what is slow.
+/// Returns why the rates of one kind do not show what is slow, if that is the case.
 fn why_unclear(rates: &[LogRate], middle: PairMiddle) -> Option<Unclear> {
-    // Slow ones are lost among the others where only a third of the middle would be slow.
+    // If only a third of the center would count as slow, slow pairs cannot be distinguished from noise.
     if -slow_below(middle) > 3f64.ln() {
         return Some(Unclear::WideRates);
     }
@@ -255,7 +256,7 @@ fn slow_pairs(rates: &[LogRate], senders: &[SlowRank], receivers: &[SlowRank]) -
             let known = of_rank(slow, rank, rate.within_host);
             known.map_or(0.0, |known| known.of_median.ln())
         };
-        // As slow as the slower of its ranks is expected.
+        // A pair is expected to be as slow as the slower of its ranks.
         let expected = of(senders, rate.sender).min(of(receivers, rate.receiver));
         let enough = match expected < 0.0 {
             true => rate.slow.min(-SLOW_AGAIN_FACTOR.ln()),
@@ -271,10 +272,10 @@ fn slow_pairs(rates: &[LogRate], senders: &[SlowRank], receivers: &[SlowRank]) -
     pairs.collect()
 }
 
-/// Ends of a pair: its sender and its receiver.
+/// The two ends of a pair: sender and receiver.
 const ENDS: [fn(&LogRate) -> u32; 2] = [|rate| rate.sender, |rate| rate.receiver];
 
-/// Rates of a rank at one end, taken together, with the ranks of its own host or with those of others.
+/// Summary of a rank's rates at one end, either with ranks of its own host or with ranks of other hosts.
 #[derive(Default, Clone)]
 struct RankRates {
     median_below: f64,
@@ -284,12 +285,12 @@ struct RankRates {
 
 impl RankRates {
     fn are_slow(&self) -> bool {
-        // One pair alone says nothing about its rank.
+        // A single pair says nothing about its rank.
         self.all > 1 && f64::from(self.slow) >= SLOW_PAIRS_FRACTION * f64::from(self.all)
     }
 }
 
-/// Ranks that send slowly, and ranks that receive slowly, each list in the order of ranks.
+/// Returns the slow senders and the slow receivers, each in the order of ranks.
 fn slow_ranks(ranks: u32, rates: &[LogRate]) -> [Vec<SlowRank>; 2] {
     let mut marked = [Vec::new(), Vec::new()];
     for within_host in [false, true] {
@@ -328,7 +329,7 @@ fn of_ranks(ranks: u32, rates: &[LogRate], end: fn(&LogRate) -> u32) -> Vec<Rank
     known.collect()
 }
 
-/// The end and the rank whose rates are the slowest among those that are slow.
+/// Returns the end and rank with the slowest rates among slow ranks.
 fn slowest(known: &[Vec<RankRates>; 2]) -> Option<(usize, u32)> {
     let ends = known.iter().enumerate();
     let all = ends.flat_map(|(at, ranks)| (0u32..).zip(ranks).map(move |known| (at, known)));
@@ -338,7 +339,7 @@ fn slowest(known: &[Vec<RankRates>; 2]) -> Option<(usize, u32)> {
     found.map(|(at, (rank, _))| (at, rank))
 }
 
-/// Takes away what rates of a marked rank say about the ranks at their ends.
+/// Excludes the rates of a marked rank from the counts of the ranks at their other ends.
 fn forget(rates: &[LogRate], known: &mut [Vec<RankRates>; 2]) {
     for rate in rates {
         for (known, end) in known.iter_mut().zip(ENDS) {
@@ -350,7 +351,7 @@ fn forget(rates: &[LogRate], known: &mut [Vec<RankRates>; 2]) {
     }
 }
 
-/// The median, and of an even number of values the larger of the two in the middle.
+/// Returns the median; for an even number of values the larger of the two in the middle.
 fn upper_median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.collect();
     values.sort_by(f64::total_cmp);

@@ -30,35 +30,36 @@ use crate::histogram::{HistogramData, Latency};
 use crate::spread::Spread;
 use series::is_zero;
 
-/// A transfer as it was asked for, and what came out of it.
+/// A transfer: the point and its results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TransferBody {
-    /// The point that was asked for.
+    /// The requested point.
     pub point: TransferPoint,
-    /// One entry for each timed repetition.
+    /// One entry per timed repetition.
     pub trials: Vec<Trial>,
-    /// The trials taken together; absent unless measured.
+    /// Summary of the trials; absent unless measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<Summary>,
-    /// Latencies of all operations of all trials and workers; absent where none were recorded.
+    /// Latencies of all operations in all trials and workers; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<HistogramData>,
-    /// Intervals of the trial in which the point failed, where `--interval` asked for them.
+    /// Intervals of the trial in which the point failed, if `--interval` was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub broken_off: Option<BrokenOff>,
-    /// CPUs of the workers that measure beside a background; absent without one.
+    /// CPUs of the workers that measure under a background load; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measuring_cpus: Option<MeasuringCpus>,
-    /// Time in which a rank's process, as that saw it, started the driver of its GPU and took the GPU into use, the
-    /// longest of all ranks: once in a process, when its first point is opened, and in no window. Every record of a run
-    /// has it again, so that sums over records mean nothing. Absent where no memory is a GPU's or pinned for one.
+    /// Time that a rank's process needed to start the driver of its GPU and to initialize the GPU, measured by that
+    /// process; the longest of all ranks. This happens once per process, when its first point is opened, outside all
+    /// measured intervals. Every record of a run repeats it, so don't add it up over records. Absent if no memory is a
+    /// GPU's or pinned for one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub driver_start_ns: Option<u64>,
 }
 
 impl TransferBody {
-    /// A point before anything was measured.
+    /// Creates the body of a point before it is measured.
     pub fn new(point: TransferPoint) -> Self {
         Self {
             point,
@@ -71,7 +72,7 @@ impl TransferBody {
         }
     }
 
-    /// Backgrounds of the trials that ended, taken together, also of a point that failed later.
+    /// Returns the summary of the backgrounds of finished trials, even if the point failed later.
     pub fn background(&self) -> Option<Cow<'_, BackgroundSummary>> {
         let summary = self.summary.as_ref();
         if let Some(summary) = summary.and_then(|summary| summary.background.as_ref()) {
@@ -153,7 +154,7 @@ impl KindBody for TransferBody {
 }
 
 impl TransferBody {
-    /// Batches that are under way at once: those of a worker, or rank, towards each of its peers.
+    /// Returns the number of batches in flight at once: those of each worker, or rank, to each of its peers.
     pub fn batches_at_once(&self) -> u64 {
         let roles = self.point.roles;
         let flows = roles.flows() / u64::from(roles.rounds());
@@ -161,7 +162,7 @@ impl TransferBody {
     }
 }
 
-/// A part of a sum for each of some things; `None` where there are none.
+/// Returns `sum` / `count`; `None` if `count` is 0.
 fn per(sum: u64, count: u64) -> Option<f64> {
     (count > 0).then(|| sum as f64 / count as f64)
 }
@@ -170,22 +171,23 @@ fn per(sum: u64, count: u64) -> Option<f64> {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Trial {
-    /// Time from the aligned start to the last completion or arrival on any rank, closing flush and `target_flush_ns`
-    /// included.
+    /// Measured interval: from the aligned start to the last completion or arrival on any rank, including the closing
+    /// flush and `target_flush_ns`.
     pub window_ns: u64,
-    /// Time in which targets of plain writes flushed what network cards had written into memory of a GPU, by their own
-    /// clocks, the longest of each round; it is at the end of the window. Absent where none was needed, or made.
+    /// Time in which targets of plain writes flushed data that network cards had written to GPU memory, on their own
+    /// clocks: the longest of each round. It is at the end of the measured interval. Absent if no flush was needed or
+    /// made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_flush_ns: Option<u64>,
-    /// Operations completed (a round trip of a ping-pong is two).
+    /// Operations completed. A round trip of a ping-pong counts as two.
     pub operations: u64,
     /// Payload bytes of those operations.
     pub payload_bytes: u64,
-    /// `payload_bytes` / window.
+    /// `payload_bytes` / measured interval.
     pub bandwidth_bytes_per_s: f64,
-    /// `operations` / window.
+    /// `operations` / measured interval.
     pub message_rate_per_s: f64,
-    /// Mean of the latencies recorded in this trial; absent where none were.
+    /// Mean of the latencies recorded in this trial; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
     /// Smallest latency of the trial.
@@ -194,38 +196,38 @@ pub struct Trial {
     /// Largest latency of the trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_max: Option<u64>,
-    /// Operations that were due and never ended, among the samples. With any, the mean and the largest latency are lower
-    /// bounds.
+    /// Number of samples of operations that were due and never ended. If there are any, the mean and the largest
+    /// latency are lower bounds.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfinished: u64,
-    /// CPU time of all initiating workers inside the window.
+    /// CPU time of all initiating workers inside the measured interval.
     pub initiator_cpu_ns: u64,
-    /// CPU time of all workers that only serve.
+    /// CPU time of all workers that are only targets.
     pub target_cpu_ns: u64,
-    /// Delay of the last rank's real start after the aligned start.
+    /// Delay of the last rank's actual start after the aligned start.
     pub start_skew_ns: u64,
-    /// The most operations that any worker had in flight at a time, on all its lanes together; absent in records of
-    /// older versions.
+    /// Maximum number of operations that any worker had in flight, over all its lanes; absent in records of older
+    /// versions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub in_flight_max: Option<u64>,
-    /// Bytes that were checked after the trial and found right; absent without `--verify`.
+    /// Bytes that were verified after the trial; absent without `--verify`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub verified_bytes: Option<u64>,
-    /// Paced runs: the longest stall, if there was any.
+    /// Paced runs: the longest stall, if any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stall: Option<Stall>,
-    /// Each direction, where pairs move bytes both ways.
+    /// Each direction, if pairs move bytes in both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directions: Option<TrialDirections>,
-    /// Its intervals, where `--interval` asked for them.
+    /// Its intervals, if `--interval` was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub series: Option<TrialSeries>,
-    /// The load beside it, where `--background` asked for one, and the latency without it.
+    /// The background load, and the latency without it, if `--background` was given.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<TrialBackground>,
 }
 
-/// The trials of a point taken together.
+/// Summary of a point's trials.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Summary {
@@ -239,50 +241,50 @@ pub struct Summary {
     pub bandwidth_bytes_per_s: Spread,
     /// Message rate over the trials.
     pub message_rate_per_s: Spread,
-    /// Latency; absent where none was recorded.
+    /// Latency; absent if none was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
-    /// Phases of batches, where their latency was recorded.
+    /// Phases of batches, if their latency was recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub batch_phases: Option<BatchPhases>,
-    /// The load beside the latency, where there was one, and the latency without it.
+    /// The background load, if there was one, and the latency without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<BackgroundSummary>,
     /// Initiators' CPU time per operation.
     pub initiator_cpu_ns_per_operation: f64,
-    /// Serving ranks' CPU time per operation.
+    /// Target ranks' CPU time per operation.
     pub target_cpu_ns_per_operation: f64,
-    /// Mean bandwidth / limit, 1.0 is all of it.
+    /// Mean bandwidth / bound; 1.0 is all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization: Option<f64>,
-    /// Rails and their loads, where workers have several.
+    /// Rails and their loads, if workers have several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub rails: Vec<Rail>,
-    /// The slowest rail, where one was 10 % under its share in every trial.
+    /// The slowest rail, if one was 10 % below its share in every trial.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slow_rail: Option<SlowRail>,
-    /// Each direction, where pairs move bytes both ways.
+    /// Each direction, if pairs move bytes in both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directions: Option<Directions>,
-    /// Each initiating rank, where that was asked for.
+    /// Each initiating rank, if requested.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub initiators: Vec<InitiatorFigures>,
-    /// Operations that the engine was handed for those of batches, where neighbours were merged.
+    /// Operations actually posted for batches, if adjacent ones were merged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub merged_operations: Option<u64>,
-    /// Each pair, where they take turns; none where there are more than 1,024 of them.
+    /// Each pair, if pairs take turns; empty if there are more than 1,024.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pairs: Vec<PairRate>,
     /// Verdict on the pairs of a matrix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub matrix: Option<MatrixVerdict>,
-    /// Part of the compare-swaps that found what they expected, of trials that were verified.
+    /// Fraction of compare-swaps that found the expected value, over verified trials.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub swapped_fraction: Option<f64>,
-    /// Paced runs: what was asked for and what was reached.
+    /// Paced runs: the offered rate and the reached rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pace: Option<Pace>,
-    /// With `--until-ci`: true when the interval became that narrow before the time was up.
+    /// With `--until-ci`: true if the confidence interval became narrow enough before the time was up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub converged: Option<bool>,
 }
@@ -293,9 +295,9 @@ pub struct Summary {
 pub struct BatchPhases {
     /// Building its operations.
     pub prepare: BatchPhase,
-    /// Handing them over, waits for room included.
+    /// Posting them, including waits for room.
     pub post: BatchPhase,
-    /// From there to the completion of the last one.
+    /// From then until the last one has completed.
     pub complete: BatchPhase,
 }
 
@@ -311,13 +313,13 @@ pub struct BatchPhase {
     pub time_ns_p99: u64,
 }
 
-/// Both directions of a trial, over the same window.
+/// Both directions of a trial, over the same measured interval.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialDirections {
     /// Operations of the first ranks of the pairs.
     pub forward: TrialDirection,
-    /// Operations of the ranks behind them.
+    /// Operations of the second ranks of the pairs.
     pub back: TrialDirection,
 }
 
@@ -329,7 +331,7 @@ pub struct TrialDirection {
     pub operations: u64,
     /// Their payload bytes.
     pub payload_bytes: u64,
-    /// `payload_bytes` / window of the trial, so that both directions add up to the trial's bandwidth.
+    /// `payload_bytes` / the trial's measured interval, so that both directions add up to the trial's bandwidth.
     pub bandwidth_bytes_per_s: f64,
 }
 
@@ -339,7 +341,7 @@ pub struct TrialDirection {
 pub struct Directions {
     /// Operations of the first ranks of the pairs.
     pub forward: PairDirection,
-    /// Operations of the ranks behind them.
+    /// Operations of the second ranks of the pairs.
     pub back: PairDirection,
 }
 
@@ -353,29 +355,29 @@ pub struct PairDirection {
     pub payload_bytes: u64,
     /// Bandwidth over the trials.
     pub bandwidth_bytes_per_s: Spread,
-    /// Mean of its latencies; absent where none were recorded.
+    /// Mean of its latencies; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
-    /// Operations among its latencies that were due and never ended. With any, the mean is a lower bound.
+    /// Number of its samples whose operations were due and never ended. If there are any, the mean is a lower bound.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfinished: u64,
 }
 
-/// One rail of all ranks together: the devices with the same place in their lists.
+/// One rail over all ranks: the devices with the same index in their lists.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Rail {
-    /// Place in the lists of devices, from 0.
+    /// Index in the lists of devices, from 0.
     pub rail: u32,
-    /// Device of the initiating ranks, where all of them have one of this name.
+    /// Device of the initiating ranks, if all of them use this name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Payload bytes of all trials that initiators handed to it; answers of a ping-pong are not in it.
+    /// Payload bytes that initiators posted to it in all trials, without answers of ping-pongs.
     pub payload_bytes: u64,
-    /// Rate while it was busy, all initiating workers together: `payload_bytes` / the part of the windows in which it
-    /// had something in flight. Without a clock of its own: a worker counts the polls at which it had.
+    /// Rate while busy, over all initiating workers: `payload_bytes` / the part of the measured intervals in which it
+    /// had operations in flight. Estimated without clock reads: a worker counts the polls during which it had some.
     pub busy_bytes_per_s: f64,
-    /// Part of the windows in which it had something in flight, mean over the initiating workers.
+    /// Fraction of the measured intervals in which it had operations in flight, mean over the initiating workers.
     pub busy_fraction: f64,
 }
 
@@ -385,14 +387,15 @@ pub struct Rail {
 pub struct SlowRail {
     /// The initiating rank.
     pub rank: u32,
-    /// Its host.
+    /// Its host's name.
     pub host: String,
-    /// Place in its list of devices.
+    /// Index in its list of devices.
     pub rail: u32,
-    /// Its device, where that has a name.
+    /// Its device, if that has a name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Rate while busy / mean rate of the worker's other rails that are like it: below 0.9 in every trial. The lowest.
+    /// Rate while busy / mean rate of the worker's other rails of the same kind. Below 0.9 in every trial; this is the
+    /// lowest value.
     pub share: f64,
 }
 
@@ -406,66 +409,66 @@ pub struct InitiatorFigures {
     pub operations: u64,
     /// Payload bytes of all trials.
     pub payload_bytes: u64,
-    /// `payload_bytes` / the rank's own time: from the aligned start of each trial to its last completion, closing
-    /// flush included.
+    /// `payload_bytes` / the rank's own time: from the aligned start of each trial to its last completion, including
+    /// the closing flush.
     pub bandwidth_bytes_per_s: f64,
-    /// Smallest latency; absent where none were recorded.
+    /// Smallest latency; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_min: Option<u64>,
-    /// Mean of its latencies; absent where none were recorded.
+    /// Mean of its latencies; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
-    /// Operations among its latencies that were due and never ended. With any, the mean is a lower bound.
+    /// Number of its samples whose operations were due and never ended. If there are any, the mean is a lower bound.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfinished: u64,
 }
 
-/// One pair of ranks that had the path for itself in its turn, or one with a load of a file, whose bytes and rates are
-/// those of the trials, in which all pairs move theirs at once.
+/// One pair of ranks that had the path to itself during its turns. For a pair with a load from a file, bytes and rates
+/// are those of the trials, in which all pairs move their loads at once.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct PairRate {
-    /// The rank that initiated.
+    /// The initiating rank.
     pub initiator: u32,
-    /// The other one.
+    /// The target rank.
     pub target: u32,
-    /// True where both are on one host.
+    /// True if both are on one host.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub within_host: bool,
-    /// True where workers of both are on one CPU, so that they take turns on it.
+    /// True if workers of both share a CPU, so that they take turns on it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shares_cpu: bool,
     /// Payload bytes of all its turns.
     #[serde(default)]
     pub payload_bytes: u64,
-    /// Payload bytes of all its turns / their time.
+    /// Payload bytes of all its turns / their total time.
     pub bandwidth_bytes_per_s: f64,
     /// Rate of its best turn.
     #[serde(default)]
     pub bandwidth_bytes_per_s_max: f64,
-    /// Time from the aligned start until its load had arrived in a turn for itself, nanoseconds: the median of as many
-    /// turns as trials. Only of loads of a file.
+    /// Time from the aligned start until the load had arrived when the pair ran alone, nanoseconds. Median of as many
+    /// turns as trials. Only for loads from a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ns_alone: Option<f64>,
-    /// Median of that time over the trials, beside the other pairs. Only of loads of a file.
+    /// Median of that time over the trials, while other pairs ran too. Only for loads from a file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_ns_together: Option<f64>,
-    /// Mean of its latencies; absent where none were recorded.
+    /// Mean of its latencies; absent if none were recorded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency_ns_mean: Option<f64>,
-    /// Operations among its latencies that were due and never ended. With any, the mean is a lower bound.
+    /// Number of its samples whose operations were due and never ended. If there are any, the mean is a lower bound.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub unfinished: u64,
 }
 
 impl PairRate {
-    /// Time beside the other pairs / time alone.
+    /// Returns the time together with other pairs / the time alone.
     pub fn slowdown(&self) -> Option<f64> {
         let alone_ns = self.time_ns_alone.filter(|&ns| ns > 0.0)?;
         Some(self.time_ns_together? / alone_ns)
     }
 
-    /// The rank that sends and the one that receives. `reads`: bytes flow towards the initiator.
+    /// Returns the sending and the receiving rank. With `reads`, bytes flow towards the initiator.
     pub fn direction(&self, reads: bool) -> (u32, u32) {
         match reads {
             true => (self.target, self.initiator),

@@ -1,4 +1,4 @@
-//! Operations at a rate: what was asked for, and what came of it.
+//! Operations at a rate: the offered rate, and the results.
 
 use serde::{Deserialize, Serialize};
 use tonnage_plan::transfer::{Pacing, Rate, TransferPoint};
@@ -6,21 +6,21 @@ use tonnage_plan::transfer::{Pacing, Rate, TransferPoint};
 use super::figures::{point, summary};
 use crate::figures::{Better, Figure, PERCENT, Style};
 
-/// A time in which operations of one worker of a paced run to one rank were due or in flight, and none of them ended. It
-/// is far longer than the other waits for completions of the same worker.
+/// A period in which operations of one worker of a paced run to one rank were due or in flight and none of them ended.
+/// It is far longer than this worker's other waits for completions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Stall {
-    /// Its length.
+    /// Length.
     pub length_ns: u64,
-    /// Its begin, from the aligned start of the trial.
+    /// Begin, from the aligned start of the trial.
     pub begin_ns: u64,
-    /// The part of it that one turn of the initiating worker's loop took. Most of it means that the loop itself stood
-    /// still: its process was stopped, its CPU was taken, or a call of the engine took so long.
+    /// Part of it that falls into a single iteration of the initiating worker's loop. If this is most of it, the loop
+    /// itself did not run: its process was stopped, its CPU was taken away, or a call of the engine took that long.
     pub loop_ns: u64,
-    /// The rank that initiates.
+    /// The initiating rank.
     pub rank: u32,
-    /// The rank that its operations go to.
+    /// The target rank.
     pub peer: u32,
 }
 
@@ -28,18 +28,18 @@ pub struct Stall {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Pace {
-    /// Operations per second that were asked for, all initiating ranks together.
+    /// Requested operations per second, over all initiating ranks.
     pub offered_per_s: f64,
-    /// Completed, all initiating ranks together.
+    /// Completed operations per second, over all initiating ranks.
     pub reached_per_s: f64,
-    /// Part of the operations that were issued late because the window was full or the loop was behind, or never.
+    /// Fraction of the operations that were issued late or never, because the window was full or the loop was behind.
     pub late_fraction: f64,
-    /// Part of the operations that were due and never issued.
+    /// Fraction of the operations that were due and never issued.
     #[serde(default)]
     pub never_issued_fraction: f64,
 }
 
-/// Rates that were asked for.
+/// Offered rates.
 pub(super) const OFFERED: &[Figure] = &[
     Figure {
         style: Style::Rate,
@@ -68,7 +68,7 @@ pub(super) const OFFERED: &[Figure] = &[
     ),
 ];
 
-/// Rates that were reached, and what kept operations waiting.
+/// Reached rates, and causes of delays.
 pub(super) const REACHED: &[Figure] = &[
     Figure {
         name: "Reached (op/s)",
@@ -124,7 +124,7 @@ fn rate(point: &TransferPoint) -> Option<Rate> {
     }
 }
 
-/// What all initiating ranks together are asked for, where each is asked for so much.
+/// Returns the total over all initiating ranks of a value per rank.
 fn together(point: &TransferPoint, each: f64) -> f64 {
     each * f64::from(point.roles.initiating_at_once())
 }

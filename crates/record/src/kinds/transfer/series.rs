@@ -1,31 +1,31 @@
-//! A trial cut into intervals: what moved in each of them, and who stood still.
+//! A trial cut into intervals: the operations in each of them, and standstills of clients.
 
 use serde::{Deserialize, Serialize};
 use tonnage_units::quantity::human::number_at_least;
 
 use tonnage_units::histogram::LowerBounds;
 
-/// Operations of a trial over time, in intervals that follow each other from the aligned start.
+/// Operations of a trial over time, in consecutive intervals from the aligned start.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TrialSeries {
     /// Length of an interval; the last one ends with the trial.
     pub interval_ns: u64,
-    /// Operations that completed in each interval on all clients together; they add up to those of the trial.
+    /// Operations completed in each interval, over all clients. They add up to those of the trial.
     pub operations: Vec<u64>,
-    /// Latencies of each interval on all clients together; empty where none were recorded.
+    /// Latencies of each interval, over all clients; empty if none were recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub latencies: Vec<IntervalLatency>,
-    /// Each client, where they are 16 or fewer.
+    /// Each client, if there are at most 16.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub clients: Vec<ClientSeries>,
-    /// The slowest and the fastest client of each interval, where they are more.
+    /// The slowest and the fastest client of each interval, if there are more than 16 clients.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extremes: Vec<IntervalExtremes>,
-    /// Clients that moved nothing for one whole interval or more, and when; in the order in which they began.
+    /// Clients that moved nothing for at least one whole interval, and when; ordered by begin.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub standstills: Vec<Standstill>,
-    /// Standstills beyond those that are listed.
+    /// Number of standstills that are not listed.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more_standstills: u64,
 }
@@ -35,20 +35,20 @@ pub(super) fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// The most clients whose series are kept.
+/// Maximum number of clients with their own series.
 pub const SERIES_CLIENTS_MAX: usize = 16;
 
 /// Latencies of the operations that completed in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IntervalLatency {
-    /// Number of samples; the other figures are 0 without any.
+    /// Number of samples. The other figures are 0 if there are none.
     pub samples: u64,
     /// Median.
     pub latency_ns_p50: u64,
     /// 99th percentile.
     pub latency_ns_p99: u64,
-    /// Largest.
+    /// Maximum.
     pub latency_ns_max: u64,
     /// Present if some of these figures are lower bounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -56,7 +56,7 @@ pub struct IntervalLatency {
 }
 
 impl IntervalLatency {
-    /// Median, 99th percentile and largest in microseconds, as tables print them.
+    /// Median, 99th percentile and maximum in microseconds, as tables print them.
     pub fn shown_us(&self) -> [String; 3] {
         let us = |ns: u64, is_bound: bool| number_at_least(ns as f64 / 1e3, is_bound);
         let is_bound = |ns| self.lower_bounds.is_some_and(|it| it.has_percentile(ns));
@@ -74,13 +74,13 @@ impl IntervalLatency {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct ClientSeries {
-    /// The rank that initiates.
+    /// The initiating rank.
     pub rank: u32,
-    /// Operations that completed in each interval.
+    /// Operations completed in each interval.
     pub operations: Vec<u64>,
 }
 
-/// The clients with the fewest and with the most operations of an interval.
+/// The clients with the fewest and the most operations in an interval.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct IntervalExtremes {
@@ -94,15 +94,15 @@ pub struct IntervalExtremes {
     pub fastest_operations: u64,
 }
 
-/// Intervals in a row in which a client moved nothing, before it had done its part.
+/// Consecutive intervals in which a client moved nothing before it had finished its part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct Standstill {
     /// The client.
     pub rank: u32,
-    /// Begin of the first of them, from the aligned start.
+    /// Begin of the first interval, from the aligned start.
     pub begin_ns: u64,
-    /// End of the last one.
+    /// End of the last interval.
     pub end_ns: u64,
 }
 
@@ -110,14 +110,14 @@ pub struct Standstill {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct BrokenOff {
-    /// Number of the trial, from 1.
+    /// Number of the trial, starting at 1.
     pub trial: u64,
-    /// Intervals until then.
+    /// Intervals up to the failure.
     pub series: TrialSeries,
 }
 
 impl TrialSeries {
-    /// Length of the interval at this place, in a trial of `window_ns`. Never 0.
+    /// Returns the length of the interval with this index, in a trial of `window_ns`. Never 0.
     pub fn length_ns(&self, at: usize, window_ns: u64) -> u64 {
         let begin_ns = self.interval_ns.saturating_mul(at as u64);
         let is_last = at + 1 == self.operations.len();
@@ -128,7 +128,7 @@ impl TrialSeries {
         }
     }
 
-    /// Operations per second in each interval of a trial of `window_ns`.
+    /// Returns operations per second in each interval of a trial of `window_ns`.
     pub fn operations_per_s(&self, window_ns: u64) -> impl Iterator<Item = f64> {
         let at = self.operations.iter().enumerate();
         at.map(move |(at, &count)| count as f64 * 1e9 / self.length_ns(at, window_ns) as f64)
@@ -148,7 +148,7 @@ mod tests {
         };
         let rates: Vec<f64> = series.operations_per_s(2_500_000_000).collect();
         assert_eq!(rates, [100.0, 200.0, 100.0]);
-        // One whose window is not known, or that went on after it.
+        // If the measured interval is unknown, or the series continued after it.
         let rates: Vec<f64> = series.operations_per_s(0).collect();
         assert_eq!(rates, [100.0, 200.0, 50.0]);
     }

@@ -1,4 +1,4 @@
-//! Figures of a search. A record has a row for each candidate of each race.
+//! Figures of a search. A record has one row per candidate of each race.
 
 use crate::figures::common::{ASKED, EXCHANGE, OPERATION, OUTCOME};
 use crate::figures::engine::ENGINE;

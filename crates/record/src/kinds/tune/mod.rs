@@ -1,4 +1,4 @@
-//! The body of a search: every candidate that was tried, and the command line of the winner.
+//! The body of a search: every candidate that was tried, and the winner's command line.
 
 pub(crate) mod figures;
 
@@ -11,23 +11,23 @@ use crate::body::{KindBody, Part, PointOptions};
 use crate::histogram::Latency;
 use crate::transfer::TransferBody;
 
-/// A search as it was asked for, and what came out of it.
+/// A search: the point and its results.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneBody {
-    /// The point that was asked for.
+    /// The requested point.
     pub point: TunePoint,
-    /// From the first race to the end.
+    /// Time from the first race to the end.
     pub elapsed_ns: u64,
-    /// Candidates in the order of the races.
+    /// Candidates, in the order of the races.
     pub tried: Vec<TuneTry>,
-    /// The end of the search; absent where it did not come to one.
+    /// The result of the search; absent if it did not finish.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub winner: Option<TuneWinner>,
 }
 
 impl TuneBody {
-    /// A point before anything was tried.
+    /// Creates the body of a point before anything is tried.
     pub fn new(point: TunePoint) -> Self {
         Self {
             point,
@@ -37,13 +37,13 @@ impl TuneBody {
         }
     }
 
-    /// Returns whether nothing of it could be measured: no candidate did more than be refused.
+    /// Returns whether nothing could be measured: all candidates were refused.
     pub fn is_refused(&self) -> bool {
         let mut tried = self.tried.iter();
         self.winner.is_none() && tried.all(|it| it.outcome == TuneOutcome::Refused)
     }
 
-    /// The candidate that a part is.
+    /// Returns the candidate of a part.
     pub fn candidate(&self, part: Part) -> Option<&TuneTry> {
         match part {
             Part::Nth(at) => self.tried.get(at),
@@ -56,54 +56,54 @@ impl TuneBody {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneTry {
-    /// Pass over the dimensions, from 1.
+    /// Pass over the dimensions, starting at 1.
     pub pass: u32,
-    /// Option whose values competed.
+    /// The option that was varied.
     pub dimension: String,
-    /// Its value, as a command line says it; `default` where it says nothing.
+    /// The value, as on a command line; `default` if the option is not given.
     pub value: String,
-    /// Trials of it.
+    /// Number of its trials.
     pub rounds: u32,
-    /// Figure of the goal in these: bytes per second, operations per second, or nanoseconds. Their geometric mean
-    /// without the fifth of them at either end.
+    /// Figure of the goal in these trials: bytes per second, operations per second, or nanoseconds. A geometric mean
+    /// that excludes the lowest and highest fifth.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub goal_mean: Option<f64>,
-    /// Comparison with the winner of the race; absent for the winner, and where they had too few rounds in common.
+    /// Comparison with the winner of the race; absent for the winner, and if they had too few rounds in common.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gain: Option<TuneGain>,
-    /// End of the candidate.
+    /// Outcome of the candidate.
     pub outcome: TuneOutcome,
-    /// Reason of a refusal.
+    /// Reason for a refusal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-/// Parts by which a candidate was better than the winner of its race in the rounds that both had; negative where it was
+/// Relative improvement of a candidate over the winner of its race, in the rounds that both had; negative if it was
 /// worse.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneGain {
-    /// Geometric mean of the ratios without the fifth of them at either end, less 1.
+    /// Geometric mean of the ratios without the lowest and highest fifth, minus 1.
     pub mean: f64,
     /// Lower end of the 95 % confidence interval.
     pub low: f64,
-    /// Upper end of it.
+    /// Upper end of the 95 % confidence interval.
     pub high: f64,
 }
 
 tonnage_units::names! {
-    /// End of a candidate.
+    /// Outcome of a candidate.
     pub enum TuneOutcome: "end of a candidate" {
         /// It won its race.
         Won = "won",
         /// It is worse than the winner.
         Worse = "worse",
-        /// It is dearer than the winner, and at most 3 % better.
+        /// It is costlier than the winner, and at most 3 % better.
         AsGood = "as-good",
         /// It may be better than the winner, or as good and cheaper.
         Tied = "not-told-apart",
-        /// It was left out early, for it was worse than another value, or as good and dearer; beside the winner it had
-        /// too few rounds to tell.
+        /// It was left out early, because it was worse than another value, or as good and costlier. It had too few
+        /// rounds for a comparison with the winner.
         LeftOut = "left-out",
         /// It could not be measured.
         Refused = "refused",
@@ -112,13 +112,13 @@ tonnage_units::names! {
     }
 }
 
-/// The end of a search.
+/// The result of a search.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 pub struct TuneWinner {
     /// The command line that repeats it.
     pub command: String,
-    /// The winner's last run, after the races, with the last visit of each slot checked.
+    /// The winner's last run, after the races, with the last visit of each slot verified.
     #[cfg_attr(feature = "schema", schemars(extend("unevaluatedProperties" = false)))]
     pub run: TransferBody,
 }

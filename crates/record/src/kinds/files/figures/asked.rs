@@ -1,4 +1,4 @@
-//! Figures of what was asked for, and of what the files are on.
+//! Figures of options, and of the storage of the files.
 
 use tonnage_plan::files::{FilePoint, ReadFrom};
 
@@ -135,7 +135,7 @@ fn read_from(point: &FilePoint) -> String {
     }
 }
 
-/// Joins the answers of the ranks' storages, each answer once.
+/// Joins the distinct values over the ranks' storages.
 fn storage(row: &Row<'_>, of: fn(&Storage) -> &String) -> Value {
     let storages = row.record.file().into_iter().flat_map(|body| &body.storage);
     let mut texts: Vec<&str> = storages.map(|storage| of(storage).as_str()).collect();

@@ -1,6 +1,6 @@
-//! Figures of file experiments. A record has a row for each phase, and for one that both reads and writes two more,
-//! with the latencies of each. Where a phase has several trials, a figure is of all of them; no figure needs a row for
-//! each, because records have them and tables read [`Figure::trials`](super::Figure::trials).
+//! Figures of file experiments. A record has one row per phase. A phase that both reads and writes has two additional
+//! rows with the latencies of each. A figure covers all trials of a phase. Trials need no rows, because records have
+//! them and tables read [`Figure::trials`](super::Figure::trials).
 
 mod asked;
 mod phase;

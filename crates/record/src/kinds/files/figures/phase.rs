@@ -1,4 +1,4 @@
-//! Figures of a phase: its bandwidth in IOR's unit, its times, its price.
+//! Figures of a phase: its bandwidth in IOR's unit, its times, and its CPU cost.
 
 use crate::figures::{Better, Figure, GIGA, Row, Style, Value};
 use crate::files::{PhaseRecord, PhaseTrial};
@@ -9,7 +9,7 @@ const GIB: f64 = 1024.0 * MIB;
 /// Nanoseconds as seconds.
 pub(super) const SECONDS: Style = GIGA;
 
-/// Mean of times between ranks.
+/// How times between ranks are computed.
 const BY_RANK_0: &str =
     "Mean over the trials, by rank 0's clock; the offsets of other hosts' clocks are taken away.";
 
@@ -116,7 +116,7 @@ pub const TIMES: &[Figure] = &[
     },
 ];
 
-/// Price of the bytes.
+/// CPU cost of the bytes.
 pub const CPU_OF_BYTES: &[Figure] = &[Figure {
     name: "CPU (s/GiB)",
     field: "cpu_ns_per_gib",
@@ -131,13 +131,13 @@ pub(super) fn phase<'a>(row: &Row<'a>) -> Option<&'a PhaseRecord> {
     row.record.file()?.phase(row.part)
 }
 
-/// A figure of each trial of the row's phase.
+/// Returns a figure of each trial of the row's phase.
 pub(super) fn trials(row: &Row<'_>, of: fn(&PhaseTrial) -> Option<f64>) -> Vec<Option<f64>> {
     let trials = phase(row).into_iter().flat_map(|phase| &phase.trials);
     trials.map(of).collect()
 }
 
-/// Mean over the trials that have the figure.
+/// Returns the mean over the trials that have the figure.
 pub(super) fn mean(row: &Row<'_>, of: fn(&PhaseTrial) -> Option<f64>) -> Value {
     let values: Vec<f64> = trials(row, of).into_iter().flatten().collect();
     let sum: f64 = values.iter().sum();

@@ -1,4 +1,4 @@
-//! Figures of single ranks of a phase, and of events in it.
+//! Figures of individual ranks in a phase, and of events in it.
 
 use super::phase::{SECONDS, mean, phase, trials};
 use crate::figures::{Better, Figure, Row, Value};
@@ -7,7 +7,7 @@ use crate::files::{PhaseTrial, StonewallFigures};
 const BY_RANK_0: &str =
     "Mean over the trials, by rank 0's clock; the offsets of other hosts' clocks are taken away.";
 
-/// Times of single ranks.
+/// Times of individual ranks.
 pub const RANKS: &[Figure] = &[
     Figure {
         name: "Open slowest (s)",
@@ -98,7 +98,7 @@ pub const RANKS: &[Figure] = &[
     },
 ];
 
-/// Reads among the transfers, stonewall, page cache, data.
+/// Reads among the transfers, stonewall, page cache, and data.
 pub const EVENTS: &[Figure] = &[
     Figure {
         name: "Reads",

@@ -1,10 +1,10 @@
-//! Verdicts on matrices whose slow parts are known.
+//! Verdicts on matrices with known slow parts.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Rates of all pairs among so many ranks.
+/// Rates of all pairs among `ranks` ranks.
 fn pairs(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
     let all = (0..ranks).flat_map(|from| (0..ranks).map(move |to| (from, to)));
     let all = all.filter(|(from, to)| from != to);
@@ -19,12 +19,12 @@ fn pairs(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
     all.map(pair).collect()
 }
 
-/// Noise of a few percent that is not the same for two pairs.
+/// Noise of a few percent that differs between pairs.
 fn noisy(from: u32, to: u32) -> f64 {
     1e9 * (1.0 + 0.03 * f64::from((from * 7 + to * 13) % 11) / 11.0)
 }
 
-/// That noise, of a rate that is so many times lower where it is slow.
+/// A rate with that noise, divided by `times` if it is slow.
 fn slowed(from: u32, to: u32, times: f64, is_slow: bool) -> f64 {
     noisy(from, to) / if is_slow { times } else { 1.0 }
 }
@@ -56,7 +56,7 @@ fn a_rank_that_sends_at_a_tenth_is_a_row_and_one_that_receives_a_column() {
         let one = judged(&|from, to| tenth((from, to) == (1, 3), from, to));
         assert_eq!(one, (vec![], vec![], vec![(1, 3)]), "{ranks}");
     }
-    // A slow pair of a slow sender is slower still.
+    // A slow pair of a slow sender is slower than the sender's other pairs.
     let rate = |from, to| match (from, to) {
         (2, 0) => 1e7,
         (2, _) => 1e8,
@@ -68,7 +68,7 @@ fn a_rank_that_sends_at_a_tenth_is_a_row_and_one_that_receives_a_column() {
     assert!((0.009..0.011).contains(&verdict.slow_pairs[0].of_median));
 }
 
-/// Half of what a good rank sends goes to slow ones then, which are marked first.
+/// About half of a good sender's bytes go to slow receivers; the slow ones must be marked first.
 #[test]
 fn several_slow_ranks_are_marked_and_no_good_one() {
     for (ranks, slow) in [(5, 2), (7, 3), (6, 2), (16, 7)] {
@@ -88,7 +88,7 @@ fn several_slow_ranks_are_marked_and_no_good_one() {
 
 #[test]
 fn where_most_is_slow_or_all_differs_nobody_can_tell() {
-    // Two of six hosts both ways: 18 of 30 pairs.
+    // Two of six hosts in both directions: 18 of 30 pairs.
     let most = pairs(6, |from, to| slowed(from, to, 10.0, from.min(to) < 2));
     let verdict = judge(6, &most, false).unwrap();
     assert_eq!(verdict.unclear, Some(Unclear::MostAreSlow));
@@ -121,7 +121,7 @@ fn few_ranks_have_slow_pairs_and_none_that_is_to_blame() {
     assert_eq!(judge(2, &pairs(2, |_, _| 0.0), false), None);
 }
 
-/// Half as many hosts as ranks, with two ranks each, which reach each other ten times as fast.
+/// Hosts with two ranks each, which reach each other ten times as fast as other ranks.
 fn on_hosts(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
     let mut pairs = pairs(ranks, rate);
     for pair in &mut pairs {
@@ -133,7 +133,7 @@ fn on_hosts(ranks: u32, rate: impl Fn(u32, u32) -> f64) -> Vec<PairRate> {
     pairs
 }
 
-/// Six ranks on two CPUs: those of a CPU take turns on it, and are slower for that reason alone.
+/// Six ranks on two CPUs. Ranks that share a CPU take turns on it, and are slow only for that reason.
 #[test]
 fn pairs_on_one_cpu_are_not_judged_beside_others() {
     let share = |from: u32, to: u32| from % 2 == to % 2;
@@ -146,7 +146,8 @@ fn pairs_on_one_cpu_are_not_judged_beside_others() {
     let verdict = judge(6, &pairs, false).unwrap();
     assert_eq!(marked(&verdict), (vec![], vec![], vec![]));
     assert_eq!((verdict.on_one_cpu, verdict.unclear), (12, None));
-    // A link that is slower than the CPUs is so for all pairs alike; then one that is slow is so by itself.
+    // A link that is slower than the CPUs slows all pairs equally. A pair that is slower still is then slow
+    // individually.
     for pair in &mut pairs {
         let slow = (pair.initiator, pair.target) == (2, 0);
         pair.bandwidth_bytes_per_s_max = if slow { 1e8 } else { 1e9 };
@@ -166,7 +167,7 @@ fn pairs_within_hosts_are_compared_with_each_other() {
             [false, true].map(|within| verdict.middle(within).unwrap().median_bytes_per_s);
         assert!((9.0..11.0).contains(&(within / across)));
     }
-    // The way out of the second host is slow, and what its ranks copy to each other is not.
+    // The path out of the second host is slow, but copies between its ranks are not.
     let pairs = on_hosts(8, |from, to| {
         slowed(from, to, 10.0, from / 2 == 1 && to / 2 != 1)
     });
@@ -178,7 +179,7 @@ fn pairs_within_hosts_are_compared_with_each_other() {
             .all(|pair| pair.initiator / 2 == 1 && !pair.within_host)
     );
     assert_eq!(slow.count(), 2 * 6);
-    // Two ranks of one host that are slow with each other alone are hidden by nothing.
+    // Two ranks of one host that are slow only with each other are found.
     let pairs = on_hosts(8, |from, to| {
         slowed(from, to, 4.0, from / 2 == 1 && to / 2 == 1)
     });
@@ -201,7 +202,7 @@ fn ranks_of_a_small_rack_are_not_blamed_for_the_way_to_the_others() {
                     .all(|&(from, to)| (from < small) != (to < small))
             );
         } else {
-            // All but one of fifteen are behind the slow way: nobody can tell that from a slow rank.
+            // All but one of fifteen peers are behind the slow path, which looks the same as a slow rank.
             assert_eq!((senders, receivers), (vec![0, 1], vec![0, 1]));
         }
     }
@@ -236,7 +237,7 @@ proptest! {
             judge(6, &rates, false).unwrap()
         };
         prop_assert_eq!(marked(&judged(1.29f64.ln())), (vec![], vec![], vec![]));
-        // A pair by itself may be far from others that are alike by chance; all of a rank's never are.
+        // By chance, a single pair may be far from others that are close together; all pairs of a rank never are.
         let wide = judged(1.65f64.ln());
         prop_assert_eq!((wide.slow_senders, wide.slow_receivers), (vec![], vec![]));
     }
