@@ -89,7 +89,7 @@ fn main() -> Result<()> {
         let program = std::env::current_exe().map_err(|error| Error::io("this program", error))?;
         let supervisor = start_local(&env, ranks, &program, &[], &[(BEGAN, began)])?;
         if supervisor.wait()? != 0 {
-            return Err(Error::Failed(format!("{ranks} processes did not end well")));
+            return Err(Error::Failed(format!("{ranks} processes failed")));
         }
     }
     Ok(())
@@ -137,7 +137,7 @@ fn as_threads(ranks: u32) -> Result<Run> {
         .collect::<Result<Vec<_>>>()?;
     let joined = all.iter().map(|(joined, ..)| *joined).max();
     let resident = all.iter().map(|(_, resident, _)| *resident).max();
-    let none = || Error::Failed("the last rank told nothing".into());
+    let none = || Error::Failed("the last rank sent no figures".into());
     let ends = all
         .into_iter()
         .find_map(|(.., ends)| ends)

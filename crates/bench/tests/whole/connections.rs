@@ -233,7 +233,7 @@ fn a_later_round_that_fails_ends_its_point_and_not_the_run() {
     let why = why_failed(&records[0]);
     assert!(
         why.contains("rank 1") && why.contains("worn out"),
-        "the cause is said: {why}"
+        "the cause is named: {why}"
     );
     assert_eq!(records[1].outcome, Outcome::Measured, "{records:#?}");
 }

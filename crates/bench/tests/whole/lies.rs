@@ -147,11 +147,11 @@ fn every_lie_about_bytes_fails_only_its_point_and_names_the_location() {
 fn every_lie_about_words_fails_the_point_and_names_the_error() {
     let lies = [
         ("none", "measured"),
-        ("flip", "an old value came to them twice"),
-        ("truncate", "the old value did not come"),
-        ("elsewhere", "an old value came to them twice"),
-        ("flip-all", "and their initiators were told of"),
-        ("drop", "the old value did not come"),
+        ("flip", "one old value arrived twice"),
+        ("truncate", "the old value did not arrive"),
+        ("elsewhere", "one old value arrived twice"),
+        ("flip-all", "and their initiators received old values for"),
+        ("drop", "the old value did not arrive"),
     ];
     for verb in ["fetch-add", "compare-swap"] {
         for pacing in PACINGS {
@@ -159,7 +159,7 @@ fn every_lie_about_words_fails_the_point_and_names_the_error() {
                 let told = outcome(2, &lines(lie, verb, pacing, true));
                 let expected = match (verb, lie) {
                     // An old value that differs from the expected one does not count as a success.
-                    ("compare-swap", "flip") => "and their initiators were told of",
+                    ("compare-swap", "flip") => "and their initiators received old values for",
                     _ => expected,
                 };
                 assert!(told.contains(expected), "{lie} {verb} {pacing}: {told}");

@@ -51,7 +51,7 @@ fn wrong_on_a_long_link(record: &Record) -> Option<String> {
     }
     // A result that differs from the start races against it once more; a tie goes to the better one.
     let again = body.tried.iter().any(|it| it.dimension == "together");
-    (again == (window == 64)).then(|| "what was found did not meet the start again".into())
+    (again == (window == 64)).then(|| "the result did not race against the start again".into())
 }
 
 /// The delay is the same for every window that the link can keep up with: a longer one is not better.

@@ -116,7 +116,7 @@ fn the_loopback_is_crossed() {
 #[test]
 fn another_interface_is_not_crossed() {
     if quiet().is_none() {
-        println!("skip: there is no network interface beside lo");
+        println!("skip: the only network interface is lo");
         return;
     }
     static QUIET: [Entry; 1] = [Entry {

@@ -1,4 +1,4 @@
-//! Number of workers whose connections fit. Only the engine's library knows how many queue pairs or how much pinned
+//! Number of workers that can have connections here. Only the engine's library knows how many queue pairs or how much pinned
 //! memory exist, so if it refuses some workers, those served are counted. The file descriptors per worker depend on the
 //! engine, its library and its peers, so they are counted too: a first worker sets up its connections before all do.
 

@@ -138,7 +138,7 @@ impl Opened {
             yielding: self.devices.placement.yielding,
             ..Effective::default()
         };
-        let what = "what the engines are";
+        let what = "descriptions of the engines";
         let all = stage.rank.collect(what, &Json(mine), DEADLINES.step)?;
         let (mut placed, mut fits) = (None, Ok(()));
         if stage.rank.id() == 0 {

@@ -79,7 +79,7 @@ impl From<Error> for Refusal {
 pub fn refuse(error: Error, orders: &Receiver<Order>, answers: &Sender<Result<Answer, Refusal>>) {
     let mut reason = Some(error);
     while let Ok(order) = orders.recv() {
-        let again = || Error::Failed("a worker that cannot work was told to".into());
+        let again = || Error::Failed("a worker that could not start got another order".into());
         let answer = match order {
             Order::Close => Ok(Answer::Closed(None)),
             _ => Err(reason.take().unwrap_or_else(again).into()),
@@ -277,7 +277,7 @@ impl Worker {
     }
 
     fn engine(&mut self) -> Result<&mut Box<dyn Engine + Send>> {
-        let none = || Error::Failed("a worker was to connect before its engine was open".into());
+        let none = || Error::Failed("a worker got an order to connect before its engine was open".into());
         self.engine.as_mut().ok_or_else(none)
     }
 

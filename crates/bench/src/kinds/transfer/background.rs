@@ -52,7 +52,7 @@ pub struct WorkerPart {
 }
 
 impl WorkerPart {
-    /// Whether this worker yields its CPU when idle, on a rank whose workers share CPUs if `shares` is set. It yields
+    /// Whether this worker yields its CPU when idle, where `shares` states whether the rank's workers share CPUs. It yields
     /// only if another worker may want the CPU, because a yield takes longer than a short latency.
     pub(super) fn yields(&self, shares: bool, is_loaded: bool) -> bool {
         shares

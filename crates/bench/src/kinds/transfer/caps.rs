@@ -35,7 +35,7 @@ pub(super) fn check_caps(
     if point.verify == Verification::Last && overtakes(point, delivers(caps)) {
         return Err(Error::Unavailable {
             what: format!("verify on {name} where data of several slots land in one"),
-            why: "a write that completed may still be on its way, so that nobody knows which came last".into(),
+            why: "a completed write may still be on its way, so it is unknown which one landed last".into(),
             how: "Choose the same order at both ends, or --op read".into(),
         });
     }

@@ -62,7 +62,7 @@ pub fn canary_cpus(
             let targets = point.roles.targets(from);
             targets.first().map(|&to| (from, to))
         })
-        .ok_or("nobody exchanges bytes")?;
+        .ok_or("no ranks exchange bytes")?;
     let hosts = rank.hosts();
     if !hosts.share_machine(from, 0) || !hosts.share_machine(to, 0) {
         return Err(format!(

@@ -21,8 +21,7 @@ use tonnage_units::{Error, Result};
 /// window unused.
 const WINDOW_SHARE: u64 = 4;
 
-/// Polls without an arrival before a receiver returns fewer credits than that in a stream, whose sender is busy
-/// meanwhile.
+/// Polls without an arrival before a receiver returns fewer credits than that in a stream: the sender is busy meanwhile.
 const IDLE_POLLS_STREAM: u32 = 64;
 
 /// Polls without an arrival before a receiver returns credits to a sender that waits for exactly those.
@@ -45,7 +44,7 @@ pub(super) fn make_flows(
         })?;
         let there = SliceLayout::new(point, target);
         let remote = there.into_origin_of(rank).ok_or_else(|| {
-            let lacks = format!("rank {target} has no place for what rank {rank} sends");
+            let lacks = format!("rank {target} has no slice for the data of rank {rank}");
             Error::Failed(lacks)
         })?;
         let local = layout.out_origin(index);
@@ -102,7 +101,7 @@ fn asks_delivery(point: &TransferPoint, [always, on_request]: [bool; 2]) -> bool
     claims_arrival(point) && on_request && !always
 }
 
-/// Whether the bytes are in the peer's memory when a latency sample ends, for the record. All initiating devices must
+/// Whether the bytes are in the peer's memory when a latency sample ends, as recorded. All initiating devices must
 /// agree on true. `None` if the question does not apply or cannot be answered.
 pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool> {
     if !open.moves_bytes {
@@ -214,8 +213,8 @@ pub(super) fn scratch(point: &TransferPoint, flows: usize) -> Scratch {
     }
 }
 
-/// The plan reports the same error if it knows the memory. This covers memories whose CPU access is known only once
-/// they are allocated.
+/// The plan reports the same error if it knows the memory. This covers memories that turn out only after
+/// allocation to be out of the reach of the CPU.
 fn invisible(point: &TransferPoint, rank: u32) -> Error {
     Error::Unavailable {
         what: format!(

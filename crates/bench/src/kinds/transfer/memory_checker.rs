@@ -98,13 +98,13 @@ impl<'a> MemoryChecker<'a> {
         }
         if !moved.is_clean() {
             return Err(Error::Failed(format!(
-                "of what was moved, {}",
+                "in the moved data, {}",
                 moved.describe()
             )));
         }
         if !untouched.is_clean() {
             return Err(Error::Failed(format!(
-                "of what nobody should have touched, {}",
+                "outside the moved data, {}",
                 untouched.describe()
             )));
         }

@@ -91,7 +91,7 @@ pub fn check(
     let mut workers = open.workers.iter();
     let fits =
         workers.try_for_each(|it| check_caps(point, &it.caps, it.devices.len(), &point.engine));
-    agree(stage.rank, "what the devices can do", fits, DEADLINES.step)
+    agree(stage.rank, "capabilities of the devices", fits, DEADLINES.step)
 }
 
 /// Combined needs of consecutive points that share an engine; `first` is the first of them.

@@ -139,7 +139,7 @@ impl Lead<'_, '_> {
         Ok(())
     }
 
-    /// Rounds whose pairs include one that has been slow in all its turns; complete at rank 0 only.
+    /// Rounds that contain a pair which was slow in all its turns; complete at rank 0 only.
     fn rounds_of_slow(&self) -> Vec<u32> {
         let (roles, rates) = (self.point.roles, &self.found.pairs);
         let reads = self.point.op == Verb::Read;
@@ -217,7 +217,7 @@ impl PairSum {
 }
 
 impl PairSums {
-    /// Adds a turn of the initiator's pair with its `place`-th target. An extra turn outside the trials (`beside`) only
+    /// Adds a turn of the initiator's pair with its `place`-th target. An extra turn only
     /// counts if its rate is the best.
     fn add(&mut self, place: usize, turn: PairSum, beside: bool) {
         if self.of_targets.len() <= place && !beside {
@@ -250,7 +250,7 @@ pub(super) fn verdict(point: &TransferPoint, pairs: &[PairRate]) -> Option<Matri
     judge(point.roles.ranks, pairs, point.op == Verb::Read)
 }
 
-/// Marks pairs whose workers share a CPU.
+/// Marks pairs in which workers of both ranks share a CPU.
 pub(super) fn mark_shared(pairs: &mut [PairRate], places: &Alike<WorkerPlaces>, hosts: &Hosts) {
     for pair in pairs {
         let (one, other) = (pair.initiator, pair.target);

@@ -226,7 +226,7 @@ fn check_quiet(totals: &TrialTotals) -> Result<()> {
     match totals.background.operations {
         0 => Ok(()),
         moved => Err(Error::Failed(format!(
-            "the background moved {moved} operations in the half of a trial that is without it"
+            "the background moved {moved} operations in the half of a trial without it"
         ))),
     }
 }

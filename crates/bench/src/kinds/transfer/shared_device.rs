@@ -47,9 +47,9 @@ pub(super) fn remark(
     let askers = devices.into_values().find(is_in_turn)?;
     let shared_by = askers.device.shared_by.as_ref()?;
     Some(format!(
-        "ranks {} are processes that have {} in turn, for it works for one process at a time; each change takes time \
-         (some 0.15 ms on an H100), unless they share it by {shared_by}; a GPU for each rank, and ranks of one process, \
-         have none",
+        "ranks {} are processes that share {} in time slices, because it works for one process at a time; each switch takes time \
+         (some 0.15 ms on an H100), unless they share it by {shared_by}; a GPU for each rank, or ranks of one process, \
+         avoid the switches",
         number_list::format(&askers.ranks),
         askers.device.title()
     ))
@@ -103,7 +103,7 @@ mod tests {
     use tonnage_plan::transfer::Addresses;
     use tonnage_ranks::testing::rank_info;
 
-    /// A rank with its process id. Its memory is on `gpu`, and `by` tells how that memory is accessed.
+    /// A rank with its process id. Its memory is on `gpu`, and `by` is how that memory is accessed.
     fn rank(gpu: Option<&str>, by: DeviceMemoryBy, pid: u32) -> (OpenMessage, u32) {
         let device = |uuid: &str| BusDevice {
             uuid: uuid.into(),
@@ -139,7 +139,7 @@ mod tests {
         let all = [(Some("a"), 7), (Some("b"), 8), (Some("a"), 9)];
         let told = said(&all.map(|(gpu, pid)| rank(gpu, BY, pid)), |_| ()).unwrap();
         assert!(
-            told.starts_with("ranks 0,2 are processes that have cuda:0 (0000:1b:00.0) in turn"),
+            told.starts_with("ranks 0,2 are processes that share cuda:0 (0000:1b:00.0) in time slices"),
             "{told}"
         );
         assert!(told.contains("share it by a daemon"), "{told}");

@@ -55,7 +55,7 @@ pub struct TrialTotals {
     pub elapsed_ns: u64,
     /// Most operations that any worker had in flight.
     pub in_flight_max: u64,
-    /// Workers whose engine has not settled yet on how to carry out operations.
+    /// Workers with an engine that has not settled yet on how to carry out operations.
     pub unsettled: u64,
     /// With traffic in both directions: the part initiated by the pairs' targets.
     pub back: OperationSums,

@@ -103,7 +103,7 @@ pub struct Schedule {
     pub number: u64,
     /// The round of the traffic.
     pub round: u32,
-    /// True for an extra turn outside the trials, whose latencies do not count.
+    /// True for an extra turn outside the trials. Its latencies do not count.
     pub again: bool,
     /// True if the background, where there is one, moves too.
     pub is_loaded: bool,

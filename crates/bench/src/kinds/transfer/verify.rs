@@ -159,7 +159,7 @@ struct Slice {
     key: (u32, u32),
 }
 
-/// The flow whose key a slice's data have. Data that all initiators share are keyed by the target alone; no real flow
+/// The flow that keys a slice's data. Data that all initiators share are keyed by the target alone; no real flow
 /// has this key.
 fn data_of(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
     match point.target_footprint {

@@ -235,7 +235,7 @@ impl<'a> Work<'a> {
         self.driver.serve_while(|| !self.checker.is_settled())?;
         if !self.checker.is_settled() {
             return Err(Error::Failed(
-                "--verify=each: a peer announced an operation and never had it compared; look for that peer's error, \
+                "--verify=each: a peer announced an operation that never came to be compared; look for that peer's error, \
                  or repeat with --window 1"
                     .into(),
             ));

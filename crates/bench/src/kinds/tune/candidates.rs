@@ -150,8 +150,8 @@ impl Candidates {
         check(engine, candidate, stage)?;
         if self.goal == Goal::Latency && Meaning::of(candidate, engine) != self.meaning {
             return Err(StepFailure::Point(Error::Usage(
-                "its latency ends with something else than that of the other values, such as the arrival of the \
-                 bytes, so that they cannot be compared"
+                "its latency and that of the other values end at different events, such as the arrival of the \
+                 bytes, so they cannot be compared"
                     .into(),
             )));
         }

@@ -59,7 +59,7 @@ impl<'a, 'b> Search<'a, 'b> {
         }
     }
 
-    /// Everything that was tried, for the record.
+    /// The record's body, with everything that was tried.
     pub fn into_body(mut self) -> TuneBody {
         self.body.elapsed_ns = self.begun.elapsed().as_nanos() as u64;
         self.body

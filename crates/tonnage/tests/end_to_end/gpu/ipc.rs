@@ -239,8 +239,8 @@ fn a_gpu_that_two_processes_share_is_one_copier() {
         }
         let limit = record.limit.as_ref().unwrap();
         assert!(limit.what.ends_with(", 1 copier"), "{limit:?}");
-        let begin = "ranks 0-1 are processes that have cuda:0 (";
-        let is_told = |it: &String| it.starts_with(begin) && it.contains(" in turn");
+        let begin = "ranks 0-1 are processes that share cuda:0 (";
+        let is_told = |it: &String| it.starts_with(begin) && it.contains(" in time slices");
         assert!(record.remarks.iter().any(is_told), "{:?}", record.remarks);
     }
 }

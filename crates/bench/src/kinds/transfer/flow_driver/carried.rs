@@ -17,7 +17,7 @@ use tonnage_units::{Error, Result};
 
 impl FlowDriver<'_> {
     fn carrier(&mut self) -> Result<&mut dyn Carrier> {
-        let none = || Error::Failed("the engine has nobody who carries trials out".into());
+        let none = || Error::Failed("the engine cannot run whole trials, although its device claims to; report this".into());
         self.port.engine.carrier().ok_or_else(none)
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Tick {
     pub latencies: Vec<u8>,
     /// True once all workers of the rank have driven their flows.
     pub is_driven: bool,
-    /// True in the last tick of a trial, whose count is exact.
+    /// True in the last tick of a trial. Its count is exact.
     pub is_last: bool,
 }
 

@@ -60,7 +60,7 @@ struct OutWords {
     walk: FlowWalk,
     /// Operations of earlier trials.
     issued: u64,
-    /// First operation since the words were reset whose old value did not arrive.
+    /// First operation without an old value since the words were reset.
     unanswered: Option<u64>,
 }
 
@@ -197,7 +197,7 @@ impl WordWalks {
             }
             if count > places {
                 return Err(Error::Failed(format!(
-                    "{count} operations towards rank {} had {places} places",
+                    "{count} operations towards rank {} had only {places} result slots",
                     out.target
                 )));
             }
@@ -236,7 +236,7 @@ impl WordWalks {
         for (index, out) in self.out.iter().enumerate() {
             if let Some(missing) = out.unanswered {
                 return Err(Error::Failed(format!(
-                    "operation {missing} towards rank {} completed, and the old value did not come",
+                    "operation {missing} towards rank {} completed, and the old value did not arrive",
                     out.target
                 )));
             }
@@ -273,7 +273,7 @@ impl WordWalks {
         }
         if self.op == Verb::FetchAdd && told.count != operations {
             return Err(Error::Failed(format!(
-                "{} of {operations} operations were answered: of the others the old value did not come",
+                "{} of {operations} operations were answered: for the others, the old value did not arrive",
                 told.count
             )));
         }
@@ -292,7 +292,7 @@ impl WordWalks {
                 |sum| sum.to_string(),
             );
             return Err(Error::Failed(format!(
-                "the words of a slice went up by {sum}, and their initiators were told of {}",
+                "the words of a slice went up by {sum}, and their initiators received old values for {}",
                 told.count
             )));
         }
@@ -302,8 +302,8 @@ impl WordWalks {
         }
         if gone != told {
             return Err(Error::Failed(format!(
-                "the words of a slice went up by {}, as their initiators were told, but an old value came to them twice, \
-                 and another one never",
+                "the words of a slice went up by {}, as their initiators expect, but one old value arrived twice, \
+                 and another never",
                 told.count
             )));
         }

@@ -10,7 +10,7 @@ use tonnage_plan::point::Traffic;
 use tonnage_plan::testing::slots_point as point;
 use tonnage_plan::transfer::{Addresses, TargetFootprint, TrialLength};
 
-/// Rank 0, whose words ranks 1 and 2 change.
+/// Rank 0 and its words, which ranks 1 and 2 change.
 struct Contention {
     point: TransferPoint,
     layouts: Vec<SliceLayout>,
@@ -170,11 +170,11 @@ fn swaps_of_one_initiator_all_succeed_and_two_share_the_successes() {
 fn each_kind_of_damage_is_reported() {
     for mut ranks in all() {
         let lost = ranks.wrong(&|ranks, op| ranks.set(0, op.remote, ranks.word(0, op.remote) + 1));
-        assert!(lost.contains("and their initiators were told of"), "{lost}");
+        assert!(lost.contains("and their initiators received old values for"), "{lost}");
         let huge = ranks.wrong(&|ranks, op| ranks.set(0, op.remote, u64::MAX));
-        assert!(huge.contains("and their initiators were told of"), "{huge}");
+        assert!(huge.contains("and their initiators received old values for"), "{huge}");
         let silent = ranks.wrong(&|ranks, op| ranks.set(1, ranks.landing(op), UNANSWERED));
-        assert!(silent.contains("the old value did not come"), "{silent}");
+        assert!(silent.contains("the old value did not arrive"), "{silent}");
         let gap = ranks.wrong(&|ranks, op| ranks.set(0, op.remote + 8, 0));
         assert!(gap.contains("bytes are wrong"), "{gap}");
         let last = ranks.wrong(&|ranks, op| {
@@ -204,7 +204,7 @@ fn an_old_value_that_arrived_twice_is_reported() {
     assert_eq!(ranks.word(2, second.local), 1);
     ranks.set(2, second.local, 0);
     let told = ranks.check(1).unwrap_err();
-    assert!(told.contains("an old value came to them twice"), "{told}");
+    assert!(told.contains("one old value arrived twice"), "{told}");
 }
 
 /// A failed swap changes no word, so only its initiator can find a missing answer, in whichever round of a trial it
@@ -222,7 +222,7 @@ fn a_missing_answer_in_an_earlier_round_is_reported() {
     let (walks, memory) = (&ranks.walks[1], &*ranks.memories[1]);
     let told = walks.check(memory, 1, &all[1], &mut moved, &mut untouched);
     let told = told.unwrap_err().to_string();
-    assert!(told.contains("the old value did not come"), "{told}");
+    assert!(told.contains("the old value did not arrive"), "{told}");
 }
 
 /// About `places` result slots, one for each operation of a trial.
@@ -234,7 +234,7 @@ fn with_places(places: u64) -> Contention {
     Contention::of(point)
 }
 
-/// Result slots are written and read in chunks, and the number of operations is no multiple of the chunk size. Later
+/// Result slots are written and read in chunks, and the number of operations is not a multiple of the chunk size. Later
 /// trials also wrap around the end.
 #[test]
 fn more_operations_than_result_slots_in_a_chunk_are_right() {
