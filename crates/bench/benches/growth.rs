@@ -228,10 +228,10 @@ fn print(run: &Run) {
             root.name,
             root.wall_ns_p50 as f64 / 1e6,
             *cpu_ns as f64 / 1e3 / ranks,
-            leaf.got,
-            leaf.said,
-            root.got,
-            root.said,
+            leaf.received,
+            leaf.sent,
+            root.received,
+            root.sent,
         );
     }
 }

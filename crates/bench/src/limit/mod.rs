@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::deadlines::DEADLINES;
 use crate::kinds::kind::When;
-use crate::kinds::transfer::work::Work;
+use crate::kinds::transfer::transfer_worker::TransferWorker;
 use crate::kinds::transfer::worker_threads::{ThreadOrder, Threads};
 use crate::limit::link::link_limit;
 use crate::limit::memory_copy::{add, agree_on_turns, both, with_choice};
@@ -69,7 +69,7 @@ impl<'a> Bound<'a> {
         &mut self,
         when: When,
         rank: &mut Rank,
-        own: &mut Work,
+        own: &mut TransferWorker,
         followers: &Threads,
     ) -> Result<()> {
         self.measured[usize::from(when == When::After)] = self.measured(rank, own, followers)?;
@@ -79,7 +79,7 @@ impl<'a> Bound<'a> {
     fn measured(
         &self,
         rank: &mut Rank,
-        own: &mut Work,
+        own: &mut TransferWorker,
         followers: &Threads,
     ) -> Result<Option<Measurement>> {
         if !is_asked(self.point) {
@@ -257,7 +257,7 @@ enum Copiers {
 /// Returns the joint copy rates of all workers that copy at the same time.
 fn copies(
     rank: &mut Rank,
-    own: &mut Work,
+    own: &mut TransferWorker,
     followers: &Threads,
     copiers: Copiers,
 ) -> Result<Measurement> {

@@ -105,7 +105,7 @@ fn wrong(rows: &[Row], ranks: u32) -> String {
     for (root, leaf) in root.iter().zip(&leaf) {
         let row = rows.iter().find(|row| row.name == root.name);
         let row = row.unwrap_or_else(|| panic!("{} has no formula", root.name));
-        let counted = [leaf.got, leaf.said, root.got, root.said];
+        let counted = [leaf.received, leaf.sent, root.received, root.sent];
         if counted == [0.0; 4] {
             // All ranks are children of rank 0.
             assert!(row.name == "going to a parent" && ranks <= 33);

@@ -36,9 +36,9 @@ pub struct Cost {
     /// The name used in docs/SCALE.md.
     pub name: String,
     /// Bytes that the rank received per exchange.
-    pub got: f64,
+    pub received: f64,
     /// Bytes that it sent per exchange.
-    pub said: f64,
+    pub sent: f64,
     /// Median time that it waited.
     pub wall_ns_p50: u64,
     /// CPU time of its process; 0 if rank 0 is in the same process and reports it.
@@ -51,9 +51,9 @@ pub struct BothEnds {
     pub leaf: Vec<Cost>,
 }
 
-struct Nobody;
+struct NoObserver;
 
-impl Observer for Nobody {
+impl Observer for NoObserver {
     fn begin(&mut self, _: usize, _: usize, _: &Point) {}
 
     fn progress(&mut self, _: &Progress) {}
@@ -83,17 +83,17 @@ pub fn take(
 ) -> Result<(Vec<Cost>, Option<BothEnds>)> {
     let joined = Cost {
         name: "list of ranks".into(),
-        got: rank.received_bytes() as f64,
-        said: rank.sent_bytes() as f64,
+        received: rank.received_bytes() as f64,
+        sent: rank.sent_bytes() as f64,
         wall_ns_p50: 0,
         cpu_ns: cpu_ns(rank),
     };
     let bytes = rank.join_bytes();
     all_have_read();
-    let way = |name: &str, got, said| Cost {
+    let way = |name: &str, received, sent| Cost {
         name: name.into(),
-        got: got as f64,
-        said: said as f64,
+        received: received as f64,
+        sent: sent as f64,
         wall_ns_p50: 0,
         cpu_ns: 0,
     };
@@ -150,7 +150,7 @@ impl PairSession {
             host,
             cpu: &mut CpuTime::new(Tree::host()),
             paths: &mut PathWatch::new(BTreeSet::new()),
-            observer: &mut Nobody,
+            observer: &mut NoObserver,
         };
         open(&[&self.point], &mut stage)
     }
@@ -184,12 +184,15 @@ fn cpu_ns(rank: &Rank) -> u64 {
 /// Sends the figures of the last rank to rank 0.
 fn ends(rank: &mut Rank, steps: Vec<Cost>) -> Result<Option<BothEnds>> {
     let is_leaf = rank.id() + 1 == rank.size();
-    let told = match is_leaf {
+    let message = match is_leaf {
         true => vec![(0, pack(&steps)?)],
         false => Vec::new(),
     };
-    let heard = rank.exchange("figures of the last rank", told, DEADLINE)?;
-    let leaf = heard.first().map(|(_, bytes)| unpack(bytes)).transpose()?;
+    let incoming = rank.exchange("figures of the last rank", message, DEADLINE)?;
+    let leaf = incoming
+        .first()
+        .map(|(_, bytes)| unpack(bytes))
+        .transpose()?;
     Ok(leaf.map(|leaf| BothEnds { root: steps, leaf }))
 }
 
@@ -215,8 +218,8 @@ fn step(
     let each = |after: u64, before: u64| (after - before) as f64 / f64::from(count);
     Ok(Cost {
         name: name.to_owned(),
-        got: each(after.0, before.0),
-        said: each(after.1, before.1),
+        received: each(after.0, before.0),
+        sent: each(after.1, before.1),
         wall_ns_p50: took.get(took.len() / 2).copied().unwrap_or(0),
         cpu_ns: (after.2 - before.2) / u64::from(count),
     })

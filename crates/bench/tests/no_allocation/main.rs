@@ -48,7 +48,7 @@ static ALLOCATOR: Counting = Counting;
 /// Operations of a stream or timetable. A ping-pong makes an eighth as many round trips.
 const OPERATIONS: u64 = 16_000;
 
-/// Batches of a loop; with [`BATCH`] operations each, nearly the same number of operations.
+/// Batches of a loop. With [`BATCH`] operations each, their total is close to [`OPERATIONS`].
 const BATCHES: u64 = 150;
 
 /// Operations of a batch: more than are posted at a time, and not a multiple of that number.

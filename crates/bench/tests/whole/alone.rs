@@ -106,10 +106,10 @@ fn each_record_states_the_clock_uncertainty_at_its_point() {
         let host = hosts.find(|host| host.ranks == "1").unwrap();
         host.clock_uncertainty_ns
     };
-    let mut told: Vec<u64> = records.unwrap().iter().map(of_rank_1).collect();
+    let mut uncertainties: Vec<u64> = records.unwrap().iter().map(of_rank_1).collect();
     // The estimate is older each time, or new. A value computed once for all points would be the same.
-    told.dedup();
-    assert_eq!(told.len(), 3, "{told:?}");
+    uncertainties.dedup();
+    assert_eq!(uncertainties.len(), 3, "{uncertainties:?}");
     drop(seen::take());
 }
 

@@ -53,14 +53,14 @@ fn outcomes(ranks: u32, points: &[String]) -> Vec<String> {
 /// measured; the others must name the wrong location.
 fn check_all(ranks: u32, cells: &[(&str, String)]) {
     let points: Vec<String> = cells.iter().map(|(_, lines)| lines.clone()).collect();
-    let told = outcomes(ranks, &points);
-    assert_eq!(told.len(), cells.len(), "{told:#?}");
-    for ((lie, lines), told) in cells.iter().zip(&told) {
+    let text = outcomes(ranks, &points);
+    assert_eq!(text.len(), cells.len(), "{text:#?}");
+    for ((lie, lines), text) in cells.iter().zip(&text) {
         let right = match *lie {
-            "none" => told == "measured",
-            _ => told.starts_with("failed: rank ") && told.contains("bytes are wrong; at offset "),
+            "none" => text == "measured",
+            _ => text.starts_with("failed: rank ") && text.contains("bytes are wrong; at offset "),
         };
-        assert!(right, "{lines}: {told}");
+        assert!(right, "{lines}: {text}");
     }
 }
 
@@ -139,8 +139,8 @@ fn every_lie_about_bytes_fails_only_its_point_and_names_the_location() {
         );
     }
     check_all(2, &all);
-    let told = outcome(2, &lines("flip", "write", "ping-pong = true", true));
-    assert!(told.contains("at offset 256"), "{told}");
+    let text = outcome(2, &lines("flip", "write", "ping-pong = true", true));
+    assert!(text.contains("at offset 256"), "{text}");
 }
 
 #[test]
@@ -156,20 +156,20 @@ fn every_lie_about_words_fails_the_point_and_names_the_error() {
     for verb in ["fetch-add", "compare-swap"] {
         for pacing in PACINGS {
             for (lie, expected) in lies {
-                let told = outcome(2, &lines(lie, verb, pacing, true));
+                let text = outcome(2, &lines(lie, verb, pacing, true));
                 let expected = match (verb, lie) {
                     // An old value that differs from the expected one does not count as a success.
                     ("compare-swap", "flip") => "and their initiators received old values for",
                     _ => expected,
                 };
-                assert!(told.contains(expected), "{lie} {verb} {pacing}: {told}");
+                assert!(text.contains(expected), "{lie} {verb} {pacing}: {text}");
             }
         }
     }
 }
 
 /// One notification too many is either counted as an extra arrival, or replaces another one.
-fn is_noticed_twice(verb: &str, told: &str) -> bool {
+fn is_noticed_twice(verb: &str, text: &str) -> bool {
     let parts = if notifies(verb) {
         [
             "operations arrived of the",
@@ -179,7 +179,7 @@ fn is_noticed_twice(verb: &str, told: &str) -> bool {
     } else {
         ["completed one twice"; 3]
     };
-    parts.iter().any(|part| told.contains(part))
+    parts.iter().any(|part| text.contains(part))
 }
 
 #[test]
@@ -187,21 +187,21 @@ fn duplicates_are_noticed_with_and_without_verification() {
     for (verb, pacing) in cells() {
         let of = |verify| lines("double", verb, pacing, verify);
         for lines in [of(false), of(true)] {
-            let told = outcome(2, &lines);
-            assert!(is_noticed_twice(verb, &told), "{lines}: {told}");
+            let text = outcome(2, &lines);
+            assert!(is_noticed_twice(verb, &text), "{lines}: {text}");
         }
-        let told = outcome(2, &each(&of(true)));
+        let text = outcome(2, &each(&of(true)));
         let is_noticed = match verb {
-            "write-imm" => told.contains("is of no operation under way"),
-            _ => is_noticed_twice(verb, &told),
+            "write-imm" => text.contains("is of no operation under way"),
+            _ => is_noticed_twice(verb, &text),
         };
-        assert!(is_noticed, "{verb} {pacing}: {told}");
+        assert!(is_noticed, "{verb} {pacing}: {text}");
     }
     for (ranks, traffic) in TRAFFICS {
         for verb in ["write-imm", "read"] {
             let lines = lines("double", verb, "window = 4", false);
-            let told = outcome(ranks, &format!("{traffic}\n{lines}"));
-            assert!(is_noticed_twice(verb, &told), "{verb} {traffic}: {told}");
+            let text = outcome(ranks, &format!("{traffic}\n{lines}"));
+            assert!(is_noticed_twice(verb, &text), "{verb} {traffic}: {text}");
         }
     }
 }
@@ -227,26 +227,26 @@ fn comparing_each_operation_finds_lies_that_the_last_one_hides() {
     let is_set = |&(lie, verb, _): &(&str, &str, &str)| (lie, verb) == ("again", "write-imm");
     let (alone, cells): (Vec<_>, Vec<_>) = cells.partition(is_set);
     for (lie, verb, mode) in alone {
-        let told = outcome(2, &lines_of_several(lie, verb, mode));
+        let text = outcome(2, &lines_of_several(lie, verb, mode));
         let expected = match mode {
             "'each'" => "is of no operation under way",
             _ => "but not those that were sent",
         };
-        assert!(told.contains(expected), "{mode}: {told}");
+        assert!(text.contains(expected), "{mode}: {text}");
     }
     let points: Vec<_> = cells
         .iter()
         .map(|(lie, verb, mode)| lines_of_several(lie, verb, mode))
         .collect();
-    let told = outcomes(2, &points);
-    assert_eq!(told.len(), cells.len(), "{told:#?}");
+    let text = outcomes(2, &points);
+    assert_eq!(text.len(), cells.len(), "{text:#?}");
     let expected = |lie, mode| match (lie, mode) {
         ("none", _) => "measured",
         (_, "'each'") => "of operation ",
         _ => "measured",
     };
-    let cells = cells.into_iter().zip(told);
-    let wrong = cells.filter(|((lie, _, mode), told)| !told.contains(expected(lie, mode)));
+    let cells = cells.into_iter().zip(text);
+    let wrong = cells.filter(|((lie, _, mode), text)| !text.contains(expected(lie, mode)));
     assert_eq!(wrong.collect::<Vec<_>>(), []);
 }
 
@@ -294,19 +294,19 @@ fn a_notification_that_never_comes_is_missed_without_verification() {
     std::thread::scope(|scope| {
         for ((verb, pacing), lie) in cells.zip(["drop", "late"].into_iter().cycle()) {
             scope.spawn(move || {
-                let told = outcome(2, &lines(lie, verb, pacing, false));
+                let text = outcome(2, &lines(lie, verb, pacing, false));
                 // A ping-pong waits for each notification, and ends like a cut path. The others miss one; their total
                 // depends on the time that a trial at a rate has.
                 let missed = if pacing.starts_with("ping-pong") {
-                    told.contains("with rank 1 on here has ended for")
+                    text.contains("with rank 1 on here has ended for")
                 } else {
                     (0..100).any(|arrived| {
                         let words =
                             format!(": {arrived} operations arrived of the {} ", arrived + 1);
-                        told.contains(&words)
+                        text.contains(&words)
                     })
                 };
-                assert!(missed, "{lie} {verb} {pacing}: {told}");
+                assert!(missed, "{lie} {verb} {pacing}: {text}");
             });
         }
     });
@@ -379,7 +379,7 @@ fn lies_are_found_on_every_path_and_in_every_part() {
             };
             let lies = ["none"].into_iter().chain(WRONG);
             check_all(2, &lies.map(|lie| (lie, of(lie, true))).collect::<Vec<_>>());
-            let told = outcome(2, &of("double", false));
+            let text = outcome(2, &of("double", false));
             let noticed = match (verb, paths.contains("chunk")) {
                 // A part of a write-imm is left over.
                 ("write-imm", true) => ["is left with", "operations arrived of the"],
@@ -387,9 +387,9 @@ fn lies_are_found_on_every_path_and_in_every_part() {
                 ("send", _) => ["arrived of the", "completed one twice"],
                 _ => ["completed one twice"; 2],
             };
-            let noticed = noticed.iter().any(|part| told.contains(part))
-                || told.contains("receives that were posted ahead");
-            assert!(noticed, "double {verb} {pacing} {paths}: {told}");
+            let noticed = noticed.iter().any(|part| text.contains(part))
+                || text.contains("receives that were posted ahead");
+            assert!(noticed, "double {verb} {pacing} {paths}: {text}");
         }
     }
 }

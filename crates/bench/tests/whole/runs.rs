@@ -14,9 +14,9 @@ use tonnage_record::{Outcome, Program, Record};
 use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
 
-struct Kept(Vec<Record>);
+struct KeptRecords(Vec<Record>);
 
-impl Observer for Kept {
+impl Observer for KeptRecords {
     fn begin(&mut self, _: usize, _: usize, _: &Point) {}
 
     fn progress(&mut self, _: &Progress) {}
@@ -92,7 +92,7 @@ impl Run {
             ledger: None,
         };
         let body = move |rank: Result<Rank>| {
-            let (mut rank, mut kept) = (rank?, Kept(Vec::new()));
+            let (mut rank, mut kept) = (rank?, KeptRecords(Vec::new()));
             run(&planned, &mut rank, &settings, &mut kept)?;
             rank.close()?;
             Ok(kept.0)

@@ -124,8 +124,8 @@ fn transfers_of_a_group_can_share_an_open_engine() {
         assert_eq!(point.ops_of(engine, &lists).unwrap(), Verb::COPYING);
         for number in 0..100 {
             let draws = point.stretch(engine, number, &lists).unwrap();
-            let first = EngineKey::of(&draws[0].point);
-            let mut others = draws.iter().map(|draw| EngineKey::of(&draw.point));
+            let first = EngineKey::new(&draws[0].point);
+            let mut others = draws.iter().map(|draw| EngineKey::new(&draw.point));
             assert!(others.all(|key| key == first), "{engine} {number}");
         }
     }

@@ -14,7 +14,7 @@ const OPERATIONS: std::ops::RangeInclusive<usize> = 256..=32_768;
 const RECEIVES: std::ops::RangeInclusive<usize> = 256..=1_048_576;
 
 /// Receives of one lane for each operation of its peer, and operations for which there are at least receives, as the
-/// loops post them (`tonnage_bench::kinds::transfer::work`).
+/// loops post them (`tonnage_bench::kinds::transfer::flow_driver`).
 const RECEIVES_PER_OPERATION: usize = 2;
 const OPERATIONS_MIN: usize = 8;
 

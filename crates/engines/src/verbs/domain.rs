@@ -26,7 +26,7 @@ use super::worker::Worker;
 const DEPTH_MAX: u32 = 4096;
 
 /// Receives of one lane for each operation of its peer, and operations for which there are at least receives, as the
-/// loops post them (`tonnage_bench::kinds::transfer::work`).
+/// loops post them (`tonnage_bench::kinds::transfer::flow_driver`).
 const RECEIVES_PER_OPERATION: u32 = 2;
 const OPERATIONS_MIN: u32 = 8;
 

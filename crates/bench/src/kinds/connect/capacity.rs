@@ -30,7 +30,7 @@ pub struct Capacity {
 
 impl Capacity {
     /// Capacity of this process, in which `served` of `workers` workers succeeded.
-    pub fn of(workers: usize, served: usize, register_bytes: u64) -> Self {
+    pub fn new(workers: usize, served: usize, register_bytes: u64) -> Self {
         Self {
             workers,
             served,
@@ -47,7 +47,7 @@ impl Capacity {
     /// Reduces the refusals to one error. If all are shortages, the error is the first one with the number of workers
     /// that fit. Any other refusal takes precedence and is returned unchanged.
     pub fn explain(&self, refusals: Vec<Refusal>) -> Option<Error> {
-        let of = |refusal: &Refusal| Shortage::of(&refusal.error);
+        let of = |refusal: &Refusal| Shortage::from_error(&refusal.error);
         let other = refusals.iter().position(|refusal| of(refusal).is_none());
         let first = refusals.into_iter().nth(other.unwrap_or(0))?;
         Some(match of(&first) {
@@ -63,7 +63,7 @@ impl Capacity {
             pins && self.register_bytes.saturating_mul(self.workers as u64) > lockable
         });
         // Without a number, the engine's own advice is the best.
-        if shortage == Shortage::Said && self.served == 0 {
+        if shortage == Shortage::Uncoded && self.served == 0 {
             return error;
         }
         let mut why = error.to_string();
@@ -109,7 +109,7 @@ enum Shortage {
     /// An error code of the system, such as ENOMEM.
     Code(Errno),
     /// The engine's own refusal, without a code.
-    Said,
+    Uncoded,
 }
 
 /// Error codes of exhausted resources. ENFILE comes before EMFILE, because its message contains EMFILE's.
@@ -124,7 +124,7 @@ const CODES: [Errno; 5] = [
 impl Shortage {
     /// Returns the shortage behind an error, if there is one. Engines' libraries report error codes as text, in the
     /// system's wording.
-    fn of(error: &Error) -> Option<Self> {
+    fn from_error(error: &Error) -> Option<Self> {
         let code = match error {
             Error::Io { source, .. } => {
                 let number = source.raw_os_error();
@@ -132,20 +132,20 @@ impl Shortage {
                     .into_iter()
                     .find(|code| number == Some(code.raw_os_error()))
             }
-            Error::Failed(text) | Error::Unavailable { why: text, .. } => {
-                CODES.into_iter().find(|&code| text.contains(&words(code)))
-            }
+            Error::Failed(text) | Error::Unavailable { why: text, .. } => CODES
+                .into_iter()
+                .find(|&code| text.contains(&system_message(code))),
             Error::Usage(_) | Error::Rank { .. } | Error::Interrupted { .. } => None,
         };
         match error {
-            Error::Unavailable { .. } => Some(code.map_or(Self::Said, Self::Code)),
+            Error::Unavailable { .. } => Some(code.map_or(Self::Uncoded, Self::Code)),
             _ => code.map(Self::Code),
         }
     }
 }
 
 /// The system's message for an error code.
-fn words(code: Errno) -> String {
+fn system_message(code: Errno) -> String {
     let mut text = io::Error::from_raw_os_error(code.raw_os_error()).to_string();
     let end = text.find(" (os error").unwrap_or(text.len());
     text.truncate(end);
@@ -318,8 +318,8 @@ mod tests {
             why: "no".into(),
             how: "Start both".into(),
         };
-        let said = error.to_string();
-        assert_eq!(skip(none, Refusal::from(error)), said);
+        let message = error.to_string();
+        assert_eq!(skip(none, Refusal::from(error)), message);
     }
 
     #[test]
@@ -350,21 +350,30 @@ mod tests {
             let system = io::Error::from(errno);
             let of_library = format!(
                 "cannot open fabric:tcp on lo: fi_endpoint: {}",
-                words(errno)
+                system_message(errno)
             );
-            assert_eq!(Shortage::of(&Error::Failed(of_library)), code(errno));
+            assert_eq!(
+                Shortage::from_error(&Error::Failed(of_library)),
+                code(errno)
+            );
             let nested = Error::Failed(format!("fabric:tcp: {system}"));
-            assert_eq!(Shortage::of(&nested), code(errno));
-            assert_eq!(Shortage::of(&Error::io("cannot map", system)), code(errno));
+            assert_eq!(Shortage::from_error(&nested), code(errno));
+            assert_eq!(
+                Shortage::from_error(&Error::io("cannot map", system)),
+                code(errno)
+            );
         }
         let engine = |why: String| Error::Unavailable {
             what: "shm".into(),
             why,
             how: "Start both".into(),
         };
-        let opened = engine(format!("cannot open it: {}", words(Errno::MFILE)));
-        assert_eq!(Shortage::of(&opened), code(Errno::MFILE));
-        assert_eq!(Shortage::of(&engine("no".into())), Some(Shortage::Said));
+        let opened = engine(format!("cannot open it: {}", system_message(Errno::MFILE)));
+        assert_eq!(Shortage::from_error(&opened), code(Errno::MFILE));
+        assert_eq!(
+            Shortage::from_error(&engine("no".into())),
+            Some(Shortage::Uncoded)
+        );
     }
 
     #[test]
@@ -381,7 +390,7 @@ mod tests {
             },
         ];
         for other in others {
-            assert_eq!(Shortage::of(&other), None, "{other}");
+            assert_eq!(Shortage::from_error(&other), None, "{other}");
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::ends::Counted;
+use super::connections::Counted;
 
 use tonnage_record::connect::{ConnectSummary, ConnectTrial, Step, StepRecord};
 use tonnage_record::spread::spread;
@@ -12,13 +12,13 @@ use tonnage_units::{Error, Reduce, Result};
 
 /// Times of the steps of one worker's set-ups, and of the current round so far.
 #[derive(Debug)]
-pub struct Times {
+pub struct StepTimes {
     /// Histograms in the order of [`Step::ALL`].
     steps: Vec<LatencyHistogram>,
     round_ns: [u64; Step::ALL.len()],
 }
 
-impl Default for Times {
+impl Default for StepTimes {
     fn default() -> Self {
         Self {
             steps: Step::ALL.iter().map(|_| LatencyHistogram::new()).collect(),
@@ -27,7 +27,7 @@ impl Default for Times {
     }
 }
 
-impl Times {
+impl StepTimes {
     /// Adds to the time of a step in this round. A step may consist of several parts.
     pub fn add(&mut self, step: Step, ns: u64) {
         self.round_ns[step as usize] += ns;
@@ -79,7 +79,7 @@ pub fn step_record(step: Step, histogram: &LatencyHistogram) -> Option<StepRecor
 
 /// One trial over all ranks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Totals {
+pub struct TrialTotals {
     /// From the aligned start until everything was closed.
     pub window_ns: u64,
     /// Connections as counted by their initiators and by their targets.
@@ -90,7 +90,7 @@ pub struct Totals {
     pub start_skew_ns: u64,
 }
 
-impl Reduce for Totals {
+impl Reduce for TrialTotals {
     fn merge(&mut self, other: Self) {
         self.window_ns = self.window_ns.max(other.window_ns);
         self.counted.add(other.counted);
@@ -99,7 +99,7 @@ impl Reduce for Totals {
     }
 }
 
-impl Totals {
+impl TrialTotals {
     /// Adds later rounds of the same trial.
     pub fn follow(&mut self, next: &Self) {
         let window_ns = self.window_ns + next.window_ns;
@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_round_counts_only_if_its_set_up_was_complete() {
-        let mut times = Times::default();
+        let mut times = StepTimes::default();
         times.add(Step::Open, 10);
         times.end_round(5);
         assert!(times.steps().all(|(_, histogram)| histogram.count() == 0));
@@ -169,7 +169,7 @@ mod tests {
     #[test]
     fn times_of_workers_add_up_and_the_warm_up_is_discarded() {
         let round = |ns| {
-            let mut times = Times::default();
+            let mut times = StepTimes::default();
             times.add(Step::Open, ns);
             times.add_total(ns + 1);
             times.end_round(ns + 2);
@@ -177,7 +177,7 @@ mod tests {
         };
         let mut all = round(10);
         all.merge(&round(30));
-        let seen = |times: &Times, step: Step| {
+        let seen = |times: &StepTimes, step: Step| {
             let histogram = &times.steps[step as usize];
             (histogram.count(), histogram.min_ns(), histogram.max_ns())
         };
@@ -193,7 +193,7 @@ mod tests {
 
     #[test]
     fn ranks_of_a_trial_run_at_once_and_its_rounds_one_after_the_other() {
-        let rank = |window_ns, begun, accepted| Totals {
+        let rank = |window_ns, begun, accepted| TrialTotals {
             window_ns,
             counted: Counted { begun, accepted },
             cpu_ns: 1_000,
@@ -201,7 +201,7 @@ mod tests {
         };
         let mut followed = rank(10, 1, 2);
         followed.follow(&rank(7, 10, 20));
-        let both = Totals {
+        let both = TrialTotals {
             cpu_ns: 2_000,
             start_skew_ns: 10,
             ..rank(17, 11, 22)
@@ -212,8 +212,8 @@ mod tests {
         assert_eq!((all.counted.begun, all.counted.accepted), (6, 6));
         assert!(all.check(6, true).is_ok() && all.check(7, true).is_err());
         let short = rank(1, 6, 5);
-        let told = short.check(6, true).unwrap_err().to_string();
-        assert!(told.contains("counted 6 and targets 5"), "{told}");
+        let message = short.check(6, true).unwrap_err().to_string();
+        assert!(message.contains("counted 6 and targets 5"), "{message}");
         assert!(short.check(6, false).is_ok() && short.check(5, false).is_err());
         let trial = all.trial();
         assert_eq!(trial.connections_per_s, 3.0);

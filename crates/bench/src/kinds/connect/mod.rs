@@ -4,8 +4,8 @@
 //! | --- | --- |
 //! | [`opened`] | the engine's devices and the registered memory, on all ranks |
 //! | [`worker`] | one worker: a thread that sets up its connections, step by step, and closes them |
-//! | [`ends`] | first bytes as one worker sees them, per peer: which of its connections count |
-//! | [`team`] | the workers of a rank and the exchange of endpoint addresses: rounds, trials, and their totals |
+//! | [`connections`] | first bytes as one worker sees them, per peer: which of its connections count |
+//! | [`rank_workers`] | the workers of a rank and the exchange of endpoint addresses: rounds, trials, and their totals |
 //! | [`figures`] | times of steps, totals of trials, and a record's body |
 //! | [`capacity`] | how many workers' connections fit |
 //!
@@ -13,17 +13,17 @@
 //! and what they mean for each engine. Moving bytes over lasting connections is [`super::transfer`].
 
 pub mod capacity;
-pub mod ends;
+pub mod connections;
 pub mod figures;
 pub mod opened;
-pub mod team;
+pub mod rank_workers;
 pub mod worker;
 
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
 use opened::Opened;
-use team::Team;
+use rank_workers::RankWorkers;
 use tonnage_plan::connect::ConnectPoint;
 use tonnage_record::{Body, ConnectBody, Record};
 
@@ -59,13 +59,15 @@ impl Kind for Connects {
         // how many file descriptors a worker needs.
         stage.rank.phase("setting up a first connection");
         let mut rehearsed = ConnectBody::new(asked.point.clone());
-        let rehearse = |team: &mut Team<'_>| team.rehearse();
-        let descriptors = Team::work(open, asked.point, stage, &mut rehearsed, rehearse)?;
+        let rehearse = |workers: &mut RankWorkers<'_>| workers.rehearse();
+        let descriptors = RankWorkers::work(open, asked.point, stage, &mut rehearsed, rehearse)?;
         let seated = open.seat_all(asked.point, descriptors, stage);
         agree(stage.rank, "memory of all workers", seated, DEADLINES.step)?;
         (record.effective, record.placed) = open.effective(asked.point, stage)?;
         let mut body = ConnectBody::new(asked.point.clone());
-        let ended = Team::work(open, asked.point, stage, &mut body, |team| run_steps(team));
+        let ended = RankWorkers::work(open, asked.point, stage, &mut body, |workers| {
+            run_steps(workers)
+        });
         record.body = body.into();
         ended
     }

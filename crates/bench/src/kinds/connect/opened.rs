@@ -107,7 +107,7 @@ impl Opened {
         let requirements = requirements(point, &self.ends, stage.settings)?;
         let workers = point.workers as usize;
         while self.seats.len() < workers {
-            let capacity = Capacity::of(workers, self.seats.len(), point.register_bytes);
+            let capacity = Capacity::new(workers, self.seats.len(), point.register_bytes);
             let seated = self.seat_next(&requirements, stage);
             let refusals = seated.err().map(Refusal::from).into_iter().collect();
             capacity.explain(refusals).map_or(Ok(()), Err)?;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError};
 use std::time::Instant;
 
-use super::ends::{Counted, Ends, Sees};
-use super::figures::Times;
+use super::connections::{Connections, Counted, Visibility};
+use super::figures::StepTimes;
 use crate::deadlines::DEADLINES;
 use crate::opening::introduction::{Introduced, Introduction, Introductions};
 use tonnage_engine::memory::Memory;
@@ -42,7 +42,7 @@ pub enum Order {
     /// Close everything.
     Close,
     /// Return the times since the last such order.
-    Tell,
+    ReportTimes,
 }
 
 /// The answer to an order.
@@ -54,7 +54,7 @@ pub enum Answer {
     /// Everything is closed. `Some` counts the connections of the round, if all its bytes have moved.
     Closed(Option<Counted>),
     /// Times of all steps.
-    Times(Box<Times>),
+    Times(Box<StepTimes>),
 }
 
 /// The refusal of an order.
@@ -98,15 +98,15 @@ pub struct Worker {
     domain: Arc<dyn Domain>,
     config: WorkerConfig,
     /// Its connections in this round.
-    ends: Ends,
-    sees: Sees,
+    ends: Connections,
+    visibility: Visibility,
     /// The verb of the first byte.
     verb: Verb,
     /// Its registered memory, and that of its peers.
     region: Option<RegionId>,
     remote: Vec<(Peer, Descriptor)>,
     stopped: Arc<AtomicBool>,
-    times: Times,
+    times: StepTimes,
     /// When the set-up began, and when its last step ended.
     began_ns: u64,
     stepped_ns: u64,
@@ -127,24 +127,24 @@ impl Worker {
         stopped: Arc<AtomicBool>,
     ) -> Self {
         let verb = first_byte(domain.caps()).unwrap_or(FIRST_BYTES[0]);
-        let sees = match verb {
-            _ if !moves_bytes => Sees::OwnOnly,
-            Verb::Read => Sees::OwnReads,
-            _ => Sees::BothWays,
+        let visibility = match verb {
+            _ if !moves_bytes => Visibility::OwnOnly,
+            Verb::Read => Visibility::OwnReads,
+            _ => Visibility::BothWays,
         };
-        let ends = Ends::new(sees, config.worker, targets, initiators);
+        let ends = Connections::new(visibility, config.worker, targets, initiators);
         Self {
             engine: None,
             memory,
             domain,
             config,
             ends,
-            sees,
+            visibility,
             verb,
             region: None,
             remote: Vec::new(),
             stopped,
-            times: Times::default(),
+            times: StepTimes::default(),
             began_ns: 0,
             stepped_ns: 0,
             polls: false,
@@ -188,10 +188,10 @@ impl Worker {
     fn carry_out(&mut self, order: Order) -> Result<Answer, Refusal> {
         match order {
             Order::Open => self.open().map(Answer::Introductions),
-            Order::Connect(told) => {
+            Order::Connect(introductions) => {
                 self.step(Step::Exchange);
                 let (mut neighbors, mut remote) = (Vec::new(), Vec::new());
-                for introduced in told {
+                for introduced in introductions {
                     remote.push((introduced.neighbor.peer, introduced.memory));
                     neighbors.push(introduced.neighbor);
                 }
@@ -234,7 +234,7 @@ impl Worker {
                 self.ends.check()?;
                 Ok(Answer::Closed(Some(self.ends.count())))
             }
-            Order::Tell => Ok(Answer::Times(Box::new(std::mem::take(&mut self.times)))),
+            Order::ReportTimes => Ok(Answer::Times(Box::new(std::mem::take(&mut self.times)))),
         }
     }
 
@@ -277,27 +277,28 @@ impl Worker {
     }
 
     fn engine(&mut self) -> Result<&mut Box<dyn Engine + Send>> {
-        let none = || Error::Failed("a worker got an order to connect before its engine was open".into());
+        let none =
+            || Error::Failed("a worker got an order to connect before its engine was open".into());
         self.engine.as_mut().ok_or_else(none)
     }
 
     /// Moves one byte to each target, and one back. A target answers once all bytes have arrived, or reads immediately.
     fn first_byte(&mut self) -> Result<()> {
         self.move_with(self.ends.begun())?;
-        match self.sees {
-            Sees::BothWays => {
-                let came_from = |ends: &Ends| ends.silent(ends.accepted());
+        match self.visibility {
+            Visibility::BothWays => {
+                let came_from = |ends: &Connections| ends.silent(ends.accepted());
                 self.wait("first byte of", came_from, |worker| {
                     Ok(worker.ends.are_asked())
                 })?;
                 self.move_with(self.ends.accepted())?;
-                let came_from = |ends: &Ends| ends.silent(ends.begun());
+                let came_from = |ends: &Connections| ends.silent(ends.begun());
                 self.wait("answer of", came_from, |worker| {
                     Ok(worker.ends.are_answered())
                 })
             }
-            Sees::OwnReads => self.move_with(self.ends.accepted()),
-            Sees::OwnOnly => Ok(()),
+            Visibility::OwnReads => self.move_with(self.ends.accepted()),
+            Visibility::OwnOnly => Ok(()),
         }
     }
 
@@ -322,11 +323,11 @@ impl Worker {
                 len: 1,
                 imm: self.ends.post(place, rank, lane),
             };
-            self.wait("room for a byte to", Ends::undone, |worker| {
+            self.wait("room for a byte to", Connections::undone, |worker| {
                 Ok(worker.engine()?.post(&[op])? == 1)
             })?;
         }
-        self.wait("completion of a byte with", Ends::undone, |worker| {
+        self.wait("completion of a byte with", Connections::undone, |worker| {
             Ok(worker.ends.are_done(until))
         })
     }
@@ -341,7 +342,7 @@ impl Worker {
     fn wait(
         &mut self,
         what: &str,
-        whose: impl Fn(&Ends) -> String,
+        whose: impl Fn(&Connections) -> String,
         mut over: impl FnMut(&mut Self) -> Result<bool>,
     ) -> Result<()> {
         let deadline = Instant::now() + DEADLINES.arrival;

@@ -3,21 +3,21 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`turns`] | the engines, open at the same time, and their transfers in turn |
+//! | [`stress_run`] | the engines, open at the same time, and their transfers in turn |
 //! | [`tally`] | sums of the transfers, of constant size |
 //!
 //! `tonnage_plan::stress` draws the transfers. Each is a point of [`super::transfer`] and runs the same steps. All
 //! ranks draw the same transfers, and rank 0's clock ends the stress.
 
+pub mod stress_run;
 pub mod tally;
-pub mod turns;
 
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
+use stress_run::{StressRun, open_each_once};
 use tally::Tally;
 use tonnage_plan::stress::StressPoint;
 use tonnage_record::{Body, Effective, Record, StressBody};
-use turns::{Turns, first_looks};
 
 /// The `stress` kind: a point opens engines on its own, repeatedly, and has neither a canary nor a bound.
 #[derive(Default)]
@@ -38,7 +38,7 @@ impl Kind for Stresses {
         points: &[&StressPoint],
         stage: &mut Stage<'_>,
     ) -> Result<Vec<Effective>, StepFailure> {
-        first_looks(points[0], stage)
+        open_each_once(points[0], stage)
     }
 
     fn measure(
@@ -51,7 +51,7 @@ impl Kind for Stresses {
     ) -> Result<(), StepFailure> {
         record.effective.clone_from(open);
         let mut tally = Tally::new(asked.point, &stage.settings.lists)?;
-        let ended = Turns::new(asked.point, stage, &mut tally).take(run_steps);
+        let ended = StressRun::new(asked.point, stage, &mut tally).take(run_steps);
         let failed = tally.failed().or_else(|| tally.nothing_tried());
         record.body = tally.into_body(asked.point).into();
         ended?;

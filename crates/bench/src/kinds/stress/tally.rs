@@ -1,6 +1,6 @@
 //! Sums of the transfers: one row per engine and operation, however long the stress runs.
 
-use crate::kinds::transfer::point::Measured;
+use crate::kinds::transfer::point::PointResults;
 use crate::kinds::transfer::summary::latency_kind;
 use tonnage_engine::Lists;
 use tonnage_plan::stress::{Draw, StressPoint};
@@ -85,7 +85,7 @@ impl Tally {
     }
 
     /// Adds a transfer that succeeded.
-    pub fn add(&mut self, draw: &Draw, measured: &Measured) {
+    pub fn add(&mut self, draw: &Draw, measured: &PointResults) {
         let Some((row, latencies)) = self.row(draw) else {
             return;
         };

@@ -2,24 +2,24 @@
 
 use std::ops::Range;
 
-use super::driven::compares_each;
 use super::layout::SliceLayout;
-use super::trial::Station;
+use super::point_engine::compares_each;
+use super::trial::WorkerSetup;
 use tonnage_engine::Caps;
 use tonnage_plan::transfer::{CqMode, TransferPoint};
 
 /// The point, the worker's identity in the run, its device's capabilities and the layout of its memory.
 pub(super) struct Assignment<'a> {
     pub(super) point: &'a TransferPoint,
-    pub(super) station: Station,
+    pub(super) setup: WorkerSetup,
     pub(super) caps: Caps,
     pub(super) layout: SliceLayout,
 }
 
 impl Assignment<'_> {
     /// Whether this worker initiates operations; a target that only answers does not.
-    pub(super) fn begins(&self) -> bool {
-        self.point.roles.initiates(self.station.rank)
+    pub(super) fn initiates(&self) -> bool {
+        self.point.roles.initiates(self.setup.rank)
     }
 
     /// Whether this worker is an initiator or a target.
@@ -29,7 +29,7 @@ impl Assignment<'_> {
 
     /// Indices of the flows that round `round` drives.
     pub(super) fn in_round(&self, round: u32) -> Range<usize> {
-        self.layout.in_round(self.point, (self.station.rank, round))
+        self.layout.in_round(self.point, (self.setup.rank, round))
     }
 
     /// Whether the device serves all peers on its own, so that this worker has nothing to poll for.
@@ -42,7 +42,7 @@ impl Assignment<'_> {
 
     /// Whether another worker times the batches that this one has a share of.
     pub(super) fn follows_batches(&self) -> bool {
-        self.station.shared.is_some() && self.station.worker > 0
+        self.setup.shared.is_some() && self.setup.worker > 0
     }
 
     /// Whether the loops record this worker's latencies.

@@ -19,7 +19,7 @@ pub(super) struct WorkerPoints<'a> {
 
 impl<'a> WorkerPoints<'a> {
     /// The point that worker `worker` of this rank drives.
-    pub(super) fn of(&self, worker: usize) -> &'a TransferPoint {
+    pub(super) fn for_worker(&self, worker: usize) -> &'a TransferPoint {
         let background = self.background.filter(|_| self.is_background(worker));
         background.unwrap_or(self.own)
     }
@@ -30,9 +30,9 @@ impl<'a> WorkerPoints<'a> {
     }
 
     /// The role of a worker, given which CPUs the measuring workers run on.
-    pub(super) fn part(&self, worker: u32, measuring_cpus: MeasuringCpus) -> WorkerPart {
+    pub(super) fn role(&self, worker: u32, measuring_cpus: MeasuringCpus) -> WorkerRole {
         let measuring = self.own.measuring_workers();
-        WorkerPart {
+        WorkerRole {
             is_background: self.is_background(worker as usize),
             place: worker.checked_sub(measuring).unwrap_or(worker),
             measuring_cpus: self.background.map(|_| measuring_cpus),
@@ -42,7 +42,7 @@ impl<'a> WorkerPoints<'a> {
 
 /// Role of a worker among the workers of its rank.
 #[derive(Debug, Clone, Copy)]
-pub struct WorkerPart {
+pub struct WorkerRole {
     /// True if this worker moves the background.
     pub is_background: bool,
     /// Index among the rank's workers that drive the same point.
@@ -51,7 +51,7 @@ pub struct WorkerPart {
     pub measuring_cpus: Option<MeasuringCpus>,
 }
 
-impl WorkerPart {
+impl WorkerRole {
     /// Whether this worker yields its CPU when idle, where `shares` states whether the rank's workers share CPUs. It yields
     /// only if another worker may want the CPU, because a yield takes longer than a short latency.
     pub(super) fn yields(&self, shares: bool, is_loaded: bool) -> bool {
@@ -66,20 +66,22 @@ impl WorkerPart {
 }
 
 /// The point itself, followed by its background's point if it has one.
-pub(super) fn each(point: &TransferPoint) -> impl Iterator<Item = Cow<'_, TransferPoint>> {
+pub(super) fn with_background(
+    point: &TransferPoint,
+) -> impl Iterator<Item = Cow<'_, TransferPoint>> {
     let background = point.background_point().map(Cow::Owned);
     std::iter::once(Cow::Borrowed(point)).chain(background)
 }
 
 /// Ranks that `rank` exchanges bytes with at a point, the background included.
 pub(super) fn peers(point: &TransferPoint, rank: u32) -> Vec<Peer> {
-    let layouts = each(point).map(|point| SliceLayout::new(&point, rank));
+    let layouts = with_background(point).map(|point| SliceLayout::new(&point, rank));
     layouts.flat_map(|layout| layout.peers()).collect()
 }
 
 /// Bytes that each worker of a rank needs, the background included.
 pub(super) fn bytes(point: &TransferPoint, rank: u32) -> u64 {
-    let layouts = each(point).map(|point| SliceLayout::new(&point, rank));
+    let layouts = with_background(point).map(|point| SliceLayout::new(&point, rank));
     layouts.map(|layout| layout.bytes()).max().unwrap_or(0)
 }
 
@@ -99,7 +101,10 @@ pub(super) fn sized_by(points: &[&TransferPoint]) -> SizedBy {
 
 /// Operations that a lane keeps in flight at most, the background's lanes included.
 pub(super) fn depth(point: &TransferPoint) -> u32 {
-    each(point).map(|point| point.depth()).max().unwrap_or(1)
+    with_background(point)
+        .map(|point| point.depth())
+        .max()
+        .unwrap_or(1)
 }
 
 /// Summary of the background's load during the trials, and of the latency without it. `None` without a background.
@@ -122,7 +127,7 @@ mod tests {
     use tonnage_plan::testing::slots_point as point;
     use tonnage_plan::transfer::{Addresses, Background, BackgroundPair, Pacing};
 
-    fn beside() -> TransferPoint {
+    fn point_with_background() -> TransferPoint {
         let background = Background {
             op: Verb::Read,
             size_bytes: 4096,
@@ -142,16 +147,16 @@ mod tests {
 
     #[test]
     fn the_last_workers_move_the_background() {
-        let point = beside();
+        let point = point_with_background();
         let load = point.background_point().unwrap();
         let points = WorkerPoints {
             own: &point,
             background: Some(&load),
         };
-        let sizes: Vec<_> = (0..3).map(|at| points.of(at).size_bytes).collect();
+        let sizes: Vec<_> = (0..3).map(|at| points.for_worker(at).size_bytes).collect();
         assert_eq!(sizes, [point.size_bytes, 4096, 4096]);
-        let part = |at| points.part(at, MeasuringCpus::Own);
-        assert_eq!([0, 1, 2].map(|at| part(at).place), [0, 0, 1]);
+        let role = |at| points.role(at, MeasuringCpus::Own);
+        assert_eq!([0, 1, 2].map(|at| role(at).place), [0, 0, 1]);
         // // Rank 0 measures towards rank 2 and loads the path to rank 3. Rank 1 measures towards rank 3.
         assert_eq!(load.roles.targets(0), [3]);
         assert_eq!(load.roles.targets(1), [2]);
@@ -166,19 +171,19 @@ mod tests {
             own: &alone,
             background: None,
         };
-        let part = points.part(2, MeasuringCpus::Own);
-        assert_eq!((part.is_background, part.measuring_cpus), (false, None));
+        let role = points.role(2, MeasuringCpus::Own);
+        assert_eq!((role.is_background, role.measuring_cpus), (false, None));
     }
 
     #[test]
     fn a_worker_with_its_own_cpu_does_not_yield() {
         let yields = |is_background, cpus, is_loaded| {
-            let part = WorkerPart {
+            let role = WorkerRole {
                 is_background,
                 place: 0,
                 measuring_cpus: cpus,
             };
-            part.yields(true, is_loaded)
+            role.yields(true, is_loaded)
         };
         let measuring = |cpus| [false, true].map(|is_loaded| yields(false, Some(cpus), is_loaded));
         assert_eq!(measuring(MeasuringCpus::Own), [false, false]);

@@ -1,7 +1,7 @@
 //! Checks against the capabilities of open devices, which the list of engines cannot know in advance; and the meaning
 //! of their completions.
 
-use super::driven::compares_each;
+use super::point_engine::compares_each;
 use tonnage_engine::{Caps, Verb};
 use tonnage_plan::transfer::{Batching, CqMode, Pacing, SessionUse, TransferPoint, Verification};
 use tonnage_units::{Error, Result};
@@ -35,7 +35,9 @@ pub(super) fn check_caps(
     if point.verify == Verification::Last && overtakes(point, delivers(caps)) {
         return Err(Error::Unavailable {
             what: format!("verify on {name} where data of several slots land in one"),
-            why: "a completed write may still be on its way, so it is unknown which one landed last".into(),
+            why:
+                "a completed write may still be on its way, so it is unknown which one landed last"
+                    .into(),
             how: "Choose the same order at both ends, or --op read".into(),
         });
     }

@@ -39,7 +39,7 @@ pub fn remarks(all: &[Effective]) -> Vec<String> {
         let texts = effective.engine.facts.texts(fact_names::REMARKS);
         texts.into_iter().map(|text| (&effective.ranks, text))
     });
-    let said = by_answer(each).into_iter().map(|(text, lists)| {
+    let lines = by_answer(each).into_iter().map(|(text, lists)| {
         let numbers = lists.iter().map(|list| number_list::parse(list));
         let numbers: Vec<u32> = numbers.flatten().flatten().collect();
         let ranks = number_list::format(&numbers);
@@ -47,7 +47,7 @@ pub fn remarks(all: &[Effective]) -> Vec<String> {
         let plural = if is_one { "" } else { "s" };
         format!("rank{plural} {ranks}: {text}")
     });
-    said.collect()
+    lines.collect()
 }
 
 /// CPUs of the first pair of workers that exchange bytes, if both are on rank 0's host.

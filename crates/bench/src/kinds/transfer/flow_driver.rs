@@ -50,7 +50,7 @@ const GATHER_BYTES_MAX: u32 = 128;
 
 /// Latencies of the last trial that are not in the histograms yet. Fetching them inside the measured interval would
 /// take time from it.
-pub(super) enum Unsettled {
+pub(super) enum PendingLatencies {
     /// None.
     Nothing,
     /// Latencies that the device holds after it ran a whole trial of this many operations.
@@ -84,7 +84,7 @@ pub(super) struct FlowDriver<'a> {
     lanes: Vec<Lane>,
     /// Flows of a round that the device runs on its own.
     carried: Option<Vec<CarriedFlow>>,
-    unsettled: Unsettled,
+    pending: PendingLatencies,
 }
 
 impl<'a> FlowDriver<'a> {
@@ -97,11 +97,11 @@ impl<'a> FlowDriver<'a> {
     ) -> Result<Self> {
         let Assignment {
             point,
-            station,
+            setup,
             caps,
             layout,
         } = &**assignment;
-        let (rank, memory) = (station.rank, Arc::clone(&worker.memory));
+        let (rank, memory) = (setup.rank, Arc::clone(&worker.memory));
         let flows = make_flows(point, rank, layout, engine, worker)?;
         expect_parts(point, layout, engine, true)?;
         let receives = match point.op {
@@ -112,7 +112,7 @@ impl<'a> FlowDriver<'a> {
         lanes.extend(receives.iter().map(Receives::lane));
         let credits = worker.credits.as_mut();
         let credited = begin_credits(credits, point, engine, caps, &flows, layout)?;
-        let port = Port::new(engine, worker.clock, stop, station.yielding);
+        let port = Port::new(engine, worker.clock, stop, setup.yielding);
         let mut port = waiting(port, assignment, flows.len())?;
         if let Some((credits, tells)) = credited {
             lanes.extend(tells);
@@ -148,7 +148,7 @@ impl<'a> FlowDriver<'a> {
             receives_posted,
             lanes,
             carried: None,
-            unsettled: Unsettled::Nothing,
+            pending: PendingLatencies::Nothing,
         })
     }
 
@@ -187,7 +187,7 @@ impl<'a> FlowDriver<'a> {
     /// Times of the flows of the last execution, in target order, if a traffic file defines their loads.
     pub(super) fn flow_times(&self, start_ns: u64) -> Vec<FlowTime> {
         let loads = self.loads.as_ref();
-        loads.map_or_else(Vec::new, |loads| FlowTime::of(loads, start_ns))
+        loads.map_or_else(Vec::new, |loads| FlowTime::from_loads(loads, start_ns))
     }
 
     /// Serves peers until `over` returns true: answers pings in a ping-pong, polls otherwise.
@@ -196,7 +196,7 @@ impl<'a> FlowDriver<'a> {
         idle: &IdlePolicy,
         mut over: impl FnMut() -> bool,
     ) -> Result<()> {
-        if !self.assignment.begins()
+        if !self.assignment.initiates()
             && let Some(table) = &mut self.table
         {
             let served = return_all(&mut self.port, table, &mut over);
@@ -224,10 +224,10 @@ impl<'a> FlowDriver<'a> {
     ) -> Result<Option<Arc<dyn CarriedProgress>>> {
         self.port.take_arrivals();
         self.active = active;
-        self.unsettled = Unsettled::Nothing;
+        self.pending = PendingLatencies::Nothing;
         let progress = self.begin_carried(schedule)?;
-        let station = &self.assignment.station;
-        let yields = station.part.yields(station.yielding, schedule.is_loaded);
+        let setup = &self.assignment.setup;
+        let yields = setup.role.yields(setup.yielding, schedule.is_loaded);
         self.port.set_yielding(yields);
         Ok(progress)
     }
@@ -262,10 +262,10 @@ impl<'a> FlowDriver<'a> {
     pub(super) fn end_round(&mut self, window_ns: Option<u64>, totals: &mut TrialTotals) {
         if let Some(window_ns) = window_ns {
             totals.in_flight_max = self.port.take_most_in_flight();
-            let Assignment { point, station, .. } = &*self.assignment;
+            let Assignment { point, setup, .. } = &*self.assignment;
             let loads = self.port.engine.take_rail_loads();
             totals.rails = rails::of_worker(&loads, window_ns);
-            let worker = (station.rank, station.worker);
+            let worker = (setup.rank, setup.worker);
             totals.least_rail = rails::least(worker, point.division.rails, &loads, &totals.rails);
         }
         self.active = 0..self.flows().len();
@@ -278,17 +278,17 @@ impl<'a> FlowDriver<'a> {
         totals: &mut TrialTotals,
     ) -> Result<()> {
         self.set_loads(schedule);
-        let Assignment { point, station, .. } = &*self.assignment;
+        let Assignment { point, setup, .. } = &*self.assignment;
         let mut until = self.until(schedule);
         let batching = BatchLoop {
-            size: point.batch_share(station.worker),
+            size: point.batch_share(setup.worker),
             in_flight: point.batching.in_flight,
             one_call: point.batching.call == BatchCall::One,
             merged_bytes_max: self.merged_bytes_max,
         };
         let timetable = match point.pacing {
             Pacing::Paced { rate, .. } => {
-                Some(paced::timetable(point, rate, station.part.place, schedule))
+                Some(paced::timetable(point, rate, setup.role.place, schedule))
             }
             _ => None,
         };
@@ -301,9 +301,9 @@ impl<'a> FlowDriver<'a> {
         };
         let pace = match (point.pacing, &timetable) {
             (Pacing::Paced { .. }, Some(timetable)) => Pace::Paced(timetable),
-            (Pacing::Batch { .. }, _) => match &station.shared {
+            (Pacing::Batch { .. }, _) => match &setup.shared {
                 None => Pace::Batch(batching),
-                Some(shared) => Pace::SharedBatch(batching, shared, station.worker),
+                Some(shared) => Pace::SharedBatch(batching, shared, setup.worker),
             },
             (Pacing::PingPong, _) => match &mut self.table {
                 Some(table) => Pace::PingPong(table),
@@ -324,8 +324,8 @@ impl<'a> FlowDriver<'a> {
         if let (Some(punctuality), Some(timetable)) = (driven.punctuality, timetable) {
             let flows = &self.flows[self.active.clone()];
             (totals.due, totals.late) = (timetable.operations, punctuality.late);
-            totals.stall = paced::stall(&punctuality, station.rank, flows, schedule);
-            self.unsettled = Unsettled::Paced {
+            totals.stall = paced::stall(&punctuality, setup.rank, flows, schedule);
+            self.pending = PendingLatencies::Paced {
                 flows: flows.len(),
                 timetable,
                 ended_ns: punctuality.ended_ns,
@@ -347,9 +347,9 @@ impl<'a> FlowDriver<'a> {
     /// Sets the number of operations of each flow, if a traffic file defines the loads. The warm-up drives the same
     /// flows without an end.
     fn set_loads(&mut self, schedule: &Schedule) {
-        let Assignment { point, station, .. } = &*self.assignment;
+        let Assignment { point, setup, .. } = &*self.assignment;
         let operations =
-            |flow: &Flow| match point.load_operations(station.rank, flow.peer, station.worker) {
+            |flow: &Flow| match point.load_operations(setup.rank, flow.peer, setup.worker) {
                 0 => 0,
                 _ if schedule.number == WARM_UP => u64::MAX,
                 operations => operations,
@@ -373,8 +373,8 @@ impl<'a> FlowDriver<'a> {
     }
 
     /// Takes the latencies of the last trial that are not in the histograms yet.
-    pub(super) fn take_unsettled(&mut self) -> Unsettled {
-        std::mem::replace(&mut self.unsettled, Unsettled::Nothing)
+    pub(super) fn take_pending_latencies(&mut self) -> PendingLatencies {
+        std::mem::replace(&mut self.pending, PendingLatencies::Nothing)
     }
 
     /// Operations of the last trial that were due and never issued, from `scratch`.
@@ -403,11 +403,11 @@ impl<'a> FlowDriver<'a> {
         // Plain writes raise no event at the target. Their initiators have already closed the measured interval.
         let Assignment {
             point,
-            station,
+            setup,
             layout,
             ..
         } = &*self.assignment;
-        if !layout.into.is_empty() && flushes_in_round(point, station.rank, round) {
+        if !layout.into.is_empty() && flushes_in_round(point, setup.rank, round) {
             return Ok(self.port.flush_incoming()?.unwrap_or(0));
         }
         Ok(0)
@@ -477,7 +477,7 @@ impl<'a> FlowDriver<'a> {
         let Some(stall) = self.port.stall().cloned() else {
             return error;
         };
-        let Assignment { point, station, .. } = &*self.assignment;
+        let Assignment { point, setup, .. } = &*self.assignment;
         let waiting = match point.pacing {
             Pacing::Stream { .. } | Pacing::Paced { .. } => self.scratch.waiting_flows(),
             _ => Vec::new(),
@@ -485,7 +485,7 @@ impl<'a> FlowDriver<'a> {
         let table = self.table.as_ref();
         let flows = table.map_or(&self.flows, |table| &table.flows);
         let flows = &flows[self.active.clone()];
-        let names = &station.names;
+        let names = &setup.names;
         names.error(point, &stall, flows, &waiting, self.port.engine)
     }
 }
@@ -505,12 +505,9 @@ fn gathered(Assignment { point, caps, .. }: &Assignment) -> usize {
 /// Configures a port to wait as the point asks and the device allows, and to watch `flows` flows for stalls.
 fn waiting<'a>(port: Port<'a>, assignment: &Assignment, flows: usize) -> Result<Port<'a>> {
     let Assignment {
-        point,
-        station,
-        caps,
-        ..
+        point, setup, caps, ..
     } = assignment;
-    let patience_ns = station.patience.as_nanos() as u64;
+    let patience_ns = setup.patience.as_nanos() as u64;
     let mut port = port.with_watch(StallWatch::new(patience_ns, point.size_bytes, flows));
     if !caps.arrivals_named {
         port = port.without_names();
@@ -522,7 +519,7 @@ fn waiting<'a>(port: Port<'a>, assignment: &Assignment, flows: usize) -> Result<
         port = port.gathering(gathered(assignment));
     }
     if point.cq == CqMode::Event {
-        port = port.with_sleeper(station.sleepers.join()?);
+        port = port.with_sleeper(setup.sleepers.join()?);
     }
     Ok(port)
 }

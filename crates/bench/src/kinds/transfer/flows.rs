@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::caps::{claims_arrival, delivers};
-use super::driven::compares_each;
+use super::point_engine::compares_each;
 use crate::kinds::transfer::layout::{SliceLayout, answers};
 use crate::loop_parameters::flow_slots;
 use crate::opening::credit_lanes::CreditLanes;
@@ -112,10 +112,10 @@ pub(crate) fn delivered(point: &TransferPoint, open: &OpenEngine) -> Option<bool
         return is_asked.then_some(true);
     }
     let arrivals = open.opened.common.arrivals.iter();
-    let said: Option<Vec<bool>> = arrivals
+    let known: Option<Vec<bool>> = arrivals
         .map(|device| delivered_by(point, device.delivers, device.sends_taken))
         .collect();
-    said.map(|all| all.into_iter().all(|delivered| delivered))
+    known.map(|all| all.into_iter().all(|delivered| delivered))
 }
 
 /// The same for one device.
@@ -176,8 +176,8 @@ pub(super) fn begin_credits<'a>(
         return Ok(None);
     };
     let sends: Vec<_> = flows.iter().map(|flow| (flow.peer, flow.lane)).collect();
-    let told = (telling(point), point.depth() as usize);
-    let begun = credits.begin(told, engine, caps, &sends, &layout.into)?;
+    let parameters = (telling(point), point.depth() as usize);
+    let begun = credits.begin(parameters, engine, caps, &sends, &layout.into)?;
     Ok(Some(begun))
 }
 

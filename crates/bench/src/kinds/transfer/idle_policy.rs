@@ -8,7 +8,7 @@ use tonnage_plan::transfer::CqMode;
 use tonnage_units::Result;
 
 /// Rounds of a polling loop between two reads of the clock.
-const LOOK_ROUNDS: u32 = 1 << 16;
+const CLOCK_READ_ROUNDS: u32 = 1 << 16;
 
 /// The idle policy of a worker. It rests if it takes no part, if its device serves its peers, or while its background
 /// load is paused.
@@ -27,9 +27,9 @@ pub(super) struct IdlePolicy {
 impl IdlePolicy {
     pub(super) fn new(assignment: &Assignment) -> Result<Self> {
         let is_idle = !assignment.takes_part() || assignment.is_served();
-        let moves_background = assignment.station.part.is_background;
+        let moves_background = assignment.setup.role.is_background;
         let place = (is_idle || moves_background)
-            .then(|| RestingPlace::among(&assignment.station.sleepers))
+            .then(|| RestingPlace::among(&assignment.setup.sleepers))
             .transpose()?;
         Ok(Self {
             is_idle,
@@ -61,9 +61,9 @@ impl IdlePolicy {
     }
 
     /// Rounds of a serving loop between two reads of the clock; 1 if each round rests or sleeps.
-    pub(super) fn look_rounds(&self) -> u32 {
+    pub(super) fn rounds_per_clock_read(&self) -> u32 {
         if self.polls_busily && !self.is_at_rest() {
-            LOOK_ROUNDS
+            CLOCK_READ_ROUNDS
         } else {
             1
         }

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::assignment::Assignment;
-use super::driven::compares_each;
+use super::point_engine::compares_each;
 use super::totals::TrialTotals;
 use super::trial::{Issued, WARM_UP};
 use super::verify::{Expected, MemoryWatch};
@@ -32,8 +32,8 @@ pub(super) struct MemoryChecker<'a> {
 
 impl<'a> MemoryChecker<'a> {
     pub(super) fn new(assignment: &Rc<Assignment<'a>>, worker: &EngineWorker) -> Self {
-        let (point, station) = (assignment.point, &assignment.station);
-        let of = (station.rank, station.worker);
+        let (point, setup) = (assignment.point, &assignment.setup);
+        let of = (setup.rank, setup.worker);
         Self {
             memory: Arc::clone(&worker.memory),
             watch: MemoryWatch::new(point, of, &assignment.layout),
@@ -94,7 +94,7 @@ impl<'a> MemoryChecker<'a> {
             totals.verified_bytes = checked_each(&findings.take(), moved_bytes)?;
         }
         if point.op == Verb::CompareSwap {
-            totals.swapped = expected.ascents.iter().map(|told| told.count).sum();
+            totals.swapped = expected.digests.iter().map(|digest| digest.count).sum();
         }
         if !moved.is_clean() {
             return Err(Error::Failed(format!(

@@ -3,13 +3,11 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`open`], `caps` | an open engine for points, and checks of its devices' capabilities |
-//! | [`driven`] | the engine that a worker drives during a point |
+//! | [`point_engine`] | the engine that a worker drives during a point |
 //! | [`effective`] | the effective configuration and its CPUs |
 //! | [`layout`] | division of a worker's memory among its flows |
-//! | [`point`], `rounds`, `pairs` | one point from warm-up to its figures, the rounds of a trial, and the counts per
-//! pair |
-//! | `rank_workers`, [`worker_threads`], [`work`] | the workers of a rank as their leader sees them, their threads, and
-//! the work of each in a trial |
+//! | [`point`], `rounds`, `pairs` | one point from warm-up to its figures, the rounds of a trial, and the counts per pair |
+//! | `rank_workers`, [`worker_threads`], [`transfer_worker`] | the workers of a rank as their leader sees them, their threads, and the work of each in a trial |
 //! | `path_proof` | the proof of path of a point |
 //! | `assignment` | a worker's part in a point, which the next four share |
 //! | `flow_driver`, `flows` | a worker's port and flows, and the loop of each round; setting up flows |
@@ -27,7 +25,6 @@ mod assignment;
 mod background;
 mod batching;
 mod caps;
-pub mod driven;
 pub mod effective;
 mod flow_driver;
 pub(crate) mod flows;
@@ -41,6 +38,7 @@ mod pairs;
 mod path_proof;
 mod per_rank;
 pub mod point;
+pub mod point_engine;
 pub mod rails;
 mod rank_workers;
 mod rounds;
@@ -48,9 +46,9 @@ mod shared_device;
 mod stalled;
 pub mod summary;
 pub mod totals;
+pub mod transfer_worker;
 pub mod trial;
 pub mod verify;
-pub mod work;
 mod worker_latencies;
 pub mod worker_threads;
 
@@ -59,7 +57,7 @@ use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
 use crate::limit::unknown_links;
 use crate::opening::engine::OpenEngine;
 use open::EngineKey;
-use point::Measured;
+use point::PointResults;
 use summary::Devices;
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_ranks::Alike;
@@ -76,7 +74,7 @@ impl Kind for Transfers {
 
     fn shares(first: &TransferPoint, next: &TransferPoint) -> bool {
         // Queues are as long as the deepest point needs, and queues for a window of 1 differ from those for 4096.
-        EngineKey::of(first) == EngineKey::of(next)
+        EngineKey::new(first) == EngineKey::new(next)
             && background::depth(first) == background::depth(next)
     }
 
@@ -117,7 +115,7 @@ impl Kind for Transfers {
         open::check(open, point, stage)?;
         record.effective = effective::effective(open, &Alike::default());
         record.placed = open.opened.common.placed;
-        let mut measured = Measured::default();
+        let mut measured = PointResults::default();
         let ended = point::measure(point, open, stage, Some(record), &mut measured, run_steps);
         let (opened, infos, hosts) = (&open.opened, stage.rank.infos(), stage.rank.hosts());
         let summary = ended.is_ok().then(|| {

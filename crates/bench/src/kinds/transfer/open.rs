@@ -2,7 +2,7 @@
 
 use super::background;
 use super::caps::check_caps;
-use super::driven::compares_each;
+use super::point_engine::compares_each;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::kind::Stage;
@@ -36,7 +36,7 @@ pub struct EngineKey {
 
 impl EngineKey {
     /// The key of a point.
-    pub fn of(point: &TransferPoint) -> Self {
+    pub fn new(point: &TransferPoint) -> Self {
         Self {
             engine: point.engine.clone(),
             engine_options: point.engine_options.clone(),
@@ -91,7 +91,12 @@ pub fn check(
     let mut workers = open.workers.iter();
     let fits =
         workers.try_for_each(|it| check_caps(point, &it.caps, it.devices.len(), &point.engine));
-    agree(stage.rank, "capabilities of the devices", fits, DEADLINES.step)
+    agree(
+        stage.rank,
+        "capabilities of the devices",
+        fits,
+        DEADLINES.step,
+    )
 }
 
 /// Combined needs of consecutive points that share an engine; `first` is the first of them.

@@ -108,7 +108,7 @@ mod tests {
             length,
             number,
             round: 0,
-            again: false,
+            is_extra: false,
             is_loaded: true,
             lead_ns: 0,
         };

@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 
 use super::layout::SliceLayout;
 use super::per_rank::RankSums;
-use super::point::Lead;
+use super::point::PointLeader;
 use super::rank_workers::RankWorkers;
 use super::totals::{OperationSums, TrialTotals};
-use super::trial::{RoundStretch, Schedule, WARM_UP};
+use super::trial::{RoundSequence, Schedule, WARM_UP};
 use super::worker_threads::ThreadReport;
 use crate::deadlines::DEADLINES;
 use crate::failure::StepFailure;
@@ -27,7 +27,7 @@ use tonnage_units::{Reduce, Result};
 
 /// Most extra turns that slow pairs of a matrix get. A pair that is slow by chance rarely stays slow for a few turns,
 /// and the best turn counts.
-const LOOKS_MAX: u64 = 3;
+const EXTRA_TURNS_MAX: u64 = 3;
 
 /// Most pairs of a traffic file that get turns alone, and most pairs that a record lists.
 const PAIRS_MAX: usize = 1024;
@@ -46,20 +46,20 @@ impl TrialSums {
     pub(super) fn count_pair(
         &mut self,
         workers: &RankWorkers<'_, '_>,
-        stretch: &RoundStretch,
+        sequence: &RoundSequence,
         (round, own): (u32, &TrialTotals),
         all: &TrialTotals,
     ) {
         let roles = workers.points.own.roles;
         let places = roles.in_round(workers.rank.id(), round);
-        let is_warm_up = stretch.number == WARM_UP;
+        let is_warm_up = sequence.number == WARM_UP;
         if is_warm_up || roles.traffic == Traffic::File || !roles.has_pairs_in_rounds() {
             return;
         }
         if !places.is_empty() {
             let has_round = roles.pair_of_round(round).is_some();
-            let turn = PairSum::of(if has_round { all } else { own });
-            self.pairs.add(places.start, turn, stretch.again);
+            let turn = PairSum::from_totals(if has_round { all } else { own });
+            self.pairs.add(places.start, turn, sequence.is_extra);
         }
     }
 
@@ -67,12 +67,12 @@ impl TrialSums {
     pub(super) fn count_round(
         &mut self,
         workers: &RankWorkers<'_, '_>,
-        stretch: &RoundStretch,
+        sequence: &RoundSequence,
         schedule: &Schedule,
         totals: &TrialTotals,
         reports: &[ThreadReport],
     ) {
-        if stretch.counts() {
+        if sequence.counts() {
             self.own.add(totals);
         }
         if workers.points.own.loads.is_none() || schedule.number == WARM_UP {
@@ -84,25 +84,25 @@ impl TrialSums {
         }
         let places = workers.own.in_round(schedule.round);
         if !places.is_empty() {
-            self.times.add(places.start, &times, schedule.again);
+            self.times.add(places.start, &times, schedule.is_extra);
         }
     }
 }
 
-impl Lead<'_, '_> {
+impl PointLeader<'_, '_> {
     /// Runs extra turns outside the trials: those of slow pairs of a matrix, or those in which each pair of a traffic
     /// file runs alone.
-    pub(super) fn turns_beside(&mut self) -> Result<(), StepFailure> {
+    pub(super) fn run_extra_turns(&mut self) -> Result<(), StepFailure> {
         match self.point.roles.traffic {
-            Traffic::Matrix => self.look_again(),
-            Traffic::File => self.each_alone(),
+            Traffic::Matrix => self.repeat_slow_turns(),
+            Traffic::File => self.run_pairs_alone(),
             _ => Ok(()),
         }
     }
 
     /// Runs each pair of a traffic file alone, as often as there were trials. Every pair has its first turn before any
     /// has its second, so that drift affects all pairs.
-    fn each_alone(&mut self) -> Result<(), StepFailure> {
+    fn run_pairs_alone(&mut self) -> Result<(), StepFailure> {
         let (roles, point) = (self.point.roles, self.point);
         let Some(loads) = point.loads.as_ref().filter(|_| are_few(point)) else {
             return Ok(());
@@ -113,34 +113,34 @@ impl Lead<'_, '_> {
         for turn in 0..trials {
             // These turns use their own data, as further trials would.
             let number = trials + 1 + turn;
-            let turns = RoundStretch::beside(number, rounds.clone(), point.length.trial);
-            self.stretch(&turns, "pair alone")?;
+            let turns = RoundSequence::extra(number, rounds.clone(), point.length.trial);
+            self.run_rounds(&turns, "pair alone")?;
         }
         Ok(())
     }
 
     /// Repeats the turns of slow pairs of a matrix until none is left that may be slow by chance.
-    fn look_again(&mut self) -> Result<(), StepFailure> {
-        for look in 0..LOOKS_MAX {
+    fn repeat_slow_turns(&mut self) -> Result<(), StepFailure> {
+        for attempt in 0..EXTRA_TURNS_MAX {
             self.collect_pairs()?;
             let is_root = self.workers.rank.id() == 0;
-            let mine = is_root.then(|| pack(&self.rounds_of_slow())).transpose()?;
+            let mine = is_root.then(|| pack(&self.slow_rounds())).transpose()?;
             let rank = &mut *self.workers.rank;
-            let told = rank.broadcast("rounds with slow pairs", mine, DEADLINES.step)?;
-            let suspect: Vec<u32> = unpack(&told)?;
+            let encoded = rank.broadcast("rounds with slow pairs", mine, DEADLINES.step)?;
+            let suspect: Vec<u32> = unpack(&encoded)?;
             if suspect.is_empty() {
                 break;
             }
             // These turns use their own data, as further trials would.
-            let number = self.found.trials.len() as u64 + 1 + look;
-            let turns = RoundStretch::beside(number, suspect, self.point.length.trial);
-            self.stretch(&turns, "second look")?;
+            let number = self.found.trials.len() as u64 + 1 + attempt;
+            let turns = RoundSequence::extra(number, suspect, self.point.length.trial);
+            self.run_rounds(&turns, "second look")?;
         }
         Ok(())
     }
 
     /// Rounds that contain a pair which was slow in all its turns; complete at rank 0 only.
-    fn rounds_of_slow(&self) -> Vec<u32> {
+    fn slow_rounds(&self) -> Vec<u32> {
         let (roles, rates) = (self.point.roles, &self.found.pairs);
         let reads = self.point.op == Verb::Read;
         let verdict = judge(self.point.roles.ranks, rates, reads).unwrap_or_default();
@@ -189,8 +189,8 @@ struct PairSum {
 
 impl PairSum {
     /// Sums of a single turn.
-    fn of(totals: &TrialTotals) -> Self {
-        let sums = OperationSums::of(totals);
+    fn from_totals(totals: &TrialTotals) -> Self {
+        let sums = OperationSums::from_totals(totals);
         Self {
             sums,
             window_ns: totals.window_ns,
@@ -219,14 +219,14 @@ impl PairSum {
 impl PairSums {
     /// Adds a turn of the initiator's pair with its `place`-th target. An extra turn only
     /// counts if its rate is the best.
-    fn add(&mut self, place: usize, turn: PairSum, beside: bool) {
-        if self.of_targets.len() <= place && !beside {
+    fn add(&mut self, place: usize, turn: PairSum, is_extra: bool) {
+        if self.of_targets.len() <= place && !is_extra {
             self.of_targets.resize(place + 1, PairSum::default());
         }
         let Some(sum) = self.of_targets.get_mut(place) else {
             return;
         };
-        if !beside {
+        if !is_extra {
             sum.sums.merge(turn.sums);
             sum.window_ns += turn.window_ns;
         }
@@ -306,7 +306,7 @@ pub struct FlowTime {
 
 impl FlowTime {
     /// Times of the flows of a round that started at `start_ns`.
-    pub(super) fn of(loads: &FlowLoads, start_ns: u64) -> Vec<Self> {
+    pub(super) fn from_loads(loads: &FlowLoads, start_ns: u64) -> Vec<Self> {
         let flows = loads.flows().iter();
         let time = flows.map(|flow| Self {
             operations: flow.operations,
@@ -448,10 +448,10 @@ mod tests {
                 latency_ns_sum: bytes,
                 ..TrialTotals::default()
             };
-            all[from].add(place, PairSum::of(&totals), false);
+            all[from].add(place, PairSum::from_totals(&totals), false);
         }
         let rates = rates(Roles::new(Traffic::Matrix, 3), &Hosts::of(&[]), all.iter());
-        let said = rates.iter().map(|rate| {
+        let found = rates.iter().map(|rate| {
             let ends = (rate.initiator, rate.target);
             let rates = [rate.bandwidth_bytes_per_s, rate.bandwidth_bytes_per_s_max];
             (ends, rate.payload_bytes, rates, rate.latency_ns_mean)
@@ -462,7 +462,7 @@ mod tests {
             ((2, 0), 0, [0.0, 0.0], None),
             ((2, 1), 50, [50.0, 50.0], Some(25.0)),
         ];
-        assert!(said.eq(expected), "{rates:?}");
+        assert!(found.eq(expected), "{rates:?}");
     }
 
     #[test]

@@ -44,7 +44,7 @@ impl<'a> PathProof<'a> {
         let mut loads = watch.loads(points.own, &workers.own.operations());
         let reports = workers.everybody(&ThreadOrder::Operations)?;
         for (worker, report) in (1..).zip(&reports) {
-            loads.merge(watch.loads(points.of(worker), &report.operations));
+            loads.merge(watch.loads(points.for_worker(worker), &report.operations));
         }
         let rank = &mut *workers.rank;
         let loads = rank.reduce("payload of devices", loads, DEADLINES.step)?;

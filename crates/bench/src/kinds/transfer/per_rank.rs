@@ -22,7 +22,7 @@ impl RankSums {
             // The time of other ranks' turns does not count.
             return;
         }
-        self.sums.merge(OperationSums::of(totals));
+        self.sums.merge(OperationSums::from_totals(totals));
         // The measured interval may end later than this rank's own operations, because of sends from other ranks.
         self.own_ns += totals.own_ns;
         let smallest = self.latency_ns_min.into_iter().chain(totals.latency_ns_min);
@@ -73,8 +73,10 @@ mod tests {
         }
         let point = tonnage_plan::testing::slots_point(Addresses::Sequential, 4);
         let all = [sums, RankSums::default()].into_iter().collect();
-        let said = initiators(&point, &all);
-        let [one] = &said[..] else { panic!("{said:?}") };
+        let figures = initiators(&point, &all);
+        let [one] = &figures[..] else {
+            panic!("{figures:?}")
+        };
         assert_eq!(
             (one.rank, one.operations, one.payload_bytes),
             (0, 400, 3200)

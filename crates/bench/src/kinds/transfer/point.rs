@@ -5,16 +5,16 @@
 use std::sync::mpsc::Sender;
 
 use super::background::WorkerPoints;
-use super::driven::Driven;
 use super::intervals::Intervals;
 use super::pairs::TrialSums;
 use super::path_proof::PathProof;
 use super::per_rank::initiators;
+use super::point_engine::PointEngine;
 use super::rank_workers::RankWorkers;
 use super::totals::TrialTotals;
-use super::trial::{RoundStretch, Station, WARM_UP};
-use super::work::Work;
-use super::worker_threads::{SharedTrialState, ThreadOrder, Threads, serve, stations};
+use super::transfer_worker::TransferWorker;
+use super::trial::{RoundSequence, WARM_UP, WorkerSetup};
+use super::worker_threads::{SharedTrialState, ThreadOrder, Threads, serve, worker_setups};
 use crate::cpu_time::CpuTime;
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, await_first_cause};
@@ -38,7 +38,7 @@ const WARM_UP_ROUNDS_MAX: u32 = 20;
 
 /// Results of a point's steps so far. They are equal on all ranks, except fields that describe single ranks.
 #[derive(Default)]
-pub struct Measured {
+pub struct PointResults {
     pub trials: Vec<Trial>,
     /// Totals of the trials, in the same order.
     pub totals: Vec<TrialTotals>,
@@ -76,10 +76,10 @@ pub fn measure(
     open: &mut OpenEngine,
     stage: &mut Stage<'_>,
     record: Option<&Record>,
-    measured: &mut Measured,
+    measured: &mut PointResults,
     run_steps: StepRunner<'_>,
 ) -> Result<(), StepFailure> {
-    let intervals = Intervals::of(point, stage, record, open.moves_bytes);
+    let intervals = Intervals::new(point, stage, record, open.moves_bytes);
     let (rank, cpu, paths) = (&mut *stage.rank, &mut *stage.cpu, &mut *stage.paths);
     let stop = rank.stopped();
     let background = point.background_point();
@@ -88,29 +88,29 @@ pub fn measure(
         background: background.as_ref(),
     };
     let state = SharedTrialState::new(open.workers.len(), rank.sleepers());
-    let stations = stations(point, points, open, rank, &intervals);
-    let mut workers = open.workers.iter_mut().zip(stations);
-    let (worker, station) = workers
+    let worker_setups = worker_setups(point, points, open, rank, &intervals);
+    let mut workers = open.workers.iter_mut().zip(worker_setups);
+    let (worker, setup) = workers
         .next()
         .ok_or_else(|| Error::Failed("a rank needs at least one worker".into()))?;
     if let Some(cpu) = worker.cpu {
         tonnage_machine::pin_thread(cpu)?;
     }
     std::thread::scope(|scope| {
-        let follow = |(worker, station): (_, Station)| {
+        let follow = |(worker, setup): (_, WorkerSetup)| {
             let (state, stop) = (&state, &*stop);
             move |orders: &_, answers: &Sender<_>| {
-                let point = points.of(station.worker as usize);
-                if let Err(error) = serve(point, station, worker, (state, stop), orders, answers) {
+                let point = points.for_worker(setup.worker as usize);
+                if let Err(error) = serve(point, setup, worker, (state, stop), orders, answers) {
                     drop(answers.send(Err(error)));
                 }
             }
         };
         let followers = Threads::start(scope, 1, workers.map(follow))?;
-        let mut driven = Driven::begin(point, (station.rank, station.worker), worker)?;
-        let own = Work::new(point, station, driven.engine(), worker, &stop)?;
+        let mut driven = PointEngine::begin(point, (setup.rank, setup.worker), worker)?;
+        let own = TransferWorker::new(point, setup, driven.engine(), worker, &stop)?;
         followers.collect()?;
-        let mut lead = Lead {
+        let mut lead = PointLeader {
             point,
             workers: RankWorkers {
                 rank,
@@ -145,7 +145,7 @@ pub fn measure(
 }
 
 /// The leader of a point, on worker 0. It runs the point's steps together with the other ranks.
-pub(super) struct Lead<'a, 'b> {
+pub(super) struct PointLeader<'a, 'b> {
     pub(super) point: &'a TransferPoint,
     pub(super) workers: RankWorkers<'a, 'b>,
     pub(super) cpu: &'a mut CpuTime,
@@ -154,10 +154,10 @@ pub(super) struct Lead<'a, 'b> {
     pub(super) proof: PathProof<'a>,
     pub(super) intervals: Intervals,
     pub(super) sums: TrialSums,
-    pub(super) found: &'a mut Measured,
+    pub(super) found: &'a mut PointResults,
 }
 
-impl Lead<'_, '_> {
+impl PointLeader<'_, '_> {
     fn run(&mut self, run_steps: StepRunner<'_>) -> Result<(), StepFailure> {
         let rank = &mut *self.workers.rank;
         rank.barrier("begin the point", DEADLINES.step)?;
@@ -196,12 +196,12 @@ impl Lead<'_, '_> {
             return self.trial_of_halves(trial, length, name);
         }
         let rounds = 0..self.point.roles.rounds();
-        let totals = self.stretch(&RoundStretch::trial(trial, rounds, length), name)?;
+        let totals = self.run_rounds(&RoundSequence::trial(trial, rounds, length), name)?;
         Ok((totals, None))
     }
 }
 
-impl Steps for Lead<'_, '_> {
+impl Steps for PointLeader<'_, '_> {
     fn limit(&mut self, when: When) -> Result<(), StepFailure> {
         let RankWorkers {
             rank,
@@ -257,7 +257,7 @@ impl Steps for Lead<'_, '_> {
         let enough = self.converged();
         self.found.converged = enough.flatten();
         if enough.is_some() {
-            self.turns_beside()?;
+            self.run_extra_turns()?;
         }
         Ok(enough.is_some())
     }

@@ -70,14 +70,14 @@ pub fn least(
     let both = || (0u32..).zip(loads.iter().zip(totals));
     let as_many = |one: u64, other: u64| one.abs_diff(other) <= one / 100;
     let share = |(rail, (load, one)): (u32, (&RailLoad, &RailTotals))| {
-        let alike = |(number, (other, _)): &(u32, (&RailLoad, &RailTotals))| {
+        let is_comparable = |(number, (other, _)): &(u32, (&RailLoad, &RailTotals))| {
             let bytes = match use_of_rails {
                 Rails::Stripe => as_many(load.bytes, other.bytes),
                 Rails::Single | Rails::RoundRobin => other.bytes > 0,
             };
             *number != rail && other.peers == load.peers && bytes
         };
-        let others = both().filter(alike);
+        let others = both().filter(is_comparable);
         let rates: Vec<u64> = others
             .map(|(_, (_, other))| other.busy_bytes_per_s)
             .collect();

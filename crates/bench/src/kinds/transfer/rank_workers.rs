@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::background::WorkerPoints;
 use super::totals::TrialTotals;
+use super::transfer_worker::TransferWorker;
 use super::trial::Schedule;
 use super::verify::Expected;
 use super::verify::reports::{self, Reports};
-use super::work::Work;
 use super::worker_threads::{SharedTrialState, ThreadOrder, ThreadReport, Threads};
 use crate::deadlines::DEADLINES;
 use crate::latencies::merge_all;
@@ -21,7 +21,7 @@ use tonnage_units::{Reduce, Result};
 /// The leader's handle to all workers of its rank.
 pub(super) struct RankWorkers<'a, 'b> {
     pub(super) rank: &'a mut Rank,
-    pub(super) own: Work<'b>,
+    pub(super) own: TransferWorker<'b>,
     pub(super) points: &'a WorkerPoints<'a>,
     pub(super) state: &'a SharedTrialState,
     pub(super) followers: Threads,
@@ -58,7 +58,7 @@ impl RankWorkers<'_, '_> {
     pub(super) fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
         self.followers.order(|_| ThreadOrder::Trial(*schedule))?;
         let driven = self.state.drive(0, &mut self.own, schedule);
-        let deadline = Instant::now() + deadline_of(schedule.length);
+        let deadline = Instant::now() + trial_deadline(schedule.length);
         self.serve_peers(deadline, SharedTrialState::all_driven)?;
         driven
     }
@@ -101,7 +101,7 @@ impl RankWorkers<'_, '_> {
         over: impl Fn(&SharedTrialState) -> bool,
     ) -> Result<()> {
         let state = self.state;
-        let mut is_late = late_after(deadline, self.own.look_rounds());
+        let mut is_late = late_after(deadline, self.own.rounds_per_clock_read());
         self.own
             .serve_peers(|| is_late() || state.has_failed() || over(state))?;
         state.check_failed()
@@ -115,9 +115,11 @@ impl RankWorkers<'_, '_> {
         circle: &Circle,
     ) -> Result<Vec<Expected>> {
         const WHAT: &str = "end of a round";
-        let deadline = Instant::now() + deadline_of(length);
+        let deadline = Instant::now() + trial_deadline(length);
         let workers = self.count() as usize;
-        let points: Vec<_> = (0..workers).map(|worker| self.points.of(worker)).collect();
+        let points: Vec<_> = (0..workers)
+            .map(|worker| self.points.for_worker(worker))
+            .collect();
         let is_needed = |point: &&TransferPoint| Expected::is_needed(point, self.moves_bytes);
         if !points.iter().any(is_needed) {
             let pending = self.rank.start_meeting(circle, WHAT)?;
@@ -126,11 +128,11 @@ impl RankWorkers<'_, '_> {
             return Ok(vec![Expected::default(); workers]);
         }
         let (rank, issued) = (self.rank.id(), self.state.issued());
-        let told = reports::messages(&points, rank, &issued, circle)?;
-        let pending = self.rank.start_exchange(circle, WHAT, told)?;
+        let outgoing = reports::messages(&points, rank, &issued, circle)?;
+        let pending = self.rank.start_exchange(circle, WHAT, outgoing)?;
         self.serve_peers(deadline, |_| pending.is_done())?;
-        let heard = self.rank.finish_exchange(pending, left(deadline))?;
-        let reports = Reports::new(issued, circle.clone(), &heard)?;
+        let incoming = self.rank.finish_exchange(pending, left(deadline))?;
+        let reports = Reports::new(issued, circle.clone(), &incoming)?;
         let expected = points.into_iter().enumerate();
         expected
             .map(|(worker, point)| Expected::new(point, rank, worker, &reports))
@@ -187,7 +189,7 @@ impl RankWorkers<'_, '_> {
         closed?;
         let pending = self.rank.start_barrier("point closed")?;
         let deadline = Instant::now() + DEADLINES.step;
-        let mut is_late = late_after(deadline, self.own.look_rounds());
+        let mut is_late = late_after(deadline, self.own.rounds_per_clock_read());
         self.own
             .poll_until(|| is_late() || state.has_failed() || pending.is_done())?;
         state.check_failed()?;
@@ -214,7 +216,7 @@ fn merge(totals: &mut TrialTotals, reports: &[ThreadReport]) {
 }
 
 /// Most time to wait for the end of a trial.
-pub(super) fn deadline_of(length: TrialLength) -> Duration {
+pub(super) fn trial_deadline(length: TrialLength) -> Duration {
     match length {
         // A paced trial may take as long again, and a large window takes time to drain.
         TrialLength::DurationNs(ns) => Duration::from_nanos(ns.saturating_mul(3)) + DEADLINES.step,

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::point::Lead;
-use super::rank_workers::deadline_of;
-use super::totals::{StretchTotals, TrialTotals};
-use super::trial::{RoundStretch, Schedule, WARM_UP};
+use super::point::PointLeader;
+use super::rank_workers::trial_deadline;
+use super::totals::{SequenceTotals, TrialTotals};
+use super::trial::{RoundSequence, Schedule, WARM_UP};
 use crate::deadlines::DEADLINES;
 use crate::failure::{StepFailure, agree};
 use crate::kinds::transfer::verify::Expected;
@@ -16,7 +16,7 @@ use tonnage_units::histogram::LatencyHistogram;
 use tonnage_units::{Error, Result};
 
 /// A finished round that this rank took part in, until its members have merged their totals.
-struct Driven {
+struct FinishedRound {
     round: u32,
     first: u32,
     totals: TrialTotals,
@@ -30,7 +30,7 @@ struct Progress {
     /// Members of the previous round.
     before: Vec<u32>,
     /// The previous round, if this rank took part in it.
-    last: Option<Driven>,
+    last: Option<FinishedRound>,
     /// Rounds without this rank since the last one it took part in.
     missed: u32,
     /// Sum of the rounds in which this rank is the first member.
@@ -39,11 +39,11 @@ struct Progress {
     expected: Vec<Expected>,
 }
 
-impl Lead<'_, '_> {
+impl PointLeader<'_, '_> {
     /// Runs all rounds of a trial: fill, drive each round, sum up, verify.
-    pub(super) fn stretch(
+    pub(super) fn run_rounds(
         &mut self,
-        stretch: &RoundStretch,
+        sequence: &RoundSequence,
         name: &str,
     ) -> Result<TrialTotals, StepFailure> {
         let (op, size_bytes) = (self.point.op.name(), self.point.size_bytes);
@@ -53,21 +53,22 @@ impl Lead<'_, '_> {
             .phase(&format!("{name} of {op} {size_bytes} B"));
         // Turns of single pairs would fill and check all memory again and again, and their transfers are already proven
         // by the trials.
-        let checked = self.point.verify.is_on() && !(stretch.again && self.point.loads.is_some());
-        workers.prepare(stretch.number, checked)?;
+        let checked =
+            self.point.verify.is_on() && !(sequence.is_extra && self.point.loads.is_some());
+        workers.prepare(sequence.number, checked)?;
         let mut progress = Progress {
             expected: vec![Expected::default(); self.point.workers as usize],
             ..Progress::default()
         };
-        for &round in &stretch.rounds {
+        for &round in &sequence.rounds {
             let members = self.point.roles.members_of_round(round);
             progress.turn += 1;
-            self.turn(stretch, round, &members, &mut progress)?;
+            self.turn(sequence, round, &members, &mut progress)?;
             progress.before = members;
         }
         let last = progress.last;
         let own = last.as_ref().map(|last| last.totals.clone());
-        let mut totals = StretchTotals {
+        let mut totals = SequenceTotals {
             rounds: progress.sum,
             last: own.unwrap_or_default(),
         };
@@ -80,7 +81,7 @@ impl Lead<'_, '_> {
         if let Some(last) = last {
             self.sums.count_pair(
                 &self.workers,
-                stretch,
+                sequence,
                 (last.round, &last.totals),
                 &all.last,
             );
@@ -91,7 +92,7 @@ impl Lead<'_, '_> {
     /// Runs this rank's share of a round: merging the totals of the previous round, and the round itself.
     fn turn(
         &mut self,
-        stretch: &RoundStretch,
+        sequence: &RoundSequence,
         round: u32,
         members: &[u32],
         progress: &mut Progress,
@@ -104,20 +105,20 @@ impl Lead<'_, '_> {
         }
         // A rank that skipped rounds must wait for all of them; members of the previous round know that it has ended.
         let others =
-            deadline_of(stretch.length).saturating_mul(std::mem::take(&mut progress.missed));
+            trial_deadline(sequence.length).saturating_mul(std::mem::take(&mut progress.missed));
         let deadline = DEADLINES.step.saturating_add(others);
-        if takes_part && stretch.counts() {
+        if takes_part && sequence.counts() {
             // The common start is only 0.5 ms ahead; reading the counters after it is set could use that up.
             self.cpu.begin(self.workers.followers.threads());
         }
-        let start_ns = self.hand_over(stretch, members, progress, deadline)?;
+        let start_ns = self.hand_over(sequence, members, progress, deadline)?;
         if takes_part {
             let circle = Circle::new(2 * progress.turn, members.iter().copied());
-            let (totals, expected) = self.one_round(stretch, round, start_ns, &circle)?;
+            let (totals, expected) = self.one_round(sequence, round, start_ns, &circle)?;
             for (all, later) in progress.expected.iter_mut().zip(&expected) {
                 all.add(later);
             }
-            progress.last = members.first().map(|&first| Driven {
+            progress.last = members.first().map(|&first| FinishedRound {
                 round,
                 first,
                 totals,
@@ -130,7 +131,7 @@ impl Lead<'_, '_> {
     /// start time of the next one.
     fn hand_over(
         &mut self,
-        stretch: &RoundStretch,
+        sequence: &RoundSequence,
         members: &[u32],
         progress: &mut Progress,
         deadline: Duration,
@@ -146,9 +147,9 @@ impl Lead<'_, '_> {
         if let Some(last) = last {
             let ended = ended.flushed();
             self.sums
-                .count_pair(&self.workers, stretch, (last.round, &last.totals), &ended);
+                .count_pair(&self.workers, sequence, (last.round, &last.totals), &ended);
             if last.first == self.workers.rank.id() {
-                progress.sum.then(ended);
+                progress.sum.append_round(ended);
             }
         }
         Ok(start_ns)
@@ -158,20 +159,20 @@ impl Lead<'_, '_> {
     /// rank's totals and the operations that each of its workers should have seen.
     fn one_round(
         &mut self,
-        stretch: &RoundStretch,
+        sequence: &RoundSequence,
         round: u32,
         start_ns: u64,
         circle: &Circle,
     ) -> Result<(TrialTotals, Vec<Expected>), StepFailure> {
-        let (number, length) = (stretch.number, stretch.length);
+        let (number, length) = (sequence.number, sequence.length);
         let schedule = Schedule {
             start_ns,
             length,
             number,
             round,
-            again: stretch.again,
-            is_loaded: stretch.is_loaded,
-            lead_ns: if stretch.is_loaded && self.point.background.is_some() {
+            is_extra: sequence.is_extra,
+            is_loaded: sequence.is_loaded,
+            lead_ns: if sequence.is_loaded && self.point.background.is_some() {
                 Schedule::lead_ns(length)
             } else {
                 0
@@ -185,16 +186,16 @@ impl Lead<'_, '_> {
         self.intervals.driven();
         let expected = workers.exchange(length, circle)?;
         let reports = workers.finish(&schedule, &expected, &mut totals)?;
-        if stretch.counts() {
+        if sequence.counts() {
             // The counts include verification and the end of the round, so the time must too. The wait for the start is
             // excluded: threads sleep then, which would hide the time they lose in the round.
             let counted_ns = workers.own.clock().now_ns().saturating_sub(start_ns);
             self.cpu.end(counted_ns);
         }
         self.sums
-            .count_round(workers, stretch, &schedule, &totals, &reports);
+            .count_round(workers, sequence, &schedule, &totals, &reports);
         self.intervals
-            .tell_last(totals.operations, totals.window_ns)?;
+            .send_last_count(totals.operations, totals.window_ns)?;
         Ok((totals, expected))
     }
 
@@ -231,7 +232,7 @@ fn check_quiet(totals: &TrialTotals) -> Result<()> {
     }
 }
 
-impl Lead<'_, '_> {
+impl PointLeader<'_, '_> {
     /// Runs one trial in two halves, without the load and with it. Every second trial begins with the load, so that any
     /// effect of the first half on the second hits both equally. The returned totals are those of the loaded half.
     pub(super) fn trial_of_halves(
@@ -245,8 +246,8 @@ impl Lead<'_, '_> {
             return Ok((totals, None));
         }
         // Each half uses its own data.
-        let quiet = RoundStretch::quiet(2 * trial - 1, length);
-        let loaded = RoundStretch::trial(2 * trial, [0], length);
+        let quiet = RoundSequence::quiet(2 * trial - 1, length);
+        let loaded = RoundSequence::trial(2 * trial, [0], length);
         let mut halves = [quiet, loaded];
         if trial.is_multiple_of(2) {
             halves.reverse();
@@ -282,9 +283,9 @@ impl Lead<'_, '_> {
             length @ TrialLength::Iterations(_) => length,
         };
         let quiet = self
-            .half(&RoundStretch::quiet(WARM_UP, length), name)?
+            .half(&RoundSequence::quiet(WARM_UP, length), name)?
             .totals;
-        let loaded = RoundStretch::trial(WARM_UP, [0], length);
+        let loaded = RoundSequence::trial(WARM_UP, [0], length);
         let loaded = self.half(&loaded, name)?.totals;
         Ok(TrialTotals {
             unsettled: quiet.unsettled.max(loaded.unsettled),
@@ -292,19 +293,19 @@ impl Lead<'_, '_> {
         })
     }
 
-    fn half(&mut self, stretch: &RoundStretch, name: &str) -> Result<Half, StepFailure> {
-        let how = if stretch.is_loaded {
+    fn half(&mut self, sequence: &RoundSequence, name: &str) -> Result<Half, StepFailure> {
+        let how = if sequence.is_loaded {
             "beside"
         } else {
             "without"
         };
-        let totals = self.stretch(stretch, &format!("{name} {how} the background"))?;
-        if !stretch.is_loaded {
+        let totals = self.run_rounds(sequence, &format!("{name} {how} the background"))?;
+        if !sequence.is_loaded {
             check_quiet(&totals)?;
         }
         Ok(Half {
             latencies: self.workers.latencies_of_trial()?,
-            is_loaded: stretch.is_loaded,
+            is_loaded: sequence.is_loaded,
             totals,
         })
     }

@@ -118,7 +118,10 @@ mod tests {
     }
 
     /// The remark for ranks that are all on one machine.
-    fn said(all: &[(OpenMessage, u32)], change: impl Fn(&mut TransferPoint)) -> Option<String> {
+    fn remark_of(
+        all: &[(OpenMessage, u32)],
+        change: impl Fn(&mut TransferPoint),
+    ) -> Option<String> {
         let mut point = tonnage_plan::testing::slots_point(Addresses::Sequential, 1 << 16);
         (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, all.len() as u32);
         change(&mut point);
@@ -137,20 +140,22 @@ mod tests {
     #[test]
     fn processes_that_share_a_gpu_in_time_slices_get_a_remark() {
         let all = [(Some("a"), 7), (Some("b"), 8), (Some("a"), 9)];
-        let told = said(&all.map(|(gpu, pid)| rank(gpu, BY, pid)), |_| ()).unwrap();
+        let text = remark_of(&all.map(|(gpu, pid)| rank(gpu, BY, pid)), |_| ()).unwrap();
         assert!(
-            told.starts_with("ranks 0,2 are processes that share cuda:0 (0000:1b:00.0) in time slices"),
-            "{told}"
+            text.starts_with(
+                "ranks 0,2 are processes that share cuda:0 (0000:1b:00.0) in time slices"
+            ),
+            "{text}"
         );
-        assert!(told.contains("share it by a daemon"), "{told}");
+        assert!(text.contains("share it by a daemon"), "{text}");
         // Two processes with pinned memory both write to the GPU of a third.
         let fan_in = [(Some("a"), 7), (None, 8), (None, 9)];
-        let told = said(&fan_in.map(|(gpu, pid)| rank(gpu, BY, pid)), |point| {
+        let text = remark_of(&fan_in.map(|(gpu, pid)| rank(gpu, BY, pid)), |point| {
             point.roles.traffic = Traffic::FanIn;
         });
-        assert!(told.unwrap().starts_with("ranks 1-2 are"));
+        assert!(text.unwrap().starts_with("ranks 1-2 are"));
         // Answers from pinned memory into the GPU of the rank that asked.
-        let answered = said(&[rank(Some("a"), BY, 7), rank(None, BY, 8)], |point| {
+        let answered = remark_of(&[rank(Some("a"), BY, 7), rank(None, BY, 8)], |point| {
             (point.roles.traffic, point.pacing, point.op) =
                 (Traffic::Pair, Pacing::PingPong, Verb::Send);
         });
@@ -158,14 +163,14 @@ mod tests {
         // With staging both ends use the GPU, whichever of them initiates.
         let staged = [7, 8].map(|pid| rank(Some("a"), DeviceMemoryBy::Staging, pid));
         let pair = |point: &mut TransferPoint| point.roles.traffic = Traffic::Pair;
-        assert!(said(&staged, pair).is_some());
+        assert!(remark_of(&staged, pair).is_some());
     }
 
     #[test]
     fn one_process_at_a_time_gets_no_remark() {
         let pair = |by, pids: [u32; 2]| pids.map(|pid| rank(Some("a"), by, pid));
         let with = |op: Verb, pacing: Option<Pacing>| {
-            said(&pair(BY, [7, 8]), |point| {
+            remark_of(&pair(BY, [7, 8]), |point| {
                 (point.roles.traffic, point.op) = (Traffic::Pair, op);
                 point.pacing = pacing.unwrap_or(point.pacing);
             })
@@ -175,18 +180,18 @@ mod tests {
         // A target of reads sends no answers.
         assert_eq!(with(Verb::Read, Some(Pacing::PingPong)), None);
         let matrix = |point: &mut TransferPoint| point.roles.traffic = Traffic::Matrix;
-        assert_eq!(said(&pair(BY, [7, 8]), matrix), None);
+        assert_eq!(remark_of(&pair(BY, [7, 8]), matrix), None);
         // Threads of one process, one GPU per process, network cards, and devices that serve several processes at once.
-        assert_eq!(said(&pair(BY, [7, 7]), |_| ()), None);
+        assert_eq!(remark_of(&pair(BY, [7, 7]), |_| ()), None);
         let apart = [rank(Some("a"), BY, 7), rank(Some("b"), BY, 8)];
-        assert_eq!(said(&apart, |_| ()), None);
+        assert_eq!(remark_of(&apart, |_| ()), None);
         for by in [DeviceMemoryBy::Cards, DeviceMemoryBy::Unknown] {
-            assert_eq!(said(&pair(by, [7, 8]), |_| ()), None);
+            assert_eq!(remark_of(&pair(by, [7, 8]), |_| ()), None);
         }
         let mut at_once = pair(BY, [7, 8]);
         for (opened, _) in &mut at_once {
             opened.memory_device.as_mut().unwrap().shared_by = None;
         }
-        assert_eq!(said(&at_once, |_| ()), None);
+        assert_eq!(remark_of(&at_once, |_| ()), None);
     }
 }

@@ -121,11 +121,11 @@ mod tests {
         }
     }
 
-    fn said(stall_peer: Option<u32>, peers: u32, waiting: &[u32]) -> String {
-        said_with(&mut TestEngine::default(), stall_peer, peers, waiting)
+    fn message(stall_peer: Option<u32>, peers: u32, waiting: &[u32]) -> String {
+        message_with(&mut TestEngine::default(), stall_peer, peers, waiting)
     }
 
-    fn said_with(
+    fn message_with(
         engine: &mut TestEngine,
         stall_peer: Option<u32>,
         peers: u32,
@@ -151,11 +151,11 @@ mod tests {
 
     #[test]
     fn waiting_peers_are_named() {
-        let text = said(None, 3, &[1]);
+        let text = message(None, 3, &[1]);
         let wanted =
             " with rank 1 on h1 has ended for 9.0 s, with 64 in flight by eth1 (10.0.0.1), while";
         assert!(text.contains(wanted), "{text}");
-        let text = said(Some(2), 3, &[]);
+        let text = message(Some(2), 3, &[]);
         assert!(text.contains(" with rank 2 on h2 has ended"), "{text}");
     }
 
@@ -165,16 +165,16 @@ mod tests {
             device_events: vec!["port error (port 1) of rxeA".into()],
             ..Script::default()
         });
-        let text = said_with(&mut engine, None, 1, &[]);
+        let text = message_with(&mut engine, None, 1, &[]);
         let wanted = "another way; the device reports: port error (port 1) of rxeA";
         assert!(text.ends_with(wanted), "{text}");
-        let text = said_with(&mut engine, None, 1, &[]);
+        let text = message_with(&mut engine, None, 1, &[]);
         assert!(text.ends_with("another way"), "{text}");
     }
 
     #[test]
     fn of_many_the_first_are_named() {
-        let text = said(None, 9, &[]);
+        let text = message(None, 9, &[]);
         assert!(
             text.contains("one of rank 0 on h0, ")
                 && text.contains("rank 3 on h3, 5 more has ended"),

@@ -1,7 +1,7 @@
 //! Summary of a point from its trials: spreads across trials, percentiles over all operations, utilization. Each aspect
 //! adds its part in its own file.
 
-use super::point::Measured;
+use super::point::PointResults;
 use super::totals::{self, TrialTotals};
 use super::{background, batching, paced, pairs, rails, verify};
 use crate::opening::openings::Openings;
@@ -21,8 +21,8 @@ pub struct Devices<'a> {
 }
 
 /// Combines the trials of a point.
-pub fn summarize(point: &TransferPoint, measured: &Measured, devices: &Devices<'_>) -> Summary {
-    let Measured { trials, totals, .. } = measured;
+pub fn summarize(point: &TransferPoint, measured: &PointResults, devices: &Devices<'_>) -> Summary {
+    let PointResults { trials, totals, .. } = measured;
     let over_trials = |rate: fn(&Trial) -> f64| {
         let rates: Vec<f64> = trials.iter().map(rate).collect();
         spread(&rates)
@@ -83,7 +83,7 @@ mod tests {
     use tonnage_record::Limit;
 
     /// Two trials of one second with 100 and 300 operations of 8 bytes.
-    fn measured() -> Measured {
+    fn measured() -> PointResults {
         let totals = [100, 300].map(|operations| TrialTotals {
             window_ns: 1_000_000_000,
             operations,
@@ -92,12 +92,12 @@ mod tests {
             target_cpu_ns: 7 * operations,
             ..TrialTotals::default()
         });
-        Measured {
+        PointResults {
             trials: totals.iter().map(|each| each.trial(false)).collect(),
             totals: totals.into(),
             limit: Some(Limit::new("a test", 6400.0)),
             converged: Some(true),
-            ..Measured::default()
+            ..PointResults::default()
         }
     }
 

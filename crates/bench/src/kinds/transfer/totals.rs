@@ -78,7 +78,7 @@ impl TrialTotals {
             payload_bytes: self.payload_bytes,
             bandwidth_bytes_per_s: self.payload_bytes as f64 / seconds,
             message_rate_per_s: self.operations as f64 / seconds,
-            latency_ns_mean: OperationSums::of(self).latency_ns_mean(),
+            latency_ns_mean: OperationSums::from_totals(self).latency_ns_mean(),
             latency_ns_min: self.latency_ns_min,
             latency_ns_max: (self.samples > 0).then_some(self.latency_ns_max),
             unfinished: self.unfinished,
@@ -106,12 +106,15 @@ impl TrialTotals {
     }
 
     fn forward_and_back(&self) -> [OperationSums; 2] {
-        [OperationSums::of(self).without(self.back), self.back]
+        [
+            OperationSums::from_totals(self).without(self.back),
+            self.back,
+        ]
     }
 
     /// Turns the totals of a worker that moves the background into [`Self::background`], so that they do not count as
     /// measured.
-    pub fn beside(self) -> Self {
+    pub fn into_background(self) -> Self {
         Self {
             background: BackgroundTotals {
                 window_ns: self.window_ns,
@@ -134,7 +137,7 @@ impl TrialTotals {
     }
 
     /// Adds a later round of the same trial. Times add up.
-    pub fn then(&mut self, later: Self) {
+    pub fn append_round(&mut self, later: Self) {
         let (window_ns, flush_ns) = (
             self.window_ns + later.window_ns,
             self.flush_ns + later.flush_ns,
@@ -197,26 +200,26 @@ impl Reduce for TrialTotals {
 
 /// Sums of consecutive rounds, of one rank or merged over several.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct StretchTotals {
+pub(super) struct SequenceTotals {
     /// Rounds already merged over their members. They ran one after the other.
     pub(super) rounds: TrialTotals,
     /// This rank's share of the last round, and the verification results of all rounds.
     pub(super) last: TrialTotals,
 }
 
-impl StretchTotals {
+impl SequenceTotals {
     /// Totals of all rounds.
     pub(super) fn whole(self) -> TrialTotals {
         let mut whole = self.rounds;
-        whole.then(self.last);
+        whole.append_round(self.last);
         whole
     }
 }
 
 /// Adds another rank's sums. Its merged rounds ran at other times, its share of the last round at the same time.
-impl Reduce for StretchTotals {
+impl Reduce for SequenceTotals {
     fn merge(&mut self, other: Self) {
-        self.rounds.then(other.rounds);
+        self.rounds.append_round(other.rounds);
         self.last.merge(other.last);
     }
 }
@@ -235,7 +238,7 @@ pub struct OperationSums {
 
 impl OperationSums {
     /// Sums of all operations in `totals`.
-    pub fn of(totals: &TrialTotals) -> Self {
+    pub fn from_totals(totals: &TrialTotals) -> Self {
         Self {
             operations: totals.operations,
             payload_bytes: totals.payload_bytes,
@@ -396,7 +399,7 @@ mod tests {
     #[test]
     fn rounds_of_a_trial_follow_each_other() {
         let mut trial = totals(1);
-        trial.then(totals(3));
+        trial.append_round(totals(3));
         assert_eq!(
             (trial.window_ns, trial.operations, trial.unsettled),
             (4000, 4, 3)
@@ -506,8 +509,8 @@ mod tests {
             samples: 3,
             ..own.clone()
         };
-        sum.merge(load.clone().beside());
-        sum.merge(load.beside());
+        sum.merge(load.clone().into_background());
+        sum.merge(load.into_background());
         let background = BackgroundTotals {
             window_ns: 300,
             operations: 4,
@@ -534,16 +537,16 @@ mod tests {
 
     #[test]
     fn intervals_of_rounds_add_up_and_those_of_ranks_do_not() {
-        let mut all = StretchTotals {
+        let mut all = SequenceTotals {
             rounds: one_rail(100, 3),
             last: one_rail(10, 4),
         };
-        all.merge(StretchTotals {
+        all.merge(SequenceTotals {
             rounds: one_rail(300, 7),
             last: one_rail(20, 6),
         });
         // A rank that took no part.
-        all.merge(StretchTotals {
+        all.merge(SequenceTotals {
             rounds: TrialTotals::default(),
             last: TrialTotals::default(),
         });
@@ -553,7 +556,7 @@ mod tests {
         let whole = all.whole();
         assert_eq!((whole.window_ns, whole.operations), (420, 4));
         // A trial of one round equals that round.
-        let alone = StretchTotals {
+        let alone = SequenceTotals {
             rounds: TrialTotals::default(),
             last: one_rail(10, 4),
         };

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use tonnage_plan::transfer::TrialLength;
 use tonnage_ranks::Sleepers;
 
-use super::background::WorkerPart;
+use super::background::WorkerRole;
 use super::stalled::FlowNames;
-use super::verify::Ascents;
+use super::verify::AtomicDigest;
 use tonnage_loops::batch::SharedBatches;
 use tonnage_loops::pulse::Pulse;
 
@@ -23,7 +23,7 @@ const LEAD_NS_MAX: u64 = 100_000_000;
 
 /// Identity and setup of a worker in the run.
 #[derive(Debug, Clone)]
-pub struct Station {
+pub struct WorkerSetup {
     pub rank: u32,
     /// Index of the worker in its rank.
     pub worker: u32,
@@ -40,12 +40,12 @@ pub struct Station {
     /// The pulse that this worker updates, if another thread reads it.
     pub pulse: Option<Arc<Pulse>>,
     /// Its role among the workers of the rank.
-    pub part: WorkerPart,
+    pub role: WorkerRole,
 }
 
 /// Consecutive rounds, each flow in at most one of them: a trial, or extra turns outside the trials.
 #[derive(Debug, Clone)]
-pub struct RoundStretch {
+pub struct RoundSequence {
     /// Number that keys the data; 0 is the warm-up.
     pub number: u64,
     /// Rounds of the traffic, in order.
@@ -53,40 +53,40 @@ pub struct RoundStretch {
     /// Time or iterations of each round.
     pub length: TrialLength,
     /// True for extra turns outside the trials.
-    pub again: bool,
+    pub is_extra: bool,
     /// True if the background, where there is one, moves too.
     pub is_loaded: bool,
 }
 
-impl RoundStretch {
+impl RoundSequence {
     /// The rounds of a trial, which count.
     pub fn trial(number: u64, rounds: impl IntoIterator<Item = u32>, length: TrialLength) -> Self {
         Self {
             number,
             rounds: rounds.into_iter().collect(),
             length,
-            again: false,
+            is_extra: false,
             is_loaded: true,
         }
     }
 
     /// Whether these rounds are part of a trial.
     pub fn counts(&self) -> bool {
-        self.number != WARM_UP && !self.again
+        self.number != WARM_UP && !self.is_extra
     }
 
     /// The half of a trial without the background.
     pub fn quiet(number: u64, length: TrialLength) -> Self {
         Self {
             is_loaded: false,
-            ..Self::beside(number, [0], length)
+            ..Self::extra(number, [0], length)
         }
     }
 
     /// Extra turns outside the trials.
-    pub fn beside(number: u64, rounds: impl IntoIterator<Item = u32>, length: TrialLength) -> Self {
+    pub fn extra(number: u64, rounds: impl IntoIterator<Item = u32>, length: TrialLength) -> Self {
         Self {
-            again: true,
+            is_extra: true,
             ..Self::trial(number, rounds, length)
         }
     }
@@ -104,7 +104,7 @@ pub struct Schedule {
     /// The round of the traffic.
     pub round: u32,
     /// True for an extra turn outside the trials. Its latencies do not count.
-    pub again: bool,
+    pub is_extra: bool,
     /// True if the background, where there is one, moves too.
     pub is_loaded: bool,
     /// How long the background runs before the measured part begins.
@@ -144,7 +144,7 @@ pub struct Issued {
     /// For each rank of `SliceLayout::out`: first and one past the last operation of this trial.
     pub ranges: Vec<(u64, u64)>,
     /// For each of these ranks, digest of the changes made by atomic operations; empty if they are not checked.
-    pub ascents: Vec<Ascents>,
+    pub digests: Vec<AtomicDigest>,
 }
 
 /// The part of [`Issued`] that one flow's target needs.
@@ -153,7 +153,7 @@ pub struct FlowIssued {
     /// First and one past the last operation of this trial.
     pub range: (u64, u64),
     /// Digest of the changes made by its atomic operations; the default if they are not checked.
-    pub ascents: Ascents,
+    pub digest: AtomicDigest,
 }
 
 impl Issued {
@@ -161,7 +161,7 @@ impl Issued {
     pub fn of_flow(&self, place: usize) -> Option<FlowIssued> {
         Some(FlowIssued {
             range: *self.ranges.get(place)?,
-            ascents: self.ascents.get(place).copied().unwrap_or_default(),
+            digest: self.digests.get(place).copied().unwrap_or_default(),
         })
     }
 }
@@ -178,7 +178,7 @@ mod tests {
             length,
             number: 2,
             round: 0,
-            again: false,
+            is_extra: false,
             is_loaded: true,
             lead_ns: Schedule::lead_ns(length),
         };

@@ -5,7 +5,7 @@ pub mod reports;
 mod words;
 
 use self::reports::Reports;
-pub use self::words::Ascents;
+pub use self::words::AtomicDigest;
 use self::words::WordWalks;
 use super::totals::TrialTotals;
 use super::trial::{FlowIssued, Issued};
@@ -33,7 +33,7 @@ pub struct Expected {
     /// Number of operations to each rank of `SliceLayout::out`.
     pub out: Vec<u64>,
     /// Digest of the answers that each rank of `SliceLayout::into` received; empty without atomic operations.
-    pub ascents: Vec<Ascents>,
+    pub digests: Vec<AtomicDigest>,
 }
 
 impl Expected {
@@ -50,10 +50,10 @@ impl Expected {
                 .zip(later)
                 .for_each(|(all, later)| *all += later);
         }
-        let longest = self.ascents.len().max(later.ascents.len());
-        self.ascents.resize(longest, Ascents::default());
-        let ascents = self.ascents.iter_mut().zip(&later.ascents);
-        ascents.for_each(|(all, &later)| all.add(later));
+        let longest = self.digests.len().max(later.digests.len());
+        self.digests.resize(longest, AtomicDigest::default());
+        let digests = self.digests.iter_mut().zip(&later.digests);
+        digests.for_each(|(all, &later)| all.add(later));
     }
 
     /// Computes the operations that worker `worker` of `rank` should have seen in a round, from the reports about its
@@ -72,7 +72,7 @@ impl Expected {
         for &initiator in &layout.into {
             let FlowIssued {
                 range: (first, end),
-                ascents,
+                digest,
             } = flow(initiator, rank)?;
             expected.into.push(end - first);
             arrivals += end - first;
@@ -80,7 +80,7 @@ impl Expected {
                 expected.initiators.push((initiator, (first, end)));
             }
             if point.op.is_atomic() {
-                expected.ascents.push(ascents);
+                expected.digests.push(digest);
             }
         }
         for &target in &layout.out {
@@ -94,7 +94,7 @@ impl Expected {
 
 /// The set of arrivals, as [`Arrivals::set`] sums it, for operations `first` to `end` − 1 of one initiator. Immediates
 /// are the low 32 bits of the operation numbers, so they repeat after 2^32 operations.
-fn set_of(initiator: u32, (first, end): (u64, u64)) -> u64 {
+fn arrival_set(initiator: u32, (first, end): (u64, u64)) -> u64 {
     const LAP: u64 = 1 << 32;
     let sum = |numbers: std::ops::Range<u64>| {
         numbers.fold(0u64, |sum, number| {
@@ -129,7 +129,7 @@ pub fn check_arrivals(
     }
     let unnamed = if named { 0 } else { Lane::UNNAMED.0 };
     let sets = expected.initiators.iter();
-    let sets = sets.map(|&(initiator, range)| set_of(initiator | unnamed, range));
+    let sets = sets.map(|&(initiator, range)| arrival_set(initiator | unnamed, range));
     if point.op == Verb::WriteImm && seen.set != sets.fold(0, u64::wrapping_add) {
         return Err(Error::Failed(format!(
             "{count} write-imm operations arrived, but not those that were sent: the immediates differ, or one came \
@@ -161,7 +161,7 @@ struct Slice {
 
 /// The flow that keys a slice's data. Data that all initiators share are keyed by the target alone; no real flow
 /// has this key.
-fn data_of(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
+fn data_key(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
     match point.target_footprint {
         TargetFootprint::Own => (initiator, target),
         TargetFootprint::Shared => (target, target),
@@ -207,7 +207,7 @@ impl SliceWalks {
             index,
             outgoing,
             walk: FlowWalk::new(&slots, initiator, target),
-            key: data_of(point, initiator, target),
+            key: data_key(point, initiator, target),
         };
         let out = layout.out.iter().enumerate();
         let into = layout.into.iter().enumerate();
@@ -263,7 +263,7 @@ impl SliceWalks {
             |(flow, before): (&Flow, _)| (std::mem::replace(before, flow.issued), flow.issued);
         Issued {
             ranges: flows.map(range).collect(),
-            ascents: Vec::new(),
+            digests: Vec::new(),
         }
     }
 

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use super::assignment::Assignment;
-use super::flow_driver::{FlowDriver, Unsettled};
+use super::flow_driver::{FlowDriver, PendingLatencies};
 use super::totals::TrialTotals;
 use super::trial::{Schedule, WARM_UP};
 use tonnage_engine::carried::CarriedProgress;
@@ -39,7 +39,7 @@ impl<'a> WorkerLatencies<'a> {
             trial: LatencyHistogram::new(),
             point: LatencyHistogram::new(),
             phases: times_batches.then(PhaseHistograms::default),
-            pulse: assignment.station.pulse.clone().map(FeltPulse::new),
+            pulse: assignment.setup.pulse.clone().map(FeltPulse::new),
             assignment: Rc::clone(assignment),
         }
     }
@@ -92,8 +92,8 @@ impl<'a> WorkerLatencies<'a> {
         let assignment = &*self.assignment;
         let trial = &mut self.trial;
         let mut never_issued = Vec::new();
-        match driver.take_unsettled() {
-            Unsettled::Carried(operations) => {
+        match driver.take_pending_latencies() {
+            PendingLatencies::Carried(operations) => {
                 let latencies = driver.carried_latencies()?;
                 if let Some(felt) = self.pulse.as_ref().filter(|_| is_felt(schedule)) {
                     felt.pulse.end_following(operations, latencies.as_ref());
@@ -102,14 +102,14 @@ impl<'a> WorkerLatencies<'a> {
                     trial.merge_binned(latencies);
                 }
             }
-            Unsettled::Paced {
+            PendingLatencies::Paced {
                 flows,
                 timetable,
                 ended_ns,
             } if assignment.records_latencies() => {
                 never_issued.extend(driver.never_issued(flows, &timetable, ended_ns));
             }
-            Unsettled::Paced { .. } | Unsettled::Nothing => {}
+            PendingLatencies::Paced { .. } | PendingLatencies::Nothing => {}
         }
         let count = |latencies: &mut LatencyHistogram| {
             let each = never_issued.iter();
@@ -127,7 +127,7 @@ impl<'a> WorkerLatencies<'a> {
         totals.latency_ns_sum = trial
             .mean_ns()
             .map_or(0, |mean| (mean * totals.samples as f64) as u64);
-        if !schedule.again {
+        if !schedule.is_extra {
             self.point.merge(trial);
         }
         Ok(())
@@ -135,7 +135,7 @@ impl<'a> WorkerLatencies<'a> {
 
     /// Latencies of the last trial; `None` for a background worker.
     pub(super) fn of_trial(&self) -> Option<&LatencyHistogram> {
-        Some(&self.trial).filter(|_| !self.assignment.station.part.is_background)
+        Some(&self.trial).filter(|_| !self.assignment.setup.role.is_background)
     }
 
     /// Latencies of all trials.

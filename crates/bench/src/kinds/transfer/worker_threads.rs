@@ -6,14 +6,14 @@ use std::sync::mpsc::{Receiver, Sender};
 use std::sync::{Arc, Mutex};
 
 use super::background::WorkerPoints;
-use super::driven::Driven;
 use super::intervals::Intervals;
 use super::layout::SliceLayout;
 use super::pairs::FlowTime;
+use super::point_engine::PointEngine;
 use super::stalled::FlowNames;
 use super::totals::TrialTotals;
-use super::trial::{Issued, Schedule, Station};
-use super::work::Work;
+use super::transfer_worker::TransferWorker;
+use super::trial::{Issued, Schedule, WorkerSetup};
 use crate::deadlines::DEADLINES;
 use crate::kinds::transfer::verify::Expected;
 use crate::limit::socket_stream::{SharedStreams, Streamed};
@@ -163,25 +163,35 @@ impl SharedTrialState {
 
     /// Drives a worker's own flows and publishes the operations it issued. The caller then serves peers until the trial
     /// is over.
-    pub fn drive(&self, index: usize, work: &mut Work, schedule: &Schedule) -> Result<TrialTotals> {
+    pub fn drive(
+        &self,
+        index: usize,
+        work: &mut TransferWorker,
+        schedule: &Schedule,
+    ) -> Result<TrialTotals> {
         let result = work.drive(schedule);
-        let told = work.issued().map(|issued| {
+        let published = work.issued().map(|issued| {
             if let Some(place) = lock(&self.issued).get_mut(index) {
                 *place = issued;
             }
         });
         self.has_driven();
-        result.and_then(|totals| told.map(|()| totals))
+        result.and_then(|totals| published.map(|()| totals))
     }
 
     /// Checks a worker's bytes and advances its walks.
-    pub fn check(&self, index: usize, work: &mut Work) -> Result<TrialTotals> {
+    pub fn check(&self, index: usize, work: &mut TransferWorker) -> Result<TrialTotals> {
         let (expected, mut totals) = (self.expected(index), TrialTotals::default());
         work.check(&expected, &mut totals).map(|()| totals)
     }
 
     /// Carries out an order that needs no exchange with other ranks, on any thread except the leader's.
-    fn follow(&self, index: usize, work: &mut Work, order: &ThreadOrder) -> Result<ThreadReport> {
+    fn follow(
+        &self,
+        index: usize,
+        work: &mut TransferWorker,
+        order: &ThreadOrder,
+    ) -> Result<ThreadReport> {
         let mut report = ThreadReport::default();
         match order {
             ThreadOrder::CopyLimit(turns) => report.rates = Some(work.copy_limit(*turns)?),
@@ -193,12 +203,12 @@ impl SharedTrialState {
                 work.serve_peers(|| self.over.load(Ordering::Acquire))?;
                 let mut totals = driven?;
                 work.finish(schedule, &self.expected(index), &mut totals)?;
-                report.totals = Some(work.placed(totals));
+                report.totals = Some(work.assigned(totals));
                 report.times = work.flow_times(schedule);
             }
             ThreadOrder::Check => {
                 let checked = self.check(index, work)?;
-                report.totals = Some(work.placed(checked));
+                report.totals = Some(work.assigned(checked));
             }
             ThreadOrder::Forget => work.forget(),
             ThreadOrder::LatenciesOfTrial => {
@@ -224,24 +234,24 @@ impl SharedTrialState {
 pub type Threads = Followers<ThreadOrder, ThreadReport, Error>;
 
 /// Setups of this rank's workers.
-pub(super) fn stations(
+pub(super) fn worker_setups(
     point: &TransferPoint,
     points: &WorkerPoints<'_>,
     open: &OpenEngine,
     rank: &Rank,
     intervals: &Intervals,
-) -> Vec<Station> {
+) -> Vec<WorkerSetup> {
     let shares = matches!(point.pacing, Pacing::Batch { .. }) && point.batching.of == BatchOf::Rank;
     let sleepers = (point.cq == CqMode::Event).then(|| rank.sleepers());
     let shared = shares
         .then(|| SharedBatches::new(point.workers, point.batching.in_flight, sleepers))
         .map(Arc::new);
     let cpus = open.opened.common.measuring_cpus;
-    let station = |(index, worker): (u32, &EngineWorker)| Station {
+    let setup = |(index, worker): (u32, &EngineWorker)| WorkerSetup {
         rank: rank.id(),
         worker: index,
         names: {
-            let out = SliceLayout::new(points.of(index as usize), rank.id()).out;
+            let out = SliceLayout::new(points.for_worker(index as usize), rank.id()).out;
             FlowNames::new(&out, rank.infos(), &worker.devices)
         },
         yielding: open.yielding,
@@ -249,16 +259,16 @@ pub(super) fn stations(
         sleepers: rank.sleepers(),
         shared: shared.clone(),
         pulse: intervals.pulse(index),
-        part: points.part(index, cpus),
+        role: points.role(index, cpus),
     };
-    (0u32..).zip(&open.workers).map(station).collect()
+    (0u32..).zip(&open.workers).map(setup).collect()
 }
 
 /// Runs the thread of a following worker: prepares it, reports that it is ready, and carries out orders until the
 /// leader hangs up.
 pub(super) fn serve(
     point: &TransferPoint,
-    station: Station,
+    setup: WorkerSetup,
     worker: &mut EngineWorker,
     (state, stop): (&SharedTrialState, &AtomicBool),
     orders: &Receiver<ThreadOrder>,
@@ -267,9 +277,9 @@ pub(super) fn serve(
     if let Some(cpu) = worker.cpu {
         tonnage_machine::pin_thread(cpu)?;
     }
-    let index = station.worker as usize;
-    let mut driven = Driven::begin(point, (station.rank, station.worker), worker)?;
-    let mut work = Work::new(point, station, driven.engine(), worker, stop)?;
+    let index = setup.worker as usize;
+    let mut driven = PointEngine::begin(point, (setup.rank, setup.worker), worker)?;
+    let mut work = TransferWorker::new(point, setup, driven.engine(), worker, stop)?;
     if answers.send(Ok(ThreadReport::default())).is_ok() {
         while let Ok(order) = orders.recv() {
             let answer = state.follow(index, &mut work, &order);

@@ -5,7 +5,7 @@ use crate::kinds::kind::{Stage, StepRunner};
 use crate::kinds::transfer::effective::{canary_cpus, effective};
 use crate::kinds::transfer::flows::delivered;
 use crate::kinds::transfer::open::{EngineKey, check, open_or_fail};
-use crate::kinds::transfer::point::{self, Measured};
+use crate::kinds::transfer::point::{self, PointResults};
 use crate::kinds::transfer::summary::latency_kind;
 use crate::opening::engine::OpenEngine;
 use tonnage_plan::transfer::TransferPoint;
@@ -17,34 +17,34 @@ use tonnage_units::{Error, Nanos, Result};
 
 /// Meaning of a latency sample: its kind, and whether the bytes have arrived when it ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Meaning(LatencyKind, Option<bool>);
+pub struct LatencyMeaning(LatencyKind, Option<bool>);
 
-impl Meaning {
-    fn of(candidate: &TransferPoint, engine: &OpenEngine) -> Self {
+impl LatencyMeaning {
+    fn new(candidate: &TransferPoint, engine: &OpenEngine) -> Self {
         Self(latency_kind(candidate), delivered(candidate, engine))
     }
 }
 
 /// The values that a search starts from. The engine could be opened for them.
-pub struct Foothold {
+pub struct SearchStart {
     /// Index of each option's value.
     pub values: Vec<usize>,
     /// Meaning of their latency.
-    pub meaning: Meaning,
+    pub meaning: LatencyMeaning,
     /// CPUs of the first pair of workers.
     pub cpus: Result<[u32; 2], String>,
     /// Choices of the engines.
     pub effective: Vec<Effective>,
 }
 
-impl Foothold {
+impl SearchStart {
     /// Finds the start by opening the engine for one candidate after the other.
     ///
     /// # Errors
     /// [`StepFailure::Point`] with the reasons, if every candidate is refused.
     pub fn find(point: &TunePoint, stage: &mut Stage<'_>) -> Result<Self, StepFailure> {
         let mut last = None;
-        let mut admits = |values: &[usize]| match look(point, values, stage) {
+        let mut admits = |values: &[usize]| match open_candidate(point, values, stage) {
             Ok(found) => {
                 // The last candidate admitted is the one that the search returns.
                 last = Some(found);
@@ -61,19 +61,19 @@ impl Foothold {
 }
 
 /// Opens the engine for a candidate and closes it again.
-fn look(
+fn open_candidate(
     point: &TunePoint,
     values: &[usize],
     stage: &mut Stage<'_>,
-) -> Result<Foothold, StepFailure> {
+) -> Result<SearchStart, StepFailure> {
     let lists = &stage.settings.lists;
     let candidate = point.candidate(values, lists).map_err(StepFailure::Point)?;
     let engine = open_or_fail(&[&candidate], stage)?;
     check(&engine, &candidate, stage)?;
     let allowed = &stage.host.topology.allowed;
-    Ok(Foothold {
+    Ok(SearchStart {
         values: values.to_vec(),
-        meaning: Meaning::of(&candidate, &engine),
+        meaning: LatencyMeaning::new(&candidate, &engine),
         cpus: canary_cpus(&candidate, &engine, stage.rank, allowed),
         effective: effective(&engine, &Alike::default()),
     })
@@ -82,14 +82,14 @@ fn look(
 /// Candidates of a race, and the engines that are open for them.
 pub struct Candidates {
     goal: Goal,
-    meaning: Meaning,
+    meaning: LatencyMeaning,
     points: Vec<Result<TransferPoint>>,
     opened: Vec<(EngineKey, OpenEngine)>,
 }
 
 impl Candidates {
     /// Creates candidates without opening any engine.
-    pub fn new(goal: Goal, meaning: Meaning, points: Vec<Result<TransferPoint>>) -> Self {
+    pub fn new(goal: Goal, meaning: LatencyMeaning, points: Vec<Result<TransferPoint>>) -> Self {
         Self {
             goal,
             meaning,
@@ -123,7 +123,7 @@ impl Candidates {
         let Some(Ok(candidate)) = self.points.get(at) else {
             return Ok(None);
         };
-        let (candidate, key) = (candidate.clone(), EngineKey::of(candidate));
+        let (candidate, key) = (candidate.clone(), EngineKey::new(candidate));
         let measured = self.measured(&candidate, &key, stage, run_steps);
         match measured.and_then(|measured| figure(self.goal, &candidate, &measured)) {
             Ok(figure) => Ok(Some(figure)),
@@ -143,19 +143,19 @@ impl Candidates {
         key: &EngineKey,
         stage: &mut Stage<'_>,
         run_steps: StepRunner<'_>,
-    ) -> Result<Measured, StepFailure> {
+    ) -> Result<PointResults, StepFailure> {
         self.open(key, stage)?;
         let engine = self.opened.iter_mut().find(|(known, _)| known == key);
         let (_, engine) = engine.ok_or_else(|| Error::Failed("no engine is open".into()))?;
         check(engine, candidate, stage)?;
-        if self.goal == Goal::Latency && Meaning::of(candidate, engine) != self.meaning {
+        if self.goal == Goal::Latency && LatencyMeaning::new(candidate, engine) != self.meaning {
             return Err(StepFailure::Point(Error::Usage(
                 "its latency and that of the other values end at different events, such as the arrival of the \
                  bytes, so they cannot be compared"
                     .into(),
             )));
         }
-        let mut measured = Measured::default();
+        let mut measured = PointResults::default();
         // The winner's final run proves its path: reading counters takes longer than a trial.
         point::measure(candidate, engine, stage, None, &mut measured, run_steps)?;
         Ok(measured)
@@ -168,7 +168,7 @@ impl Candidates {
             return Ok(());
         }
         let all = self.points.iter().flatten();
-        let shared: Vec<_> = all.filter(|it| EngineKey::of(it) == *key).collect();
+        let shared: Vec<_> = all.filter(|it| EngineKey::new(it) == *key).collect();
         let engine = match open_or_fail(&shared, stage) {
             Err(StepFailure::Point(_)) if !self.opened.is_empty() => {
                 self.opened.clear();
@@ -182,7 +182,11 @@ impl Candidates {
 }
 
 /// The goal's figure of one trial.
-fn figure(goal: Goal, candidate: &TransferPoint, measured: &Measured) -> Result<f64, StepFailure> {
+fn figure(
+    goal: Goal,
+    candidate: &TransferPoint,
+    measured: &PointResults,
+) -> Result<f64, StepFailure> {
     let trial = measured.trials.first();
     let figure = match goal {
         Goal::Bandwidth => trial.map(|trial| trial.bandwidth_bytes_per_s),

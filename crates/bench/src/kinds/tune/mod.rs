@@ -15,7 +15,7 @@ pub mod search;
 
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
-use candidates::Foothold;
+use candidates::SearchStart;
 use search::Search;
 use tonnage_plan::tune::TunePoint;
 use tonnage_record::{Body, Record, TuneBody};
@@ -27,7 +27,7 @@ pub struct Tunes;
 
 impl Kind for Tunes {
     type Point = TunePoint;
-    type Open = Foothold;
+    type Open = SearchStart;
 
     fn body(asked: AnnotatedPoint<'_, TunePoint>) -> Body {
         TuneBody::new(asked.point.clone()).into()
@@ -37,13 +37,13 @@ impl Kind for Tunes {
         &mut self,
         points: &[&TunePoint],
         stage: &mut Stage<'_>,
-    ) -> Result<Foothold, StepFailure> {
-        Foothold::find(points[0], stage)
+    ) -> Result<SearchStart, StepFailure> {
+        SearchStart::find(points[0], stage)
     }
 
     fn canary_cpus(
         &self,
-        open: &Foothold,
+        open: &SearchStart,
         _: &TunePoint,
         _: &Stage<'_>,
     ) -> Option<Result<[u32; 2], String>> {
@@ -52,7 +52,7 @@ impl Kind for Tunes {
 
     fn measure(
         &mut self,
-        open: &mut Foothold,
+        open: &mut SearchStart,
         asked: AnnotatedPoint<'_, TunePoint>,
         stage: &mut Stage<'_>,
         record: &mut Record,

@@ -14,7 +14,7 @@ use tonnage_record::tune::{TuneGain, TuneOutcome};
 const WORTH: f64 = 0.03;
 
 /// Rounds after which the race checks for decisions. Few checks, because each is a chance for noise to decide.
-const LOOKS: [usize; 6] = [3, 5, 8, 12, 16, ROUNDS_MAX];
+const CHECK_ROUNDS: [usize; 6] = [3, 5, 8, 12, 16, ROUNDS_MAX];
 const ROUNDS_MAX: usize = 24;
 
 /// Probability that noise decides wrongly between two values, over all checks including the final one.
@@ -48,7 +48,7 @@ pub struct Race {
 impl Race {
     /// Creates a race of `values` values.
     pub fn new(values: usize, less_is_better: bool) -> Self {
-        let wrong = WRONG / (LOOKS.len() + 1) as f64;
+        let wrong = WRONG / (CHECK_ROUNDS.len() + 1) as f64;
         let freedoms = 0..ROUNDS_MAX as u32;
         Self {
             runners: vec![Runner::default(); values],
@@ -66,8 +66,8 @@ impl Race {
         let runners = self.runners.iter().filter(|it| !it.is_refused).count();
         let most = runners * TRIALS_PER_VALUE as usize;
         let is_spent = self.rounds == ROUNDS_MAX || self.trials + self.open.len() > most;
-        if is_spent || LOOKS.contains(&self.rounds) {
-            self.look();
+        if is_spent || CHECK_ROUNDS.contains(&self.rounds) {
+            self.eliminate();
         }
         if is_spent || self.open.len() < 2 {
             return None;
@@ -90,7 +90,7 @@ impl Race {
     }
 
     /// Records the figure of a value in this round; it is above 0.
-    pub fn take(&mut self, at: usize, figure: f64) {
+    pub fn record(&mut self, at: usize, figure: f64) {
         let merit = if self.less_is_better {
             -figure.ln()
         } else {
@@ -105,7 +105,7 @@ impl Race {
     /// Removes a value that cannot be measured.
     pub fn refuse(&mut self, at: usize) {
         self.runners[at].is_refused = true;
-        self.look();
+        self.eliminate();
     }
 
     /// The winner among the undecided values: the cheapest with a mean as good as the best one's. `None` if all were
@@ -178,7 +178,7 @@ impl Race {
 
     /// Determines the undecided values. The cheapest come first, because an eliminated value cannot eliminate others as
     /// too expensive. A value that is certainly worth its price beats the cheaper one even if it is eliminated itself.
-    fn look(&mut self) {
+    fn eliminate(&mut self) {
         let runners = 0..self.runners.len();
         let all: Vec<usize> = runners.filter(|&at| !self.runners[at].is_refused).collect();
         self.open.clear();

@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use super::candidates::{Candidates, Foothold};
+use super::candidates::{Candidates, SearchStart};
 use super::race::Race;
 use crate::failure::StepFailure;
 use crate::kinds::kind::{AnnotatedPoint, Kind, Stage, StepRunner};
@@ -30,7 +30,7 @@ const TOGETHER: &str = "together";
 /// A search in progress.
 pub struct Search<'a, 'b> {
     point: &'a TunePoint,
-    foothold: &'a Foothold,
+    start: &'a SearchStart,
     stage: &'a mut Stage<'b>,
     body: TuneBody,
     /// Index of each option's current value.
@@ -47,14 +47,14 @@ struct Contest {
 }
 
 impl<'a, 'b> Search<'a, 'b> {
-    /// Starts a search from the values of `foothold`.
-    pub fn new(point: &'a TunePoint, foothold: &'a Foothold, stage: &'a mut Stage<'b>) -> Self {
+    /// Starts a search from the values of `start`.
+    pub fn new(point: &'a TunePoint, start: &'a SearchStart, stage: &'a mut Stage<'b>) -> Self {
         Self {
             body: TuneBody::new(point.clone()),
-            values: foothold.values.clone(),
+            values: start.values.clone(),
             begun: Instant::now(),
             point,
-            foothold,
+            start,
             stage,
         }
     }
@@ -76,7 +76,7 @@ impl<'a, 'b> Search<'a, 'b> {
             let before = self.values.clone();
             for dimension in 0..until {
                 if self.point.dimensions[dimension].values.len() > 1 {
-                    let contest = self.of_option(pass, dimension);
+                    let contest = self.option_contest(pass, dimension);
                     self.race(contest, &mut *run_steps)?;
                 }
             }
@@ -86,15 +86,15 @@ impl<'a, 'b> Search<'a, 'b> {
                 .find(|&at| self.values[at] != before[at])
                 .unwrap_or(0);
         }
-        if self.values != self.foothold.values {
-            let contest = self.of_all();
+        if self.values != self.start.values {
+            let contest = self.final_contest();
             self.race(contest, &mut *run_steps)?;
         }
         self.last_run(record, run_steps)
     }
 
     /// A contest of one option's values, with the others fixed.
-    fn of_option(&self, pass: u32, dimension: usize) -> Contest {
+    fn option_contest(&self, pass: u32, dimension: usize) -> Contest {
         let option = &self.point.dimensions[dimension];
         let with = |at| {
             let mut values = self.values.clone();
@@ -110,12 +110,12 @@ impl<'a, 'b> Search<'a, 'b> {
     }
 
     /// A contest of the winning values against those at the start, which win only if they are better.
-    fn of_all(&self) -> Contest {
+    fn final_contest(&self) -> Contest {
         Contest {
             pass: PASSES_MAX,
             option: TOGETHER.to_owned(),
             names: vec!["winners".to_owned(), "start".to_owned()],
-            values: vec![self.values.clone(), self.foothold.values.clone()],
+            values: vec![self.values.clone(), self.start.values.clone()],
         }
     }
 
@@ -125,7 +125,7 @@ impl<'a, 'b> Search<'a, 'b> {
         let points = contest.values.iter();
         let points = points.map(|values| self.point.candidate(values, lists));
         let goal = self.point.goal;
-        let mut candidates = Candidates::new(goal, self.foothold.meaning, points.collect());
+        let mut candidates = Candidates::new(goal, self.start.meaning, points.collect());
         let mut race = Race::new(contest.values.len(), goal == Goal::Latency);
         for at in 0..contest.values.len() {
             if candidates.refused(at).is_some() {
@@ -135,7 +135,7 @@ impl<'a, 'b> Search<'a, 'b> {
         log::debug!("race of {}", contest.option);
         let ended = self.rounds(&contest, &mut race, &mut candidates, run_steps);
         let winner = race.winner().filter(|_| ended.is_ok());
-        self.keep(&contest, &race, &candidates, winner);
+        self.record_tries(&contest, &race, &candidates, winner);
         ended?;
         let Some(winner) = winner else {
             let refused = candidates.all_refused();
@@ -172,7 +172,7 @@ impl<'a, 'b> Search<'a, 'b> {
             }
             for at in order {
                 match candidates.trial(at, self.stage, &mut *run_steps)? {
-                    Some(figure) => race.take(at, figure),
+                    Some(figure) => race.record(at, figure),
                     None => race.refuse(at),
                 }
             }
@@ -180,7 +180,7 @@ impl<'a, 'b> Search<'a, 'b> {
         Ok(())
     }
 
-    fn keep(
+    fn record_tries(
         &mut self,
         contest: &Contest,
         race: &Race,

@@ -30,7 +30,7 @@ impl Delivery {
 
 /// State of a lie in progress.
 #[derive(Default)]
-pub struct Deceit {
+pub struct LieState {
     /// An operation that waits for the next one.
     held: Option<Op>,
     /// A delivery that will land once more, or the rest of one that landed in part.
@@ -44,12 +44,12 @@ impl Worker {
         let mut ops = vec![*op];
         match (lie, since) {
             (Lie::Exchange, 0) => {
-                self.deceit.held = Some(*op);
+                self.lie_state.held = Some(*op);
                 self.initiated += 1;
                 return Ok(true);
             }
             (Lie::Exchange, 1) => {
-                if let Some(first) = self.deceit.held.take() {
+                if let Some(first) = self.lie_state.held.take() {
                     ops = exchanged(verb, first, *op);
                     self.completed(&first);
                 }
@@ -57,14 +57,14 @@ impl Worker {
             (Lie::Again, 1) if verb == Verb::WriteImm => ops[0].imm -= 1,
             (Lie::Again, 2) if verb == Verb::WriteImm => ops[0].imm += 1,
             (Lie::Again, 0) if verb != Verb::WriteImm => {
-                self.deceit.kept = Some(self.delivery(verb, op)?);
+                self.lie_state.kept = Some(self.delivery(verb, op)?);
             }
-            (Lie::Short, 0) => self.deceit.kept = Some(self.delivery(verb, op)?),
+            (Lie::Short, 0) => self.lie_state.kept = Some(self.delivery(verb, op)?),
             (Lie::Short, 1) => self.land_kept()?,
             _ => {}
         }
         let again = lie == Lie::Again && since > 0 && self.lands_on_kept(verb, op)?;
-        let told = match (lie, since) {
+        let lie_here = match (lie, since) {
             (Lie::Short, 0) => Some(Lie::Truncate),
             _ => again.then_some(Lie::Again),
         };
@@ -72,12 +72,12 @@ impl Worker {
             if before > 0 {
                 self.let_peer_look(op)?;
             }
-            if !self.carry_out(op, told)? {
+            if !self.carry_out(op, lie_here)? {
                 return Ok(false);
             }
         }
         if again {
-            self.deceit.kept = None;
+            self.lie_state.kept = None;
         }
         self.completed(op);
         self.initiated += 1;
@@ -97,7 +97,7 @@ impl Worker {
 
     /// Whether an operation lands at the same place as the kept delivery.
     fn lands_on_kept(&self, verb: Verb, op: &Op) -> Result<bool> {
-        let Some(kept) = &self.deceit.kept else {
+        let Some(kept) = &self.lie_state.kept else {
             return Ok(false);
         };
         Ok(self.delivery(verb, op)?.at == kept.at)
@@ -105,12 +105,12 @@ impl Worker {
 
     fn land_kept(&mut self) -> Result<()> {
         self.land_again()?;
-        self.deceit.kept = None;
+        self.lie_state.kept = None;
         Ok(())
     }
 
     pub(super) fn land_again(&self) -> Result<()> {
-        self.deceit.kept.as_ref().map_or(Ok(()), Delivery::land)
+        self.lie_state.kept.as_ref().map_or(Ok(()), Delivery::land)
     }
 
     fn completed(&mut self, op: &Op) {

@@ -90,7 +90,7 @@ pub enum Lie {
 
 impl Lie {
     /// The lie with this name.
-    pub fn of(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let mut all = LIES.iter();
         all.find(|(known, _)| *known == name).map(|(_, lie)| *lie)
     }
@@ -165,9 +165,9 @@ pub fn change_word(
     if lie != Some(Lie::FlipAll) {
         far.write(at, &new.to_ne_bytes())?;
     }
-    let told = old ^ u64::from(lie == Some(Lie::Flip));
+    let answer = old ^ u64::from(lie == Some(Lie::Flip));
     if lie != Some(Lie::Truncate) {
-        own.write(landing, &told.to_ne_bytes())?;
+        own.write(landing, &answer.to_ne_bytes())?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use deceit::Deceit;
+use deceit::LieState;
 use lie::{AT, LIE, Lie, carry, change_word};
 use tonnage_engine::memory::{Memory, MemoryEntry};
 use tonnage_engine::testing::{CAPS, TestDomain, TestMemory, arrival};
@@ -60,7 +60,7 @@ pub static LISTS: Lists = Lists {
 };
 
 fn domain(request: &OpenRequest<'_>) -> TestDomain {
-    let lie = Lie::of(&LIE.value(request.options));
+    let lie = Lie::from_name(&LIE.value(request.options));
     let at = AT.number(request.options);
     TestDomain {
         caps: Caps {
@@ -98,7 +98,7 @@ struct Inbox {
     /// not landed, as between a network card and a GPU, until the target flushes them.
     held: Mutex<BTreeMap<(u32, u64), Vec<u8>>>,
     /// Written to wake a sleeper.
-    bell: UnixStream,
+    wake_sender: UnixStream,
 }
 
 /// Minimum time that landing takes.
@@ -108,7 +108,7 @@ impl Inbox {
     fn tell(&self, arrival: Completion) {
         lock(&self.arrivals).push_back(arrival);
         // A full pipe already wakes the sleeper.
-        let _ = (&self.bell).write(&[1]);
+        let _ = (&self.wake_sender).write(&[1]);
     }
 
     fn memory(&self, region: u32) -> Result<Arc<dyn Memory>> {
@@ -136,10 +136,10 @@ struct Worker {
     initiated: u64,
     /// Operations that have completed without moving.
     late: Vec<Op>,
-    deceit: Deceit,
+    lie_state: LieState,
     number: u64,
     inbox: Arc<Inbox>,
-    ear: UnixStream,
+    wake_receiver: UnixStream,
     peers: BTreeMap<Peer, Arc<Inbox>>,
     lanes: Vec<Option<FarLane>>,
     done: VecDeque<Completion>,
@@ -156,9 +156,9 @@ fn unknown(what: &str) -> Error {
 
 impl Worker {
     fn new(config: &WorkerConfig, lie: Option<Lie>, at: u64) -> Self {
-        let (ear, bell) = UnixStream::pair().unwrap();
-        ear.set_nonblocking(true).unwrap();
-        bell.set_nonblocking(true).unwrap();
+        let (wake_receiver, wake_sender) = UnixStream::pair().unwrap();
+        wake_receiver.set_nonblocking(true).unwrap();
+        wake_sender.set_nonblocking(true).unwrap();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let inbox = Arc::new(Inbox {
             memories: Mutex::default(),
@@ -166,7 +166,7 @@ impl Worker {
             echoes: Mutex::default(),
             receives: Mutex::default(),
             held: Mutex::default(),
-            bell,
+            wake_sender,
         });
         lock(&INBOXES).insert(number, Arc::clone(&inbox));
         Self {
@@ -175,10 +175,10 @@ impl Worker {
             at,
             initiated: 0,
             late: Vec::new(),
-            deceit: Deceit::default(),
+            lie_state: LieState::default(),
             number,
             inbox,
-            ear,
+            wake_receiver,
             peers: BTreeMap::new(),
             lanes: Vec::new(),
             done: VecDeque::new(),
@@ -388,10 +388,13 @@ impl Engine for Worker {
     fn arm(&mut self) -> Result<Arm<'_>> {
         // Drain the pipe first, so that later arrivals write to it again.
         let mut rung = [0; 64];
-        while (&self.ear).read(&mut rung).is_ok_and(|count| count > 0) {}
+        while (&self.wake_receiver)
+            .read(&mut rung)
+            .is_ok_and(|count| count > 0)
+        {}
         if !self.done.is_empty() || !lock(&self.inbox.arrivals).is_empty() {
             return Ok(Arm::Ready);
         }
-        Ok(Arm::Sleep(self.ear.as_fd()))
+        Ok(Arm::Sleep(self.wake_receiver.as_fd()))
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{FlowDriver, Unsettled};
+use super::{FlowDriver, PendingLatencies};
 use crate::kinds::transfer::layout::GUARD_BYTES;
 use crate::kinds::transfer::totals::TrialTotals;
 use crate::kinds::transfer::trial::Schedule;
@@ -17,7 +17,12 @@ use tonnage_units::{Error, Result};
 
 impl FlowDriver<'_> {
     fn carrier(&mut self) -> Result<&mut dyn Carrier> {
-        let none = || Error::Failed("the engine cannot run whole trials, although its device claims to; report this".into());
+        let none = || {
+            Error::Failed(
+                "the engine cannot run whole trials, although its device claims to; report this"
+                    .into(),
+            )
+        };
         self.port.engine.carrier().ok_or_else(none)
     }
 
@@ -56,7 +61,7 @@ impl FlowDriver<'_> {
         if !self.assignment.caps.carried || self.active.is_empty() {
             return Ok(None);
         }
-        let (point, rank) = (self.assignment.point, self.assignment.station.rank);
+        let (point, rank) = (self.assignment.point, self.assignment.setup.rank);
         let stop = self.port.stop_flag();
         let slots = flow_slots(point);
         let carried = |flow: &Flow| flow.carried(&slots, rank);
@@ -64,7 +69,7 @@ impl FlowDriver<'_> {
             .iter()
             .map(carried)
             .collect();
-        let order = order_of(point, schedule.length, &flows, stop);
+        let order = carried_order(point, schedule.length, &flows, stop);
         let progress = self.carrier()?.begin(&order)?;
         self.carried = Some(flows);
         Ok(Some(progress))
@@ -85,8 +90,8 @@ impl FlowDriver<'_> {
                 TrialLength::DurationNs(ns) => Some(Duration::from_nanos(left_ns(ns).max(1))),
                 TrialLength::Iterations(_) => None,
             },
-            patience: self.assignment.station.patience,
-            ..order_of(self.assignment.point, schedule.length, flows, stop)
+            patience: self.assignment.setup.patience,
+            ..carried_order(self.assignment.point, schedule.length, flows, stop)
         };
         let trial = self.carrier()?.carry_out(&order)?;
         for (flow, &issued) in self.flows[self.active.clone()]
@@ -97,7 +102,7 @@ impl FlowDriver<'_> {
         }
         totals.operations = trial.operations();
         self.port.note_in_flight(trial.in_flight_max);
-        self.unsettled = Unsettled::Carried(trial.operations());
+        self.pending = PendingLatencies::Carried(trial.operations());
         Ok(())
     }
 
@@ -111,7 +116,7 @@ impl FlowDriver<'_> {
 }
 
 /// The order for a round, without its duration.
-fn order_of<'a>(
+fn carried_order<'a>(
     point: &TransferPoint,
     length: TrialLength,
     flows: &'a [CarriedFlow],
@@ -168,7 +173,7 @@ mod tests {
         let flows = [flow, flow, flow];
         let stream = point(Addresses::Random, 4);
         let of = |point: &TransferPoint, length| {
-            let order = order_of(point, length, &flows, &stop);
+            let order = carried_order(point, length, &flows, &stop);
             (order.window, order.in_batches, order.operations_max)
         };
         let ten = TrialLength::Iterations(10);

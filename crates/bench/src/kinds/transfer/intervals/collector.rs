@@ -16,7 +16,7 @@ const STANDSTILLS_MAX: usize = 1024;
 const OPEN_MAX: usize = 4;
 
 /// Extremes of an interval that no client has reported.
-const NOBODY: IntervalExtremes = IntervalExtremes {
+const NO_EXTREMES: IntervalExtremes = IntervalExtremes {
     slowest_rank: 0,
     slowest_operations: u64::MAX,
     fastest_rank: 0,
@@ -39,7 +39,7 @@ pub(super) struct Collector {
 struct Client {
     rank: u32,
     /// Operations reported by its ticks.
-    told: u64,
+    reported: u64,
     /// Intervals reported by its ticks.
     passed: usize,
     is_driven: bool,
@@ -97,8 +97,8 @@ impl Collector {
         let first = client.passed;
         // The last tick comes within an interval, and may hold nothing new.
         let end = (tick.passed as usize).max(first + usize::from(tick.is_last));
-        let moved = tick.operations.saturating_sub(client.told);
-        (client.told, client.passed) = (client.told.max(tick.operations), end);
+        let moved = tick.operations.saturating_sub(client.reported);
+        (client.reported, client.passed) = (client.reported.max(tick.operations), end);
         for interval in first..end {
             // A late rank reports several intervals at once. Its operations were before the delay, so they belong to
             // the first.
@@ -168,7 +168,7 @@ impl Collector {
                 client.operations.push(0);
             }
             if series.clients.is_empty() {
-                series.extremes.push(NOBODY);
+                series.extremes.push(NO_EXTREMES);
             }
         }
     }
@@ -198,7 +198,7 @@ impl Collector {
     }
 
     /// Whether all clients have reported `passed` intervals.
-    pub(super) fn is_heard(&self, passed: u64) -> bool {
+    pub(super) fn is_reported(&self, passed: u64) -> bool {
         let mut clients = self.clients.iter();
         clients.all(|client| client.is_over || client.passed as u64 >= passed)
     }
@@ -210,7 +210,7 @@ impl Collector {
             let series = self.series.clients.get(at);
             let operations = series.and_then(|series| series.operations.get(interval));
             let operations = operations.copied().unwrap_or(0);
-            let is_heard = client.passed > interval;
+            let is_reported = client.passed > interval;
             let is_still = match series {
                 Some(_) => operations == 0,
                 None => client.still_from.is_some_and(|from| from <= interval),
@@ -219,7 +219,7 @@ impl Collector {
             ClientMoved {
                 rank: client.rank,
                 operations,
-                is_silent: !is_done && !client.is_over && (!is_heard || is_still),
+                is_silent: !is_done && !client.is_over && (!is_reported || is_still),
             }
         })
     }
@@ -234,7 +234,7 @@ impl Collector {
             .extremes
             .get(interval)
             .copied()
-            .unwrap_or(NOBODY);
+            .unwrap_or(NO_EXTREMES);
         // A client without a report counts as slower than all others.
         let lost = |client: &&Client| client.passed <= interval && !client.is_over;
         if let Some(client) = self.clients.iter().find(lost) {
@@ -314,7 +314,7 @@ impl Collector {
     }
 
     /// Whole intervals that at least one client has reported.
-    pub(super) fn told(&self) -> u64 {
+    pub(super) fn intervals_reported(&self) -> u64 {
         let passed = self.clients.iter().map(|client| client.passed as u64);
         passed.max().unwrap_or(0)
     }
@@ -331,7 +331,7 @@ impl Collector {
         let known = (0..self.series.extremes.len()).map(|at| {
             self.extremes(at).unwrap_or(IntervalExtremes {
                 slowest_operations: 0,
-                ..NOBODY
+                ..NO_EXTREMES
             })
         });
         let extremes = known.collect();

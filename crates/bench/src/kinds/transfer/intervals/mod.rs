@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use collector::Collector;
 use ticker::Ticker;
-use watcher::{Checkpoints, Collecting, TrialWatch, Watcher};
+use watcher::{Checkpoints, TrialCollection, Watcher, WatcherState};
 
 use super::trial::{Schedule, WARM_UP};
 use crate::kinds::kind::Stage;
@@ -32,10 +32,10 @@ use tonnage_sys::clock::Clock;
 use tonnage_units::Result;
 
 /// The intervals of a point's trials, on one rank. `None` if the point has no intervals.
-pub struct Intervals(Option<Cut>);
+pub struct Intervals(Option<IntervalSetup>);
 
 /// Settings and resources that all trials share.
-struct Cut {
+struct IntervalSetup {
     interval_ns: u64,
     size_bytes: u64,
     /// One pulse per worker; empty on a rank that does not initiate.
@@ -48,22 +48,22 @@ struct Cut {
     listener: Option<IntervalListener>,
     checkpoints: Option<Checkpoints>,
     is_root: bool,
-    running: Option<Running>,
+    running: Option<RunningTrial>,
 }
 
 /// A trial that is running.
-struct Running {
+struct RunningTrial {
     trial: u64,
     is_driven: Arc<AtomicBool>,
     watcher: Option<Watcher>,
     /// State returned by the thread after it was stopped.
-    watch: Option<TrialWatch>,
+    watch: Option<WatcherState>,
 }
 
 impl Intervals {
     /// The intervals of this point's trials. `record` is the point's own record, if it has one, before anything was
     /// measured.
-    pub fn of(
+    pub fn new(
         point: &TransferPoint,
         stage: &Stage<'_>,
         record: Option<&Record>,
@@ -77,7 +77,7 @@ impl Intervals {
         let pulses = (0..point.workers).filter(|_| initiates);
         let is_root = rank.id() == 0;
         let ranks = (0..point.roles.ranks).filter(|_| is_root);
-        Self(Some(Cut {
+        Self(Some(IntervalSetup {
             interval_ns,
             size_bytes: if moves_bytes {
                 point.size_bytes.into()
@@ -114,26 +114,26 @@ impl Intervals {
     /// Begins a trial before its workers start. `ended` are the trials before it. Does nothing for a warm-up.
     pub fn begin(&mut self, schedule: &Schedule, clock: Clock, ended: &[Trial]) -> Result<()> {
         // Extra turns outside the trials have no series either.
-        let counts = schedule.number != WARM_UP && !schedule.again;
-        let Some(cut) = self.0.as_mut().filter(|_| counts) else {
+        let counts = schedule.number != WARM_UP && !schedule.is_extra;
+        let Some(setup) = self.0.as_mut().filter(|_| counts) else {
             return Ok(());
         };
-        if let Some(checkpoints) = &mut cut.checkpoints {
+        if let Some(checkpoints) = &mut setup.checkpoints {
             checkpoints.begin(ended);
         }
-        cut.begin(schedule, clock)
+        setup.begin(schedule, clock)
     }
 
     /// Notes that all workers of this rank have driven their flows.
     pub fn driven(&self) {
-        if let Some(running) = self.0.as_ref().and_then(|cut| cut.running.as_ref()) {
+        if let Some(running) = self.0.as_ref().and_then(|setup| setup.running.as_ref()) {
             running.is_driven.store(true, Ordering::Release);
         }
     }
 
     /// Sends this rank's exact count, before the ranks merge their totals.
-    pub fn tell_last(&mut self, operations: u64, window_ns: u64) -> Result<()> {
-        let Some(running) = self.0.as_mut().and_then(|cut| cut.running.as_mut()) else {
+    pub fn send_last_count(&mut self, operations: u64, window_ns: u64) -> Result<()> {
+        let Some(running) = self.0.as_mut().and_then(|setup| setup.running.as_mut()) else {
             return Ok(());
         };
         running.stop()?;
@@ -144,39 +144,39 @@ impl Intervals {
 
     /// The series of the trial, on rank 0, once the totals of all ranks are merged.
     pub fn finish(&mut self, window_ns: u64) -> Result<Option<TrialSeries>> {
-        let Some(cut) = &mut self.0 else {
+        let Some(setup) = &mut self.0 else {
             return Ok(None);
         };
-        let Some(mut running) = cut.running.take() else {
+        let Some(mut running) = setup.running.take() else {
             return Ok(None);
         };
         running.stop()?;
-        let Some(mut collecting) = running.watch.and_then(|watch| watch.collecting) else {
+        let Some(mut collection) = running.watch.and_then(|watch| watch.collection) else {
             return Ok(None);
         };
-        collecting.take_notes()?;
-        let series = collecting.finish(window_ns);
-        cut.listener = collecting.listener.take();
-        cut.checkpoints = collecting.checkpoints.take();
+        collection.take_notes()?;
+        let series = collection.finish(window_ns);
+        setup.listener = collection.listener.take();
+        setup.checkpoints = collection.checkpoints.take();
         Ok(Some(series))
     }
 
     /// The series of a trial that ended early, on rank 0.
     pub fn break_off(&mut self) -> Option<BrokenOff> {
-        let cut = self.0.as_mut()?;
-        let mut running = cut.running.take()?;
+        let setup = self.0.as_mut()?;
+        let mut running = setup.running.take()?;
         running.stop().ok()?;
-        let mut collecting = running.watch.and_then(|watch| watch.collecting)?;
-        collecting.take_notes().ok()?;
+        let mut collection = running.watch.and_then(|watch| watch.collection)?;
+        collection.take_notes().ok()?;
         // Progress after the last reported interval is unknown.
-        let elapsed_ns = collecting.collector.told().max(1) * cut.interval_ns;
-        collecting.collector.close(elapsed_ns);
-        let (trial, series) = (running.trial, collecting.collector.series());
+        let elapsed_ns = collection.collector.intervals_reported().max(1) * setup.interval_ns;
+        collection.collector.close(elapsed_ns);
+        let (trial, series) = (running.trial, collection.collector.series());
         Some(BrokenOff { trial, series })
     }
 }
 
-impl Cut {
+impl IntervalSetup {
     fn begin(&mut self, schedule: &Schedule, clock: Clock) -> Result<()> {
         // Drops late ticks of a trial that failed on all ranks. They have all arrived, because the ranks have since
         // agreed on a start.
@@ -194,9 +194,9 @@ impl Cut {
                 Arc::clone(&is_driven),
             )
         };
-        let watch = TrialWatch {
+        let watch = WatcherState {
             ticker: (!self.pulses.is_empty()).then(ticker),
-            collecting: self.is_root.then(|| Collecting {
+            collection: self.is_root.then(|| TrialCollection {
                 collector: Collector::new(trial, self.interval_ns, self.clients.iter().copied()),
                 listener: self.listener.take(),
                 checkpoints: self.checkpoints.take(),
@@ -204,17 +204,17 @@ impl Cut {
                 trial,
                 interval_ns: self.interval_ns,
                 size_bytes: self.size_bytes,
-                told: 0,
+                reported: 0,
             }),
         };
         // A pure target on another rank has nothing to watch.
-        let watcher = if watch.ticker.is_some() || watch.collecting.is_some() {
+        let watcher = if watch.ticker.is_some() || watch.collection.is_some() {
             let times = (clock, schedule.start_ns, self.interval_ns);
             Some(Watcher::start(watch, times, self.cpus.clone())?)
         } else {
             None
         };
-        self.running = Some(Running {
+        self.running = Some(RunningTrial {
             trial,
             is_driven,
             watcher,
@@ -224,7 +224,7 @@ impl Cut {
     }
 }
 
-impl Running {
+impl RunningTrial {
     fn stop(&mut self) -> Result<()> {
         if let Some(watcher) = self.watcher.take() {
             self.watch = Some(watcher.stop()?);

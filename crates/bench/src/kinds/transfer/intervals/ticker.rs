@@ -39,7 +39,7 @@ pub(super) struct Ticker {
     /// Time and number of operations at the last count.
     counted: (u64, u64),
     /// Operations reported so far.
-    told: u64,
+    reported: u64,
     latencies: LatencyHistogram,
     next: Option<Tick>,
 }
@@ -58,7 +58,7 @@ impl Ticker {
             notes,
             is_driven,
             counted: (0, 0),
-            told: 0,
+            reported: 0,
             latencies: LatencyHistogram::new(),
             next: None,
         }
@@ -78,11 +78,11 @@ impl Ticker {
         let passed = elapsed_ns / self.interval_ns;
         let at_end = self.at_end(elapsed_ns, operations);
         self.counted = (elapsed_ns, operations);
-        self.told = self.told.max(at_end);
+        self.reported = self.reported.max(at_end);
         self.next = Some(Tick {
             trial: self.trial,
             passed,
-            operations: self.told,
+            operations: self.reported,
             latencies: Vec::new(),
             is_driven,
             is_last: false,

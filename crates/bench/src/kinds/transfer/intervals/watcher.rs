@@ -25,15 +25,15 @@ const LOOK_NS: u64 = 500_000;
 const GRACE_NS_MAX: u64 = 50_000_000;
 
 /// State that the thread works on during a trial.
-pub(super) struct TrialWatch {
+pub(super) struct WatcherState {
     /// `None` on a rank that does not initiate.
     pub(super) ticker: Option<Ticker>,
     /// `None` on ranks other than 0.
-    pub(super) collecting: Option<Collecting>,
+    pub(super) collection: Option<TrialCollection>,
 }
 
 /// Rank 0's part: collects the ticks of all ranks.
-pub(super) struct Collecting {
+pub(super) struct TrialCollection {
     pub(super) collector: Collector,
     pub(super) listener: Option<IntervalListener>,
     pub(super) checkpoints: Option<Checkpoints>,
@@ -42,25 +42,25 @@ pub(super) struct Collecting {
     pub(super) interval_ns: u64,
     pub(super) size_bytes: u64,
     /// Intervals already reported.
-    pub(super) told: u64,
+    pub(super) reported: u64,
 }
 
 /// The running thread of one trial.
 pub(super) struct Watcher {
-    over: Arc<Over>,
-    thread: JoinHandle<Result<TrialWatch>>,
+    over: Arc<EndSignal>,
+    thread: JoinHandle<Result<WatcherState>>,
 }
 
 /// Signals the end of the trial.
 #[derive(Default)]
-struct Over {
+struct EndSignal {
     is_over: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Over {
+impl EndSignal {
     /// Waits until `time_ns` on `clock`. Returns true if the trial ended before that.
-    fn before(&self, clock: &Clock, time_ns: u64) -> bool {
+    fn wait_until(&self, clock: &Clock, time_ns: u64) -> bool {
         let mut is_over = lock(&self.is_over);
         loop {
             let left_ns = time_ns.saturating_sub(clock.now_ns());
@@ -78,11 +78,11 @@ impl Watcher {
     /// Starts the thread for a trial that begins at `start_ns` on `clock`. The thread may run on any of `cpus`, not
     /// only on the CPU of the worker that starts it.
     pub(super) fn start(
-        watch: TrialWatch,
+        watch: WatcherState,
         (clock, start_ns, interval_ns): (Clock, u64, u64),
         cpus: Vec<u32>,
     ) -> Result<Self> {
-        let over = Arc::new(Over::default());
+        let over = Arc::new(EndSignal::default());
         let until = Arc::clone(&over);
         let thread = std::thread::Builder::new()
             .name("intervals".into())
@@ -97,7 +97,7 @@ impl Watcher {
     }
 
     /// Ends the thread and returns its state.
-    pub(super) fn stop(self) -> Result<TrialWatch> {
+    pub(super) fn stop(self) -> Result<WatcherState> {
         *lock(&self.over.is_over) = true;
         self.over.changed.notify_all();
         let ended = self.thread.join();
@@ -105,14 +105,20 @@ impl Watcher {
     }
 }
 
-impl TrialWatch {
-    fn run(mut self, over: &Over, clock: &Clock, start_ns: u64, interval_ns: u64) -> Result<Self> {
+impl WatcherState {
+    fn run(
+        mut self,
+        over: &EndSignal,
+        clock: &Clock,
+        start_ns: u64,
+        interval_ns: u64,
+    ) -> Result<Self> {
         let hand_over_ns = (interval_ns / 10).min(HAND_OVER_NS_MAX);
         let grace_ns = (interval_ns / 4).min(GRACE_NS_MAX);
         let mut ended = 1u64;
         loop {
             let end_ns = start_ns.saturating_add(ended.saturating_mul(interval_ns));
-            if over.before(clock, end_ns) {
+            if over.wait_until(clock, end_ns) {
                 return Ok(self);
             }
             if let Some(ticker) = &mut self.ticker {
@@ -121,22 +127,22 @@ impl TrialWatch {
                 let mut look_ns = counted_ns;
                 while !ticker.is_answered() && look_ns < counted_ns + hand_over_ns {
                     look_ns += LOOK_NS;
-                    if over.before(clock, look_ns) {
+                    if over.wait_until(clock, look_ns) {
                         return Ok(self);
                     }
                 }
                 ticker.send()?;
             }
-            if let Some(collecting) = &mut self.collecting {
-                if over.before(clock, end_ns + grace_ns) {
+            if let Some(collection) = &mut self.collection {
+                if over.wait_until(clock, end_ns + grace_ns) {
                     return Ok(self);
                 }
-                collecting.take_notes()?;
+                collection.take_notes()?;
                 // If a rank's tick is missing, hold the interval back until the next one ends: the tick may only be
                 // late.
-                let heard = ended - u64::from(!collecting.collector.is_heard(ended));
-                collecting.tell_until(heard, interval_ns);
-                collecting.keep(heard);
+                let complete = ended - u64::from(!collection.collector.is_reported(ended));
+                collection.report_until(complete, interval_ns);
+                collection.checkpoint(complete);
             }
             // Intervals that passed while this thread did not run are reported together.
             ended = ((clock.now_ns() - start_ns) / interval_ns).max(ended) + 1;
@@ -144,7 +150,7 @@ impl TrialWatch {
     }
 }
 
-impl Collecting {
+impl TrialCollection {
     /// Takes the ticks received so far.
     pub(super) fn take_notes(&mut self) -> Result<()> {
         for (rank, note) in self.notes.take() {
@@ -158,32 +164,32 @@ impl Collecting {
     pub(super) fn finish(&mut self, window_ns: u64) -> TrialSeries {
         let count = self.collector.close(window_ns) as u64;
         let last_ns = window_ns.saturating_sub((count - 1) * self.interval_ns);
-        self.tell_until(count, last_ns.max(1));
+        self.report_until(count, last_ns.max(1));
         self.collector.series()
     }
 
     /// Reports intervals until `ended` are reported. The last one took `last_ns`.
-    fn tell_until(&mut self, ended: u64, last_ns: u64) {
-        for at in self.told..ended {
+    fn report_until(&mut self, ended: u64, last_ns: u64) {
+        for at in self.reported..ended {
             let length_ns = if at + 1 == ended {
                 last_ns
             } else {
                 self.interval_ns
             };
-            self.tell(at, length_ns);
+            self.report(at, length_ns);
         }
-        self.told = self.told.max(ended);
+        self.reported = self.reported.max(ended);
     }
 
     /// Writes a checkpoint after `ended` intervals, if one is due.
-    fn keep(&mut self, ended: u64) {
+    fn checkpoint(&mut self, ended: u64) {
         if let Some(checkpoints) = &mut self.checkpoints {
             let elapsed_ns = ended * self.interval_ns;
-            checkpoints.look(self.trial, elapsed_ns, || self.collector.so_far(elapsed_ns));
+            checkpoints.write_if_due(self.trial, elapsed_ns, || self.collector.so_far(elapsed_ns));
         }
     }
 
-    fn tell(&mut self, at: u64, length_ns: u64) {
+    fn report(&mut self, at: u64, length_ns: u64) {
         let Some(listener) = &mut self.listener else {
             return;
         };
@@ -236,7 +242,7 @@ impl Checkpoints {
     }
 
     /// Writes a checkpoint with the series so far, if one is due.
-    pub(super) fn look(
+    pub(super) fn write_if_due(
         &mut self,
         trial: u64,
         elapsed_ns: u64,

@@ -19,7 +19,7 @@ pub struct Reports {
     /// Reports of its own workers.
     own: Vec<Issued>,
     /// Reports of the other ranks with flows to this one.
-    heard: BTreeMap<u32, ToOne>,
+    received: BTreeMap<u32, ToOne>,
     /// The ranks that took part.
     circle: Circle,
 }
@@ -47,17 +47,23 @@ pub fn messages(
         .flat_map(|layout| layout.out.clone())
         .collect();
     let targets = targets.into_iter().filter(|to| circle.contains(*to));
-    let told = targets.map(|to| (to, to_one(to)));
-    let told = told.filter(|(_, flows)| flows.iter().any(Option::is_some));
-    told.map(|(to, flows)| Ok((to, pack(&flows)?))).collect()
+    let outgoing = targets.map(|to| (to, to_one(to)));
+    let outgoing = outgoing.filter(|(_, flows)| flows.iter().any(Option::is_some));
+    outgoing
+        .map(|(to, flows)| Ok((to, pack(&flows)?)))
+        .collect()
 }
 
 impl Reports {
     /// Combines the reports of this rank's workers with the messages from others in the round's circle.
-    pub fn new(own: Vec<Issued>, circle: Circle, heard: &[(u32, Vec<u8>)]) -> Result<Self> {
+    pub fn new(own: Vec<Issued>, circle: Circle, received: &[(u32, Vec<u8>)]) -> Result<Self> {
         let read = |(from, bytes): &(u32, Vec<u8>)| Ok((*from, unpack(bytes)?));
-        let heard = heard.iter().map(read).collect::<Result<_>>()?;
-        Ok(Self { own, heard, circle })
+        let received = received.iter().map(read).collect::<Result<_>>()?;
+        Ok(Self {
+            own,
+            received,
+            circle,
+        })
     }
 
     /// Operations of a flow that begins or ends at `rank`, for worker `worker` with the given layout. A rank that took
@@ -74,16 +80,16 @@ impl Reports {
         } else {
             !self.circle.contains(from)
         };
-        let told = if took_no_part {
+        let issued = if took_no_part {
             Some(FlowIssued::default())
         } else if is_own {
             let place = layout.out.binary_search(&to).ok();
             place.and_then(|place| self.own.get(worker)?.of_flow(place))
         } else {
-            let workers = self.heard.get(&from);
+            let workers = self.received.get(&from);
             workers.and_then(|workers| *workers.get(worker)?)
         };
-        told.ok_or_else(|| {
+        issued.ok_or_else(|| {
             Error::Failed(format!(
                 "rank {from} reported flows that its plan does not have"
             ))
@@ -106,15 +112,15 @@ pub(crate) mod tests {
                 .filter(|(_, issued)| !issued.is_empty())
         };
         let circle = Circle::new(1, ranks().map(|(rank, _)| rank));
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         for (from, issued) in ranks() {
             let points = vec![point; issued.len()];
-            let told = messages(&points, from, issued, &circle).unwrap();
-            let told = told.into_iter().find(|(to, _)| *to == rank);
-            heard.extend(told.map(|(_, bytes)| (from, bytes)));
+            let outgoing = messages(&points, from, issued, &circle).unwrap();
+            let outgoing = outgoing.into_iter().find(|(to, _)| *to == rank);
+            received.extend(outgoing.map(|(_, bytes)| (from, bytes)));
         }
         let own = issued[rank as usize].clone();
-        Reports::new(own, circle, &heard).unwrap()
+        Reports::new(own, circle, &received).unwrap()
     }
 
     #[test]
@@ -124,11 +130,11 @@ pub(crate) mod tests {
             (point.roles.traffic, point.roles.ranks) = (Traffic::AllToAll, ranks);
             let issued = Issued {
                 ranges: (1..ranks).map(|to| (u64::from(to), 1000)).collect(),
-                ascents: Vec::new(),
+                digests: Vec::new(),
             };
-            let told = messages(&[&point], 0, &[issued], &Circle::new(1, 0..ranks)).unwrap();
-            assert_eq!(told.len(), ranks as usize - 1);
-            told.last().map(|(_, bytes)| bytes.len())
+            let outgoing = messages(&[&point], 0, &[issued], &Circle::new(1, 0..ranks)).unwrap();
+            assert_eq!(outgoing.len(), ranks as usize - 1);
+            outgoing.last().map(|(_, bytes)| bytes.len())
         };
         assert_eq!(bytes_of_the_last(3), bytes_of_the_last(60));
     }

@@ -23,7 +23,7 @@ pub(super) fn memory(layout: &SliceLayout) -> Arc<dyn Memory> {
 fn issued(first: u64, end: u64) -> Issued {
     Issued {
         ranges: vec![(first, end)],
-        ascents: Vec::new(),
+        digests: Vec::new(),
     }
 }
 
@@ -34,9 +34,15 @@ fn immediates_continue_across_the_32_bit_wrap() {
         let mixed = numbers.map(|number| arrival_mix(7, (number & 0xffff_ffff) as u32));
         mixed.fold(0, u64::wrapping_add)
     };
-    assert_eq!((set_of(7, (3, 3)), set_of(7, (5, 8))), (0, by_hand(5..8)));
-    assert_eq!(set_of(7, (edge - 3, edge + 4)), by_hand(edge - 3..edge + 4));
-    assert_eq!(set_of(7, (edge, edge + 4)), set_of(7, (0, 4)));
+    assert_eq!(
+        (arrival_set(7, (3, 3)), arrival_set(7, (5, 8))),
+        (0, by_hand(5..8))
+    );
+    assert_eq!(
+        arrival_set(7, (edge - 3, edge + 4)),
+        by_hand(edge - 3..edge + 4)
+    );
+    assert_eq!(arrival_set(7, (edge, edge + 4)), arrival_set(7, (0, 4)));
 }
 
 /// Different sets with the same number of arrivals and the same sum of immediates.

@@ -15,7 +15,7 @@ use tonnage_engine::{Verb, WORD_BYTES};
 use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
 
-use super::{Expected, data_of, worker_seed};
+use super::{Expected, data_key, worker_seed};
 use crate::kinds::transfer::layout::{GUARD_BYTES, SliceLayout};
 use crate::kinds::transfer::trial::Issued;
 use crate::loop_parameters::flow_slots;
@@ -32,14 +32,14 @@ const UNANSWERED: u64 = u64::MAX;
 
 /// Digest of the steps by which words counted up, according to the initiators' answers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Ascents {
+pub struct AtomicDigest {
     /// Number of steps.
     pub count: u64,
     /// Order-independent sum over the steps.
     pub digest: u64,
 }
 
-impl Ascents {
+impl AtomicDigest {
     /// Adds one step of the word in `slot`, from the value `from`.
     pub fn step(&mut self, slot: u64, from: u64) {
         self.count += 1;
@@ -92,7 +92,7 @@ impl WordWalks {
         let into = layout.into.iter().enumerate();
         let mut into: Vec<IntoWords> = into
             .map(|(index, &from)| IntoWords {
-                initiator: data_of(point, from, rank).0,
+                initiator: data_key(point, from, rank).0,
                 origin: layout.into_origin(index),
             })
             .collect();
@@ -184,12 +184,12 @@ impl WordWalks {
 
     /// Operations that the flows issued since the last call, and the digests of their answers if these are verified.
     pub fn issued(&mut self, memory: &dyn Memory, flows: &[Flow]) -> Result<Issued> {
-        let mut told = Issued::default();
+        let mut issued = Issued::default();
         let (places, place_bytes, swaps) =
             (self.places, self.place_bytes, self.op == Verb::CompareSwap);
         for (out, flow) in self.out.iter_mut().zip(flows) {
             let before = std::mem::replace(&mut out.issued, flow.issued);
-            told.ranges.push((before, flow.issued));
+            issued.ranges.push((before, flow.issued));
             let count = flow.issued - before;
             if !self.verify {
                 out.walk.skip(count);
@@ -203,10 +203,10 @@ impl WordWalks {
             }
             if count == 0 {
                 // The flow belongs to another round. A missing answer from an earlier round stays noted.
-                told.ascents.push(Ascents::default());
+                issued.digests.push(AtomicDigest::default());
                 continue;
             }
-            let mut ascents = Ascents::default();
+            let mut digest = AtomicDigest::default();
             let mut held = HeldPlaces::new(out.origin, places, place_bytes);
             for number in 0..count {
                 let (place, slot) = out.walk.next_slots();
@@ -215,12 +215,12 @@ impl WordWalks {
                 if old == UNANSWERED {
                     out.unanswered.get_or_insert(number);
                 } else if !swaps || old == words[0] {
-                    ascents.step(slot, old);
+                    digest.step(slot, old);
                 }
             }
-            told.ascents.push(ascents);
+            issued.digests.push(digest);
         }
-        Ok(told)
+        Ok(issued)
     }
 
     /// Checks that every operation was answered, that this worker's words counted up by the steps reported by their
@@ -245,10 +245,10 @@ impl WordWalks {
             let key = Key::new(self.seed, number, self.rank, out.target);
             memory.verify(out.origin, guard, GUARD_BYTES, key, untouched)?;
         }
-        let shared = self.into.len() < expected.ascents.len();
+        let shared = self.into.len() < expected.digests.len();
         for (index, into) in self.into.iter().enumerate() {
             let of = if shared {
-                0..expected.ascents.len()
+                0..expected.digests.len()
             } else {
                 index..index + 1
             };
@@ -265,16 +265,16 @@ impl WordWalks {
         expected: &Expected,
         of: std::ops::Range<usize>,
     ) -> Result<()> {
-        let mut told = Ascents::default();
+        let mut answered = AtomicDigest::default();
         let mut operations = 0;
         for index in of {
-            told.add(expected.ascents.get(index).copied().unwrap_or_default());
+            answered.add(expected.digests.get(index).copied().unwrap_or_default());
             operations += expected.into.get(index).copied().unwrap_or(0);
         }
-        if self.op == Verb::FetchAdd && told.count != operations {
+        if self.op == Verb::FetchAdd && answered.count != operations {
             return Err(Error::Failed(format!(
                 "{} of {operations} operations were answered: for the others, the old value did not arrive",
-                told.count
+                answered.count
             )));
         }
         let mut words = Vec::with_capacity(self.slots as usize);
@@ -286,25 +286,25 @@ impl WordWalks {
         let sum = words
             .iter()
             .try_fold(0u64, |sum, &word| sum.checked_add(word));
-        if sum != Some(told.count) {
+        if sum != Some(answered.count) {
             let sum = sum.map_or_else(
                 || "more than 64 bits hold".to_owned(),
                 |sum| sum.to_string(),
             );
             return Err(Error::Failed(format!(
                 "the words of a slice went up by {sum}, and their initiators received old values for {}",
-                told.count
+                answered.count
             )));
         }
-        let mut gone = Ascents::default();
+        let mut counted = AtomicDigest::default();
         for (slot, &word) in (0..).zip(&words) {
-            (0..word).for_each(|from| gone.step(slot, from));
+            (0..word).for_each(|from| counted.step(slot, from));
         }
-        if gone != told {
+        if counted != answered {
             return Err(Error::Failed(format!(
                 "the words of a slice went up by {}, as their initiators expect, but one old value arrived twice, \
                  and another never",
-                told.count
+                answered.count
             )));
         }
         Ok(())

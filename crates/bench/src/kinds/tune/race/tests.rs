@@ -10,7 +10,7 @@ fn raced(
     while let Some(order) = race.round() {
         for at in order {
             let figure = figure(at, race.rounds());
-            race.take(at, figure);
+            race.record(at, figure);
         }
     }
     let winner = race.winner().unwrap();
@@ -68,9 +68,9 @@ fn an_eliminated_value_can_return() {
     let mut race = Race::new(3, false);
     for _ in 0..5 {
         for at in race.round().unwrap() {
-            race.take(at, [1.0, 2.0, 4.0][at]);
+            race.record(at, [1.0, 2.0, 4.0][at]);
         }
-        race.look();
+        race.eliminate();
         if race.open.len() == 1 {
             break;
         }

@@ -113,12 +113,12 @@ fn a_late_rank_stood_still_and_a_finished_one_did_not() {
 #[test]
 fn a_missing_rank_is_silent_now_and_stood_still_in_the_end() {
     let mut collector = collected(2, &[(0, tick(1, 9)), (1, tick(1, 9)), (1, tick(2, 18))]);
-    assert!(collector.is_heard(1) && !collector.is_heard(2));
+    assert!(collector.is_reported(1) && !collector.is_reported(2));
     let silent: Vec<_> = collector.moved(1).map(|moved| moved.is_silent).collect();
     assert_eq!(silent, [true, false]);
     collector.take(1, &tick(3, 27)).unwrap();
     // If all ranks fall silent, later progress is unknown. Only a rank that was silent before the others stood still.
-    assert_eq!(collector.told(), 3);
+    assert_eq!(collector.intervals_reported(), 3);
     let series = collector.ended(300 * MS);
     assert_eq!(series.operations, [18, 9, 9]);
     let [of_rank_0] = &series.standstills[..] else {

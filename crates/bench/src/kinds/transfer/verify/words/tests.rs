@@ -90,8 +90,8 @@ impl Contention {
         let mut issued = vec![vec![Issued::default()]];
         for rank in 1..3 {
             let flow = std::slice::from_ref(&self.flows[rank - 1]);
-            let told = self.walks[rank].issued(&*self.memories[rank], flow);
-            issued.push(vec![told.unwrap()]);
+            let reported = self.walks[rank].issued(&*self.memories[rank], flow);
+            issued.push(vec![reported.unwrap()]);
         }
         let expected = |rank| {
             let reports = reports(&self.point, rank, &issued);
@@ -153,26 +153,32 @@ fn words_are_right_for_any_initiators_and_orders() {
 
 #[test]
 fn swaps_of_one_initiator_all_succeed_and_two_share_the_successes() {
-    let told = |addresses, who: fn(usize) -> usize| {
+    let successes = |addresses, who: fn(usize) -> usize| {
         let mut ranks = Contention::new(Verb::CompareSwap, addresses, TargetFootprint::Shared);
         ranks.fill(1);
         for turn in 0..50 {
             ranks.carry_out(who(turn));
         }
         let expected = ranks.expected();
-        expected[0].ascents.iter().map(|it| it.count).sum::<u64>()
+        expected[0].digests.iter().map(|it| it.count).sum::<u64>()
     };
-    assert_eq!(told(Addresses::Random, |_| 2), 50);
-    assert_eq!(told(Addresses::Fixed, |turn| 1 + turn % 2), 25);
+    assert_eq!(successes(Addresses::Random, |_| 2), 50);
+    assert_eq!(successes(Addresses::Fixed, |turn| 1 + turn % 2), 25);
 }
 
 #[test]
 fn each_kind_of_damage_is_reported() {
     for mut ranks in all() {
         let lost = ranks.wrong(&|ranks, op| ranks.set(0, op.remote, ranks.word(0, op.remote) + 1));
-        assert!(lost.contains("and their initiators received old values for"), "{lost}");
+        assert!(
+            lost.contains("and their initiators received old values for"),
+            "{lost}"
+        );
         let huge = ranks.wrong(&|ranks, op| ranks.set(0, op.remote, u64::MAX));
-        assert!(huge.contains("and their initiators received old values for"), "{huge}");
+        assert!(
+            huge.contains("and their initiators received old values for"),
+            "{huge}"
+        );
         let silent = ranks.wrong(&|ranks, op| ranks.set(1, ranks.landing(op), UNANSWERED));
         assert!(silent.contains("the old value did not arrive"), "{silent}");
         let gap = ranks.wrong(&|ranks, op| ranks.set(0, op.remote + 8, 0));
@@ -203,8 +209,8 @@ fn an_old_value_that_arrived_twice_is_reported() {
     let second = ranks.carry_out(2);
     assert_eq!(ranks.word(2, second.local), 1);
     ranks.set(2, second.local, 0);
-    let told = ranks.check(1).unwrap_err();
-    assert!(told.contains("one old value arrived twice"), "{told}");
+    let error = ranks.check(1).unwrap_err();
+    assert!(error.contains("one old value arrived twice"), "{error}");
 }
 
 /// A failed swap changes no word, so only its initiator can find a missing answer, in whichever round of a trial it
@@ -220,9 +226,9 @@ fn a_missing_answer_in_an_earlier_round_is_reported() {
     all[1].add(&later[1]);
     let (mut moved, mut untouched) = (Mismatches::default(), Mismatches::default());
     let (walks, memory) = (&ranks.walks[1], &*ranks.memories[1]);
-    let told = walks.check(memory, 1, &all[1], &mut moved, &mut untouched);
-    let told = told.unwrap_err().to_string();
-    assert!(told.contains("the old value did not arrive"), "{told}");
+    let error = walks.check(memory, 1, &all[1], &mut moved, &mut untouched);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("the old value did not arrive"), "{error}");
 }
 
 /// About `places` result slots, one for each operation of a trial.
@@ -263,7 +269,7 @@ fn a_trial_has_one_result_slot_per_operation_and_rejects_more_operations() {
             ranks.carry_out(1);
         }
         let flow = std::slice::from_ref(&ranks.flows[0]);
-        let told = ranks.walks[1].issued(&*ranks.memories[1], flow);
-        assert_eq!(told.is_ok(), more == 0);
+        let reported = ranks.walks[1].issued(&*ranks.memories[1], flow);
+        assert_eq!(reported.is_ok(), more == 0);
     }
 }

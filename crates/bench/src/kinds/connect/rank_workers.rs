@@ -8,8 +8,8 @@ use std::thread::Scope;
 use std::time::Duration;
 
 use super::capacity::{Capacity, Descriptors};
-use super::ends::Counted;
-use super::figures::{Times, Totals, step_record, summarize};
+use super::connections::Counted;
+use super::figures::{StepTimes, TrialTotals, step_record, summarize};
 use super::opened::Opened;
 use super::worker::{Answer, Order, Refusal, Worker, refuse};
 use crate::cpu_time::CpuTime;
@@ -33,16 +33,16 @@ use tonnage_units::{Error, Result};
 const WARM_UP: Duration = Duration::from_millis(50);
 
 /// The workers' threads.
-type Crew = Followers<Order, Answer, Refusal>;
+type Threads = Followers<Order, Answer, Refusal>;
 
 /// The workers of this rank, as its main thread leads them.
-pub struct Team<'a> {
+pub struct RankWorkers<'a> {
     point: &'a ConnectPoint,
     rank: &'a mut Rank,
     cpu: &'a mut CpuTime,
     paths: &'a mut PathWatch,
     clock: Clock,
-    crew: Crew,
+    threads: Threads,
     /// The ranks that each worker is connected to.
     peers: Vec<Peer>,
     /// False for an engine that moves no bytes, so that targets see nothing.
@@ -50,19 +50,19 @@ pub struct Team<'a> {
     body: &'a mut ConnectBody,
     /// Duration of a round, equal on all ranks.
     round_ns: u64,
-    times: Times,
+    times: StepTimes,
     /// A wrong byte that was seen while connections closed, reported at the next agreement.
-    unsaid: Option<Error>,
+    pending_error: Option<Error>,
 }
 
 /// The introductions of each worker's peers; `None` if a peer has none.
-type Told = Option<Vec<Vec<Introduced>>>;
+type PeerIntroductions = Option<Vec<Vec<Introduced>>>;
 
 /// Starts the threads of the workers.
 fn start_workers<'scope>(
     scope: &'scope Scope<'scope, '_>,
     workers: Vec<(Worker, Option<u32>)>,
-) -> Result<Crew> {
+) -> Result<Threads> {
     let serve = |(worker, cpu): (Worker, Option<u32>)| {
         // A worker that cannot be pinned reports this at its first step.
         move |orders: &_, answers: &_| match cpu.map_or(Ok(()), tonnage_machine::pin_thread) {
@@ -73,38 +73,38 @@ fn start_workers<'scope>(
     Followers::start(scope, 0, workers.into_iter().map(serve))
 }
 
-impl<'a> Team<'a> {
+impl<'a> RankWorkers<'a> {
     /// Starts the workers of a point, and runs `take_steps` with them.
     pub fn work<T>(
         opened: &Opened,
         point: &'a ConnectPoint,
         stage: &'a mut Stage<'_>,
         body: &'a mut ConnectBody,
-        take_steps: impl FnOnce(&mut Team<'_>) -> Result<T, StepFailure>,
+        take_steps: impl FnOnce(&mut RankWorkers<'_>) -> Result<T, StepFailure>,
     ) -> Result<T, StepFailure> {
         let stopped = stage.rank.stopped();
         let workers = opened.workers(&stopped);
         std::thread::scope(|scope| {
-            let crew = start_workers(scope, workers)?;
-            let mut team = Team {
+            let threads = start_workers(scope, workers)?;
+            let mut workers = RankWorkers {
                 point,
                 rank: stage.rank,
                 cpu: stage.cpu,
                 paths: stage.paths,
                 clock: stage.settings.clock,
-                crew,
+                threads,
                 peers: opened.peers(),
                 moves_bytes: opened.moves_bytes,
                 body,
                 round_ns: 0,
-                times: Times::default(),
-                unsaid: None,
+                times: StepTimes::default(),
+                pending_error: None,
             };
-            let ended = take_steps(&mut team);
+            let ended = take_steps(&mut workers);
             if let Err(StepFailure::Run(error)) = &ended {
                 // The workers may still be polling for peers that are gone; the stop flag ends them.
-                await_first_cause(team.rank);
-                team.rank.fail(error);
+                await_first_cause(workers.rank);
+                workers.rank.fail(error);
             }
             ended
         })
@@ -131,15 +131,15 @@ impl<'a> Team<'a> {
                 Err(refusal) => refusals.push(refusal),
             }
         }
-        let (workers, register_bytes) = (self.crew.count(), self.point.register_bytes);
-        let capacity = Capacity::of(workers, served.len(), register_bytes);
+        let (workers, register_bytes) = (self.threads.count(), self.point.register_bytes);
+        let capacity = Capacity::new(workers, served.len(), register_bytes);
         capacity.explain(refusals).map_or(Ok(served), Err)
     }
 
     fn answers(&self, order: impl Fn(usize) -> Order) -> Vec<Result<Answer, Refusal>> {
         // A worker that has ended left its reason among the answers.
-        drop(self.crew.order(order));
-        self.crew.answers()
+        drop(self.threads.order(order));
+        self.threads.answers()
     }
 
     /// Agrees on a result, so that every rank learns of the first failure and all stay in step.
@@ -179,8 +179,8 @@ impl<'a> Team<'a> {
         // A connection disappears here too once its other end has closed it.
         self.agree("file descriptors", Ok(()))?;
         self.take_down();
-        let unsaid = self.unsaid.take().map_or(Ok(()), Err);
-        self.agree("the first bytes", unsaid)?;
+        let pending_error = self.pending_error.take().map_or(Ok(()), Err);
+        self.agree("the first bytes", pending_error)?;
         Ok(descriptors)
     }
 
@@ -199,7 +199,7 @@ impl<'a> Team<'a> {
             match answer {
                 Ok(Answer::Closed(Some(counted))) => all.add(counted),
                 Ok(_) => {}
-                Err(refusal) => drop(self.unsaid.get_or_insert(refusal.error)),
+                Err(refusal) => drop(self.pending_error.get_or_insert(refusal.error)),
             }
         }
         all
@@ -222,7 +222,7 @@ impl<'a> Team<'a> {
             Ok(None) => Ok(Vec::new()),
             Err(error) => Err(error),
         };
-        let connected = self.unsaid.take().map_or(connected, Err);
+        let connected = self.pending_error.take().map_or(connected, Err);
         self.agree_step(rehearsing, "connect", connected.map(drop))?;
         let done = self.step(rehearsing, |_| Order::Meet);
         self.agree_step(rehearsing, "first contact", done.map(drop))?;
@@ -234,29 +234,35 @@ impl<'a> Team<'a> {
     /// Sends the introductions of this rank's workers to their peers, and returns for each worker those of its peers:
     /// `None` if a peer has none. A rank that failed sends an empty message, so that all ranks reach the next
     /// agreement, where it reports the failure.
-    fn exchange(&mut self, opened: Result<Vec<Introductions>>) -> Result<Result<Told>> {
+    fn exchange(
+        &mut self,
+        opened: Result<Vec<Introductions>>,
+    ) -> Result<Result<PeerIntroductions>> {
         let count = opened.as_ref().map_or(0, Vec::len);
-        let (told, failed) = match opened.and_then(|told| PeerMessages::new(told)?.packed(None)) {
-            Ok(told) => (told, None),
-            Err(error) => {
-                let nothing = self.peers.iter().map(|&peer| (peer, Vec::new()));
-                (nothing.collect(), Some(error))
-            }
-        };
-        let heard = self.rank.exchange("exchange cards", told, DEADLINES.step)?;
+        let (outgoing, failed) =
+            match opened.and_then(|outgoing| PeerMessages::new(outgoing)?.packed(None)) {
+                Ok(outgoing) => (outgoing, None),
+                Err(error) => {
+                    let nothing = self.peers.iter().map(|&peer| (peer, Vec::new()));
+                    (nothing.collect(), Some(error))
+                }
+            };
+        let incoming = self
+            .rank
+            .exchange("exchange cards", outgoing, DEADLINES.step)?;
         if let Some(error) = failed {
             return Ok(Err(error));
         }
-        if heard.iter().any(|(_, message)| message.is_empty()) {
+        if incoming.iter().any(|(_, message)| message.is_empty()) {
             return Ok(Ok(None));
         }
         let place = |peer| locality(self.rank, peer);
-        let told = introductions_of(count, (&self.peers, &heard), place, |_, _| {});
-        Ok(told.map(Some))
+        let introductions = introductions_of(count, (&self.peers, &incoming), place, |_, _| {});
+        Ok(introductions.map(Some))
     }
 
     /// Runs `count` rounds from an aligned start, summed over all ranks.
-    fn rounds(&mut self, count: u64) -> Result<Totals, StepFailure> {
+    fn rounds(&mut self, count: u64) -> Result<TrialTotals, StepFailure> {
         let start_ns = self
             .rank
             .aligned_start("start of a trial", DEADLINES.step)?;
@@ -264,17 +270,17 @@ impl<'a> Team<'a> {
         while self.clock.now_ns() < start_ns {
             std::thread::yield_now();
         }
-        let mut mine = Totals {
+        let mut mine = TrialTotals {
             start_skew_ns: self.clock.now_ns().saturating_sub(start_ns),
-            ..Totals::default()
+            ..TrialTotals::default()
         };
         for _ in 0..count {
             mine.counted.add(self.round()?);
         }
         mine.window_ns = self.clock.now_ns().saturating_sub(start_ns);
         mine.cpu_ns = process_cpu_ns().saturating_sub(cpu_ns);
-        let unsaid = self.unsaid.take().map_or(Ok(()), Err);
-        self.agree("the first bytes", unsaid)?;
+        let pending_error = self.pending_error.take().map_or(Ok(()), Err);
+        self.agree("the first bytes", pending_error)?;
         let all = self.rank.reduce("add up a trial", mine, DEADLINES.step)?;
         self.round_ns = (all.window_ns / count.max(1)).max(1);
         let expected = count * self.point.connections();
@@ -285,7 +291,7 @@ impl<'a> Team<'a> {
 
     /// Collects the workers' times.
     fn take_times(&mut self) -> Result<()> {
-        for answer in self.order(|_| Order::Tell)? {
+        for answer in self.order(|_| Order::ReportTimes)? {
             if let Answer::Times(times) = answer {
                 self.times.merge(&times);
             }
@@ -294,7 +300,7 @@ impl<'a> Team<'a> {
     }
 }
 
-impl Steps for Team<'_> {
+impl Steps for RankWorkers<'_> {
     fn prepare(&mut self) -> Result<(), StepFailure> {
         self.rank.phase("setting up all connections once");
         self.rehearse().map(drop)
@@ -314,11 +320,11 @@ impl Steps for Team<'_> {
     fn trial(&mut self) -> Result<(), StepFailure> {
         let number = self.body.trials.len() + 1;
         self.rank.phase(&format!("trial {number} of connections"));
-        let mut totals = Totals::default();
+        let mut totals = TrialTotals::default();
         let mut left_ns = self.point.trial_ns;
         while let Some(count) = rounds_in(left_ns, self.round_ns, totals.window_ns == 0) {
             let begin_ns = self.clock.now_ns();
-            self.cpu.begin(self.crew.threads());
+            self.cpu.begin(self.threads.threads());
             let rounds = self.rounds(count)?;
             self.cpu.end(self.clock.now_ns().saturating_sub(begin_ns));
             totals.follow(&rounds);

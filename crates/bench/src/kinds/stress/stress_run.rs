@@ -10,7 +10,7 @@ use crate::kinds::kind::{Stage, StepRunner};
 use crate::kinds::repeat::command_line;
 use crate::kinds::transfer::effective::effective;
 use crate::kinds::transfer::open::{check, open_or_fail};
-use crate::kinds::transfer::point::{self, Measured};
+use crate::kinds::transfer::point::{self, PointResults};
 use crate::observer::Progress;
 use crate::opening::engine::OpenEngine;
 use crate::settings::Settings;
@@ -24,7 +24,7 @@ use tonnage_units::{Error, Result};
 ///
 /// # Errors
 /// [`StepFailure::Point`] for an engine that cannot be opened for any of its operations.
-pub fn first_looks(
+pub fn open_each_once(
     point: &StressPoint,
     stage: &mut Stage<'_>,
 ) -> Result<Vec<Effective>, StepFailure> {
@@ -74,21 +74,21 @@ fn open(draws: &[Draw], stage: &mut Stage<'_>) -> Result<OpenEngine, StepFailure
 }
 
 /// A group of consecutive transfers over one open engine.
-struct Stretch {
+struct DrawGroup {
     draws: std::vec::IntoIter<Draw>,
     /// `None` after a transfer failed, because the engine's state is then unknown.
     open: Option<OpenEngine>,
 }
 
 /// A stress in progress.
-pub struct Turns<'a, 'b> {
+pub struct StressRun<'a, 'b> {
     point: &'a StressPoint,
     stage: &'a mut Stage<'b>,
     tally: &'a mut Tally,
     begun: Instant,
 }
 
-impl<'a, 'b> Turns<'a, 'b> {
+impl<'a, 'b> StressRun<'a, 'b> {
     /// Starts the clock of a stress.
     pub fn new(point: &'a StressPoint, stage: &'a mut Stage<'b>, tally: &'a mut Tally) -> Self {
         Self {
@@ -106,7 +106,7 @@ impl<'a, 'b> Turns<'a, 'b> {
     pub fn take(mut self, run_steps: StepRunner<'_>) -> Result<(), StepFailure> {
         let mut number = 0;
         let ended = loop {
-            match self.stretches(number, &mut *run_steps) {
+            match self.groups(number, &mut *run_steps) {
                 Ok(true) => number += 1,
                 Ok(false) => break Ok(()),
                 Err(failure) => break Err(failure),
@@ -117,23 +117,23 @@ impl<'a, 'b> Turns<'a, 'b> {
     }
 
     /// Runs group `number` of every engine. Returns whether there is time for more.
-    fn stretches(&mut self, number: u64, run_steps: StepRunner<'_>) -> Result<bool, StepFailure> {
-        let mut stretches = Vec::new();
+    fn groups(&mut self, number: u64, run_steps: StepRunner<'_>) -> Result<bool, StepFailure> {
+        let mut groups = Vec::new();
         for engine in self.point.engines() {
             let lists = &self.stage.settings.lists;
-            stretches.push(self.opened(self.point.stretch(engine, number, lists)?)?);
+            groups.push(self.opened(self.point.stretch(engine, number, lists)?)?);
         }
         loop {
             let mut took = false;
-            for stretch in &mut stretches {
-                let Some(draw) = stretch.next() else {
+            for group in &mut groups {
+                let Some(draw) = group.next() else {
                     continue;
                 };
                 if !self.has_time()? {
                     return Ok(false);
                 }
                 took = true;
-                self.draw(&draw, &mut stretch.open, &mut *run_steps)?;
+                self.draw(&draw, &mut group.open, &mut *run_steps)?;
             }
             if !took {
                 return self.has_time();
@@ -142,7 +142,7 @@ impl<'a, 'b> Turns<'a, 'b> {
     }
 
     /// Opens the engine for a group. Its transfers are skipped if the machine lacks a common requirement.
-    fn opened(&mut self, draws: Vec<Draw>) -> Result<Stretch, StepFailure> {
+    fn opened(&mut self, draws: Vec<Draw>) -> Result<DrawGroup, StepFailure> {
         let open = match open(&draws, self.stage) {
             Ok(open) => Some(open),
             Err(StepFailure::Point(error @ (Error::Unavailable { .. } | Error::Usage(_)))) => {
@@ -159,7 +159,7 @@ impl<'a, 'b> Turns<'a, 'b> {
             Err(failure) => return Err(failure),
         };
         let draws = draws.into_iter();
-        Ok(Stretch { draws, open })
+        Ok(DrawGroup { draws, open })
     }
 
     /// Runs one transfer, with the steps of a normal point.
@@ -184,7 +184,7 @@ impl<'a, 'b> Turns<'a, 'b> {
             let command = command(draw, self.stage.settings)?;
             log::debug!("transfer {}: {command}", self.tally.draws());
         }
-        let mut measured = Measured::default();
+        let mut measured = PointResults::default();
         match point::measure(
             &draw.point,
             engine,
@@ -249,8 +249,8 @@ impl<'a, 'b> Turns<'a, 'b> {
                 left,
             });
         }
-        let told = rank.broadcast("time of a stress", mine, DEADLINES.step)?;
-        Ok(told.first().is_some_and(|&left| left == 1))
+        let answer = rank.broadcast("time of a stress", mine, DEADLINES.step)?;
+        Ok(answer.first().is_some_and(|&left| left == 1))
     }
 }
 
@@ -264,7 +264,7 @@ fn command(draw: &Draw, settings: &Settings) -> Result<String> {
     )
 }
 
-impl Stretch {
+impl DrawGroup {
     /// The next transfer, while the engine is open.
     fn next(&mut self) -> Option<Draw> {
         self.open.as_ref().and_then(|_| self.draws.next())

@@ -14,7 +14,7 @@ use tonnage_plan::transfer::{BatchCall, Pacing, TransferPoint};
 use tonnage_units::{Error, Result};
 
 /// The engine that a worker drives. It stays on the worker's own thread.
-pub enum Driven {
+pub enum PointEngine {
     /// The worker's engine without a layer.
     Own(Box<dyn Engine + Send>),
     /// The transfer library over the worker's engine.
@@ -29,7 +29,7 @@ pub(crate) fn compares_each(point: &TransferPoint) -> bool {
     point.verify.is_each() && !point.op.is_atomic()
 }
 
-impl Driven {
+impl PointEngine {
     /// Takes a worker's engine for a point; [`Self::end`] returns it.
     pub fn begin(
         point: &TransferPoint,

@@ -33,7 +33,7 @@ impl Counted {
 
 /// Completions that an end can observe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Sees {
+pub enum Visibility {
     /// Its own operation and the peer's byte: write with immediate.
     BothWays,
     /// Its own operation, which fetches the peer's byte: read.
@@ -44,7 +44,7 @@ pub enum Sees {
 
 /// This end of one connection.
 #[derive(Debug, Clone, Copy)]
-struct End {
+struct Connection {
     peer: Peer,
     lane: Option<Lane>,
     done: u32,
@@ -54,10 +54,10 @@ struct End {
 /// The connections of one worker. Their tags are their indices: first the connections that it initiates, then those
 /// that its peers initiate, each in rank order.
 #[derive(Debug)]
-pub struct Ends {
-    sees: Sees,
+pub struct Connections {
+    visibility: Visibility,
     worker: u32,
-    all: Vec<End>,
+    all: Vec<Connection>,
     begins: usize,
     /// Number of ends that saw their own operation complete, of initiated ones that saw the answer, and of accepted
     /// ones that saw the peer's byte.
@@ -68,20 +68,25 @@ pub struct Ends {
     wrong: Option<String>,
 }
 
-impl Ends {
+impl Connections {
     /// Connections of a worker to `targets`, and from `initiators`.
-    pub fn new(sees: Sees, worker: u32, mut targets: Vec<Peer>, mut initiators: Vec<Peer>) -> Self {
+    pub fn new(
+        visibility: Visibility,
+        worker: u32,
+        mut targets: Vec<Peer>,
+        mut initiators: Vec<Peer>,
+    ) -> Self {
         targets.sort_unstable();
         initiators.sort_unstable();
         let begins = targets.len();
-        let end = |peer| End {
+        let end = |peer| Connection {
             peer,
             lane: None,
             done: 0,
             arrived: 0,
         };
         Self {
-            sees,
+            visibility,
             worker,
             all: targets.into_iter().chain(initiators).map(end).collect(),
             begins,
@@ -139,7 +144,7 @@ impl Ends {
     }
 
     /// Describes the peer of the first connection in `places` for which `is_missing` holds.
-    fn missing(&self, places: Range<usize>, is_missing: fn(&End) -> bool) -> String {
+    fn missing(&self, places: Range<usize>, is_missing: fn(&Connection) -> bool) -> String {
         let missing = self.all[places].iter().find(|end| is_missing(end));
         missing.map_or_else(|| "a peer".to_owned(), |end| format!("rank {}", end.peer))
     }
@@ -180,7 +185,7 @@ impl Ends {
 
     /// Notes that a byte has arrived.
     pub fn arrived(&mut self, completion: &Completion) {
-        if self.sees == Sees::OwnOnly {
+        if self.visibility == Visibility::OwnOnly {
             return;
         }
         let imm = completion.imm;
@@ -237,9 +242,10 @@ impl Ends {
 
     /// Counts the connections that are complete at this end.
     pub fn count(&self) -> Counted {
-        let arrivals = u32::from(self.sees == Sees::BothWays);
-        let is_complete =
-            |end: &&End| end.done == 1 && (self.sees == Sees::OwnOnly || end.arrived == arrivals);
+        let arrivals = u32::from(self.visibility == Visibility::BothWays);
+        let is_complete = |end: &&Connection| {
+            end.done == 1 && (self.visibility == Visibility::OwnOnly || end.arrived == arrivals)
+        };
         let count =
             |places: Range<usize>| self.all[places].iter().filter(is_complete).count() as u64;
         Counted {
@@ -255,8 +261,8 @@ mod tests {
     use tonnage_engine::Ending;
 
     /// Worker 3 of rank 5, which initiates connections to ranks 1 and 2, and accepts those of ranks 1 and 7.
-    fn ends(sees: Sees) -> Ends {
-        Ends::new(sees, 3, vec![2, 1], vec![7, 1])
+    fn ends(visibility: Visibility) -> Connections {
+        Connections::new(visibility, 3, vec![2, 1], vec![7, 1])
     }
 
     fn byte(rank: u32, worker: u32, answers: bool) -> Completion {
@@ -268,7 +274,7 @@ mod tests {
         }
     }
 
-    fn post_and_end(ends: &mut Ends, places: Range<usize>) {
+    fn post_and_end(ends: &mut Connections, places: Range<usize>) {
         for place in places {
             let lane = Lane(40 + place as u32);
             ends.post(place, 5, lane);
@@ -281,7 +287,10 @@ mod tests {
     }
 
     /// A whole round; `replace` may drop, change or duplicate arrivals.
-    fn round(ends: &mut Ends, replace: impl Fn(Completion) -> Vec<Completion>) -> Result<Counted> {
+    fn round(
+        ends: &mut Connections,
+        replace: impl Fn(Completion) -> Vec<Completion>,
+    ) -> Result<Counted> {
         ends.clear();
         post_and_end(ends, ends.begun());
         for asked in [byte(1, 3, false), byte(7, 3, false)] {
@@ -297,7 +306,7 @@ mod tests {
 
     #[test]
     fn each_end_counts_its_connections_in_every_round() {
-        let mut both = ends(Sees::BothWays);
+        let mut both = ends(Visibility::BothWays);
         assert_eq!(both.peers(), [1, 2, 1, 7]);
         for _ in 0..2 {
             let counted = round(&mut both, |it| vec![it]).unwrap();
@@ -320,8 +329,8 @@ mod tests {
     #[test]
     fn every_byte_comes_from_one_peer_and_arrives_once() {
         let wrong = |replace: &dyn Fn(Completion) -> Vec<Completion>| {
-            let told = round(&mut ends(Sees::BothWays), replace);
-            told.unwrap_err().to_string()
+            let result = round(&mut ends(Visibility::BothWays), replace);
+            result.unwrap_err().to_string()
         };
         let of_seven = |it: &Completion| it.lane == Lane(7);
         let twice = wrong(&|it| vec![it; 1 + usize::from(of_seven(&it))]);
@@ -357,7 +366,7 @@ mod tests {
 
     #[test]
     fn missing_bytes_are_named_and_not_counted() {
-        let mut ends = ends(Sees::BothWays);
+        let mut ends = ends(Visibility::BothWays);
         let without_two = |it: Completion| match it.lane {
             Lane(2) => vec![],
             _ => vec![it],
@@ -374,7 +383,7 @@ mod tests {
     #[test]
     fn an_operation_completes_once_and_on_its_lane() {
         for (tag, lane, what) in [(0, 40, "completed 2 times"), (0, 41, "not posted")] {
-            let mut ends = ends(Sees::OwnReads);
+            let mut ends = ends(Visibility::OwnReads);
             post_and_end(&mut ends, 0..4);
             assert!(ends.check().is_ok());
             assert_eq!(ends.count().accepted, 2);
@@ -384,14 +393,14 @@ mod tests {
                 lane,
                 ..Completion::EMPTY
             });
-            let told = ends.check().unwrap_err().to_string();
-            assert!(told.contains(what), "{told}");
+            let message = ends.check().unwrap_err().to_string();
+            assert!(message.contains(what), "{message}");
         }
     }
 
     #[test]
     fn without_bytes_only_the_initiator_counts() {
-        let mut ends = ends(Sees::OwnOnly);
+        let mut ends = ends(Visibility::OwnOnly);
         post_and_end(&mut ends, 0..2);
         // An engine that moves no bytes invents the answer: it is this side's own byte.
         ends.arrived(&byte(5, 3, false));

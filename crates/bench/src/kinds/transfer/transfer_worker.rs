@@ -12,7 +12,7 @@ use super::idle_policy::IdlePolicy;
 use super::memory_checker::MemoryChecker;
 use super::pairs::FlowTime;
 use super::totals::{OperationSums, TrialTotals};
-use super::trial::{Issued, Schedule, Station, WARM_UP};
+use super::trial::{Issued, Schedule, WARM_UP, WorkerSetup};
 use super::worker_latencies::WorkerLatencies;
 use crate::kinds::transfer::layout::SliceLayout;
 use crate::kinds::transfer::verify::{Expected, check_arrivals};
@@ -25,7 +25,7 @@ use tonnage_plan::transfer::TransferPoint;
 use tonnage_units::{Error, Result};
 
 /// One worker during one point.
-pub struct Work<'a> {
+pub struct TransferWorker<'a> {
     assignment: Rc<Assignment<'a>>,
     driver: FlowDriver<'a>,
     latencies: WorkerLatencies<'a>,
@@ -38,21 +38,21 @@ pub struct Work<'a> {
     window_end_ns: u64,
 }
 
-impl<'a> Work<'a> {
+impl<'a> TransferWorker<'a> {
     /// Resolves the lanes of a point, posts its receives, and fills its memory.
     pub fn new(
         point: &'a TransferPoint,
-        station: Station,
+        setup: WorkerSetup,
         engine: &'a mut dyn Engine,
         worker: &'a mut EngineWorker,
         stop: &'a AtomicBool,
     ) -> Result<Self> {
         let began_ns = worker.clock.now_ns();
         let assignment = Rc::new(Assignment {
-            layout: SliceLayout::new(point, station.rank),
+            layout: SliceLayout::new(point, setup.rank),
             caps: worker.caps,
             point,
-            station,
+            setup,
         });
         let mut checker = MemoryChecker::new(&assignment, worker);
         let mut driver = FlowDriver::new(&assignment, engine, worker, stop)?;
@@ -74,8 +74,8 @@ impl<'a> Work<'a> {
     }
 
     /// Rounds of a serving loop between two reads of the clock.
-    pub(super) fn look_rounds(&self) -> u32 {
-        self.idle.look_rounds()
+    pub(super) fn rounds_per_clock_read(&self) -> u32 {
+        self.idle.rounds_per_clock_read()
     }
 
     /// Indices of the flows that a round drives.
@@ -110,7 +110,7 @@ impl<'a> Work<'a> {
 
     /// Runs this worker's socket streams.
     pub fn stream(&self, shared: &SharedStreams) -> Result<Streamed> {
-        let worker = self.assignment.station.worker;
+        let worker = self.assignment.setup.worker;
         shared.carry(worker as usize, &self.driver.clock())
     }
 
@@ -130,9 +130,9 @@ impl<'a> Work<'a> {
     /// Prepares for a round before any worker of the rank drives it. Rounds may start long after their trial began, so
     /// the clock is resynchronized here.
     pub fn begin_round(&mut self) {
-        if self.assignment.station.worker == 0 {
+        if self.assignment.setup.worker == 0 {
             self.driver.follow_clock();
-            if let Some(shared) = &self.assignment.station.shared {
+            if let Some(shared) = &self.assignment.setup.shared {
                 shared.reset();
             }
         }
@@ -151,19 +151,19 @@ impl<'a> Work<'a> {
     /// Waits for the aligned start, then drives this worker's own flows to their end, the final flush included.
     pub fn drive(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
         let driven = self.drive_round(schedule);
-        let station = &self.assignment.station;
-        if let (Err(error), Some(shared)) = (&driven, &station.shared) {
-            shared.abandon(station.worker, error);
+        let setup = &self.assignment.setup;
+        if let (Err(error), Some(shared)) = (&driven, &setup.shared) {
+            shared.abandon(setup.worker, error);
         }
         driven
     }
 
     fn drive_round(&mut self, schedule: &Schedule) -> Result<TrialTotals> {
-        let Assignment { point, station, .. } = &*self.assignment;
-        let schedule = &schedule.of_worker(station.part.is_background);
+        let Assignment { point, setup, .. } = &*self.assignment;
+        let schedule = &schedule.of_worker(setup.role.is_background);
         self.latencies.begin();
         self.idle.begin_round(schedule);
-        let active = if self.assignment.begins() && !self.idle.is_paused() {
+        let active = if self.assignment.initiates() && !self.idle.is_paused() {
             self.assignment.in_round(schedule.round)
         } else {
             0..0
@@ -226,12 +226,9 @@ impl<'a> Work<'a> {
         totals: &mut TrialTotals,
     ) -> Result<()> {
         let Assignment {
-            point,
-            station,
-            caps,
-            ..
+            point, setup, caps, ..
         } = &*self.assignment;
-        let schedule = &schedule.of_worker(station.part.is_background);
+        let schedule = &schedule.of_worker(setup.role.is_background);
         self.driver.serve_while(|| !self.checker.is_settled())?;
         if !self.checker.is_settled() {
             return Err(Error::Failed(
@@ -250,8 +247,8 @@ impl<'a> Work<'a> {
         }
         self.latencies.settle(&mut self.driver, schedule, totals)?;
         let roles = point.roles;
-        if roles.bidirectional && roles.is_behind(station.rank) {
-            totals.back = OperationSums::of(totals);
+        if roles.bidirectional && roles.is_behind(setup.rank) {
+            totals.back = OperationSums::from_totals(totals);
         }
         totals.window_ns = self.window_end_ns.saturating_sub(schedule.start_ns);
         totals.elapsed_ns = self.driver.clock().now_ns().saturating_sub(self.began_ns);
@@ -276,9 +273,9 @@ impl<'a> Work<'a> {
     }
 
     /// Totals of this worker, assigned to the measured part or to the background.
-    pub(super) fn placed(&self, totals: TrialTotals) -> TrialTotals {
-        if self.assignment.station.part.is_background {
-            totals.beside()
+    pub(super) fn assigned(&self, totals: TrialTotals) -> TrialTotals {
+        if self.assignment.setup.role.is_background {
+            totals.into_background()
         } else {
             totals
         }
