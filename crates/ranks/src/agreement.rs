@@ -1,4 +1,4 @@
-//! One outcome for all ranks, when some have failed and others have not.
+//! Reduces the outcomes of all ranks to one that every rank returns.
 
 use serde::{Deserialize, Serialize};
 
@@ -14,7 +14,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// One rank's; none when all is well.
+    /// Returns the verdict of one rank, or `None` if it succeeded.
     pub(crate) fn of(rank: u32, host: &str, mine: &Result<()>) -> Option<Self> {
         let error = mine.as_ref().err()?;
         Some(Self {
@@ -24,14 +24,14 @@ impl Verdict {
         })
     }
 
-    /// A missing thing weighs less than a failure: the point is skipped, not failed.
+    /// Sort key: a failure comes before something unavailable, because that only skips the point; then the lowest rank.
     fn weight(&self) -> (bool, u32) {
         (matches!(self.cause, Cause::Unavailable { .. }), self.rank)
     }
 }
 
 impl Reduce for Verdict {
-    /// Keeps the outcome that all ranks will be told: a failure before something missing, then the lowest rank.
+    /// Keeps the outcome that all ranks return: a failure before something unavailable, then the lowest rank's.
     fn merge(&mut self, other: Self) {
         if other.weight() < self.weight() {
             *self = other;
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_failing_rank_speaks_for_all() {
+    fn the_lowest_failing_rank_is_reported() {
         assert!(agreed(&[(0, Ok(())), (1, Ok(()))]).is_ok());
         let error = agreed(&[(3, failed("c")), (0, Ok(())), (2, failed("b"))]).unwrap_err();
         assert_eq!(error.to_string(), "rank 2 on h2: b");
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_missing_everywhere_is_a_skip() {
+    fn a_failure_outranks_something_unavailable() {
         let error = agreed(&[(4, missing("b")), (1, missing("a"))]).unwrap_err();
         assert!(matches!(error, Error::Unavailable { what, .. } if what == "a"));
         let error = agreed(&[(1, missing("a")), (5, failed("x")), (2, missing("b"))]).unwrap_err();

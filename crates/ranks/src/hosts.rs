@@ -1,22 +1,22 @@
-//! Sharing of hosts, networks, CPUs and processes among ranks: worked out once when the ranks have joined, and asked
-//! for here by everybody.
+//! Groups ranks by the machine, network, processes and host that they share. Computed once, when the ranks have joined.
 //!
 //! | what is shared | by ranks |
 //! | --- | --- |
-//! | a machine: CPUs, memory, page cache, disks | of one boot; where the system tells none, of one host name |
-//! | a network: its loopback and its devices | of one network namespace of a machine |
-//! | processes: each sees the other's number and files | of one PID namespace of a machine |
-//! | a host | of one machine that have the same name or the same network |
+//! | a machine: CPUs, memory, page cache, disks | with the same boot ID; without one, with the same host name |
+//! | a network: its loopback and its devices | in the same network namespace of a machine |
+//! | processes: each sees the other's PID and files | in the same PID namespace of a machine |
+//! | a host | on one machine that have the same host name or the same network |
 //!
-//! Two containers, or two network namespaces, of one machine share its CPUs and not its loopback, whatever they are
-//! called. Whether ranks share a clock is measured: see [`crate::ClockOffset`]. A launcher may also state the number of ranks of a host, and is believed: see [`RankInfo::local_rank`].
+//! Two containers or network namespaces on one machine share its CPUs but not its loopback, whatever their host names
+//! are. Whether ranks share a clock is measured: see [`crate::ClockOffset`]. A launcher's own count of ranks per host
+//! takes precedence: see [`RankInfo::local_rank`].
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use crate::RankInfo;
 
-/// Location of a process, by the kernel's names for it; each is empty where the system does not say it.
+/// Location of a process by kernel identifiers. A field is empty if the system does not provide it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Location<'a> {
     pub(crate) host: &'a str,
@@ -25,7 +25,7 @@ pub(crate) struct Location<'a> {
     pub(crate) pid_namespace: &'a str,
 }
 
-/// A name, and whether it is only that of the host, for want of a better one.
+/// An identifier, and whether it is the host name used as a fallback.
 type Key<'a> = (&'a str, bool);
 
 impl<'a> Location<'a> {
@@ -58,8 +58,8 @@ impl<'a> Location<'a> {
         (self.machine(), self.or_host(self.pid_namespace))
     }
 
-    /// Returns whether both are one host, as far as the system tells boots apart: the same name for the same processes
-    /// and the same network.
+    /// Whether both are the same host: the same boot, host name, network namespace and PID namespace. False if the boot
+    /// ID is unknown.
     pub(crate) fn is_one_host(self, other: Location<'_>) -> bool {
         is_one_boot(self.boot_id, other.boot_id)
             && self.host == other.host
@@ -67,28 +67,28 @@ impl<'a> Location<'a> {
             && self.processes() == other.processes()
     }
 
-    /// Returns whether both reach each other by the loopback.
+    /// Whether both reach each other over loopback.
     pub(crate) fn shares_network(self, other: Location<'_>) -> bool {
         self.network() == other.network()
     }
 }
 
-/// The name of a rank's machine; equal names are one machine.
+/// Returns the key of a rank's machine. Ranks with equal keys share a machine.
 pub(crate) fn machine_name(info: &RankInfo) -> (&str, bool) {
     Location::of(info).machine()
 }
 
-/// Returns whether each of two ranks can find the other's process by its number.
+/// Whether two ranks can find each other's processes by PID.
 pub(crate) fn share_processes(one: &RankInfo, other: &RankInfo) -> bool {
     Location::of(one).processes() == Location::of(other).processes()
 }
 
-/// Returns whether two boots are the same one; false where the system tells none.
+/// Whether two boot IDs are known and equal.
 pub(crate) fn is_one_boot(one: &str, other: &str) -> bool {
     !one.is_empty() && one == other
 }
 
-/// Groups of ranks that share a machine, a network, processes or a host. A group is called by its lowest rank.
+/// Groups of ranks that share a machine, a network, processes or a host. A group is identified by its lowest rank.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Hosts {
     machines: Vec<u32>,
@@ -98,7 +98,7 @@ pub struct Hosts {
 }
 
 impl Hosts {
-    /// Works it out from what each rank says of itself; `infos` are in the order of the ranks.
+    /// Groups the ranks by their locations. `infos` are in rank order.
     pub fn of(infos: &[RankInfo]) -> Self {
         let machines = groups(infos, Location::machine);
         let networks = groups(infos, Location::network);
@@ -111,59 +111,59 @@ impl Hosts {
         }
     }
 
-    /// The machine of a rank, as the lowest rank that is on it: ranks with the same one share CPUs, memory, page cache
-    /// and disks.
+    /// Returns the lowest rank on this rank's machine. Ranks with the same one share CPUs, memory, page cache and
+    /// disks.
     pub fn machine(&self, rank: u32) -> Option<u32> {
         self.machines.get(rank as usize).copied()
     }
 
-    /// The network of a rank, as the lowest rank that is in it: ranks with the same one share network devices.
+    /// Returns the lowest rank in this rank's network. Ranks with the same one share network devices.
     pub fn network(&self, rank: u32) -> Option<u32> {
         self.networks.get(rank as usize).copied()
     }
 
-    /// The ranks of a rank's machine, itself included, in rising order.
+    /// Returns all ranks of this rank's machine in ascending order, including itself.
     pub fn ranks_of_machine(&self, rank: u32) -> Vec<u32> {
         members(&self.machines, rank)
     }
 
-    /// The ranks that see the process of a rank, itself included, in rising order: those of its container.
+    /// Returns all ranks of this rank's PID namespace (its container) in ascending order, including itself.
     pub fn ranks_of_container(&self, rank: u32) -> Vec<u32> {
         members(&self.processes, rank)
     }
 
-    /// The machines of all ranks, in the order of the ranks.
+    /// Returns the machine of each rank, in rank order.
     pub fn machines(&self) -> &[u32] {
         &self.machines
     }
 
-    /// Returns whether two ranks share CPUs, memory, page cache and disks.
+    /// Whether two ranks share CPUs, memory, page cache and disks.
     pub fn share_machine(&self, one: u32, other: u32) -> bool {
         self.machine(one).is_some() && self.machine(one) == self.machine(other)
     }
 
-    /// Returns whether each of two ranks can find the other's process by its number.
+    /// Whether two ranks can find each other's processes by PID.
     pub fn share_processes(&self, one: u32, other: u32) -> bool {
         let of = |rank: u32| self.processes.get(rank as usize);
         of(one).is_some() && of(one) == of(other)
     }
 
-    /// Returns whether all ranks share CPUs, memory, page cache and disks.
+    /// Whether all ranks share CPUs, memory, page cache and disks.
     pub fn is_one_machine(&self) -> bool {
         self.machines.iter().all(|machine| *machine == 0)
     }
 
-    /// Returns whether all ranks reach each other by the loopback.
+    /// Whether all ranks reach each other over loopback.
     pub fn is_one_network(&self) -> bool {
         self.networks.iter().all(|network| *network == 0)
     }
 
-    /// The host of a rank, as the lowest rank that is on it.
+    /// Returns the lowest rank on this rank's host.
     pub fn host(&self, rank: u32) -> Option<u32> {
         self.hosts.get(rank as usize).copied()
     }
 
-    /// The ranks of each host in rising order, by the first of them.
+    /// Returns the ranks of each host in ascending order, keyed by the lowest.
     pub fn by_host(&self) -> BTreeMap<u32, Vec<u32>> {
         let mut all: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
         for (rank, host) in (0u32..).zip(&self.hosts) {
@@ -173,7 +173,7 @@ impl Hosts {
     }
 }
 
-/// The ranks of a rank's group.
+/// Returns all ranks in the same group as this one.
 fn members(groups: &[u32], rank: u32) -> Vec<u32> {
     let Some(own) = groups.get(rank as usize) else {
         return Vec::new();
@@ -184,12 +184,12 @@ fn members(groups: &[u32], rank: u32) -> Vec<u32> {
         .collect()
 }
 
-/// Number of the first rank with the same key, of each rank.
+/// Returns, for each rank, the first rank with the same key.
 fn groups<'a, K: Hash + Eq>(infos: &'a [RankInfo], key: impl Fn(Location<'a>) -> K) -> Vec<u32> {
     let mut first = HashMap::new();
     let mut before: Option<(&RankInfo, u32)> = None;
     let group = |(rank, info): (u32, &'a RankInfo)| {
-        // Ranks of a host mostly follow each other.
+        // Ranks of a host usually have consecutive numbers.
         let group = match before {
             Some((known, group)) if known.shares_names(info) => group,
             _ => *first.entry(key(Location::of(info))).or_insert(rank),
@@ -200,7 +200,7 @@ fn groups<'a, K: Hash + Eq>(infos: &'a [RankInfo], key: impl Fn(Location<'a>) ->
     (0u32..).zip(infos).map(group).collect()
 }
 
-/// Groups that are the same where either of two is.
+/// Merges two groupings: ranks that share a group in either one share a group in the result.
 fn joined(one: &[u32], other: &[u32]) -> Vec<u32> {
     let mut parents: Vec<u32> = (0u32..).take(one.len()).collect();
     let root = |parents: &[u32], mut at: u32| {
@@ -221,9 +221,9 @@ fn joined(one: &[u32], other: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// Fills in what the launcher did not say: the place of each rank among those of its host, and how many they are.
+/// Fills in `local_rank` and `local_size` for ranks whose launcher did not set them.
 pub(crate) fn count_local_ranks(infos: &mut [RankInfo], hosts: &Hosts) {
-    // By the first rank of each host.
+    // Ranks counted so far on each host, indexed by the host's first rank.
     let mut seen = vec![0u32; hosts.hosts.len()];
     let mut places = Vec::with_capacity(seen.len());
     for host in &hosts.hosts {
@@ -246,7 +246,7 @@ mod tests {
     use super::*;
     use crate::testing::rank_info;
 
-    /// A rank of each place: host, boot, network, container.
+    /// Ranks at these locations: host, boot, network, container.
     fn infos(places: &[[&str; 4]]) -> Vec<RankInfo> {
         let info = |(rank, [host, boot_id, network, container]): (u32, &[&str; 4])| RankInfo {
             boot_id: (*boot_id).into(),
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn network_namespaces_of_one_name_share_cpus_and_no_loopback() {
+    fn network_namespaces_with_one_host_name_share_cpus_but_not_loopback() {
         let all = hosts(&[["h", "b", "n0", "p"], ["h", "b", "n1", "p"]]);
         assert!(all.is_one_machine() && !all.is_one_network() && all.share_processes(0, 1));
         assert_eq!(members(&all.hosts, 0), [0, 1], "one name is one host");
@@ -294,8 +294,8 @@ mod tests {
     }
 
     #[test]
-    fn machines_of_one_name_share_nothing() {
-        // The kernel numbers namespaces alike on every machine.
+    fn machines_with_the_same_host_name_share_nothing() {
+        // The kernel may use the same namespace numbers on every machine.
         let all = hosts(&[["h", "b0", "n", "p"], ["h", "b1", "n", "p"]]);
         assert!(!all.is_one_machine() && !all.is_one_network() && !all.share_machine(0, 1));
         assert!(!all.share_processes(0, 1) && !all.share_machine(0, 9));
@@ -303,18 +303,18 @@ mod tests {
     }
 
     #[test]
-    fn where_the_system_says_nothing_the_name_counts() {
+    fn without_kernel_identifiers_the_host_name_decides() {
         let all = hosts(&[["h0", "", "", ""], ["h1", "", "", ""], ["h1", "", "", ""]]);
         assert_eq!(all.machines(), [0, 1, 1]);
         assert!(all.share_processes(1, 2) && all.network(0) != all.network(1));
-        // A boot that is called as a host is not that host.
+        // A boot ID that equals a host name is a different key.
         let mixed = hosts(&[["h", "", "", ""], ["x", "h", "", ""]]);
         assert!(!mixed.is_one_machine());
         assert!(is_one_boot("a", "a") && !is_one_boot("", "") && !is_one_boot("a", "b"));
     }
 
     #[test]
-    fn local_ranks_are_counted_by_host_unless_the_launcher_says_them() {
+    fn local_ranks_are_counted_by_host_unless_the_launcher_sets_them() {
         let here = ["h", "a", "n", "p"];
         let mut counted = infos(&[here, ["h", "b", "n", "p"], here, ["c", "a", "m", "p"]]);
         let all = Hosts::of(&counted);
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_one_rank_joins_are_one() {
+    fn a_rank_that_shares_a_name_and_a_network_merges_both_hosts() {
         let all = hosts(&[
             ["x", "b", "n0", "p"],
             ["y", "b", "n1", "p"],

@@ -1,8 +1,8 @@
 //! The processes of a run and the control channel between them.
 //!
-//! A run has `size` ranks. [`detect()`] finds out which one this process is, [`Rank::join`] finds the others, and the
-//! [`Rank`] that it gives is what the rest of the program sees: exchanges between all ranks, the knowledge that a rank
-//! is lost, and a common start. Payload never travels here: bytes that are measured belong to engines.
+//! A run has `size` ranks. [`detect()`] finds this process's rank, and [`Rank::join`] finds the other ranks. The rest
+//! of the program uses the resulting [`Rank`]: exchanges between all ranks, failure detection, and a common start.
+//! Payload never travels here: measured bytes belong to engines.
 //!
 //! | module | what lives there |
 //! | --- | --- |
@@ -11,15 +11,15 @@
 //! | `join` | ranks find each other and become a tree |
 //! | `channel` | one encrypted connection, its frames ([`frame`]) and its messages ([`message`]) |
 //! | `tree` | the control thread's side: collectives, clocks, missing ranks |
-//! | [`hosts`] | who shares a host, a network, CPUs |
+//! | [`hosts`] | ranks that share a host, a network, or CPUs |
 //! | `handle`, `agreement`, `start_lead` | [`Rank`], the main thread's side |
 //! | `patience` | time-outs where many ranks share a CPU |
 //! | `threads` | ranks that are threads of one process |
-//! | `rank_set`, `rank_info`, `rank_list` | sets of ranks; what is known of each; all ranks as they are told to each |
+//! | `rank_set`, `rank_info`, `rank_list` | sets of ranks; facts about each rank; the list of all ranks that every rank gets |
 //! | `signals` | SIGINT and SIGTERM as something to wait for |
 //!
-//! The measurements of a run, and the messages of its ranks about them, are in `tonnage_bench`; the form of a place in
-//! a run is in [`tonnage_units::identity`].
+//! Measurements, and the messages of ranks about them, are in `tonnage_bench`. The type of a rank's identity is in
+//! [`tonnage_units::identity`].
 
 #![forbid(unsafe_code)]
 
@@ -61,12 +61,12 @@ pub use sleepers::{Sleeper, Sleepers};
 pub use threads::{ThreadRank, thread_ranks};
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 
-/// Difference between this rank's `CLOCK_MONOTONIC` and rank 0's. Exactly 0 and 0 for a rank of the same boot and time
-/// namespace, if an exchange with rank 0 agrees.
+/// Difference between this rank's `CLOCK_MONOTONIC` and rank 0's. Both fields are exactly 0 for a rank of the same boot
+/// and time namespace, if an exchange with rank 0 confirms it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockOffset {
-    /// Subtract it from a local time to get rank 0's.
+    /// Subtract this from a local time to get rank 0's time.
     pub offset_ns: i64,
-    /// The estimate cannot be off by more.
+    /// Largest possible error of `offset_ns`.
     pub uncertainty_ns: u64,
 }

@@ -1,8 +1,8 @@
-//! Patience with ranks that share their CPUs with many others: a rank that waits for a CPU says nothing meanwhile, and
-//! must not be taken for lost.
+//! Extends time-outs when many ranks share a CPU: a rank that waits for a CPU sends nothing meanwhile, and must not be
+//! reported as lost.
 //!
-//! Each rank tells rank 0 the CPUs that it may run on, and rank 0 tells all how crowded the most crowded CPU of the run
-//! is, so that everybody is as patient as the slowest host needs. The time-outs are in [`crate::JoinOptions`].
+//! Each rank sends rank 0 the CPUs that it may run on. Rank 0 tells all ranks the load of the most crowded CPU, so that
+//! every rank allows for the slowest host. The time-outs are in [`crate::JoinOptions`].
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -12,16 +12,17 @@ use rustix::thread::{CpuSet, sched_getaffinity};
 use crate::RankInfo;
 use crate::hosts::machine_name;
 
-/// Time that is added to every time-out for each further rank of the same CPU. A rank has two threads that may want to
-/// run at once, and those of two ranks have to be given a CPU, for about three milliseconds each time, until a sign of
-/// life has been said and heard; and then the host may be busy with something else.
+/// Added to every time-out per additional rank on the same CPU. Each rank has up to two runnable threads. Both threads
+/// of both ranks need the CPU, for about 3 ms each, before a heartbeat is sent and received. The rest is slack for
+/// other load on the host.
 pub(crate) const EACH_RANK: Duration = Duration::from_millis(30);
 
-/// The CPUs that this process may run on, as many as it may use at once.
+/// Returns CPUs that this process may run on, limited to the number that it may use at once.
 pub(crate) fn own_cpus() -> Vec<u32> {
     let count = std::thread::available_parallelism().map_or(1, usize::from);
     let Ok(allowed) = sched_getaffinity(None) else {
-        // More CPUs than the library counts: which they are matters only where ranks have different ones.
+        // The host has more CPUs than `CpuSet` holds. The actual numbers matter only if ranks are bound to different
+        // CPUs.
         return (0u32..).take(count).collect();
     };
     let numbers = (0u32..).zip(0..CpuSet::MAX_CPU);
@@ -29,7 +30,8 @@ pub(crate) fn own_cpus() -> Vec<u32> {
     own.map(|(number, _)| number).take(count).collect()
 }
 
-/// Number of ranks of the most crowded CPU, rounded up. A rank that may run on several is shared out among them.
+/// Returns the number of ranks on the most crowded CPU, rounded up. A rank that may run on several CPUs counts as a
+/// fraction on each.
 pub(crate) fn ranks_per_cpu<'a>(ranks: impl Iterator<Item = (&'a RankInfo, Vec<u32>)>) -> u32 {
     let mut loads = HashMap::new();
     for (info, cpus) in ranks {
@@ -38,16 +40,16 @@ pub(crate) fn ranks_per_cpu<'a>(ranks: impl Iterator<Item = (&'a RankInfo, Vec<u
         }
     }
     let most = loads.into_values().fold(1.0, f64::max);
-    // Thirds are not exact.
+    // Fractions such as 1/3 are not exact in binary.
     (most - 1e-6).ceil() as u32
 }
 
-/// Time beyond the usual one that ranks have which share a CPU with so many, themselves included.
+/// Returns the extra time for ranks that share a CPU: `each` for every rank beyond the first.
 pub(crate) fn beyond(each: Duration, ranks_per_cpu: u32) -> Duration {
     each.saturating_mul(ranks_per_cpu.saturating_sub(1))
 }
 
-/// Time beyond the usual one for so many ranks on the CPUs of this process.
+/// Returns the extra time for `ranks` ranks on the CPUs of this process.
 pub(crate) fn beyond_here(ranks: u32) -> Duration {
     let cpus = u32::try_from(own_cpus().len()).unwrap_or(u32::MAX);
     beyond(EACH_RANK, ranks.div_ceil(cpus.max(1)))
@@ -58,7 +60,7 @@ mod tests {
     use super::*;
     use crate::testing::rank_info;
 
-    /// The most crowded CPU of ranks with these machines and CPUs.
+    /// Ranks on the most crowded CPU, for ranks with these machines and CPUs.
     fn most<const N: usize>(ranks: &[(&str, [u32; N])]) -> u32 {
         let info = |boot: &str| RankInfo {
             boot_id: boot.into(),
@@ -76,7 +78,7 @@ mod tests {
         assert_eq!(most(&[("a", [0, 1]); 3]), 2);
         assert_eq!(most(&[("a", [0, 1]); 1024]), 512);
         assert_eq!(most(&[("a", [0, 1, 2]); 6]), 2);
-        // Bound to one each, as launchers do, or two to the same.
+        // Bound to one CPU each, as launchers do, then two to the same CPU.
         assert_eq!(most(&[("a", [0]), ("a", [1]), ("a", [2])]), 1);
         assert_eq!(most(&[("a", [0]), ("a", [1]), ("a", [1])]), 2);
         assert_eq!(most(&[("a", [0]), ("b", [0]), ("c", [0])]), 1);
@@ -84,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_that_have_a_cpu_each_get_no_more_time() {
+    fn ranks_with_their_own_cpus_get_no_extra_time() {
         assert_eq!(beyond(EACH_RANK, 0), Duration::ZERO);
         assert_eq!(beyond(EACH_RANK, 1), Duration::ZERO);
         assert_eq!(beyond(EACH_RANK, 512), Duration::from_millis(15_330));

@@ -1,7 +1,7 @@
-//! Facts that every rank knows of every rank. All of them travel in [`crate::rank_list`], each rank's own in its
-//! introduction.
+//! Facts that every rank knows about every rank. [`crate::rank_list`] carries them all; a rank's introduction carries
+//! its own.
 //!
-//! Names are shared: a rank keeps those of all others, and most of these are on hosts with several.
+//! Names are shared `Arc`s: each rank stores those of all ranks, and most hosts have several.
 
 use std::sync::Arc;
 
@@ -10,39 +10,39 @@ use serde::{Deserialize, Serialize};
 use crate::channel::message::Cause;
 use tonnage_units::Error;
 
-/// Facts that every rank knows of every rank.
+/// Facts that every rank knows about every rank.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RankInfo {
     /// 0 .. size.
     pub rank: u32,
-    /// Its host's name.
+    /// Host name.
     #[serde(with = "shared_text")]
     pub host: Arc<str>,
-    /// Its process, as its host counts.
+    /// Process ID in the rank's own PID namespace.
     pub pid: u32,
-    /// Changes when its machine starts anew. Empty where the system does not say it, as the next two.
+    /// Changes when the machine reboots. This and the two namespaces are empty if the system does not provide them.
     #[serde(with = "shared_text")]
     pub boot_id: Arc<str>,
-    /// Differs between networks of one machine.
+    /// Distinguishes networks of one machine.
     #[serde(with = "shared_text")]
     pub network_namespace: Arc<str>,
-    /// Differs between containers of one machine.
+    /// Distinguishes containers of one machine.
     #[serde(with = "shared_text")]
     pub pid_namespace: Arc<str>,
-    /// Its place among the ranks of its host: what the launcher says, else by [`crate::Hosts`].
+    /// Index among the ranks of its host: from the launcher, otherwise counted by [`crate::Hosts`].
     pub local_rank: u32,
-    /// Number of ranks of its host; always there once all have joined.
+    /// Number of ranks on its host. Always `Some` once all ranks have joined.
     pub local_size: Option<u32>,
 }
 
 impl RankInfo {
-    /// The cause that an error of this rank is for the others.
+    /// Converts an error of this rank to the cause that is sent to the others.
     pub(crate) fn cause(&self, error: &Error) -> Cause {
         Cause::of(error, self.rank, &self.host)
     }
 
-    /// A failure of this rank.
+    /// Returns a failure of this rank.
     pub(crate) fn error(&self, message: String) -> Error {
         Error::Rank {
             rank: self.rank,
@@ -51,7 +51,7 @@ impl RankInfo {
         }
     }
 
-    /// Returns whether two ranks were told of with the very same names, so that they need not be compared.
+    /// Whether two ranks share the same name allocations, so that a comparison of the text is unnecessary.
     pub(crate) fn shares_names(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.host, &other.host)
             && Arc::ptr_eq(&self.boot_id, &other.boot_id)
@@ -60,7 +60,7 @@ impl RankInfo {
     }
 }
 
-/// Serde functions for a shared text: each message carries it whole, and in memory several may share it.
+/// Serde functions for shared text. Each message carries the full text; in memory, several ranks may share it.
 pub(crate) mod shared_text {
     use std::sync::Arc;
 

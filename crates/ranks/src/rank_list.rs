@@ -1,4 +1,4 @@
-//! The list of all ranks as it travels to each of them: what the ranks of a host have in common is in it once.
+//! Wire form of the list of all ranks. Names that the ranks of a host share are stored once.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use tonnage_units::{Error, Result};
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct RankList {
     places: Vec<ListedPlace>,
-    /// In the order of their numbers.
+    /// In rank order.
     ranks: Vec<ListedRank>,
 }
 
-/// Names that ranks have in common, as in [`RankInfo`].
+/// Names that several ranks share, as in [`RankInfo`].
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct ListedPlace {
     #[serde(with = "shared_text")]
@@ -39,7 +39,7 @@ struct ListedRank {
 }
 
 impl RankList {
-    /// The list of these ranks, which are all of a run.
+    /// Builds the list from all ranks of a run.
     pub(crate) fn of(mut infos: Vec<RankInfo>) -> Self {
         infos.sort_by_key(|info| info.rank);
         let (mut known, mut places, mut ranks) = (HashMap::new(), Vec::new(), Vec::new());
@@ -65,7 +65,7 @@ impl RankList {
         Self { places, ranks }
     }
 
-    /// The ranks, in the order of their numbers. Those of one place share its names.
+    /// Returns the ranks in order. Ranks of the same place share its names.
     pub(crate) fn infos(self, size: u32) -> Result<Vec<RankInfo>> {
         let incomplete = || Error::Failed("the list of ranks is not complete".into());
         if self.ranks.len() != size as usize {
@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_list_comes_back_as_it_went_in_the_order_of_the_ranks() {
+    fn the_list_round_trips_in_rank_order() {
         let all = infos(20);
         let reversed = all.iter().rev().cloned().collect();
         let bytes = pack(&RankList::of(reversed)).unwrap();
@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(list.infos(20).unwrap(), all);
     }
 
-    /// Each rank keeps the whole list: names of its own for each would be most of what joining costs where ranks are
-    /// many.
+    /// Each rank keeps the whole list. With many ranks, separate copies of the names would dominate the cost of
+    /// joining.
     #[test]
     fn ranks_of_a_host_share_its_names() {
         let list = pack(&RankList::of(infos(17))).unwrap();
@@ -133,14 +133,14 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_costs_few_bytes_and_a_host_its_names_once() {
+    fn a_rank_adds_few_bytes_and_a_host_its_names_once() {
         let bytes = |size| pack(&RankList::of(infos(size))).unwrap().len();
         assert!(bytes(8) - bytes(4) <= 4 * 8);
         assert!(bytes(8000) < 8000 * 20);
     }
 
     #[test]
-    fn a_list_that_does_not_fit_is_refused() {
+    fn a_list_of_the_wrong_length_is_refused() {
         assert!(RankList::of(infos(3)).infos(4).is_err());
         let mut list = RankList::of(infos(3));
         list.places.clear();

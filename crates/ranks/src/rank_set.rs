@@ -1,13 +1,13 @@
-//! Sets of ranks, short where their numbers follow each other.
+//! Sets of ranks, stored as ranges: compact for consecutive ranks.
 
 use serde::{Deserialize, Serialize};
 
-/// A set of ranks: first and number of each stretch, in order and apart from each other.
+/// A set of ranks as (first, count) ranges, in order and neither overlapping nor adjacent.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankSet(Vec<(u32, u32)>);
 
 impl RankSet {
-    /// The ranks of a sorted list.
+    /// Collects ranks from a sorted sequence.
     pub(crate) fn of(ranks: impl IntoIterator<Item = u32>) -> Self {
         let mut set = Self::default();
         for rank in ranks {
@@ -16,7 +16,7 @@ impl RankSet {
         set
     }
 
-    /// Adds a stretch that begins after all others.
+    /// Appends a range that begins after all others.
     pub(crate) fn add(&mut self, first: u32, count: u32) {
         match self.0.last_mut() {
             Some((start, len)) if *start + *len == first => *len += count,
@@ -24,31 +24,29 @@ impl RankSet {
         }
     }
 
-    /// All ranks of a run of so many.
+    /// Returns all ranks of a run of `size` ranks.
     pub(crate) fn all(size: u32) -> Self {
         let mut set = Self::default();
         set.add(0, size);
         set
     }
 
-    /// The number of ranks.
+    /// Returns the number of ranks.
     pub(crate) fn count(&self) -> u32 {
         self.0.iter().map(|(_, count)| count).sum()
     }
 
-    /// Returns whether there is no rank in it.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Returns whether a rank is in it.
     pub(crate) fn contains(&self, rank: u32) -> bool {
         let stretch = self.0.partition_point(|(first, _)| *first <= rank);
         let before = stretch.checked_sub(1).and_then(|place| self.0.get(place));
         before.is_some_and(|(first, count)| rank - first < *count)
     }
 
-    /// Returns whether its stretches are in order, apart from each other, and below `size`.
+    /// Whether the ranges are in order, not adjacent, and below `size`. A set from a peer must be checked first.
     pub(crate) fn is_sound(&self, size: u32) -> bool {
         let mut after = None;
         self.0.iter().all(|&(first, count)| {
@@ -59,14 +57,14 @@ impl RankSet {
         })
     }
 
-    /// The ranks of this set, in order.
+    /// Iterates over the ranks in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = u32> {
         self.0
             .iter()
             .flat_map(|&(first, count)| first..first.saturating_add(count))
     }
 
-    /// The ranks that are in either.
+    /// Returns the union.
     pub(crate) fn or(&self, other: &Self) -> Self {
         let mut either = Self::default();
         let (mut mine, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
@@ -81,7 +79,7 @@ impl RankSet {
         either
     }
 
-    /// Adds a stretch that begins after all others do; those that it touches become one with it.
+    /// Adds a range that begins no earlier than the last one; merges the two if they touch or overlap.
     fn take_in(&mut self, first: u32, end: u32) {
         match self.0.last_mut() {
             Some((start, len)) if start.saturating_add(*len) >= first => {
@@ -91,7 +89,7 @@ impl RankSet {
         }
     }
 
-    /// The ranks that are in both.
+    /// Returns the intersection.
     pub(crate) fn and(&self, other: &Self) -> Self {
         let mut both = Self::default();
         let (mut mine, mut theirs) = (self.0.iter().peekable(), other.0.iter().peekable());
@@ -109,7 +107,7 @@ impl RankSet {
         both
     }
 
-    /// The ranks of this set that are not in the other.
+    /// Returns the ranks of this set that are not in `other`.
     pub(crate) fn without(&self, other: &Self) -> Self {
         let mut rest = Self::default();
         for &(first, count) in &self.0 {
@@ -135,7 +133,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_set_is_known() {
+    fn invalid_ranges_are_rejected() {
         for stretches in [
             vec![(0, 0)],
             vec![(0, 4)],
@@ -157,7 +155,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn sets_are_sets(a in ranks(), b in ranks()) {
+        fn set_operations_match_the_standard_library(a in ranks(), b in ranks()) {
             let (one, other) = (RankSet::of(a.clone()), RankSet::of(b.clone()));
             prop_assert!(one.is_sound(40));
             let both = a.iter().copied().filter(|rank| b.contains(rank));

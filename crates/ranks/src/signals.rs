@@ -1,4 +1,4 @@
-//! SIGINT and SIGTERM as something that a control thread can wait for.
+//! Turns SIGINT and SIGTERM into readable sockets that a control thread can wait for.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -12,7 +12,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use crate::channel::{Interest, wait_for};
 use tonnage_units::{Error, Result};
 
-/// Names the rank that got it in an interruption in which nobody is named; other errors are as they were.
+/// Adds the receiving rank to an interruption that names none; returns other errors unchanged.
 pub(crate) fn received_by(error: Error, rank: u32, host: &str) -> Error {
     match error {
         Error::Interrupted { signal, rank: None } => Error::Interrupted {
@@ -23,11 +23,11 @@ pub(crate) fn received_by(error: Error, rank: u32, host: &str) -> Error {
     }
 }
 
-/// Signals that were asked for; each makes its own socket readable.
+/// Caught signals. Each makes its own socket readable.
 #[derive(Debug)]
 pub struct Signals {
     sources: Vec<Source>,
-    /// One that was taken too early to act on it.
+    /// A signal that was taken before it could be acted on.
     put_back: Option<i32>,
 }
 
@@ -44,7 +44,7 @@ impl Signals {
         Self::of(&[SIGINT, SIGTERM])
     }
 
-    /// No signals: the process is not ours to end.
+    /// Catches no signals, for ranks that must not end their process.
     pub(crate) fn none() -> Self {
         Self {
             sources: Vec::new(),
@@ -52,7 +52,7 @@ impl Signals {
         }
     }
 
-    /// These signals.
+    /// Catches these signals.
     pub(crate) fn of(signals: &[i32]) -> Result<Self> {
         let mut sources = Vec::new();
         for &signal in signals {
@@ -68,14 +68,14 @@ impl Signals {
         })
     }
 
-    /// Events to wait for.
+    /// Returns the sockets to wait for.
     pub(crate) fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
         self.sources
             .iter()
             .map(|source| Interest::read(&source.socket))
     }
 
-    /// The signals that came since the last call, each once.
+    /// Returns the signals received since the last call, each once.
     pub(crate) fn take(&mut self) -> Vec<i32> {
         let mut buffer = [0u8; 64];
         let came = |source: &mut Source| match source.socket.read(&mut buffer) {
@@ -86,12 +86,12 @@ impl Signals {
         self.put_back.take().into_iter().chain(taken).collect()
     }
 
-    /// Lets the next wait end with this signal again.
+    /// Makes the next wait end with this signal again.
     pub(crate) fn put_back(&mut self, signal: i32) {
         self.put_back = Some(signal);
     }
 
-    /// Waits until something of `more` is ready, or the time is over, and says for each whether it is ready.
+    /// Waits until an entry of `more` is ready or the time is over. Returns for each whether it is ready.
     pub(crate) fn wait<'a>(
         &mut self,
         more: impl IntoIterator<Item = Interest<'a>>,
@@ -99,7 +99,7 @@ impl Signals {
     ) -> Result<Vec<bool>> {
         let mut interests: Vec<Interest<'_>> = self.interests().collect();
         let own = interests.len();
-        // One by one, since the two live for different times.
+        // Pushed one by one because the two iterators have different lifetimes.
         for one in more {
             interests.push(one);
         }
@@ -112,7 +112,7 @@ impl Signals {
         Ok(ready.split_off(own))
     }
 
-    /// Fails when a signal came since the last call.
+    /// Fails if a signal was received since the last call.
     pub(crate) fn refuse_to_wait(&mut self) -> Result<()> {
         match self.take().first() {
             Some(&signal) => Err(Error::Interrupted { signal, rank: None }),
@@ -125,7 +125,7 @@ impl Drop for Signals {
     fn drop(&mut self) {
         for source in &self.sources {
             signal_hook::low_level::unregister(source.id);
-            // The library stays the signal's handler; without this, Ctrl-C would do nothing from now on.
+            // `signal_hook` keeps its handler installed. Without this, Ctrl-C would be ignored from now on.
             let _ = signal_hook::flag::register_conditional_default(
                 source.signal,
                 Arc::new(AtomicBool::new(true)),

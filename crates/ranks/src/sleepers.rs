@@ -1,5 +1,5 @@
-//! Threads that sleep until a descriptor of theirs is readable, and whoever has news for them: the control channel, the
-//! end of the run, other threads of the rank. Where nobody sleeps, waking costs a look into an empty list.
+//! Lets threads sleep until their descriptor is readable, while other threads can wake them: for the control channel,
+//! the end of the run, or other threads of the rank. Without sleepers, waking only checks an empty list.
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::{Arc, Mutex, Weak};
@@ -16,7 +16,7 @@ pub struct Sleepers {
     all: Mutex<Vec<Weak<OwnedFd>>>,
 }
 
-/// One thread that may sleep. It wakes no more when this is dropped.
+/// Registration of one thread that may sleep. Dropping it ends the registration.
 #[derive(Debug)]
 pub struct Sleeper {
     bell: Arc<OwnedFd>,
@@ -34,17 +34,17 @@ impl Sleepers {
         Ok(Sleeper { bell })
     }
 
-    /// Wakes all of them. Who is awake does not sleep the next time.
+    /// Wakes all sleepers. The next sleep of a thread that is awake returns at once.
     pub fn wake(&self) {
         for bell in lock(&self.all).iter().filter_map(Weak::upgrade) {
-            // It fails only when the counter is full, and then the sleeper has been woken already.
+            // This fails only if the counter is full, and then the sleeper has been woken already.
             let _ = rustix::io::write(&*bell, &1u64.to_ne_bytes());
         }
     }
 }
 
 impl Sleeper {
-    /// Sleeps until the descriptor is readable, somebody wakes all sleepers, or so much time has passed.
+    /// Sleeps until the descriptor is readable, [`Sleepers::wake`] is called, or `most` has passed.
     pub fn sleep(&self, descriptor: BorrowedFd<'_>, most: Duration) -> Result<()> {
         let bell = PollFd::new(&*self.bell, PollFlags::IN);
         self.wait(
@@ -54,13 +54,13 @@ impl Sleeper {
         )
     }
 
-    /// Sleeps until somebody wakes all sleepers, or so much time has passed.
+    /// Sleeps until [`Sleepers::wake`] is called or `most` has passed.
     pub fn rest(&self, most: Duration) -> Result<()> {
         let bell = PollFd::new(&*self.bell, PollFlags::IN);
         self.wait(&mut [bell], most, "cannot sleep on an eventfd")
     }
 
-    /// Waits for descriptors, of which the bell is the first, and takes note of its ringing.
+    /// Waits for the descriptors and clears the wake-up. `descriptors[0]` must be the bell.
     fn wait(&self, descriptors: &mut [PollFd<'_>], most: Duration, failed: &str) -> Result<()> {
         let timeout = Timespec::try_from(most).unwrap_or_default();
         match poll(descriptors, Some(&timeout)) {
@@ -69,7 +69,7 @@ impl Sleeper {
         }
         if descriptors[0].revents().contains(PollFlags::IN) {
             let mut count = [0u8; 8];
-            // Nothing to read would mean that nobody rang.
+            // A failed read only means that the counter was already cleared.
             let _ = rustix::io::read(&*self.bell, &mut count);
         }
         Ok(())
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleeper_is_woken_by_its_descriptor_by_the_bell_and_by_the_time() {
+    fn a_sleeper_wakes_for_its_descriptor_a_wake_up_and_a_time_out() {
         let (sleepers, silent) = (Sleepers::default(), silent());
         let sleeper = sleepers.join().unwrap();
         let began = Instant::now();
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_awake_when_it_was_woken_does_not_sleep_over_it() {
+    fn a_wake_up_before_the_sleep_ends_it_at_once() {
         let (sleepers, silent) = (Sleepers::default(), silent());
         let pair = [sleepers.join().unwrap(), sleepers.join().unwrap()];
         sleepers.wake();
@@ -119,7 +119,7 @@ mod tests {
         pair[0].sleep(silent.as_fd(), LONG).unwrap();
         pair[1].rest(LONG).unwrap();
         assert!(began.elapsed() < LONG);
-        // Once each.
+        // One wake-up ends one sleep of each.
         let began = Instant::now();
         pair[0]
             .sleep(silent.as_fd(), Duration::from_millis(30))

@@ -1,17 +1,17 @@
-//! Lead of a common start, once all ranks have joined.
+//! How far ahead a synchronized start is scheduled, so that every rank hears of it in time.
 
 use crate::RankInfo;
 use crate::tree::shape::ancestors;
 
-/// Lead of common starts: once the longest way to a rank and back, what the nodes on that way need to tell their
-/// children one after the other, and what a host needs to wake its ranks that take part.
+/// Lead of synchronized starts. It covers the longest round trip to a rank, sequential sends of each node to its
+/// children, and waking all participating ranks of a host.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StartLead {
     longest_rtt_ns: u64,
     /// Levels of the tree below rank 0.
     depth: u64,
     fanout: u32,
-    /// The most ranks of a host.
+    /// Largest number of ranks on one host.
     together: u32,
 }
 
@@ -27,7 +27,7 @@ impl StartLead {
         }
     }
 
-    /// The lead of a start of so many ranks.
+    /// Returns the lead for a start of `members` ranks.
     pub(crate) fn ns(&self, members: u32) -> u64 {
         const LEAD_NS_MIN: u64 = 500_000;
         const TELL_NS: u64 = 20_000;
@@ -47,7 +47,7 @@ mod tests {
     use crate::testing::rank_info;
 
     #[test]
-    fn the_lead_grows_with_the_tree_the_way_and_those_who_take_part() {
+    fn the_lead_grows_with_tree_depth_round_trip_and_members() {
         let lead_ns = |longest_rtt_ns, size: u32, local| {
             let info = |rank| RankInfo {
                 local_size: Some(local),

@@ -1,7 +1,7 @@
-//! Whole runs with threads as ranks over loopback, for tests of this crate and of those above it; ranks that are
-//! invented; bytes of what grows with the ranks; and readers that only fuzz targets call from outside.
+//! Test support for this crate and those above it: whole runs with threads as ranks over loopback, made-up ranks,
+//! message sizes, and parsers that are otherwise only reached from fuzz targets.
 //!
-//! The tree has a fan-out of 2, so that 13 ranks have four levels. Nothing ends the process and no signals are taken.
+//! The tree has a fan-out of 2, so that 13 ranks have four levels. Ranks do not end the process and catch no signals.
 #![allow(
     clippy::unwrap_used,
     reason = "a test that cannot start its ranks is over"
@@ -39,7 +39,7 @@ pub(crate) fn identity(rank: u32, size: u32, control: SocketAddr) -> Identity {
     }
 }
 
-/// Rank `rank` of a run whose meeting place a launcher has told.
+/// Identity of a rank whose launcher provided the meeting address.
 #[cfg(test)]
 pub(crate) fn launched(rank: u32, size: u32, address: SocketAddr) -> Identity {
     Identity {
@@ -63,7 +63,7 @@ pub(crate) fn options(identity: &Identity) -> JoinOptions {
     options
 }
 
-/// An environment of these variables, of which the first of one name counts.
+/// Environment with these `NAME=value` words. The first of several equal names counts.
 #[cfg(test)]
 pub(crate) fn env(variables: &str) -> impl Fn(&str) -> Option<String> + use<> {
     let words = variables.split_whitespace();
@@ -76,7 +76,7 @@ pub(crate) fn env(variables: &str) -> impl Fn(&str) -> Option<String> + use<> {
     }
 }
 
-/// Checks that a message names all of these.
+/// Checks that a message contains all of these parts.
 #[cfg(test)]
 pub(crate) fn says(message: &impl ToString, parts: &[&str]) {
     let text = message.to_string();
@@ -108,7 +108,7 @@ pub(crate) fn start<T: Send + 'static>(
         .unwrap()
 }
 
-/// Runs all ranks of a run and gives what each returned.
+/// Runs `body` on each rank, whether or not joining succeeded, and returns the results in rank order.
 pub fn run_with<T: Send + 'static>(
     size: u32,
     change: impl Fn(u32, &mut JoinOptions),
@@ -134,7 +134,7 @@ pub fn run_with<T: Send + 'static>(
         .collect()
 }
 
-/// Runs all ranks of a run that has joined, and gives what each returned.
+/// Runs `body` on each joined rank and returns the results in rank order.
 pub fn run<T: Send + 'static>(
     size: u32,
     body: impl Fn(Rank) -> T + Clone + Send + 'static,
@@ -142,7 +142,7 @@ pub fn run<T: Send + 'static>(
     run_with(size, |_, _| {}, move |rank| body(rank.unwrap()))
 }
 
-/// Invents a rank of a host; each host has its own boot.
+/// Makes up a rank on a host. Each host has its own boot ID.
 pub fn rank_info(rank: u32, host: &str) -> RankInfo {
     RankInfo {
         rank,
@@ -156,7 +156,7 @@ pub fn rank_info(rank: u32, host: &str) -> RankInfo {
     }
 }
 
-/// Bytes of the list of so many ranks, which are on so many hosts.
+/// Returns the encoded size of a list of `ranks` ranks on `hosts` hosts.
 pub fn list_bytes(ranks: u32, hosts: u32) -> f64 {
     let (namespace, each) = ("4026531840", ranks / hosts.max(1));
     let info = |rank: u32| RankInfo {
@@ -173,7 +173,7 @@ pub fn list_bytes(ranks: u32, hosts: u32) -> f64 {
     pack(&list).unwrap().len() as f64
 }
 
-/// Bytes around the messages of so many ranks, each of which exchanges one with a rank of the other half.
+/// Returns the overhead in bytes when each of `ranks` ranks sends one message to a rank of the other half.
 pub fn pairs_bytes(ranks: u32) -> f64 {
     let half = ranks / 2;
     let of = |from: u32| {
@@ -184,12 +184,12 @@ pub fn pairs_bytes(ranks: u32) -> f64 {
     (0..ranks).map(of).sum()
 }
 
-/// Reads a rank's advert and writes it again; `None` when it is none.
+/// Parses an advert and formats it again. Returns `None` if the text is not an advert.
 pub fn advert(text: &str) -> Option<String> {
     Advert::parse(text).map(|advert| advert.text())
 }
 
-/// Returns the objection of rank 0 of an invented run to an introduction.
+/// Returns rank 0's objection to an introduction, in a made-up run.
 pub fn objection(hello: &Hello, size: u32) -> Option<Error> {
     let conditions = Conditions {
         me: rank_info(0, "h0"),

@@ -1,7 +1,7 @@
-//! Ranks that are threads of this process: a run within the run, for what moves bytes within one process only.
+//! Ranks as threads of this process: a nested run, for engines that move bytes only within one process.
 //!
-//! They meet over the loopback like any others. The run around them takes signals, and ends the process where its main
-//! thread is stuck.
+//! They meet over loopback like other ranks. The enclosing run handles signals, and ends the process if its main thread
+//! is stuck.
 
 use tonnage_units::Result;
 use tonnage_units::identity::{Identity, Meeting};
@@ -10,14 +10,14 @@ use crate::bootstrap::secret::{Secret, generate_text, plan_hash};
 use crate::join::address::loopback_listener;
 use crate::{JoinOptions, Rank, RankFailure};
 
-/// A rank before its thread joins the others.
+/// A rank whose thread has not joined yet.
 #[derive(Debug)]
 pub struct ThreadRank {
     identity: Identity,
     options: JoinOptions,
 }
 
-/// Makes so many ranks, two or more, one for each thread.
+/// Creates `size` ranks (at least two), one per thread.
 pub fn thread_ranks(size: u32) -> Result<Vec<ThreadRank>> {
     let (listener, control) = loopback_listener()?;
     let secret = Secret::from_text(&generate_text()?)?;
@@ -43,12 +43,12 @@ pub fn thread_ranks(size: u32) -> Result<Vec<ThreadRank>> {
 }
 
 impl ThreadRank {
-    /// Its number.
+    /// Returns the rank's number.
     pub fn id(&self) -> u32 {
         self.identity.rank
     }
 
-    /// Joins the others; each calls it in a thread of its own.
+    /// Joins the other ranks. Every rank must call this in its own thread.
     pub fn join(self) -> std::result::Result<Rank, RankFailure> {
         Rank::join(self.identity, self.options)
     }
@@ -61,7 +61,7 @@ mod tests {
     use tonnage_units::reduce::Largest;
 
     #[test]
-    fn threads_meet_and_know_that_they_are_of_one_host() {
+    fn threads_meet_and_know_that_they_share_a_host() {
         let threads = thread_ranks(3).unwrap().into_iter().map(|member| {
             std::thread::spawn(move || {
                 let mut rank = member.join().unwrap();

@@ -1,5 +1,5 @@
-//! Facts that each rank tells about its host before the ranks have met, so that rank 0 can choose where to listen: on
-//! loopback when all are on one host, else on the address that leads to the others.
+//! Description of a rank's host that it publishes before the ranks have met, so that rank 0 can choose where to listen:
+//! on loopback if all are on one host, otherwise on an address that the others can reach.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
@@ -9,30 +9,30 @@ use crate::join::address::interface_address;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
-/// More addresses than this are not published; a launcher bounds how much may be said.
+/// Maximum number of published addresses, because a launcher bounds the length of a value.
 const ADDRESSES_MAX: usize = 8;
-/// An address that is nobody's (RFC 5737), to ask for the usual way out. Nothing is sent there.
+/// An address reserved for documentation (RFC 5737), used to find the default route. Nothing is sent to it.
 const ELSEWHERE: IpAddr = IpAddr::V4(Ipv4Addr::new(198, 51, 100, 1));
 
 /// One rank's host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Advert {
-    /// Its name, for messages.
+    /// Host name, for messages.
     host: String,
-    /// Changes when the host starts anew.
+    /// Changes when the host reboots.
     boot_id: String,
-    /// The network that the process sees: 127.0.0.1 is another place in another namespace.
+    /// The process's network namespace: 127.0.0.1 differs between namespaces.
     network_namespace: String,
     /// Addresses that other hosts may reach, the likeliest first.
     addresses: Vec<IpAddr>,
-    /// True when the user gave this rank a secret.
+    /// Whether the user gave this rank a secret.
     given: bool,
 }
 
 impl Advert {
     /// Returns this process's advert.
     pub(crate) fn mine(interface: Option<&str>, given: bool) -> Result<Self> {
-        // Its number: the rest of what the kernel calls it is no sign that launchers take.
+        // Only the number: launchers do not accept the other characters of the kernel's name.
         let mut network_namespace = tonnage_sys::host::network_namespace();
         network_namespace.retain(|sign| sign.is_ascii_digit());
         Ok(Self {
@@ -47,7 +47,7 @@ impl Advert {
         })
     }
 
-    /// Writes it as one word for a launcher's store.
+    /// Formats it as one word for a launcher's store.
     pub(crate) fn text(&self) -> String {
         let plain = |text: &str| {
             let sign = |sign: char| match sign {
@@ -67,7 +67,7 @@ impl Advert {
         )
     }
 
-    /// The reverse of [`Advert::text`].
+    /// Parses the output of [`Advert::text`].
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('/');
         let (host, boot_id) = (parts.next()?.to_owned(), parts.next()?.to_owned());
@@ -107,7 +107,7 @@ impl Advert {
     }
 }
 
-/// Refuses a secret that was given to some ranks only, which would protect nothing.
+/// Refuses a secret that only some ranks were given.
 pub(crate) fn refuse_mixed_secrets(mine: &Advert, others: &[Advert]) -> Result<()> {
     let others = (1..).zip(others);
     let differing = others.filter(|(_, other)| other.given != mine.given);
@@ -149,7 +149,7 @@ fn choose(
     let mut chosen: Option<Vec<IpAddr>> = None;
     let elsewhere = |other: &&Advert| !mine.place().shares_network(other.place());
     for other in others.iter().filter(elsewhere) {
-        // An address that is here too, such as a bridge for containers, does not lead there.
+        // An address that this host has too, such as a container bridge, does not lead there.
         let is_theirs = |address: &&IpAddr| !mine.addresses.contains(address);
         let theirs = other.addresses.iter().filter(is_theirs);
         let mut ways: Vec<IpAddr> = theirs.filter_map(|address| source(*address)).collect();
@@ -179,7 +179,7 @@ fn choose(
         .unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)))
 }
 
-/// This host's address on the way to another one. Connecting a datagram socket sends nothing.
+/// Returns this host's source address towards another one. Connecting a datagram socket sends nothing.
 fn source_towards(address: IpAddr) -> Option<IpAddr> {
     let any: IpAddr = match address {
         IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -220,7 +220,7 @@ mod tests {
         }
     }
 
-    /// A network in which the first two numbers of an address decide the way.
+    /// A network in which the first two numbers of an address decide the route.
     fn way(address: IpAddr) -> Option<IpAddr> {
         let text = address.to_string();
         ["10.1.", "10.2.", "172.17."]
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_secret_is_for_all_or_for_none() {
+    fn a_secret_for_some_ranks_only_is_refused() {
         let with = |given: bool| Advert {
             given,
             ..advert("a", &[])
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn cards_come_back_as_they_went() {
+    fn adverts_round_trip() {
         let mine = Advert::mine(None, true).unwrap();
         let text = mine.text();
         assert!(!text.contains([' ', '=', '\n', ';']), "{text}");
@@ -301,7 +301,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic(text in "[a-f0-9:./,]{0,60}") {
+        fn arbitrary_text_never_panics(text in "[a-f0-9:./,]{0,60}") {
             if let Some(read) = Advert::parse(&text) {
                 prop_assert!(Advert::parse(&read.text()).is_some());
             }

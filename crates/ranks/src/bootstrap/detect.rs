@@ -1,9 +1,9 @@
-//! Detection of a process's rank: which rank of how many, and where the ranks meet.
+//! Detects this process's rank, the number of ranks, and how the ranks will meet.
 //!
-//! Sources, first match: the variables of a rank that tonnage itself started, the command line, `RANK` and
-//! `WORLD_SIZE`, Open MPI's, Slurm's and PMI's variables, the index of a Kubernetes Indexed Job; else there is one
-//! host. Launchers' variables are read in `launchers`, single variables in `variables`. Nothing is sent and no library
-//! is loaded here: a [`Meeting`] only says how the ranks will find each other, which [`super::rendezvous`] then does.
+//! The first matching source counts: variables of a rank that tonnage started, the command line, `RANK` and
+//! `WORLD_SIZE`, variables of Open MPI, Slurm and PMI, the index of a Kubernetes Indexed Job. Without any, there is one
+//! host. `launchers` reads launchers' variables, `variables` single ones. Nothing is sent and no library is loaded
+//! here. A [`Meeting`] only describes how the ranks will meet; [`super::rendezvous`] carries it out.
 
 pub use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 
@@ -11,7 +11,7 @@ use super::launchers::{Claim, claims, identity_of, refuse_disagreement, refuse_h
 use super::variables::{Env, check_range, check_scope, disagree, local_place, master, number};
 use tonnage_units::{Error, Result};
 
-/// A place in the run that the command line states.
+/// A rank given on the command line.
 #[derive(Debug, Clone)]
 pub struct Explicit {
     /// 0 .. `size`.
@@ -22,15 +22,15 @@ pub struct Explicit {
     pub host: String,
     /// TCP port of rank 0.
     pub port: u16,
-    /// The options' names, for messages and records.
+    /// Names of the options, for messages and records.
     pub source: String,
 }
 
-/// Finds this process's place in the run; `None` when nothing says that there are other ranks.
+/// Finds this process's identity. `None` if nothing indicates other ranks.
 ///
 /// # Errors
-/// [`Error::Usage`] when a source is incomplete, cannot be read, contradicts itself or another launcher's variables, or
-/// when a launcher has started several processes and this one cannot know it is one of them.
+/// [`Error::Usage`] when a source is incomplete, cannot be parsed, or contradicts itself or another launcher's
+/// variables. Also when a launcher has started several processes and this one cannot tell that it is one of them.
 pub fn detect(env: Env<'_>, explicit: Option<Explicit>) -> Result<Option<Identity>> {
     if env("TONNAGE_RANK").is_some() && explicit.is_none() {
         return from_supervisor(env).map(Some);
@@ -38,11 +38,11 @@ pub fn detect(env: Env<'_>, explicit: Option<Explicit>) -> Result<Option<Identit
     let claims = claims(env)?;
     let identity = if let Some(explicit) = explicit {
         let identity = from_explicit(explicit)?;
-        // A shell inside a step of one task says nothing about ranks that are started by hand from there.
+        // A launcher of one process, such as a shell in a step, does not restrict ranks started by hand from there.
         let several: Vec<&Claim> = claims.iter().filter(|claim| claim.several()).collect();
         refuse_disagreement(env, &identity, &several)?;
         let (rank, size) = (identity.rank, identity.size);
-        // RANK and WORLD_SIZE, when both are there and mean several ranks, must say what the command line says.
+        // RANK and WORLD_SIZE, if both are set and mean several ranks, must match the command line.
         if let (Some(other_rank), Some(other_size)) =
             (number(env, "RANK")?, number(env, "WORLD_SIZE")?)
             && other_size > 1
@@ -55,12 +55,12 @@ pub fn detect(env: Env<'_>, explicit: Option<Explicit>) -> Result<Option<Identit
         identity
     } else if env("RANK").is_some() || has_only_a_world_size(env, &claims) {
         let identity = from_rank_and_world_size(env)?;
-        // A launcher of one process may have started a shell, in which the variables were set by hand.
+        // A launcher of one process may have started a shell in which the variables were set by hand.
         let others: Vec<&Claim> = claims.iter().filter(|claim| !claim.alone()).collect();
         refuse_disagreement(env, &identity, &others)?;
         identity
     } else {
-        // A WORLD_SIZE that a script exported for ranks of a launcher must be the launcher's number.
+        // A WORLD_SIZE that a script exported for a launcher's ranks must be the launcher's number.
         if env("JOB_COMPLETION_INDEX").is_none()
             && let Some(size) = number(env, "WORLD_SIZE")?
             && let Some(claim) = claims.iter().find(|claim| !claim.is_of(size))
@@ -77,8 +77,8 @@ pub fn detect(env: Env<'_>, explicit: Option<Explicit>) -> Result<Option<Identit
     Ok(Some(identity))
 }
 
-/// WORLD_SIZE without RANK means something only where no launcher says the rank: batch scripts export the number for
-/// all, and leave the rank to srun or mpirun.
+/// Whether WORLD_SIZE is set without RANK and no launcher provides the rank. Batch scripts export the number for all
+/// ranks and leave the rank to srun or mpirun.
 fn has_only_a_world_size(env: Env<'_>, claims: &[Claim]) -> bool {
     env("WORLD_SIZE").is_some()
         && env("JOB_COMPLETION_INDEX").is_none()

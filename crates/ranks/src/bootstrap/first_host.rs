@@ -1,7 +1,7 @@
-//! Meeting place of the ranks of a plain `srun`: rank 0's own address of the first host's name, and what the others
-//! dial.
+//! Meeting place of the ranks of a plain `srun`: rank 0's address under the first host's name, which the others connect
+//! to.
 //!
-//! The others do not know which address rank 0 has chosen, so it has to be one that the name stands for.
+//! The others do not know which address rank 0 has chosen, so the name must resolve to it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
@@ -10,12 +10,12 @@ use crate::join::address::{interface_address, interface_addresses, listen_on};
 use tonnage_units::identity::{AddressSource, Identity};
 use tonnage_units::{Error, Result};
 
-/// The name or address that the others dial, and rank 0's listening socket. Where the step has no other hosts, it is on
-/// loopback, or on the chosen interface.
+/// Returns the name or address that the others connect to, and rank 0's listening socket. If the step has no other
+/// hosts, it is on loopback or the chosen interface.
 ///
 /// # Errors
-/// [`Error::Usage`] when the name leads to no address that other hosts can reach, or not to the chosen interface;
-/// whatever listening there gives.
+/// [`Error::Usage`] when the name has no address that other hosts can reach, or none of the chosen interface; any error
+/// of listening.
 pub(crate) fn first_host(
     host: &str,
     port: u16,
@@ -64,7 +64,8 @@ pub(crate) fn first_host(
     }))
 }
 
-/// Debian lists a host's own name as 127.0.1.1 in /etc/hosts, which means nothing to others.
+/// Returns the non-loopback addresses of a name. Debian lists a host's own name as 127.0.1.1 in /etc/hosts, which other
+/// hosts cannot use.
 fn reachable(name: &str, port: u16) -> Vec<IpAddr> {
     let found = (name, port).to_socket_addrs().into_iter().flatten();
     found
@@ -73,7 +74,7 @@ fn reachable(name: &str, port: u16) -> Vec<IpAddr> {
         .collect()
 }
 
-/// Returns those addresses of the name that the interface has.
+/// Returns the addresses of the name that belong to the interface.
 fn of_interface(name: &str, addresses: &[IpAddr], interface: &str) -> Result<Vec<IpAddr>> {
     let own = interface_addresses(interface)?;
     let both = own.iter().copied().filter(|ip| addresses.contains(ip));
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_interface_must_be_what_the_others_dial() {
+    fn the_interface_must_have_the_address_that_the_others_dial() {
         let error = first_host("192.0.2.7", 1, true, &identity(0), Some("lo")).unwrap_err();
         let text = error.to_string();
         says(

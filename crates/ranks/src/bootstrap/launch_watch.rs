@@ -1,5 +1,5 @@
-//! A watch over the steps before a rank joins the others. There a library of the launcher's may wait for all ranks and
-//! look at nothing meanwhile: neither at signals nor, where one of them is stopped or does not come, at the time.
+//! Watches signals and time during steps before a rank joins. A launcher's library may block there until all ranks
+//! arrive, ignoring signals and, if a rank is stopped or missing, any deadline.
 
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
@@ -12,11 +12,11 @@ use tonnage_units::identity::Identity;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
-/// Usual time that a launcher has to bring all ranks up, beside what each of them adds.
+/// Base time for a launcher to start all ranks; each rank adds to it.
 const LAUNCH_TIME: Duration = Duration::from_secs(60);
 
-/// Time in which all ranks have to come to the launcher: to the start of its library, where a run needs that, and to
-/// the exchange after it.
+/// Deadline for all ranks to reach the launcher: first the start of its library, if a run needs that, then the
+/// exchange.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaunchLimit {
     at_most: Duration,
@@ -24,7 +24,7 @@ pub(crate) struct LaunchLimit {
 }
 
 impl LaunchLimit {
-    /// The time from now on; where it was not asked for, it grows with the ranks.
+    /// Starts the time now. Unless it was given, it grows with the number of ranks.
     pub(crate) fn from_now(asked: Option<Duration>, ranks: u32) -> Self {
         let usual = || LAUNCH_TIME.saturating_add(EACH_RANK.saturating_mul(ranks));
         Self {
@@ -33,7 +33,7 @@ impl LaunchLimit {
         }
     }
 
-    /// Waits until the other end of a connection is closed.
+    /// Waits until the peer closes the connection; fails on a signal or when the time is over.
     pub(crate) fn wait(
         &self,
         signals: &mut Signals,
@@ -59,8 +59,7 @@ impl LaunchLimit {
     }
 }
 
-/// Takes a step on this thread while another one looks at the signals. A signal ends the process, and so does the end
-/// of the time.
+/// Runs a step on this thread while another thread watches signals and the deadline. Either ends the process.
 pub(crate) fn watched<T>(
     signals: &mut Signals,
     identity: &Identity,
@@ -85,7 +84,7 @@ pub(crate) fn watched<T>(
     })
 }
 
-/// The failure of a rank to start a thread.
+/// Returns the error of a rank that cannot start a thread.
 pub(super) fn not_started(error: &std::io::Error, identity: &Identity) -> Error {
     Error::Rank {
         rank: identity.rank,
@@ -94,17 +93,17 @@ pub(super) fn not_started(error: &std::io::Error, identity: &Identity) -> Error 
     }
 }
 
-/// The end of a step.
+/// Marks the end of a step when dropped.
 struct Done(UnixStream);
 
 impl Drop for Done {
     fn drop(&mut self) {
-        // A process that a library has forked meanwhile may have this socket too, so that closing it is not enough.
+        // A process that a library has forked meanwhile may hold this socket too, so closing it is not enough.
         let _ = self.0.shutdown(Shutdown::Both);
     }
 }
 
-/// The reason for the end of a rank that has not met the others, with its name.
+/// Adds the rank's name to an error from before it has met the others.
 pub(crate) fn described(error: Error, identity: &Identity, host: &str) -> Error {
     match received_by(error, identity.rank, host) {
         Error::Failed(text) => Error::Failed(format!(
@@ -115,8 +114,8 @@ pub(crate) fn described(error: Error, identity: &Identity, host: &str) -> Error 
     }
 }
 
-/// Ends the process, whose main thread may be stuck inside a library: that thread goes on until the very end, so that
-/// nothing may be taken away under it. Nothing is buffered or begun yet.
+/// Ends the process. Its main thread may be stuck inside a library and runs until the end, so nothing it uses may be
+/// freed. Nothing is buffered or started yet.
 fn end(error: Error, identity: &Identity) -> ! {
     let error = described(error, identity, &tonnage_sys::host::name());
     say(&format!("error: {error}"));
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_step_has_the_time_that_it_was_given() {
+    fn a_step_may_take_its_given_time() {
         let identity = identity(1, 2, door().1);
         let mut signals = Signals::none();
         let given = watched(&mut signals, &identity, &limit(60_000), || 7).unwrap();
@@ -145,9 +144,9 @@ mod tests {
         assert!(text.starts_with(expected), "{text}");
     }
 
-    /// A library may have forked, and its child keeps what was open.
+    /// A library may have forked, and its child keeps open files.
     #[test]
-    fn a_step_is_over_also_where_somebody_else_has_its_socket() {
+    fn a_step_ends_even_if_another_process_holds_its_socket() {
         let (here, there) = UnixStream::pair().unwrap();
         let _kept = here.try_clone().unwrap();
         drop(Done(here));
@@ -156,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_ends_the_wait_and_the_rank_that_got_it_is_named() {
+    fn a_signal_ends_the_wait_and_names_the_rank() {
         let (_here, there) = UnixStream::pair().unwrap();
         let mut signals = Signals::none();
         signals.put_back(15);
@@ -169,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_grows_with_the_ranks_unless_it_was_asked_for() {
+    fn the_time_grows_with_the_ranks_unless_it_was_given() {
         let usual = |ranks| LaunchLimit::from_now(None, ranks).at_most;
         assert_eq!(usual(1000), Duration::from_secs(90));
         assert!(usual(2) < Duration::from_secs(61));

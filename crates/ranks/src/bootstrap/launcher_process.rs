@@ -1,9 +1,8 @@
-//! The process that started this rank, where nobody else ends the rank when that one is killed.
+//! The launcher process, if its death would otherwise leave this rank running.
 //!
-//! mpirun of Open MPI starts the ranks of its own host itself, and leaves them behind when it is killed: nothing in
-//! them hears of its end. The proxies of MPICH outlive the command and end theirs. A rank that was started by hand may
-//! well outlive its shell. The signal that the kernel sends at a parent's death is no way: it comes when the *thread*
-//! that started the rank ends, which need not stay as long as its process.
+//! Open MPI's mpirun starts the ranks of its own host itself and leaves them behind when it is killed. MPICH's proxies
+//! outlive the command and end their ranks. A rank started by hand may outlive its shell. The kernel's parent-death
+//! signal does not help: it is sent when the *thread* that started the rank ends, which may be before its process does.
 
 use std::os::fd::OwnedFd;
 
@@ -14,14 +13,15 @@ use super::variables::Env;
 /// A launcher that must not end before this rank.
 #[derive(Debug)]
 pub struct LauncherProcess {
-    /// Its number.
+    /// Process ID.
     pub(crate) pid: i32,
-    /// Readable when it has ended.
+    /// Pidfd, readable once the process has ended.
     pub(crate) ended: OwnedFd,
 }
 
 impl LauncherProcess {
-    /// The process to watch: mpirun of Open MPI; `None` where it need not or, on an old kernel, cannot be watched.
+    /// Finds the process to watch: Open MPI's mpirun. `None` if watching is unnecessary or, on an old kernel,
+    /// impossible.
     pub fn find(env: Env<'_>) -> Option<Self> {
         env("OMPI_COMM_WORLD_SIZE")?;
         let parent = getppid()?;
@@ -48,7 +48,7 @@ mod tests {
     fn only_mpirun_of_open_mpi_is_watched() {
         assert!(LauncherProcess::find(&|_| None).is_none());
         let mpirun = |name: &str| (name == "OMPI_COMM_WORLD_SIZE").then(|| "2".to_owned());
-        // A kernel without such descriptors has nothing to look at.
+        // Not possible on a kernel without pidfds.
         let Some(launcher) = LauncherProcess::find(&mpirun) else {
             println!("skip: this kernel has no descriptors of processes");
             return;

@@ -1,8 +1,7 @@
-//! Launchers' variables about this process: Open MPI, Slurm, PMI, Kubeflow's TrainJob, Kubernetes.
+//! Reads launchers' variables: Open MPI, Slurm, PMI, Kubeflow's TrainJob, Kubernetes.
 //!
-//! Each says a rank and a number of ranks, and leaves another way for the ranks to find each other. Here their
-//! variables are read, compared, and the first launcher that is found becomes an [`Identity`]; see [`super::detect`]
-//! for the order.
+//! Each launcher sets a rank and a number of ranks, and has its own way for ranks to meet. The variables are read and
+//! compared here, and the first launcher found becomes an [`Identity`]. See [`super::detect`] for the order.
 
 use super::slurm;
 use super::variables::{
@@ -18,12 +17,12 @@ enum Launcher {
     OpenMpi,
     Slurm,
     Pmi,
-    /// Pods of a TrainJob, which are given what torchrun takes for its options.
+    /// Pods of a TrainJob, whose variables are torchrun's options.
     TrainJob,
     Kubernetes,
 }
 
-/// Launchers in the order in which they are believed.
+/// Launchers in order of precedence.
 const LAUNCHERS: [Launcher; 5] = [
     Launcher::OpenMpi,
     Launcher::Slurm,
@@ -32,14 +31,14 @@ const LAUNCHERS: [Launcher; 5] = [
     Launcher::Kubernetes,
 ];
 
-/// Beginnings of names of variables by which launchers tell a process of others.
+/// Prefixes of variables by which launchers describe other processes.
 const OF_LAUNCHERS: &str = "OMPI_COMM_WORLD_ MPI_LOCAL SLURM_ PMI PET_ TORCHELASTIC_";
 
-/// Names of other such variables.
+/// Other such variables, by full name.
 const NAMES_OF_LAUNCHERS: &str = "RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT \
     JOB_COMPLETION_INDEX";
 
-/// Returns whether a variable tells a process of others that a launcher has started: a run of its own must not have it.
+/// Whether a launcher sets this variable to describe the processes it has started. A nested run must not inherit it.
 pub fn is_of_launcher(name: &str) -> bool {
     NAMES_OF_LAUNCHERS.split_whitespace().any(|one| one == name)
         || OF_LAUNCHERS
@@ -58,11 +57,11 @@ impl Launcher {
         }
     }
 
-    /// Variables that hold the number of ranks; the first that is set counts.
+    /// Returns the variables for the number of ranks; the first that is set counts.
     fn size_names(self) -> &'static [&'static str] {
         match self {
             Self::OpenMpi => &["OMPI_COMM_WORLD_SIZE"],
-            // The second is the whole allocation's number in some releases.
+            // In some releases, the second is the number for the whole allocation.
             Self::Slurm => &["SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"],
             Self::Pmi => &["PMI_SIZE"],
             Self::TrainJob => &["PET_NNODES"],
@@ -70,7 +69,7 @@ impl Launcher {
         }
     }
 
-    /// The variables' name in records and messages.
+    /// Returns the name of these variables for records and messages.
     fn source(self) -> &'static str {
         match self {
             Self::OpenMpi => "OMPI_COMM_WORLD_*",
@@ -92,7 +91,7 @@ pub(crate) struct Claim {
 }
 
 impl Claim {
-    /// Reads this launcher's variables; `None` when it did not start this process.
+    /// Reads this launcher's variables. `None` if it did not start this process.
     fn read(env: Env<'_>, launcher: Launcher) -> Result<Option<Self>> {
         let set = |name: &&&'static str| env(name).is_some();
         let names = launcher.size_names();
@@ -100,7 +99,7 @@ impl Claim {
         let speaks = match launcher {
             // A batch script or an salloc shell has the variables too, but it is not a task of a step.
             Launcher::Slurm => env("SLURM_STEP_ID").is_some(),
-            // Ranks that torchrun starts have its own variables and these, which then count pods.
+            // Ranks that torchrun starts have its own variables in addition to these, which then count pods.
             Launcher::TrainJob => env(launcher.rank_name()).is_some() && env("RANK").is_none(),
             // WORLD_SIZE alone is not Kubernetes's.
             Launcher::Kubernetes => env(launcher.rank_name()).is_some(),
@@ -135,30 +134,30 @@ impl Claim {
         self.rank.is_none_or(|mine| mine == rank) && self.size.is_none_or(|mine| mine == size)
     }
 
-    /// Returns whether it counts several ranks.
+    /// Whether it counts several ranks.
     pub(crate) fn several(&self) -> bool {
         self.size.is_some_and(|size| size > 1)
     }
 
-    /// Returns whether it counts one rank.
+    /// Whether it counts one rank.
     pub(crate) fn alone(&self) -> bool {
         self.size == Some(1)
     }
 
-    /// Returns whether it counts no other number of ranks.
+    /// Whether its number of ranks is `size` or unknown.
     pub(crate) fn is_of(&self, size: u32) -> bool {
         self.size.is_none_or(|mine| mine == size)
     }
 
-    /// Returns whether it counts not ranks but starters of several ranks each, as srun does with one DeepSpeed for each
-    /// host, and a pod's index with the ranks that a script starts in the pod.
+    /// Whether it counts processes that each start several ranks, such as one DeepSpeed per host under srun, or pods in
+    /// which a script starts ranks.
     fn counts_starters(&self, size: u32, local: u32) -> bool {
         let starters = || self.size.and_then(|mine| mine.checked_mul(local)) == Some(size);
         let pods = matches!(self.launcher, Launcher::TrainJob | Launcher::Kubernetes);
         local > 1 && (pods || starters())
     }
 
-    /// Rank and number of ranks.
+    /// Returns the rank and the number of ranks.
     fn place(&self) -> Result<(u32, u32)> {
         let (Some(rank), Some(size)) = (self.rank, self.size) else {
             let missing = if self.rank.is_none() {
@@ -183,9 +182,9 @@ impl Claim {
     }
 }
 
-/// Returns the claims of all launchers, the first one to be believed first. Left out are those further out, which count
-/// processes of their own: Slurm starts one daemon of mpirun for each host, and torchrun or a script may start several
-/// in a pod. An srun that mpirun has started is not further out, though it looks like it.
+/// Returns the claims of all launchers in order of precedence. Outer launchers that count their own processes are left
+/// out: Slurm starts one mpirun daemon per host, and torchrun or a script may start several ranks in a pod. An srun
+/// that mpirun started is not an outer launcher, although its variables look the same.
 pub(crate) fn claims(env: Env<'_>) -> Result<Vec<Claim>> {
     let mut claims = Vec::new();
     for launcher in LAUNCHERS {
@@ -202,31 +201,31 @@ pub(crate) fn claims(env: Env<'_>) -> Result<Vec<Claim>> {
     Ok(claims)
 }
 
-/// Returns whether Slurm started an mpirun, or its daemon, which then started this process: so its task is not a rank.
+/// Whether Slurm started an mpirun or its daemon, which then started this process. Then the Slurm task is not a rank.
 fn is_around_mpirun(env: Env<'_>, slurm: &Claim) -> bool {
     let open_mpi = Launcher::OpenMpi.rank_name();
     let (rank_name, size_name) = if env(open_mpi).is_some() || env("OMPI_COMM_WORLD_SIZE").is_some()
     {
         (open_mpi, "OMPI_COMM_WORLD_SIZE")
     } else if env("MPI_LOCALNRANKS").is_some() && env("PMI_RANK").is_some() {
-        // MPICH's mpirun says the first, and srun does not.
+        // MPICH's mpirun sets the first; srun does not.
         ("MPI_LOCALNRANKS", "PMI_SIZE")
     } else {
         return false;
     };
     match slurm::task_had(env, rank_name) {
         Some(had) => !had,
-        // Nobody can tell. One rank in several tasks would be several runs.
+        // Unknown. One rank in each of several tasks would be several runs.
         None => !slurm.several() || env(size_name).is_none_or(|size| size.trim() != "1"),
     }
 }
 
-/// This process as the first launcher sees it; `None` when there is none or there is one rank.
+/// Returns this process's identity by the first launcher. `None` without a launcher or with only one rank.
 pub(crate) fn identity_of(env: Env<'_>, claims: &[Claim]) -> Result<Option<Identity>> {
     let Some(first) = claims.first() else {
         return Ok(None);
     };
-    // A pod of a TrainJob is one rank unless torchrun makes more of it, which then says RANK.
+    // A pod of a TrainJob is one rank, unless torchrun starts more, which then sets RANK.
     if first.launcher == Launcher::TrainJob
         && let Some(count) = env("PET_NPROC_PER_NODE").filter(|count| count.trim() != "1")
     {
@@ -304,7 +303,7 @@ fn no_exchange(claim: &Claim, missing: &str) -> Error {
 }
 
 /// Refuses a launcher that counts ranks and disagrees with the command line, or with RANK and WORLD_SIZE. torchrun is
-/// always the innermost, because it sets RANK itself.
+/// always the innermost launcher, because it sets RANK itself.
 pub(crate) fn refuse_disagreement(
     env: Env<'_>,
     identity: &Identity,
@@ -330,8 +329,8 @@ pub(crate) fn refuse_disagreement(
     }
 }
 
-/// Refuses signs that a launcher has started more processes than this one believes in, which would then be several runs
-/// that disturb each other.
+/// Refuses signs that a launcher has started more processes than this one knows of. Those would be several runs that
+/// disturb each other.
 pub(crate) fn refuse_hidden_launcher(env: Env<'_>, identity: Option<&Identity>) -> Result<()> {
     let size = identity.map_or(1, |identity| identity.size);
     for name in [

@@ -1,18 +1,18 @@
-//! Identity of this process, the meeting place of the ranks, and everything else that is needed to join a run.
+//! Finds this process's identity, the ranks' meeting place, and everything else needed to join a run.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`mod@detect`] | the sources of a rank's number, in the order in which they are believed |
+//! | [`mod@detect`] | the sources of a rank's number, in order of precedence |
 //! | `launchers`, `slurm`, `variables` | the variables of launchers, and single ones |
 //! | [`rendezvous`] | ranks that a launcher started agree on a place and a secret |
-//! | `first_host`, `advert` | the ways to do so: by a list of hosts, by a card of each rank's host |
+//! | `first_host`, `advert` | two ways to do so: from a list of hosts, or from a description of each rank's host |
 //! | `store`, `pmi1` | a launcher's key-value store, and PMI-1 |
 //! | `launch_watch` | signals and time while a library waits for the other ranks |
 //! | [`secret`] | the proof that a connection belongs to the run |
-//! | [`launcher_process`] | the launcher's process, where its end would not end the ranks |
+//! | [`launcher_process`] | the launcher's process, if its end would not end the ranks |
 //! | [`options`] | deadlines and choices of a run |
 //!
-//! No rank talks to another here, except by what a launcher passes on; that begins in `crate::join`.
+//! Ranks do not connect to each other here; they only use the launcher's channels. Connections begin in `crate::join`.
 
 pub(crate) mod advert;
 pub mod detect;

@@ -24,14 +24,15 @@ const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
 /// Time to wait for ranks that this program started on this machine.
 const LOCAL_JOIN_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Cables that are pulled for two seconds must not end a run. A switch takes another second to forward again, and TCP
-/// tries again at growing intervals, so that the first word may come when the outage has lasted twice as long.
+/// Silence after which a rank behind a network counts as lost. A cable pulled for two seconds must not end a run. A
+/// switch takes another second to forward again, and TCP retries at growing intervals, so the first message may arrive
+/// after twice the outage.
 const NETWORK_TIMEOUT: Duration = Duration::from_secs(7);
 
 /// Options for joining and for watching other ranks.
 #[derive(Debug)]
 pub struct JoinOptions {
-    /// Secret of the run, alike on all ranks.
+    /// Secret of the run, the same on all ranks.
     pub secret: Secret,
     /// [`super::secret::plan_hash`] of what will run; ranks whose hashes differ refuse to start.
     pub plan_hash: String,
@@ -39,53 +40,54 @@ pub struct JoinOptions {
     pub interface: Option<String>,
     /// Time to wait for the other ranks.
     pub join_timeout: Duration,
-    /// A rank that says nothing for this long is taken for lost.
+    /// A rank that is silent for this long counts as lost.
     pub heartbeat_timeout: Duration,
-    /// A rank behind a network may say nothing for this long: its silence may be the network's.
+    /// The same for a rank behind a network, which may itself be interrupted for a while.
     pub network_timeout: Duration,
-    /// Both of these are longer by this for each further rank of the same CPU.
+    /// Added to both for each additional rank on the same CPU.
     pub crowd_timeout: Duration,
     /// CPUs that this process may run on.
     pub cpus: Vec<u32>,
-    /// Longest time that a connection may take to prove that it is a rank.
+    /// Longest time for a connection to authenticate and introduce itself.
     pub stranger_timeout: Duration,
     /// Longest time that [`crate::Rank::close`] waits for the others.
     pub close_timeout: Duration,
-    /// Time that the main thread has to end by itself when the run ends early.
+    /// Time for the main thread to end when the run ends early.
     pub grace: Duration,
     /// Children of each node of the tree.
     pub fanout: u32,
-    /// End the process when the main thread does not end within `grace`, because it may be stuck inside a library.
+    /// End the process if the main thread does not end within `grace`, because it may be stuck inside a library.
     pub end_process: bool,
-    /// The launcher, where this rank has to end with it.
+    /// The launcher process, if this rank must end with it.
     pub launcher: Option<LauncherProcess>,
     /// Let SIGINT and SIGTERM end the run.
     pub handle_signals: bool,
-    /// SIGINT and SIGTERM as [`super::rendezvous::meet`] has watched them; `handle_signals` does not count then.
+    /// SIGINT and SIGTERM as already caught by [`super::rendezvous::meet`]; then `handle_signals` is ignored.
     pub signals: Option<Signals>,
     /// This host's name.
     pub host: String,
     /// This process's [`crate::RankInfo::boot_id`].
     pub boot_id: String,
-    /// This process's time namespace, empty where the system does not say it.
+    /// This process's time namespace; empty if the system does not provide it.
     pub time_namespace: String,
     /// This process's [`crate::RankInfo::network_namespace`].
     pub network_namespace: String,
     /// This process's [`crate::RankInfo::pid_namespace`].
     pub pid_namespace: String,
-    /// Rank 0 only: listen here rather than where the identity says.
+    /// Rank 0 only: listen on this socket instead of the identity's address.
     pub listener: Option<TcpListener>,
 }
 
 impl JoinOptions {
-    /// The defaults for this identity, with `TONNAGE_JOIN_TIMEOUT` and `TONNAGE_HEARTBEAT_TIMEOUT` (seconds) applied.
+    /// Creates the defaults for this identity, with `TONNAGE_JOIN_TIMEOUT` and `TONNAGE_HEARTBEAT_TIMEOUT` (seconds)
+    /// applied.
     pub fn new(
         env: Env<'_>,
         identity: &Identity,
         secret: Secret,
         plan_hash: String,
     ) -> Result<Self> {
-        // Ranks that tonnage started itself are there at once; a launcher may still be starting containers.
+        // Ranks that tonnage started itself are ready at once; a launcher may still be starting containers.
         let join_usual = match identity.meeting {
             Meeting::Master { .. } => Duration::from_secs(60),
             Meeting::Local { .. } => LOCAL_JOIN_TIMEOUT + beyond_here(identity.size),
@@ -103,7 +105,7 @@ impl JoinOptions {
             cpus: own_cpus(),
             stranger_timeout: Duration::from_secs(5),
             close_timeout: Duration::from_secs(60),
-            // With the last words on its connections a process is gone after two seconds.
+            // Together with the last messages on its connections, a process is gone after two seconds.
             grace: Duration::from_millis(1800),
             fanout: 32,
             end_process: true,
@@ -119,8 +121,8 @@ impl JoinOptions {
         })
     }
 
-    /// Name of this process's clock: processes with the same name should read the same `CLOCK_MONOTONIC`. Empty where
-    /// the system does not tell boots apart.
+    /// Returns the name of this process's clock. Processes with the same name should read the same `CLOCK_MONOTONIC`.
+    /// Empty if the system has no boot ID.
     pub(crate) fn clock_name(&self) -> String {
         match self.boot_id.as_str() {
             "" => String::new(),
@@ -128,7 +130,7 @@ impl JoinOptions {
         }
     }
 
-    /// Description of the rank with this identity for the others.
+    /// Describes the rank with this identity for the others.
     pub(crate) fn info(&self, identity: &Identity) -> RankInfo {
         RankInfo {
             rank: identity.rank,
@@ -143,18 +145,18 @@ impl JoinOptions {
     }
 }
 
-/// `TONNAGE_JOIN_TIMEOUT`, when it is set.
+/// Reads `TONNAGE_JOIN_TIMEOUT`, if set.
 pub(crate) fn join_timeout(env: Env<'_>) -> Result<Option<Duration>> {
     seconds(env, "TONNAGE_JOIN_TIMEOUT")
 }
 
-/// `TONNAGE_STEP_TIMEOUT`, when it is set: the longest time of any wait of ranks for each other once they have joined.
+/// Reads `TONNAGE_STEP_TIMEOUT`, if set: the longest wait of ranks for each other once they have joined.
 pub fn step_timeout(env: Env<'_>) -> Result<Option<Duration>> {
     seconds(env, STEP_VARIABLE)
 }
 
-/// Silence after which one of so many ranks of this machine counts as hanging: `TONNAGE_HEARTBEAT_TIMEOUT`, else three
-/// seconds and what [`crate::patience`] adds.
+/// Returns the silence after which one of `ranks` ranks on this machine counts as hanging: `TONNAGE_HEARTBEAT_TIMEOUT`,
+/// otherwise three seconds plus the extra time of [`crate::patience`].
 pub(crate) fn heartbeat_timeout(env: Env<'_>, ranks: u32) -> Result<Duration> {
     let usual = || HEARTBEAT_TIMEOUT + beyond_here(ranks);
     Ok(seconds(env, HEARTBEAT_VARIABLE)?.unwrap_or_else(usual))
@@ -193,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn time_that_was_asked_for_is_not_added_to() {
+    fn a_given_timeout_is_not_extended() {
         let own = own_cpus().len() as u32;
         let of = |text: Option<&str>, ranks| {
             let text = text.map(str::to_owned);

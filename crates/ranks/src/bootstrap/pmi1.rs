@@ -1,7 +1,6 @@
-//! PMI-1: the lines of text that MPICH's mpirun (Hydra), Intel MPI's and `srun --mpi=pmi2` understand.
+//! Client of PMI-1, the text protocol of MPICH's mpirun (Hydra), Intel MPI's mpirun and `srun --mpi=pmi2`.
 //!
-//! One line of `name=value` words goes out, one comes back. The client's side of it lives here; its use is in
-//! `rendezvous`.
+//! Each request and each answer is one line of `name=value` words. This file is the client side; `rendezvous` uses it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
@@ -9,31 +8,31 @@ use std::time::Duration;
 
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 
-/// Longest answer of PMI.
+/// Bound on an answer.
 const LINE_BYTES_MAX: u64 = 64 << 10;
-/// The longest value that every server accepts.
+/// Longest value that every server accepts.
 pub(crate) const VALUE_BYTES_MAX: usize = 1000;
-/// Longest time that a server may take to hear a farewell. One that hangs must not keep a run that is over.
+/// Longest wait for the answer to `finalize`. A hanging server must not keep a finished run alive.
 const FAREWELL: Duration = Duration::from_secs(3);
 
-/// A process that the launcher's PMI server knows. Dropping it takes leave of the server, unless MPI does so; a
-/// launcher ends the job when a process ends without that.
+/// This process's registration with the launcher's PMI server. Dropping it sends `finalize`, unless MPI does. A
+/// launcher ends the job if a process ends without that.
 #[derive(Debug)]
 pub(crate) struct Pmi1Client {
     to: File,
     from: BufReader<File>,
     space: String,
-    /// True when the server has answered, so that there is somebody to take leave of.
+    /// Whether the server has answered `init`, so that `finalize` is due.
     known: bool,
 }
 
 impl Pmi1Client {
-    /// Reports to the server behind this open file.
+    /// Connects to the server behind this open file.
     pub(crate) fn start(fd: i32) -> Result<Self, String> {
         let open = || tonnage_sys::descriptor::duplicate(fd).map(File::from);
         let failed = |error| format!("PMI_FD={fd} cannot be used: {error}");
         drop(open().map_err(failed)?);
-        // A number that was left over may by now be a file of the user's, which must not be written to.
+        // A leftover number may by now be a file of the user's, which must not be written to.
         if !tonnage_sys::descriptor::is_socket(fd) {
             return Err(format!(
                 "PMI_FD={fd} is no connection to a launcher but another open file: is it left over from a launcher that \
@@ -59,19 +58,19 @@ impl Pmi1Client {
         Ok(client)
     }
 
-    /// Notes a value under a key; neither may have white space or "=" in it.
+    /// Stores a value under a key. Neither may contain white space or "=".
     pub(crate) fn put(&mut self, key: &str, value: &str) -> Result<(), String> {
         let space = &self.space;
         let line = format!("put kvsname={space} key={key} value={value}");
         self.call(&line, "put_result").map(|_| ())
     }
 
-    /// Waits until all processes of the job are here; what they put before is known to all afterwards.
+    /// Waits for all processes of the job. Values stored before are visible to all afterwards.
     pub(crate) fn barrier(&mut self) -> Result<(), String> {
         self.call("barrier_in", "barrier_out").map(|_| ())
     }
 
-    /// The value that somebody has put under a key before the last barrier.
+    /// Returns the value that a process stored under a key before the last barrier.
     pub(crate) fn get(&mut self, key: &str) -> Result<String, String> {
         let line = format!("get kvsname={} key={key}", self.space);
         let answer = self.call(&line, "get_result")?;
@@ -104,8 +103,8 @@ impl Pmi1Client {
 
 impl Drop for Pmi1Client {
     fn drop(&mut self) {
-        // An MPI in this process has this connection too, and takes leave itself: MPICH 4.0 when it ends, which has
-        // happened by now, and MPICH 5 when the process does, which would find nobody then.
+        // An MPI library in this process shares this connection and finalizes it itself. MPICH 4.0 has done so by now;
+        // MPICH 5 does so at process exit and would then fail.
         if !self.known || tonnage_sys::mpi::has_started() {
             return;
         }
@@ -115,14 +114,14 @@ impl Drop for Pmi1Client {
                 return;
             }
         }
-        // A launcher that has gone needs no leave.
+        // Failure means that the launcher is gone.
         if let Err(why) = self.call("finalize", "finalize_ack") {
             log::debug!("PMI did not take the farewell: {why}");
         }
     }
 }
 
-/// Tells why a server may close the connection.
+/// Explains why a server may close the connection.
 fn ended(what: &str) -> String {
     let likely = match what {
         "init" => {
@@ -158,7 +157,7 @@ mod tests {
     use std::os::unix::net::UnixStream;
     use std::thread::JoinHandle;
 
-    /// A server that gives these answers to whatever is asked, and returns the questions.
+    /// A server that gives these answers to any requests, and returns the requests.
     fn server(
         answers: &'static [&'static str],
     ) -> (Result<Pmi1Client, String>, JoinHandle<String>) {
@@ -202,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_pmi_is_an_error() {
+    fn answers_other_than_pmi_are_errors() {
         for answers in [
             &["cmd=response_to_init rc=-1\n"][..],
             &["hello\n"],
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_farewell_without_a_greeting() {
+    fn finalize_is_not_sent_without_a_successful_init() {
         let (client, thread) = server(&["hello\n", "cmd=finalize_ack rc=0\n"]);
         client.unwrap_err();
         let asked = thread.join().unwrap();
@@ -237,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_that_was_used_up_says_by_whom() {
+    fn a_finalized_connection_is_explained() {
         let (here, there) = UnixStream::pair().unwrap();
         drop(there);
         let error = Pmi1Client::start(here.as_raw_fd()).unwrap_err();
@@ -245,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_hangs_does_not_keep_the_run() {
+    fn a_hanging_server_does_not_keep_the_run_alive() {
         let (here, there) = UnixStream::pair().unwrap();
         let mut answers = there.try_clone().unwrap();
         answers
@@ -258,7 +257,7 @@ mod tests {
             sender.send(()).unwrap();
         });
         let ended = receiver.recv_timeout(4 * FAREWELL);
-        // Closing ends the wait of a client that has no deadline.
+        // Closing would end the wait of a client without a deadline.
         drop((there, answers));
         thread.join().unwrap();
         assert!(ended.is_ok(), "it waits for ever");

@@ -1,11 +1,10 @@
-//! Agreement of ranks that a launcher has started on a place to meet and on a secret.
+//! Ranks that a launcher has started agree on a meeting place and a secret.
 //!
-//! With PMIx or PMI-1 every rank first says which host it is on. Rank 0 then listens where all can reach it, and says
-//! the address, together with a secret that it has just made: nothing has to be configured. The launcher's own channel,
-//! which only the job's processes have, keeps that secret. Plain `srun` passes nothing on, so that the address follows
-//! from its variables and the secret is the user's. Such a secret serves many runs; the run's name, where there is one,
-//! makes a key of the run's own from it. In all cases what comes out is a [`Meeting::Master`], which `join` and its
-//! neighbours take from there.
+//! With PMIx or PMI-1, every rank first publishes its host. Rank 0 then listens where all can reach it, and publishes
+//! the address with a new secret, so nothing has to be configured. The launcher's channel, which only the job's
+//! processes can read, protects that secret. Plain `srun` has no such channel: the address follows from its variables
+//! and the secret is the user's. A user's secret serves many runs; if the run has a name, a key for this run is derived
+//! from both. The result is always a [`Meeting::Master`], which `join` continues from.
 
 use std::net::{Shutdown, SocketAddr, TcpListener};
 use std::os::unix::net::UnixStream;
@@ -25,30 +24,30 @@ use crate::signals::Signals;
 use tonnage_units::identity::{AddressSource, Exchange, Identity, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Prefix of the fresh text: it is not the secret itself, but the run's name beside the secret that was given to all.
+/// Prefix of rank 0's random text if it is not the secret but the run's name, used with the user's secret.
 const GIVEN: &str = "given-";
-/// Text in place of a host or an address: this rank ends with an error.
+/// Published instead of a host or an address: this rank ends with an error.
 const FAILED: &str = "failed";
-/// Key of the text that rank 0 publishes.
+/// Key under which rank 0 publishes.
 const MEETING: &str = "tonnage-meeting";
 
 /// The agreed meeting place.
 #[derive(Debug)]
 pub struct Met {
-    /// Identity with [`Meeting::Master`] in place of another way to meet, which is added to its source.
+    /// Identity whose meeting is now [`Meeting::Master`]; the way of meeting is appended to its source.
     pub identity: Identity,
     /// The run's secret.
     pub secret: Secret,
-    /// Rank 0 only, and where it listens already.
+    /// Rank 0's listening socket, if it already listens.
     pub listener: Option<TcpListener>,
-    /// SIGINT and SIGTERM, where they have been looked at already.
+    /// SIGINT and SIGTERM, if they are already caught.
     pub signals: Option<Signals>,
-    /// Keep it until the end of the run.
+    /// Must be kept until the end of the run.
     pub leave: Leave,
 }
 
 impl Met {
-    /// A place that was agreed on before the ranks started.
+    /// Creates a meeting that was agreed on before the ranks started.
     pub fn of(mut identity: Identity, secret: Secret, listener: Option<TcpListener>) -> Self {
         identity.source.push_str(", ssh");
         Self {
@@ -60,7 +59,7 @@ impl Met {
         }
     }
 
-    /// Options for joining from here, once: with the secret, what listens already and the signals that were watched.
+    /// Returns the options for joining, with the secret, listener and signals. Call it once.
     pub fn options(&mut self, env: Env<'_>, plan_hash: String) -> Result<JoinOptions> {
         let options = JoinOptions::new(env, &self.identity, self.secret.clone(), plan_hash)?;
         Ok(JoinOptions {
@@ -71,13 +70,12 @@ impl Met {
     }
 }
 
-/// Agrees with the other ranks on where to meet, as far as the launcher has not said it. `before` is what has to be
-/// done before that.
+/// Agrees with the other ranks on where to meet, unless the launcher has already set that. `before` runs first.
 ///
 /// # Errors
-/// Those of `before`; [`Error::Unavailable`] when the library for it is missing or the launcher does not answer,
-/// [`Error::Usage`] when this host cannot be reached by the others or has no such interface, [`Error::Failed`] when a
-/// rank does not come.
+/// Those of `before`; [`Error::Unavailable`] when a library is missing or the launcher does not answer,
+/// [`Error::Usage`] when the others cannot reach this host or it lacks the interface, [`Error::Failed`] when a rank
+/// does not arrive.
 pub fn meet(
     env: Env<'_>,
     mut identity: Identity,
@@ -86,18 +84,18 @@ pub fn meet(
 ) -> Result<Met> {
     if let Meeting::Exchange(exchange) = identity.meeting.clone() {
         let limit = LaunchLimit::from_now(join_timeout(env)?, identity.size);
-        // All of it may wait for the other ranks.
+        // Every step may wait for the other ranks.
         let mut signals = Signals::ending()?;
         match exchange {
             Exchange::Pmix => watched(&mut signals, &identity, &limit, || before(&identity))??,
-            // Nothing that waits for others is started before such an exchange.
+            // With PMI-1, `before` does not wait for other ranks.
             Exchange::Pmi1 { .. } => before(&identity)?,
         }
         return by_exchange(env, identity, &exchange, interface, signals, limit);
     }
     before(&identity)?;
     let mut secret = Secret::find(env)?;
-    // It is made the run's own where all its ranks know a name of the run.
+    // A key of this run is derived if all its ranks know a name of the run.
     if let Some(name) = run_name(env, &identity.meeting) {
         secret = secret.of_run(&name)?;
     }
@@ -105,7 +103,7 @@ pub fn meet(
     match identity.meeting.clone() {
         Meeting::Exchange(_) | Meeting::Alone | Meeting::Local { .. } => {}
         Meeting::Master { source, .. } => {
-            // What the command line says has its option's name in its source already.
+            // For the command line, the source already has the option's name.
             identity.source.push_str(match source {
                 AddressSource::Variable => ", MASTER_ADDR",
                 AddressSource::TrainJob => ", PET_MASTER_ADDR",
@@ -132,7 +130,8 @@ pub fn meet(
     })
 }
 
-/// `None` where ranks are started by hand, or each by something that knows nothing of the others.
+/// Returns the run's name. `None` if ranks are started by hand, or separately by something that does not know the
+/// others.
 fn run_name(env: Env<'_>, meeting: &Meeting) -> Option<String> {
     match meeting {
         Meeting::FirstHost { .. } => slurm::step_name(env).map(|step| format!("slurm {step}")),
@@ -159,14 +158,14 @@ fn by_exchange(
         port: port(env, "TONNAGE_PORT")?.unwrap_or(0),
         given: env("TONNAGE_SECRET").is_some() || env("TONNAGE_SECRET_FILE").is_some(),
     };
-    // A launcher's library waits for all ranks, however long. Its thread is given up when one does not come.
+    // A launcher's library waits for all ranks without a deadline. Its thread is abandoned if one does not arrive.
     let (sender, receiver) = mpsc::channel();
     let (here, there) =
         UnixStream::pair().map_err(|error| Error::io("cannot make a pair of sockets", error))?;
     std::thread::Builder::new()
         .name("meeting".into())
         .spawn(move || {
-            // Nobody listens any more when the time is over, and then the process ends.
+            // After the deadline the receiver is gone, and the process ends.
             let _ = sender.send(task.run());
             let _ = there.shutdown(Shutdown::Both);
         })
@@ -199,14 +198,14 @@ fn by_exchange(
     })
 }
 
-/// Arguments of the exchange, which runs on a thread of its own.
+/// Arguments of the exchange, which runs on its own thread.
 struct Task {
     exchange: Exchange,
     identity: Identity,
     interface: Option<String>,
     /// 0 for any.
     port: u16,
-    /// True when the user gave the ranks a secret.
+    /// Whether the user gave the ranks a secret.
     given: bool,
 }
 
@@ -218,12 +217,12 @@ struct ExchangeResult {
     store: Store,
 }
 
-/// The text that rank 0 has made.
+/// Random text generated by rank 0.
 #[derive(Debug, PartialEq, Eq)]
 enum Word {
     /// The secret itself.
     Secret(String),
-    /// The run's name, for the secret that the user gave.
+    /// The run's name, combined with the user's secret.
     Name(String),
 }
 
@@ -237,7 +236,7 @@ impl Task {
             return Err(broken(format!("{} bytes are too many", text.len())));
         }
         store.say(&host_key(rank), Some(&text)).map_err(broken)?;
-        // The others are told of a failure before it ends this process, so that they do not wait.
+        // A failure is published before it ends this process, so that the others do not wait.
         let opened = advert.and_then(|advert| match rank {
             0 => self.open(&advert, &mut store).map(Some),
             _ => Ok(None),
@@ -262,7 +261,7 @@ impl Task {
         })
     }
 
-    /// Rank 0's socket, and what the others are told about it.
+    /// Opens rank 0's socket. Returns it with the text for the others.
     fn open(&self, mine: &Advert, store: &mut Store) -> Result<(TcpListener, String)> {
         let mut others = Vec::new();
         for rank in 1..self.identity.size {
@@ -318,7 +317,7 @@ mod tests {
     use crate::testing::{env, identity};
 
     #[test]
-    fn what_rank_0_says_is_read() {
+    fn the_text_of_rank_0_is_parsed() {
         let (address, secret) = read_word("10.0.0.1:7/0123").unwrap();
         assert_eq!((address.port(), secret), (7, Word::Secret("0123".into())));
         let (address, secret) = read_word("[fd00::2]:7/given-0123").unwrap();
@@ -339,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_is_named_where_all_its_ranks_know_the_name() {
+    fn a_run_has_a_name_if_all_its_ranks_know_it() {
         let step = env("SLURM_JOB_ID=7 SLURM_STEP_ID=0 TONNAGE_SECRET=0123456789abcdef");
         let first_host = Meeting::FirstHost {
             host: "n1".into(),
@@ -347,7 +346,7 @@ mod tests {
             others: true,
         };
         assert_eq!(run_name(&step, &first_host).unwrap(), "slurm 7.0");
-        // Ranks by hand may be in several steps, or in none.
+        // Ranks started by hand may be in several steps, or in none.
         assert_eq!(run_name(&step, &meeting_by(AddressSource::Option)), None);
         assert_eq!(run_name(&step, &meeting_by(AddressSource::Variable)), None);
         let torchrun = env("TORCHELASTIC_RUN_ID=x");

@@ -19,10 +19,10 @@ const TEXT_BYTES_MIN: usize = 16;
 /// Most bytes of a secret; more is some other file.
 const TEXT_BYTES_MAX: u64 = 4096;
 
-/// Bytes of a file's hash; enough that no two files have the same by chance.
+/// Length of a file's hash; enough to rule out accidental collisions.
 const HASH_BYTES: usize = 16;
 
-/// The key of the control channel: 32 bytes, which nothing prints.
+/// The key of the control channel: 32 bytes, which are never printed.
 #[derive(Clone)]
 pub struct Secret {
     key: [u8; 32],
@@ -35,7 +35,7 @@ impl fmt::Debug for Secret {
 }
 
 impl Secret {
-    /// The key that belongs to a secret text; white space around the text does not count.
+    /// Derives the key from a secret text. White space around the text is ignored.
     pub fn from_text(text: &str) -> Result<Self> {
         let text = text.trim();
         if text.len() < TEXT_BYTES_MIN {
@@ -49,8 +49,8 @@ impl Secret {
         })
     }
 
-    /// Finds the secret of this user: `TONNAGE_SECRET`, the file `TONNAGE_SECRET_FILE`, or
-    /// `$XDG_CONFIG_HOME/tonnage/secret` (`~/.config/tonnage/secret`), which is made at first use.
+    /// Finds this user's secret: `TONNAGE_SECRET`, the file `TONNAGE_SECRET_FILE`, or `$XDG_CONFIG_HOME/tonnage/secret`
+    /// (`~/.config/tonnage/secret`), which is created at first use.
     ///
     /// # Errors
     /// [`Error::Usage`] when the text is too short, others may read the file, or there is no home directory;
@@ -77,22 +77,22 @@ impl Secret {
         Self::from_text(&read_private(&path)?).map_err(about(&path.display().to_string()))
     }
 
-    /// The key of one run, which no other run of the user has: two runs whose ports are the same by chance turn each
-    /// other's ranks away like strangers.
+    /// Derives the key of one run, which differs from the user's other runs. Two runs that happen to use the same port
+    /// then refuse each other's ranks.
     pub fn of_run(&self, name: &str) -> Result<Self> {
         Ok(Self {
             key: blake2s(&[b"tonnage run\0", &self.key, name.as_bytes()])?,
         })
     }
 
-    /// The key, for the handshake.
+    /// Returns the key, for the handshake.
     pub(crate) fn key(&self) -> &[u8; 32] {
         &self.key
     }
 }
 
-/// A fresh secret text of 64 hexadecimal digits, for ranks that this process starts. Hand it to them in the environment
-/// variable `TONNAGE_SECRET`, which other users cannot read, unlike a command line.
+/// Generates a secret text of 64 hexadecimal digits for ranks that this process starts. Pass it in the environment
+/// variable `TONNAGE_SECRET`: unlike a command line, other users cannot read it.
 pub fn generate_text() -> Result<String> {
     let mut bytes = [0u8; 32];
     getrandom::fill(&mut bytes)
@@ -100,12 +100,12 @@ pub fn generate_text() -> Result<String> {
     Ok(hex(&bytes))
 }
 
-/// A short text that differs when the plan differs: ranks compare it when they join.
+/// Returns a hash of the plan, which ranks compare when they join.
 pub fn plan_hash(plan_text: &str) -> Result<String> {
     Ok(hex(&blake2s(&[b"tonnage plan\0", plan_text.as_bytes()])?))
 }
 
-/// Hash and length of a file.
+/// Returns the hash and length of a file.
 pub fn content_hash(path: &Path) -> Result<(String, u64)> {
     let failed = |error| Error::io(format!("cannot read {}", path.display()), error);
     let mut file = File::open(path).map_err(failed)?;
@@ -159,7 +159,7 @@ fn default_path(env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf> {
     })
 }
 
-/// Reads a file that only its owner may read, who is this user or root.
+/// Reads a file that only its owner may read; the owner must be this user or root.
 fn read_private(path: &Path) -> Result<String> {
     let shown = path.display();
     let file = File::open(path)
@@ -188,8 +188,8 @@ fn read_private(path: &Path) -> Result<String> {
     Ok(text)
 }
 
-/// Makes the secret unless it is there. Of two ranks that start at once one wins, and both read the winner's: the file
-/// appears complete or not at all, because it is written under another name and linked.
+/// Creates the secret unless it exists. If two ranks start at once, one wins and both read its secret. The file is
+/// written under another name and linked, so it appears complete or not at all.
 fn create_once(path: &Path) -> Result<()> {
     if path.exists() {
         return Ok(());
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn each_run_has_a_key_of_its_own() {
+    fn each_run_has_its_own_key() {
         let secret = Secret::from_text("hello hello hello").unwrap();
         let other = Secret::from_text("other other other").unwrap();
         let keys = [
@@ -264,7 +264,7 @@ mod tests {
         assert_eq!(format!("{secret:?}"), "Secret");
     }
 
-    /// A file with a secret, and what finding it gives.
+    /// Creates a secret file with this mode and owner, and returns the result of finding it.
     fn found_with(mode: u32, owner: Option<u32>) -> Result<Secret> {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("secret");
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn no_home_says_what_to_set() {
+    fn without_a_home_the_error_names_what_to_set() {
         let error = Secret::find(&env("")).unwrap_err();
         assert!(error.to_string().contains("TONNAGE_SECRET"));
     }

@@ -1,8 +1,8 @@
-//! Plain `srun`, which passes nothing on from rank to rank: rank 0 is on the first host of the step, and the port
-//! follows from the step's number.
+//! Meeting place under plain `srun`, which has no channel between ranks: rank 0 is on the first host of the step, and
+//! the port follows from the step's number.
 //!
-//! What lives here: reading Slurm's lists of hosts, asking Slurm for a host's address where its name means nothing to
-//! the resolver, and telling this step's own variables from those that something further out has left.
+//! Also reads Slurm's host lists, asks Slurm for a host's address if the resolver does not know the name, and
+//! distinguishes this step's variables from leftovers of an outer one.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -13,13 +13,13 @@ use tonnage_sys::launcher::parent_of;
 use tonnage_units::identity::Meeting;
 use tonnage_units::{Error, Result};
 
-/// The first port that a step may get by its number.
+/// First port that a step may get by its number.
 const PORT_FIRST: u16 = 20_000;
-/// Number of ports for steps; they end well below those that systems give out by themselves.
+/// Number of ports for steps. They end well below the ephemeral range.
 const PORTS: u64 = 10_000;
-/// More hosts than any cluster has.
+/// Bound on hosts in a list, more than any cluster has.
 const HOSTS_MAX: usize = 1 << 16;
-/// Longest time that Slurm's controller may take to answer.
+/// Longest wait for Slurm's controller.
 const ANSWER: Duration = Duration::from_secs(10);
 /// Bound on the answer of `scontrol`.
 const ANSWER_BYTES_MAX: u64 = 1 << 20;
@@ -56,7 +56,7 @@ pub(crate) fn meeting(env: Env<'_>, rank: u32) -> Result<Meeting> {
     })
 }
 
-/// The step's name, which no other step of the cluster has.
+/// Returns the step's name, unique in the cluster.
 pub(crate) fn step_name(env: Env<'_>) -> Option<String> {
     Some(format!(
         "{}.{}",
@@ -65,14 +65,14 @@ pub(crate) fn step_name(env: Env<'_>) -> Option<String> {
     ))
 }
 
-/// Returns whether `srun --mpi=pmix` offers PMIx to this step. What another launcher, or a step further out, has left
-/// in the environment leads to somebody else's server.
+/// Whether `srun --mpi=pmix` offers PMIx to this step. Variables left by another launcher or an outer step would lead
+/// to a different server.
 pub(crate) fn has_pmix(env: Env<'_>) -> bool {
     let Some(namespace) = env("PMIX_NAMESPACE") else {
         return false;
     };
     let step = env("SLURM_STEP_ID").unwrap_or_default();
-    // The parts of a heterogeneous job have numbers of their own, and PMIx takes the first part's.
+    // The parts of a heterogeneous job have their own numbers, and PMIx uses the first part's.
     let mine = ["SLURM_JOB_ID", "SLURM_JOB_ID_HET_GROUP_0"]
         .iter()
         .filter_map(|name| env(name))
@@ -89,8 +89,8 @@ pub(crate) fn has_pmix(env: Env<'_>) -> bool {
 /// Bound on the number of processes between a step's task and this one, such as shells.
 const ANCESTORS_MAX: usize = 64;
 
-/// Returns whether the task of this step that this process is, or comes from, was itself started with this variable;
-/// `None` where the task is not among this process's ancestors, or they cannot be looked at.
+/// Whether this step's task (this process or an ancestor) was started with this variable. `None` if the task is not an
+/// ancestor or cannot be inspected.
 pub(crate) fn task_had(env: Env<'_>, name: &str) -> Option<bool> {
     let task: u32 = env("SLURM_TASK_PID")?.trim().parse().ok()?;
     let mut pid = std::process::id();
@@ -109,7 +109,7 @@ pub(crate) fn task_had(env: Env<'_>, name: &str) -> Option<bool> {
     None
 }
 
-/// A port of this step: the same for all its ranks, and another one for the next step.
+/// Returns the step's port: the same for all its ranks, and different for the next step.
 fn port_of_step(env: Env<'_>) -> Result<u16> {
     let read = |name: &str| {
         let text = env(name).ok_or_else(|| {
@@ -124,12 +124,12 @@ fn port_of_step(env: Env<'_>) -> Result<u16> {
         })
     };
     let (job, step) = (read("SLURM_JOB_ID")?, read("SLURM_STEP_ID")?);
-    // An odd factor that shares nothing with the number of ports keeps the steps of neighbouring jobs apart.
+    // A factor coprime to the number of ports keeps steps of neighbouring jobs apart.
     let place = job.wrapping_mul(101).wrapping_add(step) % PORTS;
     Ok(PORT_FIRST.saturating_add(u16::try_from(place).unwrap_or_default()))
 }
 
-/// The hosts of a list such as `n[0-1,07-09],m1`, in its order.
+/// Expands a list such as `n[0-1,07-09],m1`, in order.
 pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for part in parts(list)? {
@@ -162,7 +162,7 @@ pub(crate) fn expand(list: &str) -> Result<Vec<String>, String> {
     Ok(hosts)
 }
 
-/// The list at its commas outside brackets.
+/// Splits the list at commas outside brackets.
 fn parts(list: &str) -> Result<Vec<&str>, String> {
     let mut inside = false;
     for byte in list.bytes() {
@@ -187,7 +187,7 @@ fn parts(list: &str) -> Result<Vec<&str>, String> {
         .collect())
 }
 
-/// The numbers inside brackets, with their leading zeros.
+/// Expands the numbers inside brackets, with leading zeros.
 fn numbers(inside: &str) -> Result<Vec<String>, String> {
     let mut numbers = Vec::new();
     for range in inside.split(',') {
@@ -210,7 +210,7 @@ fn numbers(inside: &str) -> Result<Vec<String>, String> {
     Ok(numbers)
 }
 
-/// The address that Slurm itself uses for a host.
+/// Returns the address that Slurm itself uses for a host.
 pub(crate) fn node_address(host: &str) -> Result<String> {
     let failed = |why: String| {
         Error::Failed(format!(
@@ -247,7 +247,7 @@ pub(crate) fn node_address(host: &str) -> Result<String> {
             }
         });
     let (status, reader) = ended.map_err(|why| {
-        // It may end by itself at this moment, which is as good.
+        // Failure means that it has just ended.
         let _ = child.kill();
         let _ = child.wait();
         failed(why)
@@ -266,7 +266,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn lists_as_slurm_writes_them() {
+    fn slurms_host_lists_are_expanded() {
         let expanded = |list: &str| expand(list).unwrap().join(" ");
         assert_eq!(expanded("n[0-1,07-09],m1"), "n0 n1 n07 n08 n09 m1");
         assert_eq!(expanded("m1"), "m1");
@@ -280,7 +280,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn nothing_makes_it_panic_or_grow(list in "[n0-9\\[\\],\\-/ é]{0,40}") {
+        fn arbitrary_lists_neither_panic_nor_grow(list in "[n0-9\\[\\],\\-/ é]{0,40}") {
             if let Ok(hosts) = expand(&list) {
                 prop_assert!(!hosts.is_empty() && hosts.len() <= HOSTS_MAX);
                 prop_assert!(hosts.iter().all(|host| !host.is_empty() && !host.contains(['[', ']', ','])));
@@ -288,7 +288,7 @@ mod tests {
         }
 
         #[test]
-        fn ranges_come_out_as_they_went_in(
+        fn ranges_expand_to_their_numbers(
             groups in prop::collection::vec(("[a-z]{1,5}-?", prop::collection::vec((0u64..2000, 0u64..20, 1usize..6), 1..4)), 1..5),
         ) {
             let mut list = Vec::new();
@@ -297,7 +297,7 @@ mod tests {
                 let mut inside = Vec::new();
                 for &(first, more, width) in ranges {
                     inside.push(format!("{first:0width$}-{:0width$}", first + more));
-                    // A number that needs more digits than the first one has is not padded.
+                    // Numbers with more digits than the first are not padded.
                     let width = format!("{first:0width$}").len();
                     wanted.extend((first..=first + more).map(|number| format!("{name}{number:0width$}")));
                 }
@@ -334,7 +334,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn unusable_steps_are_refused() {
         for (variables, part) in [
             ("", "SLURM_STEP_NODELIST"),
             ("SLURM_STEP_NODELIST=n[", "n["),

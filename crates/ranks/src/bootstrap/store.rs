@@ -1,6 +1,6 @@
-//! A launcher's own key-value store, behind PMIx or PMI-1; and taking leave of the launcher.
+//! A launcher's key-value store, behind PMIx or PMI-1, and finalizing the connection to the launcher.
 //!
-//! Keys and values that ranks leave there are [`super::rendezvous`]'s.
+//! [`super::rendezvous`] defines the keys and values.
 
 use tonnage_sys::pmix::{Client as Pmix, NoClient};
 
@@ -8,15 +8,15 @@ use super::pmi1::Pmi1Client;
 use tonnage_units::identity::{Exchange, Identity};
 use tonnage_units::{Error, Result};
 
-/// Takes leave of the launcher when it is dropped. To do so at the end lets the launcher notice a rank that dies, and
-/// is what an MPI that is loaded in between needs.
+/// Finalizes the connection to the launcher when dropped. Doing so at the end lets the launcher notice a rank that
+/// dies, and is required by an MPI library loaded in between.
 #[derive(Debug, Default)]
 pub struct Leave {
     pub(super) _store: Option<Store>,
 }
 
 impl Leave {
-    /// Takes no leave, so that the launcher ends what is left of the job when this process ends.
+    /// Skips finalizing, so that the launcher ends the rest of the job when this process ends.
     pub fn omit(self) {
         std::mem::forget(self);
     }
@@ -50,7 +50,7 @@ impl Store {
         }
     }
 
-    /// Puts a value under a key, and waits until all have put theirs.
+    /// Stores a value under a key and waits until all ranks have stored theirs.
     pub(super) fn say(&mut self, key: &str, value: Option<&str>) -> Result<(), String> {
         match self {
             Self::Pmix(client) => {

@@ -1,6 +1,6 @@
-//! Reading the variables that say who this process is: numbers, ports, and `MASTER_ADDR` with its port.
+//! Reads the variables that identify this process: numbers, ports, and `MASTER_ADDR` with its port.
 //!
-//! Which of them counts is decided in [`super::detect`], what a launcher's mean in [`super::launchers`].
+//! [`super::detect`] decides which variables count; [`super::launchers`] interprets those of launchers.
 
 use std::net::Ipv6Addr;
 use std::num::NonZeroU16;
@@ -20,8 +20,8 @@ pub(crate) fn check_range(rank: u32, size: u32, source: &str) -> Result<()> {
     )))
 }
 
-/// The address where rank 0 listens. torchrun with `TORCHELASTIC_USE_AGENT_STORE=True` listens on `MASTER_PORT` itself,
-/// so the next port is taken then; `TONNAGE_PORT` overrides both.
+/// Returns rank 0's address. With `TORCHELASTIC_USE_AGENT_STORE=True` torchrun listens on `MASTER_PORT` itself, so the
+/// next port is used; `TONNAGE_PORT` overrides both.
 pub(crate) fn master(env: Env<'_>, source: &str) -> Result<Meeting> {
     let (host, port) = named_address(env, source, ["MASTER_ADDR", "MASTER_PORT"])?;
     let listens = env("TORCHELASTIC_USE_AGENT_STORE").is_some_and(|value| value == "True");
@@ -42,8 +42,8 @@ pub(crate) fn master(env: Env<'_>, source: &str) -> Result<Meeting> {
     Ok(at(next))
 }
 
-/// Rank 0's address by the variables that a TrainJob gives its pods for a torchrun; none is there, so that its port is
-/// free.
+/// Returns rank 0's address from the variables that a TrainJob sets for torchrun. No torchrun runs there, so its port
+/// is free.
 pub(crate) fn master_of_pods(env: Env<'_>, source: &str) -> Result<Meeting> {
     let (host, port) = named_address(env, source, ["PET_MASTER_ADDR", "PET_MASTER_PORT"])?;
     Ok(Meeting::Master {
@@ -53,7 +53,7 @@ pub(crate) fn master_of_pods(env: Env<'_>, source: &str) -> Result<Meeting> {
     })
 }
 
-/// Host and port by these two variables, which must be there; `TONNAGE_PORT` counts in place of the second.
+/// Returns host and port from these two variables, which must be set. `TONNAGE_PORT` replaces the second.
 fn named_address(
     env: Env<'_>,
     source: &str,
@@ -76,7 +76,7 @@ fn named_address(
     Ok((host, port))
 }
 
-/// Refuses an IPv6 address of a link that does not name the link's interface: each interface has such addresses.
+/// Refuses a link-local IPv6 address without an interface: every interface has such addresses.
 pub(crate) fn check_scope(name: &str, host: &str) -> Result<()> {
     match host.parse::<Ipv6Addr>() {
         Ok(address) if address.is_unicast_link_local() => Err(Error::Usage(format!(
@@ -87,15 +87,14 @@ pub(crate) fn check_scope(name: &str, host: &str) -> Result<()> {
     }
 }
 
-/// Two sources that say different things about this process.
+/// Returns the error for two contradicting sources.
 pub(super) fn disagree(one: &str, other: &str) -> Error {
     Error::Usage(format!(
         "{one} and {other} disagree: unset the ones that do not belong to this run"
     ))
 }
 
-/// Place and number of the ranks of this host. Where one of the two is missing, they are counted when the ranks have
-/// joined.
+/// Returns the local rank and size. If either is missing, they are counted once the ranks have joined.
 pub(super) fn local_place(
     env: Env<'_>,
     rank_name: &str,
@@ -108,7 +107,7 @@ pub(super) fn local_place(
     Ok((rank, Some(size)))
 }
 
-/// A value, where the variable is set; `what` it has to be.
+/// Parses a variable, if set. `what` describes a valid value, for the error.
 pub(super) fn parsed<T: FromStr>(env: Env<'_>, name: &str, what: &str) -> Result<Option<T>> {
     let Some(text) = env(name) else {
         return Ok(None);
@@ -117,12 +116,12 @@ pub(super) fn parsed<T: FromStr>(env: Env<'_>, name: &str, what: &str) -> Result
     text.trim().parse().map(Some).map_err(wrong)
 }
 
-/// A number, where the variable is set.
+/// Parses a number, if the variable is set.
 pub(super) fn number(env: Env<'_>, name: &str) -> Result<Option<u32>> {
     parsed(env, name, "a whole number")
 }
 
-/// A TCP port, where the variable is set.
+/// Parses a TCP port, if the variable is set.
 pub(crate) fn port(env: Env<'_>, name: &str) -> Result<Option<u16>> {
     let port = parsed::<NonZeroU16>(env, name, "a TCP port (1 to 65535)")?;
     Ok(port.map(NonZeroU16::get))

@@ -1,12 +1,12 @@
-//! Bounded length-prefixed frames: the only parser that meets bytes of strangers.
+//! Bounded length-prefixed frames: the only parser of unauthenticated bytes.
 //!
-//! A frame is a 32-bit little-endian length and that many bytes. The decoder is pure (bytes in, frames out), so that it
-//! can be fuzzed, and it refuses a length above its bound as soon as it has seen the four bytes. It is used twice on
-//! every connection: around the encrypted messages, and inside them around the messages of the control channel.
+//! A frame is a 32-bit little-endian length followed by that many bytes. The decoder is pure (bytes in, frames out), so
+//! that it can be fuzzed. It refuses a length above its bound as soon as it has seen the four bytes. Every connection
+//! uses it twice: around the encrypted messages, and inside them around the messages of the control channel.
 
 use tonnage_units::{Error, Result};
 
-/// Bytes of the length in front of each frame.
+/// Size of the length prefix of each frame.
 pub const LENGTH_BYTES: usize = 4;
 
 /// Appends one frame with this payload to `out`.
@@ -18,16 +18,16 @@ pub fn encode(payload: &[u8], out: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
-/// A buffer that is empty keeps this much for what comes next. There is one for each connection or more.
+/// Capacity that an empty buffer keeps. Every connection has at least one, so the bound is small.
 const KEPT_BYTES_MAX: usize = 4 << 10;
 
-/// Empties a buffer, and gives its memory back where that is much.
+/// Empties a buffer and frees capacity above [`KEPT_BYTES_MAX`].
 pub(crate) fn empty(buffer: &mut Vec<u8>) {
     buffer.clear();
     buffer.shrink_to(KEPT_BYTES_MAX);
 }
 
-/// Takes bytes as they arrive and gives back whole frames.
+/// Splits arriving bytes into whole frames.
 #[derive(Debug)]
 pub struct FrameDecoder {
     buffer: Vec<u8>,
@@ -37,7 +37,7 @@ pub struct FrameDecoder {
 }
 
 impl FrameDecoder {
-    /// A decoder that refuses frames with a payload above `frame_bytes_max` bytes.
+    /// Creates a decoder that refuses payloads above `frame_bytes_max` bytes.
     pub fn new(frame_bytes_max: usize) -> Self {
         Self {
             buffer: Vec::new(),
@@ -47,14 +47,14 @@ impl FrameDecoder {
         }
     }
 
-    /// Changes the bound; it holds from the next frame on.
+    /// Changes the bound, starting with the next frame.
     pub fn set_max(&mut self, frame_bytes_max: usize) {
         self.frame_bytes_max = frame_bytes_max;
     }
 
-    /// Takes what arrived. Memory grows with the bytes that really came, never with a length that was only claimed.
+    /// Adds arrived bytes. Memory grows with the bytes received, never with a claimed length.
     pub fn push(&mut self, bytes: &[u8]) {
-        // After a broken length nothing that follows can be understood, so it is not kept.
+        // After an invalid length no further bytes can be decoded, so they are dropped.
         if self.broken {
             return;
         }
@@ -65,7 +65,7 @@ impl FrameDecoder {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The next whole frame, or `None` until more bytes come.
+    /// Returns the next whole frame, or `None` if more bytes are needed.
     pub fn next_frame(&mut self) -> Result<Option<Vec<u8>>> {
         if self.broken {
             return Err(Error::Failed(
@@ -98,7 +98,7 @@ impl FrameDecoder {
         Ok(Some(frame))
     }
 
-    /// Bytes that are held and belong to no whole frame yet.
+    /// Returns the number of buffered bytes that have not been returned as frames.
     pub fn held_bytes(&self) -> usize {
         self.buffer.len() - self.start
     }

@@ -1,9 +1,8 @@
-//! Messages of ranks on the control channel, and their form as bytes.
+//! Messages between ranks on the control channel, and their encoding.
 //!
-//! A message is a small head and behind it a payload of bytes. Heads travel as all values do (`super::pack`), except
-//! for the introduction of a rank and the cause of an end, which are text inside of their heads: ranks of two versions
-//! have to tell each other that they are. Payloads are opaque here; bounds on whole messages are kept by
-//! [`super::frame`].
+//! A message is a small head followed by a payload of bytes. Heads use the common binary format (`super::pack`). A
+//! rank's introduction and the cause of an end are text inside their heads: ranks of different versions must be able to
+//! report the mismatch to each other. Payloads are opaque here; [`super::frame`] bounds whole messages.
 
 use std::net::SocketAddr;
 
@@ -19,23 +18,23 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Bound on a text inside a head, so that no error message can make a head too long.
 const TEXT_BYTES_MAX: usize = 8 << 10;
 
-/// Bound on a caller's name for an exchange or a phase.
+/// Bound on the name of a collective or a phase.
 const NAME_BYTES_MAX: usize = 256;
 
 /// The head of a message.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub enum Head {
-    // First, so that the numbers of these two are the same in all versions.
+    // These two come first, so that their variant numbers are the same in all versions.
     /// A rank introduces itself to rank 0.
     Hello(#[serde(with = "text")] Box<Hello>),
-    /// The run is over because of this.
+    /// The run has ended for this cause.
     Abort {
         /// The first cause.
         #[serde(with = "text")]
         cause: Cause,
     },
-    /// Rank 0 answers when all ranks have come.
+    /// Rank 0's answer once all ranks have arrived.
     Welcome(Box<Welcome>),
     /// A rank introduces itself to a parent other than rank 0.
     Attach {
@@ -44,12 +43,12 @@ pub enum Head {
     },
     /// All members at and below the sender have entered a collective; the payload is their contribution.
     Up(Terms),
-    /// The result of a collective, from the root downwards.
+    /// The result of a collective, on its way down the tree.
     Down {
         /// Number of the collective.
         call: CallNumber,
     },
-    /// A note of one rank to rank 0, which nobody waits for; the payload is the note.
+    /// A note of one rank to rank 0, without an answer; the payload is the note.
     Note {
         /// The rank that wrote it.
         rank: u32,
@@ -58,35 +57,35 @@ pub enum Head {
     Beat,
     /// Asks the parent for its clock.
     ClockPing {
-        /// The sender's clock, given back in the answer.
+        /// The sender's clock, echoed in the answer.
         sent_ns: u64,
     },
     /// The parent's clock.
     ClockPong {
-        /// The sender's clock, as it came.
+        /// The asking rank's clock, echoed.
         sent_ns: u64,
         /// The answering rank's clock.
         at_ns: u64,
-        /// The most by which the kernel slews the answering rank's clock, or another one on its path to rank 0.
+        /// Largest rate at which the kernel slews the answering rank's clock, or any other clock on its path to rank 0.
         slew_ppb: u64,
     },
-    /// The sender's own estimate against rank 0, so that the receiver can add its own.
+    /// The sender's own estimate relative to rank 0, to which the receiver adds its own.
     ClockBase(ClockBase),
-    /// A rank waited too long in a collective; goes to the root.
+    /// A rank has waited too long in a collective; forwarded to the root.
     Overdue { terms: Terms, waited_ms: u64 },
     /// The root asks every rank whether it has entered a collective.
     Who {
         /// Number of the collective.
         call: CallNumber,
-        /// The ranks that enter it; the others only say that they have heard.
+        /// The ranks that enter it; others only confirm that they received the question.
         members: RankSet,
     },
-    /// Answers of ranks at and below the sender; the payload is what they say. Goes to the root.
+    /// Answers of the ranks at and below the sender, in the payload; forwarded to the root.
     Answer {
         /// Number of the collective.
         call: CallNumber,
     },
-    /// The sender ends in order; its closing the connection is no failure.
+    /// The sender ends normally; the closed connection that follows is not a failure.
     Goodbye,
 }
 
@@ -96,7 +95,7 @@ pub enum Head {
 pub struct Hello {
     /// The rank itself.
     pub info: RankInfo,
-    /// Number of ranks that it was told of.
+    /// Number of ranks that it expects.
     pub size: u32,
     /// Version of the program.
     pub version: String,
@@ -116,37 +115,37 @@ pub struct Welcome {
     pub parent: RankInfo,
     /// The parent's address; `None` when it is rank 0, and this connection stays.
     pub address: Option<SocketAddr>,
-    /// Name of rank 0's clock.
+    /// Name of rank 0's clock (its boot and time namespace).
     pub root_clock: String,
-    /// Number of ranks of the most crowded CPU of all hosts.
+    /// Number of ranks on the most crowded CPU of all hosts.
     pub ranks_per_cpu: u32,
 }
 
-/// What all who enter a collective must agree on.
+/// Description of a collective that all its members must agree on.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Terms {
     pub call: CallNumber,
     /// The ranks that enter it.
     pub members: RankSet,
     pub kind: CollectiveKind,
-    /// The caller's name for it.
+    /// The caller's name for it, for messages.
     pub what: String,
 }
 
-/// An estimate against rank 0's clock, and the path that it was made over.
+/// An estimate relative to rank 0's clock, and the path it was measured over.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ClockBase {
     pub clock: ClockOffset,
-    /// Round trips of all links to rank 0, added up.
+    /// Sum of the round trips of all links to rank 0.
     pub path_rtt_ns: u64,
 }
 
-/// Number of a collective. Ranks that meet without the others count their meetings for themselves.
+/// Number of a collective. Collectives of a group of ranks are numbered between those of all ranks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct CallNumber {
-    /// Collectives of all ranks that were before it.
+    /// Number of earlier collectives of all ranks.
     pub seq: u64,
-    /// 0 for one of all ranks; else a number that no other has between two of them.
+    /// 0 for a collective of all ranks; otherwise unique among the group collectives with the same `seq`.
     pub turn: u64,
 }
 
@@ -159,26 +158,26 @@ impl std::fmt::Display for CallNumber {
     }
 }
 
-/// Way to combine the contributions of a collective.
+/// How the contributions of a collective are combined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CollectiveKind {
-    /// Nothing is exchanged.
+    /// No data is exchanged.
     Barrier,
     /// Every rank gets every contribution.
     Gather,
-    /// Every rank gets what others have sent to it.
+    /// Every rank gets the messages addressed to it.
     Exchange,
     /// Every rank gets rank 0's contribution.
     Broadcast,
-    /// Contributions are merged on the way.
+    /// Contributions are merged on the way up; every rank gets the result.
     Reduce,
-    /// Contributions are merged on the way, and an instant of rank 0's clock a little in the future is before them.
+    /// As `Reduce`, preceded by a start time on rank 0's clock, a little in the future.
     Start,
-    /// Contributions are merged on the way to rank 0, which alone gets them.
+    /// Contributions are merged on the way up; only rank 0 gets the result.
     Collect,
 }
 
-/// The cause of a run's end, in a form that travels: [`Error`] without what only its own process understands.
+/// The cause of a run's end in serializable form: [`Error`] without parts that only its own process can use.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Cause {
     Usage(String),
@@ -192,7 +191,7 @@ pub enum Cause {
         host: String,
         message: String,
     },
-    /// [`Error::Rank`], of a rank that is gone or silent and cannot say it.
+    /// [`Error::Rank`] for a rank that is gone or silent and cannot report it.
     Lost {
         rank: u32,
         host: String,
@@ -205,7 +204,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    /// The cause that this error of the given rank is for the others.
+    /// Converts an error of the given rank.
     pub fn of(error: &Error, rank: u32, host: &str) -> Self {
         match error {
             Error::Usage(text) => Self::Usage(clip(text)),
@@ -228,7 +227,7 @@ impl Cause {
         }
     }
 
-    /// A signal that one rank got.
+    /// Returns the cause for a signal that one rank received.
     pub fn interrupted(signal: i32, rank: u32, host: &str) -> Self {
         Self::Interrupted {
             signal,
@@ -236,7 +235,7 @@ impl Cause {
         }
     }
 
-    /// The loss of one rank, as another sees it.
+    /// Returns the cause for a rank that another rank has lost.
     pub fn lost(rank: u32, host: &str, message: &str) -> Self {
         Self::Lost {
             rank,
@@ -245,7 +244,7 @@ impl Cause {
         }
     }
 
-    /// A failure of one rank.
+    /// Returns the cause for a failure of one rank.
     pub fn rank(rank: u32, host: &str, message: &str) -> Self {
         Self::Rank {
             rank,
@@ -279,7 +278,7 @@ impl From<&Cause> for Error {
     }
 }
 
-/// The text, cut at a bound that keeps every head below its own.
+/// Cuts a text to [`TEXT_BYTES_MAX`], which keeps every head below [`HEAD_BYTES_MAX`].
 pub(crate) fn clip(text: &str) -> String {
     if text.len() <= TEXT_BYTES_MAX {
         return text.to_owned();
@@ -291,7 +290,7 @@ pub(crate) fn clip(text: &str) -> String {
     format!("{}…", text.get(..end).unwrap_or_default())
 }
 
-/// A value as text inside of a head.
+/// Serde functions for a value as JSON text inside a head.
 mod text {
     use serde::de::{DeserializeOwned, Error as _};
     use serde::ser::Error as _;
@@ -313,7 +312,7 @@ mod text {
     }
 }
 
-/// A caller's name for something, cut so that it fits into a message.
+/// Cuts a caller's name to fit into a message.
 pub(crate) fn short(text: &str) -> String {
     if text.len() <= NAME_BYTES_MAX {
         return text.to_owned();
@@ -321,17 +320,17 @@ pub(crate) fn short(text: &str) -> String {
     text.chars().take(64).collect()
 }
 
-/// Head and payload.
+/// A message: head and payload.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
     /// The head.
     pub head: Head,
-    /// The bytes that it carries.
+    /// The bytes that follow the head.
     pub payload: Vec<u8>,
 }
 
 impl Message {
-    /// The bytes of a message, without the frame around it.
+    /// Encodes a message, without the frame around it.
     pub fn encode(head: &Head, payload: &[u8]) -> Result<Vec<u8>> {
         let mut bytes = pack(head)?;
         if bytes.len() > HEAD_BYTES_MAX {
@@ -344,7 +343,7 @@ impl Message {
         Ok(bytes)
     }
 
-    /// Reads a message from the bytes of one frame.
+    /// Decodes a message from the bytes of one frame.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let (head, payload) = unpack_first(bytes)
             .map_err(|error| Error::Failed(format!("a control message cannot be read: {error}")))?;
@@ -362,7 +361,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn messages_come_back_as_they_went() {
+    fn messages_round_trip() {
         let hello = Hello {
             info: rank_info(1, "h"),
             size: 2,

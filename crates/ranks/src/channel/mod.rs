@@ -1,9 +1,9 @@
 //! One authenticated and encrypted connection of the control channel.
 //!
-//! Noise `NNpsk0` over a nonblocking socket: whoever does not know the run's secret fails at the first message, and
-//! until then a frame may have 64 bytes. Nothing here waits, except [`Channel::flush_until`] for the last words of a
-//! connection. Bounded frames are in [`frame`], messages in [`message`]; who is called when a socket is ready is
-//! decided in [`crate::join`] and [`crate::tree::node`].
+//! Noise `NNpsk0` over a nonblocking socket. A peer without the run's secret fails at the first message, and until then
+//! a frame is limited to 64 bytes. Nothing here blocks except [`Channel::flush_until`], for the last messages of a
+//! connection. Bounded frames are in [`frame`], messages in [`message`]. The event loops are in [`crate::join`] and
+//! [`crate::tree::node`].
 
 pub mod frame;
 pub mod message;
@@ -29,22 +29,22 @@ use crate::bootstrap::secret::Secret;
 use tonnage_units::{Error, Result};
 
 const NOISE_PARAMS: &str = "Noise_NNpsk0_25519_ChaChaPoly_BLAKE2s";
-/// Prologue that both sides mix into the handshake, so that another protocol with the same secret is not taken for this
-/// one.
+/// Prologue that both sides mix into the handshake, so that another protocol with the same secret cannot be mistaken
+/// for this one.
 const PROLOGUE: &[u8] = b"tonnage control 1";
-/// A handshake message has 48 bytes.
+/// Bound on a handshake message, which has 48 bytes.
 const HANDSHAKE_BYTES_MAX: usize = 64;
-/// The longest message that Noise allows, and its authentication tag.
+/// Longest message that Noise allows, including the tag.
 const NOISE_BYTES_MAX: usize = 65535;
 const TAG_BYTES: usize = 16;
-/// Bound on a message until the peer has been recognised as a rank of this run.
+/// Bound on a message until the peer has been accepted as a rank of this run.
 pub(crate) const GREETING_BYTES_MAX: usize = 16 << 10;
-/// One system call takes at most this much: pages of the stack that become a process's own for good.
+/// Bytes per read. The buffer is on the stack, and stack pages, once touched, stay allocated.
 const READ_BYTES_MAX: usize = 16 << 10;
-/// One call of [`Channel::receive`] takes at most this much, so that one busy peer does not keep the others waiting.
+/// Bytes per call of [`Channel::receive`], so that a busy peer does not starve the others.
 const RECEIVE_BYTES_MAX: usize = 1 << 20;
 
-/// Random numbers from the system for the handshake's ephemeral keys.
+/// Random numbers from the system, for the handshake's ephemeral keys.
 struct SystemRandom;
 
 impl Random for SystemRandom {
@@ -53,7 +53,7 @@ impl Random for SystemRandom {
     }
 }
 
-/// The library's own primitives with the system's random numbers.
+/// `snow`'s own primitives with the system's random numbers.
 struct Primitives;
 
 impl CryptoResolver for Primitives {
@@ -77,43 +77,43 @@ impl CryptoResolver for Primitives {
 enum State {
     Handshake(Box<snow::HandshakeState>),
     Transport(Box<snow::TransportState>),
-    /// Reached only when the library refuses a step; every later call fails.
+    /// Entered only if `snow` rejects a step; every later call fails.
     Broken,
 }
 
-/// One connection to another rank, or to somebody who has yet to prove that it is one.
+/// A connection to another rank, or to a peer that has yet to prove that it is one.
 pub(crate) struct Channel {
     stream: TcpStream,
     pub(crate) peer: SocketAddr,
     state: State,
     sealed: FrameDecoder,
     plain: FrameDecoder,
-    /// Written before the handshake was complete, to be sealed after it.
+    /// Messages sent before the handshake was complete, encrypted after it.
     early: Vec<u8>,
     outgoing: Vec<u8>,
     sent: usize,
-    /// True when the peer closed the connection or it broke; messages that came before can still be taken.
+    /// Whether the peer closed the connection or it broke. Messages received before can still be taken.
     pub(crate) ended: bool,
-    /// True when the peer's part of the handshake failed to authenticate.
+    /// Whether the peer's handshake message failed to authenticate.
     pub(crate) wrong_secret: bool,
-    /// Bytes that have come, those of the encryption included.
+    /// Bytes received, including encryption overhead.
     pub(crate) received_bytes: u64,
-    /// Bytes of the handshake and of the messages that were taken, those of the encryption included. What has come
-    /// behind them is not among them.
+    /// Bytes of the handshake and of all messages taken so far, including encryption overhead. Bytes received after
+    /// them do not count yet.
     pub(crate) understood_bytes: u64,
-    /// Bytes of the handshake and of all messages that were given to this connection, those of the encryption included.
+    /// Bytes of the handshake and of all messages queued so far, including encryption overhead.
     pub(crate) said_bytes: u64,
 }
 
 impl Channel {
-    /// The side that connected. What it sends is kept until the peer has answered the handshake.
+    /// Creates the connecting side. Messages are held back until the peer has answered the handshake.
     pub(crate) fn initiate(stream: TcpStream, secret: &Secret) -> Result<Self> {
         let mut channel = Self::new(stream, secret, true)?;
         channel.step_handshake()?;
         Ok(channel)
     }
 
-    /// The side that accepted.
+    /// Creates the accepting side.
     pub(crate) fn accept(stream: TcpStream, secret: &Secret) -> Result<Self> {
         Self::new(stream, secret, false)
     }
@@ -152,7 +152,7 @@ impl Channel {
         })
     }
 
-    /// Allows messages of this length, once the peer is known to be a rank of this run.
+    /// Raises the bound on messages, once the peer is known to be a rank of this run.
     pub(crate) fn trust(&mut self, message_bytes_max: usize) {
         self.plain.set_max(message_bytes_max);
     }
@@ -163,13 +163,13 @@ impl Channel {
             .map_err(|error| Error::io("own address of a connection", error))
     }
 
-    /// False when both ends are on this machine, as far as addresses tell.
+    /// Whether the peer is on another machine, judged by addresses alone.
     pub(crate) fn is_remote(&self) -> bool {
         let own = self.stream.local_addr().map(|own| own.ip());
         !self.peer.ip().is_loopback() && own.is_ok_and(|own| own != self.peer.ip())
     }
 
-    /// True when the peer has answered the handshake with the right secret.
+    /// Whether the handshake is complete, so that the peer has the right secret.
     pub(crate) fn established(&self) -> bool {
         matches!(self.state, State::Transport(_))
     }
@@ -178,7 +178,7 @@ impl Channel {
         !self.ended && self.sent < self.outgoing.len()
     }
 
-    /// Queues a message; [`Channel::flush`] hands it to the system.
+    /// Queues a message; [`Channel::flush`] writes it to the socket.
     pub(crate) fn send(&mut self, head: &Head, payload: &[u8]) -> Result<()> {
         let mut framed = Vec::new();
         frame::encode(&Message::encode(head, payload)?, &mut framed)?;
@@ -208,7 +208,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Writes what the socket takes now. A broken connection is not an error here: [`Channel::ended`] tells it.
+    /// Writes as much as the socket accepts now. A broken connection is not an error here; see [`Channel::ended`].
     pub(crate) fn flush(&mut self) {
         while self.wants_write() {
             match self
@@ -218,7 +218,7 @@ impl Channel {
                 Ok(len) => self.sent += len,
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // What the peer said before may still be waiting, so the end is left to `receive` to find.
+                // Earlier messages of the peer may still be unread, so `receive` detects the end.
                 Err(_) => break,
             }
         }
@@ -226,13 +226,13 @@ impl Channel {
         self.sent = 0;
     }
 
-    /// Takes what has arrived.
+    /// Reads all bytes that have arrived.
     pub(crate) fn receive(&mut self) -> Result<()> {
         self.take_in(true)
     }
 
-    /// Takes what has arrived and is in one piece. It is one system call where [`Channel::receive`] needs a second one
-    /// to see that there is no more; whoever waits for the socket learns of what has been left, also of its end.
+    /// Reads arrived bytes with a single system call if they fit one read. [`Channel::receive`] needs a second call to
+    /// see that there are no more. Remaining bytes, or the end, keep the socket readable for the next wait.
     pub(crate) fn receive_some(&mut self) -> Result<()> {
         self.take_in(false)
     }
@@ -241,7 +241,7 @@ impl Channel {
         let mut taken = 0;
         #[cfg(test)]
         RECEIVES.set(RECEIVES.get() + 1);
-        // On the stack, so that all connections of a thread share it.
+        // On the stack, so that all connections of a thread share one buffer.
         let mut incoming = [const { MaybeUninit::uninit() }; READ_BYTES_MAX];
         while taken < RECEIVE_BYTES_MAX && !self.ended {
             match rustix::io::read(&self.stream, &mut incoming) {
@@ -285,7 +285,8 @@ impl Channel {
         Ok(())
     }
 
-    /// Says this side's part of the handshake if it is its turn, and changes to encrypted messages when it is done.
+    /// Sends this side's part of the handshake if it is its turn, and switches to encrypted messages once it is
+    /// complete.
     fn step_handshake(&mut self) -> Result<()> {
         if let State::Handshake(handshake) = &mut self.state
             && handshake.is_my_turn()
@@ -311,7 +312,7 @@ impl Channel {
         Ok(())
     }
 
-    /// The next whole message, if one has come.
+    /// Returns the next whole message, if one has arrived.
     pub(crate) fn next_message(&mut self) -> Result<Option<Message>> {
         match self.plain.next_frame()? {
             None => Ok(None),
@@ -332,7 +333,7 @@ impl Channel {
             if left.is_zero() || wait_for(&[self.interest()], left).is_err() {
                 return;
             }
-            // Reading keeps a peer from waiting for us while we wait for it.
+            // Reading avoids a deadlock with a peer that is also writing.
             if self.receive().is_err() {
                 return;
             }
@@ -340,13 +341,13 @@ impl Channel {
         }
     }
 
-    /// Tells the peer that nothing more will come; what it still says can be read.
+    /// Shuts down the sending side; the peer's data can still be read.
     pub(crate) fn finish_writing(&self) {
-        // A connection that is already gone needs no telling.
+        // Failure means that the connection is already gone.
         let _ = self.stream.shutdown(Shutdown::Write);
     }
 
-    /// Reads and forgets what still comes.
+    /// Reads and drops all arrived bytes.
     pub(crate) fn discard(&mut self) {
         let mut unread = [const { MaybeUninit::uninit() }; READ_BYTES_MAX];
         loop {
@@ -360,7 +361,7 @@ impl Channel {
         }
     }
 
-    /// Events to wait for on this connection.
+    /// Returns the events to wait for.
     pub(crate) fn interest(&self) -> Interest<'_> {
         Interest {
             fd: self.stream.as_fd(),
@@ -377,7 +378,7 @@ impl AsFd for Channel {
 
 #[cfg(test)]
 thread_local! {
-    /// Calls of [`Channel::receive`] by this thread, of which each is a system call or more.
+    /// Calls of [`Channel::receive`] by this thread. Each is at least one system call.
     pub(crate) static RECEIVES: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
@@ -396,7 +397,7 @@ mod tests {
     #[global_allocator]
     static ALLOCATOR: Counting = Counting;
 
-    /// Both ends of a connection whose handshake is done.
+    /// Both ends of a connection after the handshake.
     fn pair() -> (Channel, Channel) {
         let (listener, address) = door();
         let secret = Secret::from_text(SECRET).unwrap();

@@ -1,20 +1,20 @@
-//! Values as the bytes that travel between ranks.
+//! Binary encoding of values sent between ranks.
 //!
-//! The format (postcard) does not describe itself: both sides have the same types, because ranks of another version are
-//! refused when they join. Text is what must be readable across versions, in [`super::message`].
+//! The format (postcard) is not self-describing. Both sides have the same types, because ranks of another version are
+//! refused when they join. Messages that must be readable across versions are text; see [`super::message`].
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use tonnage_units::{Error, Result};
 
-/// The bytes of a value.
+/// Encodes a value.
 pub fn pack<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
     postcard::to_allocvec(value)
         .map_err(|error| Error::Failed(format!("figures of a rank cannot be sent: {error}")))
 }
 
-/// The value that bytes are, all of them.
+/// Decodes a value that uses all of the bytes.
 pub fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     match unpack_first(bytes)? {
         (value, []) => Ok(value),
@@ -24,7 +24,7 @@ pub fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     }
 }
 
-/// The value that bytes begin with, and the bytes behind it.
+/// Decodes a value at the start of the bytes, and returns the rest.
 pub(crate) fn unpack_first<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8])> {
     postcard::take_from_bytes(bytes)
         .map_err(|error| Error::Failed(format!("figures of a rank cannot be read: {error}")))
@@ -38,7 +38,7 @@ mod tests {
     type Figures = (u64, Option<String>, Vec<u32>);
 
     #[test]
-    fn what_is_cut_or_followed_by_more_is_refused() {
+    fn truncated_or_trailing_bytes_are_refused() {
         let figures: Figures = (7, Some("x".into()), vec![1, 2]);
         let bytes = pack(&figures).unwrap();
         assert_eq!(unpack::<Figures>(&bytes).unwrap(), figures);

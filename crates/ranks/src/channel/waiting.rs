@@ -1,5 +1,5 @@
-//! Waiting for several descriptors at once. Connections that a rank waits for again and again are in a set of the
-//! kernel's instead: `crate::tree::watch`.
+//! Waits for several descriptors at once with `poll`. A rank's long-lived connections use an epoll set instead:
+//! `crate::tree::watch`.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use rustix::event::{PollFd, PollFlags};
 use tonnage_units::{Error, Result};
 
-/// Something to wait for: that it can be read, and with `write` also that it can be written.
+/// A descriptor to wait for until it is readable or, with `write`, writable.
 #[derive(Clone)]
 pub(crate) struct Interest<'a> {
     pub(super) fd: BorrowedFd<'a>,
@@ -23,7 +23,7 @@ impl<'a> Interest<'a> {
     }
 }
 
-/// Sleeps until one is ready or the time is up, and says for each whether it is ready.
+/// Sleeps until a descriptor is ready or the time is up. Returns for each whether it is ready.
 pub(crate) fn wait_for(interests: &[Interest<'_>], timeout: Duration) -> Result<Vec<bool>> {
     let mut fds: Vec<PollFd<'_>> = interests
         .iter()

@@ -1,6 +1,6 @@
-//! [`Alike`]: values of all ranks, at rank 0 or at all of them, where those that are the same are there once.
+//! [`Alike`]: values of all ranks, at rank 0 or at all of them, with equal values stored once.
 //!
-//! They are put together on the way up, so that what describes ranks costs as much as there are kinds of ranks.
+//! Equal values are merged on the way up, so that the cost grows with the number of distinct values, not of ranks.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::channel::pack::unpack;
 use crate::rank_set::RankSet;
 use tonnage_units::{Error, Reduce, Result};
 
-/// Bytes of values, each with the ranks that gave them.
+/// Encoded values, each with the ranks that contributed it.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Groups(BTreeMap<Vec<u8>, RankSet>);
 
 impl Groups {
-    /// The value of one rank.
+    /// Creates the group of one rank's value.
     pub(super) fn of(value: Vec<u8>, rank: u32) -> Self {
         Self(BTreeMap::from([(value, RankSet::of([rank]))]))
     }
@@ -31,11 +31,11 @@ impl Reduce for Groups {
     }
 }
 
-/// Values of ranks, those that are alike once.
+/// Values of all ranks, with equal values stored once.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Alike<T> {
     values: Vec<T>,
-    /// The place of each rank's value.
+    /// Index of each rank's value in `values`.
     of_ranks: Vec<u32>,
 }
 
@@ -49,24 +49,24 @@ impl<T> Default for Alike<T> {
 }
 
 impl<T> Alike<T> {
-    /// The value of a rank; `None` for one that gave none, and everywhere but at rank 0.
+    /// Returns a rank's value. `None` for an unknown rank, and after `collect` on every rank but 0.
     pub fn get(&self, rank: u32) -> Option<&T> {
         let place = self.of_ranks.get(rank as usize)?;
         self.values.get(*place as usize)
     }
 
-    /// The values of all ranks, in their order.
+    /// Iterates over the values of all ranks, in rank order.
     pub fn iter(&self) -> impl Iterator<Item = &T> + Clone {
         let places = self.of_ranks.iter();
         places.filter_map(|place| self.values.get(*place as usize))
     }
 
-    /// Number of values that differ.
+    /// Returns the number of distinct values.
     pub fn kinds(&self) -> usize {
         self.values.len()
     }
 
-    /// Returns for these ranks what becomes of their values.
+    /// Applies a function to each distinct value.
     pub fn map<U>(self, of: impl FnMut(T) -> U) -> Alike<U> {
         Alike {
             values: self.values.into_iter().map(of).collect(),
@@ -76,7 +76,7 @@ impl<T> Alike<T> {
 }
 
 impl<T: DeserializeOwned> Alike<T> {
-    /// Reads what came to rank 0 of `size` ranks.
+    /// Decodes the merged groups of `size` ranks.
     pub(super) fn of(groups: Groups, size: u32) -> Result<Self> {
         let mut all = Self {
             values: Vec::with_capacity(groups.0.len()),
@@ -97,7 +97,7 @@ impl<T: DeserializeOwned> Alike<T> {
     }
 }
 
-/// Values in the order of the ranks, of which none are taken for alike.
+/// Collects values in rank order, without merging equal ones.
 impl<T> FromIterator<T> for Alike<T> {
     fn from_iter<I: IntoIterator<Item = T>>(values: I) -> Self {
         let values: Vec<T> = values.into_iter().collect();
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn values_that_are_alike_are_there_once() {
+    fn equal_values_are_stored_once() {
         let mut all = group("a", &[0]);
         for other in [group("b", &[2]), group("a", &[3]), group("a", &[1])] {
             all.merge(other);
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_gave_nothing_is_noticed() {
+    fn a_missing_value_is_an_error() {
         let missing = Alike::<String>::of(group("a", &[0, 2]), 3);
         assert!(missing.unwrap_err().to_string().contains("not every rank"));
         let unreadable = Groups(BTreeMap::from([(vec![9], RankSet::all(1))]));

@@ -1,8 +1,8 @@
-//! Exchanges of all ranks: barriers, gathers, messages to single ranks, reductions, and a common start; and meetings of a
-//! few ranks, which do the same without waking the others.
+//! Collectives of all ranks: barriers, gathers, messages to single ranks, reductions, and a synchronized start. Groups
+//! of a few ranks can do the same without waking the others.
 //!
-//! Every exchange is an entry at this rank's node of the tree and a place where the result appears. What a few ranks tell
-//! each other goes through the tree too, but only by the control threads of the nodes between them.
+//! Every collective is entered at this rank's node of the tree, with a slot for the result. Collectives of a group also
+//! go through the tree, but involve only the control threads of the nodes between the members.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ use crate::tree::exchange::{read_messages, write_messages};
 use crate::tree::shared::{CollectiveResult, Enter, Merge, Slot};
 use tonnage_units::{Error, Reduce, Result};
 
-/// An exchange that has been started and not finished.
+/// A collective that has been started but not finished.
 #[derive(Debug)]
 pub struct Pending {
     terms: Terms,
@@ -31,13 +31,13 @@ pub struct Pending {
 }
 
 impl Pending {
-    /// Returns whether `finish` will not wait. One atomic load, so a timed loop may ask between operations.
+    /// Whether `finish` would return at once. This is one atomic load, so a timed loop may call it between operations.
     pub fn is_done(&self) -> bool {
         self.slot.is_done()
     }
 }
 
-/// Merges contributions to a reduction, of which some may have been merged already.
+/// Merges contributions to a reduction; some may already be merged.
 fn fold<T: Reduce + DeserializeOwned>(entries: &[u8]) -> Result<T> {
     let mut all: Option<T> = None;
     for entry in reduce_entries(entries)? {
@@ -50,12 +50,12 @@ fn fold<T: Reduce + DeserializeOwned>(entries: &[u8]) -> Result<T> {
     all.ok_or_else(|| Error::Failed("a reduction came to nothing".into()))
 }
 
-/// Makes one contribution of several.
+/// Merges several contributions into one.
 fn merging<T: Reduce + Serialize + DeserializeOwned>(entries: &[u8]) -> Result<Vec<u8>> {
     reduce_entry(&pack(&fold::<T>(entries)?)?)
 }
 
-/// Ranks that meet once. All of them make it alike.
+/// A group of ranks that meet once. All members must create it with the same arguments.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Circle {
     members: RankSet,
@@ -63,30 +63,30 @@ pub struct Circle {
 }
 
 impl Circle {
-    /// Ranks that meet, in ascending order. `turn` tells their meeting from others that its ranks or those between them
-    /// may have before all ranks meet again; it is above 0.
+    /// Creates a group from ranks in ascending order. `turn` must be above 0 and distinguish this meeting from others
+    /// that the members, or ranks between them in the tree, may have before all ranks meet again.
     pub fn new(turn: u64, members: impl IntoIterator<Item = u32>) -> Self {
         let members = RankSet::of(members);
         Self { members, turn }
     }
 
-    /// The ranks, in order.
+    /// Iterates over the ranks in order.
     pub fn ranks(&self) -> impl Iterator<Item = u32> {
         self.members.iter()
     }
 
-    /// Returns whether a rank is one of them.
+    /// Whether a rank is a member.
     pub fn contains(&self, rank: u32) -> bool {
         self.members.contains(rank)
     }
 }
 
 impl Rank {
-    /// Every rank gets every rank's bytes, in the order of the ranks.
+    /// Gives every rank the bytes of every rank, in rank order.
     ///
     /// # Errors
-    /// When the run has ended, a rank does not come within `deadline` (it is named), or the contributions are together
-    /// above the control channel's bound.
+    /// When the run has ended, a rank does not arrive within `deadline` (it is named), or the contributions together
+    /// exceed the control channel's bound.
     pub fn all_gather(
         &mut self,
         what: &str,
@@ -101,7 +101,7 @@ impl Rank {
         Ok(all.into_iter().map(|(_, bytes)| bytes).collect())
     }
 
-    /// Every rank gets every rank's value, in the order of the ranks.
+    /// Gives every rank the value of every rank, in rank order.
     pub fn gather<T: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
@@ -112,7 +112,8 @@ impl Rank {
         all.iter().map(|bytes| unpack(bytes)).collect()
     }
 
-    /// Each rank checks its own share, so that the one that sends too much is the one that says so.
+    /// Refuses a contribution above this rank's share of the bound, so that the rank with too many bytes is the one
+    /// that fails.
     fn check_share(&self, what: &str, mine: &[u8]) -> Result<()> {
         let share = self.message_bytes_max / self.size() as usize - 64;
         if mine.len() <= share {
@@ -125,15 +126,14 @@ impl Rank {
         )))
     }
 
-    /// Every rank sends messages to single ranks, at most one to each, and gets those that are for it with their
-    /// senders, in the order of the ranks. A rank that has nothing to send takes part with an empty list.
+    /// Sends messages to single ranks, at most one to each. Returns the messages for this rank with their senders, in
+    /// rank order. A rank without messages passes an empty list.
     ///
-    /// What a rank receives does not depend on the number of ranks; what is the same for several travels once.
+    /// The traffic of a rank does not grow with the number of ranks, and equal bytes for several ranks travel once.
     ///
     /// # Errors
-    /// When the run has ended, a rank does not come within `deadline` (it is named), two messages are for one rank or
-    /// one is for a rank that there is not, or what one connection would have to carry is above the control channel's
-    /// bound.
+    /// When the run has ended, a rank does not arrive within `deadline` (it is named), two messages have the same
+    /// receiver, a receiver does not exist, or a connection would have to carry more than the control channel's bound.
     pub fn exchange(
         &mut self,
         what: &str,
@@ -145,7 +145,7 @@ impl Rank {
         self.finish_exchange(pending, deadline)
     }
 
-    /// Waits for the messages of an exchange that was started, with their senders in the order of the ranks.
+    /// Waits for the messages of a started exchange. Returns them with their senders, in rank order.
     pub fn finish_exchange(
         &mut self,
         pending: Pending,
@@ -154,7 +154,7 @@ impl Rank {
         read_messages(&self.wait(pending, deadline)?, self.size())
     }
 
-    /// Messages of this rank as they enter the tree.
+    /// Encodes this rank's messages for the tree.
     fn written(&self, what: &str, messages: Vec<(u32, Vec<u8>)>) -> Result<Vec<u8>> {
         let about = |error| Error::Failed(format!("\"{what}\": {error}"));
         let mine = write_messages(self.id(), self.size(), messages).map_err(about)?;
@@ -168,7 +168,7 @@ impl Rank {
         Ok(mine)
     }
 
-    /// Every rank gets rank 0's bytes; the others give `None`.
+    /// Gives every rank the bytes of rank 0; all other ranks pass `None`.
     pub fn broadcast(
         &mut self,
         what: &str,
@@ -185,35 +185,35 @@ impl Rank {
         self.wait(pending, deadline)
     }
 
-    /// Waits until every rank is here.
+    /// Waits until every rank has arrived.
     pub fn barrier(&mut self, what: &str, deadline: Duration) -> Result<()> {
         let pending = self.start_barrier(what)?;
         self.finish(pending, deadline)
     }
 
-    /// Says that this rank has come to a barrier, without waiting for the others.
+    /// Enters a barrier without waiting for the others.
     pub fn start_barrier(&mut self, what: &str) -> Result<Pending> {
         self.enter(None, CollectiveKind::Barrier, what, Vec::new(), None)
     }
 
-    /// Waits for a barrier that was started.
+    /// Waits for a started barrier.
     pub fn finish(&mut self, pending: Pending, deadline: Duration) -> Result<()> {
         self.wait(pending, deadline).map(|_| ())
     }
 
-    /// Every rank gets the same outcome. If any failed it is the failure of the lowest failing rank; if something is
-    /// only unavailable on some ranks and nothing failed, it is that.
+    /// Gives every rank the same outcome: the failure of the lowest failing rank, if any. If nothing failed but
+    /// something is unavailable on some ranks, that of the lowest such rank.
     pub fn agree(&mut self, what: &str, mine: Result<()>, deadline: Duration) -> Result<()> {
         let mine = Verdict::of(self.id(), &self.host(), &mine);
         self.reduce(what, mine, deadline)?
             .map_or(Ok(()), |verdict| Err(verdict.into()))
     }
 
-    /// Every rank gets all contributions merged, which happens on the way.
+    /// Gives every rank the merged contributions. They are merged on the way up the tree.
     ///
     /// # Errors
-    /// When the run has ended, a rank does not come within `deadline` (it is named), a contribution cannot be read, or
-    /// the result grows above the control channel's bound.
+    /// When the run has ended, a rank does not arrive within `deadline` (it is named), a contribution cannot be
+    /// decoded, or the result exceeds the control channel's bound.
     pub fn reduce<T: Reduce + Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
@@ -225,20 +225,20 @@ impl Rank {
         fold(&self.wait(pending, deadline)?)
     }
 
-    /// A barrier after which all ranks know the same instant a little in the future (at least 500 µs from when rank 0
-    /// knew that all had come): returns it in nanoseconds of this host's `CLOCK_MONOTONIC`.
+    /// A barrier that returns a common start time, in nanoseconds of this host's `CLOCK_MONOTONIC`. It is at least 500
+    /// µs after rank 0 knew that all had arrived.
     pub fn aligned_start(&mut self, what: &str, deadline: Duration) -> Result<u64> {
         let pending = self.enter(None, CollectiveKind::Start, what, Vec::new(), None)?;
         let start_ns: u64 = unpack(&self.wait(pending, deadline)?)?;
         Ok(self.local_ns(start_ns))
     }
 
-    /// Rank 0 gets every rank's value, those that are alike once. The others get none, however many ranks there are,
-    /// and know that rank 0 has got theirs.
+    /// Gives rank 0 the value of every rank, with equal values once. The others receive no values, whatever the number
+    /// of ranks, but learn that rank 0 has theirs.
     ///
     /// # Errors
-    /// When the run has ended, a rank does not come within `deadline` (it is named), a value cannot be read, or all of
-    /// them are together above the control channel's bound.
+    /// When the run has ended, a rank does not arrive within `deadline` (it is named), a value cannot be decoded, or
+    /// all of them together exceed the control channel's bound.
     pub fn collect<T: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
@@ -252,7 +252,7 @@ impl Rank {
         Alike::of(fold(&all)?, self.size())
     }
 
-    /// Every rank gets every rank's value, those that are alike once: for what is the same on most ranks.
+    /// Gives every rank the value of every rank, with equal values once: for values that most ranks share.
     pub fn gather_alike<T: Serialize + DeserializeOwned>(
         &mut self,
         what: &str,
@@ -277,8 +277,8 @@ impl Rank {
         self.wait(pending, deadline)
     }
 
-    /// Every member gets all contributions merged and knows the same instant a little in the future (at least 500 µs
-    /// from when it was known that all had come), in nanoseconds of this host's `CLOCK_MONOTONIC`.
+    /// Gives every member the merged contributions and a common start time, in nanoseconds of this host's
+    /// `CLOCK_MONOTONIC`. It is at least 500 µs after all were known to have arrived.
     pub fn start_together<T: Reduce + Serialize + DeserializeOwned>(
         &mut self,
         circle: &Circle,
@@ -294,7 +294,7 @@ impl Rank {
         Ok((self.local_ns(start_ns), fold(merged)?))
     }
 
-    /// Says that this rank has come to a meeting of a few, without waiting for the others; [`Rank::finish`] does.
+    /// Enters a group's barrier without waiting for the others; [`Rank::finish`] waits.
     pub fn start_meeting(&mut self, circle: &Circle, what: &str) -> Result<Pending> {
         self.enter(
             Some(circle),
@@ -305,7 +305,7 @@ impl Rank {
         )
     }
 
-    /// Starts an exchange of messages for single members; [`Rank::finish_exchange`] waits for them.
+    /// Starts an exchange of messages between members; [`Rank::finish_exchange`] waits for them.
     pub fn start_exchange(
         &mut self,
         circle: &Circle,
@@ -321,12 +321,12 @@ impl Rank {
         self.enter(Some(circle), CollectiveKind::Exchange, what, mine, None)
     }
 
-    /// An instant of rank 0's clock on this host's.
+    /// Converts a time of rank 0's clock to this host's.
     fn local_ns(&self, root_ns: u64) -> u64 {
         root_ns.saturating_add_signed(self.clock_offset().offset_ns)
     }
 
-    /// Enters a collective of all ranks, or of a circle of them.
+    /// Enters a collective of all ranks or of a group.
     fn enter(
         &mut self,
         circle: Option<&Circle>,
@@ -341,7 +341,7 @@ impl Rank {
         let all = RankSet::all(self.size());
         let few = circle.filter(|circle| circle.members != all);
         let terms = Terms {
-            // All ranks have met as often when a few of them meet.
+            // Members of a group have all taken part in the same number of collectives of all ranks.
             call: CallNumber {
                 seq: self.next_seq,
                 turn: few.map_or(0, |circle| circle.turn),

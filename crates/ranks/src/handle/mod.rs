@@ -1,7 +1,7 @@
 //! [`Rank`]: the main thread's side of the control channel.
 //!
-//! Joining, what a rank knows, and its end are here; what ranks do together is in `exchanges`. While the main thread is
-//! stuck in a library, the control thread answers the others.
+//! This file has joining, a rank's facts, and its end; collectives are in `exchanges`. While the main thread is stuck
+//! in a library, the control thread answers the others.
 
 mod alike;
 mod exchanges;
@@ -38,10 +38,10 @@ use tonnage_units::lock::lock;
 use tonnage_units::reduce::Largest;
 use tonnage_units::{Error, Result};
 
-/// Beginning of a message of the debug level about the step that a rank takes, before its number.
+/// Prefix of the debug log message about a rank's current step, before its number.
 pub const STEP_MARK: &str = "step of rank ";
 
-/// This process among the ranks of a run. Dropping it without [`Rank::close`] ends the run for all.
+/// This process as a rank of a run. Dropping it without [`Rank::close`] ends the run for all.
 #[derive(Debug)]
 pub struct Rank {
     identity: Identity,
@@ -55,23 +55,23 @@ pub struct Rank {
     message_bytes_max: usize,
     close_timeout: Duration,
     network_timeout: Duration,
-    /// Time in which the verdict must come after a complaint about a missing rank.
+    /// Time for rank 0's verdict after a complaint about a missing rank.
     verdict_timeout: Duration,
     parent_is_root: bool,
 }
 
-/// Usual time in which the verdict must come after a complaint about a missing rank.
+/// Usual time for rank 0's verdict after a complaint about a missing rank.
 const VERDICT: Duration = Duration::from_secs(3);
 
-/// The most time that rank 0's port takes to close.
+/// Longest wait until rank 0's port is closed.
 const DOOR: Duration = Duration::from_secs(1);
 
 impl Rank {
-    /// Finds the other ranks, and returns when all are there and their clocks are known.
+    /// Finds the other ranks. Returns once all have joined and their clocks are known.
     ///
     /// # Errors
-    /// [`Error::Rank`] names ranks that did not come in time or do not fit this run; [`Error::Usage`] an address that
-    /// is not this host's; [`Error::Interrupted`] a signal that came meanwhile.
+    /// [`Error::Rank`] names ranks that did not join in time or do not fit this run, [`Error::Usage`] an address that
+    /// this host does not have, and [`Error::Interrupted`] a signal received meanwhile.
     pub fn join(
         identity: Identity,
         mut options: JoinOptions,
@@ -85,8 +85,8 @@ impl Rank {
         };
         let tree =
             join::join(&identity, &me, &mut options, &mut signals).map_err(|mut failure| {
-                // A rank that got a signal while it joined says so itself. Of a rank 0 that is no more its supervisor
-                // tells.
+                // A rank that received a signal while joining reports it itself. If rank 0 is gone, its supervisor
+                // reports that.
                 failure.error = received_by(failure.error, me.rank, &me.host);
                 let of_other =
                     |of: &Option<(u32, String)>| of.as_ref().is_some_and(|of| of.0 != me.rank);
@@ -143,7 +143,7 @@ impl Rank {
         }
     }
 
-    /// Tells everybody who everybody is, and rank 0 the time that a message to the last one takes.
+    /// Distributes the list of all ranks, waits for the clock, and determines the longest round trip for start leads.
     fn settle(
         &mut self,
         table: Vec<RankInfo>,
@@ -184,27 +184,27 @@ impl Rank {
         Ok(())
     }
 
-    /// This rank's number.
+    /// Returns this rank's number.
     pub fn id(&self) -> u32 {
         self.identity.rank
     }
 
-    /// Number of ranks.
+    /// Returns the number of ranks.
     pub fn size(&self) -> u32 {
         self.identity.size
     }
 
-    /// All ranks in the order of their numbers.
+    /// Returns all ranks in order.
     pub fn infos(&self) -> &[RankInfo] {
         &self.infos
     }
 
-    /// The machines, networks and hosts that ranks share.
+    /// Returns the machines, networks and hosts that ranks share.
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }
 
-    /// Processes of the other ranks that this one can find by their numbers.
+    /// Returns the PIDs of other ranks in this rank's PID namespace.
     pub fn pids_of_container(&self) -> Vec<u32> {
         let here = self.hosts.ranks_of_container(self.id());
         let others = here.into_iter().filter(|rank| *rank != self.id());
@@ -212,55 +212,55 @@ impl Rank {
         infos.map(|info| info.pid).collect()
     }
 
-    /// This host's own address on the control channel; `None` for a rank that is alone.
+    /// Returns this host's address on the control channel; `None` if there is only one rank.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.local_ip
     }
 
-    /// Identity of this rank, with the place on this host filled in.
+    /// Returns this rank's identity, with its local rank and size filled in.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Silence after which a rank of another host counts as lost.
+    /// Returns the silence after which a rank on another host counts as lost.
     pub fn network_timeout(&self) -> Duration {
         self.network_timeout
     }
 
-    /// Bytes of the control channel until this rank had its place among the others.
+    /// Returns the control-channel bytes that joining took.
     pub fn join_bytes(&self) -> JoinBytes {
         self.node.join_bytes
     }
 
-    /// Bytes that have come to this rank on the control channel since the ranks joined.
+    /// Returns the bytes received on the control channel since the ranks joined.
     pub fn received_bytes(&self) -> u64 {
         self.shared.received_bytes.load(Ordering::Relaxed)
     }
 
-    /// Bytes that this rank has said on the control channel since the ranks joined.
+    /// Returns the bytes sent on the control channel since the ranks joined.
     pub fn sent_bytes(&self) -> u64 {
         self.shared.sent_bytes.load(Ordering::Relaxed)
     }
 
-    /// States what this rank is doing now; it is reported when others wait for it in vain.
+    /// Sets this rank's current phase, which is reported if others wait for it too long.
     pub fn phase(&self, text: &str) {
         log::debug!("{STEP_MARK}{}: {text}", self.id());
         *lock(&self.shared.phase) = (short(text), Instant::now());
     }
 
-    /// Says what is to be done should the run end while the main thread is stuck in a library, so that its process is
-    /// ended without it. What was said before is forgotten.
+    /// Sets cleanup to run if the run ends while the main thread is stuck in a library and the process has to be ended
+    /// without it. Replaces earlier cleanup.
     pub fn bequeath(&self, last_will: impl FnOnce() + Send + 'static) {
         lock(&self.shared.bequest).0 = Some(Box::new(last_will));
     }
 
-    /// Threads of this rank that sleep on descriptors of their own: what the control channel brings, and the end of the
-    /// run, wakes them.
+    /// Returns the registry of threads that sleep on their own descriptors. Messages on the control channel and the end
+    /// of the run wake them.
     pub fn sleepers(&self) -> Arc<Sleepers> {
         Arc::clone(&self.shared.sleepers)
     }
 
-    /// Notes to rank 0, for any thread of this rank.
+    /// Returns a handle for notes to rank 0, usable from any thread.
     pub fn notes(&self) -> Notes {
         Notes {
             shared: Arc::clone(&self.shared),
@@ -269,18 +269,18 @@ impl Rank {
         }
     }
 
-    /// Becomes true when the run ends early; timed loops look at it.
+    /// Returns the flag that becomes true when the run ends early; timed loops check it.
     pub fn stopped(&self) -> Arc<AtomicBool> {
         self.shared.stopped.clone()
     }
 
-    /// State that outlives this handle, and the node.
+    /// Returns the shared state, which outlives this handle, and the node.
     #[cfg(test)]
     pub(crate) fn parts(&self) -> (Arc<Shared>, &NodeHandle) {
         (Arc::clone(&self.shared), &self.node)
     }
 
-    /// The estimate of this host's clock as it was made last.
+    /// Returns the latest estimate of this host's clock.
     #[cfg(test)]
     pub(crate) fn known_clock(&self) -> crate::tree::clock::KnownClock {
         *lock(&self.shared.clock)
@@ -296,7 +296,7 @@ impl Rank {
         self.alarm().raise(error);
     }
 
-    /// The end of the run for a thread beside this rank's main one.
+    /// Returns a handle with which another thread can end the run.
     pub fn alarm(&self) -> Alarm {
         Alarm {
             shared: Arc::clone(&self.shared),
@@ -305,32 +305,33 @@ impl Rank {
         }
     }
 
-    /// Claims to report why the run ended early: true for the one call after which this rank's main thread has to, and
-    /// never where the control thread has done so.
+    /// Claims the report of why the run ended early. Returns true once, if this rank's main thread must report it;
+    /// never if the control thread already has.
     pub fn claims_report(&self) -> bool {
         let supervised = matches!(self.identity.meeting, Meeting::Local { .. });
         let speaks = match self.shared.cause() {
             Some(cause) => speaks(self.id(), self.parent_is_root, supervised, &cause),
-            // The control thread is about to take up the cause, and must not say it again.
+            // The control thread has not taken the cause yet, and must not report it a second time.
             None => self.id() == 0,
         };
         speaks && self.shared.claim_report()
     }
 
-    /// Difference between this host's clock and rank 0's. It is estimated anew with every heartbeat.
+    /// Returns the difference between this host's clock and rank 0's. The estimate is renewed with every heartbeat.
     pub fn clock_offset(&self) -> ClockOffset {
         lock(&self.shared.clock).at(monotonic_ns())
     }
 
-    /// Ends the run in order: waits until every rank is here, after which nobody is reported as lost.
+    /// Ends the run normally: waits until every rank is here, after which no rank is reported as lost.
     pub fn close(mut self) -> std::result::Result<(), RankFailure> {
         self.phase("end of the run");
         if self.id() == 0 && !self.shared.stopped.load(Ordering::Acquire) {
-            // Before anybody can have left, so that no rank of a next run at the same port comes to this one.
+            // Closed before any rank can have left, so that a rank of the next run at the same port cannot reach this
+            // one.
             let closed = Slot::waking(Arc::clone(&self.shared.sleepers));
             self.shared
                 .command(ControlCommand::CloseDoor(Arc::clone(&closed)));
-            // A control thread that has ended meanwhile has closed it.
+            // A control thread that has already ended has closed it too.
             closed.wait(Instant::now() + DOOR);
         }
         let outcome = self.barrier("end of the run", self.close_timeout);
@@ -365,7 +366,7 @@ impl Drop for Rank {
     }
 }
 
-/// Ends the run for all ranks in the name of one, by a thread beside its main one, which may be stuck in a library.
+/// Ends the run for all ranks from a thread other than a rank's main thread, which may be stuck in a library.
 #[derive(Debug, Clone)]
 pub struct Alarm {
     shared: Arc<Shared>,
@@ -374,21 +375,21 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Ends the run because of an error of the rank. Only the first cause counts. A process whose main thread does not
-    /// end by itself is ended after a grace, where [`crate::JoinOptions::end_process`] says so.
+    /// Ends the run because of the rank's error. Only the first cause counts. With [`crate::JoinOptions::end_process`],
+    /// a process whose main thread does not end is ended after a grace period.
     pub fn raise(&self, error: &Error) {
         let cause = Cause::of(error, self.rank, &self.host);
         self.shared.command(ControlCommand::Abort(cause));
     }
 }
 
-/// Bytes of a message beside the note in it.
+/// Bytes reserved for the head of a message with a note.
 const HEAD_BYTES: usize = 1024;
 
-/// Notes: what a rank tells rank 0 while the run goes on, such as how far it is. Nobody waits for one.
+/// Notes from a rank to rank 0 during the run, such as progress. No rank waits for them.
 ///
-/// Notes of a rank come in the order in which they were sent, and before anything that the rank enters later: once an
-/// exchange is over on rank 0, the notes that ranks sent before they entered it are there.
+/// Notes of a rank arrive in order, and before anything that the rank enters later. Once a collective is over on rank
+/// 0, all notes sent before it have arrived.
 #[derive(Debug, Clone)]
 pub struct Notes {
     shared: Arc<Shared>,
@@ -397,7 +398,7 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// Sends a note to rank 0, which may send some itself.
+    /// Sends a note to rank 0. Rank 0 may send notes too.
     pub fn send(&self, note: Vec<u8>) -> Result<()> {
         if note.len() + HEAD_BYTES > self.message_bytes_max {
             return Err(Error::Failed(format!(
@@ -410,8 +411,8 @@ impl Notes {
         Ok(())
     }
 
-    /// Takes the notes that have come to rank 0 since they were taken last, with the ranks that sent them; those of one
-    /// rank in their order. Other ranks have none.
+    /// Takes the notes that rank 0 has received since the last call, with their senders; those of one rank are in
+    /// order. Empty on other ranks.
     pub fn take(&self) -> Vec<(u32, Vec<u8>)> {
         std::mem::take(&mut lock(&self.shared.notes))
     }

@@ -1,8 +1,7 @@
-//! Addresses that ranks listen on: rank 0's, and those of other parents. Connecting to them is in
-//! [`super::connection`].
+//! Finds the addresses that rank 0 and other parents listen on. Connecting to them is in [`super::connection`].
 //!
-//! No rank listens on more interfaces than needed: rank 0 takes the address that `MASTER_ADDR` stands for (which must
-//! be one of its own) or the one of a chosen interface, other parents the address that they reached rank 0 from.
+//! No rank listens on more interfaces than needed. Rank 0 uses the address of `MASTER_ADDR`, which must be one of its
+//! own, or that of a chosen interface. Other parents use the address from which they reached rank 0.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, ToSocketAddrs, UdpSocket};
@@ -16,7 +15,7 @@ use crate::signals::Signals;
 use tonnage_units::identity::{AddressSource, Identity, Meeting};
 use tonnage_units::{Error, Result};
 
-/// Reason why rank 0 cannot listen where it should.
+/// Why rank 0 cannot listen on its address.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ListenError {
     /// This host does not have the address.
@@ -40,7 +39,7 @@ pub(crate) enum ListenError {
         address: SocketAddr,
         source_of: AddressSource,
     },
-    /// A name of this host means loopback here, and other hosts cannot reach that.
+    /// This host's name resolves to loopback here, which other hosts cannot reach.
     #[error(
         "{} is {ip} on rank 0's own host, which other hosts cannot reach: give --control-interface NAME, or the address itself in \
          place of the name",
@@ -51,7 +50,7 @@ pub(crate) enum ListenError {
         host: String,
         source_of: AddressSource,
     },
-    /// Any other refusal of the system.
+    /// Any other system error.
     #[error("rank 0 cannot listen on {address}: {error}")]
     System {
         address: SocketAddr,
@@ -73,11 +72,11 @@ impl From<ListenError> for Error {
     }
 }
 
-/// Pause between two tries to reach a rank.
+/// Pause between two attempts to reach a rank.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
-/// The socket on which rank 0 waits for the others. A name may be known later than this process starts, such as a pod's
-/// own, so the resolver is asked until the join deadline.
+/// Returns rank 0's listening socket. A name may become known only after this process starts, such as a pod's own, so
+/// resolving is retried until the join deadline.
 pub(super) fn root_listener(joiner: Joiner<'_>, signals: &mut Signals) -> Result<TcpListener> {
     let Joiner {
         identity, options, ..
@@ -108,7 +107,7 @@ pub(super) fn root_listener(joiner: Joiner<'_>, signals: &mut Signals) -> Result
     Err(last.map_or_else(none, Error::from))
 }
 
-/// The listening socket that tonnage gave to its rank 0 as standard input.
+/// Returns the listening socket that tonnage passed to its rank 0 as standard input.
 fn inherited(control: SocketAddr) -> Result<TcpListener> {
     let stdin = io::stdin();
     let is_listening = rustix::net::sockopt::socket_acceptconn(stdin.as_fd()).unwrap_or(false);
@@ -125,7 +124,7 @@ fn inherited(control: SocketAddr) -> Result<TcpListener> {
     Ok(TcpListener::from(copy))
 }
 
-/// Asks again until there is an answer, or the deadline has come: then the last failure is the error.
+/// Retries `ask` until it succeeds or the deadline passes; then the last failure is the error.
 fn until_resolved<T>(
     mut ask: impl FnMut() -> Result<T>,
     deadline: Instant,
@@ -150,7 +149,7 @@ fn until_resolved<T>(
     }
 }
 
-/// Waits, unless a signal ends the run.
+/// Waits for `time`; fails if a signal ends the run.
 pub(crate) fn pause(time: Duration, signals: &mut Signals) -> Result<()> {
     signals.wait([], time).map(|_| ())
 }
@@ -178,7 +177,7 @@ fn bind(
     listen_on(address, host, source)
 }
 
-/// A socket on exactly this address, which `host` stands for.
+/// Listens on exactly this address. `host` is the name it was given by, for errors.
 pub(crate) fn listen_on(
     address: SocketAddr,
     host: &str,
@@ -206,15 +205,15 @@ pub(super) fn resolve(host: &str, port: u16, source: AddressSource) -> Result<Ve
     Ok((host, port).to_socket_addrs().map_err(failed)?.collect())
 }
 
-/// The address of an interface; of several, one of the wanted family, and none that needs a scope.
+/// Returns an address of an interface without a scope, preferably of the same family as `like`.
 pub(crate) fn interface_address(name: &str, like: Option<IpAddr>) -> Result<IpAddr> {
     let mut own = interface_addresses(name)?;
     own.sort_by_key(|ip| ip.is_ipv4() != like.is_none_or(|like| like.is_ipv4()));
-    // There is one, or it would have been an error.
+    // The list is not empty, or it would have been an error.
     own.first().copied().ok_or_else(|| no_interface(name, &[]))
 }
 
-/// All addresses of an interface that need no scope, IPv4 first.
+/// Returns all addresses of an interface that need no scope, IPv4 first.
 pub(crate) fn interface_addresses(name: &str) -> Result<Vec<IpAddr>> {
     let all = tonnage_sys::interfaces::addresses()
         .map_err(|error| Error::io("cannot list the network interfaces", error))?;
@@ -250,7 +249,7 @@ fn no_interface(name: &str, there_are: &[&str]) -> Error {
     ))
 }
 
-/// A socket on the loopback, by which all processes of this host can meet.
+/// Listens on loopback, where all processes of this host can meet.
 pub(crate) fn loopback_listener() -> Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|error| {
         let advice = match error.kind() {
@@ -259,7 +258,7 @@ pub(crate) fn loopback_listener() -> Result<(TcpListener, SocketAddr)> {
         };
         Error::io(format!("cannot listen on 127.0.0.1{advice}"), error)
     })?;
-    // A socket of UDP asks for the way and sends nothing.
+    // Connecting a UDP socket looks up the route without sending anything.
     let way = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).and_then(|socket| {
         let address = listener.local_addr()?;
         socket.connect(address).map(|()| address)
@@ -274,7 +273,7 @@ pub(crate) fn loopback_listener() -> Result<(TcpListener, SocketAddr)> {
     Ok((listener, address))
 }
 
-/// The socket on which a rank other than 0 waits for its children: on the address that it reached rank 0 from.
+/// Listens for the children of a rank other than 0, on the address from which it reached rank 0.
 pub(crate) fn inner_listener(to_root: &Channel, options: &JoinOptions) -> Result<TcpListener> {
     let mine = to_root.local_addr()?.ip();
     let ip = match &options.interface {
@@ -303,8 +302,8 @@ mod tests {
         AddressSource::Step,
     ];
 
-    /// Checks the advice for each way to say an address: the options that change it are named, and those without effect
-    /// are not.
+    /// Checks the advice for each source of an address: it names the options that change the address, and none without
+    /// effect.
     fn advises(error: &ListenError, source: AddressSource, wanted: &str) {
         let text = error.to_string();
         assert!(text.contains(wanted), "{source:?}: {text}");
@@ -333,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_in_use_says_how_to_choose_another() {
+    fn a_busy_port_error_names_how_to_choose_another() {
         let first = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = first.local_addr().unwrap();
         for source in SAYERS {
@@ -352,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_means_loopback_is_a_trap_between_hosts() {
+    fn a_name_that_means_loopback_is_refused_between_hosts() {
         let bind = |local_size| {
             let address = "127.0.1.1:0".parse().unwrap();
             bind(
@@ -370,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_be_known_later() {
+    fn resolving_is_retried_until_the_deadline() {
         let soon = Instant::now() + Duration::from_secs(20);
         let mut tries = 0;
         let found = until_resolved(
@@ -393,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_interface_lists_those_there_are() {
+    fn an_unknown_interface_error_lists_the_existing_ones() {
         let error = interface_address("nope0", None).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("no such interface"), "{error}");

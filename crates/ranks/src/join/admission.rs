@@ -1,6 +1,7 @@
-//! Rank 0's side of joining: whoever knows the secret says who it is, is compared with the run, and is told its parent.
+//! Rank 0's side of joining: each peer with the secret introduces itself, is checked against the run, and is assigned
+//! its parent.
 //!
-//! The others' side is in [`super::membership`], strangers in [`super::handshake`].
+//! The other ranks' side is in [`super::membership`]; unauthenticated connections are in [`super::handshake`].
 
 use std::collections::{HashMap, HashSet};
 use std::net::TcpListener;
@@ -24,7 +25,7 @@ use tonnage_units::message::say;
 use tonnage_units::number_list;
 use tonnage_units::{Error, Result};
 
-/// Length of time in which late ranks are still told why the run failed.
+/// How long ranks that arrive late still get the reason for a failed start.
 const LATECOMERS: Duration = Duration::from_secs(1);
 
 /// A rank that has introduced itself to rank 0.
@@ -33,19 +34,19 @@ struct Member {
     hello: Hello,
 }
 
-/// Conditions that a rank has to fulfil to be part of a run: rank 0's side of every comparison.
+/// Conditions that a rank must fulfil to be part of a run, compared by rank 0.
 #[derive(Debug)]
 pub(crate) struct Conditions {
     pub(crate) me: RankInfo,
     pub(crate) size: u32,
-    /// The giver of the number of ranks.
+    /// Where the number of ranks comes from.
     pub(crate) source: String,
     pub(crate) plan_hash: String,
 }
 
 impl Conditions {
-    /// Returns the reason why this rank cannot be part of the run, if there is one; `twin` is one of the same number
-    /// that is.
+    /// Returns why this rank cannot join, if there is a reason. `twin` is a rank that already joined with the same
+    /// number.
     pub(crate) fn objection(&self, twin: Option<&RankInfo>, hello: &Hello) -> Option<Error> {
         let me = &self.me;
         let info = &hello.info;
@@ -79,7 +80,7 @@ impl Conditions {
     }
 }
 
-/// Joins as rank 0 of several ranks, on `listener` where there is one already.
+/// Joins as rank 0 of several ranks, on `listener` if there is one already.
 pub(super) fn admit(
     joiner: Joiner<'_>,
     listener: Option<TcpListener>,
@@ -102,12 +103,12 @@ pub(super) fn admit(
         source: identity.source.clone(),
         plan_hash: options.plan_hash.clone(),
     };
-    // Who was started by the supervisor has no latecomers.
+    // A run under the supervisor has no late ranks.
     let has_latecomers = matches!(identity.meeting, Meeting::Master { .. });
     let mut members = Vec::new();
     if let Err(error) = open_files::provide(me, identity.size - 1) {
         let mut failure = RankFailure::from(error);
-        // Of a rank 0 that a supervisor started, the end tells enough; those of a launcher would wait for its start.
+        // Under a supervisor, rank 0's exit is enough. Ranks of a launcher would wait for rank 0 to start.
         if has_latecomers {
             failure = announced(failure.error, joiner);
             let cause = me.cause(&failure.error);
@@ -161,8 +162,8 @@ pub(super) fn admit(
     })
 }
 
-/// Failure to join that is said before the others are told of it: they end without a word then, and a launcher may kill
-/// this process as soon as one of them has ended. A process that may not be ended here says it itself.
+/// Reports a failure to join before the others learn of it. They then end silently, and a launcher may kill this
+/// process as soon as one of them has ended. If this process may not be ended here, the caller reports it.
 fn announced(error: Error, joiner: Joiner<'_>) -> RankFailure {
     let error = received_by(error, joiner.me.rank, &joiner.me.host);
     let is_told = joiner.options.end_process;
@@ -172,7 +173,7 @@ fn announced(error: Error, joiner: Joiner<'_>) -> RankFailure {
     RankFailure { error, is_told }
 }
 
-/// Tells ranks that come a moment later why the run cannot start.
+/// Sends ranks that arrive a moment later the reason why the run cannot start.
 fn tell_latecomers(
     handshakes: &mut Handshakes,
     signals: &mut Signals,
@@ -201,9 +202,9 @@ fn gather_members(
 ) -> Result<()> {
     let size = joiner.identity.size;
     let deadline = Instant::now() + joiner.options.join_timeout;
-    // They are silent unless a rank ends, so that nothing may cost something for each whenever another one comes.
+    // Members are silent unless one ends. Epoll avoids a cost per member whenever another rank arrives.
     let watch = LinkWatch::new()?;
-    // Places of the ranks among the members.
+    // Index of each rank among the members.
     let mut places = HashMap::new();
     while members.len() + 1 < size as usize {
         if Instant::now() >= deadline {
@@ -232,7 +233,7 @@ fn gather_members(
             });
             misfit = misfit.or(objection);
         }
-        // Only now, because those who came together with it are to hear the reason too.
+        // Returned only now, so that ranks that arrived at the same time get the reason too.
         misfit.map_or(Ok(()), Err)?;
         if events.stirred {
             for place in watch.ready(Duration::ZERO)? {
@@ -256,7 +257,7 @@ fn missing(joiner: Joiner<'_>, handshakes: &Handshakes, members: &[Member]) -> E
     Error::Rank {
         rank: absent.first().copied().unwrap_or_default(),
         host: match identity.meeting {
-            // Its supervisor started all ranks where this one is.
+            // Its supervisor started all ranks on this host.
             Meeting::Local { .. } => me.host.to_string(),
             _ => "unknown host".into(),
         },
@@ -272,7 +273,7 @@ fn missing(joiner: Joiner<'_>, handshakes: &Handshakes, members: &[Member]) -> E
     }
 }
 
-/// Tells every member its parent, and how crowded the most crowded CPU of all hosts is, which is returned.
+/// Sends every member its parent and the number of ranks on the most crowded CPU of all hosts. Returns that number.
 fn assign_parents(joiner: Joiner<'_>, members: &mut [Member]) -> Result<u32> {
     let Joiner { me, options, .. } = joiner;
     let others = members.iter().map(|member| {
@@ -325,9 +326,9 @@ mod tests {
     use crate::join::introduction::introduce_to;
     use crate::testing::{door, identity, options, start};
 
-    /// A look at every rank that is there, whenever another one comes, would be some thousand.
+    /// Reading from every joined rank whenever another one arrives would take thousands of reads.
     #[test]
-    fn rank_0_reads_only_what_is_there_to_be_read() {
+    fn rank_0_reads_only_ready_connections() {
         const RANKS: u32 = 60;
         let (listener, address) = door();
         let zero = start(
@@ -337,7 +338,7 @@ mod tests {
             |_| {},
             |rank| (rank.unwrap_err().to_string(), RECEIVES.get()),
         );
-        // One after the other; the last one does not fit, which is the end.
+        // The ranks arrive one after the other. The last one has another plan, which ends the run.
         let come = |rank: u32| {
             let identity = identity(rank, RANKS, address);
             let options = options(&identity);
@@ -373,7 +374,7 @@ mod tests {
         assert_eq!(came.iter().filter(|came| came.is_ok()).count(), 58);
         let (error, receives) = zero.join().unwrap();
         assert!(error.contains("another command line"), "{error}");
-        // The handshake and the introduction of each, which may come in pieces.
+        // The handshake and introduction of each rank, which may arrive in pieces.
         let ranks = RANKS as usize;
         assert!((2 * ranks..6 * ranks).contains(&receives), "{receives}");
     }

@@ -1,5 +1,5 @@
-//! Connecting to a rank that listens, and proving to know the secret. The addresses are found in [`super::address`];
-//! what is said on the connection is in [`super::introduction`].
+//! Connects to a listening rank and proves knowledge of the secret. Addresses come from [`super::address`]; messages on
+//! the connection are in [`super::introduction`].
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};
@@ -16,13 +16,13 @@ use tonnage_units::{Error, Result};
 
 /// Longest wait for one address to accept.
 const CONNECT: Duration = Duration::from_secs(2);
-/// Closed handshakes after which trying again is pointless.
+/// Failed handshakes after which a retry is pointless.
 const REFUSALS_MAX: u32 = 5;
 
 /// The listener that a rank connects and introduces itself to.
 pub(crate) struct Listener {
     pub(crate) rank: u32,
-    /// Not known by name before it answers.
+    /// Host name, once known.
     pub(crate) host: Option<String>,
     pub(crate) meeting: Meeting,
 }
@@ -37,21 +37,21 @@ impl Listener {
     }
 }
 
-/// Reason why one try did not work.
+/// Why an attempt failed.
 enum Attempt {
-    /// Nobody listens yet.
+    /// No process listens yet.
     Later(String),
-    /// Somebody listens, but does not answer.
+    /// The peer accepts connections but does not answer.
     Silent,
-    /// Somebody listens, but closes the connection at once during the handshake.
+    /// The peer closes the connection during the handshake.
     Refused,
-    /// Trying again is pointless.
+    /// A retry is pointless.
     Fatal(Error),
-    /// Nobody listens any more.
+    /// The listener has ended.
     Deserted(Error),
 }
 
-/// Connects and proves to know the secret; tries until the deadline, because rank 0 may start later.
+/// Connects and proves knowledge of the secret. Retries until the deadline, because rank 0 may start later.
 pub(crate) fn connect_to(
     listener: &Listener,
     options: &JoinOptions,
@@ -73,7 +73,7 @@ pub(crate) fn connect_to(
             }
             Err(Attempt::Later(text)) => (text, RETRY),
             Err(Attempt::Silent) => {
-                // It may be in a long queue, where every new connection is the last one again.
+                // The peer may have a long queue, and every new connection goes to its end.
                 answer_timeout *= 2;
                 ("it accepts connections but does not answer".into(), RETRY)
             }
@@ -110,21 +110,21 @@ fn try_connect(
     let addresses = match &listener.meeting {
         Meeting::Alone | Meeting::Exchange(_) | Meeting::FirstHost { .. } => Vec::new(),
         Meeting::Local { control } => vec![*control],
-        // A name may be known later than this process starts, such as that of a pod.
+        // A name may become known only after this process starts, such as that of a pod.
         Meeting::Master { host, port, source } => {
             resolve(host, *port, *source).map_err(|error| Attempt::Later(error.to_string()))?
         }
     };
     let mut last = Attempt::Later("it has no address".into());
     for address in addresses {
-        // Before the other side can have begun to count.
+        // Taken before the peer can have started its own timer.
         let begun = Instant::now();
         let left = deadline.saturating_duration_since(begun);
         let timeout = CONNECT.min(left).max(Duration::from_millis(1));
         match TcpStream::connect_timeout(&address, timeout) {
             Ok(stream) => match shake_hands(stream, options, answer_timeout, deadline, signals) {
                 Ok(channel) => return Ok(channel),
-                // Whoever listens shows out those that need longer for their greeting.
+                // The listener closes connections whose greeting takes longer.
                 Err(Attempt::Refused) if begun.elapsed() >= options.stranger_timeout => {
                     let text = "it closed the connection before the greeting was finished: is the network between them slow \
                                 or lossy, or does somebody flood its port?";
@@ -144,8 +144,8 @@ fn try_connect(
     Err(last)
 }
 
-/// Returns whether whoever listens there took that over from the supervisor, which listened before it started any rank,
-/// and goes on until all have come: a refused connection says then that rank 0 is no more.
+/// Whether the listener inherited its socket from the supervisor. That socket was open before any rank started and
+/// stays open until all have joined, so a refused connection means that rank 0 is gone.
 pub(super) fn is_inherited(listener: &Listener) -> bool {
     matches!(listener.meeting, Meeting::Local { .. }) && listener.rank == 0
 }
@@ -158,7 +158,7 @@ fn shake_hands(
     signals: &mut Signals,
 ) -> std::result::Result<Channel, Attempt> {
     let mut channel = Channel::initiate(stream, &options.secret).map_err(|error| match error {
-        // The other side was gone before a word was said.
+        // The peer was gone before any message.
         Error::Io { .. } => Attempt::Later(error.to_string()),
         error => Attempt::Fatal(error),
     })?;
@@ -175,7 +175,7 @@ fn shake_hands(
         }
         if !channel.established() {
             match signals.wait([channel.interest()], left) {
-                // Whoever leaves in the middle of a handshake cannot say why.
+                // A rank that leaves in the middle of a handshake cannot send its reason.
                 Err(Error::Interrupted { signal, .. }) => {
                     until = until.min(Instant::now() + LAST_WORDS);
                     let waited = wait_for(&[channel.interest()], left.min(LAST_WORDS));

@@ -1,6 +1,6 @@
-//! Rank 0's port once all ranks have joined: whoever comes still is told at once why there is no place for it.
+//! Rank 0's port after all ranks have joined: late processes get the reason why they cannot join.
 //!
-//! Without it a second process of a rank, or one of another run, would ask in vain until its time to join is over.
+//! Without it, a second process for a rank, or a process of another run, would retry until its join timeout.
 
 use std::time::Instant;
 
@@ -12,10 +12,10 @@ use crate::channel::Interest;
 use crate::channel::message::Head;
 use tonnage_units::Error;
 
-/// Strangers that are looked at together beside a run: few, since nobody who belongs to it is among them.
+/// Connections that are served at once during a run. Few, because none of them belongs to it.
 const STRANGERS_MAX: usize = 8;
 
-/// The port of a run that has begun.
+/// Rank 0's port during a run.
 pub(crate) struct LateDoor {
     handshakes: Handshakes,
     conditions: Conditions,
@@ -30,17 +30,17 @@ impl LateDoor {
         }
     }
 
-    /// Events to wait for.
+    /// Returns the events to wait for.
     pub(crate) fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
         self.handshakes.interests()
     }
 
-    /// The time at which a visitor has run out of it.
+    /// Returns when the next connection times out.
     pub(crate) fn expiry(&self) -> Option<Instant> {
         self.handshakes.expiry()
     }
 
-    /// Tells those that have said who they are why they come too late; `table` has the ranks of the run.
+    /// Sends peers that have introduced themselves the reason why they are too late. `table` has the ranks of the run.
     pub(crate) fn turn_away(&mut self, table: &[RankInfo]) {
         for (mut channel, message) in self.handshakes.serve().greeted {
             let objection = match message.head {

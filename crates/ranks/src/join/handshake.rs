@@ -1,8 +1,8 @@
-//! Connections to a rank that listens, until they have proved who they are; and last words on those that fail.
+//! Serves connections to a listening rank until they are authenticated, and sends last messages on those that fail.
 //!
-//! Anybody can reach the port. Somebody who sends garbage, does not know the secret, or says nothing is shown out and
-//! the run goes on; the number of connections that are looked at together is bounded. The introduction of a recognised
-//! rank is judged in [`crate::join`].
+//! The port is open to any process. A connection that sends garbage, lacks the secret, or stays silent is closed and
+//! the run continues. The number of connections served at once is bounded. [`crate::join`] checks the introduction of
+//! an authenticated rank.
 
 use std::io;
 use std::net::{SocketAddr, TcpListener};
@@ -17,22 +17,22 @@ use crate::channel::{Channel, Interest};
 use crate::signals::Signals;
 use tonnage_units::{Error, Result};
 
-/// Strangers that are looked at beside the ranks themselves.
+/// Unauthenticated connections served in addition to the expected ranks.
 pub(crate) const STRANGERS_MAX: usize = 64;
-/// Others wait this much longer than rank 0, so that its reason reaches them before they give up.
+/// Extra time that other ranks wait after rank 0's deadline, so that its reason reaches them before they give up.
 pub(crate) const MARGIN: Duration = Duration::from_secs(5);
 
-/// Time for a rank that ends to say why to another.
+/// Time for an ending rank to send its reason to another.
 pub(crate) const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// Time that a connection may be silent when others wait for its place: a rank's greeting comes with its connection.
+/// Silence allowed when other connections wait for a free slot. A rank sends its greeting right after connecting.
 const CROWDED: Duration = Duration::from_millis(500);
 
-/// A connection that has proved nothing.
+/// A connection that is not authenticated yet.
 struct Unproven {
     channel: Channel,
     since: Instant,
-    /// True when it may have something to read.
+    /// Whether it may have data to read.
     ready: bool,
 }
 
@@ -42,29 +42,29 @@ impl Unproven {
     }
 }
 
-/// A listener, and the connections to it whose handshake is under way.
+/// A listener and its connections whose handshake is in progress.
 pub(crate) struct Handshakes {
     listener: TcpListener,
     secret: Secret,
     pending: Vec<Unproven>,
-    /// Most connections that are looked at together.
+    /// Maximum number of connections served at once.
     pub(super) pending_max: usize,
     timeout: Duration,
-    /// Connections that were shown out.
+    /// Refused connections.
     pub(super) refusals: Refusals,
 }
 
 /// Result of one step of a listener.
 #[derive(Default)]
 pub(crate) struct HandshakeEvents {
-    /// Recognised ranks and the first thing that each said.
+    /// Authenticated ranks with the first message of each.
     pub(crate) greeted: Vec<(Channel, Message)>,
-    /// True when what was waited for beside connections to the port is ready.
+    /// Whether the additional descriptor is ready.
     pub(crate) stirred: bool,
 }
 
 impl Handshakes {
-    /// Gives everybody the time for strangers to say something sensible.
+    /// Creates the set. Every connection gets `stranger_timeout` to introduce itself.
     pub(crate) fn new(
         listener: TcpListener,
         options: &JoinOptions,
@@ -84,7 +84,7 @@ impl Handshakes {
         })
     }
 
-    /// Shows somebody out. One report for each run is enough: a port scan must not fill the log.
+    /// Records a refused connection. Only the first one of a run is logged, so that a port scan cannot fill the log.
     pub(crate) fn refuse(&mut self, peer: SocketAddr, refusal: &JoinRefusal) {
         if self.refusals.count(peer.ip(), refusal) {
             let reason = self.refusals.reason(refusal);
@@ -94,7 +94,7 @@ impl Handshakes {
         }
     }
 
-    /// Waits for something to happen, at most until `until`, and also for `beside`.
+    /// Waits for an event, at most until `until`. `beside` is an additional descriptor to wait for.
     pub(crate) fn step(
         &mut self,
         until: Instant,
@@ -110,7 +110,7 @@ impl Handshakes {
         for (pending, is_ready) in self.pending.iter_mut().zip(ready.by_ref()) {
             pending.ready = is_ready;
         }
-        // Newcomers are not waited for where there are too many; a connection that was pending may have gone since.
+        // With too many connections the listener is not waited for, but one of them may have gone since.
         let served = self.serve_ready(ready.next() != Some(false));
         Ok(HandshakeEvents { stirred, ..served })
     }
@@ -119,9 +119,9 @@ impl Handshakes {
         self.pending.len() >= self.pending_max
     }
 
-    /// Events to wait for.
+    /// Returns the events to wait for.
     pub(crate) fn interests(&self) -> impl Iterator<Item = Interest<'_>> {
-        // Where there are too many, newcomers wait in the system's queue until the silent have run out of time.
+        // With too many connections, new ones wait in the system's queue until silent ones time out.
         let newcomers = (!self.is_full()).then(|| Interest::read(&self.listener));
         let pending = self.pending.iter();
         pending
@@ -129,7 +129,7 @@ impl Handshakes {
             .chain(newcomers)
     }
 
-    /// The time at which a connection has run out of it.
+    /// Returns when the next connection times out.
     pub(crate) fn expiry(&self) -> Option<Instant> {
         let full = self.is_full();
         let time = |pending: &Unproven| {
@@ -144,7 +144,7 @@ impl Handshakes {
         pending.map(|pending| pending.since + time(pending)).min()
     }
 
-    /// Does what can be done without waiting, for whoever is here.
+    /// Serves all connections without waiting.
     pub(crate) fn serve(&mut self) -> HandshakeEvents {
         for pending in &mut self.pending {
             pending.ready = true;
@@ -152,8 +152,8 @@ impl Handshakes {
         self.serve_ready(true)
     }
 
-    /// Does what can be done without waiting for those that are known to be ready: a look at everybody at each event
-    /// would be N² system calls for N ranks.
+    /// Serves ready connections without waiting. Checking every connection at each event would take N² system calls for
+    /// N ranks.
     fn serve_ready(&mut self, newcomers: bool) -> HandshakeEvents {
         let mut events = HandshakeEvents::default();
         if newcomers {
@@ -163,7 +163,7 @@ impl Handshakes {
         events
     }
 
-    /// Shows out those that are silent for long, when others wait.
+    /// Closes connections that have been silent too long if others wait.
     fn make_room(&mut self) {
         if !self.is_full() {
             return;
@@ -192,7 +192,7 @@ impl Handshakes {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 Err(error) => {
-                    // Such as too many open files: it may pass, but must not be asked again at full speed.
+                    // For example, too many open files. That may pass, but must not cause a busy loop.
                     log::debug!("cannot accept a connection now: {error}");
                     std::thread::sleep(Duration::from_millis(20));
                     return;
@@ -224,31 +224,31 @@ impl Handshakes {
         }
     }
 
-    /// Stops listening, also for copies of the socket that this process has as its standard input.
+    /// Stops listening, even if this process has a copy of the socket as standard input.
     pub(crate) fn close(self) {
-        // A socket that is no longer listening needs no stopping.
+        // Failure means that the socket no longer listens.
         let _ = rustix::net::shutdown(&self.listener, rustix::net::Shutdown::Both);
     }
 }
 
-/// Tells a rank that its introduction was heard.
+/// Confirms a rank's introduction.
 pub(crate) fn acknowledge(channel: &mut Channel) -> Result<()> {
     channel.send(&Head::Beat, &[])?;
     channel.flush();
     Ok(())
 }
 
-/// Last words on a connection: why this rank ends.
+/// Sends the reason why this rank ends, as the last message on a connection.
 pub(crate) fn tell(channel: &mut Channel, cause: &Cause) {
     let cause = cause.clone();
-    // A peer that cannot be told finds the connection closed.
+    // If this fails, the peer finds the connection closed.
     if channel.send(&Head::Abort { cause }, &[]).is_ok() {
         channel.flush_until(Instant::now() + LAST_WORDS);
         channel.finish_writing();
     }
 }
 
-/// Error for a peer that is gone: what it said last, or that it said nothing.
+/// Returns the error for a peer that is gone: the cause it sent last, or that it ended without one.
 pub(crate) fn last_words(channel: &mut Channel, info: &RankInfo) -> Error {
     while let Ok(Some(message)) = channel.next_message() {
         if let Head::Abort { cause } = message.head {

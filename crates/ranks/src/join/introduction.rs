@@ -1,9 +1,9 @@
-//! Introducing this rank to one that listens: connecting and saying who it is, until it was heard.
+//! Introduces this rank to a listening rank: connects and sends the introduction until it is confirmed.
 //!
-//! The listener gives everybody a bounded time for the first words, because anybody can connect. A rank whose words
-//! were late, since the network loses packets or many others were at the door, is shown out like a stranger, and tries
-//! again here until the join deadline. That it was heard is the listener's answer, a beat. A rank that a signal ends
-//! before says who it was and why it goes, since otherwise the others would wait for it until their time is over.
+//! The listener bounds the time for the introduction, because any process can connect. An introduction can be late if
+//! the network loses packets or many others connect; it is then refused, and retried here until the join deadline. The
+//! listener confirms with a heartbeat. A rank that is interrupted before that sends its identity and the reason, so
+//! that the others do not wait until their timeout.
 
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ use crate::channel::message::{Cause, Head};
 use crate::signals::Signals;
 use tonnage_units::{Error, Result};
 
-/// Connects and says what `words` gives for the connection, again until the other side has heard it.
+/// Connects and sends the message from `words`; retries until the peer has confirmed it.
 pub(super) fn introduce_to(
     listener: &Listener,
     joiner: Joiner<'_>,
@@ -59,7 +59,7 @@ pub(super) fn introduce_to(
     }
 }
 
-/// Says on a connection of its own who this rank is, and why it goes.
+/// Sends this rank's introduction and the reason why it ends, on a new connection.
 fn resign(
     listener: &Listener,
     joiner: Joiner<'_>,
@@ -74,14 +74,14 @@ fn resign(
         tell(&mut channel, cause);
         Ok(())
     });
-    // Then the supervisor or the launcher has to end the others.
+    // If this fails, the supervisor or the launcher has to end the others.
     if let Err(error) = said {
         let rank = listener.rank;
         log::debug!("rank {rank} did not hear why this one ends: {error}");
     }
 }
 
-/// Returns true when the other side has heard the words, false when it closed the connection before.
+/// Whether the peer confirmed the introduction; false if it closed the connection before that.
 fn is_heard(
     joiner: Joiner<'_>,
     listener: &Listener,
@@ -99,7 +99,7 @@ fn is_heard(
     }
 }
 
-/// Waits for the next thing that a listener says; `None` when it closes the connection, or the time is up.
+/// Waits for the listener's next message. `None` if it closes the connection or the time is up.
 pub(super) fn answer(
     joiner: Joiner<'_>,
     channel: &mut Channel,
@@ -133,7 +133,7 @@ mod tests {
     use crate::testing::{door, identity, options, start};
 
     #[test]
-    fn rank_0_hears_of_a_signal_to_a_rank_that_it_has_not_met() {
+    fn rank_0_learns_of_a_signal_to_a_rank_that_has_not_joined() {
         let (listener, address) = door();
         let zero = start(
             0,

@@ -1,4 +1,4 @@
-//! Joining by a rank other than 0: introduce itself to rank 0, go to its parent, receive its children.
+//! Joining as a rank other than 0: introduce itself to rank 0, connect to the parent, accept the children.
 
 use std::net::TcpListener;
 use std::ops::Range;
@@ -63,17 +63,17 @@ pub(super) fn become_member(
     })
 }
 
-/// A rank that rank 0 knows, connected to its parent.
+/// A rank that rank 0 has accepted, connected to its parent.
 struct Introduced {
     /// The connection to the parent.
     channel: Channel,
     welcome: Welcome,
-    /// The socket for its children, if it will have any.
+    /// Listening socket for its children, if it will have any.
     listener: Option<TcpListener>,
     bytes: JoinBytes,
 }
 
-/// Introduces this rank to rank 0, and to its parent where that is another.
+/// Introduces this rank to rank 0 and then to its parent, if that is another rank.
 fn introduce(
     joiner: Joiner<'_>,
     is_parent: bool,
@@ -164,7 +164,7 @@ fn wait_for_welcome(
     Err(RankFailure { error, is_told })
 }
 
-/// Waits for the ranks that rank 0 sends here.
+/// Waits for the children that rank 0 assigned to this rank.
 fn gather_children(
     joiner: Joiner<'_>,
     expected: Range<u32>,

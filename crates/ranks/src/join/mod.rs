@@ -1,20 +1,20 @@
 //! Joining: the ranks of a run find each other and become a tree.
 //!
-//! Everybody but rank 0 connects to rank 0 and says who it is. When all have come and fit together, rank 0 tells each
-//! its parent; a rank whose parent is not rank 0 connects there. What is made here is a [`TreePosition`] of open
+//! All other ranks connect to rank 0 and introduce themselves. Once all have arrived and are compatible, rank 0 sends
+//! each its parent; a rank whose parent is not rank 0 connects to that. The result is a [`TreePosition`] of open
 //! connections, which the control thread ([`crate::tree::control`]) then owns.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`admission`] | rank 0's side |
-//! | [`door`] | rank 0's port when the run has begun |
-//! | [`membership`] | the side of all others |
+//! | [`door`] | rank 0's port during the run |
+//! | [`membership`] | the side of all other ranks |
 //! | [`address`] | addresses that ranks listen on |
 //! | [`connection`] | connecting to one of them |
-//! | [`open_files`] | the limit on open files, where others connect to this rank |
-//! | [`introduction`] | connecting to a rank that listens and saying who this one is, until that was heard |
-//! | [`handshake`] | connections that have yet to prove who they are; last words on those that fail |
-//! | [`refusals`] | connections that were shown out, by reason |
+//! | [`open_files`] | the limit on open files of ranks that others connect to |
+//! | [`introduction`] | connecting and introducing this rank until that is confirmed |
+//! | [`handshake`] | connections that are not authenticated yet; last messages on those that fail |
+//! | [`refusals`] | refused connections, by reason |
 
 pub(crate) mod address;
 pub(crate) mod admission;
@@ -35,31 +35,31 @@ use crate::tree::shape::TreePosition;
 use tonnage_units::Error;
 use tonnage_units::identity::Identity;
 
-/// Bytes of the control channel until a rank has its place in the tree, those of the encryption included. Those of later
-/// exchanges are counted in `crate::tree::node`.
+/// Control-channel bytes until a rank has its position in the tree, including encryption overhead. Bytes of later
+/// collectives are counted in `crate::tree::node`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct JoinBytes {
     /// From rank 0; at rank 0, from all others.
     pub got: u64,
-    /// To them.
+    /// To rank 0; at rank 0, to all others.
     pub said: u64,
     /// From a parent that is not rank 0.
     pub got_of_parent: u64,
-    /// To it.
+    /// To a parent that is not rank 0.
     pub said_to_parent: u64,
 }
 
-/// Failure of a rank to join, or to end in order.
+/// Failure of a rank to join or to end normally.
 #[derive(Debug)]
 pub struct RankFailure {
     pub error: Error,
-    /// True where another rank or the supervisor says it, so that it is said once.
+    /// Whether another rank or the supervisor reports it, so that it is reported once.
     pub is_told: bool,
 }
 
 impl RankFailure {
-    /// Failure that rank 0 has told the rank `me` of. One that is about this rank alone rank 0 says only where the run
-    /// fails by it, and not to who comes too late.
+    /// Creates the failure from a cause that rank 0 sent to rank `me`. Rank 0 reports a cause about `me` only if it
+    /// ends the run, not to ranks that arrive too late; so `me` reports that one too.
     fn heard(error: Error, me: u32) -> Self {
         let is_own = matches!(&error, Error::Rank { rank, .. } if *rank == me);
         Self {
@@ -84,7 +84,7 @@ impl From<Error> for RankFailure {
     }
 }
 
-/// A rank that joins, as all steps of joining see it.
+/// Parameters of a joining rank, shared by all steps of joining.
 #[derive(Clone, Copy)]
 pub(crate) struct Joiner<'a> {
     identity: &'a Identity,

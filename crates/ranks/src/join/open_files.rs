@@ -1,5 +1,6 @@
-//! Open files of a rank that others connect to: rank 0 has a connection to each rank while they join, others to each of
-//! their children. The soft limit on open files is often lower than that, and nobody would tell why ranks do not come.
+//! Raises the limit on open files of ranks that others connect to. Rank 0 has a connection to each rank while they
+//! join, other parents to each child. The soft limit is often lower, and ranks would then fail to join without a clear
+//! reason.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
@@ -7,20 +8,20 @@ use super::handshake::STRANGERS_MAX;
 use crate::RankInfo;
 use tonnage_units::{Error, Result};
 
-/// Files that a rank may open while it joins, beside its connections.
+/// Files that a rank may open while it joins, in addition to its connections.
 const OTHERS: u64 = 12;
 
-/// Step that lets a number of files be open.
+/// Action needed to allow a number of open files.
 #[derive(Debug, PartialEq, Eq)]
 enum Allowance {
     Enough,
     /// The soft limit must become the hard one.
     Raise,
-    /// Not even the hard limit, which is this, suffices.
+    /// Even the hard limit (this value) is too low.
     TooFew(u64),
 }
 
-/// Compares the limits, where there are some, with what is needed and with what is welcome.
+/// Compares the limits, if there are any, with the needed and the desired number of files.
 fn allowance(soft: Option<u64>, hard: Option<u64>, needed: u64, welcome: u64) -> Allowance {
     match (soft, hard) {
         (_, Some(hard)) if hard < needed => Allowance::TooFew(hard),
@@ -29,13 +30,13 @@ fn allowance(soft: Option<u64>, hard: Option<u64>, needed: u64, welcome: u64) ->
     }
 }
 
-/// Sees to it that this rank can have connections to so many `ranks`.
+/// Makes sure that this rank can have connections to this number of `ranks`.
 pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
     let limits = getrlimit(Resource::Nofile);
     let more = OTHERS + u64::from(ranks);
-    // Strangers at the port take files as well, but nobody has to let them in.
+    // Unauthenticated connections use files too, but may be refused.
     let strangers = STRANGERS_MAX as u64;
-    // Counting takes the longer the more are open, as by ranks that are threads of one process.
+    // Counting open files is slow if many are open, for example with ranks as threads of one process.
     let most = open_files_max().map(|most| most + more + strangers);
     let has_room =
         |most| allowance(limits.current, limits.maximum, most, most) == Allowance::Enough;
@@ -53,7 +54,7 @@ pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
             };
             match setrlimit(Resource::Nofile, raised) {
                 Ok(()) => Ok(()),
-                // A container may not raise it, for instance where the system's own limit (fs.nr_open) is lower.
+                // A container may be unable to raise it, for example if the system's own limit (fs.nr_open) is lower.
                 Err(error) if limits.current.is_none_or(|soft| soft >= needed) => {
                     log::debug!("the soft limit on open files stays as it is: {error}");
                     Ok(())
@@ -68,16 +69,16 @@ pub(super) fn provide(me: &RankInfo, ranks: u32) -> Result<()> {
     }
 }
 
-/// Places that this process's table of open files has, which are at least as many as are open.
+/// Returns the capacity of this process's table of open files, an upper bound on the number of open ones.
 fn open_files_max() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let places = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
     places?.trim().parse().ok()
 }
 
-/// Files that this process has open, more or less.
+/// Returns the approximate number of files that this process has open.
 fn open_files() -> u64 {
-    /// Without /proc: the standard three, the listening socket, those of two signals, and as many again.
+    /// Assumed without /proc: the standard three, the listening socket, two signals' sockets, and about as many again.
     const USUAL: usize = 16;
     let open = std::fs::read_dir("/proc/self/fd").map_or(USUAL, |files| files.count());
     u64::try_from(open).unwrap_or(u64::MAX / 2)
@@ -103,11 +104,11 @@ mod tests {
     use crate::testing::{door, identity, options, says};
 
     #[test]
-    fn the_soft_limit_is_raised_only_where_it_is_low() {
+    fn the_soft_limit_is_raised_only_if_it_is_too_low() {
         let low = |soft, hard| allowance(soft, hard, 100, 164);
         assert_eq!(low(Some(64), Some(4096)), Allowance::Raise);
         assert_eq!(low(Some(64), None), Allowance::Raise);
-        // Strangers alone are a reason to raise it, and none to refuse.
+        // Room for unauthenticated connections is a reason to raise the limit, but not to fail.
         assert_eq!(low(Some(120), Some(4096)), Allowance::Raise);
         assert_eq!(low(Some(120), Some(120)), Allowance::Enough);
         assert_eq!(low(Some(164), Some(4096)), Allowance::Enough);
@@ -117,11 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn files_are_counted_where_all_places_of_the_table_would_not_fit() {
-        // The table never shrinks, and other tests open files in between.
+    fn files_are_counted_if_the_full_table_would_not_fit() {
+        // The table never shrinks, and other tests open files meanwhile.
         let open = open_files();
         let most = open_files_max();
-        // Only Linux tells.
+        // Only Linux has this.
         assert_eq!(most.is_some(), cfg!(target_os = "linux"));
         assert!(most.is_none_or(|most| most >= open), "{most:?} {open}");
         let has_room = |soft, hard| allowance(soft, hard, 100, 100) == Allowance::Enough;
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_has_both_numbers_and_the_most_that_work() {
+    fn a_refusal_names_both_numbers_and_the_largest_possible_run() {
         let identity = identity(0, 100, door().1);
         let me = options(&identity).info(&identity);
         let text = too_few(&me, 99, 120, 64).to_string();
@@ -144,7 +145,7 @@ mod tests {
                 "at most 44 ranks",
             ],
         );
-        // So many indeed fit: 43 others, and the 21 files beside them.
+        // The named number indeed fits: 43 others and 21 more files.
         let own = 120 - 99u64;
         let allowed = |others| allowance(Some(64), Some(64), own + others, 0);
         assert_eq!(allowed(43), Allowance::Enough);

@@ -1,4 +1,4 @@
-//! Connections that were shown out, counted by reason, and the words about them for whoever waits for ranks in vain.
+//! Refused connections, counted by reason, and their description for errors about missing ranks.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -6,26 +6,26 @@ use std::time::Duration;
 
 use tonnage_units::Error;
 
-/// Addresses that are named for each reason: enough to find them, and few enough for one line.
+/// Addresses named per reason: enough to find the source, and few enough for one line.
 const NAMED_MAX: usize = 4;
 
-/// The reason to show somebody out.
+/// Why a connection was refused.
 #[derive(Debug)]
 pub(crate) enum JoinRefusal {
     /// The greeting was not finished in time.
     Silent,
-    /// It had said nothing yet, and others wanted its place.
+    /// It was silent while others waited for a slot.
     Crowded,
     /// It closed the connection before the greeting was finished.
     Left,
     /// Its greeting failed to authenticate.
     WrongSecret,
-    /// It says what no rank would say here.
+    /// It sent a message that no rank would send here.
     Stranger(Error),
 }
 
 impl JoinRefusal {
-    /// Place of its kind among all.
+    /// Returns the index of its kind.
     fn kind(&self) -> usize {
         match self {
             Self::Silent => 0,
@@ -37,7 +37,7 @@ impl JoinRefusal {
     }
 }
 
-/// Connections that were shown out.
+/// Refused connections.
 #[derive(Debug)]
 pub(crate) struct Refusals {
     timeout: Duration,
@@ -52,7 +52,7 @@ struct Tally {
 }
 
 impl Refusals {
-    /// None yet; `timeout` is the time that a greeting may take.
+    /// Starts without refusals. `timeout` is the time allowed for a greeting.
     pub(crate) fn new(timeout: Duration) -> Self {
         Self {
             timeout,
@@ -60,19 +60,19 @@ impl Refusals {
         }
     }
 
-    /// Counts one; true if it is the first of all.
+    /// Counts a refusal. Returns whether it is the first.
     pub(crate) fn count(&mut self, from: IpAddr, refusal: &JoinRefusal) -> bool {
         let is_first = self.tallies.iter().all(|tally| tally.count == 0);
         let tally = &mut self.tallies[refusal.kind()];
         tally.count += 1;
-        // One more than is named says that there are more.
+        // One more than is named shows that there are more.
         if tally.from.len() <= NAMED_MAX {
             tally.from.insert(from.to_canonical());
         }
         is_first
     }
 
-    /// The reason in words.
+    /// Describes the reason.
     pub(crate) fn reason(&self, refusal: &JoinRefusal) -> String {
         match refusal {
             JoinRefusal::Silent => format!("it did not say who it is within {:.1?}", self.timeout),
@@ -85,7 +85,7 @@ impl Refusals {
         }
     }
 
-    /// Sentences about what was seen, each behind a space; nothing when there is nothing to tell.
+    /// Describes all refusals in sentences, each after a space; empty if there were none.
     pub(crate) fn sentences(&self) -> String {
         let slow = format!(
             "did not finish the greeting in {:.1?}: is the network slow or lossy, or the host overloaded?",
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_seen_is_told_by_reason() {
+    fn refusals_are_described_by_reason() {
         let mut refusals = Refusals::new(Duration::from_secs(5));
         assert_eq!(refusals.sentences(), "");
         let from = |last: u8| IpAddr::from([10, 0, 0, last]);

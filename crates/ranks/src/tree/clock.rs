@@ -1,11 +1,11 @@
-//! Offset of this rank's clock from rank 0's, estimated along the tree.
+//! Estimates the offset of this rank's clock from rank 0's, along the tree.
 //!
-//! Each rank asks its parent for its clock, several times when it joins and again with every heartbeat, and believes
-//! the answer that leaves the least doubt: the true offset cannot be further from the middle of a round trip than half
-//! of it, and clocks drift apart as the answer grows old. The parent's own estimate is added.
+//! Each rank asks its parent for its clock, several times when it joins and again with every heartbeat. It keeps the
+//! answer with the smallest uncertainty: the true offset is at most half a round trip from its middle, and clocks drift
+//! apart as the answer ages. The parent's own estimate is added.
 //!
-//! Ranks of one boot and one time namespace should read one clock. A few round trips test that, because restored
-//! snapshots share a boot id too: an offset within its uncertainty counts as exactly 0, any other is followed.
+//! Ranks of one boot and one time namespace should read the same clock. A few round trips test that, because restored
+//! snapshots share a boot ID too. An offset within its uncertainty counts as exactly 0; any other is tracked.
 
 use std::time::Duration;
 
@@ -14,45 +14,46 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::ClockOffset;
 use crate::channel::message::{ClockBase, Head};
 
-/// Round trips at the beginning, before anything is estimated; and those to a parent whose clock should be the same.
+/// Round trips before the first estimate, and the number to a parent whose clock should be the same.
 const SAMPLES: u32 = 16;
 const SAMPLES_OF_ONE_CLOCK: u32 = 4;
 
-/// Two clocks that nothing slews gain on each other by less than 100 ppm: the crystals of computers are specified to 50
-/// ppm or better.
+/// Upper bound on the drift between two clocks that are not slewed: computer crystals are specified to 50 ppm or
+/// better.
 const DRIFT_PPB: u64 = 100_000;
 
-/// Nanoseconds that two clocks may have come apart in so many, of which the kernels slew both together by this much.
+/// Returns the drift in nanoseconds that two clocks may accumulate in `age_ns`, when kernels slew them by `slew_ppb` in
+/// total.
 fn drift_ns(age_ns: u64, slew_ppb: u64) -> u64 {
     let drift = u128::from(age_ns) * u128::from(DRIFT_PPB.saturating_add(slew_ppb));
     u64::try_from(drift.div_ceil(1_000_000_000)).unwrap_or(u64::MAX)
 }
 
-/// Nanoseconds of this host's `CLOCK_MONOTONIC`.
+/// Returns this host's `CLOCK_MONOTONIC` in nanoseconds.
 pub(crate) fn monotonic_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     // The clock counts from boot, so neither part is negative.
     now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }
 
-/// This rank's estimate. Its uncertainty grows from when it was made.
+/// This rank's estimate. Its uncertainty grows with its age.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct KnownClock {
-    /// At the time below.
+    /// The estimate at `known_ns`.
     pub(crate) base: ClockBase,
-    /// Time by this clock; `None` where the clock is rank 0's own.
+    /// Time of the estimate by this clock; `None` if the clock is rank 0's own.
     pub(crate) known_ns: Option<u64>,
-    /// The most by which kernels slew this clock and those on its path to rank 0, two of them together.
+    /// Largest total slew rate of two neighbouring clocks on the path to rank 0.
     pub(crate) slew_ppb: u64,
 }
 
 impl KnownClock {
-    /// The estimate at a time of this clock.
+    /// Returns the estimate at a time of this clock.
     pub(crate) fn at(&self, now_ns: u64) -> ClockOffset {
         let age_ns = self
             .known_ns
             .map_or(0, |known_ns| now_ns.saturating_sub(known_ns));
-        // Both of this clock's way to rank 0's: its own drift from the parent's, and the parent's from rank 0's.
+        // Counted twice: this clock's drift from the parent's, and the parent's from rank 0's.
         let drift_ns = drift_ns(age_ns, self.slew_ppb).saturating_mul(2);
         let mut clock = self.base.clock;
         clock.uncertainty_ns = clock.uncertainty_ns.saturating_add(drift_ns);
@@ -67,27 +68,27 @@ pub(crate) struct Answer {
     pub(crate) sent_ns: u64,
     /// Time of the answer by the parent's clock.
     pub(crate) at_ns: u64,
-    /// Time by this clock at which the answer came.
+    /// Arrival time of the answer by this clock.
     pub(crate) came_ns: u64,
-    /// The most by which the kernel slews this rank's clock now, in parts per 10^9.
+    /// Largest rate at which the kernel slews this rank's clock now, in parts per 10^9.
     pub(crate) own_slew_ppb: u64,
-    /// The same of the parent's clock, or of another one on its path to rank 0.
+    /// The same for the parent's clock, or for another clock on its path to rank 0 if that is larger.
     pub(crate) parent_slew_ppb: u64,
 }
 
-/// The offset from the parent's clock by one answer.
+/// The offset from the parent's clock according to one answer.
 #[derive(Debug, Clone, Copy)]
 struct Sample {
     rtt_ns: u64,
     offset_ns: i64,
-    /// Time by this clock at which it came.
+    /// Arrival time by this clock.
     came_ns: u64,
-    /// The most by which both clocks together were slewed since.
+    /// Largest total slew rate of both clocks since then.
     slew_ppb: u64,
 }
 
 impl Sample {
-    /// The most that it can be off by now.
+    /// Returns the largest possible error at `now_ns`.
     fn doubt_ns(&self, now_ns: u64) -> u64 {
         let age_ns = now_ns.saturating_sub(self.came_ns);
         let drift_ns = drift_ns(age_ns, self.slew_ppb);
@@ -98,11 +99,11 @@ impl Sample {
 /// Relation of a rank's clock to rank 0's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kinship {
-    /// The names say that it is the same clock, and no exchange has tested that.
+    /// The names say that it is the same clock; not yet tested by an exchange.
     Claimed,
-    /// An exchange agreed.
+    /// The same clock, confirmed by an exchange.
     Same,
-    /// Another clock, by its name or by an exchange.
+    /// A different clock, by its name or by an exchange.
     Other,
 }
 
@@ -111,17 +112,17 @@ pub(crate) struct ClockSync {
     samples_left: u32,
     best: Option<Sample>,
     is_root: bool,
-    /// The parent's estimate, once it has told it, with the time by this clock at which it came.
+    /// The parent's estimate and its arrival time by this clock, once received.
     parent: Option<(ClockBase, u64)>,
     kinship: Kinship,
-    /// The most by which this rank's clock or its parent's was slewed when the parent answered last.
+    /// Larger slew rate of this rank's clock and its parent's, as of the parent's last answer.
     slew_ppb: u64,
-    /// Time by this clock of the last question that came after those of the beginning.
+    /// Time by this clock of the last periodic question, after the initial ones.
     asked_ns: u64,
 }
 
 impl ClockSync {
-    /// Rank 0 needs no estimate.
+    /// Creates the state of rank 0, which needs no estimate.
     pub(crate) fn root() -> Self {
         Self {
             samples_left: 0,
@@ -134,7 +135,7 @@ impl ClockSync {
         }
     }
 
-    /// Any other rank; `has_roots_clock` by the names of both.
+    /// Creates the state of any other rank. `has_roots_clock` compares the clock names of both.
     pub(crate) fn child(has_roots_clock: bool) -> Self {
         let (samples_left, kinship) = if has_roots_clock {
             (SAMPLES_OF_ONE_CLOCK, Kinship::Claimed)
@@ -149,17 +150,17 @@ impl ClockSync {
         }
     }
 
-    /// Returns whether the parent should be asked again at once.
+    /// Whether the parent should be asked again at once.
     pub(crate) fn wants_sample(&self) -> bool {
         self.samples_left > 0
     }
 
-    /// Returns whether the estimate grows old, so that the parent should be asked now and then.
+    /// Whether the estimate ages, so that the parent must be asked periodically.
     pub(crate) fn ages(&self) -> bool {
         self.kinship == Kinship::Other && self.samples_left == 0
     }
 
-    /// The question for the parent that is due at `now_ns`: one in each interval, however much else is said.
+    /// Returns the question to the parent if one is due: one per interval, regardless of other traffic.
     pub(crate) fn question(&mut self, now_ns: u64, interval: Duration) -> Option<Head> {
         let since_ns = now_ns.saturating_sub(self.asked_ns);
         if !self.ages() || u128::from(since_ns) < interval.as_nanos() {
@@ -169,12 +170,12 @@ impl ClockSync {
         Some(Head::ClockPing { sent_ns: now_ns })
     }
 
-    /// The most by which a kernel slews a clock on the way to rank 0, where this rank's own is slewed by `own_ppb` now.
+    /// Returns the largest slew rate of a clock on the path to rank 0, given this rank's own rate `own_ppb`.
     pub(crate) fn path_slew_ppb(&self, own_ppb: u64) -> u64 {
         self.slew_ppb.max(own_ppb)
     }
 
-    /// The parent's answer.
+    /// Takes the parent's answer.
     pub(crate) fn sample(&mut self, answer: Answer) {
         self.samples_left = self.samples_left.saturating_sub(1);
         self.slew_ppb = answer.own_slew_ppb.max(answer.parent_slew_ppb);
@@ -190,7 +191,7 @@ impl ClockSync {
         if let Some(best) = &mut self.best {
             best.slew_ppb = best.slew_ppb.max(sample.slew_ppb);
         }
-        // All grow old alike, so that one that is better now stays better.
+        // All samples age at the same rate, so the better one stays better.
         let doubt_ns = sample.doubt_ns(came_ns);
         let is_better = |best: Sample| doubt_ns <= best.doubt_ns(came_ns);
         if self.best.is_none_or(is_better) {
@@ -199,7 +200,7 @@ impl ClockSync {
         self.test_kinship(came_ns);
     }
 
-    /// The parent's own estimate, which came at `now_ns`. Returns whether the parent should be asked again at once.
+    /// Takes the parent's own estimate, received at `now_ns`. Returns whether the parent should be asked again at once.
     pub(crate) fn parent_knows(&mut self, base: ClockBase, now_ns: u64) -> bool {
         self.parent = Some((base, now_ns));
         let asks = self.wants_sample();
@@ -207,7 +208,8 @@ impl ClockSync {
         !asks && self.wants_sample()
     }
 
-    /// Tests a claim once everything for it has come. A clock that contradicts it is measured and followed as any other.
+    /// Tests whether the clock is rank 0's, once both estimates have arrived. If not, it is measured and tracked like
+    /// any other.
     fn test_kinship(&mut self, now_ns: u64) {
         if self.kinship != Kinship::Claimed {
             return;
@@ -223,7 +225,7 @@ impl ClockSync {
         }
     }
 
-    /// This rank's estimate at `now_ns`, once everything for it has come.
+    /// Returns this rank's estimate at `now_ns`, once both estimates have arrived.
     pub(crate) fn result(&self, now_ns: u64) -> Option<KnownClock> {
         if self.is_root {
             return Some(KnownClock::default());
@@ -244,11 +246,11 @@ impl ClockSync {
         })
     }
 
-    /// Offset and uncertainty as measured, and the round trips of the path.
+    /// Returns offset and uncertainty as measured, and the path's total round trip.
     fn estimate(&self, now_ns: u64) -> Option<ClockBase> {
         let best = self.best.filter(|_| self.samples_left == 0)?;
         let (parent, told_ns) = self.parent?;
-        // A parent that shares rank 0's clock says so once, and that does not grow old.
+        // A parent that shares rank 0's clock sends an uncertainty of 0 once, and that does not age.
         let parents_doubt_ns = match parent.clock.uncertainty_ns {
             0 => 0,
             told => told.saturating_add(drift_ns(
@@ -271,7 +273,7 @@ impl ClockSync {
 mod tests {
     use super::*;
 
-    /// An answer of a path of clocks that nothing slews.
+    /// An answer over a path of clocks that are not slewed.
     fn answer(sent_ns: u64, at_ns: u64, came_ns: u64) -> Answer {
         Answer {
             sent_ns,
@@ -293,9 +295,9 @@ mod tests {
     }
 
     #[test]
-    fn the_shortest_round_trip_is_believed_and_the_parents_estimate_added() {
+    fn the_shortest_round_trip_wins_and_the_parents_estimate_is_added() {
         let mut sync = ClockSync::child(false);
-        // This clock is 1000 ahead of the parent's; one way takes 10 and the other 30, or once 500 and 900.
+        // This clock is 1000 ahead of the parent's. The two directions take 10 and 30, and once 500 and 900.
         sync.sample(answer(2000, 1500, 3400));
         for at in 0..u64::from(SAMPLES) - 1 {
             assert!(sync.result(2040).is_none());
@@ -314,7 +316,8 @@ mod tests {
         assert_eq!(result.at(now_ns + 1_000_000).uncertainty_ns, 27 + 200);
     }
 
-    /// A clock that gains 20 ppm on its parent's, asked twice a second over a path that delays at random.
+    /// Follows a clock that gains 20 ppm on its parent's, sampled twice a second over a path with random delay. Returns
+    /// the worst error and the worst uncertainty.
     fn worst_error_ns(hour_ns: u64, asked_again: bool) -> (u64, u64) {
         let (mut sync, mut seed, mut worst) = (ClockSync::child(false), 1u64, (0, 0));
         sync.parent_knows(ClockBase::default(), 0);
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_that_drifts_is_followed_and_never_further_off_than_said() {
+    fn a_drifting_clock_is_tracked_within_its_uncertainty() {
         const HOUR_NS: u64 = 3_600_000_000_000;
         let (error_ns, _) = worst_error_ns(HOUR_NS, false);
         assert!(error_ns > 70_000_000, "it drifts, {error_ns}");
@@ -352,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn questions_are_due_by_time_and_only_where_clocks_differ() {
+    fn periodic_questions_are_only_for_different_clocks() {
         let interval = Duration::from_nanos(500);
         for same_boot in [false, true] {
             let mut sync = ClockSync::child(same_boot);
@@ -369,8 +372,8 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_of_the_same_name_is_the_same_one_if_an_exchange_agrees() {
-        // The parent is on another host and 1000 behind rank 0, give or take 30. Its answers leave a doubt of 5.
+    fn a_clock_of_the_same_name_is_the_same_if_an_exchange_confirms_it() {
+        // The parent is on another host and 1000 ± 30 behind rank 0. Its answers have an uncertainty of 5.
         for offset_ns in [0i64, 35, -35, 36, -36] {
             let is_same = offset_ns.abs() <= 35;
             let at_ns = 4005u64.saturating_add_signed(-offset_ns);
@@ -408,9 +411,9 @@ mod tests {
         assert_eq!(root.base.path_rtt_ns, 0);
     }
 
-    /// Ranks of one boot in time namespaces an hour apart, in both directions.
+    /// Ranks of one boot whose time namespaces are an hour apart, in both directions.
     #[test]
-    fn a_clock_an_hour_off_is_measured_whatever_its_name() {
+    fn a_clock_an_hour_off_is_measured_even_if_its_name_is_the_same() {
         const HOUR_NS: i64 = 3_600_000_000_000;
         for offset_ns in [HOUR_NS, -HOUR_NS] {
             let mut sync = ClockSync::child(true);
@@ -426,7 +429,7 @@ mod tests {
     }
 
     #[test]
-    fn the_slew_that_kernels_admit_widens_the_uncertainty() {
+    fn reported_slew_widens_the_uncertainty() {
         let at_ns = |own_slew_ppb, parent_slew_ppb| {
             let mut sync = ClockSync::child(false);
             sync.parent_knows(ClockBase::default(), 1000);
@@ -442,7 +445,7 @@ mod tests {
             let known = sync.result(1000).unwrap();
             known.at(1_000_001_000).uncertainty_ns
         };
-        // After a second: twice 100 ppm, and twice what both are slewed by.
+        // After a second: twice 100 ppm, and twice the total slew.
         assert_eq!(at_ns(0, 0), 10 + 200_000);
         assert_eq!(at_ns(500_000, 0), 10 + 2_200_000);
         assert_eq!(at_ns(0, 83_000_000), 10 + 332_200_000);

@@ -1,6 +1,6 @@
-//! The collectives that are under way at one node of the tree, and how contributions are combined on their way up.
+//! Collectives in progress at one node of the tree: combines contributions on their way up.
 //!
-//! Pure state: what has come goes in, what is to be sent comes out. Sockets are in [`super::control`].
+//! Pure state without I/O: received messages go in, messages to send come out. Sockets are in [`super::control`].
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -15,16 +15,16 @@ use crate::channel::pack::{pack, unpack_first};
 use crate::rank_set::RankSet;
 use tonnage_units::{Error, Result};
 
-/// Collectives that one rank may have under way; more is a peer that does not follow the rules. Those of a few ranks
-/// pass through nodes that have no part in them, so that a node may see some of each rank.
+/// Limit on collectives in progress; more means that a peer breaks the protocol. Collectives of a few ranks also pass
+/// through nodes outside the group, so a node may see some of every rank.
 const UNDER_WAY_MAX: usize = 64;
-/// Numbers of finished collectives that are remembered, to know a late complaint.
+/// Number of finished collectives remembered, to recognise a late complaint.
 const FINISHED_KEPT: usize = 256;
 
 /// The contribution of a child's subtree.
 #[derive(PartialEq)]
 enum Part {
-    /// No member is there.
+    /// The subtree has no members.
     Absent,
     Awaited,
     Came(Vec<u8>),
@@ -32,20 +32,20 @@ enum Part {
 
 struct Collective {
     terms: Terms,
-    /// The first that came, for messages.
+    /// The first rank that contributed, for error messages.
     first: RankInfo,
-    /// False at a node that only passes it on.
+    /// Whether this rank is a member; otherwise it only forwards.
     takes_part: bool,
     mine: Option<Vec<u8>>,
     merge: Option<Merge>,
     slot: Option<Arc<Slot>>,
-    /// In the order of the children.
+    /// In order of the children.
     parts: Vec<Part>,
-    /// Messages of an exchange that do not leave this subtree.
+    /// Messages of an exchange that stay within this subtree.
     staying: Vec<u8>,
 }
 
-/// All collectives under way at this node.
+/// All collectives in progress at this node.
 pub(crate) struct Collectives {
     pub(super) routes: Subtree,
     under_way: BTreeMap<CallNumber, Collective>,
@@ -53,7 +53,8 @@ pub(crate) struct Collectives {
     finished: VecDeque<CallNumber>,
 }
 
-/// The members of a subtree are complete: this goes to the parent, or where there are no others, to all of them.
+/// Combined contribution of a complete subtree. It goes to the parent or, if it has all members, back down as the
+/// result.
 pub(crate) struct Combined {
     pub(crate) terms: Terms,
     pub(crate) has_all: bool,
@@ -70,7 +71,7 @@ impl Collectives {
         }
     }
 
-    /// This rank enters.
+    /// Takes this rank's own contribution.
     pub(crate) fn enter(&mut self, here: &RankInfo, enter: Enter) -> Result<Option<Combined>> {
         let call = enter.terms.call;
         let collective = self.at(enter.terms, here)?;
@@ -80,7 +81,7 @@ impl Collectives {
         self.combine(call)
     }
 
-    /// A child's subtree is complete.
+    /// Takes the combined contribution of a child's subtree.
     pub(crate) fn child(
         &mut self,
         terms: Terms,
@@ -140,7 +141,7 @@ impl Collectives {
         Ok(collective)
     }
 
-    /// Combines the contributions into one when all members at and below this node are there.
+    /// Combines the contributions into one once all members at and below this node have contributed.
     fn combine(&mut self, call: CallNumber) -> Result<Option<Combined>> {
         let Some(collective) = self.under_way.get_mut(&call) else {
             return Ok(None);
@@ -150,7 +151,7 @@ impl Collectives {
             return Ok(None);
         }
         let mut payload = collective.mine.take().unwrap_or_default();
-        // A rank that has entered keeps that mark, because the parent may ask.
+        // `mine` stays `Some` to mark that this rank has entered: the parent may ask.
         collective.mine = collective.takes_part.then(Vec::new);
         let take = |part: &mut Part| match part {
             Part::Came(bytes) => std::mem::take(bytes),
@@ -171,7 +172,8 @@ impl Collectives {
                 for part in &parts {
                     payload.extend_from_slice(part);
                 }
-                // Where this rank has no part in a reduction, nobody here knows how: whoever is next on the way does it.
+                // A rank outside the group lacks the merge function. It forwards the contributions unmerged; the next
+                // member on the path merges them.
                 if let Some(merge) = collective.merge {
                     payload = merge(&payload)?;
                 }
@@ -187,7 +189,7 @@ impl Collectives {
         }))
     }
 
-    /// Returns the messages that have come for each child and for this rank, where they do not all get the same.
+    /// Returns the messages for each child and for this rank, for kinds where they differ.
     pub(crate) fn deliver(
         &mut self,
         call: CallNumber,
@@ -208,14 +210,14 @@ impl Collectives {
         }
     }
 
-    /// Returns for each child whether the result of a collective is for a rank at or below it.
+    /// Returns, for each child, whether its subtree has members that need the result.
     pub(crate) fn are_below(&self, call: CallNumber) -> Vec<bool> {
         let collective = self.under_way.get(&call);
         let parts = collective.map_or(&[][..], |collective| &collective.parts);
         parts.iter().map(|part| *part != Part::Absent).collect()
     }
 
-    /// The result has come: hands it to the main thread.
+    /// Hands the result to the main thread.
     pub(crate) fn finish(&mut self, call: CallNumber, result: Vec<u8>) {
         let Some(collective) = self.under_way.remove(&call) else {
             return;
@@ -229,7 +231,7 @@ impl Collectives {
         }
     }
 
-    /// Returns whether this rank's main thread has entered.
+    /// Whether this rank's main thread has entered.
     pub(crate) fn entered(&self, call: CallNumber) -> bool {
         let has_entered = |collective: &Collective| collective.mine.is_some();
         self.has_finished(call) || self.under_way.get(&call).is_some_and(has_entered)
@@ -239,7 +241,7 @@ impl Collectives {
         self.finished.contains(&call)
     }
 
-    /// The run has ended: nobody waits any longer.
+    /// Releases all waiting threads at the end of the run.
     pub(crate) fn stop(&mut self) {
         for (_, collective) in std::mem::take(&mut self.under_way) {
             if let Some(slot) = collective.slot {
@@ -249,12 +251,12 @@ impl Collectives {
     }
 }
 
-/// One contribution to a reduction. Those that nobody has merged yet are put one after the other.
+/// Encodes one contribution to a reduction. Unmerged contributions are concatenated.
 pub(crate) fn reduce_entry(mine: &[u8]) -> Result<Vec<u8>> {
     pack(mine)
 }
 
-/// The contributions to a reduction that have not been merged.
+/// Splits concatenated contributions to a reduction.
 pub(crate) fn reduce_entries(mut bytes: &[u8]) -> Result<Vec<&[u8]>> {
     let mut entries = Vec::new();
     while !bytes.is_empty() {
@@ -265,7 +267,7 @@ pub(crate) fn reduce_entries(mut bytes: &[u8]) -> Result<Vec<&[u8]>> {
     Ok(entries)
 }
 
-/// One rank's entry of a gather. Entries are put one after the other.
+/// One rank's entry of a gather. Entries are concatenated.
 #[derive(Serialize, Deserialize)]
 struct Entry<'a> {
     rank: u32,
@@ -273,12 +275,12 @@ struct Entry<'a> {
     mine: &'a [u8],
 }
 
-/// The bytes of one rank's entry.
+/// Encodes one rank's entry.
 pub(crate) fn gather_entry(rank: u32, mine: &[u8]) -> Result<Vec<u8>> {
     pack(&Entry { rank, mine })
 }
 
-/// The entries of all members, in the order of the ranks.
+/// Decodes the entries of all members, in rank order.
 pub(crate) fn gather_entries(mut bytes: &[u8], members: &RankSet) -> Result<Vec<(u32, Vec<u8>)>> {
     let wrong = || Error::Failed("the gathered contributions cannot be read".into());
     let mut entries = BTreeMap::new();
@@ -306,7 +308,7 @@ mod tests {
         rank_info(rank, &format!("h{rank}"))
     }
 
-    /// The root of a tree with so many other ranks, all of them its children.
+    /// The root of a tree with this many other ranks, all of them its children.
     fn of(children: u32) -> Collectives {
         let size = children + 1;
         Collectives::new(Subtree::new(0, size, children), size)
@@ -358,9 +360,10 @@ mod tests {
         assert!(all.has_finished(sum.call));
     }
 
-    /// The root of 1 and 2, below which are 3 and 4, and 5: those that meet there need not ask it.
+    /// Tree: rank 0 has children 1 and 2; rank 1 has 3 and 4; rank 2 has 5. Nodes 1 and 2 forward for groups they are
+    /// not in.
     #[test]
-    fn a_node_between_members_passes_on_what_they_say() {
+    fn a_node_between_members_forwards_contributions() {
         let at = |me| Collectives::new(Subtree::new(me, 6, 2), 6);
         let few = terms(4, "turn", RankSet::of([3, 5]));
         let (mut root, mut one, mut two) = (at(0), at(1), at(2));
@@ -390,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_at_different_places_are_both_named() {
+    fn ranks_in_different_collectives_are_both_named() {
         let mut all = of(1);
         let here = terms(0, "trial 1", RankSet::all(2));
         all.enter(&place(0), entering(here.clone(), b"")).unwrap();
@@ -403,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_cannot_open_any_number_of_collectives() {
+    fn the_number_of_open_collectives_is_bounded() {
         let mut all = of(1);
         let mut open = |seq| part(&mut all, &terms(seq, "x", RankSet::all(2)), 0, b"");
         for seq in 0..UNDER_WAY_MAX as u64 + 4 {

@@ -1,8 +1,8 @@
-//! The control thread of a rank: it sleeps unless something happens.
+//! The control thread of a rank. It sleeps until an event arrives.
 //!
-//! It attends to the connections of the control channel while the main thread does not wait for them, does what is due
-//! by the clock, and when the run ends early sees to it that everybody hears the first cause and this process really
-//! ends. What it acts on is in [`super::node`]; what a message means is in [`super::protocol`].
+//! It serves the control channel while the main thread does not wait on it, and does periodic work. When the run ends
+//! early, it makes sure that every rank learns the first cause and that this process really ends. Its state is in
+//! [`super::node`], the handling of messages in [`super::protocol`].
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
@@ -24,36 +24,36 @@ use tonnage_units::lock::lock;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
-/// Time for last words when the run ends in order, and when it does not.
+/// Time to deliver the last messages when the run ends normally, and when it is aborted.
 const LINGER: Duration = Duration::from_secs(1);
 const LINGER_ABORT: Duration = Duration::from_millis(200);
 
-/// Longest time until rank 0 answers that the run has ended. Until then it may be gone.
+/// Longest wait for rank 0 to confirm the end of the run. Without an answer it counts as gone.
 const ROOT_ANSWER: Duration = Duration::from_secs(1);
 
-/// Reason that the control thread woke.
+/// Why the control thread woke.
 #[derive(Default)]
 struct Awake {
     is_called: bool,
     /// A connection is ready.
     by_link: bool,
-    /// Anything else is, such as a signal.
+    /// Anything else is ready, such as a signal.
     is_rare: bool,
     launcher_ended: bool,
 }
 
-/// The control thread: what it alone has to do with.
+/// State of the control thread that no other thread uses.
 pub(crate) struct Control {
     node: Arc<Mutex<TreeNode>>,
     shared: Arc<Shared>,
     signals: Signals,
     door: Option<LateDoor>,
-    /// The launcher, whose end is this run's.
+    /// The launcher. When it ends, the run ends.
     launcher: Option<LauncherProcess>,
     leaving: bool,
-    /// A time at which all ranks had begun, in ticks since boot: this one is connected, and all have come before.
+    /// Time, in clock ticks since boot, by which all ranks had started: they had all joined.
     joined_ticks: u64,
-    /// True from the time when the others were told of an early end until what this rank does about it is done.
+    /// Whether [`Control::follow_up`] still has to run after an early end.
     is_follow_up_due: bool,
 }
 
@@ -77,8 +77,8 @@ impl Control {
         }
     }
 
-    /// Starts the thread. Where there can be none the others hear why, before they find this rank's connections closed
-    /// and believe that it crashed.
+    /// Starts the thread. If that fails, the other ranks get the reason before they see this rank's connections close
+    /// and assume a crash.
     pub(crate) fn start_thread(self) -> Result<JoinHandle<()>> {
         let node = Arc::clone(&self.node);
         let started = std::thread::Builder::new()
@@ -96,16 +96,16 @@ impl Control {
         })
     }
 
-    /// Runs until the main thread leaves, or the run has ended and its grace is over.
+    /// Runs until the main thread leaves, or until the grace after the end of the run is over.
     fn run(mut self) {
         let node = Arc::clone(&self.node);
         {
             let mut node = lock(&node);
             node.start();
-            // A signal may have come while the ranks joined, and be known already.
+            // A signal may have arrived while the ranks joined.
             self.take_signals(&mut node);
             if node.main_waits {
-                // What it waits for may have come with the words of joining.
+                // Its result may have arrived together with the last messages of joining.
                 node.watch.ring();
             }
         }
@@ -115,7 +115,7 @@ impl Control {
                 let mut node = lock(&node);
                 node.fail(&error);
                 self.end(&mut node);
-                // Without its sleep this thread cannot go on.
+                // This thread cannot continue if it cannot wait for events.
                 break;
             }
             self.follow_up(&node);
@@ -127,7 +127,7 @@ impl Control {
         if node.settings.end_process && node.aborted.is_some() && !self.leaving {
             self.end_process(&node);
         }
-        // The main thread may go on for a while, but not with these.
+        // The main thread may continue for a while, but must not use the connections.
         node.links.clear();
     }
 
@@ -141,8 +141,9 @@ impl Control {
         }
         let heard_before = self.shared.received_bytes.load(Ordering::Relaxed);
         let mut node = lock(node);
-        // Connections come first: when a rank is killed its launcher often ends the others by a signal, and the cause
-        // is the better message. What else happens is rare: then all are looked at, for what came at the same time.
+        // Connections come first: when a rank is killed, its launcher often signals the others, and the loss is the
+        // better message. Other events are rare. After one, all connections are read, in case the loss arrived at the
+        // same time.
         if awake.is_rare {
             node.attend_all();
         } else if awake.by_link && !node.main_waits {
@@ -180,13 +181,13 @@ impl Control {
         self.end(&mut node);
         let has_heard = self.shared.received_bytes.load(Ordering::Relaxed) > heard_before;
         if node.main_waits && (has_heard || node.aborted.is_some()) {
-            // What it waits for may be there.
+            // Its result may have arrived.
             watch.ring();
         }
         Ok(())
     }
 
-    /// Sleeps until something happens.
+    /// Sleeps until an event arrives or something is due.
     fn sleep(&self, links: &Interest<'_>, now: Instant, due: Instant) -> Result<Awake> {
         let mut wake = due;
         let mut interests = vec![Interest::read(&self.shared.wake), links.clone()];
@@ -221,13 +222,13 @@ impl Control {
         self.leaving || node.aborted.is_some_and(is_grace_over)
     }
 
-    /// Ends the run where there is a cause to.
+    /// Ends the run if there is a cause.
     fn end(&mut self, node: &mut TreeNode) {
         let Some(RunEnd { cause, is_heard }) = node.ending.take() else {
             return;
         };
         let cause = match cause {
-            // A signal that this rank got too was meant for all of them, so none is named.
+            // A signal that this rank received too was meant for all ranks, so the message names none.
             Cause::Interrupted { signal, .. }
                 if is_heard && self.signals.take().contains(&signal) =>
             {
@@ -235,20 +236,20 @@ impl Control {
             }
             cause => cause,
         };
-        // Who is told of the end may be started again at once, and must not find this run.
+        // A rank that learns of the end may be restarted at once, and must not reach this run's port.
         self.close_door();
         let is_root_lost = matches!(cause, Cause::Lost { rank: 0, .. });
         if is_heard && !node.settings.supervised && is_root_lost {
-            // Whoever has lost rank 0 says so: rank 0 was stopped, and comes too late to say it again, and who hears of
-            // its loss hears it from rank 0.
+            // The rank that lost rank 0 reports it. Rank 0 was stopped and is too late to report it again, and the
+            // other ranks learn of the loss from rank 0.
             self.shared.claim_report();
         }
         node.tell_end(cause);
         self.is_follow_up_due = true;
     }
 
-    /// Does what is left to do where nobody supervises the ranks, once they have been told of an early end. Others may
-    /// have to wait for it, or it for others, so that the node is not kept meanwhile.
+    /// Finishes an early end without a supervisor, after the ranks were informed: resumes stopped ranks and reports the
+    /// cause. The node stays unlocked, because this may block while other threads or ranks need it.
     fn follow_up(&mut self, node: &Mutex<TreeNode>) {
         if !std::mem::take(&mut self.is_follow_up_due) {
             return;
@@ -258,7 +259,7 @@ impl Control {
             if node.settings.supervised {
                 return;
             }
-            // A launcher kills this process when another one is sooner to end, and the main thread may be stuck.
+            // Reported now: a launcher kills this process if another one ends first, and the main thread may be stuck.
             let cause = self.cause_to_say(&node);
             let cause = cause.filter(|_| node.settings.end_process);
             (self.processes_here(&node), cause)
@@ -272,8 +273,8 @@ impl Control {
         }
     }
 
-    /// Processes of the other ranks that this one can find by their numbers: of those that it has a connection to, open
-    /// or not, until it knows them all.
+    /// Returns the PIDs of other ranks in this PID namespace. Until all ranks are known, only those with a connection
+    /// to this one, open or not.
     fn processes_here(&self, node: &TreeNode) -> Vec<u32> {
         let me = &node.settings.me;
         let of = |infos: &mut dyn Iterator<Item = &RankInfo>| {
@@ -286,23 +287,22 @@ impl Control {
         }
     }
 
-    /// The reason why the run has ended early, where that is this rank's to say.
+    /// Returns the cause of the early end if this rank must report it.
     fn cause_to_say(&self, node: &TreeNode) -> Option<Cause> {
         let ControlSettings { me, supervised, .. } = &node.settings;
         let cause = self.shared.cause()?;
         speaks(me.rank, is_below_root(node), *supervised, &cause).then_some(cause)
     }
 
-    /// Says why the run has ended early, unless that is done.
+    /// Reports the cause of the early end, unless that was done.
     fn say(&self, cause: &Cause) {
         if self.shared.claim_report() {
             say(&format!("error: {}", Error::from(cause)));
         }
     }
 
-    /// Waits until rank 0 has heard of a failure of its own, which it says itself, and says it in its place where it
-    /// does not hear. A rank finds such a failure where all have agreed on it, or where its own engine has lost rank 0
-    /// before the control channel does.
+    /// Reports a failure of rank 0 in its place if rank 0 does not confirm that it knows. Other ranks find this failure
+    /// by agreement, or their engine loses rank 0 before the control channel does.
     fn speak_for_root(&self, node: &mut TreeNode) {
         let Some(cause @ Cause::Rank { rank: 0, .. }) = self.shared.cause() else {
             return;
@@ -325,7 +325,7 @@ impl Control {
         }
     }
 
-    /// The main thread did not end by itself: it may be stuck inside a library, so the process is ended here.
+    /// Ends the process, because the main thread did not: it may be stuck inside a library.
     fn end_process(&self, node: &TreeNode) {
         let Some(cause) = self.shared.cause() else {
             return;
@@ -342,13 +342,13 @@ impl Control {
     }
 }
 
-/// Returns whether this rank's parent is rank 0.
+/// Whether this rank's parent is rank 0.
 fn is_below_root(node: &TreeNode) -> bool {
     node.links.first().is_some_and(|link| link.info.rank == 0)
 }
 
-/// Says goodbye, and gives the last words time to arrive: a connection that is closed while something unread waits
-/// in it takes what was said last with it.
+/// Says goodbye and waits for the last messages to arrive. Closing a connection with unread data would discard messages
+/// still in flight.
 fn linger(node: &mut TreeNode) {
     let is_early = node.aborted.is_some();
     let time = if is_early { LINGER_ABORT } else { LINGER };

@@ -1,8 +1,8 @@
-//! Messages for single ranks on their way through the tree: a node sends upwards what leaves its subtree, keeps the
-//! rest, and sends down to each child what is meant for a rank below it.
+//! Routes messages for single ranks through the tree. A node sends up the messages that leave its subtree, keeps the
+//! rest, and sends each child those for its subtree.
 //!
-//! Pure state and bytes; when a node is complete is known in [`super::collective`], sockets are in [`super::control`].
-//! Bytes that one rank sends to many travel once on each link, with the list of those that they are for.
+//! Pure state without I/O. [`super::collective`] decides when a node is complete; sockets are in [`super::control`].
+//! Bytes that one rank sends to several travel once per link, with the list of receivers.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -13,10 +13,10 @@ use super::shape::children_of;
 use crate::rank_set::RankSet;
 use tonnage_units::{Error, Result};
 
-/// Ranks and the bytes for them or from them.
+/// Messages, each with the rank that it is for or from.
 pub(crate) type Messages = Vec<(u32, Vec<u8>)>;
 
-/// One message on its way.
+/// One message in transit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 struct Parcel<'a> {
     from: u32,
@@ -37,7 +37,7 @@ impl<'a> Parcel<'a> {
         Ok(())
     }
 
-    /// All parcels of a payload.
+    /// Decodes all messages of a payload.
     fn read_all(mut payload: &'a [u8], size: u32) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         while !payload.is_empty() {
@@ -54,7 +54,7 @@ impl<'a> Parcel<'a> {
         Ok(all)
     }
 
-    /// A copy of the message for other ranks; nothing where there are none.
+    /// Appends a copy of the message for the ranks `to`, unless that is empty.
     fn write_for(&self, to: RankSet, out: &mut Vec<u8>) -> Result<()> {
         if to.is_empty() {
             return Ok(());
@@ -65,7 +65,7 @@ impl<'a> Parcel<'a> {
     }
 }
 
-/// One rank's messages as they enter the tree: what is the same for several ranks is there once.
+/// Encodes one rank's messages. Bytes for several ranks are stored once.
 pub(crate) fn write_messages(from: u32, size: u32, mut messages: Messages) -> Result<Vec<u8>> {
     messages.sort_by_key(|(to, _)| *to);
     let twice = messages.windows(2).find(|two| two[0].0 == two[1].0);
@@ -93,7 +93,7 @@ pub(crate) fn write_messages(from: u32, size: u32, mut messages: Messages) -> Re
     Ok(payload)
 }
 
-/// Reads the messages that have come for one rank, by sender.
+/// Decodes the messages for one rank, sorted by sender.
 pub(crate) fn read_messages(payload: &[u8], size: u32) -> Result<Messages> {
     let parcels = Parcel::read_all(payload, size)?.into_iter();
     let mut messages: Vec<_> = parcels
@@ -111,18 +111,18 @@ pub(crate) struct Subtree {
     children: Vec<RankSet>,
 }
 
-/// The contributions of a complete subtree.
+/// The messages of a complete subtree, by whether they leave it.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Sorted {
     pub(crate) leaving: Vec<u8>,
     pub(crate) staying: Vec<u8>,
 }
 
-/// The messages that have come for a subtree.
+/// The messages for a subtree, by receiver.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Delivery {
     pub(crate) mine: Vec<u8>,
-    /// Messages for each child, in the order of the children.
+    /// Messages for each child's subtree, in order of the children.
     pub(crate) children: Vec<Vec<u8>>,
 }
 
@@ -137,13 +137,13 @@ impl Subtree {
         }
     }
 
-    /// Returns for each child whether one of them is at or below it.
+    /// Returns, for each child, whether its subtree contains any of `members`.
     pub(crate) fn below(&self, members: &RankSet) -> impl Iterator<Item = bool> {
         let below = |child: &RankSet| !child.and(members).is_empty();
         self.children.iter().map(below)
     }
 
-    /// Separates what leaves this subtree from what stays in it; `parts` are the children's.
+    /// Separates messages that leave this subtree from those that stay. `parts` are the children's messages.
     pub(crate) fn sort(&self, mine: &[u8], parts: &[Vec<u8>]) -> Result<Sorted> {
         let mut sorted = Sorted::default();
         let mut add = |payload: &[u8], senders: &RankSet| {
@@ -168,7 +168,7 @@ impl Subtree {
         Ok(sorted)
     }
 
-    /// Separates what is for this rank from what is for each child's subtree.
+    /// Separates messages for this rank from those for each child's subtree.
     pub(crate) fn deliver(&self, staying: &[u8], from_above: &[u8]) -> Result<Delivery> {
         let own = RankSet::of([self.me]);
         let mut delivery = Delivery {
@@ -187,14 +187,14 @@ impl Subtree {
     }
 }
 
-/// The ranks at and below a node: one stretch for each level of the tree.
+/// Returns the ranks at and below a node: one range per level of the tree.
 fn subtree(rank: u32, size: u32, fanout: u32) -> RankSet {
     let (fanout, size) = (u64::from(fanout.max(1)), u64::from(size));
     let (mut first, mut end) = (u64::from(rank), u64::from(rank) + 1);
     let mut set = RankSet::default();
     while first < size {
         let count = end.min(size) - first;
-        // Both are at most `size`, which was 32 bits.
+        // Both are at most `size`, which fits 32 bits.
         set.add(first as u32, count as u32);
         (first, end) = (first * fanout + 1, end * fanout + 1);
     }
@@ -207,14 +207,15 @@ mod tests {
     use crate::tree::shape::parent_of;
     use proptest::prelude::*;
 
-    /// Takes the messages of all ranks through a tree: what each gets, and the bytes that reached it from its parent.
+    /// Routes the messages of all ranks through a tree. Returns each rank's messages and the bytes that it got from its
+    /// parent.
     fn through(fanout: u32, messages: Vec<Messages>) -> Vec<(Messages, usize)> {
         let size = messages.len() as u32;
         let routes: Vec<_> = (0..size).map(|me| Subtree::new(me, size, fanout)).collect();
         let mut sorted: Vec<Sorted> = Vec::new();
         for (me, mine) in (0..size).zip(messages).rev() {
             let mine = write_messages(me, size, mine).unwrap();
-            // The children's are there: they have higher numbers.
+            // The children have higher numbers, so theirs are already sorted.
             let parts: Vec<_> = children_of(me, size, fanout)
                 .map(|child| sorted[(size - 1 - child) as usize].leaving.clone())
                 .collect();
@@ -237,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_reaches_a_leaf_does_not_depend_on_the_number_of_ranks() {
+    fn the_traffic_of_a_leaf_does_not_depend_on_the_number_of_ranks() {
         let reached = |size: u32| {
             let pairs = (0..size).map(|rank| vec![(rank ^ 1, vec![7; 200])]);
             let pairs = pairs.collect();
@@ -250,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_for_all_travels_once() {
+    fn equal_messages_for_all_travel_once() {
         let size = 40;
         let all: Vec<_> = (0..size).map(|to| (to, vec![5; 1000])).collect();
         let mut messages = vec![Vec::new(); size as usize];
@@ -277,7 +278,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn everybody_gets_what_was_meant_for_it(
+        fn every_rank_gets_the_messages_meant_for_it(
             fanout in 1u32..5,
             to in prop::collection::vec(prop::collection::btree_map(0u32..20, 0u8..3, 0..20), 1..20),
         ) {

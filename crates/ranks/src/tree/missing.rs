@@ -1,5 +1,5 @@
-//! Missing ranks: the root's question to all ranks when one has waited too long in a collective. Each node asks those
-//! below it, and says once what it has heard.
+//! Finds missing ranks: when a rank has waited too long in a collective, the root asks all ranks. Each node asks those
+//! below it and sends their answers up once.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -12,25 +12,25 @@ use crate::channel::message::{CallNumber, Cause, Terms, short};
 use crate::rank_set::RankSet;
 use tonnage_units::number_list;
 
-/// Time in which the root collects answers, longer where many ranks share a CPU. A rank that does not answer in it is
-/// named as such.
+/// Time in which the root collects answers; longer if many ranks share a CPU. Ranks that do not answer in time are
+/// named.
 pub(crate) const COLLECT: Duration = Duration::from_millis(700);
-/// Ranks that are described one by one; of more only the numbers are listed.
+/// Maximum number of ranks described individually; beyond that, only their numbers are listed.
 const DESCRIBED_MAX: usize = 8;
 
-/// Answers of some ranks, merged on their way to rank 0.
+/// Merged answers of some ranks, on their way to rank 0.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Answers {
     /// Ranks that have answered.
     heard: RankSet,
-    /// Those of them that are members of the collective and whose main threads have not entered it.
+    /// Those of them that are members of the collective but have not entered it.
     absent: RankSet,
-    /// Phases of the first of these, and the milliseconds that they have been in them.
+    /// Phases of the first absent ranks, and how many milliseconds they have been in them.
     doing: BTreeMap<u32, (String, u64)>,
 }
 
 impl Answers {
-    /// The answer of a rank that has entered the collective, or has no part in it.
+    /// Returns the answer of a rank that has entered the collective or is not a member.
     pub(crate) fn not_missed(rank: u32) -> Self {
         Self {
             heard: RankSet::of([rank]),
@@ -39,7 +39,7 @@ impl Answers {
         }
     }
 
-    /// The answer of a member that has not.
+    /// Returns the answer of a member that has not entered.
     pub(crate) fn missed(rank: u32, phase: &str, phase_for: Duration) -> Self {
         let phase_ms = u64::try_from(phase_for.as_millis()).unwrap_or(u64::MAX);
         Self {
@@ -49,7 +49,7 @@ impl Answers {
         }
     }
 
-    /// Returns whether they are of ranks of a run of so many.
+    /// Whether the answers are valid for a run of `size` ranks.
     pub(crate) fn is_sound(&self, size: u32) -> bool {
         let all = [&self.heard, &self.absent];
         all.into_iter().all(|ranks| ranks.is_sound(size)) && self.doing.len() <= DESCRIBED_MAX
@@ -78,7 +78,7 @@ pub(crate) struct Complaint {
     pub(crate) waited: Duration,
 }
 
-/// The state of one question at a node, which waits for the answers of the ranks at and below it.
+/// State of one question at a node while it waits for the ranks at and below it.
 pub(crate) struct Inquiry {
     pub(crate) call: CallNumber,
     awaited: u32,
@@ -87,7 +87,7 @@ pub(crate) struct Inquiry {
 }
 
 impl Inquiry {
-    /// A question that `awaited` ranks may answer until `time` has passed.
+    /// Creates a question that `awaited` ranks may answer until `time` has passed.
     pub(crate) fn new(call: CallNumber, awaited: u32, time: Duration) -> Self {
         Self {
             call,
@@ -101,22 +101,22 @@ impl Inquiry {
         self.answers.merge(answers);
     }
 
-    /// True when nobody is left to answer.
+    /// Whether all awaited ranks have answered.
     pub(crate) fn complete(&self) -> bool {
         self.answers.heard.count() >= self.awaited
     }
 }
 
-/// Time in which a node collects answers, of which rank 0 has `most`: on each level half of the time above, so that
-/// what a node says still comes in time.
+/// Returns the time in which a node collects answers: `most` at rank 0, and half on each level below, so that answers
+/// reach the parent in time.
 pub(crate) fn collect_time(most: Duration, rank: u32, fanout: u32) -> Duration {
-    // A chain has as many levels as ranks.
+    // With a fan-out of 1 the tree is a chain, with one level per rank.
     let levels = ancestors(rank, fanout).take(20).count();
     most / (1 << levels)
 }
 
 impl Complaint {
-    /// Returns the conclusion from the answers. `table` has all ranks.
+    /// Concludes from the answers which ranks are missing. `table` has all ranks.
     pub(crate) fn verdict(&self, answers: &Answers, table: &[RankInfo]) -> Cause {
         let entered = answers.heard.without(&answers.absent);
         let absent = |info: &&RankInfo| {
@@ -162,7 +162,7 @@ mod tests {
     use crate::channel::message::CollectiveKind;
     use crate::testing::{rank_info, says};
 
-    /// The rank that is blamed where ranks of `size` have given these answers, its host and the message.
+    /// Returns the blamed rank of `size`, its host and the message, given these answers.
     fn blamed(members: RankSet, size: u32, answers: &Answers) -> (u32, String, String) {
         let table = (0..size).map(|rank| rank_info(rank, &format!("h{rank}")));
         let table: Vec<_> = table.collect();
@@ -183,7 +183,7 @@ mod tests {
         }
     }
 
-    /// Answers of these ranks, each with whether it has entered, merged as they come.
+    /// Merged answers of these ranks, each with whether it has entered.
     fn answers(all: &[(u32, bool)]) -> Answers {
         let mut merged = Answers::default();
         for &(rank, entered) in all {
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn the_missing_and_the_silent_are_named() {
+    fn absent_and_silent_ranks_are_named() {
         let answers = answers(&[(3, false), (0, true), (1, true)]);
         let (rank, host, message) = blamed(RankSet::all(4), 4, &answers);
         assert_eq!((rank, host.as_str()), (2, "h2"));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_takes_no_part_is_not_missed() {
+    fn a_rank_outside_the_collective_is_not_missed() {
         let answers = answers(&[(0, true), (1, true), (3, false)]);
         let (rank, _, message) = blamed(RankSet::of([1, 3]), 4, &answers);
         assert_eq!(rank, 3);
@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn when_all_are_there_nobody_is_blamed() {
+    fn if_all_ranks_have_entered_no_rank_is_blamed() {
         let answers = answers(&[(0, true), (1, true)]);
         let (_, _, message) = blamed(RankSet::all(2), 2, &answers);
         assert!(message.contains("all ranks have come"), "{message}");
@@ -226,7 +226,7 @@ mod tests {
         let call = CallNumber { seq: 3, turn: 0 };
         let mut inquiry = Inquiry::new(call, 3, COLLECT);
         inquiry.answer(answers(&[(4, true), (9, false)]));
-        // A rank that answers again is not another one.
+        // A second answer of the same rank does not count.
         inquiry.answer(answers(&[(9, false)]));
         assert!(!inquiry.complete());
         inquiry.answer(answers(&[(5, true)]));
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(inquiry.answers, all);
     }
 
-    /// However many ranks answer alike, what goes up is short.
+    /// Merged answers stay short, however many ranks give the same answer.
     #[test]
     fn merged_answers_do_not_grow_with_the_ranks() {
         let many = |ranks: u32, entered| {
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_is_below_has_less_time() {
+    fn ranks_further_down_have_less_time() {
         let time = |rank| collect_time(COLLECT, rank, 32);
         assert_eq!(
             [0, 1, 32, 33].map(time),

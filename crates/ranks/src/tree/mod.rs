@@ -1,19 +1,19 @@
-//! One rank in the tree of ranks: its node, and the two threads that act on it.
+//! One rank in the tree of ranks: its node, and the two threads that use it.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | [`shape`] | parents and children; the open connections of one rank |
-//! | [`node`] | the state of one rank: connections, what it says and hears, and what is due by the clock |
+//! | [`node`] | the state of one rank: connections, messages in and out, and periodic work |
 //! | [`protocol`] | its reaction to each message |
-//! | [`control`] | the control thread: it waits, notices silence, ends the run |
-//! | [`stopped`] | ranks of this host that cannot hear of the end |
-//! | [`node_handle`] | what other threads do with the node: they enter collectives and wait for them |
-//! | [`watch`] | which of the two wakes for a connection |
+//! | [`control`] | the control thread: it waits, detects silence, ends the run |
+//! | [`stopped`] | ranks of this host that are stopped (SIGSTOP) when the run ends |
+//! | [`node_handle`] | access for other threads: entering collectives and waiting for them |
+//! | [`watch`] | which of the two threads wakes for a connection |
 //! | [`collective`] | contributions on their way up the tree and results on their way down |
-//! | [`exchange`] | messages for single ranks, and which way they go |
+//! | [`exchange`] | messages for single ranks, and their routes |
 //! | [`clock`] | offset of this host's clock from rank 0's |
-//! | [`missing`] | ranks that have not come when others have waited too long |
-//! | [`shared`] | commands, results, and why the run ended: what both threads see |
+//! | [`missing`] | ranks that are missing in a collective |
+//! | [`shared`] | state shared by both threads: commands, results, and why the run ended |
 //!
 //! The main thread's side is [`crate::handle`]; bytes on a connection are in [`crate::channel`].
 

@@ -1,8 +1,8 @@
-//! The state of one rank in the tree: its connections, and what is known of the ranks behind them.
+//! The state of one rank in the tree: its connections and facts about the ranks behind them.
 //!
-//! Both threads of a rank act on it, one at a time: the main thread in a collective ([`super::node_handle`]), else the
-//! control thread ([`super::control`]), which alone does what is due by the clock and ends the run. What a message
-//! means is in [`super::protocol`]; how contributions are combined in [`super::collective`].
+//! Both threads of a rank use it, one at a time: the main thread in a collective ([`super::node_handle`]), otherwise
+//! the control thread ([`super::control`]). Only the control thread does periodic work and ends the run.
+//! [`super::protocol`] handles messages; [`super::collective`] combines contributions.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, OnceLock};
@@ -25,7 +25,7 @@ use crate::start_lead::StartLead;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Signs of life in the time after which a rank that gives none is taken for lost.
+/// Heartbeats per heartbeat timeout, after which a silent rank counts as lost.
 pub(crate) const BEATS: u32 = 6;
 
 /// Settings that the control thread gets at its start.
@@ -36,19 +36,19 @@ pub(crate) struct ControlSettings {
     pub(crate) message_bytes_max: usize,
     pub(crate) heartbeat_timeout: Duration,
     pub(crate) network_timeout: Duration,
-    /// Time between two questions for the parent's clock, however patient ranks are.
+    /// Time between two questions for the parent's clock. Not extended when many ranks share a CPU.
     pub(crate) clock_interval: Duration,
-    /// Time in which rank 0 collects answers about a missing rank.
+    /// Time in which rank 0 collects answers about missing ranks.
     pub(crate) collect_time: Duration,
     pub(crate) grace: Duration,
     pub(crate) end_process: bool,
-    /// True when a supervisor reports the loss of rank 0.
+    /// Whether a supervisor reports the loss of rank 0.
     pub(crate) supervised: bool,
-    /// Lead of aligned starts, once all clocks are known.
+    /// Lead of synchronized starts, once all clocks are known.
     pub(crate) start_lead: Arc<OnceLock<StartLead>>,
 }
 
-/// Direction that a connection leads in.
+/// Direction of a connection in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Way {
     Up,
@@ -56,21 +56,21 @@ pub(crate) enum Way {
     Down(usize),
 }
 
-/// A connection and what is known of the rank behind it.
+/// A connection, and the state of the rank behind it.
 pub(crate) struct Link {
     pub(crate) channel: Channel,
     pub(crate) info: RankInfo,
     pub(crate) way: Way,
-    /// True when a network lies between.
+    /// Whether the peer is behind a network.
     is_remote: bool,
-    /// Time-outs apply only once the peer's control thread has said something: before that it may still wait for its
-    /// children.
+    /// Whether time-outs apply: only once the peer's control thread has sent a message. Before that it may still wait
+    /// for its children.
     armed: bool,
     heard: Instant,
     said: Instant,
     pub(crate) goodbye: bool,
     pub(crate) open: bool,
-    /// True while it is waited for that it can be written to.
+    /// Whether the epoll set reports when it can be written to.
     writing_watched: bool,
 }
 
@@ -91,16 +91,16 @@ impl Link {
         }
     }
 
-    /// The loss of the rank behind it.
+    /// Returns the cause for the loss of the rank behind it.
     fn loss(&self, message: &str) -> Cause {
         Cause::lost(self.info.rank, &self.info.host, message)
     }
 }
 
-/// The cause of the run's end, until the control thread tells the others.
+/// The cause of the run's end, until the control thread announces it.
 pub(crate) struct RunEnd {
     pub(crate) cause: Cause,
-    /// True where another rank said so.
+    /// Whether another rank announced it.
     pub(crate) is_heard: bool,
 }
 
@@ -113,22 +113,22 @@ pub(crate) struct TreeNode {
     pub(crate) collectives: Collectives,
     pub(crate) clock: ClockSync,
     pub(crate) inquiry: Option<Inquiry>,
-    /// The reason of the inquiry, at rank 0.
+    /// The complaint that led to the inquiry, at rank 0.
     pub(crate) complaint: Option<Complaint>,
     pub(crate) shared: Arc<Shared>,
     pub(crate) watch: Arc<LinkWatch>,
-    /// True while the main thread waits for the connections itself.
+    /// Whether the main thread is waiting on the connections itself.
     pub(crate) main_waits: bool,
     pub(crate) ending: Option<RunEnd>,
-    /// Time at which the others were told of the end.
+    /// When the end was announced to the others.
     pub(crate) aborted: Option<Instant>,
-    /// True once the parent has said that the run has ended.
+    /// Whether the parent has announced the end of the run.
     pub(crate) has_parent_ended: bool,
     ticked: Instant,
 }
 
 impl TreeNode {
-    /// A rank with its connections, and beside it the port of rank 0.
+    /// Creates the node from its connections. Also returns rank 0's port for late ranks.
     pub(crate) fn new(
         settings: ControlSettings,
         tree: TreePosition,
@@ -138,7 +138,7 @@ impl TreeNode {
         let parent = tree.parent.into_iter();
         let mut links: Vec<Link> = parent.map(|peer| Link::new(peer, Way::Up, false)).collect();
         for (child, peer) in tree.children.into_iter().enumerate() {
-            // A leaf has nobody to wait for, so its first words are due now.
+            // A leaf does not wait for children, so its first message is due now.
             let is_leaf = children_of(peer.info.rank, settings.size, settings.fanout).is_empty();
             links.push(Link::new(peer, Way::Down(child), is_leaf));
         }
@@ -172,9 +172,9 @@ impl TreeNode {
         Ok((Arc::new(Mutex::new(node)), tree.door))
     }
 
-    /// Says the first words.
+    /// Sends the first messages.
     pub(crate) fn start(&mut self) {
-        // What came right behind the words of joining has been read with them.
+        // Messages right behind those of joining were read together with them.
         self.attend_all();
         self.ask_clock();
         self.publish_clock();
@@ -189,7 +189,7 @@ impl TreeNode {
         self.settings.heartbeat_timeout / BEATS
     }
 
-    /// Longest silence of the rank behind a link that is not taken for lost.
+    /// Returns the longest silence of a peer before it counts as lost.
     fn silence_max(&self, link: &Link) -> Duration {
         if link.is_remote {
             self.settings.network_timeout
@@ -198,7 +198,7 @@ impl TreeNode {
         }
     }
 
-    /// The time at which something is due by the clock.
+    /// Returns when the next periodic work is due.
     pub(crate) fn due(&self, now: Instant) -> Instant {
         if let Some(aborted) = self.aborted {
             return now + (aborted + self.settings.grace).saturating_duration_since(now);
@@ -214,7 +214,7 @@ impl TreeNode {
         asked.map_or(due, |until| due.min(until))
     }
 
-    /// Does what a connection is ready for.
+    /// Reads from and writes to a ready connection.
     pub(crate) fn attend(&mut self, index: usize) {
         self.listen(index, false);
         if let Some(link) = self.links.get_mut(index).filter(|link| link.open) {
@@ -223,7 +223,7 @@ impl TreeNode {
         self.watch_writing(index);
     }
 
-    /// Takes everything that has come on all connections.
+    /// Reads and handles all arrived messages on all connections.
     pub(crate) fn attend_all(&mut self) {
         for index in 0..self.links.len() {
             self.listen(index, true);
@@ -242,7 +242,7 @@ impl TreeNode {
             link.channel.receive_some()
         };
         if link.channel.received_bytes > before {
-            // Signs of life wait behind a long message, which is one as long as it goes on.
+            // Heartbeats queue behind a long message, so any received bytes count as a sign of life.
             link.heard = Instant::now();
         }
         loop {
@@ -257,7 +257,7 @@ impl TreeNode {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    // The link stays open, so that its rank hears the cause too.
+                    // The link stays open, so that its rank learns the cause too.
                     let cause = Cause::rank(link.info.rank, &link.info.host, &error.to_string());
                     self.abort(cause);
                     break;
@@ -265,13 +265,14 @@ impl TreeNode {
             }
         }
         self.notice_end(index);
-        // What came right behind the words of joining was received before, and is understood here.
+        // Messages right behind those of joining were received earlier but are handled here, so handled bytes are
+        // counted.
         let bytes = self.links[index].channel.understood_bytes - understood;
         let received = &self.shared.received_bytes;
         received.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// A connection that has ended is closed, and unless its rank said goodbye, so is the run.
+    /// Closes a connection that has ended, and aborts the run unless its rank said goodbye.
     fn notice_end(&mut self, index: usize) {
         let link = self.links.get_mut(index);
         let Some(link) = link.filter(|link| link.open && link.channel.ended) else {
@@ -290,18 +291,18 @@ impl TreeNode {
         }
     }
 
-    /// Does what is due by the clock where the control thread may not have come to it: the main thread is often sooner
-    /// to take the node again.
+    /// Does periodic work if it is late: when the main thread keeps taking the node first, the control thread may not
+    /// get to it.
     pub(crate) fn tick_when_late(&mut self) {
         if self.ticked.elapsed() > self.beat_interval() {
             self.tick();
         }
     }
 
-    /// Does everything that is due by the clock: heartbeats, silence, and the end of an inquiry.
+    /// Does all periodic work that is due: heartbeats, silent peers, and the end of an inquiry.
     pub(crate) fn tick(&mut self) {
         let now = Instant::now();
-        // When this process itself was stopped for a while, the others could not be heard.
+        // If this process itself was stopped for a while, it could not receive from the others.
         let excused = now.duration_since(self.ticked) > self.settings.heartbeat_timeout / 2;
         self.ticked = now;
         if self.is_over() {
@@ -321,7 +322,7 @@ impl TreeNode {
             }
             let said = link.said;
             if self.is_silent(index, now) {
-                // The main thread may not have come to listen yet.
+                // Messages may have arrived that the main thread has not read yet.
                 self.listen(index, true);
                 if self.is_silent(index, now) {
                     self.lose_silent(index, now);
@@ -358,7 +359,7 @@ impl TreeNode {
         self.abort(cause);
     }
 
-    /// Says a message on one link.
+    /// Sends a message on one link.
     pub(crate) fn send(&mut self, index: usize, head: &Head, payload: &[u8]) {
         let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
             return;
@@ -379,7 +380,7 @@ impl TreeNode {
         }
     }
 
-    /// Waits for a connection to take more, where it has not taken all.
+    /// Watches a connection for writability while data is left to send.
     fn watch_writing(&mut self, index: usize) {
         let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
             return;
@@ -414,13 +415,13 @@ impl TreeNode {
         self.tell_children(head, payload);
     }
 
-    /// Returns whether the run has ended, or the control thread is about to end it.
+    /// Whether the run has ended, or the control thread is about to end it.
     pub(crate) fn is_over(&self) -> bool {
         self.ending.is_some() || self.aborted.is_some()
     }
 
-    /// Ends the run with this cause, unless it has ended already: then the first cause stays the one that is told. The
-    /// control thread tells the others.
+    /// Ends the run with this cause, unless it has already ended: the first cause stays. The control thread announces
+    /// it to the others.
     pub(crate) fn abort(&mut self, cause: Cause) {
         if !self.is_over() {
             self.shared.stop(&cause);
@@ -431,13 +432,13 @@ impl TreeNode {
         }
     }
 
-    /// Ends the run because of an error of this rank.
+    /// Ends the run because of this rank's error.
     pub(crate) fn fail(&mut self, error: &Error) {
         let cause = self.settings.me.cause(error);
         self.abort(cause);
     }
 
-    /// Ends the run because another rank says that it has ended.
+    /// Ends the run because another rank announced the end.
     pub(crate) fn hear_end(&mut self, cause: Cause) {
         if !self.is_over() {
             self.ending = Some(RunEnd {
@@ -447,7 +448,7 @@ impl TreeNode {
         }
     }
 
-    /// Waits until the parent says that the run has ended, and returns whether it did.
+    /// Waits until the parent announces the end of the run. Returns whether it did.
     pub(crate) fn hears_end_of_parent(&mut self, until: Instant) -> bool {
         while !self.has_parent_ended {
             let left = until.saturating_duration_since(Instant::now());
@@ -462,7 +463,7 @@ impl TreeNode {
         true
     }
 
-    /// Tells the others of the end, and the main thread.
+    /// Announces the end to the other ranks and to the main thread.
     pub(crate) fn tell_end(&mut self, cause: Cause) {
         self.aborted = Some(Instant::now());
         self.shared.stop(&cause);
@@ -474,7 +475,7 @@ impl TreeNode {
         }
     }
 
-    /// This rank's answer to an inquiry about a collective of these members.
+    /// Returns this rank's answer to an inquiry about a collective of these members.
     pub(crate) fn own_answer(&self, call: CallNumber, members: &RankSet) -> Answers {
         let me = self.settings.me.rank;
         if !members.contains(me) || self.collectives.entered(call) {
@@ -484,7 +485,7 @@ impl TreeNode {
         Answers::missed(me, &phase.0, phase.1.elapsed())
     }
 
-    /// Ends an inquiry with what was heard until now: rank 0 concludes, others tell their parent.
+    /// Ends an inquiry with the answers received so far: rank 0 concludes, other ranks send them to their parent.
     pub(crate) fn close_inquiry(&mut self) {
         let Some(inquiry) = self.inquiry.take() else {
             return;

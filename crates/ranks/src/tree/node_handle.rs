@@ -1,5 +1,5 @@
-//! Access to a rank's node for threads other than its control thread: the main thread enters collectives and waits for
-//! them at the connections itself, and any thread sends notes.
+//! Access to a rank's node for threads other than its control thread. The main thread enters collectives and waits on
+//! the connections itself; any thread can send notes.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use crate::join::JoinBytes;
 use tonnage_units::Result;
 use tonnage_units::lock::lock;
 
-/// One rank's node for threads that are not its control thread.
+/// One rank's node, for threads other than its control thread.
 #[derive(Clone)]
 pub(crate) struct NodeHandle {
     node: Arc<Mutex<TreeNode>>,
     watch: Arc<LinkWatch>,
     shared: Arc<Shared>,
-    /// Bytes that it took the rank to join.
+    /// Control-channel bytes that joining took.
     pub(crate) join_bytes: JoinBytes,
 }
 
@@ -39,8 +39,7 @@ impl NodeHandle {
         }
     }
 
-    /// Acts on the node, and wakes the control thread for what is its own: the end of the run, and answers that are
-    /// waited for.
+    /// Runs `act` on the node, and wakes the control thread if it has work: the end of the run, or an inquiry.
     fn with(&self, act: impl FnOnce(&mut TreeNode)) {
         let mut node = lock(&self.node);
         act(&mut node);
@@ -51,24 +50,24 @@ impl NodeHandle {
         }
     }
 
-    /// Keeps the control thread from everything for a while.
+    /// Blocks the control thread for a while.
     #[cfg(test)]
     pub(crate) fn keep_for(&self, time: Duration) {
         let _node = lock(&self.node);
         std::thread::sleep(time);
     }
 
-    /// The main thread enters a collective.
+    /// Enters a collective, from the main thread.
     pub(crate) fn enter(&self, enter: Enter) {
         self.with(|node| node.enter(enter));
     }
 
-    /// The main thread has waited too long in a collective.
+    /// Reports that the main thread has waited too long in a collective.
     pub(crate) fn overdue(&self, terms: Terms, waited: Duration) {
         self.with(|node| node.overdue(terms, waited));
     }
 
-    /// A note of this rank to rank 0.
+    /// Sends a note of this rank to rank 0.
     pub(crate) fn note(&self, note: Vec<u8>) {
         self.with(|node| {
             let rank = node.settings.me.rank;
@@ -76,13 +75,13 @@ impl NodeHandle {
         });
     }
 
-    /// Waits until a collective has a result, and takes it; `None` when the time is up. Meanwhile the calling thread
-    /// does what the control thread does at other times.
+    /// Waits for the result of a collective and takes it; `None` when the time is up. Meanwhile the calling thread does
+    /// the control thread's work.
     pub(crate) fn wait(&self, slot: &Slot, deadline: Instant) -> Result<Option<CollectiveResult>> {
         if let Some(result) = slot.take() {
             return Ok(Some(result));
         }
-        // From here on the control thread rings where it has done something.
+        // From here on the control thread wakes this one after it has done something.
         lock(&self.node).main_waits = true;
         let outcome = self
             .watch

@@ -1,4 +1,4 @@
-//! A node's reaction to each message, and to what its main thread does.
+//! A node's reaction to each message and to calls of its main thread.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
 impl TreeNode {
-    /// Acts on a message of the rank behind a link.
+    /// Handles a message from the rank behind a link.
     pub(crate) fn understand(&mut self, index: usize, message: Message) -> Result<()> {
         let Some(link) = self.links.get_mut(index) else {
             return Ok(());
@@ -109,7 +109,7 @@ impl TreeNode {
         Ok(())
     }
 
-    /// The main thread enters a collective.
+    /// Enters a collective for the main thread.
     pub(crate) fn enter(&mut self, enter: Enter) {
         if self.aborted.is_some() {
             return enter.slot.set(CollectiveResult::Stopped);
@@ -119,13 +119,13 @@ impl TreeNode {
             Ok(combined) => self.proceed(combined),
             Err(error) => {
                 self.fail(&error);
-                // The main thread asks for the cause as soon as it is released.
+                // The main thread reads the cause as soon as it is released.
                 slot.set(CollectiveResult::Stopped);
             }
         }
     }
 
-    /// The members of this subtree are complete: tell the parent, or where there are no others, all of them.
+    /// Passes on the contribution of a complete subtree: to the parent, or down as the result if it has all members.
     fn proceed(&mut self, combined: Option<Combined>) {
         let Some(Combined {
             terms,
@@ -163,7 +163,7 @@ impl TreeNode {
         }
     }
 
-    /// An instant of rank 0's clock that all members of a collective will have heard of in time.
+    /// Returns a start time on rank 0's clock that all members of a collective will receive in time.
     fn start_ns(&self, members: &RankSet) -> u64 {
         let now_ns = monotonic_ns();
         let lead = self.settings.start_lead.get();
@@ -174,7 +174,7 @@ impl TreeNode {
             .saturating_add(lead_ns)
     }
 
-    /// The result is known: pass it on, then hand it to the main thread.
+    /// Sends the result to the children, then hands it to the main thread.
     fn complete(&mut self, call: CallNumber, payload: Vec<u8>) -> Result<()> {
         let are_below = self.collectives.are_below(call);
         let delivery = self.collectives.deliver(call, &payload)?;
@@ -203,7 +203,7 @@ impl TreeNode {
         Ok(())
     }
 
-    /// Refuses members of a collective, as another rank names them, that are no set of ranks of this run.
+    /// Refuses a peer's member set that is not a valid set of ranks of this run.
     fn check_members(&self, members: &RankSet) -> Result<()> {
         if !members.is_sound(self.settings.size) {
             return Err(Error::Failed("it named members that are no ranks".into()));
@@ -219,8 +219,8 @@ impl TreeNode {
         }
     }
 
-    /// Tells the main thread and the children what is known of this rank's clock, once it is, and when it is better
-    /// known.
+    /// Publishes this rank's clock estimate to the main thread and the children, first when it is known and then
+    /// whenever it improves.
     pub(crate) fn publish_clock(&mut self) {
         let Some(known) = self.clock.result(monotonic_ns()) else {
             return;
@@ -235,10 +235,10 @@ impl TreeNode {
         self.tell_children(&Head::ClockBase(known.base), &[]);
     }
 
-    /// Some rank has waited too long. The root asks everybody; others pass the complaint on.
+    /// Handles a complaint that a rank has waited too long. The root asks all ranks; others forward the complaint.
     pub(crate) fn overdue(&mut self, terms: Terms, waited: Duration) {
         let call = terms.call;
-        // A result that is on its way, or a question that is being asked, needs no further one.
+        // No question is needed if the result is on its way or one is already being asked.
         let is_root = self.settings.me.rank == 0;
         if self.collectives.has_finished(call) || is_root && self.inquiry.is_some() {
             return;
@@ -256,7 +256,7 @@ impl TreeNode {
         self.inquire(call, members);
     }
 
-    /// A note goes to rank 0, which keeps it until it is taken.
+    /// Forwards a note to rank 0, which keeps it until it is taken.
     pub(crate) fn pass_note(&mut self, rank: u32, note: Vec<u8>) {
         match self.settings.me.rank {
             0 => lock(&self.shared.notes).push((rank, note)),
@@ -267,7 +267,7 @@ impl TreeNode {
     /// Asks the ranks at and below this one whether they have entered a collective of these members.
     fn inquire(&mut self, call: CallNumber, members: RankSet) {
         if self.settings.me.rank != 0 {
-            // Of an older question rank 0 has what was heard until now.
+            // A new question ends an older one: send rank 0 the answers so far.
             self.close_inquiry();
         }
         let settings = &self.settings;
@@ -282,7 +282,7 @@ impl TreeNode {
         self.hear_answers(call, answer);
     }
 
-    /// Takes in answers of some ranks; those to a question that is closed here go on alone.
+    /// Takes answers of some ranks. If their question is already closed here, they are forwarded on their own.
     fn hear_answers(&mut self, call: CallNumber, answers: Answers) {
         let asked = self.inquiry.as_mut();
         let Some(inquiry) = asked.filter(|inquiry| inquiry.call == call) else {
@@ -294,7 +294,7 @@ impl TreeNode {
         }
     }
 
-    /// Tells the parent what ranks have answered.
+    /// Sends ranks' answers to the parent.
     pub(crate) fn pass_answers(&mut self, call: CallNumber, answers: &Answers) {
         match pack(answers) {
             Ok(payload) => self.tell_parent(&Head::Answer { call }, &payload),

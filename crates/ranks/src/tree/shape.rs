@@ -1,5 +1,5 @@
-//! The tree that the ranks form: who is whose parent, the open connections of one rank's place in it, and how long a
-//! message may be. It is made in [`crate::join`] and used by [`super::control`].
+//! The shape of the rank tree: parents and children, one rank's position with its open connections, and the bound on
+//! messages. [`crate::join`] builds it; [`super::control`] uses it.
 
 use std::net::IpAddr;
 use std::ops::Range;
@@ -15,24 +15,24 @@ pub(crate) struct PeerConnection {
     pub(crate) info: RankInfo,
 }
 
-/// One rank's place in the tree.
+/// One rank's position in the tree.
 pub(crate) struct TreePosition {
     pub(crate) parent: Option<PeerConnection>,
     pub(crate) children: Vec<PeerConnection>,
     /// All ranks; only rank 0 has it.
     pub(crate) table: Vec<RankInfo>,
-    /// The port at which latecomers are turned away, where rank 0 has one.
+    /// The port where rank 0 refuses late ranks, if it keeps one open.
     pub(crate) door: Option<LateDoor>,
-    /// True where this rank's clock has the same name as rank 0's.
+    /// Whether this rank's clock has the same name as rank 0's.
     pub(crate) has_roots_clock: bool,
-    /// Number of ranks of the most crowded CPU of all hosts.
+    /// Number of ranks on the most crowded CPU of all hosts.
     pub(crate) ranks_per_cpu: u32,
-    /// Bytes that it took to come here.
+    /// Control-channel bytes that joining took.
     pub(crate) bytes: JoinBytes,
 }
 
 impl TreePosition {
-    /// The address of this host that its nearest relative is connected to.
+    /// Returns this host's address on the connection to the parent or, without one, to the first child.
     pub(crate) fn local_ip(&self) -> Option<IpAddr> {
         let relative = self.parent.as_ref().or(self.children.first())?;
         let address = relative.channel.local_addr().ok()?;
@@ -40,7 +40,8 @@ impl TreePosition {
     }
 }
 
-/// The longest message of the control channel: enough for a gather of what a rank may publish about its workers.
+/// Returns the bound on a message of the control channel. It is enough to gather the endpoint addresses of all ranks'
+/// workers.
 pub(crate) fn message_bytes_max(size: u32) -> usize {
     const EACH: usize = 64 << 10;
     const SLACK: usize = 16 << 20;
@@ -51,18 +52,18 @@ pub(crate) fn message_bytes_max(size: u32) -> usize {
         .min(TOTAL)
 }
 
-/// The parent of a rank other than 0.
+/// Returns the parent of a rank other than 0.
 pub(crate) fn parent_of(rank: u32, fanout: u32) -> u32 {
     rank.saturating_sub(1) / fanout.max(1)
 }
 
-/// The ranks between a rank and rank 0, which is the last of them.
+/// Iterates over the ancestors of a rank, up to and including rank 0.
 pub(crate) fn ancestors(rank: u32, fanout: u32) -> impl Iterator<Item = u32> {
     let parent = move |rank: &u32| (*rank > 0).then(|| parent_of(*rank, fanout));
     std::iter::successors(Some(rank), parent).skip(1)
 }
 
-/// The children of a rank.
+/// Returns the children of a rank.
 pub(crate) fn children_of(rank: u32, size: u32, fanout: u32) -> Range<u32> {
     let fanout = u64::from(fanout.max(1));
     let first = u64::from(rank) * fanout + 1;

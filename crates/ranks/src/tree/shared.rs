@@ -1,4 +1,4 @@
-//! State that the main thread of a rank and its control thread share: commands, results, and why the run ended.
+//! State shared by a rank's main thread and control thread: commands, results, and why the run ended.
 
 use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
@@ -15,22 +15,22 @@ use crate::sleepers::Sleepers;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Merges contributions that are one after the other (`super::collective::reduce_entries`), this rank's first, into
-/// one.
+/// Merges concatenated contributions (`super::collective::reduce_entries`) into one. This rank's contribution comes
+/// first.
 pub(crate) type Merge = fn(&[u8]) -> Result<Vec<u8>>;
 
 /// Command to the control thread.
 #[derive(Debug)]
 pub(crate) enum ControlCommand {
-    /// This rank ends the run.
+    /// End the run for this cause.
     Abort(Cause),
-    /// The run ends, so the next one may have rank 0's port; the slot says when.
+    /// Close rank 0's port, so that the next run can use it. The slot is set once it is closed.
     CloseDoor(Arc<Slot>),
     /// The main thread is done with the channel: say goodbye and end.
     Leave,
 }
 
-/// One rank's part in a collective.
+/// One rank's call of a collective.
 #[derive(Debug)]
 pub(crate) struct Enter {
     pub(crate) terms: Terms,
@@ -39,7 +39,7 @@ pub(crate) struct Enter {
     pub(crate) slot: Arc<Slot>,
 }
 
-/// A place where a result appears.
+/// Slot for one result, which threads can wait for.
 #[derive(Debug)]
 pub(crate) struct Slot {
     done: AtomicBool,
@@ -51,7 +51,7 @@ pub(crate) struct Slot {
 #[derive(Debug, Default)]
 struct SlotInner {
     result: Option<CollectiveResult>,
-    /// Waking nobody is a system call too.
+    /// Whether a thread waits. Otherwise the wake-up is skipped, which saves a system call.
     is_waited_for: bool,
 }
 
@@ -59,12 +59,12 @@ struct SlotInner {
 #[derive(Debug)]
 pub(crate) enum CollectiveResult {
     Result(Vec<u8>),
-    /// The run ended; [`Shared::error`] says why.
+    /// The run ended; [`Shared::error`] has the reason.
     Stopped,
 }
 
 impl Slot {
-    /// A place whose result wakes these.
+    /// Creates a slot whose result also wakes `sleepers`.
     pub(crate) fn waking(sleepers: Arc<Sleepers>) -> Arc<Self> {
         Arc::new(Self {
             sleepers,
@@ -78,7 +78,7 @@ impl Slot {
         self.done.load(Ordering::Acquire)
     }
 
-    /// The first result stays.
+    /// Sets the result, unless there is one already.
     pub(crate) fn set(&self, outcome: CollectiveResult) {
         let mut inner = lock(&self.inner);
         if inner.result.is_none() && !self.is_done() {
@@ -99,7 +99,7 @@ impl Slot {
         lock(&self.inner).result.take()
     }
 
-    /// Waits until there is a result, and takes it; `None` when the time is up.
+    /// Waits for the result and takes it; `None` when the time is up.
     pub(crate) fn wait(&self, deadline: Instant) -> Option<CollectiveResult> {
         let mut inner = lock(&self.inner);
         inner.is_waited_for = true;
@@ -120,7 +120,7 @@ impl Slot {
     }
 }
 
-/// Work of a rank that is left to whoever ends its process.
+/// Cleanup to run if the control thread ends the process.
 #[derive(Default)]
 pub(crate) struct LastWill(pub(crate) Option<Box<dyn FnOnce() + Send>>);
 
@@ -130,7 +130,7 @@ impl std::fmt::Debug for LastWill {
     }
 }
 
-/// State that both threads of a rank see.
+/// State shared by both threads of a rank.
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) commands: Mutex<VecDeque<ControlCommand>>,
@@ -138,20 +138,20 @@ pub(crate) struct Shared {
     pub(crate) phase: Mutex<(String, Instant)>,
     pub(crate) clock: Mutex<KnownClock>,
     pub(crate) clock_known: Arc<Slot>,
-    /// Work to do when the process has to be ended from outside its main thread.
+    /// Cleanup to run if the process has to be ended from outside its main thread.
     pub(crate) bequest: Mutex<LastWill>,
-    /// Bytes that have come on all connections since they are this thread's.
+    /// Bytes received on all connections since the ranks joined.
     pub(crate) received_bytes: AtomicU64,
-    /// Bytes of what was said on them.
+    /// Bytes sent on them.
     pub(crate) sent_bytes: AtomicU64,
-    /// Threads of this rank that sleep on descriptors of their own.
+    /// Threads of this rank that sleep on their own descriptors.
     pub(crate) sleepers: Arc<Sleepers>,
-    /// Notes that have come to rank 0, with their ranks.
+    /// Notes received by rank 0, with their senders.
     pub(crate) notes: Mutex<Vec<(u32, Vec<u8>)>>,
-    /// All ranks, once this one knows them.
+    /// All ranks, once known.
     pub(crate) infos: OnceLock<Arc<[RankInfo]>>,
     cause: Mutex<Option<Cause>>,
-    /// True once one of the threads says the cause, or has left it to other ranks.
+    /// Whether one of the threads has reported the cause, or left that to other ranks.
     is_reported: AtomicBool,
     pub(super) wake: OwnedFd,
 }
@@ -179,7 +179,7 @@ impl Shared {
         }))
     }
 
-    /// Hands a command to the control thread and wakes it.
+    /// Sends a command to the control thread and wakes it.
     pub(crate) fn command(&self, command: ControlCommand) {
         lock(&self.commands).push_back(command);
         self.call();
@@ -187,18 +187,18 @@ impl Shared {
 
     /// Wakes the control thread.
     pub(crate) fn call(&self) {
-        // It fails only when the counter is full, and then the thread is awake already.
+        // This fails only if the counter is full, and then the thread is awake already.
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 
-    /// Takes the wake-up, so that the next wait sleeps.
+    /// Clears the wake-up, so that the next wait sleeps.
     pub(crate) fn awake(&self) {
         let mut count = [0u8; 8];
-        // Nothing to read means that nobody has woken us.
+        // A failed read only means that there was no wake-up.
         let _ = rustix::io::read(&self.wake, &mut count);
     }
 
-    /// Keeps the first cause; true if this is it.
+    /// Stores the cause if it is the first. Returns whether it is.
     pub(crate) fn stop(&self, cause: &Cause) -> bool {
         let mut known = lock(&self.cause);
         if known.is_some() {
@@ -210,7 +210,7 @@ impl Shared {
         true
     }
 
-    /// Claims to say the cause, once; false where the other thread has done so.
+    /// Claims the report of the cause. Only the first call returns true.
     pub(crate) fn claim_report(&self) -> bool {
         !self.is_reported.swap(true, Ordering::AcqRel)
     }
@@ -219,7 +219,7 @@ impl Shared {
         lock(&self.cause).clone()
     }
 
-    /// The reason why the run ended.
+    /// Returns why the run ended.
     pub(crate) fn error(&self) -> Error {
         self.cause().as_ref().map_or_else(
             || Error::Failed("the control channel of this rank has ended".into()),
@@ -228,8 +228,8 @@ impl Shared {
     }
 }
 
-/// Returns whether this rank reports the end of the run: rank 0 does, also a failure of its own that others have told
-/// it of, and when it is the lost one its direct children do, unless a supervisor sees it end.
+/// Whether this rank reports the end of the run. Rank 0 does, even for a failure of its own that other ranks found. If
+/// rank 0 is lost, its direct children do, unless a supervisor sees it end.
 pub(crate) fn speaks(rank: u32, parent_is_root: bool, supervised: bool, cause: &Cause) -> bool {
     let root_lost = matches!(cause, Cause::Lost { rank: 0, .. });
     rank == 0 || root_lost && parent_is_root && !supervised

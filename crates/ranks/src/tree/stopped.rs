@@ -1,7 +1,7 @@
-//! Ranks of this container that are stopped when the run ends early. Such a rank hears nothing, and whatever started it
-//! may wait for it for ever, as srun and mpirun of MPICH do. The one before it in a ring of them lets it go on, so that
-//! it hears of the end and ends itself. Where this program has started all ranks, [`crate::spawn::supervisor`] does so;
-//! ranks of `--hosts` have both this and their agent.
+//! Resumes ranks of this container that are stopped (SIGSTOP) when the run ends early. A stopped rank cannot receive
+//! the end, and its launcher may wait for it forever, as srun and MPICH's mpirun do. The ranks form a ring by PID, and
+//! each resumes the stopped ones after it, so that they end themselves. If this program started all ranks,
+//! [`crate::spawn::supervisor`] does this; ranks of `--hosts` have both this and their agent.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
@@ -12,21 +12,21 @@ use tonnage_sys::process::stat;
 enum PidState {
     Runs,
     Stopped,
-    /// It has ended, or a debugger holds it, or its number is another's by now.
+    /// It has ended, a debugger holds it, or another process has its PID now.
     Other,
 }
 
-/// Lets those of these processes go on that are stopped and between this one and the next that runs, and says which.
-/// Their numbers are those of ranks that lived at `joined_ticks`: who has such a number and began before is the rank,
-/// and who began after it has been given the number of one that is gone.
+/// Resumes the stopped processes between this one and the next running one in the ring, and returns their PIDs.
+/// `others` are PIDs of ranks that were alive at `joined_ticks`. A process with such a PID that started earlier is the
+/// rank; one that started later has reused the PID.
 pub(crate) fn resume_next(own: u32, others: Vec<u32>, joined_ticks: u64) -> Vec<u32> {
     let mut stopped = stopped_next(own, others, |pid| state(pid, joined_ticks));
     stopped.retain(|pid| goes_on(*pid, joined_ticks));
     stopped
 }
 
-/// Lets a process go on that is still the stopped one. What is opened stays the process that had the number then, and
-/// one that still has it and began before the ranks had joined is the same.
+/// Resumes a process if it is still the stopped rank. The pidfd refers to the process that had the PID when it was
+/// opened. If that process started before the ranks had joined, it is the rank.
 fn goes_on(number: u32, joined_ticks: u64) -> bool {
     let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
         return false;
@@ -34,7 +34,7 @@ fn goes_on(number: u32, joined_ticks: u64) -> bool {
     let held = match pidfd_open(pid, PidfdFlags::empty()) {
         Ok(held) => Some(held),
         Err(Errno::SRCH) => return false,
-        // Kernels before 5.3 cannot hold one, and some containers forbid it; the time between is short.
+        // Kernels before 5.3 lack pidfds, and some containers forbid them. Then a short race remains.
         Err(_) => None,
     };
     if state(number, joined_ticks) != PidState::Stopped {
@@ -46,8 +46,8 @@ fn goes_on(number: u32, joined_ticks: u64) -> bool {
     }
 }
 
-/// The stopped ones between this process and the next that runs, in a ring of rising numbers. Each that runs looks
-/// after those behind it: every one is found, and a host of many ranks is not searched by each of them.
+/// Returns the stopped processes between this one and the next running one, in a ring of ascending PIDs. Each running
+/// rank checks only the gap after it: every stopped one is found, without every rank searching all of them.
 fn stopped_next(own: u32, mut others: Vec<u32>, state: impl Fn(u32) -> PidState) -> Vec<u32> {
     others.sort_unstable_by_key(|pid| pid.wrapping_sub(own));
     let states = others.into_iter().map(|pid| (pid, state(pid)));
@@ -74,7 +74,7 @@ mod tests {
 
     use super::*;
 
-    /// A process that is ended however its test ends.
+    /// A stopped process that is killed even if its test fails.
     struct Stopped(Child);
 
     impl Drop for Stopped {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn only_ranks_that_are_stopped_go_on() {
+    fn only_stopped_ranks_are_resumed() {
         let rank = stopped();
         let joined = now_ticks();
         let began = stat(rank.0.id()).unwrap().start_ticks;
@@ -106,7 +106,7 @@ mod tests {
         let pids = vec![0, rank.0.id(), i32::MAX as u32];
         let own = std::process::id();
         assert_eq!(state(own, joined), PidState::Runs);
-        // A later process that has the number of a rank is let alone.
+        // A later process that reuses a rank's PID is left alone.
         assert_eq!(resume_next(own, pids.clone(), began - 1), [0u32; 0]);
         assert!(!goes_on(rank.0.id(), began - 1));
         assert_eq!(state(rank.0.id(), joined), PidState::Stopped);
@@ -114,9 +114,9 @@ mod tests {
         assert_eq!(resume_next(own, pids, joined), [0u32; 0]);
     }
 
-    /// Whoever runs looks after the gap behind it, so that each stopped one is found by exactly one.
+    /// Each running rank checks the gap after it, so that each stopped one is found by exactly one.
     #[test]
-    fn each_stopped_one_of_a_ring_is_found_once() {
+    fn each_stopped_process_in_the_ring_is_found_once() {
         use PidState::{Other, Runs, Stopped};
         let states = [Stopped, Runs, Stopped, Other, Stopped, Runs, Runs, Stopped];
         let pids: Vec<u32> = (10..18).collect();
@@ -131,7 +131,7 @@ mod tests {
         };
         assert_eq!(found(11), [12, 14]);
         assert_eq!(found(15), [0u32; 0]);
-        // The ring closes behind the greatest number.
+        // The ring wraps around after the largest PID.
         assert_eq!(found(16), [17, 10]);
         assert_eq!(looks.get(), 4 + 1 + 3);
         let alone = |_: u32| Stopped;

@@ -1,11 +1,11 @@
-//! Descriptors of a rank's connections, and which of its two threads wakes for them: the main thread while it waits
-//! in a collective, else the control thread. So a collective needs no hand-over between the two, which would cost more
-//! than all else that a rank does in it.
+//! Waits for a rank's connections, and decides which of its two threads wakes: the main thread while it waits in a
+//! collective, otherwise the control thread. So a collective needs no hand-over between threads, which would cost more
+//! than the rest of a rank's work in it.
 //!
-//! While ranks join, rank 0 waits by such a set for all that have come.
+//! While ranks join, rank 0 waits for all connected ranks with such a set.
 //!
-//! All connections are in one set. The control thread waits for that set by way of a gate, which the main thread shuts
-//! while it waits for the set itself. What is done about a connection that is ready is in [`super::node`].
+//! All connections are in one epoll set. The control thread waits for that set through a second epoll descriptor, the
+//! gate. The main thread shuts the gate while it waits for the set itself. [`super::node`] handles ready connections.
 
 use std::fmt::Display;
 use std::os::fd::{AsFd, OwnedFd};
@@ -16,24 +16,24 @@ use rustix::event::{EventfdFlags, Timespec, eventfd};
 use rustix::io::Errno;
 use tonnage_units::{Error, Result};
 
-/// Connections that one look tells of; the others stay ready for the next.
+/// Connections reported per call; others stay ready for the next.
 const READY_MAX: usize = 32;
-/// Number of the bell in the set; connections have smaller ones.
+/// Number of the wake-up descriptor in the set; connections have smaller ones.
 const BELL: u64 = u64::MAX;
-/// The system takes no time-outs above some weeks.
+/// Bound on a time-out: `epoll_wait` accepts at most some weeks.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
-/// The set of a rank's connections, its gate, and a bell for the main thread.
+/// The epoll set of a rank's connections, its gate, and a descriptor to wake the main thread.
 #[derive(Debug)]
 pub(crate) struct LinkWatch {
     set: OwnedFd,
-    /// Readable when a connection is ready and the main thread does not wait for it.
+    /// Readable if a connection is ready and the main thread is not waiting on the set.
     pub(crate) gate: OwnedFd,
     bell: OwnedFd,
 }
 
 impl LinkWatch {
-    /// An empty set, for which the control thread wakes.
+    /// Creates an empty set with an open gate: the control thread wakes for it.
     pub(crate) fn new() -> Result<Self> {
         let failed = |error| Error::io("cannot prepare to wait for connections", error);
         let watch = Self {
@@ -47,7 +47,7 @@ impl LinkWatch {
         Ok(watch)
     }
 
-    /// Adds a connection with its number; an error names the peer.
+    /// Adds a connection under a number. An error names the peer.
     pub(crate) fn add(
         &self,
         number: usize,
@@ -59,7 +59,7 @@ impl LinkWatch {
             .map_err(|error| Error::io(format!("cannot wait for the connection of {peer}"), error))
     }
 
-    /// Tells of a connection also when it can be written to, or no longer.
+    /// Starts or stops reporting when a connection can be written to.
     pub(crate) fn change(
         &self,
         number: usize,
@@ -72,26 +72,27 @@ impl LinkWatch {
         epoll::modify(&self.set, connection, number, flags).map_err(unwatched)
     }
 
-    /// Forgets a connection that has ended: it would be ready for ever.
+    /// Removes a connection that has ended: it would stay ready forever.
     pub(crate) fn remove(&self, connection: impl AsFd) {
-        // One that is not there needs no forgetting.
+        // Failure means that it was not in the set.
         let _ = epoll::delete(&self.set, connection);
     }
 
-    /// The main thread waits for the connections from now on, or no longer.
+    /// Shuts the gate while the main thread waits on the set, or opens it again.
     pub(crate) fn shut_gate(&self, is_shut: bool) -> Result<()> {
         let mut flags = EventFlags::IN;
         flags.set(EventFlags::IN, !is_shut);
         epoll::modify(&self.gate, &self.set, EventData::new_u64(BELL), flags).map_err(unwatched)
     }
 
-    /// Ends the wait of the main thread.
+    /// Wakes the main thread.
     pub(crate) fn ring(&self) {
-        // It fails only when the counter is full, and then the bell has been rung already.
+        // This fails only if the counter is full, and then the wake-up is already pending.
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
     }
 
-    /// Waits until a connection is ready, the bell rings or the time is up, and gives the numbers of some that are.
+    /// Waits until a connection is ready, a wake-up comes or the time is up. Returns the numbers of some ready
+    /// connections.
     pub(crate) fn ready(&self, timeout: Duration) -> Result<impl Iterator<Item = usize>> {
         let none = Event {
             flags: EventFlags::empty(),
@@ -107,7 +108,7 @@ impl LinkWatch {
         let numbers = events.into_iter().take(count);
         let numbers = numbers.map(|event| event.data.u64());
         if numbers.clone().any(|number| number == BELL) {
-            // Nothing to read would mean that nobody rang.
+            // A failed read only means that there was no wake-up.
             let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
         }
         let connections = numbers.filter(|number| *number != BELL);
@@ -144,14 +145,14 @@ mod tests {
         far.write_all(b"x").unwrap();
         assert!(!gate_is_ready(&watch));
         assert!(watch.ready(NONE).unwrap().eq([7]));
-        // What the main thread leaves is the control thread's.
+        // The control thread gets whatever the main thread has not read.
         watch.shut_gate(false).unwrap();
         assert!(gate_is_ready(&watch));
         watch.remove(&near);
         assert!(!gate_is_ready(&watch));
     }
 
-    /// What the system cannot watch, such as a file, stands for a connection that is gone.
+    /// A regular file, which epoll cannot watch, stands in for a connection that is gone.
     #[test]
     fn a_connection_that_cannot_be_watched_is_named() {
         let gone = tempfile::tempfile().unwrap();
@@ -160,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bell_ends_a_wait_once() {
+    fn a_wake_up_ends_one_wait() {
         let watch = LinkWatch::new().unwrap();
         watch.ring();
         assert!(watch.ready(TIMEOUT_MAX).unwrap().next().is_none());
@@ -168,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn of_many_connections_those_are_told_that_say_something() {
+    fn only_connections_with_data_are_reported() {
         let watch = LinkWatch::new().unwrap();
         let mut pairs: Vec<_> = (0..2 * READY_MAX + 5)
             .map(|_| UnixStream::pair().unwrap())
@@ -178,7 +179,7 @@ mod tests {
         }
         assert!(!gate_is_ready(&watch));
         pairs[66].1.write_all(&[1]).unwrap();
-        // What is not taken stays, and a connection that is closed leaves.
+        // Unread data keeps a connection ready; closing it removes it.
         for _ in 0..2 {
             assert!(gate_is_ready(&watch) && watch.ready(NONE).unwrap().eq([66]));
         }
@@ -195,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_can_be_waited_for_until_it_takes_more() {
+    fn a_connection_can_be_watched_for_writability() {
         let (near, _far) = UnixStream::pair().unwrap();
         let watch = LinkWatch::new().unwrap();
         watch.add(0, &near, "far").unwrap();

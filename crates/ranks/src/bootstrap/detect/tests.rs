@@ -1,9 +1,9 @@
-//! Which source of a rank's number wins, and which contradictions are refused.
+//! Tests which source of a rank's number wins and which contradictions are refused.
 
 use super::*;
 use crate::testing::{env, says};
 
-/// Variables of one process of each launcher, by words that stand for them.
+/// Variables of one process of each launcher, by the launcher's short name.
 const LAUNCHERS: [(&str, &str); 6] = [
     (
         "torchrun",
@@ -35,7 +35,7 @@ const LAUNCHERS: [(&str, &str); 6] = [
     ),
 ];
 
-/// The variables that these words stand for, of which the first of one name counts; `!NAME` takes one away.
+/// Expands short names to variables. The first of several equal names counts; `!NAME` removes one.
 fn variables(words: &str) -> String {
     let (gone, words): (Vec<&str>, Vec<&str>) = words
         .split_whitespace()
@@ -71,7 +71,7 @@ fn master(host: &str, port: u16, source: AddressSource) -> Meeting {
     }
 }
 
-/// The meeting of a process that is rank 1 of 2 by this source.
+/// Returns the meeting of a process that is rank 1 of 2 by this source.
 fn meeting_of(words: &str, source: &str) -> Meeting {
     let identity = seen(words).unwrap().unwrap();
     assert_eq!((identity.rank, identity.size), (1, 2), "{words}");
@@ -79,7 +79,7 @@ fn meeting_of(words: &str, source: &str) -> Meeting {
     identity.meeting
 }
 
-/// Variables that are refused => what the message names.
+/// Variables that are refused => parts of the message.
 const REFUSED: &[&str] = &[
     // Incomplete or unreadable.
     "RANK=0 => WORLD_SIZE => `unset RANK`",
@@ -125,10 +125,10 @@ const REFUSED: &[&str] = &[
     "WORLD_SIZE=2 OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1 => RANK is not set",
     "torchrun SLURM_PROCID=1 SLURM_STEP_NUM_TASKS=3 SLURM_STEP_ID=0 => SLURM_STEP_NUM_TASKS=3 => disagree",
     "JOB_COMPLETION_INDEX=1 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 torchrun => JOB_COMPLETION_INDEX=1 => disagree",
-    // The way to the others was lost, with another one.
+    // The variable for meeting the others was lost.
     "open-mpi !PMIX_NAMESPACE => PMIX_NAMESPACE => MASTER_ADDR => RANK=$OMPI_COMM_WORLD_RANK",
     "mpich !PMI_FD => PMI_FD => RANK=$PMI_RANK",
-    // Several processes that each believe to be alone.
+    // Several processes that each find only one rank.
     "mpich !PMI_RANK !PMI_SIZE !PMI_FD => MPI_LOCALNRANKS=2 => finds 1",
     "open-mpi !OMPI_COMM_WORLD_RANK !OMPI_COMM_WORLD_SIZE => OMPI_COMM_WORLD_LOCAL_SIZE=2 => finds 1",
     "PMIX_NAMESPACE=7 => PMIX_NAMESPACE=7 => not how many",
@@ -140,7 +140,7 @@ const REFUSED: &[&str] = &[
 ];
 
 #[test]
-fn what_is_wrong_is_refused_with_the_variables_that_say_so() {
+fn wrong_variables_are_refused_by_name() {
     for row in REFUSED {
         let mut parts = row.split(" => ");
         let error = seen(parts.next().unwrap()).expect_err(row);
@@ -150,7 +150,7 @@ fn what_is_wrong_is_refused_with_the_variables_that_say_so() {
 }
 
 #[test]
-fn nothing_says_single_host() {
+fn without_variables_there_is_a_single_host() {
     for (words, why) in [
         ("", ""),
         ("SLURM_PROCID=0 SLURM_NTASKS=4", "a batch script"),
@@ -184,10 +184,10 @@ fn torchruns_own_store_moves_the_port() {
     }
 }
 
-/// Launchers further out count processes of their own: one torchrun, one daemon of mpirun or one pod for several ranks, a
-/// batch script, a shell inside a step of one task.
+/// Outer launchers count their own processes: one torchrun, one mpirun daemon or one pod for several ranks, a batch
+/// script, or a shell inside a step of one task.
 #[test]
-fn what_torchrun_says_counts_inside_others() {
+fn torchruns_variables_win_inside_other_launchers() {
     let step = "SLURM_STEP_ID=0 SLURM_PROCID=0 SLURM_NTASKS=5";
     for others in [
         "SLURM_PROCID=0 SLURM_NTASKS=5",
@@ -204,7 +204,7 @@ fn what_torchrun_says_counts_inside_others() {
 }
 
 #[test]
-fn each_launcher_has_its_way_to_meet() {
+fn each_launcher_has_its_own_meeting() {
     let pmix = Meeting::Exchange(Exchange::Pmix);
     let pmi1 = |fd| Meeting::Exchange(Exchange::Pmi1 { fd });
     assert_eq!(meeting_of("open-mpi", "OMPI_COMM_WORLD_*"), pmix);
@@ -223,7 +223,7 @@ fn each_launcher_has_its_way_to_meet() {
     let fd = std::os::fd::AsRawFd::as_raw_fd(&socket);
     let pmi2 = under_srun(&format!("PMI_RANK=1 PMI_SIZE=2 PMI_FD={fd}"));
     assert_eq!(pmi2, pmi1(fd));
-    // What launchers further out have left belongs to other servers, or to files of the user's.
+    // Leftovers of outer launchers belong to other servers or to files of the user's.
     for stale in ["slurm.pmix.12.4", "slurm.pmix.2.3", "prterun-a-7@1"] {
         assert_eq!(under_srun(&format!("PMIX_NAMESPACE={stale}")), first_host);
     }
@@ -247,8 +247,7 @@ fn launchers_inside_slurm_count_their_own_processes() {
 fn an_srun_inside_mpirun_is_not_hidden() {
     let me = std::process::id().to_string();
     let one = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=1";
-    // This process is the task itself; or nobody knows where the task is, and one rank in each of two would be two
-    // runs.
+    // This process is the task itself, or the task is unknown; one rank in each of two tasks would be two runs.
     for task in [&*me, "4194999", "x"] {
         let error = seen(&format!("{one} SLURM_TASK_PID={task} srun")).unwrap_err();
         says(
@@ -256,7 +255,7 @@ fn an_srun_inside_mpirun_is_not_hidden() {
             &["OMPI_COMM_WORLD_SIZE=1", "SLURM_STEP_NUM_TASKS=2"],
         );
     }
-    // A leftover of MPICH's, and ranks by `--mpi=pmi2`.
+    // Leftover variables of MPICH, and ranks of `--mpi=pmi2`.
     let left = "MPI_LOCALNRANKS=1 PMI_RANK=1 PMI_SIZE=2";
     let words = format!("{left} SLURM_TASK_PID={me} srun");
     meeting_of(&words, "SLURM_PROCID");
@@ -275,7 +274,7 @@ fn a_batch_script_may_export_the_number_of_ranks() {
 }
 
 #[test]
-fn ranks_that_tonnage_started_look_at_nothing_else() {
+fn ranks_that_tonnage_started_ignore_other_variables() {
     let local = "TONNAGE_RANK=1 TONNAGE_SIZE=2 TONNAGE_CONTROL=127.0.0.1:7";
     let control = "127.0.0.1:7".parse().unwrap();
     let meeting = meeting_of(&format!("{local} torchrun"), "tonnage --ranks");
@@ -307,9 +306,9 @@ fn the_command_line_comes_first() {
     says(&error, &["--rank", "OMPI_COMM_WORLD_RANK=1"]);
 }
 
-/// Of an elastic job even the number of pods is no number.
+/// In an elastic job, even the number of pods is a range.
 #[test]
-fn what_torchrun_says_in_a_pod_of_a_train_job_counts() {
+fn torchruns_variables_win_in_a_pod_of_a_train_job() {
     let torchrun = "RANK=5 WORLD_SIZE=8 LOCAL_RANK=1 LOCAL_WORLD_SIZE=4 MASTER_ADDR=node-0-0.tonnage \
                     MASTER_PORT=29500 TORCHELASTIC_RUN_ID=none TORCHELASTIC_USE_AGENT_STORE=True";
     let job = format!("{torchrun} PET_NNODES=1:2 PET_NPROC_PER_NODE=4 train-job");
