@@ -1,7 +1,7 @@
-//! Starting ranks on this host: this program again, once for each rank, with the same arguments; the environment says
-//! which rank each is.
+//! Starts ranks on this host: this program again, once per rank, with the same arguments. Environment variables give
+//! each its rank.
 //!
-//! What becomes of them is looked after in [`super::supervisor`].
+//! [`super::supervisor`] watches over them.
 
 use std::ffi::OsString;
 use std::os::fd::OwnedFd;
@@ -23,7 +23,7 @@ use crate::join::address::loopback_listener;
 use crate::patience::beyond_here;
 use tonnage_units::{Error, Result};
 
-/// Variable with the process that started this one as one of several runs, with which it ends.
+/// Variable with the PID of the parent that started this process as one of several runs. This process ends with it.
 pub const TURN_PARENT: &str = "TONNAGE_TURN_PARENT";
 
 /// Processes on this host, as children of this one.
@@ -61,20 +61,20 @@ impl Running for Local {
             .map_err(|error| Error::io(format!("cannot wait for rank {rank}"), error))?;
         Ok(status.map(|status| match status.code() {
             Some(code) => RankExit::Code(code),
-            // Whatever has no code was ended by a signal.
+            // A process without an exit code was ended by a signal.
             None => RankExit::Signal(status.signal().unwrap_or_default()),
         }))
     }
 
     fn stopped_by(&mut self, rank: u32) -> Option<i32> {
         let pid = pid(self.child(rank).ok()?)?;
-        // The status stays, so that the next look finds it too, until the process goes on.
+        // NOWAIT keeps the status, so that the next check finds it too, until the process resumes.
         let look = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(pid), look).ok()??.stopping_signal()
     }
 
     fn signal(&mut self, rank: u32, signal: i32) {
-        // The child has not been waited for, so its number still means it.
+        // The child has not been reaped, so its PID is still valid.
         if let Ok(child) = self.child(rank)
             && let Some(pid) = pid(child)
             && let Some(signal) = Signal::from_named_raw(signal)
@@ -86,7 +86,7 @@ impl Running for Local {
 
     fn end(&mut self, rank: u32) {
         if let Ok(child) = self.child(rank) {
-            // Both fail only when the process is already gone, which is what is wanted.
+            // Both fail only if the process is already gone, which is fine.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -106,12 +106,12 @@ fn pid(child: &Child) -> Option<Pid> {
 }
 
 /// Starts `ranks` processes of `program` with these arguments on this host. Call it from the main thread: the ranks end
-/// when the thread that started them does. They inherit the environment and `variables`; of this process's own only the
-/// heartbeat's time-out is asked for.
+/// when the thread that started them does. They inherit the environment plus `variables`. From `env` only the heartbeat
+/// timeout is read.
 ///
 /// # Errors
-/// [`Error::Usage`] for no ranks or a wrong variable, [`Error::Io`] when a process cannot be started; those that were
-/// started are ended.
+/// [`Error::Usage`] for no ranks or a wrong variable, [`Error::Io`] when a process cannot be started; ranks that were
+/// already started are ended.
 pub fn start_local(
     env: Env<'_>,
     ranks: u32,
@@ -122,7 +122,7 @@ pub fn start_local(
     let heartbeat_timeout = heartbeat_timeout(env, ranks)?;
     let (listener, control) = loopback_listener()?;
     let secret = secret::generate_text()?;
-    // Rank 0's: it listens there.
+    // Standard input of rank 0, which listens on it.
     let mut input = Some(OwnedFd::from(listener));
     let start = |local: &mut Local, rank: u32| {
         let mut command = Command::new(program);
@@ -141,13 +141,14 @@ pub fn start_local(
     Ok(supervisor.with_patience(beyond_here(ranks)))
 }
 
-/// To be called first in a process that [`start_local`] started, or that is one of several runs ([`TURN_PARENT`]): it
-/// ends with its supervisor, even if that is killed. Does nothing in any other process.
+/// Makes this process end with its supervisor, even if that is killed. Call it first in a process that [`start_local`]
+/// started or that is one of several runs ([`TURN_PARENT`]). Does nothing in any other process.
 pub fn end_with_supervisor(env: Env<'_>) -> Result<()> {
     let parent = if env("TONNAGE_RANK").is_some() {
         env("TONNAGE_PARENT")
     } else {
-        // A script between the two is nobody to end with; it is seen at the next record that the parent is gone.
+        // If a script lies between the two, this process must not end with it. At the next record it notices that the
+        // real parent is gone.
         env(TURN_PARENT).filter(|parent| own_parent().as_ref() == Some(parent))
     };
     parent.map_or(Ok(()), |parent| end_with_parent(&parent))
@@ -157,11 +158,11 @@ fn own_parent() -> Option<String> {
     getppid().map(|pid| pid.as_raw_nonzero().to_string())
 }
 
-/// Ends this process with the one that started it, which has this number.
+/// Makes this process end with its parent, which must have this PID.
 pub fn end_with_parent(parent: &str) -> Result<()> {
     set_parent_process_death_signal(Some(Signal::TERM))
         .map_err(|error| Error::io("cannot ask to end with the supervisor", error))?;
-    // It may have ended before the request; then nobody would tell us.
+    // The parent may have ended before the request; then no signal would come.
     if own_parent().as_deref() != Some(parent) {
         return Err(Error::Failed(format!(
             "the supervisor of this rank (process {parent}) has ended"
@@ -190,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_told_who_they_are() {
+    fn ranks_get_their_identity_by_variables() {
         let script = r#"
             test "$TONNAGE_SIZE" = 2 && test ${#TONNAGE_SECRET} = 64 && test "$TONNAGE_PARENT" = $PPID || exit 1
             case "$TONNAGE_CONTROL" in 127.0.0.1:*) ;; *) exit 1 ;; esac
@@ -200,8 +201,8 @@ mod tests {
     }
 
     #[test]
-    fn when_one_rank_ends_badly_the_others_do_not_stay() {
-        // A stopped one is killed at once.
+    fn when_one_rank_fails_the_others_are_ended() {
+        // A stopped rank is killed at once.
         for (one, others, limit_s) in [
             ("kill -9 $$", "exec sleep 60", 20),
             ("sleep 1; exit 1", "kill -STOP $$; exit 0", 4),
@@ -215,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_is_stopped_is_seen_until_it_goes_on() {
+    fn a_stopped_rank_is_reported_until_it_resumes() {
         let mut local = Local::default();
         local
             .start(0, Command::new("/bin/sleep").arg("60"))
@@ -226,7 +227,7 @@ mod tests {
                 assert!(since.elapsed() < Duration::from_secs(20), "{signal:?}");
                 std::thread::sleep(Duration::from_millis(5));
             }
-            // A look takes nothing away.
+            // Checking does not consume the status.
             assert_eq!(local.stopped_by(0), signal);
             let next = match signal {
                 None => Signal::STOP,

@@ -1,13 +1,13 @@
-//! Starting the ranks of a run, and looking after them until they have ended.
+//! Starts the ranks of a run and watches over them until they have ended.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | [`supervisor`] | passing signals on, waiting, killing what is left, the exit code of the run: once, for all ways to start |
+//! | [`supervisor`] | passing signals on, waiting, killing remaining ranks, the run's exit code: for all ways to start ranks |
 //! | [`local`] | starting ranks on this host |
 //! | [`remote`] | starting ranks on other hosts, by ssh |
 //!
-//! Another way to start ranks is a file beside `local` with its [`Running`]. A supervisor measures nothing and is no
-//! rank; how the ranks find each other is told to them by variables, which `bootstrap` reads.
+//! Another way to start ranks is another file like `local` that implements [`Running`]. A supervisor measures nothing
+//! and is not a rank. Variables that `bootstrap` reads show the ranks how to find each other.
 
 pub mod local;
 pub mod remote;
@@ -18,42 +18,42 @@ use std::os::unix::net::UnixStream;
 use serde::{Deserialize, Serialize};
 use tonnage_units::Result;
 
-/// Ranks that were started, in whatever way. They are called by their numbers.
+/// Started ranks, independent of how they were started, identified by their numbers.
 pub trait Running {
-    /// Hears what is new of all ranks, before they are asked for one by one.
+    /// Processes news of all ranks, before each is queried.
     fn refresh(&mut self) {}
 
-    /// Returns how a rank has ended, or `None` while it has not.
+    /// Returns how a rank has ended, or `None` while it runs.
     fn ended(&mut self, rank: u32) -> Result<Option<RankExit>>;
 
-    /// Returns the signal that has stopped a rank that has not ended, or `None` while it goes on or nobody knows.
+    /// Returns the signal that has stopped a rank, or `None` while it runs or its state is unknown.
     fn stopped_by(&mut self, rank: u32) -> Option<i32>;
 
     /// Sends a signal to a rank that has not ended.
     fn signal(&mut self, rank: u32, signal: i32);
 
-    /// Ends a rank whatever it does, and returns when it is gone.
+    /// Kills a rank and returns when it is gone.
     fn end(&mut self, rank: u32);
 
-    /// The host of a rank, for messages.
+    /// Returns the host of a rank, for messages.
     fn host(&self, rank: u32) -> String;
 
-    /// The process of a rank on its host, where it is known.
+    /// Returns the PID of a rank on its host, if known.
     fn process(&self, rank: u32) -> Option<u32>;
 
-    /// A socket that is readable when something may have changed of which no signal tells.
+    /// Returns a socket that is readable when something may have changed without a signal.
     fn news(&self) -> Option<&UnixStream> {
         None
     }
 }
 
-/// End of a rank.
+/// How a rank ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RankExit {
-    /// By itself, with this exit code.
+    /// Exited with this code.
     Code(i32),
-    /// By this signal.
+    /// Killed by this signal.
     Signal(i32),
-    /// Unknown: nothing is heard of its host any more, which was said.
+    /// Unknown: its host no longer responds, which was reported.
     Lost,
 }

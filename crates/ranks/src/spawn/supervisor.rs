@@ -1,7 +1,7 @@
-//! The supervisor of ranks that were started in whatever way.
+//! The supervisor of started ranks, independent of how they were started.
 //!
-//! It passes signals on, sees to it that nobody stays behind, and returns the exit code of the run. What goes wrong
-//! between ranks is reported by the ranks themselves.
+//! It passes signals on, makes sure that no rank stays behind, and returns the run's exit code. Ranks report problems
+//! between them themselves.
 
 use std::time::{Duration, Instant};
 
@@ -13,23 +13,22 @@ use crate::signals::Signals;
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
-/// Once a rank was killed or has failed, or the run was interrupted, the others have this long to end by themselves,
-/// and longer where many of them share a CPU. They need their grace of two seconds at most; with a little for the end
-/// of a killed process it is less than five.
+/// Time for the other ranks to end after one was killed or has failed, or the run was interrupted; longer if many share
+/// a CPU. It covers a grace of at most 2 s plus slack for killed processes, and keeps the total below 5 s.
 const END_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// A stopped rank cannot end by itself, so it has only the time that a signal to go on may be behind the one to end.
+/// Time for a stopped rank, which cannot end: only as long as a SIGCONT may arrive after the signal to end.
 const STOPPED_END_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// Once a rank has been stopped for as long as the heartbeat allows, the others have this long to find it themselves
-/// and to end. Before they have joined they cannot, and then it is said here. With a heartbeat of three seconds the
-/// whole is less than five; where many ranks share a CPU, both are longer.
+/// After a rank has been stopped for the heartbeat timeout, the others have this long to detect it and end. Before they
+/// have joined they cannot, so the supervisor reports it. With a heartbeat timeout of 3 s the total is below 5 s; if
+/// many ranks share a CPU, both are longer.
 const STOPPED_FOUND_TIMEOUT: Duration = Duration::from_millis(1800);
 
-/// Longest time between two looks: a SIGCHLD that came for another reason must not be the last.
+/// Longest time between two checks, in case a SIGCHLD for another reason was the last one.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// Ranks that were started here.
+/// Supervised ranks.
 #[derive(Debug)]
 pub struct Supervisor<S: Running> {
     spawn: S,
@@ -46,13 +45,13 @@ pub struct Supervisor<S: Running> {
 #[derive(Debug, Default)]
 struct Watched {
     ended: Option<RankExit>,
-    /// The supervisor itself ended it then, so its end says nothing.
+    /// When the supervisor itself killed it, if it did. Its exit status is then meaningless.
     put_down: Option<Instant>,
     /// Set while it is stopped.
     stopped: Option<Stopped>,
 }
 
-/// A rank that does not go on.
+/// Since when a rank is stopped, and by which signal.
 #[derive(Debug, Clone, Copy)]
 struct Stopped {
     signal: i32,
@@ -60,7 +59,7 @@ struct Stopped {
 }
 
 impl Watched {
-    /// The signal that ended it, unless the supervisor sent it.
+    /// Returns the signal that ended it, unless the supervisor sent it.
     fn killed_by(&self) -> Option<i32> {
         match self.ended {
             Some(RankExit::Signal(signal)) if self.put_down.is_none() => Some(signal),
@@ -77,8 +76,7 @@ impl Watched {
 }
 
 impl<S: Running> Supervisor<S> {
-    /// Starts this many ranks in the order of their numbers, by `start`. `heartbeat_timeout` is the time that a rank may
-    /// be stopped.
+    /// Starts this many ranks in order, by calling `start`. `heartbeat_timeout` is how long a rank may be stopped.
     pub(super) fn start(
         spawn: S,
         ranks: u32,
@@ -88,7 +86,7 @@ impl<S: Running> Supervisor<S> {
         if ranks == 0 {
             return Err(Error::Usage("a run needs at least one rank".into()));
         }
-        // Before any child exists, so that no end of one is missed.
+        // Created before any child exists, so that no exit is missed.
         let mut supervisor = Self::of(spawn, 0, heartbeat_timeout)?;
         for rank in 0..ranks {
             start(&mut supervisor.spawn, rank)?;
@@ -97,7 +95,7 @@ impl<S: Running> Supervisor<S> {
         Ok(supervisor)
     }
 
-    /// Looks after this many ranks that were started already.
+    /// Supervises this many ranks that were already started.
     pub fn of(spawn: S, ranks: u32, heartbeat_timeout: Duration) -> Result<Self> {
         Ok(Self {
             spawn,
@@ -112,14 +110,14 @@ impl<S: Running> Supervisor<S> {
         })
     }
 
-    /// Gives ranks more time to end by themselves, for those that share a CPU with many others.
+    /// Gives ranks more time to end, if many share a CPU.
     #[must_use]
     pub fn with_patience(mut self, beyond: Duration) -> Self {
         self.end_timeout = END_TIMEOUT.saturating_add(beyond);
         self
     }
 
-    /// Process ids of the ranks, in the order of the ranks; of those only that are known.
+    /// Returns the known PIDs of the ranks, in rank order.
     pub fn pids(&self) -> Vec<u32> {
         let ranks = (0u32..).zip(&self.ranks);
         ranks
@@ -127,8 +125,8 @@ impl<S: Running> Supervisor<S> {
             .collect()
     }
 
-    /// Waits until all ranks have ended, and returns the exit code of the run: 0 if all are 0, 128 + signal when the
-    /// user ended it, 2 if a rank says that the request is wrong, 1 for everything else.
+    /// Waits until all ranks have ended and returns the run's exit code: 0 if all are 0, 128 + signal if the user ended
+    /// it, 2 if a rank reports a wrong request, 1 for everything else.
     pub fn wait(mut self) -> Result<u8> {
         loop {
             self.reap()?;
@@ -146,13 +144,14 @@ impl<S: Running> Supervisor<S> {
                 self.tell_all(signal);
             }
         }
-        // A signal to the whole process group may have ended the ranks before it was looked at here.
+        // A signal to the whole process group may have ended the ranks before it was handled here.
         self.take_interruption();
         self.report();
         Ok(self.exit_code())
     }
 
-    /// The signal by which the user ends the run, if one came since the last call; the first is the one that counts.
+    /// Returns the signal with which the user ends the run, if one came since the last call. The first one determines
+    /// the exit code.
     fn take_interruption(&mut self) -> Option<i32> {
         let signal = self
             .signals
@@ -170,7 +169,7 @@ impl<S: Running> Supervisor<S> {
                 continue;
             }
             rank.ended = self.spawn.ended(number)?;
-            // A rank that fails ends the run for all, so whoever stays, stopped or stuck, would stay for ever.
+            // A failing rank ends the run for all. Ranks that are stopped or stuck would otherwise stay forever.
             if rank.ended.is_some_and(|ending| ending != RankExit::Code(0)) {
                 self.ending_since.get_or_insert_with(Instant::now);
             }
@@ -180,11 +179,11 @@ impl<S: Running> Supervisor<S> {
 
     fn look_for_stopped(&mut self) {
         let now = Instant::now();
-        // When this process itself was stopped, so were perhaps all, and some may go on a little later than others.
+        // If this process itself was stopped, perhaps all ranks were, and some may resume a little later than others.
         let excused = now.duration_since(self.looked) > 2 * LOOK;
         self.looked = now;
         for (number, rank) in (0u32..).zip(&mut self.ranks) {
-            // What a rank was like before it was put down is kept for the report.
+            // The state of a rank before it was killed is kept for the report.
             if rank.ended.is_some() || rank.put_down.is_some() {
                 continue;
             }
@@ -195,7 +194,7 @@ impl<S: Running> Supervisor<S> {
         }
     }
 
-    /// The time at which all that are left are put down, if there is a reason to.
+    /// Returns when all remaining ranks are killed, if there is a reason to.
     fn all_due(&self) -> Option<Instant> {
         let ending = self.ending_since.map(|since| since + self.end_timeout);
         let patience = self.heartbeat_timeout + STOPPED_FOUND_TIMEOUT;
@@ -203,20 +202,20 @@ impl<S: Running> Supervisor<S> {
         stopped.chain(ending).min()
     }
 
-    /// The time at which a stopped rank is put down before the others, because the run is ending.
+    /// Returns when a stopped rank is killed ahead of the others because the run is ending.
     fn stopped_due(&self, stopped: Stopped) -> Option<Instant> {
         let ending = self.ending_since?;
         Some(ending.max(stopped.since) + STOPPED_END_TIMEOUT)
     }
 
-    /// Ranks that are stopped and still there.
+    /// Iterates over stopped ranks that have not ended.
     fn stopped(&self) -> impl Iterator<Item = (u32, Stopped)> {
         let ranks = (0u32..).zip(&self.ranks);
         let there = ranks.filter(|(_, rank)| rank.ended.is_none() && rank.put_down.is_none());
         there.filter_map(|(number, rank)| Some((number, rank.stopped?)))
     }
 
-    /// Returns the time until the next look, if nothing is heard before.
+    /// Returns the time until the next check, unless an event comes first.
     fn next_look(&self) -> Duration {
         if self.killed_rest {
             return LOOK;
@@ -228,7 +227,7 @@ impl<S: Running> Supervisor<S> {
         left.map_or(LOOK, |left| left.min(LOOK))
     }
 
-    /// Ends the ranks that had their time to end by themselves, and those that cannot because they are stopped.
+    /// Kills ranks whose time to end is over, and those that cannot end because they are stopped.
     fn hurry(&mut self) {
         if self.killed_rest {
             return;
@@ -248,7 +247,7 @@ impl<S: Running> Supervisor<S> {
                 due.push(number);
             }
         }
-        // All are still before one is gone, so that none blames it.
+        // All are stopped before the first is killed, so that no rank blames it.
         for signal in [SIGSTOP, SIGKILL] {
             due.iter()
                 .for_each(|&number| self.spawn.signal(number, signal));
@@ -263,8 +262,8 @@ impl<S: Running> Supervisor<S> {
         }
     }
 
-    /// Tells about killed ranks, and failing those about the ones that had to be ended here, but only when rank 0 could
-    /// not: it was killed or stuck itself, or did not notice.
+    /// Reports killed ranks or, if there are none, those that had to be killed here. Only if rank 0 could not: it was
+    /// killed, stuck, or did not notice.
     fn report(&self) {
         let root = self.ranks.first();
         let root_told = root.is_some_and(|root| root.code().is_some_and(|code| code != 0));
@@ -281,7 +280,7 @@ impl<S: Running> Supervisor<S> {
                 }
                 _ if killed || rank.put_down.is_none() => continue,
                 (None, Some((put_down, by))) => stopped_text(by, put_down),
-                // It waited for the stopped one.
+                // It was waiting for the stopped rank.
                 (None, None) if any_stopped => continue,
                 (None, None) => {
                     "did not end with the others, as if it was stopped or stuck, and was killed"
@@ -303,7 +302,7 @@ impl<S: Running> Supervisor<S> {
         if let Some(signal) = self.interrupted {
             return Error::Interrupted { signal, rank: None }.exit_code();
         }
-        // Ranks behind a lost host end by a signal of their own side, which is no interruption of the run.
+        // Ranks on a lost host end by a signal of their agent, which does not mean that the user interrupted the run.
         if self
             .ranks
             .iter()
@@ -315,7 +314,7 @@ impl<S: Running> Supervisor<S> {
         if codes.iter().all(|code| *code == Some(0)) {
             return 0;
         }
-        // When a signal reached one rank alone, all ranks end with its code; or it came before that looked at signals.
+        // If a signal reached one rank alone, all ranks end with its code. Or it came before that rank caught signals.
         let mut killed_by = self.ranks.iter().filter_map(Watched::killed_by);
         if let Some(signal) = killed_by.find(|signal| [SIGINT, SIGTERM].contains(signal)) {
             return Error::Interrupted { signal, rank: None }.exit_code();
@@ -327,9 +326,9 @@ impl<S: Running> Supervisor<S> {
         }
     }
 
-    /// Code of an interrupted run, where all ranks that ended by themselves have it, or rank 0 has: those that found it
-    /// gone end otherwise. Those that did not end by themselves had not joined when the signal came to another, or
-    /// could not hear of it.
+    /// Returns the code of an interrupted run: if all ranks that ended on their own have it, or rank 0 has (ranks that
+    /// only saw it disappear end with another code). Ranks that were killed here had not joined when the signal reached
+    /// another rank, or could not learn of it.
     fn ended_by_interruption(&self) -> Option<u8> {
         let closed = i32::from(Error::output_closed().exit_code());
         let is_interruption = |code: &i32| [130, 143, closed].contains(code);
@@ -342,7 +341,7 @@ impl<S: Running> Supervisor<S> {
     }
 }
 
-/// The usual reason for a signal that this program does not send itself.
+/// Returns the usual reason for a signal that this program does not send.
 fn usual_sender(signal: i32) -> &'static str {
     match signal {
         SIGKILL => {
@@ -368,7 +367,7 @@ fn stopped_text(stopped: Stopped, put_down: Instant) -> String {
 }
 
 impl<S: Running> Drop for Supervisor<S> {
-    /// Ranks that are still there, because starting another one failed, must not stay behind.
+    /// Ends ranks that still run because starting another one failed.
     fn drop(&mut self) {
         for (number, rank) in (0u32..).zip(&self.ranks) {
             if rank.ended.is_none() {

@@ -1,10 +1,10 @@
-//! Meetings of a few ranks while the others have no part in them.
+//! Collectives of a few ranks, without the others.
 
 use super::*;
 
-/// Each pair of neighbours meets in its turn, and those of one turn come to the next.
+/// Each pair of neighbours meets in turn; members of one turn also take part in the next.
 #[test]
-fn a_few_meet_and_the_others_sleep() {
+fn a_group_meets_without_the_other_ranks() {
     for size in [2u32, 5, 13] {
         let starts = run_and_close(size, move |rank| {
             let me = rank.id();
@@ -48,7 +48,7 @@ fn a_few_meet_and_the_others_sleep() {
     }
 }
 
-/// A circle of all ranks is a collective like any other.
+/// A group of all ranks behaves like a collective of all ranks.
 #[test]
 fn a_circle_may_be_of_all() {
     run_and_close(4, |rank| {
@@ -63,10 +63,10 @@ fn a_circle_may_be_of_all() {
     });
 }
 
-/// Rank 40 does not come to rank 41; the others are asked too, of whom there are more than are described, and nobody
-/// else is blamed.
+/// Rank 40 does not join rank 41. All other ranks are asked too, more than are described individually, and none of them
+/// is blamed.
 #[test]
-fn who_does_not_come_to_a_few_is_named() {
+fn a_rank_missing_in_a_group_is_named() {
     for error in run(48, |mut rank| {
         let few = Circle::new(3, [40, 41]);
         rank.phase("asleep");
@@ -83,9 +83,9 @@ fn who_does_not_come_to_a_few_is_named() {
     }
 }
 
-/// A rank that is lost while two others meet ends the wait of those who wait for their turns.
+/// A rank that is lost while two others meet also ends the wait of ranks with later turns.
 #[test]
-fn who_waits_for_its_turn_hears_of_a_lost_rank() {
+fn ranks_waiting_for_their_turn_learn_of_a_lost_rank() {
     for error in run(7, |mut rank| {
         if rank.id() == 3 {
             let error = Error::Failed("gone".into());

@@ -1,4 +1,4 @@
-//! Ranks that are killed, stopped, stuck or lost, and what the others say about it.
+//! Ranks that are killed, stopped, stuck or lost, and how the others report it.
 
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
@@ -36,7 +36,7 @@ fn a_lost_rank_is_named_everywhere_within_a_second() {
     }
 }
 
-/// Runs ranks that a launcher has started, and returns of each whether it has claimed to say the cause by its end.
+/// Runs ranks as if started by a launcher. Returns, for each, whether it has claimed the report by its end.
 fn claims_under_a_launcher(size: u32, body: impl Fn(&mut Rank) + Copy + Send) -> Vec<bool> {
     let (listener, address) = door();
     let mut listener = Some(listener);
@@ -52,7 +52,8 @@ fn claims_under_a_launcher(size: u32, body: impl Fn(&mut Rank) + Copy + Send) ->
                 let (shared, _) = rank.parts();
                 let has_claimed = rank.claims_report();
                 drop(rank);
-                // What a child claims while it goes its control thread says; that of rank 0 claims only to be silent.
+                // A claim that a child makes while leaving is reported by its control thread; rank 0 then claims only
+                // to stay silent.
                 has_claimed || number != 0 && !shared.claim_report()
             })
         };
@@ -68,9 +69,9 @@ fn until_told(rank: &Rank) {
     }
 }
 
-/// Its children would say it where it is lost.
+/// If rank 0 were lost, its children would report it.
 #[test]
-fn rank_0_that_fails_says_so_itself_and_alone() {
+fn a_failure_of_rank_0_is_reported_by_rank_0_alone() {
     let claims = claims_under_a_launcher(5, |rank| match rank.id() {
         0 => rank.fail(&Error::Failed("its disk is full".into())),
         _ => until_told(rank),
@@ -78,9 +79,9 @@ fn rank_0_that_fails_says_so_itself_and_alone() {
     assert_eq!(claims, [true, false, false, false, false]);
 }
 
-/// Whoever is the first to end the run: rank 0, one of its children, or one of theirs.
+/// The first to end the run is rank 0, one of its children, or a grandchild.
 #[test]
-fn a_failure_of_rank_0_on_which_all_agree_is_told_by_rank_0_alone() {
+fn an_agreed_failure_of_rank_0_is_reported_by_rank_0_alone() {
     for first in [0, 1, 2, 4] {
         let claims = claims_under_a_launcher(5, move |rank| {
             let mine = match rank.id() {
@@ -100,7 +101,7 @@ fn a_failure_of_rank_0_on_which_all_agree_is_told_by_rank_0_alone() {
 
 /// An engine may have lost rank 0 before the control channel does.
 #[test]
-fn a_failure_of_rank_0_that_it_does_not_hear_of_is_told_by_its_child() {
+fn a_failure_unknown_to_rank_0_is_reported_by_its_child() {
     let claims = claims_under_a_launcher(2, |rank| match rank.id() {
         0 => rank.parts().1.keep_for(Duration::from_millis(1500)),
         _ => {
@@ -116,7 +117,7 @@ fn a_failure_of_rank_0_that_it_does_not_hear_of_is_told_by_its_child() {
     assert!(claims[1], "{claims:?}");
 }
 
-/// A rank that follows the protocol until it is cut off, as a killed process is: no last word.
+/// A rank in another process, killed at the end like a crashed process: without a last message.
 struct Doomed {
     child: std::process::Child,
 }
@@ -189,14 +190,14 @@ fn a_killed_process_is_named() {
     }
 }
 
-/// Without the time that is added where ranks share a CPU, each of these would be lost at once.
+/// Without the extra time for ranks that share a CPU, each of these would be lost at once.
 #[test]
 fn ranks_that_share_a_cpu_are_waited_for_longer() {
     let crowded = |rank: u32, options: &mut JoinOptions| {
         options.heartbeat_timeout = Duration::ZERO;
         options.network_timeout = Duration::ZERO;
         options.crowd_timeout = SOON;
-        // Two on a CPU of their own, and five on the next one.
+        // Two ranks have their own CPUs, and five share the next one.
         options.cpus = vec![if rank < 2 { rank } else { 2 }];
     };
     for network_timeout in run_with(7, crowded, |rank| {

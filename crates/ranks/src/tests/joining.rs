@@ -1,4 +1,4 @@
-//! Ranks that do not come or do not fit, and strangers at the door.
+//! Ranks that are missing or incompatible, and unauthenticated connections.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use super::*;
 use tonnage_units::Result;
 
-/// Starts a rank that cannot join, rank 0 with the listener.
+/// Starts a rank that will fail to join; rank 0 gets the listener.
 fn failing(
     rank: u32,
     size: u32,
@@ -25,14 +25,14 @@ fn missing_ranks_are_listed() {
     let four = failing(4, 9, (None, address), soon);
     for error in [zero.join().unwrap(), four.join().unwrap()] {
         assert!(error.to_string().contains("ranks 1-3,5-8 of 9"), "{error}");
-        // All of them are on the host of their supervisor.
+        // All of them are on their supervisor's host.
         assert_eq!(blamed(&error), (1, "h0".into()));
     }
 }
 
-/// Nobody waits for a rank 0 that is no more: the supervisor listened before any rank was there.
+/// The ranks do not wait for a rank 0 that is gone: the supervisor listened before any rank started.
 #[test]
-fn nobody_at_the_supervisors_meeting_place_ends_the_run_at_once() {
+fn a_closed_meeting_place_of_the_supervisor_ends_the_run_at_once() {
     let (listener, address) = door();
     drop(listener);
     let begun = Instant::now();
@@ -42,17 +42,17 @@ fn nobody_at_the_supervisors_meeting_place_ends_the_run_at_once() {
     assert!(begun.elapsed() < Duration::from_secs(1));
 }
 
-/// Rank 0 says it, and the rank that is meant, perhaps on a terminal of its own; who only hears of it does not.
+/// Rank 0 reports it, and so does the refused rank, perhaps on its own terminal. Other ranks do not.
 #[test]
-fn another_plan_is_refused_by_name_and_not_told_by_ranks_that_it_does_not_concern() {
+fn another_plan_is_reported_only_by_rank_0_and_the_refused_rank() {
     for order in [[1, 2], [2, 1]] {
         let told = told_of_rank_2(order);
         assert_eq!(told, [false, true, false], "{order:?}");
     }
 }
 
-/// Runs three ranks of which 2 does not fit, with 1 and 2 coming in this order, and returns for each whether it leaves
-/// saying so to others.
+/// Runs three ranks; rank 2 is incompatible, and ranks 1 and 2 arrive in this order. Returns, for each, whether it
+/// leaves the report to others.
 fn told_of_rank_2(order: [u32; 2]) -> [bool; 3] {
     let (listener, address) = door();
     let join = |rank: u32, listener: Option<TcpListener>| {
@@ -96,7 +96,7 @@ fn two_processes_of_one_rank_are_refused_by_name() {
 }
 
 #[test]
-fn a_process_that_comes_when_the_run_has_begun_is_told_why_it_cannot_join() {
+fn a_late_process_gets_the_reason_why_it_cannot_join() {
     let (listener, address) = door();
     let join = |rank: u32, size: u32, listener: Option<TcpListener>| {
         let identity = launched(rank, size, address);
@@ -120,7 +120,7 @@ fn a_process_that_comes_when_the_run_has_begun_is_told_why_it_cannot_join() {
         assert!(of_another.contains("was told of 3 ranks"), "{of_another}");
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(5), "{took:?}");
-        // The run does not notice, and its end frees the port.
+        // The run is not disturbed, and its end frees the port.
         let other = scope.spawn(|| one.close());
         zero.close().unwrap();
         other.join().unwrap().unwrap();
@@ -143,8 +143,8 @@ fn a_wrong_secret_is_refused_on_both_sides() {
     says(&error, &["did not know the secret"]);
 }
 
-/// Lets connections through to `address`; of the first `slow` ones only the first `bytes` that their client says in
-/// time, and the rest so late that nobody waits for it.
+/// Forwards connections to `address`. For the first `slow` ones, only the first `bytes` of the client arrive in time;
+/// the rest comes too late.
 fn slow_way(address: SocketAddr, slow: usize, bytes: usize) -> SocketAddr {
     let (listener, way) = door();
     std::thread::spawn(move || {
@@ -182,9 +182,9 @@ fn pass_on(mut from: &TcpStream, mut to: &TcpStream, prompt: usize) {
 const BRIEF: Duration = Duration::from_millis(300);
 
 #[test]
-fn a_rank_whose_first_words_are_late_tries_again() {
-    // A handshake has 52 bytes with its frame: the introduction is late, or the handshake itself, and that more often
-    // than a wrong secret is tried.
+fn a_rank_with_a_late_introduction_retries() {
+    // A framed handshake has 52 bytes: either the introduction is late, or the handshake itself, more often than a
+    // wrong secret is retried.
     for (slow, bytes) in [(2, 52), (7, 20)] {
         let (listener, address) = door();
         let hasty = |options: &mut JoinOptions| options.stranger_timeout = BRIEF;
@@ -198,7 +198,7 @@ fn a_rank_whose_first_words_are_late_tries_again() {
 }
 
 #[test]
-fn connections_that_say_nothing_are_told_as_that() {
+fn silent_connections_are_reported() {
     let (listener, address) = door();
     let hasty = |options: &mut JoinOptions| {
         options.stranger_timeout = BRIEF;
@@ -213,7 +213,7 @@ fn connections_that_say_nothing_are_told_as_that() {
     drop(silent);
 }
 
-/// Reads until the other side closes; false when it does not within the time.
+/// Reads until the peer closes. Returns false if that does not happen in time.
 fn is_closed(mut stream: &TcpStream, time: Duration) -> bool {
     stream.set_read_timeout(Some(time)).unwrap();
     let mut buffer = [0u8; 1024];
@@ -227,7 +227,7 @@ fn is_closed(mut stream: &TcpStream, time: Duration) -> bool {
 }
 
 #[test]
-fn strangers_are_shown_out_and_the_run_goes_on() {
+fn unauthenticated_connections_are_closed_and_the_run_continues() {
     let (listener, address) = door();
     let close = |rank: Result<Rank>| rank.unwrap().close();
     let hasty = |options: &mut JoinOptions| options.stranger_timeout = Duration::from_millis(500);
@@ -240,8 +240,8 @@ fn strangers_are_shown_out_and_the_run_goes_on() {
     let huge = connect(&u32::MAX.to_le_bytes());
     let garbage = connect(&[&[48, 0, 0, 0][..], &[7; 48]].concat());
     let http = connect(b"GET / HTTP/1.1\r\n\r\n");
-    // More silent ones than are looked at together: the real rank has to wait until they are out, and comes in all the
-    // same.
+    // More silent connections than are served at once: the real rank has to wait until they are closed, and still
+    // joins.
     let crowd: Vec<_> = (0..80).map(|_| connect(b"")).collect();
     for stranger in [&huge, &garbage, &http] {
         assert!(is_closed(stranger, SOON));

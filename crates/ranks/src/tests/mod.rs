@@ -1,6 +1,6 @@
 //! Whole runs with threads as ranks over loopback.
 //!
-//! The tree has a fan-out of 2, so that 13 ranks have four levels. Nothing ends the process and no signals are taken.
+//! The tree has a fan-out of 2, so that 13 ranks have four levels. Ranks do not end the process and catch no signals.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::*;
 use crate::testing::{SOON, door, identity, launched, options, run, run_with, says, start};
 use tonnage_units::{Error, Reduce};
 
-/// Runs all ranks of a run to its end in order, and gives what each returned.
+/// Runs all ranks until they have closed normally, and returns the results in rank order.
 fn run_and_close<T: Send + 'static>(
     size: u32,
     body: impl Fn(&mut Rank) -> T + Clone + Send + 'static,
@@ -75,7 +75,7 @@ fn every_exchange_works_for_every_size() {
 }
 
 #[test]
-fn rank_0_collects_what_all_are_and_the_others_learn_that_it_has() {
+fn rank_0_collects_all_values_and_the_others_learn_that_it_has() {
     run_and_close(13, |rank| {
         let mine = format!("kind {}", rank.id() % 3);
         let all = rank.collect("kinds", &mine, SOON).unwrap();
@@ -89,7 +89,7 @@ fn rank_0_collects_what_all_are_and_the_others_learn_that_it_has() {
     });
 }
 
-/// Nothing of what rank 0 collects is in the answer to the others.
+/// The answer to the other ranks contains none of the collected values.
 #[test]
 fn the_answer_to_a_collection_does_not_grow_with_the_ranks() {
     let of_a_leaf = |size: u32| {
@@ -103,16 +103,16 @@ fn the_answer_to_a_collection_does_not_grow_with_the_ranks() {
         all[size as usize - 1]
     };
     let (few, many) = (of_a_leaf(3), of_a_leaf(20));
-    // A heartbeat may have come meanwhile.
+    // A heartbeat may have arrived meanwhile.
     assert!(few.abs_diff(many) < 200, "{few} {many}");
 }
 
 #[test]
-fn messages_come_to_those_that_they_are_for() {
+fn messages_reach_their_receivers() {
     for size in [1u32, 2, 3, 13] {
         run_and_close(size, move |rank| {
             let me = rank.id();
-            // Even ranks send to all, themselves included, and odd ones to nobody.
+            // Even ranks send to all, including themselves; odd ranks send nothing.
             let text = |from: u32, to: u32| format!("{from} to {to}").into_bytes();
             let mine = (0..size).filter(|_| me % 2 == 0);
             let mine = mine.map(|to| (to, text(me, to))).collect();
@@ -128,7 +128,7 @@ fn messages_come_to_those_that_they_are_for() {
 }
 
 #[test]
-fn notes_are_with_rank_0_before_what_their_rank_enters_later() {
+fn notes_reach_rank_0_before_later_collectives() {
     for size in [1u32, 2, 13] {
         run_and_close(size, move |rank| {
             let (me, notes) = (rank.id(), rank.notes());
@@ -148,7 +148,7 @@ fn notes_are_with_rank_0_before_what_their_rank_enters_later() {
                 } else {
                     assert_eq!(came, []);
                 }
-                // Nobody is ahead of rank 0's look.
+                // Keeps other ranks from sending before rank 0 has checked.
                 rank.barrier("looked", SOON).unwrap();
             }
             let error = notes.send(vec![0; 64 << 20]).unwrap_err();
@@ -164,7 +164,7 @@ fn large_exchanges_fit_and_larger_ones_are_refused() {
         let much = vec![rank.id() as u8; 4 << 20];
         let all = rank.exchange("cards", vec![(other, much)], SOON).unwrap();
         rank.barrier("between", SOON).unwrap();
-        // Each may send that much, but rank 1 cannot pass on what ranks 0 and 2 send to ranks below it.
+        // Each may send this much, but rank 1 cannot forward the messages of ranks 0 and 2 to the ranks below it.
         let to = if rank.id() == 2 { 1 } else { 3 };
         let much = if rank.id() == 3 { 0 } else { 9 << 20 };
         let error = rank.exchange("more", vec![(to, vec![1; much])], SOON);
@@ -217,7 +217,7 @@ fn ranks_agree_on_the_lowest_failure_and_go_on() {
 }
 
 #[test]
-fn a_common_start_is_in_the_future_and_common() {
+fn an_aligned_start_is_in_the_future_and_the_same_for_all() {
     let starts = run_and_close(6, |rank| {
         // All ranks of this test share one clock.
         assert_eq!(rank.clock_offset(), ClockOffset::default());
@@ -240,7 +240,7 @@ fn clocks_of_other_boots_are_estimated_along_the_tree() {
             let before = tree::clock::monotonic_ns();
             let start = rank.aligned_start("trial", SOON).unwrap();
             let offset = rank.clock_offset();
-            // All these clocks are really one, so the estimate itself is its error.
+            // All these clocks are really the same, so the estimate itself is its error.
             let doubt_ns = offset.offset_ns.unsigned_abs()..1_000_000_000;
             assert!(doubt_ns.contains(&offset.uncertainty_ns), "{offset:?}");
             assert!(start + offset.uncertainty_ns >= before + 500_000);

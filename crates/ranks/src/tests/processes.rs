@@ -1,7 +1,7 @@
-//! Whole runs as processes, with a supervisor: what ends them, what they say, and that nothing stays behind.
+//! Whole runs as processes with a supervisor: how they end, what they report, and that no process stays behind.
 //!
-//! A test starts this very program again as a supervisor, which starts it again as ranks; ignored tests are the entry
-//! points of both, and one environment variable says which play is given.
+//! A test starts this program again as a supervisor, which starts it again as ranks. Ignored tests are the entry points
+//! of both, and an environment variable selects the scenario.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
@@ -70,7 +70,7 @@ fn as_rank() {
             send(Signal::INT);
             stuck();
         }
-        // As a worker that is inside a library call and looks at nothing.
+        // Like a worker inside a library call.
         _ => stuck(),
     }
     std::process::exit(0);
@@ -84,7 +84,7 @@ fn given(play: &str) -> (Output, String, Duration) {
 }
 
 #[test]
-fn a_run_that_closes_ends_with_0_and_says_nothing() {
+fn a_closed_run_ends_with_0_and_reports_nothing() {
     let (output, said, _) = given("close");
     assert_eq!(output.status.code(), Some(0), "{said}");
     assert!(!said.contains("error:"), "{said}");
@@ -114,9 +114,9 @@ fn a_signal_to_one_rank_ends_all_with_its_code() {
     assert!(said.contains(&wanted), "{said}");
 }
 
-/// A supervisor of stuck ranks, with the numbers of their processes, from its first lines.
+/// Starts a supervisor of stuck ranks. Returns it with the ranks' PIDs, from its first lines.
 ///
-/// The reader comes back with them: ranks that report their end to nobody would fail for that reason.
+/// The reader is returned too: ranks would fail if their output were closed.
 fn stuck() -> (Child, Vec<Pid>, BufReader<ChildStdout>) {
     let mut child = supervisor("stuck");
     let mut reader = BufReader::new(child.stdout.take().unwrap());
@@ -134,7 +134,7 @@ fn stuck() -> (Child, Vec<Pid>, BufReader<ChildStdout>) {
     (child, pids, reader)
 }
 
-/// A process that has ended but that nobody has waited for counts as gone.
+/// Whether a process is running. A zombie counts as gone.
 fn is_running(pid: Pid) -> bool {
     let path = format!("/proc/{}/stat", pid.as_raw_nonzero());
     let zombie = std::fs::read_to_string(path).is_ok_and(|stat| stat.contains(") Z "));

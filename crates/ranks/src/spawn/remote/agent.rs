@@ -1,7 +1,7 @@
-//! The agent of a host: it obeys the orders that come through ssh, and ends its ranks and itself when they stop coming.
+//! The agent of a host. It executes orders received through ssh, and ends its ranks and itself when orders stop.
 //!
-//! Orders stop when ssh's standard input closes, however that comes about, or when nothing was heard for some seconds,
-//! as behind a cable that was pulled. Nobody else would end the ranks then.
+//! Orders stop when ssh's standard input closes, or when nothing arrives for some seconds, as with a pulled cable. No
+//! other process would end the ranks then.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, Write};
@@ -23,49 +23,50 @@ use crate::join::address::interface_addresses;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Time between two signs of life.
+/// Time between two heartbeats.
 pub(super) const PULSE: Duration = Duration::from_secs(1);
-/// Silence after which the other end is gone. With [`END_TIMEOUT`] nothing is left running after ten seconds.
+/// Silence after which the peer counts as gone. Together with [`END_TIMEOUT`], nothing is left running after ten
+/// seconds.
 pub(super) const SILENCE: Duration = Duration::from_millis(6500);
-/// Time for ranks to end by themselves. Their grace is 1.8 seconds.
+/// Time for ranks to end. Their grace is 1.8 s.
 const END_TIMEOUT: Duration = Duration::from_millis(2500);
 /// Longest time for the last reports.
 const LAST_WORDS: Duration = Duration::from_millis(500);
-/// Reports that wait for ssh; whoever prints more waits.
+/// Reports queued for ssh; a rank that prints more has to wait.
 const WAITING_MAX: usize = 1024;
-/// Removal of what ranks of this host have left of which some did not end well; it gets the number of all, which have
-/// ended, and the processes of these.
+/// Removes files left by this host's ranks after some did not end well. Called with the number of all ranks, which have
+/// ended, and the PIDs of those that failed.
 pub type CleanUp = dyn Fn(u32, Vec<u32>);
 
 /// Parts of the program that an agent needs.
 pub struct AgentProgram {
     pub build: Build,
     pub path: PathBuf,
-    /// Its command that is a rank.
+    /// Its subcommand that runs as a rank.
     pub rank_command: &'static str,
     /// Describes this host.
     pub describe: fn() -> Result<String>,
-    /// Variables for its ranks, beside those of the order.
+    /// Variables for its ranks, in addition to those of the order.
     pub variables: Vec<(&'static str, String)>,
-    /// Removes what they left.
+    /// Removes files that they left.
     pub clean_up: Box<CleanUp>,
 }
 
-/// The way to the other end of ssh.
+/// Sends reports to the other end of ssh.
 struct Voice {
     sender: SyncSender<AgentReport>,
-    /// Reports that did not fit.
+    /// Reports that did not fit the queue.
     waiting: Mutex<VecDeque<AgentReport>>,
 }
 
 impl Voice {
-    /// Says it, and waits while too much is unsaid.
+    /// Sends a report; blocks while the queue is full.
     fn say(&self, report: AgentReport) {
-        // Nobody listens any more when the other end is gone, and then the agent ends.
+        // This fails only if the peer is gone, and then the agent ends.
         let _ = self.sender.send(report);
     }
 
-    /// Says it now or with the next sign of life, without waiting.
+    /// Sends a report now or with the next heartbeat, without blocking.
     fn say_soon(&self, report: AgentReport) {
         let mut waiting = lock(&self.waiting);
         waiting.push_back(report);
@@ -75,14 +76,14 @@ impl Voice {
                 break;
             }
         }
-        // A sign of life says no more the second time.
+        // Repeated heartbeats are redundant.
         if waiting.len() > WAITING_MAX {
             waiting.retain(|report| *report != AgentReport::Alive);
         }
     }
 }
 
-/// An agent at work.
+/// A running agent.
 struct Agent {
     program: AgentProgram,
     voice: Arc<Voice>,
@@ -90,7 +91,7 @@ struct Agent {
     children: Children,
 }
 
-/// Serves as the agent of this host until the end. Call it from the main thread: the ranks end when that does.
+/// Runs as the agent of this host until the end. Call it from the main thread: the ranks end when that does.
 pub fn serve(program: AgentProgram) -> Result<()> {
     let (sender, said) = mpsc::sync_channel(WAITING_MAX);
     let voice = Arc::new(Voice {
@@ -102,11 +103,11 @@ pub fn serve(program: AgentProgram) -> Result<()> {
     let on_error = events.clone();
     thread(move || {
         let mut out = std::io::stdout().lock();
-        // What a login file may have printed without an end of line ends here.
+        // Ends a line that a login script may have left unfinished.
         let _ = out.write_all(b"\n");
         while let Ok(report) = said.recv() {
             if send(&mut out, &report).is_err() {
-                // Without anybody who hears there is nobody to obey.
+                // Without a receiver there are no more orders either.
                 let _ = on_error.send(None);
                 break;
             }
@@ -135,7 +136,7 @@ pub fn serve(program: AgentProgram) -> Result<()> {
     agent.voice.say(AgentReport::Hello(hello));
     agent.obey_all(&inbox);
     agent.end_all();
-    // Nothing more is said once nobody can.
+    // Dropping all senders ends the writing thread.
     drop(agent);
     let _ = all_told.recv_timeout(LAST_WORDS);
     Ok(())
@@ -163,7 +164,7 @@ impl Agent {
         })
     }
 
-    /// Obeys until the other end is gone: nothing comes any more, or `None`.
+    /// Executes orders until the peer is gone: it is silent too long, or `None` arrives.
     fn obey_all(&mut self, inbox: &mpsc::Receiver<Option<AgentOrder>>) {
         let mut heard = Instant::now();
         let mut pulse = heard;
@@ -233,7 +234,7 @@ impl Agent {
         Ok(())
     }
 
-    /// Works on a thread of its own, so that signs of life go on.
+    /// Runs work on its own thread, so that heartbeats continue.
     fn aside(&self, work: impl FnOnce() -> AgentReport + Send + 'static) -> Result<()> {
         let voice = Arc::clone(&self.voice);
         thread(move || voice.say(work()))
@@ -260,7 +261,7 @@ impl Agent {
 
     fn end_all(&self) {
         let since = Instant::now();
-        // A stopped one gets it once it goes on, so both.
+        // A stopped rank receives SIGTERM only after SIGCONT, so both are sent.
         for signal in [Signal::TERM, Signal::CONT] {
             self.children.signal_all(signal);
         }
@@ -272,20 +273,20 @@ impl Agent {
             std::thread::sleep(Duration::from_millis(5));
         }
         let lost: Vec<u32> = self.children.lost_pids().collect();
-        // Another host's failure has ended these with a code too.
+        // Ranks that ended because of another host's failure have a nonzero code too.
         if !lost.is_empty() {
             (self.program.clean_up)(self.children.count(), lost);
         }
     }
 }
 
-/// Nanoseconds since 1970 by this host's clock.
+/// Returns nanoseconds since 1970 by this host's clock.
 pub(super) fn unix_ns() -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
     now.map_or(0, |since| since.as_nanos() as u64)
 }
 
-/// The address that a client of ssh has reached: the third word of `SSH_CONNECTION`.
+/// Returns the address that the ssh client connected to: the third word of `SSH_CONNECTION`.
 fn ssh_address(variable: Option<&str>) -> Option<IpAddr> {
     let address: IpAddr = variable?.split_whitespace().nth(2)?.parse().ok()?;
     Some(address.to_canonical())
@@ -296,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ssh_says_by_which_address_it_came() {
+    fn the_address_of_ssh_is_parsed() {
         assert_eq!(
             ssh_address(Some("10.0.0.9 50000 10.0.0.1 22")),
             "10.0.0.1".parse().ok()

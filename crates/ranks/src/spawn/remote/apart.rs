@@ -1,5 +1,4 @@
-//! A process on each host that has nothing to do with those on the others: none waits for another, and the end of one
-//! ends no other.
+//! Runs an independent process on each host: none waits for another, and the end of one does not end the others.
 
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -14,46 +13,47 @@ use crate::bootstrap::secret::generate_text;
 use crate::spawn::RankExit;
 use tonnage_units::Result;
 
-/// Time for all ssh to end by themselves once their processes have ended.
+/// Time for all ssh to exit once their processes have ended.
 const END_TIME: Duration = Duration::from_millis(300);
 
-/// Time for the answer of a process that has ended without one: on a busy host it comes after the end.
+/// Time for the answer of a process that has already ended: on a busy host it may arrive after the exit.
 const LAST_LINES: Duration = Duration::from_millis(1500);
 
-/// Longest time between two looks.
+/// Longest time between two checks.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Last lines of standard output that are kept of a process.
+/// Number of last lines of standard output kept per process.
 const LINES_MAX: usize = 8;
 
 /// Everything that the processes need to start.
 pub struct ApartStart<'a> {
-    /// Directory to start in, where a host has it.
+    /// Directory to start in, if the host has it.
     pub directory: String,
     /// Variables for the processes.
     pub variables: Vec<(String, String)>,
-    /// The job, as the command reads it: made for each process as it starts, since some have less time left.
+    /// Returns the job, as the command reads it. Created for each process when it starts, since later ones have less
+    /// time left.
     pub job: &'a dyn Fn() -> Result<String>,
-    /// Returns whether a line of standard output is the answer of a process.
+    /// Whether a line of standard output is a process's answer.
     pub is_answer: &'a dyn Fn(&str) -> bool,
 }
 
-/// Fate of the process of one host.
+/// Outcome of one host's process.
 #[derive(Debug, Clone, Default)]
 pub struct ApartProcess {
-    /// The line of its standard output that is its answer.
+    /// Its answer, one line of its standard output.
     pub answer: Option<String>,
-    /// The last of the other lines.
+    /// The last of its other lines.
     pub lines: VecDeque<String>,
-    /// The first line of its standard error that tells of an error.
+    /// The first error on its standard error.
     pub error: Option<String>,
-    /// Its end; `None` where nobody has seen that.
+    /// How it ended; `None` if unknown.
     pub exit: Option<RankExit>,
-    /// Reason why nothing more came from the host.
+    /// Why nothing more came from the host.
     pub lost: Option<String>,
-    /// Moment at which its host was last heard.
+    /// When the last message came from its host.
     heard: Option<Instant>,
-    /// Moment at which its end was.
+    /// When it ended.
     ended: Option<Instant>,
 }
 
@@ -68,7 +68,7 @@ impl ApartProcess {
             self.answer = Some(line);
             return;
         }
-        // Libraries print there too, as much as they like.
+        // Libraries print there too, without limit.
         self.lines.push_back(line);
         if self.lines.len() > LINES_MAX {
             self.lines.pop_front();
@@ -77,7 +77,7 @@ impl ApartProcess {
 }
 
 impl Party {
-    /// The host's own name, where its agent is there; else its name in the list.
+    /// Returns the host's own name if its agent is connected, otherwise its name in the list.
     pub fn name_of(&self, host: usize) -> String {
         let mut hellos = self.hellos();
         let hello = hellos.find(|(known, hello)| *known == host && !hello.name.is_empty());
@@ -86,9 +86,9 @@ impl Party {
         name.cloned().unwrap_or_default()
     }
 
-    /// Starts a process on each host as soon as its agent is there, whatever becomes of the other hosts, and hears all
-    /// of them until they have ended or it is late; `complain` gets what they print to standard error. Then the agents
-    /// are let go, which end whatever still runs. Returns the party, which knows the hosts' names, with their fates.
+    /// Starts a process on each host as soon as its agent is connected, whatever happens on other hosts. Collects
+    /// output from all until they have ended or `until` has passed; `complain` gets their standard error. Then the
+    /// agents are released, which end remaining processes. Returns the hosts, with their names, and the outcomes.
     pub fn run_apart(
         settings: SshSettings,
         hosts: &[HostSlots],
@@ -125,7 +125,7 @@ impl Party {
         Ok((party, found))
     }
 
-    /// Starts processes where agents have come, and takes note of hosts that will have none.
+    /// Starts processes on hosts with new agents, and records hosts that will have none.
     fn start_those_there(
         &mut self,
         found: &mut [ApartProcess],
@@ -136,13 +136,13 @@ impl Party {
         let come = there.iter().filter(|host| found[**host].heard.is_none());
         let come: Vec<usize> = come.copied().collect();
         if !come.is_empty() {
-            // Processes apart would disturb each other on one machine.
+            // Independent processes would disturb each other on one machine.
             self.refuse_twins(|one, other| {
                 format!("{one} and {other} are one machine, whose checks would disturb each other: name it once")
             })?;
         }
         for host in come {
-            // The order has to wait for the copy of the program, behind which the agent reads.
+            // Orders must wait until the program is copied, because both use the agent's standard input.
             if self.members[host].is_ready() {
                 self.members[host].send(&order(host, start, secret)?);
                 found[host].heard = Some(Instant::now());
@@ -193,7 +193,7 @@ impl Party {
         }
     }
 
-    /// Lets all agents go. An ssh whose other end is late is ended.
+    /// Releases all agents. An ssh that does not exit in time is killed.
     fn let_go(&mut self, found: &[ApartProcess]) {
         let since = Instant::now();
         self.close_all();
@@ -207,7 +207,7 @@ impl Party {
     }
 }
 
-/// The order for a process that is rank of no run: it is not the first, so that nobody listens for others.
+/// Returns the order for an independent process. Its rank is not 0, so that it does not have to listen for others.
 fn order(host: usize, start: &ApartStart<'_>, secret: &SecretText) -> Result<AgentOrder> {
     let place = u32::try_from(host).unwrap_or(u32::MAX - 2);
     Ok(AgentOrder::Start(Box::new(StartOrder {
@@ -228,7 +228,7 @@ fn order(host: usize, start: &ApartStart<'_>, secret: &SecretText) -> Result<Age
 mod tests {
     use super::*;
 
-    /// Libraries print before the answer, and on a busy host the end comes before all lines.
+    /// Libraries print before the answer, and on a busy host the exit is reported before the last lines.
     #[test]
     fn a_process_is_over_with_its_answer_whatever_else_it_prints() {
         let mut process = ApartProcess::default();
@@ -241,7 +241,7 @@ mod tests {
         assert!(!process.is_over());
         process.print("the answer".to_owned(), true);
         assert!(process.is_over());
-        // Nobody waits for an answer for ever.
+        // The wait for an answer is bounded.
         process.answer = None;
         process.ended = Instant::now().checked_sub(LAST_LINES * 2);
         assert!(process.is_over());

@@ -21,27 +21,27 @@ use super::words::{AgentReport, CHECKPOINT, Letter, StartOrder};
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Time for the last lines of a rank that has ended: a process that it has left behind may hold its output open.
+/// Time for the last lines of an ended rank: a process that it left behind may hold its output open.
 const LAST_LINES: Duration = Duration::from_millis(500);
 
-/// Longest that lines of a rank that has ended are waited for, while they wait for the other end of ssh.
+/// Longest wait for lines of an ended rank while they queue for ssh.
 const LAST_LINES_MAX: Duration = Duration::from_secs(30);
 
-/// Taker of reports; it is called by many threads.
+/// Callback for reports, called from many threads.
 pub(super) type Tell = Arc<dyn Fn(AgentReport) + Send + Sync>;
 
 /// One rank.
 struct Child {
     pid: Pid,
-    /// Its number may mean another process from then on.
+    /// How it ended. Once set, its PID may belong to another process.
     ended: Arc<Mutex<Option<RankExit>>>,
 }
 
-/// Readers of a rank's output: there are none left once all of these are gone.
+/// Held by each reader of a rank's output; all have finished once all copies are dropped.
 #[derive(Clone)]
 struct Reading {
     _open: mpsc::Sender<()>,
-    /// Those that wait for somebody to take a line.
+    /// Number of readers blocked on sending a line.
     waiting: Arc<AtomicUsize>,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Children {
 }
 
 impl Children {
-    /// None yet.
+    /// Starts without ranks.
     pub(super) fn new(tell: Tell) -> Self {
         Self {
             first: 0,
@@ -62,7 +62,7 @@ impl Children {
         }
     }
 
-    /// Starts all ranks of an order. They end when the thread that calls this does.
+    /// Starts all ranks of an order. They end when the calling thread does.
     pub(super) fn start(
         &mut self,
         order: &StartOrder,
@@ -142,7 +142,7 @@ impl Children {
         Ok(())
     }
 
-    /// Tells what a rank prints and what becomes of it, on threads of its own.
+    /// Reports a rank's output and state changes, on its own threads.
     fn follow(
         &self,
         rank: u32,
@@ -179,7 +179,7 @@ impl Children {
         })
     }
 
-    /// Reads lines on a thread. Dropping `reading` says that there are no more.
+    /// Reads lines on a thread. Dropping `reading` signals the end.
     fn read(
         &self,
         from: impl Read + Send + 'static,
@@ -212,17 +212,17 @@ impl Children {
         self.all.iter().for_each(|child| child.send(signal));
     }
 
-    /// Number of those that were started.
+    /// Returns the number of started ranks.
     pub(super) fn count(&self) -> u32 {
         u32::try_from(self.all.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns whether all have ended.
+    /// Whether all have ended.
     pub(super) fn have_ended(&self) -> bool {
         self.all.iter().all(|child| lock(&child.ended).is_some())
     }
 
-    /// Processes of those that did not end well.
+    /// Returns the PIDs of those that did not end with code 0.
     pub(super) fn lost_pids(&self) -> impl Iterator<Item = u32> {
         let lost = |child: &&Child| *lock(&child.ended) != Some(RankExit::Code(0));
         let all = self.all.iter().filter(lost);
@@ -241,12 +241,12 @@ impl Child {
     }
 }
 
-/// A letter as a file in memory, which has no name and which nobody can change.
+/// Writes a letter to a sealed memory file: it has no name and cannot be changed.
 fn sealed(letter: &Letter) -> Result<File> {
     let failed = |error: std::io::Error| Error::io("cannot write the letter to a rank", error);
     let name = "tonnage letter";
     let made = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL);
-    // Kernels before 6.3 do not know that flag, and some hosts demand it.
+    // Kernels before 6.3 lack NOEXEC_SEAL, and some hosts require it.
     let made =
         made.or_else(|_| memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING));
     let mut file = File::from(made.map_err(|error| failed(error.into()))?);
@@ -267,8 +267,8 @@ fn printed(rank: u32, is_error: bool, text: &[u8]) -> Option<AgentReport> {
     })
 }
 
-/// Waits for the last lines of a rank that has ended: until its readers are gone, or nothing came for a while and none
-/// of them waits for somebody to take what it has.
+/// Waits for the last lines of an ended rank: until its readers are gone, or nothing came for a while and no reader is
+/// blocked on sending.
 fn await_lines(closed: &mpsc::Receiver<()>, waiting: &AtomicUsize) {
     let since = Instant::now();
     while closed.recv_timeout(LAST_LINES) == Err(mpsc::RecvTimeoutError::Timeout)
@@ -277,7 +277,7 @@ fn await_lines(closed: &mpsc::Receiver<()>, waiting: &AtomicUsize) {
     {}
 }
 
-/// Tells of each change of a rank until it has ended, and returns how.
+/// Reports each state change of a rank until it has ended, and returns how.
 fn watch(
     rank: u32,
     pid: Pid,
@@ -287,19 +287,19 @@ fn watch(
     loop {
         let all = WaitIdOptions::EXITED | WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED;
         let Ok(Some(seen)) = waitid(WaitId::Pid(pid), all | WaitIdOptions::NOWAIT) else {
-            // It cannot happen to a child that nobody else waits for.
+            // Impossible for a child that only this thread waits for.
             break RankExit::Code(1);
         };
         let code = seen.exit_status().map(RankExit::Code);
         if let Some(exit) = code.or_else(|| seen.terminating_signal().map(RankExit::Signal)) {
-            // The number is free once it has been waited for.
+            // The PID can be reused once the child has been reaped.
             let mut ended = lock(ended);
             *ended = Some(exit);
             let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED);
             break exit;
         }
         let by = seen.stopping_signal();
-        // It may have changed again; then the next look sees that.
+        // If the state has changed again, the next iteration sees it.
         let _ = waitid(
             WaitId::Pid(pid),
             WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG,

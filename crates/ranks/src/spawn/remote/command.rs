@@ -1,16 +1,16 @@
 //! The command line of ssh, and the script that it runs on the other host.
 //!
-//! Nothing here is secret: all users of both hosts may read it. The user's shell there may be any, so that it gets one
-//! word in single quotes, and `/bin/sh` the rest.
+//! Nothing here is secret: all users of both hosts can read it. The user's login shell is unknown, so it gets a single
+//! quoted word, and `/bin/sh` interprets the rest.
 
 use std::path::Path;
 
 use tonnage_units::{Error, Result};
 
-/// Options of every ssh. Of an option that is given twice ssh takes the first, so that the user's own words win.
+/// Options of every ssh. If an option is given twice ssh uses the first, so the user's own options win.
 const OPTIONS: [&str; 7] = [
     "BatchMode=yes",
-    // A key that nobody has checked is never taken, whatever ssh_config says.
+    // An unchecked host key is never accepted, whatever ssh_config says.
     "StrictHostKeyChecking=yes",
     "ConnectTimeout=4",
     // A host that is silent for six seconds is gone.
@@ -20,9 +20,9 @@ const OPTIONS: [&str; 7] = [
     "LogLevel=ERROR",
 ];
 
-/// Word of the script: the program is nowhere there.
+/// Output of the script: the program was not found.
 pub const ABSENT: &str = "tonnage-absent";
-/// Word of the script: it waits for the program; architecture and C library follow.
+/// Output of the script: it waits for the program; followed by the architecture and C library.
 pub const WANTED: &str = "tonnage-wanted";
 /// The command of this program that the script starts.
 pub const AGENT: &str = "host-agent";
@@ -33,9 +33,9 @@ pub const BUILD_OPTION: &str = "--build";
 const FIND: &str = "for q in \"$1\" \"$(command -v tonnage)\"; do if [ -x \"$q\" ]; then exec \"$q\" host-agent; fi; \
                     done; echo; echo tonnage-absent; exit 127";
 
-/// Finds the program if it is this build, else takes it from standard input. `$1` is the path, `$2` the build, `$3`
-/// its bytes. A copy has its final name only when it is whole, and its first one is this host's, because several hosts
-/// may have one home directory. The empty line ends what a login file may have printed without an end.
+/// Finds the program if it is this build, otherwise reads it from standard input. `$1` is the path, `$2` the build,
+/// `$3` its bytes. A copy gets its final name only when complete. Until then its name contains the host's, because
+/// several hosts may share a home directory. The empty line ends a line that a login script may have left unfinished.
 const PUSH: &str = "d=${XDG_CACHE_HOME:-$HOME/.cache}/tonnage/$2; c=$d/tonnage; \
      for q in \"$c\" \"$1\" \"$(command -v tonnage)\"; do \
      if [ -x \"$q\" ] && if [ \"$q\" = \"$c\" ]; then [ \"$(wc -c <\"$c\")\" -eq \"$3\" ]; \
@@ -58,7 +58,7 @@ pub struct Push {
     pub c_library: String,
 }
 
-/// The words of `--ssh`, as a shell would divide them.
+/// Splits the value of `--ssh` into words like a shell.
 pub fn words(text: &str) -> Result<Vec<String>> {
     match shlex::split(text) {
         Some(words) if !words.is_empty() => Ok(words),
@@ -68,7 +68,7 @@ pub fn words(text: &str) -> Result<Vec<String>> {
     }
 }
 
-/// Program and arguments of the ssh to one host.
+/// Returns program and arguments of the ssh to one host.
 pub fn ssh(
     words: &[String],
     destination: &str,
@@ -84,7 +84,7 @@ pub fn ssh(
     Ok(line)
 }
 
-/// The command that the user's shell there gets.
+/// Returns the command for the user's login shell on the host.
 fn there(program: &Path, push: Option<&Push>) -> Result<String> {
     let path = program
         .to_str()
@@ -106,7 +106,7 @@ fn there(program: &Path, push: Option<&Push>) -> Result<String> {
     ))
 }
 
-/// A word in single quotes, which all shells read alike.
+/// Puts a word in single quotes, which all shells interpret the same.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
@@ -118,7 +118,7 @@ mod tests {
     use std::process::Command;
 
     #[test]
-    fn the_users_words_come_first_and_the_destination_is_no_option() {
+    fn the_users_options_come_first_and_the_destination_is_not_an_option() {
         let own = words("ssh -p 2222 -o 'ConnectTimeout=9'").unwrap();
         let line = ssh(&own, "user@h1", Path::new("/opt/a b/tonnage"), None).unwrap();
         assert_eq!(line[..5], ["ssh", "-p", "2222", "-o", "ConnectTimeout=9"]);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn scripts_have_no_quote_that_some_shell_reads_otherwise() {
+    fn scripts_have_no_characters_that_shells_interpret_differently() {
         for script in [FIND, PUSH] {
             assert!(!script.contains(['\'', '!', '\n']), "{script}");
             assert!(script.contains(AGENT));

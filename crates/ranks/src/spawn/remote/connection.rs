@@ -18,37 +18,37 @@ use tonnage_sys::process::end_with_this_process;
 use tonnage_units::lock::lock;
 use tonnage_units::{Error, Result};
 
-/// Time for the last lines of ssh's standard error, which a master of shared connections holds open.
+/// Time for the last lines of ssh's standard error, which a shared-connection master may hold open.
 const LAST_LINES: Duration = Duration::from_millis(300);
-/// Bytes of the program that are sent at a time.
+/// Bytes of the program sent at a time.
 const CHUNK_BYTES: u64 = 1 << 16;
 
-/// Something that came from the ssh of a host.
+/// Event from the ssh of a host.
 pub(super) enum HostNews {
     Report(AgentReport),
-    /// A line that is not the agent's: the script's, or a login shell's.
+    /// A line from the script or a login shell, not from the agent.
     Noise(String),
     /// A line of standard error.
     Complaint(String),
-    /// The program was sent; the pipe for orders comes back.
+    /// The program was sent; this returns the pipe for orders.
     Pushed(ChildStdin),
-    /// Nothing more comes.
+    /// The connection has ended.
     Closed,
 }
 
-/// The place where all that was heard arrives.
+/// Sends all hosts' events to one receiver.
 #[derive(Clone)]
 pub(super) struct Ear {
     pub(super) sender: SyncSender<(usize, HostNews)>,
-    /// Gets a byte with each, so that it can be waited for.
+    /// Gets a byte with each event, so that it can be polled.
     pub(super) wake: Arc<UnixStream>,
 }
 
 impl Ear {
     fn hear(&self, host: usize, heard: HostNews) {
-        // Nobody waits any more once the run is over.
+        // The receiver is gone once the run is over.
         let _ = self.sender.send((host, heard));
-        // A full socket wakes just as well.
+        // A full socket is readable too.
         let _ = (&*self.wake).write(&[0]);
     }
 }
@@ -56,9 +56,9 @@ impl Ear {
 /// The ssh of a host.
 pub(super) struct Connection {
     child: Child,
-    /// The pipe for orders: also signs of life go there, by a thread of their own.
+    /// The pipe for orders. Another thread sends heartbeats on it.
     input: Arc<Mutex<Option<ChildStdin>>>,
-    /// Bytes of the program that were sent.
+    /// Bytes of the program sent so far.
     pushed: Arc<AtomicU64>,
 }
 
@@ -71,12 +71,13 @@ impl Connection {
         let mut command = Command::new(program);
         command
             .args(arguments)
-            // Ctrl-C is for this process, which passes it on; ssh would go at once, and nobody would hear of the ends.
+            // Ctrl-C must reach only this process, which forwards it. ssh would exit at once, and the ranks' ends would
+            // be lost.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // In a login that hangs it does not look at its input, whose end would say that nobody waits for it any more.
+        // During a hanging login, ssh does not read its input and would not notice that it was closed.
         end_with_this_process(&mut command);
         let mut child = command
             .spawn()
@@ -113,7 +114,7 @@ impl Connection {
         })
     }
 
-    /// Sends an order. One that cannot be sent is lost: that the other end is gone shows by its output.
+    /// Sends an order. If that fails, the order is dropped; the end of ssh's output shows that the peer is gone.
     pub(super) fn send(&mut self, order: &AgentOrder) {
         if let Some(input) = &mut *lock(&self.input)
             && let Err(error) = send(input, order)
@@ -122,7 +123,7 @@ impl Connection {
         }
     }
 
-    /// Begins to give signs of life, whatever this process waits for meanwhile: a terminal that is held, a slow disk.
+    /// Starts sending heartbeats, independent of anything this process waits for: a stopped terminal, a slow disk.
     pub(super) fn begin_pulse(&self) -> Result<()> {
         let input = Arc::clone(&self.input);
         thread(move || {
@@ -137,17 +138,17 @@ impl Connection {
         })
     }
 
-    /// Returns whether orders can be sent.
+    /// Whether orders can be sent.
     pub(super) fn has_input(&self) -> bool {
         lock(&self.input).is_some()
     }
 
-    /// Takes the pipe for orders back.
+    /// Returns the pipe for orders to this connection.
     pub(super) fn give_input(&mut self, input: ChildStdin) {
         *lock(&self.input) = Some(input);
     }
 
-    /// Sends the program on a thread of its own, since that may take long.
+    /// Sends the program on its own thread, since that may take long.
     pub(super) fn push(&mut self, program: &Path, host: usize, ear: &Ear) -> Result<()> {
         let Some(mut input) = lock(&self.input).take() else {
             return Ok(());
@@ -168,18 +169,19 @@ impl Connection {
             };
             match send_all() {
                 Ok(()) => ear.hear(host, HostNews::Pushed(input)),
-                // The script says why.
+                // The script prints the reason.
                 Err(error) => log::debug!("cannot send the program: {error}"),
             }
         })
     }
 
-    /// Bytes of the program that were sent.
+    /// Returns the bytes of the program sent so far.
     pub(super) fn pushed_bytes(&self) -> u64 {
         self.pushed.load(Ordering::Relaxed)
     }
 
-    /// Lets the other end know that it is over. Where an order is stuck in the pipe, the end of ssh will do so.
+    /// Closes the pipe for orders, which ends the agent. If an order is stuck in the pipe, killing ssh has the same
+    /// effect.
     pub(super) fn close(&mut self) {
         match self.input.try_lock() {
             Ok(mut input) => *input = None,
@@ -188,7 +190,7 @@ impl Connection {
         }
     }
 
-    /// Describes how ssh has ended, once it has had this long to; else it is ended.
+    /// Waits for ssh to exit, or kills it after this time. Returns a description of how it ended.
     pub(super) fn end(&mut self, time: Duration) -> String {
         self.close();
         let since = Instant::now();
@@ -205,7 +207,7 @@ impl Connection {
                 _ => break,
             }
         }
-        // It may end by itself at this moment, which is as good.
+        // Failure means that it has just ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
         "did not end and was killed".to_owned()

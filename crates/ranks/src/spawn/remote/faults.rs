@@ -1,12 +1,12 @@
-//! Failures of ssh, of its script and of the program there, and programs that do not fit: a message with the host and
-//! the next thing to try.
+//! Describes failures of ssh, of its script and of the remote program, and programs that do not match: a message with
+//! the host and the next thing to try.
 
 use super::command::Push;
 use super::list::without_user;
 use super::words::{AgentHello, Build};
 
-/// Signs in what ssh and the script said, in lower case, the failure that each means, and the next thing to try. The
-/// first that fits counts.
+/// Patterns in the output of ssh and the script (lower case), the failure that each means, and the next thing to try.
+/// The first match counts.
 const SIGNS: [(&[&str], &str, &str); 15] = [
     (
         &["identification has changed", "host key for", "offending"],
@@ -102,10 +102,10 @@ const SIGNS: [(&[&str], &str, &str); 15] = [
     ),
 ];
 
-/// Most lines of ssh that a message repeats.
+/// Maximum number of ssh's lines quoted in a message.
 const LINES_MAX: usize = 3;
 
-/// Describes why there is no agent on a host: `said` are lines of ssh and of the script, `ended` is how ssh ended.
+/// Describes why a host has no agent. `said` are lines of ssh and the script; `ended` is how ssh ended.
 pub(super) fn no_agent(host: &str, said: &[String], ended: &str) -> String {
     known(host, said).unwrap_or_else(|| {
         let quoted = quoted(said);
@@ -115,7 +115,7 @@ pub(super) fn no_agent(host: &str, said: &[String], ended: &str) -> String {
     })
 }
 
-/// Describes a host to which the program was not copied as a whole, but to `what` extent.
+/// Describes an incomplete copy of the program to a host. `what` is how far it got.
 pub(super) fn not_copied(host: &str, said: &[String], what: &str) -> String {
     known(host, said).unwrap_or_else(|| {
         let quoted = quoted(said);
@@ -125,13 +125,13 @@ pub(super) fn not_copied(host: &str, said: &[String], what: &str) -> String {
     })
 }
 
-/// The failure that a sign in what was said means, and the next thing to try; `None` where no sign is known.
+/// Returns the failure for a known pattern in the output, with the next thing to try.
 fn known(host: &str, said: &[String]) -> Option<String> {
     let lower = said.join("\n").to_lowercase();
     let (_, what, how) = SIGNS
         .iter()
         .find(|(signs, ..)| signs.iter().any(|sign| lower.contains(sign)))?;
-    // Keys of hosts are kept without users.
+    // Host keys are stored without user names.
     let alone = without_user(host);
     let how = how.replace("-R HOST", &format!("-R {alone}"));
     let how = how.replace("ssh-keyscan HOST", &format!("ssh-keyscan {alone}"));
@@ -139,9 +139,9 @@ fn known(host: &str, said: &[String]) -> Option<String> {
     Some(format!("{host}: {what}{}: {how}", quoted(said)))
 }
 
-/// The last lines of what was said, in brackets.
+/// Quotes the last lines of the output, in brackets.
 fn quoted(said: &[String]) -> String {
-    // The last ones say why.
+    // The last lines have the reason.
     let lines: Vec<&str> = said
         .iter()
         .map(|line| line.trim())
@@ -153,7 +153,7 @@ fn quoted(said: &[String]) -> String {
     }
 }
 
-/// Describes a program that is not this one.
+/// Describes a different build of the program on a host.
 pub(super) fn other_build(host: &str, hello: &AgentHello, build: &Build) -> String {
     let there = &hello.build;
     format!(
@@ -163,7 +163,7 @@ pub(super) fn other_build(host: &str, hello: &AgentHello, build: &Build) -> Stri
     )
 }
 
-/// Reason why this program cannot run where `uname -m` and the C library are these.
+/// Returns why this program cannot run on a host with this `uname -m` and C library (`found`).
 pub(super) fn cannot_run(push: &Push, found: &str) -> Option<String> {
     let (architecture, c_library) = found.split_once(' ').unwrap_or((found, ""));
     if architecture != push.architecture {
@@ -195,7 +195,7 @@ mod tests {
     use super::*;
     use crate::testing::says;
 
-    /// What ssh said, the fault that is told, and the next thing to try.
+    /// Output of ssh, the reported failure, and the next thing to try.
     const SAID: &[&str] = &[
         "user@h1: Permission denied (publickey).|ssh was refused|ssh-copy-id h1",
         "No ED25519 host key is known for h1 and you have requested strict checking.\nHost key verification failed.|its host key is unknown|`ssh h1`",
@@ -213,7 +213,7 @@ mod tests {
     ];
 
     #[test]
-    fn words_of_ssh_get_the_next_thing_to_try() {
+    fn known_ssh_failures_get_advice() {
         for row in SAID {
             let parts: Vec<&str> = row.split('|').collect();
             let said: Vec<String> = parts[0].lines().map(str::to_owned).collect();
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_that_does_not_go_on_is_told_with_what_the_host_says() {
+    fn a_stalled_copy_is_reported_with_the_hosts_output() {
         let took = |said: &str| not_copied("h1", &[said.to_owned()], "took 7 bytes");
         let silent = took("tonnage-wanted x86_64 glibc 2.36");
         assert!(silent.starts_with("h1: took 7 bytes: "), "{silent}");
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_copied_only_where_it_can_run() {
+    fn a_program_is_copied_only_to_hosts_where_it_can_run() {
         let push = Push {
             build: "b".into(),
             bytes: 1,

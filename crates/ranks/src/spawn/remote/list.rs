@@ -1,8 +1,8 @@
-//! Lists of hosts with the numbers of their ranks, as `--hosts` and files of hosts write them.
+//! Parses lists of hosts with their numbers of ranks, from `--hosts` and host files.
 
 use tonnage_units::{Error, Result};
 
-/// More ranks than this are a slip of the pen.
+/// Bound on ranks; more are taken for a typing error.
 const SLOTS_MAX: u32 = 1 << 16;
 
 /// A host of a list.
@@ -10,7 +10,7 @@ const SLOTS_MAX: u32 = 1 << 16;
 pub struct HostSlots {
     /// The destination as ssh takes it: `host`, `user@host`.
     pub name: String,
-    /// Its number of ranks, where the list says it.
+    /// Its number of ranks, if the list has one.
     pub slots: Option<u32>,
 }
 
@@ -18,7 +18,7 @@ impl HostSlots {
     /// Reads `host`, `user@host`, `host:4`, `[fd00::1]:4`.
     pub fn parse(text: &str) -> Result<Self> {
         let (name, slots) = match text.rsplit_once(':') {
-            // Several colons are an address of IPv6, which brackets tell from a number of ranks.
+            // Several colons mean an IPv6 address; a number of ranks then needs brackets around the address.
             Some((before, _)) if before.contains(':') && !before.ends_with(']') => (text, None),
             Some((before, after)) => (before, Some(slots(after, text)?)),
             None => (text, None),
@@ -28,18 +28,18 @@ impl HostSlots {
         Ok(Self { name, slots })
     }
 
-    /// The host without the user.
+    /// Returns the host without the user.
     pub fn host(&self) -> &str {
         without_user(&self.name)
     }
 }
 
-/// The host of a destination.
+/// Returns the host of a destination.
 pub(super) fn without_user(name: &str) -> &str {
     name.rsplit_once('@').map_or(name, |(_, host)| host)
 }
 
-/// A name without the brackets that an address of IPv6 may have.
+/// Removes the brackets around an IPv6 address.
 fn without_brackets(name: &str) -> String {
     let (user, host) = match name.rsplit_once('@') {
         Some((user, host)) => (format!("{user}@"), host),
@@ -49,7 +49,7 @@ fn without_brackets(name: &str) -> String {
     format!("{user}{}", inner.unwrap_or(host))
 }
 
-/// Refuses what ssh would take for an option, and what is no name.
+/// Refuses text that ssh would parse as an option, and invalid names.
 fn check_name(name: &str) -> Result<()> {
     let host = without_user(name);
     let is_odd = |sign: char| {
@@ -83,7 +83,7 @@ fn slots(text: &str, whole: &str) -> Result<u32> {
     }
 }
 
-/// Reads a file of hosts: a line for each, `host`, `host:4` or `host slots=4`, with `#` before comments.
+/// Parses a host file: one line per host, `host`, `host:4` or `host slots=4`; `#` starts a comment.
 pub fn parse_file(text: &str, path: &str) -> Result<Vec<HostSlots>> {
     let mut hosts = Vec::new();
     for (number, line) in (1..).zip(text.lines()) {
@@ -116,17 +116,16 @@ pub fn parse_file(text: &str, path: &str) -> Result<Vec<HostSlots>> {
 /// Hosts with the number of ranks of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPlacement {
-    /// The hosts in their order, each once.
+    /// The hosts in order, each once.
     pub hosts: Vec<HostSlots>,
-    /// Ranks of each.
+    /// Number of ranks of each.
     pub ranks: Vec<u32>,
     /// Hosts that the list named more than once.
     pub repeated: Vec<String>,
 }
 
 impl HostPlacement {
-    /// Gives each host as many ranks as the list says, or `per_host` of them; one where neither says it. A host that is
-    /// listed again has the ranks of both.
+    /// Gives each host `per_host` ranks, or its number in the list, or one. Repeated hosts get the sum.
     pub fn new(listed: &[HostSlots], per_host: Option<u32>) -> Result<Self> {
         let mut placement = Self {
             hosts: Vec::new(),
@@ -167,13 +166,13 @@ impl HostPlacement {
         Ok(placement)
     }
 
-    /// Number of all ranks.
+    /// Returns the number of all ranks.
     pub fn size(&self) -> u32 {
         let ranks = self.ranks.iter();
         ranks.fold(0, |sum, ranks| sum.saturating_add(*ranks))
     }
 
-    /// The ranks of each host, which follow each other.
+    /// Returns the ranks of each host, which are consecutive.
     pub fn blocks(&self) -> Vec<std::ops::Range<u32>> {
         let mut next = 0;
         let blocks = self.ranks.iter().map(|ranks| {
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_as_they_are_written() {
+    fn hosts_are_parsed_in_every_notation() {
         for (text, name, slots) in [
             ("a", "a", None),
             ("b:4", "b", Some(4)),
@@ -258,7 +257,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn written_host_files_are_parsed_back(
             names in prop::collection::vec(("([a-z]{1,4}@)?[a-z0-9][a-z0-9.-]{0,8}", prop::option::of(1u32..100), any::<bool>()), 1..8),
         ) {
             let line = |(name, slots, colon): &(String, Option<u32>, bool)| match (slots, colon) {

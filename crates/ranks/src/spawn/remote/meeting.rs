@@ -1,7 +1,7 @@
-//! The address where the ranks meet: which ones are tried, and in which order.
+//! Chooses candidate addresses where the ranks may meet, and their order.
 //!
-//! The trial itself decides, because only a connection proves that a way leads there. Its order follows from the
-//! addresses at which ssh reached the hosts: a cluster's names stand for the network that connects it.
+//! The trial connections decide, because only a connection proves that a route exists. Their order follows from the
+//! addresses at which ssh reached the hosts: in a cluster, host names resolve to the network that connects it.
 
 use std::cmp::Reverse;
 use std::net::{IpAddr, SocketAddr};
@@ -9,15 +9,15 @@ use std::net::{IpAddr, SocketAddr};
 use super::words::AgentHello;
 use crate::hosts::Location;
 
-/// More addresses than this are not tried.
+/// Maximum number of addresses to try.
 const CANDIDATES_MAX: usize = 8;
 
-/// Openings of names of interfaces behind which only containers and virtual machines of one host are.
+/// Name prefixes of interfaces that lead only to containers and virtual machines of the same host.
 const INSIDE: [&str; 9] = [
     "docker", "virbr", "br-", "veth", "cni", "flannel", "lxc", "lxdbr", "podman",
 ];
 
-/// Addresses of rank 0's host to try, the likeliest first.
+/// Returns addresses of rank 0's host to try, the likeliest first.
 pub fn candidates(root: &AgentHello, others: &[&AgentHello]) -> Vec<IpAddr> {
     let names: Vec<IpAddr> = others
         .iter()
@@ -25,7 +25,7 @@ pub fn candidates(root: &AgentHello, others: &[&AgentHello]) -> Vec<IpAddr> {
         .collect();
     let mut found: Vec<(usize, &super::words::HostAddress)> = (root.addresses.iter().enumerate())
         .filter(|(_, address)| may_lead_out(address.ip))
-        // An address that ssh came in at leads here, whatever its interface is called.
+        // The address at which ssh connected is reachable, whatever its interface is called.
         .filter(|(_, address)| {
             Some(address.ip) == root.ssh_address || !is_inside(&address.interface)
         })
@@ -55,7 +55,7 @@ fn is_inside(interface: &str) -> bool {
     INSIDE.iter().any(|name| interface.starts_with(name))
 }
 
-/// Bits that two addresses begin with alike; none for those of different families.
+/// Returns the length of the common prefix in bits; 0 for different families.
 fn common_bits(one: IpAddr, other: IpAddr) -> u32 {
     match (one, other) {
         (IpAddr::V4(one), IpAddr::V4(other)) => (one.to_bits() ^ other.to_bits()).leading_zeros(),
@@ -64,7 +64,7 @@ fn common_bits(one: IpAddr, other: IpAddr) -> u32 {
     }
 }
 
-/// Returns whether two names stand for one machine: ranks there would be counted as those of two hosts.
+/// Whether two names refer to the same machine, whose ranks would be counted as those of two hosts.
 pub fn is_same_machine(one: &AgentHello, other: &AgentHello) -> bool {
     place_of(one).is_one_host(place_of(other))
 }
@@ -78,7 +78,8 @@ fn place_of(hello: &AgentHello) -> Location<'_> {
     }
 }
 
-/// The first address that every host has reached; else the failures of the first host that reached none of them.
+/// Returns the first address that every host has reached. Otherwise, the index of the first host that reached none of
+/// them.
 pub fn reached_by_all(
     addresses: &[SocketAddr],
     tried: &[Vec<Option<String>>],
@@ -137,9 +138,10 @@ mod tests {
     ];
 
     #[test]
-    fn the_address_of_the_name_is_first_and_bridges_of_containers_are_left_out() {
+    fn the_address_of_ssh_is_first_and_container_bridges_are_left_out() {
         let other = hello("10.1.0.2", &[]);
-        // By way of another address, as where the list says localhost: that of the others' names.
+        // Also if ssh used another address, for example with localhost in the list: then the network of the others'
+        // names decides.
         for own in ["10.1.0.1", "127.0.0.1"] {
             assert_eq!(
                 order(&hello(own, &MANY), &[&other]),
@@ -151,12 +153,12 @@ mod tests {
             order(&hello("", &MANY), &[&six]),
             "fd00::1 192.168.7.1 10.1.0.1"
         );
-        // Unless ssh itself came that way.
+        // Unless ssh itself connected through it.
         assert!(order(&hello("192.168.122.1", &MANY), &[&other]).starts_with("192.168.122.1 "));
     }
 
     #[test]
-    fn one_machine_is_known_by_its_boot_and_its_namespaces() {
+    fn a_machine_is_identified_by_its_boot_and_namespaces() {
         let (one, mut other) = (hello("10.1.0.1", &[]), hello("10.1.0.2", &[]));
         assert!(is_same_machine(&one, &other));
         other.network_namespace = "m".into();
@@ -169,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_counts_when_all_have_reached_it() {
+    fn an_address_counts_only_if_all_hosts_reach_it() {
         let addresses: Vec<SocketAddr> = ["10.1.0.1:7", "10.2.0.1:7"]
             .map(|text| text.parse().unwrap())
             .into();

@@ -1,25 +1,25 @@
-//! Ranks on other hosts, which the system's ssh reaches.
+//! Starts ranks on other hosts through the system's ssh.
 //!
-//! The process that the user started is no rank. It starts one ssh for each host; there an agent, this program again,
-//! starts the ranks of its host and tells what becomes of them. Everything that must stay secret goes through that
-//! ssh's standard input, and when it closes the agent ends its ranks and itself.
+//! The process that the user started is not a rank. It starts one ssh per host. There an agent, which is this program
+//! again, starts the host's ranks and reports on them. All secrets go through ssh's standard input. When that closes,
+//! the agent ends its ranks and itself.
 //!
 //! | file | what lives there | where it runs |
 //! | --- | --- | --- |
-//! | [`list`] | the hosts and the numbers of their ranks, as they are written | here |
-//! | [`command`] | ssh's command line, and the script that finds or takes the program there | here |
-//! | [`words`] | orders, reports and letters: the lines that pass through ssh | both |
-//! | `faults` | failures of ssh, and programs that do not fit, with the next thing to try | here |
+//! | [`list`] | parsing hosts and their numbers of ranks | here |
+//! | [`command`] | ssh's command line, and the script that finds or receives the program on the host | here |
+//! | [`words`] | orders, reports and letters to ranks: the lines that pass through ssh | both |
+//! | `faults` | failures of ssh, and programs that do not match, with the next thing to try | here |
 //! | `connection` | one ssh | here |
 //! | `pipes` | threads that read pipes, and their lines | both |
-//! | [`party`] | all of them, from the first word on | here |
-//! | `questions` | the meeting place, and what the hosts are | here |
+//! | [`party`] | the connections to all hosts | here |
+//! | `questions` | requests to agents: the meeting place, clocks, descriptions of hosts | here |
 //! | [`meeting`] | the address where the ranks meet | here |
 //! | [`ranks`] | the ranks, for the supervisor | here |
-//! | [`apart`] | a process on each host that has nothing to do with the others | here |
+//! | [`apart`] | an independent process on each host | here |
 //! | `trial` | listening and connecting in a trial | there |
 //! | `children` | the ranks of one host | there |
-//! | [`agent`] | obeying orders, and the end of everything | there |
+//! | [`agent`] | executing orders, and ending the host's ranks | there |
 
 pub mod agent;
 pub mod apart;

@@ -1,4 +1,4 @@
-//! The agents of all hosts: starting them, a few at once, and finding where the ranks meet.
+//! Connections to the agents of all hosts: starting them, a few at once, and copying the program where needed.
 
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -17,15 +17,15 @@ use super::words::{AgentHello, AgentOrder, AgentReport, Build};
 use tonnage_units::message::say;
 use tonnage_units::{Error, Result};
 
-/// Longest time from the start of an ssh to the first word of its agent; copying the program does not count.
+/// Longest time from the start of an ssh to its agent's hello; copying the program does not count.
 const HELLO_TIMEOUT: Duration = Duration::from_secs(30);
 /// Longest time without progress in copying the program.
 const PUSH_TIMEOUT: Duration = Duration::from_secs(30);
-/// Words of hosts that wait to be heard; whoever says more waits.
+/// Bound on queued events; a host that sends more has to wait.
 const NEWS_MAX: usize = 4096;
-/// Hosts without an agent that are named, each with the reason.
+/// Maximum number of hosts without an agent that are listed with the reason.
 const LOST_SHOWN_MAX: usize = 24;
-/// Time for ssh to end by itself.
+/// Time for ssh to exit.
 pub(super) const END_TIME: Duration = Duration::from_secs(4);
 
 /// Settings of all ssh.
@@ -33,15 +33,15 @@ pub(super) const END_TIME: Duration = Duration::from_secs(4);
 pub struct SshSettings {
     /// ssh and its first arguments.
     pub words: Vec<String>,
-    /// Number of those that connect at once.
+    /// Number of hosts that connect at once.
     pub parallel: usize,
     /// This program.
     pub program: PathBuf,
     /// This program's build.
     pub build: Build,
-    /// The program is copied where it is missing.
+    /// Set if the program is copied to hosts that lack it.
     pub push: Option<Push>,
-    /// Time after which hosts that have not answered yet are given up; without one each has its own.
+    /// Time after which hosts without an answer are given up. Without it, each host has its own timeout.
     pub answer_within: Option<Duration>,
 }
 
@@ -50,10 +50,10 @@ enum Progress {
     /// Its ssh is not started.
     Waiting,
     Connecting(Instant),
-    /// The program is on its way: bytes that were sent when somebody last saw more of them, and when that was.
+    /// The program is being copied: bytes sent at the last progress, and when that was.
     Pushing(u64, Instant),
     There(Box<AgentHello>),
-    /// Without an agent; the message says why.
+    /// Without an agent; the message has the reason.
     Lost(String),
 }
 
@@ -62,7 +62,7 @@ pub(super) struct PartyMember {
     pub(super) name: String,
     pub(super) connection: Option<Connection>,
     progress: Progress,
-    /// Lines that are not the agent's.
+    /// Output lines that are not from the agent.
     pub(super) said: Vec<String>,
 }
 
@@ -77,7 +77,7 @@ pub struct Party {
 }
 
 impl Party {
-    /// Starts the agents of these hosts and waits for their first words.
+    /// Starts the agents of these hosts and waits for their hellos.
     pub fn gather(settings: SshSettings, hosts: &[HostSlots]) -> Result<Self> {
         let mut party = Self::begin(settings, hosts)?;
         while party.connect()? {
@@ -88,7 +88,7 @@ impl Party {
         Ok(party)
     }
 
-    /// A party for these hosts, none of which is asked yet.
+    /// Prepares for these hosts without connecting yet.
     pub(super) fn begin(settings: SshSettings, hosts: &[HostSlots]) -> Result<Self> {
         let (sender, inbox) = mpsc::sync_channel(NEWS_MAX);
         let failed = |error| Error::io("cannot make a socket", error);
@@ -115,7 +115,8 @@ impl Party {
         })
     }
 
-    /// Starts as many as may connect now, and gives up those that took too long. Returns whether some are not settled.
+    /// Starts connections up to the limit, and gives up hosts that took too long. Returns whether any host is still
+    /// undecided.
     pub(super) fn connect(&mut self) -> Result<bool> {
         let waited = self.since.elapsed();
         let within = self.settings.answer_within;
@@ -169,7 +170,7 @@ impl Party {
                 if let Some(connection) = &mut member.connection {
                     connection.give_input(input);
                 }
-                // The time for the first word begins when the program is there.
+                // The time for the hello starts once the program is copied.
                 match member.progress {
                     Progress::Pushing(..) => member.progress = Progress::Connecting(Instant::now()),
                     Progress::There(_) => member.begin_pulse()?,
@@ -216,18 +217,18 @@ impl Party {
         }
     }
 
-    /// Waits for the next thing to hear.
+    /// Waits for the next event.
     pub(super) fn hear(&mut self, time: Duration) -> Option<(usize, HostNews)> {
         if !time.is_zero() {
             return self.inbox.recv_timeout(time).ok();
         }
-        // Before the look, or what comes in between would not wake anybody.
+        // Drained before the queue is checked, or an event in between would not wake this thread.
         let mut bytes = [0; 256];
         while matches!((&self.woken).read(&mut bytes), Ok(count) if count > 0) {}
         self.inbox.try_recv().ok()
     }
 
-    /// First words of the agents that are there, with the places of their hosts.
+    /// Iterates over the hellos of connected agents, with the index of the host.
     pub fn hellos(&self) -> impl Iterator<Item = (usize, &AgentHello)> {
         let members = self.members.iter().enumerate();
         members.filter_map(|(host, member)| match &member.progress {
@@ -236,12 +237,12 @@ impl Party {
         })
     }
 
-    /// Reason why a host has no agent.
+    /// Returns why a host has no agent.
     pub fn lost(&self, host: usize) -> Option<&str> {
         self.members.get(host)?.lost()
     }
 
-    /// Refuses to go on without some of the hosts.
+    /// Fails if some hosts have no agent.
     pub fn refuse_gaps(&self) -> Result<()> {
         let members = self.members.iter();
         let lost: Vec<&str> = members.filter_map(PartyMember::lost).collect();
@@ -260,7 +261,7 @@ impl Party {
         })
     }
 
-    /// Refuses two hosts that are one machine.
+    /// Refuses two hosts that are the same machine.
     pub(super) fn refuse_twins(&self, describe: impl Fn(&str, &str) -> String) -> Result<()> {
         match self.twins().first() {
             Some((one, other)) => Err(Error::Usage(describe(
@@ -271,7 +272,7 @@ impl Party {
         }
     }
 
-    /// Pairs of hosts that are one machine.
+    /// Returns pairs of hosts that are the same machine.
     pub fn twins(&self) -> Vec<(usize, usize)> {
         let hellos: Vec<_> = self.hellos().collect();
         let mut twins = Vec::new();
@@ -283,7 +284,7 @@ impl Party {
         twins
     }
 
-    /// Tells all agents that it is over.
+    /// Closes all agents' pipes for orders, which ends them.
     pub(super) fn close_all(&mut self) {
         for member in &mut self.members {
             member.close();
@@ -292,7 +293,7 @@ impl Party {
 }
 
 impl PartyMember {
-    /// Returns whether its agent is there and hears orders, which it does not while the program is on its way.
+    /// Whether its agent is connected and accepts orders, which it does not while the program is being copied.
     pub(super) fn is_ready(&self) -> bool {
         let connection = self.connection.as_ref();
         matches!(self.progress, Progress::There(_)) && connection.is_some_and(Connection::has_input)
@@ -322,7 +323,7 @@ impl PartyMember {
         self.end_within(END_TIME)
     }
 
-    /// As [`PartyMember::end`], with the last line that ssh has printed.
+    /// Like [`PartyMember::end`], with the last line that ssh printed.
     pub(super) fn end_with_last_line(&mut self) -> String {
         let ended = self.end();
         let said = self.said.last();
@@ -336,8 +337,8 @@ impl PartyMember {
         })
     }
 
-    /// Gives it up where it is silent for too long, where copying does not go on, or where no host has more time than
-    /// was `waited`.
+    /// Gives the host up if it is silent for too long, if copying stalls, or if the time for all hosts is over
+    /// (`waited`).
     fn give_up_late(&mut self, waited: Option<Duration>) {
         let silent = |time: Duration, words: &str| {
             no_agent(&self.name, &self.said, &format!("{words} {time:.1?}"))
@@ -370,7 +371,7 @@ impl PartyMember {
             _ => return,
         };
         self.lose(|_| why);
-        // Nobody waits for its end any more.
+        // Its exit is no longer waited for.
         self.end_within(Duration::ZERO);
     }
 
@@ -401,7 +402,7 @@ impl Drop for Party {
 mod tests {
     use super::*;
 
-    /// Reason why a host that has come so far is lost after a while.
+    /// Returns why a host in this state is given up, if it is.
     fn given_up(progress: Progress, waited: Option<Duration>) -> Option<String> {
         let mut member = PartyMember {
             name: "h1".to_owned(),
@@ -414,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_that_do_not_get_on_are_given_up_with_how_far_they_came() {
+    fn stalled_hosts_are_given_up_with_their_progress() {
         let Some(long_ago) = Instant::now().checked_sub(2 * PUSH_TIMEOUT) else {
             println!("skip: the machine was started a minute ago");
             return;
@@ -436,7 +437,7 @@ mod tests {
             let why = given_up(progress, waited).unwrap();
             assert!(why.starts_with("h1: ") && why.contains(expected), "{why}");
         }
-        // Bytes that go on are progress, however long ago they began, and so is a login that began just now.
+        // Sent bytes are progress, however long ago the copy started; a login that has just started is not late either.
         for progress in [
             Progress::Pushing(7, long_ago),
             Progress::Pushing(0, now()),

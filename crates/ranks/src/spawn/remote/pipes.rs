@@ -1,13 +1,13 @@
-//! Threads that read pipes, and the lines in them.
+//! Detached threads, and reading lines from pipes.
 
 use std::io::{BufRead, BufReader, Read};
 
 use tonnage_units::{Error, Result};
 
-/// Bytes of a line; what is longer is several lines. A record has less.
+/// Bound on a line; longer ones are split. Records are shorter.
 const LINE_BYTES_MAX: u64 = 1 << 30;
 
-/// Starts a thread that nobody waits for.
+/// Starts a detached thread.
 pub(super) fn thread(work: impl FnOnce() + Send + 'static) -> Result<()> {
     let started = std::thread::Builder::new().spawn(work);
     started
@@ -15,7 +15,7 @@ pub(super) fn thread(work: impl FnOnce() + Send + 'static) -> Result<()> {
         .map_err(|error| Error::not_started("a thread", &error))
 }
 
-/// Reads lines until the end; each is given without what ends it.
+/// Reads lines until the end and passes each on without its newline.
 pub(super) fn lines(from: impl Read, mut hear: impl FnMut(&[u8])) {
     let mut reader = BufReader::new(from);
     let mut line = Vec::new();

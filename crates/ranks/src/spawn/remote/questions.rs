@@ -1,4 +1,4 @@
-//! Questions to the agents of all hosts: where the ranks meet, what the hosts are, and how late it is there.
+//! Requests to the agents: where the ranks meet, descriptions of hosts, and their clocks.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::{Duration, Instant};
@@ -15,12 +15,12 @@ use tonnage_units::{Error, Result};
 /// Longest time for one answer of an agent.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Longest time for an answer to a trial, which takes two seconds at most there.
+/// Longest time for the answer to a trial, which takes at most two seconds on the host.
 const TRIAL_TIMEOUT: Duration = Duration::from_millis(2400);
 
 impl Party {
-    /// Finds the address on which rank 0, on the first host that is there, can be met by all others, and lets its agent
-    /// listen there.
+    /// Finds an address where all other hosts can reach rank 0, which runs on the first connected host, and makes its
+    /// agent listen there.
     pub fn meet(&mut self, env: Env<'_>, interface: Option<&str>) -> Result<SocketAddr> {
         let port = port(env, "TONNAGE_PORT")?.unwrap_or(0);
         let (hosts, hellos): (Vec<usize>, Vec<&AgentHello>) = self.hellos().unzip();
@@ -46,7 +46,7 @@ impl Party {
             _ => None,
         });
         let addresses = listening.into_iter().next().unwrap_or(Ok(Vec::new()))?;
-        // The likeliest first, and alone: whoever does not answer takes its time.
+        // The likeliest address is tried first and alone, because an address without an answer costs the full timeout.
         let (first, rest) = addresses.split_at(addresses.len().min(1));
         let mut failed = None;
         for some in [first, rest] {
@@ -63,7 +63,7 @@ impl Party {
         }))
     }
 
-    /// Lets all others try these addresses; the inner error names one that cannot reach them.
+    /// Makes all other hosts try these addresses. The inner error names a host that cannot reach them.
     fn try_all(
         &mut self,
         others: &[usize],
@@ -100,7 +100,7 @@ impl Party {
         ))))
     }
 
-    /// Sends an order to these hosts, and waits for what `pick` takes from their reports.
+    /// Sends an order to these hosts and waits for the reports that `pick` accepts.
     pub(super) fn ask<T>(
         &mut self,
         hosts: &[usize],
@@ -111,7 +111,7 @@ impl Party {
         for host in hosts {
             self.members[*host].send(order);
         }
-        // Nothing comes any more from those that are lost.
+        // Lost hosts do not answer.
         let lost = |host: &usize| Some(Err(Error::Failed(self.lost(*host)?.to_owned())));
         let mut answers: Vec<Option<Result<T>>> = hosts.iter().map(lost).collect();
         let until = Instant::now() + time;
@@ -159,8 +159,8 @@ impl Party {
             .collect()
     }
 
-    /// Clocks of these hosts, asked one after the other: nanoseconds before this host's, and the most that this may be
-    /// off.
+    /// Measures the clocks of these hosts, one after the other. Returns nanoseconds ahead of this host's clock, and the
+    /// largest possible error.
     pub fn clocks(&mut self, hosts: &[usize]) -> Vec<Option<(i64, u64)>> {
         let ask_one = |host: &usize| {
             let (before, since) = (unix_ns(), Instant::now());
@@ -176,7 +176,7 @@ impl Party {
         hosts.iter().map(ask_one).collect()
     }
 
-    /// Descriptions of these hosts, as their programs write them.
+    /// Returns descriptions of these hosts, as their programs write them.
     pub fn describe(&mut self, hosts: &[usize]) -> Vec<Result<String>> {
         let order = AgentOrder::Describe;
         self.ask(hosts, &order, ANSWER_TIMEOUT, |report| match report {

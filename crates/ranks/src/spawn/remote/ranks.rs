@@ -17,12 +17,12 @@ use crate::spawn::supervisor::Supervisor;
 use crate::spawn::{RankExit, Running};
 use tonnage_units::{Error, Result};
 
-/// Whoever hears what ranks print and measure.
+/// Receiver of the ranks' output and records.
 pub trait Audience {
-    /// A line of a rank, or about a host. The host is named where it is not rank 0's.
+    /// Takes a line of a rank or about a host. `host` is set if it is not rank 0's.
     fn line(&mut self, host: Option<&str>, is_error: bool, text: &str) -> Result<()>;
 
-    /// A record of rank 0, as a line. A checkpoint is replaced by a later one.
+    /// Takes a record of rank 0, as a line. A later record replaces a checkpoint.
     fn record(&mut self, is_checkpoint: bool, text: &str) -> Result<()>;
 }
 
@@ -31,13 +31,13 @@ pub trait Audience {
 pub struct RemoteStart {
     /// The address of rank 0.
     pub meeting: SocketAddr,
-    /// Directory to start in, where a host has it.
+    /// Directory to start in, if the host has it.
     pub directory: String,
-    /// Every host must have it.
+    /// Whether every host must have the directory.
     pub needs_directory: bool,
     /// Variables for the ranks.
     pub variables: Vec<(String, String)>,
-    /// The job of rank 0, and that of all others, as the command reads them.
+    /// The jobs of rank 0 and of all other ranks, as the command reads them.
     pub jobs: (String, String),
 }
 
@@ -54,15 +54,15 @@ struct RemoteRank {
 pub struct RemoteRanks<A: Audience> {
     party: Party,
     ranks: Vec<RemoteRank>,
-    /// Last time that each host was heard; lost ones are not in it.
+    /// When the last event came from each host, without lost hosts.
     heard: BTreeMap<usize, Instant>,
     audience: A,
-    /// The run is ending for a reason that was told, or by the user.
+    /// Whether the run is ending for a reported reason, or because of the user.
     is_told: bool,
 }
 
 impl<A: Audience> RemoteRanks<A> {
-    /// Starts the ranks and looks after them. Of this process's variables only the heartbeat's time-out is asked for.
+    /// Starts and supervises the ranks. From `env` only the heartbeat timeout is read.
     pub fn supervise(
         env: Env<'_>,
         mut party: Party,
@@ -70,7 +70,7 @@ impl<A: Audience> RemoteRanks<A> {
         start: &RemoteStart,
         audience: A,
     ) -> Result<Supervisor<Self>> {
-        // The CPUs of the other hosts are not known here: of a rank that is stopped there this process tells first.
+        // The CPUs of the other hosts are unknown here, so this process is the first to report a stopped rank.
         let timeout = heartbeat_timeout(env, 1)?;
         let secret = SecretText(generate_text()?);
         let mut ranks = Vec::new();
@@ -130,7 +130,7 @@ impl<A: Audience> RemoteRanks<A> {
             AgentReport::Line { is_error, text, .. } => {
                 let is_failure = is_error && text.starts_with("error: ");
                 let name = &self.party.members[host].name;
-                // Others find what follows from a lost host.
+                // Other ranks report consequences of a lost host.
                 if is_failure && self.is_told {
                     log::debug!("{name}: {text}");
                     return;
@@ -177,14 +177,14 @@ impl<A: Audience> RemoteRanks<A> {
         }
     }
 
-    /// Says why the run ends; what others say of it from now on follows from that.
+    /// Reports why the run ends. Later errors of other ranks are consequences.
     fn say(&mut self, text: &str) {
-        // Whoever hears nothing any more has lost the reason, too.
+        // If the output is gone, the reason is lost too.
         let _ = self.audience.line(None, true, text);
         self.is_told = true;
     }
 
-    /// Ends all ranks where what they say cannot be shown or kept.
+    /// Ends all ranks if their output cannot be shown or stored.
     fn end_unless(&mut self, done: Result<()>) {
         let Err(error) = done else { return };
         if !self.is_told {
@@ -195,13 +195,13 @@ impl<A: Audience> RemoteRanks<A> {
         }
     }
 
-    /// A rank of this host; an agent has nothing to say about others.
+    /// Returns a rank of this host. An agent may only report on its own ranks.
     fn rank(&mut self, host: usize, rank: u32) -> Option<&mut RemoteRank> {
         let found = self.ranks.get_mut(rank as usize);
         found.filter(|rank| rank.host == host)
     }
 
-    /// Nothing more will come from a host.
+    /// Handles the loss of a host.
     fn lose(&mut self, host: usize, why: &str) {
         if self.heard.remove(&host).is_none() {
             return;
@@ -218,14 +218,14 @@ impl<A: Audience> RemoteRanks<A> {
             );
             self.say(&text);
         }
-        // An ssh without anybody at its other end would stay until it notices that itself.
+        // Otherwise ssh would stay until it notices itself that its peer is gone.
         if let Some(mut connection) = self.party.members[host].connection.take() {
             connection.end(Duration::ZERO);
         }
         self.end_host(host, RankExit::Lost);
     }
 
-    /// Counts the ranks of a host as ended in this way, and lets its agent end them.
+    /// Marks the ranks of a host as ended in this way, and makes its agent end them.
     fn end_host(&mut self, host: usize, exit: RankExit) {
         self.heard.remove(&host);
         for rank in self.ranks.iter_mut().filter(|rank| rank.host == host) {

@@ -1,7 +1,7 @@
 //! Trial connections between hosts: an agent listens where rank 0 could be met, and the others connect.
 //!
-//! The answer is a word of this run, which is no secret: it only tells the right host from another one that has the
-//! same address in its own network, as bridges of containers have.
+//! The answer is a token of this run. It is not secret: it only distinguishes the right host from another one with the
+//! same address in its own network, such as a container bridge.
 
 use std::io::{Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use crate::channel::{Interest, wait_for};
 use tonnage_units::{Error, Result};
 
-/// Time for a connection and its answer. With a second try by other addresses it stays below five seconds.
+/// Time for a connection and its answer. With a second try on other addresses, the total stays below five seconds.
 const TIME: Duration = Duration::from_secs(2);
-/// Longest time until a trial's listener notices that it is over.
+/// Longest time until a listener notices the end of the trials.
 const STEP: Duration = Duration::from_millis(10);
 
-/// Listeners that answer trials, each on a thread of its own.
+/// Listeners that answer trials, each on its own thread.
 #[derive(Debug)]
 pub(super) struct Trials {
     over: Arc<AtomicBool>,
@@ -63,7 +63,7 @@ impl Trials {
         }
     }
 
-    /// The addresses.
+    /// Returns the addresses listened on.
     pub(super) fn addresses(&self) -> Vec<SocketAddr> {
         self.listeners.iter().map(|(address, _)| *address).collect()
     }
@@ -80,13 +80,13 @@ impl Trials {
     }
 }
 
-/// Answers until it is over, and gives the listener back.
+/// Answers connections until `over` is set, then returns the listener.
 fn answer(listener: TcpListener, token: &str, over: &AtomicBool) -> Option<TcpListener> {
     listener.set_nonblocking(true).ok()?;
     while !over.load(Ordering::Relaxed) {
         wait_for(&[Interest::read(&listener)], STEP).ok()?;
         if let Ok((mut stream, _)) = listener.accept() {
-            // Whoever cannot take some bytes at once loses them; it is no trial of ours then.
+            // A peer that cannot take a few bytes at once is not one of our trials.
             let _ = stream.set_nonblocking(true);
             let _ = stream.write_all(token.as_bytes());
         }
@@ -94,7 +94,7 @@ fn answer(listener: TcpListener, token: &str, over: &AtomicBool) -> Option<TcpLi
     Some(listener)
 }
 
-/// Connects to all of these at once; for each the reason why it was not reached.
+/// Connects to all of these at once. Returns, for each, why it was not reached, or `None`.
 pub(super) fn reach(addresses: &[SocketAddr], token: &str) -> Vec<Option<String>> {
     std::thread::scope(|scope| {
         let start = |&address: &SocketAddr| {
@@ -136,7 +136,7 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn only_the_right_answer_is_a_way() {
+    fn only_the_right_token_counts_as_reached() {
         let trials = Trials::listen(&[Ipv4Addr::LOCALHOST.into()], 0, "word").unwrap();
         let [address] = trials.addresses()[..] else {
             panic!("one address")

@@ -1,7 +1,7 @@
-//! The lines that pass through ssh: orders to the agent of a host, its reports, and the letters to its ranks.
+//! The lines that pass through ssh: orders to agents, their reports, and letters to ranks.
 //!
-//! A line is a mark and JSON, so that whatever a login shell prints can be told from it, and so that an agent of
-//! another version can still say which one it is.
+//! A line is a prefix and JSON. The prefix distinguishes it from output of a login shell, and JSON lets an agent of
+//! another version still report which one it is.
 
 use std::fmt;
 use std::io::{self, Read, Write};
@@ -16,10 +16,10 @@ use crate::bootstrap::secret::Secret;
 use tonnage_units::identity::{AddressSource, Identity, Meeting};
 use tonnage_units::{Error, Result};
 
-/// No letter to a rank is longer: it holds the records of a resumed file.
+/// Bound on a letter to a rank. It can be large: it holds the records of a resumed file.
 const LETTER_BYTES_MAX: u64 = 1 << 32;
 
-/// Opening of a line of ours.
+/// Prefix of our lines.
 const MARK: &str = "@tonnage ";
 
 /// Mark before a record of rank 0 that is complete.
@@ -34,7 +34,7 @@ pub struct Build {
     pub revision: String,
 }
 
-/// The text of a secret, which nothing prints.
+/// The text of a secret, which is never printed.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct SecretText(pub String);
@@ -52,10 +52,10 @@ pub struct HostAddress {
     pub ip: IpAddr,
 }
 
-/// The first word of an agent.
+/// The first report of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentHello {
-    /// Its program. Agents of all versions say it.
+    /// Its build. Agents of all versions send it.
     pub build: Build,
     /// Path of its program.
     #[serde(default)]
@@ -72,7 +72,7 @@ pub struct AgentHello {
     /// As in [`crate::RankInfo`].
     #[serde(default)]
     pub pid_namespace: String,
-    /// The address at which ssh came in.
+    /// The address at which ssh connected.
     #[serde(default)]
     pub ssh_address: Option<IpAddr>,
     /// Addresses of interfaces that are up.
@@ -83,11 +83,11 @@ pub struct AgentHello {
 /// An order to an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentOrder {
-    /// Listen where rank 0 may be met, and answer trials.
+    /// Listen on candidate addresses of rank 0 and answer trials.
     Listen {
         /// Addresses to listen on.
         addresses: Vec<IpAddr>,
-        /// Those of this interface instead.
+        /// Use this interface's addresses instead.
         interface: Option<String>,
         /// The port; 0 for any.
         port: u16,
@@ -98,12 +98,12 @@ pub enum AgentOrder {
     Try {
         /// The addresses.
         addresses: Vec<SocketAddr>,
-        /// The answer that must come.
+        /// The required answer.
         token: String,
     },
     /// Describe the host.
     Describe,
-    /// Say the time.
+    /// Report the time.
     Clock,
     /// Start the ranks of the host.
     Start(Box<StartOrder>),
@@ -114,7 +114,7 @@ pub enum AgentOrder {
         /// The signal.
         signal: i32,
     },
-    /// Nothing; the sender is there.
+    /// Heartbeat.
     Alive,
 }
 
@@ -123,7 +123,7 @@ pub enum AgentOrder {
 pub struct StartOrder {
     /// Number of the first.
     pub first: u32,
-    /// Number of them.
+    /// Number of ranks to start.
     pub count: u32,
     /// Number of all ranks of the run.
     pub size: u32,
@@ -131,19 +131,19 @@ pub struct StartOrder {
     pub secret: SecretText,
     /// The address of rank 0.
     pub meeting: SocketAddr,
-    /// Directory to start them in, where it is there.
+    /// Directory to start them in, if it exists.
     pub directory: String,
-    /// It must be there.
+    /// Whether the directory must exist.
     pub needs_directory: bool,
     /// Variables for them.
     pub variables: Vec<(String, String)>,
     /// The job, as the command reads it.
     pub job: String,
-    /// The job of rank 0, where it is among these ranks.
+    /// The job of rank 0, if it is among these ranks.
     pub root_job: Option<String>,
 }
 
-/// The letter to a rank, which it reads from its standard input.
+/// The start parameters of a rank, which it reads from its standard input.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Letter {
     /// 0 .. `size`.
@@ -169,7 +169,7 @@ pub struct Letter {
 }
 
 impl Letter {
-    /// The letter that standard input holds; [`Error::Usage`] when it holds something else.
+    /// Reads the letter from standard input; [`Error::Usage`] if it holds something else.
     pub fn from_input() -> Result<Self> {
         let mut text = String::new();
         let input = std::io::stdin().lock().take(LETTER_BYTES_MAX);
@@ -180,7 +180,7 @@ impl Letter {
         })
     }
 
-    /// The place in the run.
+    /// Returns the rank's identity.
     pub fn identity(&self) -> Identity {
         Identity {
             rank: self.rank,
@@ -204,20 +204,20 @@ impl Letter {
         Secret::from_text(&self.secret.0)
     }
 
-    /// The listening socket, where this is rank 0.
+    /// Returns the listening socket, if this is rank 0.
     pub fn listener(&self) -> Result<Option<std::net::TcpListener>> {
         let file = self.listener.map(passed_on).transpose()?;
         Ok(file.map(Into::into))
     }
 
-    /// The file that takes records, where this is rank 0.
+    /// Returns the file for records, if this is rank 0.
     pub fn records(&self) -> Result<Option<std::fs::File>> {
         let file = self.records.map(passed_on).transpose()?;
         Ok(file.map(Into::into))
     }
 }
 
-/// The open file of this number, which the agent has passed on.
+/// Duplicates an open file that the agent passed on.
 fn passed_on(number: i32) -> Result<OwnedFd> {
     tonnage_sys::descriptor::duplicate(number)
         .map_err(|error| Error::io(format!("open file {number} of the agent"), error))
@@ -226,7 +226,7 @@ fn passed_on(number: i32) -> Result<OwnedFd> {
 /// A report of an agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentReport {
-    /// It is there.
+    /// The agent is ready.
     Hello(Box<AgentHello>),
     /// It listens.
     Listening {
@@ -271,11 +271,11 @@ pub enum AgentReport {
         /// The record's line.
         text: String,
     },
-    /// A rank was stopped, or goes on.
+    /// A rank was stopped or resumed.
     Stopped {
         /// The rank.
         rank: u32,
-        /// The signal that stopped it; `None` when it goes on.
+        /// The signal that stopped it; `None` if it was resumed.
         by: Option<i32>,
     },
     /// A rank has ended.
@@ -285,32 +285,32 @@ pub enum AgentReport {
         /// Its end.
         exit: RankExit,
     },
-    /// An order could not be obeyed.
+    /// An order failed.
     Failed {
         /// The reason.
         message: String,
-        /// True when the request is wrong.
+        /// Whether the request is wrong.
         is_usage: bool,
     },
-    /// Nothing; the agent is there.
+    /// Heartbeat.
     Alive,
 }
 
-/// A message as a line.
+/// Encodes a message as a line.
 pub fn line<T: Serialize>(message: &T) -> Result<String> {
     let text = serde_json::to_string(message)
         .map_err(|error| Error::Failed(format!("a message cannot be written: {error}")))?;
     Ok(format!("{MARK}{text}\n"))
 }
 
-/// Writes a message, which has left this process when the call returns.
+/// Writes a message and flushes it.
 pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<()> {
     let text = line(message)?;
     let sent = to.write_all(text.as_bytes()).and_then(|()| to.flush());
     sent.map_err(|error: io::Error| Error::io("cannot write to the other end of ssh", error))
 }
 
-/// The message in a line; `None` for a line of somebody else.
+/// Decodes a line; `None` for a line without our prefix.
 pub fn read<T: DeserializeOwned>(line: &str) -> Result<Option<T>> {
     let Some(text) = line.trim_end().strip_prefix(MARK) else {
         return Ok(None);
@@ -328,7 +328,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_back_and_other_lines_are_told_apart() {
+    fn messages_round_trip_and_other_lines_are_ignored() {
         let ended = AgentReport::Ended {
             rank: 3,
             exit: RankExit::Signal(9),

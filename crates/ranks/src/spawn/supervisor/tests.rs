@@ -1,4 +1,4 @@
-//! Ranks that are no processes, and what the supervisor does about their ends.
+//! Tests the supervisor with fake ranks that are not processes.
 
 use super::*;
 use std::sync::{Arc, Mutex};
@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 enum Play {
     CannotStart,
     Ends(RankExit),
-    /// Until it gets a signal that nobody can ignore.
+    /// Runs until it gets a signal that cannot be ignored.
     Stuck,
-    /// By SIGSTOP, and else as the one before.
+    /// Stopped by SIGSTOP, otherwise like `Stuck`.
     Stopped,
 }
 
-/// Ranks that are no processes; what is done to them is written down.
+/// Fake ranks that record everything done to them.
 #[derive(Debug)]
 struct Fake {
     plays: Vec<Play>,
@@ -93,20 +93,20 @@ fn the_worst_end_wins() {
     assert_eq!(code(&[Code(0), Code(1), Code(2)]), 2);
     assert_eq!(code(&[Code(143), Code(143)]), 143);
     assert_eq!(code(&[Code(130), Code(0)]), 1);
-    // One that came when rank 0 had gone because of the signal.
+    // Rank 2 arrived when rank 0 had already ended because of the signal.
     assert_eq!(code(&[Code(130), Code(130), Code(1)]), 130);
     assert_eq!(code(&[Code(1), Code(130)]), 1);
     assert_eq!(code(&[Code(0), Signal(9)]), 1);
-    // A rank that was interrupted before it looked at signals, and what the others make of its absence.
+    // A rank that was interrupted before it caught signals, and another that failed because of its absence.
     assert_eq!(code(&[Code(1), Signal(2)]), 130);
     assert_eq!(code(&[Signal(15), Code(1)]), 143);
-    // Those behind a lost host end by the signal that its agent sends.
+    // Ranks on a lost host end by the signal that its agent sends.
     assert_eq!(code(&[Code(143), Lost]), 1);
     assert_eq!(started(&[]).0.unwrap_err().exit_code(), 2);
 }
 
 #[test]
-fn whoever_stays_when_another_fails_is_killed() {
+fn ranks_that_stay_after_a_failure_are_killed() {
     let (supervisor, done) = started(&[Play::Stuck, Play::Ends(RankExit::Code(1)), Play::Stuck]);
     let begun = Instant::now();
     assert_eq!(supervisor.unwrap().wait().unwrap(), 1);
@@ -119,13 +119,13 @@ fn whoever_stays_when_another_fails_is_killed() {
 }
 
 #[test]
-fn whoever_had_not_joined_when_another_was_interrupted_does_not_change_the_code() {
+fn a_rank_that_had_not_joined_does_not_change_the_code_of_an_interruption() {
     let plays = [Play::Stuck, Play::Ends(RankExit::Code(143))];
     assert_eq!(started(&plays).0.unwrap().wait().unwrap(), 143);
 }
 
 #[test]
-fn a_stopped_rank_is_put_down_soon_when_the_run_ends() {
+fn a_stopped_rank_is_killed_soon_after_the_end_of_the_run() {
     let (supervisor, done) = started(&[Play::Stopped, Play::Ends(RankExit::Code(1))]);
     let mut supervisor = supervisor.unwrap();
     supervisor.heartbeat_timeout = Duration::from_secs(60);
@@ -140,7 +140,7 @@ fn a_stopped_rank_is_put_down_soon_when_the_run_ends() {
 }
 
 #[test]
-fn a_rank_that_stays_stopped_ends_the_run_even_if_nobody_else_finds_it() {
+fn a_rank_that_stays_stopped_ends_the_run_even_if_no_rank_detects_it() {
     let (supervisor, done) = started(&[Play::Stuck, Play::Stopped]);
     let supervisor = supervisor.unwrap();
     let begun = Instant::now();
@@ -159,12 +159,12 @@ fn a_rank_that_stays_stopped_ends_the_run_even_if_nobody_else_finds_it() {
 }
 
 #[test]
-fn a_rank_that_goes_on_in_time_is_left_alone() {
+fn a_rank_that_resumes_in_time_is_left_alone() {
     let (supervisor, done) = started(&[Play::Stopped]);
     let mut supervisor = supervisor.unwrap();
     supervisor.look_for_stopped();
     assert!(supervisor.all_due().is_some());
-    // Nobody knows how long it was stopped while this process was stopped itself.
+    // It is unknown how long the rank was stopped while this process was stopped itself.
     supervisor.looked = Instant::now().checked_sub(3 * LOOK).unwrap();
     let long_ago = Instant::now().checked_sub(3 * END_TIMEOUT).unwrap();
     supervisor.ranks[0].stopped = Some(Stopped {
@@ -180,7 +180,7 @@ fn a_rank_that_goes_on_in_time_is_left_alone() {
 }
 
 #[test]
-fn when_one_cannot_be_started_the_others_are_ended() {
+fn if_a_rank_cannot_be_started_the_others_are_ended() {
     let (supervisor, done) = started(&[Play::Stuck, Play::Stuck, Play::CannotStart]);
     let error = supervisor.err().unwrap();
     assert!(error.to_string().contains("cannot start rank 2"), "{error}");
