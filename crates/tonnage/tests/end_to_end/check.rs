@@ -272,7 +272,7 @@ fn wrong_requests_are_refused_with_the_code_of_their_style() {
     fs::set_permissions(dir.join("open"), Permissions::from_mode(0o777)).unwrap();
     let cases = "
         --baseline none.toml                      => cannot be read
-        --baseline b.toml --only shm              => there are null write
+        --baseline b.toml --only shm              => its points are null write
         --baseline b.toml --hosts a,b,c           => no point of 3 ranks on 3 hosts
         --baseline b.toml --budget 3s --retest 9  => the shortest needs
         --baseline b.toml --budget 1s             => too short

@@ -132,7 +132,7 @@ fn a_run_that_cannot_be_measured_is_refused_before_the_first() {
     let refused = "
         -- G -- G --window 0                  => side B | window
         -- G -- run nowhere.toml              => side B | nowhere.toml
-        -- G -- show ab.jsonl                 => side B | no command that measures
+        -- G -- show ab.jsonl                 => side B | not a command that measures
         --b-library libfabrik=/x.so -- F      => side B | libfabric
         -- G -- G --devices mlx5_0            => side B | no effect
     ";

@@ -56,7 +56,7 @@ fn failing() -> Vec<(String, i32, &'static str)> {
         run nowhere.toml                                            => nowhere.toml
         show nowhere.jsonl                                          => nowhere.jsonl
         explain Nothing                                             => Nothing
-        ab -o ab.jsonl -- devices -- devices                        => no command that measures
+        ab -o ab.jsonl -- devices -- devices                        => not a command that measures
         compare nowhere.jsonl 8.jsonl                               => nowhere.jsonl
         baseline nowhere.jsonl -o b.toml                            => nowhere.jsonl
         history nowhere.jsonl                                       => nowhere.jsonl
