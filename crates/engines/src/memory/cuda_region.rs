@@ -147,7 +147,7 @@ pub(crate) fn is_of_gpu(memory: RankMemory<'_>) -> bool {
     vendor_of_memory(memory.name).is_some()
 }
 
-/// Returns the number of the vendor's GPU whose memory a rank will have; `None` for any other memory.
+/// Returns the number of the vendor's GPU for a rank's memory; `None` for any other memory.
 ///
 /// # Errors
 /// `Usage` for a name with something else in place of a number.

@@ -66,7 +66,7 @@ impl NicArrivals {
             },
             Some((_, WritesOrdering::Ordered)) => (
                 FlushNeed::Nothing,
-                "not needed: the driver orders what a card writes before the GPU's own work"
+                "not needed: the driver orders a card's writes before the GPU's own work"
                     .to_owned(),
             ),
             Some((_, WritesOrdering::Unordered)) => (

@@ -91,7 +91,7 @@ pub(crate) fn first_granted<T>(
     Err(refused)
 }
 
-/// Returns the error for `what`, memory of a GPU whose vendor has these rules. `staging` is the advice to move the
+/// Returns the error for `what`, memory of a GPU from a vendor with these rules. `staging` is the advice to move the
 /// bytes through the host.
 pub(crate) fn not_granted(
     (what, rules): (String, Option<&NicRules>),

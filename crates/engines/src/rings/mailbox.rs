@@ -2,7 +2,7 @@
 //!
 //! A worker owns one mailbox with a slot for every peer. A slot holds two rings, each with one writer and one reader:
 //!
-//! - *arrivals*, written by the peer: what it delivered here;
+//! - *arrivals*, written by the peer: its deliveries;
 //! - *receives*, written by the owner: where the peer's next sends may land.
 //!
 //! An entry carries its sequence number in the word that is written last. So an entry moves one cache line, and no

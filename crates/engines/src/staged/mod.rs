@@ -12,7 +12,7 @@
 //! | `channel` | one peer: filling slots, sending them, handling arrived messages |
 //! | `worker` | registering, connecting, lanes, posting, polling |
 //!
-//! Only sends of the engine below are used, whose receives are slots of the peer's ring. An arrived piece is copied
+//! Only sends of the engine below are used, and their receives are slots of the peer's ring. An arrived piece is copied
 //! into its memory, and acknowledged once the GPU has copied it. An operation is done when all of its pieces are. So a
 //! completed write is visible to the peer, however the engine below and its network carried it. There are no writes of
 //! a network card into GPU memory, so none have to be flushed.

@@ -244,7 +244,7 @@ fn no_such_gpu(vendor: &GpuVendor, (memory, number): (&str, u32), count: usize) 
         visible,
         ..
     } = vendor;
-    let visible = format!("{visible} says which of the machine's it may see");
+    let visible = format!("{visible} selects the GPUs that it may see");
     let (what, why, how) = match count {
         // No number would help.
         0 => (

@@ -225,7 +225,7 @@ impl Memory for CudaMemory {
                     let reached = match self.buffer.is_for_cards() {
                         Some(true) => "for network cards too",
                         Some(false) => {
-                            "not for network cards: the driver says that they reach none of it"
+                            "not for network cards: the driver reports that they cannot access it"
                         }
                         None if !self.gpu.vendor.cards.mapped_needs_attribute => {
                             "the driver does not tell whether network cards reach it"
