@@ -19,7 +19,7 @@ const ROUND_TRIPS: u64 = 200;
 /// Number of measurements; the median is reported.
 const MEASUREMENTS: usize = 15;
 
-/// Value that tells the other thread to stop waiting.
+/// Value that makes the other thread stop waiting.
 const GIVEN_UP: u64 = u64::MAX;
 
 /// Relative difference, based on the smaller time, above which the path between the CPUs counts as changed.

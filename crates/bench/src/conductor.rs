@@ -338,7 +338,7 @@ impl Conductor<'_> {
     }
 
     fn blank<K: Kind>(&self, asked: AnnotatedPoint<'_, K::Point>) -> Record {
-        let not_begun = outcome(&Error::Failed("it was not begun".into()));
+        let not_begun = outcome(&Error::Failed("not started".into()));
         let record = self
             .run
             .record(self.stage.settings, K::body(asked), not_begun);

@@ -66,7 +66,7 @@ fn all_or_none_within<T>(
     rank.agree(what, mine, deadline)?;
     value.ok_or_else(|| {
         Error::Failed(format!(
-            "{what}: this rank failed and the others did not hear of it"
+            "{what}: this rank failed, but the other ranks were not informed"
         ))
     })
 }

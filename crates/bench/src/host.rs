@@ -34,7 +34,7 @@ impl RankHost {
             .map(|(from, bytes)| match std::str::from_utf8(bytes) {
                 Ok(list) => Ok((*from, list)),
                 Err(_) => Err(Error::Failed(format!(
-                    "rank {from} said unreadably which CPUs it may use"
+                    "cannot decode the list of CPUs that rank {from} may use"
                 ))),
             })
             .collect::<Result<_>>()?;

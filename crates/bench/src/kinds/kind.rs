@@ -116,7 +116,7 @@ pub trait Kind {
         false
     }
 
-    /// Removes what a failed point has left outside this process, such as files.
+    /// Removes leftovers of a failed point outside this process, such as files.
     fn abandon(&mut self) {}
 }
 

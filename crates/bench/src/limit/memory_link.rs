@@ -54,7 +54,7 @@ pub(super) fn links_unknown(opened: &Alike<OpenMessage>) -> Option<String> {
     let mut unknown = devices.filter_map(|device| Some((device, device.links_unknown.as_deref()?)));
     let (device, why) = unknown.next()?;
     Some(format!(
-        "the limit is without the link of {} to the rest of the machine, which is not known: {why}",
+        "the limit does not include the link of {} to the rest of the machine, which is not known: {why}",
         device.title()
     ))
 }

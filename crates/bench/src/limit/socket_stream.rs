@@ -68,7 +68,7 @@ pub struct Carried {
     pub streamed: Streamed,
     /// How workers waited while no bytes moved.
     pub waiting: Waiting,
-    /// Number of measurements of which this is the best.
+    /// Number of measurements from which this best one was chosen.
     pub measurements: u32,
 }
 

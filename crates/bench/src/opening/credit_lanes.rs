@@ -1,7 +1,7 @@
 //! Memory and lanes of credits, for engines whose sends complete before the receiver has taken them.
 //!
-//! The counting itself is in [`tonnage_loops::credits`]. The counts are in host memory, because the CPU reads them
-//! whatever memory has the payload. The kind's pacing determines when senders get their credits.
+//! The counting itself is in [`tonnage_loops::credits`]. The counts are in host memory, because the CPU reads them,
+//! even if the payload is in device memory. The kind's pacing determines when senders get their credits.
 
 use std::sync::Arc;
 

@@ -86,7 +86,7 @@ pub(crate) struct Requirements<'a> {
 pub(crate) struct Devices {
     /// The open devices; never empty.
     pub(crate) devices: Vec<Arc<dyn Domain>>,
-    /// Domains for the workers, with their paths: one per device, or a single one over all devices.
+    /// The devices as workers open them: one domain per device, or a single one that combines all of them as rails.
     pub(crate) domains: Vec<Arc<dyn Domain>>,
     /// Whether they were chosen for this rank alone.
     of_rank: bool,

@@ -163,7 +163,7 @@ pub(super) fn idle(group: &DeviceGroup, idle: &[&WireDevice], point: &TransferPo
 /// Explains that the engines of some ranks name no device, while others do.
 pub(super) fn unnamed(unnamed: &[u32], engine: &str) -> String {
     format!(
-        "{} use{} engine {engine} without naming a device, so that nothing is proven about their side: name one by \
+        "{} use{} engine {engine} without naming a device, so nothing is proven about their side: name one with \
          --devices",
         ranks(unnamed),
         if unnamed.len() == 1 { "s" } else { "" }

@@ -104,7 +104,7 @@ impl<'a, 'b> Contest<'a, 'b> {
             }
         }
         if self.contestants.iter().all(|it| it.ended.is_some()) {
-            let none = || Error::Failed("there is no backend".into());
+            let none = || Error::Failed("the point has no backend".into());
             return Err(StepFailure::Point(
                 failure(&self.contestants).unwrap_or_else(none),
             ));
@@ -157,7 +157,7 @@ fn failure(contestants: &[Contestant<'_>]) -> Option<Error> {
 
 impl Turn<'_, '_, '_> {
     fn backend(&mut self) -> Result<&mut dyn Backend> {
-        let gone = || Error::Failed("a backend that has ended was asked to go on".into());
+        let gone = || Error::Failed("a backend was used after its end".into());
         match &mut self.contestant.backend {
             Some(backend) => Ok(&mut **backend),
             None => Err(gone()),

@@ -178,8 +178,8 @@ mod tests {
         drop_file(path).unwrap();
         if cached() > 0 {
             drop_cached(&file).unwrap();
-            assert!(cached() > 0, "drop_file keeps what the system drops");
-            println!("skip: the temporary directory's file system keeps what it is asked to drop");
+            assert!(cached() > 0, "drop_file keeps pages that the system drops");
+            println!("skip: the temporary directory's file system ignores requests to drop pages");
             return None;
         }
         // Readahead would cache more than the range that is read.

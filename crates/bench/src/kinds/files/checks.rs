@@ -40,7 +40,7 @@ pub fn check_target(path: &Path, writes: bool) -> Result<()> {
     if !directory.is_dir() {
         let named = directory.display();
         let why = if directory.exists() {
-            format!("{named} is no directory")
+            format!("{named} is not a directory")
         } else {
             format!("there is no directory {named}. Create it with: mkdir -p {named}")
         };
@@ -271,7 +271,7 @@ impl Written {
             let read = (&file).take(STATUS_BYTES_MAX).read_to_string(&mut before);
             if read.is_err() || serde_json::from_str::<Self>(&before).is_err() {
                 return Err(Error::Failed(format!(
-                    "{shown} is there and is no status file of tonnage: name another one"
+                    "{shown} exists and is not a status file of tonnage: choose another name"
                 )));
             }
         }
@@ -290,7 +290,7 @@ impl Written {
         let read = file.take(STATUS_BYTES_MAX).read_to_string(&mut text);
         read.map_err(cannot)?;
         let written: Self = serde_json::from_str(&text).map_err(|error| {
-            Error::Failed(format!("{shown} is no status file of tonnage: {error}"))
+            Error::Failed(format!("{shown} is not a status file of tonnage: {error}"))
         })?;
         if written.transfers.len() != ranks as usize {
             return Err(Error::Failed(format!(
@@ -324,7 +324,7 @@ pub(super) mod tests {
         assert!(text(check_target(directory.path(), true)).contains("is a directory"));
         assert!(text(check_target(&at("no/t"), true)).contains("mkdir -p"));
         fs::write(at("file"), "").unwrap();
-        assert!(text(check_target(&at("file/t"), true)).contains("is no directory"));
+        assert!(text(check_target(&at("file/t"), true)).contains("is not a directory"));
         assert!(text(check_target(Path::new("/dev/null"), true)).contains("is a device"));
         // A link may let another user choose where to write.
         std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
@@ -397,7 +397,7 @@ pub(super) mod tests {
         assert!(text(Written::load(&path, 3)).contains("is of 2 ranks"));
         written.save(&path).unwrap();
         fs::write(&path, "somebody's notes").unwrap();
-        assert!(text(written.save(&path)).contains("no status file"));
+        assert!(text(written.save(&path)).contains("not a status file"));
         // Neither a link, even to a status file, nor a FIFO without readers is followed or opened.
         let at = |name: &str| directory.path().join(name);
         written.save(&at("precious")).unwrap();

@@ -29,7 +29,7 @@ struct CreatedFile {
     number: u32,
     /// Its size once everything is written.
     bytes_max: u64,
-    /// Whether transfers are shorter than stamps. While it has holes, such a file may have no complete stamp.
+    /// Whether transfers are shorter than stamps. While the file has holes, it may then have no complete stamp.
     may_lack_stamps: bool,
     /// Its identity, once it was opened.
     inode: Arc<OnceLock<Inode>>,
@@ -351,7 +351,7 @@ impl CreatedFile {
         }
         if now.bytes > self.bytes_max {
             return Some(format!(
-                "it has {} bytes, and this run wrote at most {}: somebody else wrote to it",
+                "it has {} bytes, and this run wrote at most {}: another process wrote to it",
                 now.bytes, self.bytes_max
             ));
         }

@@ -210,7 +210,7 @@ impl Experiment<'_> {
             cpus: state.team.iter().map(|worker| worker.cpu).collect(),
             ..Effective::default()
         };
-        effective_of_all("what the engines are", self.rank, mine)
+        effective_of_all("describe the file engines", self.rank, mine)
     }
 
     /// Adds the remarks that are known before the first phase.
@@ -232,7 +232,7 @@ impl Experiment<'_> {
         let hosts = self.rank.hosts();
         if hosts.is_one_machine() {
             return Some(
-                "reads were of what another rank wrote, which proves that the file system hands data from rank to rank; \
+                "reads were of data written by another rank, which proves that the file system hands data from rank to rank; \
                  all ranks are on one host and share its page cache, so it proves nothing about reading what another host \
                  wrote, nor about the disk"
                     .into(),
@@ -241,7 +241,7 @@ impl Experiment<'_> {
         let from_other_hosts =
             (0..point.ranks).filter(|&rank| !hosts.share_machine(source_of(point, rank), rank));
         Some(format!(
-            "{} of {} ranks read what a rank on another host wrote",
+            "{} of {} ranks read data written on another host",
             from_other_hosts.count(),
             point.ranks
         ))
@@ -250,7 +250,7 @@ impl Experiment<'_> {
     fn about_servers(&self, places: &[LocalStorage]) -> Option<String> {
         let reads = self.point.phases.iter().any(|phase| phase.reads());
         (reads && places.iter().any(|place| place.network)).then(|| {
-            "the page caches of the ranks' hosts were looked at; what the file system's servers hold in memory cannot be \
+            "the page caches of the ranks' hosts were inspected; the memory of the file system's servers cannot be \
              seen from here"
                 .into()
         })
@@ -370,14 +370,14 @@ impl Experiment<'_> {
             Some(&phase) if reads_first => self.check_sources(phase, written.as_ref(), 0),
             _ => Ok(()),
         };
-        self.agree("look at what is to be read", mine)?;
+        self.agree("inspect the files to read", mine)?;
         let path = paths.first().cloned().unwrap_or_default();
         let place = LocalStorage::inspect(&path, writes, point.direct);
         let mut place = self.agree("look at the file system", place)?;
         place.taken_bytes = space::taken_bytes(point, id);
         let mine = checks::check_direct(point, &place);
         self.agree("look at direct I/O", mine)?;
-        let what = "what the files are on";
+        let what = "storage of the files";
         let places = self.rank.gather_alike(what, &place, DEADLINES.step)?;
         let places: Vec<LocalStorage> = places.iter().cloned().collect();
         if writes {

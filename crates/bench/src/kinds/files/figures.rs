@@ -63,7 +63,7 @@ impl Sums {
         unsynced || self.trials.iter().any(is_warm)
     }
 
-    /// `comparable` is false if the bandwidth does not measure the storage that the bound belongs to.
+    /// `comparable` is false if the bandwidth is not that of the storage, for example because of the page cache.
     fn summary(&self, limit: Option<Limit>, comparable: bool) -> PhaseSummary {
         let values =
             |of: fn(&PhaseTrial) -> f64| -> Vec<f64> { self.trials.iter().map(of).collect() };

@@ -1,7 +1,7 @@
 //! The upper bound of a storage's bandwidth: one sequential stream per device, all at once. It is measured when the
 //! phases are over and their files are gone, so that it does not affect them. Streams use direct I/O if the file system
 //! supports it, which excludes the page cache; otherwise they are buffered and synced, and the description of the bound
-//! says so. Files in memory have no bound.
+//! mentions it. Files in memory have no bound.
 
 use std::fs::File;
 use std::io;
@@ -240,7 +240,7 @@ pub fn why_no_limit(places: &[LocalStorage]) -> Option<String> {
     ))
 }
 
-/// Writes to storage what the phases left in the page cache, so that it does not compete with the stream. If that
+/// Writes dirty pages of the phases to storage, so that they do not compete with the stream. If that
 /// fails, the stream is slower, but nothing else breaks.
 pub fn flush_page_cache(place: &LocalStorage) {
     let directory = std::fs::File::open(existing_parent(&place.directory));
@@ -423,7 +423,7 @@ mod tests {
         assert_eq!(streams.count, u32::from(place.direct.is_some()));
         // The stream must not have filled the page cache, where a later phase would find the data.
         if !dropped {
-            println!("skip: the temporary directory's file system keeps what it is asked to drop");
+            println!("skip: the temporary directory's file system ignores requests to drop pages");
         } else if place.direct.is_some() {
             assert_eq!(resident(&file), 0);
         }

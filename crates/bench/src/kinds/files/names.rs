@@ -35,7 +35,7 @@ pub fn number_of(point: &FilePoint, writer: u32) -> u32 {
     }
 }
 
-/// Returns the rank whose data `reader` reads.
+/// Returns the rank that wrote the data for `reader`.
 pub fn source_of(point: &FilePoint, reader: u32) -> u32 {
     let ranks = u64::from(point.ranks.max(1));
     let source = match point.read_from {

@@ -47,7 +47,7 @@ pub struct PhaseJob<'a> {
     pub phase: Phase,
     /// Index of the repetition.
     pub trial: u32,
-    /// The rank whose data is moved.
+    /// The rank that owns the data to move.
     pub part: u32,
     /// Path of the file.
     pub path: PathBuf,
@@ -200,7 +200,7 @@ impl Experiment<'_> {
             } else {
                 Ok(false)
             };
-            if self.agree("remove what an earlier run has written", removed)? && is_new {
+            if self.agree("remove files of an earlier run", removed)? && is_new {
                 state.removed.add(&job.path, point.directory_per_rank);
             }
             self.made.remember(point, id, job.trial);
@@ -215,7 +215,7 @@ impl Experiment<'_> {
             return Ok(());
         }
         let mine = self.check_sources(job.phase, state.written.as_ref(), job.trial);
-        self.agree("look at what is to be read", mine)?;
+        self.agree("inspect the files to read", mine)?;
         if job.phase != Phase::Mixed {
             return Ok(());
         }
@@ -226,7 +226,7 @@ impl Experiment<'_> {
             let seed = checks::find_seed(point, &job.path, job.part, job.quota);
             seed.map(|(_, inode)| Some(inode))
         };
-        job.expected_file = self.agree("look at what is written into", judged)?;
+        job.expected_file = self.agree("inspect the files to overwrite", judged)?;
         Ok(())
     }
 
@@ -421,11 +421,11 @@ impl Experiment<'_> {
             let both = [&own, &job.path];
             let mut cached = both.into_iter().filter(|path| drops && path.exists());
             let mine = cached.try_for_each(|path| drop_file(path));
-            self.agree("drop what is cached", mine)?;
+            self.agree("drop cached data", mine)?;
         }
         let mine = self.to_read(job, written);
         let mine = mine.map_or_else(Cached::default, |reads| Cached::measure(&job.path, &reads));
-        let all = self.rank.reduce("what is cached", mine, DEADLINES.phase)?;
+        let all = self.rank.reduce("cached data", mine, DEADLINES.phase)?;
         Ok(all.record(point.drop_caches, point.direct))
     }
 
@@ -532,7 +532,7 @@ impl Experiment<'_> {
         let mine = VerifyFindings::of_rank(self.rank.id(), &found);
         let findings = self
             .rank
-            .reduce("compare what was read", mine, DEADLINES.phase)?;
+            .reduce("compare the data read", mine, DEADLINES.phase)?;
         match findings.complaint() {
             Some(complaint) => Err(StepFailure::Point(Error::Failed(complaint))),
             None => Ok(findings.checked_bytes),
@@ -610,7 +610,7 @@ fn watch(
 fn asked_seed(point: &FilePoint, path: &Path, seed: u64) -> Result<u64> {
     match point.data_seed {
         Some(asked) if asked != seed => Err(Error::Failed(format!(
-            "{} holds data of seed {seed}, and --data-seed says {asked}: leave it out, or write the file anew",
+            "{} holds data of seed {seed}, not of --data-seed {asked}: leave --data-seed out, or write the file again",
             path.display()
         ))),
         _ => Ok(seed),

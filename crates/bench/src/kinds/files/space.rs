@@ -147,7 +147,7 @@ mod tests {
         }
     }
 
-    /// Returns a disk with `free_bytes` free, of which root may use ten more.
+    /// Returns a disk with `free_bytes` free for users, and ten more for root.
     fn disk(free_bytes: u64) -> LocalStorage {
         LocalStorage {
             directory: "/data".into(),

@@ -82,7 +82,7 @@ impl VerifyFindings {
             .map(|(rank, text)| format!("rank {rank}: {text}"))
             .collect();
         Some(format!(
-            "{} bytes in {} of 512 bytes are not what was written ({} bytes were checked). {}",
+            "{} bytes in {} of 512 bytes differ from the data written ({} bytes were checked). {}",
             self.wrong_bytes,
             match self.wrong_sectors {
                 1 => "1 sector".to_owned(),

@@ -71,7 +71,7 @@ pub(super) fn participate(job: &Job, points: &[Planned], identity: Identity) -> 
                 leave.omit();
             }
             if is_told {
-                log::debug!("ended with the others, of which one says why: {error}");
+                log::debug!("ended with the other ranks, one of which reports the cause: {error}");
                 return Ok(error.exit_code().into());
             }
             return Err(error);

@@ -28,7 +28,7 @@ fn paths_that_cannot_be() {
     for layout in ["", "--layout per-process", "--engine uring"] {
         for [path, reason] in rows(
             "nowhere/t => rank  | nowhere/t | no directory nowhere | mkdir -p nowhere
-             f/t       => rank  | f is no directory",
+             f/t       => rank  | f is not a directory",
         ) {
             fails_here(
                 dir.path(),

@@ -65,7 +65,7 @@ pub fn barrier_of(point: &CollectivePoint) -> CollectivePoint {
     }
 }
 
-/// Returns the algorithm of such a barrier.
+/// Returns the algorithm of this barrier.
 pub fn barrier_way(barrier: &CollectivePoint) -> Candidate {
     let first = algorithms(barrier.op).first();
     Candidate {

@@ -28,7 +28,7 @@ use tonnage_loops::calls::CallSpan;
 /// Inputs in the ring. With two, no iteration has the data of the previous one.
 const SLOTS: u32 = 2;
 
-/// Number of consecutive failed points after which workers are no longer restarted.
+/// Number of consecutive failed points after which workers are not restarted.
 const LOST_MAX: u32 = 2;
 
 /// Bytes per copy between inputs of the ring.
@@ -96,8 +96,8 @@ impl Torch {
             let backend = self.backend.variant();
             return Err(StepFailure::Point(Error::Unavailable {
                 what: format!("backend torch:{backend}"),
-                why: format!("its workers failed in {LOST_MAX} points before, one after the other"),
-                how: "See why they failed there".into(),
+                why: format!("its workers failed in the last {LOST_MAX} points"),
+                how: "Look up the reasons in the records of these points".into(),
             }));
         }
         let started = start(self.backend, point, stage);

@@ -47,7 +47,7 @@ fn only_files_of_this_run_are_removed() {
     assert!(!own.exists());
 }
 
-/// What is known about a file when it is to be removed.
+/// How much is known about a file before its removal.
 #[derive(Debug, Clone, Copy)]
 enum Known {
     Nothing,
