@@ -80,7 +80,7 @@ fn measure(
 }
 
 /// Size from which points of a stretch cannot be opened, and the missing resource.
-type TooMuch = Vec<(u64, Error)>;
+type OversizedPoints = Vec<(u64, Error)>;
 
 /// A run in progress.
 struct Conductor<'a> {
@@ -99,14 +99,14 @@ impl StretchRunner for Conductor<'_> {
         // Threads that libraries start for the next stretch begin on the CPUs of this one.
         let _cpus = AffinityGuard::save();
         let stretch = stretch_of::<K>(&self.points[self.next..]);
-        let (opened, too_much) = self.open_what_fits(kind, &stretch);
+        let (opened, oversized) = self.open_what_fits(kind, &stretch);
         let mut open = match opened {
             Ok(Some(open)) => open,
-            Ok(None) => return self.emit_all::<K>(&stretch, &too_much),
+            Ok(None) => return self.emit_all::<K>(&stretch, &oversized),
             Err(failure) => return self.not_opened(kind, &stretch, failure),
         };
         for asked in stretch {
-            if self.emit_unmeasured::<K>(asked, &too_much)? {
+            if self.emit_unmeasured::<K>(asked, &oversized)? {
                 continue;
             }
             let mut record = self.blank::<K>(asked);
@@ -135,15 +135,15 @@ impl Conductor<'_> {
         &mut self,
         kind: &mut K,
         stretch: &[AnnotatedPoint<'_, K::Point>],
-    ) -> (Result<Option<K::Open>, StepFailure>, TooMuch) {
+    ) -> (Result<Option<K::Open>, StepFailure>, OversizedPoints) {
         let possible = stretch.iter().filter(|asked| asked.impossible.is_none());
         let mut left: Vec<&K::Point> = possible.map(|asked| asked.point).collect();
-        let mut too_much: TooMuch = Vec::new();
+        let mut oversized: OversizedPoints = Vec::new();
         while !left.is_empty() {
             let error = match kind.open(&left, &mut self.stage) {
-                Ok(open) => return (Ok(Some(open)), too_much),
+                Ok(open) => return (Ok(Some(open)), oversized),
                 Err(StepFailure::Point(error @ Error::Unavailable { .. })) => error,
-                Err(failure) => return (Err(failure), too_much),
+                Err(failure) => return (Err(failure), oversized),
             };
             let most = left
                 .iter()
@@ -152,25 +152,25 @@ impl Conductor<'_> {
                 .unwrap_or(0);
             let lacks_the_same =
                 |(_, before): &(u64, Error)| before.to_string() == error.to_string();
-            if too_much.last().is_some_and(lacks_the_same) {
+            if oversized.last().is_some_and(lacks_the_same) {
                 left.clear();
             } else {
                 left.retain(|point| K::asks_bytes(point) < most);
             }
             let from = if left.is_empty() { 0 } else { most };
-            too_much.push((from, error));
+            oversized.push((from, error));
         }
-        (Ok(None), too_much)
+        (Ok(None), oversized)
     }
 
     /// Records a point that cannot be measured. Returns false, without a record, for any other.
     fn emit_unmeasured<K: Kind>(
         &mut self,
         asked: AnnotatedPoint<'_, K::Point>,
-        too_much: &TooMuch,
+        oversized: &OversizedPoints,
     ) -> Result<bool> {
         let bytes = K::asks_bytes(asked.point);
-        let lacking = too_much.iter().find(|(from, _)| bytes >= *from);
+        let lacking = oversized.iter().find(|(from, _)| bytes >= *from);
         let unmeasured = match (asked.impossible, lacking) {
             (Some(why), _) => Outcome::Skipped {
                 why: bounded(why).into_owned(),
@@ -186,10 +186,10 @@ impl Conductor<'_> {
     fn emit_all<K: Kind>(
         &mut self,
         stretch: &[AnnotatedPoint<'_, K::Point>],
-        too_much: &TooMuch,
+        oversized: &OversizedPoints,
     ) -> Result<()> {
         let mut all = stretch.iter();
-        all.try_for_each(|asked| self.emit_unmeasured::<K>(*asked, too_much).map(drop))
+        all.try_for_each(|asked| self.emit_unmeasured::<K>(*asked, oversized).map(drop))
     }
 
     /// Has rank 0 measure the next point inside its own process, with the points after it that need the same number of

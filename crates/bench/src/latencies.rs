@@ -36,7 +36,7 @@ pub(crate) fn merge_all(
 mod tests {
     use super::*;
 
-    fn of(latencies_ns: &[u64]) -> Encoded {
+    fn encoded(latencies_ns: &[u64]) -> Encoded {
         let mut histogram = LatencyHistogram::new();
         latencies_ns.iter().for_each(|&ns| histogram.record(ns));
         Encoded(histogram.encode())
@@ -44,11 +44,11 @@ mod tests {
 
     #[test]
     fn an_undecodable_part_invalidates_the_sum() {
-        let mut sum = of(&[1, 5]);
-        sum.merge(of(&[900]));
+        let mut sum = encoded(&[1, 5]);
+        sum.merge(encoded(&[900]));
         assert_eq!(LatencyHistogram::decode(&sum.0).unwrap().count(), 3);
         sum.merge(Encoded(b"garbage".to_vec()));
-        sum.merge(of(&[7]));
+        sum.merge(encoded(&[7]));
         assert!(LatencyHistogram::decode(&sum.0).is_err());
     }
 }

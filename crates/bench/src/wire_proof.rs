@@ -31,7 +31,7 @@ use watch::{Load, carried, is_enough};
 /// Time between two reads of the counters.
 const READ_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Most explanations for one point; in a large run, the same problem occurs everywhere.
+/// Maximum number of explanations for one point; in a large run, the same problem occurs everywhere.
 const WHY_MAX: usize = 16;
 
 /// Findings of ranks about their groups, merged independently of their order.

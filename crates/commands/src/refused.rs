@@ -384,7 +384,7 @@ fn refusal(line: &str) -> String {
         }
     };
     let refused = job.and_then(|job| {
-        Resolved::of(&job)?.check(&job)?;
+        Resolved::for_job(&job)?.check(&job)?;
         checks::check_interface(&job.ranks)
     });
     let Err(error) = refused else {

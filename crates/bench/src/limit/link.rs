@@ -11,7 +11,7 @@ use tonnage_record::{Limit, Links};
 
 use super::of_rounds;
 
-/// Most rounds whose links are evaluated; further rounds repeat the same links.
+/// Maximum number of rounds whose links are evaluated; further rounds repeat the same links.
 pub(super) const ROUNDS_MAX: u32 = 1024;
 
 /// Returns the nominal speed of the sending or of the receiving devices, whichever is lower. Several rounds are

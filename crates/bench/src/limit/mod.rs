@@ -19,7 +19,7 @@ use crate::kinds::transfer::worker_threads::{ThreadOrder, Threads};
 use crate::limit::link::link_limit;
 use crate::limit::memory_copy::{add, agree_on_turns, both, with_choice};
 use crate::limit::memory_link::{link_lacking, links_unknown, of_devices, within_devices};
-use crate::limit::socket_stream::Carried;
+use crate::limit::socket_stream::StreamMeasurement;
 use crate::opening::description::Device;
 use crate::opening::openings::Openings;
 use tonnage_engine::LimitKind;
@@ -45,7 +45,7 @@ pub enum Measurement {
     /// Copy rates of several workers together.
     Copies(Copies),
     /// Socket streams.
-    Streams(Carried),
+    Streams(StreamMeasurement),
 }
 
 impl<'a> Bound<'a> {
@@ -179,7 +179,7 @@ impl<'a> Bound<'a> {
             }
             // Either measurement may have no result.
             (before, after) => {
-                let best = Carried::better(carried(before), carried(after));
+                let best = StreamMeasurement::better(carried(before), carried(after));
                 let limit = best.as_ref().map(socket_stream::describe);
                 limit.map(|limit| within_devices(limit, self.point, &self.opened.all, hosts))
             }
@@ -239,7 +239,7 @@ fn of_rounds(trial: TrialLength, rounds: impl IntoIterator<Item = (f64, u64)>) -
     }
 }
 
-fn carried(measurement: Option<Measurement>) -> Option<Carried> {
+fn carried(measurement: Option<Measurement>) -> Option<StreamMeasurement> {
     match measurement? {
         Measurement::Streams(carried) => Some(carried),
         Measurement::Copies(_) => None,
@@ -364,7 +364,7 @@ mod tests {
     }
 
     fn streams(bytes_per_s: f64) -> Option<Measurement> {
-        Some(Measurement::Streams(Carried {
+        Some(Measurement::Streams(StreamMeasurement {
             streamed: socket_stream::Streamed {
                 bytes_per_s,
                 streams: 1,

@@ -36,10 +36,10 @@ const TIMED_NS_MIN: u64 = 50_000_000;
 /// Counted time for trials with a given number of operations.
 const TIMED_NS: u64 = 200_000_000;
 
-/// Least number of round trips before counting: slow start doubles its window in each, and begins with about 14 kB.
+/// Minimum number of round trips before counting: slow start doubles its window in each, and begins with about 14 kB.
 const LEAD_ROUND_TRIPS: u64 = 20;
 
-/// Least number of round trips while counting, so that each part of the time has some.
+/// Minimum number of round trips while counting, so that each part of the time has some.
 const TIMED_ROUND_TRIPS: u64 = 10;
 
 /// Upper bound of both times for long round trips.
@@ -63,7 +63,7 @@ pub struct SharedStreams {
 
 /// Result of a measurement over all streams.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Carried {
+pub struct StreamMeasurement {
     /// Received bytes and rates.
     pub streamed: Streamed,
     /// How workers waited while no bytes moved.
@@ -72,7 +72,7 @@ pub struct Carried {
     pub measurements: u32,
 }
 
-impl Carried {
+impl StreamMeasurement {
     /// Returns the faster of two results, if there are any.
     pub fn better(one: Option<Self>, other: Option<Self>) -> Option<Self> {
         let (Some(one), Some(other)) = (one, other) else {
@@ -130,22 +130,22 @@ pub fn measure(
     point: &TransferPoint,
     addresses: &[Vec<Option<IpAddr>>],
     mut carry: impl FnMut(&Arc<SharedStreams>) -> Result<Streamed>,
-) -> Result<Option<Carried>> {
+) -> Result<Option<StreamMeasurement>> {
     rank.phase("socket-stream limit");
     let mut best = None;
     for waiting in Waiting::ALL {
         let streamed = measure_in(waiting, rank, point, addresses, &mut carry)?;
-        let carried = streamed.map(|streamed| Carried {
+        let carried = streamed.map(|streamed| StreamMeasurement {
             streamed,
             waiting,
             measurements: 1,
         });
-        best = Carried::better(best, carried);
+        best = StreamMeasurement::better(best, carried);
     }
     Ok(best)
 }
 
-/// Most rounds that are measured, because connecting takes time. If there are more, evenly spaced ones are measured.
+/// Maximum number of rounds that are measured, because connecting takes time. If there are more, evenly spaced ones are measured.
 const ROUNDS_MAX: u32 = 32;
 
 /// Measures with one way of waiting, round after round, and combines the rounds as in a trial.
@@ -233,8 +233,8 @@ fn warn_silent(rank: &Rank, all: &Streamed, waiting: Waiting) {
 }
 
 /// Describes the bound and returns it.
-pub fn describe(carried: &Carried) -> tonnage_record::Limit {
-    let Carried {
+pub fn describe(carried: &StreamMeasurement) -> tonnage_record::Limit {
+    let StreamMeasurement {
         streamed, waiting, ..
     } = carried;
     let who = match streamed.streams {

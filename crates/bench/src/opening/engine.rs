@@ -209,7 +209,7 @@ fn open_local(
         workers.push(worker);
         messages.push(introductions);
     }
-    let memory_device = memories.of(rank.id()).cloned();
+    let memory_device = memories.device_of(rank.id()).cloned();
     Ok(Local {
         opened: describe(
             &devices,

@@ -72,9 +72,9 @@ pub(crate) struct Requirements<'a> {
     pub(crate) rail_shift: u32,
     /// Ranks that exchange bytes, and their requested placement.
     pub(crate) pairs: Pairs,
-    /// Most peers of a worker.
+    /// Maximum number of peers of a worker.
     pub(crate) peers_max: u32,
-    /// Most operations in flight on a lane.
+    /// Maximum number of operations in flight on a lane.
     pub(crate) depth: u32,
     /// Whether workers sleep until completions.
     pub(crate) sleeps: bool,
@@ -276,7 +276,7 @@ impl Requirements<'_> {
         let of_rank_memory = |of: u32| RankMemory {
             name: (self.memory_of)(of),
             gpu: settings.gpu(local_rank(rank, of)),
-            device: memories.of(of),
+            device: memories.device_of(of),
         };
         let peers = self.pairs.peers(rank.id()).into_iter();
         let peers: Vec<_> = peers.map(of_rank_memory).collect();
@@ -466,7 +466,7 @@ impl MemoryDevices {
     /// Adds the peers' devices, which all ranks exchange.
     pub(crate) fn exchanged(mut self, rank: &mut Rank, mut peers: Vec<u32>) -> Result<Self> {
         let mut messages = Vec::new();
-        if let Some(own) = self.of(rank.id()) {
+        if let Some(own) = self.device_of(rank.id()) {
             peers.sort_unstable();
             peers.dedup();
             peers.retain(|&peer| peer != rank.id());
@@ -485,7 +485,7 @@ impl MemoryDevices {
     }
 
     /// Returns the device of a rank's memory.
-    pub(crate) fn of(&self, rank: u32) -> Option<&BusDevice> {
+    pub(crate) fn device_of(&self, rank: u32) -> Option<&BusDevice> {
         self.0.get(&rank)
     }
 }

@@ -8,7 +8,7 @@ use tonnage_units::number_list;
 use tonnage_units::quantity::human::bytes;
 use tonnage_units::{WireDevice, WireKind};
 
-/// Most other devices that are listed as the payload's possible route.
+/// Maximum number of other devices that are listed as the payload's possible route.
 const OTHERS_MAX: usize = 3;
 
 impl Watch<'_> {

@@ -56,7 +56,7 @@ pub fn layers(args: &LayersArgs) -> Result<ExitCode> {
 
 /// Checks a job, then starts its ranks or becomes one of them.
 pub fn start(job: &Job, print_plan: bool) -> Result<ExitCode> {
-    let resolved = Resolved::of(job)?;
+    let resolved = Resolved::for_job(job)?;
     // A side of `tonnage ab` is checked completely, so that no later turn is rejected. Any other plan can be printed on
     // a host that could not run it.
     if !print_plan || env(TURN_PARENT).is_some() {

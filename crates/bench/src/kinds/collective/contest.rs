@@ -19,7 +19,7 @@ use tonnage_record::spread::spread;
 use tonnage_record::{CollectiveBody, Outcome};
 use tonnage_units::{Error, Result};
 
-/// Most iterations of a trial with a given duration. More would add no information, and each one's time is stored.
+/// Maximum number of iterations of a trial with a given duration. More would add no information, and each one's time is stored.
 const ITERATIONS_MAX: u64 = 20_000;
 
 /// The last run of a warm-up takes at least 1/`PART` of a trial if data are written once per trial.
@@ -479,14 +479,14 @@ mod tests {
 
     #[test]
     fn one_call_is_enough_only_if_it_takes_a_whole_trial() {
-        let told = |refill, iterations, turn_ns| {
+        let is_long = |refill, iterations, turn_ns| {
             is_long_enough((refill, TrialLength::DurationNs(800)), iterations, turn_ns)
         };
-        assert!(!told(Refill::Trial, 1, 799));
-        assert!(told(Refill::Trial, 1, 800));
-        assert!(!told(Refill::Trial, 8, 12));
-        assert!(told(Refill::Trial, 8, 13));
-        assert!(told(Refill::Iteration, 1, 1));
+        assert!(!is_long(Refill::Trial, 1, 799));
+        assert!(is_long(Refill::Trial, 1, 800));
+        assert!(!is_long(Refill::Trial, 8, 12));
+        assert!(is_long(Refill::Trial, 8, 13));
+        assert!(is_long(Refill::Iteration, 1, 1));
         assert!(is_long_enough(
             (Refill::Trial, TrialLength::Iterations(5)),
             1,

@@ -16,7 +16,7 @@ use tonnage_record::files::CacheState;
 use tonnage_units::Reduce;
 use tonnage_units::{Error, Result};
 
-/// Most pieces of a file that one rank queries. Scattered transfers are separate pieces, each a system call of about a
+/// Maximum number of pieces of a file that one rank queries. Scattered transfers are separate pieces, each a system call of about a
 /// microsecond; if there are more, an even sample is queried.
 const PIECES_MAX: u64 = 1 << 16;
 

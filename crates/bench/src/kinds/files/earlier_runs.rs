@@ -15,7 +15,7 @@ use tonnage_sys::files::open::kind_name;
 use tonnage_units::reduce::Reduce;
 use tonnage_units::{Error, Result};
 
-/// Most files listed in a remark.
+/// Maximum number of files listed in a remark.
 const NAMED_MAX: usize = 4;
 
 /// Files of earlier runs that were removed, by one rank or by all.

@@ -32,7 +32,7 @@ use tonnage_record::{Effective, FileBody, Limit, Record};
 use tonnage_units::Result;
 use tonnage_units::reduce::Any;
 
-/// Most files listed in remarks because they were left in place.
+/// Maximum number of files listed in remarks because they were left in place.
 const LEFT_LISTED_MAX: usize = 8;
 
 /// One experiment, from the perspective of one rank.

@@ -27,7 +27,7 @@ use tonnage_units::{Error, Result};
 
 /// Time for which one stream writes, and then reads.
 const STREAM_TIME: Duration = Duration::from_millis(400);
-/// Most bytes that a stream writes; also limited to an eighth of the free space.
+/// Maximum number of bytes that a stream writes; also limited to an eighth of the free space.
 const STREAM_BYTES_MAX: u64 = 1 << 30;
 const TRANSFER_BYTES: u64 = 4 << 20;
 

@@ -23,14 +23,14 @@ enum StorageKey<'a> {
 
 /// A storage and the ranks that use it.
 #[derive(Debug)]
-struct Used<'a> {
+struct UsedStorage<'a> {
     place: &'a LocalStorage,
     ranks: u64,
     /// Bytes that existing files of these ranks occupy.
     taken_bytes: u64,
 }
 
-impl Used<'_> {
+impl UsedStorage<'_> {
     /// Returns the size of all files when complete.
     fn needed_bytes(&self, point: &FilePoint) -> u64 {
         let files = match point.layout {
@@ -103,7 +103,11 @@ pub(super) fn about_space(
 }
 
 /// Returns each storage once.
-fn used<'a>(point: &FilePoint, machines: &[u32], places: &'a [LocalStorage]) -> Vec<Used<'a>> {
+fn used<'a>(
+    point: &FilePoint,
+    machines: &[u32],
+    places: &'a [LocalStorage],
+) -> Vec<UsedStorage<'a>> {
     let mut storages = BTreeMap::new();
     for (machine, place) in machines.iter().zip(places) {
         let key = if place.network {
@@ -111,7 +115,7 @@ fn used<'a>(point: &FilePoint, machines: &[u32], places: &'a [LocalStorage]) -> 
         } else {
             StorageKey::Disk(*machine, place.device)
         };
-        let used = storages.entry(key).or_insert(Used {
+        let used = storages.entry(key).or_insert(UsedStorage {
             place,
             ranks: 0,
             taken_bytes: 0u64,
@@ -125,7 +129,7 @@ fn used<'a>(point: &FilePoint, machines: &[u32], places: &'a [LocalStorage]) -> 
     storages.into_values().collect()
 }
 
-fn describe(used: &Used<'_>, point: &FilePoint) -> String {
+fn describe(used: &UsedStorage<'_>, point: &FilePoint) -> String {
     format!(
         "the files in {} take {} when complete, and {} are free",
         used.place.directory.display(),

@@ -14,7 +14,7 @@ use tonnage_loops::files::stamp::{FileKey, SECTOR_BYTES, STAMP_BYTES};
 /// Bytes that are read at a time.
 const CHUNK_BYTES: u64 = 256 << 10;
 
-/// Most chunks of a file that are read.
+/// Maximum number of chunks of a file that are read.
 const CHUNKS: u64 = 64;
 
 /// Content of a file, as far as it was read.

@@ -13,7 +13,7 @@ use tonnage_loops::files::wrong::{CandidateFiles, Wrong};
 use tonnage_units::Reduce;
 use tonnage_units::Result;
 
-/// Most mismatches described in a record; each rank describes its first.
+/// Maximum number of mismatches described in a record; each rank describes its first.
 const DESCRIBED: usize = 16;
 
 /// Compares the data that one thread reads.

@@ -26,7 +26,7 @@ const GREETING_TIMEOUT: Duration = Duration::from_secs(5);
 /// Pause of a listening rank between polls without events.
 const PAUSE: Duration = Duration::from_micros(200);
 
-/// Most pending connections in addition to the expected ones.
+/// Maximum number of pending connections in addition to the expected ones.
 const UNKNOWN_MAX: usize = 64;
 
 const TOKEN_BYTES: usize = 32;

@@ -253,7 +253,7 @@ pub(super) fn point(traffic: Traffic, ranks: u32, op: Verb) -> TransferPoint {
 }
 
 /// Measures with threads as ranks, with another thread per worker.
-fn measured(point: &TransferPoint) -> Vec<Result<Option<Carried>>> {
+fn measured(point: &TransferPoint) -> Vec<Result<Option<StreamMeasurement>>> {
     let point = point.clone();
     run(point.roles.ranks, move |mut rank| {
         let workers = point.workers as usize;
@@ -338,7 +338,7 @@ fn the_faster_way_of_waiting_is_the_limit() {
 fn measured_with(
     point: &TransferPoint,
     carry: impl Fn(&SharedStreams, u64) -> Streamed + Send + Sync + Clone + 'static,
-) -> Vec<Option<Carried>> {
+) -> Vec<Option<StreamMeasurement>> {
     let point = point.clone();
     run(point.roles.ranks, move |mut rank| {
         let mut calls = 0;
@@ -373,7 +373,7 @@ fn rounds_share_the_time_and_their_mean_is_the_result() {
         }
     });
     for carried in carried {
-        let Carried {
+        let StreamMeasurement {
             streamed,
             waiting,
             measurements,

@@ -66,7 +66,7 @@ pub(crate) struct Resolved {
 }
 
 impl Resolved {
-    pub(crate) fn of(job: &Job) -> Result<Self> {
+    pub(crate) fn for_job(job: &Job) -> Result<Self> {
         let identity = identity_of(&job.ranks)?;
         let placement = job.ranks.placement()?;
         let ranks = how_many(&job.ranks, &job.plan, identity.as_ref())?;

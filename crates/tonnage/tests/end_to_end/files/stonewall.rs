@@ -208,5 +208,8 @@ fn a_status_of_other_ranks_is_refused() {
     );
     fs::write(dir.path().join("s.json"), "nonsense").unwrap();
     let (why, _) = failed(dir.path(), read);
-    assert!(why.contains("s.json is not a status file of tonnage"), "{why}");
+    assert!(
+        why.contains("s.json is not a status file of tonnage"),
+        "{why}"
+    );
 }

@@ -17,7 +17,7 @@ use super::conversation::WorkerLine;
 /// Time within which a worker must read a message. One of its threads does nothing else.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Most files in one message.
+/// Maximum number of files in one message.
 const FILES_MAX: usize = 1;
 
 /// The rank's end of the socket.

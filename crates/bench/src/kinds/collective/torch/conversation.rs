@@ -22,7 +22,7 @@ const SOURCES: [(&str, &str); 4] = [
     ("calls", include_str!("worker/calls.py")),
 ];
 
-/// Most traceback lines in a message.
+/// Maximum number of traceback lines in a message.
 const TRACEBACK_LINES: usize = 14;
 
 /// An order to the worker, answered with one line.

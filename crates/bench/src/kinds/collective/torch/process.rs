@@ -19,7 +19,7 @@ use super::failure::{Nearness, WorkerFailure};
 
 const BOOT: &str = include_str!("worker/boot.py");
 
-/// Most output lines of the worker in a message.
+/// Maximum number of output lines of the worker in a message.
 const LINES: usize = 20;
 
 /// Characters of a line that a message shows.

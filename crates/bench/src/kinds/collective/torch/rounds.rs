@@ -17,7 +17,7 @@ use super::conversation::Conversation;
 use super::failure::{WorkerFailure, agree};
 use crate::deadlines::DEADLINES;
 
-/// Most bytes that a rank contributes to one round. The control channel carries 64 KiB per rank.
+/// Maximum number of bytes that a rank contributes to one round. The control channel carries 64 KiB per rank.
 const BYTES_MAX: usize = 32 << 10;
 
 /// Time that a rank waits for its worker before the next round. It doubles after each round without entries, so that
