@@ -62,7 +62,7 @@ impl MpiWorld {
         let (asked, said_by) = requested_library(named);
         let world = start(asked.as_deref(), &env).map_err(|why| unavailable(user, why, said_by))?;
         refuse_other_world(user, &world, ranks)?;
-        let fits = || format!("fits the launcher ({})", launcher(Family::sniff(&env)));
+        let fits = || format!("fits the launcher ({})", launcher(Family::detect(&env)));
         Ok(Self {
             world,
             why: asked.map_or_else(fits, |_| said_by.to_owned()),
@@ -178,7 +178,7 @@ fn refuse_other_world(user: MpiUser, world: &World, ranks: (u32, u32)) -> Result
     if (mpi_rank, mpi_size) == ranks {
         return Ok(());
     }
-    let fix = match (Family::sniff(&env), world.dialect()) {
+    let fix = match (Family::detect(&env), world.dialect()) {
         (Family::Unknown, _) if mpi_size == 1 => {
             let start_them = "start them by one (mpirun -np … tonnage …, without --ranks), or with srun by --mpi=pmix or \
                               --mpi=pmi2";

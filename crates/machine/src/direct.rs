@@ -51,7 +51,7 @@ fn trusted(answer: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
             let why = format!("the kernel reports that {name} has none for it");
             Err(refused(path, &why))
         }
-        DirectIo::NotSaid if matches!(name.as_str(), "lustre" | "nfs") => {
+        DirectIo::Unknown if matches!(name.as_str(), "lustre" | "nfs") => {
             let page_bytes = u32::try_from(rustix::param::page_size()).unwrap_or(4096);
             Ok(Direct {
                 alignment: Alignment {
@@ -61,11 +61,11 @@ fn trusted(answer: DirectIo, on: &FileSystem, path: &Path) -> Result<Direct> {
                 said_by: "the file system's documentation",
             })
         }
-        DirectIo::NotSaid if on.memory => {
+        DirectIo::Unknown if on.memory => {
             let why = format!("it is on {name}, which keeps it in memory and would ignore the flag");
             Err(refused(path, &why))
         }
-        DirectIo::NotSaid => Err(Error::Unavailable {
+        DirectIo::Unknown => Err(Error::Unavailable {
             what: format!("direct I/O on {}", path.display()),
             why: format!(
                 "the kernel does not say whether {name} honours it (statx has no STATX_DIOALIGN), and it could go \

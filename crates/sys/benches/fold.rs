@@ -1,5 +1,5 @@
-//! Speed of reductions beside the memory's: a plain loop over slices and copies of the same bytes, in turn so that a
-//! machine which changes its speed changes it for all.
+//! Speed of reductions compared with that of memory: a plain loop over slices, and copies of the same bytes. They run
+//! in turn, so that a change of the machine's speed affects all of them.
 //!
 //! Figures are GB/s of bytes read and written: a fold `to = to op from` reads two and writes one, a copy reads one and
 //! writes one. Reads that a cache makes before a write are not counted, so `combine`, which writes where it does not
@@ -14,7 +14,7 @@ use tonnage_sys::mapping::{Arena, Pages, Sharing};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// Way of moving bytes: name, streams that it is charged for, and one pass over so many bytes.
+/// A method: name, number of streams to count, and a function that processes a number of bytes once.
 type Way<'a> = (String, f64, Box<dyn FnMut(u64) + 'a>);
 
 const LARGEST: u64 = 64 << 20;

@@ -26,7 +26,7 @@ macro_rules! functions {
 
         impl $table {
             /// Looks up all calls. `find` returns the address of the symbol for a key.
-            $visibility fn of<E>(
+            $visibility fn look_up<E>(
                 find: impl Fn($key) -> Result<std::ptr::NonNull<std::ffi::c_void>, E>,
             ) -> Result<Self, E> {
                 Ok(Self {

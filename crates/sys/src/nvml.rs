@@ -101,7 +101,7 @@ macro_rules! optional {
         }
 
         impl NvmlCalls {
-            fn of(library: &SharedLibrary) -> Self {
+            fn look_up(library: &SharedLibrary) -> Self {
                 Self {
                     $($name: library.symbol_without_version($symbol).ok().map(|address| {
                         // SAFETY: the symbol has the signature that the header declares for the name with its version,
@@ -183,7 +183,7 @@ impl Nvml {
     /// The loader's reason, or the library's code.
     pub fn load(file: Option<&str>) -> Result<Self, LibraryError> {
         let library = SharedLibrary::open(file.unwrap_or(NAME))?;
-        let calls = NvmlCalls::of(&library);
+        let calls = NvmlCalls::look_up(&library);
         let init = calls
             .init
             .ok_or_else(|| LibraryError::unsupported("it has no nvmlInit_v2"))?;

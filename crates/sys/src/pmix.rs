@@ -118,7 +118,7 @@ impl Client {
 
     pub(crate) fn load(name: &str) -> Result<Self, NoClient> {
         let library = SharedLibrary::open(name).map_err(NoClient::Library)?;
-        let calls = PmixCalls::of(|symbol| library.symbol_without_version(symbol))
+        let calls = PmixCalls::look_up(|symbol| library.symbol_without_version(symbol))
             .map_err(NoClient::Library)?;
         let mut me = Proc {
             namespace: [0; NAMESPACE_BYTES],

@@ -124,7 +124,7 @@ pub(crate) struct RegisteredBytes {
 }
 
 impl RegisteredBytes {
-    pub(crate) fn of(memory: RegisteredMemory) -> Self {
+    pub(crate) fn new(memory: RegisteredMemory) -> Self {
         let (address, len) = match &memory {
             RegisteredMemory::Host(arena) => (arena.address(), arena.len() as u64),
             RegisteredMemory::Device(device) => (device.address, device.bytes),
@@ -180,8 +180,8 @@ mod tests {
         };
         let device = DeviceBytes::of_file(file, 1 << 40, 4096);
         assert_eq!((device.file().unwrap().1, device.address), (64, 64));
-        let host = RegisteredBytes::of(RegisteredMemory::Host(Arc::new(arena)));
-        let device = RegisteredBytes::of(RegisteredMemory::Device(Arc::new(device)));
+        let host = RegisteredBytes::new(RegisteredMemory::Host(Arc::new(arena)));
+        let device = RegisteredBytes::new(RegisteredMemory::Device(Arc::new(device)));
         for bytes in [&host, &device] {
             assert_eq!(bytes.at(4000, 96).unwrap(), bytes.address() + 4000);
             assert_eq!(bytes.at(4096, 0).unwrap(), bytes.address() + 4096);

@@ -60,7 +60,7 @@ impl PeerStream {
         let failed = |failure: CudaFailure| gpu_failed(name, context, &failure);
         // The rings are not pinned for a driver that cannot write words there.
         let words = FlagWords::offered(context)
-            .and_then(|()| PinnedArena::pin(context, rings).and_then(FlagWords::of));
+            .and_then(|()| PinnedArena::pin(context, rings).and_then(FlagWords::new));
         let arrivals = match words {
             Ok(words) => ArrivalsBy::Gpu(words),
             Err(failure) => ArrivalsBy::Cpu(failure.to_string()),
@@ -119,7 +119,7 @@ impl PeerStream {
         };
         let event = self.next;
         self.stream
-            .copy_and_tell(way, behind, &self.events[event])?;
+            .copy_and_signal(way, behind, &self.events[event])?;
         self.next = (event + 1) % self.events.len();
         self.flights.push_back(Flight {
             event,

@@ -834,7 +834,7 @@ impl FabricWorker {
     /// Facts about memory of GPUs, and how many bytes are injected.
     pub(super) fn card_facts(&self) -> Facts {
         let regions = &self.card_regions;
-        let untold = self.endpoint.peer_to_peer() == Some(PeerToPeer::Untold);
+        let untold = self.endpoint.peer_to_peer() == Some(PeerToPeer::NotConfirmed);
         let mut facts = regions.add_granted(Facts::default());
         if untold {
             facts = facts.with("peer_to_peer", UNTOLD);

@@ -73,7 +73,7 @@ impl NicArrivals {
                 FlushNeed::Lacking,
                 "needed and not done: the driver has no call for the host".to_owned(),
             ),
-            Some((context, WritesOrdering::Untold)) => {
+            Some((context, WritesOrdering::Unknown)) => {
                 let unknown = vendor_of(context.driver()).cards.flush_unknown;
                 (FlushNeed::Nothing, format!("not done: {unknown}"))
             }

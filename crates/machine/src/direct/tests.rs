@@ -37,15 +37,15 @@ fn the_kernel_is_believed_whatever_the_file_system() {
 fn without_the_kernel_s_word_only_lustre_and_nfs_are_taken() {
     let page_bytes = rustix::param::page_size() as u32;
     for name in ["lustre", "nfs"] {
-        let direct = trusted(DirectIo::NotSaid, &on(name, false), Path::new("/x")).unwrap();
+        let direct = trusted(DirectIo::Unknown, &on(name, false), Path::new("/x")).unwrap();
         assert_eq!(direct.alignment.offset_bytes, page_bytes);
         assert_eq!(direct.alignment.memory_bytes, page_bytes);
         assert_ne!(direct.said_by, "statx");
     }
     for name in ["ext4", "xfs", "fuse", "overlay", "0x1234"] {
-        let text = refusal_of(DirectIo::NotSaid, &on(name, false));
+        let text = refusal_of(DirectIo::Unknown, &on(name, false));
         assert!(text.contains(name) && text.contains("Linux 6.1"), "{text}");
     }
-    let text = refusal_of(DirectIo::NotSaid, &on("tmpfs", true));
+    let text = refusal_of(DirectIo::Unknown, &on("tmpfs", true));
     assert!(text.contains("in memory"), "{text}");
 }

@@ -45,7 +45,7 @@ pub struct CudaPart<'a> {
 impl<'a> CudaPart<'a> {
     /// Makes a range of `len` bytes at `offset` of the memory of `size` bytes at `address`.
     #[inline]
-    pub(super) fn of(
+    pub(super) fn new(
         context: &'a Arc<CudaContext>,
         (address, size): (CudaAddress, u64),
         offset: u64,
@@ -153,7 +153,7 @@ impl DeviceBuffer {
     /// # Errors
     /// `Outside`.
     pub fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
-        CudaPart::of(&self.context, (self.address, self.bytes), offset, len)
+        CudaPart::new(&self.context, (self.address, self.bytes), offset, len)
     }
 
     /// Copies bytes into the memory, and waits.
@@ -255,7 +255,7 @@ impl PinnedArena {
     pub fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
         // The host and all GPUs share one address space.
         let all = (self.arena.address(), self.arena.len() as u64);
-        CudaPart::of(&self.context, all, offset, len)
+        CudaPart::new(&self.context, all, offset, len)
     }
 }
 

@@ -188,7 +188,7 @@ impl Libcuda {
     /// # Errors
     /// `TooOld`; or the driver's reason, which is `CUDA_ERROR_INVALID_DEVICE` for a GPU with itself.
     pub fn peer(&self, gpu: u32, peer: u32) -> Result<CudaPeer, CudaFailure> {
-        let calls = PeerCalls::of(|call| self.library.symbol(call))?;
+        let calls = PeerCalls::look_up(|call| self.library.symbol(call))?;
         let (from, to) = (self.ordinal(gpu)?, self.ordinal(peer)?);
         let attribute = |distance| {
             let which = self.driver().peer_attributes_from + distance;

@@ -51,7 +51,7 @@ pub(crate) struct ExportedMemory {
 ///
 /// # Safety
 /// Unless its number is negative, the file is open and has no other owner.
-pub(crate) unsafe fn opened(call: &'static str, file: c_int) -> Result<OwnedFd, CudaFailure> {
+pub(crate) unsafe fn owned_file(call: &'static str, file: c_int) -> Result<OwnedFd, CudaFailure> {
     if file < 0 {
         return Err(CudaFailure::Call {
             call,
@@ -78,14 +78,14 @@ pub enum WritesOrdering {
     /// The writes are not ordered, and the driver has no flushing call for the host.
     Unordered,
     /// Unknown: the driver is older than CUDA 11.3.
-    Untold,
+    Unknown,
 }
 
 impl WritesOrdering {
     /// Returns the ordering that follows from the driver's attributes, if it has them.
-    pub(super) fn of(ordering: Option<u32>, options: Option<u32>) -> Self {
+    pub(super) fn from_attributes(ordering: Option<u32>, options: Option<u32>) -> Self {
         match (ordering, options.unwrap_or(0) & FLUSHED_BY_HOST) {
-            (None, _) => Self::Untold,
+            (None, _) => Self::Unknown,
             (Some(FOR_OWNER..), _) => Self::Ordered,
             (Some(_), 0) => Self::Unordered,
             (Some(_), _) => Self::Flushed,
@@ -117,7 +117,7 @@ impl CudaContext {
     /// Returns the ordering of network cards' writes to memory of this GPU with its own work.
     pub fn writes_ordering(&self) -> WritesOrdering {
         let of = |which| self.library.attribute(self.ordinal, which).ok();
-        WritesOrdering::of(of(Attribute::WritesOrdering), of(Attribute::FlushOptions))
+        WritesOrdering::from_attributes(of(Attribute::WritesOrdering), of(Attribute::FlushOptions))
     }
 }
 
@@ -135,7 +135,7 @@ impl CardWrites {
     /// `TooOld`.
     pub fn into_memory_of(context: &Arc<CudaContext>) -> Result<Self, CudaFailure> {
         let library = &context.library;
-        let calls = FlushCalls::of(|call| library.library.symbol(call))?;
+        let calls = FlushCalls::look_up(|call| library.library.symbol(call))?;
         let context = Arc::clone(context);
         Ok(Self { context, calls })
     }

@@ -114,7 +114,7 @@ impl CudaFailure {
     }
 
     /// Adds the purpose of the call to this failure.
-    pub(super) fn of_doing(mut self, what: &str) -> Self {
+    pub(super) fn while_doing(mut self, what: &str) -> Self {
         if let Self::Call { text, .. } = &mut self {
             let before = if text.is_empty() { "" } else { ", " };
             *text += &format!("{before}{what}");

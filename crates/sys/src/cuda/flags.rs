@@ -25,7 +25,7 @@ functions! { pub(super) FlagCalls by Introduced:
 
 fn calls(context: &CudaContext) -> Result<FlagCalls, CudaFailure> {
     let library = &context.library;
-    let calls = FlagCalls::of(|call| library.library.symbol(call))?;
+    let calls = FlagCalls::look_up(|call| library.library.symbol(call))?;
     // A driver that does not know this attribute does not have the call.
     let writes = library.attribute(context.ordinal, Attribute::StreamWords);
     match writes.unwrap_or(0) {
@@ -48,7 +48,7 @@ impl FlagWords {
     ///
     /// # Errors
     /// `NoWords`, or the driver's reason.
-    pub fn of(pinned: PinnedArena) -> Result<Self, CudaFailure> {
+    pub fn new(pinned: PinnedArena) -> Result<Self, CudaFailure> {
         let context = pinned.context();
         let calls = calls(context)?;
         let address = pinned.address_in(context)?;
@@ -120,7 +120,7 @@ impl CudaStream {
     /// # Errors
     /// As for those functions; nothing was handed over if it is `OtherGpu` or `Outside`.
     #[inline]
-    pub fn copy_and_tell(
+    pub fn copy_and_signal(
         &self,
         (from, to): (CudaPart<'_>, CudaPart<'_>),
         behind: Option<WordsBehind<'_>>,

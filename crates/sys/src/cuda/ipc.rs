@@ -21,8 +21,8 @@ functions! { pub(super) IpcCalls by Introduced:
 }
 
 impl IpcCalls {
-    fn of_context(context: &CudaContext) -> Result<Self, CudaFailure> {
-        Self::of(|call| context.library.library.symbol(call))
+    fn for_context(context: &CudaContext) -> Result<Self, CudaFailure> {
+        Self::look_up(|call| context.library.library.symbol(call))
     }
 }
 
@@ -47,7 +47,7 @@ impl DeviceBuffer {
     /// # Errors
     /// `TooOld`, or the driver's reason.
     pub fn export(&self) -> Result<IpcHandle, CudaFailure> {
-        let calls = IpcCalls::of_context(self.context())?;
+        let calls = IpcCalls::for_context(self.context())?;
         let mut handle = IpcHandle([0; 64]);
         self.context().call("cuIpcGetMemHandle", |_| {
             // SAFETY: the handle is valid for the write of 64 bytes; the address is that of this allocation.
@@ -68,7 +68,7 @@ impl ImportedBuffer {
         handle: IpcHandle,
         bytes: u64,
     ) -> Result<Self, CudaFailure> {
-        let calls = IpcCalls::of_context(context)?;
+        let calls = IpcCalls::for_context(context)?;
         let mut address = 0;
         context.call("cuIpcOpenMemHandle_v2", |_| {
             // SAFETY: the address is valid for the write; a handle that names nothing is an error of the call.
@@ -105,7 +105,7 @@ impl ImportedBuffer {
     /// # Errors
     /// `Outside`.
     pub fn part(&self, offset: u64, len: u64) -> Result<CudaPart<'_>, CudaFailure> {
-        CudaPart::of(&self.context, (self.address, self.bytes), offset, len)
+        CudaPart::new(&self.context, (self.address, self.bytes), offset, len)
     }
 }
 

@@ -72,7 +72,7 @@ impl Libcuda {
         file: Option<&str>,
     ) -> Result<Arc<Self>, CudaFailure> {
         let library = driver.open(file)?;
-        let calls = Calls::of(|call| library.symbol(call))?;
+        let calls = Calls::look_up(|call| library.symbol(call))?;
         let name = file.unwrap_or(driver.files[0]);
         let loaded = Self {
             calls,

@@ -6,7 +6,7 @@ use super::abi::{
     Code, ContextHandle, CudaAddress, JIT_ERROR_LOG, JIT_ERROR_LOG_BYTES, ModuleHandle, Ordinal,
     StreamHandle,
 };
-use super::dmabuf::{DmabufFile, ExportedMemory, opened};
+use super::dmabuf::{DmabufFile, ExportedMemory, owned_file};
 use super::driver::{DriverLibrary, GpuDriver, Granularity, Introduced, LoadedText, OwnCalls};
 use super::failure::{CudaFailure, CudaVersion};
 use crate::library::{functions, text};
@@ -44,7 +44,7 @@ pub static NVIDIA: GpuDriver = GpuDriver {
     identity: |uuid, _pci_address| grouped(uuid),
     pattern_text: PATTERN_PTX,
     copy_text: COPY_PTX,
-    own: |library| Ok(Box::new(NvidiaCalls::of(|call| library.symbol(call))?)),
+    own: |library| Ok(Box::new(NvidiaCalls::look_up(|call| library.symbol(call))?)),
 };
 
 /// Formats a UUID in its usual groups.
@@ -152,7 +152,7 @@ impl OwnCalls for NvidiaCalls {
         library: &DriverLibrary,
         memory: ExportedMemory,
     ) -> Result<DmabufFile, CudaFailure> {
-        let calls = DmabufCalls::of(|call| library.symbol(call))?;
+        let calls = DmabufCalls::look_up(|call| library.symbol(call))?;
         let page = rustix::param::page_size() as u64;
         let start = memory.address / page * page;
         let offset = memory.address - start;
@@ -164,7 +164,7 @@ impl OwnCalls for NvidiaCalls {
         let code = unsafe { (calls.export)((&raw mut file).cast(), start, len, DMABUF, 0) };
         self.check("cuMemGetHandleForAddressRange", code)?;
         // SAFETY: the driver opened it for the caller, and it has no other owner.
-        let file = unsafe { opened("cuMemGetHandleForAddressRange", file) }?;
+        let file = unsafe { owned_file("cuMemGetHandleForAddressRange", file) }?;
         Ok(DmabufFile { file, offset })
     }
 

@@ -96,7 +96,7 @@ impl VmmMapping {
     /// `TooOld`, or the driver's reason.
     pub(super) fn allocate(context: &Arc<CudaContext>, bytes: u64) -> Result<Self, CudaFailure> {
         let library = &context.library;
-        let calls = VmmCalls::of(|call| library.library.symbol(call))?;
+        let calls = VmmCalls::look_up(|call| library.library.symbol(call))?;
         // `None` if the driver does not know the attribute.
         let grants = |which| {
             let granted = library.attribute(context.ordinal, which).ok();
@@ -210,7 +210,7 @@ impl VmmMapping {
         peer.check_way((own.ordinal, number))?;
         self.set_access(peer.ordinal).map_err(|failure| {
             let (name, peer) = (own.driver().name, peer.device().number);
-            failure.of_doing(&format!(
+            failure.while_doing(&format!(
                 "when {name}:{peer} was to reach memory of {name}:{number}"
             ))
         })

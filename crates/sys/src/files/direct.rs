@@ -25,7 +25,7 @@ pub enum DirectIo {
     /// The file system does not support direct I/O, or not for this file (for example, a compressed or encrypted one).
     NotSupported,
     /// Unknown: the kernel is older than 6.1, or the file system does not answer (tmpfs, network file systems).
-    NotSaid,
+    Unknown,
 }
 
 impl Alignment {
@@ -60,7 +60,7 @@ pub fn direct_io(file: impl AsFd) -> io::Result<DirectIo> {
     let answer = match statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::DIOALIGN) {
         Ok(answer) => answer,
         // Kernels before 4.11 have no statx.
-        Err(rustix::io::Errno::NOSYS) => return Ok(DirectIo::NotSaid),
+        Err(rustix::io::Errno::NOSYS) => return Ok(DirectIo::Unknown),
         Err(error) => return Err(error.into()),
     };
     let said = StatxFlags::from_bits_retain(answer.stx_mask).contains(StatxFlags::DIOALIGN);
@@ -76,7 +76,7 @@ pub fn direct_io(file: impl AsFd) -> io::Result<DirectIo> {
     }
     Ok(
         match (said, answer.stx_dio_mem_align, answer.stx_dio_offset_align) {
-            (false, ..) => DirectIo::NotSaid,
+            (false, ..) => DirectIo::Unknown,
             (true, 0, _) | (true, _, 0) => DirectIo::NotSupported,
             (true, memory_bytes, offset_bytes) => DirectIo::Supported(Alignment {
                 memory_bytes,
@@ -143,10 +143,10 @@ mod tests {
             return;
         };
         let file = scratch.holding(b"x");
-        assert_eq!(direct_io(&file).unwrap(), DirectIo::NotSaid);
+        assert_eq!(direct_io(&file).unwrap(), DirectIo::Unknown);
         assert_eq!(
             direct_io(File::open("/").unwrap()).unwrap(),
-            DirectIo::NotSaid
+            DirectIo::Unknown
         );
     }
 

@@ -25,7 +25,7 @@ pub struct FileSystem {
     pub memory: bool,
 }
 
-enum Keeper {
+enum Storage {
     Here,
     Memory,
     Network,
@@ -33,35 +33,35 @@ enum Keeper {
 
 /// Names of file systems by the magic number of statfs(2): from linux/magic.h, or from the headers of those outside the
 /// kernel (Lustre's lustre_user.h, BeeGFS's FhgfsOpsSuper.h, OrangeFS's pvfs2-kernel.h; GPFS's number spells "GPFS").
-const KNOWN: &[(u64, &str, Keeper)] = &[
-    (0xef53, "ext4", Keeper::Here),
-    (0x5846_5342, "xfs", Keeper::Here),
-    (0x9123_683e, "btrfs", Keeper::Here),
-    (0x2fc1_2fc1, "zfs", Keeper::Here),
-    (0xca45_1a4e, "bcachefs", Keeper::Here),
-    (0xf2f5_2010, "f2fs", Keeper::Here),
-    (0x3153_464a, "jfs", Keeper::Here),
-    (0x4d44, "vfat", Keeper::Here),
-    (0x2011_bab0, "exfat", Keeper::Here),
-    (0x794c_7630, "overlay", Keeper::Here),
-    (0x7371_7368, "squashfs", Keeper::Here),
-    (0x0116_1970, "gfs2", Keeper::Here),
-    (0x7461_636f, "ocfs2", Keeper::Here),
-    (0x6573_5546, "fuse", Keeper::Here),
-    (0x0102_1994, "tmpfs", Keeper::Memory),
-    (0x8584_58f6, "ramfs", Keeper::Memory),
-    (0x9584_58f6, "hugetlbfs", Keeper::Memory),
-    (0x6969, "nfs", Keeper::Network),
-    (0xff53_4d42, "cifs", Keeper::Network),
-    (0xfe53_4d42, "smb2", Keeper::Network),
-    (0x00c3_6400, "ceph", Keeper::Network),
-    (0x0102_1997, "9p", Keeper::Network),
-    (0x5346_414f, "afs", Keeper::Network),
-    (0x0bd0_0bd0, "lustre", Keeper::Network),
-    (0x1983_0326, "beegfs", Keeper::Network),
-    (0x4750_4653, "gpfs", Keeper::Network),
-    (0x2003_0528, "orangefs", Keeper::Network),
-    (0xaad7_aaea, "panfs", Keeper::Network),
+const KNOWN: &[(u64, &str, Storage)] = &[
+    (0xef53, "ext4", Storage::Here),
+    (0x5846_5342, "xfs", Storage::Here),
+    (0x9123_683e, "btrfs", Storage::Here),
+    (0x2fc1_2fc1, "zfs", Storage::Here),
+    (0xca45_1a4e, "bcachefs", Storage::Here),
+    (0xf2f5_2010, "f2fs", Storage::Here),
+    (0x3153_464a, "jfs", Storage::Here),
+    (0x4d44, "vfat", Storage::Here),
+    (0x2011_bab0, "exfat", Storage::Here),
+    (0x794c_7630, "overlay", Storage::Here),
+    (0x7371_7368, "squashfs", Storage::Here),
+    (0x0116_1970, "gfs2", Storage::Here),
+    (0x7461_636f, "ocfs2", Storage::Here),
+    (0x6573_5546, "fuse", Storage::Here),
+    (0x0102_1994, "tmpfs", Storage::Memory),
+    (0x8584_58f6, "ramfs", Storage::Memory),
+    (0x9584_58f6, "hugetlbfs", Storage::Memory),
+    (0x6969, "nfs", Storage::Network),
+    (0xff53_4d42, "cifs", Storage::Network),
+    (0xfe53_4d42, "smb2", Storage::Network),
+    (0x00c3_6400, "ceph", Storage::Network),
+    (0x0102_1997, "9p", Storage::Network),
+    (0x5346_414f, "afs", Storage::Network),
+    (0x0bd0_0bd0, "lustre", Storage::Network),
+    (0x1983_0326, "beegfs", Storage::Network),
+    (0x4750_4653, "gpfs", Storage::Network),
+    (0x2003_0528, "orangefs", Storage::Network),
+    (0xaad7_aaea, "panfs", Storage::Network),
 ];
 
 /// Returns the file system of a path, which may be a folder.
@@ -123,8 +123,8 @@ fn described(answer: &StatFs, status: &rustix::fs::Statx) -> FileSystem {
         mount_id: said
             .contains(StatxFlags::MNT_ID)
             .then_some(status.stx_mnt_id),
-        network: matches!(known, Some((_, _, Keeper::Network))),
-        memory: matches!(known, Some((_, _, Keeper::Memory))),
+        network: matches!(known, Some((_, _, Storage::Network))),
+        memory: matches!(known, Some((_, _, Storage::Memory))),
     }
 }
 

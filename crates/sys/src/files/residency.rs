@@ -110,7 +110,7 @@ fn by_mincore(file: BorrowedFd<'_>, offset: u64, len: u64, window_bytes: u64) ->
         let length = (end - at).min(window_bytes);
         pages.clear();
         pages.resize(length.div_ceil(page) as usize, 0u8);
-        look(file, at, length as usize, &mut pages)?;
+        query_pages(file, at, length as usize, &mut pages)?;
         let resident = pages.iter().filter(|&&page| page & 1 != 0).count();
         bytes = bytes.saturating_add((resident as u64).saturating_mul(page));
         at += length;
@@ -133,7 +133,7 @@ fn may_know(file: BorrowedFd<'_>, owner: u32) -> io::Result<()> {
 
 /// Records for each page of a window whether it is in memory. It touches no page, so the check does not change the
 /// result.
-fn look(file: BorrowedFd<'_>, at: u64, len: usize, pages: &mut [u8]) -> io::Result<()> {
+fn query_pages(file: BorrowedFd<'_>, at: u64, len: usize, pages: &mut [u8]) -> io::Result<()> {
     let len = len.min(pages.len() * rustix::param::page_size());
     // SAFETY: a fresh mapping at an address of the kernel's choice overlaps nothing that exists.
     let window = unsafe { mmap(null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, at)? };

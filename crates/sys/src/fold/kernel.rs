@@ -53,7 +53,7 @@ impl Kernel {
     pub fn available(number: Number, fold: Fold) -> Vec<Self> {
         SETS.iter()
             .filter(|(_, available, _, _)| available())
-            .map(|set| Self::of(set, number, fold))
+            .map(|set| Self::from_set(set, number, fold))
             .collect()
     }
 
@@ -61,10 +61,10 @@ impl Kernel {
     pub fn best(number: Number, fold: Fold) -> Self {
         let mut sets = SETS.iter().rev();
         let set = sets.find(|(_, available, _, _)| available());
-        Self::of(set.unwrap_or(&SETS[0]), number, fold)
+        Self::from_set(set.unwrap_or(&SETS[0]), number, fold)
     }
 
-    fn of(&(name, _, folding, dividing): &Set, number: Number, fold: Fold) -> Self {
+    fn from_set(&(name, _, folding, dividing): &Set, number: Number, fold: Fold) -> Self {
         Self {
             name,
             number,

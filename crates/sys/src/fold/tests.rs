@@ -36,7 +36,7 @@ impl Memory {
     }
 }
 
-/// Elements behind those that are folded, which must stay. Miri is slow.
+/// Elements after the folded ones, which must not change. Fewer under Miri, which is slow.
 const PAD: usize = if cfg!(miri) { 2 } else { 70 };
 
 /// A small generator, so that tests are the same each time.
@@ -51,7 +51,7 @@ impl Random {
     }
 }
 
-/// Bits that matter: zeros, ones, infinities, NaN, subnormals, the greatest and the smallest.
+/// Special values: zeros, ones, infinities, NaN, subnormals, the greatest and the smallest.
 fn special(number: Number) -> Vec<u64> {
     match number {
         Number::F32 => [0.0, 1.0, f32::INFINITY, f32::NAN, f32::MIN_POSITIVE, 1e-45]
@@ -163,7 +163,7 @@ fn bits(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(word)
 }
 
-/// The bits of an element, of which all NaN count as the same.
+/// Returns the bits of an element, with one value for all NaNs.
 fn seen(number: Number, element: u64) -> u64 {
     let is_nan = match number {
         Number::F32 => f32::from_bits(element as u32).is_nan(),

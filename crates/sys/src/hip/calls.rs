@@ -55,7 +55,7 @@ struct HipOwn {
 /// # Errors
 /// `TooOld`.
 pub(super) fn own(library: &DriverLibrary) -> Result<Box<dyn OwnCalls>, CudaFailure> {
-    let calls = HipCalls::of(|call| library.symbol(call))?;
+    let calls = HipCalls::look_up(|call| library.symbol(call))?;
     Ok(Box::new(HipOwn {
         calls,
         driver: library.driver,

@@ -72,7 +72,7 @@ impl HipCompiler {
                     version: has,
                 };
                 Ok(Self {
-                    calls: HiprtcCalls::of(|call| library.symbol(call))?,
+                    calls: HiprtcCalls::look_up(|call| library.symbol(call))?,
                     _library: library,
                 })
             });

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 use crate::cuda::abi::{Code, POSIX_FILE, PhysicalHandle, SUCCESS};
-use crate::cuda::dmabuf::{DmabufFile, ExportedMemory, opened};
+use crate::cuda::dmabuf::{DmabufFile, ExportedMemory, owned_file};
 use crate::cuda::driver::{DriverLibrary, GpuDriver, Introduced, OwnCalls};
 use crate::cuda::{CudaFailure, CudaVersion};
 use crate::library::{SharedLibrary, functions, text};
@@ -57,7 +57,7 @@ impl RocrExport {
         has: Option<CudaVersion>,
     ) -> Result<Self, CudaFailure> {
         let found = [SharedLibrary::loaded(runtime), SharedLibrary::loaded(ROCR)];
-        let exporter = found.into_iter().flatten().find_map(Self::of);
+        let exporter = found.into_iter().flatten().find_map(Self::from_library);
         exporter.ok_or_else(|| CudaFailure::TooOld {
             interface: driver.interface,
             has,
@@ -66,11 +66,11 @@ impl RocrExport {
         })
     }
 
-    fn of(library: SharedLibrary) -> Option<Self> {
+    fn from_library(library: SharedLibrary) -> Option<Self> {
         let find = |symbol| library.symbol_without_version(symbol);
         Some(Self {
-            calls: RocrCalls::of(find).ok()?,
-            status: StatusCalls::of(find).ok(),
+            calls: RocrCalls::look_up(find).ok()?,
+            status: StatusCalls::look_up(find).ok(),
             _library: library,
         })
     }
@@ -92,7 +92,7 @@ impl RocrExport {
         let code = unsafe { (self.calls.export)(address, len, &raw mut file, &raw mut offset) };
         self.check(code)?;
         // SAFETY: ROCr opened it for the caller, and it has no other owner.
-        let file = unsafe { opened("hsa_amd_portable_export_dmabuf", file) }?;
+        let file = unsafe { owned_file("hsa_amd_portable_export_dmabuf", file) }?;
         Ok(DmabufFile { file, offset })
     }
 
@@ -130,13 +130,13 @@ pub(super) unsafe fn export_mapped(
     words: &dyn OwnCalls,
     physical: PhysicalHandle,
 ) -> Result<DmabufFile, CudaFailure> {
-    let calls = HandleCalls::of(|call| library.symbol(call))?;
+    let calls = HandleCalls::look_up(|call| library.symbol(call))?;
     let mut file: c_int = -1;
     // SAFETY: `file` is valid for the write of an int, which a handle of this kind is; the caller promises the rest.
     let code = unsafe { (calls.export)((&raw mut file).cast(), physical, POSIX_FILE, 0) };
     words.check("hipMemExportToShareableHandle", code)?;
     // SAFETY: the runtime opened it for the caller, and it has no other owner.
-    let file = unsafe { opened("hipMemExportToShareableHandle", file) }?;
+    let file = unsafe { owned_file("hipMemExportToShareableHandle", file) }?;
     Ok(DmabufFile { file, offset: 0 })
 }
 

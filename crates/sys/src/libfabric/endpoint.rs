@@ -244,7 +244,7 @@ impl Endpoint {
         interface: (c_int, u64),
         key: u64,
     ) -> Result<RegionHandle, LibraryError> {
-        let bytes = RegisteredBytes::of(memory);
+        let bytes = RegisteredBytes::new(memory);
         let mr = self.registration(&bytes, interface, key)?;
         if self.bind_regions
             && let Some(endpoint) = &self.endpoint

@@ -156,7 +156,7 @@ impl Libfabric {
     }
 
     fn with_symbols_of(library: SharedLibrary, name: &str) -> Result<Self, LibraryError> {
-        let calls = FabricCalls::of(|symbol| library.symbol(symbol))
+        let calls = FabricCalls::look_up(|symbol| library.symbol(symbol))
             .map_err(|error: LibraryError| error.needs("libfabric 1.9 or newer"))?;
         Ok(Self {
             calls,

@@ -13,7 +13,7 @@ pub enum PeerToPeer {
     /// It has promised that.
     Required,
     /// It does not know the option: it may copy through host memory.
-    Untold,
+    NotConfirmed,
 }
 
 impl PeerToPeer {
@@ -35,7 +35,7 @@ impl PeerToPeer {
             )
         };
         if code == -abi::FI_ENOPROTOOPT {
-            return Ok(Self::Untold);
+            return Ok(Self::NotConfirmed);
         }
         let what = "the provider would copy memory of devices through the host (fi_setopt of FI_OPT_FI_HMEM_P2P)";
         check(library, what, code)?;
@@ -102,7 +102,7 @@ mod tests {
     #[test]
     fn copies_through_the_host_are_refused_or_told() {
         assert_eq!(asked(0).unwrap(), PeerToPeer::Required);
-        assert_eq!(asked(92).unwrap(), PeerToPeer::Untold);
+        assert_eq!(asked(92).unwrap(), PeerToPeer::NotConfirmed);
         // EOPNOTSUPP: the device has no peer-to-peer access. ENODATA: the GPU's driver was not found. EINVAL.
         for code in [95, 61, 22] {
             let why = asked(code).unwrap_err();

@@ -192,7 +192,7 @@ impl Endpoint {
                     len: entry.len as u64,
                     data: entry.data,
                 },
-                None => return Err(stranger()),
+                None => return Err(unknown_operation()),
             });
         }
         Ok(count)
@@ -247,7 +247,7 @@ fn outside(user: u64) -> Box<FabricError> {
 }
 
 #[cold]
-fn stranger() -> Box<FabricError> {
+fn unknown_operation() -> Box<FabricError> {
     let text = "the completion queue reports an operation that was never posted";
     error(None, libc::EPROTO, text)
 }

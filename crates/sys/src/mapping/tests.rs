@@ -24,11 +24,11 @@ fn every_access_outside_and_every_overlap_is_refused() {
     assert!(arena.word(size - 4).is_none() && arena.word(1).is_none());
     let copied = |to, len| arena.copy_to(0, &arena, to, len, Method::Memcpy);
     assert!(copied(size - 4, 8).is_err());
-    // Nor may a copy overlap itself.
+    // A copy must not overlap itself either.
     assert!(copied(7, 8).is_err() && copied(8, 8).is_ok());
 }
 
-/// Bytes of two writers mix, and everything beside them stays as it is.
+/// Bytes of two writers mix, and the bytes around them do not change.
 #[test]
 fn threads_may_write_one_place_at_the_same_time() {
     let [arena, other] = [arena(8192), arena(8192)];
@@ -76,7 +76,7 @@ fn two_mappings_of_one_file_show_the_same_bytes() {
     }
 }
 
-/// A peer that has the file cannot take pages away from those that have it mapped.
+/// A peer with the file cannot remove pages that others have mapped.
 #[test]
 fn a_shared_file_keeps_its_length() {
     let arena = Arena::allocate(8192, Pages::Normal, Sharing::Shared, None).unwrap();

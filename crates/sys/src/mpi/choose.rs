@@ -33,7 +33,7 @@ pub enum Family {
 
 impl Family {
     /// Determines the family from the variables that launchers set.
-    pub fn sniff(env: Env<'_>) -> Self {
+    pub fn detect(env: Env<'_>) -> Self {
         let set = |name| env(name).is_some();
         if set("OMPI_COMM_WORLD_SIZE") {
             Self::OpenMpi
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn the_launcher_chooses_the_family() {
-        let family = |pairs: &[(&str, &str)]| Family::sniff(&env(pairs));
+        let family = |pairs: &[(&str, &str)]| Family::detect(&env(pairs));
         assert_eq!(family(&[("OMPI_COMM_WORLD_SIZE", "2")]), Family::OpenMpi);
         let hydra = [("PMI_FD", "6"), ("MPI_LOCALNRANKS", "2")];
         assert_eq!(family(&hydra), Family::Mpich);

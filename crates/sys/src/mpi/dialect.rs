@@ -133,7 +133,7 @@ impl Dialect {
     ///
     /// # Errors
     /// If the dialect is unknown, because its numbers would be guesses.
-    pub(super) fn of(
+    pub(super) fn detect(
         library: &SharedLibrary,
         file: &str,
         says: &str,
@@ -197,12 +197,12 @@ mod tests {
     #[test]
     fn a_library_of_no_known_family_is_refused() {
         let library = SharedLibrary::loaded("libc.so.6").unwrap();
-        let refused = Dialect::of(&library, "/lib/libmpi.so.9", "My MPI 3").unwrap_err();
+        let refused = Dialect::detect(&library, "/lib/libmpi.so.9", "My MPI 3").unwrap_err();
         assert!(matches!(*refused, LibraryErrorKind::Unsupported(_)));
         let text = refused.to_string();
         assert!(text.contains("/lib/libmpi.so.9") && text.contains("My MPI 3"));
         let intel = "Intel(R) MPI Library 2021.11 for Linux* OS";
-        let dialect = Dialect::of(&library, "/lib/libmpi.so.12", intel).unwrap();
+        let dialect = Dialect::detect(&library, "/lib/libmpi.so.12", intel).unwrap();
         assert_eq!(dialect, Dialect::Mpich);
     }
 }

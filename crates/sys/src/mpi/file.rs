@@ -99,7 +99,7 @@ impl World {
             Scope::World => constants.comm_world,
             Scope::Alone => constants.comm_self,
         };
-        let info = InfoObject::of(self, hints)?;
+        let info = InfoObject::from_hints(self, hints)?;
         let mut handle: Handle = 0;
         // SAFETY: MPI runs and this is its thread; communicator and hints are handles of this library, the name is
         // NUL-terminated and outlives the call, and the result has a place that was zeroed.

@@ -21,7 +21,7 @@ pub(super) struct InfoObject<'a> {
 
 impl<'a> InfoObject<'a> {
     /// Makes a set of these hints in the library; no hints need no set.
-    pub(super) fn of(world: &'a World, hints: &MpiHints) -> Result<Self, LibraryError> {
+    pub(super) fn from_hints(world: &'a World, hints: &MpiHints) -> Result<Self, LibraryError> {
         world.here()?;
         let constants = world.loaded.constants;
         let mut info = Self {

@@ -151,7 +151,7 @@ impl Loaded {
                 vec![path.to_str().ok_or_else(unusable)?.to_owned()]
             }
             None => {
-                let family = Family::sniff(env);
+                let family = Family::detect(env);
                 let launcher = crate::launcher::prefix();
                 choose::candidates(family, env, launcher, &|file| file.is_file())
             }
@@ -161,7 +161,7 @@ impl Loaded {
     }
 
     fn recognise(library: SharedLibrary, name: &str) -> Result<Self, LibraryError> {
-        let functions = Functions::of(|symbol| library.symbol_without_version(symbol))?;
+        let functions = Functions::look_up(|symbol| library.symbol_without_version(symbol))?;
         let path = file_or_name(functions.library_version as *const std::ffi::c_void, name);
         let version = text_of(|text, bytes| {
             // SAFETY: the text has room for the longest version of any library, and the function may be called before
@@ -170,7 +170,7 @@ impl Loaded {
         })
         .ok_or_else(|| LibraryError::unsupported(format!("{path} does not say its version")))?;
         let version = version.lines().next().unwrap_or_default().trim().to_owned();
-        let dialect = Dialect::of(&library, &path, &version)?;
+        let dialect = Dialect::detect(&library, &path, &version)?;
         Ok(Self {
             functions,
             constants: dialect.constants(&library)?,
@@ -328,12 +328,12 @@ impl World {
         if code == 0 {
             return Ok(());
         }
-        Err(self.said(call, code))
+        Err(self.described(call, code))
     }
 
     /// Makes an error of a code, described in one line that begins with the description of its class.
     #[cold]
-    fn said(&self, call: &'static str, code: c_int) -> LibraryError {
+    fn described(&self, call: &'static str, code: c_int) -> LibraryError {
         let meaning = self.meaning(code).unwrap_or_else(|| format!("code {code}"));
         let mut class: c_int = 0;
         // SAFETY: any code may be asked for, and the result has a valid place.

@@ -9,12 +9,12 @@ use crate::mapping::{Pages, Sharing};
 
 const BLOCK: u32 = 4096;
 
-/// In memory where this machine has that.
+/// In memory, if this machine has a file system there.
 fn in_memory() -> Scratch {
     Scratch::in_memory().unwrap_or_else(Scratch::on_disk)
 }
 
-/// The file, opened; it is made where it is not there.
+/// Opens the file, after creating it if necessary.
 fn opened(scratch: &Scratch, direct: bool) -> OwnedFd {
     let flags = if direct { libc::O_DIRECT } else { 0 };
     let mut options = OpenOptions::new();
@@ -37,7 +37,7 @@ fn config(depth: u32) -> Config {
     }
 }
 
-/// A ring, or `None` where this machine forbids them.
+/// Opens a ring; `None` if this machine forbids them.
 fn ring(arena: &Arc<Arena>, config: &Config) -> Option<Ring<OwnedFd>> {
     match Ring::new(Arc::clone(arena), config) {
         Ok(ring) => Some(ring),
@@ -59,7 +59,7 @@ fn request(file: FileId, direction: Direction, block: u64) -> RingRequest {
     }
 }
 
-/// Polls and waits until so many have ended.
+/// Polls and waits until `count` requests have ended.
 fn finish(ring: &mut Ring<OwnedFd>, count: usize) -> Vec<Finished> {
     let (mut all, mut done) = (Vec::new(), [Finished::EMPTY; 16]);
     while all.len() < count {
@@ -73,7 +73,7 @@ fn finish(ring: &mut Ring<OwnedFd>, count: usize) -> Vec<Finished> {
     all
 }
 
-/// Content of block `block`: no two blocks are alike.
+/// Returns the content of a block; all blocks differ.
 fn content(block: u64) -> Vec<u8> {
     (0..BLOCK as u64)
         .map(|at| (at % 251 + block * 7) as u8)
@@ -81,7 +81,7 @@ fn content(block: u64) -> Vec<u8> {
 }
 
 fn write_then_read(scratch: &Scratch, config: &Config, direct: bool) {
-    // What another configuration has written would be right.
+    // Content left by another configuration would hide errors.
     let _ = std::fs::remove_file(scratch.path());
     let (arena, other) = (arena(16), arena(16));
     let Some(mut writer) = ring(&arena, config) else {
@@ -152,13 +152,13 @@ fn the_record_says_what_was_granted() {
         };
         let granted = ring.granted();
         assert!(granted.level >= best);
-        // Every level that was passed over has its reason.
+        // Every skipped level has a reason.
         let passed = Level::ALL
             .iter()
             .filter(|&&level| level >= best && level < granted.level);
         assert_eq!(granted.missing.len(), passed.count());
         match &granted.buffers {
-            // Where memory that may be locked is short, the reason says so.
+            // If lockable memory is short, the reason mentions it.
             Registered::Refused(why) => assert!(why.contains("ulimit -l"), "{why}"),
             other => assert_eq!(*other, Registered::Yes),
         }
@@ -274,7 +274,7 @@ fn what_ends_too_soon_is_continued() {
         return;
     };
     let (reading, mut writing) = file;
-    // A pipe gives what it has, and the rest later.
+    // A pipe returns its current content, and the rest later.
     use std::io::Write;
     writing.write_all(&content(1)[..100]).unwrap();
     let wanted = RingRequest {
@@ -312,7 +312,7 @@ fn a_ring_that_is_dropped_leaves_nothing_in_flight() {
     let Some((mut ring, (reading, writing), arena)) = with_pipe() else {
         return;
     };
-    // Two that would wait in the kernel for ever, and one that is not handed over.
+    // Two that would wait in the kernel for ever, and one that is not submitted.
     for block in 0..3 {
         ring.post(&request(reading, Direction::Read, block))
             .unwrap();
@@ -330,7 +330,7 @@ fn a_ring_that_is_dropped_leaves_nothing_in_flight() {
         before.elapsed().as_secs() < 9,
         "it was cancelled, not waited for"
     );
-    // The ring gave the memory back, which it does only when the kernel has nothing of it any more.
+    // The ring has released its memory, which it does only when the kernel no longer uses it.
     assert_eq!(Arc::strong_count(&arena), 1);
     drop(writing);
 }
@@ -348,7 +348,7 @@ fn memory_that_the_kernel_may_still_write_is_never_given_back() {
     let user = std::thread::spawn(move || {
         ring.post(&request(reading, Direction::Read, 0)).unwrap();
         give.send(ring).unwrap();
-        // Lives on, because the operations of a thread end with it.
+        // Stays alive, because a thread's operations end with the thread.
         let _ = ended.recv();
     });
     drop(given.recv().unwrap());

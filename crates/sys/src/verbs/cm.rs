@@ -331,7 +331,7 @@ impl CmChannel {
 
     /// Copies an event, and takes ownership of the identifier of a request.
     fn copied(&mut self, event: &rdma_cm_event) -> CmEvent {
-        let kind = CmEventKind::of(event.event);
+        let kind = CmEventKind::from_number(event.event);
         // SAFETY: the call takes any number and returns a constant NUL-terminated string, which is copied at once.
         let name = unsafe { text((self.library.calls.event_str)(event.event)) };
         let about = NonNull::new(event.id).and_then(|id| {

@@ -41,7 +41,7 @@ pub enum CmEventKind {
 }
 
 impl CmEventKind {
-    pub(super) fn of(number: c_uint) -> Self {
+    pub(super) fn from_number(number: c_uint) -> Self {
         // In the order of `enum rdma_cm_event_type`.
         const KINDS: [CmEventKind; 12] = [
             CmEventKind::AddressResolved,

@@ -49,7 +49,7 @@ impl Librdmacm {
     pub fn load(file: Option<&str>) -> Result<Self, LibraryError> {
         let name = file.unwrap_or(NAME);
         let library = SharedLibrary::open(name)?;
-        let calls = Calls::of(|symbol| library.symbol(symbol))?;
+        let calls = Calls::look_up(|symbol| library.symbol(symbol))?;
         Ok(Self {
             calls,
             path: file_or_name(calls.create_id as *const c_void, name),

@@ -41,7 +41,7 @@ struct PairStep {
 
 /// The transitions of an initiator to the state in which it receives answers. They name no target: each work request
 /// does.
-fn initiator_begins(path: &PathTo) -> [PairStep; 2] {
+fn initiator_steps(path: &PathTo) -> [PairStep; 2] {
     [
         PairStep {
             what: "of a DC initiator to INIT",
@@ -102,7 +102,7 @@ struct DcRequest {
 
 impl DcRequest {
     fn initiator(queues: &Queues, depth: u32, inline_bytes: u32) -> Self {
-        let mut request = Self::of(queues, MLX5DV_DCTYPE_DCI);
+        let mut request = Self::new(queues, MLX5DV_DCTYPE_DCI);
         request.common.cap.max_send_wr = depth;
         request.common.cap.max_send_sge = 1;
         request.common.cap.max_inline_data = inline_bytes;
@@ -112,13 +112,13 @@ impl DcRequest {
     }
 
     fn target(queues: &Queues, receives: NonNull<ibv_srq>, key: u64) -> Self {
-        let mut request = Self::of(queues, MLX5DV_DCTYPE_DCT);
+        let mut request = Self::new(queues, MLX5DV_DCTYPE_DCT);
         request.common.srq = receives.as_ptr();
         request.own.dc_init_attr.dct_access_key = key;
         request
     }
 
-    fn of(queues: &Queues, dc_type: c_uint) -> Self {
+    fn new(queues: &Queues, dc_type: c_uint) -> Self {
         Self {
             common: ibv_qp_init_attr_ex {
                 // A target does not send, but the library still requires a completion queue for sends.
@@ -241,7 +241,7 @@ impl Queues {
         path: &PathTo,
         patience: Patience,
     ) -> Result<u8, LibraryError> {
-        for step in initiator_begins(path) {
+        for step in initiator_steps(path) {
             self.modify(step.what, pair, step.attributes, step.mask)?;
         }
         let (reads, ()) = halving(path.reads_out.max(1), 1, |reads| {
@@ -369,7 +369,7 @@ mod tests {
 
     #[test]
     fn an_initiator_is_told_of_no_target_and_lets_nobody_in() {
-        let [init, receives] = initiator_begins(&path(None));
+        let [init, receives] = initiator_steps(&path(None));
         assert_eq!((init.attributes.qp_state, init.mask), (1, 1 | 16 | 32));
         assert_eq!(
             (init.attributes.pkey_index, init.attributes.port_num),

@@ -67,7 +67,7 @@ struct PostingCalls {
 impl PostingCalls {
     /// Reads the calls, which the library changes with the state of the queue pair; `None` if one is missing.
     #[inline]
-    fn of(initiator: &Initiator) -> Option<Self> {
+    fn read(initiator: &Initiator) -> Option<Self> {
         // SAFETY: both are parts of an open queue pair, which only this thread uses.
         let (queue, own) = unsafe {
             (
@@ -98,7 +98,7 @@ pub(super) fn hand_over(
 ) -> Result<(), LibraryError> {
     let queue = initiator.interface.as_ptr();
     let own = initiator.own_interface.as_ptr();
-    let Some(calls) = PostingCalls::of(initiator) else {
+    let Some(calls) = PostingCalls::read(initiator) else {
         return Err(LibraryError::unsupported(
             "libmlx5 gave the initiator no calls for its work requests",
         ));

@@ -80,7 +80,7 @@ impl Libibverbs {
     pub fn load(file: Option<&str>) -> Result<Self, LibraryError> {
         let name = file.unwrap_or(NAME);
         let library = SharedLibrary::open(name)?;
-        let calls = Calls::of(|symbol| library.symbol(symbol))?;
+        let calls = Calls::look_up(|symbol| library.symbol(symbol))?;
         Ok(Self {
             calls,
             path: file_or_name(calls.open_device as *const c_void, name),

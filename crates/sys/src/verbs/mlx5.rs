@@ -53,8 +53,8 @@ impl Libmlx5 {
     /// The loader's reason, or the call that one of the two lacks.
     pub fn load(libibverbs: &Libibverbs) -> Result<Self, LibraryError> {
         let library = SharedLibrary::open(NAME)?;
-        let calls = Calls::of(|symbol| library.symbol(symbol))?;
-        let verbs = ExtendedCalls::of(|symbol| libibverbs.library.symbol(symbol))?;
+        let calls = Calls::look_up(|symbol| library.symbol(symbol))?;
+        let verbs = ExtendedCalls::look_up(|symbol| libibverbs.library.symbol(symbol))?;
         Ok(Self {
             calls,
             verbs,

@@ -211,7 +211,7 @@ impl Queues {
         memory: RegisteredMemory,
         granted: RegionAccess,
     ) -> Result<RegistrationHandle, LibraryError> {
-        let bytes = RegisteredBytes::of(memory);
+        let bytes = RegisteredBytes::new(memory);
         let len = bytes.len();
         let mut access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
         if granted.relaxed {
@@ -264,7 +264,7 @@ impl Queues {
         if let RegisteredMemory::Device(device) = &registered.memory
             && let Some((file, offset)) = device.file()
         {
-            let register = DmabufCalls::of(|symbol| library.library.symbol(symbol))?.register;
+            let register = DmabufCalls::look_up(|symbol| library.library.symbol(symbol))?.register;
             // SAFETY: the protection domain is open. The file keeps its memory alive, and the registration keeps the
             // file; a range that it does not have is an error of the call. The address is only a number for peers.
             let mr = unsafe {
@@ -333,7 +333,7 @@ impl Queues {
         let channel = self
             .channel
             .ok_or_else(|| LibraryError::argument("the queues were not opened for sleeping"))?;
-        if self.armed && self.take_notice(channel) {
+        if self.armed && self.take_signal(channel) {
             self.armed = false;
         }
         if !self.armed {
@@ -354,7 +354,7 @@ impl Queues {
     }
 
     /// Takes the channel's signal; returns whether there was one.
-    fn take_notice(&self, channel: NonNull<ibv_comp_channel>) -> bool {
+    fn take_signal(&self, channel: NonNull<ibv_comp_channel>) -> bool {
         let library = &self.context.library.calls;
         let (mut queue, mut context) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the channel is open, and its descriptor does not block; `queue` and `context` are valid for a pointer

@@ -1,4 +1,4 @@
-//! The kernels' texts, taken by NVIDIA's assembler for each architecture that it knows.
+//! Assembles the kernels' texts with NVIDIA's assembler, for each architecture that it supports.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,8 +8,8 @@ use tonnage_sys::cuda::{COPY_PTX, PATTERN_PTX};
 /// The environment variable that names the assembler.
 const VARIABLE: &str = "TONNAGE_PTXAS";
 
-/// Architectures of CUDA 11 to 13; an assembler says which of them it knows. That of 12.9 lacks sm_88 and
-/// sm_110, that of 13.5 begins at sm_75 and no longer has sm_101, which sm_110 is now called.
+/// Architectures of CUDA 11 to 13; each assembler supports some of them. That of 12.9 lacks sm_88 and sm_110. That of
+/// 13.5 begins at sm_75 and no longer has sm_101, which was renamed to sm_110.
 const ARCHITECTURES: [u32; 21] = [
     50, 52, 53, 60, 61, 62, 70, 72, 75, 80, 86, 87, 88, 89, 90, 100, 101, 103, 110, 120, 121,
 ];
@@ -36,7 +36,7 @@ fn every_architecture_takes_the_text() {
         assert!(taken > 0, "the assembler knows none of {ARCHITECTURES:?}");
         println!("{taken} of {} architectures", ARCHITECTURES.len());
     }
-    // It does look.
+    // The assembler rejects wrong texts.
     let text = directory.path().join("text.ptx");
     std::fs::write(&text, PATTERN_PTX.replace("xor.b64", "xor.b63")).unwrap();
     let refused = Command::new(&assembler)
@@ -47,7 +47,7 @@ fn every_architecture_takes_the_text() {
     assert!(!refused.status.success());
 }
 
-/// Number of the architectures for which the assembler takes a text; it takes it for each that it knows.
+/// Returns the number of architectures for which the assembler accepts a text, which must be all that it supports.
 fn architectures_that_take(assembler: &Path, ptx: &str, directory: &Path) -> u32 {
     let text = directory.join("text.ptx");
     std::fs::write(&text, ptx).unwrap();
@@ -60,7 +60,7 @@ fn architectures_that_take(assembler: &Path, ptx: &str, directory: &Path) -> u32
             .output()
             .unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
-        // One that this assembler is too old or too new for.
+        // The assembler is too old or too new for this architecture.
         if said.contains("'gpu-name'") {
             continue;
         }

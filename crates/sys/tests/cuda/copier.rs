@@ -1,4 +1,4 @@
-//! Copies between memories of all sorts, by copy engines and by the kernel.
+//! Copies between all kinds of memory, by copy engines and by the kernel.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Pair {
         }
     }
 
-    /// Memory of each sort: two of the first GPU, one of the second, pinned, pageable.
+    /// One memory of each kind: two of the first GPU, one of the second, pinned, pageable.
     fn regions(&self) -> Vec<CudaRegion> {
         let [first, second] = &self.contexts;
         let device =
@@ -81,7 +81,8 @@ fn settled(copier: &mut CudaCopier) -> Vec<u32> {
     tags
 }
 
-/// Ranges of both ends: aligned alike, aligned otherwise, of no byte and of one, of whole turns of all threads.
+/// Ranges of both ends: equally aligned, differently aligned, of zero and one byte, and of whole iterations of all
+/// threads.
 const RANGES: [(u64, u64, u32); 13] = [
     (5, 5, 0),
     (13, 5, 0),
@@ -150,7 +151,7 @@ fn come_to_their_place(pair: &Pair) {
     }
 }
 
-/// Two streams of two places each: the fifth copy waits for the first, and those of one stream end in their order.
+/// Two streams with two slots each: the fifth copy waits for the first, and copies of one stream end in order.
 #[test]
 fn as_many_are_under_way_as_there_are_places() {
     let pair = Pair::with("");
@@ -207,8 +208,8 @@ fn ends_that_cannot_be_copied_between_are_named() {
     assert_eq!(refused(0, 3, second), stranger);
 }
 
-/// Memory of another context waits for that alone: the double would copy to an address that is no longer there, and
-/// that failure would stay.
+/// Memory waits only for its own context. Without the copier's wait, the double would copy to an address that no longer
+/// exists, and that failure would persist.
 #[test]
 fn a_copier_waits_before_it_lets_memory_go() {
     let pair = Pair::with("gpus 2");

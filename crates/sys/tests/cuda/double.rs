@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// A copy of the double, which no other one shares anything with. It is removed when this is dropped.
+/// A copy of the double that shares nothing with other copies. It is removed when this is dropped.
 pub struct Double {
     directory: tempfile::TempDir,
     /// Name of the file.
     name: &'static str,
 }
 
-/// Names of the libraries, which their doubles have too.
+/// Names of the real libraries, which the doubles use too.
 const LIBCUDA: &str = "libcuda.so.1";
 const LIBNVML: &str = "libnvidia-ml.so.1";
 const LIBHIP: &str = "libamdhip64.so.6";
@@ -22,14 +22,15 @@ const LIBHIP: &str = "libamdhip64.so.6";
     reason = "not every test that includes this file has a use for all of it"
 )]
 impl Double {
-    /// A double that does as the lines say, which `double.c` lists; `None`, and a visible skip, without a C compiler.
+    /// Makes a double that these lines configure (`double.c` lists them); `None` with a printed skip without a C
+    /// compiler.
     pub fn with(lines: &str) -> Option<Self> {
         static BYTES: OnceLock<Option<Vec<u8>>> = OnceLock::new();
         let bytes = BYTES.get_or_init(|| compiled("double.c", &[]));
         Some(Self::of(LIBCUDA, bytes.as_ref()?, lines))
     }
 
-    /// A double of the management library that tells what the lines say, which `double_nvml.c` lists.
+    /// Makes a double of the management library that these lines configure (`double_nvml.c` lists them).
     pub fn nvml(lines: &str) -> Option<Self> {
         Some(Self::of(LIBNVML, &compiled("double_nvml.c", &[])?, lines))
     }
@@ -62,7 +63,7 @@ impl Double {
     }
 }
 
-/// The bytes of the library that a source is of.
+/// Returns the library built from a source, as bytes.
 fn compiled(source: &str, more: &[&str]) -> Option<Vec<u8>> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../sys/tests/cuda");
     let source = sources.join(source);

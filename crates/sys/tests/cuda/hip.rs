@@ -1,4 +1,4 @@
-//! AMD's runtime, where it is not as NVIDIA's driver: names of calls and of results, versions, the compiler.
+//! Differences of AMD's runtime from NVIDIA's driver: names of calls and of results, versions, the compiler.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ fn gpus_are_described_by_the_runtime() {
     );
     let device = context.device();
     assert_eq!(device.compute, "gfx90a:sramecc+:xnack-");
-    // What the runtime says of copy engines is not asked for.
+    // The runtime's number of copy engines is not used.
     assert_eq!((device.multiprocessors, device.copy_engines), (3, None));
-    // Parts of a card have their numbers in the place of the function's.
+    // Parts of a card use the PCI function number.
     let devices = Libcuda::load_of(&AMD, double.path().to_str())
         .unwrap()
         .devices()
@@ -32,7 +32,7 @@ fn gpus_are_described_by_the_runtime() {
     assert_eq!(device.uuid, "aaaaaaaaaaaaaaaa");
     let (_double, nameless) = opened_hip("uuids 0");
     assert_eq!(nameless.device().uuid, "at 0000:1b:00.0");
-    // It tells neither of these.
+    // The runtime reports neither of these.
     assert_eq!((device.memory_bytes_per_s, device.dmabuf), (None, None));
 }
 
@@ -61,7 +61,7 @@ fn failures_have_the_names_that_the_runtime_gives_them() {
     assert_eq!(other, said);
 }
 
-/// Memory of a machine that has no GPU of AMD: each of the files is named.
+/// On a machine without an AMD GPU, the message names each of the files.
 #[test]
 fn a_library_that_is_nowhere_is_named_with_all_its_places() {
     let Err(CudaFailure::NoDriver(why)) = Libcuda::load_of(&AMD, None) else {
@@ -93,13 +93,13 @@ fn a_text_that_hiprtc_refuses_is_refused_with_its_reason() {
 #[test]
 fn memory_is_pinned_twice_and_words_are_not_written() {
     let (_double, context) = opened_hip("");
-    // Other than CUDA's driver, the runtime takes the same bytes twice.
+    // Unlike CUDA's driver, the runtime pins the same bytes twice.
     let bytes = arena(4096);
     let pinned = PinnedArena::pin(&context, Arc::clone(&bytes)).unwrap();
     drop(PinnedArena::pin(&context, bytes).unwrap());
     for why in [
         FlagWords::offered(&context).unwrap_err(),
-        FlagWords::of(pinned).unwrap_err(),
+        FlagWords::new(pinned).unwrap_err(),
     ] {
         let said = "HIP's hipStreamWriteValue64 is not used: it is marked beta";
         assert!(why.to_string().starts_with(said), "{why}");

@@ -1,5 +1,5 @@
-//! The kernels' HIP text, taken by Clang for generations of AMD's GPUs. Clang is what hiprtc compiles with; its own
-//! header is not there without ROCm, and the few words that the text needs of it stand here.
+//! Compiles the kernels' HIP text with Clang for generations of AMD GPUs. hiprtc is based on Clang. Its own header is
+//! missing without ROCm, so its few declarations that the text needs are repeated here.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use tonnage_sys::hip::{COPY_HIP, PATTERN_HIP};
 /// The environment variable that names the compiler.
 const VARIABLE: &str = "TONNAGE_HIP_CLANG";
 
-/// From Fiji of 2015 on; Clang 15 knows all of them, others say which they do not.
+/// From Fiji (2015) on. Clang 15 supports all of them; other versions report those that they lack.
 const GENERATIONS: [&str; 6] = ["gfx803", "gfx906", "gfx908", "gfx90a", "gfx1030", "gfx1100"];
 
 const HEADER: &str = "
@@ -27,7 +27,7 @@ static inline __device__ void atomicMax(unsigned long long *at, unsigned long lo
 { __atomic_fetch_max(at, x, __ATOMIC_RELAXED); }
 ";
 
-/// A Clang that makes code for AMD's GPUs.
+/// Returns a Clang that compiles for AMD GPUs.
 fn compiler() -> Option<PathBuf> {
     let named = std::env::var_os(VARIABLE).filter(|path| !path.is_empty());
     let found = named.map_or_else(|| "clang".into(), PathBuf::from);
@@ -58,13 +58,13 @@ fn every_generation_takes_the_text() {
         assert!(taken > 0, "the compiler knows none of {GENERATIONS:?}");
         println!("{taken} of {} generations", GENERATIONS.len());
     }
-    // It does look.
+    // The compiler rejects wrong texts.
     let spoiled = PATTERN_HIP.replace("u64 word;", "u64 wort;");
     let said = complaints(&compiler, &spoiled, "gfx90a", directory.path());
     assert!(said.contains("undeclared identifier"), "{said}");
 }
 
-/// Complaints of the compiler about a text.
+/// Returns the compiler's complaints about a text.
 fn complaints(compiler: &Path, text: &str, generation: &str, directory: &Path) -> String {
     let (header, source) = (directory.join("header.h"), directory.join("text.hip"));
     std::fs::write(&header, HEADER).unwrap();

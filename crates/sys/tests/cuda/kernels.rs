@@ -1,5 +1,5 @@
-//! The kernels of both makers against a second writing of the pattern, byte by byte. `tonnage_engines` compares them
-//! with the host's.
+//! Compares the kernels of both makers with a second implementation of the pattern, byte by byte. `tonnage_engines`
+//! compares them with the host's.
 
 use tonnage_sys::cuda::{DeviceBuffer, PatternKernels, PatternNumbers};
 
@@ -7,7 +7,7 @@ use super::{opened, opened_everywhere};
 
 const SIZE: u64 = 4096;
 
-/// The byte of memory that the double allocates.
+/// Initial byte of the double's memory.
 const RAW: u8 = 0xee;
 
 pub fn numbers(place: u64) -> PatternNumbers {
@@ -27,7 +27,7 @@ fn byte(numbers: PatternNumbers, at: u64) -> u8 {
     (x >> (8 * (place % 8))) as u8
 }
 
-/// Ranges and places: every alignment of both ends and of the data, none and many bytes, places that wrap.
+/// Ranges and positions: every alignment of both ends and of the data, zero and many bytes, positions that wrap.
 fn cases() -> Vec<(u64, u64, PatternNumbers)> {
     let mut all = Vec::new();
     for offset in 0..8 {
@@ -96,7 +96,7 @@ fn the_first_and_the_last_wrong_byte_are_named() {
                     buffer.write(offset + at, &[byte(numbers, at)]).unwrap();
                 }
             }
-            // A byte beside the range is nobody's business.
+            // Bytes outside the range are ignored.
             buffer
                 .write(offset + len - 1, &[byte(numbers, len - 1)])
                 .unwrap();
@@ -118,7 +118,7 @@ fn ranges_outside_and_memory_of_another_gpu_are_refused() {
     assert!(kernels.fill(&far, 0, 8, numbers(0)).is_err());
 }
 
-/// A GPU that computes wrongly must not go unseen.
+/// A GPU that computes wrong results must be detected.
 #[test]
 fn a_wrong_product_shows() {
     let (_double, context) = opened("wrong 1");

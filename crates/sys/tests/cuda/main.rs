@@ -1,5 +1,4 @@
-//! The drivers of GPUs, driven over their doubles. Nothing here has seen a GPU: the doubles keep the drivers' rules as
-//! their documentation states them.
+//! Tests of the GPU drivers over doubles. They have not run on a GPU: the doubles follow the drivers' documentation.
 //!
 //! | file | what lives there |
 //! | --- | --- |
@@ -40,14 +39,14 @@ fn loaded(double: &Double) -> Result<Arc<Libcuda>, CudaFailure> {
     Libcuda::load(double.path().to_str())
 }
 
-/// A context of the first GPU of a double. The build of the crate has needed a C compiler, so that there are doubles.
+/// Opens the first GPU of a double. Building this crate needs a C compiler, so the doubles can be compiled.
 fn opened(lines: &str) -> (Double, Arc<CudaContext>) {
     let double = Double::with(lines).unwrap();
     let context = CudaContext::open(&loaded(&double).unwrap(), 0).unwrap();
     (double, context)
 }
 
-/// A context of the first GPU of a double of AMD's runtime.
+/// Opens the first GPU of a double of AMD's runtime.
 fn opened_hip(lines: &str) -> (Double, Arc<CudaContext>) {
     let double = Double::hip(lines).unwrap();
     let library = Libcuda::load_of(&AMD, double.path().to_str()).unwrap();
@@ -55,12 +54,12 @@ fn opened_hip(lines: &str) -> (Double, Arc<CudaContext>) {
     (double, context)
 }
 
-/// Contexts of both makers' first GPUs.
+/// Opens the first GPUs of both makers' doubles.
 fn opened_both(lines: &str) -> [(Double, Arc<CudaContext>); 2] {
     [opened(lines), opened_hip(lines)]
 }
 
-/// Contexts of both doubles, and of the real drivers' first GPUs where `make test-gpu` says that there may be some.
+/// Opens the first GPUs of both doubles, and of the real drivers under `make test-gpu`.
 fn opened_everywhere() -> Vec<(Option<Double>, Arc<CudaContext>)> {
     let doubles = opened_both("").into_iter();
     let mut all: Vec<_> = doubles
@@ -105,7 +104,7 @@ fn devices_are_described() {
     );
     // 1 GHz, two transfers per clock, 512 bits.
     assert_eq!(second.memory_bytes_per_s, Some(128_000_000_000));
-    // An attribute that the driver does not know is no failure.
+    // An attribute that the driver does not know is not a failure.
     assert_eq!(second.dmabuf, None);
     let error = CudaContext::open(&library, 2).unwrap_err();
     assert_eq!(error.name(), "CUDA_ERROR_INVALID_DEVICE");
@@ -154,14 +153,14 @@ fn memory_is_copied_bounded_and_given_back() {
     assert_eq!(context.memory_bytes().unwrap().0, 1 << 20);
 }
 
-/// The double would not notice a stray access otherwise.
+/// Otherwise, the double would not detect a stray access.
 #[test]
 fn the_cpu_cannot_reach_memory_of_the_double() {
     let (_double, context) = opened("");
     let buffer = DeviceBuffer::allocate(&context, 4096).unwrap();
     let file = tempfile::tempfile().unwrap();
     let descriptor = std::os::fd::AsRawFd::as_raw_fd(&file);
-    // SAFETY: the kernel reads the byte, and says EFAULT where this process may not.
+    // SAFETY: the kernel reads the byte, and returns EFAULT if this process may not.
     let count = unsafe { libc::write(descriptor, buffer.address() as *const _, 1) };
     let error = std::io::Error::last_os_error();
     assert_eq!((count, error.raw_os_error()), (-1, Some(libc::EFAULT)));
@@ -188,7 +187,7 @@ fn streams_copy_in_order_and_events_tell_when() {
     after.record(&stream).unwrap();
     let mut back = [0; 13];
     pinned.arena().read(5000, &mut back).unwrap();
-    // Nobody has waited.
+    // Nothing has waited yet.
     assert_eq!(back, [0; 13]);
     assert!(!after.is_passed().unwrap());
     after.wait().unwrap();
@@ -200,8 +199,8 @@ fn streams_copy_in_order_and_events_tell_when() {
     assert!(matches!(uneven, Err(CudaFailure::Outside(_))));
 }
 
-/// Memory waits for its own context alone before it goes, pinned memory as well: a stream of another one is refused,
-/// whichever end is the stranger.
+/// Memory, also pinned memory, waits only for its own context before it is freed. So a stream of another context is
+/// refused, at either end.
 #[test]
 fn a_stream_of_another_gpu_is_refused() {
     let (double, first) = opened("gpus 2");
@@ -228,8 +227,8 @@ fn a_stream_of_another_gpu_is_refused() {
     stream.wait().unwrap();
 }
 
-/// Memory that is in use waits for its copies before it goes: the double would copy to an address that is no longer
-/// there, and that failure would stay.
+/// Memory waits for its copies before it is freed: the double would copy to an address that no longer exists, and that
+/// failure would persist.
 #[test]
 fn memory_waits_for_copies_before_it_goes() {
     let (_double, context) = opened("");

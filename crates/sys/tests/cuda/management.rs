@@ -33,7 +33,7 @@ fn links_and_slices_are_those_of_the_library() {
     let [one, other] = ["0000:1b:00.0", "0000:9A:00.0"].map(|at| nvml.gpu(at).unwrap());
     assert!(nvml.gpu("0000:77:00.0").is_none() && nvml.gpu("\0").is_none());
     let to_other = || NvlinkEnd::Gpu("0000:9a:00.0".to_owned());
-    // One is down, and one is refused, behind which there are others.
+    // One link is down, and one may not be queried; later links exist.
     let expected = [
         to_other(),
         to_other(),
@@ -63,8 +63,8 @@ fn links_and_slices_are_those_of_the_library() {
     assert_eq!(told, expected);
 }
 
-/// Without the kind of the other end its address says which GPU it is; ones are nobody's. A GPU that is lost is not one
-/// without links, and a library that does not fit the driver says so.
+/// Without the type of the remote end, its address identifies the GPU; all ones mean unknown. A lost GPU differs from
+/// one without links, and a library of the wrong version is reported.
 #[test]
 fn what_is_not_told_is_not_taken_for_none() {
     let lines = "gpu 0000:1b:00.0\ngpu 0000:9a:00.0\nkindless\nlinks 0 1 1\nones 0 2\nlost 1";
@@ -90,7 +90,7 @@ fn what_is_not_told_is_not_taken_for_none() {
     );
 }
 
-/// Nothing is made up that is not told, and a library that is none says why.
+/// Missing answers stay unknown, and a file that is not the library is refused with a reason.
 #[test]
 fn a_library_that_tells_little_leaves_much_open() {
     let double = Double::nvml("gpu 0000:1b:00.0\ngpu 0000:1c:00.0\nrefused 3").unwrap();

@@ -11,7 +11,7 @@ use tonnage_sys::cuda::{
 
 use super::{loaded, opened, opened_both, opened_hip};
 
-/// Whole granules are taken, filled and copied as other memory is, and all of them given back.
+/// Mapped memory takes whole granules, is filled and copied like other memory, and all of it is freed.
 #[test]
 fn mapped_memory_has_whole_granules_and_is_given_back() {
     for (_double, context) in opened_both("memory 1048576\ngranularity 65536") {
@@ -26,7 +26,7 @@ fn mapped_memory_has_whole_granules_and_is_given_back() {
         buffer.read(70_000, &mut back).unwrap();
         assert_eq!(&back, b"x");
         assert!(buffer.part(70_000, 2).is_err());
-        // The driver shares it by other means.
+        // The driver shares it in another way.
         assert_eq!(buffer.export().unwrap_err().code(), Some(1));
         let full = DeviceBuffer::map(&context, 1 << 20).unwrap_err();
         assert_eq!(full.code(), Some(2));
@@ -47,7 +47,7 @@ fn kernels_fill_mapped_memory() {
     assert_eq!(kernels.verify(&buffer, 3, 60_000, numbers).unwrap(), None);
 }
 
-/// Whichever call fails, nothing is left of those before it: the double tells of what is given back in another order.
+/// After a failure of any call, nothing of earlier calls is left; the double detects a wrong order of releases.
 #[test]
 fn a_step_that_fails_leaves_nothing() {
     for step in ["Create", "AddressReserve", "Map", "SetAccess"] {
@@ -72,7 +72,7 @@ fn a_step_that_fails_leaves_nothing() {
         lacks.to_string(),
         "CUDA's driver says that this GPU has no memory by virtual-memory handles"
     );
-    // AMD's runtime has the call say that there is too little memory.
+    // With AMD's runtime, the call itself reports exhausted memory.
     assert_eq!(
         DeviceBuffer::map(&hip, 5000).unwrap_err().to_string(),
         "HIP's driver says that this GPU has no memory by virtual-memory handles"
@@ -111,8 +111,8 @@ fn other_gpus_copy_mapped_memory_where_they_reach_it() {
     assert_eq!(&back, b"there and back");
 }
 
-/// A GPU whose access is refused, or that the machine has no way to, is no reason against memory of another one: it is
-/// asked for when its copies need the memory, and named then.
+/// A GPU without access or without a path to another GPU does not prevent that GPU's memory. Access is requested when a
+/// copy needs it, and the failure names both.
 #[test]
 fn a_gpu_that_is_refused_access_is_named_when_it_needs_it() {
     for (lines, said) in [
@@ -146,7 +146,7 @@ fn a_gpu_that_is_refused_access_is_named_when_it_needs_it() {
     }
 }
 
-/// Memory is mapped where no file could be made of it, and where no card reaches it; the latter is told.
+/// Memory is mapped even if it cannot be exported, or if network cards cannot access it. The latter is reported.
 #[test]
 fn what_the_driver_grants_of_mapped_memory_is_told() {
     for (lines, for_cards) in [
@@ -165,7 +165,7 @@ fn what_the_driver_grants_of_mapped_memory_is_told() {
             (Some(true), None)
         );
     }
-    // Releases of ROCm that refuse handles of such memory have the memory itself.
+    // Releases of ROCm that refuse handles for this memory still have the memory itself.
     for (lines, exportable) in [("", true), ("handles 0", false)] {
         let (_double, context) = opened_hip(lines);
         let buffer = DeviceBuffer::map(&context, 4096).unwrap();
@@ -173,7 +173,7 @@ fn what_the_driver_grants_of_mapped_memory_is_told() {
     }
 }
 
-/// Both makers' GPUs have number 0: a copy that goes by it would have the CPU read a GPU's address.
+/// Both makers' GPUs have number 0: a copy that relied on it would let the CPU read a GPU's address.
 #[test]
 fn memory_of_another_driver_is_reached_by_no_copy() {
     let ((_cuda, cuda), (_hip, hip)) = (opened(""), opened_hip(""));
@@ -197,18 +197,19 @@ fn memory_of_another_driver_is_reached_by_no_copy() {
             assert_eq!(refused(&cuda, from, to), expected);
         }
     }
-    // Two libraries of one maker know as little of each other.
+    // Two libraries of the same maker do not know each other's memory either.
     let (_second, second) = opened("");
     assert!(matches!(
         refused(&second, &mapped, &plain(&second)),
         CudaFailure::OtherDriver { .. }
     ));
-    // One that was loaded twice is one.
+    // A library that was loaded twice is the same library.
     let again = CudaContext::open(&loaded(&_second).unwrap(), 0).unwrap();
     second.reach(&again).unwrap();
 }
 
-/// A file of either sort of memory leads to its bytes. That of an allocation of AMD's runtime begins before it.
+/// The file of either kind of memory gives access to its bytes. That of an allocation of AMD's runtime begins before
+/// it.
 #[test]
 fn memory_is_exported_for_other_devices() {
     for (_double, context) in opened_both("dmabuf 1") {
@@ -242,7 +243,7 @@ fn memory_is_exported_for_other_devices() {
             _ => assert_eq!(refused, [of_cuda; 2]),
         }
     }
-    // A success that has opened nothing is none.
+    // Success without an opened file is an error.
     for (_double, context) in opened_both("dmabuf 3") {
         for buffer in [
             DeviceBuffer::allocate(&context, 5000).unwrap(),
@@ -257,7 +258,7 @@ fn memory_is_exported_for_other_devices() {
 #[test]
 fn writes_of_network_cards_are_flushed_as_the_driver_says() {
     for (lines, expected, flushed) in [
-        ("", WritesOrdering::Untold, false),
+        ("", WritesOrdering::Unknown, false),
         ("ordering 0\nflushes 1", WritesOrdering::Flushed, true),
         ("ordering 0\nflushes 2", WritesOrdering::Unordered, false),
         ("ordering 0", WritesOrdering::Unordered, false),

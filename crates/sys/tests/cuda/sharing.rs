@@ -1,4 +1,4 @@
-//! Memory for other processes, and words that streams write. Two processes share memory in the tests of the program.
+//! Memory for other processes, and words that streams write. The end-to-end tests share memory between two processes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -29,8 +29,8 @@ fn memory_is_shared_with_other_processes_alone() {
     }
 }
 
-/// Descriptions of GPUs are asked for once, and not for the context's own; one that is lost says nothing of the others.
-/// A context takes one itself, so that the N-th is another one of those that follow.
+/// Descriptions of GPUs are read once, and not for the context's own GPU; a lost GPU does not affect the others.
+/// Opening a context reads one description, so the N-th read varies over the later ones.
 #[test]
 fn a_way_to_a_gpu_is_asked_for_by_what_is_known_of_it() {
     for (nth, second_is_known) in [(2, true), (3, false), (4, true)] {
@@ -54,7 +54,7 @@ fn words_are_written_when_the_stream_comes_to_them() {
     let (_double, context) = opened("");
     let pinned = PinnedArena::pin(&context, arena(4096)).unwrap();
     let memory = Arc::clone(pinned.arena());
-    let words = FlagWords::of(pinned).unwrap();
+    let words = FlagWords::new(pinned).unwrap();
     let stream = CudaStream::new(&context).unwrap();
     let word = || memory.word(8).unwrap().load(Ordering::Acquire);
     words.write(&stream, 8, u64::MAX - 1).unwrap();
@@ -68,7 +68,7 @@ fn words_are_written_when_the_stream_comes_to_them() {
     }
 }
 
-/// Carried out piece by piece, the words come one after the other, and only once the data are there.
+/// Executed step by step, the words are written in order, and only after the data.
 #[test]
 fn what_is_told_is_behind_the_data() {
     let (double, context) = opened("gpus 2\nslow 1");
@@ -76,7 +76,7 @@ fn what_is_told_is_behind_the_data() {
     let [data_bytes, told_bytes] = [&data, &told].map(|pinned| Arc::clone(pinned.arena()));
     let buffer = DeviceBuffer::allocate(&context, 8).unwrap();
     buffer.write(0, &7u64.to_ne_bytes()).unwrap();
-    let words = FlagWords::of(told).unwrap();
+    let words = FlagWords::new(told).unwrap();
     let (stream, event) = (
         CudaStream::new(&context).unwrap(),
         CudaEvent::untimed(&context).unwrap(),
@@ -88,7 +88,7 @@ fn what_is_told_is_behind_the_data() {
     };
     let way = || (buffer.part(0, 8).unwrap(), data.part(16, 8).unwrap());
     stream
-        .copy_and_tell(way(), Some(behind(8)), &event)
+        .copy_and_signal(way(), Some(behind(8)), &event)
         .unwrap();
     let seen = || {
         let word = |arena: &tonnage_sys::mapping::Arena, at| {
@@ -108,13 +108,13 @@ fn what_is_told_is_behind_the_data() {
     // Refused before anything is handed over.
     for outside in [4, 4096 - 8, 4096] {
         let refused = stream
-            .copy_and_tell(way(), Some(behind(outside)), &event)
+            .copy_and_signal(way(), Some(behind(outside)), &event)
             .unwrap_err();
         assert!(matches!(refused, CudaFailure::Outside(_)), "{refused}");
     }
     let other = CudaContext::open(&loaded(&double).unwrap(), 1).unwrap();
     let other = CudaStream::new(&other).unwrap();
-    let refused = other.copy_and_tell(way(), None, &event).unwrap_err();
+    let refused = other.copy_and_signal(way(), None, &event).unwrap_err();
     assert!(matches!(refused, CudaFailure::OtherGpu { .. }), "{refused}");
     assert!(event.is_passed().unwrap());
 }
@@ -141,5 +141,5 @@ fn a_raw_loop_carries_all_of_its_copies_out() {
 fn a_gpu_that_writes_no_words_says_so() {
     let (_double, context) = opened("words 0");
     let pinned = PinnedArena::pin(&context, arena(4096)).unwrap();
-    assert_eq!(FlagWords::of(pinned).unwrap_err(), CudaFailure::NoWords);
+    assert_eq!(FlagWords::new(pinned).unwrap_err(), CudaFailure::NoWords);
 }

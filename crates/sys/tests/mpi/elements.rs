@@ -1,4 +1,4 @@
-//! Elements of each type as bytes: whole numbers that all of them hold exactly.
+//! Elements of each type as bytes: whole numbers that all types represent exactly.
 
 use tonnage_sys::mpi::{MpiReduction, MpiType};
 
@@ -33,12 +33,12 @@ fn half(value: i64) -> u16 {
     sign | (exponent as u16 + 15) << 10 | fraction as u16
 }
 
-/// An element that a rank gives, small enough that no type overflows with five ranks.
+/// Returns a rank's input element, small enough that no type overflows with five ranks.
 pub fn given(element: MpiType, reduction: Option<MpiReduction>, rank: u32, index: u64) -> i64 {
     let (rank, index) = (i64::from(rank), index as i64);
     let signed = element != MpiType::Uint8;
     match reduction {
-        // Signs and ones, so that each rank's factor is seen: at most 2^5.
+        // Signs and ones, so that each rank's factor has an effect: at most 2^5.
         Some(MpiReduction::Prod) => {
             let factor = 1 + (rank + index) % 2;
             if signed && (rank * 3 + index) % 4 == 0 {

@@ -1,6 +1,6 @@
-//! Every call with every type and reduction, compared with what it has to give.
+//! Makes every call with every type and reduction, and checks the result.
 //!
-//! Memory that a call must leave as it is (around the result, and the elements given) is compared too.
+//! Memory that a call must not change (around the result, and the input) is checked too.
 
 use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::mpi::{ArenaPlace, Communicator, MpiReduction, MpiType};
@@ -11,18 +11,18 @@ use super::elements::{bytes, given, reduced};
 const GUARD: u64 = 64;
 const POISON: u8 = 0xa5;
 
-/// A rank of a group, with memory to give from and to get into.
+/// A rank of a group, with input and output memory.
 pub struct Group<'a> {
     pub comm: &'a Communicator,
     /// Elements of one block.
     pub elements: u64,
-    /// False where this MPI has to refuse a reduce-scatter of so many elements.
+    /// False if this MPI must refuse a reduce-scatter of this many elements.
     pub scatters: bool,
     input: Arena,
     output: Arena,
 }
 
-/// One call: its name in a failure, and what the ranks give.
+/// One call: its name for messages, and the kind of input.
 #[derive(Clone, Copy)]
 struct Case {
     element: MpiType,
@@ -88,7 +88,7 @@ impl<'a> Group<'a> {
         self.elements * u64::from(self.comm.size())
     }
 
-    /// Elements that a rank gives.
+    /// Returns a rank's input elements.
     fn gift(&self, case: Case, rank: u32, range: std::ops::Range<u64>) -> Vec<u8> {
         let one = |index| given(case.element, case.reduction, rank, index);
         range
@@ -96,7 +96,7 @@ impl<'a> Group<'a> {
             .collect()
     }
 
-    /// The reduction of what all ranks give.
+    /// Returns the reduction of all ranks' input.
     fn sum(&self, case: Case, reduction: MpiReduction, range: std::ops::Range<u64>) -> Vec<u8> {
         let one = |index| {
             let ranks = 0..self.comm.size();
@@ -127,13 +127,13 @@ impl<'a> Group<'a> {
         (&self.output, GUARD)
     }
 
-    /// Compares the output with `expected`, and what is behind it with the poison.
+    /// Compares the output with `expected`, and the bytes after it with the poison.
     #[track_caller]
     fn assert_output(&self, call: &str, case: Case, expected: &[u8]) {
         self.assert_output_of(call, case, expected, expected.len());
     }
 
-    /// The same for a call that has written so many bytes.
+    /// The same for a call that has written `written` bytes.
     #[track_caller]
     fn assert_output_of(&self, call: &str, case: Case, expected: &[u8], written: usize) {
         let mut found = vec![0; self.output.len()];
@@ -166,7 +166,7 @@ impl<'a> Group<'a> {
         self.assert_output("all-reduce", case, &expected);
     }
 
-    /// The place of the elements given: the input, or the output for a call in place.
+    /// Returns the memory of the input elements: the input, or the output for an in-place call.
     fn send(&self, in_place: bool, at: u64, bytes: &[u8]) -> Option<ArenaPlace<'_>> {
         if in_place {
             self.output.write(GUARD + at, bytes).unwrap();
@@ -183,7 +183,7 @@ impl<'a> Group<'a> {
             .reduce_scatter_block(case.element, reduction, send, self.output(), self.elements)
             .unwrap();
         let expected = self.sum(case, reduction, self.block(self.comm.rank()));
-        // In place the blocks behind the result have no meaning.
+        // In place, the blocks after the result are undefined.
         let written = if case.in_place { &mine } else { &expected }.len();
         self.assert_output_of("reduce-scatter", case, &expected, written);
     }
@@ -279,7 +279,7 @@ impl<'a> Group<'a> {
         self.assert_output("broadcast", case, &expected);
     }
 
-    /// Passes elements around the ring of ranks, each rank's own ones to the next one.
+    /// Passes elements around the ring of ranks, each rank's own to the next one.
     fn message(&self, element: MpiType) {
         let (me, size) = (self.comm.rank(), self.comm.size());
         if size == 1 {
@@ -296,7 +296,7 @@ impl<'a> Group<'a> {
         let mine = self.gift(case, me, 0..self.elements);
         let from = self.input(&mine);
         let send = || self.comm.send(element, next, from, self.elements).unwrap();
-        // One begins to receive, for MPI may wait for the receiver.
+        // One rank receives first, because MPI may wait for the receiver.
         if me != 0 {
             send();
         }

@@ -1,12 +1,12 @@
-//! MPI's collectives under real launchers: this very program is started again as the ranks.
+//! MPI's collectives under real launchers, which start this test program again as the ranks.
 //!
-//! All plays are given in one run under every MPI that is installed here (Open MPI, MPICH), with several numbers of
-//! ranks. An ignored test is the entry point of the ranks.
+//! One run per installed MPI (Open MPI, MPICH) and number of ranks makes all calls. An ignored test is the ranks' entry
+//! point.
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `plays` | starting ranks, and the plays |
-//! | `every` | every call with every type and reduction, compared with what it has to give |
+//! | `plays` | starting ranks, and the scenarios |
+//! | `every` | every call with every type and reduction, and its expected result |
 //! | `elements` | elements of each type as bytes |
 #![cfg(test)]
 

@@ -1,4 +1,4 @@
-//! Starting ranks, and the plays.
+//! Starts ranks, and contains the scenarios.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,11 +14,11 @@ const IS_RANK: &str = "TONNAGE_TEST_IS_RANK";
 const RANKS: [u32; 3] = [2, 3, 5];
 /// Not divisible by any number of ranks.
 const ELEMENTS: u64 = 17;
-/// The type where another thing than types is tried: ranks outnumber the CPUs of a small machine and wait busily, so
-/// that each call takes its time.
+/// The type for scenarios that do not test types: ranks outnumber the CPUs of a small machine and busy-wait, so each
+/// call is slow.
 const SOME_TYPES: [MpiType; 1] = [MpiType::Float32];
 
-/// Launchers with the name of the dialect that their library has to be told by, and their packages.
+/// Launchers, with the dialect to recognise in their library, and their packages.
 const LAUNCHERS: [(&str, &str, &str); 2] = [
     (
         "mpirun.openmpi --bind-to none --oversubscribe",
@@ -43,7 +43,7 @@ fn as_rank() {
         println!("skip: only another test starts this one");
         return;
     }
-    // Another library than that of the launcher, for whoever starts this rank by hand.
+    // A library other than the launcher's, for ranks that are started manually.
     let path = env("TONNAGE_MPI").map(PathBuf::from);
     let world = start(path.as_deref(), &env).unwrap();
     let comm = world.communicator().unwrap();
@@ -60,7 +60,7 @@ fn as_rank() {
     std::process::exit(0);
 }
 
-/// Two unsigned bytes in this process alone tell what all ranks get of such bytes.
+/// Two unsigned bytes in this process predict the result of all ranks for such bytes.
 fn orders(comm: &Communicator) {
     let (input, output) = (arena(4096), arena(4096));
     let byte = if comm.rank() == 0 { 200 } else { 100 };
@@ -89,7 +89,7 @@ fn groups(all: &Communicator) {
     assert_eq!(half.size(), members);
     assert_eq!(half.rank(), members - 1 - me / 2);
     Group::new(&half, ELEMENTS).every_call(&SOME_TYPES);
-    // A group of a group, of one rank, and one with the number of the half that it is in.
+    // A group of a group, of one rank, and one whose color is the number of its half.
     let alone = half.split(half.rank(), 0).unwrap();
     assert_eq!((alone.rank(), alone.size()), (0, 1));
     Group::new(&alone, ELEMENTS).every_call(&SOME_TYPES);
@@ -98,7 +98,7 @@ fn groups(all: &Communicator) {
     all.barrier().unwrap();
 }
 
-/// Calls above the number of elements that one count may say, which is lowered for it.
+/// Calls with more elements than one count may express; the limit is lowered for this.
 fn parts(mut comm: Communicator) {
     // A block of 84 elements for each of five ranks is 7 units of 12 elements each.
     let (elements, elements_max) = (84, 36);
@@ -119,7 +119,7 @@ fn parts(mut comm: Communicator) {
         .unwrap_err();
     let fits = elements_max / u64::from(comm.size());
     assert!(why.to_string().contains(&format!("; {fits} can")), "{why}");
-    // A prime number of elements cannot be put together of units.
+    // A prime number of elements cannot be composed of units.
     let why = comm
         .all_gather(MpiType::Int8, Some((&input, 0)), (&output, 0), 83)
         .unwrap_err();
@@ -132,7 +132,7 @@ fn parts(mut comm: Communicator) {
     assert!(comm.limit_calls(1 << 31, true).is_err());
 }
 
-/// Calls that cannot be made come back as errors, of which MPI's own is the last.
+/// Invalid calls return errors; the last one is an error of MPI itself.
 fn wrong(world: &Arc<World>, comm: &Communicator) {
     let (input, output) = (arena(4096), arena(4096));
     let (from, to) = ((&input, 0), (&output, 0));
@@ -203,7 +203,7 @@ fn wrong(world: &Arc<World>, comm: &Communicator) {
     pair.free().unwrap();
 }
 
-/// Messages of another length than is expected.
+/// Messages of an unexpected length.
 fn too_long_and_too_short(comm: &Communicator) {
     let arena = arena(4096);
     let place = (&arena, 0);
@@ -224,7 +224,7 @@ fn too_long_and_too_short(comm: &Communicator) {
     comm.barrier().unwrap();
 }
 
-/// All plays under each launcher that is installed, with each number of ranks.
+/// Runs all scenarios under each installed launcher, with each number of ranks.
 #[test]
 fn every_call_gives_what_it_has_to_or_is_an_error() {
     for (launcher, dialect, package) in LAUNCHERS {

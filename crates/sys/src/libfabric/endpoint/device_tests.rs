@@ -1,4 +1,4 @@
-//! Registrations of memory of devices, with a domain that writes down what it is asked to register.
+//! Registrations of device memory, with a domain that records requests.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -67,7 +67,7 @@ unsafe extern "C" fn registered(
     0
 }
 
-/// An endpoint over the embedded library whose domain registers by `registered`.
+/// An endpoint over the embedded library that registers memory by `registered`.
 fn noting(ops: &mut abi::fi_ops_mr) -> Endpoint {
     let mut endpoint = endpoint();
     let domain: *mut abi::fid_domain = endpoint.domain.as_ref().unwrap().cast();
@@ -86,7 +86,7 @@ fn ops() -> abi::fi_ops_mr {
     }
 }
 
-/// Memory that begins 512 bytes behind the beginning of its file's page, at such an address.
+/// Memory at offset 512 of its file's page, with a matching address.
 fn device() -> Arc<DeviceBytes> {
     let file = DmabufFile {
         file: File::open("/dev/null").unwrap().into(),
@@ -100,7 +100,7 @@ fn a_file_is_registered_with_its_offset_and_nothing_of_it_is_injected() {
     let mut ops = ops();
     let mut endpoint = noting(&mut ops);
     let cuda = (HmemInterface::Cuda, 3);
-    endpoint.peer_to_peer = Some(PeerToPeer::Untold);
+    endpoint.peer_to_peer = Some(PeerToPeer::NotConfirmed);
     let refused = endpoint.register_device(device(), cuda, 1).unwrap_err();
     assert!(
         matches!(*refused, LibraryErrorKind::Unsupported(_)),
@@ -109,7 +109,7 @@ fn a_file_is_registered_with_its_offset_and_nothing_of_it_is_injected() {
     endpoint.peer_to_peer = Some(PeerToPeer::Required);
     let registered = endpoint.register_device(device(), cuda, 1);
     if endpoint.library().release() < FILES_SINCE {
-        // The embedded library's release is too old for files: its refusal is all that there is to see.
+        // The embedded library's release is too old for files: only its refusal can be tested.
         assert!(matches!(
             *registered.unwrap_err(),
             LibraryErrorKind::Unsupported(_)
@@ -135,12 +135,12 @@ fn a_file_is_registered_with_its_offset_and_nothing_of_it_is_injected() {
     let of_device = &endpoint.regions[region.0].as_ref().unwrap().bytes;
     assert!(!may_inject(&route, 8, of_device));
     let arena = Arena::allocate(4096, Pages::Normal, Sharing::Private, None).unwrap();
-    let of_host = RegisteredBytes::of(RegisteredMemory::Host(Arc::new(arena)));
+    let of_host = RegisteredBytes::new(RegisteredMemory::Host(Arc::new(arena)));
     assert!(may_inject(&route, 8, &of_host) && !may_inject(&route, 65, &of_host));
     endpoint.deregister(region).unwrap();
 }
 
-/// Each registration has a descriptor, which is gone with it.
+/// Each registration has a descriptor, which is closed with it.
 #[test]
 fn registering_in_turns_leaves_nothing_behind() {
     let mut ops = ops();

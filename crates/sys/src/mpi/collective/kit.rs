@@ -188,7 +188,7 @@ pub(super) struct CollectiveKit {
 
 impl CollectiveKit {
     /// Looks up functions and handles. `version` is the library's own text. MPI must be running, and return errors.
-    pub(super) fn of(
+    pub(super) fn look_up(
         library: &SharedLibrary,
         dialect: Dialect,
         version: &str,
@@ -199,7 +199,7 @@ impl CollectiveKit {
             Dialect::OpenMpi => &OPEN_MPI,
         };
         let find = |symbol| library.symbol_without_version(symbol);
-        let groups = GroupFunctions::of(find)?;
+        let groups = GroupFunctions::look_up(find)?;
         let handle = |constant: Constant| constant.handle(library);
         let known = |constant: Constant| handle(constant).map(Some);
         let float16 = numbers
@@ -209,8 +209,8 @@ impl CollectiveKit {
             .filter(|&(handle, name)| is_half(&groups, handle, name));
         Ok(Self {
             groups,
-            plain: PlainFunctions::of(find)?,
-            large: LargeFunctions::of(find).ok(),
+            plain: PlainFunctions::look_up(find)?,
+            large: LargeFunctions::look_up(find).ok(),
             in_place: numbers.in_place,
             types: [
                 known(numbers.float32)?,

@@ -25,7 +25,7 @@ impl Communicator {
     ) -> Result<(), LibraryError> {
         self.world.here()?;
         let (dtype, peer) = (self.type_of(element)?, self.member("rank", to)?);
-        let from = Memory::of(from, self.bytes_of(element, elements, 1)?)?;
+        let from = Memory::in_arena(from, self.bytes_of(element, elements, 1)?)?;
         self.in_parts(elements, |part| {
             let from = from.after(part.first * element.bytes());
             // SAFETY: MPI runs and this is its thread; type and group are handles of this library, and the peer is in
@@ -52,7 +52,7 @@ impl Communicator {
     ) -> Result<(), LibraryError> {
         self.world.here()?;
         let (dtype, peer) = (self.type_of(element)?, self.member("rank", from)?);
-        let to = Memory::of(to, self.bytes_of(element, elements, 1)?)?;
+        let to = Memory::in_arena(to, self.bytes_of(element, elements, 1)?)?;
         self.in_parts(elements, |part| {
             let to = to.after(part.first * element.bytes());
             let mut status: Status = [0; 8];
@@ -82,7 +82,10 @@ impl Communicator {
         let dtype = self.type_of(element)?;
         let (target, origin) = (self.member("rank", to)?, self.member("rank", from)?);
         let bytes = self.bytes_of(element, elements, 1)?;
-        let (source, place) = (Memory::of(source, bytes)?, Memory::of(place, bytes)?);
+        let (source, place) = (
+            Memory::in_arena(source, bytes)?,
+            Memory::in_arena(place, bytes)?,
+        );
         source.apart_from(&place)?;
         self.in_parts(elements, |part| {
             let source = source.after(part.first * element.bytes());

@@ -54,7 +54,7 @@ impl World {
     pub fn communicator(self: &Arc<Self>) -> Result<Communicator, LibraryError> {
         self.here()?;
         let loaded = &self.loaded;
-        let kit = CollectiveKit::of(&loaded.library, loaded.dialect, &loaded.version)?;
+        let kit = CollectiveKit::look_up(&loaded.library, loaded.dialect, &loaded.version)?;
         Ok(Communicator {
             world: Arc::clone(self),
             kit: Arc::new(kit),
@@ -241,7 +241,7 @@ impl Communicator {
     #[inline]
     fn given(&self, place: Option<ArenaPlace<'_>>, bytes: u64) -> Result<Memory, LibraryError> {
         match place {
-            Some(place) => Memory::of(place, bytes),
+            Some(place) => Memory::in_arena(place, bytes),
             None => Ok(Memory {
                 at: self.kit.in_place(),
                 bytes: 0,
@@ -270,7 +270,7 @@ impl Memory {
 
     /// Returns a range of an arena, which the borrow keeps alive during a call.
     #[inline]
-    fn of((arena, offset): ArenaPlace<'_>, bytes: u64) -> Result<Self, LibraryError> {
+    fn in_arena((arena, offset): ArenaPlace<'_>, bytes: u64) -> Result<Self, LibraryError> {
         let at = arena.pointer(offset, bytes)?;
         Ok(Self {
             at: at.cast(),

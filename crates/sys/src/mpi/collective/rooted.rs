@@ -21,7 +21,7 @@ impl Communicator {
     ) -> Result<(), LibraryError> {
         self.world.here()?;
         let (dtype, root) = (self.type_of(element)?, self.member("root", root)?);
-        let at = Memory::of(at, self.bytes_of(element, elements, 1)?)?;
+        let at = Memory::in_arena(at, self.bytes_of(element, elements, 1)?)?;
         self.in_parts(elements, |part| {
             let at = at.after(part.first * element.bytes());
             // SAFETY: MPI runs and this is its thread; type and group are handles of this library, and the root is in
@@ -151,11 +151,11 @@ impl Communicator {
         let member = self.member("root", root)?;
         if self.rank != root {
             let every = every.ok_or_else(only_the_root)?;
-            return Ok((member, Memory::of(every, every_bytes)?, Memory::NONE));
+            return Ok((member, Memory::in_arena(every, every_bytes)?, Memory::NONE));
         }
         let roots = roots.ok_or_else(no_place)?;
         let every = self.given(every, every_bytes)?;
-        let roots = Memory::of(roots, roots_bytes)?;
+        let roots = Memory::in_arena(roots, roots_bytes)?;
         every.apart_from(&roots)?;
         Ok((member, every, roots))
     }

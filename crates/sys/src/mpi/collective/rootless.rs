@@ -21,7 +21,7 @@ impl Communicator {
         self.world.here()?;
         let (dtype, op) = (self.type_of(element)?, self.reduction(reduction)?);
         let bytes = self.bytes_of(element, elements, 1)?;
-        let (from, to) = (self.given(send, bytes)?, Memory::of(recv, bytes)?);
+        let (from, to) = (self.given(send, bytes)?, Memory::in_arena(recv, bytes)?);
         from.apart_from(&to)?;
         self.in_parts(elements, |part| {
             let done = part.first * element.bytes();
@@ -56,7 +56,7 @@ impl Communicator {
         let all = self.bytes_of(element, elements, self.size)?;
         let one = self.bytes_of(element, elements, 1)?;
         let from = self.given(send, all)?;
-        let to = Memory::of(recv, if send.is_some() { one } else { all })?;
+        let to = Memory::in_arena(recv, if send.is_some() { one } else { all })?;
         from.apart_from(&to)?;
         let block = self.reduced_block(dtype, elements)?;
         // SAFETY: as in `all_reduce`; the input has a block for each rank.
@@ -82,7 +82,7 @@ impl Communicator {
         self.world.here()?;
         let dtype = self.type_of(element)?;
         let from = self.given(send, self.bytes_of(element, elements, 1)?)?;
-        let to = Memory::of(recv, self.bytes_of(element, elements, self.size)?)?;
+        let to = Memory::in_arena(recv, self.bytes_of(element, elements, self.size)?)?;
         from.apart_from(&to)?;
         let block = self.block(dtype, elements)?;
         let dtype = block.dtype;
@@ -109,7 +109,7 @@ impl Communicator {
         self.world.here()?;
         let dtype = self.type_of(element)?;
         let all = self.bytes_of(element, elements, self.size)?;
-        let (from, to) = (self.given(send, all)?, Memory::of(recv, all)?);
+        let (from, to) = (self.given(send, all)?, Memory::in_arena(recv, all)?);
         from.apart_from(&to)?;
         let block = self.block(dtype, elements)?;
         let dtype = block.dtype;

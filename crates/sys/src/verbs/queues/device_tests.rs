@@ -1,4 +1,4 @@
-//! Registrations of memory of devices, over a double of libibverbs that writes down what it is asked to register.
+//! Registrations of device memory, with a double of libibverbs that records requests.
 
 use std::cell::RefCell;
 use std::fs::File;
@@ -28,7 +28,7 @@ thread_local! {
     static FLAGS: RefCell<Vec<u32>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Queues of the double's device, in a directory that the library lies in.
+/// Opens queues of the double's device, in the folder of the library.
 fn queues() -> (tempfile::TempDir, Queues) {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("libibverbs.so.1");
@@ -51,7 +51,7 @@ fn queues() -> (tempfile::TempDir, Queues) {
     (directory, Queues::open(&context, 16, false).unwrap())
 }
 
-/// Offset, length, address and file of the last registration, and the number of those that are open.
+/// Returns offset, length, address and file of the last registration, and the number of open registrations.
 fn asked(queues: &Queues) -> ([i64; 4], i64) {
     let library = &queues.context.library.library;
     let noted = library.symbol_without_version(c"tonnage_double").unwrap();
@@ -72,7 +72,7 @@ fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
 
-/// Memory whose first byte is not the first of a page, with pieces, and one without an address.
+/// Memory that begins inside a page, memory in pieces, and memory without an address.
 #[test]
 fn files_are_registered_with_their_offsets_and_let_go_of() {
     let (_directory, mut queues) = queues();
@@ -86,7 +86,7 @@ fn files_are_registered_with_their_offsets_and_let_go_of() {
     let remote = queues.remote(region).unwrap();
     assert_eq!((remote.base, remote.len), (0x7f00_0000_0200, 10_000));
     queues.deregister(region).unwrap();
-    // Nothing keeps it but this.
+    // Only this keeps it alive.
     assert_eq!((asked(&queues).1, Arc::strong_count(&whole)), (0, 1));
     queues.register_up_to(8192);
     let region = queues.register_device(whole, ACCESS).unwrap();
@@ -95,7 +95,7 @@ fn files_are_registered_with_their_offsets_and_let_go_of() {
         [512 + 4096, 10_000 - 4096, 0x7f00_0000_1200]
     );
     queues.deregister(region).unwrap();
-    // Offset and address have to agree below a page, for the kernel.
+    // The kernel requires offset and address to have the same offset in a page.
     let region = queues.register_device(device(64, 0, 100), ACCESS).unwrap();
     assert_eq!(asked(&queues).0[..3], [64, 100, 64]);
     assert_eq!(queues.remote(region).unwrap().base, 64);
@@ -107,12 +107,12 @@ fn files_are_registered_with_their_offsets_and_let_go_of() {
             .unwrap();
         queues.deregister(region).unwrap();
     }
-    // Other tests open and close some meanwhile.
+    // Other tests open and close some at the same time.
     assert!(descriptors() < before + 1000);
 }
 
-/// Memory of GPUs of both makers, by its file and by its address. What AMD's runtime allocated does not begin where its
-/// file does, and would be registered with another's bytes if that were left out.
+/// GPU memory of both makers, by its file and by its address. An allocation of AMD's runtime does not begin where its
+/// file does; without the offset, a neighbour's bytes would be registered.
 #[test]
 fn memory_of_either_maker_is_registered_where_it_begins() {
     let (_directory, mut queues) = queues();
