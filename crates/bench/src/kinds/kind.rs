@@ -116,7 +116,7 @@ pub trait Kind {
         false
     }
 
-    /// Removes leftovers of a failed point outside this process, such as files.
+    /// Removes files and other resources that a failed point has left outside this process.
     fn abandon(&mut self) {}
 }
 

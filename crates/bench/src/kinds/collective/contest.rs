@@ -19,7 +19,8 @@ use tonnage_record::spread::spread;
 use tonnage_record::{CollectiveBody, Outcome};
 use tonnage_units::{Error, Result};
 
-/// Maximum number of iterations of a trial with a given duration. More would add no information, and each one's time is stored.
+/// Maximum number of iterations of a trial with a given duration. More would add no information, and each one takes
+/// memory for its time.
 const ITERATIONS_MAX: u64 = 20_000;
 
 /// The last run of a warm-up takes at least 1/`PART` of a trial if data are written once per trial.
