@@ -121,10 +121,10 @@ impl Connections {
         self.all.iter().map(|end| end.peer).collect()
     }
 
-    /// Notes the lane of the operation on connection `place`, and returns its immediate.
-    pub fn post(&mut self, place: usize, rank: Peer, lane: Lane) -> u32 {
-        self.all[place].lane = Some(lane);
-        let answers = u32::from(place >= self.begins);
+    /// Notes the lane of the operation on connection `index`, and returns its immediate.
+    pub fn post(&mut self, index: usize, rank: Peer, lane: Lane) -> u32 {
+        self.all[index].lane = Some(lane);
+        let answers = u32::from(index >= self.begins);
         rank | self.worker << RANK_BITS | answers << (RANK_BITS + WORKER_BITS)
     }
 
@@ -143,9 +143,9 @@ impl Connections {
         self.answered >= self.begins
     }
 
-    /// Describes the peer of the first connection in `places` for which `is_missing` holds.
-    fn missing(&self, places: Range<usize>, is_missing: fn(&Connection) -> bool) -> String {
-        let missing = self.all[places].iter().find(|end| is_missing(end));
+    /// Describes the peer of the first connection in `range` for which `is_missing` holds.
+    fn missing(&self, range: Range<usize>, is_missing: fn(&Connection) -> bool) -> String {
+        let missing = self.all[range].iter().find(|end| is_missing(end));
         missing.map_or_else(|| "a peer".to_owned(), |end| format!("rank {}", end.peer))
     }
 
@@ -154,9 +154,9 @@ impl Connections {
         self.missing(0..self.all.len(), |end| end.lane.is_some() && end.done == 0)
     }
 
-    /// Describes a peer in `places` that has not sent its byte.
-    pub fn silent(&self, places: Range<usize>) -> String {
-        self.missing(places, |end| end.arrived == 0)
+    /// Describes a peer in `range` that has not sent its byte.
+    pub fn silent(&self, range: Range<usize>) -> String {
+        self.missing(range, |end| end.arrived == 0)
     }
 
     /// Notes that an operation of this side has completed.
@@ -203,14 +203,14 @@ impl Connections {
                 "the first byte of worker {worker} of rank {rank} arrived here"
             ));
         }
-        let (places, seen) = if answers {
+        let (range, seen) = if answers {
             (self.begun(), &mut self.answered)
         } else {
             (self.accepted(), &mut self.asked)
         };
-        let ends = &mut self.all[places];
+        let ends = &mut self.all[range];
         let found = ends.binary_search_by_key(&rank, |end| end.peer);
-        let Some(end) = found.ok().and_then(|place| ends.get_mut(place)) else {
+        let Some(end) = found.ok().and_then(|index| ends.get_mut(index)) else {
             return self.note(format!(
                 "a first byte of rank {rank} arrived, which has no such connection here"
             ));
@@ -246,8 +246,7 @@ impl Connections {
         let is_complete = |end: &&Connection| {
             end.done == 1 && (self.visibility == Visibility::OwnOnly || end.arrived == arrivals)
         };
-        let count =
-            |places: Range<usize>| self.all[places].iter().filter(is_complete).count() as u64;
+        let count = |range: Range<usize>| self.all[range].iter().filter(is_complete).count() as u64;
         Counted {
             begun: count(self.begun()),
             accepted: count(self.accepted()),
@@ -274,12 +273,12 @@ mod tests {
         }
     }
 
-    fn post_and_end(ends: &mut Connections, places: Range<usize>) {
-        for place in places {
-            let lane = Lane(40 + place as u32);
-            ends.post(place, 5, lane);
+    fn post_and_end(ends: &mut Connections, range: Range<usize>) {
+        for index in range {
+            let lane = Lane(40 + index as u32);
+            ends.post(index, 5, lane);
             ends.ended(&Completion {
-                tag: place as u32,
+                tag: index as u32,
                 lane,
                 ..Completion::EMPTY
             });

@@ -302,12 +302,12 @@ impl Worker {
         }
     }
 
-    /// Moves one byte over each of these connections, to its peer or from it.
-    fn move_with(&mut self, places: Range<usize>) -> Result<()> {
+    /// Moves one byte over each connection in `range`, to its peer or from it.
+    fn move_with(&mut self, range: Range<usize>) -> Result<()> {
         let (peers, verb, rank) = (self.ends.peers(), self.verb, self.config.rank);
-        let until = places.end;
-        for place in places {
-            let peer = peers[place];
+        let until = range.end;
+        for index in range {
+            let peer = peers[index];
             let (Some(local), Some(remote)) = (self.region, self.remote_of(peer)) else {
                 return Err(Error::Failed(format!(
                     "rank {peer} is not connected; look for that rank's error, or report it"
@@ -317,11 +317,11 @@ impl Worker {
             let lane = self.engine()?.lane(&spec)?;
             let op = Op {
                 lane,
-                tag: place as u32,
+                tag: index as u32,
                 local: 0,
                 remote: 0,
                 len: 1,
-                imm: self.ends.post(place, rank, lane),
+                imm: self.ends.post(index, rank, lane),
             };
             self.wait("room for a byte to", Connections::undone, |worker| {
                 Ok(worker.engine()?.post(&[op])? == 1)

@@ -25,7 +25,7 @@ use tonnage_loops::flow_walk::FlowWalk;
 const WORD: u64 = WORD_BYTES as u64;
 
 /// Result slots that are written or read at a time.
-const PLACES_AT_ONCE: u64 = 4096;
+const RESULT_SLOTS_AT_ONCE: u64 = 4096;
 
 /// Initial content of a result slot. No word counts this high.
 const UNANSWERED: u64 = u64::MAX;
@@ -81,8 +81,8 @@ pub struct WordWalks {
     slots: u64,
     stride_bytes: u64,
     footprint_bytes: u64,
-    places: u64,
-    place_bytes: u64,
+    result_slots: u64,
+    result_slot_bytes: u64,
 }
 
 impl WordWalks {
@@ -116,8 +116,8 @@ impl WordWalks {
             slots: point.slots(),
             stride_bytes: point.stride_bytes,
             footprint_bytes: point.footprint_bytes,
-            places: point.word_places(),
-            place_bytes: point.op.local_words_bytes().into(),
+            result_slots: point.word_places(),
+            result_slot_bytes: point.op.local_words_bytes().into(),
         }
     }
 
@@ -127,8 +127,8 @@ impl WordWalks {
             out.unanswered = None;
         }
         for out in &self.out {
-            self.fill_places(memory, out)?;
-            let guard = out.origin + self.places * self.place_bytes;
+            self.fill_result_slots(memory, out)?;
+            let guard = out.origin + self.result_slots * self.result_slot_bytes;
             let key = Key::new(self.seed, number, self.rank, out.target);
             memory.fill(out.origin, guard, GUARD_BYTES, key)?;
         }
@@ -149,15 +149,16 @@ impl WordWalks {
 
     /// Fills the result slots of a flow. Without verification they are reused, and each compare-swap replaces 0 by 0,
     /// so that all of them succeed.
-    fn fill_places(&self, memory: &dyn Memory, out: &OutWords) -> Result<()> {
+    fn fill_result_slots(&self, memory: &dyn Memory, out: &OutWords) -> Result<()> {
         let swaps = self.op == Verb::CompareSwap;
         let mut walk = out.walk.clone();
         let mut visits = vec![0u64; if swaps { self.slots as usize } else { 0 }];
-        let mut bytes = Vec::with_capacity((PLACES_AT_ONCE * self.place_bytes) as usize);
+        let mut bytes =
+            Vec::with_capacity((RESULT_SLOTS_AT_ONCE * self.result_slot_bytes) as usize);
         let mut first = None;
-        for _ in 0..self.places {
-            let (place, slot) = walk.next_slots();
-            first.get_or_insert(place);
+        for _ in 0..self.result_slots {
+            let (result_slot, slot) = walk.next_slots();
+            first.get_or_insert(result_slot);
             let before = match visits.get_mut(slot as usize) {
                 Some(count) => std::mem::replace(count, *count + 1),
                 None => 0,
@@ -167,17 +168,17 @@ impl WordWalks {
                 (false, true) => [UNANSWERED; 3],
                 (_, false) => [0; 3],
             };
-            let words = words.iter().take((self.place_bytes / WORD) as usize);
+            let words = words.iter().take((self.result_slot_bytes / WORD) as usize);
             bytes.extend(words.flat_map(|word| word.to_ne_bytes()));
-            let is_last = place + 1 == self.places;
+            let is_last = result_slot + 1 == self.result_slots;
             if is_last || bytes.len() == bytes.capacity() {
-                let at = first.take().unwrap_or(0) * self.place_bytes;
+                let at = first.take().unwrap_or(0) * self.result_slot_bytes;
                 memory.write(out.origin + at, &bytes)?;
                 bytes.clear();
             }
         }
         if let Some(first) = first {
-            memory.write(out.origin + first * self.place_bytes, &bytes)?;
+            memory.write(out.origin + first * self.result_slot_bytes, &bytes)?;
         }
         Ok(())
     }
@@ -185,8 +186,11 @@ impl WordWalks {
     /// Operations that the flows issued since the last call, and the digests of their answers if these are verified.
     pub fn issued(&mut self, memory: &dyn Memory, flows: &[Flow]) -> Result<Issued> {
         let mut issued = Issued::default();
-        let (places, place_bytes, swaps) =
-            (self.places, self.place_bytes, self.op == Verb::CompareSwap);
+        let (result_slots, result_slot_bytes, swaps) = (
+            self.result_slots,
+            self.result_slot_bytes,
+            self.op == Verb::CompareSwap,
+        );
         for (out, flow) in self.out.iter_mut().zip(flows) {
             let before = std::mem::replace(&mut out.issued, flow.issued);
             issued.ranges.push((before, flow.issued));
@@ -195,9 +199,9 @@ impl WordWalks {
                 out.walk.skip(count);
                 continue;
             }
-            if count > places {
+            if count > result_slots {
                 return Err(Error::Failed(format!(
-                    "{count} operations towards rank {} had only {places} result slots",
+                    "{count} operations towards rank {} had only {result_slots} result slots",
                     out.target
                 )));
             }
@@ -207,10 +211,10 @@ impl WordWalks {
                 continue;
             }
             let mut digest = AtomicDigest::default();
-            let mut held = HeldPlaces::new(out.origin, places, place_bytes);
+            let mut held = ResultSlotChunk::new(out.origin, result_slots, result_slot_bytes);
             for number in 0..count {
-                let (place, slot) = out.walk.next_slots();
-                let words = held.words(memory, place)?;
+                let (result_slot, slot) = out.walk.next_slots();
+                let words = held.words(memory, result_slot)?;
                 let old = words[if swaps { 2 } else { 0 }];
                 if old == UNANSWERED {
                     out.unanswered.get_or_insert(number);
@@ -241,7 +245,7 @@ impl WordWalks {
                 )));
             }
             moved.checked_bytes += WORD * expected.out.get(index).copied().unwrap_or(0);
-            let guard = out.origin + self.places * self.place_bytes;
+            let guard = out.origin + self.result_slots * self.result_slot_bytes;
             let key = Key::new(self.seed, number, self.rank, out.target);
             memory.verify(out.origin, guard, GUARD_BYTES, key, untouched)?;
         }
@@ -332,36 +336,40 @@ impl WordWalks {
 }
 
 /// A chunk of a flow's result slots, read sequentially.
-struct HeldPlaces {
+struct ResultSlotChunk {
     origin: u64,
-    places: u64,
-    place_bytes: u64,
+    result_slots: u64,
+    result_slot_bytes: u64,
     first: u64,
     bytes: Vec<u8>,
 }
 
-impl HeldPlaces {
-    fn new(origin: u64, places: u64, place_bytes: u64) -> Self {
+impl ResultSlotChunk {
+    fn new(origin: u64, result_slots: u64, result_slot_bytes: u64) -> Self {
         Self {
             origin,
-            places,
-            place_bytes,
+            result_slots,
+            result_slot_bytes,
             first: 0,
             bytes: Vec::new(),
         }
     }
 
     /// The words of a result slot; the array is padded with 0.
-    fn words(&mut self, memory: &dyn Memory, place: u64) -> Result<[u64; 3]> {
-        let held = self.bytes.len() as u64 / self.place_bytes;
-        if place < self.first || place >= self.first + held {
-            let count = PLACES_AT_ONCE.min(self.places - place);
-            self.bytes.resize((count * self.place_bytes) as usize, 0);
-            self.first = place;
-            memory.read(self.origin + place * self.place_bytes, &mut self.bytes)?;
+    fn words(&mut self, memory: &dyn Memory, result_slot: u64) -> Result<[u64; 3]> {
+        let held = self.bytes.len() as u64 / self.result_slot_bytes;
+        if result_slot < self.first || result_slot >= self.first + held {
+            let count = RESULT_SLOTS_AT_ONCE.min(self.result_slots - result_slot);
+            self.bytes
+                .resize((count * self.result_slot_bytes) as usize, 0);
+            self.first = result_slot;
+            memory.read(
+                self.origin + result_slot * self.result_slot_bytes,
+                &mut self.bytes,
+            )?;
         }
-        let at = ((place - self.first) * self.place_bytes) as usize;
-        let own = &self.bytes[at..at + self.place_bytes as usize];
+        let at = ((result_slot - self.first) * self.result_slot_bytes) as usize;
+        let own = &self.bytes[at..at + self.result_slot_bytes as usize];
         let mut words = [0; 3];
         for (word, bytes) in words.iter_mut().zip(own.chunks_exact(WORD as usize)) {
             let mut word_bytes = [0; WORD as usize];

@@ -231,12 +231,12 @@ fn a_missing_answer_in_an_earlier_round_is_reported() {
     assert!(error.contains("the old value did not arrive"), "{error}");
 }
 
-/// About `places` result slots, one for each operation of a trial.
-fn with_places(places: u64) -> Contention {
+/// About `result_slots` result slots, one for each operation of a trial.
+fn with_result_slots(result_slots: u64) -> Contention {
     let mut point = point(Addresses::Sequential, 6);
     point.op = Verb::CompareSwap;
     let each = u64::from(point.batch_share_max().max(1));
-    point.length.trial = TrialLength::Iterations(places / each);
+    point.length.trial = TrialLength::Iterations(result_slots / each);
     Contention::of(point)
 }
 
@@ -244,7 +244,7 @@ fn with_places(places: u64) -> Contention {
 /// trials also wrap around the end.
 #[test]
 fn more_operations_than_result_slots_in_a_chunk_are_right() {
-    let mut ranks = with_places(10_000);
+    let mut ranks = with_result_slots(10_000);
     assert!((9000..=10_000).contains(&ranks.point.word_places()));
     for number in 1..5 {
         ranks.fill(number);
@@ -262,10 +262,10 @@ fn more_operations_than_result_slots_in_a_chunk_are_right() {
 #[test]
 fn a_trial_has_one_result_slot_per_operation_and_rejects_more_operations() {
     for more in [0, 1] {
-        let mut ranks = with_places(64);
-        let places = ranks.point.word_places();
+        let mut ranks = with_result_slots(64);
+        let result_slots = ranks.point.word_places();
         ranks.fill(1);
-        for _ in 0..places + more {
+        for _ in 0..result_slots + more {
             ranks.carry_out(1);
         }
         let flow = std::slice::from_ref(&ranks.flows[0]);
