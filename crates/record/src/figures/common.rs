@@ -64,9 +64,9 @@ pub const EXCHANGE: &[Figure] = &[
         name: "Place",
         field: "place",
         meaning: "Sockets of the workers that exchange bytes with each other: near (each with its peer on one socket), \
-             far (initiator and target on two) or mixed. Empty where they are on different hosts or not pinned, and where the kernel \
-             names no sockets.",
-        computed: "From the CPUs that workers were pinned to; as the plan asked for it where none was.",
+             far (initiator and target on two) or mixed. Empty if they are on different hosts or not pinned, or if the kernel \
+             reports no sockets.",
+        computed: "From the CPUs that workers were pinned to; if none was pinned, as requested by the plan.",
         value: |row| row.record.place().map(|place| place.name()).into(),
         ..Figure::PLAIN
     },
@@ -76,8 +76,8 @@ pub const EXCHANGE: &[Figure] = &[
 const MEMORY_OF: Figure = Figure::asked(
     "Memory",
     "memory",
-    "Memory that the bytes live in; `tonnage devices` lists the memories. The record's `effective` part says \
-             what was had.",
+    "Memory that the bytes live in; `tonnage devices` lists the memories. The record's `effective` part has \
+             the memory actually used.",
     |row| {
         let had = row.record.collective().and_then(|_| memory_of(row));
         had.or_else(|| row.options().memory).into()
@@ -118,7 +118,7 @@ pub const OUTCOME: &[Figure] = &[
         name: "Outcome",
         field: "outcome",
         meaning: "End of the whole point: measured, skipped (it could not be tried here) or failed. A phase of files that \
-             had ended before another one failed has its figures all the same.",
+             had ended before another one failed still has its figures.",
         computed: "Decided when the point ends.",
         value: |row| row.record.outcome.status().into(),
         ..Figure::PLAIN
@@ -127,7 +127,7 @@ pub const OUTCOME: &[Figure] = &[
         name: "Why",
         field: "outcome_why",
         meaning: "Reason that a point was skipped or failed, and the next thing to do.",
-        computed: "Written by whatever stopped it.",
+        computed: "Reported by the part of the program that stopped it.",
         value: |row| row.record.outcome.why().into(),
         ..Figure::PLAIN
     },

@@ -6,8 +6,7 @@ use super::{Figure, Row};
 use crate::Record;
 use crate::grouping::by_answer;
 
-const OWN_WORD: &str =
-    "The engine's own word, ranks with the same answer together; absent where the engine has none.";
+const OWN_WORD: &str = "Reported by the engine, ranks with the same answer together; absent if the engine reports none.";
 
 /// Figures of the library, provider and device used.
 pub const ENGINE: &[Figure] = &[

@@ -57,7 +57,7 @@ pub const LATENCY: &[Figure] = &[
         name: "Min Lat (us)",
         field: "latency_ns_min",
         meaning: "Smallest latency, exact.",
-        computed: "Kept beside the histogram.",
+        computed: "Kept next to the histogram.",
         value: |row| latency(row, |latency| latency.latency_ns_min),
         ..Figure::TIME_US
     },
@@ -116,10 +116,10 @@ pub const LATENCY: &[Figure] = &[
 pub const DELIVERED: &[Figure] = &[Figure {
     name: "Delivered",
     field: "latency_delivered",
-    meaning: "Arrival of the bytes written, by the end of a latency sample: yes where they are in the peer's memory then; \
-         no where the latency is to local completion, and the bytes may still be on their way.",
-    computed: "From what the engine promises about completions; absent for reads and ping-pongs, whose kind says it, and \
-         where it cannot be told.",
+    meaning: "Arrival of the bytes written, by the end of a latency sample: yes if they are in the peer's memory then; \
+         no if the latency is to local completion, and the bytes may still be in flight.",
+    computed: "From what the engine promises about completions; absent for reads and ping-pongs, whose kind implies it, and \
+         if it is unknown.",
     value: |row| latency(row, |latency| latency.delivered),
     ..Figure::PLAIN
 }];

@@ -78,8 +78,8 @@ pub const LIMIT: &[Figure] = &[
     Figure {
         name: "Limit (GB/s)",
         field: "limit_bytes_per_s",
-        meaning: "Upper bound that the bandwidth is set beside, GB of 1e9 bytes per second.",
-        computed: "Measured beside the point, read from the device, or stated by the user; `limit_what` says which.",
+        meaning: "Upper bound that the bandwidth is compared with, GB of 1e9 bytes per second.",
+        computed: "Measured around the point, read from the device, or stated by the user; `limit_what` describes it.",
         style: GIGA,
         value: |row| limit(row).map(|limit| limit.bytes_per_s).into(),
         ..Figure::PLAIN
@@ -88,7 +88,7 @@ pub const LIMIT: &[Figure] = &[
         name: "Limit what",
         field: "limit_what",
         meaning: "The limit in words, such as one sequential direct stream of the storage.",
-        computed: "Written by whatever measured or stated it.",
+        computed: "Provided together with the limit.",
         value: |row| limit(row).map(|limit| limit.what.as_str()).into(),
         ..Figure::PLAIN
     },
@@ -111,9 +111,9 @@ pub const CPU: &[Figure] = &[Figure {
 const VERIFIED_OF: Figure = Figure {
     name: "Verified (B)",
     field: "verified_bytes",
-    meaning: "Bytes of all trials that were compared with what was expected, and right; absent where none were compared. \
-             Of a transfer those of the last visit of each slot, or with verify=each of every operation: beside Payload \
-             they are the coverage.",
+    meaning: "Bytes of all trials that were verified; absent if none were checked. \
+             Of a transfer those of the last visit of each slot, or with verify=each of every operation. Relative to \
+             Payload they are the coverage.",
     computed: "Sum over the trials; a wrong byte fails the point.",
     value: |row| row.body().verified_bytes(row.part).into(),
     ..Figure::PLAIN
@@ -143,9 +143,9 @@ pub const AMOUNTS: &[Figure] = &[
     Figure {
         name: "In flight",
         field: "in_flight_max",
-        meaning: "The most operations that one thread really had in flight at a time, of all its lanes; the window says how \
-             many it might have had.",
-        computed: "Largest over the threads, ranks and trials of what was handed over and had not been seen to end.",
+        meaning: "Maximum number of operations that one thread actually had in flight, over all its lanes; the window is \
+             the maximum allowed.",
+        computed: "Largest over the threads, ranks and trials of operations posted and not yet seen to end.",
         value: |row| {
             trials(row)
                 .filter_map(|trial| trial.in_flight_max)

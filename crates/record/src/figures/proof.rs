@@ -14,7 +14,7 @@ pub const PROOF: &[Figure] = &[
         name: "Canary before (ns)",
         field: "canary_before_ns",
         meaning: "Time of a cache line from one CPU to another just before the point. It has nothing to do with the \
-             engine and tells whether the way between the CPUs is the usual one.",
+             engine and shows whether the path between the CPUs is the usual one.",
         computed: CANARY,
         style: Style::Scaled(1.0),
         better: Some(Better::Low),
@@ -25,7 +25,7 @@ pub const PROOF: &[Figure] = &[
         name: "Canary after (ns)",
         field: "canary_after_ns",
         meaning: "Time of a cache line just after the point. If it differs from Canary before by more than a fifth, the \
-             way between the CPUs changed meanwhile, as it does on virtual machines. If the trials differ too, small \
+             path between the CPUs changed meanwhile, as it does on virtual machines. If the trials differ too, small \
              differences between results mean nothing.",
         computed: CANARY,
         style: Style::Scaled(1.0),
@@ -38,8 +38,8 @@ pub const PROOF: &[Figure] = &[
         field: "path_crossed",
         meaning: "Proof that the payload crossed the devices that it should have, by these devices' own counters: yes or \
              no.",
-        computed: "yes where every device carried at least 99 % of the payload, warm-up included, from before the \
-             warm-up to after the last trial; absent where the engine names no device.",
+        computed: "yes if every device carried at least 99 % of the payload, warm-up included, from before the \
+             warm-up to after the last trial; absent if the engine names no device.",
         value: |row| {
             row.record
                 .wire_proof

@@ -55,7 +55,7 @@ const CALL: &[Figure] = &[
     Figure::asked(
         "Reduction",
         "reduction",
-        "Combination of the elements, where a collective reduces.",
+        "Operation that combines the elements, if the collective reduces.",
         |row| {
             let reduction = body(row).and_then(|body| body.point.reduction);
             reduction.map(|reduction| reduction.name()).into()
@@ -79,7 +79,7 @@ const CALL: &[Figure] = &[
     Figure::asked(
         "Refill",
         "refill",
-        "Moment at which inputs are written anew: before each iteration, or before each trial alone.",
+        "When inputs are rewritten: before each iteration, or only before each trial.",
         |row| body(row).map(|body| body.point.refill.name()).into(),
     ),
     Figure {
@@ -96,7 +96,7 @@ const CALL: &[Figure] = &[
         ..Figure::asked(
             "Algorithm",
             "chosen_algorithm",
-            "Algorithm of a collective; absent where a library does not say it.",
+            "Algorithm of a collective; absent if a library does not report it.",
             |row| {
                 let algorithm = backend(row).and_then(|it| it.chosen_algorithm);
                 algorithm.map(|algorithm| algorithm.name()).into()
@@ -108,7 +108,7 @@ const CALL: &[Figure] = &[
         ..Figure::asked(
             "Message (B)",
             "chosen_chunk_bytes",
-            "Longest message of a collective; absent where a library does not say it.",
+            "Longest message of a collective; absent if a library does not report it.",
             |row| backend(row).and_then(|it| it.chosen_chunk_bytes).into(),
         )
     },
@@ -126,7 +126,7 @@ const TIMES: &[Figure] = &[
     Figure {
         name: "Time (us)",
         field: "call_ns_mean",
-        meaning: "Time of one call of a collective: of its slowest rank, unless --rank-time says otherwise.",
+        meaning: "Time of one call of a collective, on its slowest rank unless --rank-time selects another.",
         computed: "Each rank's own begin to end; combined over ranks for each iteration, then the mean over iterations and \
              trials. Where calls follow each other, all of a trial / their number.",
         value: |row| summary(row, |it| it.call_ns.mean),
@@ -180,7 +180,7 @@ const BANDWIDTH: &[Figure] = &[
     Figure {
         name: "BusBW (GB/s)",
         field: "busbw_bytes_per_s_mean",
-        meaning: "Bandwidth of the bus: what the busiest link must have carried, whoever carried it out. n/a for one rank.",
+        meaning: "Bus bandwidth: the minimum that the busiest link must have carried, independent of the algorithm. n/a for one rank.",
         computed: "AlgBW × 2(n-1)/n for all-reduce, (n-1)/n for reduce-scatter, all-gather, all-to-all, gather and scatter, \
              1 for broadcast, reduce and send-recv-*.",
         value: |row| summary(row, |it| Some(it.busbw_bytes_per_s?.mean)),
@@ -191,7 +191,7 @@ const BANDWIDTH: &[Figure] = &[
         field: "busbw_limit_fraction",
         meaning: "Part of its limit that the bandwidth of the bus reaches.",
         computed: "BusBW / the bandwidth that --limit states, or that was measured: copies of the same memory by all ranks that send at \
-             once, per rank; or the speed of the slowest link. Absent for rooted operations, and where nothing was measured.",
+             once, per rank; or the speed of the slowest link. Absent for rooted operations, and if nothing was measured.",
         style: PERCENT,
         better: Some(Better::High),
         value: |row| summary(row, |it| it.busbw_limit_fraction),
@@ -212,7 +212,7 @@ const BACKEND: &[Figure] = &[
         name: "Backend why",
         field: "backend_why",
         meaning: "Reason that a point was skipped or failed on one backend, and the next thing to do.",
-        computed: "Written by whatever stopped it.",
+        computed: "Reported by the part of the program that stopped it.",
         value: |row| backend(row).and_then(|it| it.backend_outcome.why()).into(),
         ..Figure::PLAIN
     },

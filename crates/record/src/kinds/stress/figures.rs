@@ -41,8 +41,8 @@ const DRAWS: &[Figure] = &[
     Figure {
         name: "Skipped",
         field: "draws_skipped",
-        meaning: "Transfers that a stress drew and did not try, because the engine or the machine lacks what they need; the \
-             line under the table says what the first one lacked.",
+        meaning: "Transfers that a stress drew and did not try, because the engine or the machine lacks something they need; the \
+             line under the table gives the reason for the first one.",
         computed: "Counted.",
         value: |row| part(row, |part| part.skipped),
         ..Figure::PLAIN
@@ -63,7 +63,7 @@ const FAILURE: &[Figure] = &[Figure {
     field: "first_failure_command",
     meaning: "Command line that repeats the first transfer of a stress that failed; in the row of its engine and \
          operation.",
-    computed: "Written from what was drawn.",
+    computed: "Generated from the drawn options.",
     value: |row| {
         let failure = body(row).and_then(|body| body.first_failure.as_ref());
         let (engine, op) = (row.body().engine(row.part), row.body().verb(row.part));

@@ -6,7 +6,7 @@ use super::figures::{point, trials};
 use crate::figures::{Better, Figure, GIGA, OfTrials, Row, Style, Value};
 
 const MEAN: &str =
-    "Geometric mean over the trials, each of which measures without the background and beside it.";
+    "Geometric mean over the trials, each of which measures without the background and with it.";
 const RATIO: &str = "Geometric mean over the trials of the ratio of their two halves, which is that of the two columns \
      before it.";
 const INTERVAL: &str =
@@ -17,7 +17,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
     Figure::asked(
         "Background",
         "background",
-        "Load that workers of their own move beside the latency: operation, size, window and pairs; empty without.",
+        "Load that separate workers move during the latency measurement: operation, size, window and pairs; empty without.",
         |row| {
             point(row, |point| {
                 point.background.map(|background| background.to_string())
@@ -29,8 +29,8 @@ pub(super) const BACKGROUND: &[Figure] = &[
         ..Figure::asked(
             "Load asked (op/s)",
             "background_rate_per_s",
-            "Operations per second of the background in each initiating rank, as asked; full where it has no rate, \
-             but what its window carries.",
+            "Operations per second of the background in each initiating rank, as requested; full if it has no rate \
+             and moves as much as its window carries.",
             |row| {
                 point(row, |point| {
                     let rate_per_s = point.background.map(|background| background.rate_per_s);
@@ -61,7 +61,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
     Figure {
         name: "Loaded p50 (us)",
         field: "loaded_latency_ns_p50",
-        meaning: "Median latency beside the background.",
+        meaning: "Median latency with the background.",
         computed: MEAN,
         value: |row| loaded(row, |load| load.p50.loaded()),
         trials: Some(|row| of_load(row, |trial| trial.loaded.latency_ns_p50 as f64)),
@@ -70,7 +70,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
     Figure {
         name: "p50 / idle",
         field: "latency_ratio_p50",
-        meaning: "Median latency beside the background / without it.",
+        meaning: "Median latency with the background / without it.",
         computed: RATIO,
         better: Some(Better::Low),
         value: |row| loaded(row, |load| load.p50.ratio()),
@@ -105,7 +105,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
     Figure {
         name: "Loaded p99 (us)",
         field: "loaded_latency_ns_p99",
-        meaning: "99th percentile of the latency beside the background.",
+        meaning: "99th percentile of the latency with the background.",
         computed: MEAN,
         value: |row| loaded(row, |load| load.p99.loaded()),
         trials: Some(|row| of_load(row, |trial| trial.loaded.latency_ns_p99 as f64)),
@@ -114,7 +114,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
     Figure {
         name: "p99 / idle",
         field: "latency_ratio_p99",
-        meaning: "99th percentile of the latency beside the background / without it.",
+        meaning: "99th percentile of the latency with the background / without it.",
         computed: RATIO,
         better: Some(Better::Low),
         value: |row| loaded(row, |load| load.p99.ratio()),
@@ -141,7 +141,7 @@ pub(super) const BACKGROUND: &[Figure] = &[
         name: "Ratio of",
         field: "latency_ratio_of",
         meaning: "path: the workers that measure have CPUs of their own, and the ratio is that of the path. scheduler: \
-             they share CPUs with the load or with each other, and take turns with whoever is there.",
+             they share CPUs with the load or with each other, and take turns with them.",
         computed: "From the CPUs of all workers of a machine.",
         value: |row| {
             let cpus = row.record.transfer().and_then(|body| body.measuring_cpus);

@@ -13,32 +13,32 @@ pub(super) const BATCHES: &[Figure] = &[
         "Batch of",
         "batch_of",
         "Owner of a batch: worker (each worker has batches of its own) or rank (the workers of a rank share each \
-             batch out, and its latency is that of all of them together). Empty where the pacing has none.",
+             batch out, and its latency is that of all of them together). Empty if the pacing has none.",
         |row| batches(row, |batching| batching.of.name().into()),
     ),
     Figure::asked(
         "Batches",
         "batches_in_flight",
-        "Batches of a worker, or of a rank, that are in flight together; empty where the pacing has none.",
+        "Batches of a worker, or of a rank, that are in flight together; empty if the pacing has none.",
         |row| batches(row, |batching| batching.in_flight.into()),
     ),
     Figure::asked(
         "Call",
         "batch_call",
-        "Calls that hand a batch over: one with all operations, or many, one for each. Empty where the pacing \
+        "Calls that hand a batch over: one with all operations, or many, one for each. Empty if the pacing \
              has no batches.",
         |row| batches(row, |batching| batching.call.name().into()),
     ),
     Figure::asked(
         "Merge",
         "merge",
-        "Use of neighbourhood within a batch: on makes operations that are adjacent at both ends into one. Empty \
-             where the pacing has no batches.",
+        "Merging within a batch: on turns operations that are adjacent at both ends into one. Empty \
+             if the pacing has no batches.",
         |row| batches(row, |batching| batching.merge.name().into()),
     ),
 ];
 
-const PREPARE: &str = "From before the first operation is built until the last one is. What a session costs is in the \
+const PREPARE: &str = "From before the first operation is built until the last one is. The cost of a session is in the \
      library's call, and so in Post. With batches of a rank this phase and the next are the first worker's.";
 const POST: &str = "From there until the engine, or the library, has taken the last operation. With futures (--api \
      async) the library is called when they are polled, which is in Complete.";
@@ -125,7 +125,7 @@ pub(super) const PHASES: &[Figure] = &[
 pub(super) const MERGED: &[Figure] = &[Figure {
     name: "Merged to",
     field: "merged_operations",
-    meaning: "Operations that the engine was handed for those of the batches, after neighbours were merged.",
+    meaning: "Operations actually posted for batches, after adjacent ones were merged.",
     computed: "Counted by the initiators, over all trials; before operations are cut into parts.",
     value: |row| summary(row, |summary| summary.merged_operations),
     ..Figure::PLAIN

@@ -57,7 +57,7 @@ const OPERATIONS: &[Figure] = &[
         "Pacing",
         "pacing",
         "Way in which operations are issued: ping-pong (one, then wait for the answer), stream (a sliding \
-             window), batch (post B, wait for B), paced (due at fixed times, whatever the completions do).",
+             window), batch (post B, wait for B), paced (due at fixed times, independent of completions).",
         |row| point(row, |point| point.pacing.name()),
     ),
     Figure::asked(
@@ -89,7 +89,7 @@ const OPERATIONS: &[Figure] = &[
     Figure::asked(
         "Chunk (B)",
         "chunk_bytes",
-        "Bytes of the parts that longer operations are cut into; empty where they are not cut.",
+        "Bytes of the parts that longer operations are cut into; empty if they are not cut.",
         |row| {
             point(row, |point| {
                 point.division.cut.map(|cut| u64::from(cut.chunk_bytes))
@@ -108,14 +108,14 @@ const OPERATIONS: &[Figure] = &[
         "session",
         "Life of the library's lanes: on (resolved once), off (memory and peer looked up by their names for each \
              operation), fresh (a lane made and released for each operation) or register (the local memory registered \
-             and deregistered for each as well). Empty where the loops call the engine itself.",
+             and deregistered for each as well). Empty if the loops call the engine directly.",
         |row| point(row, |point| point.session.map(SessionUse::name)),
     ),
     Figure::asked(
         "Initiators",
         "initiators",
-        "Ranks that initiate operations, where a number was asked for: of pairs the first ones, of a fan-in those \
-             after rank 0. Otherwise the traffic and the number of ranks say it.",
+        "Ranks that initiate operations, if a number was given: for pairs the first ranks, for a fan-in those \
+             after rank 0. Otherwise it follows from the traffic and the number of ranks.",
         |row| point(row, |point| point.roles.initiators),
     ),
     Figure::asked(
@@ -128,7 +128,7 @@ const OPERATIONS: &[Figure] = &[
     Figure::asked(
         "Directions",
         "directions",
-        "Directions of each pair in which bytes are moved at once: 1, or 2 where the targets of pairs initiate too.",
+        "Directions of each pair in which bytes are moved at once: 1, or 2 if the targets of pairs initiate too.",
         |row| {
             point(
                 row,
@@ -146,8 +146,8 @@ const OPERATIONS: &[Figure] = &[
     Figure::asked(
         "Local addresses",
         "local_addresses",
-        "Order in which operations walk over the footprint at the initiator's end; that of Addresses where nothing \
-             else was asked for.",
+        "Order in which operations walk over the footprint at the initiator's end; that of Addresses unless \
+             another one was requested.",
         |row| point(row, |point| point.orders().0.name()),
     ),
     Figure::asked(
@@ -187,7 +187,7 @@ const OPERATIONS: &[Figure] = &[
         name: "Count",
         field: "elements",
         meaning: "Elements of four bytes in the payload of one operation, as benchmarks of collectives count them; empty \
-             where the payload is no whole number of them.",
+             if the payload is not a whole number of them.",
         computed: "MsgSize / 4.",
         value: |row| point(row, |point| elements(point.size_bytes)),
         ..Figure::PLAIN
@@ -220,7 +220,7 @@ const BEST_BATCH: &[Figure] = &[Figure {
     name: "Max BW (GB/s)",
     field: "bandwidth_bytes_per_s_max_batch",
     meaning: "Bandwidth of the fastest batch, GB of 1e9 bytes. It is one lucky batch, not a rate that the path keeps \
-             up. Not available without latency, nor where several lanes post batches at once: the fastest batch of one \
+             up. Not available without latency, nor if several lanes post batches at once: the fastest batch of one \
              lane says nothing about all of them together.",
     computed: "MsgSize x BatchSize / Min Lat.",
     value: |row| body(row).and_then(fastest_batch_bytes_per_s).into(),
@@ -232,8 +232,8 @@ const BUS: &[Figure] = &[
     Figure {
         name: "BusBW (%)",
         field: "busbw_fraction",
-        meaning: "Part of the nominal speed of the links that carried payload; known where devices say their speed or \
-             --link-speed does.",
+        meaning: "Part of the nominal speed of the links that carried payload; known if devices report their speed or \
+             --link-speed gives it.",
         computed: "Avg BW / speed of all links that were used, on the slower side.",
         style: PERCENT,
         better: Some(Better::High),
@@ -244,7 +244,7 @@ const BUS: &[Figure] = &[
         name: "BusBW all (%)",
         field: "busbw_all_fraction",
         meaning: "Part of the nominal speed of all links of the ranks, those included that no flow takes: the published \
-             definition. Below BusBW where fewer peers than rails leave some of them out.",
+             definition. Below BusBW if there are fewer peers than rails, so that some are unused.",
         computed: "Avg BW / speed of all links that were opened, on the slower side.",
         style: PERCENT,
         better: Some(Better::High),
@@ -268,9 +268,9 @@ fn bus(row: &Row<'_>, of: fn(&Links) -> f64) -> Value {
 const AROUND: &[Figure] = &[Figure {
     name: "Target CPU (ns/op)",
     field: "target_cpu_ns_per_operation",
-    meaning: "CPU time that workers which only serve spend on one operation. Not available where every worker that takes \
+    meaning: "CPU time that target workers spend on one operation. Not available if every worker that takes \
          part initiates: all to all, and both ways.",
-    computed: "CPU time of all serving workers inside the windows / operations.",
+    computed: "CPU time of all target workers inside the windows / operations.",
     style: Style::Scaled(1.0),
     better: Some(Better::Low),
     value: |row| match has_servers(row) {
@@ -350,7 +350,7 @@ const DIRECTIONS: &[Figure] = &[
     Figure {
         name: "BW forward (GB/s)",
         field: "forward_bandwidth_bytes_per_s_mean",
-        meaning: "Bandwidth of what the first ranks of pairs initiate while the ranks behind them initiate towards them, GB \
+        meaning: "Bandwidth of operations by the first ranks of pairs while the second ranks initiate towards them, GB \
              of 1e9 bytes. With BW back it adds up to Avg BW.",
         computed: "Mean over the trials of the direction's payload bytes / window of the trial.",
         value: |row| {
@@ -368,7 +368,7 @@ const DIRECTIONS: &[Figure] = &[
     Figure {
         name: "BW back (GB/s)",
         field: "back_bandwidth_bytes_per_s_mean",
-        meaning: "Bandwidth of what the ranks behind the first ones initiate, back to these, at the same time.",
+        meaning: "Bandwidth of operations by the second ranks of pairs, back to the first ones, at the same time.",
         computed: "Mean over the trials of the direction's payload bytes / window of the trial.",
         value: |row| {
             summary(row, |it| {
@@ -385,7 +385,7 @@ const DIRECTIONS: &[Figure] = &[
     Figure {
         name: "Lat forward (us)",
         field: "forward_latency_ns_mean",
-        meaning: "Mean latency of what the first ranks of pairs initiate while bytes move both ways.",
+        meaning: "Mean latency of operations by the first ranks of pairs while bytes move both ways.",
         computed: "Mean over all operations, or batches, of the direction.",
         value: |row| {
             summary(row, |it| {
@@ -397,7 +397,7 @@ const DIRECTIONS: &[Figure] = &[
     Figure {
         name: "Lat back (us)",
         field: "back_latency_ns_mean",
-        meaning: "Mean latency of what the ranks behind them initiate at the same time.",
+        meaning: "Mean latency of operations by the second ranks of pairs at the same time.",
         computed: "Mean over all operations, or batches, of the direction.",
         value: |row| summary(row, |it| Some(mean_latency(&it.directions.as_ref()?.back))),
         ..Figure::TIME_US
@@ -413,7 +413,7 @@ const MEMORIES: &[Figure] = &[
     Figure::asked(
         "Target memory",
         "target_memory",
-        "Memory of the ranks that are initiated to; that of Memory where nothing else was asked for.",
+        "Memory of the target ranks; that of Memory unless another one was requested.",
         |row| {
             point(row, |point| {
                 let target = point.target_memory.as_ref();
@@ -434,9 +434,9 @@ const MEMORIES: &[Figure] = &[
 const ATOMICS: &[Figure] = &[Figure {
     name: "Swapped (%)",
     field: "swapped_fraction",
-    meaning: "Part of the compare-swaps that found what they expected, and so put their own number there. Each expects \
+    meaning: "Part of the compare-swaps that found the expected value, and so stored their own number. Each expects \
              the number of operations that its own flow sent to the word before, so that several initiators of one word \
-             share the successes. Known where trials are verified.",
+             share the successes. Known if trials are verified.",
     computed: "Sum of the words after each trial, which began with 0 / operations of all trials.",
     style: PERCENT,
     better: Some(Better::High),

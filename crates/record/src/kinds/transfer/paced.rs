@@ -55,15 +55,15 @@ pub(super) const OFFERED: &[Figure] = &[
         ..Figure::asked(
             "Offered (GB/s)",
             "offered_bytes_per_s",
-            "Payload per second that was asked for, all initiating ranks together, GB of 1e9 bytes; empty where the rate \
-             was asked for in operations.",
+            "Payload per second that was asked for, all initiating ranks together, GB of 1e9 bytes; empty if the rate \
+             was given in operations.",
             |row| point(row, offered_bytes_per_s),
         )
     },
     Figure::asked(
         "Burst",
         "burst",
-        "Operations of a rate that are due at once; 1 where each has a time of its own.",
+        "Operations of a rate that are due at once; 1 if each has its own time.",
         |row| point(row, |point| rate(point).map(|rate| rate.burst)),
     ),
 ];

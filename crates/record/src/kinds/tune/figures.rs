@@ -38,7 +38,7 @@ const CANDIDATE: &[Figure] = &[
     Figure::asked(
         "Candidate",
         "tune_value",
-        "Value that competed, as a command line says it.",
+        "Value that competed, as on a command line.",
         |row| text(row, |it| &it.value),
     ),
     Figure {
@@ -52,7 +52,7 @@ const CANDIDATE: &[Figure] = &[
     Figure {
         name: "Tuned BW (GB/s)",
         field: "tuned_bandwidth_bytes_per_s_mean",
-        meaning: "Bandwidth of a candidate, where the goal is bandwidth.",
+        meaning: "Bandwidth of a candidate, if the goal is bandwidth.",
         computed: MEAN,
         style: GIGA,
         value: |row| of_goal(row, Goal::Bandwidth),
@@ -61,7 +61,7 @@ const CANDIDATE: &[Figure] = &[
     Figure {
         name: "Tuned rate (op/s)",
         field: "tuned_message_rate_per_s_mean",
-        meaning: "Message rate of a candidate, where the goal is the rate.",
+        meaning: "Message rate of a candidate, if the goal is the rate.",
         computed: MEAN,
         style: Style::Rate,
         value: |row| of_goal(row, Goal::Rate),
@@ -70,7 +70,7 @@ const CANDIDATE: &[Figure] = &[
     Figure {
         name: "Tuned p50 (us)",
         field: "tuned_latency_ns_p50",
-        meaning: "Median latency of a candidate, where the goal is latency.",
+        meaning: "Median latency of a candidate, if the goal is latency.",
         computed: MEAN,
         style: MICROSECONDS,
         value: |row| of_goal(row, Goal::Latency),
@@ -79,7 +79,7 @@ const CANDIDATE: &[Figure] = &[
     Figure {
         name: "vs winner (%)",
         field: "tune_gain_fraction",
-        meaning: "Part by which a candidate was better than the winner of its race; negative where it was worse.",
+        meaning: "Relative improvement of a candidate over the winner of its race; negative if it was worse.",
         computed: "Geometric mean of the ratios in the rounds that both had, without the fifth of them at either end.",
         style: PERCENT,
         value: |row| gain(row, |it| it.mean),
@@ -106,7 +106,7 @@ const CANDIDATE: &[Figure] = &[
     Figure {
         name: "Came out",
         field: "tune_outcome",
-        meaning: "End of a candidate: won, worse than the winner, as good but dearer, not told apart, left out early, refused, unfinished.",
+        meaning: "End of a candidate: won, worse than the winner, as good but costlier, not told apart, left out early, refused, unfinished.",
         computed: "By the interval of its ratio to the winner.",
         value: |row| text(row, |it| it.outcome.name()),
         ..Figure::PLAIN

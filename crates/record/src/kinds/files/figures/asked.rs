@@ -22,7 +22,7 @@ pub const FILES: &[Figure] = &[
     Figure {
         name: "File system",
         field: "file_system",
-        meaning: "Kind of file system that the files are on, several where ranks differ.",
+        meaning: "Kind of file system that the files are on; several if ranks differ.",
         computed: "From the system's table of mounts.",
         value: |row| storage(row, |storage| &storage.file_system),
         ..Figure::PLAIN
@@ -30,7 +30,7 @@ pub const FILES: &[Figure] = &[
     Figure {
         name: "Source",
         field: "storage_source",
-        meaning: "Source of what is mounted there: a device, or a server's export.",
+        meaning: "Source of the mount: a device, or a server's export.",
         computed: "From the system's table of mounts.",
         value: |row| storage(row, |storage| &storage.source),
         ..Figure::PLAIN

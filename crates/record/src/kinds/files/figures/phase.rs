@@ -90,7 +90,7 @@ pub const TIMES: &[Figure] = &[
         name: "Sync (s)",
         field: "sync_ns_mean",
         meaning: "Time that the slowest rank waited for its data to be on stable storage, all its syncs together; part of \
-             Transfer. Absent where none was made.",
+             Transfer. Absent if there were none.",
         computed: "Mean over the trials of the largest of the ranks' sums.",
         value: |row| mean(row, sync_ns),
         trials: Some(|row| trials(row, sync_ns)),

@@ -135,7 +135,7 @@ pub const EVENTS: &[Figure] = &[
         name: "Cache resident (B)",
         field: "cache_resident_bytes_max",
         meaning: "Bytes of those to be read that lay in the page caches of the ranks' hosts before the phase began. Absent \
-             for writes, and where it could not be found out.",
+             for writes, and if it could not be determined.",
         computed: "Most of any trial, by cachestat or mincore; the record says which.",
         value: |row| most(row, resident_bytes),
         trials: Some(|row| trials(row, |trial| resident_bytes(trial).map(|bytes| bytes as f64))),
@@ -144,7 +144,7 @@ pub const EVENTS: &[Figure] = &[
     Figure {
         name: "Cache asked (B)",
         field: "cache_asked_bytes",
-        meaning: "Bytes that the phase was to read in a trial, beside which Cache resident stands.",
+        meaning: "Bytes that the phase was going to read in a trial, for comparison with Cache resident.",
         computed: "From the layout.",
         value: |row| most(row, |trial| trial.cache.as_ref().map(|cache| cache.bytes)),
         ..Figure::PLAIN
@@ -152,8 +152,8 @@ pub const EVENTS: &[Figure] = &[
     Figure {
         name: "Data seed",
         field: "data_seed",
-        meaning: "Seed that the data can be made again from; absent where the trials have several.",
-        computed: "The plan's, or a random one that stands in the files.",
+        meaning: "Seed from which the data can be generated again; absent if the trials have several.",
+        computed: "The plan's, or a random one that is stored in the files.",
         value: |row| {
             let mut seeds: Vec<u64> = of_trials(row).filter_map(|trial| trial.data_seed).collect();
             seeds.dedup();
