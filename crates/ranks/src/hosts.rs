@@ -327,11 +327,11 @@ mod tests {
             places,
             [(0, Some(2)), (0, Some(1)), (1, Some(2)), (0, Some(1))]
         );
-        let mut told = infos(&[here]);
-        told[0].local_size = Some(4);
-        let all = Hosts::of(&told);
-        count_local_ranks(&mut told, &all);
-        assert_eq!(told[0].local_size, Some(4));
+        let mut launched = infos(&[here]);
+        launched[0].local_size = Some(4);
+        let all = Hosts::of(&launched);
+        count_local_ranks(&mut launched, &all);
+        assert_eq!(launched[0].local_size, Some(4));
     }
 
     #[test]

@@ -67,7 +67,7 @@ impl RankList {
 
     /// Returns the ranks in order. Ranks of the same place share its names.
     pub(crate) fn infos(self, size: u32) -> Result<Vec<RankInfo>> {
-        let incomplete = || Error::Failed("the list of ranks is not complete".into());
+        let incomplete = || Error::Failed("the list of ranks is incomplete".into());
         if self.ranks.len() != size as usize {
             return Err(incomplete());
         }

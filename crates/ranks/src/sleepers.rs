@@ -19,26 +19,26 @@ pub struct Sleepers {
 /// Registration of one thread that may sleep. Dropping it ends the registration.
 #[derive(Debug)]
 pub struct Sleeper {
-    bell: Arc<OwnedFd>,
+    wake_fd: Arc<OwnedFd>,
 }
 
 impl Sleepers {
     /// Adds a sleeper.
     pub fn join(&self) -> Result<Sleeper> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+        let wake_fd = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|error| Error::io("cannot make an eventfd to be woken by", error))?;
-        let bell = Arc::new(bell);
+        let wake_fd = Arc::new(wake_fd);
         let mut all = lock(&self.all);
         all.retain(|known| known.strong_count() > 0);
-        all.push(Arc::downgrade(&bell));
-        Ok(Sleeper { bell })
+        all.push(Arc::downgrade(&wake_fd));
+        Ok(Sleeper { wake_fd })
     }
 
     /// Wakes all sleepers. The next sleep of a thread that is awake returns at once.
     pub fn wake(&self) {
-        for bell in lock(&self.all).iter().filter_map(Weak::upgrade) {
+        for wake_fd in lock(&self.all).iter().filter_map(Weak::upgrade) {
             // This fails only if the counter is full, and then the sleeper has been woken already.
-            let _ = rustix::io::write(&*bell, &1u64.to_ne_bytes());
+            let _ = rustix::io::write(&*wake_fd, &1u64.to_ne_bytes());
         }
     }
 }
@@ -46,9 +46,9 @@ impl Sleepers {
 impl Sleeper {
     /// Sleeps until the descriptor is readable, [`Sleepers::wake`] is called, or `most` has passed.
     pub fn sleep(&self, descriptor: BorrowedFd<'_>, most: Duration) -> Result<()> {
-        let bell = PollFd::new(&*self.bell, PollFlags::IN);
+        let wake_fd = PollFd::new(&*self.wake_fd, PollFlags::IN);
         self.wait(
-            &mut [bell, PollFd::new(&descriptor, PollFlags::IN)],
+            &mut [wake_fd, PollFd::new(&descriptor, PollFlags::IN)],
             most,
             "cannot sleep on the engine's descriptor",
         )
@@ -56,11 +56,11 @@ impl Sleeper {
 
     /// Sleeps until [`Sleepers::wake`] is called or `most` has passed.
     pub fn rest(&self, most: Duration) -> Result<()> {
-        let bell = PollFd::new(&*self.bell, PollFlags::IN);
-        self.wait(&mut [bell], most, "cannot sleep on an eventfd")
+        let wake_fd = PollFd::new(&*self.wake_fd, PollFlags::IN);
+        self.wait(&mut [wake_fd], most, "cannot sleep on an eventfd")
     }
 
-    /// Waits for the descriptors and clears the wake-up. `descriptors[0]` must be the bell.
+    /// Waits for the descriptors and clears the wake-up. `descriptors[0]` must be `wake_fd`.
     fn wait(&self, descriptors: &mut [PollFd<'_>], most: Duration, failed: &str) -> Result<()> {
         let timeout = Timespec::try_from(most).unwrap_or_default();
         match poll(descriptors, Some(&timeout)) {
@@ -70,7 +70,7 @@ impl Sleeper {
         if descriptors[0].revents().contains(PollFlags::IN) {
             let mut count = [0u8; 8];
             // A failed read only means that the counter was already cleared.
-            let _ = rustix::io::read(&*self.bell, &mut count);
+            let _ = rustix::io::read(&*self.wake_fd, &mut count);
         }
         Ok(())
     }

@@ -12,32 +12,32 @@ pub(crate) struct StartLead {
     depth: u64,
     fanout: u32,
     /// Largest number of ranks on one host.
-    together: u32,
+    ranks_per_host_max: u32,
 }
 
 impl StartLead {
     pub(crate) fn new(longest_rtt_ns: u64, infos: &[RankInfo], fanout: u32) -> Self {
         let last = infos.last().map_or(0, |info| info.rank);
-        let together = infos.iter().filter_map(|info| info.local_size).max();
+        let ranks_per_host_max = infos.iter().filter_map(|info| info.local_size).max();
         Self {
             longest_rtt_ns,
             depth: ancestors(last, fanout).count() as u64,
             fanout,
-            together: together.unwrap_or(1),
+            ranks_per_host_max: ranks_per_host_max.unwrap_or(1),
         }
     }
 
     /// Returns the lead for a start of `members` ranks.
     pub(crate) fn ns(&self, members: u32) -> u64 {
         const LEAD_NS_MIN: u64 = 500_000;
-        const TELL_NS: u64 = 20_000;
+        const SEND_NS: u64 = 20_000;
         const WAKE_NS: u64 = 40_000;
-        let telling_ns = self.depth * TELL_NS * u64::from(self.fanout.min(members));
-        let together = self.together.min(members);
+        let sending_ns = self.depth * SEND_NS * u64::from(self.fanout.min(members));
+        let ranks_per_host_max = self.ranks_per_host_max.min(members);
         LEAD_NS_MIN
             .max(self.longest_rtt_ns)
-            .saturating_add(telling_ns)
-            .saturating_add(u64::from(together.saturating_sub(1)) * WAKE_NS)
+            .saturating_add(sending_ns)
+            .saturating_add(u64::from(ranks_per_host_max.saturating_sub(1)) * WAKE_NS)
     }
 }
 

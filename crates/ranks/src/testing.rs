@@ -4,7 +4,7 @@
 //! The tree has a fan-out of 2, so that 13 ranks have four levels. Ranks do not end the process and catch no signals.
 #![allow(
     clippy::unwrap_used,
-    reason = "a test that cannot start its ranks is over"
+    reason = "a test that cannot start its ranks has failed"
 )]
 
 use std::net::{SocketAddr, TcpListener};

@@ -65,7 +65,7 @@ mod tests {
         let threads = thread_ranks(3).unwrap().into_iter().map(|member| {
             std::thread::spawn(move || {
                 let mut rank = member.join().unwrap();
-                let beside = rank.hosts().ranks_of_machine(rank.id()).len();
+                let on_machine = rank.hosts().ranks_of_machine(rank.id()).len();
                 let place = (rank.id(), rank.identity().local_rank);
                 let Largest(most) = rank
                     .reduce(
@@ -75,7 +75,7 @@ mod tests {
                     )
                     .unwrap();
                 rank.close().unwrap();
-                (place, beside, most)
+                (place, on_machine, most)
             })
         });
         let threads: Vec<_> = threads.collect();

@@ -266,7 +266,7 @@ impl Task {
         let mut others = Vec::new();
         for rank in 1..self.identity.size {
             let text = store.hear(rank, &host_key(rank)).map_err(broken)?;
-            let message = "it did not get as far as to say which host it is on: look at its output";
+            let message = "it ended before it published its host: look at its output";
             others.push(Advert::parse(&text).ok_or_else(|| Error::Rank {
                 rank,
                 host: "unknown host".into(),
@@ -302,7 +302,7 @@ fn read_word(word: &str) -> Result<(SocketAddr, Word)> {
     let (address, secret) = parts
         .and_then(|(address, secret)| Some((address.parse().ok()?, secret)))
         .ok_or_else(|| {
-            broken("what rank 0 said is unreadable; do all hosts have the same tonnage?".into())
+            broken("cannot decode the meeting place of rank 0; do all hosts have the same version of tonnage?".into())
         })?;
     let word = match secret.strip_prefix(GIVEN) {
         Some(name) => Word::Name(name.to_owned()),

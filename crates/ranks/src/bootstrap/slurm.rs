@@ -171,7 +171,7 @@ fn parts(list: &str) -> Result<Vec<&str>, String> {
             b']' if !inside => return Err("a bracket was not opened".into()),
             b'[' => inside = true,
             b']' => inside = false,
-            b'/' | b'\0'..=b' ' => return Err("a host's name has no such sign in it".into()),
+            b'/' | b'\0'..=b' ' => return Err("a host name contains an invalid character".into()),
             _ => {}
         }
     }

@@ -335,7 +335,7 @@ impl Message {
         let mut bytes = pack(head)?;
         if bytes.len() > HEAD_BYTES_MAX {
             return Err(Error::Failed(format!(
-                "a control message has a head of {} bytes",
+                "the head of a control message has {} bytes, more than the bound",
                 bytes.len()
             )));
         }
@@ -346,7 +346,7 @@ impl Message {
     /// Decodes a message from the bytes of one frame.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let (head, payload) = unpack_first(bytes)
-            .map_err(|error| Error::Failed(format!("a control message cannot be read: {error}")))?;
+            .map_err(|error| Error::Failed(format!("cannot decode a control message: {error}")))?;
         Ok(Self {
             head,
             payload: payload.to_vec(),

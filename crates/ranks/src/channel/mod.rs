@@ -100,9 +100,9 @@ pub(crate) struct Channel {
     pub(crate) received_bytes: u64,
     /// Bytes of the handshake and of all messages taken so far, including encryption overhead. Bytes received after
     /// them do not count yet.
-    pub(crate) understood_bytes: u64,
+    pub(crate) taken_bytes: u64,
     /// Bytes of the handshake and of all messages queued so far, including encryption overhead.
-    pub(crate) said_bytes: u64,
+    pub(crate) queued_bytes: u64,
 }
 
 impl Channel {
@@ -147,8 +147,8 @@ impl Channel {
             ended: false,
             wrong_secret: false,
             received_bytes: 0,
-            understood_bytes: 0,
-            said_bytes: 0,
+            taken_bytes: 0,
+            queued_bytes: 0,
         })
     }
 
@@ -203,7 +203,7 @@ impl Channel {
             let len = transport.write_message(chunk, &mut sealed).map_err(noise)?;
             let before = self.outgoing.len();
             frame::encode(sealed.get(..len).unwrap_or_default(), &mut self.outgoing)?;
-            self.said_bytes += (self.outgoing.len() - before) as u64;
+            self.queued_bytes += (self.outgoing.len() - before) as u64;
         }
         Ok(())
     }
@@ -228,16 +228,16 @@ impl Channel {
 
     /// Reads all bytes that have arrived.
     pub(crate) fn receive(&mut self) -> Result<()> {
-        self.take_in(true)
+        self.read_socket(true)
     }
 
     /// Reads arrived bytes with a single system call if they fit one read. [`Channel::receive`] needs a second call to
     /// see that there are no more. Remaining bytes, or the end, keep the socket readable for the next wait.
     pub(crate) fn receive_some(&mut self) -> Result<()> {
-        self.take_in(false)
+        self.read_socket(false)
     }
 
-    fn take_in(&mut self, until_empty: bool) -> Result<()> {
+    fn read_socket(&mut self, until_empty: bool) -> Result<()> {
         let mut taken = 0;
         #[cfg(test)]
         RECEIVES.set(RECEIVES.get() + 1);
@@ -271,7 +271,7 @@ impl Channel {
                     let read = handshake.read_message(&frame, &mut [0; HANDSHAKE_BYTES_MAX]);
                     self.wrong_secret = read.is_err();
                     read.map_err(noise)?;
-                    self.understood_bytes += (LENGTH_BYTES + frame.len()) as u64;
+                    self.taken_bytes += (LENGTH_BYTES + frame.len()) as u64;
                     self.step_handshake()?;
                 }
                 State::Transport(transport) => {
@@ -295,7 +295,7 @@ impl Channel {
             let mut answer = [0; HANDSHAKE_BYTES_MAX];
             let len = handshake.write_message(&[], &mut answer).map_err(noise)?;
             frame::encode(answer.get(..len).unwrap_or_default(), &mut self.outgoing)?;
-            self.said_bytes += (LENGTH_BYTES + len) as u64;
+            self.queued_bytes += (LENGTH_BYTES + len) as u64;
         }
         self.state = match std::mem::replace(&mut self.state, State::Broken) {
             State::Handshake(handshake) if handshake.is_handshake_finished() => {
@@ -319,7 +319,7 @@ impl Channel {
             Some(bytes) => {
                 let plain = LENGTH_BYTES + bytes.len();
                 let chunks = plain.div_ceil(NOISE_BYTES_MAX - TAG_BYTES);
-                self.understood_bytes += (plain + chunks * (LENGTH_BYTES + TAG_BYTES)) as u64;
+                self.taken_bytes += (plain + chunks * (LENGTH_BYTES + TAG_BYTES)) as u64;
                 Message::decode(&bytes).map(Some)
             }
         }

@@ -11,7 +11,7 @@ use tonnage_units::{Error, Result};
 /// Encodes a value.
 pub fn pack<T: Serialize + ?Sized>(value: &T) -> Result<Vec<u8>> {
     postcard::to_allocvec(value)
-        .map_err(|error| Error::Failed(format!("figures of a rank cannot be sent: {error}")))
+        .map_err(|error| Error::Failed(format!("cannot encode a rank's values: {error}")))
 }
 
 /// Decodes a value that uses all of the bytes.
@@ -19,7 +19,7 @@ pub fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
     match unpack_first(bytes)? {
         (value, []) => Ok(value),
         _ => Err(Error::Failed(
-            "figures of a rank are followed by more".into(),
+            "a rank's values are followed by more bytes".into(),
         )),
     }
 }
@@ -27,7 +27,7 @@ pub fn unpack<T: DeserializeOwned>(bytes: &[u8]) -> Result<T> {
 /// Decodes a value at the start of the bytes, and returns the rest.
 pub(crate) fn unpack_first<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8])> {
     postcard::take_from_bytes(bytes)
-        .map_err(|error| Error::Failed(format!("figures of a rank cannot be read: {error}")))
+        .map_err(|error| Error::Failed(format!("cannot decode a rank's values: {error}")))
 }
 
 #[cfg(test)]

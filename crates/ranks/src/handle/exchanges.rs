@@ -19,7 +19,7 @@ use crate::channel::pack::{pack, unpack, unpack_first};
 use crate::rank_set::RankSet;
 use crate::tree::collective::{gather_entries, gather_entry, reduce_entries, reduce_entry};
 use crate::tree::exchange::{read_messages, write_messages};
-use crate::tree::shared::{CollectiveResult, Enter, Merge, Slot};
+use crate::tree::shared::{CollectiveCall, CollectiveResult, Merge, Slot};
 use tonnage_units::{Error, Reduce, Result};
 
 /// A collective that has been started but not finished.
@@ -47,7 +47,7 @@ fn fold<T: Reduce + DeserializeOwned>(entries: &[u8]) -> Result<T> {
             None => all = Some(entry),
         }
     }
-    all.ok_or_else(|| Error::Failed("a reduction came to nothing".into()))
+    all.ok_or_else(|| Error::Failed("a reduction had no contributions".into()))
 }
 
 /// Merges several contributions into one.
@@ -177,7 +177,7 @@ impl Rank {
     ) -> Result<Vec<u8>> {
         if from_root.is_some() != (self.id() == 0) {
             return Err(Error::Failed(format!(
-                "\"{what}\": rank 0 and nobody else gives bytes"
+                "\"{what}\": rank 0 must pass bytes, and other ranks must not"
             )));
         }
         let mine = from_root.unwrap_or_default();
@@ -314,7 +314,7 @@ impl Rank {
     ) -> Result<Pending> {
         if let Some((to, _)) = messages.iter().find(|(to, _)| !circle.contains(*to)) {
             return Err(Error::Failed(format!(
-                "\"{what}\": a message for rank {to}, which does not meet"
+                "\"{what}\": a message for rank {to}, which is not a member"
             )));
         }
         let mine = self.written(what, messages)?;
@@ -354,7 +354,7 @@ impl Rank {
             self.next_seq += 1;
         }
         let slot = Slot::waking(Arc::clone(&self.shared.sleepers));
-        self.node.enter(Enter {
+        self.node.enter(CollectiveCall {
             terms: terms.clone(),
             mine,
             merge,
@@ -380,7 +380,7 @@ impl Rank {
             Some(CollectiveResult::Result(bytes)) => Ok(bytes),
             Some(CollectiveResult::Stopped) => Err(self.shared.error()),
             None => Err(Error::Failed(format!(
-                "\"{what}\" did not end within {:.1?}, and rank 0 does not say which rank is missing",
+                "\"{what}\" did not end within {:.1?}, and rank 0 did not report which rank is missing",
                 since.elapsed()
             ))),
         }

@@ -251,7 +251,7 @@ impl Rank {
     /// Sets cleanup to run if the run ends while the main thread is stuck in a library and the process has to be ended
     /// without it. Replaces earlier cleanup.
     pub fn bequeath(&self, last_will: impl FnOnce() + Send + 'static) {
-        lock(&self.shared.bequest).0 = Some(Box::new(last_will));
+        lock(&self.shared.exit_hook).0 = Some(Box::new(last_will));
     }
 
     /// Returns the registry of threads that sleep on their own descriptors. Messages on the control channel and the end
@@ -330,7 +330,7 @@ impl Rank {
             // one.
             let closed = Slot::waking(Arc::clone(&self.shared.sleepers));
             self.shared
-                .command(ControlCommand::CloseDoor(Arc::clone(&closed)));
+                .command(ControlCommand::ClosePort(Arc::clone(&closed)));
             // A control thread that has already ended has closed it too.
             closed.wait(Instant::now() + DOOR);
         }

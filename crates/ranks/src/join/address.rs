@@ -103,7 +103,7 @@ pub(super) fn root_listener(joiner: Joiner<'_>, signals: &mut Signals) -> Result
             Err(error) => last = Some(error),
         }
     }
-    let none = || Error::Usage(format!("{} stands for no address", source.host(host)));
+    let none = || Error::Usage(format!("{} resolves to no address", source.host(host)));
     Err(last.map_or_else(none, Error::from))
 }
 

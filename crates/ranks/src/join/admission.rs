@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::time::{Duration, Instant};
 
 use super::address::root_listener;
-use super::door::LateDoor;
+use super::door::LateJoinListener;
 use super::handshake::{Handshakes, MARGIN, STRANGERS_MAX, acknowledge, last_words, tell};
 use super::open_files;
 use super::refusals::JoinRefusal;
@@ -60,7 +60,7 @@ impl Conditions {
             )
         } else if hello.size != self.size || info.rank >= self.size {
             format!(
-                "it was told of {} ranks, rank 0 on {} of {} ({}): give all the same number",
+                "it expects {} ranks, rank 0 on {} expects {} ({}): start all with the same number",
                 hello.size, me.host, self.size, self.source
             )
         } else if let Some(twin) = twin {
@@ -70,7 +70,7 @@ impl Conditions {
             )
         } else if hello.plan_hash != self.plan_hash {
             format!(
-                "it was started with another command line or plan than rank 0 on {}: start all ranks alike",
+                "it was started with another command line or plan than rank 0 on {}: start all ranks with the same arguments",
                 me.host
             )
         } else {
@@ -129,7 +129,7 @@ pub(super) fn admit(
         tell_latecomers(&mut handshakes, signals, &cause, absent);
     }
     let door = if outcome.is_ok() && has_latecomers {
-        Some(LateDoor::new(handshakes, conditions))
+        Some(LateJoinListener::new(handshakes, conditions))
     } else {
         handshakes.close();
         None
@@ -137,8 +137,8 @@ pub(super) fn admit(
     let ranks_per_cpu = outcome?;
     let channels = || members.iter().map(|member| &member.channel);
     let bytes = JoinBytes {
-        got: channels().map(|channel| channel.understood_bytes).sum(),
-        said: channels().map(|channel| channel.said_bytes).sum(),
+        got: channels().map(|channel| channel.taken_bytes).sum(),
+        said: channels().map(|channel| channel.queued_bytes).sum(),
         ..JoinBytes::default()
     };
     let mut table = vec![me.clone()];
@@ -214,7 +214,7 @@ fn gather_members(
         let mut misfit = None;
         for (mut channel, message) in events.greeted {
             let Head::Hello(hello) = message.head else {
-                let error = Error::Failed("it said no hello".into());
+                let error = Error::Failed("its first message was not an introduction".into());
                 handshakes.refuse(channel.peer, &JoinRefusal::Stranger(error));
                 continue;
             };

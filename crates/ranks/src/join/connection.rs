@@ -127,7 +127,7 @@ fn try_connect(
                 // The listener closes connections whose greeting takes longer.
                 Err(Attempt::Refused) if begun.elapsed() >= options.stranger_timeout => {
                     let text = "it closed the connection before the greeting was finished: is the network between them slow \
-                                or lossy, or does somebody flood its port?";
+                                or lossy, or is its port flooded?";
                     last = Attempt::Later(text.into());
                 }
                 Err(attempt) => last = attempt,

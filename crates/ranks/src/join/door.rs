@@ -16,12 +16,12 @@ use tonnage_units::Error;
 const STRANGERS_MAX: usize = 8;
 
 /// Rank 0's port during a run.
-pub(crate) struct LateDoor {
+pub(crate) struct LateJoinListener {
     handshakes: Handshakes,
     conditions: Conditions,
 }
 
-impl LateDoor {
+impl LateJoinListener {
     pub(crate) fn new(mut handshakes: Handshakes, conditions: Conditions) -> Self {
         handshakes.pending_max = STRANGERS_MAX;
         Self {

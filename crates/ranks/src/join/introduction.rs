@@ -49,7 +49,7 @@ pub(super) fn introduce_to(
             let tries = if unheard == 1 { "try" } else { "tries" };
             let message = format!(
                 "it knows the secret, but has not heard within {:.0?} and {unheard} {tries} who {} is: is the network between \
-                 them slow or lossy, or does somebody flood its port? TONNAGE_JOIN_TIMEOUT=seconds gives more time",
+                 them slow or lossy, or is its port flooded? TONNAGE_JOIN_TIMEOUT=seconds gives more time",
                 options.join_timeout, options.host
             );
             return Err(listener.error(peer, message).into());
@@ -92,7 +92,7 @@ fn is_heard(
     match answer(joiner, channel, deadline, signals)? {
         Some(Head::Beat) => Ok(true),
         Some(_) => {
-            let message = "it said something unexpected while joining".into();
+            let message = "it sent an unexpected message while joining".into();
             Err(listener.error(channel.peer, message).into())
         }
         None => Ok(false),

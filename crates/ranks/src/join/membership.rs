@@ -112,8 +112,8 @@ fn introduce(
     let welcome = wait_for_welcome(joiner, &root, &mut channel, signals)
         .inspect_err(|failure| tell(&mut channel, &me.cause(&failure.error)))?;
     let mut bytes = JoinBytes {
-        got: channel.understood_bytes,
-        said: channel.said_bytes,
+        got: channel.taken_bytes,
+        said: channel.queued_bytes,
         ..JoinBytes::default()
     };
     if let Some(address) = welcome.address {
@@ -127,8 +127,8 @@ fn introduce(
                 info: Box::new(me.clone()),
             })
         })?;
-        bytes.got_of_parent = channel.understood_bytes;
-        bytes.said_to_parent = channel.said_bytes;
+        bytes.got_of_parent = channel.taken_bytes;
+        bytes.said_to_parent = channel.queued_bytes;
     }
     Ok(Introduced {
         channel,
@@ -147,14 +147,14 @@ fn wait_for_welcome(
     let deadline = Instant::now() + joiner.options.join_timeout + MARGIN;
     let (message, is_told) = match answer(joiner, channel, deadline, signals)? {
         Some(Head::Welcome(welcome)) => return Ok(*welcome),
-        Some(_) => ("it said something unexpected while joining".into(), false),
+        Some(_) => ("it sent an unexpected message while joining".into(), false),
         None if channel.ended => (
             "it closed the connection before all ranks had come: look at its output".into(),
             is_inherited(root),
         ),
         None => (
             format!(
-                "it did not say within {:.0?} that all ranks have come",
+                "it did not report within {:.0?} that all ranks have joined",
                 joiner.options.join_timeout
             ),
             false,
@@ -207,7 +207,7 @@ fn gather_children(
                     });
                 }
                 _ => {
-                    let error = Error::Failed("it belongs elsewhere".into());
+                    let error = Error::Failed("it is not a child of this rank".into());
                     handshakes.refuse(channel.peer, &JoinRefusal::Stranger(error));
                 }
             }

@@ -75,9 +75,11 @@ impl Refusals {
     /// Describes the reason.
     pub(crate) fn reason(&self, refusal: &JoinRefusal) -> String {
         match refusal {
-            JoinRefusal::Silent => format!("it did not say who it is within {:.1?}", self.timeout),
-            JoinRefusal::Crowded => "it said nothing while too many others waited".into(),
-            JoinRefusal::Left => "it closed without saying who it is".into(),
+            JoinRefusal::Silent => {
+                format!("it did not introduce itself within {:.1?}", self.timeout)
+            }
+            JoinRefusal::Crowded => "it was silent while too many others waited".into(),
+            JoinRefusal::Left => "it closed the connection before it introduced itself".into(),
             JoinRefusal::WrongSecret => {
                 "it is not a rank of this run, or it has another secret (TONNAGE_SECRET)".into()
             }
@@ -93,11 +95,11 @@ impl Refusals {
         );
         let kinds = [
             &*slow,
-            "said nothing and had to make room for others.",
+            "stayed silent and had to make room for others.",
             "closed before the greeting was finished.",
             "did not know the secret: is TONNAGE_SECRET (or TONNAGE_SECRET_FILE, ~/.config/tonnage/secret) the \
              same for all ranks?",
-            "said what no rank of this run says.",
+            "sent messages that no rank of this run sends.",
         ];
         let seen = self
             .tallies

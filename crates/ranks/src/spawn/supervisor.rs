@@ -359,7 +359,7 @@ fn usual_sender(signal: i32) -> &'static str {
 fn stopped_text(stopped: Stopped, put_down: Instant) -> String {
     let name = signal_hook::low_level::signal_name(stopped.signal).unwrap_or("another one");
     format!(
-        "was stopped by signal {} ({name}), did not go on for {:.1?}, and was killed: look for who stops processes there, \
+        "was stopped by signal {} ({name}), did not go on for {:.1?}, and was killed: find what stops processes there, \
          such as a batch system, a debugger or kill",
         stopped.signal,
         put_down.duration_since(stopped.since)

@@ -117,7 +117,7 @@ fn a_late_process_gets_the_reason_why_it_cannot_join() {
         let failure = join(2, 3, None).unwrap_err();
         assert!(!failure.is_told, "rank 0 does not say it");
         let of_another = failure.error.to_string();
-        assert!(of_another.contains("was told of 3 ranks"), "{of_another}");
+        assert!(of_another.contains("expects 3 ranks"), "{of_another}");
         let took = begun.elapsed();
         assert!(took < Duration::from_secs(5), "{took:?}");
         // The run is not disturbed, and its end frees the port.

@@ -89,7 +89,7 @@ struct Sample {
 
 impl Sample {
     /// Returns the largest possible error at `now_ns`.
-    fn doubt_ns(&self, now_ns: u64) -> u64 {
+    fn error_bound_ns(&self, now_ns: u64) -> u64 {
         let age_ns = now_ns.saturating_sub(self.came_ns);
         let drift_ns = drift_ns(age_ns, self.slew_ppb);
         self.rtt_ns.div_ceil(2).saturating_add(drift_ns)
@@ -98,7 +98,7 @@ impl Sample {
 
 /// Relation of a rank's clock to rank 0's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kinship {
+enum ClockRelation {
     /// The names say that it is the same clock; not yet tested by an exchange.
     Claimed,
     /// The same clock, confirmed by an exchange.
@@ -114,7 +114,7 @@ pub(crate) struct ClockSync {
     is_root: bool,
     /// The parent's estimate and its arrival time by this clock, once received.
     parent: Option<(ClockBase, u64)>,
-    kinship: Kinship,
+    relation: ClockRelation,
     /// Larger slew rate of this rank's clock and its parent's, as of the parent's last answer.
     slew_ppb: u64,
     /// Time by this clock of the last periodic question, after the initial ones.
@@ -129,7 +129,7 @@ impl ClockSync {
             best: None,
             is_root: true,
             parent: None,
-            kinship: Kinship::Same,
+            relation: ClockRelation::Same,
             slew_ppb: 0,
             asked_ns: 0,
         }
@@ -137,15 +137,15 @@ impl ClockSync {
 
     /// Creates the state of any other rank. `has_roots_clock` compares the clock names of both.
     pub(crate) fn child(has_roots_clock: bool) -> Self {
-        let (samples_left, kinship) = if has_roots_clock {
-            (SAMPLES_OF_ONE_CLOCK, Kinship::Claimed)
+        let (samples_left, relation) = if has_roots_clock {
+            (SAMPLES_OF_ONE_CLOCK, ClockRelation::Claimed)
         } else {
-            (SAMPLES, Kinship::Other)
+            (SAMPLES, ClockRelation::Other)
         };
         Self {
             samples_left,
             is_root: false,
-            kinship,
+            relation,
             ..Self::root()
         }
     }
@@ -157,7 +157,7 @@ impl ClockSync {
 
     /// Whether the estimate ages, so that the parent must be asked periodically.
     pub(crate) fn ages(&self) -> bool {
-        self.kinship == Kinship::Other && self.samples_left == 0
+        self.relation == ClockRelation::Other && self.samples_left == 0
     }
 
     /// Returns the question to the parent if one is due: one per interval, regardless of other traffic.
@@ -192,35 +192,35 @@ impl ClockSync {
             best.slew_ppb = best.slew_ppb.max(sample.slew_ppb);
         }
         // All samples age at the same rate, so the better one stays better.
-        let doubt_ns = sample.doubt_ns(came_ns);
-        let is_better = |best: Sample| doubt_ns <= best.doubt_ns(came_ns);
+        let error_bound_ns = sample.error_bound_ns(came_ns);
+        let is_better = |best: Sample| error_bound_ns <= best.error_bound_ns(came_ns);
         if self.best.is_none_or(is_better) {
             self.best = Some(sample);
         }
-        self.test_kinship(came_ns);
+        self.test_relation(came_ns);
     }
 
     /// Takes the parent's own estimate, received at `now_ns`. Returns whether the parent should be asked again at once.
     pub(crate) fn parent_knows(&mut self, base: ClockBase, now_ns: u64) -> bool {
         self.parent = Some((base, now_ns));
         let asks = self.wants_sample();
-        self.test_kinship(now_ns);
+        self.test_relation(now_ns);
         !asks && self.wants_sample()
     }
 
     /// Tests whether the clock is rank 0's, once both estimates have arrived. If not, it is measured and tracked like
     /// any other.
-    fn test_kinship(&mut self, now_ns: u64) {
-        if self.kinship != Kinship::Claimed {
+    fn test_relation(&mut self, now_ns: u64) {
+        if self.relation != ClockRelation::Claimed {
             return;
         }
         let Some(ClockBase { clock: known, .. }) = self.estimate(now_ns) else {
             return;
         };
         if known.offset_ns.unsigned_abs() <= known.uncertainty_ns {
-            self.kinship = Kinship::Same;
+            self.relation = ClockRelation::Same;
         } else {
-            self.kinship = Kinship::Other;
+            self.relation = ClockRelation::Other;
             self.samples_left = SAMPLES - SAMPLES_OF_ONE_CLOCK;
         }
     }
@@ -231,7 +231,7 @@ impl ClockSync {
             return Some(KnownClock::default());
         }
         let measured = self.estimate(now_ns)?;
-        Some(if self.kinship == Kinship::Other {
+        Some(if self.relation == ClockRelation::Other {
             KnownClock {
                 base: measured,
                 known_ns: Some(now_ns),
@@ -249,18 +249,18 @@ impl ClockSync {
     /// Returns offset and uncertainty as measured, and the path's total round trip.
     fn estimate(&self, now_ns: u64) -> Option<ClockBase> {
         let best = self.best.filter(|_| self.samples_left == 0)?;
-        let (parent, told_ns) = self.parent?;
+        let (parent, parent_came_ns) = self.parent?;
         // A parent that shares rank 0's clock sends an uncertainty of 0 once, and that does not age.
-        let parents_doubt_ns = match parent.clock.uncertainty_ns {
+        let parents_error_bound_ns = match parent.clock.uncertainty_ns {
             0 => 0,
-            told => told.saturating_add(drift_ns(
-                now_ns.saturating_sub(told_ns),
+            uncertainty_ns => uncertainty_ns.saturating_add(drift_ns(
+                now_ns.saturating_sub(parent_came_ns),
                 self.slew_ppb.saturating_mul(2),
             )),
         };
         let clock = ClockOffset {
             offset_ns: parent.clock.offset_ns.saturating_add(best.offset_ns),
-            uncertainty_ns: parents_doubt_ns.saturating_add(best.doubt_ns(now_ns)),
+            uncertainty_ns: parents_error_bound_ns.saturating_add(best.error_bound_ns(now_ns)),
         };
         Some(ClockBase {
             clock,

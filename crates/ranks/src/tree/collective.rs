@@ -8,7 +8,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::exchange::{Delivery, Subtree};
-use super::shared::{CollectiveResult, Enter, Merge, Slot};
+use super::shared::{CollectiveCall, CollectiveResult, Merge, Slot};
 use crate::RankInfo;
 use crate::channel::message::{CallNumber, CollectiveKind, Terms};
 use crate::channel::pack::{pack, unpack_first};
@@ -72,7 +72,11 @@ impl Collectives {
     }
 
     /// Takes this rank's own contribution.
-    pub(crate) fn enter(&mut self, here: &RankInfo, enter: Enter) -> Result<Option<Combined>> {
+    pub(crate) fn enter(
+        &mut self,
+        here: &RankInfo,
+        enter: CollectiveCall,
+    ) -> Result<Option<Combined>> {
         let call = enter.terms.call;
         let collective = self.at(enter.terms, here)?;
         collective.mine = Some(enter.mine);
@@ -96,7 +100,7 @@ impl Collectives {
                 return self.combine(call);
             }
             Some(Part::Came(_)) => " twice",
-            _ => ", which is of other ranks",
+            _ => ", which has no members below it",
         };
         let what = &collective.terms.what;
         Err(Error::Failed(format!("entered \"{what}\" ({call}){fault}")))
@@ -106,7 +110,7 @@ impl Collectives {
         let call = terms.call;
         if self.under_way.len() >= self.under_way_max && !self.under_way.contains_key(&call) {
             return Err(Error::Failed(format!(
-                "more than {} exchanges are under way at once",
+                "more than {} collectives are in progress at once",
                 self.under_way_max
             )));
         }
@@ -309,7 +313,7 @@ mod tests {
     }
 
     /// The root of a tree with this many other ranks, all of them its children.
-    fn of(children: u32) -> Collectives {
+    fn root_with(children: u32) -> Collectives {
         let size = children + 1;
         Collectives::new(Subtree::new(0, size, children), size)
     }
@@ -323,9 +327,9 @@ mod tests {
         }
     }
 
-    fn entering(terms: Terms, mine: &[u8]) -> Enter {
+    fn entering(terms: Terms, mine: &[u8]) -> CollectiveCall {
         let merge: Merge = |entries| reduce_entry(&reduce_entries(entries)?.concat());
-        Enter {
+        CollectiveCall {
             terms,
             mine: reduce_entry(mine).unwrap(),
             merge: Some(merge),
@@ -345,7 +349,7 @@ mod tests {
 
     #[test]
     fn a_node_waits_for_itself_and_all_children() {
-        let (mut all, sum) = (of(2), terms(0, "sum", RankSet::all(3)));
+        let (mut all, sum) = (root_with(2), terms(0, "sum", RankSet::all(3)));
         assert!(part(&mut all, &sum, 1, b"c").unwrap().is_none());
         assert!(!all.entered(sum.call));
         let entered = all.enter(&place(0), entering(sum.clone(), b"a")).unwrap();
@@ -389,12 +393,12 @@ mod tests {
         let other = terms(6, "turn", RankSet::of([1, 3]));
         let foreign = root.child(other, (1, &place(2)), says(2));
         let error = foreign.err().unwrap().to_string();
-        assert!(error.contains("of other ranks"), "{error}");
+        assert!(error.contains("no members below it"), "{error}");
     }
 
     #[test]
     fn ranks_in_different_collectives_are_both_named() {
-        let mut all = of(1);
+        let mut all = root_with(1);
         let here = terms(0, "trial 1", RankSet::all(2));
         all.enter(&place(0), entering(here.clone(), b"")).unwrap();
         let there = Terms {
@@ -407,7 +411,7 @@ mod tests {
 
     #[test]
     fn the_number_of_open_collectives_is_bounded() {
-        let mut all = of(1);
+        let mut all = root_with(1);
         let mut open = |seq| part(&mut all, &terms(seq, "x", RankSet::all(2)), 0, b"");
         for seq in 0..UNDER_WAY_MAX as u64 + 4 {
             open(seq).unwrap();

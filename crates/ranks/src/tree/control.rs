@@ -17,7 +17,7 @@ use crate::bootstrap::launcher_process::LauncherProcess;
 use crate::channel::message::{Cause, Head};
 use crate::channel::{Interest, wait_for};
 use crate::hosts::share_processes;
-use crate::join::door::LateDoor;
+use crate::join::door::LateJoinListener;
 use crate::signals::Signals;
 use tonnage_sys::process::now_ticks;
 use tonnage_units::lock::lock;
@@ -34,9 +34,9 @@ const ROOT_ANSWER: Duration = Duration::from_secs(1);
 /// Why the control thread woke.
 #[derive(Default)]
 struct Awake {
-    is_called: bool,
+    is_woken: bool,
     /// A connection is ready.
-    by_link: bool,
+    is_link_ready: bool,
     /// Anything else is ready, such as a signal.
     is_rare: bool,
     launcher_ended: bool,
@@ -47,7 +47,7 @@ pub(crate) struct Control {
     node: Arc<Mutex<TreeNode>>,
     shared: Arc<Shared>,
     signals: Signals,
-    door: Option<LateDoor>,
+    door: Option<LateJoinListener>,
     /// The launcher. When it ends, the run ends.
     launcher: Option<LauncherProcess>,
     leaving: bool,
@@ -61,7 +61,7 @@ impl Control {
     pub(crate) fn new(
         node: Arc<Mutex<TreeNode>>,
         signals: Signals,
-        door: Option<LateDoor>,
+        door: Option<LateJoinListener>,
         launcher: Option<LauncherProcess>,
     ) -> Self {
         let shared = Arc::clone(&lock(&node).shared);
@@ -89,7 +89,7 @@ impl Control {
             let me = &node.settings.me;
             let error = me.error(Error::not_started("the control thread", &error).to_string());
             let cause = me.cause(&error);
-            node.tell_end(cause);
+            node.announce_end(cause);
             linger(&mut node);
             node.links.clear();
             error
@@ -106,12 +106,12 @@ impl Control {
             self.take_signals(&mut node);
             if node.main_waits {
                 // Its result may have arrived together with the last messages of joining.
-                node.watch.ring();
+                node.watch.wake_main();
             }
         }
         self.follow_up(&node);
-        while !self.over(&lock(&node)) {
-            if let Err(error) = self.turn(&node) {
+        while !self.is_over(&lock(&node)) {
+            if let Err(error) = self.step(&node) {
                 let mut node = lock(&node);
                 node.fail(&error);
                 self.end(&mut node);
@@ -122,7 +122,7 @@ impl Control {
         }
         self.follow_up(&node);
         let mut node = lock(&node);
-        self.speak_for_root(&mut node);
+        self.report_for_root(&mut node);
         linger(&mut node);
         if node.settings.end_process && node.aborted.is_some() && !self.leaving {
             self.end_process(&node);
@@ -131,22 +131,22 @@ impl Control {
         node.links.clear();
     }
 
-    fn turn(&mut self, node: &Mutex<TreeNode>) -> Result<()> {
+    fn step(&mut self, node: &Mutex<TreeNode>) -> Result<()> {
         let now = Instant::now();
         let due = lock(node).due(now);
         let watch = Arc::clone(&lock(node).watch);
         let awake = self.sleep(&Interest::read(&watch.gate), now, due)?;
-        if awake.is_called {
+        if awake.is_woken {
             self.shared.awake();
         }
-        let heard_before = self.shared.received_bytes.load(Ordering::Relaxed);
+        let received_before = self.shared.received_bytes.load(Ordering::Relaxed);
         let mut node = lock(node);
         // Connections come first: when a rank is killed, its launcher often signals the others, and the loss is the
         // better message. Other events are rare. After one, all connections are read, in case the loss arrived at the
         // same time.
         if awake.is_rare {
             node.attend_all();
-        } else if awake.by_link && !node.main_waits {
+        } else if awake.is_link_ready && !node.main_waits {
             for index in watch.ready(Duration::ZERO)? {
                 node.attend(index);
             }
@@ -158,7 +158,7 @@ impl Control {
         for command in commands {
             match command {
                 ControlCommand::Abort(cause) => node.abort(cause),
-                ControlCommand::CloseDoor(closed) => {
+                ControlCommand::ClosePort(closed) => {
                     self.close_door();
                     closed.set(CollectiveResult::Result(Vec::new()));
                 }
@@ -179,10 +179,10 @@ impl Control {
         }
         node.tick();
         self.end(&mut node);
-        let has_heard = self.shared.received_bytes.load(Ordering::Relaxed) > heard_before;
-        if node.main_waits && (has_heard || node.aborted.is_some()) {
+        let has_received = self.shared.received_bytes.load(Ordering::Relaxed) > received_before;
+        if node.main_waits && (has_received || node.aborted.is_some()) {
             // Its result may have arrived.
-            watch.ring();
+            watch.wake_main();
         }
         Ok(())
     }
@@ -199,12 +199,12 @@ impl Control {
             wake = door.expiry().map_or(wake, |expiry| expiry.min(wake));
         }
         let ready = wait_for(&interests, wake.saturating_duration_since(now))?;
-        let [is_called, by_link, rare @ ..] = &ready[..] else {
+        let [is_woken, is_link_ready, rare @ ..] = &ready[..] else {
             return Ok(Awake::default());
         };
         Ok(Awake {
-            is_called: *is_called,
-            by_link: *by_link,
+            is_woken: *is_woken,
+            is_link_ready: *is_link_ready,
             is_rare: rare.contains(&true),
             launcher_ended: self.launcher.is_some() && rare.first() == Some(&true),
         })
@@ -217,20 +217,24 @@ impl Control {
         self.end(node);
     }
 
-    fn over(&self, node: &TreeNode) -> bool {
+    fn is_over(&self, node: &TreeNode) -> bool {
         let is_grace_over = |since: Instant| since.elapsed() >= node.settings.grace;
         self.leaving || node.aborted.is_some_and(is_grace_over)
     }
 
     /// Ends the run if there is a cause.
     fn end(&mut self, node: &mut TreeNode) {
-        let Some(RunEnd { cause, is_heard }) = node.ending.take() else {
+        let Some(RunEnd {
+            cause,
+            is_from_peer,
+        }) = node.ending.take()
+        else {
             return;
         };
         let cause = match cause {
             // A signal that this rank received too was meant for all ranks, so the message names none.
             Cause::Interrupted { signal, .. }
-                if is_heard && self.signals.take().contains(&signal) =>
+                if is_from_peer && self.signals.take().contains(&signal) =>
             {
                 Cause::Interrupted { signal, rank: None }
             }
@@ -239,12 +243,12 @@ impl Control {
         // A rank that learns of the end may be restarted at once, and must not reach this run's port.
         self.close_door();
         let is_root_lost = matches!(cause, Cause::Lost { rank: 0, .. });
-        if is_heard && !node.settings.supervised && is_root_lost {
+        if is_from_peer && !node.settings.supervised && is_root_lost {
             // The rank that lost rank 0 reports it. Rank 0 was stopped and is too late to report it again, and the
             // other ranks learn of the loss from rank 0.
             self.shared.claim_report();
         }
-        node.tell_end(cause);
+        node.announce_end(cause);
         self.is_follow_up_due = true;
     }
 
@@ -260,16 +264,16 @@ impl Control {
                 return;
             }
             // Reported now: a launcher kills this process if another one ends first, and the main thread may be stuck.
-            let cause = self.cause_to_say(&node);
+            let cause = self.cause_to_report(&node);
             let cause = cause.filter(|_| node.settings.end_process);
             (self.processes_here(&node), cause)
         };
         let woken = stopped::resume_next(std::process::id(), others, self.joined_ticks);
         if !woken.is_empty() {
-            log::debug!("processes {woken:?} were stopped, and go on to end");
+            log::debug!("resumed the stopped processes {woken:?}, so that they can end");
         }
         if let Some(cause) = cause {
-            self.say(&cause);
+            self.report(&cause);
         }
     }
 
@@ -288,14 +292,14 @@ impl Control {
     }
 
     /// Returns the cause of the early end if this rank must report it.
-    fn cause_to_say(&self, node: &TreeNode) -> Option<Cause> {
+    fn cause_to_report(&self, node: &TreeNode) -> Option<Cause> {
         let ControlSettings { me, supervised, .. } = &node.settings;
         let cause = self.shared.cause()?;
         speaks(me.rank, is_below_root(node), *supervised, &cause).then_some(cause)
     }
 
     /// Reports the cause of the early end, unless that was done.
-    fn say(&self, cause: &Cause) {
+    fn report(&self, cause: &Cause) {
         if self.shared.claim_report() {
             say(&format!("error: {}", Error::from(cause)));
         }
@@ -303,18 +307,18 @@ impl Control {
 
     /// Reports a failure of rank 0 in its place if rank 0 does not confirm that it knows. Other ranks find this failure
     /// by agreement, or their engine loses rank 0 before the control channel does.
-    fn speak_for_root(&self, node: &mut TreeNode) {
+    fn report_for_root(&self, node: &mut TreeNode) {
         let Some(cause @ Cause::Rank { rank: 0, .. }) = self.shared.cause() else {
             return;
         };
         let settings = &node.settings;
-        let is_deputy = settings.me.rank != 0 && is_below_root(node) && !settings.supervised;
-        if node.aborted.is_none() || !is_deputy {
+        let reports_for_root = settings.me.rank != 0 && is_below_root(node) && !settings.supervised;
+        if node.aborted.is_none() || !reports_for_root {
             return;
         }
         let ends_process = settings.end_process;
-        let has_heard = node.hears_end_of_parent(Instant::now() + ROOT_ANSWER);
-        if !has_heard && self.shared.claim_report() && ends_process {
+        let has_received = node.wait_for_parents_end(Instant::now() + ROOT_ANSWER);
+        if !has_received && self.shared.claim_report() && ends_process {
             say(&format!("error: {}", Error::from(&cause)));
         }
     }
@@ -331,12 +335,12 @@ impl Control {
             return;
         };
         let error = Error::from(&cause);
-        if let Some(cause) = self.cause_to_say(node) {
-            self.say(&cause);
+        if let Some(cause) = self.cause_to_report(node) {
+            self.report(&cause);
         }
-        let last_will = lock(&self.shared.bequest).0.take();
-        if let Some(last_will) = last_will {
-            last_will();
+        let exit_hook = lock(&self.shared.exit_hook).0.take();
+        if let Some(exit_hook) = exit_hook {
+            exit_hook();
         }
         std::process::exit(i32::from(error.exit_code()));
     }

@@ -18,7 +18,7 @@ pub(crate) type Messages = Vec<(u32, Vec<u8>)>;
 
 /// One message in transit.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Parcel<'a> {
+struct RoutedMessage<'a> {
     from: u32,
     to: RankSet,
     #[serde(borrow, serialize_with = "as_bytes")]
@@ -29,7 +29,7 @@ fn as_bytes<S: Serializer>(bytes: &[u8], serializer: S) -> std::result::Result<S
     serializer.serialize_bytes(bytes)
 }
 
-impl<'a> Parcel<'a> {
+impl<'a> RoutedMessage<'a> {
     fn write(&self, out: &mut Vec<u8>) -> Result<()> {
         let before = std::mem::take(out);
         *out = postcard::to_extend(self, before)
@@ -41,14 +41,14 @@ impl<'a> Parcel<'a> {
     fn read_all(mut payload: &'a [u8], size: u32) -> Result<Vec<Self>> {
         let mut all = Vec::new();
         while !payload.is_empty() {
-            let (parcel, rest) = postcard::take_from_bytes::<Parcel<'_>>(payload)
-                .map_err(|_| Error::Failed("sent messages that cannot be read".into()))?;
-            if parcel.from >= size || !parcel.to.is_sound(size) {
+            let (message, rest) = postcard::take_from_bytes::<RoutedMessage<'_>>(payload)
+                .map_err(|_| Error::Failed("sent messages that cannot be decoded".into()))?;
+            if message.from >= size || !message.to.is_sound(size) {
                 return Err(Error::Failed(format!(
-                    "sent a message from or for a rank that is none of {size}"
+                    "sent a message from or for a rank outside 0..{size}"
                 )));
             }
-            all.push(parcel);
+            all.push(message);
             payload = rest;
         }
         Ok(all)
@@ -61,7 +61,7 @@ impl<'a> Parcel<'a> {
         }
         let bytes = Cow::Borrowed(&*self.bytes);
         let from = self.from;
-        Parcel { from, to, bytes }.write(out)
+        RoutedMessage { from, to, bytes }.write(out)
     }
 }
 
@@ -76,28 +76,28 @@ pub(crate) fn write_messages(from: u32, size: u32, mut messages: Messages) -> Re
         return Err(Error::Failed(format!("a message for rank {to} of {size}")));
     }
     let mut places = HashMap::<&[u8], usize>::new();
-    let mut alike: Vec<(&[u8], Vec<u32>)> = Vec::new();
+    let mut distinct: Vec<(&[u8], Vec<u32>)> = Vec::new();
     for (to, bytes) in &messages {
-        let place = *places.entry(bytes).or_insert(alike.len());
-        match alike.get_mut(place) {
+        let place = *places.entry(bytes).or_insert(distinct.len());
+        match distinct.get_mut(place) {
             Some((_, ranks)) => ranks.push(*to),
-            None => alike.push((bytes, vec![*to])),
+            None => distinct.push((bytes, vec![*to])),
         }
     }
     let mut payload = Vec::new();
-    for (bytes, ranks) in alike {
+    for (bytes, ranks) in distinct {
         let to = RankSet::of(ranks);
         let bytes = Cow::Borrowed(bytes);
-        Parcel { from, to, bytes }.write(&mut payload)?;
+        RoutedMessage { from, to, bytes }.write(&mut payload)?;
     }
     Ok(payload)
 }
 
 /// Decodes the messages for one rank, sorted by sender.
 pub(crate) fn read_messages(payload: &[u8], size: u32) -> Result<Messages> {
-    let parcels = Parcel::read_all(payload, size)?.into_iter();
-    let mut messages: Vec<_> = parcels
-        .map(|parcel| (parcel.from, parcel.bytes.into_owned()))
+    let routed = RoutedMessage::read_all(payload, size)?.into_iter();
+    let mut messages: Vec<_> = routed
+        .map(|message| (message.from, message.bytes.into_owned()))
         .collect();
     messages.sort_by_key(|(from, _)| *from);
     Ok(messages)
@@ -147,16 +147,18 @@ impl Subtree {
     pub(crate) fn sort(&self, mine: &[u8], parts: &[Vec<u8>]) -> Result<Sorted> {
         let mut sorted = Sorted::default();
         let mut add = |payload: &[u8], senders: &RankSet| {
-            for parcel in Parcel::read_all(payload, self.size)? {
-                if !senders.contains(parcel.from) {
-                    let from = parcel.from;
-                    return Err(Error::Failed(format!("speaks for rank {from}")));
+            for message in RoutedMessage::read_all(payload, self.size)? {
+                if !senders.contains(message.from) {
+                    let from = message.from;
+                    return Err(Error::Failed(format!(
+                        "sent a message in the name of rank {from}"
+                    )));
                 }
                 for (to, out) in [
-                    (parcel.to.without(&self.subtree), &mut sorted.leaving),
-                    (parcel.to.and(&self.subtree), &mut sorted.staying),
+                    (message.to.without(&self.subtree), &mut sorted.leaving),
+                    (message.to.and(&self.subtree), &mut sorted.staying),
                 ] {
-                    parcel.write_for(to, out)?;
+                    message.write_for(to, out)?;
                 }
             }
             Ok(())
@@ -176,10 +178,10 @@ impl Subtree {
             children: vec![Vec::new(); self.children.len()],
         };
         for payload in [staying, from_above] {
-            for parcel in Parcel::read_all(payload, self.size)? {
-                parcel.write_for(parcel.to.and(&own), &mut delivery.mine)?;
+            for message in RoutedMessage::read_all(payload, self.size)? {
+                message.write_for(message.to.and(&own), &mut delivery.mine)?;
                 for (ranks, out) in self.children.iter().zip(&mut delivery.children) {
-                    parcel.write_for(parcel.to.and(ranks), out)?;
+                    message.write_for(message.to.and(ranks), out)?;
                 }
             }
         }
@@ -273,7 +275,10 @@ mod tests {
         let routes = Subtree::new(0, 3, 2);
         let foreign = write_messages(2, 3, vec![(0, vec![1])]).unwrap();
         let error = routes.sort(&[], &[foreign, none()]).unwrap_err();
-        assert!(error.to_string().contains("speaks for rank 2"), "{error}");
+        assert!(
+            error.to_string().contains("in the name of rank 2"),
+            "{error}"
+        );
     }
 
     proptest! {

@@ -64,7 +64,7 @@ impl Answers {
         }
     }
 
-    fn words(&self, rank: u32) -> String {
+    fn describe(&self, rank: u32) -> String {
         match self.doing.get(&rank) {
             Some((phase, ms)) => format!("in \"{phase}\" for {:.1?}", Duration::from_millis(*ms)),
             None => "it does not answer".into(),
@@ -136,7 +136,7 @@ impl Complaint {
             "it has not come to \"{}\" while others have waited {:.1?} for it: {}",
             self.terms.what,
             self.waited,
-            answers.words(first.rank)
+            answers.describe(first.rank)
         );
         if !rest.is_empty() && rest.len() < DESCRIBED_MAX {
             for info in rest {
@@ -144,7 +144,7 @@ impl Complaint {
                     "; missing too: rank {} on {}: {}",
                     info.rank,
                     info.host,
-                    answers.words(info.rank)
+                    answers.describe(info.rank)
                 ));
             }
         } else if !rest.is_empty() {

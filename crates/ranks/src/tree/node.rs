@@ -19,7 +19,7 @@ use crate::RankInfo;
 use crate::channel::message::{CallNumber, Cause, Head};
 use crate::channel::{Channel, wait_for};
 use crate::join::JoinBytes;
-use crate::join::door::LateDoor;
+use crate::join::door::LateJoinListener;
 use crate::rank_set::RankSet;
 use crate::start_lead::StartLead;
 use tonnage_units::lock::lock;
@@ -50,7 +50,7 @@ pub(crate) struct ControlSettings {
 
 /// Direction of a connection in the tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum LinkDirection {
     Up,
     /// The index among the children.
     Down(usize),
@@ -60,14 +60,14 @@ pub(crate) enum Way {
 pub(crate) struct Link {
     pub(crate) channel: Channel,
     pub(crate) info: RankInfo,
-    pub(crate) way: Way,
+    pub(crate) way: LinkDirection,
     /// Whether the peer is behind a network.
     is_remote: bool,
     /// Whether time-outs apply: only once the peer's control thread has sent a message. Before that it may still wait
     /// for its children.
     armed: bool,
-    heard: Instant,
-    said: Instant,
+    last_received: Instant,
+    last_sent: Instant,
     pub(crate) goodbye: bool,
     pub(crate) open: bool,
     /// Whether the epoll set reports when it can be written to.
@@ -75,7 +75,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    fn new(peer: PeerConnection, way: Way, armed: bool) -> Self {
+    fn new(peer: PeerConnection, way: LinkDirection, armed: bool) -> Self {
         let now = Instant::now();
         Self {
             is_remote: peer.channel.is_remote(),
@@ -83,8 +83,8 @@ impl Link {
             info: peer.info,
             way,
             armed,
-            heard: now,
-            said: now,
+            last_received: now,
+            last_sent: now,
             goodbye: false,
             open: true,
             writing_watched: false,
@@ -101,7 +101,7 @@ impl Link {
 pub(crate) struct RunEnd {
     pub(crate) cause: Cause,
     /// Whether another rank announced it.
-    pub(crate) is_heard: bool,
+    pub(crate) is_from_peer: bool,
 }
 
 /// One rank in the tree.
@@ -133,14 +133,16 @@ impl TreeNode {
         settings: ControlSettings,
         tree: TreePosition,
         shared: Arc<Shared>,
-    ) -> Result<(Arc<Mutex<Self>>, Option<LateDoor>)> {
+    ) -> Result<(Arc<Mutex<Self>>, Option<LateJoinListener>)> {
         let watch = LinkWatch::new()?;
         let parent = tree.parent.into_iter();
-        let mut links: Vec<Link> = parent.map(|peer| Link::new(peer, Way::Up, false)).collect();
+        let mut links: Vec<Link> = parent
+            .map(|peer| Link::new(peer, LinkDirection::Up, false))
+            .collect();
         for (child, peer) in tree.children.into_iter().enumerate() {
             // A leaf does not wait for children, so its first message is due now.
             let is_leaf = children_of(peer.info.rank, settings.size, settings.fanout).is_empty();
-            links.push(Link::new(peer, Way::Down(child), is_leaf));
+            links.push(Link::new(peer, LinkDirection::Down(child), is_leaf));
         }
         for (index, link) in links.iter().enumerate() {
             watch.add(index, &link.channel, link.channel.peer)?;
@@ -205,9 +207,9 @@ impl TreeNode {
         }
         let mut due = now + Duration::from_secs(3600);
         for link in self.open_links() {
-            due = due.min(link.said + self.beat_interval());
+            due = due.min(link.last_sent + self.beat_interval());
             if link.armed {
-                due = due.min(link.heard + self.silence_max(link));
+                due = due.min(link.last_received + self.silence_max(link));
             }
         }
         let asked = self.inquiry.as_ref().map(|inquiry| inquiry.until);
@@ -216,7 +218,7 @@ impl TreeNode {
 
     /// Reads from and writes to a ready connection.
     pub(crate) fn attend(&mut self, index: usize) {
-        self.listen(index, false);
+        self.receive_from(index, false);
         if let Some(link) = self.links.get_mut(index).filter(|link| link.open) {
             link.channel.flush();
         }
@@ -226,16 +228,16 @@ impl TreeNode {
     /// Reads and handles all arrived messages on all connections.
     pub(crate) fn attend_all(&mut self) {
         for index in 0..self.links.len() {
-            self.listen(index, true);
+            self.receive_from(index, true);
         }
     }
 
-    fn listen(&mut self, index: usize, until_empty: bool) {
+    fn receive_from(&mut self, index: usize, until_empty: bool) {
         let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
             return;
         };
         let before = link.channel.received_bytes;
-        let understood = link.channel.understood_bytes;
+        let understood = link.channel.taken_bytes;
         let mut outcome = if until_empty {
             link.channel.receive()
         } else {
@@ -243,7 +245,7 @@ impl TreeNode {
         };
         if link.channel.received_bytes > before {
             // Heartbeats queue behind a long message, so any received bytes count as a sign of life.
-            link.heard = Instant::now();
+            link.last_received = Instant::now();
         }
         loop {
             let Some(link) = self.links.get_mut(index) else {
@@ -252,8 +254,8 @@ impl TreeNode {
             match outcome.and_then(|()| link.channel.next_message()) {
                 Ok(Some(message)) => {
                     link.armed = true;
-                    link.heard = Instant::now();
-                    outcome = self.understand(index, message);
+                    link.last_received = Instant::now();
+                    outcome = self.handle_message(index, message);
                 }
                 Ok(None) => break,
                 Err(error) => {
@@ -264,16 +266,16 @@ impl TreeNode {
                 }
             }
         }
-        self.notice_end(index);
+        self.close_ended(index);
         // Messages right behind those of joining were received earlier but are handled here, so handled bytes are
         // counted.
-        let bytes = self.links[index].channel.understood_bytes - understood;
+        let bytes = self.links[index].channel.taken_bytes - understood;
         let received = &self.shared.received_bytes;
         received.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Closes a connection that has ended, and aborts the run unless its rank said goodbye.
-    fn notice_end(&mut self, index: usize) {
+    fn close_ended(&mut self, index: usize) {
         let link = self.links.get_mut(index);
         let Some(link) = link.filter(|link| link.open && link.channel.ended) else {
             return;
@@ -318,20 +320,20 @@ impl TreeNode {
                 continue;
             };
             if excused {
-                link.heard = now;
+                link.last_received = now;
             }
-            let said = link.said;
+            let last_sent = link.last_sent;
             if self.is_silent(index, now) {
                 // Messages may have arrived that the main thread has not read yet.
-                self.listen(index, true);
+                self.receive_from(index, true);
                 if self.is_silent(index, now) {
-                    self.lose_silent(index, now);
+                    self.abort_for_silence(index, now);
                 }
             }
             if self.is_over() {
                 return;
             }
-            if now.duration_since(said) >= interval {
+            if now.duration_since(last_sent) >= interval {
                 self.send(index, &Head::Beat, &[]);
             }
         }
@@ -343,12 +345,14 @@ impl TreeNode {
 
     fn is_silent(&self, index: usize, now: Instant) -> bool {
         let link = self.links.get(index).filter(|link| link.open && link.armed);
-        link.is_some_and(|link| now.saturating_duration_since(link.heard) >= self.silence_max(link))
+        link.is_some_and(|link| {
+            now.saturating_duration_since(link.last_received) >= self.silence_max(link)
+        })
     }
 
-    fn lose_silent(&mut self, index: usize, now: Instant) {
+    fn abort_for_silence(&mut self, index: usize, now: Instant) {
         let link = &self.links[index];
-        let silence = now.saturating_duration_since(link.heard);
+        let silence = now.saturating_duration_since(link.last_received);
         let me = &self.settings.me;
         let message = format!(
             "rank {} on {} has heard nothing of it (process {}) for {silence:.1?}: it hangs or is stopped, or its \
@@ -364,10 +368,10 @@ impl TreeNode {
         let Some(link) = self.links.get_mut(index).filter(|link| link.open) else {
             return;
         };
-        link.said = Instant::now();
-        let before = link.channel.said_bytes;
+        link.last_sent = Instant::now();
+        let before = link.channel.queued_bytes;
         let sealed = link.channel.send(head, payload);
-        let sent = link.channel.said_bytes - before;
+        let sent = link.channel.queued_bytes - before;
         self.shared.sent_bytes.fetch_add(sent, Ordering::Relaxed);
         if let Err(error) = sealed {
             self.watch.remove(&link.channel);
@@ -404,7 +408,7 @@ impl TreeNode {
 
     pub(crate) fn tell_children(&mut self, head: &Head, payload: &[u8]) {
         for index in 0..self.links.len() {
-            if self.links[index].way != Way::Up {
+            if self.links[index].way != LinkDirection::Up {
                 self.send(index, head, payload);
             }
         }
@@ -427,7 +431,7 @@ impl TreeNode {
             self.shared.stop(&cause);
             self.ending = Some(RunEnd {
                 cause,
-                is_heard: false,
+                is_from_peer: false,
             });
         }
     }
@@ -439,17 +443,17 @@ impl TreeNode {
     }
 
     /// Ends the run because another rank announced the end.
-    pub(crate) fn hear_end(&mut self, cause: Cause) {
+    pub(crate) fn receive_end(&mut self, cause: Cause) {
         if !self.is_over() {
             self.ending = Some(RunEnd {
                 cause,
-                is_heard: true,
+                is_from_peer: true,
             });
         }
     }
 
     /// Waits until the parent announces the end of the run. Returns whether it did.
-    pub(crate) fn hears_end_of_parent(&mut self, until: Instant) -> bool {
+    pub(crate) fn wait_for_parents_end(&mut self, until: Instant) -> bool {
         while !self.has_parent_ended {
             let left = until.saturating_duration_since(Instant::now());
             let Some(link) = self.links.first().filter(|link| link.open) else {
@@ -458,20 +462,20 @@ impl TreeNode {
             if left.is_zero() || wait_for(&[link.channel.interest()], left).is_err() {
                 return false;
             }
-            self.listen(0, true);
+            self.receive_from(0, true);
         }
         true
     }
 
     /// Announces the end to the other ranks and to the main thread.
-    pub(crate) fn tell_end(&mut self, cause: Cause) {
+    pub(crate) fn announce_end(&mut self, cause: Cause) {
         self.aborted = Some(Instant::now());
         self.shared.stop(&cause);
         self.collectives.stop();
         self.shared.clock_known.set(CollectiveResult::Stopped);
         self.tell_all(&Head::Abort { cause }, &[]);
         if self.main_waits {
-            self.watch.ring();
+            self.watch.wake_main();
         }
     }
 

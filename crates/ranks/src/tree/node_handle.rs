@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use super::node::TreeNode;
-use super::shared::{CollectiveResult, Enter, Shared, Slot};
+use super::shared::{CollectiveCall, CollectiveResult, Shared, Slot};
 use super::watch::LinkWatch;
 use crate::channel::message::Terms;
 use crate::join::JoinBytes;
@@ -58,7 +58,7 @@ impl NodeHandle {
     }
 
     /// Enters a collective, from the main thread.
-    pub(crate) fn enter(&self, enter: Enter) {
+    pub(crate) fn enter(&self, enter: CollectiveCall) {
         self.with(|node| node.enter(enter));
     }
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::clock::{Answer, monotonic_ns};
 use super::collective::Combined;
 use super::missing::{Answers, Complaint, Inquiry, collect_time};
-use super::node::{TreeNode, Way};
-use super::shared::{CollectiveResult, Enter};
+use super::node::{LinkDirection, TreeNode};
+use super::shared::{CollectiveCall, CollectiveResult};
 use crate::RankInfo;
 use crate::channel::message::{CallNumber, CollectiveKind, Head, Message, Terms, clip};
 use crate::channel::pack::{pack, unpack};
@@ -17,7 +17,7 @@ use tonnage_units::{Error, Result};
 
 impl TreeNode {
     /// Handles a message from the rank behind a link.
-    pub(crate) fn understand(&mut self, index: usize, message: Message) -> Result<()> {
+    pub(crate) fn handle_message(&mut self, index: usize, message: Message) -> Result<()> {
         let Some(link) = self.links.get_mut(index) else {
             return Ok(());
         };
@@ -26,19 +26,19 @@ impl TreeNode {
             (Head::Beat, _) => {}
             (Head::Goodbye, _) => link.goodbye = true,
             (Head::Abort { cause }, way) => {
-                self.has_parent_ended |= way == Way::Up;
-                self.hear_end(cause);
+                self.has_parent_ended |= way == LinkDirection::Up;
+                self.receive_end(cause);
             }
-            (head, Way::Up) => return self.understand_parent(head, payload),
-            (head, Way::Down(child)) => {
+            (head, LinkDirection::Up) => return self.handle_parent_message(head, payload),
+            (head, LinkDirection::Down(child)) => {
                 let from = link.info.clone();
-                return self.understand_child(index, (child, &from), head, payload);
+                return self.handle_child_message(index, (child, &from), head, payload);
             }
         }
         Ok(())
     }
 
-    fn understand_parent(&mut self, head: Head, payload: Vec<u8>) -> Result<()> {
+    fn handle_parent_message(&mut self, head: Head, payload: Vec<u8>) -> Result<()> {
         match head {
             Head::Down { call } => self.complete(call, payload)?,
             Head::ClockPong {
@@ -66,12 +66,12 @@ impl TreeNode {
                 self.check_members(&members)?;
                 self.inquire(call, members);
             }
-            _ => return Err(out_of_place()),
+            _ => return Err(unexpected_message()),
         }
         Ok(())
     }
 
-    fn understand_child(
+    fn handle_child_message(
         &mut self,
         index: usize,
         from: (usize, &RankInfo),
@@ -100,17 +100,19 @@ impl TreeNode {
             Head::Answer { call } => {
                 let answers: Answers = unpack(&payload)?;
                 if !answers.is_sound(self.settings.size) {
-                    return Err(Error::Failed("it answered for ranks that are none".into()));
+                    return Err(Error::Failed(
+                        "it answered for ranks that do not exist".into(),
+                    ));
                 }
-                self.hear_answers(call, answers);
+                self.receive_answers(call, answers);
             }
-            _ => return Err(out_of_place()),
+            _ => return Err(unexpected_message()),
         }
         Ok(())
     }
 
     /// Enters a collective for the main thread.
-    pub(crate) fn enter(&mut self, enter: Enter) {
+    pub(crate) fn enter(&mut self, enter: CollectiveCall) {
         if self.aborted.is_some() {
             return enter.slot.set(CollectiveResult::Stopped);
         }
@@ -191,7 +193,7 @@ impl TreeNode {
             )));
         }
         for index in 0..self.links.len() {
-            if let Way::Down(child) = self.links[index].way
+            if let LinkDirection::Down(child) = self.links[index].way
                 && are_below.get(child) == Some(&true)
             {
                 let own = delivery.as_ref().map(|delivery| &delivery.children[child]);
@@ -206,7 +208,9 @@ impl TreeNode {
     /// Refuses a peer's member set that is not a valid set of ranks of this run.
     fn check_members(&self, members: &RankSet) -> Result<()> {
         if !members.is_sound(self.settings.size) {
-            return Err(Error::Failed("it named members that are no ranks".into()));
+            return Err(Error::Failed(
+                "it named members that are not ranks of this run".into(),
+            ));
         }
         Ok(())
     }
@@ -279,11 +283,11 @@ impl TreeNode {
         ));
         let answer = self.own_answer(call, &members);
         self.tell_children(&Head::Who { call, members }, &[]);
-        self.hear_answers(call, answer);
+        self.receive_answers(call, answer);
     }
 
     /// Takes answers of some ranks. If their question is already closed here, they are forwarded on their own.
-    fn hear_answers(&mut self, call: CallNumber, answers: Answers) {
+    fn receive_answers(&mut self, call: CallNumber, answers: Answers) {
         let asked = self.inquiry.as_mut();
         let Some(inquiry) = asked.filter(|inquiry| inquiry.call == call) else {
             return self.pass_answers(call, &answers);
@@ -303,6 +307,6 @@ impl TreeNode {
     }
 }
 
-fn out_of_place() -> Error {
-    Error::Failed("it sent a message that has no place here".into())
+fn unexpected_message() -> Error {
+    Error::Failed("it sent a message that is not allowed here".into())
 }

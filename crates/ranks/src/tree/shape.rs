@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::RankInfo;
 use crate::channel::Channel;
 use crate::join::JoinBytes;
-use crate::join::door::LateDoor;
+use crate::join::door::LateJoinListener;
 
 /// A connection to a rank of this run.
 pub(crate) struct PeerConnection {
@@ -22,7 +22,7 @@ pub(crate) struct TreePosition {
     /// All ranks; only rank 0 has it.
     pub(crate) table: Vec<RankInfo>,
     /// The port where rank 0 refuses late ranks, if it keeps one open.
-    pub(crate) door: Option<LateDoor>,
+    pub(crate) door: Option<LateJoinListener>,
     /// Whether this rank's clock has the same name as rank 0's.
     pub(crate) has_roots_clock: bool,
     /// Number of ranks on the most crowded CPU of all hosts.

@@ -25,14 +25,14 @@ pub(crate) enum ControlCommand {
     /// End the run for this cause.
     Abort(Cause),
     /// Close rank 0's port, so that the next run can use it. The slot is set once it is closed.
-    CloseDoor(Arc<Slot>),
+    ClosePort(Arc<Slot>),
     /// The main thread is done with the channel: say goodbye and end.
     Leave,
 }
 
 /// One rank's call of a collective.
 #[derive(Debug)]
-pub(crate) struct Enter {
+pub(crate) struct CollectiveCall {
     pub(crate) terms: Terms,
     pub(crate) mine: Vec<u8>,
     pub(crate) merge: Option<Merge>,
@@ -122,11 +122,11 @@ impl Slot {
 
 /// Cleanup to run if the control thread ends the process.
 #[derive(Default)]
-pub(crate) struct LastWill(pub(crate) Option<Box<dyn FnOnce() + Send>>);
+pub(crate) struct ExitHook(pub(crate) Option<Box<dyn FnOnce() + Send>>);
 
-impl std::fmt::Debug for LastWill {
+impl std::fmt::Debug for ExitHook {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("LastWill").field(&self.0.is_some()).finish()
+        f.debug_tuple("ExitHook").field(&self.0.is_some()).finish()
     }
 }
 
@@ -139,7 +139,7 @@ pub(crate) struct Shared {
     pub(crate) clock: Mutex<KnownClock>,
     pub(crate) clock_known: Arc<Slot>,
     /// Cleanup to run if the process has to be ended from outside its main thread.
-    pub(crate) bequest: Mutex<LastWill>,
+    pub(crate) exit_hook: Mutex<ExitHook>,
     /// Bytes received on all connections since the ranks joined.
     pub(crate) received_bytes: AtomicU64,
     /// Bytes sent on them.
@@ -168,7 +168,7 @@ impl Shared {
             clock: Mutex::new(KnownClock::default()),
             clock_known: Slot::waking(Arc::clone(&sleepers)),
             sleepers,
-            bequest: Mutex::default(),
+            exit_hook: Mutex::default(),
             received_bytes: AtomicU64::new(0),
             sent_bytes: AtomicU64::new(0),
             notes: Mutex::default(),

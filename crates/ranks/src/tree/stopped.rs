@@ -21,13 +21,13 @@ enum PidState {
 /// rank; one that started later has reused the PID.
 pub(crate) fn resume_next(own: u32, others: Vec<u32>, joined_ticks: u64) -> Vec<u32> {
     let mut stopped = stopped_next(own, others, |pid| state(pid, joined_ticks));
-    stopped.retain(|pid| goes_on(*pid, joined_ticks));
+    stopped.retain(|pid| resume(*pid, joined_ticks));
     stopped
 }
 
 /// Resumes a process if it is still the stopped rank. The pidfd refers to the process that had the PID when it was
 /// opened. If that process started before the ranks had joined, it is the rank.
-fn goes_on(number: u32, joined_ticks: u64) -> bool {
+fn resume(number: u32, joined_ticks: u64) -> bool {
     let Some(pid) = i32::try_from(number).ok().and_then(Pid::from_raw) else {
         return false;
     };
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(state(own, joined), PidState::Runs);
         // A later process that reuses a rank's PID is left alone.
         assert_eq!(resume_next(own, pids.clone(), began - 1), [0u32; 0]);
-        assert!(!goes_on(rank.0.id(), began - 1));
+        assert!(!resume(rank.0.id(), began - 1));
         assert_eq!(state(rank.0.id(), joined), PidState::Stopped);
         assert_eq!(resume_next(own, pids.clone(), joined), [rank.0.id()]);
         assert_eq!(resume_next(own, pids, joined), [0u32; 0]);

@@ -19,7 +19,7 @@ use tonnage_units::{Error, Result};
 /// Connections reported per call; others stay ready for the next.
 const READY_MAX: usize = 32;
 /// Number of the wake-up descriptor in the set; connections have smaller ones.
-const BELL: u64 = u64::MAX;
+const WAKE_NUMBER: u64 = u64::MAX;
 /// Bound on a time-out: `epoll_wait` accepts at most some weeks.
 const TIMEOUT_MAX: Duration = Duration::from_secs(3600);
 
@@ -29,7 +29,7 @@ pub(crate) struct LinkWatch {
     set: OwnedFd,
     /// Readable if a connection is ready and the main thread is not waiting on the set.
     pub(crate) gate: OwnedFd,
-    bell: OwnedFd,
+    wake_fd: OwnedFd,
 }
 
 impl LinkWatch {
@@ -39,10 +39,10 @@ impl LinkWatch {
         let watch = Self {
             set: epoll::create(CreateFlags::CLOEXEC).map_err(failed)?,
             gate: epoll::create(CreateFlags::CLOEXEC).map_err(failed)?,
-            bell: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?,
+            wake_fd: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).map_err(failed)?,
         };
-        let number = EventData::new_u64(BELL);
-        epoll::add(&watch.set, &watch.bell, number, EventFlags::IN).map_err(failed)?;
+        let number = EventData::new_u64(WAKE_NUMBER);
+        epoll::add(&watch.set, &watch.wake_fd, number, EventFlags::IN).map_err(failed)?;
         epoll::add(&watch.gate, &watch.set, number, EventFlags::IN).map_err(failed)?;
         Ok(watch)
     }
@@ -82,13 +82,19 @@ impl LinkWatch {
     pub(crate) fn shut_gate(&self, is_shut: bool) -> Result<()> {
         let mut flags = EventFlags::IN;
         flags.set(EventFlags::IN, !is_shut);
-        epoll::modify(&self.gate, &self.set, EventData::new_u64(BELL), flags).map_err(unwatched)
+        epoll::modify(
+            &self.gate,
+            &self.set,
+            EventData::new_u64(WAKE_NUMBER),
+            flags,
+        )
+        .map_err(unwatched)
     }
 
     /// Wakes the main thread.
-    pub(crate) fn ring(&self) {
+    pub(crate) fn wake_main(&self) {
         // This fails only if the counter is full, and then the wake-up is already pending.
-        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+        let _ = rustix::io::write(&self.wake_fd, &1u64.to_ne_bytes());
     }
 
     /// Waits until a connection is ready, a wake-up comes or the time is up. Returns the numbers of some ready
@@ -96,7 +102,7 @@ impl LinkWatch {
     pub(crate) fn ready(&self, timeout: Duration) -> Result<impl Iterator<Item = usize>> {
         let none = Event {
             flags: EventFlags::empty(),
-            data: EventData::new_u64(BELL),
+            data: EventData::new_u64(WAKE_NUMBER),
         };
         let mut events = [none; READY_MAX];
         let timeout = Timespec::try_from(timeout.min(TIMEOUT_MAX)).unwrap_or_default();
@@ -107,11 +113,11 @@ impl LinkWatch {
         };
         let numbers = events.into_iter().take(count);
         let numbers = numbers.map(|event| event.data.u64());
-        if numbers.clone().any(|number| number == BELL) {
+        if numbers.clone().any(|number| number == WAKE_NUMBER) {
             // A failed read only means that there was no wake-up.
-            let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+            let _ = rustix::io::read(&self.wake_fd, &mut [0u8; 8]);
         }
-        let connections = numbers.filter(|number| *number != BELL);
+        let connections = numbers.filter(|number| *number != WAKE_NUMBER);
         Ok(connections.filter_map(|number| usize::try_from(number).ok()))
     }
 }
@@ -163,7 +169,7 @@ mod tests {
     #[test]
     fn a_wake_up_ends_one_wait() {
         let watch = LinkWatch::new().unwrap();
-        watch.ring();
+        watch.wake_main();
         assert!(watch.ready(TIMEOUT_MAX).unwrap().next().is_none());
         assert!(!gate_is_ready(&watch));
     }

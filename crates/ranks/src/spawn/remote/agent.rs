@@ -53,13 +53,13 @@ pub struct AgentProgram {
 }
 
 /// Sends reports to the other end of ssh.
-struct Voice {
+struct ReportSender {
     sender: SyncSender<AgentReport>,
     /// Reports that did not fit the queue.
     waiting: Mutex<VecDeque<AgentReport>>,
 }
 
-impl Voice {
+impl ReportSender {
     /// Sends a report; blocks while the queue is full.
     fn say(&self, report: AgentReport) {
         // This fails only if the peer is gone, and then the agent ends.
@@ -86,7 +86,7 @@ impl Voice {
 /// A running agent.
 struct Agent {
     program: AgentProgram,
-    voice: Arc<Voice>,
+    reports: Arc<ReportSender>,
     trials: Option<Trials>,
     children: Children,
 }
@@ -94,7 +94,7 @@ struct Agent {
 /// Runs as the agent of this host until the end. Call it from the main thread: the ranks end when that does.
 pub fn serve(program: AgentProgram) -> Result<()> {
     let (sender, said) = mpsc::sync_channel(WAITING_MAX);
-    let voice = Arc::new(Voice {
+    let reports = Arc::new(ReportSender {
         sender,
         waiting: Mutex::new(VecDeque::new()),
     });
@@ -125,15 +125,15 @@ pub fn serve(program: AgentProgram) -> Result<()> {
         }
         let _ = events.send(None);
     })?;
-    let telling = Arc::clone(&voice);
+    let telling = Arc::clone(&reports);
     let mut agent = Agent {
         children: Children::new(Arc::new(move |report| telling.say(report))),
         program,
-        voice,
+        reports,
         trials: None,
     };
     let hello = Box::new(agent.hello()?);
-    agent.voice.say(AgentReport::Hello(hello));
+    agent.reports.say(AgentReport::Hello(hello));
     agent.obey_all(&inbox);
     agent.end_all();
     // Dropping all senders ends the writing thread.
@@ -175,7 +175,7 @@ impl Agent {
                 Ok(Some(order)) => {
                     heard = Instant::now();
                     if let Err(error) = self.obey(order) {
-                        self.voice.say_soon(AgentReport::Failed {
+                        self.reports.say_soon(AgentReport::Failed {
                             message: error.to_string(),
                             is_usage: matches!(error, Error::Usage(_)),
                         });
@@ -186,7 +186,7 @@ impl Agent {
             }
             if pulse.elapsed() >= PULSE {
                 pulse = Instant::now();
-                self.voice.say_soon(AgentReport::Alive);
+                self.reports.say_soon(AgentReport::Alive);
             }
         }
     }
@@ -204,7 +204,7 @@ impl Agent {
                     None => addresses,
                 };
                 let trials = Trials::listen(&addresses, port, &token)?;
-                self.voice.say(AgentReport::Listening {
+                self.reports.say(AgentReport::Listening {
                     addresses: trials.addresses(),
                 });
                 self.trials = Some(trials);
@@ -225,7 +225,7 @@ impl Agent {
                 })?;
             }
             AgentOrder::Clock => self
-                .voice
+                .reports
                 .say_soon(AgentReport::Clock { unix_ns: unix_ns() }),
             AgentOrder::Start(order) => self.start(&order)?,
             AgentOrder::Signal { rank, signal } => self.children.signal(rank, signal),
@@ -236,8 +236,8 @@ impl Agent {
 
     /// Runs work on its own thread, so that heartbeats continue.
     fn aside(&self, work: impl FnOnce() -> AgentReport + Send + 'static) -> Result<()> {
-        let voice = Arc::clone(&self.voice);
-        thread(move || voice.say(work()))
+        let reports = Arc::clone(&self.reports);
+        thread(move || reports.say(work()))
     }
 
     fn start(&mut self, order: &StartOrder) -> Result<()> {

@@ -38,13 +38,13 @@ pub(super) enum HostNews {
 
 /// Sends all hosts' events to one receiver.
 #[derive(Clone)]
-pub(super) struct Ear {
+pub(super) struct EventSender {
     pub(super) sender: SyncSender<(usize, HostNews)>,
     /// Gets a byte with each event, so that it can be polled.
     pub(super) wake: Arc<UnixStream>,
 }
 
-impl Ear {
+impl EventSender {
     fn hear(&self, host: usize, heard: HostNews) {
         // The receiver is gone once the run is over.
         let _ = self.sender.send((host, heard));
@@ -64,7 +64,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Starts ssh.
-    pub(super) fn open(line: &[String], host: usize, ear: &Ear) -> Result<Self> {
+    pub(super) fn open(line: &[String], host: usize, events: &EventSender) -> Result<Self> {
         let (program, arguments) = line
             .split_first()
             .ok_or_else(|| Error::Usage("--ssh is empty".into()))?;
@@ -91,20 +91,20 @@ impl Connection {
         let input = child.stdin.take();
         let (open, closed) = mpsc::channel::<()>();
         if let Some(complaints) = child.stderr.take() {
-            let ear = ear.clone();
+            let events = events.clone();
             thread(move || {
                 lines(complaints, |line| {
-                    ear.hear(host, HostNews::Complaint(text(line)))
+                    events.hear(host, HostNews::Complaint(text(line)))
                 });
                 drop(open);
             })?;
         }
         if let Some(reports) = child.stdout.take() {
-            let ear = ear.clone();
+            let events = events.clone();
             thread(move || {
-                lines(reports, |line| ear.hear(host, sorted(text(line))));
+                lines(reports, |line| events.hear(host, sorted(text(line))));
                 let _ = closed.recv_timeout(LAST_LINES);
-                ear.hear(host, HostNews::Closed);
+                events.hear(host, HostNews::Closed);
             })?;
         }
         Ok(Self {
@@ -149,14 +149,14 @@ impl Connection {
     }
 
     /// Sends the program on its own thread, since that may take long.
-    pub(super) fn push(&mut self, program: &Path, host: usize, ear: &Ear) -> Result<()> {
+    pub(super) fn push(&mut self, program: &Path, host: usize, events: &EventSender) -> Result<()> {
         let Some(mut input) = lock(&self.input).take() else {
             return Ok(());
         };
         let pushed = Arc::clone(&self.pushed);
         let mut file = File::open(program)
             .map_err(|error| Error::io(format!("cannot read {}", program.display()), error))?;
-        let ear = ear.clone();
+        let events = events.clone();
         thread(move || {
             let mut send_all = || {
                 input.write_all(b"go\n")?;
@@ -168,7 +168,7 @@ impl Connection {
                 }
             };
             match send_all() {
-                Ok(()) => ear.hear(host, HostNews::Pushed(input)),
+                Ok(()) => events.hear(host, HostNews::Pushed(input)),
                 // The script prints the reason.
                 Err(error) => log::debug!("cannot send the program: {error}"),
             }

@@ -11,7 +11,7 @@ const SIGNS: [(&[&str], &str, &str); 15] = [
     (
         &["identification has changed", "host key for", "offending"],
         "the host key has changed",
-        "find out why, for somebody may stand in between; if it is right, run `ssh-keygen -R HOST`, then `ssh HOST` once",
+        "find out why: the connection may be intercepted. If the new key is right, run `ssh-keygen -R HOST`, then `ssh HOST` once",
     ),
     (
         &["host key verification failed", "host key is known"],

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::agent::PULSE;
 use super::command::{Push, WANTED, ssh};
-use super::connection::{Connection, Ear, HostNews};
+use super::connection::{Connection, EventSender, HostNews};
 use super::faults::{cannot_run, no_agent, not_copied, other_build};
 use super::list::HostSlots;
 use super::meeting::is_same_machine;
@@ -71,7 +71,7 @@ pub struct Party {
     pub(super) members: Vec<PartyMember>,
     since: Instant,
     settings: SshSettings,
-    ear: Ear,
+    events: EventSender,
     inbox: Receiver<(usize, HostNews)>,
     pub(super) woken: UnixStream,
 }
@@ -106,7 +106,7 @@ impl Party {
             members: members.collect(),
             since: Instant::now(),
             settings,
-            ear: Ear {
+            events: EventSender {
                 sender,
                 wake: Arc::new(wake),
             },
@@ -144,7 +144,7 @@ impl Party {
                 ..
             } = &self.settings;
             let line = ssh(words, &member.name, program, push.as_ref())?;
-            member.connection = Some(Connection::open(&line, host, &self.ear)?);
+            member.connection = Some(Connection::open(&line, host, &self.events)?);
             member.progress = Progress::Connecting(Instant::now());
             connecting += 1;
         }
@@ -212,7 +212,7 @@ impl Party {
         );
         member.progress = Progress::Pushing(0, Instant::now());
         match &mut member.connection {
-            Some(connection) => connection.push(&self.settings.program, host, &self.ear),
+            Some(connection) => connection.push(&self.settings.program, host, &self.events),
             None => Ok(()),
         }
     }

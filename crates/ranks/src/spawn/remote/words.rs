@@ -318,7 +318,7 @@ pub fn read<T: DeserializeOwned>(line: &str) -> Result<Option<T>> {
     let read = serde_json::from_str(text);
     read.map(Some).map_err(|error| {
         Error::Failed(format!(
-            "the other end of ssh speaks another language: {error}"
+            "cannot decode a line from the other end of ssh: {error}"
         ))
     })
 }
