@@ -14,7 +14,7 @@ use tonnage_engine::{Completion, Ending, Op};
 use tonnage_units::Result;
 
 pub use shared::SharedBatches;
-use shared::{FollowTurns, LeadTurns};
+use shared::{FollowSchedule, LeadSchedule};
 
 /// Parameters of a batch loop.
 #[derive(Debug, Clone, Copy)]
@@ -79,12 +79,12 @@ pub fn batch<R: Recorder>(
     } = scratch;
     let work = (port, flows, batching, &mut batches[..], staged);
     match part {
-        BatchPart::Whole(until) => run(work, OwnTurns::new(ready, until), recorder),
+        BatchPart::Whole(until) => run(work, OwnSchedule::new(ready, until), recorder),
         BatchPart::Lead(shared, until) => {
-            let turns = LeadTurns::new(shared, (ready, busy), until);
-            run(work, turns, recorder)
+            let schedule = LeadSchedule::new(shared, (ready, busy), until);
+            run(work, schedule, recorder)
         }
-        BatchPart::Follow(shared) => run(work, FollowTurns::new(shared), recorder),
+        BatchPart::Follow(shared) => run(work, FollowSchedule::new(shared), recorder),
     }
 }
 
@@ -97,13 +97,13 @@ type BatchWork<'a, 'b, 'c> = (
     &'a mut Vec<Op>,
 );
 
-fn run<R: Recorder, T: BatchTurns>(
+fn run<R: Recorder, T: BatchSchedule>(
     (port, flows, batching, batches, staged): BatchWork<'_, '_, '_>,
-    turns: T,
+    schedule: T,
     recorder: &mut R,
 ) -> Result<Batched> {
-    let mut places = Places {
-        turns,
+    let mut places = BatchesInFlight {
+        schedule,
         batches,
         operations: u64::from(batching.size) * flows.len() as u64,
         completed: 0,
@@ -114,7 +114,7 @@ fn run<R: Recorder, T: BatchTurns>(
     loop {
         if building.is_none() {
             building = places.begin(recorder)?.map(Building::new);
-            if building.is_none() && places.turns.is_over() {
+            if building.is_none() && places.schedule.is_over() {
                 let completed = places.completed;
                 return Ok(Batched {
                     completed,
@@ -152,13 +152,13 @@ fn run<R: Recorder, T: BatchTurns>(
                 places.end(completion.tag, 1, unbuilt, recorder);
             }
         }
-        places.see_ends(recorder);
+        places.record_ended(recorder);
         recorder.progress(places.completed);
     }
 }
 
 /// Decides when batches begin and end. A batch is identified by its slot among those in flight.
-trait BatchTurns {
+trait BatchSchedule {
     /// Returns the slot of a batch to begin now, if one is due.
     fn next(&mut self) -> Result<Option<u32>>;
 
@@ -176,7 +176,7 @@ trait BatchTurns {
 }
 
 /// Schedule of a worker whose batches are its own.
-struct OwnTurns<'a> {
+struct OwnSchedule<'a> {
     free: &'a mut VecDeque<u32>,
     places: usize,
     until: &'a mut Until,
@@ -184,7 +184,7 @@ struct OwnTurns<'a> {
     over: bool,
 }
 
-impl<'a> OwnTurns<'a> {
+impl<'a> OwnSchedule<'a> {
     fn new(free: &'a mut VecDeque<u32>, until: &'a mut Until) -> Self {
         Self {
             places: free.len(),
@@ -196,7 +196,7 @@ impl<'a> OwnTurns<'a> {
     }
 }
 
-impl BatchTurns for OwnTurns<'_> {
+impl BatchSchedule for OwnSchedule<'_> {
     #[inline]
     fn next(&mut self) -> Result<Option<u32>> {
         // Read the clock only if a slot is free.
@@ -231,25 +231,25 @@ impl BatchTurns for OwnTurns<'_> {
 }
 
 /// Batches in flight, and the schedule that begins and ends them.
-struct Places<'a, T> {
-    turns: T,
+struct BatchesInFlight<'a, T> {
+    schedule: T,
     batches: &'a mut [BatchSlot],
     /// Operations per batch in this worker's part, on all flows.
     operations: u64,
     completed: u64,
 }
 
-impl<T: BatchTurns> Places<'_, T> {
+impl<T: BatchSchedule> BatchesInFlight<'_, T> {
     /// Begins a batch if one is due, and returns its slot.
     #[inline]
     fn begin<R: Recorder>(&mut self, recorder: &R) -> Result<Option<u32>> {
-        let place = self.turns.next()?;
+        let place = self.schedule.next()?;
         if let Some(place) = place {
             self.batches[place as usize] = BatchSlot {
                 start_ns: recorder.now_ns(),
                 ..BatchSlot::default()
             };
-            self.turns.begin(place);
+            self.schedule.begin(place);
         }
         Ok(place)
     }
@@ -277,8 +277,8 @@ impl<T: BatchTurns> Places<'_, T> {
         let batch = &mut self.batches[place as usize];
         batch.posted_ns = recorder.now_ns();
         if self.operations == 0 {
-            self.turns.done(place);
-            self.see_ends(recorder);
+            self.schedule.done(place);
+            self.record_ended(recorder);
         }
     }
 
@@ -289,15 +289,15 @@ impl<T: BatchTurns> Places<'_, T> {
         batch.left -= count;
         if count > 0 && batch.left == 0 && unbuilt != Some(place) {
             self.completed += self.operations;
-            self.turns.done(place);
+            self.schedule.done(place);
         }
-        self.see_ends(recorder);
+        self.record_ended(recorder);
     }
 
     /// Records the batches that all workers have finished.
     #[inline]
-    fn see_ends<R: Recorder>(&mut self, recorder: &mut R) {
-        while let Some(place) = self.turns.take_ended() {
+    fn record_ended<R: Recorder>(&mut self, recorder: &mut R) {
+        while let Some(place) = self.schedule.take_ended() {
             let BatchSlot {
                 start_ns,
                 prepare_ns,

@@ -74,13 +74,13 @@ mod tests {
     use tonnage_units::Error;
 
     /// Records the calls it receives, and fails at call `fails_at`.
-    struct Noted<'a> {
+    struct CallLog<'a> {
         asked: &'a RefCell<Vec<&'static str>>,
         calls: u64,
         fails_at: u64,
     }
 
-    impl Caller for Noted<'_> {
+    impl Caller for CallLog<'_> {
         fn align(&mut self) -> Result<()> {
             self.asked.borrow_mut().push("align");
             Ok(())
@@ -106,7 +106,7 @@ mod tests {
 
     fn run(of: Loop, fails_at: u64) -> (Vec<&'static str>, Vec<CallSpan>, Result<()>) {
         let asked = RefCell::new(Vec::new());
-        let mut noted = Noted {
+        let mut log = CallLog {
             asked: &asked,
             calls: 0,
             fails_at,
@@ -116,7 +116,7 @@ mod tests {
             Ok(())
         };
         let mut spans = Vec::with_capacity(3);
-        let ended = of(&mut noted, &Clock::new(), 3, &mut before, &mut spans);
+        let ended = of(&mut log, &Clock::new(), 3, &mut before, &mut spans);
         (asked.take(), spans, ended)
     }
 

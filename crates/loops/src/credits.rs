@@ -57,7 +57,7 @@ enum Purpose {
 
 /// When a receiver returns credits to its senders.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Telling {
+pub struct CreditReturn {
     /// Return credits to a sender after this number of its messages.
     pub every: u64,
     /// Return all credits after this number of consecutive polls without an arrival.
@@ -79,7 +79,7 @@ pub struct Credits {
     next: usize,
     /// Messages taken for which credits have not been returned.
     owed: u64,
-    telling: Telling,
+    telling: CreditReturn,
     idle_polls: u32,
 }
 
@@ -90,13 +90,13 @@ impl Credits {
     }
 
     /// Offset where the `index`-th peer writes its count.
-    pub fn told_at(index: usize) -> u64 {
+    pub fn count_offset(index: usize) -> u64 {
         2 * LINE_BYTES * index as u64
     }
 
     /// Offset of the count that is sent to the `index`-th peer.
-    fn source_at(index: usize) -> u64 {
-        Self::told_at(index) + LINE_BYTES
+    fn source_offset(index: usize) -> u64 {
+        Self::count_offset(index) + LINE_BYTES
     }
 
     /// Creates empty credits in `arena`.
@@ -109,7 +109,7 @@ impl Credits {
             receivers: Vec::new(),
             next: 0,
             owed: 0,
-            telling: Telling {
+            telling: CreditReturn {
                 every: 1,
                 idle_polls: 1,
             },
@@ -146,7 +146,7 @@ impl Credits {
     /// the receives' tags. At most `window` messages are in flight on each lane.
     pub fn begin(
         &mut self,
-        telling: Telling,
+        telling: CreditReturn,
         window: usize,
         sends: &[(Peer, Lane)],
         tells: &[(Peer, Lane)],
@@ -219,7 +219,7 @@ impl Credits {
         if account.held.is_empty() {
             return kept;
         }
-        let word = self.arena.word(Self::told_at(index));
+        let word = self.arena.word(Self::count_offset(index));
         let taken = word.map_or(0, |word| word.load(Ordering::Acquire));
         while account.released < taken
             && kept < done.len()
@@ -283,7 +283,7 @@ impl Credits {
         if account.taken == account.told {
             return Ok(());
         }
-        let source = Self::source_at(index);
+        let source = Self::source_offset(index);
         if let Some(word) = self.arena.word(source) {
             word.store(account.taken, Ordering::Release);
         }

@@ -73,7 +73,7 @@ struct BatchSlot {
 /// disturb readers of other values.
 #[derive(Debug, Default)]
 #[repr(align(128))]
-struct OwnLine<T>(T);
+struct CachePadded<T>(T);
 
 /// Buffers of the loops, made once per point so that the loops allocate nothing.
 pub struct Scratch {

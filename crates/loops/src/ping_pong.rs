@@ -314,7 +314,7 @@ pub fn return_all(
                 .position(|flow| flow.peer == peer)
                 .ok_or_else(|| {
                     Error::Failed(format!(
-                        "an operation arrived from rank {peer}, which is no peer"
+                        "an operation arrived from rank {peer}, which is not a peer"
                     ))
                 })?;
             table.hit(index, port)?;

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, TryLockError};
 
-use super::OwnLine;
+use super::CachePadded;
 use super::recorder::{PhaseTimes, Recorder};
 use tonnage_engine::carried::{BinnedLatencies, CarriedProgress};
 use tonnage_units::histogram::LatencyHistogram;
@@ -17,9 +17,9 @@ use tonnage_units::lock::lock;
 #[derive(Debug, Default)]
 pub struct Pulse {
     /// Written by the worker, so it has its own cache lines.
-    completed: OwnLine<AtomicU64>,
+    completed: CachePadded<AtomicU64>,
     /// Number of requests for latencies. Written once per interval, so that the worker keeps it in its cache.
-    asked: OwnLine<AtomicU64>,
+    asked: CachePadded<AtomicU64>,
     /// The last request that the worker has answered.
     answered: AtomicU64,
     /// Latencies that the worker has handed over.
@@ -349,9 +349,9 @@ mod tests {
 
     /// Reports these numbers one after the other, last first.
     #[derive(Debug)]
-    struct Told(Mutex<Vec<Option<u64>>>);
+    struct ScriptedProgress(Mutex<Vec<Option<u64>>>);
 
-    impl CarriedProgress for Told {
+    impl CarriedProgress for ScriptedProgress {
         fn operations(&self) -> Option<u64> {
             lock(&self.0).pop().flatten()
         }
@@ -428,7 +428,7 @@ mod tests {
     fn a_trial_that_is_followed_never_goes_back() {
         let pulse = Pulse::default();
         let numbers = vec![Some(7), None, Some(5)];
-        pulse.follow(Arc::new(Told(Mutex::new(numbers))));
+        pulse.follow(Arc::new(ScriptedProgress(Mutex::new(numbers))));
         let seen: Vec<u64> = (0..4).map(|_| pulse.completed()).collect();
         assert_eq!(seen, [5, 5, 7, 7]);
         // A failed trial reports no operations.

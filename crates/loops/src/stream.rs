@@ -169,9 +169,9 @@ mod tests {
 
     /// Keeps the progress reports of the loop.
     #[derive(Default)]
-    struct Told(Vec<u64>);
+    struct ProgressLog(Vec<u64>);
 
-    impl Recorder for Told {
+    impl Recorder for ProgressLog {
         fn now_ns(&self) -> u64 {
             0
         }
@@ -187,7 +187,7 @@ mod tests {
     fn progress_is_told_when_something_has_completed_and_not_otherwise() {
         let (mut mock, stop) = (mock(200), AtomicBool::new(false));
         let (mut flows, mut scratch) = ([flow(0, 1), flow(1, 2)], Scratch::new(2, 4));
-        let (mut until, mut told) = (Until::operations(1000), Told::default());
+        let (mut until, mut told) = (Until::operations(1000), ProgressLog::default());
         let mut port = silent_port(&mut mock, &stop);
         stream(&mut port, &mut flows, &mut scratch, &mut until, &mut told).unwrap();
         assert!(told.0.is_sorted_by(|one, next| one < next), "{:?}", told.0);

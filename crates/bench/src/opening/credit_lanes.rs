@@ -11,7 +11,7 @@ use tonnage_engine::{
 };
 use tonnage_units::{Error, Result};
 
-use tonnage_loops::credits::{Credits, Telling};
+use tonnage_loops::credits::{CreditReturn, Credits};
 use tonnage_loops::each::PlaceInMemory;
 
 /// Whether sends of a device need credits to be known as complete.
@@ -60,7 +60,7 @@ impl CreditLanes {
     pub(crate) fn place(&self, index: usize) -> PlaceInMemory {
         PlaceInMemory {
             memory: self.descriptor.clone(),
-            offset: Credits::told_at(index),
+            offset: Credits::count_offset(index),
         }
     }
 
@@ -84,7 +84,7 @@ impl CreditLanes {
     /// receives. Returns the counts and the lanes that carry them.
     pub(crate) fn begin(
         &mut self,
-        (telling, window): (Telling, usize),
+        (telling, window): (CreditReturn, usize),
         engine: &mut dyn Engine,
         caps: &Caps,
         sends: &[(Peer, Lane)],

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use super::BatchTurns;
-use crate::OwnLine;
+use super::BatchSchedule;
+use crate::CachePadded;
 use crate::until::Until;
 use tonnage_ranks::Sleepers;
 use tonnage_units::lock::lock;
@@ -17,16 +17,16 @@ use tonnage_units::{Error, Result};
 pub struct SharedBatches {
     workers: u32,
     /// Number of batches begun. Followers poll it.
-    begun: OwnLine<AtomicU64>,
+    begun: CachePadded<AtomicU64>,
     /// Set once no more batches will begin.
     over: AtomicBool,
     /// Slots of the latest batches, indexed by batch number modulo the number of slots. An overwritten entry has been
     /// read by all workers, because a later batch, which they read after it, has ended.
     announced: Box<[AtomicU32]>,
     /// Unfinished shares of each batch in flight.
-    shares: Box<[OwnLine<AtomicU32>]>,
+    shares: Box<[CachePadded<AtomicU32>]>,
     /// Number of batches whose shares are all done. The first worker polls it.
-    ended: OwnLine<AtomicU64>,
+    ended: CachePadded<AtomicU64>,
     failed: AtomicBool,
     failure: Mutex<Option<String>>,
     /// Workers that sleep between batches and must be woken.
@@ -38,11 +38,11 @@ impl SharedBatches {
     pub fn new(workers: u32, in_flight: u32, sleepers: Option<Arc<Sleepers>>) -> Self {
         Self {
             workers,
-            begun: OwnLine::default(),
+            begun: CachePadded::default(),
             over: AtomicBool::new(false),
             announced: (0..in_flight).map(|_| AtomicU32::new(0)).collect(),
-            shares: (0..in_flight).map(|_| OwnLine::default()).collect(),
-            ended: OwnLine::default(),
+            shares: (0..in_flight).map(|_| CachePadded::default()).collect(),
+            ended: CachePadded::default(),
             failed: AtomicBool::new(false),
             failure: Mutex::new(None),
             sleepers,
@@ -94,7 +94,7 @@ impl SharedBatches {
 }
 
 /// Schedule of the first worker, which begins the rank's batches and sees their ends.
-pub(super) struct LeadTurns<'a> {
+pub(super) struct LeadSchedule<'a> {
     shared: &'a SharedBatches,
     until: &'a mut Until,
     free: &'a mut VecDeque<u32>,
@@ -104,7 +104,7 @@ pub(super) struct LeadTurns<'a> {
     over: bool,
 }
 
-impl<'a> LeadTurns<'a> {
+impl<'a> LeadSchedule<'a> {
     pub(super) fn new(
         shared: &'a SharedBatches,
         (free, busy): (&'a mut VecDeque<u32>, &'a mut [bool]),
@@ -122,7 +122,7 @@ impl<'a> LeadTurns<'a> {
     }
 }
 
-impl BatchTurns for LeadTurns<'_> {
+impl BatchSchedule for LeadSchedule<'_> {
     #[inline]
     fn next(&mut self) -> Result<Option<u32>> {
         self.shared.check()?;
@@ -180,13 +180,13 @@ impl BatchTurns for LeadTurns<'_> {
 }
 
 /// Schedule of the other workers, which join the batches that the first one begins.
-pub(super) struct FollowTurns<'a> {
+pub(super) struct FollowSchedule<'a> {
     shared: &'a SharedBatches,
     joined: u64,
     done: u64,
 }
 
-impl<'a> FollowTurns<'a> {
+impl<'a> FollowSchedule<'a> {
     pub(super) fn new(shared: &'a SharedBatches) -> Self {
         Self {
             shared,
@@ -196,7 +196,7 @@ impl<'a> FollowTurns<'a> {
     }
 }
 
-impl BatchTurns for FollowTurns<'_> {
+impl BatchSchedule for FollowSchedule<'_> {
     #[inline]
     fn next(&mut self) -> Result<Option<u32>> {
         self.shared.check()?;
@@ -244,8 +244,8 @@ mod tests {
             shared.reset();
             let mut until = Until::operations(1);
             let (mut free, mut busy) = (VecDeque::from([0]), [false]);
-            let mut lead = LeadTurns::new(&shared, (&mut free, &mut busy), &mut until);
-            let mut follow = FollowTurns::new(&shared);
+            let mut lead = LeadSchedule::new(&shared, (&mut free, &mut busy), &mut until);
+            let mut follow = FollowSchedule::new(&shared);
             assert!(follow.next().unwrap().is_none() && !follow.is_over());
             let place = lead.next().unwrap().unwrap();
             lead.begin(place);

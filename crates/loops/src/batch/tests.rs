@@ -320,7 +320,7 @@ fn workers_that_sleep_between_batches_are_woken() {
     assert!(ends.iter().all(|(batched, _)| batched.is_ok()));
     assert!(
         mocks.iter().all(|mock| mock.lock().slept > 0),
-        "nobody slept"
+        "no worker slept"
     );
     assert!(began.elapsed() < Duration::from_secs(2));
 }

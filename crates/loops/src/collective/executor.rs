@@ -84,7 +84,7 @@ impl CallState {
     }
 
     fn take(&mut self, completion: &Completion) -> Result<()> {
-        match Notice::of(completion.imm) {
+        match Notice::from_immediate(completion.imm) {
             Notice::Message {
                 stream,
                 mark,
@@ -94,14 +94,18 @@ impl CallState {
                 let slot = half.get_mut(message as usize);
                 let unknown = || {
                     Error::Failed(format!(
-                        "message {message} came, which this call does not have: a peer follows other steps"
+                        "received message {message}, which this call does not use: a peer follows different steps"
                     ))
                 };
                 *slot.ok_or_else(unknown)? = mark;
             }
             Notice::Grant { from } => {
                 let known = self.grants.binary_search_by_key(&from, |(peer, _)| *peer);
-                let stranger = |_| Error::Failed(format!("rank {from} grants, which is no peer"));
+                let stranger = |_| {
+                    Error::Failed(format!(
+                        "received a grant from rank {from}, which is not a peer"
+                    ))
+                };
                 self.grants[known.map_err(stranger)?].1 += 1;
             }
         }

@@ -64,7 +64,7 @@ pub enum Notice {
 impl Notice {
     /// Decodes an immediate.
     #[inline]
-    pub fn of(imm: u32) -> Self {
+    pub fn from_immediate(imm: u32) -> Self {
         if imm & GRANT != 0 {
             return Self::Grant { from: imm & !GRANT };
         }
@@ -111,7 +111,7 @@ mod tests {
             let mark = Mark::of_call(call);
             let of = |stream| Notice::Message { stream, mark, message };
             for arrival in [of(CallStream::Measured), of(CallStream::Aligning), Notice::Grant { from }] {
-                prop_assert_eq!(Notice::of(arrival.immediate()), arrival);
+                prop_assert_eq!(Notice::from_immediate(arrival.immediate()), arrival);
             }
         }
 

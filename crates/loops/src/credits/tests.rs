@@ -3,7 +3,7 @@ use super::*;
 use crate::testing::mock;
 use tonnage_sys::mapping::{Pages, Sharing};
 
-const TELLING: Telling = Telling {
+const TELLING: CreditReturn = CreditReturn {
     every: 4,
     idle_polls: 3,
 };
@@ -33,7 +33,7 @@ fn done(lane: Lane, tag: u32) -> Completion {
 
 /// Sets the peer's count, as if the peer had written it.
 fn told(credits: &Credits, taken: u64) {
-    let word = credits.arena.word(Credits::told_at(1)).unwrap();
+    let word = credits.arena.word(Credits::count_offset(1)).unwrap();
     word.store(taken, Ordering::Release);
 }
 
@@ -109,7 +109,7 @@ fn senders_are_told_after_enough_messages_or_a_few_idle_polls() {
     assert_eq!(mock.lock().posted, 0);
     credits.took(0, &mut mock).unwrap();
     assert_eq!(mock.lock().posted, 1);
-    let word = credits.arena.word(Credits::source_at(1)).unwrap();
+    let word = credits.arena.word(Credits::source_offset(1)).unwrap();
     assert_eq!(word.load(Ordering::Acquire), 4);
     // The bytes of a count must not change while it is in flight.
     for _ in 0..5 {
@@ -156,7 +156,7 @@ fn counts_go_on_from_point_to_point() {
     for _ in 0..4 {
         credits.took(0, &mut mock).unwrap();
     }
-    let word = credits.arena.word(Credits::source_at(1)).unwrap();
+    let word = credits.arena.word(Credits::source_offset(1)).unwrap();
     assert_eq!(word.load(Ordering::Acquire), 5);
     assert!(
         credits
@@ -169,7 +169,8 @@ fn counts_go_on_from_point_to_point() {
 
 #[test]
 fn each_count_has_a_cache_line_of_its_own() {
-    let places = (0..3).flat_map(|index| [Credits::told_at(index), Credits::source_at(index)]);
+    let places =
+        (0..3).flat_map(|index| [Credits::count_offset(index), Credits::source_offset(index)]);
     assert!(places.eq([0, 64, 128, 192, 256, 320]));
     assert_eq!(Credits::bytes(3), 384);
     assert_eq!(Credits::bytes(0), 128, "memory of no bytes cannot be had");
@@ -200,7 +201,7 @@ fn lanes_of_the_point_before_mean_nothing() {
     for _ in 0..4 {
         credits.took(0, &mut mock).unwrap();
     }
-    let word = credits.arena.word(Credits::source_at(0)).unwrap();
+    let word = credits.arena.word(Credits::source_offset(0)).unwrap();
     assert_eq!((mock.lock().posted, word.load(Ordering::Acquire)), (1, 4));
 }
 
@@ -220,7 +221,7 @@ fn a_poll_looks_at_some_receivers_and_the_next_goes_on_with_the_others() {
     }
     assert_eq!(credits.sift(&mut all, 20), 0);
     for index in 0..20 {
-        let word = credits.arena.word(Credits::told_at(index)).unwrap();
+        let word = credits.arena.word(Credits::count_offset(index)).unwrap();
         word.store(1, Ordering::Release);
     }
     // The previous poll ended with the sixteenth peer.

@@ -465,7 +465,7 @@ impl EachEngine {
     }
 
     /// Reads the target's reply about an operation.
-    fn hear(&mut self, index: usize, cell: usize) -> Result<()> {
+    fn read_reply(&mut self, index: usize, cell: usize) -> Result<()> {
         let outgoing = self.peers[index].outgoing[cell];
         let notifies = self.verb.notifies_target();
         match outgoing.step {
@@ -621,7 +621,7 @@ impl EachEngine {
                 continue;
             }
             for cell in 0..self.cells {
-                self.hear(index, cell)?;
+                self.read_reply(index, cell)?;
                 self.advance(index, cell)?;
                 self.serve(index, cell)?;
             }

@@ -296,8 +296,8 @@ impl Engine for LibraryEngine {
         let known = self.gathered.as_ref().map(|gathered| gathered.known(done));
         let known = known.as_ref().unwrap_or(done);
         match &self.calls {
-            Calls::Tickets(calls) => calls.told.failure(known),
-            Calls::Tasks(calls) => calls.told.failure(known),
+            Calls::Tickets(calls) => calls.failures.failure(known),
+            Calls::Tasks(calls) => calls.failures.failure(known),
         }
     }
 
@@ -397,11 +397,11 @@ fn token(lane: Lane, tag: u32) -> u64 {
 
 /// Failures of the last poll.
 #[derive(Default)]
-struct Told {
+struct PollFailures {
     failed: Vec<(u64, Failure)>,
 }
 
-impl Told {
+impl PollFailures {
     /// Forgets the failures of the previous poll.
     #[inline]
     fn begin(&mut self) {
@@ -461,7 +461,7 @@ fn lacks(what: &str) -> Error {
 /// Error for calls that must be made before an engine is taken over.
 fn earlier(what: &str) -> Error {
     Error::Failed(format!(
-        "whoever opens an engine {what} before the library takes it over"
+        "an engine {what} before the library takes it over, not through the library"
     ))
 }
 

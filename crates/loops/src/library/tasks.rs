@@ -12,7 +12,7 @@ use tonnage_transfer::{AsyncSession, Executor, Extent, TicketEnd, TransferEndpoi
 use tonnage_units::Result;
 
 use super::gathered::GatheredRoom;
-use super::{Told, WantedLane, lane_of, never_resolved, token};
+use super::{PollFailures, WantedLane, lane_of, never_resolved, token};
 
 /// Lanes with their tasks, and operations that have ended.
 pub(super) struct TaskCalls {
@@ -24,7 +24,7 @@ pub(super) struct TaskCalls {
     gathers: Option<GatheredRoom>,
     outbox: Outbox,
     spare: Spare,
-    pub(super) told: Told,
+    pub(super) failures: PollFailures,
 }
 
 type Outbox = Rc<RefCell<VecDeque<TicketEnd>>>;
@@ -142,7 +142,7 @@ impl TaskCalls {
             gathers,
             outbox: Outbox::default(),
             spare: Spare::default(),
-            told: Told::default(),
+            failures: PollFailures::default(),
         }
     }
 
@@ -255,7 +255,7 @@ impl TaskCalls {
     /// Runs the tasks and collects ended operations. Returns their number, and whether something may have arrived.
     #[inline]
     pub(super) fn poll(&mut self, done: &mut [Completion]) -> Result<(usize, bool)> {
-        self.told.begin();
+        self.failures.begin();
         let mut outbox = self.outbox.borrow_mut();
         let mut works = false;
         if outbox.is_empty() {
@@ -268,7 +268,7 @@ impl TaskCalls {
             let Some(end) = outbox.pop_front() else { break };
             let lane = self.lanes.get(lane_of(end.token).0 as usize);
             let len = lane.and_then(Option::as_ref).map_or(0, |lane| lane.len);
-            done[count] = self.told.completion(&end, len);
+            done[count] = self.failures.completion(&end, len);
             count += 1;
         }
         Ok((count, works))

@@ -8,7 +8,7 @@ use tonnage_transfer::{
 };
 use tonnage_units::{Error, Result};
 
-use super::{Told, WantedLane, lane_of, never_resolved, token};
+use super::{PollFailures, WantedLane, lane_of, never_resolved, token};
 use crate::BURST;
 
 /// Lanes, and operations that have ended.
@@ -19,7 +19,7 @@ pub(super) struct TicketCalls {
     ends: Box<[TicketEnd]>,
     /// Buffer for operations of one lane that are posted together.
     list: Box<[QueuedExtent]>,
-    pub(super) told: Told,
+    pub(super) failures: PollFailures,
 }
 
 pub(super) struct TicketLane {
@@ -88,7 +88,7 @@ impl TicketCalls {
             lanes: Vec::new(),
             ends: vec![TicketEnd::NONE; BURST].into(),
             list: vec![QueuedExtent::default(); BURST].into(),
-            told: Told::default(),
+            failures: PollFailures::default(),
         }
     }
 
@@ -202,13 +202,13 @@ impl TicketCalls {
         endpoint: &TransferEndpoint,
         done: &mut [Completion],
     ) -> Result<(usize, bool)> {
-        self.told.begin();
+        self.failures.begin();
         let most = done.len().min(BURST);
         let count = endpoint.poll_ended(&mut self.ends[..most])?;
         for (end, completion) in self.ends[..count].iter().zip(done) {
             let lane = self.lanes.get(lane_of(end.token).0 as usize);
             let len = lane.and_then(Option::as_ref).map_or(0, |lane| lane.len);
-            *completion = self.told.completion(end, len);
+            *completion = self.failures.completion(end, len);
         }
         Ok((count, true))
     }

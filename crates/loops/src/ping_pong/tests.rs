@@ -31,9 +31,9 @@ fn issued(flows: &[Flow]) -> Vec<u64> {
 
 /// A clock that advances by ten at each reading.
 #[derive(Default)]
-struct Tens(Counter);
+struct TensClock(Counter);
 
-impl Recorder for Tens {
+impl Recorder for TensClock {
     fn now_ns(&self) -> u64 {
         10 * self.0.now_ns()
     }
@@ -85,7 +85,7 @@ fn round_trips_go_round_the_peers_with_a_bound_of_what_is_in_flight() {
     mock.lock().answers = Some(Box::new(|peer, _| Some(arrival(peer, 0, 0))));
     mock.lock().busy = 2;
     let mut port = silent_port(&mut mock, &stop);
-    let (mut table, mut tens) = (table(3, Vec::new(), false), Tens::default());
+    let (mut table, mut tens) = (table(3, Vec::new(), false), TensClock::default());
     let mut until = Until::operations(42);
     let trips = serve_first(&mut port, &mut table, &mut until, &mut tens).unwrap();
     assert_eq!(trips, 42);
@@ -106,7 +106,7 @@ fn an_answer_that_does_not_come_is_waited_for() {
         let mut port = silent_port(&mut mock, &stop).with_watch(watch);
         let mut table = table(1, signals, false);
         let mut until = Until::operations(1);
-        let tens = &mut Tens::default();
+        let tens = &mut TensClock::default();
         let error = serve_first(&mut port, &mut table, &mut until, tens).unwrap_err();
         assert!(error.to_string().contains("with 1 in flight"), "{error}");
     }
@@ -133,7 +133,7 @@ fn bytes_that_change_are_answers_and_are_answered() {
     mock.lock().answers = Some(Box::new(echo(Arc::clone(&arena))));
     let mut port = silent_port(&mut mock, &stop);
     let mut first = table(1, vec![signal], false);
-    let (mut until, tens) = (Until::operations(6), &mut Tens::default());
+    let (mut until, tens) = (Until::operations(6), &mut TensClock::default());
     let trips = serve_first(&mut port, &mut first, &mut until, tens).unwrap();
     assert_eq!((trips, arena.load_byte(OUT + 7).unwrap()), (6, 3));
 
@@ -182,7 +182,7 @@ fn an_arrival_from_nobody_is_an_error() {
 fn reads_go_round_the_peers_one_at_a_time() {
     let (mut mock, stop) = (mock(9), AtomicBool::new(false));
     let mut flows: Vec<_> = (1..=3).map(|peer| flow(peer, peer)).collect();
-    let (mut until, mut tens) = (Until::operations(7), Tens::default());
+    let (mut until, mut tens) = (Until::operations(7), TensClock::default());
     let mut port = silent_port(&mut mock, &stop);
     let reads = read_in_turn(&mut port, &mut flows, &mut until, &mut tens).unwrap();
     assert_eq!(reads, 7);

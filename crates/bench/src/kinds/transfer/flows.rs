@@ -11,7 +11,7 @@ use crate::opening::engine::{EngineWorker, OpenEngine};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{Caps, Engine, Lane, LaneKind, LaneSpec, Verb};
 use tonnage_loops::Scratch;
-use tonnage_loops::credits::{Credits, Telling};
+use tonnage_loops::credits::{CreditReturn, Credits};
 use tonnage_loops::flow::{Flow, Receives};
 use tonnage_loops::ping_pong::{Signal, Table};
 use tonnage_plan::transfer::{Pacing, TransferPoint};
@@ -182,14 +182,14 @@ pub(super) fn begin_credits<'a>(
 }
 
 /// When receivers return credits to senders, from what these wait for.
-fn telling(point: &TransferPoint) -> Telling {
+fn telling(point: &TransferPoint) -> CreditReturn {
     let window = match point.pacing {
         Pacing::Stream { window } | Pacing::Paced { window, .. } => window,
         Pacing::Batch { batch } => batch,
         Pacing::PingPong => 1,
     };
     let is_stream = matches!(point.pacing, Pacing::Stream { .. });
-    Telling {
+    CreditReturn {
         every: (u64::from(window) / WINDOW_SHARE).max(1),
         idle_polls: if is_stream {
             IDLE_POLLS_STREAM
