@@ -35,7 +35,7 @@ pub struct Clock {
     calibration: &'static Calibration,
 }
 
-/// The rate of the counter, and what it was last compared with.
+/// The rate of the counter, and the last comparison with the kernel's clock.
 #[derive(Debug)]
 struct Calibration {
     /// Nanoseconds per tick × 2^[`RATE_SHIFT`]; 0 if `clock_gettime` is read instead.

@@ -206,7 +206,7 @@ impl fmt::Display for CudaFailure {
             ),
             Self::OtherDriver { own, other } => write!(
                 f,
-                "a GPU of {own} does not reach memory of {other}, whose driver is another library"
+                "a GPU of {own} cannot reach memory of {other}: they use different driver libraries"
             ),
         }
     }

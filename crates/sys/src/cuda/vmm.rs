@@ -107,7 +107,7 @@ impl VmmMapping {
             return Err(CudaFailure::NotOffered {
                 interface: driver.interface,
                 call: "cuMemCreate".to_owned(),
-                why: "driver says that this GPU has no memory by virtual-memory handles",
+                why: "driver does not support memory by virtual-memory handles on this GPU",
             });
         }
         let is_for_cards = grants(Attribute::GpuDirectVmm);

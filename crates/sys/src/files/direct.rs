@@ -42,9 +42,9 @@ impl Alignment {
         let what = if !self.fits(address, 0, 0) {
             format!("memory at {address:#x} is not aligned to {memory} bytes")
         } else if !self.fits(0, offset, 0) {
-            format!("offset {offset} is no multiple of {unit} bytes")
+            format!("offset {offset} is not a multiple of {unit} bytes")
         } else if !self.fits(0, 0, len) {
-            format!("a length of {len} bytes is no multiple of {unit}")
+            format!("a length of {len} bytes is not a multiple of {unit}")
         } else {
             return None;
         };
@@ -69,7 +69,7 @@ pub fn direct_io(file: impl AsFd) -> io::Result<DirectIo> {
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!(
-                "the kernel says alignments that are no powers of two: memory {}, offset {}",
+                "the kernel reports alignments that are not powers of two: memory {}, offset {}",
                 answer.stx_dio_mem_align, answer.stx_dio_offset_align
             ),
         ));

@@ -201,7 +201,7 @@ fn parsed(bytes: &[u8]) -> io::Result<Striping> {
         (magic, ..) => Err(io::Error::new(
             io::ErrorKind::InvalidData,
             format!(
-                "Lustre answered {} bytes that are no known layout (it begins with {:#x})",
+                "Lustre returned {} bytes in an unknown layout (it begins with {:#x})",
                 bytes.len(),
                 magic.unwrap_or(0)
             ),

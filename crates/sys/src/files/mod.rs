@@ -49,7 +49,7 @@ pub(crate) mod scratch {
             let folder = Path::new("/dev/shm");
             let memory = super::file_system::of_path(folder).is_ok_and(|found| found.memory);
             if !memory {
-                println!("skip: /dev/shm is no memory");
+                println!("skip: /dev/shm is not a file system in memory");
             }
             memory.then(|| Self::new(folder))
         }

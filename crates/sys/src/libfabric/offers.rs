@@ -1,4 +1,4 @@
-//! What a libfabric offers on this host: providers, domains, and the limits of each.
+//! Offers of a libfabric on this host: providers, domains, and the limits of each.
 //!
 //! Calls `fi_getinfo` without hints, and copies the list as text. Choosing and opening an offer are elsewhere.
 

@@ -338,7 +338,7 @@ impl Drop for File {
 
 fn offset(bytes: u64) -> Result<i64, LibraryError> {
     i64::try_from(bytes)
-        .map_err(|_| LibraryError::argument(format!("offset {bytes} is beyond what MPI can name")))
+        .map_err(|_| LibraryError::argument(format!("offset {bytes} is too large for MPI")))
 }
 
 #[cold]

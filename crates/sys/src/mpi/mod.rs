@@ -168,7 +168,7 @@ impl Loaded {
             // MPI is started.
             unsafe { (functions.library_version)(text, bytes) }
         })
-        .ok_or_else(|| LibraryError::unsupported(format!("{path} does not say its version")))?;
+        .ok_or_else(|| LibraryError::unsupported(format!("{path} does not report its version")))?;
         let version = version.lines().next().unwrap_or_default().trim().to_owned();
         let dialect = Dialect::detect(&library, &path, &version)?;
         Ok(Self {
@@ -266,7 +266,7 @@ impl World {
         self.check("MPI_Comm_size", code)?;
         let number = |value: c_int| {
             u32::try_from(value).map_err(|_| {
-                LibraryError::unsupported(format!("{} says rank {rank} of {size}", self.path()))
+                LibraryError::unsupported(format!("{} reports rank {rank} of {size}", self.path()))
             })
         };
         Ok((number(rank)?, number(size)?))

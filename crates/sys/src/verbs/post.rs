@@ -432,14 +432,14 @@ fn far_bytes(target: &WorkTarget, request: &WorkRequest) -> Result<ibv_wr_rdma, 
 #[cold]
 fn too_long(len: u32) -> LibraryError {
     LibraryError::argument(format!(
-        "{len} bytes are longer than half of what one registration may have"
+        "{len} bytes exceed half of the largest registration of this device"
     ))
 }
 
 #[cold]
 fn no_word(offset: u64) -> LibraryError {
     LibraryError::argument(format!(
-        "the CPU reaches no aligned word at offset {offset}"
+        "the CPU cannot access an aligned word at offset {offset}"
     ))
 }
 

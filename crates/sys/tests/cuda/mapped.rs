@@ -70,12 +70,12 @@ fn a_step_that_fails_leaves_nothing() {
     let lacks = DeviceBuffer::map(&cuda, 5000).unwrap_err();
     assert_eq!(
         lacks.to_string(),
-        "CUDA's driver says that this GPU has no memory by virtual-memory handles"
+        "CUDA's driver does not support memory by virtual-memory handles on this GPU"
     );
     // With AMD's runtime, the call itself reports exhausted memory.
     assert_eq!(
         DeviceBuffer::map(&hip, 5000).unwrap_err().to_string(),
-        "HIP's driver says that this GPU has no memory by virtual-memory handles"
+        "HIP's driver does not support memory by virtual-memory handles on this GPU"
     );
 }
 
@@ -188,7 +188,7 @@ fn memory_of_another_driver_is_reached_by_no_copy() {
         for (from, to) in [(memory, &other), (&other, memory)] {
             let said = refused(&hip, from, to).to_string();
             let expected =
-                "a GPU of hip does not reach memory of cuda, whose driver is another library";
+                "a GPU of hip cannot reach memory of cuda: they use different driver libraries";
             assert_eq!(said, expected);
             let expected = CudaFailure::OtherDriver {
                 own: "cuda",

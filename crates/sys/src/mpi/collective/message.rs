@@ -11,7 +11,7 @@ use crate::error::LibraryError;
 const TAG: c_int = 0;
 
 impl Communicator {
-    /// Sends elements to a rank. Returns when they may be modified, possibly before they arrive.
+    /// Sends elements to a rank. Returns when the memory may be modified, possibly before they arrive.
     ///
     /// # Errors
     /// As [`Communicator::all_reduce`], or a rank that is not in the group.

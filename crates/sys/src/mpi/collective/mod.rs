@@ -331,5 +331,5 @@ fn too_many(elements: u64) -> LibraryError {
 #[inline]
 fn int(what: &str, number: u32) -> Result<c_int, LibraryError> {
     c_int::try_from(number)
-        .map_err(|_| LibraryError::argument(format!("{what} {number} is beyond what MPI can name")))
+        .map_err(|_| LibraryError::argument(format!("{what} {number} is too large for MPI")))
 }
