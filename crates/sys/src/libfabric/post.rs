@@ -68,9 +68,9 @@ pub(super) fn may_inject(route: &Route, len: u32, bytes: &RegisteredBytes) -> bo
 impl Endpoint {
     /// Posts one operation: `len` bytes at `local` of the route's own region, and at `remote` of the peer's.
     ///
+    /// # Errors
     /// If a range lies outside its memory, the peer was inserted into another endpoint and is unknown here, or the
     /// library refuses the operation.
-    /// the library refuses the operation.
     #[inline]
     pub fn post(
         &mut self,
