@@ -1,41 +1,41 @@
-//! Proof that written bytes have arrived, which is what every result of a write claims in the end.
+//! How a write is proved to have arrived, because every result of a write claims that it has.
 //!
-//! What lives here: the choice, from the provider's grants and the option `completion`. What does not: asking the
-//! provider, which is in [`super::choose`].
+//! The proof depends on the provider's grants and on the option `completion`. [`super::choose`] asks the provider.
 
 use tonnage_units::{Error, Result};
 
-/// Proof of arrival.
+/// How arrival is proved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ArrivalProof {
     /// The initiator copies the bytes itself before the write completes (process_vm_writev).
     Synchronous,
     /// Every write asks for a completion that means delivery.
     EveryWrite,
-    /// A completion means that the buffer may be reused; a read of the last byte at the end of a trial, which the
-    /// provider carries out after the writes, proves arrival. Batches and timetables ask for delivery if `on_request`.
+    /// A completion only means that the buffer may be reused. At the end of a trial, a read of the last byte proves
+    /// arrival, because the provider carries it out after the writes. Batches and timetables ask for delivery if
+    /// `on_request`.
     Flush {
-        /// True when lanes can ask for delivery.
+        /// Whether a lane can ask for delivery.
         on_request: bool,
     },
 }
 
-/// A provider's grants.
+/// What a provider grants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Granted {
     /// Completions that mean delivery.
     pub(super) delivery: bool,
-    /// Reads that see what was written before them.
+    /// Reads are ordered after earlier writes, so they see the written bytes.
     pub(super) reads_after_writes: bool,
-    /// Writes are carried out by the initiator itself.
+    /// The initiator itself copies the bytes of a write.
     pub(super) synchronous: bool,
 }
 
 impl ArrivalProof {
-    /// Chooses by the option's value.
+    /// Chooses the proof for a value of the option `completion`.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when the provider grants nothing by which arrival could be known in that way.
+    /// [`Error::Unavailable`] if the provider's grants do not allow this proof.
     pub(super) fn choose(option: &str, granted: Granted, provider: &str) -> Result<Self> {
         let unavailable = |why: &str, how: &str| Error::Unavailable {
             what: format!("completion={option} on fabric:{provider}"),
@@ -73,7 +73,7 @@ impl ArrivalProof {
         }
     }
 
-    /// Description in words, for a record.
+    /// Describes the proof, for records.
     pub(super) fn describe(self) -> &'static str {
         match self {
             Self::Synchronous => {

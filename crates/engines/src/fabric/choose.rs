@@ -1,7 +1,6 @@
-//! Choice of library, provider and devices.
+//! Chooses the library, the provider and its devices, with one clear error for each that is missing.
 //!
-//! What lives here: the choice, and one clear error for each thing that is not there. The offers of a library are
-//! listed by `tonnage devices`.
+//! `tonnage devices` lists everything that a library offers.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -15,23 +14,23 @@ use tonnage_sys::libfabric::{Hints, Info, Libfabric};
 use tonnage_units::{Error, Result};
 
 use super::files;
-use super::options::{LIBRARY, OPTIONS, SHM_WRITES, core_of};
+use super::options::{LIBRARY, OPTIONS, SHM_WRITES, core_provider};
 use super::worker::without_hmem;
 use crate::libraries;
 use crate::memory::cuda_region::is_of_gpu;
 use crate::memory::gpu_nic::GpuPlace;
 
-/// The choice.
+/// A library's offers that were chosen.
 pub(super) struct Chosen {
-    /// One answer for each device.
+    /// One offer per device.
     pub(super) infos: Vec<Info>,
-    /// True when completions that mean delivery are granted.
+    /// Whether the provider grants completions that mean delivery.
     pub(super) delivery: bool,
-    /// Reason why the embedded library is used although nobody asked for it.
+    /// Why the embedded library is used although the user did not ask for it.
     pub(super) why_embedded: Option<String>,
-    /// Devices that `all` did not take, with the reason; empty where it took all that lead to the others.
+    /// Devices that `all` left out, with reasons; empty if it left none out that could reach other hosts.
     pub(super) left_out: String,
-    /// The reason for the device, where the rank's memory has one.
+    /// Why this device was chosen, if the rank's memory decided it.
     pub(super) why_device: Option<String>,
 }
 
@@ -39,12 +38,12 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
     let provider = request.variant;
     let (library, why_embedded) = library(request)?;
     let library = Arc::new(library);
-    let is_shm = core_of(provider) == "shm";
+    let is_shm = core_provider(provider) == "shm";
     let writes = request
         .verbs
         .iter()
         .any(|verb| matches!(verb, Verb::Write | Verb::WriteImm));
-    // Order takes reads through the queue as well, so that it is asked for only where something is written.
+    // Ordering sends reads through the queue too, so it is requested only if something is written.
     let ordered = is_shm && writes && request.option(&OPTIONS, SHM_WRITES) == "ordered";
     let hints = Hints {
         provider,
@@ -78,7 +77,7 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
             if !has_sockets(provider) {
                 let nearest =
                     |addresses: &[Option<&str>]| GpuPlace::for_request(request)?.nearest(addresses);
-                (near, why_device) = beside_gpu(near, nearest);
+                (near, why_device) = nearest_to_gpu(near, nearest);
             }
             (vec![preferred(near, request)], String::new())
         }
@@ -94,23 +93,24 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Chosen> {
     })
 }
 
-/// True for providers whose packets go where the routes lead, which no choice of an interface changes. Names do not
-/// tell: interfaces of IPoIB may be called as their RDMA devices are.
+/// Whether the provider uses sockets, so that routes decide where its packets go and the choice of an interface does
+/// not. Device names cannot decide this: IPoIB interfaces may have the names of their RDMA devices.
 fn has_sockets(provider: &str) -> bool {
-    ["tcp", "udp", "sockets", "net", "shm"].contains(&core_of(provider))
+    ["tcp", "udp", "sockets", "net", "shm"].contains(&core_provider(provider))
 }
 
-/// The name of the RDMA device of a domain, to which EFA and verbs add the kind of endpoint.
+/// Returns the name of a domain's RDMA device, without the endpoint kind that EFA and verbs append.
 fn device_of(domain: &str) -> &str {
     let kinds = ["-rdm", "-dgram", "-dgrm", "-msg", "-xrc"];
     let without = kinds.iter().find_map(|kind| domain.strip_suffix(kind));
     without.unwrap_or(domain)
 }
 
-/// Offers of the RDMA device that is nearest to the GPU of this rank's memory, and the reason; all of the offers for
-/// memory of the host, and where none is of an RDMA device. Where some devices have an address, by which alone those of
-/// RoCE connect, one without is not taken.
-fn beside_gpu(
+/// Keeps the offers of the RDMA device nearest to the GPU of this rank's memory, and returns the reason.
+///
+/// Keeps all offers for host memory, and if none is of an RDMA device. If some devices have an address, those without
+/// one are not considered: RoCE connects only by address.
+fn nearest_to_gpu(
     mut offered: Vec<Info>,
     near_gpu: impl Fn(&[Option<&str>]) -> Option<(usize, String)>,
 ) -> (Vec<Info>, Option<String>) {
@@ -119,18 +119,18 @@ fn beside_gpu(
         (attributes.domain.clone(), attributes.address.is_some())
     };
     let offers: Vec<DomainOffer> = offered.iter().map(offer).collect();
-    let Some((name, why)) = domain_beside_gpu(&offers, &Tree::host(), near_gpu) else {
+    let Some((name, why)) = nearest_domain(&offers, &Tree::host(), near_gpu) else {
         return (offered, None);
     };
     offered.retain(|info| info.attributes().domain == name);
     (offered, Some(why))
 }
 
-/// A domain's name, and whether it has an address.
+/// Name of a domain, and whether it has an address.
 type DomainOffer = (String, bool);
 
-/// The domain that is nearest, and the reason.
-fn domain_beside_gpu(
+/// Returns the domain nearest to the GPU, and the reason.
+fn nearest_domain(
     offers: &[DomainOffer],
     tree: &Tree,
     near_gpu: impl Fn(&[Option<&str>]) -> Option<(usize, String)>,
@@ -152,7 +152,7 @@ fn domain_beside_gpu(
     Some(((*names.get(place)?).clone(), why))
 }
 
-/// The library that was asked for on the command line, else in the environment, else the one that is found.
+/// Loads the library named on the command line, else the one named in the environment, else the first that is found.
 fn library(request: &OpenRequest<'_>) -> Result<(Libfabric, Option<String>)> {
     let asked = libraries::requested_path(request, LIBRARY, LIBFABRIC_VARIABLE)?;
     Libfabric::choose(asked.as_deref()).map_err(|why| {
@@ -173,7 +173,7 @@ fn unavailable(provider: &str, why: String, how: String) -> Error {
     }
 }
 
-/// Says which providers there are, and how to get the one that is not.
+/// Error for a provider that is not offered: lists the available ones and how to get this one.
 fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) -> Error {
     let offers = library.offers().unwrap_or_default().into_iter();
     let usable = offers.filter(|offer| offer.endpoint == "rdm");
@@ -181,13 +181,13 @@ fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) 
     let names: Vec<_> = names.into_iter().collect();
     let (path, release) = (library.path(), library.release());
     let parts = library.parts().unwrap_or_default();
-    let built_in = (parts.iter()).any(|part| part.provider == core_of(provider));
-    let trouble = (built_in && core_of(provider) == "shm")
-        .then(files::trouble)
+    let built_in = (parts.iter()).any(|part| part.provider == core_provider(provider));
+    let problem = (built_in && core_provider(provider) == "shm")
+        .then(files::problem)
         .flatten();
-    if let Some(trouble) = trouble {
+    if let Some(problem) = problem {
         let why =
-            format!("libfabric {release} ({path}) keeps its files in shared memory, and {trouble}");
+            format!("libfabric {release} ({path}) keeps its files in shared memory, and {problem}");
         let how = "Give it a writable tmpfs with more room (docker run --shm-size=1g, mount -o remount,size=1g), or use \
                    engine shm, which needs none";
         return unavailable(provider, why, how.into());
@@ -202,7 +202,7 @@ fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) 
     if let Some(why_embedded) = why_embedded {
         why += &format!("; this library is used because {why_embedded}");
     }
-    let source = match core_of(provider) {
+    let source = match core_provider(provider) {
         "efa" => "Install AWS's EFA software (aws-efa-installer)",
         "cxi" => "Use the libfabric of the Slingshot host software",
         "verbs" => "Install libfabric1 and the driver of the card (rdma-core)",
@@ -216,11 +216,12 @@ fn not_offered(library: &Libfabric, provider: &str, why_embedded: Option<&str>) 
     unavailable(provider, why, how)
 }
 
-/// Returns the device to use when the user names none: on one host its loopback, which is the way that packets go
-/// anyway; between hosts the device that the control channel reaches the others by, because that one is known to, else
-/// the provider's first that is not the loopback. What the provider offers without an address that can be read is the
-/// last of what it offers: a device of verbs is offered by each of its kinds of address, and only those of IP connect
-/// over RoCE.
+/// Returns the device to use if the user names none.
+///
+/// On one host this is the loopback, because packets between its addresses take it anyway. Between hosts it is the
+/// device of the control channel, which is known to reach the others, else the provider's first that is not the
+/// loopback. Offers without a readable address come last: verbs offers a device once per kind of address, and only the
+/// IP kinds connect over RoCE.
 fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
     let rank = |info: &Info| match info.attributes().address {
         None => 5,
@@ -230,14 +231,16 @@ fn preferred(mut offered: Vec<Info>, request: &OpenRequest<'_>) -> Info {
             1 + 2 * u32::from(!loopback_fits) + u32::from(address.is_ipv6())
         }
     };
-    // The first of those that fit best.
+    // The first of the best.
     let best = (0..offered.len()).min_by_key(|&index| rank(&offered[index]));
     offered.swap_remove(best.unwrap_or(0))
 }
 
-/// Every device once, by its first address, in natural order: on one host the loopback where there is one, because
-/// packets to its other addresses take it as well; between hosts all but the loopback, what has only an address of its
-/// own link, and what `no_way_out` has a reason against, which is said. The one by which the others were reached stays.
+/// Returns every device once, by its first address, in natural order; and the devices left out, with reasons.
+///
+/// On one host this is the loopback alone if there is one, because packets to other addresses take it too. Between
+/// hosts it is all devices except the loopback, those with only link-local addresses, and those that `no_way_out`
+/// gives a reason against. Only the latter are listed as left out. The device of the control channel always stays.
 pub(super) fn all_devices(
     offered: Vec<Info>,
     request: &OpenRequest<'_>,
@@ -254,7 +257,7 @@ pub(super) fn all_devices(
     if fitting.is_empty() {
         fitting = others;
     }
-    // By any of a device's addresses, of which only the first one stays.
+    // Compared by all addresses of a device, before all but the first are dropped.
     let met = fitting.iter().filter(|info| {
         let address = info.attributes().address;
         address.is_some() && address == request.address
@@ -281,7 +284,7 @@ pub(super) fn all_devices(
     (taken, words.join(", "))
 }
 
-/// Reason why a device has no way of its own to other hosts.
+/// Why a device cannot reach other hosts by itself.
 fn no_way_out(device: &str) -> Option<&'static str> {
     let index = tonnage_sys::interfaces::index(device)?;
     tonnage_machine::host_local::why_host_local(&Tree::host(), device, index)
@@ -321,7 +324,7 @@ fn by_device(offered: &[Info], devices: &[String], provider: &str) -> Result<Vec
     devices.iter().map(find).collect()
 }
 
-/// Words about a network interface that is there and does not run, which libraries do not list.
+/// Remark about a network interface that exists but is down. Libraries do not list these.
 pub(super) fn not_running(device: &str, state: Option<String>) -> String {
     match state.as_deref().map(str::trim) {
         Some("up" | "unknown") | None => String::new(),
@@ -335,7 +338,8 @@ fn state_file(device: &str) -> String {
     format!("/sys/class/net/{device}/operstate")
 }
 
-/// A device is meant by the name of its domain, with or without what EFA and verbs add ("-rdm"), or by its address.
+/// Whether `device` names this offer: by its domain, with or without the suffix of EFA and verbs ("-rdm"), or by its
+/// address.
 fn is_device(info: &Info, device: &str) -> bool {
     let attributes = info.attributes();
     let rest = attributes.domain.strip_prefix(device);
@@ -351,7 +355,7 @@ mod tests {
 
     use super::*;
 
-    /// Three RDMA devices, of which one without an address is not taken where others have one, and an interface.
+    /// Three RDMA devices and an interface. A device without an address is not taken if others have one.
     #[test]
     fn memory_of_a_gpu_takes_the_nearest_domain_that_can_connect() {
         let machine = Machine::new();
@@ -370,7 +374,7 @@ mod tests {
                 .map(|(name, has)| ((*name).to_owned(), *has))
                 .collect();
             let near = |addresses: &[Option<&str>]| Some((place, format!("{addresses:?}")));
-            domain_beside_gpu(&offers, &machine.tree(), near)
+            nearest_domain(&offers, &machine.tree(), near)
         };
         let all = [
             ("mlx5_10-rdm", true),
@@ -379,7 +383,7 @@ mod tests {
             ("eth0", true),
         ];
         let (name, why) = taken(&all, 2).unwrap();
-        // In the order in which people count, and each offered domain once.
+        // In natural order, and each domain once.
         assert_eq!(why, r#"[None, Some("0000:20:00.0"), Some("0000:30:00.0")]"#);
         assert_eq!(name, "mlx5_10-rdm");
         let without = [("mlx5_2", false), ("mlx5_0", false), ("mlx5_0", false)];
@@ -391,7 +395,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_is_told_by_its_provider_and_domain_alone() {
+    fn device_names_and_sockets_follow_from_domain_and_provider() {
         for (domain, device) in [
             ("mlx5_0", "mlx5_0"),
             ("mlx5_0-xrc", "mlx5_0"),

@@ -1,7 +1,7 @@
-//! A worker's card, whether two of them fit together, and first contact.
+//! A worker's endpoint address, whether two of them are compatible, and first contact.
 //!
-//! First contact is a write of eight bytes to each peer's mailbox. It sets up what a provider sets up lazily, proves
-//! that each pair can talk before anything is measured, and names the pair that cannot.
+//! First contact is a write of eight bytes, the greeting, to each peer's mailbox. It triggers the lazy setup of a
+//! provider, proves before the measurement that each pair can communicate, and names the pair that cannot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,12 +14,12 @@ use tonnage_sys::mapping::{Arena, Pages, Sharing};
 use tonnage_sys::process::{AddressSpace, address_space};
 use tonnage_units::{Error, Result};
 
-use super::options::core_of;
+use super::options::core_provider;
 
-/// Longest time that first contact may take.
+/// Maximum duration of first contact.
 pub(super) const CONTACT_DEADLINE: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 30 });
 
-/// Address and keys for a peer. Opaque to everybody else.
+/// Endpoint address and keys of a worker, for one peer. Opaque outside this engine.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Address {
     pub(super) provider: String,
@@ -27,17 +27,17 @@ pub(super) struct Address {
     pub(super) libfabric: String,
     pub(super) library: String,
     pub(super) name: Vec<u8>,
-    /// Its device, in words.
+    /// Its device, as [`device`] describes it.
     pub(super) device: String,
-    /// Its mailbox for this peer, and the place in it where it waits for the greeting.
+    /// Its mailbox for this peer, and the offset in it where it expects the greeting.
     pub(super) mailbox: FarMemory,
-    pub(super) place: u64,
-    /// The rank that this is for.
+    pub(super) offset: u64,
+    /// The rank that this address is for.
     pub(super) peer: u32,
-    /// True when its receives tell peers apart by tags.
+    /// Whether its receives distinguish peers by tags.
     pub(super) tags: bool,
-    /// The process, as its host counts, and where its mailbox lies in its memory: for finding out whether peers may
-    /// attach to it.
+    /// Process ID on its host, and virtual address of its mailbox. Peers use them to find out whether they may attach
+    /// to the process.
     pid: u32,
     mailbox_address: u64,
 }
@@ -75,12 +75,12 @@ impl FarMemory {
 }
 
 impl Address {
-    /// Card for the peer that `place` of the mailbox is for; `tags` says whether its sends have to be tagged.
+    /// Address for `peer`, which greets at `offset` of the mailbox. `tags`: whether the peer has to tag its sends.
     pub(super) fn new(
         attributes: &Offer,
         library: &Libfabric,
         name: &[u8],
-        (mail, place): (&Mail, u64),
+        (mailbox, offset): (&Mailbox, u64),
         (peer, tags): (u32, bool),
     ) -> Self {
         Self {
@@ -90,12 +90,12 @@ impl Address {
             library: library.path().to_owned(),
             name: name.to_vec(),
             device: device(attributes),
-            mailbox: mail.remote.into(),
-            place,
+            mailbox: mailbox.remote.into(),
+            offset,
             peer,
             tags,
             pid: std::process::id(),
-            mailbox_address: mail.arena.address(),
+            mailbox_address: mailbox.arena.address(),
         }
     }
 
@@ -104,7 +104,7 @@ impl Address {
             .map_err(|error| Error::Failed(format!("its address cannot be read ({error})")))
     }
 
-    /// Different releases, or different providers, do not talk to each other reliably: tcp fails, shm crashes.
+    /// Refuses peers with another release or provider. They do not work together reliably: tcp fails, shm crashes.
     pub(super) fn check_fits(
         &self,
         (own, library): (&Offer, &Libfabric),
@@ -130,7 +130,7 @@ impl Address {
                 "Give all hosts the same library, or name it with --libfabric; --libfabric embedded is the same everywhere",
             ));
         }
-        let shares_memory = core_of(&own.provider) == "shm";
+        let shares_memory = core_provider(&own.provider) == "shm";
         if let Some(separation) = locality.separation().filter(|_| shares_memory) {
             let how = "Start both ranks on one host and in one container, or choose a network, such as fabric:tcp";
             return Err(refused(separation.to_owned(), how));
@@ -147,13 +147,13 @@ impl Address {
         Ok(())
     }
 
-    /// Reads a byte of this peer's mailbox straight from its memory.
+    /// Reads a byte of this peer's mailbox directly from its memory.
     pub(super) fn try_to_attach(&self) -> std::io::Result<u8> {
         tonnage_sys::process::read_byte_of(self.pid, self.mailbox_address)
     }
 }
 
-/// A device in words, such as `eth0 (10.0.0.1)`.
+/// Describes a device, such as `eth0 (10.0.0.1)`.
 pub(super) fn device(attributes: &Offer) -> String {
     match attributes.address {
         Some(address) => format!("{} ({address})", attributes.domain),
@@ -161,11 +161,11 @@ pub(super) fn device(attributes: &Offer) -> String {
     }
 }
 
-/// Time after which first contact looks whether memory is short: where all is well it takes less.
-const ROOM_LOOK: Duration = Duration::from_secs(2);
+/// Interval of the checks whether memory is short. First contact normally takes less, so it checks nothing.
+const ROOM_CHECK_INTERVAL: Duration = Duration::from_secs(2);
 
-/// Room to map memory with which a connection comes about, in bytes. A library that has less tries again without a
-/// word: rxm of libfabric 1.17 asks for 17 MB at once, seen by its calls of mmap.
+/// Address space that a connection needs, in bytes. With less, a library retries silently. The mmap calls of rxm in
+/// libfabric 1.17 ask for 17 MB at once.
 const ROOM_MIN: u64 = 32 << 20;
 
 /// First contact in progress.
@@ -174,23 +174,22 @@ pub(super) struct Contact {
     device: String,
     awaited: Vec<Awaited>,
     began: Instant,
-    /// The next time to look whether memory is short.
-    look: Instant,
-    /// Room to map memory.
+    /// When to check next whether memory is short.
+    next_room_check: Instant,
+    /// Reads the address space that is left.
     room: fn() -> Option<AddressSpace>,
 }
 
-/// A peer whose greeting is to come.
+/// A peer whose greeting is expected.
 pub(super) struct Awaited {
     pub(super) rank: u32,
-    /// Its device.
     pub(super) device: String,
-    /// The place that the greeting comes to.
+    /// Mailbox, and offset in it, where the greeting is expected.
     pub(super) mailbox: Arc<Arena>,
-    pub(super) place: u64,
+    pub(super) offset: u64,
 }
 
-/// Peers whose devices a message names.
+/// Maximum number of peers whose devices an error names.
 const DEVICES_NAMED_MAX: usize = 3;
 
 impl Contact {
@@ -199,20 +198,20 @@ impl Contact {
             device,
             awaited,
             began: Instant::now(),
-            look: Instant::now() + ROOM_LOOK,
+            next_room_check: Instant::now() + ROOM_CHECK_INTERVAL,
             room: address_space,
         }
     }
 
-    /// Looks now and then whether there is room for what the library maps.
+    /// Checks from time to time whether enough address space is left for the library.
     ///
     /// # Errors
-    /// When there is not, which the library does not say.
+    /// If too little is left, which the library itself does not report.
     fn check_room(&mut self, me: u32) -> Result<()> {
-        if Instant::now() < self.look {
+        if Instant::now() < self.next_room_check {
             return Ok(());
         }
-        self.look = Instant::now() + ROOM_LOOK;
+        self.next_room_check = Instant::now() + ROOM_CHECK_INTERVAL;
         match (self.room)() {
             Some(space) if space.left_bytes < ROOM_MIN => Err(Error::Failed(format!(
                 "rank {me} reached no peer from {} because its memory is short: {} KiB are left of the {} KiB that it may \
@@ -226,12 +225,12 @@ impl Contact {
         }
     }
 
-    /// The peers whose greeting has not come.
+    /// Peers whose greeting has not arrived.
     fn missing(&self) -> Vec<u32> {
         let mut missing = Vec::new();
         for peer in &self.awaited {
             let mut bytes = [0; 8];
-            let read = peer.mailbox.read(peer.place, &mut bytes);
+            let read = peer.mailbox.read(peer.offset, &mut bytes);
             if read.is_err() || u64::from_le_bytes(bytes) != greeting(peer.rank) {
                 missing.push(peer.rank);
             }
@@ -239,11 +238,11 @@ impl Contact {
         missing
     }
 
-    /// Returns whether all greetings have come.
+    /// Returns whether all greetings have arrived and all own ones have completed. `unsent` are the peers that have not
+    /// accepted this side's greeting; `in_flight` is the number of own greetings that have not completed.
     ///
     /// # Errors
-    /// When they take too long, or memory is short; `unsent` are the peers that did not take this side's own, and
-    /// `in_flight` is how many of those have not completed.
+    /// If this takes too long, or memory is short.
     pub(super) fn is_complete(
         &mut self,
         me: u32,
@@ -302,37 +301,37 @@ fn ranks(list: &str) -> String {
     format!("{plural} {list}")
 }
 
-/// Bytes of one place: a cache line.
-const PLACE_BYTES: u64 = 64;
+/// Bytes of a mailbox per peer: a cache line.
+const SLOT_BYTES: u64 = 64;
 
-/// A mailbox for peers whose cards were made together.
-pub(super) struct Mail {
+/// A mailbox for the peers whose cards were made by one call.
+pub(super) struct Mailbox {
     pub(super) arena: Arc<Arena>,
     pub(super) region: RegionHandle,
     pub(super) remote: RemoteRegion,
-    /// Peers whose greetings come, each with the number of its place.
+    /// The peers that greet here, with the number of their slots.
     peers: BTreeMap<u32, u64>,
 }
 
-/// The place where a peer's greeting comes.
+/// Where a peer's greeting arrives.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Greeted {
+pub(super) struct MailboxSlot {
     /// Index of the mailbox.
-    pub(super) mail: usize,
+    pub(super) mailbox: usize,
     /// Offset in it.
-    pub(super) place: u64,
+    pub(super) offset: u64,
 }
 
-impl Mail {
-    /// Memory for a mailbox of so many peers.
+impl Mailbox {
+    /// Allocates memory for a mailbox of `peers` peers.
     pub(super) fn allocate(peers: usize) -> Result<Arc<Arena>> {
-        let bytes = (peers + 2) * PLACE_BYTES as usize;
+        let bytes = (peers + 2) * SLOT_BYTES as usize;
         let arena = Arena::allocate(bytes, Pages::Normal, Sharing::Private, None);
         let arena = arena.map_err(|error| Error::io(format!("cannot map {bytes} bytes"), error))?;
         Ok(Arc::new(arena))
     }
 
-    /// A mailbox in registered memory, with the greeting of `rank` ready to be sent.
+    /// A mailbox in registered memory, which also holds the greeting that `rank` sends.
     pub(super) fn new(
         arena: Arc<Arena>,
         region: RegionHandle,
@@ -340,34 +339,34 @@ impl Mail {
         peers: Vec<u32>,
         rank: u32,
     ) -> Result<Self> {
-        let mail = Self {
+        let mailbox = Self {
             arena,
             region,
             remote,
             peers: peers.into_iter().zip(0..).collect(),
         };
-        let written = mail.arena.write(mail.own(), &greeting(rank).to_le_bytes());
+        let written = (mailbox.arena).write(mailbox.own_offset(), &greeting(rank).to_le_bytes());
         written.map_err(|error| Error::Failed(error.to_string()))?;
-        Ok(mail)
+        Ok(mailbox)
     }
 
-    /// Place of the greeting of a peer.
-    pub(super) fn place(&self, peer: u32) -> Option<u64> {
-        Some(self.peers.get(&peer)? * PLACE_BYTES)
+    /// Offset of a peer's greeting.
+    pub(super) fn offset(&self, peer: u32) -> Option<u64> {
+        Some(self.peers.get(&peer)? * SLOT_BYTES)
     }
 
-    /// Place of this side's own greeting.
-    pub(super) fn own(&self) -> u64 {
-        self.peers.len() as u64 * PLACE_BYTES
+    /// Offset of the greeting that this side sends.
+    pub(super) fn own_offset(&self) -> u64 {
+        self.peers.len() as u64 * SLOT_BYTES
     }
 
-    /// Place for the bytes that a flush reads.
-    pub(super) fn scratch(&self) -> u64 {
-        self.own() + PLACE_BYTES
+    /// Offset of the byte that a flush reads.
+    pub(super) fn scratch_offset(&self) -> u64 {
+        self.own_offset() + SLOT_BYTES
     }
 }
 
-/// Greeting that a rank writes into its peers' mailboxes: never 0, which is what they hold before.
+/// Greeting that a rank writes into its peers' mailboxes. It is never 0, the initial content of a mailbox.
 pub(super) fn greeting(rank: u32) -> u64 {
     u64::from(rank) + 1
 }
@@ -390,10 +389,10 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_is_short_is_said_when_contact_takes_long_and_not_before() {
+    fn short_memory_is_reported_only_if_contact_takes_long() {
         let mut short = contact(|| space(ROOM_MIN - 1));
         assert_eq!(short.is_complete(3, &[4], 0).ok(), Some(false));
-        short.look = Instant::now();
+        short.next_room_check = Instant::now();
         let error = short.is_complete(3, &[4], 0).unwrap_err().to_string();
         for part in [
             "rank 3",
@@ -404,18 +403,18 @@ mod tests {
         ] {
             assert!(error.contains(part), "{part} in {error}");
         }
-        // Whoever is through has had enough.
+        // A completed contact had enough memory.
         assert_eq!(short.is_complete(3, &[], 0).ok(), Some(true));
     }
 
-    /// A contact that awaits these peers, at `eth0 (10.0.0.RANK)`, and whose time is over.
+    /// A contact that awaits these peers, at `eth0 (10.0.0.RANK)`, past its deadline.
     fn overdue(peers: impl IntoIterator<Item = u32>) -> Contact {
-        let mailbox = Mail::allocate(8).unwrap();
+        let mailbox = Mailbox::allocate(8).unwrap();
         let awaited = peers.into_iter().map(|rank| Awaited {
             rank,
             device: format!("eth0 (10.0.0.{rank})"),
             mailbox: mailbox.clone(),
-            place: u64::from(rank) * 8,
+            offset: u64::from(rank) * 8,
         });
         let mut contact = Contact::new("lo (127.0.0.1)".into(), awaited.collect());
         contact.began = Instant::now().checked_sub(CONTACT_DEADLINE).unwrap();
@@ -426,7 +425,7 @@ mod tests {
         let mut peers = contact.awaited.iter();
         let peer = peers.find(|peer| peer.rank == rank).unwrap();
         let words = greeting(rank).to_le_bytes();
-        peer.mailbox.write(peer.place, &words).unwrap();
+        peer.mailbox.write(peer.offset, &words).unwrap();
     }
 
     #[test]
@@ -445,7 +444,7 @@ mod tests {
             assert!(error.contains(part), "{part} in {error}");
         }
         assert!(!error.contains("10.0.0.2"), "{error}");
-        // A greeting of somebody else is none, and this side's own did not arrive either.
+        // A greeting of another rank does not count. This side's own did not arrive either.
         let mut contact = overdue([1, 2]);
         contact.awaited[0]
             .mailbox
@@ -458,7 +457,7 @@ mod tests {
         ] {
             assert!(error.contains(part), "{part} in {error}");
         }
-        // Once all are there it is complete, however late, unless its own have not arrived.
+        // Late greetings complete it too, unless its own have not arrived.
         [1, 2].into_iter().for_each(|rank| greets(&contact, rank));
         let error = contact.is_complete(0, &[], 2).unwrap_err().to_string();
         let own = "2 greetings of rank 0 did not complete within";
@@ -467,12 +466,12 @@ mod tests {
     }
 
     #[test]
-    fn devices_of_few_peers_are_enough_to_tell() {
+    fn at_most_three_silent_peers_are_named_with_their_devices() {
         let error = overdue(1..=5).is_complete(0, &[], 0).unwrap_err();
         let error = error.to_string();
         assert!(error.contains("ranks 1-5 did not reach rank 0"), "{error}");
         assert_eq!(error.matches(" at eth0").count(), DEVICES_NAMED_MAX);
-        // Peers that have been late for less than that are waited for.
+        // Before the deadline, missing peers are awaited.
         let mut contact = overdue([1]);
         contact.began = Instant::now();
         assert_eq!(contact.is_complete(0, &[], 0).ok(), Some(false));
@@ -482,11 +481,11 @@ mod tests {
     fn enough_memory_or_no_limit_is_no_reason_to_give_up() {
         for room in [|| space(ROOM_MIN), || None] {
             let mut contact = contact(room);
-            contact.look = Instant::now();
+            contact.next_room_check = Instant::now();
             assert_eq!(contact.is_complete(0, &[1], 0).ok(), Some(false));
             assert!(
-                contact.look > Instant::now(),
-                "it does not look in each turn"
+                contact.next_room_check > Instant::now(),
+                "it does not check in each iteration"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! One device of a provider: what it can do, what was granted, and its workers.
+//! One device of a provider: its capabilities, its report and its workers.
 
 use std::net::IpAddr;
 
@@ -10,8 +10,8 @@ use tonnage_sys::libfabric::{Info, Offer};
 use tonnage_units::{Error, Result, WireDevice, WireKind};
 
 use super::arrival::{ArrivalProof, Granted};
-use super::options::{COMPLETION, INJECT, OPTIONS, SHM_WRITES, core_of};
-use super::worker::{FabricWorker, Flushed, Ways};
+use super::options::{COMPLETION, INJECT, OPTIONS, SHM_WRITES, core_provider};
+use super::worker::{FabricWorker, FlushLimits, TransferModes};
 use crate::memory::cuda_region::is_of_gpu;
 use crate::registration::REGISTRATION;
 
@@ -21,14 +21,14 @@ pub(super) struct FabricDomain {
     caps: Caps,
     /// Facts about the choice of library and devices.
     chosen: Facts,
-    /// `None` where nothing is written.
+    /// `None` if nothing is written.
     arrival: Option<ArrivalProof>,
     is_shm: bool,
     shm_writes: Option<String>,
     inject: bool,
-    /// The longest write that a read after it is ordered behind.
+    /// Longest write that orders a later read behind it.
     pub(super) raw_bytes_max: u32,
-    /// Way to register memory of GPUs, where the provider was asked for that.
+    /// How to register GPU memory; `None` for host memory.
     registration: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl FabricDomain {
         chosen: Facts,
     ) -> Result<Self> {
         let attributes = info.attributes();
-        let is_shm = core_of(&attributes.provider) == "shm";
+        let is_shm = core_provider(&attributes.provider) == "shm";
         let does = |verb| request.verbs.contains(&verb);
         let writes = does(Verb::Write) || does(Verb::WriteImm);
         let shm_writes = (is_shm && writes).then(|| request.option(&OPTIONS, SHM_WRITES));
@@ -48,7 +48,7 @@ impl FabricDomain {
         let granted = Granted {
             delivery,
             reads_after_writes: ordered("RMA-RAW") || ordered("RAW"),
-            // What carries data goes through the queue all the same.
+            // Writes with immediate data go through the queue even with cma.
             synchronous: shm_writes.as_deref() == Some("cma") && !does(Verb::WriteImm),
         };
         let option = request.option(&OPTIONS, COMPLETION);
@@ -82,8 +82,8 @@ fn caps(attributes: &Offer, arrival: Option<ArrivalProof>, shm_writes: Option<&s
         delivery_on_request: arrival == Some(ArrivalProof::Flush { on_request: true }),
         arrivals_named: attributes.immediate_bytes >= 8,
         arrives_by_polling: true,
-        // Whether the last byte of a write is known to appear last.
-        ordered_writes: match core_of(&attributes.provider) {
+        // Whether the last byte of a write is known to become visible last.
+        ordered_writes: match core_provider(&attributes.provider) {
             "shm" => shm_writes == Some("ordered"),
             "tcp" | "verbs" => true,
             _ => false,
@@ -97,12 +97,15 @@ fn caps(attributes: &Offer, arrival: Option<ArrivalProof>, shm_writes: Option<&s
     }
 }
 
-/// Operations in flight on one lane, at most: more only fill queues.
+/// Maximum depth of one lane: more only fills queues.
 const DEPTH_MAX: u32 = 4096;
 
-/// Upper bound of the bandwidth.
+/// How the bound of the bandwidth is measured.
 fn limit(attributes: &Offer) -> LimitKind {
-    match (core_of(&attributes.provider), attributes.link_bits_per_s) {
+    match (
+        core_provider(&attributes.provider),
+        attributes.link_bits_per_s,
+    ) {
         ("shm", _) => LimitKind::MemoryCopy,
         ("tcp" | "sockets" | "udp", _) => LimitKind::SocketStream,
         (_, Some(bits_per_s)) => LimitKind::Link {
@@ -112,18 +115,17 @@ fn limit(attributes: &Offer) -> LimitKind {
     }
 }
 
-/// The device that payload has to cross: the interface of a socket, or the port of an RDMA card. Memory is none.
+/// Device that payload has to cross: the interface of a socket, or the port of an RDMA NIC. Shared memory has none.
 fn wire_device(attributes: &Offer) -> Option<WireDevice> {
-    let (kind, name, port) = match core_of(&attributes.provider) {
+    let (kind, name, port) = match core_provider(&attributes.provider) {
         "shm" => return None,
         "tcp" | "sockets" | "udp" => (WireKind::Interface, attributes.domain.as_str(), 0),
-        // EFA and verbs add the kind of endpoint to the device's name; a card with several ports is counted at its
-        // first.
+        // EFA and verbs append the endpoint kind to the device's name. Only the first port of a NIC is counted.
         "efa" | "verbs" => {
             let device = attributes.domain.split('-').next().unwrap_or_default();
             (WireKind::RdmaPort, device, 1)
         }
-        // The others' devices keep no counters that are read here, so that nothing can be proved.
+        // Counters of other devices are not read here, so nothing can be proved.
         _ => return None,
     };
     (!name.is_empty()).then(|| WireDevice {
@@ -149,7 +151,7 @@ impl Domain for FabricDomain {
         } else {
             0
         };
-        // The longest write whose arrival a flush proves, where that is not any.
+        // Longest write whose arrival a flush proves, if that is limited.
         let flushes = matches!(self.arrival, Some(ArrivalProof::Flush { .. }));
         let flushed = Some(self.raw_bytes_max).filter(|&bytes| flushes && bytes < u32::MAX);
         let address = attributes.address.map(|address| address.to_string());
@@ -187,8 +189,8 @@ impl Domain for FabricDomain {
     }
 
     fn device_memory_by(&self) -> DeviceMemoryBy {
-        // Whether shm copies within a GPU or by way of the host is libfabric's own affair.
-        match core_of(&self.info.attributes().provider) {
+        // libfabric decides whether shm copies within a GPU or through the host.
+        match core_provider(&self.info.attributes().provider) {
             "shm" => DeviceMemoryBy::Unknown,
             _ => DeviceMemoryBy::Cards,
         }
@@ -203,11 +205,11 @@ impl Domain for FabricDomain {
             .info
             .duplicate()
             .map_err(|error| Error::Failed(error.into()))?;
-        let ways = Ways {
+        let modes = TransferModes {
             inject: self.inject,
             deliver_every_write: self.arrival == Some(ArrivalProof::EveryWrite),
             flushes: match self.arrival {
-                Some(ArrivalProof::Flush { on_request }) => Some(Flushed {
+                Some(ArrivalProof::Flush { on_request }) => Some(FlushLimits {
                     bytes_max: self.raw_bytes_max,
                     longer_delivered: on_request,
                 }),
@@ -216,7 +218,7 @@ impl Domain for FabricDomain {
             attaches: self.shm_writes.as_deref() == Some("cma"),
             is_shm: self.is_shm,
         };
-        let worker = FabricWorker::open(info, config, (ways, self.registration.clone()))?;
+        let worker = FabricWorker::open(info, config, (modes, self.registration.clone()))?;
         Ok(Box::new(worker))
     }
 }

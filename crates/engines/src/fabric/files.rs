@@ -1,9 +1,9 @@
-//! The files of the provider shm in /dev/shm, which it removes only when it is closed.
+//! Removes the files of the provider shm in /dev/shm, which it deletes only on an orderly close, and checks their room.
 //!
-//! An endpoint of the address "fi_shm://PID:UID:NUMBER" is the file PID:UID:NUMBER, which each peer maps at first
-//! contact. After that nobody needs its name any more, so the worker itself removes it and a rank that is killed leaves
-//! nothing. What a rank leaves that is killed before that, or in the middle of a message that needs a file of its own
-//! (PID:UID:NUMBER_MESSAGE), is removed by whoever is left.
+//! The endpoint "fi_shm://PID:UID:NUMBER" is the file PID:UID:NUMBER, which each peer maps at first contact. Its name is
+//! not needed after that, so the worker removes it, and a killed rank leaves nothing. A rank may still be killed before
+//! that, or during a message that has a file of its own (PID:UID:NUMBER_MESSAGE). The surviving processes remove those
+//! files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -16,27 +16,27 @@ use tonnage_units::quantity::human::size;
 use tonnage_units::{Error, Result};
 
 use super::choose::{Chosen, choose};
-use super::options::core_of;
+use super::options::core_provider;
 
-/// Folder of POSIX shared memory.
+/// Directory of POSIX shared memory.
 const FOLDER: &str = "/dev/shm";
 
-/// The provider refuses to open with less room than this for each CPU that is online: the length of an endpoint's file.
+/// The provider refuses to open with less room than this per online CPU. It is the length of an endpoint's file.
 const ROOM_BYTES_PER_CPU: u64 = 16 << 20;
 
-/// More than an endpoint takes, however long a user makes its queues.
+/// Upper bound of an endpoint's file, whatever queue lengths a user chooses.
 const ENDPOINT_BYTES_MAX: u64 = 256 << 20;
 
-/// Pages of an endpoint's file that are first touched by messages.
+/// Pages of an endpoint's file that only messages touch.
 const TOUCHED_LATER_BYTES: u64 = 12 << 10;
 
-/// The variable that has the provider copy by way of its file what it would copy between processes.
+/// Variable that makes the provider copy through its file instead of directly between processes.
 const NO_COPIES: &str = "FI_SHM_DISABLE_CMA";
 
-/// Scheme of an address of shm.
+/// Scheme of shm addresses.
 const SCHEME: &str = "fi_shm://";
 
-/// Removes the file of an endpoint that all its peers have mapped; nothing for other providers.
+/// Removes the file of an endpoint that all peers have mapped. Does nothing for other providers.
 pub(super) fn remove_own(name: &[u8]) {
     if let Some(file) = own_file(name) {
         remove(&file);
@@ -50,13 +50,13 @@ fn own_file(name: &[u8]) -> Option<PathBuf> {
     (owner(file) == Some(std::process::id())).then(|| Path::new(FOLDER).join(file))
 }
 
-/// Refuses endpoints that the folder has no room for. The provider only sets the length of their files: a page that
-/// there is no room for ends the process that touches it by SIGBUS.
+/// Refuses endpoints that do not fit into the directory. The provider only sets the length of their files: without
+/// room for a page, SIGBUS ends the process that touches it.
 ///
 /// # Errors
-/// [`Error::Unavailable`] with the room that is needed, and that there is.
+/// [`Error::Unavailable`] with the required and the free room.
 pub(super) fn check_room(request: &OpenRequest<'_>, endpoints: u64) -> Result<()> {
-    if core_of(request.variant) != "shm" {
+    if core_provider(request.variant) != "shm" {
         return Ok(());
     }
     let Some(free_bytes) = free_bytes(Path::new(FOLDER)) else {
@@ -65,7 +65,7 @@ pub(super) fn check_room(request: &OpenRequest<'_>, endpoints: u64) -> Result<()
     if free_bytes / ENDPOINT_BYTES_MAX >= endpoints {
         return Ok(());
     }
-    // Opening reports why there is no provider or device.
+    // A missing provider or device is reported when the engine is opened.
     let Ok(chosen) = choose(request) else {
         return Ok(());
     };
@@ -100,14 +100,14 @@ fn fits(bytes: u64, endpoints: u64, free_bytes: u64) -> Result<()> {
     })
 }
 
-/// The room that one endpoint takes, which depends on the release: that of one that is opened for it.
+/// Room that one endpoint takes. It depends on the release, so an endpoint is opened to find out.
 ///
 /// # Errors
-/// Why the room is not known.
+/// Why the room cannot be found out.
 fn endpoint_bytes(chosen: Chosen) -> Result<u64, String> {
     let info = chosen.infos.into_iter().next();
     let info = info.ok_or("libfabric offers no device")?;
-    // Copies of long messages go through the file where they cannot go between processes, and never for memory of GPUs.
+    // Long messages go through the file unless processes can copy directly, which never holds for GPU memory.
     let copies = !info.has_device_memory()
         && std::env::var_os(NO_COPIES).is_none()
         && may_copy_between_processes();
@@ -130,13 +130,13 @@ fn free_bytes(folder: &Path) -> Option<u64> {
     Some(room.f_bavail.saturating_mul(room.f_frsize))
 }
 
-/// Says what keeps the provider from making its files, as far as the system tells; `None` when nothing does.
-pub(super) fn trouble() -> Option<String> {
+/// Returns why the provider cannot create its files, or `None` if the system shows no reason.
+pub(super) fn problem() -> Option<String> {
     let cpus = tonnage_machine::Topology::read().cpus.len() as u64;
-    trouble_in(Path::new(FOLDER), cpus * ROOM_BYTES_PER_CPU)
+    problem_in(Path::new(FOLDER), cpus * ROOM_BYTES_PER_CPU)
 }
 
-fn trouble_in(folder: &Path, room_bytes: u64) -> Option<String> {
+fn problem_in(folder: &Path, room_bytes: u64) -> Option<String> {
     let shown = folder.display();
     let trial = folder.join(format!("tonnage-trial-{}", std::process::id()));
     let made = fs::File::create_new(&trial);
@@ -154,7 +154,7 @@ fn trouble_in(folder: &Path, room_bytes: u64) -> Option<String> {
     (free_bytes < room_bytes).then(words)
 }
 
-/// Removes what a process of this user that was killed has left.
+/// Removes the files left by a killed process of this user.
 pub(super) fn clean_up_after(pid: u32) {
     clean_up_in(Path::new(FOLDER), pid);
 }
@@ -167,7 +167,7 @@ fn clean_up_in(folder: &Path, pid: u32) {
     }
 }
 
-/// The process whose file this is; `None` for files of others than this user's shm endpoints.
+/// Process that owns this file; `None` unless it belongs to an shm endpoint of this user.
 fn owner(file: &str) -> Option<u32> {
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let (endpoint, message) = match file.split_once('_') {
@@ -186,7 +186,7 @@ fn owner(file: &str) -> Option<u32> {
 fn remove(path: &Path) {
     match fs::remove_file(path) {
         Ok(()) => {}
-        // Its process was just ending in order.
+        // Its process removed it while ending normally.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => log::warn!("cannot remove {}: {error}", path.display()),
     }
@@ -197,12 +197,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_folder_that_takes_no_file_is_trouble() {
-        let missing = trouble_in(Path::new("/proc/self/none"), 0).unwrap();
+    fn an_unwritable_or_full_directory_is_a_problem() {
+        let missing = problem_in(Path::new("/proc/self/none"), 0).unwrap();
         assert!(missing.starts_with("no file can be made in /proc/self/none ("));
-        assert_eq!(trouble_in(&std::env::temp_dir(), 0), None);
-        let trouble = trouble_in(&std::env::temp_dir(), u64::MAX).unwrap();
-        assert!(trouble.contains(" has only "), "{trouble}");
+        assert_eq!(problem_in(&std::env::temp_dir(), 0), None);
+        let problem = problem_in(&std::env::temp_dir(), u64::MAX).unwrap();
+        assert!(problem.contains(" has only "), "{problem}");
     }
 
     #[test]

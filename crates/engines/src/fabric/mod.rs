@@ -3,17 +3,17 @@
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `arrival` | proof that written bytes have arrived |
-//! | `choose` | choice of library, provider and device; the errors of those that are not there |
-//! | `contact` | what workers tell their peers, comparing it, and first contact by mailboxes |
+//! | `arrival` | how a write is proved to have arrived |
+//! | `choose` | choice of library, provider and device, and the errors for missing ones |
+//! | `contact` | endpoint addresses, whether two of them fit together, and first contact by mailboxes |
 //! | `queue_sizes` | queue sizes of an endpoint |
-//! | `options` | the names that a user may give |
+//! | `options` | names of engine options, libraries and providers |
 //! | `domain` | one device of a provider |
-//! | `worker` | registrations, peers and lanes; posting and polling; what usually causes an error |
+//! | `worker` | registrations, peers and lanes; posting and polling; usual causes of errors |
 //! | `files` | files that the provider shm leaves in /dev/shm |
 //!
-//! Each worker opens a domain and an endpoint of its own, so that threads share nothing (FI_THREAD_DOMAIN). Calls into
-//! the library and everything `unsafe` are in `tonnage_sys::libfabric`.
+//! Each worker opens its own domain and endpoint, so threads share nothing (FI_THREAD_DOMAIN). All calls into the
+//! library, and all `unsafe`, are in `tonnage_sys::libfabric`.
 
 mod arrival;
 mod choose;
@@ -29,7 +29,7 @@ mod worker;
 use std::sync::Arc;
 
 use domain::FabricDomain;
-use options::{LIBRARY, OPTIONS, core_of};
+use options::{LIBRARY, OPTIONS, core_provider};
 use tonnage_engine::{
     Domain, Domains, Entry, Facts, Library, Lifecycle, OpenRequest, Variant, Verb, fact_names,
 };
@@ -40,7 +40,7 @@ use tonnage_units::Result;
 
 use crate::staged::open_staged;
 
-/// The row of the list of engines.
+/// This engine's entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     variant: Some(Variant {
         what: "PROVIDER",
@@ -71,9 +71,9 @@ pub const ENTRY: Entry = Entry {
 };
 
 fn open(request: &OpenRequest<'_>) -> Result<Domains> {
-    if core_of(request.variant) == "shm" {
-        // Large messages are copied from one process's memory to the other's. Yama names one process, whose descendants
-        // may: ranks of a run have the supervisor, or what their launcher started here, in common.
+    if core_provider(request.variant) == "shm" {
+        // Large messages are copied directly between processes. Yama permits this to the descendants of one process:
+        // the ranks' common ancestor, which is the supervisor or the process that their launcher started here.
         allow_to_attach(common_ancestor(request.processes));
     }
     let chosen = choose::choose(request)?;

@@ -1,32 +1,32 @@
-//! Names that a user may give: the engine's own options, its library, and providers.
+//! Names on the command line: the engine's options, its library and providers.
 
 use tonnage_engine::EngineOption;
 
 use crate::registration;
 use crate::registration::{AUTO, RegistrationWay};
 
-/// The name by which the library is chosen.
+/// Name by which the library is chosen.
 pub(super) const LIBRARY: &str = "libfabric";
 
-/// The option for what a completed write means.
+/// Option for the meaning of a completed write.
 pub(super) const COMPLETION: &str = "completion";
-/// The option for how the provider shm writes.
+/// Option for how the provider shm writes.
 pub(super) const SHM_WRITES: &str = "shm-writes";
-/// The option for small messages.
+/// Option for copying small messages at once.
 pub(super) const INJECT: &str = "inject";
 
-/// Ways to register memory of a GPU, in the order in which they are tried: a provider that knows the GPU's driver knows
-/// by itself when to take a file.
+/// Ways to register GPU memory, in the order of trial. A provider that knows the GPU's driver decides itself when to use
+/// a dmabuf.
 pub(super) const CARD_WAYS: [RegistrationWay; 2] = [RegistrationWay::Hmem, RegistrationWay::Dmabuf];
 
-/// Words where the provider does not know FI_OPT_FI_HMEM_P2P.
+/// Reported if the provider does not know FI_OPT_FI_HMEM_P2P.
 pub(super) const UNTOLD: &str = "not told by the provider: it may copy through the host";
 
-/// Advice where an endpoint for memory of GPUs cannot be opened.
+/// Advice if an endpoint for GPU memory cannot be opened.
 pub(super) const OR_INSTEAD: &str =
     "; --engine-option staging=pinned does without memory of GPUs in the endpoint";
 
-/// All of them, for the row of the list.
+/// All options, for the list of engines.
 pub(super) static OPTIONS: [EngineOption; 5] = [
     EngineOption::choice(
         COMPLETION,
@@ -54,7 +54,7 @@ pub(super) static OPTIONS: [EngineOption; 5] = [
     crate::staged::option(&[]),
 ];
 
-/// The provider at the bottom of a layered one: "tcp" of "tcp;ofi_rxm".
-pub(super) fn core_of(provider: &str) -> &str {
+/// Core provider of a layered one: "tcp" of "tcp;ofi_rxm".
+pub(super) fn core_provider(provider: &str) -> &str {
     provider.split(';').next().unwrap_or(provider)
 }

@@ -1,4 +1,4 @@
-//! Queue sizes of a worker's endpoint, and what to say where the system gives less.
+//! Queue sizes of a worker's endpoint, and the error for memory that cannot be registered.
 
 use tonnage_engine::WorkerConfig;
 use tonnage_sys::libfabric::QueueSizes;
@@ -6,15 +6,15 @@ use tonnage_units::Error;
 
 use crate::registration::locked_memory_advice;
 
-/// Operations in flight over all lanes, at most.
+/// Bounds of the operations in flight over all lanes.
 const OPERATIONS: std::ops::RangeInclusive<usize> = 256..=32_768;
 
-/// Receives posted over all lanes, at most: more than the loops post for two thousand peers, since they have to find
-/// room for all before anything arrives.
+/// Bounds of the receives posted over all lanes. The maximum exceeds what the loops post for two thousand peers, because
+/// all receives need room before anything arrives.
 const RECEIVES: std::ops::RangeInclusive<usize> = 256..=1_048_576;
 
-/// Receives of one lane for each operation of its peer, and operations for which there are at least receives, as the
-/// loops post them (`tonnage_bench::kinds::transfer::flow_driver`).
+/// Receives that the loops post per operation of a peer, and the minimum number of operations to provide for
+/// (`tonnage_bench::kinds::transfer::flow_driver`).
 const RECEIVES_PER_OPERATION: usize = 2;
 const OPERATIONS_MIN: usize = 8;
 
@@ -48,7 +48,7 @@ mod tests {
         for peers in [1u32, 2, 40, 500, 2000] {
             for depth in [1, 8, 64, 4096] {
                 let config = WorkerConfig::polling(peers, peers, depth);
-                // What the loops post for each peer, at most 512.
+                // The loops post at most 512 per peer.
                 let posted = peers * (2 * depth.max(8)).min(512);
                 let sizes = sizes(&config);
                 assert!(sizes.receives >= posted, "{peers} peers, depth {depth}");

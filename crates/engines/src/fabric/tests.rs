@@ -1,4 +1,4 @@
-//! Two workers of one process over the embedded library, connected through their cards as two ranks are.
+//! Two workers in one process over the embedded library, connected by their cards like two ranks.
 
 mod choices;
 mod early;
@@ -25,7 +25,7 @@ use support::{
     refused, request, side, side_in, side_of,
 };
 
-/// Small enough to be injected, larger than that, and larger than what goes through a queue at once.
+/// Small enough to be injected, too large for that, and too large for one entry of a queue.
 const SIZES: [usize; 3] = [8, 5000, 300_000];
 
 fn every_verb_moves_its_bytes(provider: &str, options: &EngineOptions) {
@@ -91,9 +91,9 @@ fn sends_fill_the_receives_of_their_own_peer() {
             side(provider, &none, 1, &[2]),
             side(provider, &none, 2, &[0, 1]),
         ];
-        // Rank 0 and 1 know only rank 2.
+        // Ranks 0 and 1 have only rank 2 as a peer.
         meet(&mut sides);
-        // The receive for rank 0 is posted first, and the message of rank 1 comes first.
+        // The receive for rank 0 is posted first, but the message of rank 1 arrives first.
         for (place, peer) in [(0u64, 0), (4096, 1)] {
             let receive = lane(&mut sides[2], LaneKind::Receive, peer, false);
             let filled = Op {
@@ -128,10 +128,10 @@ fn sends_fill_the_receives_of_their_own_peer() {
 }
 
 #[test]
-fn what_lies_outside_of_the_memory_is_refused() {
+fn offsets_outside_the_memory_are_refused() {
     let mut sides = pair("shm", &EngineOptions::new());
     let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, false);
-    // Rounded up to whole pages.
+    // The memory is rounded up to whole pages.
     let bytes = sides[0].memory.bytes();
     for (local, remote, len) in [
         (bytes, 0, 1),
@@ -153,7 +153,7 @@ fn what_lies_outside_of_the_memory_is_refused() {
 }
 
 #[test]
-fn more_than_the_queue_holds_waits_for_its_turn() {
+fn operations_beyond_the_queue_are_posted_later() {
     let mut sides = pair("tcp", &option(INJECT, "off"));
     let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, true);
     let ops = vec![op(write, 0, 0, 64); 10_000];
@@ -174,11 +174,11 @@ fn more_than_the_queue_holds_waits_for_its_turn() {
             completed += if index == 0 { count } else { 0 };
         }
     }
-    assert!(took_fewer, "no queue holds that many");
+    assert!(took_fewer, "no queue holds this number");
 }
 
 #[test]
-fn completion_decides_what_caps_promise() {
+fn capabilities_promise_delivery_as_the_option_completion_asks() {
     let promised = |provider: &str, options: &EngineOptions| {
         let domains = open(&plain_writes(provider, options)).unwrap();
         let caps = domains[0].caps();
@@ -193,7 +193,7 @@ fn completion_decides_what_caps_promise() {
     assert_eq!(promised("shm", &option(SHM_WRITES, "cma")), (true, false));
 }
 
-/// Whether a write completes while its target does nothing, which cannot confirm anything then.
+/// Checks whether a write completes while its target is idle and so cannot confirm delivery.
 fn completes_with_an_idle_target(
     request: &OpenRequest<'_>,
     (verb, size): (Verb, u32),
@@ -212,7 +212,7 @@ fn completes_with_an_idle_target(
     }
     assert_eq!(completed > 0, expected, "{request:?} {size} B");
     if completed == 0 {
-        // It was not lost: it completes as soon as the target takes part.
+        // The write is not lost: it completes as soon as the target polls.
         await_one(&mut sides, 0, Ending::Done);
     }
 }
@@ -231,23 +231,19 @@ fn a_write_that_claims_delivery_needs_its_target() {
         let claims_not = plain_writes(provider, &transmit);
         completes_with_an_idle_target(&claims_not, (Verb::Write, 64), true);
     }
-    // It is asked of every write where capabilities promise it.
+    // Every write asks for delivery if the capabilities promise it.
     for verb in [Verb::Write, Verb::WriteImm] {
         for (options, completes) in [(&delivery, false), (&transmit, true)] {
             completes_with_an_idle_target(&request("tcp", options), (verb, 5000), completes);
         }
     }
-    // The initiator copies by itself.
-    let by_itself = option(SHM_WRITES, "cma");
-    completes_with_an_idle_target(
-        &plain_writes("shm", &by_itself),
-        (Verb::Write, 300_000),
-        true,
-    );
+    // With cma, the initiator copies the bytes itself.
+    let cma = option(SHM_WRITES, "cma");
+    completes_with_an_idle_target(&plain_writes("shm", &cma), (Verb::Write, 300_000), true);
 }
 
 #[test]
-fn a_silent_peer_is_the_one_that_is_named() {
+fn only_the_silent_peer_is_named() {
     let none = EngineOptions::new();
     let mut sides = [
         side("tcp", &none, 0, &[1, 2]),
@@ -302,7 +298,7 @@ fn a_flush_completes_behind_the_writes_of_its_lane() {
         let read = lane(&mut sides[0], LaneKind::Initiate(Verb::Read), 1, false);
         assert_eq!(sides[0].engine.flush(read, 9).unwrap(), Flush::Delivered);
     }
-    // Where every write asks for delivery there is nothing to be proved.
+    // If every write asks for delivery, there is nothing left to prove.
     let mut sides = pair("tcp", &option(COMPLETION, "delivery"));
     let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, false);
     post(&mut sides[0], op(write, 0, 0, 64));
@@ -310,7 +306,7 @@ fn a_flush_completes_behind_the_writes_of_its_lane() {
     assert_eq!(sides[0].engine.flush(write, 9).unwrap(), Flush::Delivered);
 }
 
-/// Two sides over tcp, as if it ordered reads only behind writes of 4096 bytes or less.
+/// Two sides over tcp, which here orders reads only behind writes of up to 4096 bytes.
 fn pair_with_short_order(options: &EngineOptions) -> [support::Side; 2] {
     let request = request("tcp", options);
     let domain = || {
@@ -320,11 +316,11 @@ fn pair_with_short_order(options: &EngineOptions) -> [support::Side; 2] {
             FabricDomain::new(&request, info, chosen.delivery, Facts::default()).unwrap();
         assert_eq!(domain.raw_bytes_max, u32::MAX, "tcp orders all of them");
         domain.raw_bytes_max = 4096;
-        let told = serde_json::to_value(domain.report().facts).unwrap();
+        let facts = serde_json::to_value(domain.report().facts).unwrap();
         let flushes = options
             .get(COMPLETION)
             .is_none_or(|asked| asked == "transmit");
-        assert_eq!(told["flushed_bytes_max"] == 4096, flushes, "{told}");
+        assert_eq!(facts["flushed_bytes_max"] == 4096, flushes, "{facts}");
         domain
     };
     let sides = [(0, 1), (1, 0)];
@@ -334,7 +330,7 @@ fn pair_with_short_order(options: &EngineOptions) -> [support::Side; 2] {
 }
 
 #[test]
-fn a_flush_is_not_trusted_beyond_what_the_provider_orders() {
+fn writes_longer_than_the_ordered_size_are_not_proved_by_a_flush() {
     let mut sides = pair_with_short_order(&EngineOptions::new());
     let write = lane(&mut sides[0], LaneKind::Initiate(Verb::Write), 1, false);
     sides[0].memory.write(0, &[7; 5000]).unwrap();
@@ -359,7 +355,7 @@ fn a_flush_is_not_trusted_beyond_what_the_provider_orders() {
 }
 
 #[test]
-fn a_memory_is_registered_and_taken_back() {
+fn a_memory_is_registered_and_deregistered() {
     for provider in ["tcp", "shm"] {
         let mut sides = pair(provider, &EngineOptions::new());
         let second = (HOST.allocate)(&Request {
@@ -404,7 +400,7 @@ fn more_peers_than_it_was_opened_for_are_refused() {
     assert!(refused.contains("opened for 1 peers"), "{refused}");
 }
 
-/// A card names the peer that it is for and no other: a target of a fan-in has thousands of them.
+/// A card names only the peer that it is for, because a target of a fan-in has thousands of peers.
 #[test]
 fn a_card_does_not_grow_with_the_peers() {
     let options = EngineOptions::new();
@@ -415,6 +411,6 @@ fn a_card_does_not_grow_with_the_peers() {
         cards.iter().map(|Card(bytes)| bytes.len()).max().unwrap()
     };
     let (one, many) = (card_bytes_max(1), card_bytes_max(5000));
-    // Numbers have more digits.
+    // Larger ranks have more digits.
     assert!(many <= one + 16 && many < 1024, "{one} and {many} bytes");
 }

@@ -1,4 +1,4 @@
-//! One worker: an endpoint, its registrations, lanes, posting and polling.
+//! One worker: its endpoint, registrations and lanes, posting and polling.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use tonnage_sys::libfabric::{
 use tonnage_sys::mapping::Arena;
 use tonnage_units::{Error, Result};
 
-use super::contact::{Address, Awaited, Contact, FarMemory, Greeted, Mail, device};
+use super::contact::{Address, Awaited, Contact, FarMemory, Mailbox, MailboxSlot, device};
 use super::files;
 use super::files::remove_own;
 use super::options::{CARD_WAYS, OR_INSTEAD, UNTOLD};
@@ -27,45 +27,45 @@ use crate::memory::vendor::vendor_of_memory;
 use crate::registration::{NicMemory, NicRegions};
 use crate::staged::INSTEAD;
 
-/// Tag of the greeting, which is posted before any lane exists.
+/// User data of greetings, which are posted before any lane exists.
 pub(super) const GREETING: u64 = u64::MAX;
 
-/// Choices among several ways to carry operations out.
+/// How a worker carries out its operations.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Ways {
-    /// True when small messages are injected.
+pub(super) struct TransferModes {
+    /// Whether small messages are injected.
     pub(super) inject: bool,
-    /// True when every write asks for delivery.
+    /// Whether every write asks for delivery.
     pub(super) deliver_every_write: bool,
-    /// Writes of which a read after them proves that they have arrived.
-    pub(super) flushes: Option<Flushed>,
-    /// Writes go by attaching to the peer's memory, so that the system must allow it.
+    /// Writes whose arrival a later read proves; `None` if no write needs this.
+    pub(super) flushes: Option<FlushLimits>,
+    /// Whether writes attach to the peer's memory, which the system has to permit.
     pub(super) attaches: bool,
-    /// The provider is shm.
+    /// Whether the provider is shm.
     pub(super) is_shm: bool,
 }
 
-/// Writes whose arrival a read after them proves.
+/// Limits of proving arrival by a later read.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Flushed {
-    /// The longest of them.
+pub(super) struct FlushLimits {
+    /// Longest write that this proves.
     pub(super) bytes_max: u32,
-    /// True when longer ones can ask for delivery; else they are refused.
+    /// Whether longer writes can ask for delivery. Otherwise they are refused.
     pub(super) longer_delivered: bool,
 }
 
 pub(super) struct PeerState {
     pub(super) rank: u32,
-    /// Its device, in words.
+    /// Its device, as [`device`] describes it.
     pub(super) device: String,
     pub(super) peer: PeerAddress,
     pub(super) mailbox: RemoteRegion,
-    /// Place of this side's greeting.
-    pub(super) place: u64,
-    /// Place of its own greeting.
-    pub(super) greeted: Greeted,
-    /// True when it has several peers, so that its receives tell them apart by tags. Not every provider honours the
-    /// address of a receive.
+    /// Offset in its mailbox where this side greets.
+    pub(super) offset: u64,
+    /// Where its greeting arrives on this side.
+    pub(super) greets_at: MailboxSlot,
+    /// Whether its receives distinguish peers by tags, because it has several. Not every provider honours the address
+    /// of a receive.
     pub(super) tags: bool,
 }
 
@@ -75,57 +75,57 @@ pub(super) struct FabricWorker {
     pub(super) name: String,
     pub(super) attributes: Offer,
     pub(super) inject_bytes_max: u32,
-    pub(super) ways: Ways,
-    /// True when this process may attach to the memory of all peers; only asked for shm.
+    pub(super) modes: TransferModes,
+    /// Whether this process may attach to the memory of all peers; `None` unless the provider is shm.
     pub(super) attachable: Option<bool>,
-    /// Writes carry 64 bits, so that an arrival says whose it is.
+    /// Whether a write carries 64 bits of data, which name the sender of an arrival.
     pub(super) named: bool,
     pub(super) endpoint: Endpoint,
-    /// Registered memories by the number of their region.
+    /// Registered memories by region ID.
     regions: Regions<RegionHandle>,
-    /// Way to register memory of GPUs; `None` where the provider was not asked for that.
+    /// How to register GPU memory; `None` if the provider was opened for host memory.
     pub(super) registration: Option<String>,
-    /// Those of them that are of GPUs.
+    /// The registered GPU memories.
     pub(super) card_regions: NicRegions,
     /// One for each call of `cards`.
-    pub(super) mails: Vec<Mail>,
+    pub(super) mailboxes: Vec<Mailbox>,
     pub(super) peers: Vec<PeerState>,
-    /// Number of the peers that have met this worker.
+    /// Number of peers that completed first contact.
     pub(super) met: usize,
     lanes: Lanes<LaneState>,
-    /// Injected operations, which are done but not yet reported.
+    /// Injected operations, which are complete but not yet reported.
     done: VecDeque<Completion>,
-    /// Arrivals during first contact, which are told before anything that comes later.
+    /// Arrivals during first contact, which are reported before any later ones.
     early: VecDeque<Completion>,
-    /// Receives for which the library had no room. Those of other peers must not wait for them: it may be their
-    /// messages that fill the room.
+    /// Receives that the library had no room for. Receives of other peers must not wait for them, because it may be the
+    /// messages of those peers that fill the room.
     held: VecDeque<Op>,
-    /// The library's words for the last failed operation.
+    /// The library's error of the last failed operation.
     failed: Option<Box<libfabric::FabricError>>,
 }
 
 impl FabricWorker {
-    /// Opens an endpoint. `registration` is the way to register memory of GPUs, where the provider was asked for that.
+    /// Opens an endpoint. `registration` is how to register GPU memory; `None` for host memory.
     pub(super) fn open(
         info: Info,
         config: &WorkerConfig,
-        (ways, registration): (Ways, Option<String>),
+        (modes, registration): (TransferModes, Option<String>),
     ) -> Result<Self> {
         let attributes = info.attributes().clone();
         let name = format!("fabric:{}", attributes.provider);
         let sizes = sizes(config);
         let opening = |why| {
-            let trouble = ways.is_shm.then(files::trouble).flatten();
-            let trouble = trouble.map_or_else(String::new, |trouble| format!("; {trouble}"));
-            // One that was opened for memory of GPUs can be refused for these alone.
+            let problem = modes.is_shm.then(files::problem).flatten();
+            let problem = problem.map_or_else(String::new, |problem| format!("; {problem}"));
+            // GPU memory can be the only reason why an endpoint is refused.
             let instead = registration.as_ref().map_or("", |_| OR_INSTEAD);
             Error::Failed(format!(
-                "cannot open {name} on {}: {why}{trouble}{instead}",
+                "cannot open {name} on {}: {why}{problem}{instead}",
                 attributes.domain
             ))
         };
         let endpoint = Endpoint::open(info, sizes, config.sleeps).map_err(opening)?;
-        let inject_bytes_max = if ways.inject {
+        let inject_bytes_max = if modes.inject {
             u32::try_from(endpoint.inject_bytes_max()).unwrap_or(u32::MAX)
         } else {
             0
@@ -134,7 +134,7 @@ impl FabricWorker {
             config: config.clone(),
             name,
             inject_bytes_max,
-            ways,
+            modes,
             attachable: None,
             named: attributes.immediate_bytes >= 8,
             attributes,
@@ -142,7 +142,7 @@ impl FabricWorker {
             regions: Regions::default(),
             registration,
             card_regions: NicRegions::default(),
-            mails: Vec::new(),
+            mailboxes: Vec::new(),
             peers: Vec::with_capacity(config.peers_max as usize),
             met: 0,
             lanes: Lanes::default(),
@@ -153,7 +153,7 @@ impl FabricWorker {
         })
     }
 
-    /// Posts one operation; false when there is no room for it now.
+    /// Posts one operation. Returns false if there is no room for it now.
     #[inline]
     fn take(&mut self, op: &Op) -> Result<bool> {
         let lane = self.lanes.get_mut(op.lane)?;
@@ -185,7 +185,7 @@ impl FabricWorker {
         }
     }
 
-    /// Keeps a receive for later; false when too many are kept already.
+    /// Keeps a receive for later. Returns false if too many are already kept.
     #[cold]
     fn hold(&mut self, op: &Op) -> bool {
         if self.held.len() == self.held.capacity() {
@@ -198,17 +198,17 @@ impl FabricWorker {
         true
     }
 
-    /// Tries the receives again that were held, those of a lane in their order.
+    /// Retries held receives, in order per lane.
     #[cold]
     fn post_held(&mut self) -> Result<()> {
-        // Then nothing is taken, and receives do not change it.
+        // Without room for a completion, no operation is taken. Receives cannot free any room.
         if self.done.len() == self.done.capacity() {
             return Ok(());
         }
         let lanes = self.lanes.iter_mut();
         lanes.for_each(|(_, lane)| lane.holds = false);
         for _ in 0..self.held.len() {
-            // What finds no room again goes to the end, and takes those of its lane that follow with it.
+            // A receive without room is held again, and so are all later receives of its lane.
             if let Some(op) = self.held.pop_front() {
                 self.take(&op)?;
             }
@@ -216,13 +216,13 @@ impl FabricWorker {
         Ok(())
     }
 
-    /// The lane of an operation that the library names.
+    /// Lane of an operation, by its user data.
     fn lane_of(&self, user: Option<u64>) -> Option<&LaneState> {
         let user = user.filter(|&user| user != GREETING)?;
         self.lanes.peek(Lane((user >> 32) as u32))
     }
 
-    /// Describes a failure by the words of the library.
+    /// Describes a failure, with the library's text.
     fn described(&self, failure: &libfabric::FabricError) -> Failure {
         let lane = self.lane_of(failure.user);
         Failure {
@@ -237,7 +237,7 @@ impl FabricWorker {
         }
     }
 
-    /// The end of the endpoint; names the operation if one is known.
+    /// Error of an endpoint that failed. Names the operation, if one is known.
     #[cold]
     pub(super) fn dead(&self, failure: &libfabric::FabricError, peer: Option<u32>) -> Error {
         if self.lane_of(failure.user).is_some() {
@@ -258,7 +258,7 @@ impl FabricWorker {
         ))
     }
 
-    /// A failed operation as a completion; what the library said is kept for whoever asks.
+    /// Reports a failed operation as a completion, and keeps the library's error for [`Engine::failure`].
     #[cold]
     fn failed(
         &mut self,
@@ -282,14 +282,14 @@ impl FabricWorker {
     }
 }
 
-/// The lanes and peers of a worker, by which an event of the library becomes a completion.
-struct Ends<'a> {
+/// Converts the library's events into completions, by the lanes and peers of a worker.
+struct EventConverter<'a> {
     lanes: &'a Lanes<LaneState>,
     peers: &'a [PeerState],
     named: bool,
 }
 
-impl Ends<'_> {
+impl EventConverter<'_> {
     #[inline]
     pub(super) fn completion(&self, event: &Event) -> Completion {
         let lane = Lane((event.user >> 32) as u32);
@@ -314,7 +314,7 @@ impl Ends<'_> {
         }
     }
 
-    /// Names the writer: said by its data where that is wide enough, else known only where there is one peer.
+    /// Sender of a write: named by its data if that is wide enough, else known only if there is one peer.
     #[inline]
     fn sender(&self, data: u64) -> Lane {
         match self.peers {
@@ -331,7 +331,7 @@ impl Engine for FabricWorker {
             Some(arena) => self.register_arena(arena)?,
             None => {
                 let region = self.register_card_memory(memory)?;
-                self.numbered(region)?
+                self.add_region(region)?
             }
         };
         Ok(Region {
@@ -349,7 +349,7 @@ impl Engine for FabricWorker {
     }
 
     fn cards(&mut self, peers: &[u32]) -> Result<Vec<Card>> {
-        self.make_mail(peers)?;
+        self.add_mailbox(peers)?;
         peers.iter().map(|&peer| self.card(peer)).collect()
     }
 
@@ -366,8 +366,8 @@ impl Engine for FabricWorker {
         let awaited = |peer: &PeerState| Awaited {
             rank: peer.rank,
             device: peer.device.clone(),
-            mailbox: Arc::clone(&self.mails[peer.greeted.mail].arena),
-            place: peer.greeted.place,
+            mailbox: Arc::clone(&self.mailboxes[peer.greets_at.mailbox].arena),
+            offset: peer.greets_at.offset,
         };
         let own = device(&self.attributes);
         let mut contact = Contact::new(own, fresh.iter().map(awaited).collect());
@@ -375,10 +375,10 @@ impl Engine for FabricWorker {
         let mut left: Vec<u32> = fresh.iter().map(|peer| peer.rank).collect();
         let mut completed = 0;
         loop {
-            // An earlier call that was stopped may have left greetings, which complete in this one.
+            // Greetings of an earlier call that was stopped may complete during this one.
             let in_flight = all.saturating_sub(left.len() + completed);
             if contact.is_complete(self.config.rank, &left, in_flight)? {
-                // A peer that has greeted has mapped this worker's file, whose name can go after the last one.
+                // A peer that has greeted has mapped this worker's file. After the last one, its name is not needed.
                 self.met = self.peers.len();
                 if self.met == self.config.peers_max as usize {
                     remove_own(self.endpoint.name());
@@ -389,7 +389,7 @@ impl Engine for FabricWorker {
                 return Err(Error::Failed("the run was stopped".into()));
             }
             left = self.greet(&left)?;
-            let ends = Ends {
+            let converter = EventConverter {
                 lanes: &self.lanes,
                 peers: &self.peers,
                 named: self.named,
@@ -397,8 +397,8 @@ impl Engine for FabricWorker {
             let early = &mut self.early;
             let polled = self.endpoint.poll(usize::MAX, |event| match event.user {
                 GREETING => completed += 1,
-                // A peer that has met all of its own writes at once.
-                _ => early.push_back(ends.completion(&event)),
+                // A peer may write as soon as its own first contact is complete.
+                _ => early.push_back(converter.completion(&event)),
             });
             polled.map_err(|failure| self.dead(&failure, None))?;
         }
@@ -413,14 +413,14 @@ impl Engine for FabricWorker {
             Action::Write | Action::WriteData | Action::Read => {
                 FarMemory::parse(spec.remote, spec.peer)?.into()
             }
-            // Where a message lands is said by its receive.
+            // The receive determines where a message lands.
             _ => RemoteRegion {
                 base: 0,
                 key: 0,
                 len: 0,
             },
         };
-        let wanted = Spec {
+        let wanted = LaneKey {
             kind: spec.kind,
             peer: spec.peer,
             local: spec.local,
@@ -498,7 +498,7 @@ impl Engine for FabricWorker {
     }
 
     fn chosen(&self) -> Facts {
-        // What the provider shm does with messages that do not fit its queue depends on what the system allows.
+        // How shm transfers messages that do not fit its queue depends on the system's permissions.
         let large = self.attachable.map(|attachable| match attachable {
             true => "cma: from one process's memory to the other's",
             false => "through shared buffers: this process may not attach to its peers' memory",
@@ -516,10 +516,10 @@ impl Engine for FabricWorker {
             self.flush_arrived(&done[..count])?;
             return Ok(count);
         }
-        // The library is always asked, because asking is what makes progress; half of the room is kept for it.
+        // The library is almodes polled, because polling drives its progress. Half of the room is reserved for it.
         let injected = self.done.len().min(done.len() / 2);
         let room = done.len() - injected;
-        let ends = Ends {
+        let converter = EventConverter {
             lanes: &self.lanes,
             peers: &self.peers,
             named: self.named,
@@ -527,7 +527,7 @@ impl Engine for FabricWorker {
         let mut places = done.iter_mut();
         let polled = self.endpoint.poll(room, |event| {
             if let Some(place) = places.next() {
-                *place = ends.completion(&event);
+                *place = converter.completion(&event);
             }
         });
         let mut count = match polled {
@@ -545,9 +545,9 @@ fn user_of(lane: Lane, tag: u32) -> u64 {
     u64::from(lane.0) << 32 | u64::from(tag)
 }
 
-/// Key that tells lanes apart.
+/// What distinguishes one lane from another.
 #[derive(PartialEq)]
-pub(super) struct Spec {
+pub(super) struct LaneKey {
     pub(super) kind: LaneKind,
     pub(super) peer: u32,
     pub(super) local: RegionId,
@@ -558,26 +558,26 @@ pub(super) struct Spec {
 
 /// One lane.
 pub(super) struct LaneState {
-    pub(super) spec: Spec,
+    pub(super) spec: LaneKey,
     pub(super) route: Route,
-    /// The read that proves arrival, and where its byte goes; writes that are delivered need none.
+    /// The read that proves arrival, and the offset where its byte lands. `None` if no proof is needed.
     pub(super) flush: Option<(Route, u64)>,
-    /// The longest write that such a read proves; of no account to lanes without one.
+    /// Longest write that this read proves; `u32::MAX` without one.
     pub(super) flushed_bytes_max: u32,
-    /// Offset of the last byte that was written and not delivered; `None` before the first such write.
+    /// Offset of the last byte written without delivery; `None` before the first such write.
     pub(super) last_byte: Option<u64>,
-    /// The sender, in the high half of the data of a write-imm.
+    /// This rank, in the upper half of the data of a write-imm; 0 if the data is too narrow.
     pub(super) sender: u64,
-    /// Receives of it are held, so that later ones have to wait behind them.
+    /// Whether receives of this lane are held, so later ones have to wait for them.
     pub(super) holds: bool,
 }
 
 impl FabricWorker {
-    /// Posts a write that is too long for a read after it to prove its arrival, so that it asks for delivery itself.
+    /// Posts a write that is too long for a later read to prove its arrival, so it asks for delivery.
     #[cold]
     pub(super) fn take_longer(&mut self, op: &Op, data: u64, user: u64) -> Result<bool> {
         let lane = self.lanes.get(op.lane)?;
-        if !self.ways.flushes.is_some_and(|by| by.longer_delivered) {
+        if !self.modes.flushes.is_some_and(|by| by.longer_delivered) {
             return Err(Error::Failed(format!(
                 "{} orders reads only after writes of {} bytes or less, so that nothing would prove that one of {} has \
                  arrived: take smaller sizes, or --engine-option completion=auto where the provider can tell delivery, or \
@@ -598,7 +598,7 @@ impl FabricWorker {
         }
     }
 
-    /// Kind of operation of a lane.
+    /// The library's operation for a lane.
     fn action(&self, kind: LaneKind, peer: &PeerState) -> Result<Action> {
         let own_tag = u64::from(self.config.rank);
         Ok(match kind {
@@ -618,7 +618,7 @@ impl FabricWorker {
 
     fn state(
         &self,
-        spec: Spec,
+        spec: LaneKey,
         (action, local): (Action, RegionHandle),
         peer: &PeerState,
     ) -> LaneState {
@@ -628,20 +628,20 @@ impl FabricWorker {
             peer: peer.peer,
             remote: spec.remote,
             local,
-            delivered: writes && (spec.delivered || self.ways.deliver_every_write),
+            delivered: writes && (spec.delivered || self.modes.deliver_every_write),
             inject_bytes_max: self.inject_bytes_max,
         };
-        let mail = &self.mails[peer.greeted.mail];
+        let mailbox = &self.mailboxes[peer.greets_at.mailbox];
         let flush = Route {
             action: Action::Read,
-            local: mail.region,
+            local: mailbox.region,
             ..route
         };
-        let flushed = self.ways.flushes.filter(|_| writes && !route.delivered);
+        let flushed = self.modes.flushes.filter(|_| writes && !route.delivered);
         LaneState {
             spec,
             route,
-            flush: flushed.map(|_| (flush, mail.scratch())),
+            flush: flushed.map(|_| (flush, mailbox.scratch_offset())),
             flushed_bytes_max: flushed.map_or(u32::MAX, |by| by.bytes_max),
             last_byte: None,
             sender: if self.named {
@@ -653,7 +653,7 @@ impl FabricWorker {
         }
     }
 
-    /// Registers bytes under a key of their own.
+    /// Registers host memory under a key of its own.
     pub(super) fn register_arena(
         &mut self,
         arena: &Arc<Arena>,
@@ -661,62 +661,66 @@ impl FabricWorker {
         let registered = self.endpoint.register(Arc::clone(arena), self.key());
         let region =
             registered.map_err(|why| not_registered(&self.name, arena.len(), &why.to_string()))?;
-        self.numbered(region)
+        self.add_region(region)
     }
 
-    /// The key of the next region, where the provider lets its user choose; none is given twice.
+    /// Key of the next region, for providers that let the user choose. Keys are never reused.
     fn key(&self) -> u64 {
         u64::from(self.regions.next().0) + 1
     }
 
-    fn numbered(&mut self, region: RegionHandle) -> Result<(RegionId, RemoteRegion)> {
+    fn add_region(&mut self, region: RegionHandle) -> Result<(RegionId, RemoteRegion)> {
         let remote = self.endpoint.remote(region);
         let remote = remote.ok_or_else(|| Error::Failed("a region has no address".into()))?;
         Ok((self.regions.put(region), remote))
     }
 
-    /// True when its receives tell peers apart by tags.
+    /// Whether receives of this worker distinguish peers by tags.
     pub(super) fn tags(&self) -> bool {
         self.config.peers_max > 1
     }
 
-    /// A mailbox for peers that have no place yet.
-    pub(super) fn make_mail(&mut self, peers: &[u32]) -> Result<()> {
-        let has_place = |peer: &u32| self.mails.iter().any(|mail| mail.place(*peer).is_some());
+    /// Adds a mailbox for those peers that have no slot yet.
+    pub(super) fn add_mailbox(&mut self, peers: &[u32]) -> Result<()> {
+        let has_slot =
+            |peer: &u32| (self.mailboxes.iter()).any(|mailbox| mailbox.offset(*peer).is_some());
         let fresh: Vec<u32> = peers
             .iter()
             .copied()
-            .filter(|peer| !has_place(peer))
+            .filter(|peer| !has_slot(peer))
             .collect();
         if fresh.is_empty() {
             return Ok(());
         }
-        let arena = Mail::allocate(fresh.len())?;
+        let arena = Mailbox::allocate(fresh.len())?;
         let (region, remote) = self.register_arena(&arena)?;
         let region = *self.regions.get(region)?;
-        let mail = Mail::new(arena, region, remote, fresh, self.config.rank)?;
-        self.mails.push(mail);
+        let mailbox = Mailbox::new(arena, region, remote, fresh, self.config.rank)?;
+        self.mailboxes.push(mailbox);
         Ok(())
     }
 
-    /// Place of a peer's greeting.
-    pub(super) fn greeted(&self, rank: u32) -> Result<Greeted> {
-        let find = |(index, mail): (usize, &Mail)| {
-            let place = mail.place(rank)?;
-            Some(Greeted { mail: index, place })
+    /// Returns where a peer's greeting arrives.
+    pub(super) fn mailbox_slot(&self, rank: u32) -> Result<MailboxSlot> {
+        let find = |(index, mailbox): (usize, &Mailbox)| {
+            let offset = mailbox.offset(rank)?;
+            Some(MailboxSlot {
+                mailbox: index,
+                offset,
+            })
         };
-        let found = self.mails.iter().enumerate().find_map(find);
+        let found = self.mailboxes.iter().enumerate().find_map(find);
         found.ok_or_else(|| Error::Failed(format!("no card was made for rank {rank}")))
     }
 
     pub(super) fn card(&self, rank: u32) -> Result<Card> {
-        let greeted = self.greeted(rank)?;
-        let mail = &self.mails[greeted.mail];
+        let slot = self.mailbox_slot(rank)?;
+        let mailbox = &self.mailboxes[slot.mailbox];
         Ok(Card::encode(&Address::new(
             &self.attributes,
             self.endpoint.library(),
             self.endpoint.name(),
-            (mail, greeted.place),
+            (mailbox, slot.offset),
             (rank, self.tags()),
         )))
     }
@@ -741,8 +745,8 @@ impl FabricWorker {
         if address.peer != self.config.rank {
             return Err(about(Error::Failed("it does not expect this rank".into())));
         }
-        let greeted = self.greeted(rank).map_err(about)?;
-        if self.ways.is_shm {
+        let greets_at = self.mailbox_slot(rank).map_err(about)?;
+        if self.modes.is_shm {
             self.try_to_attach(rank, &address)?;
         }
         let peer = self.endpoint.insert(&address.name).map_err(|why| {
@@ -753,29 +757,29 @@ impl FabricWorker {
             device: address.device,
             peer,
             mailbox: address.mailbox.into(),
-            place: address.place,
-            greeted,
+            offset: address.offset,
+            greets_at,
             tags: address.tags,
         })
     }
 
-    /// Greets the peers that have not been greeted, each that takes it now; returns those that are left. A peer that is
-    /// not ready must not keep the others waiting.
+    /// Greets the peers in `left`, and returns those that cannot take it now. A peer that is not ready must not delay
+    /// the others.
     pub(super) fn greet(&mut self, left: &[u32]) -> Result<Vec<u32>> {
         let mut later = Vec::new();
         for peer in self.peers.iter().filter(|peer| left.contains(&peer.rank)) {
-            let mail = &self.mails[peer.greeted.mail];
+            let mailbox = &self.mailboxes[peer.greets_at.mailbox];
             let route = Route {
                 action: Action::Write,
                 peer: peer.peer,
                 remote: peer.mailbox,
-                local: mail.region,
+                local: mailbox.region,
                 delivered: false,
                 inject_bytes_max: 0,
             };
             match self
                 .endpoint
-                .post(&route, mail.own(), peer.place, 8, 0, GREETING)
+                .post(&route, mailbox.own_offset(), peer.offset, 8, 0, GREETING)
             {
                 Ok(Posted::Again) => later.push(peer.rank),
                 Ok(Posted::Pending | Posted::Injected) => {}
@@ -785,12 +789,12 @@ impl FabricWorker {
         Ok(later)
     }
 
-    /// Finds out whether this process may read and write a peer's memory directly.
+    /// Tests whether this process may access a peer's memory directly.
     pub(super) fn try_to_attach(&mut self, rank: u32, address: &Address) -> Result<()> {
         let tried = address.try_to_attach();
         self.attachable = Some(self.attachable.unwrap_or(true) && tried.is_ok());
         match tried {
-            Err(error) if self.ways.attaches => Err(Error::Unavailable {
+            Err(error) if self.modes.attaches => Err(Error::Unavailable {
                 what: format!("shm-writes=cma between ranks {} and {rank}", self.config.rank),
                 why: format!("process_vm_readv of the peer's memory failed: {error}"),
                 how: "Start both ranks as one user in one container, with kernel.yama.ptrace_scope at most 1, or use \
@@ -801,7 +805,7 @@ impl FabricWorker {
         }
     }
 
-    /// Registers memory of a GPU under a key.
+    /// Registers GPU memory under a key of its own.
     pub(super) fn register_card_memory(
         &mut self,
         memory: &Arc<dyn Memory>,
@@ -831,7 +835,7 @@ impl FabricWorker {
         })
     }
 
-    /// Facts about memory of GPUs, and how many bytes are injected.
+    /// Facts about GPU memory, and the maximum size of injected messages.
     pub(super) fn card_facts(&self) -> Facts {
         let regions = &self.card_regions;
         let untold = self.endpoint.peer_to_peer() == Some(PeerToPeer::NotConfirmed);
@@ -849,8 +853,8 @@ impl FabricWorker {
                 facts = facts.with(fact_names::REMARKS, remarks);
             }
         }
-        // The endpoint can allow less for writes than the provider's attributes say of all messages. What the CPU does
-        // not address is not injected.
+        // The endpoint may allow less for writes than the provider's attributes allow for messages in general. Memory
+        // that the CPU cannot address is never injected.
         let injects = regions.is_empty();
         facts.with(
             "inject_bytes_max",
@@ -858,7 +862,7 @@ impl FabricWorker {
         )
     }
 
-    /// Waits until the GPUs see what these completions tell of.
+    /// Waits until the GPUs see the data of these completions.
     #[inline]
     pub(super) fn flush_arrived(&self, done: &[Completion]) -> Result<()> {
         let read = LaneKind::Initiate(Verb::Read);
@@ -871,8 +875,7 @@ impl FabricWorker {
     }
 }
 
-/// The refusal of memory of a device where the provider does without FI_HMEM what else was asked of it; `None` where it
-/// does not do that either.
+/// Refusal of GPU memory, if FI_HMEM is all that the provider lacks of `hints`; `None` if it lacks more.
 pub(super) fn without_hmem(
     library: &Arc<Libfabric>,
     hints: &Hints<'_>,
@@ -903,7 +906,7 @@ pub(super) fn without_hmem(
             names.join(", ")
         ),
     };
-    // Memory that is no maker's here is that of an engine's caller.
+    // Memory of an unknown vendor belongs to the caller of the engine.
     let (built_with, providers) = vendor_of_memory(memory)
         .map_or(("CUDA or ROCm", "verbs;ofi_rxm"), |maker| {
             (maker.cards.built_with, maker.cards.providers)
@@ -925,7 +928,7 @@ pub(super) fn without_hmem(
     })
 }
 
-/// Advice for an error number; `None` for what has no usual cause.
+/// Usual cause of an error number, if there is one.
 pub(super) fn usual_cause(code: i32) -> Option<&'static str> {
     Some(match code {
         // EIO, EPIPE, ESHUTDOWN, ECONNRESET, ECONNABORTED, ENOTCONN

@@ -1,17 +1,17 @@
-//! `shm`: direct memory between two ranks of one host over a shared mapping. It is what this host could do at best: one
-//! copy by the initiator, no system call, no library.
+//! `shm`: direct memory access between two ranks of one host over a shared mapping. It is the best that this host could
+//! do: one copy by the initiator, without system calls or libraries.
 //!
-//! Each registered memory is a memory file (memfd). A peer opens it through `/proc/PID/fd`, which the kernel allows
+//! Each registered memory is a memory file (memfd). A peer opens it through `/proc/PID/fd`, which the kernel permits
 //! only to the same user, and maps it when a lane names it. Nothing has a name in /dev/shm, so nothing can be left
-//! there, however a rank ends. Arrivals and posted receives travel through rings in second, small memory files: see
-//! `crate::rings`. Which way of copying is fastest depends on size and caches, so each point finds it out by trying:
-//! see `tuner`.
+//! there, however a rank ends. Arrivals and posted receives travel through rings in separate, small memory files: see
+//! `crate::rings`. Which copy method is fastest depends on size and caches, so each point determines it by
+//! measuring: see `tuner`.
 
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
-use ends::Ends;
+use lane_memories::LaneMemories;
 use serde::{Deserialize, Serialize};
 use tonnage_engine::memory::Memory;
 use tonnage_engine::{
@@ -26,10 +26,10 @@ use tuner::Tuner;
 
 use crate::rings::{Contacts, DEPTH, IN_OTHER_REGION, PeerRings, ring_failure, take_arrivals};
 
-mod ends;
+mod lane_memories;
 mod tuner;
 
-/// One call of `post` moves at most about this much, so that a loop stays in control of large operations.
+/// Approximate maximum that one call of `post` copies, so that the caller regains control between large operations.
 const POST_BYTES_MAX: u64 = 256 << 10;
 
 static CAPS: Caps = Caps {
@@ -44,7 +44,7 @@ static CAPS: Caps = Caps {
     ..Caps::new(&Verb::ALL, DEPTH, u32::MAX as u64)
 };
 
-/// The row of the list of engines.
+/// This engine's entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     ordered_writes: true,
     ..Entry::new(
@@ -78,12 +78,12 @@ impl Domain for ShmDomain {
     }
 
     fn worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
-        Ok(Box::new(Shm {
+        Ok(Box::new(Worker {
             config: config.clone(),
             tuner: Tuner::new(config.clock, Method::available()),
             verb: None,
             contacts: Contacts::new("shm", config.rank),
-            far: FarMaps::default(),
+            far: MappedRegions::default(),
             regions: Regions::default(),
             peers: Vec::new(),
             lanes: Lanes::default(),
@@ -98,26 +98,26 @@ struct LaneState {
     peer: usize,
     local: RegionId,
     own: Arc<Arena>,
-    /// A receive has none.
+    /// Region ID and memory of the peer; a receive has none.
     far: Option<(u32, Arc<Arena>)>,
     ordered: bool,
 }
 
-struct Shm {
+struct Worker {
     config: WorkerConfig,
-    /// For the operations of the point whose lanes were resolved last.
+    /// Copy method for the current point, whose lanes were resolved last.
     tuner: Tuner,
     verb: Option<Verb>,
     contacts: Contacts,
-    far: FarMaps,
+    far: MappedRegions,
     regions: Regions<Arc<Arena>>,
     peers: Vec<PeerRings>,
     lanes: Lanes<LaneState>,
     done: VecDeque<Completion>,
 }
 
-impl Shm {
-    /// Carries out one operation. `false`: there is no room now, try again after polling.
+impl Worker {
+    /// Carries out one operation. Returns false if there is no room now; the caller retries after polling.
     #[inline]
     fn carry_out(&mut self, op: &Op) -> Result<bool> {
         let lane = self.lanes.get(op.lane)?;
@@ -125,22 +125,22 @@ impl Shm {
         let mut ending = Ending::Done;
         let taken = match (lane.kind, &lane.far) {
             (LaneKind::Initiate(verb), Some((region, far))) => {
-                let ends = Ends {
+                let memories = LaneMemories {
                     own: &lane.own,
                     far,
                 };
                 match verb {
-                    Verb::Write => ends
+                    Verb::Write => memories
                         .write(op, lane.ordered, tuner)
                         .map(|()| true)
                         .map_err(text),
-                    Verb::Read => ends.read(op, tuner).map(|()| true).map_err(text),
-                    Verb::WriteImm => ends.write_imm(op, peer, tuner).map_err(text),
-                    Verb::Send => ends
+                    Verb::Read => memories.read(op, tuner).map(|()| true).map_err(text),
+                    Verb::WriteImm => memories.write_imm(op, peer, tuner).map_err(text),
+                    Verb::Send => memories
                         .send(op, peer, *region, tuner, &mut ending)
                         .map_err(text),
-                    Verb::FetchAdd => ends.fetch_add(op).map(|()| true).map_err(text),
-                    Verb::CompareSwap => ends.compare_swap(op).map(|()| true).map_err(text),
+                    Verb::FetchAdd => memories.fetch_add(op).map(|()| true).map_err(text),
+                    Verb::CompareSwap => memories.compare_swap(op).map(|()| true).map_err(text),
                 }
             }
             _ => {
@@ -159,7 +159,7 @@ impl Shm {
     }
 }
 
-impl Engine for Shm {
+impl Engine for Worker {
     fn register(&mut self, memory: &Arc<dyn Memory>) -> Result<Region> {
         let arena = memory.mapped("shm")?;
         let Some(file) = arena.file() else {
@@ -204,12 +204,12 @@ impl Engine for Shm {
         let peer = self.peers.iter().position(|peer| peer.rank == spec.peer);
         let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
         let own = Arc::clone(self.regions.get(spec.local)?);
-        // Lanes are resolved at the beginning of a point, for which another copy method may be the fastest.
+        // Lanes are resolved at the beginning of a point. Another copy method may be the fastest for it.
         let far = match spec.kind {
             LaneKind::Initiate(verb) => {
                 self.verb = Some(verb);
                 self.tuner.restart(own.len() as u64);
-                Some(self.far.of(&self.contacts, spec.peer, spec.remote)?)
+                Some(self.far.resolve(&self.contacts, spec.peer, spec.remote)?)
             }
             LaneKind::Receive => None,
         };
@@ -256,7 +256,8 @@ impl Engine for Shm {
     }
 
     fn poll(&mut self, done: &mut [Completion]) -> Result<usize> {
-        // Arrivals first, because somebody waits for them, but never all of the room: own completions would starve.
+        // Arrivals come first, because the receiver waits for them. They get only half of the room, so that own
+        // completions do not starve.
         let share = done.len().div_ceil(2);
         let count = take_arrivals(&mut self.peers, &mut done[..share]).map_err(ring)?;
         Ok(count + take_waiting(&mut self.done, &mut done[count..]))
@@ -277,7 +278,7 @@ impl Engine for Shm {
     }
 
     fn chosen(&self) -> Facts {
-        // A rank that only serves copies nothing.
+        // A rank that is only a target copies nothing.
         let method = self
             .verb
             .map(|_| self.tuner.choice().unwrap_or(Method::Memcpy).name());
@@ -296,32 +297,32 @@ fn ring(error: OutOfRange) -> Error {
 #[cfg(test)]
 mod tests;
 
-/// A registered memory as a peer maps it.
+/// Descriptor of a registered memory, by which a peer maps it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FarRegion {
     pub(super) pid: u32,
-    /// Never given twice, as a file's number is.
+    /// Never reused, unlike a file descriptor.
     pub(super) region: u32,
     pub(super) fd: i32,
     pub(super) bytes: u64,
 }
 
-/// A peer's memory in this process. It stays while a lane uses it, and until another one of that peer is mapped.
+/// A peer's memory mapped here. It stays until no lane uses it and another memory of that peer is mapped.
 struct Mapped {
     peer: Peer,
     region: FarRegion,
     memory: Arc<Arena>,
 }
 
-/// The memory of peers that is mapped.
+/// Mapped memories of peers.
 #[derive(Default)]
-pub(super) struct FarMaps {
+pub(super) struct MappedRegions {
     mapped: Vec<Mapped>,
 }
 
-impl FarMaps {
-    /// The memory that a peer's descriptor means.
-    pub(super) fn of(
+impl MappedRegions {
+    /// Returns the region ID and the memory of a peer's descriptor, and maps it if necessary.
+    pub(super) fn resolve(
         &mut self,
         contacts: &Contacts,
         peer: Peer,

@@ -1,4 +1,4 @@
-//! Two workers of one process, connected through their cards as two ranks are.
+//! Two workers in one process, connected by their cards like two ranks.
 
 use tonnage_engine::memory::Request;
 use tonnage_engine::{Locality, OpenRequest};
@@ -83,7 +83,7 @@ fn op(lane: Lane, tag: u32, local: u64, remote: u64, len: u32) -> Op {
 }
 
 #[test]
-fn bytes_land_where_they_should_and_only_messages_are_told() {
+fn bytes_land_at_their_offsets_and_only_messages_are_reported() {
     let mut pair = pair();
     let text: Vec<u8> = (0..5001).map(|i| (i % 255) as u8).collect();
     pair.memory[0].write(100, &text).unwrap();
@@ -110,9 +110,12 @@ fn bytes_land_where_they_should_and_only_messages_are_told() {
         ..op(write_imm, 1, 0, 8, 1)
     };
     pair.engine[0].post(&[number]).unwrap();
-    let told = poll_one(&mut pair.engine[1]).unwrap();
-    assert_eq!((told.ending, told.imm), (Ending::Arrived, 0xfedc_ba98));
-    assert_eq!((told.lane, told.len), (Lane(0), 1));
+    let arrived = poll_one(&mut pair.engine[1]).unwrap();
+    assert_eq!(
+        (arrived.ending, arrived.imm),
+        (Ending::Arrived, 0xfedc_ba98)
+    );
+    assert_eq!((arrived.lane, arrived.len), (Lane(0), 1));
     assert_eq!(bytes(&pair.memory[1], 8, 1), b"x");
 }
 
@@ -202,7 +205,7 @@ fn a_worker_has_several_memories_and_lanes_name_theirs() {
 }
 
 #[test]
-fn a_send_into_a_receive_of_another_region_fails_and_says_so() {
+fn a_send_into_a_receive_of_another_region_fails_with_this_reason() {
     let mut pair = pair();
     let other = worker(9).0;
     let region = pair.engine[1].register(&other).unwrap();
@@ -213,10 +216,10 @@ fn a_send_into_a_receive_of_another_region_fails_and_says_so() {
     assert_eq!(pair.engine[0].post(&[op(send)]).unwrap(), 1);
     let failed = poll_one(&mut pair.engine[0]).unwrap();
     assert_eq!(failed.ending, Ending::Failed(OTHER_REGION));
-    let said = pair.engine[0].failure(&failed).to_string();
+    let failure = pair.engine[0].failure(&failed).to_string();
     assert!(
-        said.contains("shm: send with rank 1 failed: receive in another region (22)"),
-        "{said}"
+        failure.contains("shm: send with rank 1 failed: receive in another region (22)"),
+        "{failure}"
     );
 }
 
@@ -250,7 +253,7 @@ fn word(memory: &Arc<dyn Memory>, offset: u64) -> u64 {
 }
 
 #[test]
-fn atomics_change_a_word_and_bring_its_old_value() {
+fn atomics_change_a_word_and_return_its_old_value() {
     let mut pair = pair();
     let wide = u64::from(u32::MAX) + 5;
     pair.memory[1].write(16, &wide.to_ne_bytes()).unwrap();
@@ -282,7 +285,7 @@ fn atomics_change_a_word_and_bring_its_old_value() {
 }
 
 #[test]
-fn atomics_on_what_is_no_word_are_refused() {
+fn atomics_without_an_aligned_word_are_refused() {
     let mut pair = pair();
     for verb in [Verb::FetchAdd, Verb::CompareSwap] {
         let lane = pair.lane(0, LaneKind::Initiate(verb));

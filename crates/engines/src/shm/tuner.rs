@@ -1,33 +1,33 @@
-//! Finds out which way of copying is fastest for the operations of one point.
+//! Determines the fastest copy method for the operations of one point.
 //!
-//! Which one wins depends on the size, the CPU and whether the footprint fits a cache, so no table of thresholds is
-//! right everywhere. While operations are not timed, each method gets stretches in turn. A stretch begins with an
-//! untimed pass over the footprint, because methods leave the caches in different states: streaming stores empty them
-//! of the destination, for which the method after them would pay. The median block of a method decides: one block that
-//! the system interrupted says nothing. A block is timed until its stores have left the CPU's buffers; without that,
-//! streaming stores would seem to cost nothing.
+//! The fastest method depends on the size, the CPU and whether the footprint fits a cache, so no table of thresholds is
+//! right everywhere. Outside measured intervals, the methods take turns, each for one stretch. A stretch begins with an
+//! untimed pass over the footprint, because methods leave the caches in different states: streaming stores evict the
+//! destination, and the next method would pay for that. The median block of a method decides, so one interrupted block
+//! has no effect. A block is timed until its stores have left the CPU's buffers. Otherwise streaming stores would
+//! appear to cost nothing.
 
 use tonnage_sys::clock::Clock;
 use tonnage_sys::copy::Method;
 use tonnage_sys::mapping::OutOfRange;
 
-/// Shorter operations are always copied by `memcpy`: the differences are below a nanosecond or two.
+/// Shorter operations always use `memcpy`: methods differ by at most a nanosecond or two.
 const TUNED_BYTES_MIN: u32 = 2048;
 
-/// Bytes of a block, at least; one operation if that is longer.
+/// Minimum bytes of a block; one operation if that is longer.
 const BLOCK_BYTES: u64 = 1 << 20;
 
-/// An untimed pass ends after so many bytes, however large the footprint is: no cache remembers more.
+/// Maximum bytes of an untimed pass, however large the footprint is: no cache holds more.
 const PASS_BYTES_MAX: u64 = 256 << 20;
 
-/// Stretches that each method gets, and timed blocks in each of them.
+/// Stretches per method, and timed blocks per stretch.
 const ROUNDS: usize = 3;
 const BLOCKS: usize = 3;
 
-/// Most methods that are compared.
+/// Maximum number of methods compared.
 const METHODS_MAX: usize = 3;
 
-/// The copy method of one point, found by trying.
+/// Determines the copy method of one point by measuring.
 pub(super) struct Tuner {
     clock: Clock,
     methods: &'static [Method],
@@ -35,17 +35,17 @@ pub(super) struct Tuner {
     pass_bytes: u64,
     /// Bytes per nanosecond of each method's blocks.
     rates: [[f64; ROUNDS * BLOCKS]; METHODS_MAX],
-    /// Stretches that are over.
+    /// Finished stretches.
     stretch: usize,
-    /// Timed blocks of this stretch that are over.
+    /// Finished timed blocks of this stretch.
     block: usize,
-    /// True when this stretch's untimed pass is over.
+    /// Whether the untimed pass of this stretch is finished.
     warm: bool,
-    /// Bytes and time of the block, or bytes of the untimed pass.
+    /// Bytes and time of the current block, or bytes of the untimed pass.
     block_bytes: u64,
     block_ns: u64,
     trying: bool,
-    /// True when operations are long enough to make it try.
+    /// Whether any operation was long enough for a choice to matter.
     needed: bool,
     choice: Option<Method>,
 }
@@ -73,8 +73,8 @@ impl Tuner {
         }
     }
 
-    /// Forgets what was found: another point, for which another method may be the fastest. Its operations go over
-    /// `footprint_bytes` at most before they come to the same bytes again.
+    /// Starts over for another point, which may have another fastest method. Its operations touch at most
+    /// `footprint_bytes` before they reuse the same bytes.
     pub(super) fn restart(&mut self, footprint_bytes: u64) {
         *self = Self {
             trying: self.trying,
@@ -83,19 +83,18 @@ impl Tuner {
         };
     }
 
-    /// Allows or forbids trying; returns whether nothing is left to be found out. What is not known when trying ends is
-    /// copied by `memcpy`.
+    /// Allows or forbids measuring, and returns whether the choice is settled. Without a choice, `memcpy` is used.
     pub(super) fn settle(&mut self, trying: bool) -> bool {
         self.trying = trying;
         self.choice.is_some() || !self.needed
     }
 
-    /// The method that was found; `None` where only short operations came or trying never ended.
+    /// The chosen method; `None` if all operations were short or measuring did not finish.
     pub(super) fn choice(&self) -> Option<Method> {
         self.choice
     }
 
-    /// Carries out one copy by the right method.
+    /// Carries out one copy, by the chosen method or the one being measured.
     #[inline]
     pub(super) fn run(
         &mut self,
@@ -104,13 +103,13 @@ impl Tuner {
     ) -> Result<(), OutOfRange> {
         match self.choice {
             Some(method) if len >= TUNED_BYTES_MIN => copy(method),
-            None if self.trying && len >= TUNED_BYTES_MIN => self.try_one(len, copy),
+            None if self.trying && len >= TUNED_BYTES_MIN => self.measure_one(len, copy),
             _ => copy(Method::Memcpy),
         }
     }
 
     #[cold]
-    fn try_one(
+    fn measure_one(
         &mut self,
         len: u32,
         copy: impl FnOnce(Method) -> Result<(), OutOfRange>,
@@ -134,7 +133,7 @@ impl Tuner {
         Ok(())
     }
 
-    /// Keeps the rate of the block, and goes on to the next stretch after the last one.
+    /// Records the rate of the block, and begins the next stretch after the last block.
     fn end_block(&mut self) {
         let (method, round) = (
             self.stretch % self.methods.len(),
@@ -179,14 +178,14 @@ mod tests {
     }
 
     #[test]
-    fn the_fastest_method_is_chosen_though_a_block_is_interrupted() {
+    fn an_interrupted_block_does_not_change_the_choice() {
         let clock = Clock::new();
         let mut tuner = Tuner::new(clock, METHODS);
         assert!(
             tuner.settle(true),
-            "nothing is needed before an operation came"
+            "no choice is needed before the first operation"
         );
-        // A pass of one operation, and the blocks.
+        // Per stretch: an untimed pass of one operation, then the blocks.
         let turns = ROUNDS * METHODS.len() * (1 + BLOCKS);
         for turn in 0..turns {
             assert_eq!(tuner.choice(), None);
@@ -206,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_does_not_pay_for_the_caches_that_another_one_left() {
+    fn a_method_does_not_pay_for_caches_that_the_previous_one_emptied() {
         let clock = Clock::new();
         let mut tuner = Tuner::new(clock, METHODS);
         tuner.settle(true);
@@ -215,7 +214,7 @@ mod tests {
         while tuner.choice().is_none() {
             tuner
                 .run(1 << 20, |method| {
-                    // Streaming stores always take the same time; others are faster once their pass is over.
+                    // Streaming stores always take the same time. `memcpy` is faster after its untimed pass.
                     turns = if last == Some(method) { turns + 1 } else { 0 };
                     last = Some(method);
                     let us = match method {
@@ -232,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn timed_and_short_copies_are_not_tried_out() {
+    fn timed_and_short_copies_use_memcpy() {
         for (trying, len) in [(false, 1 << 20), (true, 64)] {
             let mut tuner = Tuner::new(Clock::new(), METHODS);
             tuner.settle(trying);

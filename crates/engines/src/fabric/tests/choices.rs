@@ -1,4 +1,4 @@
-//! Choices that are opened, and what is refused before a byte moves.
+//! Choices of libraries, providers and devices, and those that are refused.
 
 use super::*;
 use std::net::IpAddr;
@@ -37,7 +37,7 @@ fn other_versions_and_providers_are_refused_with_both_named() {
 }
 
 #[test]
-fn what_is_not_there_is_refused_with_what_is() {
+fn missing_providers_and_devices_are_refused_with_the_available_ones() {
     let none = EngineOptions::new();
     let efa = refused(&request("efa", &none));
     assert!(
@@ -74,7 +74,7 @@ fn is_link_local(address: IpAddr) -> bool {
 }
 
 #[test]
-fn all_leaves_out_what_has_no_way_to_the_others() {
+fn all_leaves_out_devices_that_cannot_reach_other_hosts() {
     let none = EngineOptions::new();
     let asked = request("tcp", &none);
     let hints = Hints {
@@ -105,7 +105,7 @@ fn all_leaves_out_what_has_no_way_to_the_others() {
     );
     let (names, left_out) = taken(false, None, |_| None);
     assert!(left_out.is_empty(), "{left_out}");
-    // Where nothing else is left, even that is tried.
+    // If no other device is left, these are still tried.
     assert_eq!(
         taken(false, None, |_| Some("down")),
         (names.clone(), String::new())
@@ -117,7 +117,7 @@ fn all_leaves_out_what_has_no_way_to_the_others() {
             .find(|one| one.name == *name && one.address.is_ipv4());
         found.map(|one| one.address)
     };
-    // By its second address as well, which is not the one that stays.
+    // A device also stays if the control channel uses its second address.
     let all = tonnage_sys::interfaces::addresses().unwrap();
     let second = names.iter().find_map(|name| {
         let of_name = all.iter().filter(|one| one.name == *name);
@@ -175,7 +175,7 @@ fn a_device_is_named_by_interface_or_address() {
 }
 
 #[test]
-fn shm_is_refused_between_places_that_share_no_memory_and_tcp_is_not() {
+fn shm_is_refused_between_hosts_and_containers_but_tcp_is_not() {
     let none = EngineOptions::new();
     for (provider, locality, reason) in [
         ("shm", Locality::OtherMachine, "different hosts"),
@@ -202,9 +202,9 @@ fn shm_is_refused_between_places_that_share_no_memory_and_tcp_is_not() {
     }
 }
 
-/// An interface that is there and does not run is told from one that is not there.
+/// An interface that is down is distinguished from one that does not exist.
 #[test]
-fn an_interface_that_does_not_run_is_said_to_be_there() {
+fn an_interface_that_is_down_is_reported_as_existing() {
     let words = |state: &str| choose::not_running("eth7", Some(state.to_owned()));
     assert_eq!(words("down\n"), words("down"));
     assert!(words("down\n").starts_with(": the interface eth7 is there and down: "));

@@ -1,4 +1,4 @@
-//! A peer that has met all of its own writes at once, while the other side still waits for somebody else.
+//! A peer may write as soon as its own first contact is complete, while the other side still waits for a third.
 
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use tonnage_engine::{Completion, Ending, EngineOptions, Lane, LaneKind, Op, Verb
 use super::support::{Side, introduced, lane, op, post, side};
 
 #[test]
-fn what_arrives_during_first_contact_is_told_after_it() {
+fn arrivals_during_first_contact_are_reported_after_it() {
     for provider in ["tcp", "shm"] {
         let none = EngineOptions::new();
         let mut sides = [
@@ -39,13 +39,13 @@ fn what_arrives_during_first_contact_is_told_after_it() {
                 }
                 has_written.send(()).unwrap();
             });
-            // Only after that is there anybody whom the first can still meet.
+            // The last peer of the first side takes part only after those writes.
             scope.spawn(move || {
                 wait.recv().unwrap();
                 late.engine.meet(&|| false).unwrap();
             });
         });
-        // One more behind those: they keep their order.
+        // One more write: arrivals keep their order.
         let write = lane(&mut sides[1], LaneKind::Initiate(Verb::WriteImm), 0, false);
         let last = Op {
             imm: 3,
@@ -56,21 +56,21 @@ fn what_arrives_during_first_contact_is_told_after_it() {
     }
 }
 
-/// Immediates of so many arrivals at the first side, in the order in which they are told.
+/// Immediates of `count` arrivals at the first side, in the order of their reports.
 fn arrivals(sides: &mut [Side], count: usize) -> Vec<u32> {
     let deadline = Instant::now() + Duration::from_secs(20);
-    let mut told = Vec::new();
-    while told.len() < count {
-        assert!(Instant::now() < deadline, "only {told:?}");
+    let mut reported = Vec::new();
+    while reported.len() < count {
+        assert!(Instant::now() < deadline, "only {reported:?}");
         for (index, side) in sides.iter_mut().enumerate() {
             let mut done = [Completion::EMPTY; 4];
             let polled = side.engine.poll(&mut done).unwrap();
             let arrived = |it: &&Completion| index == 0 && it.ending == Ending::Arrived;
-            told.extend(done[..polled].iter().filter(arrived).map(|it| {
+            reported.extend(done[..polled].iter().filter(arrived).map(|it| {
                 assert_eq!(it.lane, Lane(1));
                 it.imm
             }));
         }
     }
-    told
+    reported
 }

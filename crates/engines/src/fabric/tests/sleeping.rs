@@ -1,4 +1,4 @@
-//! Waiting for completions by sleeping, where the provider has something to sleep on.
+//! Waiting for completions by sleeping, if the provider has a descriptor for it.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ fn pair(provider: &str, sleeps: bool) -> [Side; 2] {
     sides
 }
 
-/// Polls until the engine would sleep, and returns whether its descriptor is readable within so many milliseconds.
+/// Polls until the engine can sleep, and returns whether its descriptor becomes readable within `ms` milliseconds.
 fn wakes(side: &mut Side, ms: u64) -> bool {
     let mut done = [Completion::EMPTY; 4];
     loop {
@@ -38,7 +38,7 @@ fn wakes(side: &mut Side, ms: u64) -> bool {
 #[test]
 fn a_sleeper_over_tcp_is_woken_by_what_arrives() {
     let mut sides = pair("tcp", true);
-    // What first contact left behind is taken.
+    // First contact may have left work to be polled.
     let mut done = [Completion::EMPTY; 4];
     for _ in 0..100 {
         for side in &mut sides {
@@ -61,7 +61,7 @@ fn a_sleeper_over_tcp_is_woken_by_what_arrives() {
 }
 
 #[test]
-fn whoever_cannot_sleep_says_so() {
+fn a_worker_that_cannot_sleep_reports_it() {
     for (provider, sleeps) in [("tcp", false), ("shm", false), ("shm", true)] {
         let mut sides = pair(provider, sleeps);
         let armed = sides[0].engine.arm().unwrap();

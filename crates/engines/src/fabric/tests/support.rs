@@ -1,4 +1,4 @@
-//! Two sides of one process over the embedded library, and the steps that ranks take together.
+//! Sides in one process over the embedded library, and the steps that ranks take together.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::super::options::LIBRARY;
 
 pub(super) const BYTES: u64 = 1 << 20;
 
-/// The release under test is the same wherever the tests run.
+/// The embedded library has the same release on every machine.
 pub(super) const EMBEDDED: &str = "embedded";
 
 pub(super) fn request<'a>(provider: &'a str, options: &'a EngineOptions) -> OpenRequest<'a> {
@@ -28,7 +28,7 @@ pub(super) fn request<'a>(provider: &'a str, options: &'a EngineOptions) -> Open
     }
 }
 
-/// The library to be loaded, for as long as the tests run.
+/// Names the library to load. Leaked, so that it lives as long as the tests.
 pub(super) fn libraries(path: &str) -> &'static Libraries {
     Box::leak(Box::new(Libraries::from([(
         LIBRARY.to_owned(),
@@ -36,7 +36,7 @@ pub(super) fn libraries(path: &str) -> &'static Libraries {
     )])))
 }
 
-/// Request for plain writes alone.
+/// Request for plain writes only.
 pub(super) fn plain_writes<'a>(provider: &'a str, options: &'a EngineOptions) -> OpenRequest<'a> {
     OpenRequest {
         verbs: &[Verb::Write],
@@ -80,7 +80,7 @@ pub(super) fn side_of(request: &OpenRequest<'_>, rank: u32, peers: &[u32]) -> Si
     side_that(request, rank, peers, false)
 }
 
-/// A side that waits for its completions by polling, or by sleeping as well.
+/// A side that polls for completions, and may also sleep until they come.
 pub(super) fn side_that(request: &OpenRequest<'_>, rank: u32, peers: &[u32], sleeps: bool) -> Side {
     let domains = open(request).unwrap();
     side_in(&*domains[0], rank, peers, sleeps)
@@ -115,7 +115,7 @@ pub(super) fn side_in(domain: &dyn Domain, rank: u32, peers: &[u32], sleeps: boo
     }
 }
 
-/// Cards that each side gets from its peers; they learn each other's regions too.
+/// Exchanges cards and regions: returns the neighbors of each side.
 pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<Neighbor>> {
     let ranks: Vec<u32> = sides.iter().map(|side| side.rank).collect();
     let place = |rank: u32| ranks.iter().position(|&known| known == rank).unwrap();
@@ -126,7 +126,7 @@ pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<Neighbor>> {
         for peer in peers {
             let descriptor = sides[place(peer)].region.descriptor.clone();
             sides[index].far.push((peer, descriptor));
-            // All of a side's cards at once, as a run asks for them.
+            // Makes all cards of a side at once, as a run does.
             let wanted = sides[place(peer)].peers.clone();
             let made = sides[place(peer)].engine.cards(&wanted).unwrap();
             let mut made = wanted.into_iter().zip(made);
@@ -138,7 +138,7 @@ pub(super) fn introduced(sides: &mut [Side]) -> Vec<Vec<Neighbor>> {
     all
 }
 
-/// Both sides must take part in first contact, so each has a thread.
+/// Connects the sides. All must take part in first contact at the same time, so each has a thread.
 pub(super) fn meet(sides: &mut [Side]) {
     let all = introduced(sides);
     std::thread::scope(|scope| {
@@ -176,7 +176,7 @@ pub(super) fn lane(side: &mut Side, kind: LaneKind, peer: u32, delivered: bool) 
     lane
 }
 
-/// Polls all sides until one completion of the wanted kind came up at `wanted`.
+/// Polls all sides until side `wanted` has a completion with this ending.
 pub(super) fn await_one(sides: &mut [Side], wanted: usize, ending: Ending) -> Completion {
     let deadline = Instant::now() + Duration::from_secs(20);
     let mut found = None;

@@ -1,4 +1,4 @@
-//! The two memories of a lane, and how the bytes of one operation go from one to the other.
+//! Copies the bytes of one operation between the two memories of a lane.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -9,12 +9,12 @@ use super::tuner::Tuner;
 use crate::rings::{Arrival, PeerRings};
 
 /// The memories of a lane.
-pub(super) struct Ends<'a> {
+pub(super) struct LaneMemories<'a> {
     pub(super) own: &'a Arena,
     pub(super) far: &'a Arena,
 }
 
-impl Ends<'_> {
+impl LaneMemories<'_> {
     #[inline]
     pub(super) fn write(
         &self,
@@ -60,7 +60,7 @@ impl Ends<'_> {
     }
 
     #[inline]
-    pub(super) fn fetch_add(&self, op: &Op) -> Result<(), NoWord> {
+    pub(super) fn fetch_add(&self, op: &Op) -> Result<(), InvalidWord> {
         check_word(op)?;
         let (old, far) = (word(self.own, op.local)?, word(self.far, op.remote)?);
         old.store(
@@ -71,7 +71,7 @@ impl Ends<'_> {
     }
 
     #[inline]
-    pub(super) fn compare_swap(&self, op: &Op) -> Result<(), NoWord> {
+    pub(super) fn compare_swap(&self, op: &Op) -> Result<(), InvalidWord> {
         check_word(op)?;
         let own = |index: u64| word(self.own, op.local + index * u64::from(WORD_BYTES));
         let [expected, new, old] = [own(0)?, own(1)?, own(2)?];
@@ -82,7 +82,7 @@ impl Ends<'_> {
         Ok(())
     }
 
-    /// A send that is longer than the receive it meets fails and leaves the receive where it is.
+    /// Sends into the next receive. A send that is too long for it fails, and the receive stays posted.
     #[inline]
     pub(super) fn send(
         &self,
@@ -116,23 +116,23 @@ impl Ends<'_> {
     }
 }
 
-/// Error of an atomic operation without a word.
+/// An atomic operation that does not address a valid word.
 #[derive(Debug)]
-pub(super) enum NoWord {
-    /// Nothing aligned lies there, in a memory of so many bytes.
-    At { offset: u64, size: u64 },
-    /// It has another length.
-    Long(u32),
+pub(super) enum InvalidWord {
+    /// There is no aligned word at this offset of a memory of `size` bytes.
+    Offset { offset: u64, size: u64 },
+    /// The operation has this length, which is not that of a word.
+    Length(u32),
 }
 
-impl std::fmt::Display for NoWord {
+impl std::fmt::Display for InvalidWord {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::At { offset, size } => write!(
+            Self::Offset { offset, size } => write!(
                 f,
                 "there is no aligned word of {WORD_BYTES} bytes at offset {offset} of {size}"
             ),
-            Self::Long(len) => {
+            Self::Length(len) => {
                 write!(
                     f,
                     "an atomic operation has {WORD_BYTES} bytes, and not {len}"
@@ -142,16 +142,18 @@ impl std::fmt::Display for NoWord {
     }
 }
 
-/// The aligned word at an offset.
-fn word(arena: &Arena, offset: u64) -> Result<&AtomicU64, NoWord> {
+/// Returns the aligned word at an offset.
+fn word(arena: &Arena, offset: u64) -> Result<&AtomicU64, InvalidWord> {
     let size = arena.len() as u64;
-    arena.word(offset).ok_or(NoWord::At { offset, size })
+    arena
+        .word(offset)
+        .ok_or(InvalidWord::Offset { offset, size })
 }
 
 #[inline]
-fn check_word(op: &Op) -> Result<(), NoWord> {
+fn check_word(op: &Op) -> Result<(), InvalidWord> {
     match op.len {
         WORD_BYTES => Ok(()),
-        len => Err(NoWord::Long(len)),
+        len => Err(InvalidWord::Length(len)),
     }
 }
