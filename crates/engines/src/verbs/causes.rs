@@ -1,13 +1,13 @@
-//! States in which work requests fail: their names, and what usually causes them.
+//! Completion states of failed work requests: their names and usual causes.
 
 use tonnage_sys::verbs::status_name;
 
-/// The library's name of a state.
+/// Returns the library's name of a state.
 pub(super) fn state_name(state: u32) -> &'static str {
     status_name(state).unwrap_or("unknown")
 }
 
-/// Advice for a state, by the library's name; `None` for what has no usual cause.
+/// Usual cause of a state, by the library's name of it, if there is one.
 pub(super) fn usual_cause(name: &str) -> Option<&'static str> {
     Some(match name {
         "RETRY_EXC_ERR" => {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_cause_is_of_a_state_that_there_is() {
+    fn every_cause_belongs_to_an_existing_state() {
         let names: Vec<_> = (0..64).filter_map(status_name).collect();
         let known = names.iter().filter(|name| usual_cause(name).is_some());
         assert_eq!(known.count(), 11);

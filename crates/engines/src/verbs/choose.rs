@@ -1,4 +1,4 @@
-//! Choice of the library, and of devices, ports and addresses; one clear error for each thing that is not there.
+//! Chooses the library, the devices, their ports and addresses, with one clear error for each that is missing.
 
 use std::sync::Arc;
 
@@ -13,22 +13,22 @@ use super::options::{Asked, FlowLabel, LIBIBVERBS_VARIABLE, LIBRARY};
 use crate::libraries;
 use crate::memory::gpu_nic::GpuPlace;
 
-/// A port, its device open.
+/// A chosen port, with its device opened.
 pub(super) struct ChosenPort {
     pub(super) context: Arc<Context>,
     pub(super) device: RdmaDevice,
     pub(super) state: RdmaPort,
     pub(super) port: PortState,
-    /// The address that packets carry; `None` where they need none.
+    /// The address that packets carry; `None` if they need none.
     pub(super) gid: Option<RdmaGid>,
-    /// The reason for this port where nobody named one.
+    /// Why this port was chosen, if the user named none.
     pub(super) why: Option<String>,
 }
 
 pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Vec<ChosenPort>> {
     let library = Arc::new(library(request)?);
     let devices = RdmaDevice::all(&Tree::host());
-    // Nobody asks a driver where devices are named.
+    // Deferred, because the GPU's driver is not needed if the user names devices.
     let near = |addresses: &[Option<&str>]| GpuPlace::for_request(request)?.nearest(addresses);
     let here = || {
         let own = || Topology::read().first_memory_node();
@@ -36,12 +36,12 @@ pub(super) fn choose(request: &OpenRequest<'_>) -> Result<Vec<ChosenPort>> {
     };
     let named = named_by(request.devices, &devices, (&near, &here))?;
     let open = |(device, port, why): (&RdmaDevice, &RdmaPort, Option<String>)| {
-        open_port(&library, (device, port), &Asked::of(request), why)
+        open_port(&library, (device, port), &Asked::from_request(request), why)
     };
     named.into_iter().map(open).collect()
 }
 
-/// An error of something that is not there. Its caller names the transport.
+/// Error for a missing library, device or capability. The caller adds the name of the transport.
 pub(super) fn unavailable(why: impl Into<String>, how: &str) -> Error {
     Error::Unavailable {
         what: "verbs".into(),
@@ -59,13 +59,13 @@ fn library(request: &OpenRequest<'_>) -> Result<Libibverbs> {
     })
 }
 
-/// A port, and the reason for it where nobody named one.
+/// A port, and the reason for it if the user named none.
 type Wanted<'a> = (&'a RdmaDevice, &'a RdmaPort, Option<String>);
 
-/// The choice for memory of a GPU among devices with these PCI addresses, and the reason.
+/// Chooses among devices with these PCI addresses for GPU memory, and returns the index and the reason.
 type NearGpu<'a> = &'a dyn Fn(&[Option<&str>]) -> Option<(usize, String)>;
 
-/// The ports that were asked for.
+/// Returns the ports that were asked for.
 fn named_by<'a>(
     asked: DeviceRequest<'_>,
     devices: &'a [RdmaDevice],
@@ -87,7 +87,7 @@ fn named_by<'a>(
         _ if active.is_empty() => Err(none()),
         DeviceRequest::All => Ok(active.into_iter().map(|(d, p)| (d, p, None)).collect()),
         DeviceRequest::Own => {
-            if let Some(port) = beside_gpu(&of_one_network(&active), near_gpu) {
+            if let Some(port) = nearest_to_gpu(&of_one_network(&active), near_gpu) {
                 return Ok(vec![port]);
             }
             nearest(&active, here())
@@ -109,8 +109,10 @@ fn names(devices: &[RdmaDevice]) -> String {
     names.join(", ")
 }
 
-/// Ports of the kind of network that most have, of InfiniBand where as many are Ethernet's: alike hosts take the same,
-/// whose ports connect to each other, where the nearest ports of two GPUs might be of both.
+/// Keeps the ports of the more frequent link layer, InfiniBand if both are equally frequent.
+///
+/// The nearest ports of two GPUs might have different link layers and then could not connect. This way, identical hosts
+/// choose the same link layer.
 fn of_one_network<'a>(
     active: &[(&'a RdmaDevice, &'a RdmaPort)],
 ) -> Vec<(&'a RdmaDevice, &'a RdmaPort)> {
@@ -126,8 +128,8 @@ fn of_one_network<'a>(
     }
 }
 
-/// The port that is nearest to the GPU of this rank's memory; `None` for memory of the host.
-fn beside_gpu<'a>(
+/// Returns the port nearest to the GPU of this rank's memory; `None` for host memory.
+fn nearest_to_gpu<'a>(
     active: &[(&'a RdmaDevice, &'a RdmaPort)],
     near_gpu: NearGpu<'_>,
 ) -> Option<Wanted<'a>> {
@@ -141,7 +143,7 @@ fn beside_gpu<'a>(
     Some((device, port, Some(why)))
 }
 
-/// The first of the ports at the node of this process's memory, else the first.
+/// Returns the first port at the NUMA node of this process's memory, else the first of all.
 fn nearest<'a>(active: &[(&'a RdmaDevice, &'a RdmaPort)], here: Option<u32>) -> Option<Wanted<'a>> {
     let node = |device: &RdmaDevice| device.pci.as_ref().and_then(|pci| pci.numa_node);
     let near = active
@@ -158,7 +160,7 @@ fn nearest<'a>(active: &[(&'a RdmaDevice, &'a RdmaPort)], here: Option<u32>) -> 
     Some((device, port, Some(why)))
 }
 
-/// A port by the name of its device, and a number behind a colon: the first active one where there is none.
+/// Finds a port by `DEVICE:PORT`, or the first active port of `DEVICE`.
 fn by_name<'a>(devices: &'a [RdmaDevice], name: &str) -> Result<Wanted<'a>> {
     let (device_name, number) = match name.split_once(':') {
         Some((device, number)) => (device, Some(number)),
@@ -227,7 +229,7 @@ fn open_port(
     })
 }
 
-/// Refuses what the port does not have.
+/// Refuses options that exceed the port's capabilities.
 fn check_port(name: &str, port: &PortState, asked: &Asked) -> Result<()> {
     let refused = |what: String, fits: String| Err(unavailable(what, &fits));
     match asked.mtu {
@@ -252,7 +254,7 @@ fn check_port(name: &str, port: &PortState, asked: &Asked) -> Result<()> {
     }
 }
 
-/// Refuses options of addresses where packets carry none.
+/// Refuses options that need addresses if packets carry none.
 fn check_address(name: &str, gid: Option<&RdmaGid>, asked: &Asked) -> Result<()> {
     if gid.is_some() || (asked.traffic_class == 0 && asked.flow_label == FlowLabel::Auto) {
         return Ok(());
@@ -266,8 +268,8 @@ fn check_address(name: &str, gid: Option<&RdmaGid>, asked: &Asked) -> Result<()>
     ))
 }
 
-/// The address that packets carry: that of RoCE v2 and IPv4, then any of RoCE v2, then any. InfiniBand carries one only
-/// where it was asked for.
+/// Returns the address that packets carry: preferably RoCE v2 with IPv4, then any of RoCE v2, then any. InfiniBand
+/// packets carry one only on request.
 fn gid(state: &RdmaPort, layer: LinkLayer, asked: &Asked) -> Result<Option<RdmaGid>> {
     let gids = || state.gids.iter();
     let list = || {
@@ -346,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said_with_what_is() {
+    fn missing_devices_and_ports_are_refused_with_the_existing_ones() {
         assert!(refusal("mlx5_7").contains("mlx5_0, mlx5_1"));
         assert!(refusal("mlx5_0:3").contains("port 1 and 2"));
         assert!(refusal("mlx5_1").contains("port 1 of mlx5_1 is DOWN"));
@@ -378,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_beside_gpus_are_of_one_kind_of_network() {
+    fn ports_for_gpus_share_one_link_layer() {
         let mut devices = two_devices();
         devices[1].ports[0].state = "ACTIVE".into();
         let mut layers = |layers: [&str; 3]| {
@@ -397,7 +399,7 @@ mod tests {
         assert_eq!(layers([ethernet, ib, ""]).len(), 3);
     }
 
-    /// Two switches with a GPU and a NIC each, and a device in software.
+    /// Two switches with a GPU and a NIC each, and a software device.
     #[test]
     fn memory_of_a_gpu_takes_the_nic_at_its_switch() {
         let machine = Machine::new();
@@ -434,7 +436,7 @@ mod tests {
         for (gpu, expected) in [
             ("0000:11:00.0", "mlx5_0"),
             ("0000:21:00.0", "mlx5_1"),
-            // A part of that one, by AMD's runtime.
+            // A partition of that GPU, as AMD's runtime names it.
             ("0000:21:00.3", "mlx5_1"),
         ] {
             let (name, why) = chosen(gpu, DeviceRequest::Own);
@@ -442,7 +444,7 @@ mod tests {
             let nearest = format!("the nearest to cuda:3 ({gpu}), by one PCIe switch");
             assert!(why.contains(&nearest), "{why}");
         }
-        // A GPU that the kernel does not list, and devices that were named.
+        // A GPU that the kernel does not list; then a device that the user named.
         let (name, why) = chosen("0000:99:00.0", DeviceRequest::Own);
         assert_eq!(name, "mlx5_0");
         assert!(why.contains("none is known to be nearer"), "{why}");
@@ -455,7 +457,7 @@ mod tests {
     fn packets_carry_the_address_of_roce_2_and_ipv4() {
         let devices = two_devices();
         let port = &devices[0].ports[0];
-        let mut asked = Asked::of(&OpenRequest::default());
+        let mut asked = Asked::from_request(&OpenRequest::default());
         let chosen = |asked: &Asked, layer| gid(port, layer, asked).unwrap().map(|gid| gid.index);
         assert_eq!(chosen(&asked, LinkLayer::Ethernet), Some(3));
         assert_eq!(chosen(&asked, LinkLayer::InfiniBand), None);

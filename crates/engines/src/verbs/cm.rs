@@ -1,7 +1,7 @@
-//! Connecting by rdma_cm: the lower rank of two asks, the other accepts, each queue pair by itself. The queue pairs are
-//! this engine's own; rdma_cm learns their numbers, finds the path, and tells either side of the other's.
+//! Connects queue pairs by rdma_cm: for each queue pair, the lower rank sends the request and the other accepts. This
+//! engine creates the queue pairs. rdma_cm only gets their numbers, finds the path and exchanges the numbers.
 //!
-//! Nothing here waits for a peer before [`Worker::meet_by_cm`], in which all queue pairs go on side by side.
+//! Only [`Worker::meet_by_cm`] waits for peers. There, all queue pairs connect concurrently.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
@@ -21,7 +21,7 @@ use super::peers::PairCard;
 use super::worker::Worker;
 
 impl Worker {
-    /// The part of a card that is for rdma_cm; `None` where it does not connect.
+    /// The rdma_cm part of a card; `None` if rdma_cm is not used.
     pub(super) fn card_by_cm(&mut self, rank: u32) -> Result<Option<CmCard>> {
         let Some(side) = &mut self.cm else {
             return Ok(None);
@@ -46,7 +46,7 @@ impl Worker {
         }))
     }
 
-    /// Notes a queue pair to a peer for the next meeting.
+    /// Queues a queue pair to a peer for the next [`Worker::meet_by_cm`].
     pub(super) fn begin_by_cm(
         &mut self,
         peer: usize,
@@ -71,66 +71,66 @@ impl Worker {
             to: own,
             purpose,
         };
-        let way = CmWay::new([peer, place], wanted, theirs, expected, step);
-        side.ways.push(way);
+        let connection = PendingConnection::new([peer, place], wanted, theirs, expected, step);
+        side.pending.push(connection);
         Ok(())
     }
 
-    /// Connects what was noted since the last time, and waits until it is.
+    /// Connects all queue pairs that were queued since the last call, and waits until they are connected.
     pub(super) fn meet_by_cm(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
         let Some(mut side) = self.cm.take() else {
             return Ok(());
         };
-        let met = self.connect_ways(&mut side, stopped);
+        let met = self.connect_pending(&mut side, stopped);
         self.cm = Some(side);
         met
     }
 
-    fn connect_ways(&mut self, side: &mut CmSide, stopped: &dyn Fn() -> bool) -> Result<()> {
-        side.ways.iter_mut().for_each(CmWay::restart);
-        for index in 0..side.ways.len() {
-            if side.ways[index].step == CmStep::Unasked {
+    fn connect_pending(&mut self, side: &mut CmSide, stopped: &dyn Fn() -> bool) -> Result<()> {
+        side.pending.iter_mut().for_each(PendingConnection::restart);
+        for index in 0..side.pending.len() {
+            if side.pending[index].step == CmStep::Unasked {
                 let begun = self.ask(side, index);
                 begun.map_err(|why| self.cm_failure(side, index, &why, None))?;
             }
         }
-        while side.ways.iter().any(|way| way.step != CmStep::Done) {
+        while side.pending.iter().any(|it| it.step != CmStep::Done) {
             if stopped() {
                 return Err(Error::Failed("the run was stopped".into()));
             }
             let event = side.channel.next_event();
             match event.map_err(|why| self.port.about(why))? {
                 Some(event) => self.take_cm_event(side, &event)?,
-                None => side.nap(),
+                None => side.wait_for_event(),
             }
-            if let Some(index) = side.ways.iter().position(CmWay::is_overdue) {
-                let way = &side.ways[index];
-                let (step, other) = (way.step, way.card.address);
+            if let Some(index) = side.pending.iter().position(PendingConnection::is_overdue) {
+                let connection = &side.pending[index];
+                let (step, other) = (connection.step, connection.card.address);
                 let why = format!("{} within {} s", step.missing(), step.patience().as_secs());
                 let advice = advice_late(step, side.address, other, side.strangers);
                 return Err(self.cm_failure(side, index, &why, Some(&advice)));
             }
         }
-        side.ways.clear();
+        side.pending.clear();
         if self.peers.all().iter().all(|peer| peer.is_connected) {
             side.stop_listening();
         }
         Ok(())
     }
 
-    /// Begins with resolving the peer's address, from that of this side's device.
+    /// Begins a connection by resolving the peer's address, from the address of this side's device.
     fn ask(&self, side: &mut CmSide, index: usize) -> Result<(), String> {
-        let way = &side.ways[index];
-        let to = SocketAddr::new(way.card.address, way.card.port.unwrap_or(0));
+        let connection = &side.pending[index];
+        let to = SocketAddr::new(connection.card.address, connection.card.port.unwrap_or(0));
         let id = side.channel.create()?;
-        side.ways[index].id = Some(id);
+        side.pending[index].id = Some(id);
         if self.port.asked.traffic_class != 0 {
             let class = self.port.asked.traffic_class;
             side.channel.set_traffic_class(id, class)?;
         }
         side.channel
             .resolve_address(id, (side.address, to), RESOLVING)?;
-        side.ways[index].go_to(CmStep::Resolving);
+        side.pending[index].go_to(CmStep::Resolving);
         Ok(())
     }
 
@@ -141,56 +141,57 @@ impl Worker {
         if event.kind == CmEventKind::Request {
             return self.answer(side, id, event);
         }
-        // Of what is connected already, nothing is waited for: the run finds a peer that is gone.
-        let of_event = |way: &CmWay| way.id == Some(id) && way.step != CmStep::Done;
-        let Some(index) = side.ways.iter().position(of_event) else {
+        // Events of established connections are ignored: the run itself notices a peer that is gone.
+        let of_event = |it: &PendingConnection| it.id == Some(id) && it.step != CmStep::Done;
+        let Some(index) = side.pending.iter().position(of_event) else {
             return Ok(());
         };
-        let went_on = match (event.kind, side.ways[index].step, event.status) {
+        let went_on = match (event.kind, side.pending[index].step, event.status) {
             (CmEventKind::AddressResolved, CmStep::Resolving, 0) => {
-                side.ways[index].go_to(CmStep::Routing);
+                side.pending[index].go_to(CmStep::Routing);
                 side.channel
                     .resolve_route(id, RESOLVING)
                     .map_err(String::from)
             }
             (CmEventKind::RouteResolved, CmStep::Routing, 0) => {
-                side.ways[index].go_to(CmStep::Asking);
-                let private = side.ways[index].shown.bytes();
-                let terms = self.terms(&side.ways[index], &private);
+                side.pending[index].go_to(CmStep::Asking);
+                let private = side.pending[index].shown.bytes();
+                let terms = self.terms(&side.pending[index], &private);
                 side.channel.connect(id, &terms).map_err(String::from)
             }
             (CmEventKind::Response, CmStep::Asking, 0) => self.conclude(side, index, id, event),
             (CmEventKind::Established, CmStep::Accepted, 0) => {
-                side.ways[index].go_to(CmStep::Done);
+                side.pending[index].go_to(CmStep::Done);
                 Ok(())
             }
             (CmEventKind::Other, _, _) => Ok(()),
             _ => {
-                let advice = advice(event, side.address, side.ways[index].card.address);
+                let advice = advice(event, side.address, side.pending[index].card.address);
                 return Err(self.cm_failure(side, index, &event.in_words(), Some(&advice)));
             }
         };
         went_on.map_err(|why| self.cm_failure(side, index, &why, None))
     }
 
-    /// Accepts a request that shows what the card of one of the peers told it, and no other.
+    /// Accepts a request with the secret from the card of an awaited peer, and rejects all others.
     fn answer(&mut self, side: &mut CmSide, id: CmHandle, event: &CmEvent) -> Result<()> {
         let shown = PairIntroduction::parse(&event.private);
-        let is_expected = |way: &CmWay| way.step == CmStep::Awaiting && shown == Some(way.expected);
-        let Some(index) = side.ways.iter().position(is_expected) else {
+        let is_expected =
+            |it: &PendingConnection| it.step == CmStep::Awaiting && shown == Some(it.expected);
+        let Some(index) = side.pending.iter().position(is_expected) else {
             side.strangers += 1;
             side.channel.reject(id);
             return Ok(());
         };
         let accepted = self.take_path(side, index, id).and_then(|()| {
-            let private = side.ways[index].shown.bytes();
-            let terms = self.terms(&side.ways[index], &private);
+            let private = side.pending[index].shown.bytes();
+            let terms = self.terms(&side.pending[index], &private);
             Ok(side.channel.accept(id, &terms)?)
         });
         match accepted {
             Ok(()) => {
-                side.ways[index].id = Some(id);
-                side.ways[index].go_to(CmStep::Accepted);
+                side.pending[index].id = Some(id);
+                side.pending[index].go_to(CmStep::Accepted);
                 Ok(())
             }
             Err(why) => {
@@ -200,7 +201,7 @@ impl Worker {
         }
     }
 
-    /// Takes the queue pair to the peer that has accepted, and tells it so.
+    /// Connects the queue pair to the peer that has accepted, and confirms it.
     fn conclude(
         &mut self,
         side: &mut CmSide,
@@ -209,18 +210,18 @@ impl Worker {
         event: &CmEvent,
     ) -> Result<(), String> {
         let shown = PairIntroduction::parse(&event.private);
-        if shown != Some(side.ways[index].expected) {
+        if shown != Some(side.pending[index].expected) {
             return Err("who answers does not show the secret of this side's card".to_owned());
         }
         self.take_path(side, index, id)?;
         side.channel.establish(id)?;
-        side.ways[index].go_to(CmStep::Done);
+        side.pending[index].go_to(CmStep::Done);
         Ok(())
     }
 
-    /// Takes a queue pair to the states in which it receives and sends, along rdma_cm's path.
+    /// Moves a queue pair to the states in which it receives and sends, along rdma_cm's path.
     fn take_path(&mut self, side: &mut CmSide, index: usize, id: CmHandle) -> Result<(), String> {
-        let way = &side.ways[index];
+        let connection = &side.pending[index];
         let own = &self.port.chosen.context;
         let device = side.channel.device(id, own);
         if let Some(device) = device.filter(|device| device != own.name()) {
@@ -229,21 +230,21 @@ impl Worker {
                 "it takes {device} for {address}, which is not this device's alone: choose another by the engine-option gid"
             ));
         }
-        let path = agreed(&way.wanted, &side.channel.path(id)?)?;
-        let handle = self.peers.pair(way.place).handle;
+        let path = agreed(&connection.wanted, &side.channel.path(id)?)?;
+        let handle = self.peers.pair(connection.place).handle;
         self.queues
             .connect(handle, &path, self.port.asked.patience)?;
-        self.peers.at_mut(way.peer).mtu = path.mtu;
+        self.peers.at_mut(connection.peer).mtu = path.mtu;
         self.peers.agree_on_mtu(path.mtu);
         side.note_granted(&path);
         Ok(())
     }
 
-    fn terms<'a>(&self, way: &CmWay, private: &'a [u8]) -> CmTerms<'a> {
+    fn terms<'a>(&self, connection: &PendingConnection, private: &'a [u8]) -> CmTerms<'a> {
         CmTerms {
-            number: self.peers.pair(way.place).number,
-            reads_out: way.wanted.reads_out,
-            reads_in: way.wanted.reads_in,
+            number: self.peers.pair(connection.place).number,
+            reads_out: connection.wanted.reads_out,
+            reads_in: connection.wanted.reads_in,
             retry: self.port.asked.patience.retry,
             rnr_retry: self.port.asked.patience.rnr_retry,
             private,
@@ -252,55 +253,56 @@ impl Worker {
 
     #[cold]
     fn cm_failure(&self, side: &CmSide, index: usize, why: &str, advice: Option<&str>) -> Error {
-        let way = &side.ways[index];
-        let port = way.card.port.map_or_else(String::new, |port| {
+        let connection = &side.pending[index];
+        let port = connection.card.port.map_or_else(String::new, |port| {
             format!(
                 ", where it listens at {}",
-                SocketAddr::new(way.card.address, port)
+                SocketAddr::new(connection.card.address, port)
             )
         });
         let advice = advice.map_or_else(String::new, |advice| format!(". {advice}"));
         Error::Failed(format!(
             "verbs:rc between ranks {} and {}: rdma_cm: {why}; this side is at {}, the other at {}{port}{advice}{}",
             self.config.rank,
-            way.rank,
+            connection.rank,
             self.port.in_words(),
-            self.peers.at(way.peer).device,
+            self.peers.at(connection.peer).device,
             self.port.events()
         ))
     }
 }
 
-/// Time that the kernel has for resolving an address, or a path.
+/// Time limit of the kernel for resolving an address or a path.
 pub(super) const RESOLVING: Duration = Duration::from_secs(2);
 
-/// Time that a wait for events lasts, at most: then others than the channel are asked whether to go on.
-const NAP: Timespec = Timespec {
+/// Maximum duration of a wait for events, after which deadlines and a stop of the run are checked.
+const EVENT_WAIT: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 10_000_000,
 };
 
-/// Step of a queue pair on its way to a connection.
+/// Progress of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CmStep {
-    /// This side asks, and has not begun.
+    /// This side has to send the request, and has not begun.
     Unasked,
     /// The address is being resolved.
     Resolving,
-    /// The path is.
+    /// The path is being resolved.
     Routing,
-    /// The peer was asked.
+    /// This side has sent the request.
     Asking,
-    /// The peer has to ask.
+    /// This side waits for the peer's request.
     Awaiting,
-    /// The peer was accepted, and has to confirm it.
+    /// This side has accepted, and waits for the peer's confirmation.
     Accepted,
-    /// It is connected.
+    /// Connected.
     Done,
 }
 
 impl CmStep {
-    /// Time after which a step that has not ended is a failure. Who asks says more about it, and says it first.
+    /// Time limit of a step. The requesting side has a shorter one, because its error has more details and should come
+    /// first.
     pub(super) fn patience(self) -> Duration {
         match self {
             Self::Unasked | Self::Resolving | Self::Routing => 2 * RESOLVING,
@@ -309,7 +311,7 @@ impl CmStep {
         }
     }
 
-    /// Words for what did not happen.
+    /// Describes the event that this step still lacks.
     pub(super) fn missing(self) -> &'static str {
         match self {
             Self::Unasked | Self::Resolving => "its address was not resolved",
@@ -322,19 +324,19 @@ impl CmStep {
     }
 }
 
-/// A queue pair that rdma_cm is to connect.
-pub(super) struct CmWay {
-    /// Place of the peer in the worker's list.
+/// A queue pair that rdma_cm has to connect.
+pub(super) struct PendingConnection {
+    /// Index of the peer in [`Peers`](super::peers::Peers).
     pub(super) peer: usize,
     /// Its rank.
     pub(super) rank: u32,
-    /// Place of the queue pair in the worker's list.
+    /// Index of the queue pair in [`Peers`](super::peers::Peers).
     pub(super) place: usize,
-    /// The path by the options and both cards.
+    /// Path according to the options and both cards.
     pub(super) wanted: PathTo,
-    /// The part of the peer's card that is for this.
+    /// The rdma_cm part of the peer's card.
     pub(super) card: CmCard,
-    /// Private data that the peer shows, and that it is shown.
+    /// Private data expected from the peer, and sent to it.
     pub(super) expected: PairIntroduction,
     pub(super) shown: PairIntroduction,
     pub(super) id: Option<CmHandle>,
@@ -342,7 +344,7 @@ pub(super) struct CmWay {
     since: Instant,
 }
 
-impl CmWay {
+impl PendingConnection {
     pub(super) fn new(
         [peer, place]: [usize; 2],
         wanted: PathTo,
@@ -374,7 +376,7 @@ impl CmWay {
         self.since = Instant::now();
     }
 
-    /// Begins to count the time of its step anew.
+    /// Restarts the time limit of its step.
     pub(super) fn restart(&mut self) {
         self.since = Instant::now();
     }
@@ -384,17 +386,17 @@ impl CmWay {
     }
 }
 
-/// One worker's side of connecting by rdma_cm.
+/// State of a worker that connects by rdma_cm.
 pub(super) struct CmSide {
     pub(super) channel: CmChannel,
     pub(super) address: IpAddr,
-    /// Identifier and port that peers ask at, while some have to.
+    /// Listening identifier and its port, while requests are expected.
     listener: Option<(CmHandle, u16)>,
-    /// Secrets of the cards that peers have, by rank.
+    /// Secrets in the cards of peers, by rank.
     pub(super) secrets: BTreeMap<u32, CardSecret>,
-    /// Queue pairs since the last time that all were connected.
-    pub(super) ways: Vec<CmWay>,
-    /// Requests that showed nothing of a card's.
+    /// Queue pairs queued since the last [`Worker::meet_by_cm`].
+    pub(super) pending: Vec<PendingConnection>,
+    /// Number of rejected requests, which did not carry a card's secret.
     pub(super) strangers: u64,
     granted: GrantedTerms,
 }
@@ -406,13 +408,13 @@ impl CmSide {
             address: port.address,
             listener: None,
             secrets: BTreeMap::new(),
-            ways: Vec::new(),
+            pending: Vec::new(),
             strangers: 0,
             granted: GrantedTerms::default(),
         })
     }
 
-    /// The port that peers ask at.
+    /// Listens for requests, and returns the port.
     pub(super) fn listen(&mut self) -> Result<u16, LibraryError> {
         if let Some((_, port)) = self.listener {
             return Ok(port);
@@ -430,37 +432,37 @@ impl CmSide {
         }
     }
 
-    /// Lets nobody ask any more.
+    /// Accepts no further requests.
     pub(super) fn stop_listening(&mut self) {
         if let Some((id, _)) = self.listener.take() {
             self.channel.close(id);
         }
     }
 
-    /// Waits a moment for events.
-    pub(super) fn nap(&self) {
+    /// Waits briefly for events.
+    pub(super) fn wait_for_event(&self) {
         let mut waited = [PollFd::from_borrowed_fd(
             self.channel.as_fd(),
             PollFlags::IN,
         )];
-        // A signal, or whatever else ends it early, only makes the next look come sooner.
-        let _ = poll(&mut waited, Some(&NAP));
+        // An early end, such as by a signal, only makes the caller check sooner.
+        let _ = poll(&mut waited, Some(&EVENT_WAIT));
     }
 
     pub(super) fn note_granted(&mut self, path: &PathTo) {
         self.granted.note(path);
     }
 
-    /// Adds what was granted to the facts.
+    /// Adds the granted terms to the facts.
     pub(super) fn add_granted(&self, facts: Facts) -> Facts {
         self.granted.add_to(facts)
     }
 }
 
-/// Different values that are told one by one; of more only how many there are.
-const TOLD_MAX: usize = 8;
+/// Maximum number of distinct values that are listed. Otherwise only their number is reported.
+const LISTED_MAX: usize = 8;
 
-/// Terms of paths, each value once.
+/// Distinct values of the granted terms, over all paths.
 #[derive(Default)]
 pub(super) struct GrantedTerms {
     service_levels: BTreeSet<u32>,
@@ -469,27 +471,27 @@ pub(super) struct GrantedTerms {
 }
 
 impl GrantedTerms {
-    /// Notes those of one more path.
+    /// Records the terms of one more path.
     pub(super) fn note(&mut self, path: &PathTo) {
         self.service_levels.insert(path.service_level.into());
         self.traffic_classes.insert(path.traffic_class.into());
         self.flow_labels.insert(path.flow_label);
     }
 
-    /// Adds them to the facts: several values where paths differ.
+    /// Adds them to the facts, as several values if paths differ.
     pub(super) fn add_to(&self, facts: Facts) -> Facts {
-        let facts = told(facts, "service_level", &self.service_levels);
-        let facts = told(facts, "traffic_class", &self.traffic_classes);
-        told(facts, "flow_label_granted", &self.flow_labels)
+        let facts = with_values(facts, "service_level", &self.service_levels);
+        let facts = with_values(facts, "traffic_class", &self.traffic_classes);
+        with_values(facts, "flow_label_granted", &self.flow_labels)
     }
 }
 
-fn told(facts: Facts, name: &'static str, all: &BTreeSet<u32>) -> Facts {
+fn with_values(facts: Facts, name: &'static str, all: &BTreeSet<u32>) -> Facts {
     let words = || all.iter().map(u32::to_string).collect::<Vec<_>>();
     match all.len() {
         0 => facts,
         1 => facts.maybe(name, all.first().copied()),
-        2..=TOLD_MAX => facts.with(name, words().join(", ")),
+        2..=LISTED_MAX => facts.with(name, words().join(", ")),
         many => facts.with(name, format!("{many} different ones")),
     }
 }
@@ -499,9 +501,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_told_or_counted() {
+    fn few_values_are_listed_and_many_are_counted() {
         let fact = |values: std::ops::Range<u32>| {
-            told(Facts::default(), "flow_label_granted", &values.collect())
+            with_values(Facts::default(), "flow_label_granted", &values.collect())
                 .get("flow_label_granted")
                 .cloned()
         };

@@ -1,6 +1,4 @@
-//! Needs of connecting by rdma_cm: the library, and an address of IP that the port has.
-//!
-//! What lives here: finding both, and the errors where they are not there. What does not: connecting, in `cm`.
+//! Finds the prerequisites of rdma_cm: its library, and an IP address of the port. Connecting is in `cm`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -14,13 +12,13 @@ use super::choose::{ChosenPort, unavailable};
 use super::options::{Asked, LIBRDMACM, LIBRDMACM_VARIABLE};
 use crate::libraries;
 
-/// The library, and the address of a port that its queue pairs are connected from.
+/// The library, and the IP address that the port's queue pairs connect from.
 pub(super) struct CmPort {
     pub(super) library: Arc<Librdmacm>,
     pub(super) address: IpAddr,
 }
 
-/// Finds both where they were asked for.
+/// Finds both if the user asked for rdma_cm.
 pub(super) fn cm_port(
     request: &OpenRequest<'_>,
     asked: &Asked,
@@ -30,7 +28,7 @@ pub(super) fn cm_port(
         return Ok(None);
     }
     let library = Arc::new(load(request)?);
-    // Asked for here, so that what is missing is found before any rank connects.
+    // Opened here only as a check, so that a missing device is reported before any rank connects.
     CmChannel::open(&library).map_err(|why| {
         let how = "Load rdma_ucm, and see that this user may open /dev/infiniband/rdma_cm (in a container: --device \
                    /dev/infiniband); or leave out connect=cm";
@@ -49,7 +47,7 @@ fn load(request: &OpenRequest<'_>) -> Result<Librdmacm> {
     })
 }
 
-/// The port's address of IP: that of its packets over Ethernet, and its interface's (IPoIB) over InfiniBand.
+/// Returns the port's IP address: over Ethernet that of its packets, over InfiniBand that of its interface (IPoIB).
 fn address(chosen: &ChosenPort) -> Result<IpAddr> {
     let at = || format!("{}:{}", chosen.context.name(), chosen.port.number);
     let how = "Give its network interface an address of IPv4 (ip addr add), choose another by the engine-option gid, or \
@@ -81,7 +79,7 @@ fn address(chosen: &ChosenPort) -> Result<IpAddr> {
     })
 }
 
-/// False for addresses that say nothing without the interface of a link.
+/// Whether the address is meaningful without an interface: not link-local, and specified.
 fn is_routed(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => !address.is_unspecified(),

@@ -1,20 +1,20 @@
-//! Private data of connections by rdma_cm: proof to each side that the other is the peer, and the queue pair, that the
-//! control channel told it of.
+//! Private data of rdma_cm connections: it proves to each side that the other is the peer, and the queue pair, known
+//! from the control channel.
 //!
-//! What lives here: the bytes, what a card tells for it, and who asks whom. What does not: sending them, in `cm`.
+//! This file has the layout, the rdma_cm part of a card, and which side sends the request. Sending is in `cm`.
 
 use std::net::IpAddr;
 
 use serde::{Deserialize, Serialize};
 use tonnage_units::{Error, Result};
 
-/// Bytes by which another program's requests are known, and those of another version.
+/// Distinguishes these requests from those of other programs and of other versions.
 const MAGIC: [u8; 4] = *b"tcm1";
 
-/// Bytes of all of it. The library takes 56 at most of who asks.
+/// Length of the private data. The library allows a request at most 56 bytes.
 pub(super) const PRIVATE_BYTES: usize = 32;
 
-/// Secret that a card tells one peer, and that this peer has to show when it connects.
+/// Secret in the card for one peer, which that peer has to send when it connects.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 pub(super) struct CardSecret([u8; 16]);
 
@@ -27,7 +27,7 @@ impl CardSecret {
     }
 }
 
-/// Looks at all bytes, wherever the first difference is.
+/// Compares all bytes, so that timing does not reveal the first difference.
 impl PartialEq for CardSecret {
     fn eq(&self, other: &Self) -> bool {
         let pairs = self.0.iter().zip(other.0);
@@ -37,21 +37,21 @@ impl PartialEq for CardSecret {
 
 impl Eq for CardSecret {}
 
-/// Not for logs.
+/// Hides the secret from logs.
 impl std::fmt::Debug for CardSecret {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("CardSecret(…)")
     }
 }
 
-/// Part of a card that is for connecting by rdma_cm.
+/// The rdma_cm part of a card.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct CmCard {
-    /// Address that it is connected to, or from.
+    /// IP address of this side of the connection.
     pub(super) address: IpAddr,
-    /// Port at which it listens for this peer; `None` where it asks.
+    /// Port at which it listens for this peer; `None` if it sends the request.
     pub(super) port: Option<u16>,
-    /// The peer has to show it.
+    /// Secret that the peer has to send.
     pub(super) secret: CardSecret,
 }
 
@@ -60,11 +60,11 @@ pub(super) struct CmCard {
 pub(super) struct PairIntroduction {
     /// The secret of the other side's card.
     pub(super) secret: CardSecret,
-    /// The rank that sends it.
+    /// The sending rank.
     pub(super) from: u32,
-    /// The rank that it is for.
+    /// The receiving rank.
     pub(super) to: u32,
-    /// Queue pair of those between both: 0 for that of the one-sided verbs, 1 for that of messages.
+    /// Which queue pair between the two ranks: 0 for one-sided verbs, 1 for messages.
     pub(super) purpose: u32,
 }
 
@@ -80,7 +80,7 @@ impl PairIntroduction {
         bytes
     }
 
-    /// Reads what came, behind which the library has put zeros; `None` for what is no such thing.
+    /// Parses received private data, which the library pads with zeros. `None` if it is not valid.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let rest = bytes.strip_prefix(&MAGIC)?;
         let (secret, rest) = rest.split_first_chunk::<16>()?;
@@ -96,7 +96,7 @@ impl PairIntroduction {
     }
 }
 
-/// True for the side that asks: the lower rank of both.
+/// Whether rank `own` sends the request, which the lower of the two ranks does.
 pub(super) fn asks(own: u32, peer: u32) -> bool {
     own < peer
 }
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_sent_is_read_also_with_zeros_behind_it() {
+    fn sent_data_is_parsed_with_and_without_padding() {
         let sent = introduction().bytes();
         assert_eq!(PairIntroduction::parse(&sent), Some(introduction()));
         let padded = [&sent[..], &[0; 24]].concat();
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_or_of_others_is_nothing() {
+    fn short_and_foreign_data_is_refused() {
         let sent = introduction().bytes();
         for len in 0..PRIVATE_BYTES {
             assert_eq!(PairIntroduction::parse(&sent[..len]), None, "{len}");
@@ -150,17 +150,17 @@ mod tests {
     }
 
     #[test]
-    fn secrets_differ_and_stay_out_of_texts() {
+    fn secrets_differ_and_are_not_printed() {
         let (one, other) = (CardSecret::fresh().unwrap(), CardSecret::fresh().unwrap());
         assert_ne!(one, other);
         assert_ne!(one, CardSecret([0; 16]));
         assert_eq!(format!("{:?}", CardSecret([7; 16])), "CardSecret(…)");
-        let told = serde_json::to_string(&one).unwrap();
-        assert_eq!(serde_json::from_str::<CardSecret>(&told).unwrap(), one);
+        let text = serde_json::to_string(&one).unwrap();
+        assert_eq!(serde_json::from_str::<CardSecret>(&text).unwrap(), one);
     }
 
     #[test]
-    fn one_of_two_asks() {
+    fn one_of_two_ranks_sends_the_request() {
         for (own, peer) in [(0, 1), (1, 0), (5, 9), (u32::MAX, 0)] {
             assert_ne!(asks(own, peer), asks(peer, own), "{own} {peer}");
         }

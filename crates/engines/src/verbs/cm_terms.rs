@@ -1,6 +1,6 @@
-//! Terms of a connection by rdma_cm: what is granted against what was asked for; and advice about what is not.
+//! Terms of an rdma_cm connection: compares the granted path with the options, and gives advice about failures.
 //!
-//! What lives here: decisions and texts. What does not: calling anything.
+//! These are decisions and texts only. Nothing here calls the library.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,10 @@ use tonnage_sys::verbs::{CmEvent, CmEventKind, PathTo};
 
 use super::cm::CmStep;
 
-/// The path that a queue pair takes: rdma_cm's, with what was asked for set over it. Zero is what was not asked for.
+/// Returns the path of a queue pair: rdma_cm's, overridden by the options. An option of zero was not given.
 ///
 /// # Errors
-/// The option that asked for something else, or the card that says so, with what rdma_cm has instead.
+/// If rdma_cm's path contradicts an option or the peer's card; names both values.
 pub(super) fn agreed(wanted: &PathTo, granted: &PathTo) -> Result<PathTo, String> {
     let (number, promised) = (granted.number, wanted.number);
     if number != promised {
@@ -32,7 +32,7 @@ pub(super) fn agreed(wanted: &PathTo, granted: &PathTo) -> Result<PathTo, String
             granted.pkey_index, wanted.pkey_index
         ));
     }
-    // Where packets were not asked to carry addresses they may.
+    // If the options do not ask for addresses in packets, rdma_cm may still use them.
     if let Some((own, _)) = wanted.gids {
         let index = granted.gids.map(|(index, _)| index);
         if index != Some(own) {
@@ -58,7 +58,7 @@ pub(super) fn agreed(wanted: &PathTo, granted: &PathTo) -> Result<PathTo, String
     })
 }
 
-/// Advice about an event that ends the way to a connection.
+/// Advice for an event that ended the attempt to connect.
 pub(super) fn advice(event: &CmEvent, own: IpAddr, other: IpAddr) -> String {
     match (event.kind, event.status) {
         (CmEventKind::AddressError | CmEventKind::RouteError, _) => no_route(own, other),
@@ -81,7 +81,7 @@ pub(super) fn advice(event: &CmEvent, own: IpAddr, other: IpAddr) -> String {
     }
 }
 
-/// Advice about a step that did not end.
+/// Advice for a step that exceeded its time limit.
 pub(super) fn advice_late(step: CmStep, own: IpAddr, other: IpAddr, strangers: u64) -> String {
     match (step, strangers) {
         (CmStep::Unasked | CmStep::Resolving | CmStep::Routing, _) => no_route(own, other),
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_set_over_what_is_granted() {
+    fn options_override_the_granted_path() {
         let granted = PathTo {
             first_packet_out: 5,
             first_packet_in: 6,
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_granted_is_refused_with_its_option() {
+    fn contradicting_terms_are_refused_with_their_option() {
         let but = |change: fn(&mut PathTo)| {
             let mut granted = path();
             change(&mut granted);
@@ -187,7 +187,7 @@ mod tests {
         ] {
             assert!(why.contains(part), "{why}");
         }
-        // Over InfiniBand none is asked for.
+        // Over InfiniBand, no address is asked for.
         let unasked = PathTo {
             gids: None,
             ..path()
@@ -217,8 +217,8 @@ mod tests {
             (CmEventKind::Unreachable, -110, "4791"),
             (CmEventKind::DeviceRemoved, 0, "taken away"),
         ] {
-            let said = advice(kind, status);
-            assert!(said.contains(part), "{said}");
+            let text = advice(kind, status);
+            assert!(text.contains(part), "{text}");
         }
         let late = |step, strangers| advice_late(step, own, other, strangers);
         assert!(late(CmStep::Awaiting, 3).contains("card: 3;"));

@@ -1,4 +1,4 @@
-//! Completions of one worker between the device and the caller of a poll.
+//! Completions of one worker, between the device and the caller of a poll.
 
 use std::collections::VecDeque;
 
@@ -8,16 +8,16 @@ use tonnage_sys::verbs::{Queues, WorkEvent};
 
 use super::send_queue::EndedWork;
 
-/// Completions that are taken from the library at once.
+/// Maximum number of completions taken from the library by one call.
 const EVENTS: usize = 64;
 
 /// Completions that were taken from the device and not yet returned by a poll.
 pub(super) struct Completions {
     events: Box<[WorkEvent; EVENTS]>,
-    /// Events that were taken and not looked at: from the first of these up to the second.
+    /// Range of the events that are not processed yet: start and end.
     unread: [usize; 2],
     ended: Option<EndedWork>,
-    /// Arrivals from peers that had met this worker before it had met all of its own.
+    /// Arrivals during first contact, from peers that completed theirs earlier.
     early: VecDeque<Completion>,
 }
 
@@ -31,7 +31,7 @@ impl Completions {
         }
     }
 
-    /// True if the next poll finds something without asking the device.
+    /// Whether the next poll finds something without polling the device.
     pub(super) fn are_left(&self) -> bool {
         self.ended.is_some() || self.has_events() || self.has_early()
     }
@@ -41,7 +41,7 @@ impl Completions {
         self.unread[0] < self.unread[1]
     }
 
-    /// Takes events from the device, up to `room`; returns how many. All earlier ones have been looked at.
+    /// Takes up to `room` events from the device, and returns their number. All earlier events must be processed.
     #[inline]
     pub(super) fn read(&mut self, queues: &mut Queues, room: usize) -> Result<usize, LibraryError> {
         let polled = queues.poll(&mut self.events[..room.min(EVENTS)])?;
@@ -49,7 +49,7 @@ impl Completions {
         Ok(polled)
     }
 
-    /// The next of the events, of which there is one.
+    /// Takes the next event. There must be one: see [`Self::has_events`].
     #[inline]
     pub(super) fn next_event(&mut self) -> WorkEvent {
         let event = self.events[self.unread[0]];
@@ -57,7 +57,7 @@ impl Completions {
         event
     }
 
-    /// Work requests that have ended and are not all reported.
+    /// Ended work requests that are not all reported yet.
     #[inline]
     pub(super) fn ended(&self) -> Option<EndedWork> {
         self.ended
@@ -78,7 +78,7 @@ impl Completions {
         !self.early.is_empty()
     }
 
-    /// Takes arrivals that were kept; returns how many.
+    /// Takes kept arrivals, and returns their number.
     pub(super) fn take_early(&mut self, done: &mut [Completion]) -> usize {
         take_waiting(&mut self.early, done)
     }

@@ -1,5 +1,5 @@
-//! First contact: two reads of a page of each peer, one of a byte and one of a whole packet, so that what does not pass
-//! is known by name before anything is timed.
+//! First contact: two reads from a page of each peer, one of a byte and one of a whole packet. They show which path fails,
+//! or does not carry its MTU, before anything is measured.
 
 use std::time::{Duration, Instant};
 
@@ -10,31 +10,30 @@ use super::causes::{state_name, usual_cause};
 use super::send_queue::{SILENT, send_id};
 use super::worker::{Worker, own_request};
 
-/// Time until a peer that does not answer is a failure; a queue pair gives up sooner, unless it was told to try
-/// forever.
+/// Time limit for a peer's answer. A queue pair gives up sooner, unless it retries forever.
 const DEADLINE: Duration = Duration::from_secs(30);
 
-/// Kind of the read of a byte, in its tag.
+/// Kind of a tag: the read of a byte.
 const BYTE: u32 = 1;
-/// Kind of the read of a packet.
+/// Kind of a tag: the read of a packet.
 const PACKET: u32 = 2;
 
-/// Tag of an operation of first contact: its kind, and the place of the peer, since initiators of DC have several.
+/// Tag of an operation of first contact: its kind, and the index of the peer, because a DC initiator has several.
 fn tag(kind: u32, peer: usize) -> u32 {
     kind | (peer as u32) << 2
 }
 
-/// Kind and place of the peer of such a tag; 0 is the kind of a write that closes a queue.
-fn of_tag(tag: u32) -> (u32, usize) {
+/// Returns the kind and the index of the peer of a tag. Kind 0 is a write that closes a queue.
+fn parse_tag(tag: u32) -> (u32, usize) {
     (tag & 3, (tag >> 2) as usize)
 }
 
-/// Tag of a write that closes a queue, to a peer.
+/// Tag of a write to a peer that closes a queue.
 pub(super) fn closing_tag(peer: usize) -> u32 {
     tag(0, peer)
 }
 
-/// First contact in words.
+/// Name of first contact in errors.
 const CONTACT: &str = "first contact";
 
 impl Worker {
@@ -43,7 +42,7 @@ impl Worker {
         let mut fresh = Vec::new();
         for at in self.peers.unmet() {
             for place in self.peers.at(at).places() {
-                // Peers that share an initiator of DC wait for each other.
+                // Peers that share a DC initiator share its queue, which may be full.
                 self.wait_for(place, self.send_depth.saturating_sub(2), stopped)?;
                 self.read_page(at, place)?;
                 fresh.push(place);
@@ -56,7 +55,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Waits until no more than so many work requests of a queue pair are in flight.
+    /// Waits until at most `left` work requests of a queue pair are in flight.
     fn wait_for(&mut self, place: usize, left: u32, stopped: &dyn Fn() -> bool) -> Result<()> {
         let began = Instant::now();
         while self.peers.pair(place).sends.in_flight() > left {
@@ -66,7 +65,7 @@ impl Worker {
             if began.elapsed() > DEADLINE {
                 let why = format!("no answer within {} s", DEADLINE.as_secs());
                 let oldest = self.peers.pair(place).sends.oldest();
-                let (_, peer) = of_tag(oldest.map_or(0, |oldest| oldest.tag));
+                let (_, peer) = parse_tag(oldest.map_or(0, |oldest| oldest.tag));
                 return Err(self.own_failure(CONTACT, (place, peer), &why, None));
             }
             self.take_silently()?;
@@ -100,12 +99,12 @@ impl Worker {
         self.queues.ring().map_err(|why| self.port.about(why))
     }
 
-    /// The failure of what the engine did by itself: first contact, or closing a queue.
+    /// Error of an operation of the engine itself: first contact, or closing a queue.
     #[cold]
     pub(super) fn silent_failure(&self, place: usize, tag: u32, failure: (u32, u32)) -> Error {
         let (state, vendor) = failure;
         let name = state_name(state);
-        let (kind, peer) = of_tag(tag);
+        let (kind, peer) = parse_tag(tag);
         let at = (place, peer);
         let vendor = format!("{name} ({state}), vendor code {vendor:#x}");
         if kind == PACKET && name == "RETRY_EXC_ERR" {
@@ -147,10 +146,10 @@ impl Worker {
     }
 }
 
-/// Bytes that peers read, and behind them as many that this side's reads land in: a packet at most.
+/// Bytes that peers read, which are at most a packet. They are followed by the same number where own reads land.
 pub(super) const PAGE: usize = 4096;
 
-/// Place of the byte that a flush reads, and of what first contact does.
+/// Offset where the engine's own reads land: those of flushes and of first contact.
 pub(super) const SCRATCH: u64 = PAGE as u64;
 
 #[cfg(test)]
@@ -158,10 +157,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_tag_names_what_was_read_and_of_whom() {
+    fn a_tag_has_the_kind_and_the_peer() {
         for (kind, peer) in [(BYTE, 0), (PACKET, 77), (BYTE, 1 << 20)] {
-            assert_eq!(of_tag(tag(kind, peer)), (kind, peer));
+            assert_eq!(parse_tag(tag(kind, peer)), (kind, peer));
         }
-        assert_eq!(of_tag(closing_tag(5)), (0, 5));
+        assert_eq!(parse_tag(closing_tag(5)), (0, 5));
     }
 }

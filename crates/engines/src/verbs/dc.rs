@@ -1,5 +1,4 @@
-//! The ends of `verbs:dc`: a worker's initiators and its target, made once for all peers, and the addresses of their
-//! targets.
+//! `verbs:dc`: a worker's initiators and its target, created once for all peers, and the addresses of the peers' targets.
 
 use std::sync::Arc;
 
@@ -17,11 +16,11 @@ use super::port::OpenPort;
 use super::transport::VerbsTransport;
 use super::worker::Worker;
 
-/// The peer of an initiator before an operation of it has failed.
+/// Rank of an initiator's peer before any operation has failed.
 const NO_RANK: u32 = u32::MAX;
 
 impl Worker {
-    /// Makes the initiators and the target, where the transport is DC.
+    /// Creates the initiators and the target, if the transport is DC.
     pub(super) fn open_dc(&mut self) -> Result<()> {
         let port = Arc::clone(&self.port);
         let Some(device) = &port.dc else {
@@ -32,7 +31,7 @@ impl Worker {
         for _ in 0..port.asked.initiators {
             self.add_initiator(&port, device)?;
         }
-        // Only who was given the key is let in, whatever else is on the network.
+        // Only peers that have the key can access the target, whatever else is on the network.
         let access_key = AccessKey::fresh()?;
         let target = self.queues.make_target(access_key.0).map_err(about)?;
         let path = PathTo {
@@ -92,7 +91,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Gives a peer one of the initiators, the next in turn, and returns the card that tells it of the target.
+    /// Assigns the next initiator to a peer, round-robin, and returns a card with the address of the target.
     pub(super) fn target_card(&mut self, rank: u32) -> Result<Card> {
         let (Some(target), false) = (self.target, self.peers.pairs().is_empty()) else {
             return Err(Error::Failed("verbs:dc has no target".into()));
@@ -114,7 +113,7 @@ impl Worker {
         }))
     }
 
-    /// Makes the address of a peer's target.
+    /// Creates the address handle of a peer's target.
     pub(super) fn address_one(&mut self, neighbor: &Neighbor) -> Result<()> {
         let (rank, own) = (neighbor.peer, self.config.rank);
         let failed =
@@ -150,17 +149,17 @@ impl Worker {
     }
 }
 
-/// The driver of mlx5 cards, and the beginning of the names of its parts.
+/// Prefix of the names of mlx5 drivers.
 const DRIVER: &str = "mlx5";
 
-/// A device as DC needs it: with libmlx5, and the limits that this tells of it.
+/// The libmlx5 of a DC device, and its limits for DC.
 pub(super) struct DcDevice {
     pub(super) library: Arc<Libmlx5>,
-    /// `None` where the library is too old to say.
+    /// Limits of reads; `None` if the library is too old to report them.
     pub(super) reads: Option<DcReads>,
 }
 
-/// Opens what DC needs of a port's device, where it is asked for, and sees whether the device has it.
+/// Loads libmlx5 and checks that the port's device supports DC, if the transport is DC.
 pub(super) fn dc_device(
     transport: VerbsTransport,
     chosen: &ChosenPort,
@@ -186,8 +185,8 @@ pub(super) fn dc_device(
     Ok(Some(DcDevice { library, reads }))
 }
 
-/// Refuses a device that is not mlx5's; and one that is, where the library is missing. `drives` is the library's answer
-/// for the device, or the reason why there is no library.
+/// Refuses a device that is not mlx5, or whose library is missing. `drives`: whether the library drives the device, or
+/// why there is no library.
 fn check_driver(device: &RdmaDevice, drives: std::result::Result<bool, &str>) -> Result<()> {
     let is_its_driver = |driver: &String| driver.starts_with(DRIVER);
     match drives {
@@ -215,15 +214,15 @@ fn check_driver(device: &RdmaDevice, drives: std::result::Result<bool, &str>) ->
     }
 }
 
-/// The largest number of a queue pair.
+/// Largest queue pair number.
 const NUMBER_MAX: u32 = 0xff_ffff;
 
-/// Key that lets initiators in to a target.
+/// Key that initiators need to access a target.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct AccessKey(u64);
 
 impl AccessKey {
-    /// One that nobody knows yet.
+    /// Generates a random key.
     pub(super) fn fresh() -> Result<Self> {
         let mut bytes = [0; 8];
         getrandom::fill(&mut bytes)
@@ -232,25 +231,25 @@ impl AccessKey {
     }
 }
 
-/// Not for logs.
+/// Hides the key from logs.
 impl std::fmt::Debug for AccessKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("AccessKey(…)")
     }
 }
 
-/// The target of a worker, as initiators reach it.
+/// The target of a worker: its number and its key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct OwnTarget {
     pub(super) number: u32,
     pub(super) access_key: AccessKey,
 }
 
-/// Card of a worker for one peer. It holds the key that lets initiators in: cards travel over a channel that nobody
-/// else reads.
+/// Card of a worker for one peer. It may contain the access key, because only ranks of the run can read the channel
+/// that cards travel over.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct TargetCard {
-    /// Device and port, in words.
+    /// Description of device and port.
     pub(super) device: String,
     /// Number of the target.
     pub(super) target: u32,
@@ -263,12 +262,12 @@ pub(super) struct TargetCard {
     pub(super) over_ethernet: bool,
     /// Bytes that first contact reads.
     pub(super) mailbox: FarBytes,
-    /// The rank that it is for.
+    /// The rank that this card is for.
     pub(super) peer: u32,
 }
 
 impl TargetCard {
-    /// Reads a card for rank `own`, whose initiators have packets of `mtu` bytes.
+    /// Parses a card for rank `own`, whose initiators have packets of `mtu` bytes.
     pub(super) fn parse(card: &Card, own: u32, mtu: u32) -> Result<Self, String> {
         let card: Self = serde_json::from_slice(&card.0)
             .map_err(|error| format!("its address cannot be read ({error})"))?;
@@ -308,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_is_not_of_mlx5_is_refused_with_and_without_the_library() {
+    fn a_device_other_than_mlx5_is_refused_with_and_without_the_library() {
         for drives in [Ok(false), Err("libmlx5.so.1: cannot open")] {
             for driver in [None, Some("bnxt_en")] {
                 let refused = check_driver(&device(driver), drives).unwrap_err();
@@ -320,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_card_without_its_library_is_told_what_to_install() {
+    fn a_missing_library_is_refused_with_the_packages_to_install() {
         let card = device(Some("mlx5_core"));
         let missing = check_driver(&card, Err("libmlx5.so.1: cannot open")).unwrap_err();
         let missing = missing.to_string();
@@ -332,7 +331,7 @@ mod tests {
             "{other}"
         );
         check_driver(&card, Ok(true)).unwrap();
-        // A name that the kernel has not told is no reason to refuse what the library drives.
+        // A device that the library drives is accepted even if the kernel does not name its driver.
         check_driver(&device(None), Ok(true)).unwrap();
     }
 
@@ -356,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_card_that_does_not_fit_is_refused() {
-        // As InfiniBand has it, too.
+        // InfiniBand cards may have no GID.
         let without_gid = TargetCard {
             gid: None,
             ..card()

@@ -1,4 +1,4 @@
-//! One port of a device: what it can do, what was granted, and its workers.
+//! One port of a device: its capabilities, its report and its workers.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -17,31 +17,32 @@ use super::cm_port::cm_port;
 use super::dc::dc_device;
 use super::kernel_session::{depth_max, module_version};
 use super::kernel_worker::KernelWorker;
-use super::options::{Asked, times};
+use super::options::{Asked, format_retries};
 use super::port::OpenPort;
 use super::transport::VerbsTransport;
 use super::worker::Worker;
 
-/// Operations in flight on one lane, at most: more only fill queues.
+/// Maximum depth of one lane: more only fills queues.
 const DEPTH_MAX: u32 = 4096;
 
-/// Receives of one lane for each operation of its peer, and operations for which there are at least receives, as the
-/// loops post them (`tonnage_bench::kinds::transfer::flow_driver`).
+/// Receives that the loops post per operation of a peer, and the minimum number of operations to provide for
+/// (`tonnage_bench::kinds::transfer::flow_driver`).
 const RECEIVES_PER_OPERATION: u32 = 2;
 const OPERATIONS_MIN: u32 = 8;
 
-/// Bytes of a registration that no memory has: devices without a limit of their own name such numbers.
+/// A maximum registration of at least this size means no limit: devices without one report such numbers.
 const UNLIMITED_BYTES: u64 = 1 << 40;
 
 /// One port of a device.
 pub(super) struct PortDomain {
     port: Arc<OpenPort>,
     caps: Caps,
-    /// True on a rank that initiates.
+    /// Whether this rank initiates operations.
     initiates: bool,
 }
 
-/// Queue pairs to a peer, each with whether it needs receives; and whether the first is for writes with an immediate.
+/// Returns for each queue pair to a peer whether it needs receives, and whether the first one carries writes with
+/// immediates.
 fn queue_pairs(verbs: &[Verb]) -> (Vec<bool>, bool) {
     let has = |verb| verbs.contains(&verb);
     match (has(Verb::WriteImm), has(Verb::Send)) {
@@ -50,14 +51,14 @@ fn queue_pairs(verbs: &[Verb]) -> (Vec<bool>, bool) {
     }
 }
 
-/// Returns whether a rank posts payload of its own: it initiates something that is no read.
+/// Whether a rank posts payload of its own: it initiates operations other than reads.
 pub(super) fn sends_payload(request: &OpenRequest<'_>) -> bool {
     request.initiates && request.verbs.iter().any(|&verb| verb != Verb::Read)
 }
 
 impl PortDomain {
     pub(super) fn new(request: &OpenRequest<'_>, chosen: ChosenPort) -> Result<Self> {
-        let asked = Asked::of(request);
+        let asked = Asked::from_request(request);
         let name = chosen.context.name();
         let limits = chosen
             .context
@@ -68,7 +69,7 @@ impl PortDomain {
         let dc = dc_device(asked.transport, &chosen)?;
         let is_kernel = asked.transport == VerbsTransport::Kernel;
         let is_one_sided = is_kernel || dc.is_some();
-        // Messages over DC would need receives that all peers share, and nobody receives in the kernel.
+        // Messages over DC would need receives shared by all peers, and the kernel's module receives nothing.
         let verbs: &[Verb] = if is_one_sided {
             &Verb::ONE_SIDED
         } else {
@@ -94,7 +95,7 @@ impl PortDomain {
         };
         let caps = Caps {
             immediate_bits: if is_one_sided { 0 } else { 32 },
-            // A send is acknowledged by the device that put it into a receive.
+            // A device acknowledges a send after it has put it into a receive.
             sends_taken: true,
             passive_target: true,
             arrivals_named: true,
@@ -121,7 +122,7 @@ impl PortDomain {
     }
 }
 
-/// Refuses what the device cannot grant.
+/// Refuses options that exceed the device's limits or contradict each other.
 fn check_limits(name: &str, asked: &Asked, limits: &DeviceLimits) -> Result<()> {
     let (depth, reads, stretches) = (asked.send_depth, asked.reads, asked.stretches);
     for (option, word, asked, verb, most, at_once) in [
@@ -186,7 +187,7 @@ fn check_limits(name: &str, asked: &Asked, limits: &DeviceLimits) -> Result<()> 
     Ok(())
 }
 
-/// The link's speed on hardware; a device in software has none of its own.
+/// Bound of the bandwidth: the link's speed. A software device has none of its own.
 fn limit(device: &RdmaDevice, port: &RdmaPort) -> LimitKind {
     let is_hardware = device.driver.is_some() || device.pci.is_some();
     match port.link_bits_per_s.filter(|_| is_hardware) {
@@ -231,13 +232,13 @@ impl Domain for PortDomain {
                 .maybe("gid", gid.map(|gid| gid.ip().to_string()))
                 .maybe("gid_kind", gid.map(|gid| gid.kind.clone()))
                 .with("mtu_bytes_max", self.port.mtu())
-                // By rdma_cm they are known once it has connected.
+                // With rdma_cm they are known only after it has connected.
                 .maybe("service_level", (!asked.by_cm).then_some(u32::from(asked.service_level)))
                 .maybe("traffic_class", (!asked.by_cm).then_some(u32::from(asked.traffic_class)))
                 .with("pkey_index", u32::from(asked.pkey_index))
                 .with("flow_label", asked.flow_label.to_string())
-                .with("retry", times(asked.patience.retry))
-                .with("rnr_retry", times(asked.patience.rnr_retry))
+                .with("retry", format_retries(asked.patience.retry))
+                .with("rnr_retry", format_retries(asked.patience.rnr_retry))
                 .with("timeout", u32::from(asked.patience.timeout))
                 .maybe("gives_up_after_ms", asked.gives_up_after_ms().map(|it| it.ceil() as u64))
                 .with("signal", asked.signal)
@@ -283,7 +284,7 @@ impl Domain for PortDomain {
 }
 
 impl PortDomain {
-    /// A worker whose operations the kernel posts. Its own queue pairs are targets, one for each lane of a peer.
+    /// Opens a worker whose operations the kernel posts. Its own queue pairs are targets, one per lane of a peer.
     fn kernel_worker(&self, config: &WorkerConfig) -> Result<Box<dyn Engine + Send>> {
         let targets = WorkerConfig {
             depth: 1,
@@ -297,13 +298,13 @@ impl PortDomain {
         Ok(Box::new(KernelWorker::new(worker, config, self.initiates)))
     }
 
-    /// The version of the module that posts for this rank, where it initiates.
+    /// Version of the kernel's module, if it posts for this rank.
     fn kernel_module(&self) -> Option<String> {
         let posts = self.port.asked.transport == VerbsTransport::Kernel && self.initiates;
         module_version().filter(|_| posts)
     }
 
-    /// Work requests of a send and a receive queue, and completions of all, where each peer has queue pairs of its own.
+    /// Depths of send queue, receive queue and completion queue, if each peer has its own queue pairs.
     fn connected_depths(&self, config: &WorkerConfig) -> Result<[u32; 3]> {
         let (name, limits) = (self.port.chosen.context.name(), &self.port.limits);
         let window = config.depth.min(self.caps.depth);
@@ -337,7 +338,7 @@ impl PortDomain {
         Ok([send_depth, receive_depth, completions])
     }
 
-    /// Work requests of an initiator, and completions of all, where the peers share the initiators.
+    /// Depths of send queue, receive queue and completion queue, if peers share the initiators.
     fn shared_depths(&self, config: &WorkerConfig) -> Result<[u32; 3]> {
         let (name, limits) = (self.port.chosen.context.name(), &self.port.limits);
         let window = config.depth.min(self.caps.depth);
@@ -359,7 +360,7 @@ impl PortDomain {
     }
 }
 
-/// The release that a library's file is named for, behind a space.
+/// Release in a library's file name, after a space; empty if there is none.
 fn release(path: &str) -> String {
     let real = std::fs::canonicalize(path).ok();
     let name = real.as_ref().and_then(|path| path.file_name()?.to_str());

@@ -1,4 +1,4 @@
-//! Trials that the kernel carries out: an order as a run of the module, resumed after signals, and what came of it.
+//! Trials that the kernel carries out: each order becomes a run of the module, which is resumed after signals.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use super::kernel_worker::{KernelWorker, was_interrupted, was_stopped};
 #[derive(Debug)]
 struct LaneProgress {
     session: Arc<KreadSession>,
-    /// Lanes, and what they had completed before.
+    /// Lanes, each with the operations that it had completed before the order.
     lanes: Vec<(u32, u64)>,
 }
 
@@ -33,11 +33,14 @@ impl CarriedProgress for LaneProgress {
     }
 
     fn latencies(&self) -> Option<BinnedLatencies> {
-        of_lanes(&self.session, &self.lanes).ok()
+        merged_latencies(&self.session, &self.lanes).ok()
     }
 }
 
-fn of_lanes(session: &KreadSession, lanes: &[(u32, u64)]) -> std::io::Result<BinnedLatencies> {
+fn merged_latencies(
+    session: &KreadSession,
+    lanes: &[(u32, u64)],
+) -> std::io::Result<BinnedLatencies> {
     let mut all = BinnedLatencies::default();
     for &(lane, _) in lanes {
         let known = session.latencies(lane)?;
@@ -52,7 +55,7 @@ fn of_lanes(session: &KreadSession, lanes: &[(u32, u64)]) -> std::io::Result<Bin
     Ok(all)
 }
 
-/// An order as the module has it.
+/// Converts a slot order for the module.
 fn slot_order(order: Addresses) -> KreadSlotOrder {
     match order {
         Addresses::Fixed => KreadSlotOrder::Fixed,
@@ -63,9 +66,9 @@ fn slot_order(order: Addresses) -> KreadSlotOrder {
 }
 
 impl KernelWorker {
-    /// Flows as the module has them, and the lanes that they use.
+    /// Converts the flows of an order for the module.
     fn flows(&self, order: &CarriedOrder<'_>) -> Result<Vec<KreadFlow>> {
-        let each = self.each();
+        let each = self.pairs_per_peer();
         let flow = |flow: &tonnage_engine::carried::CarriedFlow| {
             let lane = self.lanes.get(flow.lane)?;
             let left = lane.len.checked_sub(flow.remote).ok_or_else(|| {
@@ -95,7 +98,7 @@ impl KernelWorker {
         }
     }
 
-    /// A run of an order, without its end.
+    /// Converts an order into a run of the module, without its end condition.
     fn run_of<'a>(&self, order: &CarriedOrder<'a>) -> KreadOrder<'a> {
         KreadOrder {
             verb: match order.verb {
@@ -115,7 +118,7 @@ impl KernelWorker {
         }
     }
 
-    /// Proves that what was written by a flow has arrived: a byte that is read behind it, by each of its lanes.
+    /// Proves that the writes of each flow have arrived, by a read of one byte on each of its lanes.
     fn flush_writes(&self, order: &CarriedOrder<'_>, flows: &[KreadFlow]) -> Result<()> {
         if order.verb != Verb::Write {
             return Ok(());
@@ -127,7 +130,7 @@ impl KernelWorker {
         Ok(())
     }
 
-    /// Remembers the lanes of an order, with nothing counted yet.
+    /// Stores the lanes of an order with their counts, and clears their latencies.
     fn count_from_here(&mut self, flows: &[KreadFlow]) -> Result<()> {
         let session = Arc::clone(self.session()?);
         self.driven.clear();
@@ -176,7 +179,9 @@ impl Carrier for KernelWorker {
                 how: "Choose --window instead of --batch, or signalling=each".into(),
             });
         }
-        if self.pacing(order) == KreadPacing::First && (flows.len() > 1 || self.each() > 1) {
+        if self.pacing(order) == KreadPacing::First
+            && (flows.len() > 1 || self.pairs_per_peer() > 1)
+        {
             return Err(Error::Unavailable {
                 what: "engine-option signalling=first".into(),
                 why: "it is of one queue pair to one peer, as in the published benchmark".into(),
@@ -221,7 +226,7 @@ impl Carrier for KernelWorker {
                 self.check(&outcome, order.verb, order.patience)?;
                 break;
             }
-            // A signal that did not end the program: the rest follows.
+            // A signal interrupted the run but did not end the program: run the rest.
             let over = order.duration.is_some_and(|all| left(all).is_zero());
             if over || order.operations_max == Some(trial.operations()) {
                 break;
@@ -233,6 +238,6 @@ impl Carrier for KernelWorker {
 
     fn latencies(&mut self) -> Result<BinnedLatencies> {
         let session = self.session()?;
-        of_lanes(session, &self.driven).map_err(|why| self.port.about(why))
+        merged_latencies(session, &self.driven).map_err(|why| self.port.about(why))
     }
 }

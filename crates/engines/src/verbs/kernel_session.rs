@@ -1,4 +1,4 @@
-//! The session of the kernel's module on one port: how large it is, and the refusals of what is not there.
+//! The session of the kernel's module on one port: its size, and the errors if it cannot be opened.
 
 use rustix::io::Errno;
 use tonnage_machine::kernel_files::Tree;
@@ -11,7 +11,7 @@ use tonnage_units::{Error, Result};
 use super::choose::unavailable;
 use super::port::OpenPort;
 
-/// Bytes of landing memory behind those of the worker's memory: where first contact and flushes land.
+/// Bytes of landing memory after those of the worker's memory. Reads of first contact and flushes land there.
 pub(super) const SCRATCH_BYTES: u64 = 4096;
 
 const GET_IT: &str = "Build the module of kernel/tonnage_kread and load it as root, as its README says (make, insmod); \
@@ -25,9 +25,9 @@ pub(super) struct Landing {
 }
 
 impl Landing {
-    /// Slots for a memory of so many bytes, and for what lands behind it; `None` where they would be too many. A slot
-    /// is as large as may be, because the longest operation fits into one.
-    pub(super) fn of(bytes: u64) -> Option<Self> {
+    /// Slots for a memory of `bytes` bytes and the scratch after it; `None` if these would be too many. A slot is as
+    /// large as possible, because an operation has to fit into one.
+    pub(super) fn for_memory(bytes: u64) -> Option<Self> {
         let all = bytes.checked_add(SCRATCH_BYTES)?;
         let one = all
             .checked_next_power_of_two()?
@@ -40,27 +40,27 @@ impl Landing {
     }
 }
 
-/// Operations in flight on a lane, at most, on a device with queues of so many.
+/// Maximum depth of a lane on a device with queues of `work_requests`.
 pub(super) fn depth_max(work_requests: u32, signals_first: bool) -> u32 {
     let depth = KREAD_DEPTH_MAX.min(work_requests);
-    // While a window is posted the last one may be in flight.
+    // While one window is being posted, the previous one may still be in flight.
     let depth = if signals_first { depth / 2 } else { depth };
     depth.max(1)
 }
 
-/// Version of the module that is loaded; `None` without one.
+/// Version of the loaded module; `None` if it is not loaded.
 pub(super) fn module_version() -> Option<String> {
     Tree::host().text("sys/module/tonnage_kread/version")
 }
 
-/// Opens a session with so many lanes for a memory of so many bytes.
+/// Opens a session with `lanes` lanes for a memory of `bytes` bytes.
 pub(super) fn open_session(
     port: &OpenPort,
     lanes: u32,
     window: u32,
     bytes: u64,
 ) -> Result<(KreadSession, Landing)> {
-    let landing = Landing::of(bytes).ok_or_else(|| {
+    let landing = Landing::for_memory(bytes).ok_or_else(|| {
         let most = u64::from(KREAD_SLOTS_MAX) * u64::from(KREAD_SLOT_BYTES_MAX);
         let why = format!("a worker's memory of {bytes} bytes, and the module has {most} at most");
         unavailable(why, "Choose a smaller --footprint, or fewer peers")
@@ -142,8 +142,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn landing_memory_has_room_for_the_memory_and_what_lands_behind_it() {
-        let of = |bytes| Landing::of(bytes).map(|it| (it.slots, it.slot_bytes));
+    fn landing_memory_has_room_for_the_memory_and_the_scratch() {
+        let of = |bytes| Landing::for_memory(bytes).map(|it| (it.slots, it.slot_bytes));
         assert_eq!(of(0), Some((1, 4096)));
         assert_eq!(of(1), Some((1, 8192)));
         assert_eq!(of(64 << 10), Some((1, 128 << 10)));
@@ -152,14 +152,14 @@ mod tests {
         assert_eq!(of((4 << 30) - SCRATCH_BYTES + 1), None);
         assert_eq!(of(u64::MAX), None);
         for bytes in [0, 5, 4096, 100_000, 5 << 20] {
-            let landing = Landing::of(bytes).unwrap();
+            let landing = Landing::for_memory(bytes).unwrap();
             let all = u64::from(landing.slots) * u64::from(landing.slot_bytes);
             assert!(all >= bytes + SCRATCH_BYTES && landing.slot_bytes.is_power_of_two());
         }
     }
 
     #[test]
-    fn windows_are_as_deep_as_the_module_and_the_device_allow() {
+    fn the_depth_is_limited_by_module_and_device() {
         assert_eq!(depth_max(1 << 20, false), 1024);
         assert_eq!(depth_max(1 << 20, true), 512);
         assert_eq!(depth_max(100, false), 100);

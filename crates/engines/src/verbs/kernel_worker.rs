@@ -1,5 +1,5 @@
-//! One worker whose operations the kernel posts: lanes of the module's session, each with a queue pair of user space at
-//! the other end, which are the peers' `verbs:rc`.
+//! A worker whose operations the kernel posts. Each lane of the module's session leads to a user-space queue pair of the
+//! peer, which is the same as those of `verbs:rc`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -28,27 +28,27 @@ use super::peers::{FarBytes, PairCard, least};
 use super::port::OpenPort;
 use super::worker::Worker;
 
-/// Routers on the way, at most, as for queue pairs of user space.
+/// Hop limit of packets, as for user-space queue pairs.
 const HOPS: u8 = 64;
 
-/// A worker with a session of the module, where it initiates.
+/// A worker; it has a session of the module if it initiates.
 pub(super) struct KernelWorker {
     pub(super) port: Arc<OpenPort>,
-    /// Queue pairs of user space, to which the peers' lanes lead. They post nothing.
+    /// User-space queue pairs, the targets of the peers' lanes. They post nothing.
     targets: Worker,
     config: WorkerConfig,
     initiates: bool,
     pub(super) session: Option<Arc<KreadSession>>,
     landing: Option<Landing>,
-    /// The memory that landing memory stands for.
+    /// The registered memory. In the module, landing memory takes its place.
     pub(super) memory: Option<(RegionId, Arc<Arena>)>,
     pub(super) peers: Vec<KernelPeer>,
-    /// Peers that have answered.
+    /// Number of peers that completed first contact.
     met: usize,
     pub(super) lanes: Lanes<KernelLane>,
     mtu: Option<u32>,
     reads: Option<u8>,
-    /// Lanes of the order that is carried out, and what they had completed before it.
+    /// Lanes of the current order, each with the operations that it had completed before.
     pub(super) driven: Vec<(u32, u64)>,
 }
 
@@ -58,16 +58,16 @@ pub(super) struct KernelPeer {
     pub(super) device: String,
     /// The first of the lanes.
     pub(super) first: u32,
-    /// The bytes that first contact reads; known once it is connected.
+    /// The bytes that first contact reads; `None` until connected.
     mailbox: Option<FarBytes>,
     mtu: u32,
 }
 
-/// A lane as the loops know it.
+/// A lane of the engine's interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct KernelLane {
     pub(super) verb: Verb,
-    /// Place of the peer in the worker's list.
+    /// Index of the peer in the worker's list.
     pub(super) peer: usize,
     local: RegionId,
     pub(super) base: u64,
@@ -94,12 +94,12 @@ impl KernelWorker {
         }
     }
 
-    /// Queue pairs to each peer.
-    pub(super) fn each(&self) -> u32 {
+    /// Number of queue pairs per peer.
+    pub(super) fn pairs_per_peer(&self) -> u32 {
         self.config.queue_pairs.max(1)
     }
 
-    /// The session, which a worker has that initiates.
+    /// Returns the session. Only workers that initiate have one.
     pub(super) fn session(&self) -> Result<&Arc<KreadSession>> {
         let none = || {
             self.port
@@ -108,9 +108,12 @@ impl KernelWorker {
         self.session.as_ref().ok_or_else(none)
     }
 
-    /// Makes the queue pairs for a peer, and the card that tells of them and of the lanes to it.
+    /// Creates the queue pairs for a peer, and the card with them and with the lanes to it.
     fn card(&mut self, rank: u32) -> Result<Card> {
-        let (each, first) = (self.each(), self.peers.len() as u32 * self.each());
+        let (each, first) = (
+            self.pairs_per_peer(),
+            self.peers.len() as u32 * self.pairs_per_peer(),
+        );
         let pairs = (0..each).map(|_| {
             let card = self.targets.card(rank)?;
             serde_json::from_slice(&card.0).map_err(|error| Error::Failed(error.to_string()))
@@ -133,9 +136,9 @@ impl KernelWorker {
         Ok(Card::encode(&KernelCard { pairs, lanes }))
     }
 
-    /// Connects the lanes to a peer's queue pairs, and this side's queue pairs to its lanes.
+    /// Connects the lanes to a peer's queue pairs, and this side's queue pairs to the peer's lanes.
     fn connect_one(&mut self, neighbor: &Neighbor) -> Result<()> {
-        let (rank, own, each) = (neighbor.peer, self.config.rank, self.each());
+        let (rank, own, each) = (neighbor.peer, self.config.rank, self.pairs_per_peer());
         let failed = |why: String| {
             Error::Failed(format!(
                 "verbs:kernel between ranks {own} and {rank}: {why}"
@@ -193,7 +196,7 @@ impl KernelWorker {
         })
     }
 
-    /// The error of a run that failed.
+    /// Returns the error of a run, if it failed.
     pub(super) fn check(
         &self,
         outcome: &KreadOutcome,
@@ -223,7 +226,7 @@ impl KernelWorker {
     #[cold]
     fn failure_of(&self, (state, vendor, lane): (u32, u32, u32), verb: Verb) -> Failure {
         let name = state_name(state);
-        let each = self.each();
+        let each = self.pairs_per_peer();
         let has_it = |peer: &&KernelPeer| (peer.first..peer.first + each).contains(&lane);
         let peer = self.peers.iter().find(has_it);
         let session = self.session.as_ref();
@@ -245,7 +248,7 @@ impl KernelWorker {
         }
     }
 
-    /// The address and the key of a peer's memory, which has one key.
+    /// Returns address, length and key of a peer's memory, which must have a single key.
     fn far(&self, remote: &Descriptor, rank: u32) -> Result<(u64, u64, u32)> {
         let region = FarBytes::parse(remote, rank)?;
         match region.keys.parts() {
@@ -258,7 +261,7 @@ impl KernelWorker {
     }
 }
 
-/// Single operations are not for it.
+/// Error for a single operation, which this engine cannot post.
 fn carries_trials_only() -> Error {
     unavailable(
         "the kernel carries out whole trials, and takes no single operations",
@@ -266,7 +269,7 @@ fn carries_trials_only() -> Error {
     )
 }
 
-/// A session stands for one memory as long as it lives: peers know its lanes.
+/// Error for a second memory. A session has one memory for its whole life, because peers know its lanes.
 fn one_memory_only() -> Error {
     unavailable(
         "the kernel has landing memory for one memory of each worker, and this worker had one already",
@@ -282,7 +285,7 @@ impl Engine for KernelWorker {
             if self.session.is_some() {
                 return Err(one_memory_only());
             }
-            let lanes = self.config.peers_max.saturating_mul(self.each());
+            let lanes = self.config.peers_max.saturating_mul(self.pairs_per_peer());
             let window = self.config.depth;
             let (session, landing) = open_session(&self.port, lanes, window, arena.len() as u64)?;
             self.session = Some(Arc::new(session));
@@ -306,7 +309,7 @@ impl Engine for KernelWorker {
         peers.iter().try_for_each(|peer| self.connect_one(peer))
     }
 
-    /// First contact: a byte and a packet of each peer, by each lane to it.
+    /// First contact: reads a byte and a packet from each peer, on each lane to it.
     fn meet(&mut self, stopped: &dyn Fn() -> bool) -> Result<()> {
         for at in self.met..self.peers.len() {
             if self.session.is_none() {
@@ -364,12 +367,12 @@ impl Engine for KernelWorker {
         Err(carries_trials_only())
     }
 
-    /// Nothing is left to do: an order ends with its flush.
+    /// There is nothing to flush: each order ends with its own flush.
     fn flush(&mut self, lane: Lane, _tag: u32) -> Result<Flush> {
         self.lanes.get(lane).map(|_| Flush::Delivered)
     }
 
-    /// Nothing completes here: lanes are polled in the kernel, and targets rest.
+    /// Nothing completes here: the kernel polls the lanes, and targets are idle.
     fn poll(&mut self, _done: &mut [Completion]) -> Result<usize> {
         Ok(0)
     }
@@ -408,15 +411,14 @@ impl Engine for KernelWorker {
     }
 }
 
-/// Time without an answer that first contact and flushes forgive; queue pairs give up sooner, unless they were told to
-/// try forever.
+/// Time limit for answers in first contact and flushes. Queue pairs give up sooner, unless they retry forever.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Time between two looks at whether the run was stopped.
-const LOOK: Duration = Duration::from_millis(10);
+/// Interval of checks whether the run was stopped.
+const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 impl KernelWorker {
-    /// Reads so many bytes from a place of a peer by each of its lanes, to behind the worker's memory.
+    /// Reads `bytes` bytes at an address of a peer on each lane to it. They land after the worker's memory.
     pub(super) fn touch(
         &self,
         peer: usize,
@@ -429,7 +431,7 @@ impl KernelWorker {
         })
     }
 
-    /// Does the same, and asks meanwhile whether the run was stopped.
+    /// Like [`Self::touch`], but checks meanwhile whether the run was stopped.
     pub(super) fn touch_unless(
         &self,
         stopped: &dyn Fn() -> bool,
@@ -449,7 +451,7 @@ impl KernelWorker {
                 let reader = thread::Builder::new().spawn_scoped(scope, read);
                 let reader = reader.map_err(|error| Error::not_started("a thread", &error))?;
                 while !reader.is_finished() {
-                    thread::park_timeout(LOOK);
+                    thread::park_timeout(STOP_CHECK_INTERVAL);
                     if stopped() {
                         stop.store(true, Ordering::Relaxed);
                     }
@@ -468,7 +470,7 @@ impl KernelWorker {
         stop: &AtomicBool,
         read: impl Fn(&KreadSession, &KreadOrder<'_>, KreadFlow) -> Result<KreadOutcome>,
     ) -> Result<()> {
-        let (each, peer) = (self.each(), &self.peers[peer]);
+        let (each, peer) = (self.pairs_per_peer(), &self.peers[peer]);
         let session = self.session()?;
         let memory = self.memory.as_ref();
         let order = KreadOrder {
@@ -511,13 +513,13 @@ pub(super) fn was_stopped() -> Error {
     Error::Failed("the run was stopped".into())
 }
 
-/// Returns whether a signal that did not end the program ended a run.
+/// Whether a signal interrupted a run without ending the program.
 pub(super) fn was_interrupted(outcome: &KreadOutcome) -> bool {
     let signal = |error: &std::io::Error| Errno::from_io_error(error) == Some(Errno::INTR);
     outcome.failed.is_none() && outcome.ended.as_ref().is_some_and(signal)
 }
 
-/// A read, begun again where a signal came before it was posted.
+/// Carries out one read, and retries it if a signal came before it was posted.
 fn one_read(session: &KreadSession, order: &KreadOrder<'_>, flow: KreadFlow) -> KreadOutcome {
     loop {
         let outcome = session.run(order, &[flow]);
@@ -531,15 +533,15 @@ fn one_read(session: &KreadSession, order: &KreadOrder<'_>, flow: KreadFlow) -> 
 /// Card of a worker for one peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct KernelCard {
-    /// Queue pairs of user space, for the peer's lanes: one for each.
+    /// User-space queue pairs, one for each of the peer's lanes.
     pub(super) pairs: Vec<PairCard>,
-    /// Lanes of this worker that lead to the peer: number of the queue pair, and of its first packet. Empty on a rank
-    /// that is only a target.
+    /// This worker's lanes to the peer: queue pair number, and first packet number. Empty on a rank that is only a
+    /// target.
     pub(super) lanes: Vec<(u32, u32)>,
 }
 
 impl KernelCard {
-    /// Reads a peer's card, which has to be for this rank and for so many queue pairs.
+    /// Parses a peer's card, which has to be for rank `own` and have `pairs` queue pairs.
     pub(super) fn parse(card: &Card, own: u32, pairs: u32) -> Result<Self, String> {
         let card: Self = serde_json::from_slice(&card.0)
             .map_err(|error| format!("its address cannot be read ({error})"))?;
@@ -559,7 +561,7 @@ impl KernelCard {
         Ok(card)
     }
 
-    /// Cards of the lanes as if they were queue pairs of user space, so that those of the other side connect to them.
+    /// Cards of the lanes in the form of user-space queue pairs, so that those of the other side can connect to them.
     pub(super) fn as_pairs(&self) -> impl Iterator<Item = PairCard> {
         let lanes = self.lanes.iter().zip(&self.pairs);
         lanes.map(|(&(number, first_packet), pair)| PairCard {

@@ -1,4 +1,4 @@
-//! The memories of one worker: those that its engine registers, and the page of first contact.
+//! The memories of one worker: the registered ones, and the page of first contact.
 
 use std::sync::Arc;
 
@@ -23,17 +23,17 @@ use crate::staged::INSTEAD;
 pub(super) struct Memories {
     port: Arc<OpenPort>,
     regions: Regions<RegistrationHandle>,
-    /// Those of them that are of GPUs.
+    /// The registered GPU memories.
     cards: NicRegions,
-    /// Bytes of first contact, and where flushes land.
+    /// The page of first contact, where reads of flushes land too.
     contact: RegistrationHandle,
 }
 
-/// Registrations of one memory, at most: each peer gets all their keys.
+/// Maximum number of registrations of one memory, because each peer gets all their keys.
 const PIECES_MAX: u64 = 4096;
 
 impl Memories {
-    /// Registers the page of first contact.
+    /// Allocates and registers the page of first contact.
     pub(super) fn open(port: &Arc<OpenPort>, queues: &mut Queues) -> Result<Self> {
         let page = Arena::allocate(2 * PAGE, Pages::Normal, Sharing::Private, None);
         let page =
@@ -74,7 +74,7 @@ impl Memories {
         })
     }
 
-    /// Takes back a registration of which no lane is left.
+    /// Deregisters a memory, which no lane may use any more.
     pub(super) fn deregister(&mut self, queues: &mut Queues, region: RegionId) -> Result<()> {
         let handle = self.regions.take(region)?;
         self.cards.forget(region);
@@ -86,12 +86,12 @@ impl Memories {
         self.regions.get(region).copied()
     }
 
-    /// The registration that has the bytes of first contact.
+    /// Registration of the page of first contact.
     pub(super) fn contact(&self) -> RegistrationHandle {
         self.contact
     }
 
-    /// The bytes of this worker that first contact reads.
+    /// The bytes of this worker that peers read in first contact.
     pub(super) fn mailbox(&self, queues: &Queues) -> Result<FarBytes> {
         let mailbox = queues.remote(self.contact);
         let mailbox =
@@ -99,7 +99,7 @@ impl Memories {
         Ok(FarBytes::from(&mailbox))
     }
 
-    /// Waits until the GPUs see the data of these completions; `reads` recognizes lanes of reads.
+    /// Waits until the GPUs see the data of these completions. `reads`: whether a lane reads.
     #[inline]
     pub(super) fn flush_arrived(
         &self,
@@ -109,22 +109,22 @@ impl Memories {
         self.cards.flush(self.port.engine(), done, reads)
     }
 
-    /// Waits until the GPUs see what peers' writes have brought; returns whether there was anything to wait for.
+    /// Waits until the GPUs see the data that peers have written. Returns whether this was necessary.
     pub(super) fn flush_incoming(&self) -> Result<bool> {
         self.cards.flush_all(self.port.engine())
     }
 
-    /// Begins a point, as [`NicRegions::begin`].
+    /// Begins a point: see [`NicRegions::begin`].
     pub(super) fn begin(&self, tried: bool) {
         self.cards.begin(tried);
     }
 
-    /// True if the CPU can copy payloads of all memories.
+    /// Whether the CPU can copy the payload of all memories.
     pub(super) fn cpu_copies(&self) -> bool {
         self.cards.is_empty()
     }
 
-    /// Adds facts about memories of GPUs.
+    /// Adds facts about GPU memories.
     pub(super) fn add_granted(&self, facts: Facts) -> Facts {
         self.cards.add_granted(facts)
     }
@@ -132,12 +132,15 @@ impl Memories {
     /// Number of registrations; `None` if no memory has more than one.
     pub(super) fn pieces(&self, queues: &Queues) -> Option<u64> {
         let registrations = queues.registrations();
-        // Beside the memories, the bytes of first contact have one.
+        // The page of first contact has one registration too.
         let in_pieces = registrations > self.regions.len() + 1;
         in_pieces.then_some(registrations as u64)
     }
 
-    /// Bytes that registering a memory locks, where its registrations are not too many.
+    /// Returns the bytes that registering a memory locks.
+    ///
+    /// # Errors
+    /// If it would need too many registrations.
     fn bytes_to_lock(&self, queues: &Queues, bytes: usize) -> Result<usize> {
         let (pieces, locked) = queues.would_register(bytes as u64);
         if pieces > PIECES_MAX {
@@ -181,7 +184,7 @@ impl Memories {
         })
     }
 
-    /// Refuses what the CPU would do with bytes that it does not address.
+    /// Refuses options that make the CPU access payload, which it cannot do in GPU memory.
     fn check_untouched(&self, what: &str) -> Result<()> {
         let copied = copied_bytes(self.port.asked.inline_bytes, self.port.sends_payload);
         let (why, how) = match copied {
@@ -208,13 +211,12 @@ fn not_registered(bytes: usize, why: &LibraryError) -> String {
     format!("{bytes} bytes cannot be registered: {why}{advice}")
 }
 
-/// Bytes of payload that the CPU was asked to copy into work requests. Whoever is only a target copies none, and reads
-/// carry no payload.
+/// Bytes of payload that the CPU was asked to copy into work requests. Targets and reads copy none.
 fn copied_bytes(asked: Option<u32>, sends_payload: bool) -> Option<u32> {
     asked.filter(|&bytes| bytes > 0 && sends_payload)
 }
 
-/// Words about what a way needs of the kernel, where the kernel does not list it.
+/// Remark about the kernel module that a way to register needs, if the kernel does not list it.
 fn without_peer_memory(way: RegistrationWay, rules: Option<&NicRules>, tree: &Tree) -> String {
     match rules {
         Some(rules) if way == RegistrationWay::Peermem && !(rules.has_peer_memory)(tree) => {
@@ -234,7 +236,7 @@ mod tests {
     use crate::memory::nvidia::NVIDIA;
 
     #[test]
-    fn payload_is_refused_where_the_cpu_would_copy_it() {
+    fn gpu_memory_is_refused_if_the_cpu_would_copy_payload() {
         use Verb::{Read, Send, Write};
         for (initiates, verbs, inline, copied) in [
             (true, &[Write][..], Some(64), Some(64)),
@@ -242,7 +244,7 @@ mod tests {
             (true, &[Write], Some(0), None),
             (true, &[Write], None, None),
             (true, &[Read], Some(64), None),
-            // A target's memory is no reason.
+            // A target copies nothing.
             (false, &[Write, Send], Some(64), None),
         ] {
             let request = OpenRequest {
@@ -256,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_lacks_is_named_for_each_maker() {
+    fn the_missing_kernel_module_is_named_for_each_vendor() {
         for (vendor, words, path) in [
             (
                 NVIDIA,
@@ -271,15 +273,15 @@ mod tests {
         ] {
             let root = tempfile::tempdir().unwrap();
             let tree = Tree::at(root.path());
-            let said = |way| without_peer_memory(way, Some(&vendor.cards), &tree);
-            assert!(said(RegistrationWay::Peermem).contains(words));
-            assert_eq!(said(RegistrationWay::Dmabuf), "");
+            let remark = |way| without_peer_memory(way, Some(&vendor.cards), &tree);
+            assert!(remark(RegistrationWay::Peermem).contains(words));
+            assert_eq!(remark(RegistrationWay::Dmabuf), "");
             assert_eq!(
                 without_peer_memory(RegistrationWay::Peermem, None, &tree),
                 ""
             );
             std::fs::create_dir_all(root.path().join(path)).unwrap();
-            assert_eq!(said(RegistrationWay::Peermem), "");
+            assert_eq!(remark(RegistrationWay::Peermem), "");
         }
     }
 }

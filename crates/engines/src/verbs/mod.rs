@@ -1,28 +1,28 @@
-//! `verbs`: RDMA devices, straight by libibverbs: reliable connections (`verbs:rc`), and dynamically connected ones
-//! of mlx5 cards (`verbs:dc`); and reads and writes that the kernel posts (`verbs:kernel`).
+//! `verbs`: RDMA devices, directly by libibverbs. Its transports are reliable connections (`verbs:rc`), the dynamically
+//! connected transport of mlx5 NICs (`verbs:dc`), and reads and writes that the kernel posts (`verbs:kernel`).
 //!
 //! | file | what lives there |
 //! | --- | --- |
-//! | `options` | names that a user may give, and the values that were asked for |
-//! | `choose`, `port` | the library, devices, ports and addresses; the errors of those that are not there |
+//! | `options` | names of options and libraries, and the values that the user asked for |
+//! | `choose`, `port` | the library, devices, ports and addresses, and the errors for missing ones |
 //! | `domain` | one port of a device |
-//! | `worker`, `send_queue` | lanes, posting, completions; what a queue pair was given and has not completed |
-//! | `completions` | what was taken from the device and not yet returned by a poll |
-//! | `memories` | registered memories, of the host and of GPUs, and the page of first contact |
-//! | `peers` | the queue pairs to each peer: making, cards, connecting |
-//! | `cm`, `cm_terms` | connecting by rdma_cm: its steps, what is agreed upon and granted |
-//! | `cm_port`, `cm_private` | what that needs of a port; what the sides prove to each other |
-//! | `transport` | the transports, and the refusals of others |
-//! | `dc` | DC: the device, a worker's initiators and its target, what peers are told |
+//! | `worker`, `send_queue` | lanes, posting and completions; pending work requests of a queue pair |
+//! | `completions` | completions that were taken from the device and not yet returned by a poll |
+//! | `memories` | registered host and GPU memories, and the page of first contact |
+//! | `peers` | the queue pairs to each peer: creating them, cards, connecting |
+//! | `cm`, `cm_terms` | connecting by rdma_cm: its steps and the terms of a path |
+//! | `cm_port`, `cm_private` | the prerequisites of rdma_cm; the private data that both sides exchange |
+//! | `transport` | the supported transports, and the refusals of others |
+//! | `dc` | DC: the device, a worker's initiators and its target, cards |
 //! | `kernel_session` | the session of the kernel's module |
-//! | `kernel_worker`, `kernel_carrier` | a worker over it, with single reads; carrying its trials out |
+//! | `kernel_worker`, `kernel_carrier` | a worker over that session; carrying out its trials |
 //! | `contact` | first contact |
-//! | `causes` | what usually causes a failure |
+//! | `causes` | usual causes of failures |
 //!
-//! Each worker has a completion queue of its own, and for each peer one queue pair; a second one for messages where
-//! both sends and write-imms are asked for, since both use up receives. More queue pairs to a peer are more engines
-//! like this one, which `tonnage_engine::paths` makes. Over DC it has a few initiators for all peers, and one target.
-//! Calls into the library are in `tonnage_sys::verbs`.
+//! Each worker has its own completion queue, and one queue pair per peer. If a run uses both sends and write-imms, a
+//! second queue pair carries the messages, because both consume receives. For more queue pairs per peer,
+//! `tonnage_engine::paths` opens more engines like this one. Over DC, a worker has a few initiators for all peers, and
+//! one target. Calls into the library are in `tonnage_sys::verbs`.
 
 mod causes;
 mod choose;
@@ -57,7 +57,7 @@ use transport::{DC, KERNEL, RC, VerbsTransport, check_transport};
 
 use crate::staged::open_staged;
 
-/// The row of the list of engines.
+/// This engine's entry in the list of engines.
 pub const ENTRY: Entry = Entry {
     variant: Some(Variant {
         what: "TRANSPORT",
@@ -97,5 +97,5 @@ fn open(request: &OpenRequest<'_>) -> Result<Domains> {
         |port| -> Result<Arc<dyn Domain>> { Ok(Arc::new(PortDomain::new(request, port)?)) };
     let ports = choose::choose(request);
     let domains = ports.and_then(|ports| ports.into_iter().map(domain).collect());
-    domains.map_err(|error| VerbsTransport::of(request.variant).named(error))
+    domains.map_err(|error| VerbsTransport::from_variant(request.variant).named(error))
 }

@@ -1,4 +1,4 @@
-//! Names that a user may give: the library's and the engine's own options; and the values that were asked for.
+//! Names on the command line: the libraries and the engine's options; and their parsed values.
 
 use tonnage_engine::{EngineOption, OpenRequest, OptionKind};
 use tonnage_sys::verbs::Patience;
@@ -6,16 +6,16 @@ use tonnage_sys::verbs::Patience;
 use super::transport::{DC, KERNEL, RC, VerbsTransport};
 use crate::registration::{self, AUTO, REGISTRATION, RegistrationWay};
 
-/// The environment variable that names the library.
+/// Environment variable that names libibverbs.
 pub(super) const LIBIBVERBS_VARIABLE: &str = "TONNAGE_LIBIBVERBS";
 
-/// The name by which the library is chosen.
+/// Name by which libibverbs is chosen.
 pub(super) const LIBRARY: &str = "libibverbs";
 
-/// The environment variable that names the library that connects.
+/// Environment variable that names librdmacm.
 pub(super) const LIBRDMACM_VARIABLE: &str = "TONNAGE_LIBRDMACM";
 
-/// The name by which that library is chosen.
+/// Name by which librdmacm is chosen.
 pub(super) const LIBRDMACM: &str = "librdmacm";
 
 const CONNECT: &str = "connect";
@@ -40,25 +40,26 @@ const REGION_BYTES: &str = "mr-size";
 const INITIATORS: &str = "dci";
 const SIGNALLING: &str = "signalling";
 
-/// Ways to register memory of a GPU, in the order in which they are tried.
+/// Ways to register GPU memory, in the order of trial.
 pub(super) const CARD_WAYS: [RegistrationWay; 2] =
     [RegistrationWay::Dmabuf, RegistrationWay::Peermem];
 
 /// Variants that post in user space.
 const IN_USER_SPACE: &[&str] = &[RC, DC];
 
-/// Times that are without end.
+/// Value of an option for unlimited retries.
 const FOREVER: &str = "forever";
-/// The number that means so to a queue pair.
-const WITHOUT_END: u8 = 7;
+/// Retry count that means unlimited to a queue pair.
+const UNLIMITED: u8 = 7;
 
-/// A peer is asked to wait 0.64 ms for a receive, as by other tools: 12 in the table of the specification.
+/// Code 12 in the table of the specification: 0.64 ms until a message without a receive is sent again, as in other
+/// tools.
 const RNR_TIMER: u8 = 12;
 
-/// Payloads that are asked to fit into a work request, where nobody says how many bytes.
+/// Default for the payload bytes that a work request has to hold inline.
 pub(super) const INLINE_USUAL: u32 = 220;
 
-/// All of them, for the row of the list.
+/// All options, for the list of engines.
 pub(super) static OPTIONS: [EngineOption; 23] = [
     EngineOption::choice(
         CONNECT,
@@ -209,16 +210,16 @@ const fn or_number(
 /// Flow labels of queue pairs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FlowLabel {
-    /// The driver's affair.
+    /// Left to the driver.
     Auto,
-    /// Another one for each.
+    /// A different one for each queue pair.
     Spread,
-    /// One for all.
+    /// The same for all.
     Fixed(u32),
 }
 
 impl FlowLabel {
-    /// The label between two queue pairs; 0 leaves it to the driver.
+    /// Flow label between two queue pairs; 0 leaves it to the driver.
     pub(super) fn between(self, one: u32, other: u32) -> u32 {
         match self {
             Self::Auto => 0,
@@ -228,7 +229,7 @@ impl FlowLabel {
     }
 }
 
-/// A flow label of 20 bits, alike on both sides and another for other queue pairs.
+/// Computes a 20-bit flow label that is the same on both sides and differs between queue pairs.
 fn spread(one: u32, other: u32) -> u32 {
     let product = u64::from(one).wrapping_mul(u64::from(other));
     let label = (product ^ product >> 20 ^ product >> 40) as u32 & 0xf_ffff;
@@ -245,10 +246,10 @@ impl std::fmt::Display for FlowLabel {
     }
 }
 
-/// The values that were asked for; `None` for what the engine decides.
+/// Values that the user asked for; `None` if the engine decides.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Asked {
-    /// True for connecting by rdma_cm.
+    /// Whether rdma_cm connects.
     pub(super) by_cm: bool,
     pub(super) transport: VerbsTransport,
     /// Initiators of a worker over DC.
@@ -263,33 +264,33 @@ pub(super) struct Asked {
     pub(super) reads: Option<u8>,
     pub(super) inline_bytes: Option<u32>,
     pub(super) send_depth: Option<u32>,
-    /// Work requests with one doorbell.
+    /// Maximum number of work requests per doorbell.
     pub(super) list: usize,
-    /// True where the driver's locks stay.
+    /// Whether to keep the driver's locks.
     pub(super) locks: bool,
-    /// Stretches of local memory of a work request.
+    /// Maximum number of local memory ranges (SGEs) in a work request.
     pub(super) stretches: u32,
-    /// Every so many operations one is signalled.
+    /// One in this many operations is signalled.
     pub(super) signal: u32,
     pub(super) relaxed: bool,
-    /// Way to register memory of a GPU.
+    /// How to register GPU memory.
     pub(super) registration: String,
-    /// Bytes of one registration.
+    /// Maximum bytes of one registration.
     pub(super) region_bytes: Option<u64>,
-    /// True where the kernel signals the first operation of a window only.
+    /// Whether the kernel signals only the first operation of a window.
     pub(super) signals_first: bool,
 }
 
 impl Asked {
-    pub(super) fn of(request: &OpenRequest<'_>) -> Self {
+    pub(super) fn from_request(request: &OpenRequest<'_>) -> Self {
         let text = |name| request.option(&OPTIONS, name);
         let number = |name| text(name).parse::<u32>().ok();
-        // All are checked against their bounds before, so that nothing is cut here.
+        // All values were checked against their bounds, so no conversion fails here.
         let byte = |name| number(name).and_then(|value| u8::try_from(value).ok());
-        let times = |name| byte(name).unwrap_or(WITHOUT_END);
+        let times = |name| byte(name).unwrap_or(UNLIMITED);
         Self {
             by_cm: text(CONNECT) == "cm",
-            transport: VerbsTransport::of(request.variant),
+            transport: VerbsTransport::from_variant(request.variant),
             initiators: number(INITIATORS).unwrap_or(1).max(1),
             gid: byte(GID),
             mtu: number(MTU),
@@ -323,18 +324,18 @@ impl Asked {
         }
     }
 
-    /// The least time until a packet without an answer is a failure, in milliseconds; `None` for never.
+    /// Minimum time in milliseconds until an unanswered packet is a failure; `None` if retries are unlimited.
     pub(super) fn gives_up_after_ms(&self) -> Option<f64> {
         let once_us = 4.096 * f64::from(self.patience.timeout).exp2();
         let times = f64::from(self.patience.retry) + 1.0;
-        (self.patience.retry != WITHOUT_END).then_some(once_us * times / 1000.0)
+        (self.patience.retry != UNLIMITED).then_some(once_us * times / 1000.0)
     }
 }
 
-/// Times in words.
-pub(super) fn times(number: u8) -> String {
+/// Formats a retry count.
+pub(super) fn format_retries(number: u8) -> String {
     match number {
-        WITHOUT_END => FOREVER.to_owned(),
+        UNLIMITED => FOREVER.to_owned(),
         number => number.to_string(),
     }
 }
@@ -344,7 +345,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flow_labels_are_alike_on_both_sides_and_differ_between_queue_pairs() {
+    fn flow_labels_match_on_both_sides_and_differ_between_queue_pairs() {
         let labels: std::collections::BTreeSet<u32> = (17..81).map(|n| spread(n, n + 1)).collect();
         assert!(labels.len() > 60, "{labels:?}");
         assert!(labels.iter().all(|label| (1..=0xf_ffff).contains(label)));

@@ -1,4 +1,4 @@
-//! The queue pairs to each peer: making them, telling the peer of them, and connecting.
+//! The queue pairs to each peer: creating them, exchanging cards, and connecting.
 
 use std::hash::{BuildHasher, RandomState};
 use std::ops::Range;
@@ -16,7 +16,7 @@ use super::send_queue::SendQueue;
 use super::worker::Worker;
 
 impl Worker {
-    /// Makes the queue pairs to a peer, and the card that tells of them.
+    /// Creates the queue pairs to a peer, and the card with their addresses.
     pub(super) fn card(&mut self, rank: u32) -> Result<Card> {
         let port = Arc::clone(&self.port);
         let about = |why| {
@@ -64,7 +64,10 @@ impl Worker {
         Ok(Card::encode(&card))
     }
 
-    /// Takes in a new queue pair; fails if its work requests have less room for payloads than was asked for.
+    /// Wraps a new queue pair.
+    ///
+    /// # Errors
+    /// If its work requests hold less inline payload than the user asked for.
     pub(super) fn pair(&self, handle: PairHandle, peer: u32) -> Result<WorkerPair> {
         let limits = self.queues.limits(handle);
         let inline = limits.map_or(0, |limits| limits.inline_bytes);
@@ -74,7 +77,7 @@ impl Worker {
             number: self.queues.number(handle),
             peer,
             sends: SendQueue::new(self.send_depth),
-            // What was not asked for is not taken, so that the option has its effect.
+            // The device may grant more, but using more would make the option pointless.
             inline_bytes: inline.min(self.port.inline_bytes()),
             receives_posted: 0,
             used_up: 0,
@@ -82,7 +85,7 @@ impl Worker {
         })
     }
 
-    /// Connects the queue pairs of a peer with its own.
+    /// Connects the queue pairs to a peer with those in its card.
     pub(super) fn connect_one(&mut self, neighbor: &Neighbor) -> Result<()> {
         let (rank, own) = (neighbor.peer, self.config.rank);
         let failed =
@@ -133,7 +136,7 @@ impl Worker {
         Ok(())
     }
 
-    /// The way to a peer; the queue pair's number and the flow label are the caller's to fill in.
+    /// Path to a peer. The caller fills in the queue pair number and the flow label.
     fn path(&self, card: &PairCard, first_packet: u32) -> Result<PathTo, String> {
         let port = &self.port;
         let gids = port.gids_with(card.over_ethernet, card.gid, &card.device)?;
@@ -151,13 +154,13 @@ impl Worker {
     }
 }
 
-/// Peers of a worker, and the queue pairs that lead to them. Both are known by their places.
+/// Peers of a worker, and the queue pairs that lead to them. Both are addressed by index.
 pub(super) struct Peers {
     pairs: Vec<WorkerPair>,
     peers: Vec<PeerPairs>,
-    /// Number of peers that have answered.
+    /// Number of peers that completed first contact.
     met: usize,
-    /// Smallest values that were agreed upon with any peer.
+    /// Smallest values agreed with any peer.
     mtu: Option<u32>,
     reads: Option<u8>,
 }
@@ -187,7 +190,7 @@ impl Peers {
         &self.pairs
     }
 
-    /// Adds a queue pair; returns its place.
+    /// Adds a queue pair, and returns its index.
     pub(super) fn add_pair(&mut self, pair: WorkerPair) -> usize {
         self.pairs.push(pair);
         self.pairs.len() - 1
@@ -246,13 +249,13 @@ impl Peers {
     }
 }
 
-/// The least of what was agreed upon with any peer, with one more.
+/// Minimum of the values so far and one more.
 pub(super) fn least<T: Ord + Copy>(so_far: Option<T>, more: T) -> Option<T> {
     Some(so_far.map_or(more, |least| least.min(more)))
 }
 
-/// Number of a first packet: those of an earlier run between queue pairs of the same numbers must not be taken for this
-/// one's.
+/// Random first packet number. Late packets of an earlier run may have the same queue pair numbers, and must not be
+/// mistaken for packets of this run.
 pub(super) fn first_packet(of: impl std::hash::Hash) -> u32 {
     RandomState::new().hash_one(of) as u32 & 0xff_ffff
 }
@@ -261,39 +264,39 @@ pub(super) fn first_packet(of: impl std::hash::Hash) -> u32 {
 pub(super) struct WorkerPair {
     pub(super) handle: PairHandle,
     pub(super) number: u32,
-    /// The rank that it leads to; of an initiator of DC, that of the operation that failed first.
+    /// The peer's rank. For a DC initiator, that of the operation that failed first.
     pub(super) peer: u32,
     pub(super) sends: SendQueue,
     pub(super) inline_bytes: u32,
-    /// Receives of messages that are posted.
+    /// Number of posted receives for messages.
     pub(super) receives_posted: u32,
-    /// Receives that writes with an immediate have used up since some were posted.
+    /// Receives consumed by writes with immediates since the last were posted.
     pub(super) used_up: u32,
-    /// State in which its first operation failed, with the device's code.
+    /// State and the device's code of its first failure.
     pub(super) broken: Option<(u32, u32)>,
 }
 
-/// The queue pairs of a peer, by their places in the worker's list.
+/// The queue pairs to a peer, by their indices.
 pub(super) struct PeerPairs {
     pub(super) rank: u32,
-    /// Its device and port, in words; known once it is connected.
+    /// Description of its device and port; empty until connected.
     pub(super) device: String,
     pub(super) one_sided: usize,
-    /// Equal to that of the one-sided verbs where messages need no other.
+    /// Equal to `one_sided` if messages need no queue pair of their own.
     pub(super) messages: usize,
-    /// Number of the first packet that this side sends.
+    /// Number of this side's first packet.
     pub(super) first_packet: u32,
-    /// Bytes of the peer that first contact reads; known once it is connected.
+    /// Bytes of the peer that first contact reads; `None` until connected.
     pub(super) mailbox: Option<KeyedRegion>,
-    /// Payload of a packet to it; known once it is connected.
+    /// Payload of a packet to it; 0 until connected.
     pub(super) mtu: u32,
     pub(super) is_connected: bool,
-    /// Its target, over DC; known once it is connected.
+    /// Address of its DC target; `None` until connected.
     pub(super) address: Option<AddressHandle>,
 }
 
 impl PeerPairs {
-    /// A peer that one queue pair leads to, and that is not connected yet.
+    /// A peer with one queue pair, which is not connected yet.
     pub(super) fn new(rank: u32, place: usize) -> Self {
         Self {
             rank,
@@ -308,7 +311,7 @@ impl PeerPairs {
         }
     }
 
-    /// Places of its queue pairs.
+    /// Indices of its queue pairs.
     pub(super) fn places(&self) -> Vec<usize> {
         let mut places = vec![self.one_sided, self.messages];
         places.dedup();
@@ -316,12 +319,12 @@ impl PeerPairs {
     }
 }
 
-/// Registered memory of a peer, as a descriptor says it.
+/// Registered memory of a peer, as its descriptor has it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct FarBytes {
     base: u64,
     len: u64,
-    /// Bytes between the beginnings of two pieces that have a key each; 0 where there is one key.
+    /// Distance in bytes between the starts of two pieces with a key each; 0 if there is only one key.
     stride: u64,
     keys: Vec<u32>,
 }
@@ -338,7 +341,7 @@ impl From<&KeyedRegion> for FarBytes {
     }
 }
 
-/// No bytes at all.
+/// An empty region.
 pub(super) fn no_bytes() -> KeyedRegion {
     KeyedRegion {
         base: 0,
@@ -355,7 +358,7 @@ impl FarBytes {
         })
     }
 
-    /// The memory that this describes.
+    /// Converts this into the region that work requests use.
     pub(super) fn keyed(self) -> Result<KeyedRegion, String> {
         let keys = RegionKeys::of_pieces(self.len, self.stride, &self.keys);
         Ok(KeyedRegion {
@@ -369,23 +372,23 @@ impl FarBytes {
 /// Card of a worker for one peer.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct PairCard {
-    /// Device and port, in words.
+    /// Description of device and port.
     pub(super) device: String,
-    /// Numbers of the queue pairs: that of the one-sided verbs, and that of messages where it is another.
+    /// Queue pair numbers: for one-sided verbs, and for messages if they have another.
     pub(super) numbers: Vec<u32>,
     pub(super) first_packet: u32,
     pub(super) mtu: u32,
     pub(super) gid: Option<[u8; 16]>,
     pub(super) lid: u16,
     pub(super) over_ethernet: bool,
-    /// Reads that it can serve at once, and that it would have in flight.
+    /// Maximum reads that it can serve at once, and that it would keep in flight.
     pub(super) reads_as_target: u8,
     pub(super) reads_as_initiator: u8,
     /// Bytes that first contact reads.
     pub(super) mailbox: FarBytes,
-    /// The rank that it is for.
+    /// The rank that this card is for.
     pub(super) peer: u32,
-    /// The part for rdma_cm; `None` where it does not connect.
+    /// The rdma_cm part; `None` if rdma_cm is not used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cm: Option<CmCard>,
 }

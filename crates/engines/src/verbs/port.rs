@@ -1,4 +1,4 @@
-//! One open port of a device, which its workers share.
+//! An open port of a device, which all its workers share.
 
 use std::fmt::Display;
 
@@ -10,26 +10,26 @@ use super::cm_port::CmPort;
 use super::dc::DcDevice;
 use super::options::{Asked, INLINE_USUAL};
 
-/// Work requests of an initiator that many peers share, where nobody says how many: each takes several places of what
-/// the device has.
+/// Default maximum for the queue depth of a DC initiator that peers share. Each of its work requests takes several
+/// entries of the device's queue.
 const INITIATOR_DEPTH_MAX: u32 = 1024;
 
-/// An open port, which its workers share.
+/// An open port, which all its workers share.
 pub(super) struct OpenPort {
     pub(super) chosen: ChosenPort,
     pub(super) asked: Asked,
     pub(super) limits: DeviceLimits,
-    /// Library and address of rdma_cm; `None` where it does not connect.
+    /// Library and address for rdma_cm; `None` if rdma_cm is not used.
     pub(super) cm: Option<CmPort>,
-    /// The device as DC needs it; only there.
+    /// The device's DC support; only for that transport.
     pub(super) dc: Option<DcDevice>,
-    /// Queue pairs to each peer: whether each has to have receives ready.
+    /// One entry per queue pair to a peer: whether it needs receives.
     pub(super) receives: Vec<bool>,
-    /// True when the first of them uses up receives by writes with an immediate.
+    /// Whether writes with immediates consume receives of the first of them.
     pub(super) immediates: bool,
-    /// True where this rank posts payload of its own: it initiates something that is no read.
+    /// Whether this rank posts payload of its own: it initiates operations other than reads.
     pub(super) sends_payload: bool,
-    /// True where peers may change words in one step.
+    /// Whether peers may carry out atomic operations.
     pub(super) atomics: bool,
 }
 
@@ -43,7 +43,7 @@ impl OpenPort {
         self.chosen.port.number
     }
 
-    /// Device and port, and the address that packets carry, in words.
+    /// Describes device, port, and the address that packets carry.
     pub(super) fn in_words(&self) -> String {
         let (name, number) = (self.chosen.context.name(), self.number());
         match &self.chosen.gid {
@@ -59,7 +59,7 @@ impl OpenPort {
         Error::Failed(format!("{engine} on {at}: {why}{events}"))
     }
 
-    /// Trouble that the device has told of since it was asked last, in words that go behind others; empty without any.
+    /// Device events since the last call, as a suffix of a message; empty if there are none.
     pub(super) fn events(&self) -> String {
         match self.chosen.context.take_events().as_slice() {
             [] => String::new(),
@@ -67,7 +67,7 @@ impl OpenPort {
         }
     }
 
-    /// The same trouble, each event with the device's name.
+    /// Device events since the last call, each with the device's name.
     pub(super) fn take_events(&self) -> Vec<String> {
         let (context, name) = (&self.chosen.context, self.chosen.context.name());
         let events = context.take_events().into_iter();
@@ -82,7 +82,7 @@ impl OpenPort {
         self.chosen.gid.as_ref().map(|gid| gid.address.octets())
     }
 
-    /// This side of every path: port, partition, MTU, service level and traffic class.
+    /// The part of a path that is the same for all peers.
     pub(super) fn path(&self) -> PathTo {
         PathTo {
             port: self.number(),
@@ -94,7 +94,7 @@ impl OpenPort {
         }
     }
 
-    /// Index of this side's address, and the address; `None` where packets carry none.
+    /// Index and value of this side's address; `None` if packets carry none.
     pub(super) fn own_gids(&self) -> Option<(u8, Gid)> {
         Some((self.gid_index()?, self.gid()?))
     }
@@ -104,7 +104,10 @@ impl OpenPort {
         Some(u8::try_from(index).unwrap_or(u8::MAX))
     }
 
-    /// Index of this side's address, and the address of a peer; `None` where packets carry none.
+    /// Index of this side's address, and the peer's address; `None` if packets carry none.
+    ///
+    /// # Errors
+    /// If only one side's packets carry addresses, or the link layers differ.
     pub(super) fn gids_with(
         &self,
         over_ethernet: bool,
@@ -127,12 +130,12 @@ impl OpenPort {
         }
     }
 
-    /// This port and a peer's, in words.
+    /// Describes this port and the peer's.
     pub(super) fn both_ends(&self, device: &str) -> String {
         format!("this side is at {}, the other at {device}", self.in_words())
     }
 
-    /// Refuses room in a work request that was asked for and not granted.
+    /// Refuses a device that grants less inline payload than the user asked for.
     pub(super) fn check_inline(&self, granted: u32) -> Result<()> {
         let Some(asked) = self.asked.inline_bytes.filter(|&asked| asked > granted) else {
             return Ok(());
@@ -142,7 +145,7 @@ impl OpenPort {
         Err(unavailable(why, &how))
     }
 
-    /// Bytes of one registration, at most.
+    /// Maximum bytes of one registration.
     pub(super) fn region_bytes(&self) -> u64 {
         let device = self.limits.region_bytes;
         self.asked
@@ -150,25 +153,25 @@ impl OpenPort {
             .map_or(device, |asked| asked.min(device))
     }
 
-    /// Reads that this side would have in flight.
+    /// Maximum reads that this side keeps in flight.
     pub(super) fn reads(&self) -> u8 {
         let device = self.limits.reads_as_initiator;
         self.asked.reads.map_or(device, |asked| asked.min(device))
     }
 
-    /// Payloads that are asked to fit into a work request.
+    /// Payload bytes that a work request has to hold inline.
     pub(super) fn inline_bytes(&self) -> u32 {
         self.asked.inline_bytes.unwrap_or(INLINE_USUAL)
     }
 
-    /// Every so many operations of a queue pair one is signalled: at least two in a window, so that there is always one
-    /// that tells of the others' end.
+    /// Signalling interval of a queue pair. At least two operations of a window are signalled, so that completions of
+    /// the others are always noticed.
     pub(super) fn signal(&self, window: u32, send_depth: u32) -> u32 {
         let most = window.min(send_depth).div_ceil(2).max(1);
         self.asked.signal.min(most)
     }
 
-    /// Work requests of the send queue of an initiator of DC, which so many peers share.
+    /// Send-queue depth of a DC initiator, if `peers` share the initiators.
     pub(super) fn initiator_depth(&self, window: u32, peers: u32) -> u32 {
         let of_one = self.send_depth(window);
         match self.asked.send_depth {
@@ -178,16 +181,16 @@ impl OpenPort {
         }
     }
 
-    /// Work requests of a send queue for a window.
+    /// Send-queue depth needed for `window`.
     pub(super) fn send_depth(&self, window: u32) -> u32 {
-        // Operations of several lanes, and what the engine does by itself.
+        // Room for operations of several lanes, and for the engine's own.
         let wanted = window.saturating_mul(2).saturating_add(8).max(32);
         let depth = self.asked.send_depth.unwrap_or(wanted);
         depth.clamp(2, self.limits.work_requests.max(2))
     }
 }
 
-/// Work requests of a queue that several peers share, where one peer needs so many.
+/// Depth of a queue that `peers` share, if one peer needs `of_one` entries.
 fn shared_depth(of_one: u32, peers: u32) -> u32 {
     let all = of_one.saturating_mul(peers.max(1));
     all.min(INITIATOR_DEPTH_MAX.max(of_one))
@@ -198,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn peers_that_share_a_queue_have_room_in_it_for_all_of_them_up_to_a_limit() {
+    fn a_shared_queue_has_room_for_all_peers_up_to_a_maximum() {
         assert_eq!(shared_depth(32, 0), 32);
         assert_eq!(shared_depth(32, 8), 256);
         assert_eq!(shared_depth(32, 1 << 30), INITIATOR_DEPTH_MAX);

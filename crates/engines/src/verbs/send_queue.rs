@@ -1,51 +1,51 @@
-//! Work requests that a queue pair was given and that have not completed: a ring in the order in which they complete.
+//! Pending work requests of a queue pair, in a ring in the order of their completion.
 //!
-//! A completion of a signalled work request tells that all before it on its queue pair have ended too.
+//! The completion of a signalled work request means that all earlier ones on its queue pair have ended too.
 
-/// Purpose of a work request.
+/// A pending work request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct PendingWork {
-    /// The lane; [`SILENT`] where nobody is told of its end.
+    /// The lane; [`SILENT`] if the completion is not reported.
     pub(super) lane: u32,
     pub(super) tag: u32,
     pub(super) len: u32,
 }
 
-/// The lane of what the engine does by itself.
+/// Lane of the engine's own operations.
 pub(super) const SILENT: u32 = u32::MAX;
 
-/// Marks the number of a receive.
+/// Marks the ID of a receive.
 pub(super) const RECEIVE: u64 = 1 << 63;
-/// Marks that of a receive which writes with an immediate use up: it has a queue pair for a lane.
+/// Marks the ID of a receive for writes with immediates. Such an ID has a queue pair instead of a lane.
 pub(super) const IMMEDIATE: u64 = 1 << 62;
 
-/// The number of a work request of a send queue.
+/// ID of a work request in a send queue.
 #[inline]
 pub(super) fn send_id(pair: usize, number: u32) -> u64 {
     (pair as u64) << 32 | u64::from(number)
 }
 
-/// Work requests that one completion has ended, the last of them included.
+/// The work requests that one completion has ended, up to and including `last`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EndedWork {
-    /// Place of the queue pair.
+    /// Index of the queue pair.
     pub(super) pair: usize,
-    /// Number of the last one.
+    /// Number of the last work request.
     pub(super) last: u32,
-    /// State of the last one, and the device's code; `None` where it succeeded.
+    /// State of the last work request and the device's code; `None` if it succeeded.
     pub(super) failure: Option<(u32, u32)>,
 }
 
-/// The ring of one queue pair.
+/// Ring of the pending work requests of one queue pair.
 #[derive(Debug)]
 pub(super) struct SendQueue {
     ring: Box<[PendingWork]>,
     depth: u32,
     oldest: u32,
     next: u32,
-    /// Work requests behind the last signalled one.
+    /// Number of work requests after the last signalled one.
     unsignalled: u32,
-    /// Count of those before the newest was taken.
+    /// `unsignalled` before the newest was pushed.
     unsignalled_before: u32,
 }
 
@@ -69,7 +69,8 @@ impl SendQueue {
         }
     }
 
-    /// True when an operation can be taken. One place is kept for [`Self::must_close`].
+    /// Whether an operation can be pushed. One slot is reserved for the write that closes the queue: see
+    /// [`Self::must_close`].
     #[inline]
     pub(super) fn has_room(&self) -> bool {
         self.in_flight() + 1 < self.depth
@@ -81,7 +82,7 @@ impl SendQueue {
         self.next.wrapping_sub(self.oldest)
     }
 
-    /// Takes one, and returns its number and whether it has to be signalled: where `every` work requests one is.
+    /// Adds a work request, and returns its number and whether it must be signalled. One in `every` is.
     #[inline]
     pub(super) fn push(&mut self, lane: u32, tag: u32, len: u32, every: u32) -> (u32, bool) {
         let number = self.next;
@@ -94,23 +95,23 @@ impl SendQueue {
         (number, signalled)
     }
 
-    /// The oldest that is in flight.
+    /// The oldest work request in flight.
     pub(super) fn oldest(&self) -> Option<PendingWork> {
         (self.in_flight() > 0).then(|| self.ring[self.place(self.oldest)])
     }
 
-    /// Takes the newest back, which was not handed over.
+    /// Removes the newest work request, which the device did not get.
     pub(super) fn take_back(&mut self) {
         self.next = self.next.wrapping_sub(1);
         self.unsignalled = self.unsignalled_before;
     }
 
-    /// True when nothing that is in flight will tell of its end.
+    /// Whether work requests are in flight and none of them is signalled, so their end would go unnoticed.
     pub(super) fn must_close(&self) -> bool {
         self.unsignalled > 0 && self.unsignalled >= self.in_flight()
     }
 
-    /// Takes out the oldest, if it is not newer than number `last`; says whether it is the last one.
+    /// Removes and returns the oldest, unless it is newer than number `last`; and whether it is number `last`.
     #[inline]
     pub(super) fn pop(&mut self, last: u32) -> Option<(PendingWork, bool)> {
         let left = last.wrapping_sub(self.oldest).wrapping_add(1);
@@ -147,7 +148,7 @@ mod tests {
         assert_eq!(ended.len(), 6);
         assert!(ended[5].1 && !ended[4].1);
         assert_eq!(ended[5].0.tag, 5);
-        assert!(queue.must_close(), "the seventh tells nothing");
+        assert!(queue.must_close(), "the seventh is unsignalled");
         let (last, signalled) = queue.push(SILENT, 0, 0, 1);
         assert!(signalled && !queue.must_close());
         assert_eq!(std::iter::from_fn(|| queue.pop(last)).count(), 2);
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_beyond_32_bits() {
+    fn numbers_wrap_around_at_32_bits() {
         let mut queue = SendQueue::new(5);
         (queue.oldest, queue.next) = (u32::MAX - 1, u32::MAX - 1);
         let mut tag = 0;
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_handed_over_is_taken_back() {
+    fn a_work_request_that_was_not_posted_is_removed() {
         let mut queue = SendQueue::new(8);
         pushed(&mut queue, 2, 3);
         let (third, signalled) = queue.push(1, 9, 0, 3);
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_was_never_given_takes_nothing_out() {
+    fn an_unknown_number_removes_nothing() {
         let mut queue = SendQueue::new(8);
         pushed(&mut queue, 2, 1);
         assert_eq!(queue.pop(2), None);

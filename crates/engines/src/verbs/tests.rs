@@ -1,10 +1,10 @@
-//! Tests of the engine without a device. Those that move bytes need one, and are scripts/rdma-guest's.
+//! Tests of the engine without a device. Tests that move bytes need one: see scripts/rdma-guest.
 
 use tonnage_engine::{DeviceRequest, EngineOptions, OpenRequest, Verb};
 use tonnage_units::Error;
 
 use super::ENTRY;
-use super::options::{Asked, FlowLabel, times};
+use super::options::{Asked, FlowLabel, format_retries};
 use super::transport::VerbsTransport;
 
 fn asked(options: &[(&str, &str)]) -> Asked {
@@ -13,7 +13,7 @@ fn asked(options: &[(&str, &str)]) -> Asked {
         .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
         .collect();
     let checked = ENTRY.check_options(&options, "rc").unwrap();
-    Asked::of(&OpenRequest {
+    Asked::from_request(&OpenRequest {
         variant: "rc",
         options: &checked,
         ..OpenRequest::default()
@@ -21,7 +21,7 @@ fn asked(options: &[(&str, &str)]) -> Asked {
 }
 
 #[test]
-fn options_are_what_was_asked_for() {
+fn options_are_parsed() {
     let usual = asked(&[]);
     assert_eq!((usual.gid, usual.mtu, usual.reads), (None, None, None));
     assert_eq!((usual.send_depth, usual.inline_bytes), (None, None));
@@ -59,7 +59,10 @@ fn options_are_what_was_asked_for() {
     );
     assert_eq!((all.pkey_index, all.flow_label), (2, FlowLabel::Fixed(77)));
     assert_eq!(
-        (times(all.patience.retry).as_str(), all.patience.rnr_retry),
+        (
+            format_retries(all.patience.retry).as_str(),
+            all.patience.rnr_retry
+        ),
         ("forever", 0)
     );
     assert_eq!(all.gives_up_after_ms(), None);
@@ -76,7 +79,7 @@ fn options_are_what_was_asked_for() {
 }
 
 #[test]
-fn what_is_not_here_is_said_with_how_to_get_it() {
+fn missing_devices_are_refused_with_advice() {
     let devices = ["mlx5_99".to_owned()];
     let request = OpenRequest {
         variant: "rc",
@@ -107,19 +110,19 @@ fn what_is_not_here_is_said_with_how_to_get_it() {
 }
 
 #[test]
-fn initiators_are_for_dc_alone_and_seven_has_a_word() {
-    for (name, value, said) in [
+fn initiators_are_only_for_dc_and_seven_retries_are_named_forever() {
+    for (name, value, part) in [
         ("dci", "4", "dci=4 is for verbs:dc"),
         ("retry", "7", "retry=forever|0 to 6"),
     ] {
         let options = EngineOptions::from([(name.to_owned(), value.to_owned())]);
         let refused = ENTRY.check_options(&options, "rc").unwrap_err().to_string();
-        assert!(refused.contains(said), "{refused}");
+        assert!(refused.contains(part), "{refused}");
     }
     let options = EngineOptions::from([("dci".to_owned(), "4".to_owned())]);
     let checked = ENTRY.check_options(&options, "dc").unwrap();
     let asked = |variant, options| {
-        Asked::of(&OpenRequest {
+        Asked::from_request(&OpenRequest {
             variant,
             options,
             ..OpenRequest::default()

@@ -1,21 +1,22 @@
-//! Transports of verbs: those that the engine has, and the refusals of those that it does not.
+//! Transports of verbs: the supported ones, and the errors for others.
 
 use tonnage_units::{Error, Result};
 
-/// A transport, by what follows the engine's name after a colon.
+/// A transport, named after the colon in the engine's name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum VerbsTransport {
     /// Reliable connections.
     Rc,
-    /// Dynamically connected, of mlx5 cards.
+    /// Dynamically connected transport of mlx5 NICs.
     Dc,
-    /// Reliable connections of the kernel, to queue pairs of user space.
+    /// Reliable connections from the kernel to user-space queue pairs.
     Kernel,
 }
 
 impl VerbsTransport {
-    /// The transport of a variant; of one that is none, reliable connections, which nobody opens then.
-    pub(super) fn of(variant: &str) -> Self {
+    /// Transport of a variant. For an unknown variant it is [`Self::Rc`], which [`check_transport`] keeps from being
+    /// opened.
+    pub(super) fn from_variant(variant: &str) -> Self {
         match variant {
             DC => Self::Dc,
             KERNEL => Self::Kernel,
@@ -23,7 +24,7 @@ impl VerbsTransport {
         }
     }
 
-    /// The engine's name with it.
+    /// The engine's name with this transport.
     pub(super) fn engine(self) -> &'static str {
         match self {
             Self::Rc => "verbs:rc",
@@ -32,7 +33,7 @@ impl VerbsTransport {
         }
     }
 
-    /// Its own name.
+    /// Name of the transport alone.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Rc => RC,
@@ -41,7 +42,7 @@ impl VerbsTransport {
         }
     }
 
-    /// An error of something that is not there, under the name of this transport.
+    /// Puts this transport's name into [`Error::Unavailable`]; leaves other errors as they are.
     pub(super) fn named(self, error: Error) -> Error {
         match error {
             Error::Unavailable { why, how, .. } => Error::Unavailable {
@@ -58,7 +59,7 @@ pub(super) const RC: &str = "rc";
 pub(super) const DC: &str = "dc";
 pub(super) const KERNEL: &str = "kernel";
 
-/// Refuses a transport that the engine does not have, by its name where it is one of verbs.
+/// Refuses an unsupported transport, with the reason if verbs itself has it.
 pub(super) fn check_transport(variant: &str) -> Result<()> {
     let (why, how) = match variant {
         RC | DC | KERNEL => return Ok(()),
@@ -120,13 +121,13 @@ mod tests {
             VerbsTransport::Kernel,
         ] {
             check_transport(transport.name()).unwrap();
-            assert_eq!(VerbsTransport::of(transport.name()), transport);
+            assert_eq!(VerbsTransport::from_variant(transport.name()), transport);
             assert_eq!(transport.engine(), format!("verbs:{}", transport.name()));
         }
     }
 
     #[test]
-    fn only_an_absence_is_named_for_the_transport() {
+    fn only_unavailable_errors_get_the_name_of_the_transport() {
         let absent = Error::Unavailable {
             what: "verbs:rc".into(),
             why: "gone".into(),

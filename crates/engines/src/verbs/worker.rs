@@ -1,4 +1,4 @@
-//! One worker: posting and polling.
+//! One worker: lanes, posting and polling.
 
 use std::sync::Arc;
 
@@ -25,33 +25,33 @@ use super::port::OpenPort;
 use super::send_queue::{EndedWork, IMMEDIATE, RECEIVE, SILENT, send_id};
 use super::transport::VerbsTransport;
 
-/// A worker's queues.
+/// A worker of the transports that post in user space.
 pub(super) struct Worker {
     pub(super) config: WorkerConfig,
     pub(super) port: Arc<OpenPort>,
     pub(super) queues: Queues,
-    /// Connecting by rdma_cm. What it connected stays so until this is gone, behind the queue pairs.
+    /// State of rdma_cm. It must be dropped after the queue pairs, because dropping it ends its connections.
     pub(super) cm: Option<CmSide>,
     pub(super) send_depth: u32,
     pub(super) receive_depth: u32,
     pub(super) memories: Memories,
     pub(super) peers: Peers,
-    /// The target of this worker, over DC.
+    /// The DC target of this worker.
     pub(super) target: Option<OwnTarget>,
     lanes: Lanes<VerbsLane>,
     completions: Completions,
-    /// Reason why the queues cannot be relied on any more, for whoever calls next.
+    /// Why the queues have failed. The next call returns it.
     dead: Option<String>,
-    /// Every so many operations of a queue pair one is signalled.
+    /// One in this many operations of a queue pair is signalled.
     signal: u32,
-    /// Writes without a byte that only told of others' end.
+    /// Number of empty writes, posted only to complete unsignalled operations.
     closing_writes: u64,
-    /// True where queue pairs are handed work without a lock.
+    /// Whether work is posted to queue pairs without a lock.
     thread_domain: bool,
 }
 
 impl Worker {
-    /// Opens the queues: work requests of each send and receive queue, and completions of all.
+    /// Opens the queues, with these depths of send queues, receive queues and the completion queue.
     pub(super) fn open(
         port: &Arc<OpenPort>,
         config: &WorkerConfig,
@@ -89,7 +89,7 @@ impl Worker {
         Ok(worker)
     }
 
-    /// Posts receives that writes with an immediate use up, to a queue pair that is for them.
+    /// Posts receives for writes with immediates, if the queue pair carries them.
     pub(super) fn fill_with_receives(&mut self, place: usize) -> Result<(), LibraryError> {
         let is_one_sided = self.peers.all().iter().any(|peer| peer.one_sided == place);
         if !self.port.immediates || !is_one_sided {
@@ -100,7 +100,7 @@ impl Worker {
             .receive_immediates(handle, count, RECEIVE | IMMEDIATE | place as u64)
     }
 
-    /// Takes one operation; false when there is no room for it now.
+    /// Stages one operation. Returns false if there is no room for it now.
     #[inline]
     fn take(&mut self, op: &Op) -> Result<bool> {
         let lane = self.lanes.get_mut(op.lane)?;
@@ -139,7 +139,7 @@ impl Worker {
         }
     }
 
-    /// Takes a receive, of which a queue pair has room for so many.
+    /// Posts a receive. Returns false if the receive queue is full.
     #[inline]
     fn take_receive(
         &mut self,
@@ -157,7 +157,7 @@ impl Worker {
         posted.map(|()| true).map_err(|why| self.port.about(why))
     }
 
-    /// Hands over what was staged. A device that does not take it is not asked again.
+    /// Hands staged work to the device. After a failure, the queues are not used again.
     #[inline]
     pub(super) fn ring(&mut self) -> Result<()> {
         let Err(why) = self.queues.ring() else {
@@ -168,7 +168,7 @@ impl Worker {
         Err(error)
     }
 
-    /// Tells what an earlier call could not.
+    /// Returns the error of an earlier call that could not report it.
     #[inline]
     fn alive(&self) -> Result<()> {
         match &self.dead {
@@ -177,8 +177,8 @@ impl Worker {
         }
     }
 
-    /// Takes completions of what the engine does by itself. What comes for others meanwhile is kept for them: a peer
-    /// that has met all of its own may write at once.
+    /// Processes completions of the engine's own operations. Other completions are kept for later polls, because a peer
+    /// may write as soon as its own first contact is complete.
     pub(super) fn take_silently(&mut self) -> Result<()> {
         let mut done = [Completion::EMPTY; 8];
         let count = self.take_completions(&mut done)?;
@@ -186,18 +186,18 @@ impl Worker {
         self.alive()
     }
 
-    /// Takes completions that the device has, of lanes and of what the engine does by itself.
+    /// Takes completions from the device. Those of the engine's own operations are processed here.
     #[inline]
     fn take_completions(&mut self, done: &mut [Completion]) -> Result<usize> {
         let (mut count, mut asked, mut ended_some) = (0, false, false);
         while count < done.len() {
             if let Some(ended) = self.completions.ended() {
-                count += self.tell(ended, &mut done[count..]);
+                count += self.report_ended(ended, &mut done[count..]);
                 ended_some = true;
                 continue;
             }
             if !self.completions.has_events() {
-                // Whoever is told of nothing may sleep, so that nothing may be left then.
+                // A caller that gets no completion may sleep, so the device is polled until it has none either.
                 if asked && count > 0 {
                     break;
                 }
@@ -264,17 +264,17 @@ impl Engine for Worker {
         let peer = self.peers.of_rank(spec.peer);
         let peer = peer.ok_or_else(|| never_connected(self.config.rank, spec.peer))?;
         let local = self.memories.get(spec.local)?;
-        // Order needs nothing: a queue pair keeps it.
+        // Order needs no request: a queue pair keeps it.
         let (action, pair) = action(spec.kind, peer);
         let is_one_sided = !matches!(action, WorkAction::Send);
-        let asked = Asking {
+        let asked = LaneKey {
             kind: spec.kind,
             peer: spec.peer,
             local: spec.local,
             remote: if is_one_sided && spec.kind != LaneKind::Receive {
                 FarBytes::parse(spec.remote, spec.peer)?
             } else {
-                // Where a message lands is said by its receive.
+                // The receive determines where a message lands.
                 no_bytes()
             },
         };
@@ -312,7 +312,7 @@ impl Engine for Worker {
                 Ok(true) => taken += 1,
                 Ok(false) => break,
                 Err(error) if taken == 0 => return Err(error),
-                // The next call tells it.
+                // The next call returns the error.
                 Err(_) => break,
             }
             waiting += 1;
@@ -459,9 +459,9 @@ impl Engine for Worker {
     }
 }
 
-/// Key that tells lanes apart.
+/// What distinguishes one lane from another.
 #[derive(Debug, PartialEq)]
-pub(super) struct Asking {
+pub(super) struct LaneKey {
     pub(super) kind: LaneKind,
     pub(super) peer: u32,
     pub(super) local: RegionId,
@@ -470,16 +470,16 @@ pub(super) struct Asking {
 
 /// One lane.
 pub(super) struct VerbsLane {
-    pub(super) asked: Asking,
-    /// Place of its queue pair in the worker's list.
+    pub(super) asked: LaneKey,
+    /// Index of its queue pair.
     pub(super) pair: usize,
-    /// Work requests of a lane that initiates; of a receive only region and queue pair mean something.
+    /// Template of its work requests. A receive uses only the region and the queue pair.
     pub(super) target: WorkTarget,
-    /// Offset of the last byte that was written since the lane was resolved; `None` before.
+    /// Offset of the last byte written; `None` before the first write.
     pub(super) last_byte: Option<u64>,
 }
 
-/// A work request of what the engine does by itself, whose bytes land in the scratch of first contact.
+/// A work request of the engine itself. Its bytes land in the scratch of the page of first contact.
 pub(super) fn own_request(id: u64, remote: u64, len: u32) -> WorkRequest {
     WorkRequest {
         id,
@@ -491,7 +491,7 @@ pub(super) fn own_request(id: u64, remote: u64, len: u32) -> WorkRequest {
     }
 }
 
-/// Action of a lane's work requests, and the place of the queue pair that carries them.
+/// Action of a lane's work requests, and the index of the queue pair that carries them.
 fn action(kind: LaneKind, peer: &PeerPairs) -> (WorkAction, usize) {
     let action = match kind {
         LaneKind::Initiate(Verb::Write) => WorkAction::Write,
@@ -506,15 +506,16 @@ fn action(kind: LaneKind, peer: &PeerPairs) -> (WorkAction, usize) {
     (action, peer.one_sided)
 }
 
-/// Receives for writes with an immediate that are posted again at once.
+/// Consumed receives for writes with immediates are replaced in groups of this size.
 const POSTED_AGAIN: u32 = 16;
 
 impl Worker {
-    /// Tells of work requests that have ended, as many as fit.
+    /// Reports ended work requests, up to the room in `done`, and returns their number.
     #[inline]
-    pub(super) fn tell(&mut self, ended: EndedWork, done: &mut [Completion]) -> usize {
+    pub(super) fn report_ended(&mut self, ended: EndedWork, done: &mut [Completion]) -> usize {
         let mut count = 0;
-        // What shared a work request has failed with it, and nothing tells what else ended with it and did not.
+        // Operations that shared the failed work request have failed too. Which others of this completion succeeded is
+        // unknown.
         let all_failed = self.port.asked.stretches > 1;
         while count < done.len() {
             let pair = self.peers.pair_mut(ended.pair);
@@ -527,7 +528,7 @@ impl Worker {
                 if let Some(failure) = failure
                     && self.peers.pair(ended.pair).broken.is_none()
                 {
-                    // Told by the next poll: what this one has found is not lost.
+                    // The next poll returns the error, so that the completions found by this one are not lost.
                     let error = self.silent_failure(ended.pair, pending.tag, failure);
                     self.peers.pair_mut(ended.pair).broken = Some(failure);
                     self.dead = Some(error.to_string());
@@ -563,12 +564,12 @@ impl Worker {
         {
             pair.peer = lane.asked.peer;
         }
-        // What fails behind another operation of its queue pair fails for the same reason.
+        // Operations that fail after the first one of their queue pair fail for the same reason.
         let first = *pair.broken.get_or_insert(failure);
         Ending::Failed(first.0 as i32)
     }
 
-    /// A receive that was filled or used up; `None` for what nobody is told of.
+    /// Completion of a receive that was filled or consumed; `None` if it is not reported.
     #[inline]
     pub(super) fn arrived(&mut self, event: WorkEvent) -> Result<Option<Completion>> {
         let id = event.id();
@@ -607,7 +608,7 @@ impl Worker {
     #[cold]
     fn receive_failed(&mut self, id: u64, failure: (u32, u32)) -> Result<Option<Completion>> {
         let name = state_name(failure.0);
-        // The queue pair has failed before, at its other end too: that end says why.
+        // The queue pair had failed before. The other end has failed too, and reports the reason.
         if name == "WR_FLUSH_ERR" {
             return Ok(None);
         }
@@ -628,21 +629,21 @@ impl Worker {
     }
 }
 
-/// Place of the queue pair of a receive.
+/// Index of the queue pair of a receive.
 #[inline]
 fn place_of(id: u64) -> usize {
     (id >> 32) as usize & 0x3fff_ffff
 }
 
 impl Worker {
-    /// Makes what nothing in flight would tell the end of tell it, by a write without a byte.
+    /// Posts a signalled empty write wherever all work requests in flight are unsignalled, so that their end is noticed.
     #[cold]
     pub(super) fn close_silent_queues(&mut self) -> Result<()> {
         for place in 0..self.peers.pairs().len() {
             if !self.peers.pair(place).sends.must_close() {
                 continue;
             }
-            // Any peer that the queue pair leads to will do.
+            // Any peer of the queue pair can be the target.
             let leads = |peer: &PeerPairs| {
                 peer.is_connected && [peer.one_sided, peer.messages].contains(&place)
             };
@@ -669,7 +670,7 @@ impl Worker {
         self.ring()
     }
 
-    /// Waits until the GPUs see what these completions tell of.
+    /// Waits until the GPUs see the data of these completions.
     #[inline]
     pub(super) fn flush_arrived(&self, done: &[Completion]) -> Result<()> {
         let read = LaneKind::Initiate(Verb::Read);
