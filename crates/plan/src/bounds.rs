@@ -1,4 +1,4 @@
-//! Bounds that hold for experiments of several kinds. Those of one kind are beside its checks.
+//! Bounds that hold for experiments of several kinds. Bounds of one kind are next to its checks.
 
 /// The most points of one plan: more than a day at a second each.
 pub const POINTS_MAX: usize = 100_000;

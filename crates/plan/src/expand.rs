@@ -13,14 +13,14 @@ use tonnage_engine::Lists;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
-/// A point, and what only a reader of its results needs.
+/// A point, with facts that only readers of its results need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Planned {
     /// Phase of an experiment.
     pub point: Point,
-    /// Facts that stand beside the results.
+    /// Facts for readers of the results.
     pub reading: Reading,
-    /// Reason why this cell of a sweep cannot be measured, while others can: its record is a skip.
+    /// Why this cell of a sweep cannot be measured, although others can. It is recorded as skipped.
     pub impossible: Option<String>,
 }
 
@@ -81,7 +81,7 @@ impl Plan {
         planned.collect()
     }
 
-    /// Says which experiment of its kind an error is about, unless there is only one in the plan.
+    /// Adds to an error which experiment it is about, unless the plan has only one.
     fn located(&self, index: usize, error: Error) -> Error {
         match (error, self.experiments.get(index)) {
             (Error::Usage(message), Some(experiment)) if self.experiments.len() > 1 => {
@@ -99,7 +99,7 @@ impl Plan {
     }
 }
 
-/// Refuses a heading that would do something to a terminal, or to the lines around it.
+/// Refuses a label with control characters, which would garble a terminal or the lines around it.
 fn check_label(label: Option<&str>) -> Result<()> {
     match label {
         Some(label) if label.chars().any(char::is_control) => usage(format!(
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
     use crate::fixture::SHIPPED;
 
-    /// For each point of a plan of one table whether it is impossible.
+    /// Whether each point of a plan with one table is impossible.
     fn impossible(ranks: u32, table: &str) -> Vec<bool> {
         let text = format!("name = 'cells'\n[[{table}");
         let plan = Plan::from_toml(&text, "cells.toml").unwrap();
@@ -137,7 +137,7 @@ mod tests {
         planned.iter().map(is_impossible).collect()
     }
 
-    /// Of each kind a sweep whose values are possible by themselves, and not all together.
+    /// One sweep of each kind. Each value is possible alone, but not every combination.
     #[test]
     fn cells_that_cannot_be_are_kept_with_their_reason() {
         let transfer = "transfer]]\nengine = 'shm'\nsizes = ";

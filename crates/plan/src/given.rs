@@ -1,7 +1,7 @@
 //! Points given as records have them, so that they are measured again exactly as they were.
 //!
-//! In a plan file each is a table `[[point]]` with its JSON and a checksum of it: what was changed by hand has not been
-//! checked by any experiment, and is refused.
+//! In a plan file each is a table `[[point]]` with its JSON and a checksum. A point changed by hand is refused, because
+//! no experiment has checked it.
 
 use crate::refuse::usage;
 use serde::{Deserialize, Serialize};
@@ -38,7 +38,7 @@ impl GivenPoint {
             .map_err(|error| Error::Usage(format!("the point is not of this version: {error}")))
     }
 
-    /// Ranks that it is of; `None` where its JSON says none.
+    /// Number of ranks of the point; `None` if its JSON has none.
     pub fn ranks(&self) -> Option<u32> {
         let value: serde_json::Value = serde_json::from_str(&self.json).ok()?;
         value.get("ranks")?.as_u64()?.try_into().ok()

@@ -28,32 +28,32 @@ pub trait Kind: AnyExperiment + Tables + Args {
     fn cells(&self, ranks: u32, lists: &Lists, points_max: usize)
     -> Result<Vec<Cell<Self::Point>>>;
 
-    /// Facts that stand beside the results of all its cells.
+    /// Facts for readers of the results of all its cells.
     fn reading(&self) -> Result<Reading> {
         Ok(Reading::default())
     }
 }
 
-/// An experiment of any kind: what was asked for.
+/// An experiment of any kind, as requested.
 pub trait AnyExperiment: Debug {
     /// The heading of its points, if it has one.
     fn label(&self) -> Option<&str>;
 
-    /// Chooses its engines, whatever was said of them. Returns whether it is about any of these.
+    /// Replaces its engines by these. Returns whether the experiment applies to any of them.
     fn use_engines(&mut self, engines: &[String]) -> bool;
 
-    /// Changes how long it is measured. What is wrong already stays wrong, so that scaling hides no mistake.
+    /// Scales how long it is measured. Invalid values stay invalid, so that scaling hides no mistake.
     fn scale(&mut self, scale: Scale);
 
-    /// Makes it fit fewer ranks than its plan is made for.
+    /// Adapts it to fewer ranks than its plan was made for.
     fn fit_ranks(&mut self, _ranks: u32) {}
 
-    /// Returns whether something of it is counted in nodes.
+    /// Whether any of its options is counted in nodes.
     fn counts_nodes(&self) -> bool {
         false
     }
 
-    /// Turns what is counted in nodes into ranks, of which a node has `ranks_of_node`.
+    /// Converts options counted in nodes to ranks. Each node has `ranks_of_node` ranks.
     fn resolve_nodes(&mut self, _ranks_of_node: u32, _ranks: u32) -> Result<()> {
         Ok(())
     }
@@ -64,24 +64,24 @@ pub trait AnyExperiment: Debug {
     }
 }
 
-/// Factors of what is measured.
+/// Factors by which a plan is scaled.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Scale {
-    /// Of times.
+    /// Factor of times.
     pub time: f64,
-    /// Of what each rank has to do, where all ranks together have a fixed amount.
+    /// Factor of the work of each rank, if all ranks together have a fixed amount.
     pub share_of_rank: f64,
 }
 
 /// A point of any kind.
 pub trait AnyPoint {
-    /// Its engines, each with what follows the colon; most points have one.
+    /// Its engines, each with its variant (the part after the colon). Most points have one.
     fn engines(&self) -> Vec<&str>;
 
     /// Pinned threads in each rank.
     fn workers(&self) -> u32;
 
-    /// Sockets that were asked for of its workers that exchange bytes.
+    /// Requested placement on sockets of workers that exchange bytes.
     fn place(&self) -> Option<PairPlace> {
         None
     }
@@ -102,7 +102,7 @@ pub trait AnyPoint {
         false
     }
 
-    /// Returns whether it may find what points before it left, so that its place in a run must not change.
+    /// Whether it may depend on data left by earlier points, so that its position in a run must not change.
     fn keeps_its_place(&self) -> bool {
         false
     }
@@ -112,8 +112,8 @@ pub trait AnyPoint {
         0
     }
 
-    /// The setting by which its bandwidth is set beside no limit, with the way out; `None` where there is a limit,
-    /// which the speed of a link can be.
+    /// The setting because of which its bandwidth has no bound, and how to change it. `None` if there is a bound,
+    /// which can be the speed of a link.
     fn without_limit(&self) -> Option<&'static str> {
         Some("a run that measures no bandwidth between ranks: leave it out")
     }

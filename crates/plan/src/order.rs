@@ -4,8 +4,8 @@ use tonnage_engine::pattern::{GOLDEN, mix};
 
 use crate::expand::Planned;
 
-/// The points of a repetition in an order of its own. Those that find what others left, such as files, stay where the
-/// plan has them.
+/// Shuffles the points of a repetition. Points that depend on data left by others, such as files, keep their
+/// positions in the plan.
 pub fn shuffled(points: Vec<Planned>, repetition: u32) -> Vec<Planned> {
     let mut places: Vec<usize> = (0..points.len()).collect();
     let mut free: Vec<usize> = places

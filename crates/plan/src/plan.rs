@@ -1,4 +1,4 @@
-//! A plan, and what changes one as a whole: its scale, its ranks, the place of its files.
+//! A plan, and changes to a plan as a whole: its scale, its ranks, the place of its files.
 
 use std::collections::BTreeMap;
 
@@ -57,8 +57,8 @@ impl Plan {
         ))
     }
 
-    /// Makes every experiment use these engines, whatever the plan says. One that is about others only is left out; the
-    /// answer names those: their kinds, places in the plan and labels.
+    /// Makes every experiment use these engines instead of its own. An experiment that applies to none of them is left
+    /// out. Returns the names of those left out: kind, position in the plan and label.
     pub fn use_engines(&mut self, engines: &[String]) -> Result<Vec<String>> {
         let had_some = !self.experiments.is_empty();
         let (mut place, mut left_out) = (0, Vec::new());
@@ -124,14 +124,14 @@ impl Plan {
         Ok(())
     }
 
-    /// Returns whether something in the plan is counted in nodes, so that [`Plan::resolve_nodes`] has to be called once
-    /// it is known which ranks share one.
+    /// Whether any option in the plan is counted in nodes. If so, [`Plan::resolve_nodes`] must be called once it is
+    /// known which ranks share a node.
     pub fn counts_nodes(&self) -> bool {
         let mut all = self.experiments.iter();
         all.any(|experiment| experiment.any().counts_nodes())
     }
 
-    /// Turns what is counted in nodes into ranks; `hosts` says of each rank where it is.
+    /// Converts options counted in nodes to ranks; `hosts` has the host of each rank.
     pub fn resolve_nodes<H: PartialEq>(&mut self, hosts: &[H]) -> Result<()> {
         let ranks_of_node = ranks_of_node(hosts);
         let ranks = u32::try_from(hosts.len()).unwrap_or(u32::MAX);
@@ -187,7 +187,7 @@ mod tests {
             ("a", 1),
             ("aaaa", 1),
             ("aabb", 2),
-            // Hosts with unequal numbers: that of rank 0 counts, for all ranks alike.
+            // If hosts have different numbers of ranks, that of rank 0 applies to all ranks.
             ("aaab", 3),
             ("abbb", 1),
             // One after the other.

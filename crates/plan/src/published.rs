@@ -54,7 +54,7 @@ pub(crate) fn shared(tables: &[PublishedTable]) -> Result<Arc<[PublishedTable]>>
     Ok(tables.into())
 }
 
-/// Refuses a table that is none.
+/// Refuses an invalid table.
 fn check(table: &PublishedTable) -> Result<()> {
     let PublishedTable {
         what,

@@ -18,7 +18,7 @@ use tonnage_units::names::nearest;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
-/// The longest plan that is read: a plan is written by hand, and anything longer is some other file.
+/// The longest plan that is read. Plans are written by hand, so a longer file is not a plan.
 pub const PLAN_BYTES_MAX: u64 = 1 << 20;
 
 /// The most experiments of each kind in one plan. Each holds its sweeps in memory, so that this bounds what a short
@@ -28,7 +28,7 @@ pub const EXPERIMENTS_MAX: usize = 1000;
 /// Key of points that are given as records have them.
 const GIVEN: &str = "point";
 
-/// Keys of a plan beside the tables of its kinds.
+/// Keys of a plan other than the tables of its kinds.
 const PLAN_KEYS: [&str; 4] = ["name", "title", "ranks", GIVEN];
 const PLAN_NEEDS: [(&str, &str); 1] = [("name", "my-plan")];
 
@@ -60,8 +60,8 @@ impl Plan {
         plan(table).map_err(|e| located(e.span(), e.message()))
     }
 
-    /// The plan as TOML: what `--print-plan` prints, and what [`Plan::from_toml`] reads back as the same plan. Only
-    /// what was asked for is written; defaults are not.
+    /// Returns the plan as TOML, as `--print-plan` prints it. [`Plan::from_toml`] reads it back as the same plan.
+    /// Only given options are written; defaults are not.
     pub fn to_toml(&self) -> Result<String> {
         let mut lines = vec![line("name", string(&self.name))];
         lines.extend(
@@ -101,7 +101,7 @@ fn string(value: &str) -> Value {
     Value::String(value.to_owned())
 }
 
-/// A key that should not be there, or should and is not.
+/// An unknown or missing key.
 struct WrongKey {
     span: Range<usize>,
     message: String,
@@ -127,7 +127,7 @@ fn ranks<'de, D: serde::Deserializer<'de>>(
     u32::try_from(count).map(Some).map_err(too_many)
 }
 
-/// The plan of a table whose keys are checked. Where its experiments stand in the text is their order.
+/// Reads a plan from a table with checked keys. Experiments keep their order in the text.
 fn plan(table: Spanned<DeTable<'_>>) -> Parsed<Plan> {
     let span = table.span();
     let mut table = table.into_inner();

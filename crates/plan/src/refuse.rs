@@ -1,4 +1,4 @@
-//! Refusing what cannot be measured, before a rank starts.
+//! Errors for requests that cannot be measured, found before a rank starts.
 
 use std::fmt::Display;
 use std::ops::RangeInclusive;
@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use tonnage_engine::Entry;
 use tonnage_units::{Error, Nanos, Result};
 
-/// An error that says what is wrong and what to write instead.
+/// Returns a usage error. The message names the fault and a valid choice.
 pub(crate) fn usage<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::Usage(message.into()))
 }

@@ -1,6 +1,6 @@
-//! Ranks that initiate towards each other: a traffic pattern among so many ranks. What each of them does then is in the
-//! points of [`crate::kinds`]. Rounds of a matrix are in `matrix`. Of the ranks of a traffic file, which all move their bytes
-//! in round 0, each pair has a later round for itself too.
+//! Traffic patterns: which ranks initiate towards which targets, and in which rounds. The operations themselves are
+//! described by the points of [`crate::kinds`]. Rounds of a matrix are in `matrix`. With a traffic file all ranks move
+//! their bytes in round 0; in addition each pair has a later round alone.
 
 mod matrix;
 
@@ -69,7 +69,7 @@ impl Roles {
         }
     }
 
-    /// The target of an initiator of pairs; `None` for a rank that is none.
+    /// The target of an initiator of pairs; `None` if the rank is not an initiator.
     fn partner(self, rank: u32) -> Option<u32> {
         let (initiators, targets) = self.sides();
         let shifted = u64::from(rank) + u64::from(self.target_shift);
@@ -116,7 +116,7 @@ impl Roles {
         }
     }
 
-    /// The rank that many places behind another, the first one behind the last.
+    /// The rank `places` after another; rank 0 follows the last.
     fn shifted(self, rank: u32, places: u32) -> u32 {
         let place = u64::from(rank) + u64::from(places);
         (place % u64::from(self.ranks.max(1))) as u32
@@ -191,7 +191,7 @@ impl Roles {
         }
     }
 
-    /// The places, among the targets of `rank`, of those that a round is towards.
+    /// Indices, among the targets of `rank`, of its targets in a round.
     pub fn in_round(self, rank: u32, round: u32) -> Range<usize> {
         let all = 0..self.targets(rank).len();
         match self.traffic {
@@ -236,7 +236,7 @@ impl Roles {
         }
     }
 
-    /// The one pair of a round, where each round has one.
+    /// The pair of a round, if each round has exactly one.
     pub fn pair_of_round(self, round: u32) -> Option<(u32, u32)> {
         match (self.traffic, self.matrix) {
             (Traffic::InTurn, _) => Some((0, round + 1)),
@@ -246,7 +246,7 @@ impl Roles {
         }
     }
 
-    /// Pairs of a round, where no rank has two targets or two initiators in it.
+    /// Pairs of a round, if no rank has two targets or two initiators in it.
     pub fn pairs_of_round(self, round: u32) -> Vec<(u32, u32)> {
         match (self.traffic, self.matrix) {
             (Traffic::Matrix, MatrixRounds::Disjoint) => {
@@ -258,7 +258,7 @@ impl Roles {
         }
     }
 
-    /// The round beside the trials in which a pair of a traffic file has the path for itself.
+    /// The round, outside the trials, in which a pair of a traffic file has the path to itself.
     pub fn round_alone(self, pair: (u32, u32)) -> u32 {
         let (from, to) = pair;
         1 + from * self.ranks.saturating_sub(1) + to - u32::from(to > from)
@@ -273,7 +273,7 @@ impl Roles {
         )
     }
 
-    /// Returns whether no rank only serves.
+    /// Whether every rank initiates.
     pub fn all_initiate(self) -> bool {
         matches!(
             self.traffic,
@@ -300,7 +300,7 @@ impl Roles {
         targets.max(self.initiators_max())
     }
 
-    /// Returns whether a rank initiates, which is asked of every rank: nothing is listed.
+    /// Whether a rank initiates. Avoids long lists, because it is called for every rank.
     pub fn initiates(self, rank: u32) -> bool {
         match self.traffic {
             Traffic::FanOut | Traffic::InTurn => rank == 0 && self.ranks > 1,
@@ -323,8 +323,8 @@ impl Roles {
         members
     }
 
-    /// All rounds, or one at random of each of so many equal parts: every so many rounds would meet the same targets
-    /// again.
+    /// All rounds, or at most `most` of them: a random one from each of `most` equal parts. A fixed step between rounds
+    /// would meet the same targets again.
     pub fn sampled_rounds(self, most: u32) -> impl Iterator<Item = u32> {
         let all = u64::from(self.rounds());
         let count = all.min(most.max(1).into());
@@ -335,8 +335,8 @@ impl Roles {
         (0..count).map(move |at| of_part(at) as u32)
     }
 
-    /// Returns whether a rank is one of those whose copies add up to a limit: all that initiate, and of those that take
-    /// turns as many as initiate at once.
+    /// Whether the copies of a rank count towards a bound. All initiators count; if ranks take turns, only as many as
+    /// initiate at once.
     pub fn stands_for_a_round(self, rank: u32) -> bool {
         match self.traffic {
             Traffic::Matrix => rank < self.initiating_at_once(),
@@ -344,8 +344,8 @@ impl Roles {
         }
     }
 
-    /// Describes it for the title of a table, without the number of initiators where that was asked for: it is a column
-    /// then.
+    /// Describes the pattern for the title of a table. A requested number of initiators is left out, because it has a
+    /// column.
     pub fn title(self) -> String {
         let (ranks, others) = (self.ranks, self.ranks.saturating_sub(1));
         let shifted = match self.target_shift {
@@ -532,7 +532,7 @@ mod tests {
         );
     }
 
-    /// Each flow has one back to where it came from, and a rank is behind whether or not it initiates.
+    /// Each flow has one in the opposite direction; a target rank stays one whether or not it initiates.
     #[test]
     fn pairs_both_ways_go_exactly_back() {
         for one_way in all() {

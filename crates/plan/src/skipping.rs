@@ -1,4 +1,4 @@
-//! The option of every kind by which a machine may lack what an experiment needs, and the memories that it may lack.
+//! The option `optional`, which every kind has: points are skipped if the machine lacks a device, engine or memory.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -21,9 +21,8 @@ pub struct SkippingOptions {
 
 impl Group for SkippingOptions {}
 
-/// The row of a memory that an experiment names; `None` for one that this version of tonnage does not have, which an
-/// optional experiment may name: its points are skipped with that reason. What looks like a mistake in writing one is
-/// refused all the same.
+/// The row of a memory that an experiment names. `None` if the experiment is optional and this version of tonnage does
+/// not have the memory; its points are then skipped with that reason. A likely typing mistake is refused even so.
 pub(crate) fn memory(
     lists: &Lists,
     name: &str,
@@ -35,7 +34,7 @@ pub(crate) fn memory(
     }
 }
 
-/// The memories that an option names, checked; `None` where it is left out.
+/// The memories that an option names, checked; `None` if the option is not given.
 pub(crate) fn memories<'a>(
     lists: &Lists,
     option: &str,

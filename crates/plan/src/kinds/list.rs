@@ -56,14 +56,14 @@ macro_rules! kinds {
                 }
             }
 
-            /// Writes what was said of it, as the table of a plan.
+            /// Writes its given options, as the table of a plan.
             pub(crate) fn write(&self) -> Result<::toml::Table, ::toml::ser::Error> {
                 match self {
                     $(Self::$kind(experiment) => $crate::options::Tables::write(&**experiment),)+
                 }
             }
 
-            /// Its cells, at most `points_max`, and what stands beside the results of all of them.
+            /// Its cells, at most `points_max`, and the facts for readers of their results.
             pub(crate) fn points(
                 &self,
                 ranks: u32,

@@ -1,4 +1,4 @@
-//! An experiment as the arguments of its command: from the table that a plan would have, by the same names.
+//! Writes an experiment as arguments of its command, from the table it would have in a plan, by the same names.
 
 use clap::{Arg, ArgAction, Args, Command};
 use toml::Value;
@@ -6,7 +6,7 @@ use toml::Value;
 use super::table::Tables;
 use tonnage_units::{Error, Result};
 
-/// The arguments of `tonnage` that ask for an experiment, its command first. Nothing is said that is not said in it.
+/// The arguments of `tonnage` that ask for an experiment, its command first. Only given options appear.
 pub fn arguments<T: Tables + Args>(experiment: &T) -> Result<Vec<String>> {
     let cannot = |what: &dyn std::fmt::Display| {
         Error::Failed(format!("no command line asks for this experiment: {what}"))

@@ -25,7 +25,7 @@ impl<T> Many<T> {
     }
 }
 
-/// The values of a list that is not empty; `None` where nothing is said. `such` is one of them, for the refusal.
+/// The values of a non-empty list; `None` if the option is not given. `such` is an example value for the refusal.
 pub(crate) fn several<'a, T>(
     option: &str,
     asked: &'a Option<Many<T>>,

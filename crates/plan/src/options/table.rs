@@ -36,7 +36,7 @@ pub trait Tables: Sized {
     /// Reads a table whose keys are known.
     fn read(source: Source<'_>) -> Parsed<Self>;
 
-    /// Writes what is said, and nothing else.
+    /// Writes the given options only.
     fn write(&self) -> Result<Table, toml::ser::Error>;
 }
 
@@ -64,8 +64,8 @@ impl<'i> Source<'i> {
     }
 }
 
-/// What was said of a group, as the table of a plan: values other than those of a group of which nothing is said, and
-/// the needed ones, without which it could not be read back.
+/// The given options of a group, as the table of a plan: values that differ from the defaults, and required keys,
+/// without which it could not be read back.
 pub fn said<T: Group>(group: &T, needs: &[(&str, &str)]) -> Result<Table, toml::ser::Error> {
     let unsaid = Table::try_from(T::default())?;
     let mut table = Table::try_from(group)?;

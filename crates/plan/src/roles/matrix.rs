@@ -1,13 +1,13 @@
-//! Rounds of a matrix: each ordered pair of ranks in one of them, alone or beside pairs that have no rank in common
-//! with it. Any rank finds its part of a round without a list of the others.
+//! Rounds of a matrix. Each ordered pair of ranks is in exactly one round, alone or together with pairs that share no
+//! rank with it. Any rank finds its part of a round without a list of the others.
 //!
 //! Disjoint rounds are a round-robin tournament by the circle method: of m players, m even, the last one meets player k
 //! in round k, and two others meet where the sum of their numbers is 2k modulo m - 1. Each meeting is two rounds, one
-//! for each direction. An odd number of ranks has one more player, who is nobody: whoever meets it rests.
+//! for each direction. For an odd number of ranks a dummy player is added; the rank that meets it rests.
 
 use crate::point::MatrixRounds;
 
-/// Rounds of a matrix of so many ranks, at least 1.
+/// Number of rounds of a matrix of `ranks` ranks, at least 1.
 pub(super) fn rounds(kind: MatrixRounds, ranks: u32) -> u32 {
     let rounds = match kind {
         MatrixRounds::Alone => ranks.saturating_mul(ranks.saturating_sub(1)),

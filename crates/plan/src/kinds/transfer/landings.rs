@@ -3,7 +3,7 @@
 //! The data of a slot is known by the slot that it comes from, so the order at the end where bytes land (the
 //! initiator's for a read, the target's for all else) matters only where it brings a slot different data. Then two
 //! operations that are in flight together, or of which the first may still be on its way when it completes, must not
-//! land in one slot: which of them stays, nobody can say.
+//! land in one slot, because it is unknown which of them stays.
 
 use super::batching::BatchOf;
 use super::point::{Addresses, Pacing, TransferPoint};
@@ -74,7 +74,7 @@ fn workers_together(point: &TransferPoint) -> u32 {
     }
 }
 
-/// The pacing, like the point's, with which it is known what stays.
+/// A pacing, similar to the point's, with which the final data of a slot is known.
 fn known_pacing(point: &TransferPoint) -> String {
     if !matches!(point.pacing, Pacing::Batch { .. }) {
         return "window 1".to_owned();
@@ -97,7 +97,7 @@ fn known_pacing(point: &TransferPoint) -> String {
     }
 }
 
-/// Refuses to verify what nobody can know.
+/// Refuses verification if the final data of a slot cannot be known.
 pub(super) fn check_landings(point: &TransferPoint) -> Result<()> {
     if point.verify != Verification::Last || !point.lands_at_once() {
         return Ok(());

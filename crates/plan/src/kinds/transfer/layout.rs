@@ -112,7 +112,7 @@ fn too_large(what: &str, bytes: u64) -> Error {
     ))
 }
 
-/// Refuses to share a target's footprint where somebody would write it, and where there is nobody to share it with.
+/// Refuses a shared target footprint if initiators would write to it, or if only one initiator would use it.
 pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -> Result<()> {
     if options.target_footprint != Some(TargetFootprint::Shared) {
         return Ok(());
@@ -137,8 +137,8 @@ pub(super) fn check_shared(options: &MemoryOptions, roles: &[Roles], op: Verb) -
     )
 }
 
-/// Refuses what no rank can have: every lane of every worker has a footprint here and one at the other end, unless that
-/// is shared.
+/// Refuses layouts that need too much memory in one rank. Every lane of every worker has a footprint at both ends,
+/// unless the target's is shared.
 pub(super) fn check_memory(
     layout: SlotLayout,
     target: TargetFootprint,
@@ -253,7 +253,7 @@ mod tests {
         };
         check_memory(huge, OWN, Roles::new(Traffic::FanIn, 1025), 1)
             .refused("use smaller sizes, fewer workers or fewer ranks");
-        // What a thousand initiators share is there once.
+        // A footprint shared by a thousand initiators exists once.
         let shared = TargetFootprint::Shared;
         assert!(check_memory(huge, shared, Roles::new(Traffic::FanIn, 1025), 1).is_ok());
     }

@@ -14,9 +14,9 @@ use tonnage_units::Result;
 /// Memories of both ends, by their names with the variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EndMemories<'a> {
-    /// Of those who initiate.
+    /// Memory of the initiators.
     pub(super) own: &'a str,
-    /// Of those who are initiated to, where it is another one.
+    /// Memory of the targets, if it is a different one.
     pub(super) target: Option<&'a str>,
     /// Options that differ from the defaults; each is for the ends that know it.
     pub(super) options: EngineOptions,
@@ -86,7 +86,7 @@ fn memory_options(
     for name in names.into_iter().flatten() {
         match lists.memory(name) {
             Ok(entry) => entries.push(entry),
-            // It is skipped, whatever its options would have been.
+            // The point will be skipped, so its options are not checked.
             Err(_) if lists.lacks_memory(name) => return Ok(asked),
             Err(error) => return Err(error),
         }
@@ -112,7 +112,7 @@ fn memory_options(
     check_options(OptionsOf::Memory(&both.join(" or ")), &all, &unknown, "")
 }
 
-/// A plain write under ping-pong is seen by its last byte, at which the CPU has to look, at both ends.
+/// Refuses memory that the CPU cannot read for plain writes under ping-pong, which wait for the last byte to appear.
 pub(super) fn check_visible(point: &TransferPoint, lists: &Lists) -> Result<()> {
     if point.op != Verb::Write || point.pacing != Pacing::PingPong {
         return Ok(());
