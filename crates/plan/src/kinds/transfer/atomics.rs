@@ -1,9 +1,10 @@
-//! Operations that change a word of the peer in one step: what they go with, and the places at the initiator's end.
+//! Atomic operations, which change a word of the peer in one step: the options that they exclude, and their places at
+//! the initiator's end.
 //!
-//! At the target's end an atomic operation has a slot as any other, of one word. At the initiator's end it has a place
-//! for its own words ([`local_words_bytes`](tonnage_engine::Verb::local_words_bytes)), and the places are used in the
-//! order of posting: one for each operation in flight, and in trials that are verified one for each operation, so that
-//! no old value is lost.
+//! At the target's end, an atomic operation has a slot like any other operation, of one word. At the initiator's end,
+//! it has a place for its own words ([`local_words_bytes`](tonnage_engine::Verb::local_words_bytes)). Places are used
+//! in posting order. There is one for each operation in flight. Verified trials have one for each operation, so that no
+//! old value is lost.
 
 use super::length::TrialLength;
 use super::point::TransferPoint;
@@ -12,14 +13,14 @@ use crate::refuse::usage;
 use tonnage_engine::Verb;
 use tonnage_units::Result;
 
-/// Places of a flow, at most.
+/// Maximum number of places of a flow.
 const PLACES_MAX: u64 = 1 << 24;
 
-/// Operations of a worker in a verified trial by time, after which it ends: each has a place of its own.
+/// Number of operations after which a worker ends a verified trial by time, because each operation needs its own place.
 const VERIFIED_OPERATIONS_MAX: u64 = 1 << 16;
 
 impl TransferPoint {
-    /// Places for the words of atomic operations at the initiator's end of a flow.
+    /// Number of places for the words of atomic operations at the initiator's end of a flow.
     pub fn word_places(&self) -> u64 {
         let in_flight = u64::from(self.used_depth().max(1));
         match (self.verify.is_on(), self.length.trial) {
@@ -32,7 +33,7 @@ impl TransferPoint {
         }
     }
 
-    /// The number of iterations after which a worker ends a trial by time.
+    /// Returns the number of iterations after which a worker ends a trial by time, if there is a limit.
     pub fn iterations_max(&self) -> Option<u64> {
         let each = u64::from(self.batch_share_max().max(1));
         let bounded = self.op.is_atomic() && self.verify.is_on();
@@ -50,7 +51,7 @@ impl TransferPoint {
     }
 }
 
-/// Refuses more places than are held.
+/// Refuses more than [`PLACES_MAX`] places.
 pub(super) fn check_places(point: &TransferPoint) -> Result<()> {
     if !point.op.is_atomic() || point.word_places() <= PLACES_MAX {
         return Ok(());
@@ -63,7 +64,7 @@ pub(super) fn check_places(point: &TransferPoint) -> Result<()> {
     ))
 }
 
-/// Refuses what atomic operations do not go with.
+/// Refuses options that cannot be combined with atomic operations.
 pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
     if !point.op.is_atomic() {
         return Ok(());
@@ -105,8 +106,8 @@ pub(super) fn check_atomics(point: &TransferPoint) -> Result<()> {
         }
         () => None,
     };
-    // Expected numbers are put in place ahead. Where a later one is tried before an earlier one, both fail, and with
-    // them all that follow.
+    // Expected numbers are prepared in advance. If a later operation runs before an earlier one, both fail, and so do
+    // all that follow.
     if point.op == Verb::CompareSwap && point.verify.is_on() && point.division.queue_pairs > 1 {
         return usage(format!(
             "op {name} with verify and qps {} do not go together, for queue pairs keep no order among each other, and each \

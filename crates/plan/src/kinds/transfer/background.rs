@@ -1,5 +1,5 @@
-//! Load beside a latency: bytes that workers of their own move meanwhile. How it is written, which ranks it goes to and
-//! at which rates, and what the workers of a point are then.
+//! Background load during a latency measurement, moved by separate workers: its syntax, target ranks and rates, and how
+//! it divides the workers of a point.
 
 use std::fmt;
 use std::str::FromStr;
@@ -53,7 +53,7 @@ pub struct Background {
     pub rate_per_s: Option<f64>,
 }
 
-/// `op=write,size=1M,window=8,pair=same`, with the workers where there are several.
+/// Such as `op=write,size=1M,window=8,pair=same`, followed by the number of workers if it is more than one.
 impl fmt::Display for Background {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (op, size) = (self.op.name(), Bytes(self.size_bytes.into()));
@@ -147,11 +147,11 @@ fn bounded((key, value): (&str, u64), most: u32) -> Result<u32> {
 pub enum BackgroundRate {
     /// Rate of each initiating rank.
     PerSecond(AskedRate),
-    /// As many as its window carries.
+    /// As many operations as the window allows.
     Full,
 }
 
-/// Word for a background without a rate.
+/// Name of the rate of an unlimited background.
 const FULL: &str = "full";
 
 impl FromStr for BackgroundRate {
@@ -214,16 +214,16 @@ pub(super) const CONFLICTS: &[Conflict] = &[
     ),
 ];
 
-/// Workers of a rank where a background is asked for and no number is said: one for each side.
+/// Returns the default number of workers of a rank with a background: those of the background, and one that measures.
 pub(super) fn workers_default(options: &BackgroundOptions) -> Option<u32> {
     let background = options.background.as_ref();
     background.map(|background| background.workers + 1)
 }
 
-/// Rate that no path between two ranks has, in bytes each nanosecond.
+/// Rate that no path between two ranks reaches, in bytes per nanosecond.
 const BYTES_PER_NS_MAX: u64 = 100;
 
-/// The loads to measure beside, each with its rate; one `None` where none is asked for.
+/// Returns the background loads, one for each rate, or one `None` if no background was requested.
 pub(super) fn backgrounds(
     transfer: &Transfer,
     roles: &[Roles],
@@ -266,7 +266,7 @@ pub(super) fn backgrounds(
     rates.iter().map(at).collect()
 }
 
-/// A background needs a ping-pong or a rate, whose latency it loads.
+/// Refuses a background without a ping-pong or a rate, because it would have no latency to load.
 fn check_beside(transfer: &Transfer) -> Result<()> {
     if !transfer.pacing.ping_pong && transfer.paced.rate.is_none() {
         return usage(
@@ -276,7 +276,8 @@ fn check_beside(transfer: &Transfer) -> Result<()> {
     Ok(())
 }
 
-/// Refuses a background of which more is in flight than a trial can move anywhere: the trial would not end in its time.
+/// Refuses a background with more bytes in flight than any path can move in a trial, because the trial would not end in
+/// time.
 fn check_in_flight(background: Background, trial: TrialLength) -> Result<()> {
     let TrialLength::DurationNs(trial_ns) = trial else {
         return Ok(());
@@ -337,7 +338,7 @@ fn check_pairs(background: Background, roles: Roles) -> Result<()> {
     }
 }
 
-/// Refuses a background on an engine that has no such operation, or moves nothing.
+/// Refuses an atomic background, a background operation that the engine lacks, and an engine that moves no bytes.
 pub(super) fn check_op(background: Option<Background>, entry: &Entry) -> Result<()> {
     if background.is_some() && !entry.moves_bytes {
         return usage(format!(
@@ -362,8 +363,7 @@ pub(super) fn check_op(background: Option<Background>, entry: &Entry) -> Result<
     }
 }
 
-/// Refuses a background whose memory is more than a rank may be asked for, also where it is no point at all because its
-/// memory cannot be laid out.
+/// Refuses a background that needs more memory than a rank may use, or has no valid layout and therefore no point.
 pub(super) fn check_footprint(point: &TransferPoint) -> Result<()> {
     let Some(background) = point.background else {
         return Ok(());
@@ -379,13 +379,13 @@ fn slots(background: Background) -> Result<SlotLayout> {
 }
 
 impl TransferPoint {
-    /// Workers of a rank that measure: all but those of a background.
+    /// Returns the number of measuring workers of a rank: all except those of a background.
     pub fn measuring_workers(&self) -> u32 {
         let taken = self.background.map_or(0, |background| background.workers);
         self.workers.saturating_sub(taken)
     }
 
-    /// The transfer that the workers of the background drive, as a point of its own.
+    /// Returns the transfer of the background's workers as a separate point.
     pub fn background_point(&self) -> Option<Self> {
         let background = self.background?;
         let window = background.window;
@@ -396,7 +396,7 @@ impl TransferPoint {
                 rate: Rate::per_s(rate_per_s),
             },
         };
-        // Where there is none, the plan was refused.
+        // A plan without a valid layout was refused.
         let slots = slots(background).ok()?;
         Some(Self {
             op: background.op,
@@ -417,7 +417,7 @@ impl TransferPoint {
         })
     }
 
-    /// This point among these pairs.
+    /// Returns this point with the targets that `pair` selects.
     fn towards(&self, pair: BackgroundPair) -> Self {
         let mut point = self.clone();
         if pair == BackgroundPair::Other {

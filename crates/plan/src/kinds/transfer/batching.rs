@@ -1,4 +1,4 @@
-//! Batches: how many are in flight together, how they are handed over, and whether neighbours become one operation.
+//! Batches: how many are in flight together, how they are posted, and whether adjacent operations are merged.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -59,7 +59,7 @@ pub struct Batching {
 }
 
 impl Default for Batching {
-    /// Returns one batch at a time, handed over in one call, its operations apart.
+    /// Returns one batch at a time, posted in one call, without merging.
     fn default() -> Self {
         Self {
             of: BatchOf::Worker,
@@ -70,7 +70,7 @@ impl Default for Batching {
     }
 }
 
-/// The most batches in flight together.
+/// Maximum number of batches in flight together.
 pub const BATCHES_MAX: u64 = 1024;
 
 /// Batches, where the pacing has them.
@@ -108,7 +108,7 @@ impl Group for BatchingOptions {
     }
 }
 
-/// The ways to measure batches, one for each number in flight.
+/// Returns the batch settings to measure, one for each number in flight.
 pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<Vec<Batching>> {
     let named = [
         ("batch-of", options.batch_of.is_some()),
@@ -140,7 +140,8 @@ pub(super) fn batchings(options: &BatchingOptions, has_batches: bool) -> Result<
     }
 }
 
-/// Refuses more operations in flight than there are tags for, and merging where nothing is adjacent.
+/// Refuses more operations in flight than there are tags, a shared batch with fewer operations than workers, and
+/// merging if nothing is adjacent.
 pub(super) fn check_batching(point: &TransferPoint) -> Result<()> {
     let Pacing::Batch { batch } = point.pacing else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! Executions of a traffic file: what `traffic-file` means beside the other options, the size of its operations, and
-//! how the workers of a rank share its loads. The file itself is read in `loads`.
+//! Executions of a traffic file: how `traffic-file` combines with other options, the size of its operations, and how
+//! the workers of a rank share its loads. The file itself is read in `loads`.
 
 use super::length::{LengthOptions, PointLength, length};
 use super::loads::PairLoads;
@@ -10,17 +10,17 @@ use crate::point::Traffic;
 use crate::refuse::usage;
 use tonnage_units::{Bytes, Count, Result};
 
-/// The largest operation where nothing is said.
+/// Largest operation size that is chosen by default.
 const SIZE_BYTES_DEFAULT_MAX: u64 = 1 << 20;
 
-/// Smaller operations than this are not chosen for loads above [`SMALL_LOAD_BYTES_MAX`]: it would be measured how fast
-/// operations are issued, and not what was asked.
+/// Smallest operation size that is chosen by default for loads above [`SMALL_LOAD_BYTES_MAX`]. Smaller operations would
+/// measure the issue rate, not the requested traffic.
 const SIZE_BYTES_DEFAULT_MIN: u64 = 64;
 
-/// Loads that operations of any size carry.
+/// Largest load for which any operation size may be chosen.
 const SMALL_LOAD_BYTES_MAX: u64 = 64 << 10;
 
-/// The loads of a traffic file, where there is one.
+/// Returns the loads of the traffic file, if there is one.
 pub(super) fn loads(transfer: &Transfer, ranks: u32) -> Result<Option<&PairLoads>> {
     let traffic = transfer.what.traffic;
     let Some(loads) = transfer.what.loads() else {
@@ -71,7 +71,7 @@ pub(super) const CONFLICTS: &[Conflict] = &[
     with_file("trial-time", LONG),
 ];
 
-/// The length of a point whose trials are executions.
+/// Returns the length of a point that measures executions: each trial is one.
 pub(super) fn execution_length(options: &LengthOptions) -> Result<PointLength> {
     length(&LengthOptions {
         iters: Some(Count(1)),
@@ -79,7 +79,7 @@ pub(super) fn execution_length(options: &LengthOptions) -> Result<PointLength> {
     })
 }
 
-/// The sizes of operations, each of which divides all loads: those that were asked for, or else one.
+/// Returns the operation sizes: the requested ones, or else one default. Each size divides all loads.
 pub(super) fn execution_sizes(loads: &PairLoads, asked: Option<Vec<u32>>) -> Result<Vec<u32>> {
     let common = loads.common_divisor();
     let near = |most: u64| {
@@ -96,7 +96,7 @@ pub(super) fn execution_sizes(loads: &PairLoads, asked: Option<Vec<u32>>) -> Res
                  round them to multiples of 4k, or write sizes {size}"
             ));
         }
-        // No more than the default's maximum.
+        // At most `SIZE_BYTES_DEFAULT_MAX`, which fits.
         return Ok(vec![size as u32]);
     };
     let divides = |size: &&u32| !common.is_multiple_of((**size).into());
@@ -115,13 +115,13 @@ pub(super) fn execution_sizes(loads: &PairLoads, asked: Option<Vec<u32>>) -> Res
 }
 
 impl TransferPoint {
-    /// Operations of an execution from a rank to another.
+    /// Returns the number of operations of one execution from one rank to another.
     pub fn load_operations_of_pair(&self, from: u32, to: u32) -> u64 {
         let load = self.loads.as_ref().map_or(0, |loads| loads.of(from, to));
         load / u64::from(self.size_bytes.max(1))
     }
 
-    /// Those of them that one worker has. Those that do not go round are of other workers for each target.
+    /// Returns one worker's share of these operations. The remainder goes to different workers for different targets.
     pub fn load_operations(&self, from: u32, to: u32, worker: u32) -> u64 {
         let operations = self.load_operations_of_pair(from, to);
         let workers = u64::from(self.workers.max(1));
@@ -129,7 +129,8 @@ impl TransferPoint {
         operations / workers + u64::from(place < operations % workers)
     }
 
-    /// Operations of a flow that may be in flight: all of them, where an execution has fewer than the window.
+    /// Returns the number of operations of a flow that may be in flight: the depth, or all operations of an execution
+    /// if these are fewer.
     pub(super) fn used_depth(&self) -> u32 {
         let Some(loads) = &self.loads else {
             return self.depth();
@@ -137,7 +138,7 @@ impl TransferPoint {
         let largest = loads.pairs().map(|(_, bytes)| bytes).max().unwrap_or(0);
         let operations = largest / u64::from(self.size_bytes.max(1));
         let share = operations.div_ceil(u64::from(self.workers.max(1)));
-        // The smaller one of two numbers, of which one has 32 bits.
+        // At most the depth, which has 32 bits.
         share.clamp(1, self.depth().into()) as u32
     }
 }

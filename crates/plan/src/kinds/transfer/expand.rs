@@ -1,4 +1,4 @@
-//! The points of one transfer. Everything that can be known to be wrong is refused here, before a rank starts, in one
+//! Expands one transfer to its points. Every mistake that can be found before a rank starts is refused here, in one
 //! sentence that names the nearest valid choice.
 
 use super::atomics::{check_atomics, check_places};
@@ -62,8 +62,9 @@ impl Kind for Transfer {
     tonnage transfer --engine shm --op read --ranks 2 --sizes 8..1M --batch 128\n  \
     tonnage transfer --engine shm --op write-imm --ranks 2 --sizes 8,4k --ping-pong --duration 2s";
 
-    /// The cells of one transfer, in each engine, op, memory, place, number of initiators, number of workers, division
-    /// over paths, api and session, way of waiting, window or batch, size, and background, the last varying fastest.
+    /// Returns the cells of one transfer: one for each combination of engine, op, memory, place, number of initiators,
+    /// number of workers, division over paths, api and session, way of waiting, window or batch, size, and background.
+    /// The last varies fastest.
     fn cells(
         &self,
         ranks: u32,
@@ -73,7 +74,7 @@ impl Kind for Transfer {
         conflicts::check(self, CONFLICTS)?;
         let what = &self.what;
         let engines = chosen(&what.engine, &what.engine_options, lists)?;
-        // Where ranks are threads of one process, a run of one rank has room for two of them.
+        // If ranks are threads of one process, a run of one rank has room for two of them.
         let has_room = ranks == 1 && engines.iter().all(|engine| engine.entry.one_process);
         let ranks = if has_room { 2 } else { ranks };
         let loads = loads(self, ranks)?;
@@ -109,7 +110,7 @@ impl Kind for Transfer {
             backgrounds.len(),
         ];
         check_total(&counts, points_max, "transfer")?;
-        // Only the numbers of initiators, and with them the shift of their targets, differ.
+        // Roles differ only in the number of initiators, and therefore in the shift of their targets.
         let some_roles = roles
             .first()
             .copied()
@@ -176,7 +177,7 @@ impl AnyExperiment for Transfer {
         let trial_time = self.length.trial_time;
         scale_length(&mut self.length, scale.time);
         if self.what.traffic_file.is_some() {
-            // An execution takes the time that it takes.
+            // The file determines the length of an execution.
             self.length.trial_time = trial_time;
         }
     }
@@ -186,11 +187,11 @@ impl AnyExperiment for Transfer {
     }
 }
 
-/// A point with what all of a transfer have in common; the rest is still as it is where nothing is said.
+/// Returns a point with the values that all points of a transfer share. The other values are placeholders.
 fn common(transfer: &Transfer, roles: Roles, length: PointLength) -> TransferPoint {
     let asked = &transfer.memory;
     let addresses = asked.addresses.unwrap_or(ADDRESSES_DEFAULT);
-    // The bandwidth of one that compares every operation contains the comparisons.
+    // If every operation is compared, the bandwidth contains the comparisons.
     let limit = match transfer.verification() {
         Verification::Each => LimitChoice::None,
         Verification::Off | Verification::Last => LIMIT_DEFAULT,
@@ -230,7 +231,7 @@ fn common(transfer: &Transfer, roles: Roles, length: PointLength) -> TransferPoi
     }
 }
 
-/// Gives a point its slots, where its values go together.
+/// Gives a point its rate and slots, and refuses values that cannot be combined.
 fn complete(
     point: &mut TransferPoint,
     transfer: &Transfer,
@@ -258,7 +259,7 @@ fn complete(
     check_each(transfer, point)
 }
 
-/// The sizes of operations. Atomic ones have but one.
+/// Returns the sizes of operations. Atomic operations have only one.
 fn sizes_of(what: &OperationOptions, ops: &[Verb], loads: Option<&PairLoads>) -> Result<Vec<u32>> {
     let asked = what.sizes.as_ref().map(sizes).transpose()?;
     match (loads, asked) {
@@ -269,7 +270,7 @@ fn sizes_of(what: &OperationOptions, ops: &[Verb], loads: Option<&PairLoads>) ->
     }
 }
 
-/// Every pacing with every way to have batches, the last varying fastest.
+/// Returns every pacing with every batch setting. The batch setting varies fastest.
 fn paced(transfer: &Transfer, length: PointLength) -> Result<Vec<(Pacing, Batching)>> {
     let rate = paced::rate(&transfer.paced, length.trial)?;
     let pacings = pacings(&transfer.pacing, rate)?;
@@ -278,7 +279,7 @@ fn paced(transfer: &Transfer, length: PointLength) -> Result<Vec<(Pacing, Batchi
     Ok(pacings.into_iter().flat_map(with).collect())
 }
 
-/// Gives a point its slots, which a rank must have memory for.
+/// Gives a point its slots, and refuses more memory than a rank may use.
 fn with_slots(point: &mut TransferPoint, memory: &MemoryOptions) -> Result<()> {
     let slots = layout(memory, point.size_bytes, point.used_depth())?;
     (point.footprint_bytes, point.stride_bytes) = (slots.footprint_bytes, slots.stride_bytes);
@@ -291,7 +292,7 @@ fn with_slots(point: &mut TransferPoint, memory: &MemoryOptions) -> Result<()> {
     check_footprint(point)
 }
 
-/// A seed that nothing is drawn with would look like a choice.
+/// Refuses a seed that has no effect, because it would look like a choice.
 fn check_seed(memory: &MemoryOptions, point: &TransferPoint) -> Result<()> {
     let (local, remote) = point.orders();
     let drawn = |order| matches!(order, Addresses::Random | Addresses::Permuted);
@@ -321,7 +322,7 @@ fn ops(what: &OperationOptions) -> Result<&[Verb]> {
     }
 }
 
-/// Refuses an engine that cannot do what the transfer asks of it.
+/// Refuses an engine that lacks a capability that the transfer needs.
 fn check_support(transfer: &Transfer, entry: &Entry, op: Verb, lists: &Lists) -> Result<()> {
     let name = entry.name;
     let other = |fits: fn(&Entry) -> bool| {

@@ -1,4 +1,4 @@
-//! The way from a worker to a peer: what `rails`, `qps`, `chunk` and `max-chunks` mean together.
+//! Paths from a worker to a peer: the combined meaning of `rails`, `qps`, `chunk` and `max-chunks`.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -13,10 +13,10 @@ use tonnage_engine::paths::{Cut, Division, Rails};
 use tonnage_engine::{Entry, Verb};
 use tonnage_units::{Bytes, Count, Result};
 
-/// Parts of an operation at most, where nothing else is said.
+/// Default maximum number of parts of an operation.
 const CHUNKS_MAX_DEFAULT: u32 = 64;
 
-/// The most parts of an operation.
+/// Largest accepted value of `max-chunks`.
 const CHUNKS_MAX: u32 = 4096;
 
 /// The way from a worker to a peer.
@@ -58,8 +58,8 @@ impl Group for IssuingOptions {
     }
 }
 
-/// The divisions to measure: every use of the devices with every number of queue pairs and every length of a part, the
-/// last varying fastest.
+/// Returns the divisions to measure: every use of the devices with every number of queue pairs and every part length.
+/// The part length varies fastest.
 pub(super) fn divisions(options: &IssuingOptions, sizes: &[u32]) -> Result<Vec<Division>> {
     let queue_pairs = Sweep::values_or(&options.qps, Division::NONE.queue_pairs.into());
     let checked = |qps| movers("qps", qps, Division::QUEUE_PAIRS_MAX);
@@ -78,7 +78,7 @@ pub(super) fn divisions(options: &IssuingOptions, sizes: &[u32]) -> Result<Vec<D
     Ok(each(all, &cuts, |division, &cut| division.cut = cut))
 }
 
-/// Refuses several rails of an engine that has no devices to choose from.
+/// Refuses several rails or a rail shift if the engine has no devices to choose from.
 pub(super) fn check_devices(options: &IssuingOptions, rails: Rails, entry: &Entry) -> Result<()> {
     let option = match options.rail_shift {
         _ if entry.has_devices => return Ok(()),
@@ -93,7 +93,7 @@ pub(super) fn check_devices(options: &IssuingOptions, rails: Rails, entry: &Entr
     ))
 }
 
-/// Places by which the devices of ranks that only serve are turned.
+/// Returns the number of places by which the device lists of ranks that only serve are rotated.
 pub(super) fn rail_shift(options: &IssuingOptions, roles: &[Roles]) -> Result<u32> {
     let Some(Count(shift)) = options.rail_shift else {
         return Ok(0);
@@ -114,7 +114,7 @@ pub(super) fn rail_shift(options: &IssuingOptions, roles: &[Roles]) -> Result<u3
     }
 }
 
-/// The lengths of parts; one `None` where operations are not cut.
+/// Returns the part lengths, or one `None` if operations are not cut.
 fn cuts(options: &IssuingOptions, largest: u32) -> Result<Vec<Option<Cut>>> {
     let Some(chunk) = &options.chunk else {
         return match options.max_chunks {
@@ -165,7 +165,7 @@ fn chunks_max(asked: Option<Count>) -> Result<u32> {
     }
 }
 
-/// Refuses what paths without an order among them cannot carry.
+/// Refuses operations that rely on an order between paths, because paths keep none.
 pub(super) fn check_order(point: &TransferPoint) -> Result<()> {
     let division = point.division;
     if point.op == Verb::Send && division.cuts() {
@@ -227,7 +227,7 @@ mod tests {
         ]) {
             divisions(&options(lines), &[8, 4096]).refused(part);
         }
-        // The whole operation beside its parts is a comparison.
+        // A sweep may compare whole operations with cut ones.
         assert!(divisions(&options("chunk = '1k,4k'"), &[8, 4096]).is_ok());
     }
 }

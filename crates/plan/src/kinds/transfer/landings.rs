@@ -1,9 +1,10 @@
-//! Data that lands in one slot from several: what stays there is known as long as one follows the other.
+//! Data from several slots that lands in one slot: the final data is known only if the operations land one after the
+//! other.
 //!
-//! The data of a slot is known by the slot that it comes from, so the order at the end where bytes land (the
-//! initiator's for a read, the target's for all else) matters only where it brings a slot different data. Then two
-//! operations that are in flight together, or of which the first may still be on its way when it completes, must not
-//! land in one slot, because it is unknown which of them stays.
+//! The expected data of a slot follows from its source slot. The order at the landing end (the initiator's for a read,
+//! the target's otherwise) therefore matters only if it brings different data to one slot. In that case, two operations
+//! that are in flight together must not land in one slot, because the data of either may stay. The same holds if the
+//! first one may complete before its data has landed.
 
 use super::batching::BatchOf;
 use super::point::{Addresses, Pacing, TransferPoint};
@@ -13,7 +14,7 @@ use tonnage_engine::Verb;
 use tonnage_units::Result;
 
 impl TransferPoint {
-    /// Orders of the slots where bytes land, and where they come from.
+    /// Returns the slot order at the landing end and at the source end.
     fn landing_and_source(&self) -> (Addresses, Addresses) {
         let (local, remote) = self.orders();
         match self.op {
@@ -22,11 +23,11 @@ impl TransferPoint {
         }
     }
 
-    /// Returns whether a slot gets data of several slots, one after the other or at once.
+    /// Returns whether a slot receives data from several slots, one after the other or at once.
     pub fn lands_anew(&self) -> bool {
         let (landing, source) = self.landing_and_source();
-        // Ends of one order use slots in fixed pairs, also permuted ones, and a fixed source always sends the same.
-        // Old values have places of their own.
+        // Ends with the same order, even a permuted one, use slots in fixed pairs. A fixed source always sends the same
+        // data. Old values of atomic operations have their own places.
         !self.op.is_atomic() && self.slots() > 1 && landing != source && source != Addresses::Fixed
     }
 
@@ -35,13 +36,14 @@ impl TransferPoint {
         let (landing, _) = self.landing_and_source();
         self.lands_anew()
             && match self.pacing {
-                // One of several may be overtaken by any number of others.
+                // A batch may be overtaken by any number of others in flight.
                 Pacing::Batch { .. } if self.batching.in_flight > 1 => true,
-                // All of a batch are waited for before the next one, so that only those of one batch can meet.
+                // A batch completes before the next one starts, so only operations of one batch can meet in a slot.
                 Pacing::Batch { .. } if landing == Addresses::Sequential => {
                     u64::from(self.batch_share_max()) > self.slots()
                 }
-                // No batch goes over the end of a round, whichever part of it a worker has.
+                // Operations can meet only in a batch that crosses the end of a round of slots. Shares of workers
+                // differ by at most one operation, so the largest and the smallest share are checked.
                 Pacing::Batch { .. } if landing == Addresses::Permuted => {
                     let goes_over =
                         |share: u32| share > 0 && !self.slots().is_multiple_of(share.into());
@@ -53,8 +55,8 @@ impl TransferPoint {
     }
 }
 
-/// The largest batch, up to the one that was asked for, of which each round holds a whole number, for every worker
-/// alike.
+/// Returns the largest batch, up to the requested one, that fits a whole number of times into each worker's round of
+/// slots.
 fn largest_divisor(point: &TransferPoint) -> u32 {
     let workers = workers_together(point);
     let asked = match point.pacing {
@@ -66,7 +68,7 @@ fn largest_divisor(point: &TransferPoint) -> u32 {
     share * workers
 }
 
-/// Workers that share a batch out.
+/// Number of workers that share a batch.
 fn workers_together(point: &TransferPoint) -> u32 {
     match point.batching.of {
         BatchOf::Worker => 1,
@@ -74,7 +76,7 @@ fn workers_together(point: &TransferPoint) -> u32 {
     }
 }
 
-/// A pacing, similar to the point's, with which the final data of a slot is known.
+/// Returns a pacing, similar to the point's, with known final data in each slot.
 fn known_pacing(point: &TransferPoint) -> String {
     if !matches!(point.pacing, Pacing::Batch { .. }) {
         return "window 1".to_owned();

@@ -1,4 +1,4 @@
-//! Bytes that operations walk over: what `sizes`, `stride`, `gap` and `footprint` mean together.
+//! Bytes that operations walk over: the combined meaning of `sizes`, `stride`, `gap` and `footprint`.
 
 use super::options::MemoryOptions;
 use super::point::{ALIGNMENT_BYTES, TargetFootprint};
@@ -12,19 +12,19 @@ use tonnage_engine::Verb;
 use tonnage_units::Bytes;
 use tonnage_units::{Error, Result};
 
-/// Greatest footprint without `footprint`: every operation in flight gets a slot of its own as long as this is enough.
+/// Largest default footprint. Within it, every operation in flight has its own slot.
 const FOOTPRINT_BYTES_DEFAULT_MAX: u64 = 64 << 20;
 
-/// Places of the slots of one lane.
+/// Layout of the slots of one lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct SlotLayout {
     /// A whole number of strides.
     pub footprint_bytes: u64,
-    /// At least one size.
+    /// At least the size of one operation.
     pub stride_bytes: u64,
 }
 
-/// The values of `sizes`, checked.
+/// Checks and returns the values of `sizes`.
 pub(super) fn sizes(sweep: &Sweep) -> Result<Vec<u32>> {
     let checked = |&value: &u64| match u32::try_from(value) {
         Ok(0) => usage("size 0 would move nothing: the smallest size is 1"),
@@ -46,7 +46,7 @@ pub(super) const CONFLICTS: &[Conflict] = &[Conflict::both(
     "leave one of them out",
 )];
 
-/// The distance of slots of `size` bytes.
+/// Returns the distance between the starts of neighbouring slots of `size` bytes.
 fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
     let stride_bytes = match (options.stride, options.gap) {
         (Some(Bytes(stride)), _) => stride,
@@ -75,7 +75,7 @@ fn stride(options: &MemoryOptions, size: u64) -> Result<u64> {
     Ok(stride_bytes)
 }
 
-/// The layout of operations of `size` bytes, of which `depth` are in flight on one lane.
+/// Returns the layout for operations of `size` bytes, `depth` of them in flight on one lane.
 pub(super) fn layout(options: &MemoryOptions, size: u32, depth: u32) -> Result<SlotLayout> {
     let size = u64::from(size);
     let stride_bytes = stride(options, size)?;

@@ -1,5 +1,5 @@
-//! Length of a point's measurement: what `trials`, `trial-time`, `iters`, `duration`, `warmup`, `until-ci`,
-//! `max-duration`, `interval` and `checkpoint` mean together.
+//! Length of a point's measurement: the combined meaning of `trials`, `trial-time`, `iters`, `duration`, `warmup`,
+//! `until-ci`, `max-duration`, `interval` and `checkpoint`.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ const TRIALS_MAX: u64 = 100_000;
 const MILLISECOND_NS: u64 = 1_000_000;
 const HOUR_NS: u64 = 3_600_000_000_000;
 const TRIAL_NS_DEFAULT: u64 = 200 * MILLISECOND_NS;
-/// Starting and ending a trial costs microseconds: below this they are no longer small.
+/// Starting and ending a trial costs microseconds, which is not negligible in shorter trials.
 const TRIAL_NS_MIN: u64 = MILLISECOND_NS;
 const TRIAL_NS_MAX: u64 = 24 * HOUR_NS;
 const ITERATIONS_MAX: u64 = 1_000_000_000_000;
@@ -118,7 +118,7 @@ impl Group for LengthOptions {
     }
 }
 
-/// The length of every point of a transfer, defaults filled in.
+/// Returns the length of every point of a transfer, with defaults filled in.
 pub(crate) fn length(options: &LengthOptions) -> Result<PointLength> {
     let trials = trials(options)?;
     let trial = trial(options, trials)?;
@@ -187,7 +187,7 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
     ),
 ];
 
-/// Trials where their number is not said: a series is of one, unless it is repeated until it is known well enough.
+/// Returns the default number of trials: one for a series of intervals, unless `until-ci` repeats it.
 fn trials_default(options: &LengthOptions) -> u32 {
     if options.interval.is_some() && options.until_ci.is_none() {
         1
@@ -200,7 +200,7 @@ fn trials(options: &LengthOptions) -> Result<u32> {
     let Some(Count(trials)) = options.trials else {
         return Ok(trials_default(options));
     };
-    // It is below its bound, which fits.
+    // At most `TRIALS_MAX`, which fits.
     repetitions("trials", trials, TRIALS_MAX).map(|trials| trials as u32)
 }
 
@@ -223,7 +223,7 @@ fn trial(options: &LengthOptions, trials: u32) -> Result<TrialLength> {
     Ok(TrialLength::DurationNs(given / share))
 }
 
-/// The width to reach and the time to give up at; none of both without `until-ci`.
+/// Returns the relative width to reach and the time limit. Without `until-ci`, there is neither.
 fn confidence(
     options: &LengthOptions,
     trials: u32,
@@ -265,8 +265,8 @@ fn confidence(
     Ok((Some(until_ci.0), Some(most)))
 }
 
-/// Multiplies how long it is measured, within the bounds that [`length`] checks. Values that are wrong
-/// already stay wrong, so that scaling hides no mistake.
+/// Multiplies the measured time or operations, within the bounds that [`length`] checks. Invalid values stay invalid,
+/// so that scaling does not hide a mistake.
 pub(crate) fn scale(options: &mut LengthOptions, factor: f64) {
     let scaled = |value: u64, least: u64, most: u64| {
         if value < least || value > most {
@@ -300,7 +300,7 @@ pub(crate) fn scale(options: &mut LengthOptions, factor: f64) {
             *checkpoint = (*checkpoint).min(trial);
         }
         if trial < INTERVAL_NS_MIN {
-            // Too short a trial to be cut at all, and still as many of them.
+            // The trial is too short for intervals. The number of trials stays the same.
             (options.interval, options.checkpoint) = (None, None);
             options.trials.get_or_insert(Count(trials));
         }
@@ -319,19 +319,19 @@ pub(crate) fn scale(options: &mut LengthOptions, factor: f64) {
     }
 }
 
-/// Shorter ones say more about the system's scheduler than about the path.
+/// Shorter intervals would show the system's scheduler rather than the path.
 const INTERVAL_NS_MIN: u64 = 10_000_000;
 
 /// As long as the longest trial.
 const INTERVAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
 
-/// The most checkpoints of a trial: each of them has all of the series so far.
+/// Maximum number of checkpoints of a trial. Each one contains the whole series so far.
 const CHECKPOINTS_MAX: u64 = 100;
 
-/// The most intervals of a trial: a week of seconds.
+/// Maximum number of intervals of a trial: a week of seconds.
 const INTERVALS_MAX: u64 = 604_800;
 
-/// The length of an interval, if trials are cut.
+/// Returns the interval length, if trials are divided into intervals.
 fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Option<u64>> {
     let Some(Nanos(interval_ns)) = asked else {
         return Ok(None);
@@ -363,7 +363,7 @@ fn interval(asked: Option<Nanos>, trial: TrialLength) -> Result<Option<u64>> {
     }
 }
 
-/// The time between two checkpoints, if the series so far is written.
+/// Returns the time between two checkpoints, if checkpoints are written.
 fn checkpoint(
     asked: Option<Nanos>,
     interval_ns: Option<u64>,
@@ -395,7 +395,7 @@ fn checkpoint(
     }
 }
 
-/// Refuses intervals where a trial is many short rounds.
+/// Refuses intervals if a trial consists of several rounds.
 pub(super) fn check_rounds(interval: Option<Nanos>, roles: &[Roles]) -> Result<()> {
     let rounds = roles.iter().find(|roles| roles.rounds() > 1);
     match (interval, rounds) {

@@ -1,4 +1,4 @@
-//! The way from the loops to an engine: what `api` and `session` mean together.
+//! Calls from the measuring loops to an engine: the combined meaning of `api` and `session`.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -27,14 +27,14 @@ pub struct LibraryOptions {
 
 impl Group for LibraryOptions {}
 
-/// The calls that the loops make, and the session behind those of the library.
+/// Calls that the measuring loops make, and the session behind library calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Calling {
     pub(super) api: TransferApi,
     pub(super) session: Option<SessionUse>,
 }
 
-/// The ways to measure: every api with every session, the last varying fastest.
+/// Returns the ways to measure: every api with every session. The session varies fastest.
 pub(super) fn callings(options: &LibraryOptions) -> Result<Vec<Calling>> {
     let sessions = several("session", &options.session, "on")?;
     let default = if sessions.is_some() {

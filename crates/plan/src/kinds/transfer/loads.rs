@@ -1,5 +1,5 @@
-//! Loads of pairs: the bytes that each rank moves to each other one in an execution, and the files that they are read
-//! from. What other options mean beside them is in `executions`.
+//! Loads of pairs: the bytes that each rank moves to each other rank in an execution, and the files that define them.
+//! `executions` combines them with other options.
 
 use std::fmt;
 use std::path::Path;
@@ -11,13 +11,13 @@ use serde::{Deserialize, Serialize};
 use tonnage_units::names::quote;
 use tonnage_units::{Bytes, Error, Result};
 
-/// The most ranks of a traffic file: a million pairs.
+/// Maximum number of ranks of a traffic file: a million pairs.
 const RANKS_MAX: usize = 1024;
 
-/// The longest file: a million numbers of twenty digits, and comments.
+/// Longest accepted file: a million numbers of twenty digits, and comments.
 const FILE_BYTES_MAX: u64 = 32 << 20;
 
-/// The most bytes of all pairs together, so that sums over many trials fit.
+/// Maximum of all pairs together, so that sums over many trials fit.
 const TOTAL_BYTES_MAX: u64 = 1 << 50;
 
 /// Bytes of one execution from each rank, a row, to each rank, a column: square, nothing to a rank itself, and not zero
@@ -92,12 +92,12 @@ impl From<PairLoads> for Vec<Vec<u64>> {
 }
 
 impl PairLoads {
-    /// Ranks, 2 or more.
+    /// Number of ranks, 2 or more.
     pub fn ranks(&self) -> u32 {
         self.0.len() as u32
     }
 
-    /// Bytes from a rank to another; 0 for ranks that there are not.
+    /// Returns the bytes from one rank to another; 0 if a rank does not exist.
     pub fn of(&self, from: u32, to: u32) -> u64 {
         let row = self.0.get(from as usize);
         row.and_then(|row| row.get(to as usize))
@@ -105,7 +105,7 @@ impl PairLoads {
             .unwrap_or(0)
     }
 
-    /// Pairs that have bytes, and how many, by initiator and target.
+    /// Returns the pairs that have bytes, and the bytes of each, ordered by initiator and target.
     pub fn pairs(&self) -> impl Iterator<Item = ((u32, u32), u64)> {
         let row = |(from, row): (u32, &Vec<u64>)| {
             let of_row: Vec<_> = (0u32..).zip(row.iter().copied()).collect();
@@ -122,7 +122,7 @@ impl PairLoads {
         self.0.iter().flatten().sum()
     }
 
-    /// The largest number of bytes that all loads are multiples of.
+    /// Returns the greatest common divisor of all loads.
     pub fn common_divisor(&self) -> u64 {
         let divisor = |mut one: u64, mut other: u64| {
             while other > 0 {
@@ -134,11 +134,11 @@ impl PairLoads {
     }
 }
 
-/// Loads of pairs as they are written: a row of sizes for each rank, `#` before comments. On a command line and in
-/// plans it is the name of a file; in plans also the rows themselves, in a text of several lines.
+/// Loads of pairs as text: a row of sizes for each rank, `#` before comments. A command line or a plan gives the name
+/// of a file. A plan may also give the rows themselves, as text of several lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TrafficFile {
-    /// Loads that it says.
+    /// Loads in the file.
     pub loads: PairLoads,
 }
 
@@ -212,7 +212,7 @@ fn size(word: &str, line: usize) -> Result<u64> {
     }
 }
 
-/// The rows, which read back as the same loads.
+/// Writes the rows, which parse to the same loads.
 impl fmt::Display for TrafficFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for row in self.loads.0.iter() {

@@ -1,5 +1,5 @@
-//! Kinds of memory of both ends: what `memory` and `target-memory` mean together, and which of them `memory-option` is
-//! for.
+//! Kinds of memory at both ends: the combined meaning of `memory` and `target-memory`, and the ends that
+//! `memory-option` applies to.
 
 use super::options::Transfer;
 use super::point::{Pacing, TransferPoint};
@@ -11,19 +11,19 @@ use crate::skipping;
 use tonnage_engine::{EngineOptions, Lists, OptionsOf, Verb, check_options};
 use tonnage_units::Result;
 
-/// Memories of both ends, by their names with the variant.
+/// Memories of both ends, by name including the variant.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct EndMemories<'a> {
     /// Memory of the initiators.
     pub(super) own: &'a str,
     /// Memory of the targets, if it is a different one.
     pub(super) target: Option<&'a str>,
-    /// Options that differ from the defaults; each is for the ends that know it.
+    /// Options that differ from the defaults; each applies to the ends that know it.
     pub(super) options: EngineOptions,
 }
 
 impl TransferPoint {
-    /// Kinds of memory of both ends, or the one that both have.
+    /// Returns the kinds of memory of both ends, or one if both have the same.
     pub(super) fn memories(&self) -> Vec<&str> {
         let target = self.target_memory.as_deref();
         [Some(&*self.memory), target]
@@ -33,7 +33,7 @@ impl TransferPoint {
     }
 }
 
-/// The memories to measure in, each of `memory` with each of `target-memory`.
+/// Returns the memories to measure: each of `memory` with each of `target-memory`.
 pub(super) fn memories<'a>(
     transfer: &'a Transfer,
     roles: &[Roles],
@@ -74,7 +74,8 @@ pub(super) fn memories<'a>(
     pairs.map(|(own, target)| ends(own, target)).collect()
 }
 
-/// Options of the memories at both ends, those that differ from the defaults. Each is for the ends that know it.
+/// Returns the options of the memories at both ends that differ from the defaults. Each applies to the ends that know
+/// it.
 fn memory_options(
     transfer: &Transfer,
     (own, target): (&str, Option<&str>),
@@ -117,7 +118,7 @@ pub(super) fn check_visible(point: &TransferPoint, lists: &Lists) -> Result<()> 
     if point.op != Verb::Write || point.pacing != Pacing::PingPong {
         return Ok(());
     }
-    // A memory that is not here is skipped in an optional experiment.
+    // A missing memory is no error here: an optional experiment skips it.
     let is_far = |name: &&str| {
         lists
             .memory(name)
@@ -223,7 +224,7 @@ mod tests {
         assert!(unknown.contains("huge"), "{unknown}");
     }
 
-    /// Two of the four clients initiate; the others are idle, and no targets.
+    /// Two of the four clients initiate. The others are idle and are not targets either.
     #[test]
     fn only_ranks_that_somebody_initiates_to_have_the_targets_memory() {
         let lines = "engine = 'shm'\nop = 'write'\nsizes = 8\nmemory = 'host'\ntarget-memory = 'huge'\n\

@@ -5,16 +5,17 @@
 //! | `options` | the options of a transfer |
 //! | [`point`] | one cell of a sweep, with everything fixed |
 //! | `expand` | the points of a transfer, the checks of engines and verbs, and what makes it a kind |
-//! | `roles`, `pacing`, `batching`, `issuing`, `library`, `length`, `layout` | what one group of options means together |
-//! | `loads`, `executions` | traffic files, and what they mean beside other options |
+//! | `roles`, `pacing`, `batching`, `issuing`, `library`, `length`, `layout` | the combined meaning of one group of
+//! options |
+//! | `loads`, `executions` | traffic files, and how they combine with other options |
 //! | `paced` | operations at a rate |
-//! | `background` | loads beside a latency |
+//! | `background` | background load during a latency measurement |
 //! | `atomics` | operations on single words |
-//! | `memories` | kinds of memory of both ends |
-//! | `verification` | how much of the moved data is compared, and what that goes with |
-//! | `landings` | what lands in a slot last, and whether that can be known |
+//! | `memories` | kinds of memory at both ends |
+//! | `verification` | how much of the moved data is compared, and the options that this excludes |
+//! | `landings` | the data that lands last in a slot, and whether it can be known |
 //!
-//! Measuring a point is not known here; see `tonnage_bench`.
+//! Measuring a point is left to `tonnage_bench`.
 
 mod atomics;
 mod background;

@@ -1,4 +1,4 @@
-//! The options of a transfer. What they mean together is checked in `expand`, and those of one group beside it.
+//! The options of a transfer. `expand` checks their combinations, with one module next to it for each group of options.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -148,7 +148,7 @@ pub struct OperationOptions {
 }
 
 impl OperationOptions {
-    /// Loads of a traffic file, where there is one.
+    /// Loads of the traffic file, if there is one.
     pub(super) fn loads(&self) -> Option<&PairLoads> {
         self.traffic_file.as_ref().map(|file| &file.loads)
     }

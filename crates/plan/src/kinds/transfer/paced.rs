@@ -1,4 +1,4 @@
-//! Operations at a rate: what `rate` and `burst` mean, and which options they cannot be combined with.
+//! Operations at a rate: the meaning of `rate` and `burst`, and the options that they exclude.
 
 use std::fmt;
 use std::str::FromStr;
@@ -33,12 +33,12 @@ pub struct PacedOptions {
     pub burst: Option<Count>,
 }
 
-/// A rate as it is written.
+/// A rate as the user writes it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum AskedRate {
     /// Operations per second.
     Operations(PerSecond),
-    /// Payload per second, which the size of an operation makes a number of them.
+    /// Payload per second; divided by the operation size, it gives operations per second.
     Payload(BytesPerSecond),
 }
 
@@ -46,7 +46,7 @@ impl FromStr for AskedRate {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        // A unit of bytes or bits: operations have at most a prefix.
+        // A unit of bytes or bits means payload. Operations have at most a prefix.
         if text.ends_with("B/s") || text.ends_with("b/s") {
             return text.parse().map(Self::Payload);
         }
@@ -101,7 +101,7 @@ fn is_alone(burst: &u32) -> bool {
 }
 
 impl Rate {
-    /// A rate of operations, each due alone.
+    /// Returns a rate of operations without bursts.
     pub fn per_s(rate_per_s: f64) -> Self {
         Self {
             rate_per_s,
@@ -110,7 +110,7 @@ impl Rate {
         }
     }
 
-    /// What rates of one table have in common.
+    /// Returns the part that all rates of one table share: everything except the speed.
     #[must_use]
     pub fn of_any_speed(self) -> Self {
         Self {
@@ -162,11 +162,10 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
 
 pub(super) const OVERSLEEPS: &str = "a worker that sleeps misses when the next operation is due";
 
-/// The highest rate of one rank: no engine comes within ten times of it.
+/// Highest accepted rate of one rank. No engine reaches a tenth of it.
 const RATE_PER_S_MAX: f64 = 1e10;
 
-/// The rate of these options, where there is one. What a payload is in operations is known once [`complete`] has seen
-/// the size.
+/// Returns the rate of these options, if there is one. [`complete`] knows the size and converts payload to operations.
 pub(super) fn rate(options: &PacedOptions, trial: TrialLength) -> Result<Option<Rate>> {
     let Some(asked) = options.rate else {
         return Ok(None);
@@ -183,8 +182,8 @@ pub(super) fn rate(options: &PacedOptions, trial: TrialLength) -> Result<Option<
     Ok(Some(Rate { burst, ..rate }))
 }
 
-/// Gives a point with a rate the operations that its payload needs, and refuses bursts that do not fit into its window, a
-/// trial or an interval.
+/// Converts a point's payload rate to operations per second. Refuses bursts that do not fit into the window, a trial or
+/// an interval.
 pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
     let workers = point.measuring_workers().max(1);
     let (length, size_bytes) = (point.length, point.size_bytes);
@@ -239,7 +238,8 @@ pub(super) fn complete(point: &mut TransferPoint) -> Result<()> {
 }
 
 impl AskedRate {
-    /// Operations of `size_bytes` per second that `option` asks for, where one is due in every trial.
+    /// Returns the operations of `size_bytes` per second that `option` asks for. Refuses rates that are too high, and
+    /// rates at which a trial may have no operation.
     pub(super) fn per_s(self, option: &str, size_bytes: u32, trial: TrialLength) -> Result<f64> {
         let (rate_per_s, of_size) = match self {
             Self::Operations(PerSecond(rate_per_s)) => (rate_per_s, String::new()),
@@ -265,7 +265,7 @@ impl AskedRate {
                 usage(format!(
                     "{option} {self}{of_size} is less than one operation in a trial of {}: use trial-time {} or more",
                     Nanos(trial_ns),
-                    // Whole seconds, saturating for rates that are next to nothing.
+                    // Whole seconds; saturates for tiny rates.
                     Nanos(((1.0 / rate_per_s).ceil() as u64).saturating_mul(1_000_000_000))
                 ))
             }

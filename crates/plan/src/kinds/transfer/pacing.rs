@@ -1,4 +1,4 @@
-//! Pacing of operations: what `ping-pong`, `window` and `batch` mean. `paced` has rates.
+//! Pacing of operations: the meaning of `ping-pong`, `window` and `batch`. Rates are in `paced`.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
@@ -13,7 +13,7 @@ use crate::sweep::Sweep;
 use tonnage_engine::Verb;
 use tonnage_units::Result;
 
-/// Operations in flight on each lane where nothing else is said.
+/// Default number of operations in flight on each lane.
 pub const WINDOW_DEFAULT: u32 = 64;
 
 /// Pacing of operations.
@@ -49,7 +49,7 @@ impl Group for PacingOptions {
     }
 }
 
-/// What a ping-pong goes with.
+/// Options that a ping-pong excludes.
 pub(crate) const CONFLICTS: &[Conflict] = &[
     Conflict::both("ping-pong", "window", IN_TURN, "leave one of them out"),
     Conflict::both("ping-pong", "batch", IN_TURN, "leave one of them out"),
@@ -63,7 +63,7 @@ pub(crate) const CONFLICTS: &[Conflict] = &[
 
 const IN_TURN: &str = "a ping-pong has one operation in flight";
 
-/// Windows and batches, which compete in a search.
+/// A transfer has a window or a batch. In a search, both may compete.
 pub(super) const DEPTHS: &[Conflict] = &[Conflict::both(
     "window",
     "batch",
@@ -71,7 +71,7 @@ pub(super) const DEPTHS: &[Conflict] = &[Conflict::both(
     "leave one of them out",
 )];
 
-/// The pacings of these options, one for each value of its window or batch.
+/// Returns the pacings of these options, one for each value of the window or batch.
 pub(super) fn pacings(options: &PacingOptions, rate: Option<Rate>) -> Result<Vec<Pacing>> {
     if options.ping_pong {
         return Ok(vec![Pacing::PingPong]);
@@ -91,12 +91,12 @@ pub(super) fn pacings(options: &PacingOptions, rate: Option<Rate>) -> Result<Vec
     Ok(windows.into_iter().map(pacing).collect())
 }
 
-/// The ways of waiting to measure.
+/// Returns the ways of waiting for completions to measure.
 pub(super) fn cq_modes(options: &PacingOptions) -> Result<&[CqMode]> {
     Ok(several("cq", &options.cq, "busy")?.unwrap_or(&[CqMode::Busy]))
 }
 
-/// Refuses an operation under a ping-pong whose end somebody who sleeps cannot see.
+/// Refuses a ping-pong of plain writes with sleeping workers, which cannot see the last byte arrive.
 pub(super) fn check_waiting(point: &TransferPoint) -> Result<()> {
     if point.cq == CqMode::Event && point.pacing == Pacing::PingPong && point.op == Verb::Write {
         return usage(
@@ -107,7 +107,7 @@ pub(super) fn check_waiting(point: &TransferPoint) -> Result<()> {
     Ok(())
 }
 
-/// The values of a window or batch sweep, checked.
+/// Checks and returns the values of a window or batch sweep.
 fn depths(what: &str, sweep: &Sweep) -> Result<Vec<u32>> {
     let checked = |&value: &u64| match u32::try_from(value) {
         Ok(0) => usage(format!(

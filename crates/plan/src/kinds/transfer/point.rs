@@ -1,4 +1,4 @@
-//! A point of a transfer: everything fixed.
+//! A point of a transfer, with every value fixed.
 
 use std::fmt;
 
@@ -18,7 +18,7 @@ use tonnage_engine::paths::Division;
 use tonnage_engine::{EngineOptions, Lists, Verb};
 use tonnage_units::{Bytes, PairPlace};
 
-/// Slots begin at multiples of this where `stride` is not said, so that words are never split.
+/// Default alignment of slots, so that words are never split.
 pub(super) const ALIGNMENT_BYTES: u64 = 8;
 
 /// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
@@ -126,7 +126,7 @@ impl TransferPoint {
         }
     }
 
-    /// Kind of memory of a rank that others initiate to, where it is another one than theirs.
+    /// Kind of memory of a target rank, if it differs from the initiators'.
     pub fn target_memory_of(&self, rank: u32) -> Option<&str> {
         let roles = self.roles;
         let target = self.target_memory.as_deref();
@@ -151,18 +151,18 @@ impl TransferPoint {
         self.stride_bytes.saturating_sub(self.size_bytes.into())
     }
 
-    /// Returns whether slots are as far apart as they are where nothing is said.
+    /// Returns whether slots have their default distance.
     pub fn has_own_stride(&self) -> bool {
         self.stride_bytes == u64::from(self.size_bytes).next_multiple_of(ALIGNMENT_BYTES)
     }
 
-    /// Returns whether bytes lie between the slots that no operation touches, more than their alignment asks for.
+    /// Returns whether slots have more unused bytes between them than their alignment requires.
     pub fn has_gaps(&self) -> bool {
         self.stride_bytes > u64::from(self.size_bytes).next_multiple_of(ALIGNMENT_BYTES)
     }
 
-    /// Operations of a batch towards a peer that a worker has, at most: all, unless the workers of a rank share it out.
-    /// 0 without batches.
+    /// Largest number of operations that a worker has in a batch towards a peer: all, unless the workers of a rank
+    /// share the batch. 0 without batches.
     pub fn batch_share_max(&self) -> u32 {
         match (self.pacing, self.batching.of) {
             (Pacing::Batch { batch }, BatchOf::Worker) => batch,
@@ -171,7 +171,7 @@ impl TransferPoint {
         }
     }
 
-    /// Batches of a rank towards one peer that are under way at once.
+    /// Number of batches that a rank has in flight towards one peer.
     pub fn batches_to_a_peer(&self) -> u32 {
         let owners = match self.batching.of {
             BatchOf::Worker => self.workers,
@@ -180,7 +180,7 @@ impl TransferPoint {
         owners.saturating_mul(self.batching.in_flight)
     }
 
-    /// Operations of a batch that one worker has.
+    /// Number of operations that one worker has in a batch.
     pub fn batch_share(&self, worker: u32) -> u32 {
         match (self.pacing, self.batching.of) {
             (Pacing::Batch { batch }, BatchOf::Rank) => {
@@ -310,19 +310,19 @@ impl fmt::Display for Pacing {
     }
 }
 
-/// Figure that a pacing is chosen for.
+/// Figure that a pacing is meant to measure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PacingAim {
-    /// Amount that moves: as many operations as the window takes.
+    /// Bandwidth, with as many operations in flight as the window allows.
     Bandwidth,
-    /// Time of one operation that waits for no other.
+    /// Time of one operation that does not wait for others.
     Latency,
-    /// Time of operations at a rate that was asked for, from which the bandwidth follows.
+    /// Time of operations at a requested rate, which also determines the bandwidth.
     LatencyAtRate,
 }
 
 impl Pacing {
-    /// The figure that operations are issued in this way for: what a point is judged by where nobody names a metric.
+    /// Returns the figure that this pacing is meant to measure, which is a point's default metric.
     pub fn aim(self) -> PacingAim {
         match self {
             Self::PingPong => PacingAim::Latency,
@@ -331,7 +331,7 @@ impl Pacing {
         }
     }
 
-    /// The name, as the command line has it.
+    /// Name of this pacing, as records have it in `kind`.
     pub fn name(self) -> &'static str {
         match self {
             Self::PingPong => "ping-pong",
@@ -389,7 +389,7 @@ tonnage_units::names! {
 }
 
 impl SessionUse {
-    /// Returns whether a lane is gone once its operation has ended, so that nobody can flush it.
+    /// Returns whether a lane is released when its operation ends, so that it cannot be flushed afterwards.
     pub fn releases_lanes(self) -> bool {
         matches!(self, Self::Fresh | Self::Register)
     }
@@ -403,7 +403,7 @@ mod tests {
     use serde_json::{Value, from_value, json};
     use tonnage_engine::paths::{Cut, Rails};
 
-    /// The point with something in each key that is left out by default.
+    /// A point with a value for each key that is omitted by default, and its JSON.
     fn full() -> (TransferPoint, Value) {
         let roles = Roles {
             initiators: Some(1),

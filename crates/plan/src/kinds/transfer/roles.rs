@@ -1,4 +1,4 @@
-//! Ranks that initiate: what `traffic`, `initiators`, `target-shift` and `bidirectional` mean together.
+//! Ranks that initiate: the combined meaning of `traffic`, `initiators`, `target-shift` and `bidirectional`.
 
 use super::options::{OperationOptions, TRAFFIC_DEFAULT};
 use super::point::{Pacing, TransferPoint};
@@ -10,7 +10,7 @@ use crate::roles::Roles;
 use crate::sweep::Sweep;
 use tonnage_units::{Count, Result};
 
-/// The roles to measure, each with points of its own: one for each number of initiators.
+/// Returns the roles to measure, one for each number of initiators. Each has its own points.
 pub(super) fn roles(what: &OperationOptions, ranks: u32) -> Result<Vec<Roles>> {
     let traffic = match what.traffic_file {
         Some(_) => Traffic::File,
@@ -30,7 +30,7 @@ pub(super) fn roles(what: &OperationOptions, ranks: u32) -> Result<Vec<Roles>> {
     asked.values().iter().map(with).collect()
 }
 
-/// Makes fewer initiators, and turns their targets less, where a plan was made for more ranks.
+/// Reduces the initiators and the target shift of a plan that was written for more ranks.
 pub(super) fn fit(what: &mut OperationOptions, ranks: u32) {
     let Some(asked) = &what.initiators else {
         return;
@@ -50,7 +50,7 @@ pub(super) fn fit(what: &mut OperationOptions, ranks: u32) {
         let turned = shift.min(targets.saturating_sub(1));
         what.target_shift = (turned > 0).then_some(Count(turned));
     }
-    // Values that were valid in a list stay so.
+    // The values of a valid list stay valid.
     what.initiators = Sweep::list(&fitting)
         .ok()
         .or_else(|| what.initiators.take());
@@ -75,10 +75,10 @@ fn check_ranks(ranks: u32) -> Result<()> {
     Ok(())
 }
 
-/// The most ranks of a matrix whose pairs have a round each: a million rounds.
+/// Maximum number of ranks of a matrix with one round per pair: a million rounds.
 const ALONE_RANKS_MAX: u32 = 1024;
 
-/// The roles with the shift that was asked for.
+/// Returns the roles with the requested shift.
 fn shifted(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     let Some(Count(shift)) = what.shift else {
         return Ok(roles);
@@ -112,7 +112,7 @@ fn shifted(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     }
 }
 
-/// The roles with the rounds of a matrix that were asked for.
+/// Returns the roles with the requested rounds of a matrix.
 fn matrix(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     let is_matrix = roles.traffic == Traffic::Matrix;
     if let Some(rounds) = what.matrix.filter(|_| !is_matrix) {
@@ -134,7 +134,7 @@ fn matrix(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     Ok(Roles { matrix, ..roles })
 }
 
-/// Pairs of an odd number leave one rank out.
+/// Refuses pairs among an odd number of ranks, which would leave one out.
 fn check_even(roles: Roles) -> Result<()> {
     let Roles { traffic, ranks, .. } = roles;
     if traffic != Traffic::Pair || ranks.is_multiple_of(2) {
@@ -148,7 +148,7 @@ fn check_even(roles: Roles) -> Result<()> {
     ))
 }
 
-/// A number of initiators that leaves a rank to be their target.
+/// Returns the requested number of initiators if it leaves a rank as their target.
 fn initiators(roles: Roles, asked: u64) -> Result<u32> {
     let Roles { traffic, ranks, .. } = roles;
     if !matches!(traffic, Traffic::Pair | Traffic::FanIn) {
@@ -174,7 +174,7 @@ fn initiators(roles: Roles, asked: u64) -> Result<u32> {
     }
 }
 
-/// The roles with their targets turned as it was asked for; a shift that goes round once is none.
+/// Returns the roles with their targets rotated as requested. A shift by a whole round or more is refused.
 fn turned(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     let Some(Count(shift)) = what.target_shift else {
         return Ok(roles);
@@ -217,7 +217,7 @@ pub(super) fn check_sides(point: &TransferPoint) -> Result<()> {
     Ok(())
 }
 
-/// The roles with both directions, where they were asked for.
+/// Returns the roles with both directions, if they were requested.
 pub(super) fn both_ways(what: &OperationOptions, roles: Roles) -> Result<Roles> {
     if what.bidirectional && roles.traffic != Traffic::Pair {
         let name = roles.traffic.name();

@@ -15,7 +15,7 @@ use tonnage_engine::{Entry, Lists, Verb, split_name};
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
-/// Operations whose data is compared with what was expected. Records and plans write `false`, `true` and `"each"`.
+/// Operations with verified data. Records and plans write `false`, `true` and `"each"`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Verification {
     /// None.
@@ -105,7 +105,8 @@ impl schemars::JsonSchema for Verification {
     }
 }
 
-/// Returns why an engine cannot take the messages by which both ends compare every operation.
+/// Returns the reason why an engine cannot carry the messages that both ends need to compare every operation. `None` if
+/// it can carry them.
 fn lacks_messages(entry: &Entry, engine: &str) -> Option<&'static str> {
     let (_, variant) = split_name(engine);
     let is_carried = entry
@@ -127,7 +128,7 @@ pub fn compares_each(entry: &Entry, engine: &str) -> bool {
     lacks_messages(entry, engine).is_none()
 }
 
-/// Refuses to compare every operation of an engine, or over a memory, for which that is not possible.
+/// Refuses to compare every operation if the engine or a memory does not allow it.
 pub(super) fn check_engine(
     transfer: &Transfer,
     point: &TransferPoint,
@@ -162,7 +163,7 @@ pub(super) fn check_engine(
     Ok(())
 }
 
-/// Refuses a point that comparing every operation does not go with.
+/// Refuses options that cannot be combined with comparing every operation.
 pub(super) fn check_each(transfer: &Transfer, point: &TransferPoint) -> Result<()> {
     if !point.verify.is_each() {
         return Ok(());
@@ -261,7 +262,7 @@ mod tests {
         }
     }
 
-    /// What may land in one slot at once cannot be known afterwards, and is kept apart by waiting.
+    /// Operations that could land in one slot at once wait for each other, because their final data would be unknown.
     #[test]
     fn each_is_possible_in_any_order_and_pacing() {
         for lines in [

@@ -8,7 +8,7 @@ use tonnage_units::{Nanos, PairPlace};
 
 mod shipped;
 
-/// The one-transfer plan with these lines after the ones that must be there.
+/// A plan of one transfer: the required lines, followed by `lines`.
 fn plan(lines: &str) -> Plan {
     let text = format!("name = \"test\"\n[[transfer]]\n{lines}");
     Plan::from_toml(&text, "test.toml").unwrap()
@@ -180,7 +180,7 @@ fn no_rank_both_begins_and_answers() {
     }
 }
 
-/// Memory varies slower than initiators, these slower than workers, and all of them slower than the window.
+/// From slowest to fastest: memory, initiators, workers, window.
 #[test]
 fn several_values_multiply_in_a_fixed_order() {
     let lines = "memory = ['huge', 'host']\nworkers = '1,2'\ntraffic = 'fan-in'\ninitiators = '1,2'\nwindow = '3,4'";
@@ -313,7 +313,7 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     assert!(unknown.contains("did you mean \"huge\"?"), "{unknown}");
     let variant = message(&format!("{lines}memory = 'host:1'"));
     assert!(variant.contains("use memory host"), "{variant}");
-    // A memory that another version may have is for optional experiments, a slip of the hand for none.
+    // Optional experiments may name a memory that another version has, but not a misspelled one.
     let optional = format!("{lines}optional = true\nmemory = ");
     let hip = points(&format!("{optional}['host', 'hip:1']"));
     assert!(hip.iter().any(|point| point.memory == "hip:1"));
@@ -328,7 +328,7 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     assert_eq!(points(read).len(), 1);
 }
 
-/// A value of an option in a row of conflicts.
+/// Returns a sample value for an option in a row of conflicts.
 fn sample(option: &str) -> String {
     const SAMPLES: [(&str, &str); 25] = [
         ("background", "'op=write'"),

@@ -17,7 +17,7 @@ fn an_order_of_its_own_is_in_the_point_only_where_it_is_another() {
     assert_eq!(same.orders(), (Addresses::Random, Addresses::Random));
 }
 
-/// Points whose data land at once, and what the advice is for each.
+/// Points that may land different data in one slot at once, each with the expected advice.
 const OVERLAPPING: [&str; 11] = [
     "op = 'read'; addresses = 'random'; local-addresses = 'fixed'; window = 12 => window 1",
     "op = 'write'; addresses = 'fixed'; local-addresses = 'sequential'; window = 2 => window 1",
@@ -32,7 +32,7 @@ const OVERLAPPING: [&str; 11] = [
     "op = 'read'; addresses = 'sequential'; local-addresses = 'permuted'; window = 8 => window 1",
 ];
 
-/// Points of which it is known what stays.
+/// Points with known final data.
 const KNOWN: &[&str] = &[
     "op = 'write'\naddresses = 'random'\nlocal-addresses = 'fixed'\nwindow = 12",
     "op = 'read'\naddresses = 'fixed'\nlocal-addresses = 'random'\nwindow = 12",
@@ -48,7 +48,7 @@ const KNOWN: &[&str] = &[
     "op = 'read'\naddresses = 'permuted'\nlocal-addresses = 'fixed'\nping-pong = true",
 ];
 
-/// Reads land at the initiator, everything else at the target; what one fixed slot sends is always the same.
+/// Reads land at the initiator, all other operations at the target. A fixed source slot always sends the same data.
 #[test]
 fn what_stays_is_unknown_only_where_different_data_land_at_once() {
     for (lines, part) in cases(OVERLAPPING) {

@@ -1,8 +1,8 @@
-//! The plans that ship, and the published cells that they are to have.
+//! The shipped plans, and the published cells that they must contain.
 
 use super::*;
 
-/// Every plan in plans/ is read and expanded, and says in its head which command runs it.
+/// Every plan in plans/ can be read and expanded, and its head names the command that runs it.
 #[test]
 fn plans_that_ship_expand() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
@@ -64,7 +64,7 @@ fn the_tour_measures_less_than_20_seconds() {
     assert!(total_ns < 20_000_000_000, "{}", Nanos(total_ns));
 }
 
-/// The page of a node of AMD's is that of NVIDIA's by other names, so that neither is forgotten when one changes.
+/// The plan for an AMD node equals the one for an NVIDIA node except for names. This test keeps them in step.
 #[test]
 fn both_pages_of_a_node_measure_the_same() {
     let [nvidia, amd] = ["gpu-node", "gpu-node-amd"].map(|name| shipped(name, Some(3)));
@@ -142,8 +142,8 @@ fn the_mori_io_plans_have_the_published_cells() {
     assert_eq!(cells(&writes), expected.concat());
 }
 
-/// Four configurations of the page, and its two of several devices with memory of the host; what a machine may lack is
-/// optional, and nothing else is.
+/// Four configurations of the page, and its two with several devices and host memory. Only experiments with hardware
+/// that a machine may lack are optional.
 #[test]
 fn the_efa_plan_has_the_published_cells() {
     let (plan, ranks) = loaded("efa-write", None);
@@ -204,7 +204,7 @@ fn the_one_sided_read_plan_has_the_published_cells_by_each_engine() {
         (point.engine.clone(), cell)
     };
     let mut cells: Vec<_> = points.iter().map(cell).collect();
-    // The published way of signalling is a choice of the kernel's alone.
+    // Only the kernel engine has an option for the published way of signalling.
     let first: Vec<_> = points
         .iter()
         .filter(|point| !point.engine_options.is_empty())
@@ -226,7 +226,8 @@ fn the_one_sided_read_plan_has_the_published_cells_by_each_engine() {
     }
     expected.sort_unstable();
     assert_eq!(cells, expected);
-    // Rows of RC with 12 outstanding are beside the way of signalling that they were measured in.
+    // Published RC rows with 12 outstanding operations are in the experiment with the signalling that they were
+    // measured with.
     let (plan, ranks) = loaded("one-sided-read", None);
     let planned = plan.points(ranks, &SHIPPED).unwrap();
     let rows = planned.iter().map(|planned| {
@@ -238,7 +239,7 @@ fn the_one_sided_read_plan_has_the_published_cells_by_each_engine() {
     assert_eq!(rows, [vec![3, 6], vec![2, 2], vec![3]]);
 }
 
-/// The command line names engines, and what is about others is left out.
+/// If the command line names engines, experiments about other engines are left out.
 #[test]
 fn the_published_signalling_stays_with_the_kernel() {
     let of = |engines: &[&str]| {
