@@ -1,5 +1,5 @@
-//! The points of an experiment with collectives. Everything that can be known to be wrong is refused here, before a
-//! rank starts, in one sentence that names the nearest valid choice.
+//! Expands an experiment with collectives to its points. Every mistake that can be found before a rank starts is
+//! refused here, in one sentence that names the nearest valid choice.
 
 use super::options::{
     ACROSS_DEFAULT, ALIGN_DEFAULT, CallOptions, CollectiveJob, LIMIT_DEFAULT, SEED_DEFAULT,
@@ -59,8 +59,8 @@ impl Kind for CollectiveJob {
     tonnage collective --backend native:shm,torch:gloo --op all-reduce --sizes 100MB --ranks 2\n  \
     mpirun -np 4 tonnage collective --backend mpi,native:fabric:tcp --op all-gather --sizes 64k..16M*4";
 
-    /// The cells of an experiment, in each operation, type, reduction, algorithm, chunk and size, the last varying
-    /// fastest; at most `points_max`.
+    /// Returns the cells of an experiment, at most `points_max`: one for each combination of operation, type,
+    /// reduction, algorithm, chunk and size. The last varies fastest.
     fn cells(
         &self,
         ranks: u32,
@@ -124,7 +124,7 @@ impl AnyExperiment for CollectiveJob {
         self.call.label.as_deref()
     }
 
-    /// Engines of native backends.
+    /// Replaces the backends by native ones with these engines.
     fn use_engines(&mut self, engines: &[String]) -> bool {
         let native = engines.iter().map(|engine| format!("native:{engine}"));
         let (own, options) = (&mut self.call.backend, &self.call.engine_options);
@@ -136,7 +136,7 @@ impl AnyExperiment for CollectiveJob {
     }
 }
 
-/// These values, or none of them.
+/// Returns the requested values, or one `None` if there are none.
 fn or_none<T: Copy>(asked: Option<&[T]>) -> Vec<Option<T>> {
     asked.map_or_else(
         || vec![None],
@@ -144,7 +144,7 @@ fn or_none<T: Copy>(asked: Option<&[T]>) -> Vec<Option<T>> {
     )
 }
 
-/// Gives a point its block, where its values go together.
+/// Gives a point its block, and refuses values that cannot be combined.
 fn complete(point: &mut CollectivePoint, backends: &[&BackendEntry]) -> Result<()> {
     let (op, dtype) = (point.op, point.dtype);
     let elements = |entry: &&BackendEntry| entry.check(op, dtype, point.reduction);
@@ -160,7 +160,7 @@ fn complete(point: &mut CollectivePoint, backends: &[&BackendEntry]) -> Result<(
     Ok(())
 }
 
-/// Parts that all points of an experiment have.
+/// Values that all points of an experiment share.
 struct Common {
     backends: Vec<&'static BackendEntry>,
     point: CollectivePoint,
@@ -232,7 +232,7 @@ fn common(job: &CollectiveJob, ranks: u32, lists: &Lists) -> Result<Common> {
     Ok(Common { backends, point })
 }
 
-/// The rows of the backends, and the options of the engines of native ones.
+/// Returns the rows of the backends, and the engine options of native ones.
 fn backends(
     call: &CallOptions,
     lists: &Lists,
@@ -279,13 +279,13 @@ fn backends(
     Ok((entries, options))
 }
 
-/// Refuses options that none of the operations has: their results would be taken for those of another call. An option
-/// that some of them have applies to those.
+/// Refuses options that apply to none of the operations, because results would be mistaken for those of another call.
+/// An option that applies to some operations is accepted.
 fn check_effects(call: &CallOptions, ops: &[Collective]) -> Result<()> {
     let moves = |op: Collective| op != Collective::Barrier;
     let (no_root, no_reduction, no_bytes) =
         ("no root", "nothing to reduce", "no bytes that it moves");
-    // An option, whether it was given, the operations that have it, and what the others lack.
+    // An option, whether it was given, the operations that have it, and the reason why others do not.
     type Has = fn(Collective) -> bool;
     let options: [(&str, bool, Has, &str); 6] = [
         ("root", call.root.is_some(), Collective::is_rooted, no_root),
@@ -318,7 +318,7 @@ fn names(ops: &[Collective]) -> String {
     names.join(", ")
 }
 
-/// Refuses options that none of the backends looks at.
+/// Refuses `place` if no backend uses it.
 fn check_place(call: &CallOptions, backends: &[&BackendEntry]) -> Result<()> {
     let in_workers = |entry: &&BackendEntry| matches!(entry.variant, BackendVariant::OneOf(_));
     if call.place.is_some() && backends.iter().all(in_workers) {
@@ -327,7 +327,7 @@ fn check_place(call: &CallOptions, backends: &[&BackendEntry]) -> Result<()> {
     Ok(())
 }
 
-/// Python of torch backends.
+/// Returns the Python of torch backends.
 fn python(call: &CallOptions, backends: &[&BackendEntry]) -> Result<String> {
     let has_python = |entry: &&BackendEntry| matches!(entry.variant, BackendVariant::OneOf(_));
     match &call.python {
@@ -342,7 +342,7 @@ fn length(job: &CollectiveJob) -> Result<PointLength> {
     point_length(&job.length)
 }
 
-/// Types and reductions of an operation.
+/// Returns the types and reductions of an operation.
 fn elements(call: &CallOptions, op: Collective) -> Vec<(Dtype, Option<Reduction>)> {
     let dtypes = call
         .dtype
@@ -372,7 +372,7 @@ fn check_chunk(bytes: u64, dtype: Dtype) -> Result<()> {
     ))
 }
 
-/// The sizes of an operation; 0 for a barrier, which has none.
+/// Returns the sizes of an operation; 0 for a barrier, which has none.
 fn sizes(call: &CallOptions, op: Collective) -> Result<Vec<u64>> {
     match &call.sizes {
         _ if op == Collective::Barrier => Ok(vec![0]),
@@ -392,7 +392,7 @@ fn root(call: &CallOptions, op: Collective, ranks: u32) -> Result<u32> {
     }
 }
 
-/// Elements of one block of so many ranks, of which there is at least one.
+/// Returns the elements of one block among `ranks` ranks, at least one except for a barrier.
 fn block(op: Collective, ranks: u32, dtype: Dtype, size_bytes: u64) -> Result<u64> {
     if op == Collective::Barrier {
         return Ok(0);

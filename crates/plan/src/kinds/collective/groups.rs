@@ -1,4 +1,4 @@
-//! Groups of ranks that call at once, each by itself, as nccl-tests' split has them.
+//! Groups of ranks that call at the same time, each group independently, like `split` in nccl-tests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
-/// Members of a group that are listed one by one.
+/// Largest group with its members listed one by one.
 const LISTED_MAX: u32 = 4;
 
 /// Rule by which ranks are divided into groups of equal size.
@@ -33,7 +33,7 @@ pub struct Grouping {
     ranks: u32,
 }
 
-/// Seat of a rank in its group.
+/// Position of a rank in its group.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupSeat {
     grouping: Grouping,
@@ -67,7 +67,7 @@ impl Groups {
         ))
     }
 
-    /// Returns whether so many ranks come to equal groups.
+    /// Returns whether this number of ranks divides into equal groups.
     fn divides(self, ranks: u32) -> bool {
         match self {
             Self::All => true,
@@ -87,8 +87,8 @@ impl Grouping {
         }
     }
 
-    /// The groups of ranks that were found to be equal when the plan was read. A record may say anything: there, one
-    /// group stands for those that cannot be.
+    /// Returns the groups of a plan, which were found to be equal when it was read. A record may contain anything;
+    /// impossible groups become one group of all ranks.
     pub(super) fn known(groups: Groups, ranks: u32) -> Self {
         if groups.divides(ranks) {
             return Self { groups, ranks };
@@ -96,7 +96,7 @@ impl Grouping {
         Self::whole(ranks)
     }
 
-    /// Ranks of each group.
+    /// Number of ranks in each group.
     pub fn size(&self) -> u32 {
         match self.groups {
             Groups::All => self.ranks,
@@ -110,7 +110,7 @@ impl Grouping {
         self.ranks.checked_div(self.size()).unwrap_or(1)
     }
 
-    /// Seat of a rank.
+    /// Returns the group of a rank and its position there.
     pub fn seat(&self, rank: u32) -> GroupSeat {
         let (group, place) = match self.groups {
             Groups::All => (0, rank),
@@ -124,7 +124,7 @@ impl Grouping {
         }
     }
 
-    /// The rank of the run that has a number in a group. Numbers of a record, which may be anything, do not overflow.
+    /// Returns the rank of the run with this position in a group. Arbitrary numbers from a record do not overflow.
     pub fn rank(&self, group: u32, place: u32) -> u32 {
         match self.groups {
             Groups::All => place,
@@ -139,7 +139,7 @@ impl Grouping {
         (0..self.size()).map(move |place| grouping.rank(group, place))
     }
 
-    /// Ranks of a group in a few words: 4-7, or 1,3,…,31.
+    /// Returns the ranks of a group in short form: 4-7, or 1,3,…,31.
     pub fn members_in_words(&self, group: u32) -> String {
         let size = self.size();
         let rank = |place| self.rank(group, place);
@@ -158,7 +158,7 @@ impl Grouping {
 }
 
 impl GroupSeat {
-    /// The rank of the run that has a number in this group.
+    /// Returns the rank of the run with this position in this group.
     pub fn rank(&self, place: u32) -> u32 {
         self.grouping.rank(self.group, place)
     }

@@ -1,4 +1,4 @@
-//! The options of an experiment with collectives. What they mean together is checked in `expand`.
+//! The options of an experiment with collectives. `expand` checks their combinations.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! A point of an experiment with collectives: everything fixed but the backends, which take turns.
+//! A point of an experiment with collectives, with every value fixed. Only the backends take turns.
 
 use serde::{Deserialize, Serialize};
 
@@ -44,10 +44,10 @@ tonnage_units::names! {
     }
 }
 
-/// Python that is taken where nobody names one.
+/// Default Python of torch backends.
 pub(super) const PYTHON_DEFAULT: &str = "python3";
 
-/// Beginning of the names of native backends.
+/// Prefix of the names of native backends.
 const NATIVE: &str = "native:";
 
 /// One cell of a sweep. Every field is explicit: defaults were filled in when the plan was expanded.
@@ -137,7 +137,7 @@ impl CollectivePoint {
         Grouping::known(self.groups, self.ranks)
     }
 
-    /// The call of a group.
+    /// Returns the shape of one group's call.
     pub fn shape(&self) -> Shape {
         Shape {
             op: self.op,
@@ -150,7 +150,7 @@ impl CollectivePoint {
 }
 
 impl AnyPoint for CollectivePoint {
-    /// The engines of its native backends.
+    /// Returns the engines of its native backends.
     fn engines(&self) -> Vec<&str> {
         let all = self.backends.iter();
         all.filter_map(|backend| backend.strip_prefix(NATIVE))

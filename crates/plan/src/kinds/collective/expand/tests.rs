@@ -59,7 +59,7 @@ fn options_that_no_operation_has_are_refused() {
             " has no effect on "
         });
     }
-    // One operation that has it is enough, and what nobody gave is no option.
+    // One operation that has the option is enough. A switch with the value false counts as not given.
     let both = "sizes = 64\nroot = 1\nin-place = true\nreduce = 'max'\ndtype = 'int8'\nchunk = 64";
     let ops = "op = ['all-reduce', 'broadcast', 'barrier']";
     assert_eq!(
@@ -80,7 +80,7 @@ fn values_multiply_and_defaults_are_explicit() {
          dtype = ['float32', 'int8']\nreduce = ['sum', 'max']",
     );
     let points = points.unwrap();
-    // Reductions are of the all-reduce alone, and a barrier has neither type nor size.
+    // Only the all-reduce has reductions. A barrier has neither type nor size.
     assert_eq!(points.len(), 2 * 2 * 3 + 2 * 3 + 1);
     let first = &points[0];
     assert_eq!((first.size_bytes, first.block_elements), (16, 4));
@@ -134,7 +134,7 @@ fn what_cannot_be_is_refused_with_the_nearest_choice() {
     expanded(3, pairs).refused("--ranks 4");
 }
 
-/// Records from before the ring have one send-recv, in pairs; whoever asks for it is told of both.
+/// Records from before the ring have one send-recv, in pairs. A request for it is refused with both names.
 #[test]
 fn the_old_send_recv_is_read_as_pairs_and_refused_as_a_request() {
     let lines = |op: &str| format!("backend = 'native:shm'\nop = '{op}'\nsizes = 64");
@@ -150,7 +150,7 @@ fn the_old_send_recv_is_read_as_pairs_and_refused_as_a_request() {
     for name in ["\"send-recv-pairs\"", "\"send-recv-ring\""] {
         assert!(asked.contains(name), "{asked}");
     }
-    // The ring takes any number of ranks, one among them, and has no form in place.
+    // The ring takes any number of ranks, even one, and has no in-place form.
     for ranks in [1, 3] {
         let ring = expanded(ranks, &lines("send-recv-ring")).unwrap();
         assert_eq!(ring[0].block_elements, 16);
