@@ -1,4 +1,4 @@
-//! Properties that all points of a file job share: everything but engine, block, transfer and window.
+//! Properties that all points of a file job share: everything except engine, block, transfer and window.
 
 use super::names::{ReadShift, StripeCount, Verify};
 use super::options::{
@@ -21,21 +21,21 @@ const MILLISECOND_NS: u64 = 1_000_000;
 const DAY_NS: u64 = 24 * 3_600_000_000_000;
 const WEEK_NS: u64 = 7 * DAY_NS;
 
-/// Longest path and longest name in it that Linux takes.
+/// Longest path, and longest name in a path, that Linux accepts.
 const PATH_BYTES_MAX: usize = 4095;
 const NAME_BYTES_MAX: usize = 255;
 
-/// Unit of a striping file system's stripes.
+/// Stripe sizes are multiples of this.
 const STRIPE_UNIT_BYTES: u64 = 64 << 10;
 
-/// A point of the job with everything but what its cell adds.
+/// Returns a point of the job without the values that its cell adds.
 pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
     let layout = job.files.layout.unwrap_or(LAYOUT_DEFAULT);
     check_paths(job, layout)?;
     let phases = phases(job)?;
     check_together(job, layout, &phases)?;
     check_effects(job, &phases)?;
-    // They are below their bound, which fits.
+    // At most `TRIALS_MAX`, which fits.
     let Count(trials) = job.length.trials.unwrap_or(TRIALS_DEFAULT);
     let trials = repetitions("trials", trials, TRIALS_MAX)? as u32;
     Ok(FilePoint {
@@ -89,7 +89,7 @@ pub(super) fn base(job: &FileJob, ranks: u32) -> Result<FilePoint> {
     })
 }
 
-/// Facts that stand beside the results of all points of the job.
+/// Returns the facts for readers of the results of all points of the job.
 pub(super) fn reading(job: &FileJob) -> Result<Reading> {
     check_published(job, &phases(job)?)?;
     Ok(Reading {
@@ -160,7 +160,7 @@ fn first_twice(phases: &[Phase]) -> Option<Phase> {
         .map(|(_, phase)| *phase)
 }
 
-/// Options that mean something only beside others.
+/// Refuses options that need another option, or that another option excludes.
 fn check_together(job: &FileJob, layout: FileLayout, phases: &[Phase]) -> Result<()> {
     let shared = layout == FileLayout::Shared;
     let mixed = phases.contains(&Phase::Mixed);
@@ -188,7 +188,7 @@ fn check_together(job: &FileJob, layout: FileLayout, phases: &[Phase]) -> Result
     usage(why)
 }
 
-/// Options that would change nothing in these phases.
+/// Refuses options that would have no effect in these phases.
 fn check_effects(job: &FileJob, phases: &[Phase]) -> Result<()> {
     let reads = phases.iter().any(|phase| phase.reads());
     let writes = phases.iter().any(|phase| phase.writes());
@@ -246,7 +246,7 @@ fn check_published(job: &FileJob, phases: &[Phase]) -> Result<()> {
     Ok(())
 }
 
-/// Products with the other sizes are checked where these are known.
+/// Checks the number of segments. Products with other sizes are checked where those are known.
 fn segments(job: &FileJob) -> Result<u64> {
     match job.work.segments.unwrap_or(SEGMENTS_DEFAULT) {
         Count(0) => usage("segments 0 would move nothing: the fewest is segments 1"),
@@ -287,7 +287,7 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
             "one rank has nobody else's data to read: use --ranks 2, or leave read-shift and read-shuffled out",
         ),
         (_, Some(Count(seed))) => Ok(ReadFrom::Shuffled { seed }),
-        // It is resolved when the ranks have joined; until then a node is taken to have one rank.
+        // Nodes are resolved when the ranks have joined. Until then, each node counts as one rank.
         (Some(ReadShift::Nodes(nodes)), None) => Ok(ReadFrom::Shift {
             ranks: behind(nodes, 1, ranks).unwrap_or(1),
         }),
@@ -301,9 +301,9 @@ fn read_from(job: &FileJob, ranks: u32) -> Result<ReadFrom> {
     }
 }
 
-/// The number of ranks in so many nodes, by IOR's rule; `None` where that comes back to the rank itself. Before the ranks
-/// have joined no rank knows how many a node has: a launcher tells each only how many its own host has, and from unequal
-/// hosts unequal plans would follow.
+/// Returns the number of ranks in `nodes` nodes, by IOR's rule; `None` if that leads back to the rank itself. Before
+/// the ranks have joined, no rank knows this number: a launcher gives each rank only the count of its own host. Unequal
+/// hosts would lead to unequal plans.
 pub(super) fn behind(nodes: u64, ranks_of_node: u32, ranks: u32) -> Option<u32> {
     let ranks = u64::from(ranks.max(1));
     // Both factors are below 2^32.
@@ -339,7 +339,7 @@ fn stonewall(job: &FileJob) -> Result<Option<Stonewall>> {
     }))
 }
 
-/// A run that writes says there how far it came; one that only reads looks there.
+/// Checks the status file. A run that writes stores its progress there, and a run that only reads looks it up.
 fn status_file(job: &FileJob, phases: &[Phase]) -> Result<Option<String>> {
     let Some(path) = &job.length.stonewall_status else {
         return Ok(None);
@@ -401,7 +401,7 @@ fn striping(job: &FileJob, phases: &[Phase]) -> Result<Option<Striping>> {
     let count = match job.files.stripe_count {
         Some(StripeCount::Targets(targets)) => Some(targets),
         Some(StripeCount::All) => None,
-        // Only the size was asked for.
+        // Only the size was requested.
         None => Some(0),
     };
     Ok(Some(Striping {

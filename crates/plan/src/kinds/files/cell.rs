@@ -11,33 +11,33 @@ use tonnage_engine::{EngineOptions, Lists, OptionsOf, check_options};
 use tonnage_units::Bytes;
 use tonnage_units::Result;
 
-/// Transfers in flight where nothing else is said, and the most bytes that these may be.
+/// Default number of transfers in flight, and the maximum bytes of these.
 const WINDOW_DEFAULT: u64 = 32;
 const WINDOW_BYTES_DEFAULT_MAX: u64 = 64 << 20;
 
-/// The most transfers in flight for one thread: what the kernel's rings have room for.
+/// Maximum number of transfers in flight for one thread: the size of the kernel's rings.
 const WINDOW_MAX: u64 = 32_768;
 
-/// The most bytes of all ranks together, so that no offset and no sum overflows.
+/// Maximum bytes of all ranks together, so that no offset and no sum overflows.
 const TOTAL_BYTES_MAX: u64 = 1 << 60;
 
-/// Bytes of the stamp at the begin of each sector of a file, which names its data.
+/// Bytes of the stamp at the beginning of each sector of a file, which identifies its data.
 const STAMP_BYTES: u64 = 16;
 
-/// Alignment of direct transfers on every file system that has them; a file system may ask for more.
+/// Alignment of direct transfers on every file system that supports them. A file system may require more.
 const DIRECT_BYTES: u64 = 512;
 
 /// An engine of a job: its entry, and its options that differ from the defaults.
 pub(super) struct JobEngine<'a> {
     pub(super) entry: &'a FileEntry,
     pub(super) options: EngineOptions,
-    /// Reason why it cannot do what the job asks of every engine.
+    /// Reason why it cannot run the job, if there is one.
     unsupported: Option<String>,
-    /// Another engine, which takes several transfers at a time.
+    /// An engine that takes several transfers at a time, for messages.
     queued: Option<&'static str>,
 }
 
-/// The engines of a job.
+/// Returns the engines of a job.
 pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<JobEngine<'static>>> {
     let default = [ENGINE_DEFAULT.to_owned()];
     let names = match Many::all(&job.how.engine) {
@@ -61,7 +61,7 @@ pub(super) fn entries(job: &FileJob, lists: &Lists) -> Result<Vec<JobEngine<'sta
     names.iter().map(named).collect()
 }
 
-/// Refuses an engine that cannot do what the job asks of it.
+/// Refuses an engine that lacks a capability that the job needs.
 fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Result<()> {
     let name = entry.name;
     let instead = |fits: fn(&FileEntry) -> bool| {
@@ -104,7 +104,7 @@ fn check_support(job: &FileJob, entry: &FileEntry, engines: &[FileEntry]) -> Res
     Ok(())
 }
 
-/// The values of a size that multiplies points.
+/// Checks and returns the values of a size that multiplies points.
 pub(super) fn sizes(what: &str, asked: &Option<Sweep>, default: u64) -> Result<Vec<u64>> {
     let values = Sweep::values_or(asked, default);
     if values.contains(&0) {
@@ -115,12 +115,12 @@ pub(super) fn sizes(what: &str, asked: &Option<Sweep>, default: u64) -> Result<V
     Ok(values)
 }
 
-/// The windows of a job; 0 for what fits the transfer and the engine.
+/// Returns the windows of a job. 0 stands for a default that depends on the transfer and the engine.
 pub(super) fn windows(job: &FileJob) -> Result<Vec<u32>> {
     let Some(asked) = &job.how.window else {
         return Ok(vec![0]);
     };
-    // Those below their bound fit.
+    // At most `WINDOW_MAX`, which fits.
     let checked = |&window| possible("window", window, 1..=WINDOW_MAX).map(|it| it as u32);
     asked.values().iter().map(checked).collect()
 }
@@ -196,7 +196,7 @@ fn check_sizes(point: &FilePoint, entry: &FileEntry) -> Result<()> {
     Ok(())
 }
 
-/// Refuses files that are written and are too short to be recognised as tonnage's, because they could not be removed.
+/// Refuses to write files that are too short to be recognised as tonnage's, because they could not be removed.
 fn check_recognisable(point: &FilePoint) -> Result<()> {
     let writes = point.prefill || point.phases.iter().any(|phase| phase.writes());
     let blocks = match point.layout {
@@ -219,7 +219,7 @@ fn check_recognisable(point: &FilePoint) -> Result<()> {
     ))
 }
 
-/// Refuses numbers of transfers of a rank that are too small for what is asked.
+/// Refuses too few transfers of a rank for a shuffled order, the threads or a wear-out.
 fn check_transfers(point: &FilePoint) -> Result<()> {
     let transfers = (point.block_bytes / point.transfer_bytes).saturating_mul(point.segments);
     let more = "use a larger block, a smaller transfer or more segments";

@@ -1,5 +1,5 @@
-//! The points of a job, and what makes it a kind. Everything that can be known to be wrong is refused here, before a rank
-//! starts.
+//! The points of a job, and its implementation of a kind. Every mistake that can be found before a rank starts is
+//! refused here.
 
 use super::base::{CONFLICTS, base, behind, reading};
 use super::cell::{complete, entries, sizes, windows};

@@ -3,14 +3,14 @@
 //! | file | what lives there |
 //! | --- | --- |
 //! | `options` | the options of a job, in their groups |
-//! | `names` | names of layouts, orders, phases, …, and other values of one word |
+//! | `names` | values that are written as one word, such as phases to verify after |
 //! | [`point`] | one cell of a sweep, with everything fixed |
-//! | `expand` | the points of a job, and what makes it a kind |
+//! | `expand` | the points of a job, and its implementation of a kind |
 //! | `base` | properties that all points of a job share, and their checks |
 //! | `cell` | engine, block, transfer and window of one point, and the checks of these |
-//! | `scale` | fewer bytes, and fewer ranks than the plan is made for |
+//! | `scale` | jobs with fewer bytes, or with fewer ranks than planned |
 //!
-//! Measuring a point is not known here; see `tonnage_bench::kinds::files`.
+//! Measuring a point is left to `tonnage_bench::kinds::files`.
 
 mod base;
 mod cell;

@@ -1,4 +1,4 @@
-//! Names of what file experiments choose between, and the other values that are written as one word.
+//! Values of file experiments that are written as one word.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +37,7 @@ pub enum StripeCount {
 pub enum ReadShift {
     /// This many ranks.
     Ranks(u64),
-    /// This many nodes; on how many ranks a node has all agree when they have joined.
+    /// This many nodes. The ranks agree on the number of ranks per node when they have joined.
     Nodes(u64),
 }
 
@@ -144,7 +144,7 @@ impl fmt::Display for ReadShift {
     }
 }
 
-/// A number of ranks is a number in a plan too.
+/// Writes a number of ranks as a number.
 impl Serialize for ReadShift {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         match self {
@@ -182,7 +182,7 @@ impl FromStr for Verify {
     }
 }
 
-/// `verify = true`, or the phases after which it happens, as a text or a list.
+/// Reads `verify = true`, or the phases to verify after, as a text or a list.
 pub(super) fn verify<'de, D>(deserializer: D) -> std::result::Result<Option<Verify>, D::Error>
 where
     D: Deserializer<'de>,

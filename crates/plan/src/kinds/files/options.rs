@@ -1,5 +1,4 @@
-//! The options of a file experiment. Each group is a heading of the help; what they mean together is checked in
-//! `base` and `cell`.
+//! The options of a file experiment. Each group is a heading of the help. `base` and `cell` check their combinations.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};

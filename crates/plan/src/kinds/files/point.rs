@@ -1,4 +1,4 @@
-//! A point of a file experiment: everything fixed. Bytes move between memory and files.
+//! A point of a file experiment, with every value fixed. Bytes move between memory and files.
 
 use std::collections::BTreeMap;
 
@@ -111,7 +111,7 @@ pub struct FilePoint {
 }
 
 impl FilePoint {
-    /// Returns what opening an engine may depend on.
+    /// Returns the properties that opening an engine may depend on.
     pub fn usage(&self) -> FileUse {
         FileUse {
             options: self.engine_options.clone(),
@@ -130,12 +130,12 @@ impl FilePoint {
         }
     }
 
-    /// Transfers that one rank makes in one phase that nothing cuts short.
+    /// Number of transfers that one rank makes in a complete phase.
     pub fn transfers_of_rank(&self) -> u64 {
         self.block_bytes / self.transfer_bytes.max(1) * self.segments
     }
 
-    /// Bytes that one rank moves in one phase that nothing cuts short.
+    /// Bytes that one rank moves in a complete phase.
     pub fn bytes_of_rank(&self) -> u64 {
         self.block_bytes * self.segments
     }

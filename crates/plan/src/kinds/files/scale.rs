@@ -1,4 +1,4 @@
-//! A file job with fewer bytes, or on fewer ranks than its plan is made for.
+//! Changes a file job to fewer bytes, or to fewer ranks than its plan was written for.
 
 use super::names::ReadShift;
 use super::options::{BLOCK_BYTES_DEFAULT, FileJob, SEGMENTS_DEFAULT, TRANSFER_BYTES_DEFAULT};
@@ -7,10 +7,10 @@ use crate::sweep::Sweep;
 use tonnage_units::Count;
 
 impl FileJob {
-    /// Multiplies the bytes that each rank moves: by the number of segments as long as there are enough of them, and
-    /// then by the block, which stays a whole number of transfers. Each rank keeps at least one transfer (as many as
-    /// `threads` and a shuffled order need), so that the product may be larger than was asked for. Times stay.
-    /// Sizes that do not fit each other are left alone, so that scaling hides no mistake.
+    /// Multiplies the bytes that each rank moves. The number of segments changes as long as there are enough of them,
+    /// then the block, which stays a whole number of transfers. Each rank keeps at least one transfer (as many as
+    /// `threads` and a shuffled order need), so the result may be larger than requested. Times stay. Sizes that do not
+    /// fit each other are left alone, so that scaling does not hide a mistake.
     pub(super) fn scale_bytes(&mut self, factor: f64) {
         let blocks = Sweep::values_or(&self.work.block, BLOCK_BYTES_DEFAULT);
         let Some(unit) = common_unit(&Sweep::values_or(
@@ -49,7 +49,7 @@ impl FileJob {
         }
     }
 
-    /// Transfers of a rank with the smallest block and the largest transfer.
+    /// Returns the transfers of a rank with the smallest block and the largest transfer.
     fn transfers_least(&self) -> u64 {
         let blocks = Sweep::values_or(&self.work.block, BLOCK_BYTES_DEFAULT);
         let transfers = Sweep::values_or(&self.work.transfer, TRANSFER_BYTES_DEFAULT);
@@ -59,7 +59,7 @@ impl FileJob {
         of_block.saturating_mul(segments)
     }
 
-    /// The fewest transfers that a rank can have.
+    /// Returns the minimum number of transfers of a rank.
     fn transfers_needed(&self) -> u64 {
         let threads = self.how.threads.map_or(1, |Count(threads)| threads);
         let order = match self.work.order {
@@ -69,8 +69,8 @@ impl FileJob {
         threads.max(order)
     }
 
-    /// Makes the job fit fewer ranks than its plan is made for: a rank that would read from one too far behind reads
-    /// from the farthest that there is.
+    /// Adapts the job to fewer ranks than its plan was written for: a read shift that is too large becomes the largest
+    /// possible one.
     pub(super) fn read_within(&mut self, ranks: u32) {
         let farthest = u64::from(ranks.saturating_sub(1));
         match &mut self.work.read_shift {
@@ -84,7 +84,7 @@ impl FileJob {
     }
 }
 
-/// The least common multiple; `None` when there is none, or it does not fit.
+/// Returns the least common multiple; `None` if there is none, or it does not fit.
 fn common_unit(values: &[u64]) -> Option<u64> {
     values.iter().try_fold(1u64, |unit, &value| {
         let (mut a, mut b) = (unit, value);
@@ -96,7 +96,7 @@ fn common_unit(values: &[u64]) -> Option<u64> {
     })
 }
 
-/// Blocks that have become the same are measured once.
+/// Removes repeated values: blocks that became equal are measured once.
 fn one_of_each(mut values: Vec<u64>) -> Option<Sweep> {
     let mut seen = std::collections::HashSet::new();
     values.retain(|value| seen.insert(*value));

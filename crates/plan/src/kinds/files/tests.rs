@@ -9,7 +9,7 @@ mod refused;
 mod scaling;
 mod shipped;
 
-/// The one-job plan with these lines after the path.
+/// A plan of one job with these lines after the path.
 fn plan(lines: &str) -> Plan {
     let text = format!("name = \"test\"\n[[file]]\npath = 't.dat'\n{lines}");
     Plan::from_toml(&text, "test.toml").unwrap()
@@ -49,7 +49,7 @@ fn everything_that_is_not_said_has_its_default() {
     assert_eq!(plan("").file_points(1).unwrap()[0].ranks, 1);
 }
 
-/// Neither is in what `--resume` compares.
+/// `--resume` compares neither of them.
 #[test]
 fn published_figures_and_thresholds_stand_beside_the_point() {
     let lines = "outlier = '2s'\npublished = [{ phase = 'write', operations-per-s = 5, ranks = 9, what = 'x' }]";
@@ -171,7 +171,7 @@ fn the_window_of_an_engine_with_queues_fits_the_transfer() {
     assert_eq!(window("transfer = '4M'\nwindow = 100"), 100);
 }
 
-/// Phases that do not fit the share of reads, and what the message must hold.
+/// Phases that do not fit the percentage of reads, and text that the message must contain.
 const PHASES_REFUSED: [&str; 18] = [
     "phases = 'mixed' => add read-percent 70",
     "phases = 'write'; read-percent = 70 => is for phase mixed, which is not asked for",

@@ -1,4 +1,4 @@
-//! Jobs that are refused, and the words for it.
+//! Refused jobs and their messages.
 
 use super::*;
 use crate::fixture::{Holds, cases};
@@ -19,7 +19,7 @@ fn sizes_that_do_not_fit_name_the_nearest_that_do() {
     ] {
         message(lines).holds("which no file system holds");
     }
-    // The most that there is room for, on both of two ranks.
+    // The largest possible block, on each of two ranks.
     assert_eq!(
         point("block = 576460752303423488\ntransfer = '1G'").bytes_of_rank(),
         1 << 59
@@ -83,7 +83,7 @@ fn what_contradicts_itself_or_has_no_effect_is_refused() {
     }
     assert!(message_for(1, "read-shuffled = 1").contains("use --ranks 2"));
     assert!(message_for(0, "").contains("use --ranks 1"));
-    // A run that only reads looks into the status file of one that had a stonewall.
+    // A run that only reads uses the status file of a run with a stonewall.
     assert!(
         point("phases = 'read'\nstonewall-status = 's'")
             .status_file
@@ -101,7 +101,7 @@ fn paths_are_names_of_files_and_several_are_for_files_of_their_own() {
     assert!(message("[]", "").contains("write path data/file"));
     let none = "name = 'test'\n\n[[file]]\npath = []\n";
     let plan = Plan::from_toml(none, "test.toml").unwrap();
-    // Printed without the key it could not be read back.
+    // Without the key, the printed plan could not be read back.
     let printed = plan.to_toml().unwrap();
     assert_eq!(Plan::from_toml(&printed, "printed").unwrap(), plan);
     assert!(message("''", "").contains("cannot be the name of a file"));

@@ -1,4 +1,4 @@
-//! Fewer bytes, fewer ranks, other places.
+//! Jobs with fewer bytes, fewer ranks, or files in another place.
 
 use super::*;
 use crate::fixture::{Holds, Refused};
@@ -28,7 +28,7 @@ fn scaling_shares_the_bytes_of_the_planned_ranks_out_to_those_of_the_run() {
     assert_eq!(sizes(one, 0.00001, 8), (1, 512 << 10));
     assert_eq!(sizes(one, 1e-9, 8), (1, 512 << 10));
     assert_eq!(sizes(one, 10.0, 8), (10, 8 << 30));
-    // What is asked for beside it still has enough transfers.
+    // There are still enough transfers for a shuffled order, threads and a wear-out.
     assert_eq!(
         scaled(&format!("{one}\norder = 'shuffled'"), 1e-5, 8).transfers_of_rank(),
         2
@@ -41,7 +41,7 @@ fn scaling_shares_the_bytes_of_the_planned_ranks_out_to_those_of_the_run() {
         (stonewall.after_ns, stonewall.transfers_min),
         (1_000_000_000, 10)
     );
-    // Sizes that do not fit stay as they are, so that the mistake is found.
+    // Sizes that do not fit each other stay as they are, so that the mistake is found.
     let mut wrong = plan("block = '10M'\ntransfer = '4M'");
     wrong.scale(0.1, 2).unwrap();
     assert_eq!(wrong, plan("block = '10M'\ntransfer = '4M'"));
@@ -72,7 +72,7 @@ fn fewer_ranks_than_planned_read_from_the_farthest() {
     let mut round = self::plan("read-shift = 'nodes=2'");
     let message = round.resolve_nodes(&["a", "a", "b", "b"]).unwrap_err();
     message.to_string().holds("write read-shift node");
-    // A command line is made for the ranks that it says.
+    // A command line has no planned ranks, so it is not adapted to fewer.
     let mut plan = self::plan("read-shift = 4");
     plan.fit_ranks(2);
     assert!(plan.file_points(2).is_err());

@@ -1,4 +1,4 @@
-//! The plans that ship.
+//! The shipped plans.
 
 use super::*;
 
@@ -17,7 +17,7 @@ const CORI: [&str; 7] = [
     "cori-datawarp-2",
 ];
 
-/// The report of the acceptance tests, as far as a plan can say it.
+/// Checks the parts of the acceptance tests' report that a plan can express.
 #[test]
 fn the_cori_plans_have_the_published_options_and_figures() {
     let points = |name: &str| {
@@ -43,7 +43,7 @@ fn the_cori_plans_have_the_published_options_and_figures() {
     assert!(collective.clone().count() == 2 && collective.clone().all(disabled));
 }
 
-/// That each is beside a phase which is measured, expansion makes sure of.
+/// Expansion already checks that each figure belongs to a measured phase.
 #[test]
 fn each_experiment_of_the_report_has_its_figures() {
     let figures = |name: &str| {
@@ -69,7 +69,7 @@ fn the_cori_plans_run_on_a_small_machine() {
         for (index, point) in points.iter().enumerate() {
             assert!(point.bytes_of_rank() <= 2 << 30, "{point:?}");
             assert!(point.bytes_of_rank() >= 8 << 20, "{point:?}");
-            // Whoever reads what an earlier experiment wrote finds it, and the last one tidies up.
+            // Files stay until the last experiment that uses them, so that later experiments can read them.
             let same = |other: &FilePoint| other.paths == point.paths;
             let last = !points[index + 1..].iter().any(same);
             assert_eq!(point.keep, !last, "{point:?}");
