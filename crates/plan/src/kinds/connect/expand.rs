@@ -1,5 +1,5 @@
-//! The points of an experiment with connections. Everything that can be known to be wrong is refused here, before a
-//! rank starts, in one sentence that names the nearest valid choice.
+//! Expands an experiment with connections to its points. Every mistake that can be found before a rank starts is
+//! refused here, in one sentence that names the nearest valid choice.
 
 use super::options::{
     Connect, DURATION_DEFAULT, Length, REGISTER_BYTES_DEFAULT, TRAFFIC_DEFAULT, TRAFFICS,
@@ -22,7 +22,7 @@ use tonnage_units::{Bytes, Count, Nanos, Result};
 
 const TRIALS_MAX: u64 = 100_000;
 
-/// Below this a trial has no time for a connection of most engines.
+/// Shorter trials have no time for a single connection of most engines.
 const TRIAL_NS_MIN: u64 = 10_000_000;
 const TRIAL_NS_MAX: u64 = 24 * 3_600_000_000_000;
 
@@ -37,8 +37,8 @@ impl Kind for Connect {
     tonnage connect --engine shm,fabric:tcp --ranks 2 --workers 1..8\n  \
     tonnage connect --engine fabric:tcp --ranks 8 --traffic fan-in --register 4k..1G*16 --memory small,huge";
 
-    /// The cells of one experiment, in each engine, memory, place, workers and bytes to register, the last varying
-    /// fastest.
+    /// Returns the cells of one experiment: one for each combination of engine, memory, place, workers and bytes to
+    /// register. The last varies fastest.
     fn cells(
         &self,
         ranks: u32,
@@ -89,7 +89,7 @@ impl Kind for Connect {
             point.memory.clone_from(memory)
         });
         let points = each(points, &places, |point, &place| point.place = place);
-        // They are below their bound, which fits.
+        // At most `WORKERS_MAX`, which fits.
         let points = each(points, &workers, |point, &workers| {
             point.workers = workers as u32
         });
@@ -124,7 +124,7 @@ impl AnyExperiment for Connect {
         choose(own, engines.to_vec(), options, self.skipping.optional)
     }
 
-    /// Multiplies the measured time, but not below what a trial takes at least.
+    /// Multiplies the measured time, within its bounds.
     fn scale(&mut self, scale: Scale) {
         self.length.duration = scaled(&self.length, scale.time);
     }
@@ -151,7 +151,7 @@ fn traffic(traffic: Traffic, ranks: u32) -> Result<Traffic> {
     }
 }
 
-/// All workers of a rank register at the same time.
+/// Refuses more memory than one rank can have, because all its workers register at the same time.
 fn check_register(point: &ConnectPoint) -> Result<()> {
     let (bytes, most) = (
         point.register_bytes,
@@ -168,7 +168,7 @@ fn check_register(point: &ConnectPoint) -> Result<()> {
     }
 }
 
-/// The measured time, multiplied within the bounds that [`length`] checks; a wrong one is left alone.
+/// Returns the measured time, multiplied within the bounds that [`length`] checks. An invalid time stays as it is.
 fn scaled(given: &Length, factor: f64) -> Option<Nanos> {
     let Ok((trials, trial_ns)) = length(given) else {
         return given.duration;
@@ -179,7 +179,7 @@ fn scaled(given: &Length, factor: f64) -> Option<Nanos> {
     Some(Nanos(trial_ns * u64::from(trials)))
 }
 
-/// Trials, and the time of each.
+/// Returns the number of trials, and the time of each.
 fn length(length: &Length) -> Result<(u32, u64)> {
     let Count(trials) = length.trials.unwrap_or(TRIALS_DEFAULT);
     let trials = possible("trials", trials, 1..=TRIALS_MAX)?;
@@ -187,7 +187,7 @@ fn length(length: &Length) -> Result<(u32, u64)> {
     let over = format!(" over {trials} trials");
     let bounds = TRIAL_NS_MIN * trials..=TRIAL_NS_MAX * trials;
     let duration = time("duration", &over, duration, "", bounds)?;
-    // Trials are below their bound, which fits.
+    // At most `TRIALS_MAX`, which fits.
     Ok((trials as u32, duration / trials))
 }
 

@@ -1,4 +1,4 @@
-//! The options of an experiment with connections. What they mean together is checked in `expand`.
+//! The options of an experiment with connections. `expand` checks their combinations.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! A point of an experiment with connections: everything fixed.
+//! A point of an experiment with connections, with every value fixed.
 
 use serde::{Deserialize, Serialize};
 
@@ -41,7 +41,7 @@ pub struct ConnectPoint {
 }
 
 impl ConnectPoint {
-    /// Connections that all ranks together have at a time: one for each pair of workers that are connected.
+    /// Number of connections that all ranks together have at a time: one for each pair of connected workers.
     pub fn connections(&self) -> u64 {
         let (initiators, targets) = self.roles().initiating();
         u64::from(initiators) * u64::from(targets) * u64::from(self.workers)

@@ -3,7 +3,7 @@ use crate::fixture::{Holds, LISTS, Refused, SHIPPED, cases};
 use crate::{Experiment, Plan, Point};
 use tonnage_units::PairPlace;
 
-/// The one-experiment plan with these lines after the engine.
+/// A plan of one experiment with these lines after the engine.
 fn plan(lines: &str) -> Plan {
     let text = format!("name = 'test'\n[[connect]]\nengine = 'shm'\n{lines}");
     Plan::from_toml(&text, "test.toml").unwrap()
@@ -18,7 +18,7 @@ fn points(lines: &str) -> Vec<ConnectPoint> {
     points.collect()
 }
 
-/// Its ranks would be threads of one process, and those of connections are processes.
+/// The ranks of these kinds are processes, but the engine needs ranks that are threads of one process.
 #[test]
 fn an_engine_within_one_process_connects_nobody() {
     for (kind, lines) in [
