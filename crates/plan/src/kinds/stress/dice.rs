@@ -1,15 +1,15 @@
-//! Numbers that follow from a seed: the same on every machine.
+//! Pseudorandom numbers from a seed, the same on every machine.
 
 use tonnage_engine::pattern::{GOLDEN, mix};
 
-/// A sequence of numbers that look random.
+/// A sequence of pseudorandom numbers.
 #[derive(Debug, Clone)]
 pub(super) struct Dice {
     state: u64,
 }
 
 impl Dice {
-    /// The sequence that belongs to these numbers together.
+    /// Returns the sequence with these numbers as seed.
     pub(super) fn new(of: &[u64]) -> Self {
         let add = |state: u64, &number: &u64| mix(state.wrapping_add(GOLDEN) ^ mix(number));
         Self {
@@ -22,28 +22,29 @@ impl Dice {
         mix(self.state)
     }
 
-    /// A number from 0 to `end` − 1; 0 where there is none.
+    /// Returns a number from 0 to `end` − 1; 0 if `end` is 0.
     pub(super) fn below(&mut self, end: u64) -> u64 {
-        // The high half of the product; the bias of bounds that are far below 2^64 is of no account.
+        // The high half of the product. Its bias is negligible for bounds far below 2^64.
         ((u128::from(self.next()) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number from `low` to `high`.
+    /// Returns a number from `low` to `high`.
     pub(super) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low).saturating_add(1))
     }
 
-    /// True in one case of `many`.
+    /// Returns true in one case of `many`.
     pub(super) fn one_in(&mut self, many: u64) -> bool {
         self.below(many) == 0
     }
 
-    /// One of these; `None` where there are none.
+    /// Returns one of these; `None` if there are none.
     pub(super) fn pick<T: Clone>(&mut self, of: &[T]) -> Option<T> {
         of.get(self.below(of.len() as u64) as usize).cloned()
     }
 
-    /// A number from `low` to `high`, all lengths in bits alike likely; often a power of two, or next to one.
+    /// Returns a number from `low` to `high`, with every length in bits equally likely. It is often a power of two, or
+    /// next to one.
     pub(super) fn magnitude(&mut self, low: u64, high: u64) -> u64 {
         let bits = self.between(low.max(1).ilog2().into(), high.max(1).ilog2().into());
         let power = 1u64 << bits;

@@ -1,9 +1,10 @@
-//! Transfers drawn from a seed. Each is made of options, as a person would write them, and expands as those of any
-//! transfer do, so that `tonnage transfer` repeats it.
+//! Transfers drawn from a seed. Each consists of options as a user would write them, and expands like any transfer, so
+//! that `tonnage transfer` can repeat it.
 //!
-//! Transfers are drawn in stretches: those of one share an engine, an operation, traffic, memories, workers and paths,
-//! so that they can share what is open. Within a stretch sizes, pacing, calls and offsets are drawn anew. What
-//! expansion refuses is drawn again, so that a draw follows from the seed, the engine and its number alone.
+//! Transfers are drawn in stretches. The transfers of a stretch share an engine, an operation, traffic, memories,
+//! workers and paths, so that they can share open endpoints. Sizes, pacing, calls and offsets are drawn for each
+//! transfer. A transfer that expansion refuses is drawn again. A draw therefore depends only on the seed, the engine
+//! and the draw's number.
 
 use super::dice::Dice;
 use super::point::StressPoint;
@@ -21,28 +22,28 @@ use crate::transfer::{
 use tonnage_engine::{Lists, Verb};
 use tonnage_units::{Bytes, Count, Nanos, Result};
 
-/// Transfers of one stretch: opening an engine takes about as long as some of them.
+/// Number of transfers of one stretch. Opening an engine takes about as long as several transfers.
 pub const DRAWS_OF_STRETCH: usize = 8;
 
-/// Draws that are refused before a plain transfer takes their place.
+/// Number of refused draws after which a plain transfer is used instead.
 const TRIES: u32 = 64;
 
-/// Bytes over which the operations of one rank walk, where a single one is not longer: what is filled before each
+/// Bytes that the operations of one rank walk over, unless a single operation is longer. They are filled before each
 /// transfer and checked after it.
 const WALKED_BYTES: u64 = 8 << 20;
 
-/// Bytes between two slots, at most.
+/// Maximum number of bytes between two slots.
 const GAP_BYTES_MAX: u64 = 4096;
 
-/// Operations of a worker in a transfer, at most.
+/// Maximum number of operations of a worker in a transfer.
 const OPERATIONS_MAX: u64 = 1024;
 
-/// Round trips take as long as many operations do where workers share CPUs.
+/// Maximum number of round trips. If workers share CPUs, a round trip takes as long as many operations.
 const ROUND_TRIPS_MAX: u64 = 32;
 
 const DEPTH_MAX: u64 = 64;
 
-/// Orders of slots. Where each slot is used once, the data of every operation are seen.
+/// Orders of slots. Most use each slot once, so that the data of every operation is checked.
 const ORDERS: [Addresses; 6] = [
     Addresses::Sequential,
     Addresses::Sequential,
@@ -52,36 +53,37 @@ const ORDERS: [Addresses; 6] = [
     Addresses::Fixed,
 ];
 
-/// More ranks than these take too long where ranks take turns, and too many connections where all have all as peers.
+/// Maximum ranks of patterns in which ranks take turns, which would take too long, and of patterns in which all ranks
+/// are peers, which would need too many connections.
 const RANKS_IN_TURN_MAX: u32 = 16;
 const RANKS_MESHED_MAX: u32 = 64;
 
-/// One transfer that was drawn.
+/// One drawn transfer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Draw {
-    /// The transfer as it would be asked for.
+    /// The transfer as a user would request it.
     pub transfer: Transfer,
     /// The one point that it expands to.
     pub point: TransferPoint,
 }
 
 impl Draw {
-    /// The arguments of `tonnage` that ask for this transfer alone, but for the number of ranks.
+    /// Returns the arguments of `tonnage` that request only this transfer, without the number of ranks.
     pub fn arguments(&self) -> Result<Vec<String>> {
         command_line::arguments(&self.transfer)
     }
 }
 
 impl StressPoint {
-    /// The operations that are drawn for an engine.
+    /// Returns the operations to draw from for an engine.
     pub fn ops_of(&self, engine: &str, lists: &Lists) -> Result<Vec<Verb>> {
         let verbs = lists.engine(engine)?.verbs;
         let can = |verb: &Verb| verbs.contains(verb);
         Ok(self.ops.iter().copied().filter(can).collect())
     }
 
-    /// The transfers of an engine's stretch with this number, counted from 0. As many stretches as the engine has
-    /// operations, beginning with a multiple of that number, have each operation once.
+    /// Returns the transfers of an engine's stretch with this number, counted from 0. With N operations, stretches kN
+    /// to kN + N - 1 have each operation once.
     pub fn stretch(&self, engine: &str, number: u64, lists: &Lists) -> Result<Vec<Draw>> {
         let ops = self.ops_of(engine, lists)?;
         let at = self.engines().position(|other| other == engine);
@@ -102,7 +104,7 @@ impl StressPoint {
     }
 }
 
-/// These in a random order.
+/// Returns the operations in a random order.
 fn shuffled(ops: &[Verb], dice: &mut Dice) -> Vec<Verb> {
     let mut ops = ops.to_vec();
     for end in (1..ops.len()).rev() {
@@ -111,7 +113,7 @@ fn shuffled(ops: &[Verb], dice: &mut Dice) -> Vec<Verb> {
     ops
 }
 
-/// A stretch as it is drawn.
+/// State of drawing a stretch.
 struct Drawing<'a> {
     stress: &'a StressPoint,
     engine: &'a str,
@@ -121,7 +123,7 @@ struct Drawing<'a> {
 }
 
 impl Drawing<'_> {
-    /// The draw of a transfer, if it is one that can be.
+    /// Expands a transfer to a draw, if it is valid.
     fn expanded(&self, transfer: Transfer) -> Result<Draw> {
         let cells = transfer.cells(self.stress.ranks, self.lists, 1)?;
         match cells.into_iter().next() {
@@ -130,7 +132,7 @@ impl Drawing<'_> {
         }
     }
 
-    /// A plain transfer with the options that all transfers of the stretch share.
+    /// Draws the options that all transfers of the stretch share, as a plain transfer.
     fn common(&mut self) -> Result<Draw> {
         for _ in 0..TRIES {
             let transfer = self.common_options();
@@ -142,7 +144,7 @@ impl Drawing<'_> {
         self.expanded(plain)
     }
 
-    /// The least that can be asked for.
+    /// Returns the plainest transfer of the stretch.
     fn plain(&self) -> Transfer {
         let engine_options = self.stress.engine_options.iter();
         let engine_options = engine_options.map(|(name, value)| (name.clone(), value.clone()));
@@ -213,7 +215,7 @@ impl Drawing<'_> {
         transfer
     }
 
-    /// One transfer of the stretch.
+    /// Draws one transfer of the stretch.
     fn varied(&mut self, base: &Draw) -> Result<Draw> {
         for _ in 0..TRIES {
             let transfer = self.varied_options(base);
@@ -228,7 +230,7 @@ impl Drawing<'_> {
         let mut transfer = base.transfer.clone();
         let roles = base.point.roles;
         let dice = &mut self.dice;
-        // What is cut has to be longer than a part.
+        // A transfer with a chunk must be longer than one part.
         let least = base.point.division.cut.map_or(1, |cut| cut.chunk_bytes + 1);
         let size = dice.magnitude(least.into(), self.stress.size_bytes_max.into());
         let lanes = u64::from(roles.peers_max().max(1)) * 2 * u64::from(base.point.workers);
@@ -240,7 +242,7 @@ impl Drawing<'_> {
         let merges = transfer.batching.merge == Some(BatchMerge::On);
         let (iterations, operations) = iterations(dice, slots, &transfer.pacing);
         transfer.length.iters = Some(Count(iterations));
-        // Mostly each operation has a slot of its own, so that no later one hides what it did.
+        // Usually each operation has its own slot, so that later operations do not overwrite its data.
         let slots = match dice.one_in(4) {
             true => dice.between(1, slots),
             false => operations,
@@ -256,25 +258,25 @@ impl Drawing<'_> {
     }
 }
 
-/// A value that is said only where it is not the default.
+/// Returns a value, or `None` if it is the default of 1.
 fn several(number: &u32) -> Option<Sweep> {
     (*number > 1).then(|| Sweep::one((*number).into()))
 }
 
-/// Patterns that so many ranks can have.
+/// Returns the patterns that this number of ranks allows.
 fn traffics(ranks: u32) -> Vec<Traffic> {
     let can = |traffic: &Traffic| match traffic {
         Traffic::Pair => ranks.is_multiple_of(2),
         Traffic::InTurn | Traffic::Matrix => ranks <= RANKS_IN_TURN_MAX,
         Traffic::AllToAll => ranks <= RANKS_MESHED_MAX,
         Traffic::FanOut | Traffic::FanIn | Traffic::Shift => true,
-        // Sizes of a file are nothing to draw.
+        // A traffic file is not drawn.
         Traffic::File => false,
     };
     Traffic::ALL.into_iter().filter(can).collect()
 }
 
-/// A pacing with at most so many operations in flight, and the way of its batches.
+/// Draws a pacing with at most `depth` operations in flight, and its batch settings.
 fn paced(dice: &mut Dice, depth: u64, workers: u32) -> (PacingOptions, BatchingOptions) {
     let mut pacing = PacingOptions::default();
     let mut batching = BatchingOptions::default();
@@ -294,7 +296,7 @@ fn paced(dice: &mut Dice, depth: u64, workers: u32) -> (PacingOptions, BatchingO
     (pacing, batching)
 }
 
-/// Places of operations: so many slots, which are often not aligned, in any order.
+/// Draws the memory options: this number of slots, often unaligned, in any order.
 fn offsets(
     dice: &mut Dice,
     (size, slots): (u64, u64),
@@ -321,7 +323,7 @@ fn offsets(
     }
 }
 
-/// The engine's own calls, or the library's with one of its sessions.
+/// Draws the engine's own calls, or the library's with one of its sessions.
 fn calls(dice: &mut Dice) -> LibraryOptions {
     let (api, session) = match dice.below(8) {
         0..4 => return LibraryOptions::default(),
@@ -334,7 +336,8 @@ fn calls(dice: &mut Dice) -> LibraryOptions {
     }
 }
 
-/// Operations, batches or round trips of a worker, with at most so many operations; and these.
+/// Draws a worker's operations, batches or round trips, with at most `slots` operations. Returns their number and the
+/// number of operations.
 fn iterations(dice: &mut Dice, slots: u64, pacing: &PacingOptions) -> (u64, u64) {
     let batch = pacing.batch.as_ref().and_then(|it| it.values().first());
     let batch = batch.copied().unwrap_or(1);

@@ -1,4 +1,4 @@
-//! The point of one stress. Everything that can be known to be wrong is refused here, before a rank starts, in one
+//! Expands one stress to its point. Every mistake that can be found before a rank starts is refused here, in one
 //! sentence that names the nearest valid choice.
 
 use super::options::{
@@ -17,7 +17,7 @@ use crate::sweep::Sweep;
 use tonnage_engine::{EngineOptions, Lists, Verb};
 use tonnage_units::{Bytes, Nanos, Result};
 
-/// Below this there is time for no draw.
+/// Shorter experiments have no time for a draw.
 const DURATION_NS_MIN: u64 = 1_000_000;
 const DURATION_NS_MAX: u64 = 7 * 24 * 3_600_000_000_000;
 
@@ -61,7 +61,7 @@ impl AnyExperiment for Stress {
     }
 }
 
-/// The one point of an experiment.
+/// Returns the one point of an experiment.
 fn point(stress: &Stress, ranks: u32, lists: &Lists) -> Result<StressPoint> {
     let what = &stress.what;
     if !(2..=RANKS_MAX).contains(&ranks) {
@@ -87,19 +87,19 @@ fn point(stress: &Stress, ranks: u32, lists: &Lists) -> Result<StressPoint> {
         seed: what.seed.unwrap_or(SEED_DEFAULT).0,
         duration_ns: duration(&stress.length)?,
     };
-    // Draws with one of them are enough of a use.
+    // It is enough if one memory is on a GPU, because some draws use it.
     let memories: Vec<&str> = point.memory.split(',').collect();
     for engine in &engines {
         check_gpu_options(engine.entry, &point.engine_options, &memories, lists)?;
     }
-    // The first draws of each engine: what refuses them would refuse all.
+    // Makes the first draws of each engine: an error there would affect all draws.
     for engine in point.engines() {
         point.stretch(engine, 0, lists)?;
     }
     Ok(point)
 }
 
-/// The engines, each of which moves bytes between processes.
+/// Returns the engines. Each must move bytes between processes.
 fn engines<'a>(what: &'a Drawn, lists: &Lists) -> Result<Vec<ChosenEngine<'a>>> {
     let engines = chosen(&what.engine, &what.engine_options, lists)?;
     for (index, ChosenEngine { entry, name, .. }) in engines.iter().enumerate() {
@@ -121,8 +121,8 @@ fn engines<'a>(what: &'a Drawn, lists: &Lists) -> Result<Vec<ChosenEngine<'a>>> 
     Ok(engines)
 }
 
-/// The operations to draw from: those that were asked for, each of which every engine can do, or else all that some
-/// engine can.
+/// Returns the operations to draw from. Every engine must support each requested operation. By default, they are all
+/// that some engine supports.
 fn ops(what: &Drawn, engines: &[ChosenEngine<'_>]) -> Result<Vec<Verb>> {
     let Some(asked) = several("op", &what.op, "write")? else {
         let can = |verb: &Verb| engines.iter().any(|it| it.entry.verbs.contains(verb));
@@ -167,7 +167,7 @@ fn max_size(what: &Drawn) -> Result<u32> {
 
 fn workers(what: &Drawn) -> Result<Vec<u32>> {
     let asked = Sweep::values_or(&what.workers, WORKERS_DEFAULT).into_iter();
-    // Those below their bound fit.
+    // At most `WORKERS_MAX`, which fits.
     let checked =
         |workers| possible("workers", workers, 1..=WORKERS_MAX.into()).map(|it| it as u32);
     asked.map(checked).collect()
@@ -192,7 +192,7 @@ fn duration(length: &StressLength) -> Result<u64> {
     )
 }
 
-/// The time multiplied, within the bounds that [`duration`] checks; a wrong one is left alone.
+/// Returns the time, multiplied within the bounds that [`duration`] checks. An invalid time stays as it is.
 fn scaled(length: &StressLength, factor: f64) -> Option<Nanos> {
     let Ok(duration_ns) = duration(length) else {
         return length.duration;
@@ -272,7 +272,7 @@ mod tests {
             scaled(&length(1_000_000_000), 1e-9),
             Some(Nanos(DURATION_NS_MIN))
         );
-        // A wrong one stays wrong.
+        // An invalid time stays invalid.
         assert_eq!(scaled(&length(5), 2.0), Some(Nanos(5)));
     }
 }

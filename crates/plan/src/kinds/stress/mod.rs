@@ -1,15 +1,15 @@
-//! Experiments that try an engine out with drawn transfers: `[[stress]]` tables and `tonnage stress`, and the points
-//! that they expand to.
+//! Experiments that test an engine with random transfers: `[[stress]]` tables and `tonnage stress`, and the points that
+//! they expand to.
 //!
 //! | file | what lives there |
 //! | --- | --- |
 //! | `options` | the options of an experiment |
 //! | [`point`] | one cell, with everything fixed |
 //! | `expand` | the point of an experiment, the checks of its options, and what makes it a kind |
-//! | [`draw`] | transfers drawn from a seed, each of which a command line repeats |
-//! | `dice` | numbers that follow from a seed |
+//! | [`draw`] | transfers drawn from a seed, each repeatable by a command line |
+//! | `dice` | pseudorandom numbers from a seed |
 //!
-//! Measuring a draw is measuring its transfer; see `tonnage_bench`.
+//! A draw is measured as its transfer is; see `tonnage_bench`.
 
 mod dice;
 pub mod draw;

@@ -1,4 +1,4 @@
-//! The options of a stress. What they mean together is checked in `expand`.
+//! The options of a stress. `expand` checks their combinations.
 
 use clap::Args;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! A point of a stress: everything from which its transfers are drawn.
+//! A point of a stress: all values that its transfers are drawn from.
 
 use serde::{Deserialize, Serialize};
 

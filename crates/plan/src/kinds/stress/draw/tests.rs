@@ -23,7 +23,7 @@ fn stress(ranks: u32, seed: u64) -> StressPoint {
     }
 }
 
-/// The point that the draw's own command line asks for.
+/// Returns the point that the draw's own command line requests.
 fn repeated(draw: &Draw, ranks: u32) -> TransferPoint {
     let words = draw.arguments().unwrap();
     let command = Transfer::augment_args(Command::new("transfer"));
@@ -63,7 +63,7 @@ proptest! {
     }
 }
 
-/// Draws of many stretches of both engines.
+/// Returns the draws of many stretches of both engines.
 fn many(ranks: u32, seed: u64) -> Vec<TransferPoint> {
     let stress = stress(ranks, seed);
     let of = |engine: &str| {
@@ -102,7 +102,7 @@ fn each_operation_comes_once_in_as_many_stretches_as_there_are() {
     }
 }
 
-/// All values that some draw has.
+/// Returns all values that occur in some draw.
 fn values(points: &[TransferPoint], of: impl Fn(&TransferPoint) -> String) -> BTreeSet<String> {
     points.iter().map(of).collect()
 }
