@@ -1,4 +1,4 @@
-//! Values that compete, the cheapest first: so the place in the list decides between those that are as good.
+//! Values that compete, the cheapest first. The position in the list decides between equally good values.
 
 use super::options::Tune;
 use super::point::{Goal, TuneDimension};
@@ -7,23 +7,23 @@ use crate::sweep::Sweep;
 use tonnage_engine::paths::Rails;
 use tonnage_engine::{Entry, OptionKind, split_name};
 
-/// Window that a transfer has where nothing is said, which the ladder contains.
+/// Default window of a transfer. The ladder contains it.
 const WINDOW_START: u64 = 64;
 const LADDER_MAX_LOG2: u32 = 10;
-/// Bytes in flight of the longest window that is searched, if that is more than where the search begins: what is in
-/// flight is filled before each trial and checked after it.
+/// Maximum bytes in flight of a searched window, unless the search begins above it. Bytes in flight are filled before
+/// each trial and checked after it.
 const IN_FLIGHT_BYTES_MAX: u64 = 16 << 20;
 const QUEUE_PAIRS: [u64; 4] = [1, 2, 4, 8];
 const CHUNKS: [u64; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
 
-/// The dimensions of a search, in the order in which they are searched.
+/// Returns the dimensions of a search, in search order.
 pub(super) fn of(tune: &Tune, size_bytes: u64, goal: Goal, entry: &Entry) -> Vec<TuneDimension> {
     let mut all = vec![pacing(tune, size_bytes, goal)];
     let issuing = &tune.issuing;
     all.push(numbers("qps", issuing.qps.as_ref(), &QUEUE_PAIRS));
     all.push(match &issuing.chunk {
         Some(chunk) => {
-            // The longer the parts, the fewer.
+            // Longer parts are cheaper, because there are fewer of them.
             let mut asked = numbers("chunk", Some(chunk), &[]);
             asked.values.reverse();
             asked
@@ -62,8 +62,8 @@ fn numbers(name: &str, asked: Option<&Sweep>, otherwise: &[u64]) -> TuneDimensio
     dimension(name, words.collect(), 0)
 }
 
-/// Windows and batches compete with each other. The latency of a single operation has none beside it, but where
-/// operations are issued at a rate the window bounds how many are under way.
+/// Returns the windows and batches, which compete with each other. A search for the lowest latency has one operation in
+/// flight. With a rate, the window bounds the operations in flight.
 fn pacing(tune: &Tune, size_bytes: u64, goal: Goal) -> TuneDimension {
     let asked = &tune.pacing;
     if asked.ping_pong {
@@ -109,8 +109,8 @@ fn rails(tune: &Tune, entry: &Entry) -> TuneDimension {
     dimension("rails", words.collect(), 0)
 }
 
-/// Options of the engine's own that are choices; the default is the first. Those that change what a latency means are
-/// found out when the engine is open.
+/// Returns the engine's own options that are choices; the default is first. Options that change the meaning of a
+/// latency are recognised when the engine is open.
 fn own_options(tune: &Tune, entry: &Entry) -> Vec<TuneDimension> {
     let names = Many::all(&tune.what.engine);
     let is_of = |variants: &[&str]| {

@@ -83,7 +83,7 @@ impl AnyExperiment for Tune {
     }
 }
 
-/// The point before anything is known of it but what was asked for.
+/// Returns the point with the requested values only; the rest is not known yet.
 fn blank(
     tune: &Tune,
     (engine, op, size_bytes): (&str, Verb, u64),
@@ -162,7 +162,7 @@ fn one(
 /// Refuses options that contradict each other, or the goal.
 fn contradictions(tune: &Tune, goal: Goal) -> Result<()> {
     let pacing = &tune.pacing;
-    // Windows and batches compete where nothing else is said.
+    // Windows and batches compete by default, so the rows that exclude them do not apply.
     let rows = [transfer::PACING_CONFLICTS, transfer::PACED_CONFLICTS];
     conflicts::check(tune, &rows)?;
     if let Some(rate) = tune.paced.rate.filter(|_| goal != Goal::Latency) {
@@ -179,7 +179,7 @@ fn contradictions(tune: &Tune, goal: Goal) -> Result<()> {
     Ok(())
 }
 
-/// The point with values to begin with that are not refused, and with what these say of workers and memory.
+/// Returns the point with accepted start values, and with their workers and memory.
 fn admitted(mut point: TunePoint, lists: &Lists) -> Result<TunePoint> {
     let mut admits = |values: &[usize]| Ok::<_, Error>(point.candidate(values, lists).map(drop));
     let starts = match foothold(&point, &mut admits)? {

@@ -1,14 +1,14 @@
-//! Values that a search can begin with, and the error where there are none.
+//! Values that a search can begin with, and the error if there are none.
 
 use super::point::TunePoint;
 use tonnage_units::{Error, Result};
 
-/// A value of a dimension that was refused, as a command line says it, and why.
+/// A refused value of a dimension, as on a command line, and the reason.
 pub type RefusedValue = (String, Error);
 
-/// Finds values that `admits` does not refuse: those that the point begins with, or else of each dimension the first
-/// that is admitted beside the others, or while the others that can be chosen say nothing. So a value that is refused
-/// does not end the search of all other options.
+/// Finds values that `admits` accepts, so that one refused value does not end the search of all other options. The
+/// point's own start values come first. Otherwise, each dimension takes its first value that is accepted together with
+/// the others' values, or with the other searched dimensions left at their defaults.
 pub fn foothold<E>(
     point: &TunePoint,
     admits: &mut impl FnMut(&[usize]) -> Result<Result<()>, E>,
@@ -52,7 +52,7 @@ pub fn foothold<E>(
     })
 }
 
-/// A value, as a command line says it.
+/// Returns a value as a command line has it.
 pub fn said(value: &[String]) -> String {
     match value {
         [] => "default".to_owned(),
@@ -60,7 +60,7 @@ pub fn said(value: &[String]) -> String {
     }
 }
 
-/// One error of all refusals, with each reason once: the reason itself, where they have one in common.
+/// Combines all refusals into one error, with each reason once. A common reason becomes the error itself.
 pub fn all_refused(refused: &[RefusedValue]) -> Error {
     let mut reasons: Vec<(String, Vec<&str>)> = Vec::new();
     for (value, error) in refused {

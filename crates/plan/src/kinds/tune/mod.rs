@@ -5,10 +5,10 @@
 //! | `options` | the options of an experiment |
 //! | [`point`] | one search, and its candidates |
 //! | `expand` | the points of an experiment, and what makes it a kind |
-//! | [`foothold`](mod@foothold) | values to begin with, and the error where there are none |
+//! | [`foothold`](mod@foothold) | values to begin with, and the error if there are none |
 //! | `dimensions` | values that compete, the cheapest first |
 //!
-//! Measuring a candidate is measuring its transfer; see `tonnage_bench`.
+//! A candidate is measured as its transfer is; see `tonnage_bench`.
 
 mod dimensions;
 mod expand;

@@ -1,4 +1,4 @@
-//! A point of a search: a transfer as it would be asked for, and the options that compete.
+//! A point of a search: a transfer as a user would request it, and the options that compete.
 
 use clap::{Args, Command};
 use serde::{Deserialize, Serialize};
@@ -10,9 +10,10 @@ use crate::transfer::{Transfer, TransferPoint};
 use tonnage_engine::{EngineOptions, Lists, Verb};
 use tonnage_units::{Bytes, Error, Nanos, Result};
 
-/// Trials of a race for each of its values, at most: what one that is left out does not need, the others get.
+/// Maximum average number of trials of a race per value. Trials that an eliminated value does not need go to the
+/// others.
 pub const TRIALS_PER_VALUE: u32 = 10;
-/// Passes over all dimensions, at most.
+/// Maximum number of passes over all dimensions.
 pub const PASSES_MAX: u32 = 2;
 
 tonnage_units::names! {
@@ -76,13 +77,14 @@ pub struct TunePoint {
 }
 
 impl TunePoint {
-    /// Places of the values that the search begins with.
+    /// Returns the positions of the values that the search begins with.
     pub fn starts(&self) -> Vec<usize> {
         let starts = self.dimensions.iter().map(|it| it.start as usize);
         starts.collect()
     }
 
-    /// Arguments of the transfer that has these values of the dimensions. A place behind the last says nothing.
+    /// Returns the arguments of the transfer with these values of the dimensions. A position past the last value adds
+    /// no argument.
     pub fn arguments(&self, values: &[usize]) -> Vec<String> {
         let mut words = self.fixed.clone();
         for (dimension, &value) in self.dimensions.iter().zip(values) {
@@ -91,7 +93,7 @@ impl TunePoint {
         words
     }
 
-    /// The point of a trial with these values of the dimensions.
+    /// Returns the point of a trial with these values of the dimensions.
     pub fn candidate(&self, values: &[usize], lists: &Lists) -> Result<TransferPoint> {
         let mut words = self.arguments(values);
         let trial = format!("{}ns", self.trial_ns);
@@ -119,7 +121,7 @@ impl TunePoint {
         }
     }
 
-    /// Time that all trials take, at most, without what lies between them.
+    /// Returns the maximum time of all trials, without the time between them.
     pub fn trials_ns_max(&self) -> u64 {
         let values = self.dimensions.iter().map(|it| it.values.len() as u64);
         let trials = values.sum::<u64>() * u64::from(TRIALS_PER_VALUE * PASSES_MAX);
@@ -128,7 +130,7 @@ impl TunePoint {
             .saturating_mul(trials)
     }
 
-    /// Arguments that are fixed beside the engine, the operation and the size.
+    /// Returns the fixed arguments other than engine, operation, size and label.
     pub fn fixed_beside(&self) -> Vec<&str> {
         const NAMED: [&str; 5] = ["--engine", "--engine-option", "--op", "--sizes", "--label"];
         let mut words = self.fixed.iter().skip(1).map(String::as_str);
