@@ -1,6 +1,6 @@
 //! The types that follow from the list of kinds.
 
-/// Makes of a list of kinds an experiment and a point of any kind, and a row for each.
+/// Declares an experiment and a point of any kind from a list of kinds, and a row for each kind.
 macro_rules! kinds {
     ($($(#[doc = $about:literal])+ $kind:ident: $experiment:ty, $point:ty;)+) => {
         /// One experiment: a table of a plan file, or one command line.
@@ -42,14 +42,14 @@ macro_rules! kinds {
                 }
             }
 
-            /// The experiment without its kind, to ask.
+            /// The experiment without its kind, to query.
             pub fn any(&self) -> &dyn $crate::kind::AnyExperiment {
                 match self {
                     $(Self::$kind(experiment) => &**experiment,)+
                 }
             }
 
-            /// The experiment without its kind, to change.
+            /// The experiment without its kind, to modify.
             pub fn any_mut(&mut self) -> &mut dyn $crate::kind::AnyExperiment {
                 match self {
                     $(Self::$kind(experiment) => &mut **experiment,)+
@@ -85,7 +85,7 @@ macro_rules! kinds {
         }
 
         impl Point {
-            /// The point without its kind, to ask.
+            /// The point without its kind, to query.
             pub fn any(&self) -> &dyn $crate::kind::AnyPoint {
                 match self {
                     $(Self::$kind(point) => point,)+

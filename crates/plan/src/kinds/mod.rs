@@ -1,4 +1,4 @@
-//! The list of kinds: a folder and a line for each. Nothing else in this crate names them all.
+//! The list of kinds, with a folder and a line for each. Only this module names them all.
 //!
 //! | folder | what lives there |
 //! | --- | --- |
