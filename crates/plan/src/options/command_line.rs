@@ -1,4 +1,4 @@
-//! Writes an experiment as arguments of its command, from the table it would have in a plan, by the same names.
+//! Writes an experiment as arguments of its command. Names and values come from its table in a plan.
 
 use clap::{Arg, ArgAction, Args, Command};
 use toml::Value;
@@ -6,7 +6,7 @@ use toml::Value;
 use super::table::Tables;
 use tonnage_units::{Error, Result};
 
-/// The arguments of `tonnage` that ask for an experiment, its command first. Only given options appear.
+/// Returns the arguments of `tonnage` that request an experiment, starting with its command. Only given options appear.
 pub fn arguments<T: Tables + Args>(experiment: &T) -> Result<Vec<String>> {
     let cannot = |what: &dyn std::fmt::Display| {
         Error::Failed(format!("no command line asks for this experiment: {what}"))
@@ -20,7 +20,7 @@ pub fn arguments<T: Tables + Args>(experiment: &T) -> Result<Vec<String>> {
             let mut known = command.get_arguments();
             known.find(|arg| arg.get_long() == Some(name))
         };
-        // A table of several is one option that is repeated.
+        // The key of a list or table may be the plural of an option that is repeated.
         let arg = long(&key).or_else(|| long(key.strip_suffix('s')?));
         let arg = arg.ok_or_else(|| cannot(&key))?;
         let option = format!("--{}", arg.get_long().unwrap_or_default());
@@ -49,7 +49,7 @@ pub fn arguments<T: Tables + Args>(experiment: &T) -> Result<Vec<String>> {
     Ok(words)
 }
 
-/// Returns whether an option means something by itself.
+/// Returns whether an option takes no value.
 fn is_switch(arg: &Arg) -> bool {
     matches!(arg.get_action(), ArgAction::SetTrue)
         || arg
@@ -64,7 +64,7 @@ fn text(value: Value) -> String {
     }
 }
 
-/// Words as a shell reads them back.
+/// Returns words quoted for a shell.
 pub fn quoted(words: &[String]) -> String {
     let plain = |word: &str| {
         let harmless = |c: char| c.is_ascii_alphanumeric() || "_-./:=,@%+".contains(c);

@@ -1,4 +1,4 @@
-//! Help on options beside their doc comments: the names that they choose between, and their defaults.
+//! Help on options in addition to their doc comments: the names to choose from, and the defaults.
 
 use std::ffi::OsStr;
 use std::marker::PhantomData;
@@ -28,7 +28,7 @@ pub fn one_of<T: Named>() -> Names<T, T> {
     Names(|_| true, PhantomData)
 }
 
-/// Reads one of the names of `T` that an option takes, and lists these in the help.
+/// Reads one of the names of `T` that an option accepts, and lists these in the help.
 pub fn one_of_these<T: Named>(takes: fn(&T) -> bool) -> Names<T, T> {
     Names(takes, PhantomData)
 }
@@ -38,7 +38,7 @@ pub fn many_of<T: Named>() -> Names<T, Many<T>> {
     Names(|_| true, PhantomData)
 }
 
-/// Reads a `V` that is written with those names of `T` that an option takes.
+/// Reads a `V` that is written with the names of `T` that an option accepts.
 pub struct Names<T, V>(fn(&T) -> bool, PhantomData<fn() -> V>);
 
 impl<T, V> Clone for Names<T, V> {
@@ -114,7 +114,7 @@ fn declared(arg: Arg, keys: &[&str], defaults: fn() -> toml::Table) -> Arg {
     let default = default
         .as_str()
         .map_or_else(|| default.to_string(), str::to_owned);
-    // clap leaves out the full stop that the sentence ends with.
+    // clap removes the full stop at the end of the sentence.
     let with = |help: &StyledStr| format!("{help}. [default: {default}]");
     let (short, long) = (arg.get_help().map(with), arg.get_long_help().map(with));
     let arg = arg.help(short.unwrap_or_default());

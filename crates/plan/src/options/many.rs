@@ -19,7 +19,7 @@ impl<T> Many<T> {
         &self.0
     }
 
-    /// The values of a list that may be left out.
+    /// Returns the values of an optional list; empty if it is not given.
     pub fn all(asked: &Option<Self>) -> &[T] {
         asked.as_ref().map_or(&[], Self::values)
     }
@@ -75,7 +75,7 @@ where
 {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Texts(texts) = Texts::deserialize(deserializer)?;
-        // A list of one is printed as that one, so both have to mean the same: values joined by commas.
+        // A list of one text is printed as that text, so both must mean the same: values joined by commas.
         let lists = texts.iter().map(|Text(text)| text.parse());
         let lists: Vec<Self> = lists.collect::<Result<_, _>>().map_err(de::Error::custom)?;
         Ok(lists.into_iter().flat_map(|Self(values)| values).collect())

@@ -1,5 +1,5 @@
-//! Options: one field each. A field's doc comment is its help, its name is its key in a plan and, on the command line,
-//! its long name; clap and serde do the rest.
+//! Options, one field each. A field's doc comment is its help. Its name is its key in a plan and its long name on the
+//! command line. clap and serde do the rest.
 //!
 //! Options that belong together are a struct, a *group*, under one heading of the help. A kind of experiment is a
 //! struct of groups, put together by `groups!`. A group can be part of several kinds.
@@ -10,11 +10,11 @@
 //! | `many` | lists: `a,b` and `["a", "b"]` |
 //! | `repeated` | lists that are repeated on the command line |
 //! | `pairs` | `NAME=VALUE` on the command line, tables in plans |
-//! | `text`, `one_or_many` | values and lists that are written in a way of their own |
+//! | `text`, `one_or_many` | values and lists with their own text form |
 //! | [`command_line`] | an experiment as the arguments of its command |
 //! | `help` | names and defaults in the help, from where they are declared |
 //!
-//! What options mean together is checked where the kind expands to points.
+//! Combinations of options are checked where the kind expands to points.
 
 pub mod command_line;
 mod help;
@@ -32,7 +32,7 @@ pub use pairs::Pair;
 pub use repeated::from_command_line;
 pub use table::{Group, Parsed, Source, Tables, keys_of, said};
 
-/// Makes a kind of experiment of a struct whose fields are groups: named in the order in which their options are
+/// Makes a kind of experiment of a struct of groups. The groups are named in the order in which their options are
 /// printed.
 macro_rules! groups {
     ($kind:ty: $key:literal, $name:literal, needs $needs:expr; $($group:ident),+ $(,)?) => {

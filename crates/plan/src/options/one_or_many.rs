@@ -1,4 +1,5 @@
-//! Lists of which one may stand for itself, by `#[serde(with = "one_or_many")]`: texts that may hold commas, and tables.
+//! Lists in which a single item needs no brackets, by `#[serde(with = "one_or_many")]`: texts that may contain commas,
+//! and tables.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -9,9 +10,9 @@ use serde::de::{
 };
 use serde::ser::{Serialize, Serializer};
 
-/// What is in such a list.
+/// An item of such a list.
 pub trait Listed {
-    /// The key and the forms that it takes, for messages.
+    /// The key and its accepted forms, for messages.
     const EXPECTED: &'static str;
     /// True for texts, false for tables.
     const IS_TEXT: bool;
@@ -22,7 +23,7 @@ impl Listed for String {
     const IS_TEXT: bool = true;
 }
 
-/// Writes one as it is, several as a list.
+/// Writes one item as it is, several as a list.
 pub fn serialize<S: Serializer, T: Serialize>(all: &[T], serializer: S) -> Result<S::Ok, S::Error> {
     match all {
         [one] => one.serialize(serializer),
@@ -30,7 +31,7 @@ pub fn serialize<S: Serializer, T: Serialize>(all: &[T], serializer: S) -> Resul
     }
 }
 
-/// Reads one, or a list.
+/// Reads one item, or a list.
 pub fn deserialize<'de, D: Deserializer<'de>, T: Deserialize<'de> + Listed>(
     deserializer: D,
 ) -> Result<Vec<T>, D::Error> {

@@ -22,7 +22,7 @@ pub fn memory_option(text: &str) -> Result<Pair, Error> {
     pair(text, "is no option of a memory: write NAME=VALUE")
 }
 
-/// Reads one hint. Which hints there are only the library knows.
+/// Reads one hint. Only the library knows which hints exist.
 pub fn hint(text: &str) -> Result<Pair, Error> {
     pair(
         text,
@@ -39,7 +39,7 @@ fn pair(text: &str, wrong: &str) -> Result<Pair, Error> {
     }
 }
 
-/// The values by name; the last of a name counts.
+/// Returns the values by name. The last value of a name counts.
 pub fn map(pairs: &[Pair]) -> BTreeMap<String, String> {
     pairs.iter().cloned().collect()
 }
@@ -49,7 +49,7 @@ pub fn serialize<S: Serializer>(pairs: &[Pair], serializer: S) -> Result<S::Ok, 
     serializer.collect_map(map(pairs))
 }
 
-/// Reads pairs from a table, numbers turned into their digits.
+/// Reads pairs from a table, with numbers converted to text.
 pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Pair>, D::Error> {
     let values = BTreeMap::<String, Text>::deserialize(deserializer)?;
     let plain = values.into_iter().map(|(name, Text(value))| (name, value));

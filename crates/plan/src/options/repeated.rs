@@ -1,7 +1,7 @@
 //! Lists that are repeated on the command line: `--op write --op read` asks for the same as `--op write,read`.
 //!
-//! clap's derive takes one value of an option. A list is declared with `value_delimiter = ','` on its field; here its
-//! values are put together, by way of the table that a plan would have.
+//! clap's derive accepts one value of an option. A list is declared with `value_delimiter = ','` on its field. This
+//! module joins its values, through the table that a plan would have.
 
 use clap::error::ErrorKind;
 use clap::{Arg, ArgMatches, Args, Command};
@@ -10,11 +10,11 @@ use toml::{Table, Value};
 
 use super::table::{Parsed, Source, Tables};
 
-/// The experiment that a command line asks for.
+/// Returns the experiment that a command line requests.
 pub fn from_command_line<T: Tables + Args>(matches: &ArgMatches) -> Result<T, clap::Error> {
     let read = T::from_arg_matches(matches)?;
     let mut command = T::augment_args(Command::new(T::KEY));
-    // Only then options know how messages write them.
+    // Only a built command knows how messages write its options.
     command.build();
     let lists = command.get_arguments().filter(|arg| is_list(arg));
     let several: Vec<(&Arg, Vec<String>)> = lists

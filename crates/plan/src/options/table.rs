@@ -11,8 +11,8 @@ use toml::{Spanned, Table};
 
 /// Options that belong together, under one heading of the help.
 pub trait Group: clap::Args + Default + Serialize + DeserializeOwned {
-    /// The values that hold where nothing is said, for help and for expansion; those that depend on other options are
-    /// left to the doc comment.
+    /// Returns the default values, for help and for expansion. Defaults that depend on other options are in the doc
+    /// comment instead.
     fn defaults() -> Self {
         Self::default()
     }
@@ -64,8 +64,8 @@ impl<'i> Source<'i> {
     }
 }
 
-/// The given options of a group, as the table of a plan: values that differ from the defaults, and required keys,
-/// without which it could not be read back.
+/// Returns the given options of a group as the table of a plan: values that differ from those of an empty group, and
+/// required keys. Without these, the table could not be read back.
 pub fn said<T: Group>(group: &T, needs: &[(&str, &str)]) -> Result<Table, toml::ser::Error> {
     let unsaid = Table::try_from(T::default())?;
     let mut table = Table::try_from(group)?;
@@ -74,20 +74,20 @@ pub fn said<T: Group>(group: &T, needs: &[(&str, &str)]) -> Result<Table, toml::
     Ok(table)
 }
 
-/// The keys of a group: the names of its fields, as serde knows them.
+/// Returns the keys of a group: the names of its fields, as serde knows them.
 pub fn keys<T: Group>() -> &'static [&'static str] {
     let mut keys: &'static [&'static str] = &[];
-    // Nothing is read: the names come before the first value.
+    // Nothing is read: serde passes the names before it asks for a value.
     let _ = T::deserialize(Names(&mut keys));
     keys
 }
 
-/// The keys of the group that a field is.
+/// Returns the keys of the group in a field.
 pub fn keys_of<S, T: Group>(_field: fn(&S) -> &T) -> &'static [&'static str] {
     keys::<T>()
 }
 
-/// Takes the names of a struct's fields, and gives no value.
+/// A deserializer that takes the names of a struct's fields and returns no value.
 struct Names<'a>(&'a mut &'static [&'static str]);
 
 impl<'de> Deserializer<'de> for Names<'_> {

@@ -1,4 +1,4 @@
-//! Options whose values have another form in records: in plans they are text, by `#[serde(with = "text")]`.
+//! Options that are text in plans, by `#[serde(with = "text")]`, although records have another form of their values.
 
 use std::fmt::Display;
 use std::str::FromStr;
