@@ -1,6 +1,6 @@
-//! Cells of a sweep. Several values multiply, and some combinations may be impossible though their values are possible
-//! by themselves, such as 8 bytes of all-gather over 3 ranks. Such a cell is recorded as skipped with its reason, and
-//! the others are measured. Where no cell is possible the request is wrong, and no rank starts.
+//! Cells of a sweep. Several values multiply, and some combinations may be impossible although each value is possible,
+//! such as 8 bytes of all-gather over 3 ranks. Such a cell is recorded as skipped with its reason, and the others are
+//! measured. If no cell is possible, the request is wrong, and no rank starts.
 
 use crate::bounds::POINTS_MAX;
 use crate::refuse::usage;
@@ -9,7 +9,7 @@ use tonnage_units::{Error, Result};
 /// One cell: a point, and the reason why it cannot be measured, if there is one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cell<P> {
-    /// Everything fixed, as far as an impossible one has it.
+    /// The point, with every value fixed. The point of an impossible cell may be incomplete.
     pub point: P,
     /// The reason, in the words of a refusal.
     pub impossible: Option<String>,
@@ -24,7 +24,7 @@ impl<P> From<P> for Cell<P> {
     }
 }
 
-/// Each of these points with each of the values, which vary fastest.
+/// Returns each of these points with each of the values. The values vary fastest.
 pub(crate) fn each<P: Clone, V>(points: Vec<P>, values: &[V], set: impl Fn(&mut P, &V)) -> Vec<P> {
     let with = |(point, value): (&P, &V)| {
         let mut point = point.clone();
@@ -37,7 +37,7 @@ pub(crate) fn each<P: Clone, V>(points: Vec<P>, values: &[V], set: impl Fn(&mut 
     all.map(with).collect()
 }
 
-/// Refuses an absurd number of points of an experiment whose options have these numbers of values.
+/// Refuses too many points of an experiment. `counts` has the number of values of each option.
 pub(crate) fn check_total(counts: &[usize], points_max: usize, this: &str) -> Result<()> {
     let total = counts.iter().copied().fold(1, usize::saturating_mul);
     if total <= points_max {
@@ -72,7 +72,7 @@ impl<P> Cells<P> {
         Ok(())
     }
 
-    /// All cells, or the first reason where none is possible.
+    /// Returns all cells, or the first reason if none is possible.
     pub(crate) fn all(mut self) -> Result<Vec<Cell<P>>> {
         if self.0.iter().all(|cell| cell.impossible.is_some())
             && let Some(why) = self.0.first_mut().and_then(|cell| cell.impossible.take())

@@ -1,5 +1,5 @@
-//! Options that cannot be combined, as data: each group of options has its rows. A check by hand is for what depends on
-//! more than which options are given.
+//! Options that cannot be combined, as data: each group of options has its rows. Checks that depend on more than the
+//! presence of options are written as code.
 
 use toml::{Table, Value};
 
@@ -9,14 +9,14 @@ use tonnage_units::{Error, Result};
 
 /// A row. An option is named by its key, or with one of its values: `latency off`.
 pub(crate) enum Conflict {
-    /// `one` and `other` cannot both be given. `why` follows "because", `instead` says what to write.
+    /// `one` and `other` cannot both be given. `why` follows "because", `instead` is the suggestion.
     Both {
         one: &'static str,
         other: &'static str,
         why: &'static str,
         instead: &'static str,
     },
-    /// `one` means nothing without `other`.
+    /// `one` has no effect without `other`.
     Without {
         one: &'static str,
         other: &'static str,
@@ -40,7 +40,7 @@ impl Conflict {
         }
     }
 
-    /// An option that means nothing without another one.
+    /// An option that has no effect without another one.
     pub(crate) const fn without(
         one: &'static str,
         other: &'static str,
@@ -77,7 +77,7 @@ impl Conflict {
     }
 }
 
-/// Refuses the first combination of an experiment's options that is in a row.
+/// Refuses the first combination of an experiment's options that a row excludes.
 pub(crate) fn check(experiment: &impl Tables, rows: &[&[Conflict]]) -> Result<()> {
     let given = experiment
         .write()
@@ -90,7 +90,7 @@ fn check_given(given: &Table, rows: &[&[Conflict]]) -> Result<()> {
     rows.try_for_each(|row| row.check(given))
 }
 
-/// An option with its value, where that is a word.
+/// Returns an option with its value, if that is a word.
 fn shown(given: &Table, option: &str) -> String {
     const LONGEST: usize = 24;
     let value = match given.get(option) {
@@ -148,7 +148,7 @@ mod tests {
                 .refused("a 1 and b 2 contradict each other, because they do: leave b out");
         }
         checked("c = false").refused("c off needs a: add a");
-        // A text of lines is not repeated.
+        // The message does not repeat text of several lines.
         checked("a = \"1\\n2\"\nb = 2").refused("a and b 2 contradict");
     }
 }

@@ -1,4 +1,4 @@
-//! Engines of an experiment: those that it names, and those of the command line in their place.
+//! Engines of an experiment: those that it names, or those of the command line instead.
 
 use crate::options::{Many, Pair, pairs};
 use tonnage_engine::{EngineOptions, Entry, Lists, split_name};
@@ -35,9 +35,9 @@ pub(crate) fn chosen<'a>(
     names.iter().map(one).collect()
 }
 
-/// Puts the `asked` engines, or backends, in the place of an experiment's own ones; returns whether it is about any of
-/// them. One that is optional and has options of the engines that it names is about these only, because others lack the
-/// options; one that names none is for any.
+/// Replaces an experiment's own engines or backends by the `asked` ones. Returns whether the experiment applies to any
+/// of them. An optional experiment that names engines and has engine options applies only to the named ones, because
+/// others lack the options. All other experiments apply to any engine.
 pub(crate) fn choose(
     own: &mut Option<Many<String>>,
     asked: Vec<String>,
@@ -69,7 +69,7 @@ mod tests {
         for (own, options, is_optional, left) in [
             (&["a", "b"][..], &options[..], true, &["b"][..]),
             (&["a"], &options, true, &[]),
-            // It is meant for whatever is asked for.
+            // An experiment without engines applies to any requested engine.
             (&[], &options, true, &["b", "c"]),
             (&["a"], &[], true, &["b", "c"]),
             (&["a"], &options, false, &["b", "c"]),

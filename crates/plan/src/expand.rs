@@ -1,5 +1,5 @@
-//! The points of a plan. Everything that can be known to be wrong is refused here, before a rank starts, in one
-//! sentence that names the nearest valid choice. How one experiment expands is with its kind.
+//! Expands a plan to its points. Every mistake that can be found before a rank starts is refused here, in one sentence
+//! that names the nearest valid choice. Each kind expands its own experiments.
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use tonnage_units::{Error, Result};
 /// A point, with facts that only readers of its results need.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Planned {
-    /// Phase of an experiment.
+    /// The point.
     pub point: Point,
     /// Facts for readers of the results.
     pub reading: Reading,
@@ -35,8 +35,8 @@ impl From<Point> for Planned {
 }
 
 impl Plan {
-    /// The points of the plan for a run of `ranks` ranks with these engines and memories, in the order in which they
-    /// are measured: experiments as they are written. The same plan always expands to the same points.
+    /// Returns the points of the plan for a run of `ranks` ranks with these engines and memories, in measuring order:
+    /// experiments in the order of the plan. The same plan always expands to the same points.
     pub fn points(&self, ranks: u32, lists: &Lists) -> Result<Vec<Planned>> {
         if self.experiments.is_empty() && self.given.is_empty() {
             return usage(format!("the plan has no experiment: add {}", any_table()));
@@ -70,7 +70,7 @@ impl Plan {
         Ok(planned)
     }
 
-    /// The given points, for a run of `ranks` ranks.
+    /// Returns the given points, for a run of `ranks` ranks.
     fn given_points(&self, ranks: u32) -> Result<Vec<Planned>> {
         let planned = self.given.iter().map(|given| match given.ranks() {
             Some(own) if own != ranks => usage(format!(

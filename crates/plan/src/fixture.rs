@@ -49,7 +49,7 @@ const MEMORIES: [MemoryEntry; 5] = [
     memory("far", false),
 ];
 
-/// Memories that the plans which ship name.
+/// Memories that the shipped plans name.
 const SHIPPED_MEMORIES: [MemoryEntry; 5] = [
     memory("host", true),
     memory("cuda-pinned", true),
@@ -58,7 +58,7 @@ const SHIPPED_MEMORIES: [MemoryEntry; 5] = [
     of_gpu("hip"),
 ];
 
-/// Options of those that the CPU cannot address.
+/// Options of memories that the CPU cannot address.
 const MEMORY_OPTIONS: [EngineOption; 1] = [EngineOption {
     name: "alloc",
     kind: OptionKind::Choice(&["whole", "parts"]),
@@ -92,7 +92,7 @@ const fn memory(name: &'static str, host_addressable: bool) -> MemoryEntry {
     }
 }
 
-/// Engines and memories that plans of tests name.
+/// Engines and memories for plans in tests.
 pub(super) static LISTS: Lists = Lists {
     engines: &ENGINES,
     file_engines: &FILE_ENGINES,
@@ -103,14 +103,14 @@ pub(super) static LISTS: Lists = Lists {
     ],
 };
 
-/// Engines that the plans which ship name.
+/// Engines that the shipped plans name.
 pub(super) static SHIPPED: Lists = Lists {
     engines: &SHIPPED_ENGINES,
     memories: &SHIPPED_MEMORIES,
     ..LISTS
 };
 
-/// One of each kind: nothing moves, everything works, and one-sided without order.
+/// One engine of each kind: one that moves nothing, one that supports everything, and a one-sided one without order.
 const ENGINES: [Entry; 3] = [
     entry("null", &Verb::ALL, true, false),
     entry("shm", &Verb::ALL, true, true),
@@ -122,7 +122,7 @@ const ENGINES: [Entry; 3] = [
     ),
 ];
 
-/// Copies of one maker's GPUs.
+/// An engine for copies on the GPUs of one vendor.
 const fn copies(name: &'static str) -> Entry {
     Entry {
         options: &[EngineOption {
@@ -190,7 +190,7 @@ const fn files(name: &'static str, queues: bool, collective: bool) -> FileEntry 
     }
 }
 
-/// One transfer at a time, many of them, and all ranks together.
+/// One engine of each kind: one transfer at a time, many at a time, and all ranks together.
 const FILE_ENGINES: [FileEntry; 3] = [
     files("posix", false, false),
     FileEntry {
@@ -205,7 +205,7 @@ const FILE_ENGINES: [FileEntry; 3] = [
     files("mpiio", false, true),
 ];
 
-/// The points of one kind, for tests of plans that have no other.
+/// Expands plans with experiments of one kind only.
 pub(crate) trait Expand {
     fn transfer_points(&self, ranks: u32) -> Result<Vec<TransferPoint>>;
     fn file_points(&self, ranks: u32) -> Result<Vec<FilePoint>>;
@@ -235,18 +235,18 @@ impl Expand for Plan {
     }
 }
 
-/// The points of a plan with one transfer of these lines.
+/// Returns the points of a plan with one transfer of these lines.
 pub(crate) fn transfers(lines: &str, ranks: u32) -> Result<Vec<TransferPoint>> {
     let text = format!("name = 'test'\n[[transfer]]\n{lines}");
     Plan::from_toml(&text, "test.toml")?.transfer_points(ranks)
 }
 
-/// Options of a group, as a plan has them.
+/// Reads the options of a group, as a plan has them.
 pub(crate) fn options<T: Group>(lines: &str) -> T {
     toml::from_str(lines).unwrap_or_else(|error| panic!("{lines}: {error}"))
 }
 
-/// Assertions on messages, which show them where they fail.
+/// Assertions on messages that show the message if they fail.
 pub(crate) trait Holds {
     fn holds(&self, part: &str);
 }
@@ -271,7 +271,7 @@ impl<T: std::fmt::Debug> Refused for Result<T> {
     }
 }
 
-/// Lines of plans, joined by `; `, and what goes with each behind ` => `.
+/// Splits cases of the form `line; line => expected` into the lines of a plan and the expected text.
 pub(crate) fn cases<const N: usize>(
     table: [&'static str; N],
 ) -> impl Iterator<Item = (&'static str, &'static str)> {

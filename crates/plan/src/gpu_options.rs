@@ -1,11 +1,11 @@
-//! Options of engines that are about memory of a GPU, in experiments whose ends may have none.
+//! Engine options for GPU memory, in experiments that may have no GPU memory at either end.
 
 use crate::refuse::usage;
 use tonnage_engine::memory::MemoryEntry;
 use tonnage_engine::{EngineOptions, Entry, Lists};
 use tonnage_units::Result;
 
-/// Refuses options of an engine's that are about memory of a GPU where none of the memories of one point is a GPU's.
+/// Refuses an engine's options for GPU memory if no memory of a point is on a GPU.
 pub(crate) fn check_gpu_options(
     entry: &Entry,
     asked: &EngineOptions,
@@ -16,7 +16,7 @@ pub(crate) fn check_gpu_options(
         return Ok(());
     };
     let is_of_gpu = |entry: &MemoryEntry| entry.takes_gpu && !entry.host_addressable;
-    // One that is not in the list is skipped, or refused, by its name.
+    // A memory that is not in the list is skipped or refused elsewhere, by its name.
     let mut names = memories.iter();
     if names.any(|name| lists.memory(name).map_or(true, is_of_gpu)) {
         return Ok(());
@@ -31,8 +31,7 @@ pub(crate) fn check_gpu_options(
     ))
 }
 
-/// Refuses options of an engine's that are about memory of a GPU in collectives, whose elements the CPU fills and
-/// checks.
+/// Refuses an engine's options for GPU memory in collectives, because the CPU fills and checks their elements.
 pub(crate) fn refuse_gpu_options(entry: &Entry, asked: &EngineOptions) -> Result<()> {
     match about_gpus(entry, asked) {
         None => Ok(()),
@@ -42,7 +41,7 @@ pub(crate) fn refuse_gpu_options(entry: &Entry, asked: &EngineOptions) -> Result
     }
 }
 
-/// The first option that was asked for and is about memory of a GPU, in words.
+/// Returns the first requested option for GPU memory, in words.
 fn about_gpus(entry: &Entry, asked: &EngineOptions) -> Option<String> {
     let mut options = entry.options.iter();
     let option = options.find(|option| option.needs_gpu_memory(asked))?;
@@ -101,7 +100,7 @@ mod tests {
         );
     }
 
-    /// Each experiment that takes options of engines, and in a transfer each pair of memories.
+    /// Checks each experiment with engine options, and each pair of memories of a transfer.
     #[test]
     fn every_kind_refuses_them_before_a_rank_starts() {
         let refused = |table: &str| {
@@ -122,11 +121,11 @@ mod tests {
             let said = refused(table).unwrap();
             said.holds("no end has any with memory host");
         }
-        // They have no use for another memory, so that none is offered.
+        // Collectives cannot use another memory, so the message does not suggest one.
         let collective = "[[collective]]\nbackend = 'native:gpus'\nop = 'all-reduce'\nsizes = 8";
         let said = refused(collective).unwrap();
         said.holds("and collectives have memory of the host: leave it out");
-        // Some draws have a use for it.
+        // Some draws use the option.
         assert_eq!(
             refused("[[stress]]\nengine = 'gpus'\nmemory = ['host', 'cuda']"),
             None

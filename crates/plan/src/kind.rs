@@ -1,8 +1,8 @@
 //! The traits that make a kind of experiment, and the row that it has in the list of kinds.
 //!
-//! A kind is a struct of options that implements [`Tables`] (by `groups!`), [`AnyExperiment`] and
-//! [`Kind`], and a point that implements [`AnyPoint`]. All of them are listed in [`crate::kinds`]; the rest of the
-//! crate, and the command, ask a kind only by these traits.
+//! A kind is a struct of options that implements [`Tables`] (by `groups!`), [`AnyExperiment`] and [`Kind`], and a point
+//! that implements [`AnyPoint`]. All kinds are listed in [`crate::kinds`]. The rest of the crate, and the command, use
+//! a kind only through these traits.
 
 use std::fmt::Debug;
 
@@ -42,10 +42,10 @@ pub trait AnyExperiment: Debug {
     /// Replaces its engines by these. Returns whether the experiment applies to any of them.
     fn use_engines(&mut self, engines: &[String]) -> bool;
 
-    /// Scales how long it is measured. Invalid values stay invalid, so that scaling hides no mistake.
+    /// Scales the length of its measurement. Invalid values stay invalid, so that scaling does not hide a mistake.
     fn scale(&mut self, scale: Scale);
 
-    /// Adapts it to fewer ranks than its plan was made for.
+    /// Adapts it to fewer ranks than its plan was written for.
     fn fit_ranks(&mut self, _ranks: u32) {}
 
     /// Whether any of its options is counted in nodes.
@@ -92,12 +92,12 @@ pub trait AnyPoint {
     /// Names it on the progress line.
     fn progress(&self) -> String;
 
-    /// Returns whether its payload crosses devices between ranks, so that their counters can prove the path.
+    /// Returns whether its payload crosses devices between ranks, so that device counters can prove the path.
     fn crosses_devices(&self) -> bool {
         false
     }
 
-    /// Returns whether each worker uses all devices of its rank, and not one of them.
+    /// Returns whether each worker uses all devices of its rank instead of one.
     fn spans_devices(&self) -> bool {
         false
     }
@@ -107,19 +107,19 @@ pub trait AnyPoint {
         false
     }
 
-    /// Places by which the devices of some ranks are turned.
+    /// Number of places by which the device lists of some ranks are rotated.
     fn rail_shift(&self) -> u32 {
         0
     }
 
-    /// The setting because of which its bandwidth has no bound, and how to change it. `None` if there is a bound,
-    /// which can be the speed of a link.
+    /// The setting that leaves its bandwidth without a bound, and how to change it. `None` if there is a bound, which
+    /// can be the speed of a link.
     fn without_limit(&self) -> Option<&'static str> {
         Some("a run that measures no bandwidth between ranks: leave it out")
     }
 
-    /// Its ranks, where its engine moves bytes within one process only, so that they are threads of rank 0's; `None`
-    /// where they are the ranks of the run.
+    /// Number of its ranks if its engine moves bytes only within one process, so that they are threads of rank 0.
+    /// `None` if they are the ranks of the run.
     fn threads(&self, _lists: &Lists) -> Option<u32> {
         None
     }
@@ -134,7 +134,7 @@ pub trait AnyPoint {
 /// Facts about an engine that the command has to know before it opens.
 #[derive(Clone, Copy)]
 pub struct EngineFacts {
-    /// True when `--devices` means something to it.
+    /// Whether `--devices` applies to it.
     pub has_devices: bool,
     /// Libraries that `--library` can choose.
     pub libraries: &'static [Library],

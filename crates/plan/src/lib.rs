@@ -1,31 +1,32 @@
 //! The plan of a run, and the list of points that it expands to.
 //!
-//! A [`Plan`] is the one way in: a plan file is read into it ([`mod@read`]), a command line is compiled to it (in the
-//! `tonnage` crate), and [`Plan::points`] turns it into [`Point`]s after checking everything that can be checked
-//! before a rank starts. Each kind of experiment is a folder: its options, its points, and how one becomes the other.
+//! Every run starts with a [`Plan`]: a plan file is read into it ([`mod@read`]), or a command line is converted to it
+//! (in the `tonnage` crate). [`Plan::points`] expands it to [`Point`]s after checking everything that can be checked
+//! before a rank starts. Each kind of experiment is a folder with its options, its points and the expansion of one to
+//! the other.
 //!
 //! | module | what lives there |
 //! | --- | --- |
 //! | [`kinds`] | the list of kinds, and a folder for each |
 //! | [`kind`] | the traits of a kind |
-//! | [`plan`] | a plan, and what changes one as a whole |
+//! | [`plan`] | a plan, and changes to a plan as a whole |
 //! | [`given`] | points as records have them |
 //! | [`mod@read`] | a plan as TOML, read and written |
 //! | [`expand`] | the points of a plan, whatever their kind |
 //! | [`order`] | points in the order of one of several repetitions |
-//! | [`point`] | what points of several kinds share |
-//! | [`roles`] | who initiates towards whom: a traffic pattern among so many ranks |
-//! | [`options`] | what an option is, and tables of them |
+//! | [`point`] | parts that points of several kinds share |
+//! | [`roles`] | initiators and their targets: a traffic pattern among the ranks of a run |
+//! | [`options`] | options, their groups and their tables |
 //! | [`sweep`] | the grammar of several values for one option |
 //! | [`published`] | tables of figures that others measured |
-//! | [`skipping`] | the option by which a machine may lack what an experiment needs |
+//! | [`skipping`] | the option to skip points that the machine cannot run |
 //! | [`bounds`] | bounds that hold for several kinds |
 //! | `testing` | points for tests |
-//! | `place` | places of pairs that an experiment is measured in |
+//! | `place` | placements of worker pairs on sockets |
 //! | `refuse` | the error of a plan that cannot be measured |
 //! | `conflicts` | options that cannot be combined, as rows |
 //!
-//! Measuring a point is not known here; see `tonnage_bench`.
+//! Measuring a point is left to `tonnage_bench`.
 
 #![forbid(unsafe_code)]
 

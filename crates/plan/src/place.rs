@@ -1,4 +1,4 @@
-//! Places of pairs that an experiment is measured in.
+//! Placements of worker pairs on sockets, as an experiment requests them.
 
 use crate::options::Many;
 use crate::point::Traffic;
@@ -6,7 +6,7 @@ use crate::refuse::usage;
 use crate::roles::Roles;
 use tonnage_units::{PairPlace, Result};
 
-/// The places to measure in, each with points of its own; `None` leaves it to the ranks.
+/// Returns the places to measure, each with its own points; `None` leaves the choice to the ranks.
 pub(crate) fn places(
     asked: &Option<Many<PairPlace>>,
     roles: &[Roles],
@@ -31,12 +31,12 @@ pub(crate) fn places(
     Ok(asked.iter().copied().map(Some).collect())
 }
 
-/// Returns whether each rank's peers can all be on the other one of two sockets.
+/// Returns whether all peers of each rank can be on the other one of two sockets.
 fn can_be_far(roles: &Roles) -> bool {
     match roles.traffic {
         Traffic::AllToAll | Traffic::Matrix | Traffic::File => roles.ranks <= 2,
         Traffic::Shift => {
-            // The ranks fall into rings, each of as many as it takes to come round.
+            // A shift divides the ranks into rings. Each has as many ranks as steps back to the start.
             let steps =
                 (1..=roles.ranks).find(|steps| (steps * roles.shift).is_multiple_of(roles.ranks));
             steps.is_some_and(|steps| steps % 2 == 0)

@@ -16,19 +16,19 @@ pub struct Plan {
     pub name: String,
     /// One line for the head of a report.
     pub title: Option<String>,
-    /// Ranks that the plan is made for; the command line may ask for others.
+    /// Number of ranks that the plan is written for. The command line may request another number.
     pub ranks: Option<u32>,
-    /// Phases to measure, in order.
+    /// Experiments to measure, in order.
     pub experiments: Vec<Experiment>,
     /// Points given as records have them, measured after the experiments.
     pub given: Vec<GivenPoint>,
 }
 
 impl Plan {
-    /// Scales how long everything is measured. Between memories that is time: trial time, duration, iterations and the
-    /// bound of `until-ci`, but never below one iteration or one millisecond of each trial; trials and warm-up stay as
-    /// they are. With files it is bytes: those of all the ranks that the plan is made for, times the factor, are shared
-    /// out to the `ranks` of the run; stonewalls stay as they are.
+    /// Scales the length of all measurements. Between memories, that is time: trial time, duration, iterations and the
+    /// limit of `until-ci`, but never below one iteration or one millisecond of each trial. Trials and warm-up stay as
+    /// they are. With files, it is bytes: the bytes of all planned ranks, times the factor, are divided among the
+    /// `ranks` of the run. Stonewalls stay as they are.
     pub fn scale(&mut self, factor: f64, ranks: u32) -> Result<()> {
         if !(1e-9..=1e5).contains(&factor) {
             return usage(format!(
@@ -47,7 +47,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Refuses to change points that are given as they are.
+    /// Refuses an option that would change given points.
     pub fn refuse_given(&self, option: &str) -> Result<()> {
         if self.given.is_empty() {
             return Ok(());
@@ -79,9 +79,8 @@ impl Plan {
         Ok(left_out)
     }
 
-    /// Makes a plan that names its ranks one for this many. Where that is fewer than it was made for, it has fewer
-    /// initiators, and ranks that would read files of a rank too far behind them read those of the farthest that there
-    /// is.
+    /// Adapts a plan that names its ranks to this number. With fewer ranks than planned, there are fewer initiators,
+    /// and a read shift that is too large becomes the largest possible one.
     pub fn fit_ranks(&mut self, ranks: u32) {
         if self.ranks.is_some_and(|planned| planned > ranks) {
             for experiment in &mut self.experiments {
@@ -91,8 +90,8 @@ impl Plan {
         self.ranks = self.ranks.map(|_| ranks);
     }
 
-    /// Moves the files of all experiments to `place`: a directory (one that is there, or a name that ends with a
-    /// slash) gets them under their own names, anything else is put before their names with a dash.
+    /// Moves the files of all experiments to `place`. In a directory (an existing one, or a name that ends with a
+    /// slash), files keep their names. Anything else is put before their names, with a dash.
     pub fn move_files(&mut self, place: &str) -> Result<()> {
         let all = self.experiments.iter_mut();
         let mut files: Vec<&mut Vec<String>> = all
@@ -139,21 +138,21 @@ impl Plan {
         all.try_for_each(|experiment| experiment.any_mut().resolve_nodes(ranks_of_node, ranks))
     }
 
-    /// The text from which the ranks of a run see that they run the same plan with the same version of tonnage.
+    /// Returns the text by which ranks of a run check that they have the same plan and the same version of tonnage.
     pub fn hash_text(&self) -> Result<String> {
         let version = env!("CARGO_PKG_VERSION");
         Ok(format!("tonnage {version}\n{}", self.to_toml()?))
     }
 }
 
-/// An experiment as messages name it, by its place in the plan.
+/// Returns the name of an experiment for messages: kind, position in the plan and label.
 fn named(experiment: &Experiment, place: usize) -> String {
     let label = experiment.any().label();
     let label = label.map_or(String::new(), |label| format!(" ({label})"));
     format!("{} {place}{label}", experiment.kind())
 }
 
-/// A path in a directory, or with the place before its name.
+/// Returns a path in the directory `place`, or with `place` as prefix of its name.
 fn under(place: &str, is_directory: bool, path: &str) -> String {
     let name = path.rsplit('/').next().unwrap_or(path);
     match (place.strip_suffix('/'), is_directory) {
@@ -163,8 +162,8 @@ fn under(place: &str, is_directory: bool, path: &str) -> String {
     }
 }
 
-/// Ranks that one node is taken to be: those of rank 0's host where rank 1 is there too, else 1, as in IOR. Where all
-/// ranks are on one host it is 1 as well, because a whole round would lead back to a rank's own data.
+/// Returns the assumed number of ranks per node: those of rank 0's host if rank 1 is there too, else 1, as in IOR. If
+/// all ranks are on one host, it is 1 as well, because a whole round would lead back to a rank's own data.
 fn ranks_of_node<H: PartialEq>(hosts: &[H]) -> u32 {
     let Some(first) = hosts.first() else {
         return 1;

@@ -1,6 +1,6 @@
-//! Parts of points that several kinds share, and what stands beside a point. A point is one cell of a sweep, with
-//! everything fixed: what a record repeats word for word, and what `--resume` compares to find out what has been
-//! measured already. Points themselves are with their kinds, in [`crate::kinds`].
+//! Parts of points that several kinds share, and facts that accompany a point. A point is one cell of a sweep, with
+//! every value fixed. Records repeat it word for word, and `--resume` compares it to find out which points are already
+//! measured. Points themselves are with their kinds, in [`crate::kinds`].
 
 use std::fmt;
 use std::str::FromStr;
@@ -18,11 +18,10 @@ pub(crate) fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
 
-/// Facts that stand beside the results of a point, and change nothing about how it is measured: `--resume` does not
-/// compare it.
+/// Facts for readers of a point's results. They do not change the measurement, so `--resume` does not compare them.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Reading {
-    /// True where a machine may lack what the point needs: then it is skipped, and the run has not failed.
+    /// Whether the point is skipped, without failing the run, if the machine lacks something that it needs.
     pub optional: bool,
     /// Figures that others measured with the same options, for comparison: of the phases of files.
     pub published: Vec<Published>,

@@ -1,7 +1,7 @@
-//! Tables of figures that others measured, as plans have them: what they are of, their columns, their rows.
+//! Tables of figures that others measured, as plans have them: their subject, columns and rows.
 //!
-//! A table stands at an experiment, as `published = { what, columns, rows }` or a list of such. Which columns there
-//! are, and which row belongs to which point, is known where figures are: in the crate `record`.
+//! A table belongs to an experiment, as `published = { what, columns, rows }` or a list of such tables. The crate
+//! `record` defines the figures, so it knows the valid columns and the point of each row.
 
 use std::sync::Arc;
 
@@ -12,15 +12,15 @@ use crate::refuse::usage;
 use tonnage_units::Result;
 use tonnage_units::names::quote;
 
-/// Figures that somebody else measured in several cells.
+/// Figures that others measured in several cells.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PublishedTable {
-    /// The machine, and whatever a reader has to know.
+    /// The machine, and anything else that a reader has to know.
     pub what: String,
-    /// Headers, as tables print them: columns that were asked for choose the point, measured ones are set beside ours.
+    /// Headers, as tables print them. Columns of options select the point; columns of figures are compared with ours.
     pub columns: Vec<String>,
-    /// Values, as many in each row as there are columns.
+    /// Values, one per column in each row.
     pub rows: Vec<Vec<Cell>>,
 }
 
@@ -38,7 +38,7 @@ pub enum Cell {
 }
 
 impl Cell {
-    /// The value of a number.
+    /// Returns the value of a number; `None` for text.
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Count(count) => Some(*count as f64),
@@ -48,7 +48,7 @@ impl Cell {
     }
 }
 
-/// Tables as a point's reading has them: the same for all points of an experiment.
+/// Returns the tables for a point's reading, shared by all points of an experiment.
 pub(crate) fn shared(tables: &[PublishedTable]) -> Result<Arc<[PublishedTable]>> {
     tables.iter().try_for_each(check)?;
     Ok(tables.into())

@@ -18,11 +18,11 @@ use tonnage_units::names::nearest;
 use tonnage_units::names::quote;
 use tonnage_units::{Error, Result};
 
-/// The longest plan that is read. Plans are written by hand, so a longer file is not a plan.
+/// Longest plan that is read. Plans are written by hand, so a longer file is not a plan.
 pub const PLAN_BYTES_MAX: u64 = 1 << 20;
 
-/// The most experiments of each kind in one plan. Each holds its sweeps in memory, so that this bounds what a short
-/// text can take.
+/// Maximum number of experiments of each kind in one plan. Each holds its sweeps in memory, so this bounds the memory
+/// that a short text can use.
 pub const EXPERIMENTS_MAX: usize = 1000;
 
 /// Key of points that are given as records have them.
@@ -49,7 +49,7 @@ impl Plan {
         Self::from_toml(&text, &shown.to_string())
     }
 
-    /// Reads a plan; `path` is only for the messages. What the values mean together is checked by [`Plan::points`].
+    /// Reads a plan; `path` is only for messages. [`Plan::points`] checks combinations of values.
     pub fn from_toml(text: &str, path: &str) -> Result<Self> {
         let located = |span: Option<Range<usize>>, message: &str| {
             let line = line_of(text, span);

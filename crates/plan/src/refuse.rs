@@ -11,7 +11,7 @@ pub(crate) fn usage<T>(message: impl Into<String>) -> Result<T> {
     Err(Error::Usage(message.into()))
 }
 
-/// A number from 1 to `most` of things that move bytes, such as workers.
+/// Checks a number of things that move bytes, such as workers: 1 to `most`.
 pub(crate) fn movers(option: &str, value: u64, most: u32) -> Result<u32> {
     match u32::try_from(value) {
         Ok(0) => usage(format!(
@@ -24,7 +24,7 @@ pub(crate) fn movers(option: &str, value: u64, most: u32) -> Result<u32> {
     }
 }
 
-/// A number from 1 to `most` of repetitions, such as trials.
+/// Checks a number of repetitions, such as trials: 1 to `most`.
 pub(crate) fn repetitions(option: &str, value: u64, most: u64) -> Result<u64> {
     match value {
         0 => usage(format!(
@@ -37,7 +37,7 @@ pub(crate) fn repetitions(option: &str, value: u64, most: u64) -> Result<u64> {
     }
 }
 
-/// A value within bounds that are named where it is not.
+/// Checks that a value is within bounds, which the message names otherwise.
 pub(crate) fn possible<T: PartialOrd + Display>(
     option: &str,
     value: T,
@@ -52,7 +52,7 @@ pub(crate) fn possible<T: PartialOrd + Display>(
     ))
 }
 
-/// A time within bounds. In messages `why` follows "is too short", and `over` follows the given value.
+/// Checks that a time is within bounds. In messages, `why` follows "is too short", and `over` follows the given value.
 pub(crate) fn time(
     option: &str,
     over: &str,
@@ -74,7 +74,7 @@ pub(crate) fn time(
     Ok(ns)
 }
 
-/// Refuses an engine whose ranks are threads of one process, for an experiment whose ranks are processes.
+/// Refuses an engine with ranks as threads of one process, for an experiment with ranks as processes.
 pub(crate) fn one_process(entry: &Entry, experiment: &str) -> Result<()> {
     if !entry.one_process {
         return Ok(());

@@ -47,7 +47,7 @@ fn one() -> u32 {
 }
 
 impl Roles {
-    /// The pattern's own roles.
+    /// Returns the default roles of a pattern.
     pub const fn new(traffic: Traffic, ranks: u32) -> Self {
         Self {
             traffic,
@@ -69,7 +69,7 @@ impl Roles {
         }
     }
 
-    /// The target of an initiator of pairs; `None` if the rank is not an initiator.
+    /// Returns the target of an initiator of pairs; `None` if the rank is not an initiator.
     fn partner(self, rank: u32) -> Option<u32> {
         let (initiators, targets) = self.sides();
         let shifted = u64::from(rank) + u64::from(self.target_shift);
@@ -77,7 +77,7 @@ impl Roles {
         (rank < initiators).then_some(initiators + place)
     }
 
-    /// The initiators of a target of pairs, found without asking each of them.
+    /// Returns the initiators of a target of pairs, without checking every rank.
     fn partners_of(self, rank: u32) -> Vec<u32> {
         let (initiators, targets) = self.sides();
         let Some(place) = rank
@@ -100,7 +100,7 @@ impl Roles {
         (0..self.ranks).filter(|&other| other != rank).collect()
     }
 
-    /// The targets of `rank`, ascending. Empty when it only serves, or takes no part.
+    /// Returns the targets of `rank`, ascending. Empty if it only serves or takes no part.
     pub fn targets(self, rank: u32) -> Vec<u32> {
         match self.traffic {
             Traffic::Pair => match self.partner(rank) {
@@ -137,8 +137,8 @@ impl Roles {
         }
     }
 
-    /// Ranks that initiate, and the most targets that one of them has; counted without listing them, because there may
-    /// be any number.
+    /// Returns the number of initiating ranks, and the maximum number of targets of one. Neither is listed, because
+    /// there may be any number.
     pub fn initiating(self) -> (u32, u32) {
         let others = self.ranks.saturating_sub(1);
         match self.traffic {
@@ -155,7 +155,7 @@ impl Roles {
         }
     }
 
-    /// Ranks that initiate in a round, on average rounded down.
+    /// Average number of ranks that initiate in a round, rounded down.
     pub fn initiating_at_once(self) -> u32 {
         match self.traffic {
             Traffic::Matrix => (self.flows() / u64::from(self.rounds())) as u32,
@@ -172,8 +172,8 @@ impl Roles {
         }
     }
 
-    /// Returns whether a rank is behind those that initiate. Where bytes move both ways it initiates too, towards
-    /// these.
+    /// Returns whether a rank is behind the initiators, as targets are. If bytes move both ways, it also initiates
+    /// towards these.
     pub fn is_behind(self, rank: u32) -> bool {
         if self.bidirectional {
             rank >= self.sides().0
@@ -227,7 +227,7 @@ impl Roles {
         initiators
     }
 
-    /// The most targets of a rank at a time.
+    /// Maximum number of targets of a rank at a time.
     pub fn targets_at_once(self) -> u32 {
         let (_, targets) = self.initiating();
         match self.traffic {
@@ -258,14 +258,14 @@ impl Roles {
         }
     }
 
-    /// The round, outside the trials, in which a pair of a traffic file has the path to itself.
+    /// Returns the round, outside the trials, in which a pair of a traffic file has the path to itself.
     pub fn round_alone(self, pair: (u32, u32)) -> u32 {
         let (from, to) = pair;
         1 + from * self.ranks.saturating_sub(1) + to - u32::from(to > from)
     }
 
-    /// Returns whether there are rounds in which no rank has two targets or two initiators, so that pairs have figures
-    /// of their own.
+    /// Returns whether there are rounds in which no rank has two targets or two initiators, so that each pair has its
+    /// own figures.
     pub fn has_pairs_in_rounds(self) -> bool {
         matches!(
             self.traffic,
@@ -281,7 +281,7 @@ impl Roles {
         )
     }
 
-    /// The most ranks that initiate to one rank.
+    /// Maximum number of ranks that initiate towards one rank.
     pub fn initiators_max(self) -> u32 {
         match self.traffic {
             Traffic::Pair => {
@@ -294,7 +294,7 @@ impl Roles {
         }
     }
 
-    /// The most ranks that one rank initiates to, or that initiate to one rank.
+    /// Maximum number of ranks that one rank initiates towards, or that initiate towards one rank.
     pub fn peers_max(self) -> u32 {
         let (_, targets) = self.initiating();
         targets.max(self.initiators_max())
@@ -305,7 +305,7 @@ impl Roles {
         match self.traffic {
             Traffic::FanOut | Traffic::InTurn => rank == 0 && self.ranks > 1,
             Traffic::AllToAll | Traffic::Matrix | Traffic::File => self.ranks > 1,
-            // Their lists are short, or those of few ranks.
+            // Lists of these patterns are short, or only few ranks have long ones.
             Traffic::Pair | Traffic::FanIn | Traffic::Shift => !self.targets(rank).is_empty(),
         }
     }
@@ -392,7 +392,7 @@ impl Roles {
     }
 }
 
-/// The place of a target among the others of a rank.
+/// Returns the position of a target in the list of all ranks other than `rank`.
 fn place_among_others(rank: u32, target: Option<u32>) -> Range<usize> {
     let place = target.map(|target| (target - u32::from(target > rank)) as usize);
     place.map_or(0..0, |place| place..place + 1)
@@ -411,7 +411,7 @@ mod tests {
         }
     }
 
-    /// Every pattern, with every number of initiators that it may have.
+    /// Returns every pattern, with every number of initiators that it may have.
     fn all() -> Vec<Roles> {
         let mut all: Vec<Roles> = Vec::new();
         for (traffic, ranks) in Traffic::ALL.into_iter().flat_map(|traffic| {
@@ -532,7 +532,7 @@ mod tests {
         );
     }
 
-    /// Each flow has one in the opposite direction; a target rank stays one whether or not it initiates.
+    /// Each flow has one in the opposite direction. A target rank stays a target even if it initiates.
     #[test]
     fn pairs_both_ways_go_exactly_back() {
         for one_way in all() {

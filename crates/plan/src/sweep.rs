@@ -8,8 +8,8 @@
 //! | `1..1000*10` | 1, 10, 100, 1000 |
 //! | `8..64,100,1k` | any of these, joined by commas |
 //!
-//! Numbers are sizes as in [`Bytes`]: `k` is 1024, also where the sweep is over a window or a batch. A sweep is always
-//! finite and short. Whether its values make sense for the option is checked where the plan is expanded.
+//! Numbers are sizes as in [`Bytes`]: `k` is 1024, even in a sweep over a window or a batch. A sweep is always finite
+//! and short. Expansion of the plan checks whether its values are valid for the option.
 
 use std::fmt;
 use std::str::FromStr;
@@ -22,7 +22,7 @@ use tonnage_units::names::quote;
 use tonnage_units::written::{Text, Texts};
 use tonnage_units::{Error, Result};
 
-/// The most values of one sweep: each is a point that takes a second or so.
+/// Maximum number of values of one sweep. Each is a point that takes about a second.
 pub const VALUES_MAX: usize = 4096;
 
 /// The values of one option, and the text that they came from.
@@ -46,7 +46,7 @@ impl Sweep {
         &self.values
     }
 
-    /// The values that were asked for, or the default.
+    /// Returns the requested values, or the default.
     pub(crate) fn values_or(asked: &Option<Self>, default: u64) -> Vec<u64> {
         asked
             .as_ref()
@@ -69,7 +69,7 @@ impl fmt::Display for Sweep {
     }
 }
 
-/// One value is written as the integer it is when that is its shortest form, everything else as text.
+/// Writes one value as an integer if that is its shortest form, and everything else as text.
 impl Serialize for Sweep {
     fn serialize<S: Serializer>(&self, serializer: S) -> std::result::Result<S::Ok, S::Error> {
         match self.text.parse::<i64>() {
@@ -127,7 +127,7 @@ impl Step {
     }
 }
 
-/// Appends the values of one comma-separated part, of which at most `values_max` are allowed.
+/// Appends the values of one comma-separated part, at most `values_max`.
 fn part_values(text: &str, part: &str, values_max: usize, values: &mut Vec<u64>) -> Result<()> {
     let Some((first, rest)) = part.split_once("..") else {
         if part.is_empty() {
@@ -152,7 +152,7 @@ fn part_values(text: &str, part: &str, values_max: usize, values: &mut Vec<u64>)
     Ok(())
 }
 
-/// First value, last value and step of `first..rest`, checked to come to an end.
+/// Returns the first value, last value and step of `first..rest`, after checking that the range ends.
 fn range(part: &str, first: &str, rest: &str) -> Result<(u64, u64, Step)> {
     let (last, sign, step) = match rest.find(['+', '*']) {
         Some(at) => (&rest[..at], &rest[at..=at], &rest[at + 1..]),

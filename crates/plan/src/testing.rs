@@ -1,4 +1,4 @@
-//! Points for tests of this crate and of others (feature `testing`), which name the fields that matter to them:
+//! Points for tests of this crate and others (feature `testing`). A test names only the fields that matter to it:
 //! `TransferPoint { engine: "null".into(), ..transfer_point() }`.
 
 use crate::files::{DataKind, FileLayout, FileOrder, FilePoint, Fsync, Phase, ReadFrom};
@@ -11,7 +11,7 @@ use crate::transfer::{
 use tonnage_engine::Verb;
 use tonnage_engine::paths::Division;
 
-/// A small point with `slots` places of 8 bytes, for loops over a test engine.
+/// Returns a small point with `slots` slots of 8 bytes, for loops over a test engine.
 pub fn slots_point(addresses: Addresses, slots: u64) -> TransferPoint {
     TransferPoint {
         engine: "mock".into(),
@@ -72,7 +72,7 @@ pub fn transfer_point() -> TransferPoint {
     }
 }
 
-/// One trial of this many operations of each worker, without a warm-up.
+/// Returns the length of one trial of this many operations of each worker, without a warm-up.
 pub fn iterations(count: u64) -> PointLength {
     PointLength {
         trials: 1,

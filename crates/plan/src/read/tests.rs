@@ -38,7 +38,7 @@ fn missing_keys_are_named_with_an_example() {
         message(&without_op),
         "p.toml:2: a transfer needs the key \"op\": write op = \"write\""
     );
-    // With a traffic file it need not be there.
+    // `sizes` is not required with a traffic file.
     let without_sizes = Plan::from_toml(HEAD, "p.toml").unwrap();
     without_sizes
         .transfer_points(2)
@@ -168,8 +168,8 @@ fn a_short_text_cannot_take_much_memory_or_stack() {
     }
 }
 
-/// The one declaration of an option is its field: its key in plans is its long name, but for lists that are repeated on
-/// the command line, and for what only plans say.
+/// An option is declared once, by its field: its key in plans is its long name. Exceptions are lists that are repeated
+/// on the command line, and keys that only plans have.
 #[test]
 fn keys_are_the_long_names_of_options() {
     fn both<T: Tables + clap::Args>() -> (Vec<&'static str>, Vec<String>) {
@@ -221,7 +221,7 @@ fn keys_are_the_long_names_of_options() {
     );
 }
 
-/// Defaults are in the help from where expansion reads them.
+/// Help shows the same defaults that expansion uses.
 #[test]
 fn help_has_defaults_and_names() {
     let mut command = <Transfer as clap::Args>::augment_args(clap::Command::new("transfer"));

@@ -16,14 +16,14 @@ pub(super) fn rounds(kind: MatrixRounds, ranks: u32) -> u32 {
     rounds.max(1)
 }
 
-/// The pair of a round that has one.
+/// Returns the pair of a round that has exactly one.
 pub(super) fn alone(ranks: u32, round: u32) -> Option<(u32, u32)> {
     let others = ranks.checked_sub(1).filter(|&others| others > 0)?;
     let (from, place) = (round / others, round % others);
     (from < ranks).then_some((from, place + u32::from(place >= from)))
 }
 
-/// The target of a rank in a round.
+/// Returns the target of a rank in a round.
 pub(super) fn target(kind: MatrixRounds, ranks: u32, (rank, round): (u32, u32)) -> Option<u32> {
     match kind {
         MatrixRounds::Alone => {
@@ -38,7 +38,7 @@ pub(super) fn target(kind: MatrixRounds, ranks: u32, (rank, round): (u32, u32)) 
     }
 }
 
-/// The rank that initiates towards another in a round.
+/// Returns the rank that initiates towards another one in a round.
 pub(super) fn initiator(kind: MatrixRounds, ranks: u32, (rank, round): (u32, u32)) -> Option<u32> {
     match kind {
         MatrixRounds::Alone => {
@@ -57,7 +57,7 @@ fn players(ranks: u32) -> u32 {
     ranks.max(2).next_multiple_of(2)
 }
 
-/// The rank that another one meets; `None` where it rests.
+/// Returns the rank that another one meets; `None` if it rests.
 fn partner(ranks: u32, (rank, meeting): (u32, u32)) -> Option<u32> {
     let others = players(ranks) - 1;
     let partner = if rank == others {
