@@ -87,7 +87,7 @@ impl Phase {
     }
 }
 
-/// Figures that somebody else measured.
+/// Figures that others measured.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -100,7 +100,7 @@ pub struct Published {
     /// Transfers per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operations_per_s: Option<f64>,
-    /// Number of ranks, where it is told.
+    /// Number of ranks, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ranks: Option<u32>,
     /// Part of an earlier figure, in percent, and which.
@@ -115,7 +115,7 @@ pub struct Published {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
 pub enum LimitChoice {
-    /// The engine's own limit, measured beside the point.
+    /// The engine's own bound, measured with the point.
     Auto,
     /// None is measured and utilization is not reported.
     None,

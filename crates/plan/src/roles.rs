@@ -19,20 +19,20 @@ pub struct Roles {
     pub traffic: Traffic,
     /// Ranks of the run.
     pub ranks: u32,
-    /// Ranks that initiate, where a number was asked for: of pairs the first ones, of a fan-in those after rank 0. Other
+    /// Number of initiating ranks, if requested: the first ranks of pairs, or those after rank 0 of a fan-in. Other
     /// patterns have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub initiators: Option<u32>,
-    /// Places by which the targets of pairs are turned.
+    /// Places by which the targets of pairs are rotated.
     #[serde(default, skip_serializing_if = "is_default")]
     pub target_shift: u32,
-    /// Places from a rank to its target, where traffic is shifted: 1 to ranks - 1.
+    /// Places from a rank to its target in shifted traffic: 1 to ranks - 1.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub shift: u32,
     /// Rounds of a matrix.
     #[serde(default, skip_serializing_if = "is_default")]
     pub matrix: MatrixRounds,
-    /// True where the targets of pairs initiate towards their initiators at the same time.
+    /// True when the targets of pairs initiate towards their initiators at the same time.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub bidirectional: bool,
 }

@@ -58,7 +58,7 @@ pub struct CollectivePoint {
     /// The heading under which the plan puts it, if it gave one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// Backends whose trials take turns, as in `--backend`.
+    /// Backends with trials that take turns, as in `--backend`.
     pub backends: Vec<String>,
     /// Options of the engines of native backends that differ from their defaults.
     #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
@@ -68,27 +68,27 @@ pub struct CollectivePoint {
     pub op: Collective,
     /// Type of the elements.
     pub dtype: Dtype,
-    /// Combination of the elements; absent where the operation does not reduce.
+    /// Combination of the elements; absent if the operation does not reduce.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reduction: Option<Reduction>,
     /// Root of a rooted operation, counted within its group; 0 otherwise.
     pub root: u32,
-    /// True when results take the place of the inputs, where the backend has a choice.
+    /// True when results replace the inputs, if the backend has a choice.
     pub in_place: bool,
-    /// Size that was asked for: bytes of a rank for all-reduce, reduce, broadcast and send-recv-*, the total for the
-    /// others, 0 for a barrier.
+    /// Requested size: bytes of a rank for all-reduce, reduce, broadcast and send-recv-*, the total for the others, 0
+    /// for a barrier.
     pub size_bytes: u64,
-    /// Elements of one block: what a rank gives to or gets from one other.
+    /// Elements of one block, which a rank sends to or receives from one other rank.
     pub block_elements: u64,
     /// Ranks of the run.
     pub ranks: u32,
     /// Groups of ranks that call at once.
     #[serde(default, skip_serializing_if = "is_default")]
     pub groups: Groups,
-    /// Algorithm of native backends; absent where the warm-up chooses.
+    /// Algorithm of native backends; absent if the warm-up chooses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub algorithm: Option<Algorithm>,
-    /// Longest message of native backends; absent where the warm-up chooses.
+    /// Longest message of native backends; absent if the warm-up chooses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chunk_bytes: Option<u64>,
     /// Alignment before each call.
@@ -97,7 +97,7 @@ pub struct CollectivePoint {
     pub refill: Refill,
     /// Memory that the elements live in.
     pub memory: String,
-    /// Sockets of ranks that exchange bytes, where they were asked for.
+    /// Sockets of ranks that exchange bytes, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<PairPlace>,
     /// Seed of the data.
@@ -114,7 +114,7 @@ pub struct CollectivePoint {
     /// True when each rank is shown.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub per_rank: bool,
-    /// True when a line tells of each call of each rank.
+    /// True when a line is printed for each call of each rank.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub each: bool,
     /// Upper bound of bus bandwidth.

@@ -27,7 +27,7 @@ pub struct ConnectPoint {
     pub ranks: u32,
     /// Pinned threads in each rank, each with a connection to each of its peers.
     pub workers: u32,
-    /// Sockets of workers that exchange bytes, where they were asked for.
+    /// Sockets of workers that exchange bytes, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<PairPlace>,
     /// Bytes of memory that each worker registers.

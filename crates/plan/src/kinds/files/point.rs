@@ -59,7 +59,7 @@ pub struct FilePoint {
     /// Reads among 100 transfers of a mixed phase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub read_percent: Option<u32>,
-    /// Rank whose data a rank reads.
+    /// Source rank of the data that a rank reads.
     pub read_from: ReadFrom,
     /// Choice of when written data is forced to stable storage, inside the clock.
     pub fsync: Fsync,
@@ -75,7 +75,7 @@ pub struct FilePoint {
     pub keep: bool,
     /// Existing files are not removed before they are written.
     pub existing: bool,
-    /// Transfers in flight for each thread, where the engine can have several.
+    /// Transfers in flight for each thread, if the engine supports several.
     pub window: u32,
     /// A phase makes no new transfers after this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -87,7 +87,7 @@ pub struct FilePoint {
     pub prefill: bool,
     /// Kind of data that is written.
     pub data: DataKind,
-    /// Seeds what is written; without one each write phase takes a random one, which readers find in the files.
+    /// Seed of the written data. Without one, each write phase uses a random seed, which readers find in the files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub data_seed: Option<u64>,
     /// Phases after which the bytes written or read are checked, outside the clock.
@@ -184,7 +184,7 @@ impl AnyPoint for FilePoint {
     }
 }
 
-/// Choice of the rank whose data a rank reads.
+/// Choice of the source rank of the data that a rank reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case")]
@@ -212,7 +212,7 @@ pub struct Stonewall {
     pub after_ns: u64,
     /// All ranks then go on until each has made as many transfers as the fastest had.
     pub wear_out: bool,
-    /// At least so many transfers of each rank, with `wear_out`; 0 for no such bound.
+    /// Minimum number of transfers of each rank, with `wear_out`; 0 for no minimum.
     #[serde(default, skip_serializing_if = "is_default")]
     pub transfers_min: u64,
 }
@@ -224,7 +224,7 @@ pub struct Stonewall {
 pub enum DataKind {
     /// Cannot be compressed.
     Random,
-    /// Data of which this part is zeros.
+    /// Data with this percentage of zeros.
     Compressible {
         /// 1 to 99.
         percent: u32,

@@ -33,7 +33,7 @@ tonnage_units::names! {
     }
 }
 
-/// Load that some workers of each initiating rank put on the paths beside a latency.
+/// Background load that some workers of each initiating rank put on the paths during a latency measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -46,9 +46,9 @@ pub struct Background {
     pub window: u32,
     /// Pairs of ranks.
     pub pair: BackgroundPair,
-    /// Workers of each rank that move it, the last ones.
+    /// Workers of each rank that move the load: the last ones.
     pub workers: u32,
-    /// Operations per second of each initiating rank; as many as it can without.
+    /// Operations per second of each initiating rank; as many as possible if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_per_s: Option<f64>,
 }

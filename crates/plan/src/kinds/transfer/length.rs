@@ -15,22 +15,23 @@ use tonnage_units::{Count, Fraction, Nanos, Result};
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct PointLength {
-    /// Trials; with `until_ci` the fewest.
+    /// Number of trials; with `until_ci`, the minimum.
     pub trials: u32,
     /// Length of one trial.
     pub trial: TrialLength,
     /// Untimed operations before the first trial, at least this long; 0 turns warming up off.
     pub warmup_ns: u64,
-    /// Go on until the 95 % confidence interval of the mean bandwidth is within this fraction of it, on either side.
+    /// Trials are added until the 95 % confidence interval of the mean bandwidth is within this fraction of it, on
+    /// either side.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub until_ci: Option<f64>,
-    /// Longest time of the trials with `until_ci`; then measuring stops all the same.
+    /// Maximum time of the trials with `until_ci`. Measuring then stops even if the interval is still too wide.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_duration_ns: Option<u64>,
-    /// Length of the intervals that each trial is cut into, where it is.
+    /// Length of the intervals that each trial is divided into, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interval_ns: Option<u64>,
-    /// Time of a trial between two checkpoints, where they are written.
+    /// Time between two checkpoints of a trial, if they are written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint_ns: Option<u64>,
 }
@@ -40,8 +41,8 @@ pub struct PointLength {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum TrialLength {
-    /// At least this long; what is in flight then is finished and counted. Verified trials of atomic operations end
-    /// before, when there is no place for another old value.
+    /// At least this long. Operations in flight at the end are finished and counted. Verified trials of atomic
+    /// operations end earlier if no place is left for another old value.
     DurationNs(u64),
     /// This many operations of each worker (batches under `batch`, round trips under `ping-pong`).
     Iterations(u64),

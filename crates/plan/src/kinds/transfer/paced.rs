@@ -83,7 +83,7 @@ impl Group for PacedOptions {
 pub struct Rate {
     /// Operations per second of each initiating rank, shared by its workers.
     pub rate_per_s: f64,
-    /// Payload per second of each initiating rank, where the rate was asked for so.
+    /// Payload per second of each initiating rank, if the rate was requested as payload.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rate_bytes_per_s: Option<f64>,
     /// Operations that are due at once.

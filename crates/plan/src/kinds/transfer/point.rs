@@ -39,7 +39,7 @@ pub struct TransferPoint {
     /// Ranks that initiate towards each other.
     #[serde(flatten)]
     pub roles: Roles,
-    /// Bytes of each pair in an execution, where a file says them: a row for each initiator.
+    /// Bytes of each pair in an execution of a traffic file: a row for each initiator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub loads: Option<PairLoads>,
     /// Pinned threads in each rank, each with its own engine.
@@ -47,26 +47,26 @@ pub struct TransferPoint {
     /// Division of the operations between a worker and a peer.
     #[serde(flatten)]
     pub division: Division,
-    /// Places by which the devices of ranks that only serve are turned.
+    /// Places by which the device lists of ranks that only serve are rotated.
     #[serde(default, skip_serializing_if = "is_default")]
     pub rail_shift: u32,
-    /// Calls that the loops make, where they are not the engine's own.
+    /// Calls that the measuring loops make, if not the engine's own.
     #[serde(default, skip_serializing_if = "is_default")]
     pub api: TransferApi,
-    /// Session behind the library's calls, where these are made.
+    /// Session behind the library's calls, if these are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session: Option<SessionUse>,
-    /// Sockets of workers that exchange bytes, where they were asked for.
+    /// Sockets of workers that exchange bytes, if requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub place: Option<PairPlace>,
     /// Payload bytes of one operation, 1 or more.
     pub size_bytes: u32,
     /// Pacing of operations.
     pub pacing: Pacing,
-    /// Batches, where the pacing has them.
+    /// Batches, if the pacing has them.
     #[serde(default, skip_serializing_if = "is_default")]
     pub batching: Batching,
-    /// Load that some of the workers move beside it.
+    /// Background load that some of the workers move.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub background: Option<Background>,
     /// Way in which workers wait for completions.
@@ -74,29 +74,29 @@ pub struct TransferPoint {
     pub cq: CqMode,
     /// Kind of memory.
     pub memory: String,
-    /// Kind of memory of the ranks that are initiated to, where it is another one.
+    /// Kind of memory of the target ranks, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_memory: Option<String>,
-    /// The memories' own options that differ from their defaults; each is for the ends whose memory knows it.
+    /// Memory options that differ from their defaults. Each applies to the ends with a memory that knows it.
     #[serde(default, skip_serializing_if = "EngineOptions::is_empty")]
     pub memory_options: EngineOptions,
     /// Bytes over which the operations of one lane walk: a whole number of strides.
     pub footprint_bytes: u64,
-    /// Footprints at a target, where its initiators share one.
+    /// Footprints at a target, if its initiators share one.
     #[serde(default, skip_serializing_if = "is_default")]
     pub target_footprint: TargetFootprint,
     /// Distance between the starts of two neighbouring slots.
     pub stride_bytes: u64,
     /// Order in which slots are used.
     pub addresses: Addresses,
-    /// Order at the initiator's end, where it is another one.
+    /// Order at the initiator's end, if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local_addresses: Option<Addresses>,
     /// Seeds addresses and data.
     pub seed: u64,
     /// True when each operation's (or batch's) latency is recorded; off costs no clock read per operation.
     pub latency: bool,
-    /// Operations whose data is compared.
+    /// Operations with verified data.
     pub verify: Verification,
     /// True when each initiating rank has figures of its own.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -35,9 +35,9 @@ tonnage_units::names! {
 pub struct TuneDimension {
     /// The option.
     pub name: String,
-    /// Arguments of each value, the cheapest first; none for what holds where nothing is said.
+    /// Arguments of each value, the cheapest first; none for the default.
     pub values: Vec<Vec<String>>,
-    /// Place of the value that the search begins with.
+    /// Position of the value that the search begins with.
     pub start: u32,
 }
 
