@@ -1,4 +1,4 @@
-//! Engines that exist only by name, for tests of what is checked before any engine is opened.
+//! Engines that exist only by name, for tests of checks before any engine is opened.
 
 use std::sync::Arc;
 

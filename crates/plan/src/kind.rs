@@ -164,7 +164,7 @@ pub struct KindEntry<E> {
     pub needs: &'static [(&'static str, &'static str)],
     /// Every key that a table may have.
     pub keys: fn() -> Vec<&'static str>,
-    /// Reads a table whose keys are known.
+    /// Reads a table after its keys were checked.
     pub read: fn(Source<'_>) -> Parsed<E>,
     /// One line about its command.
     pub about: &'static str,

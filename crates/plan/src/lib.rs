@@ -12,7 +12,7 @@
 //! | [`plan`] | a plan, and changes to a plan as a whole |
 //! | [`given`] | points as records have them |
 //! | [`mod@read`] | a plan as TOML, read and written |
-//! | [`expand`] | the points of a plan, whatever their kind |
+//! | [`expand`] | the points of a plan, of all kinds |
 //! | [`order`] | points in the order of one of several repetitions |
 //! | [`point`] | parts that points of several kinds share |
 //! | [`roles`] | initiators and their targets: a traffic pattern among the ranks of a run |

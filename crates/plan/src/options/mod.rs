@@ -12,7 +12,7 @@
 //! | `pairs` | `NAME=VALUE` on the command line, tables in plans |
 //! | `text`, `one_or_many` | values and lists with their own text form |
 //! | [`command_line`] | an experiment as the arguments of its command |
-//! | `help` | names and defaults in the help, from where they are declared |
+//! | `help` | names and defaults in the help, from their declarations |
 //!
 //! Combinations of options are checked where the kind expands to points.
 

@@ -18,7 +18,7 @@ pub trait Group: clap::Args + Default + Serialize + DeserializeOwned {
     }
 }
 
-/// A value of a plan, or what is wrong with it and where.
+/// A value of a plan, or its error with the position in the text.
 pub type Parsed<T> = Result<T, toml::de::Error>;
 
 /// A struct of groups that is read from the tables under one key of a plan.
@@ -33,7 +33,7 @@ pub trait Tables: Sized {
     /// Every key that a table may have.
     fn keys() -> Vec<&'static str>;
 
-    /// Reads a table whose keys are known.
+    /// Reads a table after its keys were checked.
     fn read(source: Source<'_>) -> Parsed<Self>;
 
     /// Writes the given options only.

@@ -20,13 +20,13 @@ pub enum Groups {
     /// One group of all ranks: all.
     #[default]
     All,
-    /// Ranks that follow each other, so many to a group: div:K.
+    /// Consecutive ranks, K to a group: div:K.
     Div(u32),
-    /// Ranks whose numbers leave the same remainder after division by K: mod:K.
+    /// Ranks with the same remainder after division by K: mod:K.
     Mod(u32),
 }
 
-/// The groups of so many ranks.
+/// Ranks of a run, divided into groups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Grouping {
     groups: Groups,
@@ -44,7 +44,7 @@ pub struct GroupSeat {
 }
 
 impl Groups {
-    /// The groups of so many ranks.
+    /// Returns the groups of `ranks` ranks. Refuses unequal groups.
     pub fn of(self, ranks: u32) -> Result<Grouping> {
         if self.divides(ranks) {
             return Ok(Grouping {

@@ -118,7 +118,7 @@ pub(super) fn check_visible(point: &TransferPoint, lists: &Lists) -> Result<()> 
     if point.op != Verb::Write || point.pacing != Pacing::PingPong {
         return Ok(());
     }
-    // A missing memory is no error here: an optional experiment skips it.
+    // A missing memory is not an error here: an optional experiment skips it.
     let is_far = |name: &&str| {
         lists
             .memory(name)

@@ -62,7 +62,7 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Operations whose data is compared.
+    /// Operations with verified data.
     pub fn verification(&self) -> Verification {
         self.measure.verify.unwrap_or_default()
     }
