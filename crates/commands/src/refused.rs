@@ -1,7 +1,8 @@
 //! Command lines that are refused before a rank starts: each message has the fault and a valid alternative.
 //!
 //! The command lines take their whole path in this process: the parser, the plan with all engines, and additional
-//! checks. `tests/end_to_end/bad_input.rs` tests that the program prints the message once and ends with code 2.
+//! checks. `crates/tonnage/tests/end_to_end/bad_input.rs` tests that the program prints the message once and ends with
+//! code 2.
 
 use clap::Parser;
 

@@ -2,7 +2,7 @@
 //! An engine that can keep several transfers in flight offers a [`Queue`] for them.
 //!
 //! A [`FileDomain`] is one engine as a rank uses it for one point; a [`Calls`] belongs to one thread of the rank. The
-//! loops in `tonnage_bench::kinds::files` know only these types, and decide which bytes go where.
+//! loops in `tonnage_loops::files` know only these types, and decide which bytes go where.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -6,7 +6,7 @@
 //! memory. The sender's port holds completions back until the count covers them. Counts only grow from the connection
 //! on, so a later count includes all earlier ones.
 //!
-//! `opening::credit_lanes` registers the memory and connects the lanes.
+//! `tonnage_bench::opening::credit_lanes` registers the memory and connects the lanes.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,6 @@
 //! Wrong requests as a user sees them: one error that names the mistake and a correct alternative, exit code 2, no
-//! file, and nothing on standard output. Every refusal of a command line has its row in `src/refused.rs`.
+//! file, and nothing on standard output. Every refusal of a command line has its row in
+//! `crates/commands/src/refused.rs`.
 
 use std::fs;
 

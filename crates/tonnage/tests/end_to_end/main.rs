@@ -1,5 +1,5 @@
 //! Tests of the whole program: the real binary, real ranks, real engines, real files. Each module states the behaviour
-//! that it checks. Refused command lines are tested next to the code, in `src/refused.rs`.
+//! that it checks. Refused command lines are tested next to the code, in `crates/commands/src/refused.rs`.
 //!
 //! Every run has its own directory as home and working directory, and ends within a deadline; after that, none of its
 //! processes may be left. Runs last milliseconds: nothing here depends on speed.
