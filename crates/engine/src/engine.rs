@@ -223,8 +223,8 @@ pub trait Engine {
     fn take_rail_loads(&mut self) -> Vec<RailLoad> {
         Vec::new()
     }
-    /// Returns the events that the engine's devices have reported since the last call, such as a port that went down: the
-    /// library's text and the device's name. Empty for devices that report nothing.
+    /// Returns the events that the engine's devices have reported since the last call, such as a port that went down:
+    /// the library's text and the device's name. Empty for devices that report nothing.
     fn take_device_events(&mut self) -> Vec<String> {
         Vec::new()
     }

@@ -168,8 +168,9 @@ fn fsync(options: &IorOptions) -> Fsync {
     }
 }
 
-/// Returns the distance to the rank that wrote the data this rank reads: Q nodes on, as in IOR. On one host it is Q ranks on, where
-/// IOR would silently read the rank's own data. The number of ranks per node is known once all ranks have joined.
+/// Returns the distance to the rank that wrote the data this rank reads: Q nodes on, as in IOR. On one host it is Q
+/// ranks on, where IOR would silently read the rank's own data. The number of ranks per node is known once all ranks
+/// have joined.
 fn shift(options: &IorOptions, placement: &RankPlacement) -> Result<Option<ReadShift>> {
     if !options.reorder || !options.reads() {
         return Ok(None);

@@ -40,7 +40,7 @@ fn defaults_of(aim: PacingAim) -> &'static [&'static str] {
     }
 }
 
-/// A figure with a better direction.
+/// A figure of which either higher or lower values are better.
 #[derive(Clone, Copy)]
 pub struct Metric {
     /// Requested name.

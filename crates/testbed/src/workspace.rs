@@ -3,8 +3,8 @@
 //! A set has a folder /run/tonnage-testbed/PID-NUMBER, and network namespaces with the prefix tonnage-PID-NUMBER-.
 //! Everything of the set lives in these two, so that any process that knows the name can remove it. The guardian does
 //! that: a shell with `clean.sh` in a process group of its own. It waits until a pipe that only the owner holds is
-//! closed. That happens when [`Workspace`] is dropped, and the kernel does it if the owner ends in any other way, even by
-//! SIGKILL.
+//! closed. That happens when [`Workspace`] is dropped, and the kernel does it if the owner ends in any other way, even
+//! by SIGKILL.
 //!
 //! Owner and guardian share a lock on a file in the folder. If the lock is free, both are gone, and the next
 //! [`Workspace::claim`] removes the folder. Unlike process IDs, a lock cannot be confused by reuse.

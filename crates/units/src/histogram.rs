@@ -1,6 +1,6 @@
 //! The latencies of one worker, or of many together: a histogram of fixed size with exact extremes. Timed loops record
-//! into it for each operation, so that [`LatencyHistogram::record`] is inlined there. The figures that records take from
-//! it are in `tonnage_record`.
+//! into it for each operation, so that [`LatencyHistogram::record`] is inlined there. The figures that records take
+//! from it are in `tonnage_record`.
 
 mod hdr_v2;
 

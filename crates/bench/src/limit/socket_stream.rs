@@ -117,8 +117,8 @@ fn lead_ns(first_ns: u64, attempt: u32) -> u64 {
 }
 
 /// Measures with each way of waiting, on all ranks together, and returns the faster result. `addresses` are those of
-/// the engine's devices, per worker and rail. `carry` makes every worker run its part of the [`SharedStreams`] at the same
-/// time, and adds up the results.
+/// the engine's devices, per worker and rail. `carry` makes every worker run its part of the [`SharedStreams`] at the
+/// same time, and adds up the results.
 ///
 /// Returns `None` if some stream received nothing in time, as on a link that is down, or if the streams kept getting
 /// faster: no limit is better than a wrong one.
@@ -145,7 +145,8 @@ pub fn measure(
     Ok(best)
 }
 
-/// Maximum number of rounds that are measured, because connecting takes time. If there are more, evenly spaced ones are measured.
+/// Maximum number of rounds that are measured, because connecting takes time. If there are more, evenly spaced ones are
+/// measured.
 const ROUNDS_MAX: u32 = 32;
 
 /// Measures with one way of waiting, round after round, and combines the rounds as in a trial.

@@ -1,9 +1,9 @@
 //! Removes the files of the provider shm in /dev/shm, which it deletes only on an orderly close, and checks their room.
 //!
-//! The endpoint "fi_shm://PID:UID:NUMBER" is the file PID:UID:NUMBER, which each peer maps at first contact. Its name is
-//! not needed after that, so the worker removes it, and a killed rank leaves nothing. A rank may still be killed before
-//! that, or during a message that has a file of its own (PID:UID:NUMBER_MESSAGE). The surviving processes remove those
-//! files.
+//! The endpoint "fi_shm://PID:UID:NUMBER" is the file PID:UID:NUMBER, which each peer maps at first contact. Its name
+//! is not needed after that, so the worker removes it, and a killed rank leaves nothing. A rank may still be killed
+//! before that, or during a message that has a file of its own (PID:UID:NUMBER_MESSAGE). The surviving processes remove
+//! those files.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

@@ -15,8 +15,8 @@ pub(super) const SHM_WRITES: &str = "shm-writes";
 /// Option for copying small messages at once.
 pub(super) const INJECT: &str = "inject";
 
-/// Ways to register GPU memory, in the order of trial. A provider that knows the GPU's driver decides itself when to use
-/// a dmabuf.
+/// Ways to register GPU memory, in the order of trial. A provider that knows the GPU's driver decides itself when to
+/// use a dmabuf.
 pub(super) const CARD_WAYS: [RegistrationWay; 2] = [RegistrationWay::Hmem, RegistrationWay::Dmabuf];
 
 /// Reported if the provider does not know FI_OPT_FI_HMEM_P2P.

@@ -1,5 +1,5 @@
-//! First contact: two reads from a page of each peer, one of a byte and one of a whole packet. They show which path fails,
-//! or does not carry its MTU, before anything is measured.
+//! First contact: two reads from a page of each peer, one of a byte and one of a whole packet. They show which path
+//! fails, or does not carry its MTU, before anything is measured.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! `verbs:dc`: a worker's initiators and its target, created once for all peers, and the addresses of the peers' targets.
+//! `verbs:dc`: a worker's initiators and its target, created once for all peers, and the addresses of the peers'
+//! targets.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! A worker whose operations the kernel posts. Each lane of the module's session leads to a user-space queue pair of the
-//! peer, which is the same as those of `verbs:rc`.
+//! A worker whose operations the kernel posts. Each lane of the module's session leads to a user-space queue pair of
+//! the peer, which is the same as those of `verbs:rc`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -636,7 +636,8 @@ fn place_of(id: u64) -> usize {
 }
 
 impl Worker {
-    /// Posts a signalled empty write wherever all work requests in flight are unsignalled, so that their end is noticed.
+    /// Posts a signalled empty write wherever all work requests in flight are unsignalled, so that their end is
+    /// noticed.
     #[cold]
     pub(super) fn close_silent_queues(&mut self) -> Result<()> {
         for place in 0..self.peers.pairs().len() {

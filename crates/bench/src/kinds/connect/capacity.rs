@@ -1,6 +1,7 @@
-//! Number of workers that can have connections here. Only the engine's library knows how many queue pairs or how much pinned
-//! memory exist, so if it refuses some workers, those served are counted. The file descriptors per worker depend on the
-//! engine, its library and its peers, so they are counted too: a first worker sets up its connections before all do.
+//! Number of workers that can have connections here. Only the engine's library knows how many queue pairs or how much
+//! pinned memory exist, so if it refuses some workers, those served are counted. The file descriptors per worker depend
+//! on the engine, its library and its peers, so they are counted too: a first worker sets up its connections before all
+//! do.
 
 use std::io;
 

@@ -16,8 +16,8 @@ use tonnage_record::files::CacheState;
 use tonnage_units::Reduce;
 use tonnage_units::{Error, Result};
 
-/// Maximum number of pieces of a file that one rank queries. Scattered transfers are separate pieces, each a system call of about a
-/// microsecond; if there are more, an even sample is queried.
+/// Maximum number of pieces of a file that one rank queries. Scattered transfers are separate pieces, each a system
+/// call of about a microsecond; if there are more, an even sample is queried.
 const PIECES_MAX: u64 = 1 << 16;
 
 /// Cache states of the data that ranks will read, added up.

@@ -52,8 +52,8 @@ pub struct WorkerRole {
 }
 
 impl WorkerRole {
-    /// Whether this worker yields its CPU when idle, where `shares` states whether the rank's workers share CPUs. It yields
-    /// only if another worker may want the CPU, because a yield takes longer than a short latency.
+    /// Whether this worker yields its CPU when idle, where `shares` states whether the rank's workers share CPUs. It
+    /// yields only if another worker may want the CPU, because a yield takes longer than a short latency.
     pub(super) fn yields(&self, shares: bool, is_loaded: bool) -> bool {
         shares
             && match self.measuring_cpus {

@@ -21,7 +21,8 @@ use tonnage_units::{Error, Result};
 /// window unused.
 const WINDOW_SHARE: u64 = 4;
 
-/// Polls without an arrival before a receiver returns fewer credits than that in a stream: the sender is busy meanwhile.
+/// Polls without an arrival before a receiver returns fewer credits than that in a stream: the sender is busy
+/// meanwhile.
 const IDLE_POLLS_STREAM: u32 = 64;
 
 /// Polls without an arrival before a receiver returns credits to a sender that waits for exactly those.
