@@ -89,7 +89,7 @@ pub struct CarriedFlow {
     pub lane: Lane,
     /// Offset of the first slot in this worker's memory.
     pub local: u64,
-    /// Offset of the first slot in the peer's.
+    /// Offset of the first slot in the peer's memory.
     pub remote: u64,
     /// Seed of the slot orders.
     pub seed: u64,

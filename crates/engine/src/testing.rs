@@ -213,7 +213,7 @@ impl Script {
             .extend(ended.map(|op| Completion::new(&op, ending)));
     }
 
-    /// Ends this operation, even if it has already ended.
+    /// Reports a completion of this operation; a second one if it has already ended.
     pub fn end_op(&mut self, op: &Op, ending: Ending) {
         let is_it = |other: &Op| (other.lane, other.tag) == (op.lane, op.tag);
         if let Some(at) = self.in_flight.iter().position(is_it) {

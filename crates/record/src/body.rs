@@ -126,7 +126,8 @@ pub trait KindBody: Debug {
     /// whole record this covers all parts.
     fn measured_ns(&self, part: Part) -> u64;
 
-    /// Returns the outcome of a part whose end is independent of the others.
+    /// Returns the outcome of a part that can fail or be skipped without the others, such as one backend; `None` for a
+    /// part without its own.
     fn outcome(&self, _: Part) -> Option<&Outcome> {
         None
     }

@@ -131,7 +131,7 @@ fn command_of(arguments: &Arguments) -> Command {
     command
 }
 
-/// Returns PATH with the folder of `on` in front.
+/// Returns PATH with the folder that has the program `on` in front.
 fn path_of(hosts: &Hosts) -> Result<OsString> {
     let usual = std::env::var_os("PATH").unwrap_or_else(|| "/usr/bin:/bin".into());
     let folders = std::iter::once(hosts.folder().join("bin")).chain(std::env::split_paths(&usual));

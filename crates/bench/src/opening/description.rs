@@ -73,7 +73,8 @@ pub struct Device {
     pub interface: Option<String>,
     /// Its own name.
     pub name: Option<String>,
-    /// The name of the limiting hardware for all processes, if that differs.
+    /// Name of the component that limits this device, the same in all processes of the machine. `None` if the device's
+    /// name already is one.
     pub bound_place: Option<String>,
 }
 

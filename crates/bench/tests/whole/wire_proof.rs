@@ -1,4 +1,4 @@
-//! Whole runs of two ranks with an engine that sends its operations' number of bytes over the loopback.
+//! Whole runs of two ranks with an engine that sends as many bytes over the loopback as its operations have.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -18,7 +18,7 @@ static VERBS: [Verb; 2] = [Verb::Write, Verb::Read];
 const OPERATIONS: u64 = 100;
 const SIZE_BYTES: u32 = 1 << 16;
 
-/// A device that sends its operations' number of bytes over the loopback.
+/// A device that sends as many bytes over the loopback as its operations have.
 fn toy(device: Option<WireDevice>) -> Result<Domains> {
     Ok(vec![Arc::new(TestDomain {
         caps: Caps {

@@ -79,7 +79,7 @@ impl Balanced {
         (((self.unit(random) * self.factor) ^ negative) - negative) & gives
     }
 
-    /// The sum of all parts, in units of the factor.
+    /// The sum of all parts, divided by the factor.
     #[inline(always)]
     pub fn total(&self, random: Random) -> i32 {
         self.unit(random) * (2 - (self.givers & 1) as i32)

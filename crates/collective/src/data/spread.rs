@@ -62,7 +62,7 @@ impl RankSpread {
         seat(random, place, self.ranks)
     }
 
-    /// Number of seats that give one more: the lowest ones.
+    /// The c of this element: the ranks in seats below it give one more.
     #[inline(always)]
     pub fn count(&self, random: Random) -> u32 {
         self.count_min + scale(random.count, self.counts)

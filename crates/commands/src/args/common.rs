@@ -154,7 +154,8 @@ impl RankArgs {
         Ok(placement.map(|placement| placement.size()).or(self.ranks))
     }
 
-    /// Returns the explicit place in the run, if given. The parser ensures that it is complete.
+    /// Returns rank, number of ranks and meeting point from the command line, if given. The parser ensures that all of
+    /// them are given together.
     pub fn explicit(&self) -> Option<Explicit> {
         let Master { host, port } = self.master.clone()?;
         Some(Explicit {

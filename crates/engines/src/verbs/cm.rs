@@ -332,7 +332,7 @@ pub(super) struct PendingConnection {
     pub(super) rank: u32,
     /// Index of the queue pair in [`Peers`](super::peers::Peers).
     pub(super) place: usize,
-    /// Path according to the options and both cards.
+    /// The path to the peer, as it follows from the options and from the cards of both sides.
     pub(super) wanted: PathTo,
     /// The rdma_cm part of the peer's card.
     pub(super) card: CmCard,

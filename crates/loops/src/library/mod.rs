@@ -50,7 +50,7 @@ pub enum Posting {
 pub struct LibraryCalls {
     /// The calls that post operations.
     pub posting: Posting,
-    /// Room for batches, if operations that are posted together become one call.
+    /// Set if operations that are posted together become one library call: the room for such batches.
     pub gathers: Option<GatheredRoom>,
 }
 

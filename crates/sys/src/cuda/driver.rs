@@ -98,7 +98,7 @@ pub(crate) trait OwnCalls: fmt::Debug + Send + Sync {
     /// Makes a GPU current on this thread.
     ///
     /// # Safety
-    /// It is retained.
+    /// The GPU is retained.
     unsafe fn set_current(&self, context: ContextHandle) -> Code;
 
     /// Waits for everything that was started on this thread's current GPU.
@@ -110,7 +110,7 @@ pub(crate) trait OwnCalls: fmt::Debug + Send + Sync {
     /// Lets this thread's GPU access memory of another one.
     ///
     /// # Safety
-    /// Both are retained.
+    /// The contexts of both GPUs are retained.
     unsafe fn enable_peer(&self, peer: ContextHandle) -> Code;
 
     /// Hands a copy to a stream.

@@ -97,7 +97,8 @@ macro_rules! walk {
     };
 }
 
-/// Defines `walk` for registers of another type, with conversions from and to bytes.
+/// Defines variants of `walk` for registers of other types. Each converts the operands from registers of bytes, and the
+/// result back.
 macro_rules! typed {
     ($features:literal: $($name:ident: $register:ty, $from:ident, $to:ident;)*) => {$(
         /// # Safety

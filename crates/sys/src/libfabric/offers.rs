@@ -12,7 +12,7 @@ use crate::interfaces::ip_address;
 use crate::library::text;
 use crate::signal_actions::keeping;
 
-/// Limit of the list to follow, far above the offers of any host.
+/// Maximum number of entries that are read from the library's list, far above the offers of any host.
 const OFFERS_MAX: usize = 1 << 16;
 
 /// Names of the bits of mr_mode: requirements of memory registration for the user of a domain.

@@ -98,7 +98,7 @@ pub(super) fn not_driven() -> LibraryError {
     LibraryError::unsupported("libmlx5 does not drive this device")
 }
 
-/// Extracts the reads from an answer, if it contains them.
+/// Extracts the maximum DC reads in flight from the library's answer; `None` if the library did not fill them in.
 fn reads(answer: &mlx5dv_context) -> Option<DcReads> {
     let few = |number: u64| u8::try_from(number).unwrap_or(u8::MAX);
     let known = answer.comp_mask & MLX5DV_CONTEXT_MASK_MAX_DC_RD_ATOM != 0;

@@ -96,8 +96,8 @@ fn trials_have_a_series_each_and_warm_up_has_none() {
     run.printing(&["series at 64 B, trial 2, 40ms each: "]);
 }
 
-/// A rank that is stopped for 300 ms: the gap is in its series, and in its latencies counted from when operations were
-/// due, and in neither of the other rank.
+/// A rank is stopped for 300 ms. The gap shows in its series, and in its latencies, which count from when operations
+/// were due. Neither the series nor the latencies of the other rank show it.
 #[test]
 fn a_rank_that_is_stopped_is_a_gap() {
     let dir = tempdir().unwrap();

@@ -54,7 +54,7 @@ impl Tally {
         self.rows.iter().map(|(row, _)| row.failures).sum()
     }
 
-    /// Whether a transfer of `engine` has run, or `SKIPS_MAX` were skipped, so that none may ever run.
+    /// Whether a transfer of `engine` has run, or so many were skipped (`SKIPS_MAX`) that none may ever run.
     pub fn has_tried(&self, engine: &str) -> bool {
         let own = || self.rows.iter().filter(|(row, _)| row.engine == engine);
         let skipped: u64 = own().map(|(row, _)| row.skipped).sum();

@@ -159,8 +159,8 @@ struct Slice {
     key: (u32, u32),
 }
 
-/// The flow that keys a slice's data. Data that all initiators share are keyed by the target alone; no real flow
-/// has this key.
+/// Key of a slice's data: its initiator and its target. Data that all initiators share have the target in both places,
+/// which is the key of no flow.
 fn data_key(point: &TransferPoint, initiator: u32, target: u32) -> (u32, u32) {
     match point.target_footprint {
         TargetFootprint::Own => (initiator, target),

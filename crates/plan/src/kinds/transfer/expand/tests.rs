@@ -328,7 +328,7 @@ fn memories_are_known_by_name_and_a_ping_pong_needs_to_see_its_last_byte() {
     assert_eq!(points(read).len(), 1);
 }
 
-/// Returns a sample value for an option in a row of conflicts.
+/// Returns a line of a plan that gives this option a sample value. Options are named as in the table of conflicts.
 fn sample(option: &str) -> String {
     const SAMPLES: [(&str, &str); 25] = [
         ("background", "'op=write'"),
