@@ -118,7 +118,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns the output of a program that reads this text, and whether it succeeded.
+    /// Returns whether a program that reads this text succeeded, and its output; `None` if it is not installed.
     fn read_by(program: &str, arguments: &[&str], text: &str) -> Option<(bool, String)> {
         let file = tempfile::NamedTempFile::new().unwrap();
         fs::write(file.path(), text).unwrap();
