@@ -220,7 +220,7 @@ fn not_loaded(name: &str, message: Option<String>) -> LibraryError {
     );
     // For a missing dependency, the message begins with the dependency's name.
     let rest = reason.strip_prefix(name);
-    if rest.is_some_and(|rest| rest.contains("No such file")) {
+    if rest.is_some_and(|rest| rest.starts_with(": ") && rest.contains("No such file")) {
         LibraryErrorKind::NotFound { library, reason }.into()
     } else {
         LibraryErrorKind::NotLoaded { library, reason }.into()
@@ -261,6 +261,7 @@ mod tests {
         let why = "cannot open shared object file: No such file or directory";
         assert!(is_not_found(&format!("libx.so.1: {why}")));
         assert!(!is_not_found(&format!("libdependency.so.2: {why}")));
+        assert!(!is_not_found(&format!("libx.so.1.40: {why}")));
         assert!(!is_not_found("libx.so.1: file too short"));
     }
 
